@@ -1,0 +1,63 @@
+/* codelet.h - how a kind of task is computed, on each kind of device. */
+#ifndef DSFLOW_CODELET_H
+#define DSFLOW_CODELET_H
+
+#include <dsflow/op.h>
+
+DSFLOW_BEGIN_DECLS
+
+#define DSFLOW_CODELET_ABI 1
+
+/* One buffer as a kernel sees it, in the memory of its device. */
+struct dsflow_buf {
+    void *ptr; /* aligned to 64 bytes */
+    size_t bytes;
+};
+
+/* What the program around the graph does for it: the few tasks that meet the
+ * outside world call these, from any worker, one call at a time per function. */
+struct dsflow_host {
+    void *user;
+    /* Fill `tokens` and `targets` (each `rows` numbers) with rows
+     * `pos .. pos + rows/nseq` of `nseq` sequences, of which the first is
+     * sequence `seq` of step `step`. */
+    void (*load_batch)(void *user, int64_t step, int64_t seq, int32_t nseq,
+                       int32_t pos, int32_t rows, int32_t *tokens,
+                       int32_t *targets);
+    /* A step is over: what `report` read. */
+    void (*report)(void *user, const double *values, unsigned n);
+};
+
+/* One execution of a task. */
+struct dsflow_call {
+    const struct dsflow_buf *bufs; /* in the order of the op's ports */
+    unsigned nbufs;
+    const void *args;
+    void *scratch; /* what op->scratch asked for, aligned to 64 bytes */
+    const struct dsflow_host *host;
+};
+
+/* A kernel cannot fail: what could go wrong was refused by the op's check. It
+ * uses one thread, keeps nothing, and its result depends on its inputs only. */
+typedef void (*dsflow_cpu_fn)(const struct dsflow_call *call);
+
+/* Only enqueue on `stream`, a cudaStream_t; do not wait for it. */
+typedef void (*dsflow_cuda_fn)(const struct dsflow_call *call, void *stream);
+
+struct dsflow_codelet {
+    unsigned abi; /* DSFLOW_CODELET_ABI */
+    const struct dsflow_op *op;
+    dsflow_cpu_fn cpu;   /* NULL: never on a CPU */
+    dsflow_cuda_fn cuda; /* NULL: never on a GPU */
+    unsigned host_only;  /* 1: it calls the host, so never on a device */
+};
+
+/* `codelet` is borrowed for good: make it static. */
+DSFLOW_API int dsflow_codelet_register(const struct dsflow_codelet *codelet,
+                                       struct dsflow_err *err);
+DSFLOW_API const struct dsflow_codelet *
+dsflow_codelet_find(const struct dsflow_op *op);
+
+DSFLOW_END_DECLS
+
+#endif

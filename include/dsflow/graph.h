@@ -1,0 +1,109 @@
+/* graph.h - the task graph of one training step.
+ *
+ * A graph is a list of data and an ordered list of tasks. The order and the
+ * access modes give the dependencies: a task follows the last writer of what
+ * it reads, and the readers of what it writes. Building a graph runs nothing
+ * and allocates no tensor.
+ */
+#ifndef DSFLOW_GRAPH_H
+#define DSFLOW_GRAPH_H
+
+#include <stdio.h>
+#include <dsflow/op.h>
+
+DSFLOW_BEGIN_DECLS
+
+struct dsflow_graph;
+
+/* Positions in the graph, wrapped so that one is not taken for the other. */
+typedef struct {
+    uint32_t i;
+} dsflow_data_id;
+typedef struct {
+    uint32_t i;
+} dsflow_task_id;
+
+#define DSFLOW_ANYWHERE (-1)
+
+/* What a piece of data is for; memory is reported by role. */
+enum dsflow_role {
+    DSFLOW_PARAMS,      /* weights */
+    DSFLOW_GRADS,       /* gradients of weights, whole or accumulating */
+    DSFLOW_STATES,      /* of the optimizer */
+    DSFLOW_ACTIVATIONS, /* between forward and backward, gradients of them */
+    DSFLOW_BUFFERS,     /* everything else */
+    DSFLOW_NROLES
+};
+DSFLOW_API const char *dsflow_role_str(enum dsflow_role role);
+
+struct dsflow_data_spec {
+    const char *name; /* unique; copied */
+    size_t bytes;
+    enum dsflow_role role;
+    int16_t home;       /* rank that owns it between steps, or ANYWHERE */
+    uint8_t persistent; /* it has contents before the first task and keeps them
+                           between steps; it starts as zeroes */
+};
+
+/* Programs over the same data: a step of training, an evaluation of one
+ * micro-batch, … A graph is submitted one phase at a time. */
+enum dsflow_phase { DSFLOW_STEP, DSFLOW_EVAL, DSFLOW_NPHASES };
+
+struct dsflow_task_spec {
+    const struct dsflow_op *op;
+    const void *args; /* op->args_size bytes, copied */
+    int16_t layer;    /* or -1 */
+    int16_t microbatch; /* or -1 */
+    int16_t tile;       /* of tokens within the micro-batch, or -1 */
+    int16_t rank;       /* or DSFLOW_ANYWHERE: the scheduler chooses */
+    int32_t priority;
+    uint8_t phase;
+    uint8_t fresh; /* bit i: port i, RW in the op, has no contents yet and is
+                      only written by this task */
+    uint8_t ndata;
+    dsflow_data_id data[DSFLOW_MAX_PORTS]; /* in the order of the op's ports */
+};
+
+/* How task `t` uses its port `i`: the op's access, or W where it is fresh. */
+DSFLOW_API enum dsflow_access
+dsflow_task_access(const struct dsflow_task_spec *t, unsigned i);
+
+DSFLOW_API struct dsflow_graph *dsflow_graph_new(void);
+DSFLOW_API void dsflow_graph_free(struct dsflow_graph *g); /* NULL is fine */
+
+DSFLOW_API dsflow_data_id dsflow_graph_add_data(
+    struct dsflow_graph *g, const struct dsflow_data_spec *spec);
+DSFLOW_API dsflow_task_id dsflow_graph_add_task(
+    struct dsflow_graph *g, const struct dsflow_task_spec *spec);
+
+DSFLOW_API uint32_t dsflow_graph_ndata(const struct dsflow_graph *g);
+DSFLOW_API uint32_t dsflow_graph_ntasks(const struct dsflow_graph *g);
+
+/* Borrowed: valid until the graph is freed or grows. */
+DSFLOW_API const struct dsflow_data_spec *
+dsflow_graph_data(const struct dsflow_graph *g, dsflow_data_id id);
+DSFLOW_API const struct dsflow_task_spec *
+dsflow_graph_task(const struct dsflow_graph *g, dsflow_task_id id);
+
+/* The data called `name`: 1 and its id, or 0. */
+DSFLOW_API int dsflow_graph_find(const struct dsflow_graph *g,
+                                 const char *name, dsflow_data_id *id);
+
+/* Phases stand in order, every task passes its op's check, and nothing is read before it is written
+ * in the same phase, unless it is persistent. */
+DSFLOW_API int dsflow_graph_check(const struct dsflow_graph *g,
+                                  struct dsflow_err *err);
+
+/* The tasks that task `id` must wait for within its phase, in ascending order,
+ * each once: sets *list (borrowed until the next call on any task) and returns
+ * how many. Edges come from order and access, as in the executor. */
+DSFLOW_API uint32_t dsflow_graph_preds(struct dsflow_graph *g,
+                                       dsflow_task_id id,
+                                       const dsflow_task_id **list);
+
+DSFLOW_API int dsflow_graph_write_dot(struct dsflow_graph *g, FILE *out,
+                                      struct dsflow_err *err);
+
+DSFLOW_END_DECLS
+
+#endif

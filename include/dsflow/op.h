@@ -1,0 +1,65 @@
+/* op.h - what a kind of task is: its ports, its arguments, its cost.
+ *
+ * This is the planning face of a task; codelet.h is the running face. The
+ * built-in kinds and those of an application use the same two structures.
+ */
+#ifndef DSFLOW_OP_H
+#define DSFLOW_OP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+
+DSFLOW_BEGIN_DECLS
+
+#define DSFLOW_OP_ABI    1
+#define DSFLOW_MAX_PORTS 8
+
+enum dsflow_access {
+    DSFLOW_R = 1,
+    DSFLOW_W = 2,
+    DSFLOW_RW = 3,
+};
+
+/* What a task costs, for the simulator and for priorities. */
+struct dsflow_cost {
+    double flops;
+    double bytes; /* read and written, counted once each */
+};
+
+struct dsflow_port {
+    const char *name;
+    enum dsflow_access access;
+};
+
+struct dsflow_op {
+    unsigned abi;        /* DSFLOW_OP_ABI */
+    const char *name;    /* "adam"; also the state name in traces */
+    const char *summary; /* one line, for `dsflow list tasks` */
+    size_t args_size;    /* bytes copied into the graph with each task */
+    unsigned nports;     /* how many of `ports` are described */
+    unsigned noptional;  /* the last ones, that a task may leave out */
+    unsigned repeats;    /* 1: the last port may come again, up to MAX_PORTS */
+    struct dsflow_port ports[DSFLOW_MAX_PORTS];
+
+    /* Do these sizes and arguments make sense together? `bytes[i]` is the size
+     * of the data on port i, of `n`. */
+    int (*check)(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_err *err);
+    void (*cost)(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_cost *cost);
+    /* Bytes of working memory the kernel wants beside its ports; NULL: none. */
+    size_t (*scratch)(const size_t *bytes, unsigned n, const void *args);
+};
+
+/* Make `op` known by its name. `op` is borrowed for good: make it static. */
+DSFLOW_API int dsflow_op_register(const struct dsflow_op *op,
+                                  struct dsflow_err *err);
+DSFLOW_API const struct dsflow_op *dsflow_op_find(const char *name);
+
+/* The i-th kind known, in order of registration; NULL past the last. */
+DSFLOW_API const struct dsflow_op *dsflow_op_at(unsigned i);
+
+DSFLOW_END_DECLS
+
+#endif

@@ -1,0 +1,64 @@
+/* option.h - the keys of a table of job.toml, described once: the reader, the
+ * messages, `dsflow list keys` and the manual page all come from this. */
+#ifndef DSFLOW_OPTION_H
+#define DSFLOW_OPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+
+DSFLOW_BEGIN_DECLS
+
+/* The type of the field that receives the value. */
+enum dsflow_option_type {
+    DSFLOW_BOOL,    /* bool */
+    DSFLOW_INT,     /* int64_t */
+    DSFLOW_FLOAT,   /* double; an integer is accepted */
+    DSFLOW_STRING,  /* char *, owned by the table, never NULL once read */
+    DSFLOW_CHOICE,  /* int: position in `choices` */
+    DSFLOW_SIZE,    /* int64_t bytes, written "80GiB"; -1 is "auto" */
+    DSFLOW_TIME,    /* double seconds, written "30s", "5min" */
+    DSFLOW_STRINGS, /* struct dsflow_strings; one string is a list of one */
+    DSFLOW_PAIR,    /* double[2], written [0.9, 0.95] */
+    DSFLOW_AUTO     /* int64_t, or "auto", which is stored as -1 */
+};
+
+struct dsflow_strings {
+    char **v;
+    unsigned n;
+};
+
+/* A table of options ends with an entry whose key is NULL. */
+struct dsflow_option {
+    const char *key;
+    enum dsflow_option_type type;
+    size_t offset;              /* of the field that receives the value */
+    const char *fallback;       /* the default as one writes it in TOML;
+                                   NULL: the key must be given */
+    double min, max;            /* for numbers; both bounds are allowed */
+    const char *const *choices; /* for DSFLOW_CHOICE, ends with NULL */
+    const char *help;           /* one line */
+};
+
+#define DSFLOW_OPTION_NUMBER(kind, type, field, dflt, lowest, highest, text)   \
+    {                                                                          \
+#field, kind, offsetof(type, field), dflt, lowest, highest, NULL, text \
+    }
+#define DSFLOW_OPTION_INT(type, field, dflt, lowest, highest, text)            \
+    DSFLOW_OPTION_NUMBER(DSFLOW_INT, type, field, dflt, lowest, highest, text)
+#define DSFLOW_OPTION_FLOAT(type, field, dflt, lowest, highest, text)          \
+    DSFLOW_OPTION_NUMBER(DSFLOW_FLOAT, type, field, dflt, lowest, highest, text)
+#define DSFLOW_OPTION_AUTO(type, field, dflt, lowest, highest, text)           \
+    DSFLOW_OPTION_NUMBER(DSFLOW_AUTO, type, field, dflt, lowest, highest, text)
+#define DSFLOW_OPTION_CHOICE(type, field, dflt, names, text)                   \
+    {                                                                          \
+#field, DSFLOW_CHOICE, offsetof(type, field), dflt, 0, 0, names, text  \
+    }
+#define DSFLOW_OPTION_OF(kind, type, field, dflt, text)                        \
+    {                                                                          \
+#field, kind, offsetof(type, field), dflt, 0, 0, NULL, text            \
+    }
+
+DSFLOW_END_DECLS
+
+#endif

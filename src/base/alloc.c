@@ -1,0 +1,65 @@
+/* alloc.c - memory for metadata, which is never NULL. */
+#include "base/alloc.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *checked(void *p, size_t bytes)
+{
+    if (p == NULL) {
+        fprintf(stderr, "dsflow: not enough memory: %zu bytes of metadata\n",
+                bytes);
+        exit(1);
+    }
+    return p;
+}
+
+void *dsf_xcalloc(size_t n, size_t size)
+{
+    return checked(calloc(n > 0 ? n : 1, size > 0 ? size : 1), n * size);
+}
+
+void *dsf_xrealloc(void *p, size_t n, size_t size)
+{
+    if (size != 0 && n > SIZE_MAX / size)
+        return checked(NULL, SIZE_MAX);
+    return checked(realloc(p, n * size > 0 ? n * size : 1), n * size);
+}
+
+char *dsf_xstrdup(const char *s)
+{
+    return dsf_xstrndup(s, strlen(s));
+}
+
+char *dsf_xstrndup(const char *s, size_t n)
+{
+    return checked(strndup(s, n), n + 1);
+}
+
+char *dsf_xasprintf(const char *fmt, ...)
+{
+    char *s = NULL;
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vasprintf(&s, fmt, ap);
+    va_end(ap);
+    return checked(n < 0 ? NULL : s, 0);
+}
+
+void dsf_grow(void *v, size_t *cap, size_t n, size_t size)
+{
+    void **array = v;
+    size_t to = *cap < 8 ? 8 : *cap;
+
+    if (n <= *cap)
+        return;
+    while (to < n)
+        to += to / 2;
+    *array = dsf_xrealloc(*array, to, size);
+    memset((char *)*array + *cap * size, 0, (to - *cap) * size);
+    *cap = to;
+}

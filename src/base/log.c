@@ -1,0 +1,58 @@
+/* log.c - lines for people, on standard error. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static enum dsflow_log_level most = DSFLOW_INFO;
+static dsflow_log_fn sink;
+static void *sink_user;
+
+void dsflow_log_level_set(enum dsflow_log_level level)
+{
+    most = level;
+}
+
+void dsflow_log_sink_set(dsflow_log_fn fn, void *user)
+{
+    sink = fn;
+    sink_user = user;
+}
+
+static void write_line(enum dsflow_log_level level, const char *fmt,
+                       va_list ap)
+{
+    char line[1024];
+
+    if (level > most)
+        return;
+    vsnprintf(line, sizeof(line), fmt, ap);
+    if (sink != NULL)
+        sink(sink_user, level, line);
+    else
+        fprintf(stderr, "dsflow: %s%s\n",
+                level == DSFLOW_WARN ? "warning: " : "", line);
+}
+
+#define LINE(level)                                                            \
+    do {                                                                       \
+        va_list ap;                                                            \
+        va_start(ap, fmt);                                                     \
+        write_line(level, fmt, ap);                                            \
+        va_end(ap);                                                            \
+    } while (0)
+
+void dsf_warn(const char *fmt, ...)
+{
+    LINE(DSFLOW_WARN);
+}
+
+void dsf_info(const char *fmt, ...)
+{
+    LINE(DSFLOW_INFO);
+}
+
+void dsf_debug(const char *fmt, ...)
+{
+    LINE(DSFLOW_DEBUG);
+}

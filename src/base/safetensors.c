@@ -1,0 +1,400 @@
+/* safetensors.c - reading maps the file and checks everything the header says;
+ * writing streams. */
+#include "base/safetensors.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* The format's own limit on the header (huggingface/safetensors). */
+#define MOST_HEADER 100000000u
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} dtypes[] = {
+    [DSF_F32] = { "F32", 4 },   [DSF_F64] = { "F64", 8 },
+    [DSF_BF16] = { "BF16", 2 }, [DSF_F16] = { "F16", 2 },
+    [DSF_I32] = { "I32", 4 },   [DSF_I64] = { "I64", 8 },
+    [DSF_U8] = { "U8", 1 },
+};
+enum { NDTYPES = sizeof(dtypes) / sizeof(*dtypes) };
+
+struct dsf_st_file {
+    char *path;
+    void *map;
+    size_t bytes;
+    struct dsf_st_tensor *tensors; /* in the order of their data */
+    unsigned n;
+};
+
+void dsf_st_close(struct dsf_st_file *f)
+{
+    if (f == NULL)
+        return;
+    if (f->map != NULL)
+        munmap(f->map, f->bytes);
+    for (unsigned i = 0; i < f->n; i++)
+        free(f->tensors[i].name);
+    free(f->tensors);
+    free(f->path);
+    free(f);
+}
+
+static int map_file(struct dsf_st_file *f, struct dsflow_err *err)
+{
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int status = DSFLOW_OK;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", f->path);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size < 8) {
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: %lld bytes: expected a safetensors file",
+                             f->path, (long long)st.st_size);
+        goto out;
+    }
+    f->bytes = (size_t)st.st_size;
+    f->map = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (f->map == MAP_FAILED) {
+        f->map = NULL;
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: cannot be mapped: %m",
+                             f->path);
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static int damaged(const struct dsf_st_file *f, const char *tensor,
+                   const char *what, struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %.100s%s%s", f->path, tensor,
+                       tensor[0] != '\0' ? ": " : "", what);
+}
+
+static int find_dtype(const json_t *name)
+{
+    const char *text = json_string_value(name);
+
+    for (int i = 0; text != NULL && i < NDTYPES; i++)
+        if (strcmp(text, dtypes[i].name) == 0)
+            return i;
+    return -1;
+}
+
+/* Shape and type of one tensor, and the bytes they make. */
+static int read_shape(const struct dsf_st_file *f, struct dsf_st_tensor *t,
+                      const json_t *entry, size_t *bytes,
+                      struct dsflow_err *err)
+{
+    const json_t *shape = json_object_get(entry, "shape");
+    int dtype = find_dtype(json_object_get(entry, "dtype"));
+
+    if (dtype < 0)
+        return damaged(f, t->name, "a type this version does not read: "
+                                   "expected F32, F64, BF16, F16, I32, I64 or "
+                                   "U8", err);
+    if (!json_is_array(shape) || json_array_size(shape) > 8)
+        return damaged(f, t->name, "expected a shape of up to 8 numbers", err);
+    t->dtype = (enum dsf_dtype)dtype;
+    t->ndims = (unsigned)json_array_size(shape);
+    *bytes = dtypes[dtype].bytes;
+    for (unsigned d = 0; d < t->ndims; d++) {
+        json_int_t n = json_integer_value(json_array_get(shape, d));
+
+        if (!json_is_integer(json_array_get(shape, d)) || n < 0 ||
+            __builtin_mul_overflow(*bytes, (size_t)n, bytes))
+            return damaged(f, t->name, "a shape that no file can hold", err);
+        t->dims[d] = n;
+    }
+    return DSFLOW_OK;
+}
+
+static int read_tensor(struct dsf_st_file *f, const char *name,
+                       const json_t *entry, size_t data,
+                       struct dsflow_err *err)
+{
+    struct dsf_st_tensor *t = &f->tensors[f->n];
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    json_int_t begin, end;
+    size_t bytes = 0;
+    int status;
+
+    t->name = dsf_xstrdup(name);
+    f->n++;
+    if (!json_is_object(entry))
+        return damaged(f, name, "expected an object", err);
+    status = read_shape(f, t, entry, &bytes, err);
+    if (status < 0)
+        return status;
+    if (json_array_size(offsets) != 2 ||
+        !json_is_integer(json_array_get(offsets, 0)) ||
+        !json_is_integer(json_array_get(offsets, 1)))
+        return damaged(f, name, "expected two data_offsets", err);
+    begin = json_integer_value(json_array_get(offsets, 0));
+    end = json_integer_value(json_array_get(offsets, 1));
+    if (begin < 0 || end < begin || (size_t)end > f->bytes - data)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %.100s: bytes %lld to %lld: expected within "
+                           "the %zu bytes of data (is the file truncated?)",
+                           f->path, name, (long long)begin, (long long)end,
+                           f->bytes - data);
+    if ((size_t)(end - begin) != bytes)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %.100s: %lld bytes: its shape makes %zu",
+                           f->path, name, (long long)(end - begin), bytes);
+    t->data = (const char *)f->map + data + begin;
+    t->bytes = bytes;
+    return DSFLOW_OK;
+}
+
+static int by_data(const void *a, const void *b)
+{
+    const struct dsf_st_tensor *x = a, *y = b;
+
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* The data of all tensors cover the rest of the file, each byte once. */
+static int check_cover(struct dsf_st_file *f, size_t data,
+                       struct dsflow_err *err)
+{
+    const char *at = (const char *)f->map + data;
+
+    qsort(f->tensors, f->n, sizeof(*f->tensors), by_data);
+    for (unsigned i = 0; i < f->n; i++) {
+        if (f->tensors[i].data != at)
+            return damaged(f, f->tensors[i].name,
+                           "its bytes do not follow those of the tensor before "
+                           "it", err);
+        at += f->tensors[i].bytes;
+    }
+    if (at != (const char *)f->map + f->bytes)
+        return damaged(f, "", "bytes after the last tensor", err);
+    return DSFLOW_OK;
+}
+
+static int read_header(struct dsf_st_file *f, struct dsflow_err *err)
+{
+    const unsigned char *raw = f->map;
+    uint64_t length = 0;
+    json_error_t why;
+    json_t *header, *entry;
+    const char *name;
+    int status = DSFLOW_OK;
+
+    for (int i = 0; i < 8; i++)
+        length |= (uint64_t)raw[i] << 8 * i;
+    if (length > MOST_HEADER || length > f->bytes - 8)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: a header of %llu bytes in a file of %zu (is "
+                           "the file truncated?)",
+                           f->path, (unsigned long long)length, f->bytes);
+    header = json_loadb((const char *)f->map + 8, (size_t)length,
+                        JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(header)) {
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: header: %s", f->path,
+                             header == NULL ? why.text
+                                            : "expected an object");
+        goto out;
+    }
+    f->tensors =
+        dsf_xcalloc(json_object_size(header) + 1, sizeof(*f->tensors));
+    json_object_foreach(header, name, entry) {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        status = read_tensor(f, name, entry, 8 + (size_t)length, err);
+        if (status < 0)
+            goto out;
+    }
+    status = check_cover(f, 8 + (size_t)length, err);
+out:
+    json_decref(header);
+    return status;
+}
+
+int dsf_st_open(const char *path, struct dsf_st_file **file,
+                struct dsflow_err *err)
+{
+    struct dsf_st_file *f = dsf_xcalloc(1, sizeof(*f));
+    int status;
+
+    f->path = dsf_xstrdup(path);
+    status = map_file(f, err);
+    if (status == DSFLOW_OK)
+        status = read_header(f, err);
+    if (status < 0) {
+        dsf_st_close(f);
+        return status;
+    }
+    *file = f;
+    return DSFLOW_OK;
+}
+
+unsigned dsf_st_count(const struct dsf_st_file *f)
+{
+    return f->n;
+}
+
+const struct dsf_st_tensor *dsf_st_at(const struct dsf_st_file *f, unsigned i)
+{
+    return i < f->n ? &f->tensors[i] : NULL;
+}
+
+const struct dsf_st_tensor *dsf_st_find(const struct dsf_st_file *f,
+                                        const char *name)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (strcmp(f->tensors[i].name, name) == 0)
+            return &f->tensors[i];
+    return NULL;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* IEEE 754 half precision: 1 sign, 5 exponent, 10 fraction bits. */
+static float half(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t exponent = h >> 10 & 0x1f, fraction = h & 0x3ff;
+
+    if (exponent == 0x1f)
+        return from_bits(sign | 0x7f800000 | fraction << 13);
+    if (exponent == 0)
+        return (sign ? -1.0f : 1.0f) * (float)fraction * 0x1p-24f;
+    return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+void dsf_st_read_f32(const struct dsf_st_tensor *t, size_t first, size_t n,
+                     float *out)
+{
+    const char *from =
+        (const char *)t->data + first * dtypes[t->dtype].bytes;
+
+    if (t->dtype == DSF_F32) {
+        memcpy(out, from, n * sizeof(float));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        double d;
+
+        if (t->dtype == DSF_F64) {
+            memcpy(&d, from + 8 * i, sizeof(d));
+            out[i] = (float)d;
+            continue;
+        }
+        memcpy(&h, from + 2 * i, sizeof(h));
+        out[i] = t->dtype == DSF_BF16 ? from_bits((uint32_t)h << 16) : half(h);
+    }
+}
+
+static json_t *header_json(const struct dsf_st_tensor *tensors, unsigned n,
+                           const char *const *metadata)
+{
+    json_t *header = json_object();
+    size_t at = 0;
+
+    if (metadata != NULL && metadata[0] != NULL) {
+        json_t *meta = json_object();
+
+        for (; metadata[0] != NULL; metadata += 2)
+            json_object_set_new(meta, metadata[0], json_string(metadata[1]));
+        json_object_set_new(header, "__metadata__", meta);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        json_t *shape = json_array();
+
+        for (unsigned d = 0; d < tensors[i].ndims; d++)
+            json_array_append_new(shape, json_integer(tensors[i].dims[d]));
+        json_object_set_new(
+            header, tensors[i].name,
+            json_pack("{s:s, s:o, s:[I, I]}", "dtype",
+                      dtypes[tensors[i].dtype].name, "shape", shape,
+                      "data_offsets", (json_int_t)at,
+                      (json_int_t)(at + tensors[i].bytes)));
+        at += tensors[i].bytes;
+    }
+    return header;
+}
+
+/* Everything written goes through here, and through the hash. */
+static int put(int fd, const char *path, const void *data, size_t bytes,
+               XXH3_state_t *hash, struct dsflow_err *err)
+{
+    const char *from = data;
+
+    if (hash != NULL)
+        XXH3_64bits_update(hash, data, bytes);
+    while (bytes > 0) {
+        size_t chunk = bytes < (64u << 20) ? bytes : 64u << 20;
+        ssize_t n = write(fd, from, chunk);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            if (n == 0)
+                errno = ENOSPC;
+            return dsflow_fail(err, DSFLOW_EIO,
+                               "%s: cannot be written: %m (%zu bytes left)",
+                               path, bytes);
+        }
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return DSFLOW_OK;
+}
+
+int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
+                 unsigned n, const char *const *metadata, uint64_t *hash,
+                 struct dsflow_err *err)
+{
+    json_t *header = header_json(tensors, n, metadata);
+    char *text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    XXH3_state_t *state = hash != NULL ? XXH3_createState() : NULL;
+    unsigned char raw[8];
+    int status;
+
+    json_decref(header);
+    for (int i = 0; i < 8; i++)
+        raw[i] = (unsigned char)(padded >> 8 * i);
+    if (state != NULL)
+        XXH3_64bits_reset(state);
+    status = put(fd, path, raw, sizeof(raw), state, err);
+    if (status == DSFLOW_OK)
+        status = put(fd, path, text, length, state, err);
+    if (status == DSFLOW_OK) /* so that the data start on 8 bytes */
+        status = put(fd, path, "        ", padded - length, state, err);
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
+        status = put(fd, path, tensors[i].data, tensors[i].bytes, state, err);
+    if (state != NULL) {
+        *hash = XXH3_64bits_digest(state);
+        XXH3_freeState(state);
+    }
+    free(text);
+    return status;
+}

@@ -1,0 +1,103 @@
+/* units.c - sizes and times as people write them. */
+#include "base/units.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static const struct unit sizes[] = {
+    { "", 1 },          { "B", 1 },          { "KiB", 0x1p10 },
+    { "MiB", 0x1p20 },  { "GiB", 0x1p30 },   { "TiB", 0x1p40 },
+    { "PiB", 0x1p50 },  { "kB", 1e3 },       { "KB", 1e3 },
+    { "MB", 1e6 },      { "GB", 1e9 },       { "TB", 1e12 },
+    { "PB", 1e15 },     { NULL, 0 },
+};
+static const struct unit times[] = {
+    { "ms", 1e-3 }, { "s", 1 },     { "min", 60 },
+    { "h", 3600 },  { "d", 86400 }, { NULL, 0 },
+};
+
+/* "1.5 GB" over `units`: 0 and the value, or -1. */
+static int parse(const char *text, const struct unit *units, double *value)
+{
+    char *end;
+    double number;
+
+    if (!isdigit((unsigned char)*text))
+        return -1;
+    number = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (const struct unit *u = units; u->name != NULL; u++)
+        if (strcmp(end, u->name) == 0) {
+            *value = number * u->factor;
+            return isfinite(*value) ? 0 : -1;
+        }
+    return -1;
+}
+
+int dsf_parse_size(const char *text, int64_t *bytes)
+{
+    double value;
+
+    if (parse(text, sizes, &value) < 0 || value > 0x1p62)
+        return -1;
+    *bytes = (int64_t)value;
+    return 0;
+}
+
+int dsf_parse_time(const char *text, double *seconds)
+{
+    return parse(text, times, seconds);
+}
+
+struct dsf_text dsf_size_text(double bytes)
+{
+    static const char *const names[] = { "B",   "KiB", "MiB",
+                                         "GiB", "TiB", "PiB" };
+    struct dsf_text t;
+    unsigned u = 0;
+
+    while (bytes >= 1024 && u + 1 < sizeof(names) / sizeof(*names)) {
+        bytes /= 1024;
+        u++;
+    }
+    snprintf(t.s, sizeof(t.s), u == 0 ? "%.0f %s" : "%.1f %s", bytes, names[u]);
+    return t;
+}
+
+struct dsf_text dsf_time_text(double seconds)
+{
+    struct dsf_text t;
+    long s = lround(seconds);
+
+    if (seconds < 1e-3)
+        snprintf(t.s, sizeof(t.s), "%.0f us", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(t.s, sizeof(t.s), "%.0f ms", seconds * 1e3);
+    else if (seconds < 60)
+        snprintf(t.s, sizeof(t.s), "%.1f s", seconds);
+    else if (s < 3600)
+        snprintf(t.s, sizeof(t.s), "%ld min %ld s", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(t.s, sizeof(t.s), "%ld h %ld min", s / 3600, s / 60 % 60);
+    else
+        snprintf(t.s, sizeof(t.s), "%ld d %ld h", s / 86400, s / 3600 % 24);
+    return t;
+}
+
+double dsf_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,19 @@
+/* units.h - sizes and times as people write them. */
+#ifndef DSF_BASE_UNITS_H
+#define DSF_BASE_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "80GiB", "1.5 GB", "512": 0 and the bytes, or -1. */
+int dsf_parse_size(const char *text, int64_t *bytes);
+/* "30s", "5min", "1h", "250ms": 0 and the seconds, or -1. */
+int dsf_parse_time(const char *text, double *seconds);
+
+struct dsf_text { char s[32]; };
+struct dsf_text dsf_size_text(double bytes);   /* "3.2 GiB" */
+struct dsf_text dsf_time_text(double seconds); /* "410 ms", "2 min 5 s" */
+
+double dsf_now(void); /* seconds, monotonic */
+
+#endif

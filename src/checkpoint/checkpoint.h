@@ -1,0 +1,66 @@
+/* checkpoint.h - a training run on disk: complete or absent.
+ *
+ *   <output>/checkpoints/step-120/manifest.json
+ *                                 params.safetensors  states.safetensors
+ *                        latest   (text: "step-120")
+ *
+ * A checkpoint is written as step-120.tmp, every file synced and hashed, then
+ * the manifest, then renamed, then `latest` is replaced (write, sync, rename).
+ */
+#ifndef DSF_CHECKPOINT_CHECKPOINT_H
+#define DSF_CHECKPOINT_CHECKPOINT_H
+
+#include <stdint.h>
+#include <dsflow/error.h>
+#include "base/safetensors.h"
+
+/* What a checkpoint holds beside tensors: strings in the manifest. */
+struct dsf_ckpt_meta {
+    int64_t step;      /* steps done */
+    char job[64];      /* its name */
+    uint64_t identity; /* hash of what must not change on resume */
+};
+
+/* The tensors of one file of the checkpoint, "params" or "states". */
+struct dsf_ckpt_part {
+    const char *name;
+    struct dsf_st_tensor *tensors;
+    unsigned n;
+};
+
+/* Write checkpoint of `meta->step` under `dir` (…/checkpoints), then delete
+ * the oldest beyond `keep` (0: none). On any error nothing that was whole is
+ * lost, and what was begun is removed. */
+int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
+                  const struct dsf_ckpt_part *parts, unsigned nparts,
+                  int64_t keep, struct dsflow_err *err);
+
+/* Remove every checkpoint of `dir`. */
+void dsf_ckpt_remove_all(const char *dir);
+
+/* Is the checkpoint in folder `path` whole (manifest, sizes, hashes)? */
+int dsf_ckpt_verify(const char *path, struct dsf_ckpt_meta *meta,
+                    struct dsflow_err *err);
+
+/* The path (freed by the caller) of the checkpoint to resume from: what
+ * `latest` names, verified; with `good`, the newest whole one. No checkpoint at
+ * all: DSFLOW_OK and *path NULL. A damaged `latest` is an error that names it
+ * and says what --resume=latest-good would take. */
+int dsf_ckpt_latest(const char *dir, int good, char **path,
+                    struct dsf_ckpt_meta *meta, struct dsflow_err *err);
+
+/* Fill the tensors of `parts` (names, types, shapes and writable data are
+ * given) from the checkpoint in `path`. */
+int dsf_ckpt_load(const char *path, const struct dsf_ckpt_part *parts,
+                  unsigned nparts, struct dsflow_err *err);
+
+/* For `dsflow checkpoint list`: calls `each` for every folder, oldest first;
+ * `err->msg` says why one is not whole. */
+int dsf_ckpt_list(const char *dir,
+                  void (*each)(void *user, const char *path,
+                               const struct dsf_ckpt_meta *meta,
+                               int64_t bytes, int status,
+                               const struct dsflow_err *why),
+                  void *user, struct dsflow_err *err);
+
+#endif

@@ -1,0 +1,54 @@
+/* cmd.h - a command of dsflow, and what commands share. */
+#ifndef DSF_CLI_CMD_H
+#define DSF_CLI_CMD_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <dsflow/error.h>
+
+/* A word such as --set KEY=VALUE. */
+struct dsf_flag {
+    const char *name; /* "set", without the dashes */
+    const char *arg;  /* "KEY=VALUE"; NULL: it takes none; "[=WORD]": may */
+    const char *help;
+};
+
+/* What stood after the command's name. */
+struct dsf_words {
+    const char **words; /* that are no flags */
+    unsigned nwords;
+    struct dsf_given {
+        const struct dsf_flag *flag;
+        const char *value; /* "" when there is none */
+    } *given;
+    unsigned ngiven;
+};
+
+struct dsf_cmd {
+    const char *name, *args, *summary;
+    const char *help; /* a paragraph or more, after the usage line */
+    const struct dsf_flag *flags; /* ends with a NULL name */
+    unsigned least, most;         /* words that are no flags */
+    /* Returns DSFLOW_OK, a negative status with `err`, or an exit status
+     * above 0 when everything was said. */
+    int (*run)(const struct dsf_words *words, struct dsflow_err *err);
+};
+
+/* The last value of a flag; NULL when it was not given. */
+const char *dsf_flag_value(const struct dsf_words *words, const char *name);
+
+/* Every value of a flag, in order; the array is freed by the caller. */
+const char **dsf_flag_values(const struct dsf_words *words, const char *name,
+                             unsigned *n);
+
+/* The value of a flag as a number in [min, max], or `fallback`. */
+int dsf_flag_number(const struct dsf_words *words, const char *name,
+                    double min, double max, double *value,
+                    struct dsflow_err *err);
+
+extern const struct dsf_cmd dsf_cmd_run, dsf_cmd_plan, dsf_cmd_eval,
+    dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list, dsf_cmd_report;
+
+extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
+
+#endif

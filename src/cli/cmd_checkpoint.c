@@ -1,0 +1,122 @@
+/* cmd_checkpoint.c - list, verify and export checkpoints. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "cli/session.h"
+#include "model/hf.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Lines printed, and checkpoints that were not whole. */
+struct count {
+    unsigned all, damaged;
+};
+
+static void print_one(void *user, const char *path,
+                      const struct dsf_ckpt_meta *meta, int64_t bytes,
+                      int status, const struct dsflow_err *why)
+{
+    struct count *count = user;
+
+    count->all++;
+    if (status < 0) {
+        count->damaged++;
+        printf("step %-8lld damaged: %s\n", (long long)meta->step, why->msg);
+    } else {
+        printf("step %-8lld %10s  %s  %s\n", (long long)meta->step,
+               dsf_size_text((double)bytes).s, meta->job, path);
+    }
+}
+
+/* Every checkpoint of a run; exit status 1 when one is damaged. */
+static int list(const struct dsf_words *words, struct dsflow_err *err)
+{
+    char *dir = dsf_xasprintf("%s/checkpoints", words->words[1]);
+    struct count count = { 0 };
+    int status = dsf_ckpt_list(dir, print_one, &count, err);
+
+    free(dir);
+    return status < 0 ? status : count.damaged > 0;
+}
+
+/* Of a run: every checkpoint; of a checkpoint's folder: that one. */
+static int verify(const struct dsf_words *words, struct dsflow_err *err)
+{
+    char *manifest = dsf_xasprintf("%s/manifest.json", words->words[1]);
+    struct dsf_ckpt_meta meta;
+    int status;
+
+    if (access(manifest, F_OK) == 0) {
+        status = dsf_ckpt_verify(words->words[1], &meta, err);
+        if (status == DSFLOW_OK)
+            printf("step %lld is whole\n", (long long)meta.step);
+    } else {
+        status = list(words, err);
+    }
+    free(manifest);
+    return status;
+}
+
+static int export(const struct dsf_words *words, struct dsflow_err *err)
+{
+    struct dsf_session s = { 0 };
+    double step = -1;
+    int64_t from;
+    float **params = NULL;
+    int status;
+
+    if (words->nwords < 3)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "checkpoint export: expected RUN and FOLDER");
+    status = dsf_flag_number(words, "step", 0, 9e15, &step, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_model(&s, words->words[1], words, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_params(&s, (int64_t)step, &params, &from, err);
+    if (status == DSFLOW_OK)
+        status = dsf_hf_export(&s.model, words->words[2], params,
+                               dsf_tokenizer_files(s.tok), err);
+    if (status == DSFLOW_OK)
+        printf("%s: the model of step %lld\n", words->words[2],
+               (long long)from);
+    dsf_params_free(&s, params);
+    dsf_session_close(&s);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct dsf_words *words, struct dsflow_err *err);
+} actions[] = { { "list", list }, { "verify", verify }, { "export", export } };
+
+static int checkpoint(const struct dsf_words *words, struct dsflow_err *err)
+{
+    for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
+        if (strcmp(words->words[0], actions[i].name) == 0)
+            return actions[i].run(words, err);
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "checkpoint: %.60s: expected list, verify or export",
+                       words->words[0]);
+}
+
+static const struct dsf_flag checkpoint_flags[] = {
+    DSF_FLAG_SET,
+    { "step", "N", "export: this checkpoint instead of the latest" },
+    { 0 },
+};
+
+const struct dsf_cmd dsf_cmd_checkpoint = {
+    .name = "checkpoint",
+    .args = "list RUN | verify RUN|FOLDER | export RUN FOLDER [--step N]",
+    .summary = "list, verify or export the checkpoints of a run",
+    .help =
+        "list and verify read every byte of the checkpoints of a run (its\n"
+        "output folder) and exit with 1 when one is damaged. export writes a\n"
+        "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
+        "files) that transformers loads; a job reads one with model.init.",
+    .flags = checkpoint_flags,
+    .least = 2,
+    .most = 3,
+    .run = checkpoint,
+};

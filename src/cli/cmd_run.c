@@ -1,0 +1,429 @@
+/* cmd_run.c - train. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "cli/feed.h"
+#include "cli/generate.h"
+#include "cli/progress.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Steps that are submitted before the first of them is done. */
+enum { AHEAD = 2 };
+
+/* The signal that ends the run, once; a second one ends the process. */
+static volatile sig_atomic_t stopped_by;
+
+static void stop(int sig)
+{
+    if (stopped_by != 0)
+        _exit(128 + sig);
+    stopped_by = sig;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = stop, .sa_flags = SA_RESTART };
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* A write that meets a limit is an error of that write. */
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+struct run {
+    struct dsf_session s;
+    struct dsf_feed feed;
+    struct dsf_progress progress;
+    int64_t done, submitted; /* steps */
+    int64_t saved;           /* the step of the last checkpoint; -1: none */
+    double last;             /* when the step before was reported */
+};
+
+static int make_output(struct run *r, struct dsflow_err *err)
+{
+    const char *output = r->s.job.main.output;
+    char *path = dsf_xstrdup(output);
+    int status = DSFLOW_OK;
+
+    for (char *c = path + 1; status == DSFLOW_OK; c++) {
+        bool last = *c == '\0';
+
+        if (*c != '/' && !last)
+            continue;
+        *c = '\0';
+        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+            status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job",
+                                  "output", "%s: %s", path, strerror(errno));
+        if (last)
+            break;
+        *c = '/';
+    }
+    if (status == DSFLOW_OK && access(output, W_OK | X_OK) < 0)
+        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "output",
+                              "%s: %s", output, strerror(errno));
+    free(path);
+    return status;
+}
+
+/* Write `<output>/name` with `write`, which gets the run. */
+static int write_file(struct run *r, const char *name,
+                      int (*write)(struct run *r, FILE *out,
+                                   struct dsflow_err *err),
+                      struct dsflow_err *err)
+{
+    char *path = dsf_xasprintf("%s/%s", r->s.job.main.output, name);
+    FILE *out = fopen(path, "w");
+    int status;
+
+    if (out == NULL) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    } else {
+        status = write(r, out, err);
+        if (fclose(out) != 0 && status == DSFLOW_OK)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    }
+    free(path);
+    return status;
+}
+
+static int write_job(struct run *r, FILE *out, struct dsflow_err *err)
+{
+    fprintf(out, "# The job of this run, with what --set changed.\n");
+    return dsf_job_write(&r->s.job, out);
+}
+
+static int write_plan(struct run *r, FILE *out, struct dsflow_err *err)
+{
+    return dsf_plan_write_json(r->s.plan, r->s.graph, out, err);
+}
+
+static int find_start(struct run *r, const struct dsf_words *words,
+                      char **folder, struct dsflow_err *err)
+{
+    const char *resume = dsf_flag_value(words, "resume");
+    char *dir = dsf_session_checkpoints(&r->s);
+    struct dsf_ckpt_meta meta = { 0 };
+    int status = DSFLOW_OK;
+
+    *folder = NULL;
+    if (dsf_flag_value(words, "overwrite") != NULL && resume == NULL) {
+        dsf_ckpt_remove_all(dir);
+    } else if (resume != NULL && resume[0] != '\0' &&
+               strcmp(resume, "latest-good") != 0) {
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "--resume=%.60s: expected latest-good, or nothing",
+                             resume);
+    } else {
+        status = dsf_ckpt_latest(dir, resume != NULL && resume[0] != '\0',
+                                 folder, &meta, err);
+        if (resume == NULL && (status < 0 || *folder != NULL))
+            status = dsf_job_fail(
+                &r->s.job, err, DSFLOW_EINVAL, "job", "output",
+                "%s has checkpoints: go on with --resume, or start over with "
+                "--overwrite, which removes them",
+                r->s.job.main.output);
+        if (status == DSFLOW_OK && *folder != NULL &&
+            meta.identity != r->s.identity)
+            status = dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "%s: is of another job: the model, the optimizer's kind, the "
+                "batch, the seed, the tokenizer or the text has changed",
+                *folder);
+    }
+    free(dir);
+    if (status < 0) {
+        free(*folder);
+        *folder = NULL;
+    }
+    r->done = *folder != NULL ? meta.step : 0;
+    r->saved = *folder != NULL ? meta.step : -1;
+    return status;
+}
+
+static bool divides(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+/* Steps after which everything stops for a moment. */
+static bool is_boundary(const struct run *r, int64_t step)
+{
+    return divides(r->s.job.validation.every, step) ||
+           divides(r->s.job.checkpoint.every, step) ||
+           step == r->s.job.main.steps;
+}
+
+static int submit_ahead(struct run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    while (status == DSFLOW_OK && stopped_by == 0 &&
+           r->submitted < r->s.job.main.steps &&
+           r->submitted < r->done + AHEAD &&
+           (r->submitted == r->done || !is_boundary(r, r->submitted))) {
+        status = dsflow_exec_submit(r->s.exec, DSFLOW_STEP, err);
+        r->submitted++;
+    }
+    return status;
+}
+
+static int save(struct run *r, struct dsflow_err *err)
+{
+    int status;
+
+    if (r->saved == r->done)
+        return DSFLOW_OK;
+    status = dsf_session_save(&r->s, r->done, err);
+    if (status == DSFLOW_OK)
+        r->saved = r->done;
+    return status;
+}
+
+static int validate(struct run *r, struct dsflow_err *err)
+{
+    double loss, per_byte;
+    int status;
+
+    if (r->s.text.validation_sequences == 0)
+        return DSFLOW_OK;
+    status = dsf_validate(&r->feed, r->s.job.validation.sequences, &loss, err);
+    if (status < 0)
+        return status;
+    per_byte = dsf_per_byte(&r->s, loss);
+    status =
+        dsf_progress_validation(&r->progress, r->done, loss, per_byte, err);
+    printf("step %lld: validation loss %.6f, %.4f nats per byte, perplexity "
+           "%.2f\n",
+           (long long)r->done, loss, per_byte, exp(loss));
+    fflush(stdout);
+    return status;
+}
+
+/* What is due after step r->done, with everything at rest. */
+static int pause_at_boundary(struct run *r, struct dsflow_err *err)
+{
+    const struct dsf_job *job = &r->s.job;
+    bool end = r->done == job->main.steps;
+    int status = dsflow_exec_wait(r->s.exec, err);
+
+    if (status == DSFLOW_OK && (divides(job->checkpoint.every, r->done) ||
+                                (end && job->checkpoint.at_end)))
+        status = save(r, err);
+    if (status == DSFLOW_OK && (divides(job->validation.every, r->done) || end))
+        status = validate(r, err);
+    r->last = dsf_now();
+    return status;
+}
+
+static int take_report(struct run *r, struct dsflow_err *err)
+{
+    struct dsf_report report = dsf_feed_next(&r->feed);
+    int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
+    struct dsf_step step = {
+        .step = ++r->done,
+        .loss = report.values[1] / (double)tokens,
+        .lr = report.values[2],
+        .grad_norm = report.values[3],
+        .seconds = report.at - r->last,
+        .tokens = tokens,
+    };
+    int status = dsf_progress_step(&r->progress, &step, err);
+
+    r->last = report.at;
+    if (status == DSFLOW_OK && !(isfinite(step.loss) &&
+                                 isfinite(step.grad_norm)))
+        status = dsflow_fail(
+            err, DSFLOW_EFAIL,
+            "step %lld: the loss is %g and the gradient's norm %g: a lower "
+            "optimizer.lr or a longer schedule.warmup may help; the last "
+            "checkpoint is of step %lld",
+            (long long)step.step, step.loss, step.grad_norm,
+            (long long)(r->saved < 0 ? 0 : r->saved));
+    return status;
+}
+
+static int train(struct run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    r->submitted = r->done;
+    r->last = dsf_now();
+    while (r->done < r->s.job.main.steps && status == DSFLOW_OK) {
+        status = submit_ahead(r, err);
+        if (r->submitted == r->done) /* stopped, and all is done */
+            break;
+        if (status == DSFLOW_OK)
+            status = take_report(r, err);
+        if (status == DSFLOW_OK && r->done == r->submitted &&
+            is_boundary(r, r->done))
+            status = pause_at_boundary(r, err);
+    }
+    if (status == DSFLOW_OK)
+        status = dsflow_exec_wait(r->s.exec, err);
+    return status;
+}
+
+/* The lines that say how well the machine was used. */
+static void say_end(struct run *r)
+{
+    struct dsflow_exec_stats stats;
+    struct dsf_weight w;
+    struct rusage usage;
+
+    dsflow_exec_stats(r->s.exec, &stats);
+    dsf_plan_weigh(r->s.plan, r->s.graph, &w);
+    getrusage(RUSAGE_SELF, &usage);
+    if (stats.wall_seconds > 0)
+        dsf_progress_say(
+            &r->progress,
+            "%llu tasks, kernels %.1f %% of %u workers x %.1f s; peak memory "
+            "%s, planned %s",
+            (unsigned long long)stats.tasks,
+            100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
+            stats.workers, stats.wall_seconds,
+            dsf_size_text(1024.0 * (double)usage.ru_maxrss).s,
+            dsf_size_text(w.total).s);
+}
+
+static int print_sample(struct run *r, struct dsflow_err *err)
+{
+    const struct dsf_job_sample *sample = &r->s.job.sample;
+    struct dsf_sampling sampling = {
+        .temperature = sample->temperature,
+        .top_p = sample->top_p,
+        .top_k = sample->top_k,
+        .seed = (uint64_t)sample->seed,
+    };
+    float **params;
+    int status;
+
+    if (sample->tokens == 0)
+        return DSFLOW_OK;
+    params = dsf_xcalloc(r->s.model.nunits, sizeof(*params));
+    for (unsigned u = 0; u < r->s.model.nunits; u++)
+        params[u] = dsflow_exec_map(r->s.exec, r->s.params[u], DSFLOW_R);
+    printf("\n");
+    status = dsf_generate_print(&r->s.model, params, r->s.tok, sample->prompt,
+                                strlen(sample->prompt), sample->tokens,
+                                &sampling, stdout, err);
+    free(params);
+    return status;
+}
+
+static void say_start(struct run *r, const char *folder)
+{
+    dsf_progress_say(&r->progress,
+                     "%s: %.2f M parameters; %lld tokens to train on, %lld to "
+                     "validate%s",
+                     r->s.job.main.name, (double)r->s.model.params / 1e6,
+                     (long long)r->s.text.train_tokens,
+                     (long long)r->s.text.validation_tokens,
+                     r->s.text.cached ? " (from the cache)" : "");
+    if (folder != NULL)
+        dsf_progress_say(&r->progress, "goes on from %s", folder);
+}
+
+static int prepare(struct run *r, const struct dsf_words *words,
+                   struct dsflow_err *err)
+{
+    char *metrics = NULL, *folder = NULL;
+    int status = dsf_session_model(&r->s, words->words[0], words, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_session_plan(&r->s, NULL, err);
+    if (status == DSFLOW_OK)
+        status = make_output(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_text(&r->s, err);
+    if (status == DSFLOW_OK)
+        status = find_start(r, words, &folder, err);
+    if (status == DSFLOW_OK && r->done > r->s.job.main.steps)
+        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "steps",
+                              "%lld: %s is of step %lld",
+                              (long long)r->s.job.main.steps, folder,
+                              (long long)r->done);
+    dsf_feed_init(&r->feed, &r->s);
+    if (status == DSFLOW_OK)
+        status = dsf_session_open(&r->s, words, &r->feed.host, err);
+    if (status == DSFLOW_OK)
+        status = folder != NULL ? dsf_session_load(&r->s, folder, err)
+                                : dsf_session_start(&r->s, err);
+    if (status == DSFLOW_OK)
+        status = write_file(r, "job.toml", write_job, err);
+    if (status == DSFLOW_OK)
+        status = write_file(r, "plan.json", write_plan, err);
+    if (status == DSFLOW_OK) {
+        metrics = dsf_xasprintf("%s/metrics.jsonl", r->s.job.main.output);
+        status = dsf_progress_open(&r->progress, metrics, r->done,
+                                   r->s.job.main.steps,
+                                   r->s.job.main.log_every, err);
+    }
+    if (status == DSFLOW_OK)
+        say_start(r, folder);
+    free(metrics);
+    free(folder);
+    return status;
+}
+
+static int run(const struct dsf_words *words, struct dsflow_err *err)
+{
+    struct run r = { 0 };
+    int status;
+
+    catch_signals();
+    status = prepare(&r, words, err);
+    if (status == DSFLOW_OK)
+        status = train(&r, err);
+    if (status == DSFLOW_OK && stopped_by != 0) {
+        status = save(&r, err);
+        if (status == DSFLOW_OK) {
+            dsf_progress_say(&r.progress,
+                             "stopped after step %lld, which is saved: go on "
+                             "with --resume",
+                             (long long)r.done);
+            status = 128 + stopped_by;
+        }
+    } else if (status == DSFLOW_OK) {
+        say_end(&r);
+        status = print_sample(&r, err);
+    }
+    dsf_progress_close(&r.progress);
+    dsf_session_close(&r.s);
+    dsf_feed_fini(&r.feed);
+    return status;
+}
+
+static const struct dsf_flag run_flags[] = {
+    DSF_FLAG_SET,
+    DSF_FLAG_EXECUTOR,
+    { "resume", "[=latest-good]",
+      "go on from the latest checkpoint; if that is damaged, only "
+      "latest-good takes an older one" },
+    { "overwrite", NULL, "remove the checkpoints of an earlier run first" },
+    { 0 },
+};
+
+const struct dsf_cmd dsf_cmd_run = {
+    .name = "run",
+    .args = "job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite]",
+    .summary = "train a model",
+    .help =
+        "Trains the model of job.toml. Progress goes to standard error, as a\n"
+        "bar on a terminal; validation losses and the sample at the end go to\n"
+        "standard output. The output folder of the job receives\n"
+        "metrics.jsonl, plan.json, job.toml and the checkpoints.\n\n"
+        "Ctrl-C and SIGTERM finish the steps in progress, save a checkpoint\n"
+        "and exit with 130 or 143; a second one exits at once. --resume goes\n"
+        "on bit for bit.",
+    .flags = run_flags,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

@@ -1,0 +1,15 @@
+/* cmd_table.c - the commands, in the order `dsflow --help` lists them. */
+#include "cli/cmd.h"
+
+#include <stddef.h>
+
+const struct dsf_cmd *const dsf_cmds[] = {
+    &dsf_cmd_run,
+    &dsf_cmd_plan,
+    &dsf_cmd_eval,
+    &dsf_cmd_generate,
+    &dsf_cmd_checkpoint,
+    &dsf_cmd_list,
+    &dsf_cmd_report,
+    NULL,
+};

@@ -1,0 +1,439 @@
+/* generate.c - text from a model: the kernels of training, with the keys and
+ * values of all earlier tokens kept. */
+#include "cli/generate.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "codelets/codelets.h"
+#include "tasks/tasks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a prompt that go through the model together. */
+enum { MOST_ROWS = 128 };
+
+struct dsf_generator {
+    const struct dsf_model *model;
+    float *const *params;
+    int32_t pos; /* tokens fed */
+    struct dsf_tile tile;
+    float **kv; /* by layer: [context][2][kv_heads*head_dim] */
+    float *x, *y, *q, *att, *lse, *h, *logits, *rope;
+    int32_t *batch;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+static void *floats(size_t n)
+{
+    void *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
+
+    if (p != NULL)
+        memset(p, 0, n * sizeof(float));
+    return p;
+}
+
+void dsf_generator_free(struct dsf_generator *g)
+{
+    if (g == NULL)
+        return;
+    for (int l = 0; g->kv != NULL && l < g->model->layers; l++)
+        free(g->kv[l]);
+    free(g->kv);
+    free(g->x);
+    free(g->y);
+    free(g->q);
+    free(g->att);
+    free(g->lse);
+    free(g->h);
+    free(g->logits);
+    free(g->rope);
+    free(g->batch);
+    free(g->scratch);
+    free(g);
+}
+
+static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
+{
+    double cache = 2.0 * m->layers * m->dims.context * m->dims.kv_heads *
+                   m->dims.head_dim * sizeof(float);
+
+    return dsflow_fail(err, DSFLOW_ENOMEM,
+                       "memory: %s for the keys and values of %d tokens",
+                       dsf_size_text(cache).s, m->dims.context);
+}
+
+int dsf_generator_new(const struct dsf_model *m, float *const *params,
+                      struct dsf_generator **gen, struct dsflow_err *err)
+{
+    struct dsf_generator *g = dsf_xcalloc(1, sizeof(*g));
+    const struct dsf_dims *d = &m->dims;
+    size_t q = (size_t)d->heads * (size_t)d->head_dim;
+    size_t kv = 2 * (size_t)d->kv_heads * (size_t)d->head_dim;
+    size_t width = (size_t)d->width, context = (size_t)d->context;
+    size_t h = (size_t)d->ffn * (d->swiglu ? 2 : 1);
+    bool whole = true;
+
+    g->model = m;
+    g->params = params;
+    g->tile = (struct dsf_tile){
+        .nseq = 1,
+        .width = d->width,
+        .heads = d->heads,
+        .kv_heads = d->kv_heads,
+        .head_dim = d->head_dim,
+        .ffn = d->ffn,
+        .vocab = d->vocab,
+        .context = d->context,
+        .rms = d->rms,
+        .swiglu = d->swiglu,
+        .rope = d->rope,
+        .eps = d->eps,
+    };
+    g->kv = dsf_xcalloc((size_t)m->layers, sizeof(*g->kv));
+    for (int l = 0; l < m->layers; l++)
+        whole &= (g->kv[l] = floats(context * kv)) != NULL;
+    whole &= (g->x = floats(MOST_ROWS * width)) != NULL;
+    whole &= (g->y = floats(MOST_ROWS * width)) != NULL;
+    whole &= (g->q = floats(MOST_ROWS * q)) != NULL;
+    whole &= (g->att = floats(MOST_ROWS * q)) != NULL;
+    whole &= (g->lse = floats(2 * MOST_ROWS * (size_t)d->heads)) != NULL;
+    whole &= (g->h = floats(MOST_ROWS * h)) != NULL;
+    whole &= (g->logits = floats((size_t)d->vocab)) != NULL;
+    whole &= (g->batch = floats(2 * MOST_ROWS)) != NULL;
+    if (d->rope)
+        whole &= (g->rope = floats(context * (size_t)d->head_dim)) != NULL;
+    if (!whole) {
+        dsf_generator_free(g);
+        return out_of_memory(m, err);
+    }
+    if (d->rope)
+        dsf_model_rope_table(m, g->rope);
+    *gen = g;
+    return DSFLOW_OK;
+}
+
+/* Run one task on `n` buffers. What the op's check would refuse is a bug. */
+static void call(struct dsf_generator *g, const struct dsflow_op *op,
+                 const void *args, unsigned n, void *const *ptrs,
+                 const size_t *bytes)
+{
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    size_t scratch =
+        op->scratch == NULL ? 0 : op->scratch(bytes, n, args);
+
+    if (scratch > g->scratch_bytes) {
+        free(g->scratch);
+        g->scratch_bytes = (scratch + 63) / 64 * 64;
+        g->scratch = aligned_alloc(64, g->scratch_bytes);
+        if (g->scratch == NULL)
+            abort();
+    }
+    for (unsigned i = 0; i < n; i++)
+        bufs[i] = (struct dsflow_buf){ ptrs[i], bytes[i] };
+    dsflow_codelet_find(op)->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                                        .nbufs = n,
+                                                        .args = args,
+                                                        .scratch = g->scratch });
+}
+
+/* A buffer of a call: where it is and how many floats it has. */
+struct place {
+    void *ptr;
+    size_t n;
+};
+
+static void call_on(struct dsf_generator *g, const struct dsflow_op *op,
+                    const void *args, unsigned n, const struct place *places)
+{
+    void *ptrs[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_MAX_PORTS];
+
+    for (unsigned i = 0; i < n; i++) {
+        ptrs[i] = places[i].ptr;
+        bytes[i] = places[i].n * sizeof(float);
+    }
+    call(g, op, args, n, ptrs, bytes);
+}
+
+#define CALL(g, op, args, ...)                                                 \
+    call_on(g, op, args,                                                       \
+            sizeof((struct place[]){ __VA_ARGS__ }) / sizeof(struct place),    \
+            (struct place[]){ __VA_ARGS__ })
+
+static struct place unit(const struct dsf_generator *g,
+                         enum dsf_segment segment, int l)
+{
+    unsigned u = dsf_model_unit(g->model, segment, l);
+
+    return (struct place){ g->params[u], (size_t)g->model->units[u].elems };
+}
+
+static void attend(struct dsf_generator *g, int l, size_t rows, size_t nq,
+                   size_t nkv)
+{
+    struct dsf_attention_args a = { .tile = g->tile,
+                                    .keys = g->pos,
+                                    .first = 1 };
+    size_t nlse = 2 * rows * (size_t)g->tile.heads;
+    float *kv = g->kv[l];
+
+    if (g->pos > 0)
+        CALL(g, &dsf_op_attention_forward, &a, { g->q, rows * nq },
+             { kv, (size_t)g->pos * nkv }, { g->att, rows * nq },
+             { g->lse, nlse });
+    a.keys = (int32_t)rows;
+    a.diagonal = a.last = 1;
+    a.first = g->pos == 0;
+    CALL(g, &dsf_op_attention_forward, &a, { g->q, rows * nq },
+         { kv + (size_t)g->pos * nkv, rows * nkv }, { g->att, rows * nq },
+         { g->lse, nlse });
+}
+
+static void layer(struct dsf_generator *g, int l, size_t rows)
+{
+    const struct dsf_model *m = g->model;
+    const struct dsf_dims *d = &m->dims;
+    size_t nq = (size_t)d->heads * (size_t)d->head_dim;
+    size_t nkv = 2 * (size_t)d->kv_heads * (size_t)d->head_dim;
+    size_t nx = rows * (size_t)d->width;
+    size_t nh = rows * (size_t)d->ffn * (d->swiglu ? 2 : 1);
+    struct dsf_qkv_args qkv = { g->tile, m->qkv_at.w, m->qkv_at.b,
+                                m->qkv_at.norm_w, m->qkv_at.norm_b };
+    struct dsf_out_args out = { g->tile, m->out_at.w, m->out_at.b };
+    struct dsf_mlp_args mlp = { g->tile,      m->mlp_at.w1,     m->mlp_at.b1,
+                                m->mlp_at.w2, m->mlp_at.b2,     m->mlp_at.norm_w,
+                                m->mlp_at.norm_b };
+    struct place x = { g->x, nx }, y = { g->y, nx }, q = { g->q, rows * nq };
+    struct place kv = { g->kv[l] + (size_t)g->pos * nkv, rows * nkv };
+
+    if (d->rope)
+        CALL(g, &dsf_op_qkv_forward, &qkv, x, unit(g, DSF_QKV, l), q, kv,
+             { g->rope, (size_t)d->context * (size_t)d->head_dim });
+    else
+        CALL(g, &dsf_op_qkv_forward, &qkv, x, unit(g, DSF_QKV, l), q, kv);
+    attend(g, l, rows, nq, nkv);
+    CALL(g, &dsf_op_out_forward, &out, x, { g->att, rows * nq },
+         unit(g, DSF_OUT, l), y);
+    CALL(g, &dsf_op_mlp_forward, &mlp, y, unit(g, DSF_MLP, l), { g->h, nh }, x);
+}
+
+static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
+                      size_t rows)
+{
+    const struct dsf_model *m = g->model;
+    size_t width = (size_t)m->dims.width;
+    struct dsf_embed_args embed;
+    struct dsf_head_args head;
+
+    g->tile.rows = (int32_t)rows;
+    g->tile.pos = g->pos;
+    memcpy(g->batch, tokens, rows * sizeof(*tokens));
+    embed = (struct dsf_embed_args){ g->tile, m->embed_at.wte,
+                                     m->embed_at.wpe };
+    CALL(g, &dsf_op_embed_forward, &embed, { g->batch, 2 * rows },
+         unit(g, DSF_EMBED, 0), { g->x, rows * width });
+    for (int l = 0; l < m->layers; l++)
+        layer(g, l, rows);
+    g->pos += (int32_t)rows;
+
+    head = (struct dsf_head_args){ g->tile, m->head_at.w, m->norm_at.w,
+                                   m->norm_at.b, 1 };
+    head.tile.rows = 1;
+    head.tile.pos = g->pos - 1;
+    CALL(g, &dsf_op_head_logits, &head,
+         { g->x + (rows - 1) * width, width }, unit(g, DSF_NORM, 0),
+         unit(g, m->tied ? DSF_EMBED : DSF_HEAD, 0),
+         { g->logits, (size_t)m->dims.vocab });
+}
+
+int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens,
+                       size_t n, struct dsflow_err *err)
+{
+    size_t room = (size_t)(g->model->dims.context - g->pos);
+
+    if (n > room)
+        return dsflow_fail(err, DSFLOW_EFIT,
+                           "prompt: %zu tokens: the model's context has room "
+                           "for %zu",
+                           n, room);
+    for (size_t i = 0; i < n; i += MOST_ROWS)
+        feed_rows(g, tokens + i, n - i < MOST_ROWS ? n - i : MOST_ROWS);
+    return DSFLOW_OK;
+}
+
+const float *dsf_generator_logits(const struct dsf_generator *g)
+{
+    return g->logits;
+}
+
+/* In [0, 1): splitmix64, so that a seed gives the same text everywhere. */
+static double next_uniform(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
+struct choice {
+    double p;
+    int32_t id;
+};
+
+/* Likeliest first; the lower id of two alike. */
+static int by_p(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+
+    if (x->p != y->p)
+        return x->p > y->p ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int32_t likeliest(const float *logits, int32_t vocab)
+{
+    int32_t best = 0;
+
+    for (int32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
+                   int32_t vocab, uint64_t *state)
+{
+    struct choice *choices;
+    double sum = 0, kept = 0, at;
+    int32_t n = vocab, top = likeliest(logits, vocab), id;
+
+    if (s->temperature == 0)
+        return top;
+    choices = dsf_xcalloc((size_t)vocab, sizeof(*choices));
+    for (int32_t i = 0; i < vocab; i++)
+        choices[i] = (struct choice){
+            exp(((double)logits[i] - logits[top]) / s->temperature), i
+        };
+    qsort(choices, (size_t)vocab, sizeof(*choices), by_p);
+    if (s->top_k > 0 && s->top_k < n)
+        n = (int32_t)s->top_k;
+    for (int32_t i = 0; i < n; i++)
+        sum += choices[i].p;
+    for (int32_t i = 0; i < n; i++) {
+        kept += choices[i].p;
+        if (kept >= s->top_p * sum)
+            n = i + 1;
+    }
+    at = next_uniform(state) * kept;
+    id = choices[n - 1].id;
+    for (int32_t i = 0; i < n; i++) {
+        at -= choices[i].p;
+        if (at < 0) {
+            id = choices[i].id;
+            break;
+        }
+    }
+    free(choices);
+    return id;
+}
+
+/* Bytes that are not yet a whole UTF-8 sequence wait here. */
+struct utf8 {
+    char held[4];
+    size_t n;
+};
+
+/* How long the sequence that begins with `c` is; 1 for what begins none. */
+static size_t sequence_length(unsigned char c)
+{
+    return c >= 0xf0 && c < 0xf8 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+}
+
+static void put_bytes(struct utf8 *u, const char *bytes, size_t n, FILE *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool goes_on = ((unsigned char)bytes[i] & 0xc0) == 0x80;
+
+        if (u->n > 0 && !goes_on) { /* broken off: as it is */
+            fwrite(u->held, 1, u->n, out);
+            u->n = 0;
+        }
+        u->held[u->n++] = bytes[i];
+        if (u->n >= sequence_length((unsigned char)u->held[0])) {
+            fwrite(u->held, 1, u->n, out);
+            u->n = 0;
+        }
+    }
+}
+
+static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
+                    int64_t tokens, const struct dsf_sampling *sampling,
+                    FILE *out, struct dsflow_err *err)
+{
+    /* A model may have more outputs than the tokenizer has tokens. */
+    int32_t vocab = dsf_tokenizer_vocab(tok), eot = dsf_tokenizer_eot(tok);
+    uint64_t state = sampling->seed;
+    struct utf8 utf8 = { .n = 0 };
+    int status = DSFLOW_OK;
+
+    for (int64_t i = 0; i < tokens && status == DSFLOW_OK; i++) {
+        int32_t id = dsf_sample(sampling, g->logits, vocab, &state);
+        const char *bytes;
+        size_t n;
+
+        if (id == eot)
+            break;
+        bytes = dsf_decode(tok, id, &n);
+        put_bytes(&utf8, bytes, n, out);
+        fflush(out);
+        if (i + 1 == tokens)
+            break;
+        if (g->pos == g->model->dims.context) {
+            dsf_info("the model's context of %d tokens is full", g->pos);
+            break;
+        }
+        status = dsf_generator_feed(g, &id, 1, err);
+    }
+    fwrite(utf8.held, 1, utf8.n, out);
+    fputc('\n', out);
+    return status;
+}
+
+int dsf_generate_print(const struct dsf_model *model, float *const *params,
+                       const struct dsf_tokenizer *tok, const char *prompt,
+                       size_t bytes, int64_t tokens,
+                       const struct dsf_sampling *sampling, FILE *out,
+                       struct dsflow_err *err)
+{
+    struct dsf_generator *g = NULL;
+    struct dsf_tokens in = { 0 };
+    int32_t eot = dsf_tokenizer_eot(tok);
+    int status;
+
+    /* A model needs something to go on from. */
+    if (bytes == 0 && eot < 0) {
+        prompt = "\n";
+        bytes = 1;
+    }
+    status = dsf_encode(tok, prompt, bytes, 1, &in, err);
+    if (status == DSFLOW_OK && in.n == 0) {
+        in.v = dsf_xcalloc(1, sizeof(*in.v));
+        in.v[in.n++] = eot;
+    }
+    if (status == DSFLOW_OK)
+        status = dsf_generator_new(model, params, &g, err);
+    if (status == DSFLOW_OK)
+        status = dsf_generator_feed(g, in.v, in.n, err);
+    if (status == DSFLOW_OK) {
+        fwrite(prompt, 1, bytes, out);
+        status = generate(g, tok, tokens, sampling, out, err);
+    }
+    dsf_generator_free(g);
+    dsf_tokens_fini(&in);
+    return status;
+}

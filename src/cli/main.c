@@ -1,0 +1,124 @@
+/* main.c - the command line of dsflow. */
+#include "config.h"
+
+#include "base/log.h"
+#include "cli/words.h"
+#include "config/option.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: dsflow [-q|-v] COMMAND …\n\n"
+                 "Trains transformer language models as graphs of tasks that "
+                 "StarPU places.\n\n");
+    for (unsigned i = 0; dsf_cmds[i] != NULL; i++)
+        fprintf(out, "  %-11s %s\n", dsf_cmds[i]->name, dsf_cmds[i]->summary);
+    fprintf(out, "\n"
+                 "  -q          warnings and errors only\n"
+                 "  -v          say more\n"
+                 "  --version   print the version\n\n"
+                 "dsflow COMMAND --help says more of a command; dsflow(1) and "
+                 "job.toml(5) are the manual.\n");
+}
+
+static void print_cmd_help(const struct dsf_cmd *cmd)
+{
+    printf("usage: dsflow %s %s\n\n%s\n", cmd->name, cmd->args, cmd->help);
+    if (cmd->flags->name != NULL)
+        printf("\n");
+    for (const struct dsf_flag *f = cmd->flags; f->name != NULL; f++) {
+        char left[64];
+
+        snprintf(left, sizeof(left), "--%s%s%s", f->name,
+                 f->arg == NULL || f->arg[0] == '[' ? "" : " ",
+                 f->arg == NULL ? "" : f->arg);
+        printf("  %-24s %s\n", left, f->help);
+    }
+}
+
+static int find_cmd(const char *name, const struct dsf_cmd **cmd,
+                    struct dsflow_err *err)
+{
+    const char *names[32], *nearest;
+    unsigned n;
+
+    for (n = 0; dsf_cmds[n] != NULL; n++) {
+        if (strcmp(dsf_cmds[n]->name, name) == 0) {
+            *cmd = dsf_cmds[n];
+            return DSFLOW_OK;
+        }
+        names[n] = dsf_cmds[n]->name;
+    }
+    nearest = dsf_nearest(name, names, n);
+    return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: unknown command%s%s", name,
+                       nearest != NULL ? "; did you mean " : "",
+                       nearest != NULL ? nearest : " (dsflow --help)");
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static int run_cmd(int argc, char **argv, struct dsflow_err *err)
+{
+    const struct dsf_cmd *cmd = NULL;
+    struct dsf_words words;
+    int status = find_cmd(argv[0], &cmd, err);
+
+    if (status < 0)
+        return status;
+    if (wants_help(argc - 1, argv + 1)) {
+        print_cmd_help(cmd);
+        return DSFLOW_OK;
+    }
+    status = dsf_words_read(cmd, argc - 1, argv + 1, &words, err);
+    if (status == DSFLOW_OK)
+        status = cmd->run(&words, err);
+    dsf_words_fini(&words);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct dsflow_err err = { 0 };
+    int i = 1, status;
+
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "-q") == 0) {
+            dsflow_log_level_set(DSFLOW_WARN);
+        } else if (strcmp(argv[i], "-v") == 0) {
+            dsflow_log_level_set(DSFLOW_DEBUG);
+        } else if (strcmp(argv[i], "--version") == 0) {
+            printf("dsflow %s\n", PACKAGE_VERSION);
+            return 0;
+        } else if (strcmp(argv[i], "--help") == 0 ||
+                   strcmp(argv[i], "-h") == 0) {
+            print_help(stdout);
+            return 0;
+        } else {
+            fprintf(stderr, "dsflow: %.60s: unknown option (dsflow --help)\n",
+                    argv[i]);
+            return 2;
+        }
+    }
+    if (i == argc) {
+        print_help(stderr);
+        return 2;
+    }
+    status = run_cmd(argc - i, argv + i, &err);
+    if (status < 0) {
+        fprintf(stderr, "dsflow: %s\n", err.msg);
+        return dsflow_status_exit(status);
+    }
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        fprintf(stderr, "dsflow: standard output cannot be written\n");
+        return 1;
+    }
+    return status;
+}

@@ -1,0 +1,378 @@
+/* session.c - from a job.toml to a model that runs. */
+#include "cli/session.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+#include "model/hf.h"
+#include "policies/policies.h"
+#include "tasks/args.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+bool dsf_is_run(const char *path)
+{
+    char *job = dsf_xasprintf("%s/job.toml", path);
+    struct stat st;
+    bool is = stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+              access(job, R_OK) == 0;
+
+    free(job);
+    return is;
+}
+
+char *dsf_session_checkpoints(const struct dsf_session *s)
+{
+    return dsf_xasprintf("%s/checkpoints", s->job.main.output);
+}
+
+static int read_job(struct dsf_session *s, const char *path,
+                    const struct dsf_words *words, struct dsflow_err *err)
+{
+    unsigned nsets;
+    const char **sets = dsf_flag_values(words, "set", &nsets);
+    bool is_run = dsf_is_run(path);
+    char *file = is_run ? dsf_xasprintf("%s/job.toml", path)
+                        : dsf_xstrdup(path);
+    int status = dsf_job_read(file, sets, nsets, &s->job, err);
+
+    /* A run that was moved is where it was found. */
+    if (status == DSFLOW_OK && is_run) {
+        free(s->job.main.output);
+        s->job.main.output = dsf_xstrdup(path);
+    }
+    free(file);
+    free(sets);
+    return status;
+}
+
+static int check_vocab(const struct dsf_session *s, struct dsflow_err *err)
+{
+    int32_t tokens = dsf_tokenizer_vocab(s->tok);
+
+    if (s->model.dims.vocab >= tokens)
+        return DSFLOW_OK;
+    return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "vocab",
+                        "%d: expected at least the %d tokens of %s",
+                        s->model.dims.vocab, tokens, s->job.data.tokenizer);
+}
+
+int dsf_session_model(struct dsf_session *s, const char *path,
+                      const struct dsf_words *words, struct dsflow_err *err)
+{
+    int status;
+
+    memset(s, 0, sizeof(*s));
+    status = read_job(s, path, words, err);
+    if (status < 0)
+        return status;
+    status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
+    if (status < 0)
+        return status;
+    if (s->job.model.vocab < 0)
+        s->job.model.vocab = dsf_tokenizer_vocab(s->tok);
+    status = dsf_model_init(&s->model, &s->job, err);
+    if (status < 0)
+        return status;
+    return check_vocab(s, err);
+}
+
+int dsf_session_plan(struct dsf_session *s, const char *until,
+                     struct dsflow_err *err)
+{
+    int status = dsf_machine_probe(&s->machine, err);
+
+    if (status == DSFLOW_OK)
+        status =
+            dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_policies_build(s->plan, until, &s->graph, err);
+    return status;
+}
+
+/* What must stay the same for a checkpoint to be continued bit for bit. */
+static uint64_t find_identity(const struct dsf_session *s)
+{
+    const struct dsf_dims *d = &s->model.dims;
+    const struct dsf_job *j = &s->job;
+    char *text = dsf_xasprintf(
+        "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g %d %.17g\n"
+        "%lld %d %d %d %d %lld %d\n%lld %lld %lld %016" PRIx64 "\n",
+        (int)s->model.family, s->model.layers, d->width, d->heads,
+        d->kv_heads, d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
+        (int)s->model.tied, d->rms, d->swiglu, d->rope,
+        (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
+        j->optimizer.kind, j->optimizer.momentum,
+        (long long)j->batch.sequences, s->plan->sequence, s->plan->micro,
+        s->plan->groups, s->plan->ntiles, (long long)j->main.seed,
+        (int)j->data.shuffle, (long long)s->text.train_tokens,
+        (long long)s->text.validation_tokens, (long long)s->text.bytes,
+        dsf_tokenizer_hash(s->tok));
+    uint64_t hash = XXH3_64bits(text, strlen(text));
+
+    free(text);
+    return hash;
+}
+
+int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
+{
+    char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
+    int status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
+                                 s->model.dims.vocab, cache, &s->corpus, err);
+
+    free(cache);
+    if (status < 0)
+        return status;
+    dsf_corpus_info(s->corpus, &s->text);
+    s->identity = find_identity(s);
+    return DSFLOW_OK;
+}
+
+static dsflow_data_id find(const struct dsf_session *s, const char *name)
+{
+    dsflow_data_id id = { 0 };
+
+    if (!dsflow_graph_find(s->graph, name, &id)) {
+        fprintf(stderr, "dsflow: bug: the graph has no %s\n", name);
+        abort();
+    }
+    return id;
+}
+
+static int check_memory(const struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsf_weight w;
+
+    dsf_plan_weigh(s->plan, s->graph, &w);
+    if (s->machine.available < 0 || w.total <= (double)s->machine.available)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EFIT,
+                       "%s: the job needs %s of memory and %s are free (dsflow "
+                       "plan says for what)",
+                       s->job.path, dsf_size_text(w.total).s,
+                       dsf_size_text((double)s->machine.available).s);
+}
+
+static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
+                     struct dsflow_err *err)
+{
+    const char *name = dsf_flag_value(words, "executor");
+
+    *kind = DSFLOW_STARPU;
+    if (name == NULL || strcmp(name, "starpu") == 0)
+        return DSFLOW_OK;
+    *kind = DSFLOW_SERIAL;
+    if (strcmp(name, "serial") == 0)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "--executor: %.60s: expected serial or starpu", name);
+}
+
+int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
+                     const struct dsflow_host *host, struct dsflow_err *err)
+{
+    const struct dsf_job_machine *m = &s->job.machine;
+    struct dsflow_exec_options options = {
+        .workers = s->plan->workers - (unsigned)m->virtuals,
+        .virtuals = (unsigned)m->virtuals,
+        .virtual_memory =
+            m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
+        .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
+    };
+    int status = exec_kind(words, &options.kind, err);
+
+    if (status == DSFLOW_OK)
+        status = check_memory(s, err);
+    if (status == DSFLOW_OK)
+        status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
+    if (status < 0)
+        return status;
+    s->params = dsf_xcalloc(s->model.nunits, sizeof(*s->params));
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        s->params[u] = find(s, s->model.units[u].name);
+    if (s->model.dims.rope)
+        dsf_model_rope_table(
+            &s->model, dsflow_exec_map(s->exec, find(s, "rope"), DSFLOW_RW));
+    return DSFLOW_OK;
+}
+
+/* Weights of step 0, into memory that is given by unit. */
+static int first_params(const struct dsf_session *s, float *const *params,
+                        struct dsflow_err *err)
+{
+    if (strcmp(s->job.model.init, "random") != 0)
+        return dsf_hf_load(&s->model, s->job.model.init, params, err);
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        dsf_model_randomize(&s->model, u, (uint64_t)s->job.main.seed,
+                            params[u]);
+    return DSFLOW_OK;
+}
+
+int dsf_session_start(struct dsf_session *s, struct dsflow_err *err)
+{
+    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
+    int status;
+
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        params[u] = dsflow_exec_map(s->exec, s->params[u], DSFLOW_RW);
+    status = first_params(s, params, err);
+    free(params);
+    return status;
+}
+
+/* A checkpoint as lists of tensors: "params" are the units, "states" all else
+ * that lives from step to step. */
+struct contents {
+    struct dsf_st_tensor *tensors;
+    struct dsf_ckpt_part parts[2];
+};
+
+static void add_tensor(struct dsf_ckpt_part *part, const char *name,
+                       enum dsf_dtype dtype, size_t bytes, void *data)
+{
+    part->tensors[part->n++] = (struct dsf_st_tensor){
+        .name = (char *)name,
+        .dtype = dtype,
+        .ndims = 1,
+        .dims = { (int64_t)(bytes / (dtype == DSF_F32 ? 4 : 8)) },
+        .data = data,
+        .bytes = bytes,
+    };
+}
+
+static void list_contents(struct dsf_session *s, struct contents *c,
+                          enum dsflow_access access)
+{
+    uint32_t n = dsflow_graph_ndata(s->graph);
+
+    c->tensors = dsf_xcalloc(2 * (size_t)n, sizeof(*c->tensors));
+    c->parts[0] = (struct dsf_ckpt_part){ "params", c->tensors, 0 };
+    c->parts[1] = (struct dsf_ckpt_part){ "states", c->tensors + n, 0 };
+    for (uint32_t i = 0; i < n; i++) {
+        dsflow_data_id id = { i };
+        const struct dsflow_data_spec *d = dsflow_graph_data(s->graph, id);
+        bool counts = strcmp(d->name, "cursor") == 0 ||
+                      strcmp(d->name, "control") == 0;
+
+        if (d->role == DSFLOW_PARAMS)
+            add_tensor(&c->parts[0], d->name, DSF_F32, d->bytes,
+                       dsflow_exec_map(s->exec, id, access));
+        else if (d->role == DSFLOW_STATES || counts)
+            add_tensor(&c->parts[1], d->name, counts ? DSF_I64 : DSF_F32,
+                       d->bytes, dsflow_exec_map(s->exec, id, access));
+    }
+}
+
+int dsf_session_save(struct dsf_session *s, int64_t step,
+                     struct dsflow_err *err)
+{
+    struct dsf_ckpt_meta meta = { .step = step, .identity = s->identity };
+    char *dir = dsf_session_checkpoints(s);
+    struct contents c;
+    int status;
+
+    snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
+    list_contents(s, &c, DSFLOW_R);
+    status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep,
+                           err);
+    free(c.tensors);
+    free(dir);
+    return status;
+}
+
+int dsf_session_load(struct dsf_session *s, const char *folder,
+                     struct dsflow_err *err)
+{
+    struct contents c;
+    int status;
+
+    list_contents(s, &c, DSFLOW_RW);
+    status = dsf_ckpt_load(folder, c.parts, 2, err);
+    free(c.tensors);
+    return status;
+}
+
+void dsf_session_close(struct dsf_session *s)
+{
+    dsflow_exec_close(s->exec);
+    dsflow_graph_free(s->graph);
+    dsf_plan_free(s->plan);
+    dsf_corpus_close(s->corpus);
+    dsf_model_fini(&s->model);
+    dsf_tokenizer_free(s->tok);
+    dsf_job_fini(&s->job);
+    free(s->params);
+}
+
+void dsf_params_free(const struct dsf_session *s, float **params)
+{
+    for (unsigned u = 0; params != NULL && u < s->model.nunits; u++)
+        free(params[u]);
+    free(params);
+}
+
+static int allocate_params(const struct dsf_session *s, float **params,
+                           struct dsflow_err *err)
+{
+    for (unsigned u = 0; u < s->model.nunits; u++) {
+        size_t bytes = (size_t)s->model.units[u].elems * sizeof(float);
+
+        params[u] = aligned_alloc(4096, bytes);
+        if (params[u] == NULL)
+            return dsflow_fail(err, DSFLOW_ENOMEM,
+                               "memory: %s for unit %s of the model",
+                               dsf_size_text((double)bytes).s,
+                               s->model.units[u].name);
+    }
+    return DSFLOW_OK;
+}
+
+static int load_params(const struct dsf_session *s, const char *folder,
+                       float *const *params, struct dsflow_err *err)
+{
+    struct dsf_ckpt_part part = {
+        .name = "params",
+        .tensors = dsf_xcalloc(s->model.nunits, sizeof(*part.tensors)),
+    };
+    int status;
+
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        add_tensor(&part, s->model.units[u].name, DSF_F32,
+                   (size_t)s->model.units[u].elems * sizeof(float), params[u]);
+    status = dsf_ckpt_load(folder, &part, 1, err);
+    free(part.tensors);
+    return status;
+}
+
+int dsf_session_params(struct dsf_session *s, int64_t step, float ***out,
+                       int64_t *from, struct dsflow_err *err)
+{
+    char *dir = dsf_session_checkpoints(s), *folder = NULL;
+    struct dsf_ckpt_meta meta = { 0 };
+    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
+    int status = allocate_params(s, params, err);
+
+    if (status == DSFLOW_OK && step >= 0) {
+        folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
+        status = dsf_ckpt_verify(folder, &meta, err);
+    } else if (status == DSFLOW_OK) {
+        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
+    }
+    if (status == DSFLOW_OK)
+        status = folder != NULL ? load_params(s, folder, params, err)
+                                : first_params(s, params, err);
+    *from = folder != NULL ? meta.step : 0;
+    free(folder);
+    free(dir);
+    if (status < 0) {
+        dsf_params_free(s, params);
+        return status;
+    }
+    *out = params;
+    return DSFLOW_OK;
+}

@@ -1,0 +1,80 @@
+/* session.h - from a job.toml to a model that runs, in stages: a command goes
+ * as far as it needs. */
+#ifndef DSF_CLI_SESSION_H
+#define DSF_CLI_SESSION_H
+
+#include <dsflow/exec.h>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/cmd.h"
+#include "config/job.h"
+#include "machine/machine.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "text/text.h"
+
+struct dsf_session {
+    struct dsf_job job;
+    struct dsf_tokenizer *tok;
+    struct dsf_model model;
+    struct dsf_machine machine;
+    struct dsf_corpus *corpus;
+    struct dsf_corpus_info text;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+    struct dsflow_exec *exec;
+    dsflow_data_id *params; /* by unit */
+    uint64_t identity; /* of what a checkpoint depends on; after text */
+};
+
+/* The job, its tokenizer and its model. `path` is a job.toml, or the folder of
+ * a run, whose job.toml is then read. The overrides are those of --set. */
+int dsf_session_model(struct dsf_session *s, const char *path,
+                      const struct dsf_words *words, struct dsflow_err *err);
+
+/* The machine, the plan and the graph, up to policy `until` (NULL: all). */
+int dsf_session_plan(struct dsf_session *s, const char *until,
+                     struct dsflow_err *err);
+
+/* The text of the job, as tokens. After the plan. */
+int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
+
+/* The executor, with memory and constants, but no weights yet. */
+int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
+                     const struct dsflow_host *host, struct dsflow_err *err);
+
+/* Weights of step 0: random, or those of the folder `init`. */
+int dsf_session_start(struct dsf_session *s, struct dsflow_err *err);
+
+/* All that a step changes, to and from a checkpoint. */
+int dsf_session_save(struct dsf_session *s, int64_t step,
+                     struct dsflow_err *err);
+int dsf_session_load(struct dsf_session *s, const char *folder,
+                     struct dsflow_err *err);
+
+void dsf_session_close(struct dsf_session *s);
+
+/* <output>/checkpoints; freed by the caller. */
+char *dsf_session_checkpoints(const struct dsf_session *s);
+
+/* Is `path` the folder of a run? */
+bool dsf_is_run(const char *path);
+
+/* Weights in memory of their own, for commands that need no executor: from the
+ * newest checkpoint where there is one (or `step` >= 0), else from step 0.
+ * By unit; freed by dsf_params_free. *from says where they are from. */
+int dsf_session_params(struct dsf_session *s, int64_t step, float ***params,
+                       int64_t *from, struct dsflow_err *err);
+void dsf_params_free(const struct dsf_session *s, float **params);
+
+/* Flags that every command with a job takes. */
+#define DSF_FLAG_SET                                                           \
+    {                                                                          \
+        "set", "TABLE.KEY=VALUE", "a key of the job, instead of what it says"  \
+    }
+#define DSF_FLAG_EXECUTOR                                                      \
+    {                                                                          \
+        "executor", "NAME", "starpu (default), or serial: the reference"       \
+    }
+
+#endif

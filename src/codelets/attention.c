@@ -1,0 +1,65 @@
+/* attention.c - queries of one tile against keys of one tile. */
+#include "codelets/codelets.h"
+
+#include "codelets/call.h"
+#include "kernels/kernels.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+#include <math.h>
+
+static struct dsf_attention shape(const struct dsf_attention_args *a,
+                                  size_t strip)
+{
+    const struct dsf_tile *t = &a->tile;
+
+    return (struct dsf_attention){
+        .nseq = (size_t)t->nseq,
+        .queries = dsf_tile_length(t),
+        .keys = (size_t)a->keys / (size_t)t->nseq,
+        .heads = (size_t)t->heads,
+        .kv_heads = (size_t)t->kv_heads,
+        .head_dim = (size_t)t->head_dim,
+        .strip = strip,
+        .block = DSF_KEY_BLOCK,
+        .scale = 1 / sqrtf((float)t->head_dim),
+        .diagonal = a->diagonal,
+        .first = a->first,
+        .last = a->last,
+        .first_q = a->first_q,
+        .first_kv = a->first_kv,
+    };
+}
+
+static void forward_cpu(const struct dsflow_call *call)
+{
+    enum { Q, KV, ATT, LSE };
+    const struct dsf_attention a = shape(call->args, DSF_STRIP_FORWARD);
+
+    dsf_attention_forward(&a, dsf_floats(call, Q), dsf_floats(call, KV),
+                          dsf_floats(call, ATT), dsf_floats(call, LSE),
+                          call->scratch);
+}
+
+const struct dsflow_codelet dsf_codelet_attention_forward = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_attention_forward,
+    .cpu = forward_cpu,
+};
+
+static void backward_input_cpu(const struct dsflow_call *call)
+{
+    enum { Q, KV, DATT, LSE, DELTA, DQ, DKV };
+    const struct dsf_attention a = shape(call->args, DSF_STRIP_BACKWARD);
+
+    dsf_attention_backward(&a, dsf_floats(call, Q), dsf_floats(call, KV),
+                           dsf_floats(call, DATT), dsf_floats(call, LSE),
+                           dsf_floats(call, DELTA), dsf_floats(call, DQ),
+                           dsf_floats(call, DKV), call->scratch);
+}
+
+const struct dsflow_codelet dsf_codelet_attention_backward_input = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_attention_backward_input,
+    .cpu = backward_input_cpu,
+};

@@ -1,0 +1,34 @@
+/* batch.c - the tokens of a tile, and the step they are taken from. */
+#include "codelets/codelets.h"
+
+#include "tasks/tasks.h"
+
+static void load_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_load_args *a = call->args;
+    const int64_t *cursor = call->bufs[0].ptr;
+    int32_t *batch = call->bufs[1].ptr;
+
+    call->host->load_batch(call->host->user, cursor[0], a->seq, a->nseq,
+                           a->pos, a->rows, batch, batch + a->rows);
+}
+
+const struct dsflow_codelet dsf_codelet_load_batch = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_load_batch,
+    .cpu = load_cpu,
+    .host_only = 1,
+};
+
+static void advance_cpu(const struct dsflow_call *call)
+{
+    int64_t *cursor = call->bufs[0].ptr;
+
+    cursor[0]++;
+}
+
+const struct dsflow_codelet dsf_codelet_advance = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_advance,
+    .cpu = advance_cpu,
+};

@@ -1,0 +1,106 @@
+/* mlp.c - norm, two projections with an activation between, residual. */
+#include "codelets/codelets.h"
+
+#include "codelets/call.h"
+#include "kernels/kernels.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+static struct dsf_norm norm_of(const struct dsf_mlp_args *a, float *unit)
+{
+    return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
+                              (size_t)a->tile.width, a->tile.eps, a->tile.rms };
+}
+
+static void forward_cpu(const struct dsflow_call *call)
+{
+    enum { X, UNIT, H, Y };
+    const struct dsf_mlp_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    float *unit = dsf_floats(call, UNIT), *scratch = call->scratch;
+    float *h = dsf_floats(call, H), *y = dsf_floats(call, Y);
+    const float *x = dsf_floats(call, X), *b1 = dsf_tensor_at(unit, a->b1);
+    const struct dsf_norm norm = norm_of(a, unit);
+
+    dsf_norm_forward(&norm, x, scratch, rows);
+    dsf_gemm(0, 1, rows, nh, width, scratch, width, unit + a->w1, width, 0, h,
+             nh);
+    if (t->swiglu)
+        dsf_swiglu_forward(h, b1, scratch, rows, ffn);
+    else
+        dsf_gelu_forward(h, b1, scratch, rows, ffn);
+    dsf_residual(y, x, dsf_tensor_at(unit, a->b2), rows, width);
+    dsf_gemm(0, 1, rows, width, ffn, scratch, ffn, unit + a->w2, ffn, 1, y,
+             width);
+}
+
+const struct dsflow_codelet dsf_codelet_mlp_forward = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_mlp_forward,
+    .cpu = forward_cpu,
+};
+
+static void backward_input_cpu(const struct dsflow_call *call)
+{
+    enum { DY, X, UNIT, H, DH, DX, DNORM };
+    const struct dsf_mlp_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    float *unit = dsf_floats(call, UNIT), *dnormed = call->scratch;
+    float *h = dsf_floats(call, H), *dh = dsf_floats(call, DH);
+    const float *dy = dsf_floats(call, DY);
+    const struct dsf_norm norm = norm_of(a, unit);
+
+    /* The gradient of act(h) stands where that of h will: with SwiGLU, in the
+     * first half of each row. */
+    dsf_gemm(0, 0, rows, ffn, width, dy, width, unit + a->w2, ffn, 0, dh, nh);
+    if (t->swiglu)
+        dsf_swiglu_backward(h, dh, rows, ffn);
+    else
+        dsf_gelu_backward(h, dh, rows * ffn);
+    dsf_gemm(0, 0, rows, width, nh, dh, nh, unit + a->w1, width, 0, dnormed,
+             width);
+    dsf_norm_backward(&norm, dsf_floats(call, X), dnormed, dy,
+                      dsf_floats(call, DX), dsf_floats(call, DNORM), rows);
+}
+
+const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_mlp_backward_input,
+    .cpu = backward_input_cpu,
+};
+
+static void backward_weight_cpu(const struct dsflow_call *call)
+{
+    enum { DY, X, UNIT, H, DH, DNORM, GRAD };
+    const struct dsf_mlp_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    const float *dy = dsf_floats(call, DY), *dh = dsf_floats(call, DH);
+    const float *dnorm = dsf_floats(call, DNORM);
+    float *grad = dsf_floats(call, GRAD), *normed = call->scratch;
+    const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
+
+    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
+    dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, H), ffn, 1,
+             grad + a->w2, ffn);
+    dsf_gemm(1, 0, nh, width, rows, dh, nh, normed, width, 1, grad + a->w1,
+             width);
+    if (a->b1 >= 0)
+        dsf_column_sums(grad + a->b1, dh, rows, nh);
+    if (a->b2 >= 0)
+        dsf_column_sums(grad + a->b2, dy, rows, width);
+    dsf_add(grad + a->norm_w, dnorm, width);
+    if (a->norm_b >= 0)
+        dsf_add(grad + a->norm_b, dnorm + width, width);
+}
+
+const struct dsflow_codelet dsf_codelet_mlp_backward_weight = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_mlp_backward_weight,
+    .cpu = backward_weight_cpu,
+};

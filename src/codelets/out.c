@@ -1,0 +1,68 @@
+/* out.c - projection of the attention's output, added to its input. */
+#include "codelets/codelets.h"
+
+#include "codelets/call.h"
+#include "kernels/kernels.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+static void forward_cpu(const struct dsflow_call *call)
+{
+    enum { X, ATT, UNIT, Y };
+    const struct dsf_out_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    float *unit = dsf_floats(call, UNIT), *y = dsf_floats(call, Y);
+
+    dsf_residual(y, dsf_floats(call, X), dsf_tensor_at(unit, a->b), rows,
+                 width);
+    dsf_gemm(0, 1, rows, width, nq, dsf_floats(call, ATT), nq, unit + a->w, nq,
+             1, y, width);
+}
+
+const struct dsflow_codelet dsf_codelet_out_forward = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_out_forward,
+    .cpu = forward_cpu,
+};
+
+static void backward_input_cpu(const struct dsflow_call *call)
+{
+    enum { DY, ATT, UNIT, DATT, DELTA };
+    const struct dsf_out_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    float *datt = dsf_floats(call, DATT);
+
+    dsf_gemm(0, 0, rows, nq, width, dsf_floats(call, DY), width,
+             dsf_floats(call, UNIT) + a->w, nq, 0, datt, nq);
+    dsf_head_dots(datt, dsf_floats(call, ATT), dsf_floats(call, DELTA), rows,
+                  (size_t)a->tile.heads, (size_t)a->tile.head_dim);
+}
+
+const struct dsflow_codelet dsf_codelet_out_backward_input = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_out_backward_input,
+    .cpu = backward_input_cpu,
+};
+
+static void backward_weight_cpu(const struct dsflow_call *call)
+{
+    enum { DY, ATT, GRAD };
+    const struct dsf_out_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    const float *dy = dsf_floats(call, DY);
+    float *grad = dsf_floats(call, GRAD);
+
+    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, ATT), nq, 1,
+             grad + a->w, nq);
+    if (a->b >= 0)
+        dsf_column_sums(grad + a->b, dy, rows, width);
+}
+
+const struct dsflow_codelet dsf_codelet_out_backward_weight = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_out_backward_weight,
+    .cpu = backward_weight_cpu,
+};

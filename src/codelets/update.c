@@ -1,0 +1,127 @@
+/* update.c - sums of gradients over groups, and the optimizers. */
+#include "codelets/codelets.h"
+
+#include "kernels/kernels.h"
+#include "tasks/tasks.h"
+
+#include <math.h>
+
+static void add_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_add_args *a = call->args;
+
+    dsf_add_clear(call->bufs[0].ptr, call->bufs[1].ptr, (size_t)a->elems);
+}
+
+const struct dsflow_codelet dsf_codelet_add = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_add,
+    .cpu = add_cpu,
+};
+
+enum { CONTROL, GRAD, PARAM, M, V };
+
+/* Elements [from, to) of port `i`. */
+static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
+{
+    return (float *)call->bufs[i].ptr + from;
+}
+
+static void adam_part(const struct dsflow_call *call, float weight_decay,
+                      int64_t from, int64_t to)
+{
+    const struct dsf_update_args *a = call->args;
+    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    struct dsf_adam_step s = {
+        .scale = (float)c->scale,
+        .lr1 = (float)(c->lr / c->correction1),
+        .root2 = (float)sqrt(c->correction2),
+        .beta1 = a->beta1,
+        .beta2 = a->beta2,
+        .eps = a->eps,
+        .decay = a->decoupled ? (float)(c->lr * weight_decay) : 0,
+        .l2 = a->decoupled ? 0 : weight_decay,
+    };
+
+    dsf_adam_update(&s, part(call, PARAM, from), part(call, GRAD, from),
+                    part(call, M, from), part(call, V, from),
+                    (size_t)(to - from));
+}
+
+static void adam_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_update_args *a = call->args;
+
+    adam_part(call, a->weight_decay, 0, a->decay);
+    adam_part(call, 0, a->decay, a->elems);
+}
+
+const struct dsflow_codelet dsf_codelet_adam = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_adam,
+    .cpu = adam_cpu,
+};
+
+static void sgd_part(const struct dsflow_call *call, float weight_decay,
+                     int64_t from, int64_t to)
+{
+    const struct dsf_update_args *a = call->args;
+    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    struct dsf_sgd_step s = {
+        .scale = (float)c->scale,
+        .lr = (float)c->lr,
+        .momentum = a->momentum,
+        .l2 = weight_decay,
+        .nesterov = a->nesterov,
+        .first = c->step == 1,
+    };
+
+    dsf_sgd_update(&s, part(call, PARAM, from), part(call, GRAD, from),
+                   call->nbufs > M ? part(call, M, from) : NULL,
+                   (size_t)(to - from));
+}
+
+static void sgd_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_update_args *a = call->args;
+
+    sgd_part(call, a->weight_decay, 0, a->decay);
+    sgd_part(call, 0, a->decay, a->elems);
+}
+
+const struct dsflow_codelet dsf_codelet_sgd = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_sgd,
+    .cpu = sgd_cpu,
+};
+
+static void lion_part(const struct dsflow_call *call, float weight_decay,
+                      int64_t from, int64_t to)
+{
+    const struct dsf_update_args *a = call->args;
+    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    struct dsf_lion_step s = {
+        .scale = (float)c->scale,
+        .lr = (float)c->lr,
+        .beta1 = a->beta1,
+        .beta2 = a->beta2,
+        .decay = (float)(c->lr * weight_decay),
+    };
+
+    dsf_lion_update(&s, part(call, PARAM, from), part(call, GRAD, from),
+                    part(call, M, from), (size_t)(to - from));
+}
+
+static void lion_cpu(const struct dsflow_call *call)
+{
+    const struct dsf_update_args *a = call->args;
+
+    lion_part(call, a->weight_decay, 0, a->decay);
+    lion_part(call, 0, a->decay, a->elems);
+}
+
+const struct dsflow_codelet dsf_codelet_lion = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_lion,
+    .cpu = lion_cpu,
+};

@@ -1,0 +1,164 @@
+/* job.h - a job: every table of job.toml as a structure. */
+#ifndef DSF_CONFIG_JOB_H
+#define DSF_CONFIG_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <dsflow/error.h>
+#include <dsflow/option.h>
+
+struct dsf_job_main { /* [job] */
+    char *name;
+    int64_t steps, seed;
+    char *output; /* folder of the run; relative to where dsflow is started */
+    int64_t log_every;
+};
+
+enum dsf_family { DSF_GPT2, DSF_LLAMA };
+
+/* [model]. Numbers that are -1 ("auto") follow from the others, or from the
+ * config.json of `init`. */
+struct dsf_job_model {
+    char *init; /* "random", or a Hugging Face folder */
+    int family; /* enum dsf_family */
+    int64_t layers, heads, kv_heads, head_dim, width, ffn_width, context, vocab;
+    double norm_eps, rope_theta, dropout; /* dropout: only 0 is accepted */
+    bool tied, qkv_bias;
+    int rope_scaling; /* 0 none, 1 llama3 */
+    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_context;
+};
+
+struct dsf_job_data { /* [data] */
+    struct dsflow_strings train; /* files and globs */
+    struct dsflow_strings validation_files; /* instead of a share of train */
+    char *tokenizer; /* "bytes", a tokenizer.json, or a folder with
+                        encoder.json + vocab.bpe (or a tokenizer.json) */
+    double validation; /* share of the tokens kept for validation */
+    bool shuffle;
+};
+
+struct dsf_job_batch { /* [batch] */
+    int64_t sequences;  /* of one step */
+    int64_t micro;      /* sequences of one micro-batch */
+    int64_t sequence;   /* tokens of a sequence; -1: the model's context */
+    int64_t groups;     /* of micro-batches whose gradients are summed apart */
+    int64_t tile;       /* tokens of a task; -1: auto */
+    int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
+};
+
+enum dsf_optimizer { DSF_ADAMW, DSF_ADAM, DSF_SGD, DSF_LION };
+
+struct dsf_job_optimizer { /* [optimizer] */
+    int kind; /* enum dsf_optimizer */
+    double lr, betas[2], eps, weight_decay, clip, momentum;
+    bool nesterov;
+};
+
+enum dsf_schedule {
+    DSF_CONSTANT,
+    DSF_WARMUP_COSINE,
+    DSF_WARMUP_LINEAR,
+    DSF_WARMUP, /* to lr, then constant */
+    DSF_ONE_CYCLE,
+    DSF_RANGE_TEST
+};
+
+struct dsf_job_schedule { /* [schedule] */
+    int kind; /* enum dsf_schedule */
+    int64_t warmup;
+    int warmup_shape; /* 0 linear, 1 log (deepspeed's default) */
+    double warmup_ratio;     /* first lr as a share of lr */
+    double min_ratio;        /* last lr as a share of lr */
+    int64_t total;           /* steps the schedule is stretched over; -1: all */
+    int64_t half_cycle, second_half_cycle, decay_steps; /* one_cycle */
+    double cycle_min_ratio, decay_rate;
+    int64_t range_steps; /* range_test */
+    double range_rate;
+    bool staircase;
+};
+
+struct dsf_job_validation { /* [validation] */
+    int64_t every;     /* steps; 0: only at the end */
+    int64_t sequences; /* at most; -1: all */
+};
+
+struct dsf_job_checkpoint { /* [checkpoint] */
+    int64_t every; /* steps; 0: only at the end */
+    int64_t keep;  /* newest ones; 0: all */
+    bool at_end;
+};
+
+struct dsf_job_sample { /* [sample]: text printed at the end of a run */
+    char *prompt;
+    int64_t tokens; /* 0: none */
+    double temperature, top_p;
+    int64_t top_k, seed;
+};
+
+struct dsf_job_machine { /* [machine] */
+    int64_t workers;  /* CPU workers; -1: one per core */
+    int64_t virtuals; /* key "virtual": virtual devices */
+    int64_t virtual_memory; /* bytes of each; -1: no limit */
+    char *scheduler;  /* of StarPU; "auto" */
+};
+
+#define DSF_MAX_POLICIES 24
+
+/* Where a key was set, so that a later check can still name the line. */
+struct dsf_job_where;
+
+struct dsf_job {
+    char *path; /* as the user wrote it */
+    struct dsf_job_main main;
+    struct dsf_job_model model;
+    struct dsf_job_data data;
+    struct dsf_job_batch batch;
+    struct dsf_job_optimizer optimizer;
+    struct dsf_job_schedule schedule;
+    struct dsf_job_validation validation;
+    struct dsf_job_checkpoint checkpoint;
+    struct dsf_job_sample sample;
+    struct dsf_job_machine machine;
+    struct dsf_job_where *where;
+};
+
+/* One table of job.toml. */
+struct dsf_table {
+    const char *name, *summary;
+    const struct dsflow_option *options;
+    size_t offset; /* of its structure in struct dsf_job */
+};
+/* In the order of the manual; ends with a NULL name. */
+extern const struct dsf_table dsf_job_tables[];
+
+/* Read `path` and then the `nsets` overrides "table.key=value" (the value as
+ * in TOML; a bare word is taken as a string). Every message names the file and
+ * line ("job.toml:12: batch: micro: 0: expected 1 to 65536") or the override
+ * ("--set batch.micro=0: expected …"). Paths in the job stay as written. */
+int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
+                 struct dsf_job *job, struct dsflow_err *err);
+/* The same from memory; `path` is for messages only. */
+int dsf_job_parse(const char *text, size_t bytes, const char *path,
+                  const char *const *sets, unsigned nsets, struct dsf_job *job,
+                  struct dsflow_err *err);
+void dsf_job_fini(struct dsf_job *job);
+
+/* The keys that were given, with the values that counted, as TOML that reads
+ * back to the same job. */
+int dsf_job_write(const struct dsf_job *job, FILE *out);
+
+/* Was the key given in the file or by --set? */
+bool dsf_job_has(const struct dsf_job *job, const char *table,
+                 const char *key);
+
+/* A message about a value that turned out wrong later, with the place where it
+ * was set in front: "job.toml:3: model: heads: 5: expected a divisor of width
+ * 128". Returns `status`. Where the key has its default, the place is the file
+ * alone. */
+int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,
+                 const char *table, const char *key, const char *fmt, ...)
+    DSFLOW_PRINTF(6, 7);
+
+#endif

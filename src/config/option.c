@@ -1,0 +1,289 @@
+/* option.c - from a value of job.toml to a field of a structure. */
+#include "config/option.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
+                                            const char *key)
+{
+    for (; options->key != NULL; options++)
+        if (strcmp(options->key, key) == 0)
+            return options;
+    return NULL;
+}
+
+/* "a, b or c". */
+static void list_choices(const char *const *choices, char *out, size_t size)
+{
+    size_t at = 0;
+
+    for (unsigned i = 0; choices[i] != NULL && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s",
+                               i == 0                    ? ""
+                               : choices[i + 1] == NULL ? " or "
+                                                         : ", ",
+                               choices[i]);
+}
+
+struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
+{
+    struct dsf_expected e;
+
+    switch (o->type) {
+    case DSFLOW_BOOL:
+        snprintf(e.s, sizeof(e.s), "true or false");
+        break;
+    case DSFLOW_INT:
+        if (o->max >= 9e15)
+            snprintf(e.s, sizeof(e.s), "a whole number, %.0f or more", o->min);
+        else
+            snprintf(e.s, sizeof(e.s), "a whole number, %.0f to %.0f", o->min,
+                     o->max);
+        break;
+    case DSFLOW_AUTO:
+        snprintf(e.s, sizeof(e.s), "\"auto\", or %.0f to %.0f", o->min,
+                 o->max);
+        break;
+    case DSFLOW_FLOAT:
+        if (o->min == o->max)
+            snprintf(e.s, sizeof(e.s), "%g", o->min);
+        else
+            snprintf(e.s, sizeof(e.s), "a number, %g to %g", o->min, o->max);
+        break;
+    case DSFLOW_PAIR:
+        snprintf(e.s, sizeof(e.s), "two numbers, %g to %g", o->min, o->max);
+        break;
+    case DSFLOW_STRING:
+        snprintf(e.s, sizeof(e.s), "a string");
+        break;
+    case DSFLOW_STRINGS:
+        snprintf(e.s, sizeof(e.s), "a string, or a list of strings");
+        break;
+    case DSFLOW_CHOICE:
+        list_choices(o->choices, e.s, sizeof(e.s));
+        break;
+    case DSFLOW_SIZE:
+        snprintf(e.s, sizeof(e.s), "a size such as \"512MiB\", or \"auto\"");
+        break;
+    case DSFLOW_TIME:
+        snprintf(e.s, sizeof(e.s), "a time such as \"30s\"");
+        break;
+    }
+    return e;
+}
+
+/* Is the number there, finite, and in range? */
+static bool number_in(const struct dsflow_option *o,
+                      const struct dsf_toml_value *v)
+{
+    return (v->type == DSF_TOML_INT || v->type == DSF_TOML_FLOAT) &&
+           isfinite(v->number) && v->number >= o->min && v->number <= o->max;
+}
+
+static bool is_auto(const struct dsf_toml_value *v)
+{
+    return v->type == DSF_TOML_STRING && strcmp(v->string, "auto") == 0;
+}
+
+static void free_strings(struct dsflow_strings *s)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        free(s->v[i]);
+    free(s->v);
+    *s = (struct dsflow_strings){ 0 };
+}
+
+static bool set_strings(struct dsflow_strings *field,
+                        const struct dsf_toml_value *v)
+{
+    const struct dsf_toml_value *items =
+        v->type == DSF_TOML_ARRAY ? v->items : v;
+    size_t n = v->type == DSF_TOML_ARRAY ? v->nitems : 1;
+
+    for (size_t i = 0; i < n; i++)
+        if (items[i].type != DSF_TOML_STRING)
+            return false;
+    free_strings(field);
+    field->v = dsf_xcalloc(n, sizeof(*field->v));
+    for (size_t i = 0; i < n; i++)
+        field->v[field->n++] = dsf_xstrdup(items[i].string);
+    return true;
+}
+
+static bool set_choice(const struct dsflow_option *o, int *field,
+                       const struct dsf_toml_value *v)
+{
+    if (v->type != DSF_TOML_STRING)
+        return false;
+    for (int i = 0; o->choices[i] != NULL; i++)
+        if (strcmp(o->choices[i], v->string) == 0) {
+            *field = i;
+            return true;
+        }
+    return false;
+}
+
+static bool set_size(int64_t *field, const struct dsf_toml_value *v)
+{
+    if (is_auto(v)) {
+        *field = -1;
+        return true;
+    }
+    if (v->type == DSF_TOML_INT && v->integer >= 0) {
+        *field = v->integer;
+        return true;
+    }
+    return v->type == DSF_TOML_STRING && dsf_parse_size(v->string, field) == 0;
+}
+
+static bool set(const struct dsflow_option *o, void *base,
+                const struct dsf_toml_value *v)
+{
+    void *field = (char *)base + o->offset;
+
+    switch (o->type) {
+    case DSFLOW_BOOL:
+        if (v->type != DSF_TOML_BOOL)
+            return false;
+        *(bool *)field = v->integer != 0;
+        return true;
+    case DSFLOW_AUTO:
+        if (is_auto(v)) {
+            *(int64_t *)field = -1;
+            return true;
+        }
+        /* fall through */
+    case DSFLOW_INT:
+        if (v->type != DSF_TOML_INT || !number_in(o, v))
+            return false;
+        *(int64_t *)field = v->integer;
+        return true;
+    case DSFLOW_FLOAT:
+        if (!number_in(o, v))
+            return false;
+        *(double *)field = v->number;
+        return true;
+    case DSFLOW_PAIR:
+        if (v->type != DSF_TOML_ARRAY || v->nitems != 2 ||
+            !number_in(o, &v->items[0]) || !number_in(o, &v->items[1]))
+            return false;
+        ((double *)field)[0] = v->items[0].number;
+        ((double *)field)[1] = v->items[1].number;
+        return true;
+    case DSFLOW_STRING:
+        if (v->type != DSF_TOML_STRING)
+            return false;
+        free(*(char **)field);
+        *(char **)field = dsf_xstrdup(v->string);
+        return true;
+    case DSFLOW_STRINGS:
+        return set_strings(field, v);
+    case DSFLOW_CHOICE:
+        return set_choice(o, field, v);
+    case DSFLOW_SIZE:
+        return set_size(field, v);
+    case DSFLOW_TIME:
+        return v->type == DSF_TOML_STRING &&
+               dsf_parse_time(v->string, field) == 0;
+    }
+    return false;
+}
+
+int dsf_option_set(const struct dsflow_option *o, void *base,
+                   const struct dsf_toml_value *value, struct dsflow_err *err)
+{
+    if (set(o, base, value))
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%.100s: expected %s", value->text,
+                       dsf_option_expected(o).s);
+}
+
+void dsf_options_default(const struct dsflow_option *options, void *base)
+{
+    for (; options->key != NULL; options++) {
+        struct dsf_toml toml = { 0 };
+        struct dsflow_err err = { 0 };
+        char *text;
+        int status;
+
+        if (options->fallback == NULL) {
+            if (options->type == DSFLOW_STRING)
+                *(char **)((char *)base + options->offset) = dsf_xstrdup("");
+            continue;
+        }
+        text = dsf_xasprintf("x = %s", options->fallback);
+        status = dsf_toml_parse(text, strlen(text), options->key, &toml, &err);
+        if (status == DSFLOW_OK)
+            status = dsf_option_set(options, base, &toml.v[0].value, &err);
+        if (status < 0) {
+            /* A table of options that is wrong is a bug of ours. */
+            fprintf(stderr, "dsflow: default of %s: %s\n", options->key,
+                    err.msg);
+            abort();
+        }
+        dsf_toml_fini(&toml);
+        free(text);
+    }
+}
+
+void dsf_options_fini(const struct dsflow_option *options, void *base)
+{
+    for (; options->key != NULL; options++) {
+        void *field = (char *)base + options->offset;
+
+        if (options->type == DSFLOW_STRING) {
+            free(*(char **)field);
+            *(char **)field = NULL;
+        } else if (options->type == DSFLOW_STRINGS) {
+            free_strings(field);
+        }
+    }
+}
+
+/* Levenshtein's distance, of short words. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { MOST = 40 };
+    unsigned row[MOST + 1];
+    size_t na = strnlen(a, MOST), nb = strnlen(b, MOST);
+
+    for (unsigned j = 0; j <= nb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        unsigned corner = row[0];
+
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= nb; j++) {
+            unsigned change = corner + (a[i - 1] != b[j - 1]);
+
+            corner = row[j];
+            row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            if (change < row[j])
+                row[j] = change;
+        }
+    }
+    return row[nb];
+}
+
+const char *dsf_nearest(const char *name, const char *const *names, unsigned n)
+{
+    const char *best = NULL;
+    unsigned least = (unsigned)strlen(name) / 3 + 2;
+
+    for (unsigned i = 0; i < n; i++) {
+        unsigned d = distance(name, names[i]);
+
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}

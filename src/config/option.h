@@ -1,0 +1,34 @@
+/* option.h - from a value of job.toml to a field of a structure. */
+#ifndef DSF_CONFIG_OPTION_H
+#define DSF_CONFIG_OPTION_H
+
+#include <dsflow/option.h>
+
+#include "config/toml_read.h"
+
+/* Every field gets its default; keys without one keep zero. */
+void dsf_options_default(const struct dsflow_option *options, void *base);
+
+/* Free what the fields own. */
+void dsf_options_fini(const struct dsflow_option *options, void *base);
+
+/* NULL when there is no such key. */
+const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
+                                            const char *key);
+
+/* Set the field of `option`. On error the message is "VALUE: expected …". */
+int dsf_option_set(const struct dsflow_option *option, void *base,
+                   const struct dsf_toml_value *value, struct dsflow_err *err);
+
+/* What an option accepts, in words: "1 to 64", "true or false". */
+struct dsf_expected {
+    char s[200];
+};
+struct dsf_expected dsf_option_expected(const struct dsflow_option *option);
+
+/* The one of `names` (n of them) that is nearest to `name`, or NULL when none
+ * is near: for "did you mean". */
+const char *dsf_nearest(const char *name, const char *const *names,
+                        unsigned n);
+
+#endif

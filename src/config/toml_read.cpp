@@ -1,0 +1,171 @@
+/* toml_read.cpp - TOML as a flat list of values, through toml++. */
+#include "config/toml_read.h"
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+extern "C" {
+#include "base/alloc.h"
+}
+
+namespace {
+
+char *copy(std::string_view s)
+{
+    return dsf_xstrndup(s.data(), s.size());
+}
+
+std::string as_toml(const toml::node &node)
+{
+    std::ostringstream out;
+
+    node.visit([&](const auto &n) { out << n; });
+    return out.str();
+}
+
+/* The shortest decimal that reads back to the same number. */
+std::string shortest(double x)
+{
+    char text[40];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        std::snprintf(text, sizeof(text), "%.*g", digits, x);
+        if (std::strtod(text, nullptr) == x)
+            break;
+    }
+    /* An exponent or a point makes it a float in TOML. */
+    if (std::strpbrk(text, ".en") == nullptr)
+        std::strcat(text, ".0");
+    return text;
+}
+
+/* As people write it: in double quotes where nothing needs an escape. */
+std::string quoted(const std::string &s)
+{
+    for (unsigned char c : s)
+        if (c < 0x20 || c == 0x7f || c == '"' || c == '\\')
+            return as_toml(toml::value<std::string>(s));
+    return '"' + s + '"';
+}
+
+std::string as_text(const toml::node &node)
+{
+    std::string text;
+
+    if (const auto *f = node.as_floating_point())
+        return shortest(f->get());
+    if (const auto *s = node.as_string())
+        return quoted(s->get());
+    if (const auto *a = node.as_array()) {
+        for (const auto &item : *a)
+            text += (text.empty() ? "" : ", ") + as_text(item);
+        return '[' + text + ']';
+    }
+    return as_toml(node);
+}
+
+void fill(struct dsf_toml_value &to, const toml::node &node)
+{
+    to = {};
+    to.type = DSF_TOML_OTHER;
+    to.text = copy(as_text(node));
+    if (const auto *b = node.as_boolean()) {
+        to.type = DSF_TOML_BOOL;
+        to.integer = b->get();
+    } else if (const auto *i = node.as_integer()) {
+        to.type = DSF_TOML_INT;
+        to.integer = i->get();
+        to.number = static_cast<double>(to.integer);
+    } else if (const auto *f = node.as_floating_point()) {
+        to.type = DSF_TOML_FLOAT;
+        to.number = f->get();
+    } else if (const auto *s = node.as_string()) {
+        /* A NUL cannot be in a path or a name: what follows it would be lost
+         * without a word, so such a string is no string. */
+        if (s->get().find('\0') == std::string::npos) {
+            to.type = DSF_TOML_STRING;
+            to.string = copy(s->get());
+        }
+    } else if (const auto *a = node.as_array()) {
+        to.type = DSF_TOML_ARRAY;
+        to.items = static_cast<dsf_toml_value *>(
+            dsf_xcalloc(a->size(), sizeof(*to.items)));
+        for (const auto &item : *a)
+            fill(to.items[to.nitems++], item);
+    }
+}
+
+void append(struct dsf_toml *out, const char *table, const toml::key &key,
+            const toml::node &node)
+{
+    dsf_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v));
+    dsf_toml_entry &e = out->v[out->n++];
+
+    e.table = dsf_xstrdup(table);
+    e.key = copy(key.str());
+    e.line = static_cast<int>(node.source().begin.line);
+    fill(e.value, node);
+}
+
+void free_value(struct dsf_toml_value &v)
+{
+    for (size_t i = 0; i < v.nitems; i++)
+        free_value(v.items[i]);
+    std::free(v.items);
+    std::free(v.string);
+    std::free(v.text);
+}
+
+} // namespace
+
+extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
+                              struct dsf_toml *out, struct dsflow_err *err)
+{
+    toml::parse_result result = toml::parse(std::string_view(text, bytes));
+
+    if (!result) {
+        const toml::parse_error &e = result.error();
+
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%u: %.*s", path,
+                           static_cast<unsigned>(e.source().begin.line),
+                           static_cast<int>(e.description().size()),
+                           e.description().data());
+    }
+    for (const auto &[key, node] : result.table()) {
+        const toml::table *table = node.as_table();
+
+        if (table == nullptr) {
+            append(out, "", key, node);
+            continue;
+        }
+        std::string name(key.str());
+        for (const auto &[inner, value] : *table)
+            append(out, name.c_str(), inner, value);
+        if (table->empty()) /* so that an unknown table is seen */
+            append(out, name.c_str(), toml::key(""), node);
+    }
+    return DSFLOW_OK;
+}
+
+extern "C" char *dsf_toml_quote(const char *string)
+{
+    return copy(quoted(string));
+}
+
+extern "C" void dsf_toml_fini(struct dsf_toml *toml)
+{
+    for (size_t i = 0; i < toml->n; i++) {
+        std::free(toml->v[i].table);
+        std::free(toml->v[i].key);
+        free_value(toml->v[i].value);
+    }
+    std::free(toml->v);
+    *toml = {};
+}

@@ -1,0 +1,53 @@
+/* toml_read.h - TOML as a flat list of values with their places. The parser is
+ * toml++; nothing above this file sees C++. */
+#ifndef DSF_CONFIG_TOML_READ_H
+#define DSF_CONFIG_TOML_READ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+
+DSFLOW_BEGIN_DECLS
+
+enum dsf_toml_type {
+    DSF_TOML_BOOL,
+    DSF_TOML_INT,
+    DSF_TOML_FLOAT,
+    DSF_TOML_STRING,
+    DSF_TOML_ARRAY, /* of the types above */
+    DSF_TOML_OTHER  /* a date, a table in a table, … */
+};
+
+struct dsf_toml_value {
+    enum dsf_toml_type type;
+    int64_t integer; /* and bool */
+    double number;
+    char *string;
+    struct dsf_toml_value *items; /* of an array */
+    size_t nitems;
+    char *text; /* the value as TOML, for messages */
+};
+
+struct dsf_toml_entry {
+    char *table, *key; /* table "" is the top of the file */
+    int line;          /* 0: there is none */
+    struct dsf_toml_value value;
+};
+
+struct dsf_toml {
+    struct dsf_toml_entry *v;
+    size_t n, cap;
+};
+
+/* Append every `table.key = value` of `text`. Tables without keys give nothing.
+ * A syntax error is "path:line: what toml++ says". */
+int dsf_toml_parse(const char *text, size_t bytes, const char *path,
+                   struct dsf_toml *out, struct dsflow_err *err);
+void dsf_toml_fini(struct dsf_toml *toml);
+
+/* The string as TOML, in quotes; freed by the caller. */
+char *dsf_toml_quote(const char *string);
+
+DSFLOW_END_DECLS
+
+#endif

@@ -1,0 +1,35 @@
+/* about.c - the parts of the executor that this build has. */
+#include "config.h"
+
+#include "exec/about.h"
+
+#include <stdio.h>
+#include <starpu.h>
+
+const char *dsf_exec_starpu_version(void)
+{
+    static char text[64];
+    int major, minor, release;
+
+    starpu_get_version(&major, &minor, &release);
+    snprintf(text, sizeof(text), "%d.%d.%d", major, minor, release);
+    return text;
+}
+
+int dsf_exec_has_opencl(void)
+{
+#ifdef STARPU_USE_OPENCL
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+int dsf_exec_has_cuda(void)
+{
+#ifdef STARPU_USE_CUDA
+    return 1;
+#else
+    return 0;
+#endif
+}

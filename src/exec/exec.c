@@ -1,0 +1,208 @@
+/* exec.c - what every executor does alike: memory, codelets, counting. */
+#include "exec/exec_private.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Kernels use whole vectors and pages are never shared between tensors. */
+static size_t padded(size_t bytes)
+{
+    size_t to = bytes >= 4096 ? 4096 : 64;
+
+    return (bytes + to - 1) / to * to;
+}
+
+/* All data in one mapping: zeroed by the kernel, and in huge pages where it
+ * gives them. */
+static int allocate(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+    size_t total = 0;
+    char *at;
+
+    for (uint32_t i = 0; i < n; i++)
+        total += padded(
+            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes);
+    exec->arena_bytes = total + 4096;
+    exec->arena = mmap(NULL, exec->arena_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (exec->arena == MAP_FAILED) {
+        exec->arena = NULL;
+        return dsflow_fail(err, DSFLOW_ENOMEM,
+                           "memory: %s for the tensors of the job: %m",
+                           dsf_size_text((double)total).s);
+    }
+    madvise(exec->arena, exec->arena_bytes, MADV_HUGEPAGE);
+
+    exec->mem = dsf_xcalloc(n + 1, sizeof(*exec->mem));
+    at = exec->arena;
+    /* The large ones first: they then start on pages. */
+    for (int small = 0; small < 2; small++)
+        for (uint32_t i = 0; i < n; i++) {
+            size_t bytes =
+                dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes;
+
+            if ((bytes < 4096) != small)
+                continue;
+            exec->mem[i] = at;
+            at += padded(bytes);
+        }
+    return DSFLOW_OK;
+}
+
+static size_t scratch_of(const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
+{
+    size_t bytes[DSFLOW_MAX_PORTS];
+
+    if (t->op->scratch == NULL)
+        return 0;
+    for (unsigned p = 0; p < t->ndata; p++)
+        bytes[p] = dsflow_graph_data(g, t->data[p])->bytes;
+    return t->op->scratch(bytes, t->ndata, t->args);
+}
+
+static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    uint32_t n = dsflow_graph_ntasks(exec->graph);
+
+    exec->calls = dsf_xcalloc(n + 1, sizeof(*exec->calls));
+    for (uint32_t i = 0; i < n; i++) {
+        struct dsf_exec_call *call = &exec->calls[i];
+        size_t scratch;
+
+        call->exec = exec;
+        call->task = dsflow_graph_task(exec->graph, (dsflow_task_id){ i });
+        call->codelet = i > 0 && call[-1].task->op == call->task->op
+                            ? call[-1].codelet
+                            : dsflow_codelet_find(call->task->op);
+        if (call->codelet == NULL || call->codelet->cpu == NULL)
+            return dsflow_fail(err, DSFLOW_ENOSYS,
+                               "task %s: no codelet for a CPU",
+                               call->task->op->name);
+        scratch = padded(scratch_of(exec->graph, call->task));
+        if (scratch > exec->scratch_bytes)
+            exec->scratch_bytes = scratch;
+        exec->phase_end[call->task->phase] = i + 1;
+    }
+    for (int p = 1; p < DSFLOW_NPHASES; p++)
+        if (exec->phase_end[p] < exec->phase_end[p - 1])
+            exec->phase_end[p] = exec->phase_end[p - 1];
+    return DSFLOW_OK;
+}
+
+int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
+                         struct dsflow_err *err)
+{
+    exec->workers = dsf_xcalloc(n, sizeof(*exec->workers));
+    exec->nworkers = n;
+    if (exec->scratch_bytes == 0)
+        return DSFLOW_OK;
+    for (unsigned w = 0; w < n; w++) {
+        exec->workers[w].scratch = aligned_alloc(64, exec->scratch_bytes);
+        if (exec->workers[w].scratch == NULL)
+            return dsflow_fail(err, DSFLOW_ENOMEM,
+                               "memory: %s of scratch for a worker",
+                               dsf_size_text((double)exec->scratch_bytes).s);
+        madvise(exec->workers[w].scratch, exec->scratch_bytes, MADV_HUGEPAGE);
+    }
+    return DSFLOW_OK;
+}
+
+void dsf_exec_run(const struct dsf_exec_call *call,
+                  const struct dsflow_buf *bufs, unsigned w)
+{
+    struct dsf_exec_worker *worker = &call->exec->workers[w];
+    double start = dsf_now();
+
+    call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                              .nbufs = call->task->ndata,
+                                              .args = call->task->args,
+                                              .scratch = worker->scratch,
+                                              .host = call->exec->host });
+    worker->busy += dsf_now() - start;
+    worker->tasks++;
+}
+
+int dsflow_exec_open(struct dsflow_graph *graph,
+                     const struct dsflow_exec_options *options,
+                     const struct dsflow_host *host, struct dsflow_exec **out,
+                     struct dsflow_err *err)
+{
+    struct dsflow_exec *exec = dsf_xcalloc(1, sizeof(*exec));
+    int status;
+
+    exec->class = options->kind == DSFLOW_SERIAL ? &dsf_exec_serial
+                                                 : &dsf_exec_starpu;
+    exec->graph = graph;
+    exec->host = host;
+    status = find_codelets(exec, err);
+    if (status == DSFLOW_OK)
+        status = allocate(exec, err);
+    if (status == DSFLOW_OK)
+        status = exec->class->open(exec, options, err);
+    if (status < 0) {
+        dsflow_exec_close(exec);
+        return status;
+    }
+    *out = exec;
+    return DSFLOW_OK;
+}
+
+void dsflow_exec_close(struct dsflow_exec *exec)
+{
+    if (exec == NULL)
+        return;
+    exec->class->close(exec);
+    for (unsigned w = 0; w < exec->nworkers; w++)
+        free(exec->workers[w].scratch);
+    free(exec->workers);
+    if (exec->arena != NULL)
+        munmap(exec->arena, exec->arena_bytes);
+    free(exec->mem);
+    free(exec->calls);
+    free(exec);
+}
+
+int dsflow_exec_submit(struct dsflow_exec *exec, enum dsflow_phase phase,
+                       struct dsflow_err *err)
+{
+    uint32_t first = phase == 0 ? 0 : exec->phase_end[phase - 1];
+
+    if (exec->busy_since == 0)
+        exec->busy_since = dsf_now();
+    return exec->class->submit(exec, first, exec->phase_end[phase], err);
+}
+
+int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    int status = exec->class->wait(exec, err);
+
+    if (exec->busy_since != 0)
+        exec->wall += dsf_now() - exec->busy_since;
+    exec->busy_since = 0;
+    return status;
+}
+
+void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
+                      enum dsflow_access access)
+{
+    return exec->class->map(exec, id.i, access);
+}
+
+void dsflow_exec_stats(const struct dsflow_exec *exec,
+                       struct dsflow_exec_stats *stats)
+{
+    *stats = (struct dsflow_exec_stats){ .workers = exec->nworkers,
+                                         .wall_seconds = exec->wall };
+    if (exec->busy_since != 0)
+        stats->wall_seconds += dsf_now() - exec->busy_since;
+    for (unsigned w = 0; w < exec->nworkers; w++) {
+        stats->kernel_seconds += exec->workers[w].busy;
+        stats->tasks += exec->workers[w].tasks;
+    }
+}

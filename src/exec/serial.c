@@ -1,0 +1,51 @@
+/* serial.c - the tasks one after the other, in the graph's order, on the
+ * calling thread: the reference that every other executor must equal. */
+#include "exec/exec_private.h"
+
+static int serial_open(struct dsflow_exec *exec,
+                       const struct dsflow_exec_options *options,
+                       struct dsflow_err *err)
+{
+    return dsf_exec_add_workers(exec, 1, err);
+}
+
+static void serial_close(struct dsflow_exec *exec)
+{
+}
+
+static int serial_submit(struct dsflow_exec *exec, uint32_t first,
+                         uint32_t last, struct dsflow_err *err)
+{
+    for (uint32_t i = first; i < last; i++) {
+        const struct dsflow_task_spec *t = exec->calls[i].task;
+        struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+
+        for (unsigned p = 0; p < t->ndata; p++)
+            bufs[p] = (struct dsflow_buf){
+                exec->mem[t->data[p].i],
+                dsflow_graph_data(exec->graph, t->data[p])->bytes
+            };
+        dsf_exec_run(&exec->calls[i], bufs, 0);
+    }
+    return DSFLOW_OK;
+}
+
+static int serial_wait(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void *serial_map(struct dsflow_exec *exec, uint32_t data,
+                        enum dsflow_access access)
+{
+    return exec->mem[data];
+}
+
+const struct dsf_exec_class dsf_exec_serial = {
+    .name = "serial",
+    .open = serial_open,
+    .close = serial_close,
+    .submit = serial_submit,
+    .wait = serial_wait,
+    .map = serial_map,
+};

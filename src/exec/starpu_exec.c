@@ -1,0 +1,297 @@
+/* starpu_exec.c - a graph submitted to StarPU: a handle for each piece of
+ * data, registered once, and a StarPU task for each task, at every step.
+ *
+ * Dependencies are StarPU's own, from the order of submission and the access
+ * modes (sequential consistency), also from one step to the next: nothing
+ * waits at the end of a step.
+ */
+#include "config.h"
+
+#include "exec/starpu_private.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One StarPU codelet for each kind of task, so that names, traces and costs
+ * are per kind. */
+struct kind {
+    const struct dsflow_codelet *codelet;
+    struct starpu_codelet cl;
+    struct starpu_perfmodel model;
+};
+
+struct starpu_state {
+    starpu_data_handle_t *handles; /* by data */
+    struct kind **kinds;
+    struct kind **kind_of; /* by task */
+    unsigned nkinds;
+    size_t cap_kinds;
+    bool started;
+    unsigned virtuals;
+};
+
+unsigned dsf_starpu_worker(void)
+{
+    return (unsigned)starpu_worker_get_id_check();
+}
+
+static void run_cpu(void *buffers[], void *arg)
+{
+    const struct dsf_exec_call *call = arg;
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+
+    for (unsigned p = 0; p < call->task->ndata; p++)
+        bufs[p] = (struct dsflow_buf){
+            (void *)STARPU_VARIABLE_GET_PTR(buffers[p]),
+            STARPU_VARIABLE_GET_ELEMSIZE(buffers[p])
+        };
+    dsf_exec_run(call, bufs, dsf_starpu_worker());
+}
+
+/* Microseconds, for the schedulers that want a model. All workers here are
+ * cores of one machine, so that only the ratio between kinds matters. */
+static double cost_us(struct starpu_task *task, unsigned nimpl)
+{
+    const struct dsf_exec_call *call = task->cl_arg;
+    const struct dsflow_task_spec *t = call->task;
+    size_t bytes[DSFLOW_MAX_PORTS];
+    struct dsflow_cost cost = { 0 };
+
+    for (unsigned p = 0; p < t->ndata; p++)
+        bytes[p] = dsflow_graph_data(call->exec->graph, t->data[p])->bytes;
+    t->op->cost(bytes, t->ndata, t->args, &cost);
+    return 1 + cost.flops / 100e3 + cost.bytes / 10e3;
+}
+
+static struct kind *new_kind(struct starpu_state *s,
+                             const struct dsflow_codelet *codelet)
+{
+    struct kind *k = dsf_xcalloc(1, sizeof(*k));
+
+    k->codelet = codelet;
+    starpu_codelet_init(&k->cl);
+    k->cl.name = codelet->op->name;
+    k->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
+    k->cl.cpu_funcs[0] = run_cpu;
+    if (s->virtuals > 0 && !codelet->host_only)
+        k->cl.opencl_funcs[0] = dsf_starpu_run_virtual;
+    k->model.type = STARPU_COMMON;
+    k->model.cost_function = cost_us;
+    k->model.symbol = codelet->op->name;
+    k->cl.model = &k->model;
+
+    dsf_grow(&s->kinds, &s->cap_kinds, s->nkinds + 1, sizeof(*s->kinds));
+    return s->kinds[s->nkinds++] = k;
+}
+
+static void find_kinds(struct dsflow_exec *exec)
+{
+    struct starpu_state *s = exec->priv;
+    uint32_t n = dsflow_graph_ntasks(exec->graph);
+
+    s->kind_of = dsf_xcalloc(n + 1, sizeof(*s->kind_of));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_codelet *codelet = exec->calls[i].codelet;
+
+        for (unsigned k = 0; k < s->nkinds; k++)
+            if (s->kinds[k]->codelet == codelet)
+                s->kind_of[i] = s->kinds[k];
+        if (s->kind_of[i] == NULL)
+            s->kind_of[i] = new_kind(s, codelet);
+    }
+}
+
+static int start(const struct dsflow_exec_options *options,
+                 struct dsflow_err *err)
+{
+    struct starpu_conf conf;
+    int ret;
+
+    /* Signals are the program's; StarPU's remarks help nobody here. */
+    setenv("STARPU_CATCH_SIGNALS", "0", 1);
+    setenv("STARPU_SILENT", "1", 0);
+    dsf_starpu_offer_virtual(options->virtuals, options->virtual_memory);
+
+    starpu_conf_init(&conf);
+    conf.precedence_over_environment_variables = 1;
+    conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
+    conf.ncuda = 0;
+    conf.nopencl = (int)options->virtuals;
+    if (options->scheduler != NULL)
+        conf.sched_policy_name = options->scheduler;
+    ret = starpu_init(&conf);
+    if (ret != 0)
+        return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
+                           strerror(-ret));
+    if (starpu_opencl_worker_get_count() < options->virtuals) {
+        unsigned got = starpu_opencl_worker_get_count();
+
+        starpu_shutdown();
+        return dsflow_fail(err, DSFLOW_EFIT,
+                           "machine: virtual: %u devices: PoCL and StarPU "
+                           "offer %u here",
+                           options->virtuals, got);
+    }
+    return DSFLOW_OK;
+}
+
+static int check_scheduler(const char *name, struct dsflow_err *err)
+{
+    struct starpu_sched_policy **all;
+    char known[256] = "";
+
+    if (name == NULL)
+        return DSFLOW_OK;
+    all = starpu_sched_get_predefined_policies();
+    for (unsigned i = 0; all[i] != NULL; i++) {
+        size_t n = strlen(known);
+
+        if (strcmp(all[i]->policy_name, name) == 0)
+            return DSFLOW_OK;
+        /* The modular ones are many, and for those who study schedulers. */
+        if (strncmp(all[i]->policy_name, "modular-", 8) != 0)
+            snprintf(known + n, sizeof(known) - n, "%s%s", n > 0 ? " " : "",
+                     all[i]->policy_name);
+    }
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "machine: scheduler: %s: expected one of %s", name,
+                       known);
+}
+
+static int starpu_exec_open(struct dsflow_exec *exec,
+                            const struct dsflow_exec_options *options,
+                            struct dsflow_err *err)
+{
+    struct starpu_state *s = dsf_xcalloc(1, sizeof(*s));
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+    int status;
+
+    exec->priv = s;
+    s->virtuals = options->virtuals;
+    if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
+        return dsflow_fail(err, DSFLOW_ENOSYS,
+                           "machine: virtual: this build has no OpenCL");
+    status = check_scheduler(options->scheduler, err);
+    if (status < 0)
+        return status;
+    status = start(options, err);
+    if (status < 0)
+        return status;
+    s->started = true;
+    status = dsf_exec_add_workers(exec, starpu_worker_get_count(), err);
+    if (status < 0)
+        return status;
+
+    s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
+    for (uint32_t i = 0; i < n; i++)
+        starpu_variable_data_register(
+            &s->handles[i], STARPU_MAIN_RAM, (uintptr_t)exec->mem[i],
+            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes);
+    find_kinds(exec);
+    return DSFLOW_OK;
+}
+
+static void starpu_exec_close(struct dsflow_exec *exec)
+{
+    struct starpu_state *s = exec->priv;
+
+    if (s == NULL)
+        return;
+    if (s->started) {
+        starpu_task_wait_for_all();
+        if (s->handles != NULL)
+            for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
+                if (s->handles[i] != NULL)
+                    starpu_data_unregister_no_coherency(s->handles[i]);
+        starpu_shutdown();
+    }
+    for (unsigned k = 0; k < s->nkinds; k++)
+        free(s->kinds[k]);
+    free(s->kinds);
+    free(s->kind_of);
+    free(s->handles);
+    free(s);
+}
+
+static enum starpu_data_access_mode mode_of(enum dsflow_access access)
+{
+    return access == DSFLOW_R   ? STARPU_R
+           : access == DSFLOW_W ? STARPU_W
+                                : STARPU_RW;
+}
+
+static int submit_task(struct dsflow_exec *exec, uint32_t i,
+                       struct dsflow_err *err)
+{
+    struct starpu_state *s = exec->priv;
+    const struct dsflow_task_spec *t = exec->calls[i].task;
+    struct starpu_task *task = starpu_task_create();
+    int ret;
+
+    task->cl = &s->kind_of[i]->cl;
+    task->name = t->op->name;
+    task->cl_arg = &exec->calls[i];
+    task->priority = t->priority;
+    task->nbuffers = t->ndata;
+    for (unsigned p = 0; p < t->ndata; p++) {
+        STARPU_TASK_SET_HANDLE(task, s->handles[t->data[p].i], p);
+        STARPU_TASK_SET_MODE(task, mode_of(dsflow_task_access(t, p)), p);
+    }
+    ret = starpu_task_submit(task);
+    if (ret != 0) {
+        task->destroy = 0;
+        starpu_task_destroy(task);
+        return dsflow_fail(err, DSFLOW_ENOSYS, "task %s: no worker can run it",
+                           t->op->name);
+    }
+    return DSFLOW_OK;
+}
+
+static int starpu_exec_submit(struct dsflow_exec *exec, uint32_t first,
+                              uint32_t last, struct dsflow_err *err)
+{
+    struct starpu_state *s = exec->priv;
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = first; i < last && status == DSFLOW_OK; i++)
+        status = submit_task(exec, i, err);
+
+    /* What does not outlive the step need not be copied off a device that
+     * runs out of memory. */
+    if (s->virtuals > 0)
+        for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
+            if (!dsflow_graph_data(exec->graph, (dsflow_data_id){ i })
+                     ->persistent)
+                starpu_data_invalidate_submit(s->handles[i]);
+    return status;
+}
+
+static int starpu_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    starpu_task_wait_for_all();
+    return DSFLOW_OK;
+}
+
+static void *starpu_exec_map(struct dsflow_exec *exec, uint32_t data,
+                             enum dsflow_access access)
+{
+    struct starpu_state *s = exec->priv;
+
+    /* Nothing runs now: acquired and released, the copy in main memory is
+     * valid, and the only one if it is to be written. */
+    starpu_data_acquire(s->handles[data], mode_of(access));
+    starpu_data_release(s->handles[data]);
+    return exec->mem[data];
+}
+
+const struct dsf_exec_class dsf_exec_starpu = {
+    .name = "starpu",
+    .open = starpu_exec_open,
+    .close = starpu_exec_close,
+    .submit = starpu_exec_submit,
+    .wait = starpu_exec_wait,
+    .map = starpu_exec_map,
+};

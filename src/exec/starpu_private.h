@@ -1,0 +1,24 @@
+/* starpu_private.h - StarPU as this project sees it: 1.4, or 1.3 where 1.4
+ * cannot be had. Nothing outside src/exec includes it. */
+#ifndef DSF_EXEC_STARPU_PRIVATE_H
+#define DSF_EXEC_STARPU_PRIVATE_H
+
+#include "exec/exec_private.h"
+
+#include <starpu.h>
+
+/* Buffers of a task as StarPU hands them over, unpacked. */
+typedef void (*dsf_starpu_fn)(void *buffers[], void *call);
+
+/* Run the task on a virtual device: maps its OpenCL buffers. NULL in a build
+ * whose StarPU knows no OpenCL. */
+extern const dsf_starpu_fn dsf_starpu_run_virtual;
+
+/* Environment that makes StarPU and PoCL offer `n` virtual devices of `bytes`
+ * each (0: no limit); before starpu_init. */
+void dsf_starpu_offer_virtual(unsigned n, size_t bytes);
+
+/* Worker `w` of the executor that runs the calling thread. */
+unsigned dsf_starpu_worker(void);
+
+#endif

@@ -1,0 +1,75 @@
+/* starpu_virtual.c - virtual devices: PoCL gives StarPU OpenCL devices with
+ * memory of their own, and the kernels that run there are the CPU's, on the
+ * mapped buffers. What a GPU would show of transfers, eviction and placement
+ * so shows on any machine. */
+#include "config.h"
+
+/* Before StarPU's headers, which settle for 1.0. */
+#define CL_TARGET_OPENCL_VERSION 120
+
+#include "exec/starpu_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef STARPU_USE_OPENCL
+#include <starpu_opencl.h>
+
+static cl_map_flags map_flags(enum dsflow_access access)
+{
+    return access == DSFLOW_R   ? CL_MAP_READ
+           : access == DSFLOW_W ? CL_MAP_WRITE_INVALIDATE_REGION
+                                : CL_MAP_READ | CL_MAP_WRITE;
+}
+
+static void run_virtual(void *buffers[], void *arg)
+{
+    const struct dsf_exec_call *call = arg;
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    unsigned worker = dsf_starpu_worker();
+    cl_command_queue queue;
+    cl_mem mem[DSFLOW_MAX_PORTS];
+    cl_int ret = CL_SUCCESS;
+
+    starpu_opencl_get_queue(starpu_worker_get_devid((int)worker), &queue);
+    for (unsigned p = 0; p < call->task->ndata; p++) {
+        mem[p] = (cl_mem)STARPU_VARIABLE_GET_DEV_HANDLE(buffers[p]);
+        bufs[p].bytes = STARPU_VARIABLE_GET_ELEMSIZE(buffers[p]);
+        bufs[p].ptr = clEnqueueMapBuffer(
+            queue, mem[p], CL_TRUE, map_flags(dsflow_task_access(call->task, p)),
+            STARPU_VARIABLE_GET_OFFSET(buffers[p]), bufs[p].bytes, 0, NULL,
+            NULL, &ret);
+        if (ret != CL_SUCCESS)
+            STARPU_OPENCL_REPORT_ERROR(ret);
+    }
+    dsf_exec_run(call, bufs, worker);
+    for (unsigned p = 0; p < call->task->ndata; p++)
+        clEnqueueUnmapMemObject(queue, mem[p], bufs[p].ptr, 0, NULL, NULL);
+    clFinish(queue);
+}
+
+const dsf_starpu_fn dsf_starpu_run_virtual = run_virtual;
+#else
+const dsf_starpu_fn dsf_starpu_run_virtual = NULL;
+#endif
+
+void dsf_starpu_offer_virtual(unsigned n, size_t bytes)
+{
+    char devices[64 * 6 + 1] = "", limit[32];
+
+    if (n == 0) {
+        setenv("STARPU_NOPENCL", "0", 1);
+        return;
+    }
+    /* "basic" devices run on the calling thread: one core each. */
+    for (unsigned i = 0; i < n && i < 64; i++)
+        strcat(devices, "basic ");
+    setenv("POCL_DEVICES", devices, 1);
+    setenv("STARPU_OPENCL_ON_CPUS", "1", 1);
+    setenv("STARPU_OPENCL_ONLY_ON_CPUS", "1", 1);
+    unsetenv("STARPU_NOPENCL");
+    if (bytes > 0) {
+        snprintf(limit, sizeof(limit), "%zu", bytes >> 20);
+        setenv("STARPU_LIMIT_OPENCL_MEM", limit, 1);
+    }
+}

@@ -1,0 +1,29 @@
+/* graph_private.h - how a graph is kept; for src/graph, and the one helper
+ * that others share. */
+#ifndef DSF_GRAPH_GRAPH_PRIVATE_H
+#define DSF_GRAPH_GRAPH_PRIVATE_H
+
+#include <stdbool.h>
+#include <dsflow/graph.h>
+
+struct dsflow_graph {
+    struct dsflow_data_spec *data;
+    struct dsflow_task_spec *tasks;
+    size_t cap_data, cap_tasks;
+    uint32_t ndata, ntasks;
+
+    void **blocks; /* of arguments */
+    size_t nblocks, cap_blocks, block_bytes, used;
+
+    uint32_t *slots; /* hash of names: position in data + 1 */
+    size_t nslots;   /* a power of two */
+
+    uint32_t *first_pred; /* ntasks + 1; NULL until asked for */
+    dsflow_task_id *preds;
+};
+
+/* Sizes of the data of `t`, in the order of its ports. */
+void dsf_task_bytes(const struct dsflow_graph *g,
+                    const struct dsflow_task_spec *t, size_t *bytes);
+
+#endif

@@ -1,0 +1,186 @@
+/* kernels.c - the choice of instructions, and the kernels by name. */
+#include "kernels/loops.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct dsf_loops *chosen;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+const struct dsf_loops *dsf_loops_find(const char *isa)
+{
+#if defined(__x86_64__)
+    if (strcmp(isa, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return &dsf_loops_avx512;
+    if (strcmp(isa, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma"))
+        return &dsf_loops_avx2;
+#endif
+    if (strcmp(isa, "portable") == 0)
+        return &dsf_loops_portable;
+    return NULL;
+}
+
+/* The best there is, or what DSFLOW_ISA names, if this processor has it. */
+static void choose(void)
+{
+    const char *wanted = getenv("DSFLOW_ISA");
+
+    if (wanted)
+        chosen = dsf_loops_find(wanted);
+    if (!chosen)
+        chosen = dsf_loops_find("avx512");
+    if (!chosen)
+        chosen = dsf_loops_find("avx2");
+    if (!chosen)
+        chosen = &dsf_loops_portable;
+}
+
+const struct dsf_loops *dsf_loops(void)
+{
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+void dsf_loops_use(const struct dsf_loops *loops)
+{
+    pthread_once(&once, choose);
+    chosen = loops;
+}
+
+const char *dsf_kernels_isa(void)
+{
+    return dsf_loops()->isa;
+}
+
+void dsf_norm_forward(const struct dsf_norm *norm, const float *x, float *y,
+                      size_t rows)
+{
+    dsf_loops()->norm_forward(norm, x, y, rows);
+}
+
+void dsf_norm_backward(const struct dsf_norm *norm, const float *x,
+                       const float *dy, const float *dres, float *dx,
+                       float *dnorm, size_t rows)
+{
+    dsf_loops()->norm_backward(norm, x, dy, dres, dx, dnorm, rows);
+}
+
+void dsf_add_bias(float *y, const float *b, size_t rows, size_t cols)
+{
+    dsf_loops()->add_bias(y, b, rows, cols);
+}
+
+void dsf_residual(float *y, const float *x, const float *b, size_t rows,
+                  size_t cols)
+{
+    dsf_loops()->residual(y, x, b, rows, cols);
+}
+
+void dsf_column_sums(float *into, const float *x, size_t rows, size_t cols)
+{
+    dsf_loops()->column_sums(into, x, rows, cols);
+}
+
+void dsf_add(float *into, const float *from, size_t n)
+{
+    dsf_loops()->add(into, from, n);
+}
+
+void dsf_sum(float *y, const float *a, const float *b, size_t n)
+{
+    dsf_loops()->sum2(y, a, b, n);
+}
+
+void dsf_scale(float *x, float by, size_t n)
+{
+    dsf_loops()->scale(x, by, n);
+}
+
+void dsf_gelu_forward(float *h, const float *b, float *act, size_t rows,
+                      size_t cols)
+{
+    dsf_loops()->gelu_forward(h, b, act, rows, cols);
+}
+
+void dsf_gelu_backward(float *h, float *dh, size_t n)
+{
+    dsf_loops()->gelu_backward(h, dh, n);
+}
+
+void dsf_swiglu_forward(float *h, const float *b, float *act, size_t rows,
+                        size_t cols)
+{
+    dsf_loops()->swiglu_forward(h, b, act, rows, cols);
+}
+
+void dsf_swiglu_backward(float *h, float *dh, size_t rows, size_t cols)
+{
+    dsf_loops()->swiglu_backward(h, dh, rows, cols);
+}
+
+void dsf_rotate(float *x, size_t ld, size_t rows, size_t heads, size_t head_dim,
+                const float *table, int inverse)
+{
+    dsf_loops()->rotate(x, ld, rows, heads, head_dim, table, inverse);
+}
+
+void dsf_head_dots(const float *a, const float *b, float *out, size_t rows,
+                   size_t heads, size_t head_dim)
+{
+    dsf_loops()->head_dots(a, b, out, rows, heads, head_dim);
+}
+
+void dsf_attention_forward(const struct dsf_attention *a, const float *q,
+                           const float *kv, float *att, float *lse,
+                           float *scratch)
+{
+    dsf_loops()->attention_forward(a, q, kv, att, lse, scratch);
+}
+
+void dsf_attention_backward(const struct dsf_attention *a, const float *q,
+                            const float *kv, const float *datt,
+                            const float *lse, const float *delta, float *dq,
+                            float *dkv, float *scratch)
+{
+    dsf_loops()->attention_backward(a, q, kv, datt, lse, delta, dq, dkv,
+                                    scratch);
+}
+
+void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
+                     double *sum)
+{
+    dsf_loops()->exp_columns(x, ld, rows, cols, top, sum);
+}
+
+double dsf_square_sum(const float *x, size_t n)
+{
+    return dsf_loops()->square_sum(x, n);
+}
+
+void dsf_add_clear(float *into, float *from, size_t n)
+{
+    dsf_loops()->add_clear(into, from, n);
+}
+
+void dsf_adam_update(const struct dsf_adam_step *s, float *p, float *g,
+                     float *m, float *v, size_t n)
+{
+    dsf_loops()->adam(s, p, g, m, v, n);
+}
+
+void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, float *g, float *m,
+                    size_t n)
+{
+    dsf_loops()->sgd(s, p, g, m, n);
+}
+
+void dsf_lion_update(const struct dsf_lion_step *s, float *p, float *g,
+                     float *m, size_t n)
+{
+    dsf_loops()->lion(s, p, g, m, n);
+}

@@ -1,0 +1,120 @@
+/* kernels.h - the arithmetic of the codelets: math on pointers, one thread, no
+ * allocation. The same inputs give the same bits on the same processor; which
+ * instructions are used is chosen once, at the first call. */
+#ifndef DSF_KERNELS_KERNELS_H
+#define DSF_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the fused loops use here: "avx512", "avx2" or "portable". The
+ * environment variable DSFLOW_ISA may ask for a lesser one (for tests). */
+const char *dsf_kernels_isa(void);
+
+/* C[m][n] = A B + beta C, row-major with leading dimensions. `ta`: A is stored
+ * [k][m]; `tb`: B is stored [n][k]. oneDNN's sgemm on the calling thread. */
+void dsf_gemm(int ta, int tb, size_t m, size_t n, size_t k, const float *a,
+              size_t lda, const float *b, size_t ldb, float beta, float *c,
+              size_t ldc);
+
+/* LayerNorm, or RMSNorm (rms; no mean, no b): y = (x - mean) / sqrt(var + eps)
+ * w + b. `b` may be NULL. */
+struct dsf_norm {
+    const float *w, *b;
+    size_t width;
+    float eps;
+    int rms;
+};
+void dsf_norm_forward(const struct dsf_norm *norm, const float *x, float *y,
+                      size_t rows);
+/* dx = dres (NULL: 0) + the gradient that `dy` gives to x; dnorm[2][width]: the
+ * gradients of w and b, summed over the rows (b's are 0 for RMSNorm). */
+void dsf_norm_backward(const struct dsf_norm *norm, const float *x,
+                       const float *dy, const float *dres, float *dx,
+                       float *dnorm, size_t rows);
+
+/* y += b, on every row. */
+void dsf_add_bias(float *y, const float *b, size_t rows, size_t cols);
+/* y = x + b; b may be NULL. */
+void dsf_residual(float *y, const float *x, const float *b, size_t rows,
+                  size_t cols);
+/* into[cols] += the sums of the columns of x. */
+void dsf_column_sums(float *into, const float *x, size_t rows, size_t cols);
+void dsf_add(float *into, const float *from, size_t n);
+void dsf_sum(float *y, const float *a, const float *b,
+             size_t n); /* y = a + b */
+void dsf_scale(float *x, float by, size_t n);
+
+/* h += b (NULL: 0); act = gelu(h), its tanh form. Backward: dh, the gradient of
+ * gelu(h), becomes that of h, and h becomes gelu(h). */
+void dsf_gelu_forward(float *h, const float *b, float *act, size_t rows,
+                      size_t cols);
+void dsf_gelu_backward(float *h, float *dh, size_t n);
+
+/* The same for h[rows][2*cols], gate then up: act[rows][cols] = silu(gate) up.
+ * Backward: dh[rows][2*cols] has the gradient of act in the first half of each
+ * row; h becomes act[rows][cols], packed at its start. */
+void dsf_swiglu_forward(float *h, const float *b, float *act, size_t rows,
+                        size_t cols);
+void dsf_swiglu_backward(float *h, float *dh, size_t rows, size_t cols);
+
+/* Turn the pairs (i, i + head_dim/2) of each head of each row by the angles of
+ * table[row][head_dim/2] (cos, sin), or back. Rows of x are `ld` apart. */
+void dsf_rotate(float *x, size_t ld, size_t rows, size_t heads, size_t head_dim,
+                const float *table, int inverse);
+
+/* out[row][head] = the sum over head_dim of a b. */
+void dsf_head_dots(const float *a, const float *b, float *out, size_t rows,
+                   size_t heads, size_t head_dim);
+
+/* Attention of nseq sequences of `queries` rows to as many of `keys` rows; the
+ * layouts are in tasks/args.h. Scores are computed for `strip` queries and
+ * `block` keys at a time. `scratch` has
+ * what scratch of the op says. */
+#define DSF_MAX_STRIP 64
+struct dsf_attention {
+    size_t nseq, queries, keys, heads, kv_heads, head_dim;
+    size_t strip, block; /* at most DSF_MAX_STRIP; a multiple of 16 */
+    float scale;         /* of the scores */
+    int diagonal, first, last, first_q, first_kv;
+};
+void dsf_attention_forward(const struct dsf_attention *a, const float *q,
+                           const float *kv, float *att, float *lse,
+                           float *scratch);
+void dsf_attention_backward(const struct dsf_attention *a, const float *q,
+                            const float *kv, const float *datt,
+                            const float *lse, const float *delta, float *dq,
+                            float *dkv, float *scratch);
+
+/* For each row of a block of columns of x (rows `ld` apart): top = its maximum,
+ * x = e^(x - top), sum = the sum of those. */
+void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
+                     double *sum);
+
+/* Sum of squares, in double, in a fixed order of blocks. */
+double dsf_square_sum(const float *x, size_t n);
+
+/* into += from; from = 0. */
+void dsf_add_clear(float *into, float *from, size_t n);
+
+/* One pass each: g is scaled, used and cleared. lr1 = lr / correction1 and
+ * root2 = sqrt(correction2) as in deepspeed.md B21; `decay` is lr * wd for the
+ * decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
+struct dsf_adam_step {
+    float scale, lr1, root2, beta1, beta2, eps, decay, l2;
+};
+void dsf_adam_update(const struct dsf_adam_step *s, float *p, float *g,
+                     float *m, float *v, size_t n);
+struct dsf_sgd_step {
+    float scale, lr, momentum, l2;
+    int nesterov, first; /* first: m = g (torch.optim.SGD) */
+};
+void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, float *g, float *m,
+                    size_t n); /* m NULL: no momentum */
+struct dsf_lion_step {
+    float scale, lr, beta1, beta2, decay;
+};
+void dsf_lion_update(const struct dsf_lion_step *s, float *p, float *g,
+                     float *m, size_t n);
+
+#endif

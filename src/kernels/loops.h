@@ -1,0 +1,72 @@
+/* loops.h - the fused loops, once per instruction set: the same source,
+ * loops_*.h, compiled by isa_avx512.c, isa_avx2.c and isa_portable.c. Between
+ * sets results differ in rounding; within one they depend on the inputs only:
+ * loads do not care for alignment, and sums have a fixed order. */
+#ifndef DSF_KERNELS_LOOPS_H
+#define DSF_KERNELS_LOOPS_H
+
+#include "kernels/kernels.h"
+
+struct dsf_loops {
+    const char *isa;
+
+    void (*exp)(const float *x, float *y, size_t n); /* for tests */
+    void (*sigmoid)(const float *x, float *y, size_t n);
+
+    void (*norm_forward)(const struct dsf_norm *norm, const float *x, float *y,
+                         size_t rows);
+    void (*norm_backward)(const struct dsf_norm *norm, const float *x,
+                          const float *dy, const float *dres, float *dx,
+                          float *dnorm, size_t rows);
+
+    void (*add_bias)(float *y, const float *b, size_t rows, size_t cols);
+    void (*residual)(float *y, const float *x, const float *b, size_t rows,
+                     size_t cols);
+    void (*column_sums)(float *into, const float *x, size_t rows, size_t cols);
+    void (*add)(float *into, const float *from, size_t n);
+    void (*sum2)(float *y, const float *a, const float *b, size_t n);
+
+    void (*gelu_forward)(float *h, const float *b, float *act, size_t rows,
+                         size_t cols);
+    void (*gelu_backward)(float *h, float *dh, size_t n);
+    void (*swiglu_forward)(float *h, const float *b, float *act, size_t rows,
+                           size_t cols);
+    void (*swiglu_backward)(float *h, float *dh, size_t rows, size_t cols);
+
+    void (*rotate)(float *x, size_t ld, size_t rows, size_t heads,
+                   size_t head_dim, const float *table, int inverse);
+    void (*head_dots)(const float *a, const float *b, float *out, size_t rows,
+                      size_t heads, size_t head_dim);
+    void (*attention_forward)(const struct dsf_attention *a, const float *q,
+                              const float *kv, float *att, float *lse,
+                              float *scratch);
+    void (*attention_backward)(const struct dsf_attention *a, const float *q,
+                               const float *kv, const float *datt,
+                               const float *lse, const float *delta, float *dq,
+                               float *dkv, float *scratch);
+
+    void (*exp_columns)(float *x, size_t ld, size_t rows, size_t cols,
+                        float *top, double *sum);
+    void (*scale)(float *x, float by, size_t n);
+
+    double (*square_sum)(const float *x, size_t n);
+    void (*add_clear)(float *into, float *from, size_t n);
+    void (*adam)(const struct dsf_adam_step *s, float *p, float *g, float *m,
+                 float *v, size_t n);
+    void (*sgd)(const struct dsf_sgd_step *s, float *p, float *g, float *m,
+                size_t n);
+    void (*lion)(const struct dsf_lion_step *s, float *p, float *g, float *m,
+                 size_t n);
+};
+
+extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,
+    dsf_loops_portable;
+
+/* The set called `isa`; NULL where this processor or this build lacks it. */
+const struct dsf_loops *dsf_loops_find(const char *isa);
+
+/* What every kernel uses. `dsf_loops_use` is for tests: not while one runs. */
+const struct dsf_loops *dsf_loops(void);
+void dsf_loops_use(const struct dsf_loops *loops);
+
+#endif

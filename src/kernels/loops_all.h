@@ -1,0 +1,36 @@
+/* loops_all.h - all the loops, for one instruction set: included by each of
+ * isa_*.c, and only there. No guard: it defines the table of that set. */
+#include "kernels/vec.h"
+#include "kernels/loops_basic.h"
+#include "kernels/loops_norm.h"
+#include "kernels/loops_act.h"
+#include "kernels/loops_attention.h"
+#include "kernels/loops_update.h"
+
+const struct dsf_loops DSF_LOOPS = {
+    .isa = DSF_LOOPS_ISA,
+    .exp = exp_loop,
+    .sigmoid = sigmoid_loop,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .add_bias = add_bias,
+    .residual = residual,
+    .column_sums = column_sums,
+    .add = add,
+    .sum2 = sum2,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .swiglu_forward = swiglu_forward,
+    .swiglu_backward = swiglu_backward,
+    .rotate = rotate,
+    .head_dots = head_dots,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .exp_columns = exp_columns,
+    .scale = scale,
+    .square_sum = square_sum,
+    .add_clear = add_clear,
+    .adam = adam,
+    .sgd = sgd,
+    .lion = lion,
+};

@@ -1,0 +1,319 @@
+/* vec.h - one name for the vectors of each instruction set. The file that
+ * includes this defines DSF_VEC_AVX512, DSF_VEC_AVX2 or nothing (portable),
+ * and has switched the compiler to those instructions.
+ *
+ * Loads and stores take how many lanes count: with VW, a constant, they are
+ * plain ones; with less, the others read as zero and are not written. */
+#ifndef DSF_KERNELS_VEC_H
+#define DSF_KERNELS_VEC_H
+
+#include <stdint.h>
+#include <stddef.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Before a loop of a few constant turns, which must not remain a loop: what it
+ * indexes then stays in registers. Clang does this by itself, and too late when
+ * it is asked. */
+#if defined(__clang__)
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+#if defined(DSF_VEC_AVX512)
+
+enum { VW = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+
+INLINE __mmask16 vlanes(size_t k)
+{
+    return (__mmask16)((1u << k) - 1);
+}
+
+INLINE vf vload(const float *p, size_t k)
+{
+    return k == VW ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(vlanes(k), p);
+}
+
+INLINE void vstore(float *p, vf a, size_t k)
+{
+    if (k == VW)
+        _mm512_storeu_ps(p, a);
+    else
+        _mm512_mask_storeu_ps(p, vlanes(k), a);
+}
+
+/* The first k lanes of a, then those of b. */
+INLINE vf vpick(vf a, vf b, size_t k)
+{
+    return k == VW ? a : _mm512_mask_blend_ps(vlanes(k), b, a);
+}
+
+INLINE vf vset(float a)
+{
+    return _mm512_set1_ps(a);
+}
+
+INLINE vf vfma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* b where either is not a number. */
+INLINE vf vmax(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+INLINE vf vmin(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+INLINE vf vsqrt(vf a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
+/* b where x < limit, else a. */
+INLINE vf vbelow(vf x, vf limit, vf b, vf a)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), a, b);
+}
+
+/* a * 2^n, n being the low bits of `n` as integers. */
+INLINE vf vscale2(vf a, vf n)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(
+        _mm512_castps_si512(a), _mm512_slli_epi32(_mm512_castps_si512(n), 23)));
+}
+
+#elif defined(DSF_VEC_AVX2)
+
+enum { VW = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+
+INLINE vi vlanes(size_t k)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)k),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+INLINE vf vload(const float *p, size_t k)
+{
+    return k == VW ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, vlanes(k));
+}
+
+INLINE void vstore(float *p, vf a, size_t k)
+{
+    if (k == VW)
+        _mm256_storeu_ps(p, a);
+    else
+        _mm256_maskstore_ps(p, vlanes(k), a);
+}
+
+INLINE vf vpick(vf a, vf b, size_t k)
+{
+    return k == VW ? a : _mm256_blendv_ps(b, a, _mm256_castsi256_ps(vlanes(k)));
+}
+
+INLINE vf vset(float a)
+{
+    return _mm256_set1_ps(a);
+}
+
+INLINE vf vfma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+INLINE vf vmax(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+INLINE vf vmin(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+INLINE vf vsqrt(vf a)
+{
+    return _mm256_sqrt_ps(a);
+}
+
+INLINE vf vbelow(vf x, vf limit, vf b, vf a)
+{
+    return _mm256_blendv_ps(a, b, _mm256_cmp_ps(x, limit, _CMP_LT_OQ));
+}
+
+INLINE vf vscale2(vf a, vf n)
+{
+    return _mm256_castsi256_ps(_mm256_add_epi32(
+        _mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
+}
+
+#else
+
+#include <math.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+enum { VW = 4 };
+typedef float vf __attribute__((vector_size(16)));
+typedef uint32_t vi __attribute__((vector_size(16)));
+
+INLINE vf vload(const float *p, size_t k)
+{
+    vf a = { 0 };
+
+    memcpy(&a, p, k * sizeof(float));
+    return a;
+}
+
+INLINE void vstore(float *p, vf a, size_t k)
+{
+    memcpy(p, &a, k * sizeof(float));
+}
+
+INLINE vf vpick(vf a, vf b, size_t k)
+{
+    for (size_t i = k; i < VW; i++)
+        a[i] = b[i];
+    return a;
+}
+
+INLINE vf vset(float a)
+{
+    return (vf){ a, a, a, a };
+}
+
+INLINE vf vfma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+INLINE vf vselect(vi mask, vf a, vf b)
+{
+    return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+INLINE vf vmax(vf a, vf b)
+{
+    return vselect((vi)(a > b), a, b);
+}
+
+INLINE vf vmin(vf a, vf b)
+{
+    return vselect((vi)(a < b), a, b);
+}
+
+INLINE vf vsqrt(vf a)
+{
+#if defined(__SSE__)
+    return _mm_sqrt_ps(a);
+#else
+    for (size_t i = 0; i < VW; i++)
+        a[i] = sqrtf(a[i]);
+    return a;
+#endif
+}
+
+INLINE vf vbelow(vf x, vf limit, vf b, vf a)
+{
+    return vselect((vi)(x < limit), b, a);
+}
+
+INLINE vf vscale2(vf a, vf n)
+{
+    return (vf)((vi)a + ((vi)n << 23));
+}
+
+#endif
+
+INLINE vf vzero(void)
+{
+    return vset(0);
+}
+
+/* Sum and maximum of the lanes, by halves: a fixed order. */
+#if defined(DSF_VEC_AVX512) || defined(DSF_VEC_AVX2)
+
+#if defined(DSF_VEC_AVX512)
+#define HALF(op, a) op(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1))
+#else
+#define HALF(op, a) (a)
+#endif
+#define BY_HALVES(op256, op, a)                                                \
+    __m256 h = HALF(op256, a);                                                 \
+    __m128 q = op(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));     \
+                                                                               \
+    q = op(q, _mm_movehl_ps(q, q));                                            \
+    return _mm_cvtss_f32(op(q, _mm_movehdup_ps(q)))
+
+INLINE float vsum(vf a)
+{
+    BY_HALVES(_mm256_add_ps, _mm_add_ps, a);
+}
+
+INLINE float vtop(vf a)
+{
+    BY_HALVES(_mm256_max_ps, _mm_max_ps, a);
+}
+
+#undef HALF
+#undef BY_HALVES
+
+#else
+
+INLINE float vsum(vf a)
+{
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+INLINE float vtop(vf a)
+{
+    float b = a[0] > a[2] ? a[0] : a[2], c = a[1] > a[3] ? a[1] : a[3];
+
+    return b > c ? b : c;
+}
+
+#endif
+
+/* e^x with a relative error below 2e-7 for x in [-87, 88]; 0 below, e^88
+ * above. x = n ln 2 + r with |r| <= ln(2) / 2, and e^r by a polynomial whose
+ * coefficients minimise the largest relative error (3e-9 before rounding).
+ * Adding 1.5 * 2^23 rounds to an integer and leaves n in the low bits. */
+INLINE vf vexp(vf x)
+{
+    const vf magic = vset(12582912.0f);
+    vf c = vmin(vset(88.0f), vmax(vset(-87.0f), x));
+    vf n = vfma(c, vset(0x1.715476p+0f), magic);
+    vf m = n - magic;
+    vf r = vfma(m, vset(-0x1.62e400p-1f), c);
+    vf p;
+
+    /* ln 2 in two parts: the first has 16 bits, so m times it is exact. */
+    r = vfma(m, vset(-0x1.7f7d1cp-20f), r);
+    p = vset(0x1.6a23cep-10f);
+    p = vfma(p, r, vset(0x1.123a20p-7f));
+    p = vfma(p, r, vset(0x1.5558f2p-5f));
+    p = vfma(p, r, vset(0x1.555492p-3f));
+    p = vfma(p, r, vset(0x1.fffffcp-2f));
+    p = vfma(p * r, r, r) + vset(1.0f);
+    return vbelow(x, vset(-87.0f), vzero(), vscale2(p, n));
+}
+
+/* 1 / (1 + e^-z); at least e^-80, so that no product with it is slow for being
+ * denormal. */
+INLINE vf vsigmoid(vf z)
+{
+    return vset(1.0f) / (vset(1.0f) + vexp(-vmax(vset(-80.0f), z)));
+}
+
+#endif

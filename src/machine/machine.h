@@ -1,0 +1,20 @@
+/* machine.h - what this machine has. */
+#ifndef DSF_MACHINE_MACHINE_H
+#define DSF_MACHINE_MACHINE_H
+
+#include <stdint.h>
+#include <dsflow/error.h>
+
+struct dsf_machine {
+    unsigned cores;      /* that this process may use (affinity, cgroup) */
+    int64_t memory;      /* bytes it may use (RAM, cgroup limit) */
+    int64_t available;   /* bytes free now, within that */
+    int64_t l2, l3;      /* bytes of cache of one core, shared */
+    unsigned numa;       /* nodes */
+    char cpu[96];        /* model name */
+    char isa[32];        /* "avx512", "avx2" or "portable" */
+};
+
+int dsf_machine_probe(struct dsf_machine *machine, struct dsflow_err *err);
+
+#endif

@@ -1,0 +1,144 @@
+/* plan.c - the choices that need no policy: how a step is cut in micro-batches
+ * and tiles, and how long the rings are. */
+#include "plan/plan.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+
+/* Rows of a tile. A product of 256 rows is within 5 % of the speed of a large
+ * one; a step of few tokens is cut so that two workers have work. It depends
+ * on the job alone: another machine must not change the order of sums. */
+static int64_t auto_tile(const struct dsflow_plan *plan)
+{
+    int64_t tokens =
+        (int64_t)plan->nmicro * plan->micro * (int64_t)plan->sequence;
+    int64_t rows = tokens / 2;
+
+    return rows < 64 ? 64 : rows > 256 ? 256 : rows;
+}
+
+static int64_t div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static void add_tile(struct dsflow_plan *plan, struct dsf_piece piece)
+{
+    plan->tiles = dsf_xrealloc(plan->tiles, (size_t)plan->ntiles + 1,
+                               sizeof(*plan->tiles));
+    plan->tiles[plan->ntiles++] = piece;
+}
+
+/* Whole sequences where a tile holds several, else equal pieces of each, in
+ * multiples of 16 rows but for the last. */
+static void cut_tiles(struct dsflow_plan *plan, int64_t rows)
+{
+    int32_t length = plan->sequence;
+
+    if (rows >= length) {
+        int32_t ntiles = (int32_t)div_up(plan->micro, rows / length);
+        int32_t each = (int32_t)div_up(plan->micro, ntiles);
+
+        for (int32_t s = 0; s < plan->micro; s += each) {
+            int32_t n = plan->micro - s < each ? plan->micro - s : each;
+
+            add_tile(plan, (struct dsf_piece){ n * length, n, s, 0 });
+        }
+        return;
+    }
+    int32_t each = (int32_t)div_up(length, div_up(length, rows));
+
+    each = (each + 15) / 16 * 16;
+    for (int32_t s = 0; s < plan->micro; s++)
+        for (int32_t pos = 0; pos < length; pos += each) {
+            int32_t n = length - pos < each ? length - pos : each;
+
+            add_tile(plan, (struct dsf_piece){ n, 1, s, pos });
+        }
+}
+
+static int32_t at_most(int64_t n, int64_t most)
+{
+    return (int32_t)(n < most ? n : most);
+}
+
+static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    const struct dsf_job *job = plan->job;
+    const struct dsf_job_batch *batch = &job->batch;
+    int32_t context = plan->model->dims.context;
+
+    plan->sequence =
+        batch->sequence < 0 ? context : (int32_t)batch->sequence;
+    if (plan->sequence > context)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
+                            "%d: expected at most the model's context, %d",
+                            plan->sequence, context);
+    if (batch->sequences % batch->micro != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "micro",
+                            "%lld: expected a divisor of sequences, %lld",
+                            (long long)batch->micro,
+                            (long long)batch->sequences);
+    plan->micro = (int32_t)batch->micro;
+    plan->nmicro = (int32_t)(batch->sequences / batch->micro);
+    if (plan->nmicro > INT16_MAX)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequences",
+                            "%lld: expected at most %d micro-batches a step",
+                            (long long)batch->sequences, INT16_MAX);
+    plan->groups = (int32_t)batch->groups;
+    if (plan->nmicro % plan->groups != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
+                            "%d: expected a divisor of the %d micro-batches",
+                            plan->groups, plan->nmicro);
+    cut_tiles(plan, batch->tile < 0 ? auto_tile(plan) : batch->tile);
+    if (plan->ntiles > INT16_MAX)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",
+                            "%d tiles of a micro-batch: expected at most %d",
+                            plan->ntiles, INT16_MAX);
+    return DSFLOW_OK;
+}
+
+int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
+                 const struct dsf_machine *machine, struct dsflow_plan **out,
+                 struct dsflow_err *err)
+{
+    struct dsflow_plan *plan = dsf_xcalloc(1, sizeof(*plan));
+    int64_t virtuals = job->machine.virtuals;
+    int64_t cpus = job->machine.workers;
+    int status;
+
+    plan->job = job;
+    plan->model = model;
+    plan->machine = machine;
+    if (cpus < 0)
+        cpus = machine->cores > virtuals ? machine->cores - virtuals : 1;
+    plan->workers = (unsigned)(cpus + virtuals);
+
+    status = cut_step(plan, err);
+    if (status < 0) {
+        dsf_plan_free(plan);
+        return status;
+    }
+    /* One micro-batch more than workers, so that none waits for a slot. */
+    plan->in_flight = at_most(job->batch.in_flight < 0
+                                  ? (int64_t)plan->workers + 1
+                                  : job->batch.in_flight,
+                              plan->nmicro);
+    plan->logits =
+        at_most((int64_t)plan->workers + 1, (int64_t)plan->nmicro * plan->ntiles);
+    /* Weight gradients may lag two layers behind their inputs' gradients. */
+    plan->depth = at_most(3, model->layers + 1);
+    *out = plan;
+    return DSFLOW_OK;
+}
+
+void dsf_plan_free(struct dsflow_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (unsigned i = 0; i < DSF_MAX_POLICIES; i++)
+        free(plan->parts[i]);
+    free(plan->tiles);
+    free(plan);
+}

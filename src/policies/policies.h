@@ -1,0 +1,19 @@
+/* policies.h - the policies this build has, in the order they are applied. */
+#ifndef DSF_POLICIES_POLICIES_H
+#define DSF_POLICIES_POLICIES_H
+
+#include <dsflow/policy.h>
+#include "plan/plan.h"
+
+extern const struct dsflow_policy dsf_policy_reference;
+extern const struct dsflow_policy dsf_policy_priorities;
+
+extern const struct dsflow_policy *const dsf_policies[];
+extern const unsigned dsf_npolicies;
+
+/* Let every policy decide, then rewrite, up to the one called `until` (NULL:
+ * all), and check the result. The graph belongs to the caller. */
+int dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                       struct dsflow_graph **graph, struct dsflow_err *err);
+
+#endif

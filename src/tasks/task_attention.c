@@ -1,0 +1,154 @@
+/* task_attention.c - queries of one tile against keys of one tile. */
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+static int attention_check(const struct dsflow_op *op,
+                           const struct dsf_attention_args *a,
+                           struct dsflow_err *err)
+{
+    const struct dsf_tile *t = &a->tile;
+    int status = dsf_tile_check(op, t, err);
+
+    if (status < 0)
+        return status;
+    if (a->diagonal && a->keys != t->rows)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: keys: %d: expected the %d rows of the tile",
+                           op->name, (int)a->keys, (int)t->rows);
+    if (!a->diagonal && t->nseq != 1)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: nseq: %d: expected 1 for keys of another tile",
+                           op->name, (int)t->nseq);
+    if (!a->diagonal && (a->keys < 1 || a->keys > t->pos))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: keys: %d: expected 1 to %d, before the tile",
+                           op->name, (int)a->keys, (int)t->pos);
+    return DSFLOW_OK;
+}
+
+/* Pairs of a query and a key that it sees. */
+static double pairs(const struct dsf_attention_args *a)
+{
+    double length = (double)dsf_tile_length(&a->tile);
+
+    return a->diagonal ? a->tile.rows * (length + 1) / 2
+                       : (double)a->tile.rows * a->keys;
+}
+
+static size_t keys_of_one(const struct dsf_attention_args *a)
+{
+    return (size_t)a->keys / (size_t)a->tile.nseq;
+}
+
+static int forward_check(const size_t *bytes, unsigned n, const void *args,
+                         struct dsflow_err *err)
+{
+    const struct dsf_attention_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    int status = attention_check(&dsf_op_attention_forward, a, err);
+    size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(&dsf_op_attention_forward, bytes,
+                           (size_t[]){ q, (size_t)a->keys * dsf_tile_kvwidth(t),
+                                       q, 2 * rows * (size_t)t->heads },
+                           n, err);
+}
+
+/* Two products of a score's length, and about 10 for its exponential. */
+static void forward_cost(const size_t *bytes, unsigned n, const void *args,
+                         struct dsflow_cost *cost)
+{
+    const struct dsf_attention_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+
+    cost->flops = pairs(a) * t->heads * (4.0 * t->head_dim + 10);
+    cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, bytes, n);
+}
+
+/* Keys (transposed) and values of a head; a strip of queries, outputs and
+ * scores. */
+static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    const struct dsf_attention_args *a = args;
+    size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
+    size_t keys = keys_of_one(a);
+
+    return sizeof(float) * (d * dsf_round16(keys) + keys * ldd +
+                            DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK));
+}
+
+const struct dsflow_op dsf_op_attention_forward = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "attention.forward",
+    .summary = "attention of a tile of queries to a tile of keys",
+    .args_size = sizeof(struct dsf_attention_args),
+    .nports = 4,
+    .ports = { { "q", DSFLOW_R },
+               { "kv", DSFLOW_R },
+               { "att", DSFLOW_RW },
+               { "lse", DSFLOW_RW } },
+    .check = forward_check,
+    .cost = forward_cost,
+    .scratch = forward_scratch,
+};
+
+static int backward_input_check(const size_t *bytes, unsigned n,
+                                const void *args, struct dsflow_err *err)
+{
+    const struct dsf_attention_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    int status = attention_check(&dsf_op_attention_backward_input, a, err);
+    size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
+    size_t kv = (size_t)a->keys * dsf_tile_kvwidth(t);
+    size_t heads = (size_t)t->heads;
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(
+        &dsf_op_attention_backward_input, bytes,
+        (size_t[]){ q, kv, q, 2 * rows * heads, rows * heads, q, kv }, n, err);
+}
+
+/* Five products, one of them the scores again. */
+static void backward_input_cost(const size_t *bytes, unsigned n,
+                                const void *args, struct dsflow_cost *cost)
+{
+    const struct dsf_attention_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+
+    cost->flops = pairs(a) * t->heads * (10.0 * t->head_dim + 12);
+    cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, bytes, n);
+}
+
+/* Keys and values transposed, keys, gradients of both; a strip of queries,
+ * gradients of outputs and of queries, scores and their gradients. */
+static size_t backward_input_scratch(const size_t *bytes, unsigned n,
+                                     const void *args)
+{
+    const struct dsf_attention_args *a = args;
+    size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
+    size_t keys = keys_of_one(a);
+
+    return sizeof(float) * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
+                            DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK));
+}
+
+const struct dsflow_op dsf_op_attention_backward_input = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "attention.backward_input",
+    .summary = "gradients of queries, keys and values",
+    .args_size = sizeof(struct dsf_attention_args),
+    .nports = 7,
+    .ports = { { "q", DSFLOW_R },
+               { "kv", DSFLOW_R },
+               { "datt", DSFLOW_R },
+               { "lse", DSFLOW_R },
+               { "delta", DSFLOW_R },
+               { "dq", DSFLOW_RW },
+               { "dkv", DSFLOW_RW } },
+    .check = backward_input_check,
+    .cost = backward_input_cost,
+    .scratch = backward_input_scratch,
+};

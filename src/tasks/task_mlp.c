@@ -1,0 +1,190 @@
+/* task_mlp.c - norm, two projections with an activation between, residual. */
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+/* Floats of the unit, or an error. */
+static int unit_floats(const struct dsflow_op *op, const struct dsf_mlp_args *a,
+                       size_t *need, struct dsflow_err *err)
+{
+    const struct dsf_tile *t = &a->tile;
+    const size_t width = (size_t)t->width, ffn = (size_t)t->ffn;
+    const struct {
+        const char *name;
+        int64_t at;
+        size_t n;
+        int optional;
+    } parts[] = {
+        { "w1", a->w1, dsf_tile_hwidth(t) * width, 0 },
+        { "b1", a->b1, dsf_tile_hwidth(t), 1 },
+        { "w2", a->w2, width * ffn, 0 },
+        { "b2", a->b2, width, 1 },
+        { "norm_w", a->norm_w, width, 0 },
+        { "norm_b", a->norm_b, width, 1 },
+    };
+    int status = dsf_tile_check(op, t, err);
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        if (status == DSFLOW_OK)
+            status = dsf_unit_need(op, parts[i].name, parts[i].at, parts[i].n,
+                                   parts[i].optional, need, err);
+    }
+    return status;
+}
+
+/* Two products, and about 20 for an activation and a norm. */
+static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
+                     unsigned n, const struct dsf_tile *t,
+                     struct dsflow_cost *cost)
+{
+    double rows = t->rows, h = (double)dsf_tile_hwidth(t);
+
+    cost->flops = 2 * rows * t->width * (h + t->ffn) + 20 * rows * t->ffn +
+                  8 * rows * t->width;
+    cost->bytes = dsf_ports_bytes(op, bytes, n);
+}
+
+static int forward_check(const size_t *bytes, unsigned n, const void *args,
+                         struct dsflow_err *err)
+{
+    const struct dsf_mlp_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t unit = 0;
+    int status = unit_floats(&dsf_op_mlp_forward, a, &unit, err);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(&dsf_op_mlp_forward, bytes,
+                           (size_t[]){ dsf_tile_x(t), unit,
+                                       (size_t)t->rows * dsf_tile_hwidth(t),
+                                       dsf_tile_x(t) },
+                           n, err);
+}
+
+static void forward_cost(const size_t *bytes, unsigned n, const void *args,
+                         struct dsflow_cost *cost)
+{
+    const struct dsf_mlp_args *a = args;
+
+    mlp_cost(&dsf_op_mlp_forward, bytes, n, &a->tile, cost);
+}
+
+/* The normed tile, then the activations: never both are needed. */
+static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    const struct dsf_mlp_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t most = (size_t)(t->ffn > t->width ? t->ffn : t->width);
+
+    return (size_t)t->rows * most * sizeof(float);
+}
+
+const struct dsflow_op dsf_op_mlp_forward = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "mlp.forward",
+    .summary = "norm, two projections and residual",
+    .args_size = sizeof(struct dsf_mlp_args),
+    .nports = 4,
+    .ports = { { "x", DSFLOW_R },
+               { "unit", DSFLOW_R },
+               { "h", DSFLOW_W },
+               { "y", DSFLOW_W } },
+    .check = forward_check,
+    .cost = forward_cost,
+    .scratch = forward_scratch,
+};
+
+static int backward_input_check(const size_t *bytes, unsigned n,
+                                const void *args, struct dsflow_err *err)
+{
+    const struct dsf_mlp_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t unit = 0, x = dsf_tile_x(t);
+    size_t h = (size_t)t->rows * dsf_tile_hwidth(t);
+    int status = unit_floats(&dsf_op_mlp_backward_input, a, &unit, err);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(
+        &dsf_op_mlp_backward_input, bytes,
+        (size_t[]){ x, x, unit, h, h, x, 2 * (size_t)t->width }, n, err);
+}
+
+static void backward_input_cost(const size_t *bytes, unsigned n,
+                                const void *args, struct dsflow_cost *cost)
+{
+    const struct dsf_mlp_args *a = args;
+
+    mlp_cost(&dsf_op_mlp_backward_input, bytes, n, &a->tile, cost);
+}
+
+/* The gradient of the normed tile, or that tile. */
+static size_t backward_scratch(const size_t *bytes, unsigned n,
+                               const void *args)
+{
+    const struct dsf_mlp_args *a = args;
+
+    return dsf_tile_x(&a->tile) * sizeof(float);
+}
+
+const struct dsflow_op dsf_op_mlp_backward_input = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "mlp.backward_input",
+    .summary = "gradient of the input of mlp, and of its norm",
+    .args_size = sizeof(struct dsf_mlp_args),
+    .nports = 7,
+    .ports = { { "dy", DSFLOW_R },
+               { "x", DSFLOW_R },
+               { "unit", DSFLOW_R },
+               { "h", DSFLOW_RW },
+               { "dh", DSFLOW_W },
+               { "dx", DSFLOW_W },
+               { "dnorm", DSFLOW_W } },
+    .check = backward_input_check,
+    .cost = backward_input_cost,
+    .scratch = backward_scratch,
+};
+
+static int backward_weight_check(const size_t *bytes, unsigned n,
+                                 const void *args, struct dsflow_err *err)
+{
+    const struct dsf_mlp_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t unit = 0, x = dsf_tile_x(t), rows = (size_t)t->rows;
+    int status = unit_floats(&dsf_op_mlp_backward_weight, a, &unit, err);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(&dsf_op_mlp_backward_weight, bytes,
+                           (size_t[]){ x, x, unit, rows * (size_t)t->ffn,
+                                       rows * dsf_tile_hwidth(t),
+                                       2 * (size_t)t->width, unit },
+                           n, err);
+}
+
+/* Of the unit only the norm is read. */
+static void backward_weight_cost(const size_t *bytes, unsigned n,
+                                 const void *args, struct dsflow_cost *cost)
+{
+    const struct dsf_mlp_args *a = args;
+
+    mlp_cost(&dsf_op_mlp_backward_weight, bytes, n, &a->tile, cost);
+    cost->bytes += 8.0 * a->tile.width - (double)bytes[2];
+}
+
+const struct dsflow_op dsf_op_mlp_backward_weight = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "mlp.backward_weight",
+    .summary = "gradients of the parameters of mlp",
+    .args_size = sizeof(struct dsf_mlp_args),
+    .nports = 7,
+    .ports = { { "dy", DSFLOW_R },
+               { "x", DSFLOW_R },
+               { "unit", DSFLOW_R },
+               { "h", DSFLOW_R },
+               { "dh", DSFLOW_R },
+               { "dnorm", DSFLOW_R },
+               { "grad", DSFLOW_RW } },
+    .check = backward_weight_check,
+    .cost = backward_weight_cost,
+    .scratch = backward_scratch,
+};

@@ -1,0 +1,111 @@
+/* task_update.c - what becomes of a unit's gradient: sums over groups, and the
+ * optimizers. They differ in their ports and in their arithmetic only. */
+#include "tasks/tasks.h"
+
+static int add_check(const size_t *bytes, unsigned n, const void *args,
+                     struct dsflow_err *err)
+{
+    const struct dsf_add_args *a = args;
+    size_t elems = (size_t)a->elems;
+
+    if (a->elems < 0 || bytes[0] / sizeof(float) < elems ||
+        bytes[1] / sizeof(float) < elems)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "add: %lld numbers in %zu and %zu bytes",
+                           (long long)a->elems, bytes[0], bytes[1]);
+    return DSFLOW_OK;
+}
+
+static void add_cost(const size_t *bytes, unsigned n, const void *args,
+                     struct dsflow_cost *cost)
+{
+    cost->flops = (double)bytes[0] / sizeof(float);
+    cost->bytes = 4.0 * (double)bytes[0]; /* read 2, write 2 */
+}
+
+const struct dsflow_op dsf_op_add = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "add",
+    .summary = "gradients of one group onto those of another",
+    .args_size = sizeof(struct dsf_add_args),
+    .nports = 2,
+    .ports = { { "into", DSFLOW_RW }, { "from", DSFLOW_RW } },
+    .check = add_check,
+    .cost = add_cost,
+};
+
+/* Ports of every optimizer: control, then tensors of `elems` numbers. */
+static int update_check(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_err *err)
+{
+    const struct dsf_update_args *a = args;
+
+    if (a->elems < 0 || a->decay < 0 || a->decay > a->elems)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "update: %lld of %lld numbers decay",
+                           (long long)a->decay, (long long)a->elems);
+    if (bytes[0] < sizeof(struct dsf_control))
+        return dsflow_fail(err, DSFLOW_EINVAL, "update: control: %zu bytes",
+                           bytes[0]);
+    for (unsigned i = 1; i < n; i++)
+        if (bytes[i] / sizeof(float) < (size_t)a->elems)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "update: port %u: %zu bytes: expected %lld "
+                               "numbers",
+                               i, bytes[i], (long long)a->elems);
+    return DSFLOW_OK;
+}
+
+/* Every tensor is read and written once. */
+static void update_cost(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_cost *cost)
+{
+    const struct dsf_update_args *a = args;
+
+    cost->flops = 12.0 * (double)a->elems;
+    cost->bytes = 2.0 * sizeof(float) * (double)a->elems * (n - 1);
+}
+
+const struct dsflow_op dsf_op_adam = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "adam",
+    .summary = "Adam or AdamW update of a unit",
+    .args_size = sizeof(struct dsf_update_args),
+    .nports = 5,
+    .ports = { { "control", DSFLOW_R },
+               { "grad", DSFLOW_RW },
+               { "param", DSFLOW_RW },
+               { "m", DSFLOW_RW },
+               { "v", DSFLOW_RW } },
+    .check = update_check,
+    .cost = update_cost,
+};
+
+const struct dsflow_op dsf_op_sgd = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "sgd",
+    .summary = "SGD update of a unit, with or without momentum",
+    .args_size = sizeof(struct dsf_update_args),
+    .nports = 4,
+    .noptional = 1,
+    .ports = { { "control", DSFLOW_R },
+               { "grad", DSFLOW_RW },
+               { "param", DSFLOW_RW },
+               { "m", DSFLOW_RW } },
+    .check = update_check,
+    .cost = update_cost,
+};
+
+const struct dsflow_op dsf_op_lion = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "lion",
+    .summary = "Lion update of a unit",
+    .args_size = sizeof(struct dsf_update_args),
+    .nports = 4,
+    .ports = { { "control", DSFLOW_R },
+               { "grad", DSFLOW_RW },
+               { "param", DSFLOW_RW },
+               { "m", DSFLOW_RW } },
+    .check = update_check,
+    .cost = update_cost,
+};

@@ -1,0 +1,32 @@
+/* tasks.h - the built-in kinds of task. args.h says what each one does. */
+#ifndef DSF_TASKS_TASKS_H
+#define DSF_TASKS_TASKS_H
+
+#include <dsflow/op.h>
+#include "tasks/args.h"
+
+extern const struct dsflow_op dsf_op_embed_forward, dsf_op_embed_backward_weight;
+extern const struct dsflow_op dsf_op_qkv_forward, dsf_op_qkv_backward_input,
+    dsf_op_qkv_backward_weight;
+extern const struct dsflow_op dsf_op_attention_forward,
+    dsf_op_attention_backward_input;
+extern const struct dsflow_op dsf_op_out_forward, dsf_op_out_backward_input,
+    dsf_op_out_backward_weight;
+extern const struct dsflow_op dsf_op_mlp_forward, dsf_op_mlp_backward_input,
+    dsf_op_mlp_backward_weight;
+extern const struct dsflow_op dsf_op_head_forward, dsf_op_head_backward_input,
+    dsf_op_head_backward_weight, dsf_op_head_logits;
+extern const struct dsflow_op dsf_op_load_batch, dsf_op_advance;
+extern const struct dsflow_op dsf_op_schedule, dsf_op_clip;
+extern const struct dsflow_op dsf_op_square, dsf_op_sum, dsf_op_add;
+extern const struct dsflow_op dsf_op_adam, dsf_op_sgd, dsf_op_lion;
+extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
+
+/* All of the above, in the order they are listed; ends with NULL. */
+extern const struct dsflow_op *const dsf_ops[];
+
+/* The schedule itself, also for `dsflow plan` and tests: the learning rate of
+ * step `i`, from 0 (golden vectors: deepspeed.md G3). */
+double dsf_schedule_lr(const struct dsf_schedule_args *a, int64_t i);
+
+#endif

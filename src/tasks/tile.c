@@ -1,0 +1,93 @@
+/* tile.c - the checks that all segments share. */
+#include "tasks/tile.h"
+
+/* Larger numbers are nobody's model, and products of these fit in 64 bits. */
+#define MOST (1 << 24)
+
+int dsf_tile_check(const struct dsflow_op *op, const struct dsf_tile *t,
+                   struct dsflow_err *err)
+{
+    const struct {
+        const char *name;
+        int32_t value, most;
+    } numbers[] = {
+        { "rows", t->rows, MOST },         { "nseq", t->nseq, MOST },
+        { "width", t->width, MOST },       { "heads", t->heads, 4096 },
+        { "kv_heads", t->kv_heads, 4096 }, { "head_dim", t->head_dim, 4096 },
+        { "ffn", t->ffn, MOST },           { "vocab", t->vocab, MOST },
+        { "context", t->context, MOST },
+    };
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        if (numbers[i].value < 1 || numbers[i].value > numbers[i].most)
+            return dsflow_fail(
+                err, DSFLOW_EINVAL, "%s: %s: %d: expected 1 to %d", op->name,
+                numbers[i].name, (int)numbers[i].value, (int)numbers[i].most);
+    }
+    if (t->rows % t->nseq != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %d rows for %d sequences: expected a multiple",
+                           op->name, (int)t->rows, (int)t->nseq);
+    if (t->pos < 0 || (t->nseq > 1 && t->pos != 0))
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: pos: %d: expected 0%s",
+                           op->name, (int)t->pos,
+                           t->nseq > 1 ? " for whole sequences" : " or more");
+    if (t->pos > t->context - t->rows / t->nseq)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: tokens %d to %d in a context of %d", op->name,
+                           (int)t->pos, (int)(t->pos + t->rows / t->nseq),
+                           (int)t->context);
+    if (t->heads % t->kv_heads != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: kv_heads: %d: expected a divisor of %d heads",
+                           op->name, (int)t->kv_heads, (int)t->heads);
+    if (t->rope && t->head_dim % 2 != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: head_dim: %d: expected an even number for "
+                           "rotary positions",
+                           op->name, (int)t->head_dim);
+    /* Written so that it refuses what is not a number. */
+    if (!(t->eps > 0 && t->eps < 1))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: eps: %g: expected more than 0 and less than 1",
+                           op->name, (double)t->eps);
+    return DSFLOW_OK;
+}
+
+int dsf_ports_check(const struct dsflow_op *op, const size_t *bytes,
+                    const size_t *floats, unsigned n, struct dsflow_err *err)
+{
+    if (n < op->nports - op->noptional || n > op->nports)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u ports: expected %u",
+                           op->name, n, op->nports);
+    for (unsigned i = 0; i < n; i++) {
+        if (bytes[i] / sizeof(float) < floats[i])
+            return dsflow_fail(
+                err, DSFLOW_EINVAL, "%s: %s: %zu bytes: expected %zu", op->name,
+                op->ports[i].name, bytes[i], floats[i] * sizeof(float));
+    }
+    return DSFLOW_OK;
+}
+
+int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
+                  size_t n, int optional, size_t *need, struct dsflow_err *err)
+{
+    if (at == -1 && optional)
+        return DSFLOW_OK;
+    if (at < 0 || at > INT64_MAX / 8)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: offset %lld in a unit",
+                           op->name, name, (long long)at);
+    if ((size_t)at + n > *need)
+        *need = (size_t)at + n;
+    return DSFLOW_OK;
+}
+
+double dsf_ports_bytes(const struct dsflow_op *op, const size_t *bytes,
+                       unsigned n)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        sum += (double)bytes[i] * (op->ports[i].access == DSFLOW_RW ? 2 : 1);
+    return sum;
+}

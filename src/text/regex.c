@@ -1,0 +1,222 @@
+/* regex.c - expressions written for Oniguruma, for PCRE2. Both are descendants
+ * of Perl's; what they read differently is spelled out or refused. */
+#include "text/regex.h"
+
+#include "base/alloc.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* PCRE2's \s has U+180E, which is no white space since Unicode 6.3. */
+#define SPACE "\\t-\\r\\x{85}\\p{Z}"
+
+struct reader {
+    const char *all, *at;
+    bool in_class;
+    char *to;
+    size_t n, cap;
+};
+
+static void put(struct reader *r, const char *text, size_t n)
+{
+    dsf_grow(&r->to, &r->cap, r->n + n + 1, 1);
+    memcpy(r->to + r->n, text, n);
+    r->n += n;
+    r->to[r->n] = '\0';
+}
+
+static void puts_to(struct reader *r, const char *text)
+{
+    put(r, text, strlen(text));
+}
+
+static int refuse(const struct reader *r, const char *what, size_t n,
+                  struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "regular expression \"%s\": \"%.*s\" at offset %zu is "
+                       "not supported",
+                       r->all, (int)strnlen(what, n), what,
+                       (size_t)(what - r->all));
+}
+
+/* \p{L}, \P{Lu}, \p{^Han}: categories are the same; a script is that of the
+ * character alone, not of all that use it. */
+static int read_property(struct reader *r, struct dsflow_err *err)
+{
+    const char *start = r->at;
+    size_t n = strcspn(start, "}"), name;
+
+    if (start[2] != '{' || start[n] != '}')
+        return refuse(r, start, 3, err);
+    for (size_t i = 3; i < n; i++)
+        if (!isalnum((unsigned char)start[i]) && start[i] != '_' &&
+            !(start[i] == '^' && i == 3))
+            return refuse(r, start, n + 1, err);
+    name = start[3] == '^' ? 4 : 3;
+    if (name == n)
+        return refuse(r, start, n + 1, err);
+    put(r, start, name);
+    if (n - name > 2)
+        puts_to(r, "sc:");
+    put(r, start + name, n + 1 - name);
+    r->at = start + n + 1;
+    return DSFLOW_OK;
+}
+
+/* \xHH, \x{H...}, \uHHHH */
+static int read_code(struct reader *r, struct dsflow_err *err)
+{
+    const char *start = r->at, *digits = start + 2;
+    size_t most = start[1] == 'u' ? 4 : 2, n = 0;
+    bool braces = start[1] == 'x' && *digits == '{';
+
+    if (braces) {
+        digits++;
+        most = 6;
+    }
+    while (n < most && isxdigit((unsigned char)digits[n]))
+        n++;
+    if (n == 0 || (start[1] == 'u' && n < 4) || (braces && digits[n] != '}'))
+        return refuse(r, start, 4, err);
+    /* A byte of Oniguruma beyond ASCII is no character. */
+    if (start[1] == 'x' && !braces && n == 2 && *digits > '7')
+        return refuse(r, start, 4, err);
+    puts_to(r, "\\x{");
+    put(r, digits, n);
+    puts_to(r, "}");
+    r->at = digits + n + braces;
+    return DSFLOW_OK;
+}
+
+static int read_escape(struct reader *r, struct dsflow_err *err)
+{
+    char c = r->at[1];
+
+    if (c == 'p' || c == 'P')
+        return read_property(r, err);
+    if (c == 'x' || c == 'u')
+        return read_code(r, err);
+    if (c == '\0' || (unsigned char)c >= 0x80)
+        return refuse(r, r->at, 1, err);
+    if (c == 's')
+        puts_to(r, r->in_class ? SPACE : "[" SPACE "]");
+    else if (c == 'S')
+        puts_to(r, r->in_class ? "\\S\\x{180e}" : "[^" SPACE "]");
+    else if (c == 'v')
+        puts_to(r, "\\x0b"); /* of PCRE2: any line end */
+    else if (ispunct((unsigned char)c) || c == ' ' ||
+             strchr("dDrntfae", c) != NULL ||
+             (!r->in_class && strchr("Az", c) != NULL))
+        put(r, r->at, 2);
+    else
+        return refuse(r, r->at, 2, err);
+    r->at += 2;
+    return DSFLOW_OK;
+}
+
+static int read_in_class(struct reader *r, struct dsflow_err *err)
+{
+    /* Oniguruma has classes in classes, and their intersection. */
+    if (*r->at == '[' || (r->at[0] == '&' && r->at[1] == '&'))
+        return refuse(r, r->at, 2, err);
+    if (*r->at == ']')
+        r->in_class = false;
+    put(r, r->at, 1);
+    r->at++;
+    return DSFLOW_OK;
+}
+
+static int read_group(struct reader *r, struct dsflow_err *err)
+{
+    static const char *const known[] = { "(?:",  "(?=",  "(?!",  "(?>",
+                                         "(?<=", "(?<!", "(?i:", "(?-i:" };
+    size_t n = 1;
+
+    if (r->at[1] == '*')
+        return refuse(r, r->at, 2, err);
+    if (r->at[1] == '?') {
+        n = 0;
+        for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+            if (strncmp(r->at, known[i], strlen(known[i])) == 0)
+                n = strlen(known[i]);
+        if (n == 0)
+            return refuse(r, r->at, 4, err);
+    }
+    put(r, r->at, n);
+    r->at += n;
+    return DSFLOW_OK;
+}
+
+/* {n,m}: a "+" behind it is possessive for PCRE2, and repeats the whole for
+ * Ruby. */
+static int read_interval(struct reader *r, struct dsflow_err *err)
+{
+    size_t n = 1 + strspn(r->at + 1, "0123456789,");
+
+    if (n == 1 || !isdigit((unsigned char)r->at[1]) || r->at[n] != '}' ||
+        memchr(r->at, ',', n) != memrchr(r->at, ',', n))
+        return refuse(r, r->at, n + 1, err);
+    n++;
+    if (r->at[n] == '+')
+        return refuse(r, r->at, n + 1, err);
+    put(r, r->at, n);
+    r->at += n;
+    return DSFLOW_OK;
+}
+
+static int read_one(struct reader *r, struct dsflow_err *err)
+{
+    if (*r->at == '\\')
+        return read_escape(r, err);
+    if (r->in_class)
+        return read_in_class(r, err);
+    if (*r->at == '(')
+        return read_group(r, err);
+    if (*r->at == '{')
+        return read_interval(r, err);
+    if (*r->at == '[') {
+        size_t n = r->at[1] == '^' ? 2 : 1;
+
+        if (r->at[n] == ']') /* in Ruby: an empty class, with a warning */
+            return refuse(r, r->at, n + 1, err);
+        put(r, r->at, n);
+        r->at += n;
+        r->in_class = true;
+        return DSFLOW_OK;
+    }
+    put(r, r->at, 1);
+    r->at++;
+    return DSFLOW_OK;
+}
+
+int dsf_regex_translate(const char *from, char **to, struct dsflow_err *err)
+{
+    struct reader r = { .all = from, .at = from };
+    int status = DSFLOW_OK;
+
+    put(&r, "", 0);
+    while (*r.at != '\0' && status == DSFLOW_OK)
+        status = read_one(&r, err);
+    if (status < 0) {
+        free(r.to);
+        r.to = NULL;
+    }
+    *to = r.to;
+    return status;
+}
+
+char *dsf_regex_quote(const char *string)
+{
+    struct reader r = { .all = string };
+
+    put(&r, "", 0);
+    for (; *string != '\0'; string++) {
+        if (ispunct((unsigned char)*string))
+            put(&r, "\\", 1);
+        put(&r, string, 1);
+    }
+    return r.to;
+}

@@ -1,0 +1,348 @@
+/* tokenizer.c - from text to tokens and back: bytes, or byte pairs. */
+#include "text/tokenizer.h"
+
+#include "base/alloc.h"
+#include "text/bpe.h"
+#include "text/split.h"
+#include "text/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+/* Part of every hash: to be raised when the same files give other tokens. */
+#define RULES 1u
+
+/* For less text, a cache costs more than it saves. */
+#define ENOUGH 2048u
+
+/* Every byte as a string of one. */
+static const char *byte_text(int32_t id)
+{
+#define B1(n)  (char)(n)
+#define B4(n)  B1(n), B1((n) + 1), B1((n) + 2), B1((n) + 3)
+#define B16(n) B4(n), B4((n) + 4), B4((n) + 8), B4((n) + 12)
+#define B64(n) B16(n), B16((n) + 16), B16((n) + 32), B16((n) + 48)
+    static const char all[] = { B64(0), B64(64), B64(128), B64(192) };
+#undef B64
+#undef B16
+#undef B4
+#undef B1
+    return all + id;
+}
+
+static bool is_file(const char *dir, const char *name, char **path)
+{
+    struct stat st;
+
+    *path = dsf_xasprintf("%s/%s", dir, name);
+    if (stat(*path, &st) == 0 && S_ISREG(st.st_mode))
+        return true;
+    free(*path);
+    *path = NULL;
+    return false;
+}
+
+static int open_folder(struct dsf_tokenizer *t, const char *dir,
+                       struct dsflow_err *err)
+{
+    char *json = NULL, *encoder = NULL, *merges = NULL;
+    int status;
+
+    if (is_file(dir, "tokenizer.json", &json))
+        status = dsf_tokenizer_read_json(t, json, err);
+    else if (is_file(dir, "encoder.json", &encoder) &&
+             is_file(dir, "vocab.bpe", &merges))
+        status = dsf_tokenizer_read_gpt2(t, encoder, merges, err);
+    else
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: no tokenizer here; expected tokenizer.json, "
+                             "or encoder.json and vocab.bpe",
+                             dir);
+    free(json);
+    free(encoder);
+    free(merges);
+    return status;
+}
+
+int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
+                       struct dsflow_err *err)
+{
+    struct dsf_tokenizer *t = dsf_tokenizer_new();
+    int status = DSFLOW_OK;
+    struct stat st;
+
+    *tok = NULL;
+    if (strcmp(spec, "bytes") == 0)
+        t->vocab = 256;
+    else if (stat(spec, &st) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "tokenizer %s: %s; expected \"bytes\", a "
+                             "tokenizer.json or a folder",
+                             spec, strerror(errno));
+    else if (S_ISDIR(st.st_mode))
+        status = open_folder(t, spec, err);
+    else
+        status = dsf_tokenizer_read_json(t, spec, err);
+    if (status < 0) {
+        dsf_tokenizer_free(t);
+        return status;
+    }
+    *tok = t;
+    return DSFLOW_OK;
+}
+
+struct dsf_tokenizer *dsf_tokenizer_new(void)
+{
+    struct dsf_tokenizer *t = dsf_xcalloc(1, sizeof(*t));
+
+    t->files = dsf_xcalloc(3, sizeof(*t->files));
+    t->eot = -1;
+    t->hash = RULES;
+    return t;
+}
+
+void dsf_tokenizer_free(struct dsf_tokenizer *tok)
+{
+    if (tok == NULL)
+        return;
+    dsf_bpe_free(tok->bpe);
+    dsf_split_free(tok->split);
+    for (unsigned i = 0; i < tok->nadded; i++)
+        free(tok->added[i].text);
+    free(tok->added);
+    free(tok->starts[0]);
+    free(tok->starts[1]);
+    for (char **f = tok->files; *f != NULL; f++)
+        free(*f);
+    free(tok->files);
+    free(tok);
+}
+
+void dsf_tokenizer_add_file(struct dsf_tokenizer *tok, const char *path,
+                            const char *contents, size_t n)
+{
+    unsigned i = 0;
+
+    while (tok->files[i] != NULL)
+        i++;
+    tok->files[i] = dsf_xstrdup(path);
+    tok->hash = XXH3_64bits_withSeed(contents, n, tok->hash);
+}
+
+void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
+                       int32_t id, bool late)
+{
+    dsf_grow(&tok->added, &tok->added_cap, tok->nadded + 1,
+             sizeof(*tok->added));
+    tok->added[tok->nadded++] =
+        (struct dsf_added){ dsf_xstrndup(text, n), n, id, late };
+}
+
+static unsigned pair_of(const char *text, size_t n)
+{
+    return (unsigned)(unsigned char)text[0] << 8 |
+           (n > 1 ? (unsigned char)text[1] : 0);
+}
+
+/* Of two that begin alike, the longer is looked for first. */
+static int by_start(const void *one, const void *other)
+{
+    const struct dsf_added *a = one, *b = other;
+    size_t n = a->bytes < b->bytes ? a->bytes : b->bytes;
+    int order;
+
+    if (a->late != b->late)
+        return a->late ? 1 : -1;
+    order = memcmp(a->text, b->text, n);
+    if (order != 0)
+        return order;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+void dsf_tokenizer_finish(struct dsf_tokenizer *tok)
+{
+    const struct dsf_added *a;
+    uint64_t *starts;
+    unsigned pair;
+
+    tok->vocab = dsf_bpe_vocab(tok->bpe);
+    if (tok->nadded > 0)
+        qsort(tok->added, tok->nadded, sizeof(*tok->added), by_start);
+    for (unsigned i = 0; i < tok->nadded; i++) {
+        a = &tok->added[i];
+        if (a->id >= tok->vocab)
+            tok->vocab = a->id + 1;
+        if (tok->starts[a->late] == NULL)
+            tok->starts[a->late] = dsf_xcalloc(65536 / 64, sizeof(uint64_t));
+        starts = tok->starts[a->late];
+        pair = pair_of(a->text, a->bytes);
+        /* One byte alone may be followed by any. */
+        for (unsigned i2 = 0; i2 < (a->bytes > 1 ? 1u : 256u); i2++)
+            starts[(pair + i2) / 64] |= (uint64_t)1 << (pair + i2) % 64;
+    }
+}
+
+int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok)
+{
+    return tok->vocab;
+}
+
+int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok)
+{
+    return tok->eot;
+}
+
+uint64_t dsf_tokenizer_hash(const struct dsf_tokenizer *tok)
+{
+    return tok->hash;
+}
+
+const char *const *dsf_tokenizer_files(const struct dsf_tokenizer *tok)
+{
+    return (const char *const *)tok->files;
+}
+
+void dsf_tokens_fini(struct dsf_tokens *t)
+{
+    free(t->v);
+    *t = (struct dsf_tokens){ 0 };
+}
+
+/* A text on its way to tokens. */
+struct encoder {
+    const struct dsf_tokenizer *tok;
+    struct dsf_splitter *splitter;
+    struct dsf_bpe_cache *cache; /* or NULL */
+    struct dsf_tokens *out;
+    struct dsflow_err *err;
+};
+
+static void put_word(void *user, const char *word, size_t n)
+{
+    struct encoder *e = user;
+
+    dsf_bpe_encode(e->tok->bpe, e->cache, word, n, e->out);
+}
+
+/* What is no UTF-8 is a word of its own: no expression has a say in it, and no
+ * byte is lost. */
+static int encode_plain(struct encoder *e, const char *text, size_t n)
+{
+    int status = DSFLOW_OK;
+    size_t at = 0, len;
+
+    while (at < n && status == DSFLOW_OK) {
+        len = dsf_utf8_valid(text + at, n - at);
+        status = dsf_split_text(e->splitter, text + at, len, put_word, e,
+                                e->err);
+        at += len;
+        if (at == n || status < 0)
+            break;
+        len = dsf_utf8_invalid(text + at, n - at);
+        put_word(e, text + at, len);
+        at += len;
+    }
+    return status;
+}
+
+/* The longest added token at `text`, or NULL. */
+static const struct dsf_added *added_at(const struct dsf_tokenizer *tok,
+                                        int late, const char *text, size_t n)
+{
+    unsigned pair = pair_of(text, n), low = 0, high = tok->nadded;
+
+    if ((tok->starts[late][pair / 64] >> pair % 64 & 1) == 0)
+        return NULL;
+    while (low < high) { /* the first of this half that may begin like it */
+        unsigned mid = low + (high - low) / 2;
+        const struct dsf_added *a = &tok->added[mid];
+
+        if (a->late < late ||
+            (a->late == late &&
+             (unsigned char)a->text[0] < (unsigned char)text[0]))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (; low < tok->nadded; low++) {
+        const struct dsf_added *a = &tok->added[low];
+
+        if (a->late != late || a->text[0] != text[0])
+            break;
+        if (a->bytes <= n && memcmp(a->text, text, a->bytes) == 0)
+            return a;
+    }
+    return NULL;
+}
+
+/* Cut at added tokens: first those of the text as it is, then the late ones. */
+static int encode_added(struct encoder *e, int late, const char *text, size_t n)
+{
+    const struct dsf_added *a;
+    size_t done = 0, at = 0;
+    int status = DSFLOW_OK;
+
+    if (late > 1)
+        return encode_plain(e, text, n);
+    if (e->tok->starts[late] == NULL)
+        return encode_added(e, late + 1, text, n);
+    while (at < n && status == DSFLOW_OK) {
+        a = added_at(e->tok, late, text + at, n - at);
+        if (a == NULL) {
+            at++;
+            continue;
+        }
+        status = encode_added(e, late + 1, text + done, at - done);
+        dsf_grow(&e->out->v, &e->out->cap, e->out->n + 1, sizeof(*e->out->v));
+        e->out->v[e->out->n++] = a->id;
+        at += a->bytes;
+        done = at;
+    }
+    if (status == DSFLOW_OK && done < n)
+        status = encode_added(e, late + 1, text + done, n - done);
+    return status;
+}
+
+static void encode_bytes(const char *text, size_t n, struct dsf_tokens *out)
+{
+    dsf_grow(&out->v, &out->cap, out->n + n, sizeof(*out->v));
+    for (size_t i = 0; i < n; i++)
+        out->v[out->n++] = (unsigned char)text[i];
+}
+
+int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
+               int special, struct dsf_tokens *out, struct dsflow_err *err)
+{
+    struct encoder e = { .tok = tok, .out = out, .err = err };
+    int status;
+
+    if (tok->bpe == NULL) {
+        encode_bytes(text, bytes, out);
+        return DSFLOW_OK;
+    }
+    e.splitter = dsf_splitter_new(tok->split);
+    if (bytes >= ENOUGH)
+        e.cache = dsf_bpe_cache_new();
+    status = special ? encode_added(&e, 0, text, bytes)
+                     : encode_plain(&e, text, bytes);
+    dsf_bpe_cache_free(e.cache);
+    dsf_splitter_free(e.splitter);
+    return status;
+}
+
+const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n)
+{
+    if (tok->bpe == NULL) {
+        *n = id >= 0 && id < 256;
+        return *n == 1 ? byte_text(id) : "";
+    }
+    for (unsigned i = 0; i < tok->nadded; i++)
+        if (tok->added[i].id == id) {
+            *n = tok->added[i].bytes;
+            return tok->added[i].text;
+        }
+    return dsf_bpe_bytes(tok->bpe, id, n);
+}

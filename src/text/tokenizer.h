@@ -1,0 +1,57 @@
+/* tokenizer.h - what a tokenizer is made of. */
+#ifndef DSF_TEXT_TOKENIZER_H
+#define DSF_TEXT_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "text/text.h"
+
+/* A token that is found in the text as it is written, before anything else. */
+struct dsf_added {
+    char *text;
+    size_t bytes; /* at least 1 */
+    int32_t id;
+    bool late; /* looked for after the others ("normalized") */
+};
+
+struct dsf_bpe;
+struct dsf_split;
+
+struct dsf_tokenizer {
+    struct dsf_bpe *bpe;     /* NULL: bytes */
+    struct dsf_split *split; /* how text is cut before bpe */
+    struct dsf_added *added; /* sorted: the late ones last */
+    unsigned nadded;
+    size_t added_cap;
+    uint64_t *starts[2]; /* of each value of `late`: which pairs of bytes
+                            begin an added token; NULL: there is none */
+    int32_t vocab, eot;
+    uint64_t hash;
+    char **files; /* at most two, and NULL */
+};
+
+struct dsf_tokenizer *dsf_tokenizer_new(void);
+/* A file that was read, which becomes part of the hash. */
+void dsf_tokenizer_add_file(struct dsf_tokenizer *tok, const char *path,
+                            const char *contents, size_t n);
+void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
+                       int32_t id, bool late);
+/* All was added. */
+void dsf_tokenizer_finish(struct dsf_tokenizer *tok);
+
+/* Fill a new tokenizer, up to dsf_tokenizer_finish. */
+int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,
+                            struct dsflow_err *err);
+/* The same from memory; `path` is for messages only. */
+int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
+                             size_t n, const char *path,
+                             struct dsflow_err *err);
+int dsf_tokenizer_read_gpt2(struct dsf_tokenizer *tok, const char *encoder,
+                            const char *merges, struct dsflow_err *err);
+
+/* A whole file in memory, ended with a NUL that is not counted; free it. */
+int dsf_tokenizer_load(const char *path, char **text, size_t *n,
+                       struct dsflow_err *err);
+
+#endif

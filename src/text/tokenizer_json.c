@@ -1,0 +1,434 @@
+/* tokenizer_json.c - Hugging Face's tokenizer.json, of the byte-level BPE
+ * kind: model, added_tokens, pre_tokenizer. */
+#include "text/tokenizer.h"
+
+#include "base/alloc.h"
+#include "text/bpe.h"
+#include "text/split.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is being read, for messages. */
+struct source {
+    struct dsf_tokenizer *tok;
+    const char *path;
+    struct dsflow_err *err;
+};
+
+#define REFUSE(s, ...) \
+    (dsflow_fail((s)->err, DSFLOW_EINVAL, __VA_ARGS__), in_file(s))
+
+static int in_file(const struct source *s)
+{
+    return dsflow_fail_in(s->err, DSFLOW_EINVAL, s->path);
+}
+
+/* The member `key` where it says something: not absent, not null. */
+static json_t *get(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+
+    return json_is_null(value) ? NULL : value;
+}
+
+static const char *kind_of(const json_t *object)
+{
+    const char *kind = json_string_value(json_object_get(object, "type"));
+
+    return kind != NULL ? kind : "without a type";
+}
+
+/* A flag that may be absent. */
+static int read_flag(const struct source *s, const json_t *object,
+                     const char *where, const char *key, bool missing,
+                     bool *flag)
+{
+    json_t *value = get(object, key);
+
+    *flag = value != NULL ? json_is_true(value) : missing;
+    if (value != NULL && !json_is_boolean(value))
+        return REFUSE(s, "%s: %s: expected true or false", where, key);
+    return DSFLOW_OK;
+}
+
+static int read_vocab(const struct source *s, const json_t *vocab)
+{
+    const char *name;
+    json_t *id;
+
+    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+        return REFUSE(s, "model: vocab: expected an object of tokens and ids");
+    json_object_foreach ((json_t *)vocab, name, id) {
+        if (!json_is_integer(id))
+            return REFUSE(s, "model: vocab: \"%s\": the id is no integer",
+                          name);
+        if (dsf_bpe_token(s->tok->bpe, name, strlen(name),
+                          json_integer_value(id), s->err) < 0)
+            return in_file(s);
+    }
+    return DSFLOW_OK;
+}
+
+/* "left right", or [left, right]. */
+static int read_merge(const struct source *s, size_t i, const json_t *merge)
+{
+    const char *text = json_string_value(merge), *left, *right;
+    size_t nleft, nright;
+
+    if (text != NULL) {
+        left = text;
+        nleft = strcspn(text, " ");
+        right = text + nleft + (text[nleft] == ' ');
+        nright = strlen(right);
+        if (text[nleft] == '\0' || strchr(right, ' ') != NULL)
+            return REFUSE(s, "model: merge %zu: \"%s\": expected two tokens "
+                          "with a space between", i + 1, text);
+    } else {
+        left = json_string_value(json_array_get(merge, 0));
+        right = json_string_value(json_array_get(merge, 1));
+        if (json_array_size(merge) != 2 || left == NULL || right == NULL)
+            return REFUSE(s, "model: merge %zu: expected two tokens", i + 1);
+        nleft = strlen(left);
+        nright = strlen(right);
+    }
+    if (dsf_bpe_merge(s->tok->bpe, left, nleft, right, nright, s->err) < 0)
+        return in_file(s);
+    return DSFLOW_OK;
+}
+
+static int check_model(const struct source *s, const json_t *model)
+{
+    static const char *const affixes[] = { "continuing_subword_prefix",
+                                           "end_of_word_suffix" };
+    bool fallback;
+    int status;
+
+    if (!json_is_object(model))
+        return REFUSE(s, "model: expected an object");
+    /* Files of old have no type, and a vocabulary with merges. */
+    if (get(model, "type") == NULL ? get(model, "merges") == NULL
+                                   : strcmp(kind_of(model), "BPE") != 0)
+        return REFUSE(s, "model: type %s is not supported; expected BPE",
+                      kind_of(model));
+    for (unsigned i = 0; i < 2; i++) {
+        const char *affix = json_string_value(get(model, affixes[i]));
+
+        if (get(model, affixes[i]) != NULL &&
+            (affix == NULL || *affix != '\0'))
+            return REFUSE(s, "model: %s is not supported", affixes[i]);
+    }
+    if (get(model, "dropout") != NULL &&
+        json_number_value(get(model, "dropout")) != 0.0)
+        return REFUSE(s, "model: dropout is not supported; expected null");
+    status = read_flag(s, model, "model", "byte_fallback", false, &fallback);
+    if (status == DSFLOW_OK && fallback)
+        return REFUSE(s, "model: byte_fallback is not supported; expected a "
+                      "byte-level vocabulary");
+    return status;
+}
+
+static int read_model(const struct source *s, const json_t *model)
+{
+    int status = check_model(s, model);
+    const json_t *merges = get(model, "merges");
+    bool ignore_merges = false;
+
+    if (status == DSFLOW_OK)
+        status = read_flag(s, model, "model", "ignore_merges", false,
+                           &ignore_merges);
+    if (status == DSFLOW_OK)
+        status = read_vocab(s, get(model, "vocab"));
+    if (status < 0)
+        return status;
+    if (!json_is_array(merges))
+        return REFUSE(s, "model: merges: expected an array");
+    for (size_t i = 0; i < json_array_size(merges) && status == DSFLOW_OK; i++)
+        status = read_merge(s, i, json_array_get(merges, i));
+    if (status == DSFLOW_OK &&
+        dsf_bpe_finish(s->tok->bpe, ignore_merges, s->err) < 0)
+        status = in_file(s);
+    return status;
+}
+
+static int read_split(const struct source *s, const json_t *step)
+{
+    const json_t *pattern = get(step, "pattern");
+    const char *regex = json_string_value(get(pattern, "Regex"));
+    const char *string = json_string_value(get(pattern, "String"));
+    const char *behavior = json_string_value(get(step, "behavior"));
+    bool invert;
+    int status = read_flag(s, step, "pre_tokenizer: Split", "invert", false,
+                           &invert);
+
+    if (status < 0)
+        return status;
+    if (invert)
+        return REFUSE(s, "pre_tokenizer: Split: invert is not supported");
+    if (behavior == NULL || strcmp(behavior, "Isolated") != 0)
+        return REFUSE(s, "pre_tokenizer: Split: behavior %s is not supported; "
+                      "expected Isolated",
+                      behavior != NULL ? behavior : "none");
+    if (regex == NULL && string == NULL)
+        return REFUSE(s, "pre_tokenizer: Split: pattern: expected a Regex or "
+                      "a String");
+    status = regex != NULL
+                 ? dsf_split_add_regex(s->tok->split, regex, s->err)
+                 : dsf_split_add_string(s->tok->split, string, s->err);
+    return status < 0 ? (dsflow_fail_in(s->err, status, "pre_tokenizer: Split"),
+                         in_file(s))
+                      : DSFLOW_OK;
+}
+
+static int read_byte_level(const struct source *s, const json_t *step,
+                           bool *byte_level)
+{
+    static const char where[] = "pre_tokenizer: ByteLevel";
+    bool prefix, regex;
+    int status = read_flag(s, step, where, "add_prefix_space", true, &prefix);
+
+    if (status == DSFLOW_OK)
+        status = read_flag(s, step, where, "use_regex", true, &regex);
+    if (status < 0)
+        return status;
+    *byte_level = true;
+    if (prefix && dsf_split_add_prefix(s->tok->split, s->err) < 0)
+        return in_file(s);
+    if (regex &&
+        dsf_split_add_regex(s->tok->split, dsf_gpt2_regex, s->err) < 0)
+        return in_file(s);
+    return DSFLOW_OK;
+}
+
+static int read_digits(const struct source *s, const json_t *step)
+{
+    bool each;
+    int status = read_flag(s, step, "pre_tokenizer: Digits",
+                           "individual_digits", false, &each);
+
+    if (status == DSFLOW_OK && dsf_split_add_regex(
+                                   s->tok->split,
+                                   each ? "\\p{N}" : "\\p{N}+", s->err) < 0)
+        status = in_file(s);
+    return status;
+}
+
+static int read_step(const struct source *s, const json_t *step,
+                     bool *byte_level)
+{
+    const char *kind = kind_of(step);
+
+    if (*byte_level)
+        return REFUSE(s, "pre_tokenizer: %s after ByteLevel is not supported",
+                      kind);
+    if (strcmp(kind, "ByteLevel") == 0)
+        return read_byte_level(s, step, byte_level);
+    if (strcmp(kind, "Split") == 0)
+        return read_split(s, step);
+    if (strcmp(kind, "Digits") == 0)
+        return read_digits(s, step);
+    return REFUSE(s, "pre_tokenizer: type %s is not supported; expected "
+                  "ByteLevel, Split, Digits or a Sequence of them", kind);
+}
+
+static int read_pre_tokenizer(const struct source *s, const json_t *pre)
+{
+    const json_t *steps = get(pre, "pretokenizers");
+    bool byte_level = false;
+    int status = DSFLOW_OK;
+
+    if (pre != NULL && strcmp(kind_of(pre), "Sequence") != 0)
+        status = read_step(s, pre, &byte_level);
+    else if (pre != NULL && !json_is_array(steps))
+        status = REFUSE(s, "pre_tokenizer: pretokenizers: expected an array");
+    else
+        for (size_t i = 0; i < json_array_size(steps) && status == DSFLOW_OK;
+             i++)
+            status = read_step(s, json_array_get(steps, i), &byte_level);
+    if (status == DSFLOW_OK && !byte_level)
+        return REFUSE(s, "pre_tokenizer: without ByteLevel it is not "
+                      "supported");
+    return status;
+}
+
+static int read_added(const struct source *s, const json_t *one)
+{
+    static const char *const unsupported[] = { "lstrip", "rstrip",
+                                               "single_word" };
+    const char *text = json_string_value(get(one, "content"));
+    const json_t *number = get(one, "id");
+    json_int_t id = json_integer_value(number);
+    bool flag, normalized, special;
+    int32_t known;
+    size_t n;
+
+    if (text == NULL || *text == '\0')
+        return REFUSE(s, "added_tokens: content: expected a text");
+    n = strlen(text);
+    if (!json_is_integer(number) || id < 0 || id >= DSF_MOST_TOKENS)
+        return REFUSE(s, "added_tokens: \"%s\": id: expected 0 to %d", text,
+                      DSF_MOST_TOKENS - 1);
+    for (unsigned i = 0; i < 3; i++) {
+        if (read_flag(s, one, "added_tokens", unsupported[i], false, &flag) < 0)
+            return DSFLOW_EINVAL;
+        if (flag)
+            return REFUSE(s, "added_tokens: \"%s\": %s is not supported", text,
+                          unsupported[i]);
+    }
+    if (read_flag(s, one, "added_tokens", "special", false, &special) < 0 ||
+        read_flag(s, one, "added_tokens", "normalized", !special,
+                  &normalized) < 0)
+        return DSFLOW_EINVAL;
+    known = dsf_bpe_find(s->tok->bpe, text, n);
+    if (known >= 0 ? known != id : dsf_bpe_has(s->tok->bpe, (int32_t)id))
+        return REFUSE(s, "added_tokens: \"%s\": id %d; the vocabulary has "
+                      "another for it", text, (int)id);
+    dsf_tokenizer_add(s->tok, text, n, (int32_t)id, normalized);
+    return DSFLOW_OK;
+}
+
+static int by_id(const void *one, const void *other)
+{
+    const struct dsf_added *a = one, *b = other;
+
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int by_text(const void *one, const void *other)
+{
+    const struct dsf_added *a = one, *b = other;
+
+    return strcmp(a->text, b->text);
+}
+
+static int read_all_added(const struct source *s, const json_t *added)
+{
+    struct dsf_tokenizer *tok = s->tok;
+    const struct dsf_added *a;
+    int status = DSFLOW_OK;
+
+    if (added != NULL && !json_is_array(added))
+        return REFUSE(s, "added_tokens: expected an array");
+    for (size_t i = 0; i < json_array_size(added) && status == DSFLOW_OK; i++)
+        status = read_added(s, json_array_get(added, i));
+    if (status < 0 || tok->nadded == 0)
+        return status;
+    qsort(tok->added, tok->nadded, sizeof(*tok->added), by_text);
+    for (unsigned i = 1; i < tok->nadded; i++)
+        if (by_text(&tok->added[i - 1], &tok->added[i]) == 0)
+            return REFUSE(s, "added_tokens: \"%s\" is there twice",
+                          tok->added[i].text);
+    qsort(tok->added, tok->nadded, sizeof(*tok->added), by_id);
+    for (unsigned i = 1; i < tok->nadded; i++) {
+        a = &tok->added[i];
+        if (a->id == a[-1].id)
+            return REFUSE(s, "added_tokens: \"%s\": id %d is also that of "
+                          "\"%s\"", a->text, (int)a->id, a[-1].text);
+    }
+    return DSFLOW_OK;
+}
+
+/* A post-processor puts tokens around a text for a model's use of it; text to
+ * train on stays as it is. */
+static int check_post_processor(const struct source *s, const json_t *post)
+{
+    const json_t *steps = get(post, "processors");
+    const char *kind = kind_of(post);
+    int status = DSFLOW_OK;
+
+    if (post == NULL || strcmp(kind, "ByteLevel") == 0 ||
+        strcmp(kind, "TemplateProcessing") == 0)
+        return DSFLOW_OK;
+    if (strcmp(kind, "Sequence") != 0 || !json_is_array(steps))
+        return REFUSE(s, "post_processor: type %s is not supported; expected "
+                      "ByteLevel, TemplateProcessing or a Sequence of them",
+                      kind);
+    for (size_t i = 0; i < json_array_size(steps) && status == DSFLOW_OK; i++)
+        status = check_post_processor(s, json_array_get(steps, i));
+    return status;
+}
+
+static int check_normalizer(const struct source *s, const json_t *normalizer)
+{
+    if (normalizer == NULL ||
+        (strcmp(kind_of(normalizer), "Sequence") == 0 &&
+         json_is_array(get(normalizer, "normalizers")) &&
+         json_array_size(get(normalizer, "normalizers")) == 0))
+        return DSFLOW_OK;
+    return REFUSE(s, "normalizer: type %s is not supported; expected none",
+                  kind_of(normalizer));
+}
+
+static int check_decoder(const struct source *s, const json_t *decoder)
+{
+    if (decoder == NULL || strcmp(kind_of(decoder), "ByteLevel") == 0)
+        return DSFLOW_OK;
+    return REFUSE(s, "decoder: type %s is not supported; expected ByteLevel",
+                  kind_of(decoder));
+}
+
+static int32_t find_eot(const struct dsf_tokenizer *tok)
+{
+    static const char *const names[] = {
+        "<|endoftext|>", "<|end_of_text|>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<eos>",
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        for (unsigned j = 0; j < tok->nadded; j++)
+            if (strcmp(tok->added[j].text, names[i]) == 0)
+                return tok->added[j].id;
+    return -1;
+}
+
+int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
+                             size_t n, const char *path,
+                             struct dsflow_err *err)
+{
+    struct source s = { tok, path, err };
+    json_error_t bad;
+    json_t *all = json_loadb(text, n, 0, &bad);
+    int status;
+
+    if (all == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%d: %s", path, bad.line,
+                           bad.text);
+    tok->bpe = dsf_bpe_new();
+    tok->split = dsf_split_new();
+    dsf_tokenizer_add_file(tok, path, text, n);
+    /* What is cheap to refuse comes first. */
+    status = json_is_object(all) ? check_model(&s, get(all, "model"))
+                                 : REFUSE(&s, "expected an object");
+    if (status == DSFLOW_OK)
+        status = check_normalizer(&s, get(all, "normalizer"));
+    if (status == DSFLOW_OK)
+        status = read_pre_tokenizer(&s, get(all, "pre_tokenizer"));
+    if (status == DSFLOW_OK)
+        status = check_post_processor(&s, get(all, "post_processor"));
+    if (status == DSFLOW_OK)
+        status = check_decoder(&s, get(all, "decoder"));
+    if (status == DSFLOW_OK)
+        status = read_model(&s, get(all, "model"));
+    if (status == DSFLOW_OK)
+        status = read_all_added(&s, get(all, "added_tokens"));
+    json_decref(all);
+    if (status < 0)
+        return status;
+    tok->eot = find_eot(tok);
+    dsf_tokenizer_finish(tok);
+    return DSFLOW_OK;
+}
+
+int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,
+                            struct dsflow_err *err)
+{
+    char *text;
+    size_t n;
+    int status = dsf_tokenizer_load(path, &text, &n, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_tokenizer_parse_json(tok, text, n, path, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,67 @@
+# commands.sh - the commands as a user types them.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+# expect STATUS TEXT ARGS...: the command ends so, and says so somewhere.
+expect() {
+    status=$1 text=$2
+    shift 2
+    "$dsflow" "$@" > out 2> err
+    got=$?
+    [ $got -eq $status ] || { fault "dsflow $*: status $got, not $status"; cat err; }
+    grep -qF -e "$text" out err || { fault "dsflow $*: does not say '$text'"; cat out err; }
+}
+
+expect 0 "usage: dsflow" --help
+expect 2 "usage: dsflow"
+expect 0 "dsflow 0." --version
+for c in run plan eval generate checkpoint list report; do
+    expect 0 "usage: dsflow $c" $c --help
+done
+expect 0 optimizer.weight_decay list keys
+expect 0 '"key": "weight_decay"' list keys --json
+expect 0 mlp.backward_weight list tasks
+expect 0 priorities list policies
+expect 0 "load_batch" list codelets
+expect 0 StarPU report
+
+expect 0 "attention.forward" plan job.toml
+expect 0 "digraph" plan job.toml --dot
+expect 0 '"role_bytes"' plan job.toml --json
+expect 0 "digraph" plan job.toml --dot --until reference
+if command -v dot > /dev/null; then
+    "$dsflow" plan job.toml --dot | dot -Tsvg > graph.svg || fault "dot refuses the graph"
+fi
+
+run run --set validation.every=5 --set sample.tokens=20
+grep -q "validation loss" log || fault "no validation: $(cat log)"
+grep -q "kernels .* % of" log || fault "no closing line: $(cat log)"
+[ "$(grep -c . run/metrics.jsonl)" -eq 12 ] || fault "metrics.jsonl: $(cat run/metrics.jsonl)"
+"$dsflow" plan job.toml --json | cmp - run/plan.json || fault "plan.json is not what plan prints"
+
+expect 0 "nats per byte" eval run
+expect 0 "perplexity" eval job.toml
+expect 0 "step 10" checkpoint list run
+expect 0 "step 10" checkpoint verify run
+expect 0 "whole" checkpoint verify run/checkpoints/step-10
+
+# The same seed gives the same text, another one another.
+"$dsflow" generate run --prompt "Line 7" --tokens 30 --seed 3 > a || fault "generate"
+"$dsflow" generate run --prompt "Line 7" --tokens 30 --seed 3 > b
+"$dsflow" generate run --prompt "Line 7" --tokens 30 --seed 4 > c
+cmp a b || fault "the same seed gives another text"
+cmp -s a c && fault "another seed gives the same text"
+grep -q "^Line 7" a || fault "the prompt is not there: $(cat a)"
+
+# Out as a Hugging Face folder, in again: the same loss.
+expect 0 "step 10" checkpoint export run hf
+[ -s hf/model.safetensors ] && [ -s hf/config.json ] || fault "export: $(ls hf)"
+expect 2 "expected a new or empty folder" checkpoint export run hf
+a=$("$dsflow" eval run 2> /dev/null | head -n 1)
+b=$("$dsflow" eval job.toml --set model.init=hf 2> /dev/null | head -n 1)
+[ -n "$a" ] && [ "$a" = "$b" ] || fault "eval of the run: $a; of the export: $b"
+run tuned --set model.init=hf --set job.steps=2 --set schedule.warmup=2
+
+# Moved elsewhere, a run is still a run.
+mv run moved
+expect 0 "loss" eval moved
+finish

@@ -1,0 +1,71 @@
+# lib.sh - what the tests of the command share: a folder of their own, a tiny
+# job in it, and comparisons that say what they saw.
+set -u
+dsflow=${DSFLOW:-dsflow}
+here=$(mktemp -d "${TMPDIR:-/tmp}/dsflow-test.XXXXXX") || exit 99
+trap 'rm -rf "$here"' EXIT
+cd "$here" || exit 99
+faults=0
+
+fault() {
+    echo "FAULT: $*"
+    faults=$((faults + 1))
+}
+
+# Some English that the tests may always have: their own.
+i=0
+while [ $i -lt 400 ]; do
+    echo "Line $i of a text that a small model can learn: the number is $((i * i))."
+    i=$((i + 1))
+done > text.txt
+
+# A model of a few thousand parameters; extra lines come as arguments.
+job() {
+    cat <<EOF
+[job]
+name = "tiny"
+steps = 10
+output = "run"
+log_every = 5
+[model]
+layers = 2
+heads = 2
+width = 32
+context = 48
+[data]
+train = "text.txt"
+[batch]
+sequences = 4
+micro = 1
+sequence = 48
+[optimizer]
+lr = 1e-3
+[schedule]
+kind = "warmup_cosine"
+warmup = 3
+EOF
+}
+job > job.toml
+
+# run OUTPUT ARGS...: train into a folder, quietly; shows what it said if not.
+run() {
+    out=$1
+    shift
+    "$dsflow" run job.toml --set job.output="$out" "$@" > log 2>&1 ||
+        { fault "dsflow run into $out $* ended with $?"; cat log; }
+}
+
+# same A B: the newest checkpoints of two runs have the same bytes.
+same() {
+    a=$1/checkpoints/$(cat "$1/checkpoints/latest")
+    b=$2/checkpoints/$(cat "$2/checkpoints/latest")
+    for f in params.safetensors states.safetensors; do
+        cmp "$a/$f" "$b/$f" || fault "$a/$f and $b/$f differ"
+    done
+}
+
+finish() {
+    [ $faults -eq 0 ] && exit 0
+    echo "$faults faults"
+    exit 1
+}

@@ -1,0 +1,70 @@
+# resume.sh - a run that was interrupted, in any way, goes on bit for bit.
+. "${srcdir:-.}/tests/cli/lib.sh"
+job | sed 's/steps = 10/steps = 20/' > job.toml
+
+run whole --set checkpoint.every=10 --set checkpoint.keep=0
+[ -e whole/checkpoints/step-10/manifest.json ] || fault "no checkpoint of step 10"
+
+# 10 steps, then 10 more. The schedule is made for 20 all the time.
+run parts --set job.steps=10 --set schedule.total=20
+run parts --resume
+same whole parts
+lines=$(grep -c '"loss"' parts/metrics.jsonl)
+[ "$lines" -eq 20 ] || fault "metrics.jsonl has $lines lines of steps, not 20"
+
+# Without --resume nothing is lost.
+"$dsflow" run job.toml --set job.output=parts > log 2>&1
+[ $? -eq 2 ] || fault "a folder with checkpoints was accepted"
+grep -q -e --resume log || fault "the message does not say --resume: $(cat log)"
+same whole parts
+
+# Ctrl-C: the step is finished, saved, and the run goes on from there.
+for sig in INT TERM; do
+    "$dsflow" run job.toml --set job.output=$sig --set job.steps=100000 \
+        --set schedule.total=20 > log 2>&1 &
+    pid=$!
+    n=0
+    until [ -s $sig/metrics.jsonl ] || [ $n -gt 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    kill -$sig $pid
+    wait $pid
+    status=$?
+    want=$([ $sig = INT ] && echo 130 || echo 143)
+    [ $status -eq "$want" ] || { fault "SIG$sig gives $status, not $want"; cat log; }
+    "$dsflow" checkpoint verify $sig > log 2>&1 || { fault "SIG$sig: $(cat log)"; }
+done
+
+# kill -9 at any moment: what --resume finds is whole, and the end is the same.
+n=0
+while [ $n -lt 6 ]; do
+    "$dsflow" run job.toml --set job.output=killed --set checkpoint.every=1 \
+        --resume > log 2>&1 &
+    pid=$!
+    sleep 0.$((2 + n % 4))$((n * 7 % 10))
+    kill -9 $pid 2> /dev/null
+    wait $pid 2> /dev/null
+    n=$((n + 1))
+done
+run killed --set checkpoint.every=1 --resume
+same whole killed
+
+# A damaged checkpoint is named, and an older one taken only when asked for.
+cp -r whole damaged
+printf x | dd of=damaged/checkpoints/step-20/params.safetensors bs=1 seek=5000 \
+    conv=notrunc 2> /dev/null
+"$dsflow" run job.toml --set job.output=damaged --resume > log 2>&1
+[ $? -eq 1 ] || fault "a damaged checkpoint gives another status than 1"
+grep -q "step-20/params.safetensors: damaged" log && grep -q latest-good log ||
+    fault "the message about a damaged checkpoint: $(cat log)"
+"$dsflow" checkpoint verify damaged > log 2>&1
+[ $? -eq 1 ] || fault "verify accepts a damaged checkpoint"
+run damaged --resume=latest-good
+same whole damaged
+
+# Another job does not go on from these.
+"$dsflow" run job.toml --set job.output=whole --set model.width=64 --resume \
+    > log 2>&1
+[ $? -eq 2 ] || fault "a checkpoint of another model was accepted"
+finish

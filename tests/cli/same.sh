@@ -1,0 +1,48 @@
+# same.sh - a run writes the same bytes whatever runs it.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+run serial --executor serial
+for workers in 1 2 3; do
+    run w$workers --set machine.workers=$workers
+    same serial w$workers
+done
+for scheduler in eager lws prio dmda dmdas random; do
+    run s-$scheduler --set machine.workers=2 --set machine.scheduler=$scheduler
+    same serial s-$scheduler
+done
+
+# A virtual device: with plenty of memory, with hardly any, and under a
+# scheduler that puts tasks anywhere.
+if "$dsflow" run job.toml --set job.output=probe --set job.steps=3 \
+    --set machine.virtual=1 --set machine.workers=1 > log 2>&1; then
+    run virtual --set machine.workers=1 --set machine.virtual=1
+    same serial virtual
+    run random --set machine.workers=1 --set machine.virtual=1 \
+        --set machine.scheduler=random
+    same serial random
+    run small --set machine.workers=1 --set machine.virtual=1 \
+        --set machine.virtual_memory=2MiB --set machine.scheduler=dmdas
+    same serial small
+else
+    echo "no virtual device here:"
+    cat log
+fi
+
+# How many micro-batches are kept, and the rings, change nothing either.
+run flight --set batch.in_flight=1 --set machine.workers=2
+same serial flight
+
+# Another order of sums is another result: the comparison can fail.
+run tile --set batch.tile=16 --executor serial
+if cmp -s serial/checkpoints/step-10/params.safetensors \
+    tile/checkpoints/step-10/params.safetensors; then
+    fault "tiles of 16 give the bytes of tiles of 48"
+fi
+for kind in "batch.tile=16" "batch.groups=4" "model.family=llama" \
+    "optimizer.kind=lion" "optimizer.kind=sgd" "optimizer.clip=0.0"; do
+    rm -rf a b
+    run a --executor serial --set $kind
+    run b --set machine.workers=2 --set $kind
+    same a b
+done
+finish

@@ -1,0 +1,130 @@
+# wrong.sh - what is wrong gets one clear line, the right exit status, and
+# nothing is lost.
+. "${srcdir:-.}/tests/cli/lib.sh"
+cases=0
+
+# wrong STATUS MESSAGE ARGS...: exactly this line on standard error.
+wrong() {
+    status=$1 message=$2
+    shift 2
+    cases=$((cases + 1))
+    timeout 60 "$dsflow" "$@" > out 2> err
+    got=$?
+    [ $got -eq "$status" ] || fault "dsflow $*: status $got, not $status"
+    [ "$(cat err)" = "dsflow: $message" ] ||
+        fault "dsflow $*: says '$(cat err)', not 'dsflow: $message'"
+    [ -s out ] && fault "dsflow $*: prints '$(cat out)'"
+}
+
+# set_wrong KEY VALUE MESSAGE: the same of one --set.
+set_wrong() {
+    key=$1 value=$2 message=$3
+    wrong 2 "--set: $message" run job.toml --set "$key=$value"
+}
+
+wrong 2 "no-such.toml: No such file or directory" run no-such.toml
+mkdir folder
+wrong 2 "folder: is a folder: expected a job.toml" run folder
+: > empty.toml
+wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
+wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] (dsflow run --help)" run
+wrong 2 "rum: unknown command; did you mean run" rum job.toml
+wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x
+wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
+wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
+wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
+wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=yes
+wrong 2 "--until: zero: expected one of reference, priorities" plan job.toml --until zero
+wrong 2 "list: things: expected tasks, policies, codelets or keys" list things
+wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
+wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
+
+# Keys and values.
+set_wrong job.steps ten 'job: steps: "ten": expected a whole number, 1 to 1000000000'
+set_wrong job.steps 0 "job: steps: 0: expected a whole number, 1 to 1000000000"
+set_wrong job.steps 1.5 "job: steps: 1.5: expected a whole number, 1 to 1000000000"
+set_wrong model.dropout 0.1 "model: dropout: 0.1: expected 0"
+set_wrong model.family bert 'model: family: "bert": expected gpt2 or llama'
+set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"
+set_wrong optimizer.lr nan "optimizer: lr: nan: expected a number, 0 to 1000"
+set_wrong optimizer.betas "[0.9]" "optimizer: betas: [0.9]: expected two numbers, 0 to 0.999999"
+set_wrong data.shuffle 1 "data: shuffle: 1: expected true or false"
+set_wrong machine.virtual_memory many 'machine: virtual_memory: "many": expected a size such as "512MiB", or "auto"'
+set_wrong optimizer.larning_rate 1 "optimizer: larning_rate: unknown key"
+set_wrong optimizer.epss 1 "optimizer: epss: unknown key; did you mean eps?"
+set_wrong optimiser.lr 1 "[optimiser]: unknown table; did you mean optimizer?"
+set_wrong zero.stage 1 "[zero]: unknown table"
+set_wrong batch.micro 3 "batch: micro: 3: expected a divisor of sequences, 4"
+set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches of a step"
+set_wrong batch.sequence 64 "batch: sequence: 64: expected at most the model's context, 48"
+set_wrong schedule.warmup 11 "schedule: warmup: 11: expected at most the 10 steps of the schedule"
+set_wrong model.heads 5 "model: heads: 5: expected a divisor of width, 32"
+set_wrong model.kv_heads 1 "model: kv_heads: 1: gpt2 has as many as heads, 2"
+set_wrong model.tied false "model: tied: false: gpt2's head is tied to its embedding"
+set_wrong model.vocab 100 "model: vocab: 100: expected at least the 256 tokens of bytes"
+wrong 2 "machine: scheduler: fifo: expected one of $("$dsflow" run job.toml --set machine.scheduler=fifo 2>&1 | sed 's/.*one of //')" \
+    run job.toml --set machine.scheduler=fifo
+sed 's/^heads.*/heads = "two"/' job.toml > bad.toml
+wrong 2 'bad.toml:8: model: heads: "two": expected "auto", or 1 to 1024' run bad.toml
+sed 's/^width.*/width = 32\nwidth = 64/' job.toml > bad.toml
+"$dsflow" run bad.toml 2>&1 | grep -q "^dsflow: bad.toml:10: " || fault "a key given twice: $("$dsflow" run bad.toml 2>&1)"
+sed 's/^\[data\]/[data/' job.toml > bad.toml
+"$dsflow" run bad.toml 2>&1 | grep -q "^dsflow: bad.toml:1[12]: " || fault "a syntax error: $("$dsflow" run bad.toml 2>&1)"
+sed '/^steps/d' job.toml > bad.toml
+wrong 2 "bad.toml: job: steps: is missing: expected a whole number, 1 to 1000000000" run bad.toml
+sed '/^layers/d' job.toml > bad.toml
+wrong 2 'bad.toml: model: layers: is missing: a model with init = "random" needs it' run bad.toml
+
+# Models and tokenizers.
+mkdir hf
+wrong 2 'tokenizer none: No such file or directory; expected "bytes", a tokenizer.json or a folder' \
+    run job.toml --set data.tokenizer=none
+echo '{"model_type": "bert"}' > hf/config.json
+wrong 2 'hf/config.json: model_type: "bert": expected gpt2, llama, mistral or qwen2' run job.toml --set model.init=hf
+echo '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 48, "vocab_size": 256}' > hf/config.json
+wrong 1 "hf: hf/model.safetensors: No such file or directory" run job.toml --set model.init=hf
+printf '\377\377\0\0\0\0\0\0{}' > hf/model.safetensors
+wrong 2 "hf: hf/model.safetensors: a header of 65535 bytes in a file of 10 (is the file truncated?)" run job.toml --set model.init=hf
+printf '\106\0\0\0\0\0\0\0{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}         ' > hf/model.safetensors
+wrong 2 "hf: hf/model.safetensors: a: bytes 0 to 8: expected within the 0 bytes of data (is the file truncated?)" run job.toml --set model.init=hf
+sed 's/"n_layer": 2/"n_layer": 3/' hf/config.json > c && mv c hf/config.json
+wrong 2 "--set: model: layers: 2: config.json in hf says 3" run job.toml --set model.init=hf --set model.layers=2
+
+# Text.
+: > empty.txt
+set_text() {
+    "$dsflow" run job.toml --set data.train="$1" > out 2> err
+    [ $? -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && grep -qF -e "$2" err ||
+        fault "text $1: $(cat err)"
+    cases=$((cases + 1))
+}
+set_text empty.txt "empty"
+set_text nothing.txt "nothing.txt"
+set_text "*.nothing" "*.nothing"
+head -c 1000 "$(command -v "$dsflow")" > binary.txt
+set_text binary.txt "binary.txt"
+echo "short" > short.txt
+set_text short.txt "expected 49 at least"
+
+# Folders and disks.
+: > file
+wrong 2 "--set: job: output: file/run: Not a directory" run job.toml --set job.output=file/run
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir -m 555 readonly
+    wrong 2 "--set: job: output: readonly/run: Permission denied" run job.toml --set job.output=readonly/run
+fi
+run full
+rm -rf full.before && cp -r full full.before
+(
+    ulimit -f 60
+    "$dsflow" run job.toml --set job.output=full --set job.steps=12 --resume > out 2> err
+    echo $? > status
+)
+[ "$(cat status)" -eq 1 ] && grep -q "cannot be written" err ||
+    fault "a full disk: status $(cat status): $(cat err)"
+"$dsflow" checkpoint verify full > out 2>&1 || fault "a full disk damaged: $(cat out)"
+cases=$((cases + 1))
+
+[ $cases -ge 40 ] || fault "only $cases cases"
+echo "$cases cases"
+finish

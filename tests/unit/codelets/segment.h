@@ -1,0 +1,115 @@
+/* segment.h - run one codelet as the executor would, and compare with double
+ * precision. */
+#ifndef DSF_UNIT_CODELETS_SEGMENT_H
+#define DSF_UNIT_CODELETS_SEGMENT_H
+
+#include "unit/kernels/numeric.h"
+
+#include "codelets/codelets.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+/* Check as the graph does, then run. */
+static inline void run(const struct dsflow_codelet *codelet, const void *args,
+                       unsigned n, struct tensor *const *ports)
+{
+    const struct dsflow_op *op = codelet->op;
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_MAX_PORTS];
+    struct dsflow_err err = { .msg = "" };
+    struct dsflow_cost cost = { -1, -1 };
+    struct guarded scratch;
+
+    for (unsigned i = 0; i < n; i++) {
+        bytes[i] = ports[i]->n * sizeof(float);
+        bufs[i] = (struct dsflow_buf){ ports[i]->f, bytes[i] };
+    }
+    if (op->check(bytes, n, args, &err) != DSFLOW_OK)
+        fail_msg("%s", err.msg);
+    op->cost(bytes, n, args, &cost);
+    assert_true(cost.flops >= 0 && cost.bytes > 0);
+    scratch = guarded_new(op->scratch ? op->scratch(bytes, n, args) : 0);
+    memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
+    codelet->cpu(&(struct dsflow_call){ bufs, n, args, scratch.p, NULL });
+    guarded_free(&scratch);
+}
+
+#define RUN(codelet, args, ...)                                                \
+    run(codelet, args,                                                         \
+        sizeof((struct tensor *[]){ __VA_ARGS__ }) / sizeof(struct tensor *),  \
+        (struct tensor *[]){ __VA_ARGS__ })
+
+/* The next n numbers of a unit, which has `*at` so far. */
+static inline size_t place(size_t *at, size_t n)
+{
+    size_t here = *at;
+
+    *at += dsf_round16(n);
+    return here;
+}
+
+/* The scalar that a test differentiates; it reads doubles of its case. */
+typedef double (*objective_fn)(void *user);
+
+/* Is `grad` the gradient of `objective` by the n doubles at `v`? Central
+ * differences, for at most about 40 of them. */
+static inline void check_gradient(objective_fn objective, void *user, double *v,
+                                  const float *grad, size_t n, const char *name)
+{
+    const double h = 1e-5;
+    size_t stride = n < 40 ? 1 : n / 40 | 1;
+    double diff = 0, size = 0;
+
+    for (size_t i = 0; i < n; i += stride) {
+        double saved = v[i], up, down, slope;
+
+        v[i] = saved + h;
+        up = objective(user);
+        v[i] = saved - h;
+        down = objective(user);
+        v[i] = saved;
+        slope = (up - down) / (2 * h);
+        diff += (slope - (double)grad[i]) * (slope - (double)grad[i]);
+        size += slope * slope;
+    }
+    if (!(sqrt(diff) <= 5e-6 * sqrt(size) + 2e-6))
+        fail_msg("gradient of %s: off by %g of %g (%s)", name, sqrt(diff),
+                 sqrt(size), dsf_kernels_isa());
+}
+
+/* Layer norm or RMS norm of the rows of x, in double. */
+static inline void norm_ref(const struct dsf_tile *t, const double *x,
+                            const double *w, const double *b, double *y)
+{
+    size_t n = (size_t)t->width;
+
+    for (size_t r = 0; r < (size_t)t->rows; r++, x += n, y += n) {
+        double mean = 0, var = 0;
+
+        for (size_t i = 0; i < n && !t->rms; i++)
+            mean += x[i] / (double)n;
+        for (size_t i = 0; i < n; i++)
+            var += (x[i] - mean) * (x[i] - mean) / (double)n;
+        for (size_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) / sqrt(var + (double)t->eps) * w[i] +
+                   (b ? b[i] : 0);
+    }
+}
+
+/* y[rows][out] = x[rows][in] W^T + b */
+static inline void linear_ref(size_t rows, size_t in, size_t out,
+                              const double *x, const double *w, const double *b,
+                              double *y)
+{
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t o = 0; o < out; o++) {
+            double s = b ? b[o] : 0;
+
+            for (size_t i = 0; i < in; i++)
+                s += x[r * in + i] * w[o * in + i];
+            y[r * out + o] = s;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* test_exec.c - both executors run a graph in an order that its data allow,
+ * and give the same numbers. */
+#include <dsflow/exec.h>
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* x = x * args + y: the order of such tasks shows in the result. */
+static int check(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void cost(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_cost *c)
+{
+    c->flops = 2.0 * (double)bytes[0];
+    c->bytes = (double)bytes[0];
+}
+
+static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    return bytes[0];
+}
+
+static void mix_cpu(const struct dsflow_call *call)
+{
+    uint32_t *x = call->bufs[0].ptr;
+    const uint32_t *y = call->bufs[1].ptr;
+    uint32_t *tmp = call->scratch;
+    uint32_t k = *(const uint32_t *)call->args;
+    size_t n = call->bufs[0].bytes / sizeof(*x);
+
+    memcpy(tmp, x, call->bufs[0].bytes);
+    for (size_t i = 0; i < n; i++)
+        x[i] = tmp[i] * k + y[i] + (uint32_t)i;
+}
+
+static void tell_cpu(const struct dsflow_call *call)
+{
+    double value = *(const uint32_t *)call->bufs[0].ptr;
+
+    call->host->report(call->host->user, &value, 1);
+}
+
+static const struct dsflow_op mix = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "test_mix",
+    .summary = "x = x * k + y",
+    .args_size = sizeof(uint32_t),
+    .nports = 2,
+    .ports = { { "x", DSFLOW_RW }, { "y", DSFLOW_R } },
+    .check = check,
+    .cost = cost,
+    .scratch = scratch,
+};
+static const struct dsflow_op tell = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "test_tell",
+    .summary = "report x[0]",
+    .nports = 1,
+    .ports = { { "x", DSFLOW_R } },
+    .check = check,
+    .cost = cost,
+};
+static const struct dsflow_codelet mix_codelet = {
+    .abi = DSFLOW_CODELET_ABI, .op = &mix, .cpu = mix_cpu
+};
+static const struct dsflow_codelet tell_codelet = { .abi = DSFLOW_CODELET_ABI,
+                                                    .op = &tell,
+                                                    .cpu = tell_cpu,
+                                                    .host_only = 1 };
+
+enum { NDATA = 12, NTASKS = 400, WORDS = 3000 };
+
+struct told {
+    double last;
+    unsigned n;
+};
+
+static void report(void *user, const double *values, unsigned n)
+{
+    struct told *told = user;
+
+    told->last = values[0];
+    told->n += n;
+}
+
+/* A tangle of tasks over a few data, the same for the same seed. */
+static struct dsflow_graph *tangle(unsigned seed)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id d[NDATA];
+
+    for (int i = 0; i < NDATA; i++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "d%d", i);
+        d[i] = dsflow_graph_add_data(
+            g, &(struct dsflow_data_spec){ .name = name,
+                                           .bytes = WORDS * sizeof(uint32_t),
+                                           .persistent = 1 });
+    }
+    for (int i = 0; i < NTASKS; i++) {
+        unsigned x = (seed = seed * 1103515245 + 12345) >> 16;
+        uint32_t k = 2 * (x % 1000) + 3;
+        unsigned a = x % NDATA, b = (a + 1 + x / 16 % (NDATA - 1)) % NDATA;
+
+        dsflow_graph_add_task(
+            g, &(struct dsflow_task_spec){ .op = &mix,
+                                           .args = &k,
+                                           .priority = (int32_t)(x % 50),
+                                           .ndata = 2,
+                                           .data = { d[a], d[b] } });
+    }
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){
+                                 .op = &tell, .ndata = 1, .data = { d[0] } });
+    return g;
+}
+
+/* Run three steps and give the bytes of all data, freed by the caller. */
+static uint32_t *run(const struct dsflow_exec_options *options,
+                     struct told *told)
+{
+    struct dsflow_graph *g = tangle(42);
+    struct dsflow_host host = { .user = told, .report = report };
+    struct dsflow_exec *exec;
+    struct dsflow_exec_stats stats;
+    struct dsflow_err err;
+    uint32_t *all = calloc(NDATA * WORDS, sizeof(*all));
+
+    *told = (struct told){ 0 };
+    if (dsflow_exec_open(g, options, &host, &exec, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (uint32_t i = 0; i < NDATA; i++) {
+        uint32_t *x = dsflow_exec_map(exec, (dsflow_data_id){ i }, DSFLOW_RW);
+
+        for (int k = 0; k < WORDS; k++)
+            x[k] += i * 77;
+    }
+    for (int step = 0; step < 3; step++)
+        assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), 0);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    for (uint32_t i = 0; i < NDATA; i++)
+        memcpy(all + i * WORDS,
+               dsflow_exec_map(exec, (dsflow_data_id){ i }, DSFLOW_R),
+               WORDS * sizeof(*all));
+    dsflow_exec_stats(exec, &stats);
+    assert_int_equal(stats.tasks, 3 * (NTASKS + 1));
+    assert_true(stats.kernel_seconds > 0 && stats.wall_seconds > 0);
+    assert_int_equal(told->n, 3);
+    assert_true(told->last == all[0]);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+    return all;
+}
+
+static void assert_same_as_serial(struct dsflow_exec_options options)
+{
+    struct told told;
+    uint32_t *want =
+        run(&(struct dsflow_exec_options){ .kind = DSFLOW_SERIAL }, &told);
+    uint32_t *got;
+
+    options.kind = DSFLOW_STARPU;
+    got = run(&options, &told);
+    assert_memory_equal(want, got, NDATA * WORDS * sizeof(*got));
+    free(want);
+    free(got);
+}
+
+static void starpu_gives_the_serial_result(void **state)
+{
+    assert_same_as_serial((struct dsflow_exec_options){ .workers = 1 });
+    assert_same_as_serial((struct dsflow_exec_options){ .workers = 2 });
+}
+
+static void every_scheduler_gives_the_serial_result(void **state)
+{
+    static const char *const names[] = { "eager", "lws", "dmda", "dmdas",
+                                         "random", "prio" };
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
+        assert_same_as_serial((struct dsflow_exec_options){
+            .workers = 2, .scheduler = names[i] });
+}
+
+/* StarPU and OpenCL read what devices there are once in a process: this comes
+ * first, and its absence of a device is a skip, not a pass. */
+static void a_virtual_device_gives_the_serial_result(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = NULL;
+    struct dsflow_err err;
+    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
+                                           .workers = 1,
+                                           .virtuals = 1 };
+    int status = dsflow_exec_open(g, &options, &host, &exec, &err);
+
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+    if (status == DSFLOW_EFIT || status == DSFLOW_ENOSYS) {
+        print_message("%s\n", err.msg);
+        skip();
+    }
+    assert_int_equal(status, DSFLOW_OK);
+    assert_same_as_serial(options);
+    options.scheduler = "random";
+    assert_same_as_serial(options);
+    options.scheduler = "dmdas";
+    options.virtual_memory = 1 << 20;
+    assert_same_as_serial(options);
+}
+
+static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
+{
+    struct dsflow_graph *g = tangle(1);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    int status = dsflow_exec_open(
+        g,
+        &(struct dsflow_exec_options){ .kind = DSFLOW_STARPU,
+                                       .workers = 1,
+                                       .scheduler = "fifo" },
+        &host, &exec, &err);
+
+    assert_int_equal(status, DSFLOW_EINVAL);
+    assert_non_null(
+        strstr(err.msg, "machine: scheduler: fifo: expected one of "));
+    assert_non_null(strstr(err.msg, "dmdas"));
+    dsflow_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_virtual_device_gives_the_serial_result),
+        cmocka_unit_test(starpu_gives_the_serial_result),
+        cmocka_unit_test(every_scheduler_gives_the_serial_result),
+        cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
+    };
+
+    if (dsflow_op_register(&mix, NULL) < 0 ||
+        dsflow_op_register(&tell, NULL) < 0 ||
+        dsflow_codelet_register(&mix_codelet, NULL) < 0 ||
+        dsflow_codelet_register(&tell_codelet, NULL) < 0)
+        return 99;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

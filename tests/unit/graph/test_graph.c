@@ -1,0 +1,246 @@
+/* test_graph.c - what a graph accepts, and the edges it finds. */
+#include <dsflow/graph.h>
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int any_size(const size_t *bytes, unsigned n, const void *args,
+                    struct dsflow_err *err)
+{
+    if (bytes[0] == 13)
+        return dsflow_fail(err, DSFLOW_EINVAL, "copy: 13 bytes");
+    return DSFLOW_OK;
+}
+
+static void no_cost(const size_t *bytes, unsigned n, const void *args,
+                    struct dsflow_cost *cost)
+{
+    cost->bytes = (double)bytes[0];
+}
+
+static const struct dsflow_op copy = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "copy",
+    .nports = 2,
+    .ports = { { "from", DSFLOW_R }, { "to", DSFLOW_W } },
+    .check = any_size,
+    .cost = no_cost,
+};
+static const struct dsflow_op bump = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "bump",
+    .args_size = sizeof(int),
+    .nports = 1,
+    .ports = { { "what", DSFLOW_RW } },
+    .check = any_size,
+    .cost = no_cost,
+};
+
+static dsflow_data_id data(struct dsflow_graph *g, const char *name,
+                           size_t bytes, int persistent)
+{
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .persistent = (uint8_t)persistent });
+}
+
+static dsflow_task_id add_copy(struct dsflow_graph *g, dsflow_data_id from,
+                               dsflow_data_id to)
+{
+    return dsflow_graph_add_task(
+        g, &(struct dsflow_task_spec){
+               .op = &copy, .ndata = 2, .data = { from, to } });
+}
+
+static dsflow_task_id add_bump(struct dsflow_graph *g, dsflow_data_id what,
+                               unsigned fresh)
+{
+    return dsflow_graph_add_task(
+        g, &(struct dsflow_task_spec){ .op = &bump,
+                                       .args = &(int){ 7 },
+                                       .fresh = (uint8_t)fresh,
+                                       .ndata = 1,
+                                       .data = { what } });
+}
+
+static void reading_what_nobody_wrote_is_refused(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_err err;
+
+    add_copy(g, data(g, "a", 64, 0), data(g, "b", 64, 0));
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy reads a, which nothing wrote");
+    dsflow_graph_free(g);
+}
+
+static void persistent_data_may_be_read_first(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+
+    add_copy(g, data(g, "a", 64, 1), data(g, "b", 64, 0));
+    assert_int_equal(dsflow_graph_check(g, NULL), DSFLOW_OK);
+    dsflow_graph_free(g);
+}
+
+static void a_fresh_port_is_written_only(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 64, 0);
+    struct dsflow_err err;
+
+    add_bump(g, a, 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "bump reads a, which nothing wrote");
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    a = data(g, "a", 64, 0);
+    add_bump(g, a, 1);
+    add_bump(g, a, 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_OK);
+    assert_int_equal(*(const int *)dsflow_graph_task(
+                          g, (dsflow_task_id){ 1 })->args, 7);
+    dsflow_graph_free(g);
+}
+
+static void wrong_ports_are_refused(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 64, 1);
+    struct dsflow_err err;
+
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){
+                                 .op = &copy, .ndata = 1, .data = { a } });
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy: 1 data: expected 2 to 2");
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    a = data(g, "a", 64, 1);
+    add_copy(g, a, a);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy: ports 0 and 1 are the same data");
+    dsflow_graph_free(g);
+}
+
+static void the_op_has_the_last_word_on_sizes(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_err err;
+
+    add_copy(g, data(g, "a", 13, 1), data(g, "b", 13, 0));
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy: 13 bytes");
+    dsflow_graph_free(g);
+}
+
+static void phases_stand_in_order(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 8, 1);
+    struct dsflow_err err;
+
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &bump,
+                                                         .args = &(int){ 0 },
+                                                         .phase = DSFLOW_EVAL,
+                                                         .ndata = 1,
+                                                         .data = { a } });
+    add_bump(g, a, 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "bump: a task of phase 0 after one of 1");
+    dsflow_graph_free(g);
+}
+
+static void names_find_data(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id id;
+    char name[16];
+
+    assert_int_equal(dsflow_graph_find(g, "d7", &id), 0);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "d%d", i);
+        data(g, name, 8, 0);
+    }
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "d%d", i);
+        assert_int_equal(dsflow_graph_find(g, name, &id), 1);
+        assert_int_equal(id.i, i);
+    }
+    assert_int_equal(dsflow_graph_find(g, "d1000", &id), 0);
+    dsflow_graph_free(g);
+}
+
+static void assert_preds(struct dsflow_graph *g, dsflow_task_id t, unsigned n,
+                         const uint32_t *want)
+{
+    const dsflow_task_id *preds;
+
+    assert_int_equal(dsflow_graph_preds(g, t, &preds), n);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(preds[i].i, want[i]);
+}
+
+static void readers_follow_the_writer_and_the_next_writer_follows_them(
+    void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 8, 1), b = data(g, "b", 8, 0);
+    dsflow_data_id c = data(g, "c", 8, 0);
+    dsflow_task_id t0 = add_bump(g, a, 0);
+    dsflow_task_id t1 = add_copy(g, a, b);
+    dsflow_task_id t2 = add_copy(g, a, c);
+    dsflow_task_id t3 = add_bump(g, a, 0);
+    dsflow_task_id t4 = add_copy(g, b, a);
+
+    assert_preds(g, t0, 0, NULL);
+    assert_preds(g, t1, 1, (uint32_t[]){ 0 });
+    assert_preds(g, t2, 1, (uint32_t[]){ 0 });
+    assert_preds(g, t3, 2, (uint32_t[]){ 1, 2 });
+    assert_preds(g, t4, 2, (uint32_t[]){ 1, 3 });
+    dsflow_graph_free(g);
+}
+
+static void the_same_graph_gives_the_same_dot(void **state)
+{
+    char *text[2];
+    size_t bytes[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct dsflow_graph *g = dsflow_graph_new();
+        FILE *out = open_memstream(&text[i], &bytes[i]);
+
+        add_copy(g, data(g, "a", 8, 1), data(g, "b", 8, 0));
+        add_bump(g, (dsflow_data_id){ 1 }, 0);
+        assert_int_equal(dsflow_graph_write_dot(g, out, NULL), DSFLOW_OK);
+        fclose(out);
+        dsflow_graph_free(g);
+    }
+    assert_string_equal(text[0], text[1]);
+    assert_non_null(strstr(text[0], "t0 -> t1;"));
+    assert_non_null(strstr(text[0], "copy"));
+    free(text[0]);
+    free(text[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reading_what_nobody_wrote_is_refused),
+        cmocka_unit_test(persistent_data_may_be_read_first),
+        cmocka_unit_test(a_fresh_port_is_written_only),
+        cmocka_unit_test(wrong_ports_are_refused),
+        cmocka_unit_test(the_op_has_the_last_word_on_sizes),
+        cmocka_unit_test(phases_stand_in_order),
+        cmocka_unit_test(names_find_data),
+        cmocka_unit_test(
+            readers_follow_the_writer_and_the_next_writer_follows_them),
+        cmocka_unit_test(the_same_graph_gives_the_same_dot),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

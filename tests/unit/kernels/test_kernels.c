@@ -1,0 +1,50 @@
+/* test_kernels.c - which instructions are chosen. */
+#include "unit/kernels/numeric.h"
+
+#include <sys/wait.h>
+
+/* What a new process would choose. */
+static int chooses(const char *wanted, const char *expected)
+{
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (wanted)
+            setenv("DSFLOW_ISA", wanted, 1);
+        else
+            unsetenv("DSFLOW_ISA");
+        _exit(strcmp(dsf_kernels_isa(), expected) != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void the_best_instructions_are_the_default(void **state)
+{
+    const char *best = dsf_loops_find("avx512") ? "avx512"
+                       : dsf_loops_find("avx2") ? "avx2"
+                                                : "portable";
+
+    assert_true(chooses(NULL, best));
+    assert_true(chooses("mmx", best));
+}
+
+static void lesser_ones_can_be_asked_for(void **state)
+{
+    assert_true(chooses("portable", "portable"));
+    if (dsf_loops_find("avx2"))
+        assert_true(chooses("avx2", "avx2"));
+    assert_null(dsf_loops_find("mmx"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_instructions_are_the_default),
+        cmocka_unit_test(lesser_ones_can_be_asked_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* test_loops_update.c - sums of squares, and the rules of the optimizers. */
+#include "unit/kernels/numeric.h"
+
+static const size_t sizes[] = { 1, 3, 16, 33, 100, 4097 };
+
+enum { NSIZES = sizeof(sizes) / sizeof(*sizes), STEPS = 6 };
+
+/* A shard: parameters, gradient and two states, as floats and as doubles. */
+struct shard {
+    struct tensor p, g, m, v;
+};
+
+static struct shard shard_new(size_t n)
+{
+    return (struct shard){ tensor_new(n, 1, 1), tensor_new(n, 0, 2),
+                           tensor_new(n, 0, 3), tensor_new(n, 0, 4) };
+}
+
+static void new_gradient(struct shard *s, int step)
+{
+    uint64_t seed = 100 + (uint64_t)step;
+
+    for (size_t i = 0; i < s->g.n; i++) {
+        /* Every seventh is 0, as for tokens that did not come. */
+        s->g.f[i] = i % 7 == 3 ? 0 : (float)noise(&seed);
+        s->g.d[i] = (double)s->g.f[i];
+    }
+}
+
+static void check_shard(struct shard *s)
+{
+    assert_close(s->p.f, s->p.d, s->p.n, 1e-6);
+    assert_close(s->m.f, s->m.d, s->m.n, 1e-6);
+    assert_close(s->v.f, s->v.d, s->v.n, 1e-6);
+    for (size_t i = 0; i < s->g.n; i++)
+        assert_true(s->g.f[i] == 0);
+}
+
+static void shard_free(struct shard *s)
+{
+    tensor_free(&s->p);
+    tensor_free(&s->g);
+    tensor_free(&s->m);
+    tensor_free(&s->v);
+}
+
+static void adam_ref(struct shard *s, int step, double l2, double decay)
+{
+    double b1 = (double)0.9f, b2 = (double)0.95f, lr = 1e-2;
+    double c1 = 1 - pow(b1, step), c2 = 1 - pow(b2, step);
+
+    for (size_t i = 0; i < s->p.n; i++) {
+        double *p = &s->p.d[i], *m = &s->m.d[i], *v = &s->v.d[i];
+        double g = s->g.d[i] * 0.25 + l2 * *p;
+
+        *m = b1 * *m + (1 - b1) * g;
+        *v = b2 * *v + (1 - b2) * g * g;
+        *p = *p * (1 - decay) -
+             lr / c1 * *m / (sqrt(*v) / sqrt(c2) + (double)1e-6f);
+    }
+}
+
+static void check_adam(size_t n, float l2, float decay)
+{
+    struct shard s = shard_new(n);
+
+    for (int step = 1; step <= STEPS; step++) {
+        struct dsf_adam_step a = {
+            .scale = 0.25f,
+            .lr1 = (float)(1e-2 / (1 - pow((double)0.9f, step))),
+            .root2 = (float)sqrt(1 - pow((double)0.95f, step)),
+            .beta1 = 0.9f,
+            .beta2 = 0.95f,
+            .eps = 1e-6f,
+            .decay = decay,
+            .l2 = l2,
+        };
+
+        new_gradient(&s, step);
+        adam_ref(&s, step, (double)l2, (double)decay);
+        dsf_adam_update(&a, s.p.f, s.g.f, s.m.f, s.v.f, n);
+        check_shard(&s);
+    }
+    shard_free(&s);
+}
+
+static void check_adams(void)
+{
+    for (size_t i = 0; i < NSIZES; i++) {
+        check_adam(sizes[i], 0, 0);
+        check_adam(sizes[i], 0.1f, 0);
+        check_adam(sizes[i], 0, 1e-3f);
+    }
+}
+
+static void adam_follows_its_rule(void **state)
+{
+    with_every_isa(check_adams);
+}
+
+static void check_sgd(size_t n, float momentum, int nesterov)
+{
+    struct shard s = shard_new(n);
+
+    for (int step = 1; step <= STEPS; step++) {
+        struct dsf_sgd_step a = { 0.5f,  0.1f,     momentum,
+                                  0.01f, nesterov, step == 1 };
+
+        new_gradient(&s, step);
+        for (size_t i = 0; i < n; i++) {
+            double g = s.g.d[i] * 0.5 + (double)0.01f * s.p.d[i];
+
+            if (momentum > 0) {
+                s.m.d[i] = step == 1 ? g : (double)momentum * s.m.d[i] + g;
+                g = nesterov ? g + (double)momentum * s.m.d[i] : s.m.d[i];
+            }
+            s.p.d[i] -= (double)0.1f * g;
+        }
+        if (step == 1)
+            s.m.f[0] = NAN; /* `first` does not read it */
+        dsf_sgd_update(&a, s.p.f, s.g.f, momentum > 0 ? s.m.f : NULL, n);
+        if (momentum == 0)
+            s.m.f[0] = 0;
+        check_shard(&s);
+    }
+    shard_free(&s);
+}
+
+static void check_sgds(void)
+{
+    for (size_t i = 0; i < NSIZES; i++) {
+        check_sgd(sizes[i], 0, 0);
+        check_sgd(sizes[i], 0.9f, 0);
+        check_sgd(sizes[i], 0.9f, 1);
+    }
+}
+
+static void sgd_follows_its_rule(void **state)
+{
+    with_every_isa(check_sgds);
+}
+
+static void check_lion(size_t n)
+{
+    const struct dsf_lion_step a = { 2, 1e-2f, 0.9f, 0.99f, 1e-3f };
+    const double b1 = (double)0.9f, b2 = (double)0.99f;
+    struct shard s = shard_new(n);
+
+    for (int step = 1; step <= STEPS; step++) {
+        new_gradient(&s, step);
+        for (size_t i = 0; i < n; i++) {
+            double g = s.g.d[i] * 2, c = b1 * s.m.d[i] + (1 - b1) * g;
+            double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+
+            s.p.d[i] = s.p.d[i] * (1 - (double)a.decay) - (double)a.lr * sign;
+            s.m.d[i] = b2 * s.m.d[i] + (1 - b2) * g;
+        }
+        dsf_lion_update(&a, s.p.f, s.g.f, s.m.f, n);
+        check_shard(&s);
+    }
+    shard_free(&s);
+}
+
+static void check_lions(void)
+{
+    for (size_t i = 0; i < NSIZES; i++)
+        check_lion(sizes[i]);
+}
+
+static void lion_follows_its_rule(void **state)
+{
+    with_every_isa(check_lions);
+}
+
+static void check_sums(void)
+{
+    for (size_t i = 0; i < NSIZES; i++) {
+        struct tensor a = tensor_new(sizes[i], 1e3, 1);
+        struct tensor b = tensor_new(sizes[i], 1, 2);
+        double squares = dot_ref(a.d, a.d, a.n);
+
+        assert_true(fabs(dsf_square_sum(a.f, a.n) - squares) <=
+                    1e-13 * squares);
+        dsf_add_clear(a.f, b.f, a.n);
+        for (size_t j = 0; j < a.n; j++) {
+            assert_true(a.f[j] == (float)a.d[j] + (float)b.d[j]);
+            assert_true(b.f[j] == 0);
+        }
+        tensor_free(&a);
+        tensor_free(&b);
+    }
+}
+
+static void sums_are_those_of_double_precision(void **state)
+{
+    with_every_isa(check_sums);
+    assert_true(dsf_square_sum(NULL, 0) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adam_follows_its_rule),
+        cmocka_unit_test(sgd_follows_its_rule),
+        cmocka_unit_test(lion_follows_its_rule),
+        cmocka_unit_test(sums_are_those_of_double_precision),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* test_plan.c - how a step is cut. */
+#include "plan/plan.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct dsf_job job;
+    struct dsf_model model;
+    struct dsf_machine machine;
+    struct dsflow_plan *plan;
+    struct dsflow_err err;
+};
+
+/* A plan of a small model with these lines under [batch]. */
+static int cut(struct fixture *f, const char *batch)
+{
+    char text[1024];
+    int n = snprintf(text, sizeof(text),
+                     "[job]\nname = \"t\"\nsteps = 2\noutput = \"o\"\n"
+                     "[model]\nfamily = \"gpt2\"\nlayers = 2\nheads = 2\n"
+                     "width = 32\ncontext = 1024\nvocab = 97\n"
+                     "[data]\ntrain = \"x\"\n[batch]\n%s\n"
+                     "[machine]\nworkers = 2\n",
+                     batch);
+    int status;
+
+    memset(f, 0, sizeof(*f));
+    f->machine.cores = 2;
+    status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, &f->job,
+                           &f->err);
+    if (status < 0)
+        return status;
+    status = dsf_model_init(&f->model, &f->job, &f->err);
+    if (status < 0)
+        return status;
+    return dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err);
+}
+
+static void done(struct fixture *f)
+{
+    dsf_plan_free(f->plan);
+    dsf_model_fini(&f->model);
+    dsf_job_fini(&f->job);
+}
+
+/* Tiles cover every token of a micro-batch once, in order. */
+static void assert_covered(const struct dsflow_plan *plan)
+{
+    int64_t at = 0;
+
+    for (int t = 0; t < plan->ntiles; t++) {
+        const struct dsf_piece *p = &plan->tiles[t];
+
+        assert_int_equal((int64_t)p->seq * plan->sequence + p->pos, at);
+        assert_true(p->rows > 0);
+        if (p->nseq > 1 || p->rows == plan->sequence) {
+            assert_int_equal(p->pos, 0);
+            assert_int_equal(p->rows, p->nseq * plan->sequence);
+        } else {
+            assert_int_equal(p->nseq, 1);
+            assert_true(p->pos + p->rows <= plan->sequence);
+        }
+        at += p->rows;
+    }
+    assert_int_equal(at, (int64_t)plan->micro * plan->sequence);
+}
+
+static void long_sequences_are_cut_in_pieces(void **state)
+{
+    struct fixture f;
+
+    if (cut(&f, "sequences = 4\nmicro = 2\nsequence = 1000") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_covered(f.plan);
+    assert_int_equal(f.plan->ntiles, 8);
+    assert_int_equal(f.plan->tiles[0].rows, 256);
+    assert_int_equal(f.plan->tiles[3].rows, 1000 - 3 * 256);
+    assert_int_equal(f.plan->nmicro, 2);
+    done(&f);
+}
+
+static void short_sequences_are_put_together(void **state)
+{
+    struct fixture f;
+
+    if (cut(&f, "sequences = 30\nmicro = 30\nsequence = 37") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_covered(f.plan);
+    for (int t = 0; t < f.plan->ntiles; t++)
+        assert_true(f.plan->tiles[t].rows <= 256);
+    done(&f);
+}
+
+static void a_small_step_has_two_tiles(void **state)
+{
+    struct fixture f;
+
+    if (cut(&f, "sequences = 4\nmicro = 4\nsequence = 64") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_covered(f.plan);
+    assert_int_equal(f.plan->ntiles, 2);
+    done(&f);
+}
+
+static void any_shape_is_covered(void **state)
+{
+    for (int sequence = 1; sequence < 1024; sequence += 61)
+        for (int micro = 1; micro < 20; micro += 3)
+            for (int tile = 1; tile < 600; tile += 97) {
+                struct fixture f;
+                char batch[128];
+
+                snprintf(batch, sizeof(batch),
+                         "sequences = %d\nmicro = %d\nsequence = %d\n"
+                         "tile = %d",
+                         micro * 2, micro, sequence, tile + 15);
+                if (cut(&f, batch) < 0)
+                    fail_msg("%s", f.err.msg);
+                assert_covered(f.plan);
+                done(&f);
+            }
+}
+
+static void what_does_not_divide_is_named(void **state)
+{
+    struct fixture f;
+
+    assert_int_equal(cut(&f, "sequences = 4\nmicro = 2\nsequence = 2000"),
+                     DSFLOW_EINVAL);
+    assert_string_equal(f.err.msg, "job.toml:17: batch: sequence: 2000: "
+                                   "expected at most the model's context, "
+                                   "1024");
+    done(&f);
+    assert_true(cut(&f, "sequences = 6\nmicro = 2\nsequence = 8\ngroups = 2") <
+                0);
+    done(&f);
+}
+
+static void rings_are_no_longer_than_the_step(void **state)
+{
+    struct fixture f;
+
+    if (cut(&f, "sequences = 2\nmicro = 1\nsequence = 16") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->in_flight, 2);
+    assert_int_equal(f.plan->logits, 2);
+    done(&f);
+    if (cut(&f, "sequences = 8\nmicro = 1\nsequence = 16\nin_flight = 1") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->in_flight, 1);
+    assert_int_equal(f.plan->logits, 3);
+    done(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_sequences_are_cut_in_pieces),
+        cmocka_unit_test(short_sequences_are_put_together),
+        cmocka_unit_test(a_small_step_has_two_tiles),
+        cmocka_unit_test(any_shape_is_covered),
+        cmocka_unit_test(what_does_not_divide_is_named),
+        cmocka_unit_test(rings_are_no_longer_than_the_step),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* test_reference.c - the plain step: how many tasks of each kind, and that
+ * rings change nothing but who waits for whom. */
+#include "policies/policies.h"
+
+#include "lib/test.h"
+#include "tasks/tasks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct dsf_job job;
+    struct dsf_model model;
+    struct dsf_machine machine;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+    struct dsflow_err err;
+};
+
+static void build(struct fixture *f, const char *family, const char *rest)
+{
+    char text[1024];
+    int n = snprintf(text, sizeof(text),
+                     "[job]\nname = \"t\"\nsteps = 2\noutput = \"o\"\n"
+                     "[model]\nfamily = \"%s\"\nlayers = 3\nheads = 2\n"
+                     "width = 32\ncontext = 64\nvocab = 97\n"
+                     "[data]\ntrain = \"x\"\n"
+                     "[machine]\nworkers = 2\n%s\n",
+                     family, rest);
+
+    memset(f, 0, sizeof(*f));
+    f->machine.cores = 2;
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, &f->job, &f->err) <
+            0 ||
+        dsf_model_init(&f->model, &f->job, &f->err) < 0 ||
+        dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err) < 0 ||
+        dsf_policies_build(f->plan, NULL, &f->graph, &f->err) < 0)
+        fail_msg("%s", f->err.msg);
+}
+
+static void done(struct fixture *f)
+{
+    dsflow_graph_free(f->graph);
+    dsf_plan_free(f->plan);
+    dsf_model_fini(&f->model);
+    dsf_job_fini(&f->job);
+}
+
+static unsigned count(const struct fixture *f, const struct dsflow_op *op,
+                      unsigned phase)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(f->graph); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(f->graph, (dsflow_task_id){ i });
+
+        n += t->op == op && t->phase == phase;
+    }
+    return n;
+}
+
+static const char four_micro[] = "[batch]\nsequences = 4\nmicro = 1\n"
+                                 "sequence = 48\ntile = 16\n";
+
+static void every_layer_tile_and_micro_batch_has_its_tasks(void **state)
+{
+    struct fixture f;
+
+    build(&f, "gpt2", four_micro); /* 3 layers, 3 tiles, 4 micro-batches */
+    assert_int_equal(count(&f, &dsf_op_qkv_forward, DSFLOW_STEP), 36);
+    assert_int_equal(count(&f, &dsf_op_mlp_backward_weight, DSFLOW_STEP), 36);
+    /* Causal pairs of three tiles: 1 + 2 + 3. */
+    assert_int_equal(count(&f, &dsf_op_attention_forward, DSFLOW_STEP), 72);
+    assert_int_equal(count(&f, &dsf_op_attention_backward_input, DSFLOW_STEP),
+                     72);
+    assert_int_equal(count(&f, &dsf_op_head_forward, DSFLOW_STEP), 12);
+    assert_int_equal(count(&f, &dsf_op_adam, DSFLOW_STEP), f.model.nunits);
+    assert_int_equal(count(&f, &dsf_op_report, DSFLOW_STEP), 1);
+    assert_int_equal(count(&f, &dsf_op_qkv_forward, DSFLOW_EVAL), 9);
+    assert_int_equal(count(&f, &dsf_op_mlp_backward_input, DSFLOW_EVAL), 0);
+    done(&f);
+}
+
+static void groups_sum_apart_and_then_in_a_tree(void **state)
+{
+    struct fixture f;
+
+    build(&f, "llama",
+          "[batch]\nsequences = 4\nmicro = 1\nsequence = 8\ngroups = 4\n");
+    assert_int_equal(count(&f, &dsf_op_add, DSFLOW_STEP), 3 * f.model.nunits);
+    done(&f);
+}
+
+static void an_update_waits_for_every_square_only_when_it_clips(void **state)
+{
+    for (int clips = 0; clips < 2; clips++) {
+        struct fixture f;
+        uint32_t clip_at = 0, adam_at = 0;
+
+        build(&f, "gpt2",
+              clips ? "[optimizer]\nclip = 1.0\n[batch]\nsequences = 2\n"
+                      "micro = 1\nsequence = 8\n"
+                    : "[optimizer]\nclip = 0.0\n[batch]\nsequences = 2\n"
+                      "micro = 1\nsequence = 8\n");
+        for (uint32_t i = 0; i < dsflow_graph_ntasks(f.graph); i++) {
+            const struct dsflow_task_spec *t =
+                dsflow_graph_task(f.graph, (dsflow_task_id){ i });
+
+            if (t->op == &dsf_op_clip)
+                clip_at = i;
+            if (t->op == &dsf_op_adam)
+                adam_at = i;
+        }
+        assert_int_equal(clip_at < adam_at, clips);
+        done(&f);
+    }
+}
+
+static void what_others_wait_for_comes_first(void **state)
+{
+    struct fixture f;
+
+    build(&f, "gpt2", four_micro);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(f.graph); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(f.graph, (dsflow_task_id){ i });
+        const dsflow_task_id *preds;
+        uint32_t n =
+            dsflow_graph_preds(f.graph, (dsflow_task_id){ i }, &preds);
+
+        /* The highest is for tasks that cost nothing. */
+        for (uint32_t k = 0; k < n && t->priority < 1000000; k++)
+            assert_true(dsflow_graph_task(f.graph, preds[k])->priority >=
+                        t->priority);
+    }
+    done(&f);
+}
+
+static void the_same_plan_gives_the_same_graph(void **state)
+{
+    char *text[2];
+    size_t bytes[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        FILE *out = open_memstream(&text[i], &bytes[i]);
+
+        build(&f, "llama", four_micro);
+        assert_int_equal(dsflow_graph_write_dot(f.graph, out, NULL), 0);
+        fclose(out);
+        done(&f);
+    }
+    assert_string_equal(text[0], text[1]);
+    free(text[0]);
+    free(text[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layer_tile_and_micro_batch_has_its_tasks),
+        cmocka_unit_test(groups_sum_apart_and_then_in_a_tree),
+        cmocka_unit_test(an_update_waits_for_every_square_only_when_it_clips),
+        cmocka_unit_test(what_others_wait_for_comes_first),
+        cmocka_unit_test(the_same_plan_gives_the_same_graph),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
