@@ -46,8 +46,6 @@ static void put_roff(const char *s)
             fputs("\\e", stdout);
         else if (*s == '"')
             fputs("\\(dq", stdout);
-        else if (strncmp(s, "…", 3) == 0)
-            s += 2, fputs("...", stdout);
         else
             putchar(*s);
 }

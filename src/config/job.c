@@ -229,7 +229,7 @@ static const struct dsflow_option machine_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_memory, "\"auto\"",
                      "memory of each virtual device; auto: no limit"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
-                     "StarPU's scheduler: lws, eager, prio, dmda, dmdas, …"),
+                     "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
     { 0 },
 };
 

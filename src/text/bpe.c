@@ -230,5 +230,6 @@ void dsf_bpe_encode(const struct dsf_bpe *bpe, struct dsf_bpe_cache *cache,
         merge_long(bpe, text, n, out);
     }
     if (w != NULL && out->n - before <= CACHED_TOKENS)
-        keep(w, text, (unsigned)n, out->v + before, (unsigned)(out->n - before));
+        keep(w, text, (unsigned)n, out->v + before,
+             (unsigned)(out->n - before));
 }

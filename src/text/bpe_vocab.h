@@ -11,7 +11,7 @@ struct dsf_strings {
     struct dsf_span {
         size_t at, len;
         bool there;
-    } *spans; /* by number */
+    } * spans; /* by number */
     size_t nspans, spans_cap;
     uint32_t *slots; /* a hash table: number + 1, or 0 */
     size_t nslots, used;
@@ -34,15 +34,14 @@ struct dsf_bpe {
     struct dsf_merge *merges; /* a hash table */
     size_t mask, nmerges;
     uint32_t next_rank;
-    int32_t byte[256];               /* token of each byte */
+    int32_t byte[256];              /* token of each byte */
     int16_t alphabet[DSF_ALPHABET]; /* byte of each character, or -1 */
     bool ignore_merges;
 };
 
 /* The merge of a pair, or the free place where it would be. */
-static inline struct dsf_merge *dsf_bpe_find_merge(const struct dsf_bpe *bpe,
-                                                   uint32_t left,
-                                                   uint32_t right)
+static inline struct dsf_merge *
+dsf_bpe_find_merge(const struct dsf_bpe *bpe, uint32_t left, uint32_t right)
 {
     uint64_t pair = (uint64_t)left << 32 | right;
     uint64_t hash = pair * 0x9e3779b97f4a7c15u;

@@ -60,9 +60,9 @@ static int find_source(struct source *s, struct dsflow_err *err)
         dsf_text_files_open(s->job, "train", &data->train, &s->train, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_text_files_open(s->job, "validation_files",
-                                     &data->validation_files, &s->validation,
-                                     err);
+        status =
+            dsf_text_files_open(s->job, "validation_files",
+                                &data->validation_files, &s->validation, err);
     if (status == DSFLOW_OK)
         status = dsf_text_files_check(&s->train, utf8, err);
     if (status == DSFLOW_OK)
@@ -178,11 +178,11 @@ static int encode_source(const struct source *s, struct dsf_token_store *store,
         status = add_text(&b, &s->train.v[i], 0, s->cuts[i], err);
     train = b.n;
     for (unsigned i = 0; i < s->train.n && status == DSFLOW_OK; i++)
-        status = add_text(&b, &s->train.v[i], s->cuts[i], s->train.v[i].bytes,
-                          err);
+        status =
+            add_text(&b, &s->train.v[i], s->cuts[i], s->train.v[i].bytes, err);
     for (unsigned i = 0; i < s->validation.n && status == DSFLOW_OK; i++)
-        status = add_text(&b, &s->validation.v[i], 0, s->validation.v[i].bytes,
-                          err);
+        status =
+            add_text(&b, &s->validation.v[i], 0, s->validation.v[i].bytes, err);
     dsf_tokens_fini(&b.piece);
     if (status < 0) {
         free(b.tokens);
@@ -251,13 +251,12 @@ static int check(const struct dsf_corpus *c, const struct source *s,
                             info->validation_tokens, s->validation.n,
                             c->sequence + 1);
     if (job->data.validation > 0.0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "validation",
-                            "%g: %" PRId64 " of %" PRId64
-                            " tokens; expected %" PRId64
-                            " at least, for one sequence, or 0 for none",
-                            job->data.validation, info->validation_tokens,
-                            info->train_tokens + info->validation_tokens,
-                            c->sequence + 1);
+        return dsf_job_fail(
+            job, err, DSFLOW_EINVAL, "data", "validation",
+            "%g: %" PRId64 " of %" PRId64 " tokens; expected %" PRId64
+            " at least, for one sequence, or 0 for none",
+            job->data.validation, info->validation_tokens,
+            info->train_tokens + info->validation_tokens, c->sequence + 1);
     return DSFLOW_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "text/regex.h"
 
 #include "base/alloc.h"
+#include "text/unicode.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -42,27 +43,47 @@ static int refuse(const struct reader *r, const char *what, size_t n,
                        (size_t)(what - r->all));
 }
 
-/* \p{L}, \P{Lu}, \p{^Han}: categories are the same; a script is that of the
- * character alone, not of all that use it. */
+/* The name in \p{L}, \P{Lu}, \p{^Han}: `*n` is its length, or 0 where there is
+ * none to be read. */
+static const char *property_name(const char *at, size_t *n)
+{
+    const char *name = at + (at[2] == '{' && at[3] == '^' ? 4 : 3);
+
+    *n = 0;
+    if (at[2] == '{')
+        while (isalnum((unsigned char)name[*n]) || name[*n] == '_')
+            ++*n;
+    if (at[2] != '{' || name[*n] != '}')
+        *n = 0;
+    return name;
+}
+
+/* A category is what PCRE2 says, with its youngest characters. A script is
+ * that of the character alone, not of all that use it. */
 static int read_property(struct reader *r, struct dsflow_err *err)
 {
-    const char *start = r->at;
-    size_t n = strcspn(start, "}"), name;
+    size_t n;
+    const char *name = property_name(r->at, &n);
+    bool negated;
 
-    if (start[2] != '{' || start[n] != '}')
-        return refuse(r, start, 3, err);
-    for (size_t i = 3; i < n; i++)
-        if (!isalnum((unsigned char)start[i]) && start[i] != '_' &&
-            !(start[i] == '^' && i == 3))
-            return refuse(r, start, n + 1, err);
-    name = start[3] == '^' ? 4 : 3;
-    if (name == n)
-        return refuse(r, start, n + 1, err);
-    put(r, start, name);
-    if (n - name > 2)
+    if (n == 0)
+        return refuse(r, r->at, 3, err);
+    negated = (r->at[1] == 'P') != (name[-1] == '^');
+    /* In a class, what is not of a category cannot have parts taken out. */
+    if (!r->in_class)
+        puts_to(r, negated ? "[^" : "[");
+    puts_to(r, negated && r->in_class ? "\\P{" : "\\p{");
+    if (n > 2)
         puts_to(r, "sc:");
-    put(r, start + name, n + 1 - name);
-    r->at = start + n + 1;
+    put(r, name, n);
+    puts_to(r, "}");
+    for (const struct dsf_unicode *u = dsf_unicode_new;
+         n <= 2 && !(negated && r->in_class) && u->category != NULL; u++)
+        if (strncmp(u->category, name, n) == 0)
+            puts_to(r, u->ranges);
+    if (!r->in_class)
+        puts_to(r, "]");
+    r->at = name + n + 1;
     return DSFLOW_OK;
 }
 

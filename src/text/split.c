@@ -77,8 +77,8 @@ static int add_code(struct dsf_split *split, const char *source,
                          &rc, &at, NULL);
     if (code == NULL) {
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)text, sizeof(text));
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "regular expression \"%s\": %s", source, text);
+        return dsflow_fail(err, DSFLOW_EINVAL, "regular expression \"%s\": %s",
+                           source, text);
     }
     /* Without it, or where it cannot be had, matching is slower. */
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
@@ -164,8 +164,8 @@ static int find(struct dsf_splitter *s, unsigned step, const char *text,
     const struct step *st = &s->split->steps[step];
     const PCRE2_SIZE *place;
     char why[128];
-    int rc = pcre2_match(st->code, (PCRE2_SPTR)text, n, at,
-                         PCRE2_NO_UTF_CHECK, s->match[step], s->context);
+    int rc = pcre2_match(st->code, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK,
+                         s->match[step], s->context);
 
     /* The interpreter has all the memory there is. */
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
@@ -216,9 +216,8 @@ static int run_step(struct dsf_splitter *s, unsigned step, const char *text,
                     size_t n)
 {
     if (step < s->split->n)
-        return s->split->steps[step].code == NULL
-                   ? put_prefix(s, step, text, n)
-                   : run_regex(s, step, text, n);
+        return s->split->steps[step].code == NULL ? put_prefix(s, step, text, n)
+                                                  : run_regex(s, step, text, n);
     s->fn(s->user, text, n);
     return DSFLOW_OK;
 }

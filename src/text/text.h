@@ -21,7 +21,10 @@ uint64_t dsf_tokenizer_hash(const struct dsf_tokenizer *tok);
 /* Files that make the tokenizer (NULL-terminated; empty for bytes). */
 const char *const *dsf_tokenizer_files(const struct dsf_tokenizer *tok);
 
-struct dsf_tokens { int32_t *v; size_t n, cap; };
+struct dsf_tokens {
+    int32_t *v;
+    size_t n, cap;
+};
 void dsf_tokens_fini(struct dsf_tokens *t);
 
 /* Append the tokens of `text` (any bytes) to `out`. `special`: added tokens in
@@ -36,9 +39,9 @@ const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n);
 struct dsf_corpus; /* opaque */
 
 /* Find the files of [data], encode them (or map the cache under
- * `<cache_dir>`, keyed by the contents, the tokenizer and the split) and cut them in
- * sequences of `sequence` tokens (+1 for the target of the last). `vocab`: of
- * the model, a token beyond it is an error. Files are joined by the
+ * `<cache_dir>`, keyed by the contents, the tokenizer and the split) and cut
+ * them in sequences of `sequence` tokens (+1 for the target of the last).
+ * `vocab`: of the model, a token beyond it is an error. Files are joined by the
  * end-of-text token where there is one. */
 int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                     int64_t sequence, int32_t vocab, const char *cache_dir,

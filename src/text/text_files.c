@@ -82,8 +82,7 @@ static int add_glob(const struct dsf_job *job, const char *key,
 }
 
 static int add_name(const struct dsf_job *job, const char *key,
-                    const char *name, struct list *list,
-                    struct dsflow_err *err)
+                    const char *name, struct list *list, struct dsflow_err *err)
 {
     struct stat st;
 
@@ -159,8 +158,8 @@ static int map(const char *path, struct dsf_text_file *file,
         goto out_close;
     }
     if (st.st_size <= 0) {
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: is empty; expected text", path);
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: is empty; expected text",
+                             path);
         goto out_close;
     }
     text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -168,8 +167,8 @@ static int map(const char *path, struct dsf_text_file *file,
         status = dsflow_fail(err, DSFLOW_EIO, "%s: cannot be mapped: %m", path);
         goto out_close;
     }
-    *file = (struct dsf_text_file){ dsf_xstrdup(path), text,
-                                    (size_t)st.st_size };
+    *file =
+        (struct dsf_text_file){ dsf_xstrdup(path), text, (size_t)st.st_size };
 
 out_close:
     close(fd);

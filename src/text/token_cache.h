@@ -8,8 +8,8 @@
 
 /* Tokens of the training text, then those of the validation text. */
 struct dsf_token_store {
-    const void *tokens; /* uint16_t or uint32_t */
-    unsigned width;     /* bytes of a token: 2 or 4 */
+    const void *tokens;         /* uint16_t or uint32_t */
+    unsigned width;             /* bytes of a token: 2 or 4 */
     uint64_t train, validation; /* numbers of tokens */
     uint32_t most;              /* the greatest token */
     void *map; /* the file, or NULL when `tokens` are in memory */

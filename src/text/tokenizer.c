@@ -236,8 +236,8 @@ static int encode_plain(struct encoder *e, const char *text, size_t n)
 
     while (at < n && status == DSFLOW_OK) {
         len = dsf_utf8_valid(text + at, n - at);
-        status = dsf_split_text(e->splitter, text + at, len, put_word, e,
-                                e->err);
+        status =
+            dsf_split_text(e->splitter, text + at, len, put_word, e, e->err);
         at += len;
         if (at == n || status < 0)
             break;
@@ -260,9 +260,8 @@ static const struct dsf_added *added_at(const struct dsf_tokenizer *tok,
         unsigned mid = low + (high - low) / 2;
         const struct dsf_added *a = &tok->added[mid];
 
-        if (a->late < late ||
-            (a->late == late &&
-             (unsigned char)a->text[0] < (unsigned char)text[0]))
+        if (a->late < late || (a->late == late && (unsigned char)a->text[0] <
+                                                      (unsigned char)text[0]))
             low = mid + 1;
         else
             high = mid;

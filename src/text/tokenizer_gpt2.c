@@ -73,7 +73,8 @@ static int read_encoder(struct dsf_tokenizer *tok, const char *path,
     if (!json_is_object(all) || json_object_size(all) == 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: expected an object of tokens and ids", path);
-    json_object_foreach (all, name, id) {
+    json_object_foreach(all, name, id)
+    {
         if (status < 0)
             break;
         if (!json_is_integer(id))
@@ -143,8 +144,7 @@ int dsf_tokenizer_read_gpt2(struct dsf_tokenizer *tok, const char *encoder,
         return status;
     if (dsf_bpe_finish(tok->bpe, false, err) < 0)
         return dsflow_fail_in(err, DSFLOW_EINVAL, encoder);
-    tok->eot =
-        dsf_bpe_find(tok->bpe, end_of_text, sizeof(end_of_text) - 1);
+    tok->eot = dsf_bpe_find(tok->bpe, end_of_text, sizeof(end_of_text) - 1);
     if (tok->eot >= 0)
         dsf_tokenizer_add(tok, end_of_text, sizeof(end_of_text) - 1, tok->eot,
                           false);

@@ -17,7 +17,7 @@ struct source {
     struct dsflow_err *err;
 };
 
-#define REFUSE(s, ...) \
+#define REFUSE(s, ...)                                                         \
     (dsflow_fail((s)->err, DSFLOW_EINVAL, __VA_ARGS__), in_file(s))
 
 static int in_file(const struct source *s)
@@ -60,7 +60,8 @@ static int read_vocab(const struct source *s, const json_t *vocab)
 
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
         return REFUSE(s, "model: vocab: expected an object of tokens and ids");
-    json_object_foreach ((json_t *)vocab, name, id) {
+    json_object_foreach((json_t *)vocab, name, id)
+    {
         if (!json_is_integer(id))
             return REFUSE(s, "model: vocab: \"%s\": the id is no integer",
                           name);
@@ -83,8 +84,10 @@ static int read_merge(const struct source *s, size_t i, const json_t *merge)
         right = text + nleft + (text[nleft] == ' ');
         nright = strlen(right);
         if (text[nleft] == '\0' || strchr(right, ' ') != NULL)
-            return REFUSE(s, "model: merge %zu: \"%s\": expected two tokens "
-                          "with a space between", i + 1, text);
+            return REFUSE(s,
+                          "model: merge %zu: \"%s\": expected two tokens "
+                          "with a space between",
+                          i + 1, text);
     } else {
         left = json_string_value(json_array_get(merge, 0));
         right = json_string_value(json_array_get(merge, 1));
@@ -115,8 +118,7 @@ static int check_model(const struct source *s, const json_t *model)
     for (unsigned i = 0; i < 2; i++) {
         const char *affix = json_string_value(get(model, affixes[i]));
 
-        if (get(model, affixes[i]) != NULL &&
-            (affix == NULL || *affix != '\0'))
+        if (get(model, affixes[i]) != NULL && (affix == NULL || *affix != '\0'))
             return REFUSE(s, "model: %s is not supported", affixes[i]);
     }
     if (get(model, "dropout") != NULL &&
@@ -125,7 +127,7 @@ static int check_model(const struct source *s, const json_t *model)
     status = read_flag(s, model, "model", "byte_fallback", false, &fallback);
     if (status == DSFLOW_OK && fallback)
         return REFUSE(s, "model: byte_fallback is not supported; expected a "
-                      "byte-level vocabulary");
+                         "byte-level vocabulary");
     return status;
 }
 
@@ -159,20 +161,21 @@ static int read_split(const struct source *s, const json_t *step)
     const char *string = json_string_value(get(pattern, "String"));
     const char *behavior = json_string_value(get(step, "behavior"));
     bool invert;
-    int status = read_flag(s, step, "pre_tokenizer: Split", "invert", false,
-                           &invert);
+    int status =
+        read_flag(s, step, "pre_tokenizer: Split", "invert", false, &invert);
 
     if (status < 0)
         return status;
     if (invert)
         return REFUSE(s, "pre_tokenizer: Split: invert is not supported");
     if (behavior == NULL || strcmp(behavior, "Isolated") != 0)
-        return REFUSE(s, "pre_tokenizer: Split: behavior %s is not supported; "
+        return REFUSE(s,
+                      "pre_tokenizer: Split: behavior %s is not supported; "
                       "expected Isolated",
                       behavior != NULL ? behavior : "none");
     if (regex == NULL && string == NULL)
         return REFUSE(s, "pre_tokenizer: Split: pattern: expected a Regex or "
-                      "a String");
+                         "a String");
     status = regex != NULL
                  ? dsf_split_add_regex(s->tok->split, regex, s->err)
                  : dsf_split_add_string(s->tok->split, string, s->err);
@@ -195,8 +198,7 @@ static int read_byte_level(const struct source *s, const json_t *step,
     *byte_level = true;
     if (prefix && dsf_split_add_prefix(s->tok->split, s->err) < 0)
         return in_file(s);
-    if (regex &&
-        dsf_split_add_regex(s->tok->split, dsf_gpt2_regex, s->err) < 0)
+    if (regex && dsf_split_add_regex(s->tok->split, dsf_gpt2_regex, s->err) < 0)
         return in_file(s);
     return DSFLOW_OK;
 }
@@ -207,9 +209,9 @@ static int read_digits(const struct source *s, const json_t *step)
     int status = read_flag(s, step, "pre_tokenizer: Digits",
                            "individual_digits", false, &each);
 
-    if (status == DSFLOW_OK && dsf_split_add_regex(
-                                   s->tok->split,
-                                   each ? "\\p{N}" : "\\p{N}+", s->err) < 0)
+    if (status == DSFLOW_OK &&
+        dsf_split_add_regex(s->tok->split, each ? "\\p{N}" : "\\p{N}+",
+                            s->err) < 0)
         status = in_file(s);
     return status;
 }
@@ -228,8 +230,10 @@ static int read_step(const struct source *s, const json_t *step,
         return read_split(s, step);
     if (strcmp(kind, "Digits") == 0)
         return read_digits(s, step);
-    return REFUSE(s, "pre_tokenizer: type %s is not supported; expected "
-                  "ByteLevel, Split, Digits or a Sequence of them", kind);
+    return REFUSE(s,
+                  "pre_tokenizer: type %s is not supported; expected "
+                  "ByteLevel, Split, Digits or a Sequence of them",
+                  kind);
 }
 
 static int read_pre_tokenizer(const struct source *s, const json_t *pre)
@@ -248,7 +252,7 @@ static int read_pre_tokenizer(const struct source *s, const json_t *pre)
             status = read_step(s, json_array_get(steps, i), &byte_level);
     if (status == DSFLOW_OK && !byte_level)
         return REFUSE(s, "pre_tokenizer: without ByteLevel it is not "
-                      "supported");
+                         "supported");
     return status;
 }
 
@@ -260,8 +264,9 @@ static int read_added(const struct source *s, const json_t *one)
     const json_t *number = get(one, "id");
     json_int_t id = json_integer_value(number);
     bool flag, normalized, special;
+    const char *spelled;
+    size_t n, nspelled;
     int32_t known;
-    size_t n;
 
     if (text == NULL || *text == '\0')
         return REFUSE(s, "added_tokens: content: expected a text");
@@ -277,13 +282,24 @@ static int read_added(const struct source *s, const json_t *one)
                           unsupported[i]);
     }
     if (read_flag(s, one, "added_tokens", "special", false, &special) < 0 ||
-        read_flag(s, one, "added_tokens", "normalized", !special,
-                  &normalized) < 0)
+        read_flag(s, one, "added_tokens", "normalized", !special, &normalized) <
+            0)
         return DSFLOW_EINVAL;
     known = dsf_bpe_find(s->tok->bpe, text, n);
     if (known >= 0 ? known != id : dsf_bpe_has(s->tok->bpe, (int32_t)id))
-        return REFUSE(s, "added_tokens: \"%s\": id %d; the vocabulary has "
-                      "another for it", text, (int)id);
+        return REFUSE(s,
+                      "added_tokens: \"%s\": id %d; the vocabulary has "
+                      "another for it",
+                      text, (int)id);
+    /* "\u0120" is a token of the vocabulary too, and there it is a space. */
+    if (known >= 0) {
+        spelled = dsf_bpe_bytes(s->tok->bpe, known, &nspelled);
+        if (nspelled != n || memcmp(spelled, text, n) != 0)
+            return REFUSE(s,
+                          "added_tokens: \"%s\": in the vocabulary it "
+                          "stands for other bytes",
+                          text);
+    }
     dsf_tokenizer_add(s->tok, text, n, (int32_t)id, normalized);
     return DSFLOW_OK;
 }
@@ -323,8 +339,10 @@ static int read_all_added(const struct source *s, const json_t *added)
     for (unsigned i = 1; i < tok->nadded; i++) {
         a = &tok->added[i];
         if (a->id == a[-1].id)
-            return REFUSE(s, "added_tokens: \"%s\": id %d is also that of "
-                          "\"%s\"", a->text, (int)a->id, a[-1].text);
+            return REFUSE(s,
+                          "added_tokens: \"%s\": id %d is also that of "
+                          "\"%s\"",
+                          a->text, (int)a->id, a[-1].text);
     }
     return DSFLOW_OK;
 }
@@ -341,7 +359,8 @@ static int check_post_processor(const struct source *s, const json_t *post)
         strcmp(kind, "TemplateProcessing") == 0)
         return DSFLOW_OK;
     if (strcmp(kind, "Sequence") != 0 || !json_is_array(steps))
-        return REFUSE(s, "post_processor: type %s is not supported; expected "
+        return REFUSE(s,
+                      "post_processor: type %s is not supported; expected "
                       "ByteLevel, TemplateProcessing or a Sequence of them",
                       kind);
     for (size_t i = 0; i < json_array_size(steps) && status == DSFLOW_OK; i++)
@@ -371,8 +390,11 @@ static int check_decoder(const struct source *s, const json_t *decoder)
 static int32_t find_eot(const struct dsf_tokenizer *tok)
 {
     static const char *const names[] = {
-        "<|endoftext|>", "<|end_of_text|>",
-        "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<eos>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        "</s>",
+        "<eos>",
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
@@ -383,8 +405,7 @@ static int32_t find_eot(const struct dsf_tokenizer *tok)
 }
 
 int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
-                             size_t n, const char *path,
-                             struct dsflow_err *err)
+                             size_t n, const char *path, struct dsflow_err *err)
 {
     struct source s = { tok, path, err };
     json_error_t bad;

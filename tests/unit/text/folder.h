@@ -1,0 +1,80 @@
+/* folder.h - a folder for a test's files, and a job about them. */
+#ifndef DSF_TESTS_FOLDER_H
+#define DSF_TESTS_FOLDER_H
+
+#include "base/alloc.h"
+#include "config/job.h"
+
+#include "lib/test.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "text.XXXXXX";
+
+static inline int make_folder(void **state)
+{
+    strcpy(folder, "text.XXXXXX");
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int kind,
+                             struct FTW *at)
+{
+    return remove(path);
+}
+
+static inline int remove_folder(void **state)
+{
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void write_file(const char *name, const char *text, size_t n)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+static inline void write_text(const char *name, const char *text)
+{
+    write_file(name, text, strlen(text));
+}
+
+/* A job whose [data] is `data`, where "@" is the folder. */
+static inline void make_job(struct dsf_job *job, const char *data)
+{
+    char *text = dsf_xasprintf("[job]\nname = \"t\"\nsteps = 1\n[data]\n");
+    struct dsflow_err err = { 0 };
+
+    for (; *data != '\0'; data++) {
+        char *more = *data == '@' ? dsf_xasprintf("%s%s", text, folder)
+                                  : dsf_xasprintf("%s%c", text, *data);
+
+        free(text);
+        text = more;
+    }
+    if (dsf_job_parse(text, strlen(text), "job.toml", NULL, 0, job, &err) < 0)
+        fail_msg("%s", err.msg);
+    free(text);
+}
+
+/* The message, with the folder's name cut out, must be this. */
+static inline void check_message(struct dsflow_err *err, const char *expected)
+{
+    char *at;
+
+    while ((at = strstr(err->msg, folder)) != NULL)
+        memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
+    assert_string_equal(err->msg, expected);
+}
+
+#endif

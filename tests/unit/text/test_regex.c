@@ -1,0 +1,150 @@
+/* test_regex.c - expressions written for Oniguruma, cut by PCRE2. */
+#include "text/regex.h"
+
+#include "text/split.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char joined[256];
+
+static void join(void *user, const char *word, size_t n)
+{
+    strncat(joined, word, n);
+    strcat(joined, "|");
+}
+
+/* The words of `text`, with a bar behind each. */
+static const char *cut(const char *regex, const char *text)
+{
+    struct dsf_split *split = dsf_split_new();
+    struct dsflow_err err = { 0 };
+    struct dsf_splitter *splitter;
+
+    joined[0] = '\0';
+    if (dsf_split_add_regex(split, regex, &err) < 0)
+        fail_msg("%s", err.msg);
+    splitter = dsf_splitter_new(split);
+    assert_int_equal(
+        dsf_split_text(splitter, text, strlen(text), join, NULL, &err),
+        DSFLOW_OK);
+    dsf_splitter_free(splitter);
+    dsf_split_free(split);
+    return joined;
+}
+
+static void what_matches_and_what_lies_between_are_words(void **state)
+{
+    assert_string_equal(cut("[0-9]+", "ab12cd3"), "ab|12|cd|3|");
+    assert_string_equal(cut(dsf_gpt2_regex, "It's  12 o'clock!\n"),
+                        "It|'s| | 12| o|'|clock|!|\n|");
+}
+
+static void a_match_of_nothing_is_a_cut(void **state)
+{
+    assert_string_equal(cut("(?=b)", "abab"), "a|ba|b|");
+    assert_string_equal(cut("x*", "\xc3\xa9xx"), "\xc3\xa9|xx|");
+}
+
+/* Expected: Oniguruma 6.9, as in tokenizers 0.23. */
+static void white_space_is_unicodes(void **state)
+{
+    /* U+180E is none; U+0085 and U+2003 are. */
+    assert_string_equal(cut("\\s+", "a\xe1\xa0\x8e"
+                                    "b"),
+                        "a\xe1\xa0\x8e"
+                        "b|");
+    assert_string_equal(cut("[\\s]+", "a\xe1\xa0\x8e"
+                                      "b"),
+                        "a\xe1\xa0\x8e"
+                        "b|");
+    assert_string_equal(cut("\\S+", "\xe1\xa0\x8e \xe1\xa0\x8e"),
+                        "\xe1\xa0\x8e| |\xe1\xa0\x8e|");
+    assert_string_equal(cut("[\\S]+", "\xe1\xa0\x8e \xe1\xa0\x8e"),
+                        "\xe1\xa0\x8e| |\xe1\xa0\x8e|");
+    assert_string_equal(cut("\\s+", "a\xc2\x85\xe2\x80\x83"
+                                    "b"),
+                        "a|\xc2\x85\xe2\x80\x83|b|");
+}
+
+/* U+31350 came with Unicode 15, U+10D40 with 16. */
+static void young_letters_and_digits_are_known(void **state)
+{
+    assert_string_equal(cut("\\p{L}+", "-\xf0\xb1\x8d\x90-"),
+                        "-|\xf0\xb1\x8d\x90|-|");
+    assert_string_equal(cut("[^\\p{L}]+", "-\xf0\xb1\x8d\x90-"),
+                        "-|\xf0\xb1\x8d\x90|-|");
+    assert_string_equal(cut("\\p{Nd}+", "-\xf0\x90\xb5\x80-"),
+                        "-|\xf0\x90\xb5\x80|-|");
+    assert_string_equal(cut("\\P{L}+", "-\xf0\xb1\x8d\x90-"),
+                        "-|\xf0\xb1\x8d\x90|-|");
+}
+
+static void what_means_something_else_to_pcre2_is_refused(void **state)
+{
+    static const char *const regexes[] = {
+        "\\w+",   "\\bx",   "\\h",     "a{2}+", "(?i)a",   "(?m:a)",
+        "[a[b]]", "[a&&b]", "(*UCP)a", "(?R)",  "(a)\\1",  "\\p",
+        "\\p{",   "\\p{}",  "\\p{L",   "a{,3}", "a{x",     "[]a]",
+        "\\xff",  "\\x{",   "\\",      "\\K",   "(?<n>a)", "[\\w]",
+    };
+    struct dsflow_err err;
+    char *to;
+
+    for (size_t i = 0; i < sizeof(regexes) / sizeof(*regexes); i++) {
+        assert_int_equal(dsf_regex_translate(regexes[i], &to, &err),
+                         DSFLOW_EINVAL);
+        assert_null(to);
+        assert_non_null(strstr(err.msg, "is not supported"));
+    }
+    assert_int_equal(dsf_regex_translate("a\\w", &to, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "regular expression \"a\\w\": \"\\w\" at "
+                                 "offset 1 is not supported");
+}
+
+static void a_broken_expression_is_refused(void **state)
+{
+    static const char *const regexes[] = { "(a", "a)",           "[a",
+                                           "*a", "\\p{Nothing}", "a{3,2}" };
+    struct dsf_split *split = dsf_split_new();
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < sizeof(regexes) / sizeof(*regexes); i++)
+        assert_int_equal(dsf_split_add_regex(split, regexes[i], &err),
+                         DSFLOW_EINVAL);
+    dsf_split_free(split);
+}
+
+static void a_quoted_string_matches_itself(void **state)
+{
+    struct dsf_split *split = dsf_split_new();
+    struct dsflow_err err;
+    struct dsf_splitter *splitter;
+
+    joined[0] = '\0';
+    assert_int_equal(dsf_split_add_string(split, "a.b\\Q(", &err), DSFLOW_OK);
+    splitter = dsf_splitter_new(split);
+    assert_int_equal(
+        dsf_split_text(splitter, "axb\\Q( a.b\\Q(c", 14, join, NULL, &err),
+        DSFLOW_OK);
+    assert_string_equal(joined, "axb\\Q( |a.b\\Q(|c|");
+    dsf_splitter_free(splitter);
+    dsf_split_free(split);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_matches_and_what_lies_between_are_words),
+        cmocka_unit_test(a_match_of_nothing_is_a_cut),
+        cmocka_unit_test(white_space_is_unicodes),
+        cmocka_unit_test(young_letters_and_digits_are_known),
+        cmocka_unit_test(what_means_something_else_to_pcre2_is_refused),
+        cmocka_unit_test(a_broken_expression_is_refused),
+        cmocka_unit_test(a_quoted_string_matches_itself),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

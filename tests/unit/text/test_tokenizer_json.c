@@ -1,0 +1,247 @@
+/* test_tokenizer_json.c - tokenizer.json gives what its own library gives; what
+ * is not supported is named. */
+#include "text/tokenizer.h"
+
+#include "unit/text/encoded.h"
+
+#include <jansson.h>
+
+static char *path_of_tiny(void)
+{
+    const char *src = getenv("srcdir");
+    static char path[4096];
+
+    snprintf(path, sizeof(path), "%s/tests/unit/text/tiny_tokenizer.json",
+             src != NULL ? src : ".");
+    return path;
+}
+
+/* The tiny tokenizer with parts replaced: objects are merged, all else is put
+ * in place of what was there. */
+static int open_changed(const char *change, struct dsf_tokenizer **tok,
+                        struct dsflow_err *err)
+{
+    json_t *all = json_load_file(path_of_tiny(), 0, NULL);
+    json_t *other = json_loads(change, 0, NULL);
+    struct dsf_tokenizer *t = dsf_tokenizer_new();
+    int status;
+    char *text;
+
+    assert_non_null(all);
+    assert_non_null(other);
+    assert_int_equal(json_object_update_recursive(all, other), 0);
+    text = json_dumps(all, 0);
+    status = dsf_tokenizer_parse_json(t, text, strlen(text), "t.json", err);
+    free(text);
+    json_decref(all);
+    json_decref(other);
+    if (status < 0)
+        dsf_tokenizer_free(t);
+    else
+        *tok = t;
+    return status;
+}
+
+/* Expected: tokenizers 0.23 with the same file. */
+static void texts_give_the_known_ids(void **state)
+{
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_tokenizer_open(path_of_tiny(), &tok, &err), DSFLOW_OK);
+    assert_int_equal(dsf_tokenizer_vocab(tok), 274);
+    assert_int_equal(dsf_tokenizer_eot(tok), 271);
+    assert_string_equal(dsf_tokenizer_files(tok)[0], path_of_tiny());
+    assert_null(dsf_tokenizer_files(tok)[1]);
+    GIVES(tok, "hello world", 259, 264);
+    GIVES(tok, "Hello  world's 12345\n\n  x", 72, 101, 257, 111, 32, 264, 39,
+          115, 32, 269, 51, 52, 53, 10, 10, 32, 32, 120);
+    GIVES(tok, "aaaaaaa", 268, 267, 97);
+    GIVES(tok, "<tool>x<tool> hello<|endoftext|>", 273, 272, 32, 259, 271);
+    GIVES(tok, "wor or", 119, 261, 32, 261);
+    GIVES(tok, "        a", 266, 265, 32, 32, 97);
+    check_any_bytes(tok);
+    dsf_tokenizer_free(tok);
+}
+
+static void special_tokens_are_text_where_they_are_not_wanted(void **state)
+{
+    struct dsf_tokens out = { 0 };
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_tokenizer_open(path_of_tiny(), &tok, &err), DSFLOW_OK);
+    assert_int_equal(dsf_encode(tok, "<tool>", 6, 0, &out, &err), DSFLOW_OK);
+    assert_int_equal(out.n, 6);
+    assert_int_equal(out.v[0], '<');
+    dsf_tokens_fini(&out);
+    dsf_tokenizer_free(tok);
+}
+
+static void variants_of_the_same_file_are_read(void **state)
+{
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    assert_int_equal(
+        open_changed("{\"model\": {\"ignore_merges\": true}}", &tok, &err), 0);
+    GIVES(tok, "wor or", 270, 32, 261);
+    dsf_tokenizer_free(tok);
+    assert_int_equal(
+        open_changed("{\"model\": {\"merges\": [[\"h\", \"e\"]]}}", &tok, &err),
+        0);
+    GIVES(tok, "hell", 256, 'l', 'l');
+    dsf_tokenizer_free(tok);
+    assert_int_equal(open_changed("{\"pre_tokenizer\": {\"type\": "
+                                  "\"ByteLevel\", \"add_prefix_space\": true}, "
+                                  "\"post_processor\": null, \"added_tokens\": "
+                                  "[]}",
+                                  &tok, &err),
+                     0);
+    GIVES(tok, "world", 264);
+    GIVES(tok, " world", 264);
+    assert_int_equal(dsf_tokenizer_eot(tok), -1);
+    dsf_tokenizer_free(tok);
+    assert_int_equal(open_changed("{\"pre_tokenizer\": {\"pretokenizers\": ["
+                                  "{\"type\": \"Digits\", "
+                                  "\"individual_digits\": true}, {\"type\": "
+                                  "\"ByteLevel\", \"add_prefix_space\": "
+                                  "false}]}}",
+                                  &tok, &err),
+                     0);
+    GIVES(tok, "12", '1', '2');
+    dsf_tokenizer_free(tok);
+}
+
+static void what_is_not_supported_is_named(void **state)
+{
+    static const struct {
+        const char *change, *message;
+    } cases[] = {
+        { "{\"model\": {\"type\": \"Unigram\"}}",
+          "t.json: model: type Unigram is not supported; expected BPE" },
+        { "{\"model\": {\"byte_fallback\": true}}",
+          "t.json: model: byte_fallback is not supported; expected a "
+          "byte-level vocabulary" },
+        { "{\"model\": {\"dropout\": 0.1}}",
+          "t.json: model: dropout is not supported; expected null" },
+        { "{\"model\": {\"end_of_word_suffix\": \"</w>\"}}",
+          "t.json: model: end_of_word_suffix is not supported" },
+        { "{\"model\": {\"merges\": [\"abc\"]}}",
+          "t.json: model: merge 1: \"abc\": expected two tokens with a space "
+          "between" },
+        { "{\"model\": {\"merges\": [[\"a\"]]}}",
+          "t.json: model: merge 1: expected two tokens" },
+        { "{\"model\": {\"vocab\": {\"a\": 1.5}}}",
+          "t.json: model: vocab: \"a\": the id is no integer" },
+        { "{\"model\": {\"vocab\": {\"a\": 98}}}",
+          "t.json: token \"b\": id 98 is also that of another" },
+        { "{\"normalizer\": {\"type\": \"NFC\"}}",
+          "t.json: normalizer: type NFC is not supported; expected none" },
+        { "{\"pre_tokenizer\": {\"type\": \"Metaspace\"}}",
+          "t.json: pre_tokenizer: type Metaspace is not supported; expected "
+          "ByteLevel, Split, Digits or a Sequence of them" },
+        { "{\"pre_tokenizer\": null}",
+          "t.json: pre_tokenizer: without ByteLevel it is not supported" },
+        { "{\"pre_tokenizer\": {\"pretokenizers\": [{\"type\": \"Split\", "
+          "\"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Removed\"}]}}",
+          "t.json: pre_tokenizer: Split: behavior Removed is not supported; "
+          "expected Isolated" },
+        { "{\"pre_tokenizer\": {\"pretokenizers\": [{\"type\": \"Split\", "
+          "\"pattern\": {\"Regex\": \"\\\\w\"}, \"behavior\": "
+          "\"Isolated\"}]}}",
+          "t.json: pre_tokenizer: Split: regular expression \"\\w\": \"\\w\" "
+          "at offset 0 is not supported" },
+        { "{\"post_processor\": {\"type\": \"RobertaProcessing\"}}",
+          "t.json: post_processor: type RobertaProcessing is not supported; "
+          "expected ByteLevel, TemplateProcessing or a Sequence of them" },
+        { "{\"decoder\": {\"type\": \"WordPiece\"}}",
+          "t.json: decoder: type WordPiece is not supported; expected "
+          "ByteLevel" },
+        { "{\"added_tokens\": [{\"id\": 300, \"content\": \"<m>\", "
+          "\"lstrip\": true}]}",
+          "t.json: added_tokens: \"<m>\": lstrip is not supported" },
+        { "{\"added_tokens\": [{\"id\": 97, \"content\": \"<m>\"}]}",
+          "t.json: added_tokens: \"<m>\": id 97; the vocabulary has another "
+          "for it" },
+        { "{\"added_tokens\": [{\"id\": 32, \"content\": \"\\u0120\"}]}",
+          "t.json: added_tokens: \"\xc4\xa0\": in the vocabulary it stands "
+          "for other bytes" },
+        { "{\"added_tokens\": [{\"id\": 300, \"content\": \"x1\"}, "
+          "{\"id\": 300, \"content\": \"x2\"}]}",
+          "t.json: added_tokens: \"x2\": id 300 is also that of \"x1\"" },
+    };
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(open_changed(cases[i].change, &tok, &err),
+                         DSFLOW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+}
+
+static void bytes_are_their_own_tokens(void **state)
+{
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+    size_t n;
+
+    assert_int_equal(dsf_tokenizer_open("bytes", &tok, &err), DSFLOW_OK);
+    assert_int_equal(dsf_tokenizer_vocab(tok), 256);
+    assert_int_equal(dsf_tokenizer_eot(tok), -1);
+    assert_null(dsf_tokenizer_files(tok)[0]);
+    GIVES(tok, "a\xff", 'a', 0xff);
+    dsf_decode(tok, 256, &n);
+    assert_int_equal(n, 0);
+    dsf_decode(tok, -1, &n);
+    assert_int_equal(n, 0);
+    check_any_bytes(tok);
+    dsf_tokenizer_free(tok);
+}
+
+static void a_tokenizer_that_is_not_there_is_named(void **state)
+{
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_tokenizer_open("no/such", &tok, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "tokenizer no/such: No such file or directory; "
+                        "expected \"bytes\", a tokenizer.json or a folder");
+    assert_int_equal(dsf_tokenizer_open("/", &tok, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "/: no tokenizer here; expected "
+                                 "tokenizer.json, or encoder.json and "
+                                 "vocab.bpe");
+}
+
+static void the_hash_follows_the_contents(void **state)
+{
+    struct dsf_tokenizer *a, *b, *c;
+    struct dsflow_err err;
+
+    assert_int_equal(open_changed("{}", &a, &err), 0);
+    assert_int_equal(open_changed("{}", &b, &err), 0);
+    assert_int_equal(
+        open_changed("{\"model\": {\"ignore_merges\": true}}", &c, &err), 0);
+    assert_true(dsf_tokenizer_hash(a) == dsf_tokenizer_hash(b));
+    assert_true(dsf_tokenizer_hash(a) != dsf_tokenizer_hash(c));
+    dsf_tokenizer_free(a);
+    dsf_tokenizer_free(b);
+    dsf_tokenizer_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_give_the_known_ids),
+        cmocka_unit_test(special_tokens_are_text_where_they_are_not_wanted),
+        cmocka_unit_test(variants_of_the_same_file_are_read),
+        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(bytes_are_their_own_tokens),
+        cmocka_unit_test(a_tokenizer_that_is_not_there_is_named),
+        cmocka_unit_test(the_hash_follows_the_contents),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
