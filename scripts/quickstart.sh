@@ -13,4 +13,9 @@ install_starpu
 build "$top/build" --disable-static
 
 cd "$top"
+# A second time starts over; with --resume it goes on.
+case " $* " in
+*" --resume"*) ;;
+*) set -- --overwrite "$@" ;;
+esac
 exec build/dsflow run examples/quickstart.toml "$@"
