@@ -1,7 +1,22 @@
 /* toml_read.cpp - TOML as a flat list of values, through toml++. */
 #include "config/toml_read.h"
 
-#define TOML_EXCEPTIONS 0
+/* toml++ asserts on a few texts that are no TOML. A job must not end the
+ * process, so that such an assertion is a syntax error like the others. */
+#include <stdexcept>
+
+namespace {
+
+[[noreturn, gnu::noinline]] void not_toml()
+{
+    throw std::logic_error("is not TOML");
+}
+
+} // namespace
+
+#define TOML_EXCEPTIONS           1
+#define TOML_ASSERT(what)         ((what) ? void() : not_toml())
+#define TOML_ASSERT_ASSUME(what)  TOML_ASSERT(what)
 #include <toml++/toml.h>
 
 #include <cstdio>
@@ -128,17 +143,19 @@ void free_value(struct dsf_toml_value &v)
 extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                               struct dsf_toml *out, struct dsflow_err *err)
 {
-    toml::parse_result result = toml::parse(std::string_view(text, bytes));
+    toml::table root;
 
-    if (!result) {
-        const toml::parse_error &e = result.error();
-
+    try {
+        root = toml::parse(std::string_view(text, bytes));
+    } catch (const toml::parse_error &e) {
         return dsflow_fail(err, DSFLOW_EINVAL, "%s:%u: %.*s", path,
                            static_cast<unsigned>(e.source().begin.line),
                            static_cast<int>(e.description().size()),
                            e.description().data());
+    } catch (const std::exception &e) {
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path, e.what());
     }
-    for (const auto &[key, node] : result.table()) {
+    for (const auto &[key, node] : root) {
         const toml::table *table = node.as_table();
 
         if (table == nullptr) {
