@@ -1,0 +1,184 @@
+/* test_checkpoint.c - a checkpoint is whole, or it is named. */
+#include "checkpoint/checkpoint.h"
+
+#include "base/alloc.h"
+#include "lib/test.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+static float weights[5000];
+
+static int make_dir(void **state)
+{
+    strcpy(dir, "/tmp/test-checkpoint.XXXXXX");
+    return mkdtemp(dir) != NULL ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    dsf_ckpt_remove_all(dir);
+    return rmdir(dir);
+}
+
+static int save(int64_t step, int64_t keep, struct dsflow_err *err)
+{
+    struct dsf_ckpt_meta meta = { .step = step, .job = "j", .identity = 7 };
+    struct dsf_st_tensor t = { .name = (char *)"w",
+                               .dtype = DSF_F32,
+                               .ndims = 1,
+                               .dims = { 5000 },
+                               .data = weights,
+                               .bytes = sizeof(weights) };
+    struct dsf_ckpt_part part = { "params", &t, 1 };
+
+    for (int i = 0; i < 5000; i++)
+        weights[i] = (float)(step * 5000 + i);
+    return dsf_ckpt_save(dir, &meta, &part, 1, keep, err);
+}
+
+static int64_t latest(int good, struct dsflow_err *err)
+{
+    struct dsf_ckpt_meta meta;
+    char *path;
+    int status = dsf_ckpt_latest(dir, good, &path, &meta, err);
+
+    if (status == DSFLOW_OK && path == NULL)
+        return 0;
+    free(path);
+    return status < 0 ? -1 : meta.step;
+}
+
+/* Turn one byte of a file of checkpoint `step` over. */
+static void damage(int64_t step, const char *file, long at)
+{
+    char *path = dsf_xasprintf("%s/step-%lld/%s", dir, (long long)step, file);
+    FILE *f = fopen(path, "r+b");
+    int c;
+
+    fseek(f, at, SEEK_SET);
+    c = fgetc(f);
+    fseek(f, at, SEEK_SET);
+    fputc(c ^ 1, f);
+    fclose(f);
+    free(path);
+}
+
+static void what_is_saved_is_loaded(void **state)
+{
+    struct dsf_st_tensor t = { .name = (char *)"w",
+                               .dtype = DSF_F32,
+                               .bytes = sizeof(weights) };
+    struct dsf_ckpt_part part = { "params", &t, 1 };
+    struct dsflow_err err;
+    float *copy = calloc(5000, sizeof(*copy));
+    char *path = dsf_xasprintf("%s/step-3", dir);
+
+    assert_int_equal(latest(0, &err), 0);
+    if (save(3, 0, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(latest(0, &err), 3);
+    t.data = copy;
+    assert_int_equal(dsf_ckpt_load(path, &part, 1, &err), DSFLOW_OK);
+    assert_memory_equal(copy, weights, sizeof(weights));
+    t.bytes = 400;
+    assert_true(dsf_ckpt_load(path, &part, 1, &err) < 0);
+    free(path);
+    free(copy);
+}
+
+static void only_the_newest_are_kept(void **state)
+{
+    struct dsflow_err err;
+
+    for (int step = 1; step <= 5; step++)
+        assert_int_equal(save(step, 2, &err), DSFLOW_OK);
+    for (int step = 1; step <= 5; step++) {
+        char *path = dsf_xasprintf("%s/step-%d", dir, step);
+
+        assert_int_equal(access(path, F_OK) == 0, step >= 4);
+        free(path);
+    }
+    assert_int_equal(latest(0, &err), 5);
+}
+
+static void a_damaged_one_is_named_and_the_one_before_offered(void **state)
+{
+    struct dsflow_err err;
+
+    save(1, 0, &err);
+    save(2, 0, &err);
+    damage(2, "params.safetensors", 9000);
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "step-2/params.safetensors: damaged"));
+    assert_non_null(
+        strstr(err.msg, "--resume=latest-good would take step 1"));
+    assert_int_equal(latest(1, &err), 1);
+    damage(1, "params.safetensors", 9000);
+    assert_int_equal(latest(1, &err), -1);
+    assert_non_null(strstr(err.msg, "none of the 2 checkpoints is whole"));
+    /* Saved again, it is whole again. */
+    assert_int_equal(save(2, 0, &err), DSFLOW_OK);
+    assert_int_equal(latest(0, &err), 2);
+}
+
+static void a_manifest_that_is_no_json_is_named(void **state)
+{
+    struct dsflow_err err;
+
+    save(1, 0, &err);
+    damage(1, "manifest.json", 0);
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "step-1/manifest.json:1: damaged"));
+}
+
+static void a_full_disk_loses_nothing(void **state)
+{
+    struct rlimit limit, less;
+    struct dsflow_err err;
+    int status;
+
+    save(1, 0, &err);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    less = (struct rlimit){ 8192, limit.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &less);
+    status = save(2, 1, &err);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    assert_int_equal(status, DSFLOW_EIO);
+    assert_non_null(strstr(err.msg, "cannot be written"));
+    assert_int_equal(latest(0, &err), 1);
+}
+
+static void what_a_dead_run_left_is_removed(void **state)
+{
+    struct dsflow_err err;
+    char *tmp = dsf_xasprintf("%s/step-9.tmp", dir);
+
+    save(1, 0, &err);
+    assert_int_equal(mkdir(tmp, 0777), 0);
+    assert_int_equal(latest(0, &err), 1);
+    save(2, 0, &err);
+    assert_int_not_equal(access(tmp, F_OK), 0);
+    free(tmp);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_saved_is_loaded),
+        TEST(only_the_newest_are_kept),
+        TEST(a_damaged_one_is_named_and_the_one_before_offered),
+        TEST(a_manifest_that_is_no_json_is_named),
+        TEST(a_full_disk_loses_nothing),
+        TEST(what_a_dead_run_left_is_removed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

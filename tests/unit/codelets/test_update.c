@@ -1,0 +1,216 @@
+/* test_update.c - optimizers and the small tasks around them, against the
+ * formulas in double precision. */
+#include "codelets/codelets.h"
+
+#include "lib/test.h"
+#include "tasks/tasks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 205, DECAY = 96, STEPS = 10 };
+
+struct numbers {
+    double p[N], m[N], v[N];
+};
+
+struct tensors {
+    _Alignas(64) float g[N];
+    _Alignas(64) float p[N];
+    _Alignas(64) float m[N];
+    _Alignas(64) float v[N];
+    struct dsf_control c;
+};
+
+static double gradient(int i, int step)
+{
+    return sin(i * 0.7 + step * 1.3) * (1 + i % 5);
+}
+
+static void run(const struct dsflow_codelet *codelet, const void *args,
+                unsigned n, void **ptrs, const size_t *bytes)
+{
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_err err;
+
+    for (unsigned i = 0; i < n; i++)
+        bufs[i] = (struct dsflow_buf){ ptrs[i], bytes[i] };
+    if (codelet->op->check(bytes, n, args, &err) < 0)
+        fail_msg("%s", err.msg);
+    codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                        .nbufs = n,
+                                        .args = args });
+}
+
+typedef void (*rule_fn)(struct numbers *x, int i, double g,
+                        const struct dsf_update_args *a,
+                        const struct dsf_control *c);
+
+static void adam_rule(struct numbers *x, int i, double g,
+                      const struct dsf_update_args *a,
+                      const struct dsf_control *c)
+{
+    double wd = i < DECAY ? (double)a->weight_decay : 0;
+    double b1 = a->beta1, b2 = a->beta2;
+
+    if (!a->decoupled)
+        g += wd * x->p[i];
+    else
+        x->p[i] *= 1 - c->lr * wd;
+    x->m[i] = b1 * x->m[i] + (1 - b1) * g;
+    x->v[i] = b2 * x->v[i] + (1 - b2) * g * g;
+    x->p[i] -= c->lr / c->correction1 * x->m[i] /
+               (sqrt(x->v[i]) / sqrt(c->correction2) + a->eps);
+}
+
+static void sgd_rule(struct numbers *x, int i, double g,
+                     const struct dsf_update_args *a,
+                     const struct dsf_control *c)
+{
+    g += (i < DECAY ? (double)a->weight_decay : 0) * x->p[i];
+    if (a->momentum > 0) {
+        x->m[i] = c->step == 1 ? g : (double)a->momentum * x->m[i] + g;
+        g = a->nesterov ? g + (double)a->momentum * x->m[i] : x->m[i];
+    }
+    x->p[i] -= c->lr * g;
+}
+
+static void lion_rule(struct numbers *x, int i, double g,
+                      const struct dsf_update_args *a,
+                      const struct dsf_control *c)
+{
+    double wd = i < DECAY ? (double)a->weight_decay : 0;
+    double u = (double)a->beta1 * x->m[i] + (1 - (double)a->beta1) * g;
+
+    x->p[i] *= 1 - c->lr * wd;
+    x->p[i] -= c->lr * (u > 0 ? 1 : u < 0 ? -1 : 0);
+    x->m[i] = (double)a->beta2 * x->m[i] + (1 - (double)a->beta2) * g;
+}
+
+static void compare(const struct dsflow_codelet *codelet, rule_fn rule,
+                    const struct dsf_update_args *args, unsigned nports)
+{
+    static struct tensors t;
+    static struct numbers x;
+    void *ptrs[] = { &t.c, t.g, t.p, t.m, t.v };
+    size_t bytes[] = { sizeof(t.c), sizeof(t.g), sizeof(t.p), sizeof(t.m),
+                       sizeof(t.v) };
+
+    memset(&t, 0, sizeof(t));
+    memset(&x, 0, sizeof(x));
+    for (int i = 0; i < N; i++)
+        x.p[i] = t.p[i] = (float)cos(i);
+    for (int step = 1; step <= STEPS; step++) {
+        t.c.step = step;
+        t.c.lr = 0.01;
+        t.c.correction1 = 1 - pow((double)args->beta1, step);
+        t.c.correction2 = 1 - pow((double)args->beta2, step);
+        t.c.scale = 0.5;
+        for (int i = 0; i < N; i++) {
+            t.g[i] = (float)gradient(i, step);
+            rule(&x, i, 0.5 * (double)t.g[i], args, &t.c);
+        }
+        run(codelet, args, nports, ptrs, bytes);
+        for (int i = 0; i < N; i++)
+            assert_true(t.g[i] == 0);
+    }
+    for (int i = 0; i < N; i++)
+        if (fabs((double)t.p[i] - x.p[i]) > 2e-5 * (1 + fabs(x.p[i])))
+            fail_msg("%s: element %d: %.8g, not %.8g", codelet->op->name, i,
+                     (double)t.p[i], x.p[i]);
+}
+
+static const struct dsf_update_args usual = { .elems = N,
+                                              .decay = DECAY,
+                                              .beta1 = 0.9f,
+                                              .beta2 = 0.95f,
+                                              .eps = 1e-8f,
+                                              .weight_decay = 0.1f };
+
+static void adam_follows_its_formula(void **state)
+{
+    struct dsf_update_args a = usual;
+
+    compare(&dsf_codelet_adam, adam_rule, &a, 5);
+    a.decoupled = 1;
+    compare(&dsf_codelet_adam, adam_rule, &a, 5);
+}
+
+static void sgd_follows_its_formula(void **state)
+{
+    struct dsf_update_args a = usual;
+
+    compare(&dsf_codelet_sgd, sgd_rule, &a, 3);
+    a.momentum = 0.9f;
+    compare(&dsf_codelet_sgd, sgd_rule, &a, 4);
+    a.nesterov = 1;
+    compare(&dsf_codelet_sgd, sgd_rule, &a, 4);
+}
+
+static void lion_follows_its_formula(void **state)
+{
+    compare(&dsf_codelet_lion, lion_rule, &usual, 4);
+}
+
+static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
+{
+    _Alignas(64) float g[N];
+    double squares[3], total, want = 0;
+    struct dsf_control c = { .step = 1 };
+    struct dsf_square_args square = { N };
+    struct dsf_clip_args clip = { 2 };
+
+    for (int u = 0; u < 3; u++) {
+        for (int i = 0; i < N; i++) {
+            g[i] = (float)gradient(i, u);
+            want += (double)g[i] * (double)g[i];
+        }
+        run(&dsf_codelet_square, &square, 2, (void *[]){ g, &squares[u] },
+            (size_t[]){ sizeof(g), sizeof(double) });
+    }
+    run(&dsf_codelet_sum, NULL, 4,
+        (void *[]){ &total, &squares[0], &squares[1], &squares[2] },
+        (size_t[]){ 8, 8, 8, 8 });
+    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
+        (size_t[]){ 8, sizeof(c) });
+    assert_true(fabs(c.norm - sqrt(want)) < 1e-6 * sqrt(want));
+    assert_true(fabs(c.scale - 2 / (sqrt(want) + 1e-6)) < 1e-9);
+    clip.limit = 1e9;
+    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
+        (size_t[]){ 8, sizeof(c) });
+    assert_true(c.scale == 1);
+    clip.limit = 0;
+    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
+        (size_t[]){ 8, sizeof(c) });
+    assert_true(c.scale == 1);
+}
+
+static void adding_moves_a_gradient(void **state)
+{
+    _Alignas(64) float into[N], from[N];
+    struct dsf_add_args a = { N };
+
+    for (int i = 0; i < N; i++) {
+        into[i] = (float)i;
+        from[i] = 2;
+    }
+    run(&dsf_codelet_add, &a, 2, (void *[]){ into, from },
+        (size_t[]){ sizeof(into), sizeof(from) });
+    for (int i = 0; i < N; i++)
+        assert_true(into[i] == (float)(i + 2) && from[i] == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adam_follows_its_formula),
+        cmocka_unit_test(sgd_follows_its_formula),
+        cmocka_unit_test(lion_follows_its_formula),
+        cmocka_unit_test(
+            the_norm_is_that_of_all_units_and_limits_the_gradient),
+        cmocka_unit_test(adding_moves_a_gradient),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* test_job.c - jobs as they are read, and written again. */
+#include "config/job.h"
+
+#include "config/option.h"
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char text[] = "[job]\nsteps = 5\nname = \"a \\\"b\\\" \\u00e9\"\n"
+                           "[data]\ntrain = [\"x\", \"y\"]\n"
+                           "[optimizer]\nlr = 1e-3\nbetas = [0.8, 0.9]\n"
+                           "[batch]\nsequences = 8\nmicro = 2\n"
+                           "[machine]\nvirtual_memory = \"512MiB\"\n";
+
+static void read_it(struct dsf_job *job, const char *toml,
+                    const char *const *sets, unsigned n)
+{
+    struct dsflow_err err;
+
+    if (dsf_job_parse(toml, strlen(toml), "job.toml", sets, n, job, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static void keys_have_their_values_and_others_their_defaults(void **state)
+{
+    struct dsf_job job;
+
+    read_it(&job, text, NULL, 0);
+    assert_int_equal(job.main.steps, 5);
+    assert_string_equal(job.main.name, "a \"b\" \xc3\xa9");
+    assert_int_equal(job.data.train.n, 2);
+    assert_string_equal(job.data.train.v[1], "y");
+    assert_true(job.optimizer.betas[0] == 0.8);
+    assert_true(job.optimizer.clip == 1);
+    assert_int_equal(job.batch.sequence, -1);
+    assert_true(job.machine.virtual_memory == 512LL << 20);
+    assert_true(dsf_job_has(&job, "optimizer", "lr"));
+    assert_false(dsf_job_has(&job, "optimizer", "clip"));
+    dsf_job_fini(&job);
+}
+
+static void an_override_comes_last_and_a_bare_word_is_a_string(void **state)
+{
+    static const char *const sets[] = { "optimizer.kind=lion",
+                                        "job.steps=7", "job.steps=9",
+                                        "data.train=[\"z\"]",
+                                        "job.output=/tmp/a b" };
+    struct dsf_job job;
+
+    read_it(&job, text, sets, 5);
+    assert_int_equal(job.optimizer.kind, DSF_LION);
+    assert_int_equal(job.main.steps, 9);
+    assert_int_equal(job.data.train.n, 1);
+    assert_string_equal(job.main.output, "/tmp/a b");
+    dsf_job_fini(&job);
+}
+
+static char *written(const struct dsf_job *job)
+{
+    char *out = NULL;
+    size_t n;
+    FILE *f = open_memstream(&out, &n);
+
+    assert_int_equal(dsf_job_write(job, f), DSFLOW_OK);
+    fclose(f);
+    return out;
+}
+
+static void a_written_job_reads_back(void **state)
+{
+    static const char *const sets[] = { "optimizer.lr=0.1",
+                                        "job.output=odd \"name\\" };
+    struct dsf_job job, again;
+    char *once, *twice;
+
+    read_it(&job, text, sets, 2);
+    once = written(&job);
+    read_it(&again, once, NULL, 0);
+    twice = written(&again);
+    assert_string_equal(once, twice);
+    assert_string_equal(again.main.output, "odd \"name\\");
+    assert_string_equal(again.main.name, job.main.name);
+    assert_true(again.optimizer.lr == 0.1);
+    assert_true(again.machine.virtual_memory == job.machine.virtual_memory);
+    free(once);
+    free(twice);
+    dsf_job_fini(&job);
+    dsf_job_fini(&again);
+}
+
+static void a_later_complaint_names_the_line(void **state)
+{
+    static const char *const sets[] = { "batch.micro=4" };
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    read_it(&job, text, sets, 1);
+    dsf_job_fail(&job, &err, DSFLOW_EINVAL, "optimizer", "lr", "%d: odd", 3);
+    assert_string_equal(err.msg, "job.toml:7: optimizer: lr: 3: odd");
+    dsf_job_fail(&job, &err, DSFLOW_EINVAL, "batch", "micro", "odd");
+    assert_string_equal(err.msg, "--set: batch: micro: odd");
+    dsf_job_fail(&job, &err, DSFLOW_EINVAL, "optimizer", "eps", "odd");
+    assert_string_equal(err.msg, "job.toml: optimizer: eps: odd");
+    dsf_job_fini(&job);
+}
+
+static void every_key_has_a_help_and_a_default_that_it_accepts(void **state)
+{
+    for (const struct dsf_table *t = dsf_job_tables; t->name != NULL; t++)
+        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
+            assert_true(o->help != NULL && strlen(o->help) > 2);
+            assert_true(strlen(dsf_option_expected(o).s) > 0);
+        }
+}
+
+static void only_a_near_name_is_suggested(void **state)
+{
+    static const char *const names[] = { "warmup", "min_ratio", "total" };
+
+    assert_string_equal(dsf_nearest("warm_up", names, 3), "warmup");
+    assert_string_equal(dsf_nearest("min_ration", names, 3), "min_ratio");
+    assert_null(dsf_nearest("gradient", names, 3));
+    assert_null(dsf_nearest("", names, 3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_have_their_values_and_others_their_defaults),
+        cmocka_unit_test(an_override_comes_last_and_a_bare_word_is_a_string),
+        cmocka_unit_test(a_written_job_reads_back),
+        cmocka_unit_test(a_later_complaint_names_the_line),
+        cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
+        cmocka_unit_test(only_a_near_name_is_suggested),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
