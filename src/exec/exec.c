@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "graph/task.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,18 +55,6 @@ static int allocate(struct dsflow_exec *exec, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static size_t scratch_of(const struct dsflow_graph *g,
-                         const struct dsflow_task_spec *t)
-{
-    size_t bytes[DSFLOW_MAX_PORTS];
-
-    if (t->op->scratch == NULL)
-        return 0;
-    for (unsigned p = 0; p < t->ndata; p++)
-        bytes[p] = dsflow_graph_data(g, t->data[p])->bytes;
-    return t->op->scratch(bytes, t->ndata, t->args);
-}
-
 static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     uint32_t n = dsflow_graph_ntasks(exec->graph);
@@ -84,7 +73,7 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no codelet for a CPU",
                                call->task->op->name);
-        scratch = padded(scratch_of(exec->graph, call->task));
+        scratch = padded(dsf_task_scratch(exec->graph, call->task));
         if (scratch > exec->scratch_bytes)
             exec->scratch_bytes = scratch;
         exec->phase_end[call->task->phase] = i + 1;

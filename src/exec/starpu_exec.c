@@ -10,6 +10,7 @@
 #include "exec/starpu_private.h"
 
 #include "base/alloc.h"
+#include "graph/task.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,13 +57,8 @@ static void run_cpu(void *buffers[], void *arg)
 static double cost_us(struct starpu_task *task, unsigned nimpl)
 {
     const struct dsf_exec_call *call = task->cl_arg;
-    const struct dsflow_task_spec *t = call->task;
-    size_t bytes[DSFLOW_MAX_PORTS];
-    struct dsflow_cost cost = { 0 };
+    struct dsflow_cost cost = dsf_task_cost(call->exec->graph, call->task);
 
-    for (unsigned p = 0; p < t->ndata; p++)
-        bytes[p] = dsflow_graph_data(call->exec->graph, t->data[p])->bytes;
-    t->op->cost(bytes, t->ndata, t->args, &cost);
     return 1 + cost.flops / 100e3 + cost.bytes / 10e3;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/graph_private.h"
+#include "graph/task.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -169,13 +170,6 @@ const struct dsflow_task_spec *dsflow_graph_task(const struct dsflow_graph *g,
 {
     assert(id.i < g->ntasks);
     return &g->tasks[id.i];
-}
-
-void dsf_task_bytes(const struct dsflow_graph *g,
-                    const struct dsflow_task_spec *t, size_t *bytes)
-{
-    for (unsigned p = 0; p < t->ndata; p++)
-        bytes[p] = g->data[t->data[p].i].bytes;
 }
 
 static int check_ports(const struct dsflow_task_spec *t, struct dsflow_err *err)

@@ -1,5 +1,4 @@
-/* graph_private.h - how a graph is kept; for src/graph, and the one helper
- * that others share. */
+/* graph_private.h - how a graph is kept; for src/graph. */
 #ifndef DSF_GRAPH_GRAPH_PRIVATE_H
 #define DSF_GRAPH_GRAPH_PRIVATE_H
 
@@ -21,9 +20,5 @@ struct dsflow_graph {
     uint32_t *first_pred; /* ntasks + 1; NULL until asked for */
     dsflow_task_id *preds;
 };
-
-/* Sizes of the data of `t`, in the order of its ports. */
-void dsf_task_bytes(const struct dsflow_graph *g,
-                    const struct dsflow_task_spec *t, size_t *bytes);
 
 #endif

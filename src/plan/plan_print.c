@@ -3,22 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "graph/task.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static size_t scratch_of(const struct dsflow_graph *g,
-                         const struct dsflow_task_spec *t)
-{
-    size_t bytes[DSFLOW_MAX_PORTS];
-
-    if (t->op->scratch == NULL)
-        return 0;
-    for (unsigned p = 0; p < t->ndata; p++)
-        bytes[p] = dsflow_graph_data(g, t->data[p])->bytes;
-    return t->op->scratch(bytes, t->ndata, t->args);
-}
 
 void dsf_plan_weigh(const struct dsflow_plan *plan, struct dsflow_graph *g,
                     struct dsf_weight *weight)
@@ -36,7 +25,7 @@ void dsf_plan_weigh(const struct dsflow_plan *plan, struct dsflow_graph *g,
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
         const dsflow_task_id *preds;
-        double scratch = (double)scratch_of(g, t);
+        double scratch = (double)dsf_task_scratch(g, t);
 
         if (scratch > weight->scratch)
             weight->scratch = scratch;
@@ -64,8 +53,6 @@ static struct count *count_kinds(struct dsflow_graph *g, unsigned *n)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
-        size_t bytes[DSFLOW_MAX_PORTS];
-        struct dsflow_cost cost = { 0 };
         unsigned k = 0;
 
         if (t->phase != DSFLOW_STEP)
@@ -76,11 +63,8 @@ static struct count *count_kinds(struct dsflow_graph *g, unsigned *n)
             dsf_grow(&counts, &cap, *n + 1, sizeof(*counts));
             counts[(*n)++].op = t->op;
         }
-        for (unsigned p = 0; p < t->ndata; p++)
-            bytes[p] = dsflow_graph_data(g, t->data[p])->bytes;
-        t->op->cost(bytes, t->ndata, t->args, &cost);
         counts[k].tasks++;
-        counts[k].flops += cost.flops;
+        counts[k].flops += dsf_task_cost(g, t).flops;
     }
     return counts;
 }

@@ -9,6 +9,7 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
+#include "graph/task.h"
 
 #include <stdlib.h>
 
@@ -21,15 +22,11 @@
 
 #define HIGHEST 1000000
 
-static double task_cost(const struct dsflow_graph *g,
-                        const struct dsflow_task_spec *t)
+static double operations(const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
 {
-    size_t bytes[DSFLOW_MAX_PORTS];
-    struct dsflow_cost cost = { 0 };
+    struct dsflow_cost cost = dsf_task_cost(g, t);
 
-    for (unsigned p = 0; p < t->ndata; p++)
-        bytes[p] = dsflow_graph_data(g, t->data[p])->bytes;
-    t->op->cost(bytes, t->ndata, t->args, &cost);
     return cost.flops + FLOPS_PER_BYTE * cost.bytes;
 }
 
@@ -45,7 +42,7 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
         const dsflow_task_id *preds;
         uint32_t npreds = dsflow_graph_preds(in, (dsflow_task_id){ i }, &preds);
 
-        level[i] += task_cost(in, dsflow_graph_task(in, (dsflow_task_id){ i }));
+        level[i] += operations(in, dsflow_graph_task(in, (dsflow_task_id){ i }));
         if (level[i] > top)
             top = level[i];
         for (uint32_t k = 0; k < npreds; k++)
@@ -57,7 +54,7 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
     for (uint32_t i = 0; i < n; i++) {
         struct dsflow_task_spec t = *dsflow_graph_task(in, (dsflow_task_id){ i });
 
-        t.priority = task_cost(in, &t) < NOTHING
+        t.priority = operations(in, &t) < NOTHING
                          ? HIGHEST
                          : (int32_t)(level[i] / top * HIGHEST);
         dsflow_graph_add_task(out, &t);

@@ -1,0 +1,18 @@
+/* task.h - what the op of a task says of it, given the sizes of its data. */
+#ifndef DSF_GRAPH_TASK_H
+#define DSF_GRAPH_TASK_H
+
+#include <dsflow/graph.h>
+
+/* Sizes of the data of `t`, in the order of its ports. */
+void dsf_task_bytes(const struct dsflow_graph *g,
+                    const struct dsflow_task_spec *t, size_t *bytes);
+
+struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
+                                 const struct dsflow_task_spec *t);
+
+/* Bytes of working memory. */
+size_t dsf_task_scratch(const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t);
+
+#endif
