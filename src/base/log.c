@@ -13,6 +13,11 @@ void dsflow_log_level_set(enum dsflow_log_level level)
     most = level;
 }
 
+enum dsflow_log_level dsf_log_level(void)
+{
+    return most;
+}
+
 void dsflow_log_sink_set(dsflow_log_fn fn, void *user)
 {
     sink = fn;

@@ -4,6 +4,9 @@
 
 #include <dsflow/log.h>
 
+/* What is dropped is above this. */
+enum dsflow_log_level dsf_log_level(void);
+
 void dsf_warn(const char *fmt, ...) DSFLOW_PRINTF(1, 2);
 void dsf_info(const char *fmt, ...) DSFLOW_PRINTF(1, 2);
 void dsf_debug(const char *fmt, ...) DSFLOW_PRINTF(1, 2);

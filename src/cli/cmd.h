@@ -3,6 +3,7 @@
 #define DSF_CLI_CMD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <dsflow/error.h>
 
@@ -45,6 +46,11 @@ const char **dsf_flag_values(const struct dsf_words *words, const char *name,
 int dsf_flag_number(const struct dsf_words *words, const char *name,
                     double min, double max, double *value,
                     struct dsflow_err *err);
+
+/* The same of a whole number. */
+int dsf_flag_whole(const struct dsf_words *words, const char *name,
+                   int64_t min, int64_t max, int64_t *value,
+                   struct dsflow_err *err);
 
 extern const struct dsf_cmd dsf_cmd_run, dsf_cmd_plan, dsf_cmd_eval,
     dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list, dsf_cmd_report;

@@ -61,23 +61,22 @@ static int verify(const struct dsf_words *words, struct dsflow_err *err)
 static int export(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
-    double step = -1;
-    int64_t from;
+    int64_t step = DSF_LATEST, from;
     float **params = NULL;
     int status;
 
-    if (words->nwords < 3)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "checkpoint export: expected RUN and FOLDER");
-    status = dsf_flag_number(words, "step", 0, 9e15, &step, err);
+    status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[1], words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_params(&s, (int64_t)step, &params, &from, err);
+        status = dsf_session_params(&s, step, &params, &from, err);
     if (status == DSFLOW_OK)
         status = dsf_hf_export(&s.model, words->words[2], params,
                                dsf_tokenizer_files(s.tok), err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && from == DSF_START)
+        printf("%s: the model as it starts, without training\n",
+               words->words[2]);
+    else if (status == DSFLOW_OK)
         printf("%s: the model of step %lld\n", words->words[2],
                (long long)from);
     dsf_params_free(&s, params);
@@ -86,15 +85,34 @@ static int export(const struct dsf_words *words, struct dsflow_err *err)
 }
 
 static const struct {
-    const char *name;
+    const char *name, *args;
+    unsigned nwords; /* with the name */
     int (*run)(const struct dsf_words *words, struct dsflow_err *err);
-} actions[] = { { "list", list }, { "verify", verify }, { "export", export } };
+} actions[] = {
+    { "list", "RUN", 2, list },
+    { "verify", "RUN or FOLDER", 2, verify },
+    { "export", "RUN and FOLDER", 3, export },
+};
+
+/* What one action takes, another must not take and ignore. */
+static int run_action(size_t i, const struct dsf_words *words,
+                      struct dsflow_err *err)
+{
+    if (words->nwords != actions[i].nwords)
+        return dsflow_fail(err, DSFLOW_EINVAL, "checkpoint %s: expected %s",
+                           actions[i].name, actions[i].args);
+    if (words->ngiven > 0 && actions[i].run != export)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "checkpoint %s: --%s: is for export only",
+                           actions[i].name, words->given[0].flag->name);
+    return actions[i].run(words, err);
+}
 
 static int checkpoint(const struct dsf_words *words, struct dsflow_err *err)
 {
     for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
         if (strcmp(words->words[0], actions[i].name) == 0)
-            return actions[i].run(words, err);
+            return run_action(i, words, err);
     return dsflow_fail(err, DSFLOW_EINVAL,
                        "checkpoint: %.60s: expected list, verify or export",
                        words->words[0]);
@@ -102,7 +120,7 @@ static int checkpoint(const struct dsf_words *words, struct dsflow_err *err)
 
 static const struct dsf_flag checkpoint_flags[] = {
     DSF_FLAG_SET,
-    { "step", "N", "export: this checkpoint instead of the latest" },
+    { "step", "N", "export: the checkpoint of step N, not the latest" },
     { 0 },
 };
 

@@ -1,5 +1,6 @@
 /* cmd_eval.c - loss on the validation text. */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/feed.h"
 
 #include <math.h>
@@ -16,10 +17,10 @@ static int load(struct dsf_session *s, const char *path, struct dsflow_err *err)
     if (dsf_is_run(path))
         status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
     if (status == DSFLOW_OK && folder != NULL) {
-        fprintf(stderr, "step %lld of %s\n", (long long)meta.step, path);
+        dsf_info("step %lld of %s", (long long)meta.step, path);
         status = dsf_session_load(s, folder, err);
     } else if (status == DSFLOW_OK) {
-        fprintf(stderr, "the model as it starts, without training\n");
+        dsf_info("the model as it starts, without training");
         status = dsf_session_start(s, err);
     }
     free(folder);
@@ -37,6 +38,8 @@ static int eval(const struct dsf_words *words, struct dsflow_err *err)
     dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&s, NULL, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_check(&s, words, err);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&s, err);
     if (status == DSFLOW_OK)

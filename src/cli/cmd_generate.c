@@ -1,5 +1,6 @@
 /* cmd_generate.c - sample from a model. */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/generate.h"
 #include "cli/session.h"
 
@@ -17,19 +18,26 @@ static bool has_file(const char *folder, const char *name)
     return has;
 }
 
-/* A Hugging Face folder is a job of its own: a model and its tokenizer. */
+/* A Hugging Face folder is a job of its own: a model and its tokenizer, unless
+ * --set names another one. */
 static int open_folder(struct dsf_session *s, const char *folder,
-                       struct dsflow_err *err)
+                       const struct dsf_words *words, struct dsflow_err *err)
 {
     static const char text[] = "[job]\nsteps = 1\n[data]\ntrain = \"-\"\n";
     char *init = dsf_xasprintf("model.init=%s", folder);
     char *tok = dsf_xasprintf("data.tokenizer=%s", folder);
-    const char *sets[] = { init, tok };
-    int status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, 2,
-                               &s->job, err);
+    unsigned ngiven;
+    const char **given = dsf_flag_values(words, "set", &ngiven);
+    const char **sets = dsf_xcalloc(ngiven + 2, sizeof(*sets));
+    int status;
 
+    sets[0] = init;
+    sets[1] = tok;
+    memcpy(sets + 2, given, ngiven * sizeof(*sets));
+    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, ngiven + 2,
+                           &s->job, err);
     if (status == DSFLOW_OK)
-        status = dsf_tokenizer_open(folder, &s->tok, err);
+        status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
     if (status == DSFLOW_OK)
         status = dsf_model_init(&s->model, &s->job, err);
     if (status == DSFLOW_OK &&
@@ -39,16 +47,18 @@ static int open_folder(struct dsf_session *s, const char *folder,
                              "tokens",
                              folder, s->model.dims.vocab,
                              dsf_tokenizer_vocab(s->tok));
+    free(sets);
+    free(given);
     free(tok);
     free(init);
     return status;
 }
 
 static int read_sampling(const struct dsf_words *words,
-                         struct dsf_sampling *sampling, double *tokens,
+                         struct dsf_sampling *sampling, int64_t *tokens,
                          struct dsflow_err *err)
 {
-    double top_k = 0, seed = 1;
+    int64_t seed = 1;
     int status =
         dsf_flag_number(words, "temperature", 0, 100, &sampling->temperature,
                         err);
@@ -56,12 +66,12 @@ static int read_sampling(const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = dsf_flag_number(words, "top-p", 0, 1, &sampling->top_p, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "top-k", 0, 1e9, &top_k, err);
+        status = dsf_flag_whole(words, "top-k", 0, 4194304, &sampling->top_k,
+                                err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "seed", 0, 9e15, &seed, err);
+        status = dsf_flag_whole(words, "seed", 0, INT64_MAX, &seed, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "tokens", 0, 1e9, tokens, err);
-    sampling->top_k = (int64_t)top_k;
+        status = dsf_flag_whole(words, "tokens", 0, 1048576, tokens, err);
     sampling->seed = (uint64_t)seed;
     return status;
 }
@@ -72,25 +82,31 @@ static int generate(const struct dsf_words *words, struct dsflow_err *err)
     const char *prompt = dsf_flag_value(words, "prompt");
     struct dsf_sampling sampling = { .temperature = 0.8, .top_p = 1 };
     struct dsf_session s = { 0 };
-    double tokens = 100, step = -1;
+    bool folder = has_file(path, "config.json") && !has_file(path, "job.toml");
+    int64_t tokens = 100, step = folder ? DSF_START : DSF_LATEST, from;
     float **params = NULL;
-    int64_t from;
     int status = read_sampling(words, &sampling, &tokens, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "step", 0, 9e15, &step, err);
+        status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
+    if (status == DSFLOW_OK && folder && step >= 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "--step: %s is a Hugging Face folder and has no "
+                             "steps",
+                             path);
     if (status < 0)
         return status;
-    if (has_file(path, "config.json") && !has_file(path, "job.toml"))
-        status = open_folder(&s, path, err);
-    else
-        status = dsf_session_model(&s, path, words, err);
+    status = folder ? open_folder(&s, path, words, err)
+                    : dsf_session_model(&s, path, words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_params(&s, (int64_t)step, &params, &from, err);
+        status = dsf_session_params(&s, step, &params, &from, err);
+    if (status == DSFLOW_OK && !folder && from == DSF_START)
+        dsf_info("%s: no checkpoint: the model as it starts, without training",
+                 path);
     if (status == DSFLOW_OK)
         status = dsf_generate_print(
             &s.model, params, s.tok, prompt != NULL ? prompt : "",
-            prompt != NULL ? strlen(prompt) : 0, (int64_t)tokens, &sampling,
+            prompt != NULL ? strlen(prompt) : 0, tokens, &sampling,
             stdout, err);
     dsf_params_free(&s, params);
     dsf_session_close(&s);

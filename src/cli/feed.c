@@ -38,6 +38,11 @@ static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
     }
 }
 
+static bool is_stopped(const struct dsf_feed *feed)
+{
+    return feed->stop != NULL && *feed->stop != 0;
+}
+
 static void report(void *user, const double *values, unsigned n)
 {
     struct dsf_feed *feed = user;
@@ -102,10 +107,12 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     feed->validating = n;
     nmicro = (n + s->plan->micro - 1) / s->plan->micro;
     for (int64_t done = 0; done < nmicro && status == DSFLOW_OK; done++) {
+        if (is_stopped(feed)) /* only what was submitted still comes */
+            nmicro = submitted;
         for (; submitted < nmicro && submitted < done + AHEAD; submitted++)
             if (status == DSFLOW_OK)
                 status = dsflow_exec_submit(s->exec, DSFLOW_EVAL, err);
-        if (status == DSFLOW_OK)
+        if (status == DSFLOW_OK && done < submitted)
             sum += dsf_feed_next(feed).values[0];
     }
     if (status == DSFLOW_OK)

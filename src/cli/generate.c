@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "codelets/codelets.h"
 #include "tasks/tasks.h"
+#include "text/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -342,32 +343,54 @@ int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
     return id;
 }
 
-/* Bytes that are not yet a whole UTF-8 sequence wait here. */
+/* Bytes that are not yet a whole UTF-8 character wait here. */
 struct utf8 {
     char held[4];
     size_t n;
 };
 
-/* How long the sequence that begins with `c` is; 1 for what begins none. */
-static size_t sequence_length(unsigned char c)
+/* Could more bytes make a character of these? No byte that follows is above
+ * 0xbf or below 0x80, and one of the two is in every range that RFC 3629 has
+ * for the second byte. */
+static bool may_go_on(const struct utf8 *u)
 {
-    return c >= 0xf0 && c < 0xf8 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+    static const unsigned char ends[] = { 0x80, 0xbf };
+
+    for (size_t e = 0; e < sizeof(ends); e++) {
+        char s[4] = { 0 };
+
+        memcpy(s, u->held, u->n);
+        memset(s + u->n, ends[e], sizeof(s) - u->n);
+        if (dsf_utf8_char(s, sizeof(s)) > u->n)
+            return true;
+    }
+    return false;
+}
+
+/* Characters as they are, and U+FFFD for bytes that make none: a model of
+ * bytes writes them, and a terminal or a file of text should not get them.
+ * `last`: no more bytes will come. */
+static void put_held(struct utf8 *u, bool last, FILE *out)
+{
+    while (u->n > 0) {
+        size_t len = dsf_utf8_char(u->held, u->n);
+
+        if (len == 0 && !last && may_go_on(u))
+            return;
+        if (len > 0)
+            fwrite(u->held, 1, len, out);
+        else
+            fputs("\xef\xbf\xbd", out);
+        u->n -= len > 0 ? len : 1;
+        memmove(u->held, u->held + (len > 0 ? len : 1), u->n);
+    }
 }
 
 static void put_bytes(struct utf8 *u, const char *bytes, size_t n, FILE *out)
 {
     for (size_t i = 0; i < n; i++) {
-        bool goes_on = ((unsigned char)bytes[i] & 0xc0) == 0x80;
-
-        if (u->n > 0 && !goes_on) { /* broken off: as it is */
-            fwrite(u->held, 1, u->n, out);
-            u->n = 0;
-        }
         u->held[u->n++] = bytes[i];
-        if (u->n >= sequence_length((unsigned char)u->held[0])) {
-            fwrite(u->held, 1, u->n, out);
-            u->n = 0;
-        }
+        put_held(u, false, out);
     }
 }
 
@@ -399,7 +422,7 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
         }
         status = dsf_generator_feed(g, &id, 1, err);
     }
-    fwrite(utf8.held, 1, utf8.n, out);
+    put_held(&utf8, true, out);
     fputc('\n', out);
     return status;
 }

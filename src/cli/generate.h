@@ -35,8 +35,8 @@ struct dsf_sampling {
 int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
                    int32_t vocab, uint64_t *state);
 
-/* Print `prompt` and up to `tokens` tokens after it, in whole UTF-8 sequences;
- * ends at the end-of-text token, or when the context is full, with a newline. */
+/* Print `prompt` and up to `tokens` tokens after it, as UTF-8 (U+FFFD for what
+ * is none); ends at the end-of-text token, or when the context is full, with a newline. */
 int dsf_generate_print(const struct dsf_model *model, float *const *params,
                        const struct dsf_tokenizer *tok, const char *prompt,
                        size_t bytes, int64_t tokens,

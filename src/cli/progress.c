@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/units.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ int dsf_progress_open(struct dsf_progress *p, const char *path, int64_t done,
 {
     *p = (struct dsf_progress){ .steps = steps,
                                 .log_every = log_every,
-                                .terminal = isatty(STDERR_FILENO) };
+                                .terminal = isatty(STDERR_FILENO),
+                                .quiet = dsf_log_level() < DSFLOW_INFO };
     p->metrics = fopen(path, "a+");
     if (p->metrics == NULL)
         return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
@@ -159,12 +161,17 @@ int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *s,
     else if (!p->quiet &&
              (s->step % p->log_every == 0 || s->step == p->steps))
         fprintf(stderr,
-                "step %lld/%lld  loss %.4f  lr %.3g  norm %.3f  %s tokens/s  "
-                "%s left\n",
+                "step %lld/%lld  loss %.4f  lr %.3g  norm %.3f  %s tokens/s"
+                "%s%s%s\n",
                 (long long)s->step, (long long)p->steps, s->loss, s->lr,
                 s->grad_norm, count_text(p->rate).s,
-                dsf_time_text(p->step_seconds * (double)(p->steps - s->step))
-                    .s);
+                s->step < p->steps ? "  " : "",
+                s->step < p->steps
+                    ? dsf_time_text(p->step_seconds *
+                                    (double)(p->steps - s->step))
+                          .s
+                    : "",
+                s->step < p->steps ? " left" : "");
     return put_line(p, root, err);
 }
 
@@ -172,6 +179,8 @@ void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
 {
     va_list ap;
 
+    if (p->quiet)
+        return;
     clear_bar(p);
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);

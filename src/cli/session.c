@@ -101,18 +101,20 @@ static uint64_t find_identity(const struct dsf_session *s)
     const struct dsf_dims *d = &s->model.dims;
     const struct dsf_job *j = &s->job;
     char *text = dsf_xasprintf(
-        "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g %d %.17g\n"
-        "%lld %d %d %d %d %lld %d\n%lld %lld %lld %016" PRIx64 "\n",
+        "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
+        "%.17g %.17g %.17g %lld\n%d %.17g\n"
+        "%lld %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n",
         (int)s->model.family, s->model.layers, d->width, d->heads,
         d->kv_heads, d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
         (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
-        j->optimizer.kind, j->optimizer.momentum,
+        s->model.rope_factor, s->model.rope_low_freq_factor,
+        s->model.rope_high_freq_factor,
+        (long long)s->model.rope_original_context, j->optimizer.kind,
+        j->optimizer.momentum,
         (long long)j->batch.sequences, s->plan->sequence, s->plan->micro,
         s->plan->groups, s->plan->ntiles, (long long)j->main.seed,
-        (int)j->data.shuffle, (long long)s->text.train_tokens,
-        (long long)s->text.validation_tokens, (long long)s->text.bytes,
-        dsf_tokenizer_hash(s->tok));
+        (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok));
     uint64_t hash = XXH3_64bits(text, strlen(text));
 
     free(text);
@@ -173,6 +175,15 @@ static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
                        "--executor: %.60s: expected serial or starpu", name);
 }
 
+int dsf_session_check(const struct dsf_session *s,
+                      const struct dsf_words *words, struct dsflow_err *err)
+{
+    enum dsflow_exec_kind kind;
+    int status = exec_kind(words, &kind, err);
+
+    return status == DSFLOW_OK ? check_memory(s, err) : status;
+}
+
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err)
 {
@@ -186,8 +197,6 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     };
     int status = exec_kind(words, &options.kind, err);
 
-    if (status == DSFLOW_OK)
-        status = check_memory(s, err);
     if (status == DSFLOW_OK)
         status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
     if (status < 0)
@@ -360,13 +369,13 @@ int dsf_session_params(struct dsf_session *s, int64_t step, float ***out,
     if (status == DSFLOW_OK && step >= 0) {
         folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
         status = dsf_ckpt_verify(folder, &meta, err);
-    } else if (status == DSFLOW_OK) {
+    } else if (status == DSFLOW_OK && step == DSF_LATEST) {
         status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
     }
     if (status == DSFLOW_OK)
         status = folder != NULL ? load_params(s, folder, params, err)
                                 : first_params(s, params, err);
-    *from = folder != NULL ? meta.step : 0;
+    *from = folder != NULL ? meta.step : DSF_START;
     free(folder);
     free(dir);
     if (status < 0) {

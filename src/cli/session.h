@@ -39,6 +39,11 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
 /* The text of the job, as tokens. After the plan. */
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
+/* Is there such an executor, and memory for it? Before the text is read, as
+ * that may take long. */
+int dsf_session_check(const struct dsf_session *s,
+                      const struct dsf_words *words, struct dsflow_err *err);
+
 /* The executor, with memory and constants, but no weights yet. */
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err);
@@ -60,9 +65,13 @@ char *dsf_session_checkpoints(const struct dsf_session *s);
 /* Is `path` the folder of a run? */
 bool dsf_is_run(const char *path);
 
-/* Weights in memory of their own, for commands that need no executor: from the
- * newest checkpoint where there is one (or `step` >= 0), else from step 0.
- * By unit; freed by dsf_params_free. *from says where they are from. */
+/* Weights in memory of their own, for commands that need no executor: of the
+ * checkpoint of `step`. By unit; freed by dsf_params_free. *from is the step
+ * they are of, DSF_START where there is no checkpoint. */
+enum {
+    DSF_LATEST = -1, /* of the latest checkpoint, if there is one */
+    DSF_START = -2,  /* of the model as it starts, whatever was saved */
+};
 int dsf_session_params(struct dsf_session *s, int64_t step, float ***params,
                        int64_t *from, struct dsflow_err *err);
 void dsf_params_free(const struct dsf_session *s, float **params);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "config/option.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,25 @@ int dsf_flag_number(const struct dsf_words *w, const char *name, double min,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "--%s: %.60s: expected a number, %.10g to %.10g",
                            name, text, min, max);
+    *value = x;
+    return DSFLOW_OK;
+}
+
+int dsf_flag_whole(const struct dsf_words *w, const char *name, int64_t min,
+                   int64_t max, int64_t *value, struct dsflow_err *err)
+{
+    const char *text = dsf_flag_value(w, name);
+    char *end;
+    long long x;
+
+    if (text == NULL)
+        return DSFLOW_OK;
+    errno = 0;
+    x = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || x < min || x > max)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--%s: %.60s: expected a whole number, %lld to %lld",
+                           name, text, (long long)min, (long long)max);
     *value = x;
     return DSFLOW_OK;
 }

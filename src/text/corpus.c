@@ -276,6 +276,7 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     if (status < 0)
         goto out_close;
     key = key_of(&s);
+    c->info.content = key;
     c->info.cached = dsf_token_cache_open(cache_dir, key, &c->store);
     if (!c->info.cached) {
         status = encode_source(&s, &c->store, err);
