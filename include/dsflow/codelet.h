@@ -33,6 +33,7 @@ struct dsflow_call {
     const struct dsflow_buf *bufs; /* in the order of the op's ports */
     unsigned nbufs;
     const void *args;
+    unsigned fresh; /* bit i: buffer i has no contents yet, as in the graph */
     void *scratch; /* what op->scratch asked for, aligned to 64 bytes */
     const struct dsflow_host *host;
 };

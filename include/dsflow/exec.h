@@ -17,6 +17,8 @@ enum dsflow_exec_kind {
 struct dsflow_exec_options {
     enum dsflow_exec_kind kind;
     unsigned workers;       /* CPU workers; 0: one per core. StarPU only */
+    unsigned ranks;         /* of the graph; the workers are shared out among
+                               them. 0 or 1: any worker runs any task */
     unsigned virtuals;      /* virtual devices, each instead of a core */
     size_t virtual_memory;  /* bytes of each virtual device; 0: no limit */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */

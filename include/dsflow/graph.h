@@ -40,14 +40,24 @@ struct dsflow_data_spec {
     const char *name; /* unique; copied */
     size_t bytes;
     enum dsflow_role role;
-    int16_t home;       /* rank that owns it between steps, or ANYWHERE */
+    int16_t home;       /* rank in whose memory it is, or ANYWHERE */
     uint8_t persistent; /* it has contents before the first task and keeps them
                            between steps; it starts as zeroes */
+    uint8_t constant;   /* persistent, and no task writes it */
+
+    /* Parameters, gradients and states: what they are of. */
+    int32_t unit; /* of the model, from 0; -1: none */
+    int32_t part; /* of a unit that is split among tensor ranks */
+    int64_t at;   /* of its first element, within the part */
+    int64_t block; /* elements: it may be cut at multiples of this */
 };
 
 /* Programs over the same data: a step of training, an evaluation of one
  * micro-batch, … A graph is submitted one phase at a time. */
 enum dsflow_phase { DSFLOW_STEP, DSFLOW_EVAL, DSFLOW_NPHASES };
+
+/* What a task is for. A forward that is computed again is BACKWARD. */
+enum dsflow_pass { DSFLOW_FORWARD, DSFLOW_BACKWARD, DSFLOW_UPDATE };
 
 struct dsflow_task_spec {
     const struct dsflow_op *op;
@@ -58,6 +68,7 @@ struct dsflow_task_spec {
     int16_t rank;       /* or DSFLOW_ANYWHERE: the scheduler chooses */
     int32_t priority;
     uint8_t phase;
+    uint8_t pass;  /* enum dsflow_pass */
     uint8_t fresh; /* bit i: port i, RW in the op, has no contents yet and is
                       only written by this task */
     uint8_t ndata;

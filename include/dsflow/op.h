@@ -40,6 +40,8 @@ struct dsflow_op {
     unsigned nports;     /* how many of `ports` are described */
     unsigned noptional;  /* the last ones, that a task may leave out */
     unsigned repeats;    /* 1: the last port may come again, up to MAX_PORTS */
+    unsigned comm;       /* 1: it moves data between ranks: what it reads may be
+                            on another rank, and that is its traffic */
     struct dsflow_port ports[DSFLOW_MAX_PORTS];
 
     /* Do these sizes and arguments make sense together? `bytes[i]` is the size

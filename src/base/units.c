@@ -21,7 +21,7 @@ static const struct unit sizes[] = {
     { "PB", 1e15 },     { NULL, 0 },
 };
 static const struct unit times[] = {
-    { "ms", 1e-3 }, { "s", 1 },     { "min", 60 },
+    { "us", 1e-6 }, { "ms", 1e-3 }, { "s", 1 },   { "min", 60 },
     { "h", 3600 },  { "d", 86400 }, { NULL, 0 },
 };
 

@@ -1,6 +1,8 @@
 /* cmd_plan.c - the step before it runs. */
+#include "cli/machine_cache.h"
 #include "cli/session.h"
 #include "policies/policies.h"
+#include "sim/plan_report.h"
 
 #include <string.h>
 
@@ -22,11 +24,52 @@ static int check_until(const char *until, struct dsflow_err *err)
                        until, known);
 }
 
+/* The plan and the graph of a machine that is described, or of this one, which
+ * is measured when time is to be predicted. */
+static int build(struct dsf_session *s, const char *file, const char *until,
+                 bool predict, struct dsf_machine_model *m,
+                 struct dsflow_err *err)
+{
+    int status;
+
+    if (file == NULL) {
+        status = dsf_session_plan(s, until, err);
+        if (status == DSFLOW_OK && predict)
+            status = dsf_machine_present(&s->machine, m, err);
+        return status;
+    }
+    status = dsf_machine_model_read(file, m, err);
+    if (status < 0)
+        return status;
+    dsf_machine_of_model(m, &s->machine);
+    status = dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_policies_build(s->plan, until, &s->graph, err);
+    return status;
+}
+
+static int report(const struct dsf_session *s,
+                  const struct dsf_machine_model *m, bool json,
+                  struct dsflow_err *err)
+{
+    struct dsf_prediction prediction;
+    int status = dsf_predict(s->plan, s->graph, m, &prediction, err);
+
+    if (status < 0)
+        return status;
+    status = json ? dsf_plan_report_json(s->plan, s->graph, m, &prediction,
+                                         stdout, err)
+                  : dsf_plan_report(s->plan, s->graph, m, &prediction, stdout);
+    dsf_prediction_fini(&prediction);
+    return status;
+}
+
 static int plan(const struct dsf_words *words, struct dsflow_err *err)
 {
     const char *until = dsf_flag_value(words, "until");
     bool dot = dsf_flag_value(words, "dot") != NULL;
     bool json = dsf_flag_value(words, "json") != NULL;
+    struct dsf_machine_model m = { 0 };
     struct dsf_session s = { 0 };
     int status = check_until(until, err);
 
@@ -36,17 +79,19 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[0], words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_plan(&s, until, err);
+        status = build(&s, dsf_flag_value(words, "machine"), until, !dot, &m,
+                       err);
     if (status == DSFLOW_OK)
-        status = dot    ? dsflow_graph_write_dot(s.graph, stdout, err)
-                 : json ? dsf_plan_write_json(s.plan, s.graph, stdout, err)
-                        : dsf_plan_print(s.plan, s.graph, stdout);
+        status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
+                     : report(&s, &m, json, err);
+    dsf_machine_model_fini(&m);
     dsf_session_close(&s);
     return status;
 }
 
 static const struct dsf_flag plan_flags[] = {
     DSF_FLAG_SET,
+    { "machine", "FILE", "for the machine of this file, not for this one" },
     { "dot", NULL, "the graph, for Graphviz: dsflow plan … --dot | dot -Tsvg" },
     { "json", NULL, "the summary as JSON, as in plan.json" },
     { "until", "POLICY", "the graph as it is after this policy" },
@@ -55,11 +100,16 @@ static const struct dsf_flag plan_flags[] = {
 
 const struct dsf_cmd dsf_cmd_plan = {
     .name = "plan",
-    .args = "job.toml [--dot|--json] [--until POLICY] [--set …]…",
-    .summary = "show the graph of a step and its memory; run nothing",
+    .args = "job.toml [--machine FILE] [--dot|--json] [--until POLICY] "
+            "[--set …]…",
+    .summary = "show the graph of a step, its memory and its time; run nothing",
     .help = "Builds the graph of a step and says what is in it: tasks of each\n"
-            "kind, data, and memory by what it is for. Nothing is run, and the\n"
-            "text is not read.",
+            "kind, memory by what it is for, traffic between ranks; and what a\n"
+            "step takes: the time of a simulation, the time that no order of\n"
+            "tasks can beat, and the tasks that hold it back most. Costs are\n"
+            "those of this machine, measured once (see dsflow bench), or of a\n"
+            "machine file such as examples/machines/h200-8.toml. Nothing is\n"
+            "run, and the text is not read.",
     .flags = plan_flags,
     .least = 1,
     .most = 1,

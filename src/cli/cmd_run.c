@@ -194,7 +194,7 @@ static int validate(struct run *r, struct dsflow_err *err)
     if (r->s.text.validation_sequences == 0)
         return DSFLOW_OK;
     status = dsf_validate(&r->feed, r->s.job.validation.sequences, &loss, err);
-    if (status < 0)
+    if (status < 0 || stopped_by != 0) /* what there is of it means nothing */
         return status;
     per_byte = dsf_per_byte(&r->s, loss);
     status =
@@ -306,14 +306,14 @@ static int print_sample(struct run *r, struct dsflow_err *err)
 
     if (sample->tokens == 0)
         return DSFLOW_OK;
-    params = dsf_xcalloc(r->s.model.nunits, sizeof(*params));
-    for (unsigned u = 0; u < r->s.model.nunits; u++)
-        params[u] = dsflow_exec_map(r->s.exec, r->s.params[u], DSFLOW_R);
-    printf("\n");
-    status = dsf_generate_print(&r->s.model, params, r->s.tok, sample->prompt,
-                                strlen(sample->prompt), sample->tokens,
-                                &sampling, stdout, err);
-    free(params);
+    status = dsf_session_units(&r->s, &params, err);
+    if (status == DSFLOW_OK) {
+        printf("\n");
+        status = dsf_generate_print(&r->s.model, params, r->s.tok,
+                                    sample->prompt, strlen(sample->prompt),
+                                    sample->tokens, &sampling, stdout, err);
+    }
+    dsf_session_units_free(&r->s, params);
     return status;
 }
 
@@ -341,6 +341,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = make_output(r, err);
     if (status == DSFLOW_OK)
+        status = dsf_session_check(&r->s, words, err);
+    if (status == DSFLOW_OK)
         status = dsf_session_text(&r->s, err);
     if (status == DSFLOW_OK)
         status = find_start(r, words, &folder, err);
@@ -350,6 +352,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
                               (long long)r->s.job.main.steps, folder,
                               (long long)r->done);
     dsf_feed_init(&r->feed, &r->s);
+    r->feed.stop = &stopped_by;
     if (status == DSFLOW_OK)
         status = dsf_session_open(&r->s, words, &r->feed.host, err);
     if (status == DSFLOW_OK)

@@ -11,5 +11,6 @@ const struct dsf_cmd *const dsf_cmds[] = {
     &dsf_cmd_checkpoint,
     &dsf_cmd_list,
     &dsf_cmd_report,
+    &dsf_cmd_bench,
     NULL,
 };

@@ -184,12 +184,23 @@ int dsf_session_check(const struct dsf_session *s,
     return status == DSFLOW_OK ? check_memory(s, err) : status;
 }
 
+/* The rotary table, on every rank that uses it. */
+static void fill_constants(struct dsf_session *s)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++)
+        if (dsflow_graph_data(s->graph, (dsflow_data_id){ i })->constant)
+            dsf_model_rope_table(&s->model,
+                                 dsflow_exec_map(s->exec, (dsflow_data_id){ i },
+                                                 DSFLOW_RW));
+}
+
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err)
 {
     const struct dsf_job_machine *m = &s->job.machine;
     struct dsflow_exec_options options = {
         .workers = s->plan->workers - (unsigned)m->virtuals,
+        .ranks = (unsigned)s->plan->nranks,
         .virtuals = (unsigned)m->virtuals,
         .virtual_memory =
             m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
@@ -201,12 +212,9 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
     if (status < 0)
         return status;
-    s->params = dsf_xcalloc(s->model.nunits, sizeof(*s->params));
-    for (unsigned u = 0; u < s->model.nunits; u++)
-        s->params[u] = find(s, s->model.units[u].name);
-    if (s->model.dims.rope)
-        dsf_model_rope_table(
-            &s->model, dsflow_exec_map(s->exec, find(s, "rope"), DSFLOW_RW));
+    dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
+                      s->plan->mesh.tensor);
+    fill_constants(s);
     return DSFLOW_OK;
 }
 
@@ -224,28 +232,35 @@ static int first_params(const struct dsf_session *s, float *const *params,
 
 int dsf_session_start(struct dsf_session *s, struct dsflow_err *err)
 {
-    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
-    int status;
+    float **params = NULL;
+    int status = dsf_session_units(s, &params, err);
 
-    for (unsigned u = 0; u < s->model.nunits; u++)
-        params[u] = dsflow_exec_map(s->exec, s->params[u], DSFLOW_RW);
-    status = first_params(s, params, err);
-    free(params);
+    if (status == DSFLOW_OK)
+        status = first_params(s, params, err);
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
+        if (dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_RW) ==
+            NULL)
+            dsf_contents_put(&s->contents, u, DSF_KEPT_PARAM, params[u]);
+    dsf_session_units_free(s, params);
     return status;
 }
 
-/* A checkpoint as lists of tensors: "params" are the units, "states" all else
- * that lives from step to step. */
+/* A checkpoint as lists of whole tensors: "params" are the units, "states" all
+ * else that lives from step to step. Where a unit is shared out, it stands in a
+ * buffer here. */
 struct contents {
     struct dsf_st_tensor *tensors;
     struct dsf_ckpt_part parts[2];
 };
 
-static void add_tensor(struct dsf_ckpt_part *part, const char *name,
-                       enum dsf_dtype dtype, size_t bytes, void *data)
+static const char *const kept_names[DSF_NKEPT] = { "", "m.", "v." };
+
+static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
+                       const char *name, enum dsf_dtype dtype, size_t bytes,
+                       void *data)
 {
     part->tensors[part->n++] = (struct dsf_st_tensor){
-        .name = (char *)name,
+        .name = dsf_xasprintf("%s%s", prefix, name),
         .dtype = dtype,
         .ndims = 1,
         .dims = { (int64_t)(bytes / (dtype == DSF_F32 ? 4 : 8)) },
@@ -254,27 +269,77 @@ static void add_tensor(struct dsf_ckpt_part *part, const char *name,
     };
 }
 
-static void list_contents(struct dsf_session *s, struct contents *c,
-                          enum dsflow_access access)
+static int add_unit(struct dsf_session *s, struct contents *c, unsigned u,
+                    enum dsf_kept kind, bool load, struct dsflow_err *err)
 {
-    uint32_t n = dsflow_graph_ndata(s->graph);
+    const struct dsf_unit *unit = &s->model.units[u];
+    size_t bytes = (size_t)unit->elems * sizeof(float);
+    float *data;
 
-    c->tensors = dsf_xcalloc(2 * (size_t)n, sizeof(*c->tensors));
-    c->parts[0] = (struct dsf_ckpt_part){ "params", c->tensors, 0 };
-    c->parts[1] = (struct dsf_ckpt_part){ "states", c->tensors + n, 0 };
-    for (uint32_t i = 0; i < n; i++) {
-        dsflow_data_id id = { i };
-        const struct dsflow_data_spec *d = dsflow_graph_data(s->graph, id);
-        bool counts = strcmp(d->name, "cursor") == 0 ||
-                      strcmp(d->name, "control") == 0;
-
-        if (d->role == DSFLOW_PARAMS)
-            add_tensor(&c->parts[0], d->name, DSF_F32, d->bytes,
-                       dsflow_exec_map(s->exec, id, access));
-        else if (d->role == DSFLOW_STATES || counts)
-            add_tensor(&c->parts[1], d->name, counts ? DSF_I64 : DSF_F32,
-                       d->bytes, dsflow_exec_map(s->exec, id, access));
+    if (!dsf_contents_has(&s->contents, u, kind))
+        return DSFLOW_OK;
+    data = dsf_contents_map(&s->contents, u, kind,
+                            load ? DSFLOW_RW : DSFLOW_R);
+    if (data == NULL) {
+        data = malloc(bytes);
+        if (data == NULL)
+            return dsflow_fail(err, DSFLOW_ENOMEM,
+                               "memory: %s for unit %s of a checkpoint",
+                               dsf_size_text((double)bytes).s, unit->name);
+        if (!load)
+            dsf_contents_get(&s->contents, u, kind, data);
     }
+    add_tensor(&c->parts[kind != DSF_KEPT_PARAM], kept_names[kind], unit->name,
+               DSF_F32, bytes, data);
+    return DSFLOW_OK;
+}
+
+static int list_contents(struct dsf_session *s, struct contents *c, bool load,
+                         struct dsflow_err *err)
+{
+    static const char *const counters[] = { "cursor", "control" };
+    size_t most = (size_t)s->model.nunits * DSF_NKEPT + 2;
+    int status = DSFLOW_OK;
+
+    c->tensors = dsf_xcalloc(2 * most, sizeof(*c->tensors));
+    c->parts[0] = (struct dsf_ckpt_part){ "params", c->tensors, 0 };
+    c->parts[1] = (struct dsf_ckpt_part){ "states", c->tensors + most, 0 };
+    for (int i = 0; i < 2; i++) {
+        dsflow_data_id id = find(s, counters[i]);
+
+        add_tensor(&c->parts[1], "", counters[i], DSF_I64,
+                   dsflow_graph_data(s->graph, id)->bytes,
+                   dsflow_exec_map(s->exec, id, load ? DSFLOW_RW : DSFLOW_R));
+    }
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
+        for (int k = 0; k < DSF_NKEPT && status == DSFLOW_OK; k++)
+            status = add_unit(s, c, u, (enum dsf_kept)k, load, err);
+    return status;
+}
+
+/* Buffers, after they were read into (`load`), go where they belong. */
+static void end_contents(struct dsf_session *s, struct contents *c, bool load)
+{
+    for (int p = 0; p < 2; p++)
+        for (unsigned t = 0, u = 0; t < c->parts[p].n; t++) {
+            struct dsf_st_tensor *tensor = &c->parts[p].tensors[t];
+            enum dsf_kept kind = p == 0                        ? DSF_KEPT_PARAM
+                                 : tensor->name[0] == 'm'      ? DSF_KEPT_M
+                                                               : DSF_KEPT_V;
+            const char *name = tensor->name + strlen(kept_names[kind]);
+
+            if (tensor->dtype == DSF_F32) {
+                while (strcmp(s->model.units[u].name, name) != 0)
+                    u = (u + 1) % s->model.nunits;
+                if (dsf_contents_map(&s->contents, u, kind, DSFLOW_R) == NULL) {
+                    if (load)
+                        dsf_contents_put(&s->contents, u, kind, tensor->data);
+                    free((void *)tensor->data);
+                }
+            }
+            free(tensor->name);
+        }
+    free(c->tensors);
 }
 
 int dsf_session_save(struct dsf_session *s, int64_t step,
@@ -286,10 +351,11 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     int status;
 
     snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
-    list_contents(s, &c, DSFLOW_R);
-    status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep,
-                           err);
-    free(c.tensors);
+    status = list_contents(s, &c, false, err);
+    if (status == DSFLOW_OK)
+        status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep,
+                               err);
+    end_contents(s, &c, false);
     free(dir);
     return status;
 }
@@ -298,12 +364,44 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err)
 {
     struct contents c;
-    int status;
+    int status = list_contents(s, &c, true, err);
 
-    list_contents(s, &c, DSFLOW_RW);
-    status = dsf_ckpt_load(folder, c.parts, 2, err);
-    free(c.tensors);
+    if (status == DSFLOW_OK)
+        status = dsf_ckpt_load(folder, c.parts, 2, err);
+    end_contents(s, &c, status == DSFLOW_OK);
     return status;
+}
+
+int dsf_session_units(struct dsf_session *s, float ***out,
+                      struct dsflow_err *err)
+{
+    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
+
+    *out = params;
+    for (unsigned u = 0; u < s->model.nunits; u++) {
+        size_t bytes = (size_t)s->model.units[u].elems * sizeof(float);
+
+        params[u] =
+            dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_RW);
+        if (params[u] != NULL)
+            continue;
+        params[u] = aligned_alloc(4096, bytes);
+        if (params[u] == NULL)
+            return dsflow_fail(err, DSFLOW_ENOMEM,
+                               "memory: %s for unit %s of the model",
+                               dsf_size_text((double)bytes).s,
+                               s->model.units[u].name);
+        dsf_contents_get(&s->contents, u, DSF_KEPT_PARAM, params[u]);
+    }
+    return DSFLOW_OK;
+}
+
+void dsf_session_units_free(struct dsf_session *s, float **params)
+{
+    for (unsigned u = 0; params != NULL && u < s->model.nunits; u++)
+        if (dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_R) == NULL)
+            free(params[u]);
+    free(params);
 }
 
 void dsf_session_close(struct dsf_session *s)
@@ -315,7 +413,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_model_fini(&s->model);
     dsf_tokenizer_free(s->tok);
     dsf_job_fini(&s->job);
-    free(s->params);
+    dsf_contents_fini(&s->contents);
 }
 
 void dsf_params_free(const struct dsf_session *s, float **params)
@@ -351,9 +449,11 @@ static int load_params(const struct dsf_session *s, const char *folder,
     int status;
 
     for (unsigned u = 0; u < s->model.nunits; u++)
-        add_tensor(&part, s->model.units[u].name, DSF_F32,
+        add_tensor(&part, "", s->model.units[u].name, DSF_F32,
                    (size_t)s->model.units[u].elems * sizeof(float), params[u]);
     status = dsf_ckpt_load(folder, &part, 1, err);
+    for (unsigned u = 0; u < part.n; u++)
+        free(part.tensors[u].name);
     free(part.tensors);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/cmd.h"
+#include "cli/contents.h"
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -23,7 +24,7 @@ struct dsf_session {
     struct dsflow_plan *plan;
     struct dsflow_graph *graph;
     struct dsflow_exec *exec;
-    dsflow_data_id *params; /* by unit */
+    struct dsf_contents contents; /* after open */
     uint64_t identity; /* of what a checkpoint depends on; after text */
 };
 
@@ -56,6 +57,12 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err);
 int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err);
+
+/* The weights of an open session as whole units: where a unit is in one piece,
+ * that piece itself, else a copy. */
+int dsf_session_units(struct dsf_session *s, float ***params,
+                      struct dsflow_err *err);
+void dsf_session_units_free(struct dsf_session *s, float **params);
 
 void dsf_session_close(struct dsf_session *s);
 

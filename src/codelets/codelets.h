@@ -18,17 +18,41 @@
     XX(out_backward_input)                                                     \
     XX(out_backward_weight)                                                    \
     XX(mlp_forward)                                                            \
+    XX(mlp_hidden)                                                             \
     XX(mlp_backward_input)                                                     \
     XX(mlp_backward_weight)                                                    \
     XX(head_forward)                                                           \
     XX(head_backward_input)                                                    \
     XX(head_backward_weight)                                                   \
     XX(head_logits)                                                            \
+    XX(norm_forward)                                                           \
+    XX(norm_backward_input)                                                    \
+    XX(norm_backward_weight)                                                   \
+    XX(residual_forward)                                                       \
+    XX(residual_backward_weight)                                               \
+    XX(embed_part_forward)                                                     \
+    XX(embed_part_backward_weight)                                             \
+    XX(qkv_part_forward)                                                       \
+    XX(qkv_part_backward_input)                                                \
+    XX(qkv_part_backward_weight)                                               \
+    XX(out_part_forward)                                                       \
+    XX(mlp_part_forward)                                                       \
+    XX(mlp_part_backward_input)                                                \
+    XX(mlp_part_backward_weight)                                               \
+    XX(head_part_forward)                                                      \
+    XX(head_part_loss)                                                         \
+    XX(head_part_backward_input)                                               \
+    XX(head_part_backward_weight)                                              \
     XX(schedule)                                                               \
     XX(square)                                                                 \
     XX(sum)                                                                    \
     XX(clip)                                                                   \
     XX(add)                                                                    \
+    XX(send)                                                                   \
+    XX(wait)                                                                   \
+    XX(split)                                                                  \
+    XX(gather)                                                                 \
+    XX(reduce_scatter)                                                         \
     XX(adam)                                                                   \
     XX(sgd)                                                                    \
     XX(lion)                                                                   \

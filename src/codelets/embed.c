@@ -57,8 +57,8 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const struct dsf_tile *t = &a->tile;
     const size_t width = (size_t)t->width, length = dsf_tile_length(t);
     const float *dx = dsf_floats(call, DX);
-    float *wte = dsf_floats(call, GRAD) + a->wte;
-    float *wpe = dsf_tensor_at(dsf_floats(call, GRAD), a->wpe);
+    float *grad = dsf_gradient(call, GRAD);
+    float *wte = grad + a->wte, *wpe = dsf_tensor_at(grad, a->wpe);
 
     for (size_t r = 0; r < (size_t)t->rows; r++, dx += width) {
         int32_t token = token_at(call, t, r);

@@ -42,6 +42,30 @@ const struct dsflow_codelet dsf_codelet_mlp_forward = {
     .cpu = forward_cpu,
 };
 
+static void hidden_cpu(const struct dsflow_call *call)
+{
+    enum { X, UNIT, H };
+    const struct dsf_mlp_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t nh = dsf_tile_hwidth(t);
+    float *unit = dsf_floats(call, UNIT), *h = dsf_floats(call, H);
+    const float *b1 = dsf_tensor_at(unit, a->b1);
+    const struct dsf_norm norm = norm_of(a, unit);
+
+    dsf_norm_forward(&norm, dsf_floats(call, X), call->scratch, rows);
+    dsf_gemm(0, 1, rows, nh, width, call->scratch, width, unit + a->w1, width,
+             0, h, nh);
+    if (b1)
+        dsf_add_bias(h, b1, rows, nh);
+}
+
+const struct dsflow_codelet dsf_codelet_mlp_hidden = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_mlp_hidden,
+    .cpu = hidden_cpu,
+};
+
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DY, X, UNIT, H, DH, DX, DNORM };
@@ -82,7 +106,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     const float *dy = dsf_floats(call, DY), *dh = dsf_floats(call, DH);
     const float *dnorm = dsf_floats(call, DNORM);
-    float *grad = dsf_floats(call, GRAD), *normed = call->scratch;
+    float *grad = dsf_gradient(call, GRAD), *normed = call->scratch;
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
 
     dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);

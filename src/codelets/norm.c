@@ -11,7 +11,10 @@ static void square_cpu(const struct dsflow_call *call)
     const struct dsf_square_args *a = call->args;
     double *out = call->bufs[1].ptr;
 
-    *out = dsf_square_sum(call->bufs[0].ptr, (size_t)a->elems);
+    const float *in = (const float *)call->bufs[0].ptr + a->at;
+
+    for (int64_t i = 0; i < a->elems / a->block; i++)
+        out[i] = dsf_square_sum(in + i * a->block, (size_t)a->block);
 }
 
 const struct dsflow_codelet dsf_codelet_square = {
@@ -22,11 +25,16 @@ const struct dsflow_codelet dsf_codelet_square = {
 
 static void sum_cpu(const struct dsflow_call *call)
 {
-    double sum = 0;
+    double *out = call->bufs[0].ptr;
+    double sum = call->fresh & 1 ? 0 : *out;
 
-    for (unsigned i = 1; i < call->nbufs; i++)
-        sum += *(const double *)call->bufs[i].ptr;
-    *(double *)call->bufs[0].ptr = sum;
+    for (unsigned i = 1; i < call->nbufs; i++) {
+        const double *in = call->bufs[i].ptr;
+
+        for (size_t k = 0; k < call->bufs[i].bytes / sizeof(double); k++)
+            sum += in[k];
+    }
+    *out = sum;
 }
 
 const struct dsflow_codelet dsf_codelet_sum = {

@@ -53,7 +53,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
     const float *dy = dsf_floats(call, DY);
-    float *grad = dsf_floats(call, GRAD);
+    float *grad = dsf_gradient(call, GRAD);
 
     dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, ATT), nq, 1,
              grad + a->w, nq);

@@ -95,7 +95,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
     const float *dnorm = dsf_floats(call, DNORM);
-    float *grad = dsf_floats(call, GRAD), *normed = call->scratch;
+    float *grad = dsf_gradient(call, GRAD), *normed = call->scratch;
     float *w = grad + a->w, *b = dsf_tensor_at(grad, a->b);
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
 

@@ -5,12 +5,18 @@
 #include "tasks/tasks.h"
 
 #include <math.h>
+#include <string.h>
 
 static void add_cpu(const struct dsflow_call *call)
 {
     const struct dsf_add_args *a = call->args;
 
-    dsf_add_clear(call->bufs[0].ptr, call->bufs[1].ptr, (size_t)a->elems);
+    const float *from = (const float *)call->bufs[1].ptr + a->from_at;
+
+    if (call->fresh & 1)
+        memcpy(call->bufs[0].ptr, from, (size_t)a->elems * sizeof(float));
+    else
+        dsf_add(call->bufs[0].ptr, from, (size_t)a->elems);
 }
 
 const struct dsflow_codelet dsf_codelet_add = {
@@ -21,9 +27,15 @@ const struct dsflow_codelet dsf_codelet_add = {
 
 enum { CONTROL, GRAD, PARAM, M, V };
 
-/* Elements [from, to) of port `i`. */
+/* From element `from` of this shard on, in port `i`. */
 static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
 {
+    const struct dsf_update_args *a = call->args;
+
+    if (i == GRAD)
+        from += a->grad_at;
+    else if (i == PARAM)
+        from += a->param_at;
     return (float *)call->bufs[i].ptr + from;
 }
 

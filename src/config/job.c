@@ -95,17 +95,24 @@ static const struct dsflow_option data_options[] = {
 };
 
 #define BATCH struct dsf_job_batch
+static const char *const orders[] = { "micro_major", "layer_major", NULL };
 static const struct dsflow_option batch_options[] = {
     DSFLOW_OPTION_INT(BATCH, sequences, "32", 1, 16777216,
                       "sequences of a step"),
-    DSFLOW_OPTION_INT(BATCH, micro, "4", 1, 65536,
-                      "sequences of a micro-batch: they go through the model "
-                      "together"),
+    DSFLOW_OPTION_AUTO(BATCH, micro, "4", 1, 65536,
+                       "sequences of a micro-batch: they go through the model "
+                       "together; auto: the fastest that fits"),
     DSFLOW_OPTION_AUTO(BATCH, sequence, "\"auto\"", 1, 1048576,
                        "tokens of a sequence; auto: the model's context"),
-    DSFLOW_OPTION_INT(BATCH, groups, "1", 1, 1024,
-                      "groups of micro-batches whose gradients are summed "
-                      "apart, then together in a tree"),
+    DSFLOW_OPTION_AUTO(BATCH, groups, "\"auto\"", 1, 1024,
+                       "groups of micro-batches whose gradients are summed "
+                       "apart, then together in a tree; auto: mesh.data. "
+                       "Jobs of equal groups give the same bits"),
+    DSFLOW_OPTION_CHOICE(BATCH, order, "\"micro_major\"", orders,
+                         "micro_major: a micro-batch through all layers, then "
+                         "the next; layer_major: all through a layer, so that "
+                         "its weights are needed once and its gradient is "
+                         "complete early, for more activations"),
     DSFLOW_OPTION_AUTO(BATCH, tile, "\"auto\"", 16, 65536,
                        "tokens of a task; auto: up to 256. It decides the "
                        "order of sums, and so the last bits"),
@@ -220,6 +227,77 @@ static const struct dsflow_option sample_options[] = {
     { 0 },
 };
 
+#define MESH struct dsf_job_mesh
+static const struct dsflow_option mesh_options[] = {
+    DSFLOW_OPTION_INT(MESH, data, "1", 1, 1024,
+                      "replicas of the model, each with its own share of the "
+                      "micro-batches"),
+    DSFLOW_OPTION_INT(MESH, pipeline, "1", 1, 1024,
+                      "stages, each with its own layers"),
+    DSFLOW_OPTION_INT(MESH, tensor, "1", 1, 64,
+                      "ranks that share the heads and columns of each layer"),
+    { 0 },
+};
+
+#define ZERO struct dsf_job_zero
+static const char *const reduces[] = { "step", "micro", NULL };
+static const struct dsflow_option zero_options[] = {
+    DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
+                       "what the replicas share out: 1 states of the "
+                       "optimizer, 2 gradients too, 3 parameters too; auto: "
+                       "the least that fits"),
+    DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
+                         "when gradients are summed over the groups: once a "
+                         "step, or after each micro-batch, so that whole ones "
+                         "never stay (which regroups the sums)"),
+    DSFLOW_OPTION_INT(ZERO, prefetch, "1", 0, 64,
+                      "stage 3: layers whose parameters are gathered ahead"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, ZERO, keep, "\"64KiB\"",
+                     "stage 3: units up to this size stay gathered through "
+                     "the step"),
+    { 0 },
+};
+
+#define PIPELINE struct dsf_job_pipeline
+static const char *const pipeline_schedules[] = {
+    [DSF_1F1B] = "1f1b",
+    [DSF_GPIPE] = "gpipe",
+    [DSF_INTERLEAVED] = "interleaved",
+    [DSF_ZERO_BUBBLE] = "zero_bubble",
+    NULL,
+};
+static const struct dsflow_option pipeline_options[] = {
+    DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
+                         "order of the micro-batches in a stage"),
+    DSFLOW_OPTION_INT(PIPELINE, chunks, "2", 1, 64,
+                      "interleaved: pieces of the model that each stage has"),
+    { "split", DSFLOW_INTS, offsetof(PIPELINE, split), "[]", 0, 1024, NULL,
+      "blocks of each stage (of each chunk, in order of the layers); empty: "
+      "balanced by cost" },
+    { 0 },
+};
+
+#define RECOMPUTE struct dsf_job_recompute
+static const char *const recomputes[] = { "none", "attention", "block", "auto",
+                                          NULL };
+static const struct dsflow_option recompute_options[] = {
+    DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
+                         "what the backward pass computes again instead of "
+                         "keeping it; auto: the least that fits"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
+                     "of which layers: \"all\", or numbers and ranges such "
+                     "as \"0-5,8\""),
+    { 0 },
+};
+
+#define MEMORY struct dsf_job_memory
+static const struct dsflow_option memory_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, device, "\"auto\"",
+                     "what each rank may use of its device; auto: an equal "
+                     "share of what is free"),
+    { 0 },
+};
+
 #define MACHINE struct dsf_job_machine
 static const struct dsflow_option machine_options[] = {
     DSFLOW_OPTION_AUTO(MACHINE, workers, "\"auto\"", 1, 128,
@@ -247,6 +325,11 @@ const struct dsf_table dsf_job_tables[] = {
     TABLE("validation", validation, "loss on text that is not trained on"),
     TABLE("checkpoint", checkpoint, "the run on disk"),
     TABLE("sample", sample, "text written by the model when the run ends"),
+    TABLE("mesh", mesh, "ranks: data x pipeline x tensor of them"),
+    TABLE("zero", zero, "what data-parallel ranks share out"),
+    TABLE("pipeline", pipeline, "stages"),
+    TABLE("recompute", recompute, "activations that are computed again"),
+    TABLE("memory", memory, "budgets"),
     TABLE("machine", machine, "workers and devices"),
     { 0 },
 };
@@ -448,7 +531,6 @@ static int check_required(const struct dsf_job *job, struct dsflow_err *err)
 /* What concerns several keys, and needs nothing but the job. */
 static int check_together(const struct dsf_job *job, struct dsflow_err *err)
 {
-    const struct dsf_job_batch *b = &job->batch;
     const struct dsf_job_schedule *s = &job->schedule;
     int64_t total = s->total < 0 ? job->main.steps : s->total;
 
@@ -458,16 +540,6 @@ static int check_together(const struct dsf_job *job, struct dsflow_err *err)
     if (job->data.train.n == 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "train",
                             "[]: expected a file or more");
-    if (b->sequences % b->micro != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "micro",
-                            "%lld: expected a divisor of sequences, %lld",
-                            (long long)b->micro, (long long)b->sequences);
-    if (b->sequences / b->micro % b->groups != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
-                            "%lld: expected a divisor of the %lld "
-                            "micro-batches of a step",
-                            (long long)b->groups,
-                            (long long)(b->sequences / b->micro));
     if (s->warmup > total && s->kind != DSF_CONSTANT && s->kind != DSF_WARMUP)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "schedule", "warmup",
                             "%lld: expected at most the %lld steps of the "

@@ -39,11 +39,15 @@ struct dsf_job_data { /* [data] */
     bool shuffle;
 };
 
+enum dsf_order { DSF_MICRO_MAJOR, DSF_LAYER_MAJOR };
+
 struct dsf_job_batch { /* [batch] */
     int64_t sequences;  /* of one step */
-    int64_t micro;      /* sequences of one micro-batch */
+    int64_t micro;      /* sequences of one micro-batch; -1: auto */
     int64_t sequence;   /* tokens of a sequence; -1: the model's context */
-    int64_t groups;     /* of micro-batches whose gradients are summed apart */
+    int64_t groups;     /* of micro-batches whose gradients are summed apart;
+                           -1: mesh.data */
+    int order;          /* enum dsf_order */
     int64_t tile;       /* tokens of a task; -1: auto */
     int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
 };
@@ -97,6 +101,48 @@ struct dsf_job_sample { /* [sample]: text printed at the end of a run */
     int64_t top_k, seed;
 };
 
+struct dsf_job_mesh { /* [mesh]: ranks along each axis */
+    int64_t data, pipeline, tensor;
+};
+
+enum dsf_pipeline_schedule {
+    DSF_1F1B,
+    DSF_GPIPE,
+    DSF_INTERLEAVED,
+    DSF_ZERO_BUBBLE
+};
+
+struct dsf_job_pipeline { /* [pipeline] */
+    int schedule;             /* enum dsf_pipeline_schedule */
+    int64_t chunks;           /* of each stage; interleaved */
+    struct dsflow_ints split; /* blocks of each chunk, instead of by cost */
+};
+
+enum dsf_reduce { DSF_REDUCE_STEP, DSF_REDUCE_MICRO };
+
+struct dsf_job_zero { /* [zero] */
+    int64_t stage;    /* 0 to 3; -1: auto */
+    int reduce;       /* enum dsf_reduce */
+    int64_t prefetch; /* layers gathered ahead; stage 3 */
+    int64_t keep;     /* bytes: smaller units stay gathered; stage 3 */
+};
+
+enum dsf_recompute {
+    DSF_RECOMPUTE_NONE,
+    DSF_RECOMPUTE_ATTENTION,
+    DSF_RECOMPUTE_BLOCK,
+    DSF_RECOMPUTE_AUTO
+};
+
+struct dsf_job_recompute { /* [recompute] */
+    int what;     /* enum dsf_recompute */
+    char *layers; /* "all", or numbers and ranges: "0-5,8" */
+};
+
+struct dsf_job_memory { /* [memory] */
+    int64_t device; /* bytes of one rank; -1: what there is */
+};
+
 struct dsf_job_machine { /* [machine] */
     int64_t workers;  /* CPU workers; -1: one per core */
     int64_t virtuals; /* key "virtual": virtual devices */
@@ -120,6 +166,11 @@ struct dsf_job {
     struct dsf_job_validation validation;
     struct dsf_job_checkpoint checkpoint;
     struct dsf_job_sample sample;
+    struct dsf_job_mesh mesh;
+    struct dsf_job_zero zero;
+    struct dsf_job_pipeline pipeline;
+    struct dsf_job_recompute recompute;
+    struct dsf_job_memory memory;
     struct dsf_job_machine machine;
     struct dsf_job_where *where;
 };

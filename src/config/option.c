@@ -66,6 +66,10 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
     case DSFLOW_STRINGS:
         snprintf(e.s, sizeof(e.s), "a string, or a list of strings");
         break;
+    case DSFLOW_INTS:
+        snprintf(e.s, sizeof(e.s), "a list of whole numbers, %.0f to %.0f",
+                 o->min, o->max);
+        break;
     case DSFLOW_CHOICE:
         list_choices(o->choices, e.s, sizeof(e.s));
         break;
@@ -98,6 +102,21 @@ static void free_strings(struct dsflow_strings *s)
         free(s->v[i]);
     free(s->v);
     *s = (struct dsflow_strings){ 0 };
+}
+
+static bool set_ints(const struct dsflow_option *o, struct dsflow_ints *field,
+                     const struct dsf_toml_value *v)
+{
+    if (v->type != DSF_TOML_ARRAY)
+        return false;
+    for (size_t i = 0; i < v->nitems; i++)
+        if (v->items[i].type != DSF_TOML_INT || !number_in(o, &v->items[i]))
+            return false;
+    field->n = (unsigned)v->nitems;
+    field->v = dsf_xrealloc(field->v, v->nitems + 1, sizeof(*field->v));
+    for (size_t i = 0; i < v->nitems; i++)
+        field->v[i] = v->items[i].integer;
+    return true;
 }
 
 static bool set_strings(struct dsflow_strings *field,
@@ -185,6 +204,8 @@ static bool set(const struct dsflow_option *o, void *base,
         return true;
     case DSFLOW_STRINGS:
         return set_strings(field, v);
+    case DSFLOW_INTS:
+        return set_ints(o, field, v);
     case DSFLOW_CHOICE:
         return set_choice(o, field, v);
     case DSFLOW_SIZE:
@@ -243,6 +264,9 @@ void dsf_options_fini(const struct dsflow_option *options, void *base)
             *(char **)field = NULL;
         } else if (options->type == DSFLOW_STRINGS) {
             free_strings(field);
+        } else if (options->type == DSFLOW_INTS) {
+            free(((struct dsflow_ints *)field)->v);
+            *(struct dsflow_ints *)field = (struct dsflow_ints){ 0 };
         }
     }
 }

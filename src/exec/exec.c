@@ -111,6 +111,7 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                               .nbufs = call->task->ndata,
                                               .args = call->task->args,
+                                              .fresh = call->task->fresh,
                                               .scratch = worker->scratch,
                                               .host = call->exec->host });
     worker->busy += dsf_now() - start;

@@ -31,7 +31,9 @@ struct starpu_state {
     unsigned nkinds;
     size_t cap_kinds;
     bool started;
-    unsigned virtuals;
+    unsigned virtuals, ranks;
+    uint32_t *masks; /* by rank: the workers that it may use, as StarPU has it */
+    unsigned mask_words;
 };
 
 unsigned dsf_starpu_worker(void)
@@ -157,6 +159,21 @@ static int check_scheduler(const char *name, struct dsflow_err *err)
                        known);
 }
 
+/* Rank r has the workers w with w ranks / workers = r; where there are more
+ * ranks than workers, several share one. */
+static void share_workers(struct starpu_state *s, unsigned ranks)
+{
+    unsigned n = starpu_worker_get_count();
+
+    s->ranks = ranks;
+    s->mask_words = (n + 31) / 32;
+    s->masks = dsf_xcalloc((size_t)ranks * s->mask_words, sizeof(*s->masks));
+    for (unsigned r = 0; r < ranks; r++)
+        for (unsigned w = 0; w < n; w++)
+            if (ranks <= n ? w * ranks / n == r : r % n == w)
+                s->masks[r * s->mask_words + w / 32] |= 1u << w % 32;
+}
+
 static int starpu_exec_open(struct dsflow_exec *exec,
                             const struct dsflow_exec_options *options,
                             struct dsflow_err *err)
@@ -181,6 +198,8 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     if (status < 0)
         return status;
 
+    if (options->ranks > 1)
+        share_workers(s, options->ranks);
     s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
     for (uint32_t i = 0; i < n; i++)
         starpu_variable_data_register(
@@ -209,6 +228,7 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     free(s->kinds);
     free(s->kind_of);
     free(s->handles);
+    free(s->masks);
     free(s);
 }
 
@@ -232,6 +252,10 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
     task->cl_arg = &exec->calls[i];
     task->priority = t->priority;
     task->nbuffers = t->ndata;
+    if (t->rank >= 0 && s->masks != NULL && !exec->calls[i].codelet->host_only) {
+        task->workerids = s->masks + (size_t)t->rank * s->mask_words;
+        task->workerids_len = s->mask_words;
+    }
     for (unsigned p = 0; p < t->ndata; p++) {
         STARPU_TASK_SET_HANDLE(task, s->handles[t->data[p].i], p);
         STARPU_TASK_SET_MODE(task, mode_of(dsflow_task_access(t, p)), p);

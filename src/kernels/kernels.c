@@ -162,24 +162,19 @@ double dsf_square_sum(const float *x, size_t n)
     return dsf_loops()->square_sum(x, n);
 }
 
-void dsf_add_clear(float *into, float *from, size_t n)
-{
-    dsf_loops()->add_clear(into, from, n);
-}
-
-void dsf_adam_update(const struct dsf_adam_step *s, float *p, float *g,
+void dsf_adam_update(const struct dsf_adam_step *s, float *p, const float *g,
                      float *m, float *v, size_t n)
 {
     dsf_loops()->adam(s, p, g, m, v, n);
 }
 
-void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, float *g, float *m,
-                    size_t n)
+void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, const float *g,
+                    float *m, size_t n)
 {
     dsf_loops()->sgd(s, p, g, m, n);
 }
 
-void dsf_lion_update(const struct dsf_lion_step *s, float *p, float *g,
+void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
                      float *m, size_t n)
 {
     dsf_loops()->lion(s, p, g, m, n);

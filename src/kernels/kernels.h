@@ -94,27 +94,26 @@ void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
 /* Sum of squares, in double, in a fixed order of blocks. */
 double dsf_square_sum(const float *x, size_t n);
 
-/* into += from; from = 0. */
-void dsf_add_clear(float *into, float *from, size_t n);
-
-/* One pass each: g is scaled, used and cleared. lr1 = lr / correction1 and
+/* One pass each: g is scaled and used. lr1 = lr / correction1 and
  * root2 = sqrt(correction2) as in deepspeed.md B21; `decay` is lr * wd for the
  * decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
 struct dsf_adam_step {
-    float scale, lr1, root2, beta1, beta2, eps, decay, l2;
+    double beta1, beta2;
+    float scale, lr1, root2, eps, decay, l2;
 };
-void dsf_adam_update(const struct dsf_adam_step *s, float *p, float *g,
+void dsf_adam_update(const struct dsf_adam_step *s, float *p, const float *g,
                      float *m, float *v, size_t n);
 struct dsf_sgd_step {
     float scale, lr, momentum, l2;
     int nesterov, first; /* first: m = g (torch.optim.SGD) */
 };
-void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, float *g, float *m,
-                    size_t n); /* m NULL: no momentum */
+void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, const float *g,
+                    float *m, size_t n); /* m NULL: no momentum */
 struct dsf_lion_step {
-    float scale, lr, beta1, beta2, decay;
+    double beta1, beta2;
+    float scale, lr, decay;
 };
-void dsf_lion_update(const struct dsf_lion_step *s, float *p, float *g,
+void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
                      float *m, size_t n);
 
 #endif

@@ -50,13 +50,12 @@ struct dsf_loops {
     void (*scale)(float *x, float by, size_t n);
 
     double (*square_sum)(const float *x, size_t n);
-    void (*add_clear)(float *into, float *from, size_t n);
-    void (*adam)(const struct dsf_adam_step *s, float *p, float *g, float *m,
-                 float *v, size_t n);
-    void (*sgd)(const struct dsf_sgd_step *s, float *p, float *g, float *m,
-                size_t n);
-    void (*lion)(const struct dsf_lion_step *s, float *p, float *g, float *m,
-                 size_t n);
+    void (*adam)(const struct dsf_adam_step *s, float *p, const float *g,
+                 float *m, float *v, size_t n);
+    void (*sgd)(const struct dsf_sgd_step *s, float *p, const float *g,
+                float *m, size_t n);
+    void (*lion)(const struct dsf_lion_step *s, float *p, const float *g,
+                 float *m, size_t n);
 };
 
 extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,

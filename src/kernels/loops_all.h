@@ -29,7 +29,6 @@ const struct dsf_loops DSF_LOOPS = {
     .exp_columns = exp_columns,
     .scale = scale,
     .square_sum = square_sum,
-    .add_clear = add_clear,
     .adam = adam,
     .sgd = sgd,
     .lion = lion,

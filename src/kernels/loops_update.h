@@ -1,6 +1,5 @@
-/* loops_update.h - one pass over a shard of parameters: the gradient is
- * scaled, used and cleared while it is in registers, for these loops are bound
- * by memory. Rules: deepspeed.md's Adam; torch.optim.SGD; Lion (Chen et al.
+/* loops_update.h - one pass over a shard of parameters, for these loops are
+ * bound by memory. Rules: deepspeed.md's Adam; torch.optim.SGD; Lion (Chen et al.
  * 2023, algorithm 2). */
 #ifndef DSF_KERNELS_LOOPS_UPDATE_H
 #define DSF_KERNELS_LOOPS_UPDATE_H
@@ -38,29 +37,13 @@ static double square_sum(const float *x, size_t n)
     return sum;
 }
 
-INLINE void add_clear_at(float *into, float *from, size_t k)
-{
-    vstore(into, vload(into, k) + vload(from, k), k);
-    vstore(from, vzero(), k);
-}
-
-static void add_clear(float *into, float *from, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + VW <= n; i += VW)
-        add_clear_at(into + i, from + i, VW);
-    if (i < n)
-        add_clear_at(into + i, from + i, n - i);
-}
-
 /* The numbers of a step, in every lane. `keep` is 1 - decay. */
 struct adam_lanes {
     vf scale, lr1, root2, beta1, beta2, rest1, rest2, eps, keep, l2;
 };
 
-INLINE void adam_at(const struct adam_lanes *s, float *p, float *g, float *m,
-                    float *v, size_t k)
+INLINE void adam_at(const struct adam_lanes *s, float *p, const float *g,
+                    float *m, float *v, size_t k)
 {
     vf param = vload(p, k);
     vf grad = vfma(param, s->l2, vload(g, k) * s->scale);
@@ -71,20 +54,19 @@ INLINE void adam_at(const struct adam_lanes *s, float *p, float *g, float *m,
     vstore(p, param * s->keep - s->lr1 * step, k);
     vstore(m, m1, k);
     vstore(v, v1, k);
-    vstore(g, vzero(), k);
 }
 
-static void adam(const struct dsf_adam_step *s, float *p, float *g, float *m,
-                 float *v, size_t n)
+static void adam(const struct dsf_adam_step *s, float *p, const float *g,
+                 float *m, float *v, size_t n)
 {
     const struct adam_lanes lanes = {
         .scale = vset(s->scale),
         .lr1 = vset(s->lr1),
         .root2 = vset(s->root2),
-        .beta1 = vset(s->beta1),
-        .beta2 = vset(s->beta2),
-        .rest1 = vset((float)(1 - (double)s->beta1)),
-        .rest2 = vset((float)(1 - (double)s->beta2)),
+        .beta1 = vset((float)s->beta1),
+        .beta2 = vset((float)s->beta2),
+        .rest1 = vset((float)(1 - s->beta1)),
+        .rest2 = vset((float)(1 - s->beta2)),
         .eps = vset(s->eps),
         .keep = vset((float)(1 - (double)s->decay)),
         .l2 = vset(s->l2),
@@ -97,8 +79,8 @@ static void adam(const struct dsf_adam_step *s, float *p, float *g, float *m,
         adam_at(&lanes, p + i, g + i, m + i, v + i, n - i);
 }
 
-INLINE void sgd_at(const struct dsf_sgd_step *s, float *p, float *g, float *m,
-                   size_t k)
+INLINE void sgd_at(const struct dsf_sgd_step *s, float *p, const float *g,
+                   float *m, size_t k)
 {
     vf param = vload(p, k);
     vf grad = vfma(param, vset(s->l2), vload(g, k) * vset(s->scale));
@@ -111,11 +93,10 @@ INLINE void sgd_at(const struct dsf_sgd_step *s, float *p, float *g, float *m,
         grad = s->nesterov ? vfma(momentum, m1, grad) : m1;
     }
     vstore(p, param - vset(s->lr) * grad, k);
-    vstore(g, vzero(), k);
 }
 
-static void sgd(const struct dsf_sgd_step *s, float *p, float *g, float *m,
-                size_t n)
+static void sgd(const struct dsf_sgd_step *s, float *p, const float *g,
+                float *m, size_t n)
 {
     size_t i = 0;
 
@@ -138,27 +119,26 @@ struct lion_lanes {
     vf scale, lr, beta1, beta2, rest1, rest2, keep;
 };
 
-INLINE void lion_at(const struct lion_lanes *s, float *p, float *g, float *m,
-                    size_t k)
+INLINE void lion_at(const struct lion_lanes *s, float *p, const float *g,
+                    float *m, size_t k)
 {
     vf grad = vload(g, k) * s->scale, m0 = vload(m, k);
     vf c = vfma(s->beta1, m0, s->rest1 * grad);
 
     vstore(p, vload(p, k) * s->keep - s->lr * vsign(c), k);
     vstore(m, vfma(s->beta2, m0, s->rest2 * grad), k);
-    vstore(g, vzero(), k);
 }
 
-static void lion(const struct dsf_lion_step *s, float *p, float *g, float *m,
-                 size_t n)
+static void lion(const struct dsf_lion_step *s, float *p, const float *g,
+                 float *m, size_t n)
 {
     const struct lion_lanes lanes = {
         .scale = vset(s->scale),
         .lr = vset(s->lr),
-        .beta1 = vset(s->beta1),
-        .beta2 = vset(s->beta2),
-        .rest1 = vset((float)(1 - (double)s->beta1)),
-        .rest2 = vset((float)(1 - (double)s->beta2)),
+        .beta1 = vset((float)s->beta1),
+        .beta2 = vset((float)s->beta2),
+        .rest1 = vset((float)(1 - s->beta1)),
+        .rest2 = vset((float)(1 - s->beta2)),
         .keep = vset((float)(1 - (double)s->decay)),
     };
     size_t i = 0;

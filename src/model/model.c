@@ -233,8 +233,14 @@ static void add_units(struct dsf_model *m)
         u = &m->units[i];
         for (unsigned t = 0; t < u->ntensors; t++)
             m->params += u->tensors[t].rows * u->tensors[t].cols;
-        u->elems = round_up(u->elems, 1024);
+        u->block = dsf_unit_block(u->elems);
+        u->elems = round_up(u->elems, u->block);
     }
+}
+
+int64_t dsf_unit_block(int64_t elems)
+{
+    return round_up(elems / 4096 + 1, 1024);
 }
 
 /* The units stand in a fixed order: embed, three for each layer, norm, head. */

@@ -50,6 +50,7 @@ struct dsf_unit {
     int32_t layer;         /* of the block; -1 before, nlayers after */
     int64_t elems;         /* with padding (zeroes that stay zero) */
     int64_t decay;         /* elements [0, decay) decay */
+    int64_t block;         /* elems is a multiple of it: where it may be cut */
     unsigned ntensors;
     struct dsf_tensor tensors[DSF_MAX_TENSORS];
 };
@@ -90,6 +91,10 @@ struct dsf_model {
 int dsf_model_init(struct dsf_model *model, const struct dsf_job *job,
                    struct dsflow_err *err);
 void dsf_model_fini(struct dsf_model *model);
+
+/* How finely a unit of `elems` numbers may be cut: about 4096 blocks of whole
+ * pages. The norm is summed by block, so that shards do not change it. */
+int64_t dsf_unit_block(int64_t elems);
 
 /* Position in `units`. `layer` is ignored where there is one only. */
 unsigned dsf_model_unit(const struct dsf_model *model,

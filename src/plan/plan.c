@@ -63,11 +63,60 @@ static int32_t at_most(int64_t n, int64_t most)
     return (int32_t)(n < most ? n : most);
 }
 
+static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    const struct dsf_job *job = plan->job;
+    const struct dsf_job_batch *batch = &job->batch;
+    int32_t data = plan->mesh.data;
+    int64_t micro = batch->micro;
+
+    /* A micro-batch that the job leaves open is what each rank gets, at most
+     * 4: dsf_plan_fit tries others. */
+    if (micro < 0)
+        for (micro = 4; batch->sequences % (micro * data) != 0 && micro > 1;)
+            micro--;
+    if (batch->sequences % micro != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "micro",
+                            "%lld: expected a divisor of sequences, %lld",
+                            (long long)micro, (long long)batch->sequences);
+    if (batch->sequences / micro > INT16_MAX)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequences",
+                            "%lld: expected at most %d micro-batches a step",
+                            (long long)batch->sequences, INT16_MAX);
+    plan->micro = (int32_t)micro;
+    plan->nmicro = (int32_t)(batch->sequences / micro);
+    if (plan->nmicro % data != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "mesh", "data",
+                            "%d: expected a divisor of the %d micro-batches "
+                            "of a step (batch: sequences / micro)",
+                            data, plan->nmicro);
+    plan->turns = plan->nmicro / data;
+    plan->groups = batch->groups < 0 ? data : (int32_t)batch->groups;
+    if (plan->nmicro % plan->groups != 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
+                            "%d: expected a divisor of the %d micro-batches",
+                            plan->groups, plan->nmicro);
+    return DSFLOW_OK;
+}
+
+/* A data rank must own a subtree of the tree of groups. */
+static int check_groups(const struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    int32_t data = plan->mesh.data, each = plan->groups / data;
+
+    if (data == 1 || (plan->groups % data == 0 && (each & (each - 1)) == 0))
+        return DSFLOW_OK;
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "batch", "groups",
+                        "%d: expected mesh.data, %d, times a power of two",
+                        plan->groups, data);
+}
+
 static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
     const struct dsf_job_batch *batch = &job->batch;
     int32_t context = plan->model->dims.context;
+    int status;
 
     plan->sequence =
         batch->sequence < 0 ? context : (int32_t)batch->sequence;
@@ -75,27 +124,35 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
                             "%d: expected at most the model's context, %d",
                             plan->sequence, context);
-    if (batch->sequences % batch->micro != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "micro",
-                            "%lld: expected a divisor of sequences, %lld",
-                            (long long)batch->micro,
-                            (long long)batch->sequences);
-    plan->micro = (int32_t)batch->micro;
-    plan->nmicro = (int32_t)(batch->sequences / batch->micro);
-    if (plan->nmicro > INT16_MAX)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequences",
-                            "%lld: expected at most %d micro-batches a step",
-                            (long long)batch->sequences, INT16_MAX);
-    plan->groups = (int32_t)batch->groups;
-    if (plan->nmicro % plan->groups != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
-                            "%d: expected a divisor of the %d micro-batches",
-                            plan->groups, plan->nmicro);
+    status = cut_batch(plan, err);
+    if (status == DSFLOW_OK)
+        status = check_groups(plan, err);
+    if (status < 0)
+        return status;
     cut_tiles(plan, batch->tile < 0 ? auto_tile(plan) : batch->tile);
     if (plan->ntiles > INT16_MAX)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",
                             "%d tiles of a micro-batch: expected at most %d",
                             plan->ntiles, INT16_MAX);
+    return DSFLOW_OK;
+}
+
+static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    const struct dsf_job_mesh *mesh = &plan->job->mesh;
+    int64_t ranks = mesh->data * mesh->pipeline * mesh->tensor;
+
+    if (ranks > INT16_MAX)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "data",
+                            "%lld ranks in all: expected at most %d",
+                            (long long)ranks, INT16_MAX);
+    plan->mesh = (struct dsf_mesh){ (int32_t)mesh->data,
+                                    (int32_t)mesh->pipeline,
+                                    (int32_t)mesh->tensor };
+    plan->nranks = (int32_t)ranks;
+    plan->rank_workers = plan->workers / (unsigned)ranks;
+    if (plan->rank_workers == 0)
+        plan->rank_workers = 1;
     return DSFLOW_OK;
 }
 
@@ -114,21 +171,18 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
     if (cpus < 0)
         cpus = machine->cores > virtuals ? machine->cores - virtuals : 1;
     plan->workers = (unsigned)(cpus + virtuals);
+    plan->layer_major = job->batch.order == DSF_LAYER_MAJOR;
+    plan->reduce_micro = job->zero.reduce == DSF_REDUCE_MICRO;
 
-    status = cut_step(plan, err);
+    status = set_mesh(plan, err);
+    if (status == DSFLOW_OK)
+        status = cut_step(plan, err);
     if (status < 0) {
         dsf_plan_free(plan);
         return status;
     }
-    /* One micro-batch more than workers, so that none waits for a slot. */
-    plan->in_flight = at_most(job->batch.in_flight < 0
-                                  ? (int64_t)plan->workers + 1
-                                  : job->batch.in_flight,
-                              plan->nmicro);
-    plan->logits =
-        at_most((int64_t)plan->workers + 1, (int64_t)plan->nmicro * plan->ntiles);
-    /* Weight gradients may lag two layers behind their inputs' gradients. */
-    plan->depth = at_most(3, model->layers + 1);
+    plan->logits = at_most((int64_t)plan->rank_workers + 1,
+                           (int64_t)plan->turns * plan->ntiles);
     *out = plan;
     return DSFLOW_OK;
 }
@@ -140,5 +194,51 @@ void dsf_plan_free(struct dsflow_plan *plan)
     for (unsigned i = 0; i < DSF_MAX_POLICIES; i++)
         free(plan->parts[i]);
     free(plan->tiles);
+    free(plan->chunk_of);
+    free(plan->slots);
+    free(plan->lanes);
+    free(plan->recompute);
     free(plan);
+}
+
+/* With `reduce_micro`, a round has one micro-batch of each group; otherwise a
+ * group is worked through before the next. */
+int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn)
+{
+    int32_t groups = plan->groups / plan->mesh.data; /* of this rank */
+    int32_t each = plan->nmicro / plan->groups;      /* in a group */
+
+    if (!plan->reduce_micro)
+        return d * plan->turns + turn;
+    return (d * groups + turn % groups) * each + turn / groups;
+}
+
+int32_t dsf_plan_turn(const struct dsflow_plan *plan, int32_t m)
+{
+    int32_t groups = plan->groups / plan->mesh.data;
+    int32_t each = plan->nmicro / plan->groups;
+
+    if (!plan->reduce_micro)
+        return m % plan->turns;
+    return m % each * groups + m / each % groups;
+}
+
+int32_t dsf_plan_replica(const struct dsflow_plan *plan, int32_t m)
+{
+    return m / plan->turns;
+}
+
+int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m)
+{
+    return m / (plan->nmicro / plan->groups);
+}
+
+int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l)
+{
+    return plan->chunk_of[l + 1];
+}
+
+int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l)
+{
+    return dsf_plan_chunk(plan, l) % plan->mesh.pipeline;
 }

@@ -9,6 +9,7 @@
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
+#include "plan/mesh.h"
 
 /* Rows of a micro-batch that one task works on: `nseq` whole sequences from
  * `seq` on, or a piece of sequence `seq` from token `pos`. */
@@ -21,17 +22,35 @@ struct dsflow_plan {
     const struct dsf_model *model;
     const struct dsf_machine *machine;
 
-    unsigned workers;      /* CPU workers and virtual devices */
-    int32_t sequence;      /* tokens */
-    int32_t micro;         /* sequences of a micro-batch */
-    int32_t nmicro;        /* micro-batches of a step */
-    int32_t groups;        /* of micro-batches, each with gradients of its own */
+    unsigned workers;        /* CPU workers and virtual devices */
+    struct dsf_mesh mesh;
+    int32_t nranks;
+    unsigned rank_workers;   /* of each rank; several may share one */
+
+    int32_t sequence;        /* tokens */
+    int32_t micro;           /* sequences of a micro-batch */
+    int32_t nmicro;          /* micro-batches of a step */
+    int32_t turns;           /* of them, on each data rank */
+    int32_t groups;          /* of micro-batches, each with gradients of its own */
+    bool layer_major;        /* all turns through a layer, then the next */
+    bool reduce_micro;       /* sum over the groups after each round of turns */
     struct dsf_piece *tiles; /* of a micro-batch */
     int32_t ntiles;
-    int32_t in_flight;     /* ring of activations, in micro-batches */
-    int32_t logits;        /* ring of logits, in tiles */
-    int32_t depth;         /* ring of gradients of activations, in layers */
-    bool no_update;        /* leave the optimizer out: gradients stay */
+
+    /* By the policy pipeline. The pieces that are placed are the embedding, the
+     * blocks, and the head with its norm: layer l is piece l + 1. Chunk c of
+     * consecutive pieces is on stage c mod mesh.pipeline. */
+    int32_t nchunks;
+    int32_t *chunk_of;       /* [layers + 2]: of each piece */
+    int32_t *slots;          /* [nchunks]: ring of activations, in turns */
+
+    int32_t *lanes;          /* [nchunks]: ring of gradients of activations, in
+                                turns, by … */
+    int32_t depth;           /* … layers */
+    int32_t logits;          /* ring of logits of a data rank, in tiles */
+    int32_t zero_stage;
+    uint8_t *recompute;      /* [layers]: enum dsf_recompute */
+    bool no_update;          /* leave the optimizer out: gradients stay */
 
     void *parts[DSF_MAX_POLICIES]; /* by position in dsf_policies */
 };
@@ -42,6 +61,19 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
                  const struct dsf_machine *machine, struct dsflow_plan **plan,
                  struct dsflow_err *err);
 void dsf_plan_free(struct dsflow_plan *plan);
+
+/* The micro-batch that data rank `d` works on at its turn; and the turn, the
+ * data rank and the group of a micro-batch. */
+int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn);
+int32_t dsf_plan_turn(const struct dsflow_plan *plan, int32_t m);
+int32_t dsf_plan_replica(const struct dsflow_plan *plan, int32_t m);
+int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
+
+/* The chunk of layer `l`: -1 is the embedding, `layers` the head. */
+int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l);
+
+/* The pipeline stage of layer `l`. */
+int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l);
 
 /* What a graph weighs, as `dsflow plan` prints it. */
 struct dsf_weight {

@@ -89,7 +89,7 @@ int dsf_plan_print(const struct dsflow_plan *plan, struct dsflow_graph *g,
             "step    %d sequences of %d tokens in %d micro-batches of %d "
             "(%d in flight), %d tile%s of up to %d tokens each\n",
             plan->nmicro * plan->micro, plan->sequence, plan->nmicro,
-            plan->micro, plan->in_flight, plan->ntiles,
+            plan->micro, plan->slots[0], plan->ntiles,
             plan->ntiles == 1 ? "" : "s", plan->tiles[0].rows);
     fprintf(out, "workers %u\n", plan->workers);
     fprintf(out, "graph   %u tasks, %u data, %u edges\n\n", w.ntasks, w.ndata,

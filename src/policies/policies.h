@@ -6,6 +6,11 @@
 #include "plan/plan.h"
 
 extern const struct dsflow_policy dsf_policy_reference;
+extern const struct dsflow_policy dsf_policy_tensor_parallel;
+extern const struct dsflow_policy dsf_policy_recompute;
+extern const struct dsflow_policy dsf_policy_pipeline;
+extern const struct dsflow_policy dsf_policy_zero;
+extern const struct dsflow_policy dsf_policy_send;
 extern const struct dsflow_policy dsf_policy_priorities;
 
 extern const struct dsflow_policy *const dsf_policies[];

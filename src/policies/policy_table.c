@@ -8,6 +8,10 @@
 /* The order is knowledge: each policy rewrites what those above it emit. */
 const struct dsflow_policy *const dsf_policies[] = {
     &dsf_policy_reference,  /* the plain step: micro-batches, layers, tiles */
+    &dsf_policy_recompute,  /* what is computed twice is then placed twice */
+    &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
+    &dsf_policy_zero,       /* shards, once it is known who shares them */
+    &dsf_policy_send,       /* after all that decides who reads what */
     &dsf_policy_priorities, /* last: it reads the whole graph */
 };
 const unsigned dsf_npolicies = sizeof(dsf_policies) / sizeof(*dsf_policies);

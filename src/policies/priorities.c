@@ -10,8 +10,10 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "plan/schedule_slots.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Only the ratio of arithmetic to memory matters here: a core of today does
  * some ten operations in the time it moves a byte. */
@@ -21,6 +23,61 @@
 #define NOTHING 10000.0
 
 #define HIGHEST 1000000
+
+/* Where each turn stands in the order of its stage (schedule_slots.h). */
+struct order {
+    const struct dsflow_plan *plan;
+    int32_t *at; /* [stages][chunks of a stage][turns][2] */
+    int32_t chunks, turns;
+};
+
+static int32_t *place(const struct order *o, int32_t stage, int32_t chunk,
+                      int32_t turn, bool backward)
+{
+    return &o->at[((stage * o->chunks + chunk) * o->turns + turn) * 2 +
+                  backward];
+}
+
+static struct order order_of(const struct dsflow_plan *plan)
+{
+    int32_t stages = plan->mesh.pipeline;
+    struct order o = { .plan = plan,
+                       .chunks = plan->nchunks / stages,
+                       .turns = plan->turns };
+    int32_t n = 2 * o.chunks * o.turns;
+    struct dsf_turn *turns = dsf_xcalloc((size_t)n, sizeof(*turns));
+
+    o.at = dsf_xcalloc((size_t)(stages * n), sizeof(*o.at));
+    for (int32_t s = 0; s < stages; s++) {
+        dsf_pipeline_order(plan->job->pipeline.schedule, stages, s, o.chunks,
+                           o.turns, turns);
+        for (int32_t i = 0; i < n; i++)
+            *place(&o, s, turns[i].chunk, turns[i].micro, turns[i].backward) =
+                i;
+    }
+    free(turns);
+    return o;
+}
+
+/* In a pipeline the schedule says what comes first; between tasks of one turn,
+ * the way to the end (`share` of the longest). */
+static int32_t in_pipeline(const struct order *o,
+                           const struct dsflow_task_spec *t, double share)
+{
+    const struct dsflow_plan *plan = o->plan;
+    int32_t n = 2 * o->chunks * o->turns, step = HIGHEST / (n + 2);
+    int32_t chunk = dsf_plan_chunk(plan, t->layer);
+    bool backward = t->pass == DSFLOW_BACKWARD;
+    bool weight = strstr(t->op->name, "backward_weight") != NULL;
+    int32_t at = *place(o, chunk % plan->mesh.pipeline,
+                        chunk / plan->mesh.pipeline,
+                        dsf_plan_turn(plan, t->microbatch), backward);
+
+    if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE)
+        return (int32_t)(share * step);
+    /* Weight gradients belong to their backward pass. */
+    return (n - at) * step + (weight ? step - 1 : (int32_t)(share * (step - 2)));
+}
 
 static double operations(const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t)
@@ -36,6 +93,7 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
 {
     uint32_t n = dsflow_graph_ntasks(in);
     double *level = dsf_xcalloc(n + 1, sizeof(*level));
+    struct order order = order_of(plan);
     double top = 1;
 
     for (uint32_t i = n; i-- > 0;) {
@@ -54,12 +112,16 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
     for (uint32_t i = 0; i < n; i++) {
         struct dsflow_task_spec t = *dsflow_graph_task(in, (dsflow_task_id){ i });
 
-        t.priority = operations(in, &t) < NOTHING
-                         ? HIGHEST
-                         : (int32_t)(level[i] / top * HIGHEST);
+        if (operations(in, &t) < NOTHING || t.op->comm)
+            t.priority = HIGHEST;
+        else if (plan->mesh.pipeline > 1 && t.microbatch >= 0)
+            t.priority = in_pipeline(&order, &t, level[i] / top);
+        else
+            t.priority = (int32_t)(level[i] / top * HIGHEST);
         dsflow_graph_add_task(out, &t);
     }
     free(level);
+    free(order.at);
     return DSFLOW_OK;
 }
 

@@ -9,6 +9,7 @@
 #define DSF_TASKS_ARGS_H
 
 #include <stdint.h>
+#include <dsflow/op.h>
 
 /* The shape of a block and of the tile: first in every segment's arguments. */
 struct dsf_tile {
@@ -72,6 +73,7 @@ struct dsf_out_args {
  *
  * mlp.forward              { x R, unit R, h W, y W }
  *   h = norm(x) W1^T + b1; y = x + act(h) W2^T + b2.
+ * mlp.hidden               { x R, unit R, h W }         h alone, once more
  * mlp.backward_input       { dy R, x R, unit R, h RW, dh W, dx W, dnorm W }
  *   dh; h becomes act(h) ([rows][ffn], packed at its start);
  *   dx = dy + norm_backward(dh W1).
@@ -137,13 +139,16 @@ struct dsf_control {
  *   step += 1; lr and corrections of it; scale = 1; norm = 0. */
 
 /* square                   { in R, out W }
- *   out: double[1], the sum of the squares of `elems` floats (fixed order). */
+ *   out: double[elems / block], the sum of the squares of each `block` numbers
+ *   of in[at .. at+elems). A shard is whole blocks: the sums do not depend on
+ *   how a unit is cut. */
 struct dsf_square_args {
-    int64_t elems;
+    int64_t elems, at, block;
 };
 
-/* sum                      { out W, in R, ... }
- *   out: double[1] = in + in + …, left to right, each double[1]. */
+/* sum                      { out RW, in R, ... }
+ *   out: double[1] += every number of every in (doubles), left to right; from 0
+ *   where out is fresh. (no arguments) */
 
 /* clip                     { norm2 R, control RW }
  *   norm = sqrt(norm2); scale = limit > 0 ? min(1, limit / (norm + 1e-6)) : 1
@@ -152,22 +157,49 @@ struct dsf_clip_args {
     double limit;
 };
 
-/* add                      { into RW, from RW }
- *   into[i] += from[i]; from[i] = 0: gradients of one group onto another's. */
+/* add                      { into RW, from R }
+ *   into[i] += from[from_at + i]; = that where into is fresh. */
 struct dsf_add_args {
-    int64_t elems;
+    int64_t elems, from_at;
 };
 
-/* adam                     { control R, grad RW, param RW, m RW, v RW }
- * sgd                      { control R, grad RW, param RW, m RW? }  m: momentum
- * lion                     { control R, grad RW, param RW, m RW }
- *   All: g = grad * control.scale; grad becomes 0. Elements [0, decay) decay.
+/* What follows moves numbers between ranks. Offsets are in elements.
+ *
+ * send                     { in R, out W }
+ *   out = in, a copy in the memory of another rank. (no arguments)
+ *
+ * wait                     { data RW, after R }
+ *   Nothing: who reads data waits for `after` too. (no arguments)
+ *
+ * split                    { in R, out W, ... }       on the rank that has `in`
+ *   out[i][0 .. elems[i]) = in[at[i] ..]: the pieces that others will read.
+ *
+ * gather                   { whole RW, in R, ... }
+ *   whole[at[i] ..] = in[i][from[i] .. from[i]+elems[i]).
+ *
+ * reduce_scatter           { into RW, in R, ... }
+ *   into[at[0] .. at[0]+elems[0]) = the sum of in[i][from[i] ..] and, where
+ *   self >= 0, of what stands there, as leaf `self` among them, in a tree of
+ *   pairs: leaves at strides of 1, 2, 4 … are added. */
+#define DSF_MAX_PIECES (DSFLOW_MAX_PORTS - 1)
+struct dsf_move_args {
+    int64_t elems[DSF_MAX_PIECES], at[DSF_MAX_PIECES], from[DSF_MAX_PIECES];
+    int32_t self;
+};
+
+/* adam                     { control R, grad R, param RW, m RW, v RW }
+ * sgd                      { control R, grad R, param RW, m RW? }  m: momentum
+ * lion                     { control R, grad R, param RW, m RW }
+ *   All: g = grad * control.scale. Elements [0, decay) decay.
  *   adam: deepspeed.md B21 (decoupled: AdamW; else L2, g += wd * p).
  *   sgd: as torch.optim.SGD (L2 decay; m = momentum * m + g).
  *   lion: Chen et al. 2023, algorithm 2. */
+/*   They work on numbers grad_at .. of grad and param_at .. of param, and from 0
+ *   on of m and v: what a shard has of each. */
 struct dsf_update_args {
-    int64_t elems, decay;
-    float beta1, beta2, eps, weight_decay, momentum;
+    int64_t elems, decay, grad_at, param_at;
+    double beta1, beta2;
+    float eps, weight_decay, momentum;
     int32_t decoupled, nesterov;
 };
 
@@ -176,5 +208,7 @@ struct dsf_update_args {
 
 /* report_loss              { loss R }
  *   Evaluation: calls host->report with { loss (a sum) }. */
+
+#include "tasks/part_args.h"
 
 #endif

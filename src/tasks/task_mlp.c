@@ -93,6 +93,52 @@ const struct dsflow_op dsf_op_mlp_forward = {
     .scratch = forward_scratch,
 };
 
+static int hidden_check(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_err *err)
+{
+    const struct dsf_mlp_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t unit = 0;
+    int status = unit_floats(&dsf_op_mlp_hidden, a, &unit, err);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(&dsf_op_mlp_hidden, bytes,
+                           (size_t[]){ dsf_tile_x(t), unit,
+                                       (size_t)t->rows * dsf_tile_hwidth(t) },
+                           n, err);
+}
+
+static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_cost *cost)
+{
+    const struct dsf_mlp_args *a = args;
+    double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
+
+    cost->flops = 2 * rows * a->tile.width * h + rows * h +
+                  8 * rows * a->tile.width;
+    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_hidden, bytes, n);
+}
+
+static size_t hidden_scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    const struct dsf_mlp_args *a = args;
+
+    return dsf_tile_x(&a->tile) * sizeof(float);
+}
+
+const struct dsflow_op dsf_op_mlp_hidden = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "mlp.hidden",
+    .summary = "norm and first projection, computed once more",
+    .args_size = sizeof(struct dsf_mlp_args),
+    .nports = 3,
+    .ports = { { "x", DSFLOW_R }, { "unit", DSFLOW_R }, { "h", DSFLOW_W } },
+    .check = hidden_check,
+    .cost = hidden_cost,
+    .scratch = hidden_scratch,
+};
+
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {

@@ -6,19 +6,25 @@ static int square_check(const size_t *bytes, unsigned n, const void *args,
 {
     const struct dsf_square_args *a = args;
 
-    if (a->elems < 0 || bytes[0] / sizeof(float) < (size_t)a->elems ||
-        bytes[1] < sizeof(double))
+    if (a->elems < 0 || a->at < 0 || a->block < 1 ||
+        a->elems % a->block != 0 ||
+        (int64_t)(bytes[0] / sizeof(float)) - a->at < a->elems ||
+        (int64_t)(bytes[1] / sizeof(double)) < a->elems / a->block)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "square: %lld numbers in %zu bytes",
-                           (long long)a->elems, bytes[0]);
+                           "square: %lld numbers from %lld on, in blocks of "
+                           "%lld, of %zu bytes",
+                           (long long)a->elems, (long long)a->at,
+                           (long long)a->block, bytes[0]);
     return DSFLOW_OK;
 }
 
 static void square_cost(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_cost *cost)
 {
-    cost->flops = 2.0 * (double)bytes[0] / sizeof(float);
-    cost->bytes = (double)bytes[0];
+    const struct dsf_square_args *a = args;
+
+    cost->flops = 2.0 * (double)a->elems;
+    cost->bytes = sizeof(float) * (double)a->elems;
 }
 
 const struct dsflow_op dsf_op_square = {
@@ -36,17 +42,18 @@ static int sum_check(const size_t *bytes, unsigned n, const void *args,
                      struct dsflow_err *err)
 {
     for (unsigned i = 0; i < n; i++)
-        if (bytes[i] < sizeof(double))
+        if (bytes[i] < sizeof(double) || bytes[i] % sizeof(double) != 0)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "sum: %zu bytes: expected a double", bytes[i]);
+                               "sum: %zu bytes: expected doubles", bytes[i]);
     return DSFLOW_OK;
 }
 
 static void sum_cost(const size_t *bytes, unsigned n, const void *args,
                      struct dsflow_cost *cost)
 {
-    cost->flops = n;
-    cost->bytes = (double)(n * sizeof(double));
+    for (unsigned i = 0; i < n; i++)
+        cost->bytes += (double)bytes[i];
+    cost->flops = cost->bytes / sizeof(double);
 }
 
 const struct dsflow_op dsf_op_sum = {
@@ -55,7 +62,8 @@ const struct dsflow_op dsf_op_sum = {
     .summary = "sum of numbers, left to right",
     .nports = 2,
     .repeats = 1,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .comm = 1,
+    .ports = { { "out", DSFLOW_RW }, { "in", DSFLOW_R } },
     .check = sum_check,
     .cost = sum_cost,
 };

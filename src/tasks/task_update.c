@@ -6,10 +6,10 @@ static int add_check(const size_t *bytes, unsigned n, const void *args,
                      struct dsflow_err *err)
 {
     const struct dsf_add_args *a = args;
-    size_t elems = (size_t)a->elems;
 
-    if (a->elems < 0 || bytes[0] / sizeof(float) < elems ||
-        bytes[1] / sizeof(float) < elems)
+    if (a->elems < 0 || a->from_at < 0 ||
+        (int64_t)(bytes[0] / sizeof(float)) < a->elems ||
+        (int64_t)(bytes[1] / sizeof(float)) - a->from_at < a->elems)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "add: %lld numbers in %zu and %zu bytes",
                            (long long)a->elems, bytes[0], bytes[1]);
@@ -19,8 +19,10 @@ static int add_check(const size_t *bytes, unsigned n, const void *args,
 static void add_cost(const size_t *bytes, unsigned n, const void *args,
                      struct dsflow_cost *cost)
 {
-    cost->flops = (double)bytes[0] / sizeof(float);
-    cost->bytes = 4.0 * (double)bytes[0]; /* read 2, write 2 */
+    const struct dsf_add_args *a = args;
+
+    cost->flops = (double)a->elems;
+    cost->bytes = 3.0 * sizeof(float) * (double)a->elems;
 }
 
 const struct dsflow_op dsf_op_add = {
@@ -29,7 +31,7 @@ const struct dsflow_op dsf_op_add = {
     .summary = "gradients of one group onto those of another",
     .args_size = sizeof(struct dsf_add_args),
     .nports = 2,
-    .ports = { { "into", DSFLOW_RW }, { "from", DSFLOW_RW } },
+    .ports = { { "into", DSFLOW_RW }, { "from", DSFLOW_R } },
     .check = add_check,
     .cost = add_cost,
 };
@@ -40,30 +42,35 @@ static int update_check(const size_t *bytes, unsigned n, const void *args,
 {
     const struct dsf_update_args *a = args;
 
-    if (a->elems < 0 || a->decay < 0 || a->decay > a->elems)
+    if (a->elems < 0 || a->decay < 0 || a->decay > a->elems ||
+        a->grad_at < 0 || a->param_at < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "update: %lld of %lld numbers decay",
                            (long long)a->decay, (long long)a->elems);
     if (bytes[0] < sizeof(struct dsf_control))
         return dsflow_fail(err, DSFLOW_EINVAL, "update: control: %zu bytes",
                            bytes[0]);
-    for (unsigned i = 1; i < n; i++)
-        if (bytes[i] / sizeof(float) < (size_t)a->elems)
+    for (unsigned i = 1; i < n; i++) {
+        int64_t at = i == 1 ? a->grad_at : i == 2 ? a->param_at : 0;
+
+        if ((int64_t)(bytes[i] / sizeof(float)) - at < a->elems)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "update: port %u: %zu bytes: expected %lld "
-                               "numbers",
-                               i, bytes[i], (long long)a->elems);
+                               "numbers from %lld on",
+                               i, bytes[i], (long long)a->elems,
+                               (long long)at);
+    }
     return DSFLOW_OK;
 }
 
-/* Every tensor is read and written once. */
+/* Every tensor is read and written once, the gradient only read. */
 static void update_cost(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_cost *cost)
 {
     const struct dsf_update_args *a = args;
 
     cost->flops = 12.0 * (double)a->elems;
-    cost->bytes = 2.0 * sizeof(float) * (double)a->elems * (n - 1);
+    cost->bytes = sizeof(float) * (double)a->elems * (2.0 * (n - 1) - 1);
 }
 
 const struct dsflow_op dsf_op_adam = {
@@ -73,7 +80,7 @@ const struct dsflow_op dsf_op_adam = {
     .args_size = sizeof(struct dsf_update_args),
     .nports = 5,
     .ports = { { "control", DSFLOW_R },
-               { "grad", DSFLOW_RW },
+               { "grad", DSFLOW_R },
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW },
                { "v", DSFLOW_RW } },
@@ -89,7 +96,7 @@ const struct dsflow_op dsf_op_sgd = {
     .nports = 4,
     .noptional = 1,
     .ports = { { "control", DSFLOW_R },
-               { "grad", DSFLOW_RW },
+               { "grad", DSFLOW_R },
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW } },
     .check = update_check,
@@ -103,7 +110,7 @@ const struct dsflow_op dsf_op_lion = {
     .args_size = sizeof(struct dsf_update_args),
     .nports = 4,
     .ports = { { "control", DSFLOW_R },
-               { "grad", DSFLOW_RW },
+               { "grad", DSFLOW_R },
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW } },
     .check = update_check,

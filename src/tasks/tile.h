@@ -63,6 +63,12 @@ int dsf_ports_check(const struct dsflow_op *op, const size_t *bytes,
 int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
                   size_t n, int optional, size_t *need, struct dsflow_err *err);
 
+/* Blocks of DSF_HEAD_COLUMNS columns of the vocabulary. */
+static inline size_t dsf_head_blocks(const struct dsf_tile *t)
+{
+    return ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
+}
+
 /* Numbers of a unit read or written: those of all ports, counted once, and
  * twice where a port is both. */
 double dsf_ports_bytes(const struct dsflow_op *op, const size_t *bytes,

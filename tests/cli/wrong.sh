@@ -34,7 +34,7 @@ wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
 wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
 wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
 wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=yes
-wrong 2 "--until: zero: expected one of reference, priorities" plan job.toml --until zero
+wrong 2 "--until: zeroo: expected one of reference, recompute, pipeline, zero, send, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, policies, codelets or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
@@ -53,9 +53,9 @@ set_wrong machine.virtual_memory many 'machine: virtual_memory: "many": expected
 set_wrong optimizer.larning_rate 1 "optimizer: larning_rate: unknown key"
 set_wrong optimizer.epss 1 "optimizer: epss: unknown key; did you mean eps?"
 set_wrong optimiser.lr 1 "[optimiser]: unknown table; did you mean optimizer?"
-set_wrong zero.stage 1 "[zero]: unknown table"
+set_wrong nosuch.stage 1 "[nosuch]: unknown table"
 set_wrong batch.micro 3 "batch: micro: 3: expected a divisor of sequences, 4"
-set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches of a step"
+set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches"
 set_wrong batch.sequence 64 "batch: sequence: 64: expected at most the model's context, 48"
 set_wrong schedule.warmup 11 "schedule: warmup: 11: expected at most the 10 steps of the schedule"
 set_wrong model.heads 5 "model: heads: 5: expected a divisor of width, 32"

@@ -30,7 +30,8 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     assert_true(cost.flops >= 0 && cost.bytes > 0);
     scratch = guarded_new(op->scratch ? op->scratch(bytes, n, args) : 0);
     memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
-    codelet->cpu(&(struct dsflow_call){ bufs, n, args, scratch.p, NULL });
+    codelet->cpu(&(struct dsflow_call){
+        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch.p });
     guarded_free(&scratch);
 }
 

@@ -32,8 +32,6 @@ static void check_shard(struct shard *s)
     assert_close(s->p.f, s->p.d, s->p.n, 1e-6);
     assert_close(s->m.f, s->m.d, s->m.n, 1e-6);
     assert_close(s->v.f, s->v.d, s->v.n, 1e-6);
-    for (size_t i = 0; i < s->g.n; i++)
-        assert_true(s->g.f[i] == 0);
 }
 
 static void shard_free(struct shard *s)
@@ -46,7 +44,7 @@ static void shard_free(struct shard *s)
 
 static void adam_ref(struct shard *s, int step, double l2, double decay)
 {
-    double b1 = (double)0.9f, b2 = (double)0.95f, lr = 1e-2;
+    double b1 = 0.9, b2 = 0.95, lr = 1e-2;
     double c1 = 1 - pow(b1, step), c2 = 1 - pow(b2, step);
 
     for (size_t i = 0; i < s->p.n; i++) {
@@ -67,10 +65,10 @@ static void check_adam(size_t n, float l2, float decay)
     for (int step = 1; step <= STEPS; step++) {
         struct dsf_adam_step a = {
             .scale = 0.25f,
-            .lr1 = (float)(1e-2 / (1 - pow((double)0.9f, step))),
-            .root2 = (float)sqrt(1 - pow((double)0.95f, step)),
-            .beta1 = 0.9f,
-            .beta2 = 0.95f,
+            .lr1 = (float)(1e-2 / (1 - pow(0.9, step))),
+            .root2 = (float)sqrt(1 - pow(0.95, step)),
+            .beta1 = 0.9,
+            .beta2 = 0.95,
             .eps = 1e-6f,
             .decay = decay,
             .l2 = l2,
@@ -142,8 +140,8 @@ static void sgd_follows_its_rule(void **state)
 
 static void check_lion(size_t n)
 {
-    const struct dsf_lion_step a = { 2, 1e-2f, 0.9f, 0.99f, 1e-3f };
-    const double b1 = (double)0.9f, b2 = (double)0.99f;
+    const struct dsf_lion_step a = { 0.9, 0.99, 2, 1e-2f, 1e-3f };
+    const double b1 = 0.9, b2 = 0.99;
     struct shard s = shard_new(n);
 
     for (int step = 1; step <= STEPS; step++) {
@@ -176,18 +174,11 @@ static void check_sums(void)
 {
     for (size_t i = 0; i < NSIZES; i++) {
         struct tensor a = tensor_new(sizes[i], 1e3, 1);
-        struct tensor b = tensor_new(sizes[i], 1, 2);
         double squares = dot_ref(a.d, a.d, a.n);
 
         assert_true(fabs(dsf_square_sum(a.f, a.n) - squares) <=
                     1e-13 * squares);
-        dsf_add_clear(a.f, b.f, a.n);
-        for (size_t j = 0; j < a.n; j++) {
-            assert_true(a.f[j] == (float)a.d[j] + (float)b.d[j]);
-            assert_true(b.f[j] == 0);
-        }
         tensor_free(&a);
-        tensor_free(&b);
     }
 }
 

@@ -1,0 +1,28 @@
+/* bench_measure.h - rates of this machine that need no model. */
+#ifndef DSF_CLI_BENCH_MEASURE_H
+#define DSF_CLI_BENCH_MEASURE_H
+
+#include <stddef.h>
+#include <dsflow/error.h>
+
+/* Seconds that this thread has worked: another process that takes the core for
+ * a while does not count. */
+double dsf_thread_seconds(void);
+
+/* Operations a second of one of `workers` threads that all multiply matrices
+ * of these sizes (see dsf_gemm), for about `seconds`. */
+double dsf_bench_gemm(int ta, int tb, size_t m, size_t n, size_t k,
+                      unsigned workers, double seconds);
+
+/* Bytes a second of one of `workers` threads, each on memory of its own that no
+ * cache holds. */
+enum dsf_bench_access { DSF_BENCH_READ, DSF_BENCH_WRITE, DSF_BENCH_COPY };
+double dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
+                        size_t bytes, double seconds);
+
+/* Seconds that a worker spends on a task beside its kernel, in the executor
+ * that runs: of many small tasks on `workers` workers. */
+int dsf_bench_overhead(unsigned workers, unsigned ntasks, double *seconds,
+                       struct dsflow_err *err);
+
+#endif

@@ -1,0 +1,255 @@
+/* cmd_bench.c - the machine's own limits, and the file that plan reads. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "cli/bench_measure.h"
+#include "cli/cmd.h"
+#include "cli/machine_cache.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench {
+    struct dsf_machine machine;
+    struct dsf_machine_model model;
+};
+
+/* C[m][n] = A B of length k, as a segment has it: forward, the gradient of the
+ * input, the gradient of the weights. */
+static const struct product {
+    const char *what;
+    int ta, tb;
+    size_t m, n, k;
+} products[] = {
+    { "forward", 0, 1, 256, 768, 768 },
+    { "forward", 0, 1, 256, 3072, 768 },
+    { "forward", 0, 1, 128, 192, 192 },
+    { "input gradient", 0, 0, 256, 768, 3072 },
+    { "weight gradient", 1, 0, 768, 3072, 256 },
+    { "head", 0, 1, 256, 2048, 768 },
+};
+
+static int bench_gemm(struct bench *b, struct dsflow_err *err)
+{
+    unsigned cores = b->machine.cores;
+    double best = 0;
+
+    printf("%-16s %16s %14s %14s\n", "product", "m x n x k", "1 core",
+           "each of all");
+    for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
+        const struct product *p = &products[i];
+        char shape[48];
+        double one, all;
+
+        one = dsf_bench_gemm(p->ta, p->tb, p->m, p->n, p->k, 1, 0.2);
+        all = dsf_bench_gemm(p->ta, p->tb, p->m, p->n, p->k, cores, 0.2);
+        snprintf(shape, sizeof(shape), "%zu x %zu x %zu", p->m, p->n, p->k);
+        printf("%-16s %16s %8.1f GF/s %8.1f GF/s\n", p->what, shape, one / 1e9,
+               all / 1e9);
+        best = all > best ? all : best;
+    }
+    b->model.main.fp32 = best;
+    return DSFLOW_OK;
+}
+
+static int bench_memory(struct bench *b, struct dsflow_err *err)
+{
+    static const char *const names[] = { "read", "write", "copy" };
+    enum { BYTES = 256 << 20 };
+
+    printf("%-16s %16s %14s %14s\n", "memory", "bytes", "1 core",
+           "each of all");
+    for (int a = DSF_BENCH_READ; a <= DSF_BENCH_COPY; a++) {
+        double one = dsf_bench_memory((enum dsf_bench_access)a, 1, BYTES, 0.3);
+        double all = dsf_bench_memory((enum dsf_bench_access)a,
+                                      b->machine.cores, BYTES, 0.3);
+
+        printf("%-16s %16s %8.1f GB/s %8.1f GB/s\n", names[a],
+               dsf_size_text(BYTES).s, one / 1e9, all / 1e9);
+        if (a == DSF_BENCH_COPY)
+            b->model.main.bandwidth = all;
+    }
+    return DSFLOW_OK;
+}
+
+/* Ranks of one memory copy; the file says how fast, should it be split. */
+static int bench_link(struct bench *b, struct dsflow_err *err)
+{
+    printf("%-16s %16s %14s %14s\n", "link", "bytes", "1 core",
+           "each of all");
+    for (size_t bytes = 64 << 10; bytes <= 64 << 20; bytes *= 32) {
+        double one = dsf_bench_memory(DSF_BENCH_COPY, 1, bytes, 0.2) / 2;
+        double all =
+            dsf_bench_memory(DSF_BENCH_COPY, b->machine.cores, bytes, 0.2) / 2;
+
+        printf("%-16s %16s %8.1f GB/s %8.1f GB/s\n", "copy",
+               dsf_size_text((double)bytes).s, one / 1e9, all / 1e9);
+        b->model.link.bandwidth = b->model.network.bandwidth = all;
+    }
+    b->model.link.latency = b->model.network.latency = b->model.main.overhead;
+    return DSFLOW_OK;
+}
+
+/* Of a kind: the longest sample, and how far the rates are from the samples. */
+static void print_kind(const struct dsf_kind_rate *rate,
+                       const struct dsf_samples *one,
+                       const struct dsf_samples *all)
+{
+    const struct dsf_sample *longest = NULL, *same = NULL;
+    double worst = 0, sum = 0, seconds = 0;
+    char ratio[16] = "";
+
+    for (size_t i = 0; i < all->n; i++) {
+        const struct dsf_sample *s = &all->v[i];
+        double t = rate->fixed + s->flops * rate->per_flop +
+                   s->bytes * rate->per_byte;
+
+        if (strcmp(s->kind, rate->kind) != 0)
+            continue;
+        sum += t * s->n;
+        seconds += s->seconds * s->n;
+        if (s->seconds > 1e-4 && fabs(t / s->seconds - 1) > worst)
+            worst = fabs(t / s->seconds - 1);
+        if (longest == NULL || s->seconds > longest->seconds)
+            longest = s;
+    }
+    if (longest == NULL)
+        return;
+    for (size_t i = 0; i < one->n; i++)
+        if (strcmp(one->v[i].kind, rate->kind) == 0 &&
+            one->v[i].flops == longest->flops &&
+            one->v[i].bytes == longest->bytes)
+            same = &one->v[i];
+    if (same != NULL)
+        snprintf(ratio, sizeof(ratio), "%.2f",
+                 longest->seconds / same->seconds);
+    printf("%-26s %10.3f ms %7.1f GF/s %7.1f GB/s %8s %8.1f %% %8.1f %%\n",
+           rate->kind, longest->seconds * 1e3,
+           longest->flops / longest->seconds / 1e9,
+           longest->bytes / longest->seconds / 1e9, ratio,
+           100 * (sum / seconds - 1), 100 * worst);
+}
+
+static int bench_tasks(struct bench *b, struct dsflow_err *err)
+{
+    struct dsf_samples one = { 0 }, all = { 0 };
+    unsigned cores = b->machine.cores;
+    double overhead;
+    int status =
+        dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL,
+                            err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL,
+                                     &all, NULL, err);
+    if (status == DSFLOW_OK)
+        status = dsf_bench_overhead(cores, 5000, &overhead, err);
+    if (status == DSFLOW_OK) {
+        for (unsigned k = 0; k < b->model.nkinds; k++)
+            free(b->model.kinds[k].kind);
+        b->model.nkinds = 0;
+        dsf_calibrate_fit(&all, &b->model);
+        b->model.main.overhead = overhead;
+        printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
+               "longest", "operations", "memory", "alone x", "rates off",
+               "at most");
+        for (unsigned k = 0; k < b->model.nkinds; k++)
+            print_kind(&b->model.kinds[k], &one, &all);
+        printf("a task costs %.1f us beside its kernel\n", overhead * 1e6);
+    }
+    free(one.v);
+    free(all.v);
+    return status;
+}
+
+static const struct part {
+    const char *name;
+    int (*run)(struct bench *b, struct dsflow_err *err);
+} parts[] = {
+    { "gemm", bench_gemm },
+    { "memory", bench_memory },
+    { "tasks", bench_tasks },
+    { "link", bench_link },
+};
+enum { NPARTS = sizeof(parts) / sizeof(*parts) };
+
+/* Every part was named, or none. */
+static int check_parts(const struct dsf_words *words, struct dsflow_err *err)
+{
+    for (unsigned i = 0; i < words->nwords; i++) {
+        unsigned k = 0;
+
+        while (k < NPARTS && strcmp(parts[k].name, words->words[i]) != 0)
+            k++;
+        if (k == NPARTS)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "bench: %.60s: expected gemm, memory, tasks or "
+                               "link",
+                               words->words[i]);
+    }
+    return DSFLOW_OK;
+}
+
+static bool is_asked(const struct dsf_words *words, const char *name)
+{
+    for (unsigned i = 0; i < words->nwords; i++)
+        if (strcmp(words->words[i], name) == 0)
+            return true;
+    return words->nwords == 0;
+}
+
+static int bench(const struct dsf_words *words, struct dsflow_err *err)
+{
+    const char *output = dsf_flag_value(words, "output");
+    char *path = output != NULL ? dsf_xstrdup(output)
+                                : dsf_machine_cache_path();
+    struct bench b = { 0 };
+    int status = check_parts(words, err);
+    bool first = true;
+
+    if (status == DSFLOW_OK && path == NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "bench: neither HOME nor XDG_CACHE_HOME is set: "
+                             "expected --output FILE");
+    if (status == DSFLOW_OK)
+        status = dsf_machine_probe(&b.machine, err);
+    /* What is not measured now keeps its value. */
+    if (status == DSFLOW_OK)
+        status = dsf_machine_present(&b.machine, &b.model, err);
+    for (int i = 0; i < NPARTS && status == DSFLOW_OK; i++) {
+        if (!is_asked(words, parts[i].name))
+            continue;
+        if (!first)
+            printf("\n");
+        first = false;
+        status = parts[i].run(&b, err);
+        fflush(stdout);
+    }
+    if (status == DSFLOW_OK)
+        status = dsf_machine_save(&b.model, path, err);
+    if (status == DSFLOW_OK)
+        printf("\nwritten to %s\n", path);
+    dsf_machine_model_fini(&b.model);
+    free(path);
+    return status;
+}
+
+static const struct dsf_flag bench_flags[] = {
+    { "output", "FILE", "write the machine file here, not in the cache" },
+    { 0 },
+};
+
+const struct dsf_cmd dsf_cmd_bench = {
+    .name = "bench",
+    .args = "[gemm] [memory] [tasks] [link] [--output FILE]",
+    .summary = "measure this machine, for dsflow plan",
+    .help =
+        "Measures products of matrices, memory, every kind of task and copies\n"
+        "between ranks, all of them where none is named, in about a minute,\n"
+        "and writes a machine file that dsflow plan and dsflow run predict\n"
+        "with. Without it they measure less, once. Nothing else should run.",
+    .flags = bench_flags,
+    .least = 0,
+    .most = NPARTS,
+    .run = bench,
+};

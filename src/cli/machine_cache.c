@@ -1,0 +1,152 @@
+/* machine_cache.c - the present machine, measured once. */
+#include "cli/machine_cache.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "cli/bench_measure.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *dsf_machine_cache_path(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+    if (cache != NULL && cache[0] == '/')
+        return dsf_xasprintf("%s/dsflow/machine.toml", cache);
+    if (home != NULL && home[0] == '/')
+        return dsf_xasprintf("%s/.cache/dsflow/machine.toml", home);
+    return NULL;
+}
+
+/* What tells this machine from another that has the same folder. */
+static char *name_of(const struct dsf_machine *machine)
+{
+    return dsf_xasprintf("%s, %u core%s, %s", machine->cpu, machine->cores,
+                         machine->cores == 1 ? "" : "s", machine->isa);
+}
+
+/* The best rate of arithmetic among the tasks that are long enough. */
+static void set_rates(struct dsf_machine_model *m,
+                      const struct dsf_samples *samples)
+{
+    double best = 0;
+
+    for (size_t i = 0; i < samples->n; i++) {
+        const struct dsf_sample *s = &samples->v[i];
+
+        if (s->seconds > 1e-4 && s->flops / s->seconds > best)
+            best = s->flops / s->seconds;
+    }
+    if (best > 0)
+        m->main.fp32 = best;
+}
+
+int dsf_machine_measure(const struct dsf_machine *machine,
+                        enum dsf_calibration how, struct dsf_machine_model *m,
+                        FILE *log, struct dsflow_err *err)
+{
+    struct dsf_samples samples = { 0 };
+    int status;
+
+    dsf_machine_model_init(m);
+    free(m->main.name);
+    m->main.name = name_of(machine);
+    m->main.workers = machine->cores;
+    m->main.memory = machine->memory;
+    status = dsf_calibrate_tasks(machine, machine->cores, how, &samples, log,
+                                 err);
+    if (status == DSFLOW_OK) {
+        dsf_calibrate_fit(&samples, m);
+        set_rates(m, &samples);
+        m->main.bandwidth = dsf_bench_memory(DSF_BENCH_COPY, machine->cores,
+                                             64 << 20, 0.1);
+        m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
+        status = dsf_bench_overhead(
+            machine->cores, 2000,
+            &m->main.overhead, err);
+    }
+    free(samples.v);
+    if (status < 0)
+        dsf_machine_model_fini(m);
+    return status;
+}
+
+static void make_folders(char *path)
+{
+    for (char *c = path + 1; *c != '\0'; c++)
+        if (*c == '/') {
+            *c = '\0';
+            mkdir(path, 0777); /* what fails here fails at the file */
+            *c = '/';
+        }
+}
+
+int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
+                     struct dsflow_err *err)
+{
+    char *folders = dsf_xstrdup(path);
+    char *beside = dsf_xasprintf("%s.%ld", path, (long)getpid());
+    int status = DSFLOW_OK;
+    FILE *out;
+
+    make_folders(folders);
+    out = fopen(beside, "w");
+    if (out == NULL) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", beside);
+    } else {
+        fprintf(out, "# Measured by dsflow bench, or by the first dsflow plan "
+                     "or run.\n");
+        status = dsf_machine_model_write(m, out);
+        if (fclose(out) != 0 || status < 0)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", beside);
+        else if (rename(beside, path) < 0)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        if (status < 0)
+            unlink(beside);
+    }
+    free(beside);
+    free(folders);
+    return status;
+}
+
+/* Does the file describe this machine? Then it is read. */
+static bool load(const char *path, const char *name,
+                 struct dsf_machine_model *m)
+{
+    struct dsflow_err err;
+
+    if (access(path, R_OK) < 0)
+        return false;
+    if (dsf_machine_model_read(path, m, &err) < 0) {
+        dsf_warn("%s; the machine is measured again", err.msg);
+        return false;
+    }
+    if (strcmp(m->main.name, name) == 0)
+        return true;
+    dsf_machine_model_fini(m);
+    return false;
+}
+
+int dsf_machine_present(const struct dsf_machine *machine,
+                        struct dsf_machine_model *m, struct dsflow_err *err)
+{
+    char *path = dsf_machine_cache_path(), *name = name_of(machine);
+    struct dsflow_err warning;
+    int status = DSFLOW_OK;
+
+    if (path == NULL || !load(path, name, m)) {
+        dsf_info("measuring the machine, once: this takes some seconds");
+        status = dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL,
+                                     err);
+        if (status == DSFLOW_OK && path != NULL &&
+            dsf_machine_save(m, path, &warning) < 0)
+            dsf_warn("what was measured is not kept: %s", warning.msg);
+    }
+    free(path);
+    free(name);
+    return status;
+}

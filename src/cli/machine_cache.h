@@ -1,0 +1,28 @@
+/* machine_cache.h - the present machine as the simulator sees it: measured
+ * once, and kept in a file. */
+#ifndef DSF_CLI_MACHINE_CACHE_H
+#define DSF_CLI_MACHINE_CACHE_H
+
+#include "cli/calibrate.h"
+
+/* $XDG_CACHE_HOME/dsflow/machine.toml, or the same in ~/.cache; NULL where
+ * there is neither. Freed by the caller. */
+char *dsf_machine_cache_path(void);
+
+/* Measure. `log` gets lines for people; NULL is fine. */
+int dsf_machine_measure(const struct dsf_machine *machine,
+                        enum dsf_calibration how, struct dsf_machine_model *m,
+                        FILE *log, struct dsflow_err *err);
+
+/* Beside, then renamed: readers see the old file or the new one. Folders are
+ * made. */
+int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
+                     struct dsflow_err *err);
+
+/* What the file says, if it is of this processor and these cores; otherwise
+ * measure quickly, and save it. Before an executor is open, as its workers
+ * would be in the way. */
+int dsf_machine_present(const struct dsf_machine *machine,
+                        struct dsf_machine_model *m, struct dsflow_err *err);
+
+#endif

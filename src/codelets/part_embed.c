@@ -1,0 +1,79 @@
+/* part_embed.c - some rows of the tables of embeddings. */
+#include "codelets/codelets.h"
+
+#include "codelets/call.h"
+#include "kernels/kernels.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+#include <string.h>
+
+/* What this part has for row `r` of the tile: rows of wte and of wpe in `unit`,
+ * each NULL where another part has it or nobody (a token < 0, past the end of a
+ * text, has neither). */
+static void rows_at(const struct dsflow_call *call, float *unit, size_t r,
+                    float **wte, float **wpe)
+{
+    const struct dsf_embed_part_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const int32_t *tokens = call->bufs[0].ptr;
+    const int64_t token = (int64_t)tokens[r] - a->first;
+    const int64_t pos =
+        (int64_t)t->pos + (int64_t)(r % dsf_tile_length(t)) - a->first_pos;
+
+    *wte = *wpe = NULL;
+    if (tokens[r] < 0)
+        return;
+    if (token >= 0 && token < t->vocab)
+        *wte = unit + a->wte + token * t->width;
+    if (pos >= 0 && pos < a->npos)
+        *wpe = unit + a->wpe + pos * t->width;
+}
+
+static void forward_cpu(const struct dsflow_call *call)
+{
+    enum { BATCH, EMBED, X };
+    const struct dsf_embed_part_args *a = call->args;
+    const size_t width = (size_t)a->tile.width;
+    float *x = dsf_floats(call, X), *wte, *wpe;
+
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++, x += width) {
+        rows_at(call, dsf_floats(call, EMBED), r, &wte, &wpe);
+        if (wte && wpe)
+            dsf_sum(x, wte, wpe, width);
+        else if (wte || wpe)
+            memcpy(x, wte ? wte : wpe, width * sizeof(float));
+        else
+            memset(x, 0, width * sizeof(float));
+    }
+}
+
+const struct dsflow_codelet dsf_codelet_embed_part_forward = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_embed_part_forward,
+    .cpu = forward_cpu,
+};
+
+/* Row after row: tokens that come again are added in their order. */
+static void backward_weight_cpu(const struct dsflow_call *call)
+{
+    enum { BATCH, DX, GRAD };
+    const struct dsf_embed_part_args *a = call->args;
+    const size_t width = (size_t)a->tile.width;
+    const float *dx = dsf_floats(call, DX);
+    float *grad = dsf_gradient(call, GRAD), *wte, *wpe;
+
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++, dx += width) {
+        rows_at(call, grad, r, &wte, &wpe);
+        if (wte)
+            dsf_add(wte, dx, width);
+        if (wpe)
+            dsf_add(wpe, dx, width);
+    }
+}
+
+const struct dsflow_codelet dsf_codelet_embed_part_backward_weight = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_embed_part_backward_weight,
+    .cpu = backward_weight_cpu,
+};

@@ -1,0 +1,305 @@
+/* machine_model.c - the description of a machine, from TOML and back. */
+#include "machine/machine_model.h"
+
+#include "base/alloc.h"
+#include "config/option.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAST 1e21
+
+#define MAIN struct dsf_machine_main
+static const char *const kinds[] = { "cpu", "gpu", NULL };
+static const struct dsflow_option main_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, name, "\"machine\"", "for people"),
+    DSFLOW_OPTION_CHOICE(MAIN, kind, "\"cpu\"", kinds,
+                         "cpu: ranks share cores and memory; gpu: a device "
+                         "each"),
+    DSFLOW_OPTION_INT(MAIN, nodes, "1", 1, 65536, "computers"),
+    DSFLOW_OPTION_INT(MAIN, devices, "1", 1, 1024, "GPUs of a node"),
+    DSFLOW_OPTION_INT(MAIN, workers, "1", 1, 4096,
+                      "cores of a node, of a CPU machine"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, memory, "\"auto\"",
+                     "of a GPU, or of a node; auto: no limit"),
+    DSFLOW_OPTION_FLOAT(MAIN, fp32, NULL, 1e6, FAST,
+                        "operations a second of a large product of matrices: "
+                        "of a GPU, or of a core while all work"),
+    DSFLOW_OPTION_FLOAT(MAIN, bf16, "0", 0, FAST, "the same in bfloat16"),
+    DSFLOW_OPTION_FLOAT(MAIN, bandwidth, NULL, 1e6, FAST,
+                        "bytes a second of memory, of the same"),
+    DSFLOW_OPTION_OF(DSFLOW_TIME, MAIN, overhead, "\"5us\"",
+                     "of a task, beside its kernel"),
+    { 0 },
+};
+
+#define LINK struct dsf_machine_link
+static const struct dsflow_option link_options[] = {
+    DSFLOW_OPTION_FLOAT(LINK, bandwidth, "1e10", 1e3, FAST,
+                        "bytes a second into one device, while all receive"),
+    DSFLOW_OPTION_OF(DSFLOW_TIME, LINK, latency, "\"10us\"",
+                     "until the first byte"),
+    { 0 },
+};
+
+static const struct table {
+    const char *name;
+    const struct dsflow_option *options;
+    size_t offset;
+} tables[] = {
+    { "machine", main_options, offsetof(struct dsf_machine_model, main) },
+    { "link", link_options, offsetof(struct dsf_machine_model, link) },
+    { "network", link_options, offsetof(struct dsf_machine_model, network) },
+};
+enum { NTABLES = sizeof(tables) / sizeof(*tables) };
+
+void dsf_machine_model_init(struct dsf_machine_model *m)
+{
+    memset(m, 0, sizeof(*m));
+    for (unsigned i = 0; i < NTABLES; i++)
+        dsf_options_default(tables[i].options, (char *)m + tables[i].offset);
+    m->main.fp32 = 1e11;
+    m->main.bandwidth = 1e10;
+}
+
+void dsf_machine_model_fini(struct dsf_machine_model *m)
+{
+    for (unsigned i = 0; i < NTABLES; i++)
+        dsf_options_fini(tables[i].options, (char *)m + tables[i].offset);
+    for (unsigned k = 0; k < m->nkinds; k++)
+        free(m->kinds[k].kind);
+    free(m->kinds);
+    memset(m, 0, sizeof(*m));
+}
+
+const struct dsf_kind_rate *
+dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind)
+{
+    for (unsigned k = 0; k < m->nkinds; k++)
+        if (strcmp(m->kinds[k].kind, kind) == 0)
+            return &m->kinds[k];
+    return NULL;
+}
+
+struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
+                                                 const char *kind)
+{
+    for (unsigned k = 0; k < m->nkinds; k++)
+        if (strcmp(m->kinds[k].kind, kind) == 0)
+            return &m->kinds[k];
+    dsf_grow(&m->kinds, &m->cap_kinds, m->nkinds + 1, sizeof(*m->kinds));
+    m->kinds[m->nkinds].kind = dsf_xstrdup(kind);
+    return &m->kinds[m->nkinds++];
+}
+
+/* "; did you mean X?", or nothing. */
+static const char *hint(char *buf, size_t size, const char *nearest)
+{
+    if (nearest == NULL)
+        return "";
+    snprintf(buf, size, "; did you mean %s?", nearest);
+    return buf;
+}
+
+static int unknown_table(const struct dsf_toml_entry *e, const char *path,
+                         struct dsflow_err *err)
+{
+    const char *names[NTABLES + 1];
+    char buf[128];
+
+    for (unsigned i = 0; i < NTABLES; i++)
+        names[i] = tables[i].name;
+    names[NTABLES] = "kinds";
+    return dsflow_fail(
+        err, DSFLOW_EINVAL, "%s:%d: [%.60s]: unknown table%s", path, e->line,
+        e->table,
+        hint(buf, sizeof(buf), dsf_nearest(e->table, names, NTABLES + 1)));
+}
+
+static int unknown_key(const struct dsf_toml_entry *e, const char *path,
+                       const struct table *table, struct dsflow_err *err)
+{
+    const char *names[16];
+    unsigned n = 0;
+    char buf[128];
+
+    for (const struct dsflow_option *o = table->options; o->key != NULL; o++)
+        names[n++] = o->key;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s:%d: %s: %.60s: unknown key%s",
+                       path, e->line, e->table, e->key,
+                       hint(buf, sizeof(buf), dsf_nearest(e->key, names, n)));
+}
+
+static bool is_rate(const struct dsf_toml_value *v)
+{
+    return (v->type == DSF_TOML_INT || v->type == DSF_TOML_FLOAT) &&
+           isfinite(v->number) && v->number >= 0;
+}
+
+/* "adam" = [fixed, per_flop, per_byte]. */
+static int set_kind(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
+                    const char *path, struct dsflow_err *err)
+{
+    const struct dsf_toml_value *v = &e->value;
+    struct dsf_kind_rate *rate;
+
+    if (v->type != DSF_TOML_ARRAY || v->nitems != 3 || !is_rate(&v->items[0]) ||
+        !is_rate(&v->items[1]) || !is_rate(&v->items[2]))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s:%d: kinds: %.60s: %.100s: expected three "
+                           "numbers of seconds, 0 or more: of a task, of an "
+                           "operation, of a byte",
+                           path, e->line, e->key, v->text);
+    rate = dsf_machine_model_add_kind(m, e->key);
+    rate->fixed = v->items[0].number;
+    rate->per_flop = v->items[1].number;
+    rate->per_byte = v->items[2].number;
+    return DSFLOW_OK;
+}
+
+static int set_key(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
+                   const char *path, struct dsflow_err *err)
+{
+    const struct dsflow_option *option;
+    unsigned i = 0;
+    char *place;
+    int status;
+
+    if (e->table[0] == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s:%d: %.60s: expected in a table such as "
+                           "[machine]",
+                           path, e->line, e->key);
+    if (strcmp(e->table, "kinds") == 0)
+        return e->key[0] == '\0' ? DSFLOW_OK : set_kind(m, e, path, err);
+    while (i < NTABLES && strcmp(tables[i].name, e->table) != 0)
+        i++;
+    if (i == NTABLES)
+        return unknown_table(e, path, err);
+    if (e->key[0] == '\0')
+        return DSFLOW_OK;
+    option = dsf_option_find(tables[i].options, e->key);
+    if (option == NULL)
+        return unknown_key(e, path, &tables[i], err);
+    status = dsf_option_set(option, (char *)m + tables[i].offset, &e->value,
+                            err);
+    if (status == DSFLOW_OK)
+        return DSFLOW_OK;
+    place = dsf_xasprintf("%s:%d: %s: %s", path, e->line, e->table, e->key);
+    dsflow_fail_in(err, status, place);
+    free(place);
+    return status;
+}
+
+static bool has_key(const struct dsf_toml *toml, const char *table,
+                    const char *key)
+{
+    for (size_t i = 0; i < toml->n; i++)
+        if (strcmp(toml->v[i].table, table) == 0 &&
+            strcmp(toml->v[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+static int check_required(const struct dsf_toml *toml, const char *path,
+                          struct dsflow_err *err)
+{
+    for (unsigned i = 0; i < NTABLES; i++)
+        for (const struct dsflow_option *o = tables[i].options; o->key != NULL;
+             o++)
+            if (o->fallback == NULL && !has_key(toml, tables[i].name, o->key))
+                return dsflow_fail(err, DSFLOW_EINVAL,
+                                   "%s: %s: %s: is missing: expected %s", path,
+                                   tables[i].name, o->key,
+                                   dsf_option_expected(o).s);
+    return DSFLOW_OK;
+}
+
+int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
+                            struct dsf_machine_model *m, struct dsflow_err *err)
+{
+    struct dsf_toml toml = { 0 };
+    int status;
+
+    dsf_machine_model_init(m);
+    status = dsf_toml_parse(text, bytes, path, &toml, err);
+    for (size_t i = 0; i < toml.n && status == DSFLOW_OK; i++)
+        status = set_key(m, &toml.v[i], path, err);
+    if (status == DSFLOW_OK)
+        status = check_required(&toml, path, err);
+    dsf_toml_fini(&toml);
+    if (status < 0)
+        dsf_machine_model_fini(m);
+    return status;
+}
+
+int dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
+                           struct dsflow_err *err)
+{
+    enum { MOST = 1 << 20 }; /* nobody writes a longer one */
+    FILE *f = fopen(path, "rb");
+    char *text;
+    size_t n;
+    int status;
+
+    if (f == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    text = dsf_xcalloc(MOST + 1, 1);
+    n = fread(text, 1, MOST + 1, f);
+    if (ferror(f))
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    else if (n > MOST)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: is larger than 1 MiB: no machine file", path);
+    else
+        status = dsf_machine_model_parse(text, n, path, m, err);
+    free(text);
+    fclose(f);
+    return status;
+}
+
+void dsf_machine_of_model(const struct dsf_machine_model *m,
+                          struct dsf_machine *machine)
+{
+    memset(machine, 0, sizeof(*machine));
+    machine->cores = (unsigned)(m->main.kind == DSF_MACHINE_GPU
+                                    ? m->main.nodes * m->main.devices
+                                    : m->main.nodes * m->main.workers);
+    machine->memory = machine->available =
+        m->main.memory < 0 ? INT64_MAX : m->main.memory;
+    machine->numa = 1;
+    snprintf(machine->cpu, sizeof(machine->cpu), "%s", m->main.name);
+}
+
+int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
+{
+    const struct dsf_machine_main *x = &m->main;
+    char *name = dsf_toml_quote(x->name);
+
+    fprintf(out, "[machine]\nname = %s\nkind = \"%s\"\nnodes = %lld\n", name,
+            kinds[x->kind], (long long)x->nodes);
+    free(name);
+    if (x->kind == DSF_MACHINE_GPU)
+        fprintf(out, "devices = %lld\n", (long long)x->devices);
+    else
+        fprintf(out, "workers = %lld\n", (long long)x->workers);
+    if (x->memory >= 0)
+        fprintf(out, "memory = %lld\n", (long long)x->memory);
+    fprintf(out, "fp32 = %.6e\n", x->fp32);
+    if (x->bf16 > 0)
+        fprintf(out, "bf16 = %.6e\n", x->bf16);
+    fprintf(out, "bandwidth = %.6e\noverhead = \"%.4fus\"\n", x->bandwidth,
+            x->overhead * 1e6);
+    fprintf(out, "\n[link]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
+            m->link.bandwidth, m->link.latency * 1e6);
+    fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
+            m->network.bandwidth, m->network.latency * 1e6);
+    if (m->nkinds > 0)
+        fprintf(out, "\n# Seconds of a task, of an operation, of a byte.\n"
+                     "[kinds]\n");
+    for (unsigned k = 0; k < m->nkinds; k++)
+        fprintf(out, "\"%s\" = [%.6e, %.6e, %.6e]\n", m->kinds[k].kind,
+                m->kinds[k].fixed, m->kinds[k].per_flop, m->kinds[k].per_byte);
+    return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
+}

@@ -1,0 +1,89 @@
+/* machine_model.h - a machine as the simulator sees it: devices, how fast they
+ * are, and the links between them. It is read from a file, or measured. */
+#ifndef DSF_MACHINE_MACHINE_MODEL_H
+#define DSF_MACHINE_MACHINE_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <dsflow/error.h>
+
+#include "machine/machine.h"
+
+enum dsf_machine_kind {
+    DSF_MACHINE_CPU, /* the ranks share the cores and the memory of a node */
+    DSF_MACHINE_GPU  /* each rank has a device, and a link beside it */
+};
+
+struct dsf_machine_main { /* [machine] */
+    char *name;
+    int kind;          /* enum dsf_machine_kind */
+    int64_t nodes;
+    int64_t devices;   /* GPUs of a node */
+    int64_t workers;   /* cores of a node, of a CPU machine */
+    int64_t memory;    /* bytes: of a GPU, or of a node; -1: no limit */
+    double fp32, bf16; /* operations/s of a large product of matrices: of a GPU,
+                          or of a core while all work */
+    double bandwidth;  /* bytes/s of memory, of the same */
+    double overhead;   /* seconds of a task beside its kernel */
+};
+
+struct dsf_machine_link { /* [link] in a node, [network] between nodes */
+    double bandwidth; /* bytes/s into one device, while all receive */
+    double latency;   /* seconds until the first byte */
+};
+
+/* What was measured of a kind of task, on one core while all work:
+ * seconds = fixed + flops * per_flop + bytes * per_byte. */
+struct dsf_kind_rate {
+    char *kind;
+    double fixed, per_flop, per_byte;
+};
+
+struct dsf_machine_model {
+    struct dsf_machine_main main;
+    struct dsf_machine_link link, network;
+    struct dsf_kind_rate *kinds; /* [kinds] */
+    unsigned nkinds;
+    size_t cap_kinds;
+};
+
+/* Everything at its default: one core. */
+void dsf_machine_model_init(struct dsf_machine_model *m);
+void dsf_machine_model_fini(struct dsf_machine_model *m);
+
+/* Messages are "file:line: table: key: value: expected …". On error `m` needs
+ * no fini. */
+int dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
+                           struct dsflow_err *err);
+/* The same from memory; `path` is for messages. */
+int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
+                            struct dsf_machine_model *m,
+                            struct dsflow_err *err);
+/* TOML that reads back to the same numbers. */
+int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
+
+/* NULL where nothing was measured of it. */
+const struct dsf_kind_rate *
+dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind);
+/* The rate of a kind, to be filled in; added where there was none. */
+struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
+                                                 const char *kind);
+
+/* What a plan asks of a machine, for one that is described: the cores of a
+ * node; the memory of a device, or of the node. */
+void dsf_machine_of_model(const struct dsf_machine_model *m,
+                          struct dsf_machine *machine);
+
+/* Node of a rank out of `nranks`. */
+static inline int dsf_machine_model_node(const struct dsf_machine_model *m,
+                                         unsigned nranks, int rank)
+{
+    int64_t each = m->main.kind == DSF_MACHINE_GPU
+                       ? m->main.devices
+                       : (nranks + m->main.nodes - 1) / m->main.nodes;
+
+    return (int)(rank / (each > 0 ? each : 1));
+}
+
+#endif

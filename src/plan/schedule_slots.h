@@ -1,0 +1,31 @@
+/* schedule_slots.h - what tells one schedule of a pipeline from another: how
+ * many micro-batches a stage may keep, and which it prefers. */
+#ifndef DSF_PLAN_SCHEDULE_SLOTS_H
+#define DSF_PLAN_SCHEDULE_SLOTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/job.h"
+
+/* One forward or backward of one chunk for one micro-batch. */
+struct dsf_turn {
+    int32_t chunk, micro;
+    bool backward;
+};
+
+/* Which turns a stage would take, in order, if each were ready in time: their
+ * positions are priorities. Fills turns[2 * chunks * micro]. Chunk v of stage s
+ * is piece v * stages + s of the layers; only `interleaved` has more than one.
+ * The weight gradients of a turn belong to it, but for zero_bubble, where they
+ * come after all others. */
+void dsf_pipeline_order(enum dsf_pipeline_schedule schedule, int stages,
+                        int stage, int chunks, int micro,
+                        struct dsf_turn *turns);
+
+/* Micro-batches whose activations of a chunk a stage keeps at once: the length
+ * of a ring, from which the schedule follows. */
+int dsf_pipeline_slots(enum dsf_pipeline_schedule schedule, int stages,
+                       int stage, int chunks, int chunk, int micro);
+
+#endif

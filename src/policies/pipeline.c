@@ -1,0 +1,274 @@
+/* pipeline.c - which rank computes what: layers are placed on stages, and
+ * micro-batches on data ranks.
+ *
+ * A schedule is the length of the rings of activations (decided here) and the
+ * order of preference (priorities.c): with S - s slots on stage s, a stage must
+ * finish the backward pass of a micro-batch before it begins another one, which
+ * is 1F1B (Narayanan et al. 2019; 2021 for interleaved; Huang et al. 2019 for
+ * GPipe; Qi et al. 2024 for zero bubble). The tasks keep their order.
+ */
+#include "policies/policies.h"
+
+#include "base/alloc.h"
+#include "plan/partition.h"
+#include "plan/schedule_slots.h"
+#include "tasks/tasks.h"
+
+#include <stdlib.h>
+
+/* Multiplications of a token in a block, in the embedding (nearly none) and in
+ * the head. */
+static double block_weight(const struct dsflow_plan *plan)
+{
+    const struct dsf_dims *d = &plan->model->dims;
+    double width = d->width, q = (double)d->heads * d->head_dim;
+    double kv = (double)d->kv_heads * d->head_dim;
+
+    return width * (2 * q + 2 * kv) +
+           width * d->ffn * (d->swiglu ? 3.0 : 2.0) + q * plan->sequence;
+}
+
+static double head_weight(const struct dsflow_plan *plan)
+{
+    return (double)plan->model->dims.width * plan->model->dims.vocab;
+}
+
+/* first[c]: the first block of chunk c. */
+static void balance(const struct dsflow_plan *plan, int *first)
+{
+    int layers = plan->model->layers;
+    double *weights = dsf_xcalloc((size_t)layers, sizeof(*weights));
+
+    for (int l = 0; l < layers; l++)
+        weights[l] = block_weight(plan);
+    weights[layers - 1] += head_weight(plan);
+    dsf_partition_balanced(weights, layers, plan->nchunks, first);
+    free(weights);
+}
+
+static int read_split(const struct dsflow_plan *plan, int *first,
+                      struct dsflow_err *err)
+{
+    const struct dsflow_ints *split = &plan->job->pipeline.split;
+    int64_t sum = 0;
+
+    for (unsigned i = 0; i < split->n; i++)
+        sum += split->v[i];
+    if (split->n != (unsigned)plan->nchunks || sum != plan->model->layers)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "pipeline", "split",
+                            "%u numbers, %lld in all: expected %d numbers for "
+                            "the %d blocks of the model",
+                            split->n, (long long)sum, plan->nchunks,
+                            plan->model->layers);
+    for (unsigned i = 0; i < split->n; i++)
+        first[i + 1] = first[i] + (int)split->v[i];
+    return DSFLOW_OK;
+}
+
+static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
+{
+    int layers = plan->model->layers, n = plan->nchunks, status = DSFLOW_OK;
+    int *first = dsf_xcalloc((size_t)n + 1, sizeof(*first));
+
+    if (plan->job->pipeline.split.n > 0)
+        status = read_split(plan, first, err);
+    else if (n > layers)
+        status = dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh",
+                              "pipeline",
+                              "%d stages of %d chunks: expected at most the "
+                              "%d blocks of the model",
+                              plan->mesh.pipeline, n / plan->mesh.pipeline,
+                              layers);
+    else
+        balance(plan, first);
+    plan->chunk_of = dsf_xcalloc((size_t)layers + 2, sizeof(*plan->chunk_of));
+    for (int c = 0; c < n && status == DSFLOW_OK; c++)
+        for (int l = first[c]; l < first[c + 1]; l++)
+            plan->chunk_of[l + 1] = c;
+    plan->chunk_of[layers + 1] = n - 1;
+    free(first);
+    return status;
+}
+
+/* How far a rank may run ahead. */
+static void size_rings(struct dsflow_plan *plan)
+{
+    const struct dsf_job *job = plan->job;
+    int32_t stages = plan->mesh.pipeline, turns = plan->turns;
+    int32_t ahead = (int32_t)plan->rank_workers + 1;
+    enum dsf_pipeline_schedule schedule = job->pipeline.schedule;
+    bool late = stages > 1 && schedule == DSF_ZERO_BUBBLE;
+
+    plan->slots = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->slots));
+    plan->lanes = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->lanes));
+    for (int c = 0; c < plan->nchunks; c++) {
+        int32_t slots = stages == 1
+                            ? ahead
+                            : dsf_pipeline_slots(schedule, stages, c % stages,
+                                                 plan->nchunks / stages,
+                                                 c / stages, turns);
+        int32_t lanes = late || slots < ahead ? slots : ahead;
+
+        if (job->batch.in_flight > 0 &&
+            (stages == 1 || job->batch.in_flight < slots))
+            lanes = slots = (int32_t)job->batch.in_flight;
+        if (plan->layer_major || slots > turns)
+            slots = turns;
+        plan->slots[c] = slots;
+        plan->lanes[c] = plan->layer_major || lanes > slots ? slots : lanes;
+    }
+    /* Weight gradients may lag two layers behind their inputs' gradients; where
+     * they are to fill the bubbles, as far as there are slots. */
+    plan->depth = plan->model->layers + 1;
+    if (!late && plan->depth > 3)
+        plan->depth = 3;
+}
+
+static int pipeline_decide(void *part, struct dsflow_plan *plan,
+                           struct dsflow_err *err)
+{
+    const struct dsf_job_pipeline *job = &plan->job->pipeline;
+    int32_t stages = plan->mesh.pipeline;
+    bool interleaved = stages > 1 && job->schedule == DSF_INTERLEAVED;
+    int status;
+
+    plan->nchunks = interleaved ? stages * (int32_t)job->chunks : stages;
+    status = cut_layers(plan, err);
+    if (status == DSFLOW_OK)
+        size_rings(plan);
+    return status;
+}
+
+/* A piece of data as it stands on one rank. */
+struct copy {
+    dsflow_data_id id;
+    int32_t rank;
+    uint32_t next; /* +1 */
+};
+
+struct place {
+    const struct dsflow_plan *plan;
+    struct dsflow_graph *in, *out;
+    struct copy *copies;
+    size_t ncopies, cap_copies;
+    uint32_t *first; /* by data: +1, its copies */
+    int32_t *at;     /* by data and data rank: where it was written last */
+    int32_t *last;   /* by data: the same of any data rank */
+};
+
+static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
+                              int32_t rank)
+{
+    struct dsflow_data_spec spec = *dsflow_graph_data(p->in, data);
+    char *name = NULL;
+    uint32_t i;
+
+    for (i = p->first[data.i]; i != 0; i = p->copies[i - 1].next)
+        if (p->copies[i - 1].rank == rank)
+            return p->copies[i - 1].id;
+    /* Units keep their names, and so do counters, which exist once. */
+    if (p->plan->nranks > 1 && spec.unit < 0 && !spec.persistent)
+        spec.name = name = dsf_xasprintf("%s.r%d", spec.name, rank);
+    spec.home = (int16_t)rank;
+    dsf_grow(&p->copies, &p->cap_copies, p->ncopies + 1, sizeof(*p->copies));
+    p->copies[p->ncopies] = (struct copy){
+        dsflow_graph_add_data(p->out, &spec), rank, p->first[data.i]
+    };
+    p->first[data.i] = (uint32_t)++p->ncopies;
+    free(name);
+    return p->copies[p->ncopies - 1].id;
+}
+
+/* The stage that has unit `u` between steps. */
+static int32_t unit_stage(const struct dsflow_plan *plan, int32_t u)
+{
+    return dsf_plan_stage(plan, plan->model->units[u].layer);
+}
+
+static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
+{
+    const struct dsflow_plan *plan = p->plan;
+    int32_t part = t->rank < 0 ? 0 : t->rank;
+
+    if (t->microbatch >= 0)
+        return dsf_mesh_rank(&plan->mesh, dsf_plan_stage(plan, t->layer),
+                             dsf_plan_replica(plan, t->microbatch), part);
+    /* Of a unit: where its gradient is, which may be with another group. */
+    for (unsigned i = 0; i < t->ndata; i++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(p->in, t->data[i]);
+
+        if (d->unit >= 0 && p->last[t->data[i].i] >= 0)
+            return p->last[t->data[i].i];
+        if (d->unit >= 0)
+            return dsf_mesh_rank(&plan->mesh, unit_stage(plan, d->unit), 0,
+                                 d->part);
+    }
+    return 0;
+}
+
+static void place_task(struct place *p, struct dsflow_task_spec t)
+{
+    const struct dsflow_plan *plan = p->plan;
+    int32_t data = plan->mesh.data;
+    int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica(plan, t.microbatch);
+    int32_t rank = rank_of(p, &t);
+
+    for (unsigned i = 0; i < t.ndata; i++) {
+        uint32_t id = t.data[i].i;
+        const struct dsflow_data_spec *spec =
+            dsflow_graph_data(p->in, t.data[i]);
+        bool shared = spec->unit >= 0 || spec->persistent;
+        int32_t *at = shared || t.microbatch < 0
+                          ? &p->last[id]
+                          : &p->at[(size_t)id * (size_t)data + (size_t)d];
+
+        if (dsflow_task_access(&t, i) == DSFLOW_W)
+            *at = p->last[id] = rank;
+        t.data[i] = copy_on(p, t.data[i], *at);
+    }
+    t.rank = (int16_t)rank;
+    dsflow_graph_add_task(p->out, &t);
+}
+
+static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
+                            struct dsflow_graph *in, struct dsflow_graph *out,
+                            struct dsflow_err *err)
+{
+    uint32_t ndata = dsflow_graph_ndata(in);
+    size_t data = (size_t)plan->mesh.data;
+    struct place p = {
+        .plan = plan,
+        .in = in,
+        .out = out,
+        .first = dsf_xcalloc(ndata + 1, sizeof(*p.first)),
+        .at = dsf_xcalloc(ndata * data + 1, sizeof(*p.at)),
+        .last = dsf_xcalloc(ndata + 1, sizeof(*p.last)),
+    };
+
+    for (uint32_t i = 0; i < ndata; i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(in, (dsflow_data_id){ i });
+
+        p.last[i] = -1;
+        if (d->persistent)
+            p.last[i] = d->unit < 0 ? 0
+                                    : dsf_mesh_rank(&plan->mesh,
+                                                    unit_stage(plan, d->unit),
+                                                    0, d->part);
+    }
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
+        place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));
+    free(p.copies);
+    free(p.first);
+    free(p.at);
+    free(p.last);
+    return DSFLOW_OK;
+}
+
+const struct dsflow_policy dsf_policy_pipeline = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "pipeline",
+    .summary = "layers on stages, micro-batches on data ranks",
+    .decide = pipeline_decide,
+    .rewrite = pipeline_rewrite,
+};

@@ -1,0 +1,229 @@
+/* recompute.c - activations that are not kept, but computed again before the
+ * backward pass of their layer (Chen et al. 2016; "attention" as in Korthikanti
+ * et al. 2022).
+ *
+ * What is dropped is written to buffers that pass by: one ring of layers for
+ * the forward pass, another for the backward pass, in which the forward tasks
+ * stand once more, up to the last one whose results are needed.
+ */
+#include "policies/policies.h"
+
+#include "base/alloc.h"
+#include "policies/rewrite.h"
+#include "tasks/tasks.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Layers whose forward pass may overlap. */
+enum { PASSING = 2 };
+
+/* What each kind of task leaves for the backward pass: the ports that are
+ * dropped, and what computes them again (NULL: the same kind). */
+static const struct rule {
+    const struct dsflow_op *op;
+    unsigned ports; /* bit i: port i */
+    enum dsf_recompute least;
+    const struct dsflow_op *again;
+    unsigned nports; /* of `again` */
+} rules[] = {
+    { &dsf_op_qkv_forward, 0xc, DSF_RECOMPUTE_ATTENTION, NULL, 0 },
+    { &dsf_op_attention_forward, 0xc, DSF_RECOMPUTE_ATTENTION, NULL, 0 },
+    { &dsf_op_out_forward, 0x8, DSF_RECOMPUTE_BLOCK, NULL, 0 },
+    { &dsf_op_mlp_forward, 0x4, DSF_RECOMPUTE_BLOCK, &dsf_op_mlp_hidden, 3 },
+};
+
+/* A dropped piece of data. */
+struct dropped {
+    bool is;
+    int16_t layer, tile;
+};
+
+struct recompute {
+    struct dsf_rewrite rw;
+    const struct dsflow_plan *plan;
+    struct dropped *dropped; /* by data of `in` */
+    uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
+    uint8_t *done;           /* [nmicro][layers] */
+};
+
+static const struct rule *rule_of(const struct recompute *r,
+                                  const struct dsflow_task_spec *t)
+{
+    if (t->layer < 0 || t->layer >= r->plan->model->layers ||
+        t->pass != DSFLOW_FORWARD)
+        return NULL;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (rules[i].op == t->op &&
+            r->plan->recompute[t->layer] >= (int)rules[i].least)
+            return &rules[i];
+    return NULL;
+}
+
+static size_t cell(const struct recompute *r, const struct dsflow_task_spec *t)
+{
+    return (size_t)t->microbatch * (size_t)r->plan->model->layers +
+           (size_t)t->layer;
+}
+
+/* Note what the forward tasks drop, and where they begin. */
+static void find_dropped(struct recompute *r)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(r->rw.in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
+        const struct rule *rule = rule_of(r, t);
+
+        if (rule == NULL)
+            continue;
+        for (unsigned p = 0; p < t->ndata; p++)
+            if (rule->ports >> p & 1)
+                r->dropped[t->data[p].i] =
+                    (struct dropped){ true, t->layer, t->tile };
+        if (t->phase == DSFLOW_STEP && r->forward[cell(r, t)] == 0)
+            r->forward[cell(r, t)] = i + 1;
+    }
+}
+
+/* The buffer where a dropped piece of data stands while `t` uses it. */
+static dsflow_data_id passing(struct recompute *r,
+                              const struct dsflow_task_spec *t,
+                              dsflow_data_id id)
+{
+    const struct dsflow_plan *plan = r->plan;
+    const struct dropped *d = &r->dropped[id.i];
+    struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, id);
+    int32_t lanes = plan->lanes[dsf_plan_chunk(plan, d->layer)];
+    bool back = t->pass == DSFLOW_BACKWARD;
+    int32_t place = d->layer % (back ? plan->depth : PASSING);
+
+    /* "q" of "q.l3.s0.t1": the rest of the name is new. */
+    return dsf_rewrite_named(r->rw.out, &spec, "%.*s.%s%d.s%d.t%d",
+                             (int)strcspn(spec.name, "."), spec.name,
+                             back ? "again" : "once", place,
+                             dsf_plan_turn(plan, t->microbatch) % lanes,
+                             d->tile);
+}
+
+static void emit(struct recompute *r, struct dsflow_task_spec t)
+{
+    for (unsigned p = 0; p < t.ndata; p++)
+        t.data[p] = r->dropped[t.data[p].i].is
+                        ? passing(r, &t, t.data[p])
+                        : dsf_rewrite_data(&r->rw, t.data[p]);
+    dsflow_graph_add_task(r->rw.out, &t);
+}
+
+/* The forward tasks of one micro-batch in one layer, once more. */
+static void compute_again(struct recompute *r,
+                          const struct dsflow_task_spec *before)
+{
+    uint32_t n = dsflow_graph_ntasks(r->rw.in);
+
+    for (uint32_t i = r->forward[cell(r, before)] - 1; i < n; i++) {
+        struct dsflow_task_spec t =
+            *dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
+        const struct rule *rule = rule_of(r, &t);
+
+        if (t.layer != before->layer || t.microbatch != before->microbatch)
+            break;
+        if (rule == NULL)
+            continue;
+        if (rule->again != NULL) {
+            t.op = rule->again;
+            t.ndata = (uint8_t)rule->nports;
+        }
+        t.pass = DSFLOW_BACKWARD;
+        emit(r, t);
+    }
+}
+
+static void rewrite_task(struct recompute *r, const struct dsflow_task_spec *t)
+{
+    bool back = t->pass == DSFLOW_BACKWARD && t->layer >= 0 &&
+                t->layer < r->plan->model->layers;
+
+    if (back && r->plan->recompute[t->layer] != DSF_RECOMPUTE_NONE &&
+        !r->done[cell(r, t)]) {
+        r->done[cell(r, t)] = 1;
+        compute_again(r, t);
+    }
+    emit(r, *t);
+}
+
+/* Numbers and ranges: "0-5,8". */
+static int read_layers(struct dsflow_plan *plan, uint8_t what,
+                       struct dsflow_err *err)
+{
+    const char *text = plan->job->recompute.layers, *c = text;
+    int layers = plan->model->layers;
+
+    if (strcmp(text, "all") == 0) {
+        memset(plan->recompute, what, (size_t)layers);
+        return DSFLOW_OK;
+    }
+    do {
+        long first, last;
+        char *end;
+
+        first = last = strtol(c, &end, 10);
+        if (end != c && *end == '-' && isdigit((unsigned char)end[1]))
+            last = strtol(end + 1, &end, 10);
+        if (end == c || !isdigit((unsigned char)*c) || first > last ||
+            last >= layers || (*end != ',' && *end != '\0'))
+            return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "recompute",
+                                "layers",
+                                "\"%.60s\": expected \"all\", or layers 0 to "
+                                "%d such as \"0-5,8\"",
+                                text, layers - 1);
+        memset(plan->recompute + first, what, (size_t)(last - first + 1));
+        c = end + (*end == ',');
+        if (*end == '\0')
+            return DSFLOW_OK;
+    } while (true);
+}
+
+static int recompute_decide(void *part, struct dsflow_plan *plan,
+                            struct dsflow_err *err)
+{
+    int what = plan->job->recompute.what;
+
+    plan->recompute =
+        dsf_xcalloc((size_t)plan->model->layers, sizeof(*plan->recompute));
+    return read_layers(
+        plan, (uint8_t)(what == DSF_RECOMPUTE_AUTO ? DSF_RECOMPUTE_NONE : what),
+        err);
+}
+
+static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
+                             struct dsflow_graph *in, struct dsflow_graph *out,
+                             struct dsflow_err *err)
+{
+    size_t cells = (size_t)plan->nmicro * (size_t)plan->model->layers;
+    struct recompute r = {
+        .rw = dsf_rewrite_begin(in, out),
+        .plan = plan,
+        .dropped =
+            dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
+        .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
+        .done = dsf_xcalloc(cells, 1),
+    };
+
+    find_dropped(&r);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
+        rewrite_task(&r, dsflow_graph_task(in, (dsflow_task_id){ i }));
+    free(r.dropped);
+    free(r.forward);
+    free(r.done);
+    dsf_rewrite_end(&r.rw);
+    return DSFLOW_OK;
+}
+
+const struct dsflow_policy dsf_policy_recompute = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "recompute",
+    .summary = "activations computed again instead of kept",
+    .decide = recompute_decide,
+    .rewrite = recompute_rewrite,
+};

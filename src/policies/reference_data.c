@@ -1,0 +1,254 @@
+/* reference_data.c - the data of a step: units, activations in rings, counters.
+ *
+ * Activations stand in a ring of as many turns as the stage of their layer
+ * keeps (plan->slots), gradients of activations in one of plan->lanes turns by
+ * plan->depth layers, logits in one of plan->logits tiles. A slot is written
+ * again when its last reader is done, and that is all that holds the step back.
+ */
+#include "policies/reference_private.h"
+
+#include "base/alloc.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
+                          int64_t bytes, const char *fmt, ...)
+    DSFLOW_PRINTF(4, 5);
+
+static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
+                          int64_t bytes, const char *fmt, ...)
+{
+    char name[96];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof(name), fmt, ap);
+    va_end(ap);
+    spec.name = name;
+    spec.bytes = (size_t)bytes;
+    spec.home = DSFLOW_ANYWHERE;
+    return dsflow_graph_add_data(s->g, &spec);
+}
+
+dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
+                                   ...)
+{
+    char name[96];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof(name), fmt, ap);
+    va_end(ap);
+    return add(s,
+               (struct dsflow_data_spec){ .role = DSFLOW_BUFFERS, .unit = -1 },
+               n * (int64_t)sizeof(double), "%s", name);
+}
+
+static void add_gradients(struct step *s, struct gradients *g,
+                          struct dsflow_data_spec spec, int64_t bytes,
+                          const char *each, const char *sum, const char *unit)
+{
+    int32_t groups = s->plan->groups;
+
+    g->of = dsf_xcalloc((size_t)groups, sizeof(*g->of));
+    g->begun = dsf_xcalloc((size_t)groups, sizeof(*g->begun));
+    for (int32_t i = 0; i < groups; i++)
+        g->of[i] = add(s, spec, bytes, "%s%d.%s", each, i, unit);
+    if (s->plan->reduce_micro)
+        g->sum = add(s, spec, bytes, "%s.%s", sum, unit);
+}
+
+static void add_unit(struct step *s, unsigned u)
+{
+    const struct dsf_job_optimizer *opt = &s->plan->job->optimizer;
+    const struct dsf_unit *unit = &s->model->units[u];
+    struct unit_data *d = &s->units[u];
+    int64_t bytes = unit->elems * (int64_t)sizeof(float);
+    struct dsflow_data_spec param = { .role = DSFLOW_PARAMS,
+                                      .persistent = 1,
+                                      .unit = (int32_t)u,
+                                      .block = unit->block };
+    struct dsflow_data_spec state = { .role = DSFLOW_STATES,
+                                      .persistent = 1,
+                                      .unit = (int32_t)u,
+                                      .block = unit->block };
+    struct dsflow_data_spec grad = { .role = DSFLOW_GRADS,
+                                     .unit = (int32_t)u,
+                                     .block = unit->block };
+
+    d->param = add(s, param, bytes, "%s", unit->name);
+    if (opt->kind != DSF_SGD || opt->momentum > 0)
+        d->m = add(s, state, bytes, "m.%s", unit->name);
+    if (opt->kind == DSF_ADAMW || opt->kind == DSF_ADAM)
+        d->v = add(s, state, bytes, "v.%s", unit->name);
+    add_gradients(s, &d->grad, grad, bytes, "grad", "sum", unit->name);
+    if (s->model->tied && unit->segment == DSF_EMBED)
+        add_gradients(s, &d->tied, grad, bytes, "tied", "tiedsum", unit->name);
+}
+
+static const struct dsflow_data_spec activation = { .role = DSFLOW_ACTIVATIONS,
+                                                    .unit = -1 };
+static const struct dsflow_data_spec buffer = { .role = DSFLOW_BUFFERS,
+                                                .unit = -1 };
+
+/* Bytes of what a tile of `rows` has. */
+struct tile_bytes {
+    int64_t x, q, kv, stat, h, dnorm;
+};
+
+static struct tile_bytes bytes_of(const struct step *s, int t)
+{
+    const struct dsf_tile *at = &s->shape;
+    int64_t cells = s->plan->tiles[t].rows * (int64_t)sizeof(float);
+
+    return (struct tile_bytes){
+        .x = cells * at->width,
+        .q = cells * at->heads * at->head_dim,
+        .kv = 2 * cells * at->kv_heads * at->head_dim,
+        .stat = cells * at->heads,
+        .h = cells * at->ffn * (at->swiglu ? 2 : 1),
+        .dnorm = 2 * at->width * (int64_t)sizeof(float),
+    };
+}
+
+static void add_layer(struct step *s, int l)
+{
+    const struct dsflow_plan *plan = s->plan;
+    struct layer_data *d = &s->layers[l];
+    int32_t n = plan->ntiles;
+
+    d->slots = plan->slots[dsf_plan_chunk(plan, l)];
+    d->x_slots = d->slots;
+    /* What comes from another stage may be under way while all slots are in
+     * use. */
+    if (dsf_plan_stage(plan, l) != dsf_plan_stage(plan, l - 1) &&
+        d->slots < plan->turns)
+        d->x_slots++;
+    d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
+    d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
+    for (int i = 0; i < d->x_slots * n; i++)
+        d->x[i] = add(s, activation, bytes_of(s, i % n).x, "x.l%d.s%d.t%d", l,
+                      i / n, i % n);
+    for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
+        struct tile_bytes b = bytes_of(s, i % n);
+
+#define KEPT(name, bytes)                                                      \
+    add(s, activation, bytes, "%s.l%d.s%d.t%d", name, l, i / n, i % n)
+        d->stash[i] = (struct stash){
+            .q = KEPT("q", b.q),     .kv = KEPT("kv", b.kv),
+            .att = KEPT("att", b.q), .lse = KEPT("lse", 2 * b.stat),
+            .mid = KEPT("mid", b.x), .h = KEPT("h", b.h),
+        };
+#undef KEPT
+    }
+}
+
+static void add_lane(struct step *s, int lane, int t)
+{
+    struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
+    struct tile_bytes b = bytes_of(s, t);
+
+    d->datt = add(s, activation, b.q, "datt.s%d.t%d", lane, t);
+    d->delta = add(s, activation, b.stat, "delta.s%d.t%d", lane, t);
+    d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
+    for (int r = 0; r < s->plan->depth; r++) {
+#define PASSING(name, bytes)                                                   \
+    add(s, activation, bytes, "%s.l%d.s%d.t%d", name, r, lane, t)
+        d->flow[r] = (struct flow){
+            .dx = PASSING("dx", b.x),
+            .dmid = PASSING("dmid", b.x),
+            .dh = PASSING("dh", b.h),
+            .dq = PASSING("dq", b.q),
+            .dkv = PASSING("dkv", b.kv),
+            .dnorm_qkv = PASSING("dnorm_qkv", b.dnorm),
+            .dnorm_mlp = PASSING("dnorm_mlp", b.dnorm),
+        };
+#undef PASSING
+    }
+}
+
+static void add_counters(struct step *s)
+{
+    const struct dsf_dims *dims = &s->model->dims;
+    struct dsflow_data_spec counter = buffer, table = buffer;
+
+    counter.persistent = 1;
+    table.persistent = table.constant = 1;
+    s->cursor = add(s, counter, 4 * sizeof(int64_t), "cursor");
+    s->eval_cursor = add(s, counter, 4 * sizeof(int64_t), "eval_cursor");
+    s->control = add(s, counter, sizeof(struct dsf_control), "control");
+    if (dims->rope)
+        s->rope = add(s, table,
+                      (int64_t)dims->context * dims->head_dim *
+                          (int64_t)sizeof(float),
+                      "rope");
+}
+
+static void add_logits(struct step *s)
+{
+    const struct dsflow_plan *plan = s->plan;
+    int64_t most_rows = 0, cell = sizeof(float);
+
+    for (int t = 0; t < plan->ntiles; t++)
+        if (plan->tiles[t].rows > most_rows)
+            most_rows = plan->tiles[t].rows;
+    s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
+    for (int i = 0; i < plan->logits; i++) {
+        s->logits[i].logits = add(s, activation,
+                                  most_rows * s->shape.vocab * cell,
+                                  "logits.%d", i);
+        s->logits[i].dnorm =
+            add(s, activation, 2 * s->shape.width * cell, "dnorm.%d", i);
+    }
+}
+
+void dsf_step_add_data(struct step *s)
+{
+    const struct dsflow_plan *plan = s->plan;
+    int32_t n = plan->ntiles, layers = s->model->layers;
+    int32_t nbatches = plan->slots[dsf_plan_chunk(plan, -1)] * n;
+
+    add_counters(s);
+    s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
+    for (unsigned u = 0; u < s->model->nunits; u++)
+        add_unit(s, u);
+    s->batch = dsf_xcalloc((size_t)nbatches, sizeof(*s->batch));
+    for (int i = 0; i < nbatches; i++)
+        s->batch[i] =
+            add(s, buffer,
+                2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
+                "batch.s%d.t%d", i / n, i % n);
+    s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
+    for (int l = 0; l <= layers; l++)
+        add_layer(s, l);
+    for (int c = 0; c < plan->nchunks; c++)
+        if (plan->lanes[c] > s->nlanes)
+            s->nlanes = plan->lanes[c];
+    s->lanes = dsf_xcalloc((size_t)(s->nlanes * n), sizeof(*s->lanes));
+    for (int lane = 0; lane < s->nlanes; lane++)
+        for (int t = 0; t < n; t++)
+            add_lane(s, lane, t);
+    add_logits(s);
+}
+
+void dsf_step_free(struct step *s)
+{
+    for (unsigned u = 0; u < s->model->nunits; u++) {
+        free(s->units[u].grad.of);
+        free(s->units[u].grad.begun);
+        free(s->units[u].tied.of);
+        free(s->units[u].tied.begun);
+    }
+    for (int l = 0; l <= s->model->layers; l++) {
+        free(s->layers[l].x);
+        free(s->layers[l].stash);
+    }
+    for (int i = 0; i < s->nlanes * s->plan->ntiles; i++)
+        free(s->lanes[i].flow);
+    free(s->units);
+    free(s->layers);
+    free(s->lanes);
+    free(s->batch);
+    free(s->logits);
+}

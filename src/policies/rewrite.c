@@ -1,0 +1,64 @@
+/* rewrite.c - data and tasks of the old graph in the new one. */
+#include "policies/rewrite.h"
+
+#include "base/alloc.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+struct dsf_rewrite dsf_rewrite_begin(struct dsflow_graph *in,
+                                     struct dsflow_graph *out)
+{
+    uint32_t n = dsflow_graph_ndata(in);
+
+    return (struct dsf_rewrite){
+        .in = in,
+        .out = out,
+        .copy = dsf_xcalloc(n + 1, sizeof(dsflow_data_id)),
+        .copied = dsf_xcalloc(n + 1, 1),
+    };
+}
+
+void dsf_rewrite_end(struct dsf_rewrite *rw)
+{
+    free(rw->copy);
+    free(rw->copied);
+}
+
+dsflow_data_id dsf_rewrite_data(struct dsf_rewrite *rw, dsflow_data_id id)
+{
+    if (!rw->copied[id.i]) {
+        rw->copy[id.i] =
+            dsflow_graph_add_data(rw->out, dsflow_graph_data(rw->in, id));
+        rw->copied[id.i] = 1;
+    }
+    return rw->copy[id.i];
+}
+
+void dsf_rewrite_task(struct dsf_rewrite *rw,
+                      const struct dsflow_task_spec *task)
+{
+    struct dsflow_task_spec t = *task;
+
+    for (unsigned p = 0; p < t.ndata; p++)
+        t.data[p] = dsf_rewrite_data(rw, t.data[p]);
+    dsflow_graph_add_task(rw->out, &t);
+}
+
+dsflow_data_id dsf_rewrite_named(struct dsflow_graph *out,
+                                 const struct dsflow_data_spec *spec,
+                                 const char *fmt, ...)
+{
+    struct dsflow_data_spec named = *spec;
+    dsflow_data_id id;
+    char name[128];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof(name), fmt, ap);
+    va_end(ap);
+    if (dsflow_graph_find(out, name, &id))
+        return id;
+    named.name = name;
+    return dsflow_graph_add_data(out, &named);
+}

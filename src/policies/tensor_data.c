@@ -1,0 +1,252 @@
+/* tensor_data.c - data in parts, and the buffers of what moves between tensor
+ * ranks. */
+#include "policies/tensor_private.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
+                                       int32_t p)
+{
+    uint32_t unit = (uint32_t)dsf_tensor_spec(s, id)->unit;
+
+    if (s->part[unit] == NULL) {
+        s->part[unit] = dsf_xcalloc((size_t)s->parts + 1, sizeof(**s->part));
+        for (int32_t i = 0; i <= s->parts; i++)
+            dsf_part_init(&s->part[unit][i], s->plan->model, s->parts, unit, i);
+    }
+    return &s->part[unit][p];
+}
+
+static dsflow_data_id add_data(struct dsf_tensors *s,
+                               struct dsflow_data_spec spec, const char *name,
+                               const char *suffix, int32_t t)
+{
+    char *text = t < 0 ? dsf_xasprintf("%s%s", name, suffix)
+                       : dsf_xasprintf("%s%s%d", name, suffix, t);
+    dsflow_data_id id;
+
+    spec.name = text;
+    id = dsflow_graph_add_data(s->out, &spec);
+    free(text);
+    return id;
+}
+
+/* Data of a unit, or the squares of it: T parts and a shared one, each of them
+ * maybe empty. */
+static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
+                          dsflow_data_id unit)
+{
+    const struct dsflow_data_spec *whole = dsf_tensor_spec(s, id);
+    struct dsf_cut_data *d = &s->data[id.i];
+
+    for (int32_t p = 0; p <= s->parts; p++) {
+        const struct dsf_part *part = dsf_tensor_part(s, unit, p);
+        struct dsflow_data_spec spec = *whole;
+        int shared = p == s->parts;
+
+        d->id[p] = dsf_no_data();
+        if (part->elems == 0)
+            continue;
+        spec.bytes = d->cut == DSF_CUT_UNIT
+                         ? (size_t)part->elems * sizeof(float)
+                         : (size_t)(part->elems / part->block) * sizeof(double);
+        spec.block = d->cut == DSF_CUT_UNIT ? part->block : 0;
+        spec.part = d->cut == DSF_CUT_UNIT ? part->part : 0;
+        d->id[p] = add_data(s, spec, whole->name, shared ? ".shared" : ".p",
+                            shared ? -1 : p);
+    }
+}
+
+/* What rank `t` has of other data. */
+static size_t part_bytes(const struct dsf_tensors *s,
+                         const struct dsf_cut_data *d, size_t bytes, int32_t t)
+{
+    const struct dsf_dims *dims = &s->plan->model->dims;
+    size_t row = (size_t)dims->width * sizeof(float);
+    int32_t first;
+
+    switch (d->cut) {
+    case DSF_CUT_ROWS:
+        return row *
+               (size_t)dsf_share((int32_t)(bytes / row), s->parts, t, &first);
+    case DSF_CUT_COLUMNS:
+        return bytes / (size_t)s->parts;
+    case DSF_CUT_VOCAB:
+        return bytes / (size_t)dims->vocab *
+               (size_t)dsf_share(dims->vocab, s->parts, t, &first);
+    default:
+        return bytes;
+    }
+}
+
+/* Data is cut when the first task that uses it is met. */
+int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
+                   dsflow_data_id unit, struct dsflow_err *err)
+{
+    const struct dsflow_data_spec *spec = dsf_tensor_spec(s, id);
+    struct dsf_cut_data *d = &s->data[id.i];
+
+    if (d->cut == how)
+        return DSFLOW_OK;
+    if (d->cut != DSF_CUT_UNKNOWN)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "tensor_parallel: %s is used in parts and whole",
+                           spec->name);
+    d->cut = how;
+    d->id = dsf_xcalloc((size_t)s->parts + 1, sizeof(*d->id));
+    if (how == DSF_CUT_ONE)
+        d->id[0] = dsflow_graph_add_data(s->out, spec);
+    else if (how == DSF_CUT_UNIT || how == DSF_CUT_BLOCKS)
+        add_unit_data(s, id, unit);
+    else
+        for (int32_t t = 0; t < s->parts; t++) {
+            struct dsflow_data_spec own = *spec;
+
+            own.bytes = part_bytes(s, d, spec->bytes, t);
+            d->id[t] = add_data(s, own, spec->name, ".p", t);
+        }
+    return DSFLOW_OK;
+}
+
+static size_t temp_bytes(const struct dsf_tensors *s, int kind, int32_t t)
+{
+    const struct dsflow_plan *plan = s->plan;
+    size_t stats = sizeof(struct dsf_head_stats), rows = 0, own, width, blocks;
+    struct dsf_tile tile = { .vocab = plan->model->dims.vocab };
+    int32_t first;
+
+    for (int32_t i = 0; i < plan->ntiles; i++)
+        if ((size_t)plan->tiles[i].rows > rows)
+            rows = (size_t)plan->tiles[i].rows;
+    own = (size_t)dsf_share((int32_t)rows, s->parts, t, &first);
+    width = (size_t)plan->model->dims.width * sizeof(float);
+    switch (kind) {
+    case DSF_XN:
+    case DSF_R:
+        return own * width;
+    case DSF_STATS:
+        return rows * stats;
+    case DSF_ALL:
+        return rows * stats * (size_t)s->parts;
+    case DSF_TOPS:
+        tile.vocab = dsf_share(tile.vocab, s->parts, t, &first);
+        blocks = dsf_head_blocks(&tile);
+        return rows * blocks * sizeof(float);
+    default:
+        return rows * width;
+    }
+}
+
+static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
+                               int lane, int32_t slot, size_t bytes, int32_t a,
+                               int32_t b)
+{
+    static const char lanes[] = "fbw";
+    struct dsflow_data_spec spec = { .bytes = bytes,
+                                     .role = DSFLOW_BUFFERS,
+                                     .home = DSFLOW_ANYWHERE,
+                                     .unit = -1 };
+    char *text = dsf_xasprintf("%s.%c%d.p", name, lanes[lane], slot);
+    char to[16] = "";
+    dsflow_data_id id;
+
+    if (b >= 0)
+        snprintf(to, sizeof(to), "%d.to", a);
+    id = add_data(s, spec, text, to, b >= 0 ? b : a);
+    free(text);
+    return id;
+}
+
+struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
+                                 int kind)
+{
+    static const char *const names[] = { "xn",  "xall",  "partial",   "dall",
+                                         "sum", "stats", "stats_all", "tops" };
+    const struct dsflow_plan *plan = s->plan;
+    const struct dsflow_task_spec *task = at->task;
+    int32_t stage = dsf_plan_stage(plan, task->layer), k = kind - DSF_XN;
+    int32_t d = dsf_plan_replica(plan, task->microbatch), slot;
+    size_t index = (size_t)(at->lane * DSF_NTEMPS + k);
+    struct dsf_temp *temp = at->temp[k];
+
+    if (temp != NULL)
+        return temp;
+    slot = (int32_t)(s->turn[(size_t)(stage * plan->mesh.data + d) *
+                                 DSF_NLANES * DSF_NTEMPS +
+                             index]++ %
+                     (uint32_t)s->length);
+    temp = &s->temps[index * (size_t)s->length + (size_t)slot];
+    at->temp[k] = temp;
+    if (temp->id != NULL)
+        return temp;
+    temp->id = dsf_xcalloc((size_t)s->parts, sizeof(*temp->id));
+    temp->piece =
+        dsf_xcalloc((size_t)(s->parts * s->parts), sizeof(*temp->piece));
+    for (int32_t a = 0; a < s->parts; a++) {
+        temp->id[a] = add_temp(s, names[k], at->lane, slot,
+                               temp_bytes(s, kind, a), a, -1);
+        for (int32_t b = 0; b < s->parts && kind == DSF_Y; b++)
+            temp->piece[a * s->parts + b] = add_temp(
+                s, "piece", at->lane, slot, temp_bytes(s, DSF_R, b), a, b);
+    }
+    return temp;
+}
+
+void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
+                     const struct dsflow_op *op, const void *args, int32_t t,
+                     unsigned fresh, unsigned n, const dsflow_data_id *data)
+{
+    struct dsflow_task_spec task = *like;
+
+    task.op = op;
+    task.args = args;
+    task.rank = (int16_t)t;
+    task.fresh = (uint8_t)fresh;
+    task.ndata = (uint8_t)n;
+    memcpy(task.data, data, n * sizeof(*data));
+    dsflow_graph_add_task(s->out, &task);
+}
+
+dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
+                               int32_t t)
+{
+    const struct dsflow_data_spec *whole = dsf_tensor_spec(s, id);
+    struct dsf_cut_data *d = &s->data[id.i];
+
+    if (d->add == NULL) {
+        struct dsflow_data_spec spec = *whole;
+
+        spec.bytes = dsflow_graph_data(s->out, d->id[s->parts])->bytes;
+        spec.unit = -1;
+        spec.part = 0;
+        spec.block = 0;
+        d->add = dsf_xcalloc((size_t)s->parts, sizeof(*d->add));
+        for (int32_t p = 0; p < s->parts; p++)
+            d->add[p] = add_data(s, spec, whole->name, ".adds.p", p);
+    }
+    return d->add[t];
+}
+
+void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
+                    int32_t t, int64_t elems, dsflow_data_id into,
+                    const dsflow_data_id *leaf, int32_t stride)
+{
+    dsflow_data_id ports[DSFLOW_MAX_PORTS] = { into };
+    struct dsf_move_args args = { .elems = { elems }, .self = -1 };
+    unsigned n = 1, most = DSFLOW_MAX_PORTS;
+
+    for (int32_t p = 0; p < s->parts; p++) {
+        ports[n++] = leaf[p * stride];
+        if (n < most && p + 1 < s->parts)
+            continue;
+        dsf_tensor_emit(s, like, &dsf_op_reduce_scatter, &args, t,
+                        args.self < 0, n, ports);
+        args.self = 0; /* the rest is added to what there is */
+        most = DSFLOW_MAX_PORTS - 1;
+        n = 1;
+    }
+}

@@ -1,0 +1,374 @@
+/* tensor_parallel.c - each task as T tasks, one on each tensor rank, with what
+ * has to move between them. tensor_rules.c says how for each kind of task; here
+ * the rules are followed.
+ *
+ * The rank of a task is its tensor rank only: `pipeline`, which comes next,
+ * adds stage and data rank. Partial products are summed in a fixed tree of
+ * pairs over the tensor ranks (of more than 7: the first 7, then 6 more at a
+ * time), so that the result depends on their number and on nothing else;
+ * against one rank the loss differs by 1e-5 of itself at most, in fp32.
+ */
+#include "policies/tensor_private.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The data that a rule's port means for rank `t`; no data where the task has
+ * no such port, or the unit no such part. */
+static dsflow_data_id connect(struct dsf_tensors *s, struct dsf_place *at,
+                              unsigned ref, int32_t t)
+{
+    const struct dsflow_task_spec *task = at->task;
+    unsigned port = ref < DSF_SHARED ? ref : ref - DSF_SHARED;
+    const struct dsf_cut_data *d;
+
+    if (ref >= DSF_XN)
+        return dsf_tensor_take(s, at, (int)ref)->id[t];
+    if (port >= task->ndata)
+        return dsf_no_data();
+    d = &s->data[task->data[port].i];
+    if (ref < DSF_SHARED)
+        return d->id[d->cut == DSF_CUT_ONE ? 0 : t];
+    if (!dsf_is_data(d->id[s->parts]) ||
+        dsf_tensor_spec(s, task->data[port])->role != DSFLOW_GRADS)
+        return d->id[s->parts];
+    return dsf_tensor_adds(s, task->data[port], t);
+}
+
+/* Has what the port means no contents yet? */
+static unsigned is_fresh(const struct dsf_tensors *s,
+                         const struct dsf_place *at, unsigned ref)
+{
+    const struct dsflow_task_spec *task = at->task;
+
+    if (ref < DSF_SHARED)
+        return task->fresh >> ref & 1;
+    if (ref < DSF_XN && s->data[task->data[ref - DSF_SHARED].i].id != NULL)
+        return !s->data[task->data[ref - DSF_SHARED].i].adds;
+    return 0;
+}
+
+static void each(struct dsf_tensors *s, struct dsf_place *at,
+                 const struct dsf_rule *rule)
+{
+    const struct dsflow_task_spec *task = at->task;
+    bool shares = rule->unit >= DSF_SHARED && rule->unit < DSF_XN;
+    dsflow_data_id unit = dsf_no_data();
+
+    if (rule->unit != DSF_NO_UNIT)
+        unit = task->data[shares ? rule->unit - DSF_SHARED : rule->unit];
+    for (int32_t t = 0; t < s->parts; t++) {
+        const struct dsf_part *part = NULL;
+        union dsf_part_args args;
+        dsflow_data_id data[DSFLOW_MAX_PORTS];
+        unsigned n = 0, fresh = 0;
+        int leave;
+
+        if (dsf_is_data(unit))
+            part = dsf_tensor_part(s, unit, shares ? s->parts : t);
+        leave = rule->fill(s->plan, t, part, task->args, &args);
+        if (leave < 0)
+            return;
+        while (n + (unsigned)leave < rule->nports) {
+            data[n] = connect(s, at, rule->ports[n], t);
+            if (!dsf_is_data(data[n])) /* an optional one, the last */
+                break;
+            if (rule->op->ports[n].access == DSFLOW_RW)
+                fresh |= is_fresh(s, at, rule->ports[n]) << n;
+            n++;
+        }
+        dsf_tensor_emit(s, task, rule->op, &args, t, fresh, n, data);
+    }
+    for (unsigned i = 0; i < rule->nports; i++) {
+        unsigned ref = rule->ports[i];
+
+        if (rule->op->ports[i].access == DSFLOW_R)
+            continue;
+        if (ref >= DSF_XN) {
+            dsf_tensor_take(s, at, (int)ref)->stamp++;
+        } else if (ref >= DSF_SHARED) {
+            struct dsf_cut_data *d = &s->data[task->data[ref - DSF_SHARED].i];
+
+            d->adds = true;
+            d->adder = *task;
+        }
+    }
+}
+
+/* Elements of rank `t`, and where they begin: rows of width numbers, or what it
+ * has to say of all rows. */
+static int64_t span(const struct dsf_tensors *s, const struct dsf_place *at,
+                    int kind, int32_t t, int64_t *first)
+{
+    int64_t width = s->plan->model->dims.width, stats;
+    int32_t row, rows = dsf_share(at->rows, s->parts, t, &row);
+
+    stats = at->rows * (int64_t)(sizeof(struct dsf_head_stats) / sizeof(float));
+    *first = kind == DSF_ALL ? t * stats : row * width;
+    return kind == DSF_ALL ? stats : rows * width;
+}
+
+static void gather(struct dsf_tensors *s, struct dsf_place *at,
+                   const struct dsf_rule *rule)
+{
+    unsigned to = rule->ports[0], from = rule->ports[1];
+    struct dsf_cut_data *d =
+        from < DSF_SHARED ? &s->data[at->task->data[from].i] : NULL;
+    bool late = s->plan->mesh.pipeline > 1 &&
+                s->plan->job->pipeline.schedule == DSF_ZERO_BUBBLE;
+    int32_t by = dsf_plan_replica(s->plan, at->task->microbatch);
+    struct dsf_temp *temp;
+
+    /* What was gathered for the gradients of activations serves those of
+     * weights, unless they are to wait: it would be missed meanwhile. */
+    if (d != NULL && d->seen != NULL && d->seen_version == d->version &&
+        d->seen_stamp == d->seen->stamp && d->seen_by == by && !late) {
+        at->temp[to - DSF_XN] = d->seen;
+        return;
+    }
+    temp = dsf_tensor_take(s, at, (int)to);
+    for (int32_t t = 0; t < s->parts; t++) {
+        dsflow_data_id ports[DSFLOW_MAX_PORTS] = { temp->id[t] };
+        struct dsf_move_args args = { .self = -1 };
+        unsigned n = 0, fresh = 1;
+
+        for (int32_t p = 0; p < s->parts; p++) {
+            args.elems[n] = span(s, at, (int)to, p, &args.at[n]);
+            ports[++n] = connect(s, at, from, p);
+            if (n < DSF_MAX_PIECES && p + 1 < s->parts)
+                continue;
+            dsf_tensor_emit(s, at->task, &dsf_op_gather, &args, t, fresh, n + 1,
+                            ports);
+            fresh = n = 0;
+            memset(&args, 0, sizeof(args));
+            args.self = -1;
+        }
+    }
+    temp->stamp++;
+    if (d != NULL) {
+        d->seen = temp;
+        d->seen_by = by;
+        d->seen_version = d->version;
+        d->seen_stamp = temp->stamp;
+    }
+}
+
+static void scatter(struct dsf_tensors *s, struct dsf_place *at,
+                    const struct dsf_rule *rule)
+{
+    struct dsf_temp *from = dsf_tensor_take(s, at, rule->ports[1]);
+
+    for (int32_t a = 0; a < s->parts; a++) {
+        dsflow_data_id ports[DSFLOW_MAX_PORTS] = { from->id[a] };
+        struct dsf_move_args args = { .self = -1 };
+        unsigned n = 0;
+
+        for (int32_t b = 0; b < s->parts; b++) {
+            args.elems[n] = span(s, at, DSF_Y, b, &args.at[n]);
+            ports[++n] = from->piece[a * s->parts + b];
+            if (n < DSF_MAX_PIECES && b + 1 < s->parts)
+                continue;
+            dsf_tensor_emit(s, at->task, &dsf_op_split, &args, a, 0, n + 1,
+                            ports);
+            n = 0;
+            memset(&args, 0, sizeof(args));
+            args.self = -1;
+        }
+    }
+    for (int32_t b = 0; b < s->parts; b++) {
+        int64_t first, elems = span(s, at, DSF_Y, b, &first);
+
+        dsf_tensor_sum(s, at->task, b, elems, connect(s, at, rule->ports[0], b),
+                       from->piece + b, s->parts);
+    }
+    if (rule->ports[0] >= DSF_XN)
+        dsf_tensor_take(s, at, rule->ports[0])->stamp++;
+}
+
+static int lane_of(const struct dsflow_op *op)
+{
+    const char *pass = strchr(op->name, '.');
+
+    if (pass != NULL && strcmp(pass, ".backward_weight") == 0)
+        return DSF_LANE_WEIGHT;
+    return pass != NULL && strcmp(pass, ".backward_input") == 0
+               ? DSF_LANE_INPUT
+               : DSF_LANE_FORWARD;
+}
+
+static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
+                   const struct dsf_op_rules *rules, struct dsflow_err *err)
+{
+    struct dsf_place at = { .task = task, .lane = lane_of(task->op) };
+    int status = DSFLOW_OK;
+
+    if (task->op != &dsf_op_load_batch)
+        at.rows = ((const struct dsf_tile *)task->args)->rows;
+    for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++)
+        status = dsf_tensor_cut(s, task->data[i], rules->cuts[i], task->data[i],
+                                err);
+    if (status < 0)
+        return status;
+    for (const struct dsf_rule *r = rules->rules; r->kind != DSF_RULE_END; r++)
+        switch (r->kind) {
+        case DSF_RULE_EACH:
+            each(s, &at, r);
+            break;
+        case DSF_RULE_GATHER:
+            gather(s, &at, r);
+            break;
+        case DSF_RULE_SCATTER:
+            scatter(s, &at, r);
+            break;
+        case DSF_RULE_END:
+            break;
+        }
+    for (unsigned i = 0; i < task->ndata; i++)
+        if (dsflow_task_access(task, i) & DSFLOW_W)
+            s->data[task->data[i].i].version++;
+    return DSFLOW_OK;
+}
+
+/* Tasks from the `i`-th on that are replaced together; how many in *n. */
+static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
+                         struct dsflow_err *err)
+{
+    const struct dsflow_task_spec *task =
+        dsflow_graph_task(s->in, (dsflow_task_id){ i });
+    const struct dsf_op_rules *rules = dsf_rules_find(task->op);
+
+    *n = 1;
+    if (rules != NULL)
+        return replace(s, task, rules, err);
+    if (dsf_tensor_is_update(s, task)) {
+        while (i + *n < dsflow_graph_ntasks(s->in) &&
+               dsf_tensor_follows(s, i, i + *n))
+            ++*n;
+        return dsf_tensor_update(s, i, *n, err);
+    }
+    for (unsigned k = 0; k < task->ndata; k++)
+        if (dsf_tensor_spec(s, task->data[k])->unit >= 0)
+            return dsflow_fail(err, DSFLOW_ENOSYS,
+                               "tensor_parallel: task %s: it is not known how "
+                               "it works on a part of %s",
+                               task->op->name,
+                               dsf_tensor_spec(s, task->data[k])->name);
+    return dsf_tensor_keep(s, task, err);
+}
+
+static void begin(struct dsf_tensors *s)
+{
+    const struct dsflow_plan *plan = s->plan;
+    size_t places = (size_t)(plan->mesh.pipeline * plan->mesh.data);
+
+    s->parts = plan->mesh.tensor;
+    s->length = (int32_t)plan->rank_workers + 1;
+    s->data = dsf_xcalloc(dsflow_graph_ndata(s->in) + 1, sizeof(*s->data));
+    s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
+    s->temps = dsf_xcalloc((size_t)(DSF_NLANES * DSF_NTEMPS * s->length),
+                           sizeof(*s->temps));
+    s->turn = dsf_xcalloc(places * DSF_NLANES * DSF_NTEMPS, sizeof(*s->turn));
+}
+
+static void end(struct dsf_tensors *s)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(s->in); i++) {
+        free(s->data[i].id);
+        free(s->data[i].add);
+    }
+    for (int32_t i = 0; i < DSF_NLANES * DSF_NTEMPS * s->length; i++) {
+        free(s->temps[i].id);
+        free(s->temps[i].piece);
+    }
+    for (unsigned u = 0; u < s->plan->model->nunits; u++)
+        free(s->part[u]);
+    free(s->data);
+    free(s->part);
+    free(s->temps);
+    free(s->turn);
+}
+
+/* Is there something that does not split in `parts`? Its name and size. */
+static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
+                           int32_t *size)
+{
+    const struct dsf_dims *d = &plan->model->dims;
+    const struct {
+        const char *name;
+        int32_t size;
+    } even[] = { { "heads", d->heads },
+                 { "kv_heads", d->kv_heads },
+                 { "ffn_width", d->ffn } };
+
+    for (size_t i = 0; i < sizeof(even) / sizeof(*even); i++) {
+        *size = even[i].size;
+        if (*size % parts != 0)
+            return even[i].name;
+    }
+    *size = d->vocab;
+    if (*size < parts)
+        return "vocab";
+    *size = d->context;
+    if (*size < parts && !d->rope)
+        return "context";
+    for (int32_t i = 0; i < plan->ntiles; i++) {
+        *size = plan->tiles[i].rows;
+        if (*size < parts)
+            return "tile";
+    }
+    return NULL;
+}
+
+static int tensor_parallel_decide(void *part, struct dsflow_plan *plan,
+                                  struct dsflow_err *err)
+{
+    int32_t parts = plan->mesh.tensor, size, ignored;
+    const char *what = unsplit(plan, parts, &size);
+    char fits[128] = "1";
+    size_t n = 1;
+
+    if (what == NULL)
+        return DSFLOW_OK;
+    for (int32_t p = 2; p <= plan->model->dims.heads && n < 100; p++)
+        if (unsplit(plan, p, &ignored) == NULL)
+            n += (size_t)snprintf(fits + n, sizeof(fits) - n, ", %d", (int)p);
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "tensor",
+                        "%d: %s, %d, does not split: expected one of %s",
+                        (int)parts, what, (int)size, fits);
+}
+
+static int tensor_parallel_rewrite(const void *part,
+                                   const struct dsflow_plan *plan,
+                                   struct dsflow_graph *in,
+                                   struct dsflow_graph *out,
+                                   struct dsflow_err *err)
+{
+    struct dsf_tensors s = { .plan = plan, .in = in, .out = out };
+    uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
+    int status = DSFLOW_OK;
+
+    begin(&s);
+    for (uint32_t i = 0; i < ndata && s.parts == 1; i++)
+        dsflow_graph_add_data(out,
+                              dsflow_graph_data(in, (dsflow_data_id){ i }));
+    for (uint32_t i = 0, done = 1; i < n && status == DSFLOW_OK; i += done) {
+        if (s.parts == 1)
+            dsflow_graph_add_task(out,
+                                  dsflow_graph_task(in, (dsflow_task_id){ i }));
+        else
+            status = rewrite_tasks(&s, i, &done, err);
+    }
+    end(&s);
+    return status;
+}
+
+const struct dsflow_policy dsf_policy_tensor_parallel = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "tensor_parallel",
+    .summary = "heads, feed-forward and vocabulary in parts",
+    .decide = tensor_parallel_decide,
+    .rewrite = tensor_parallel_rewrite,
+};

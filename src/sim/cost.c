@@ -1,0 +1,78 @@
+/* cost.c - how long a task takes on a described machine. */
+#include "sim/cost.h"
+
+#include "graph/task.h"
+
+struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
+                                  const struct dsflow_graph *g,
+                                  const struct dsflow_task_spec *t)
+{
+    struct dsf_remote remote = { 0, 0 };
+    int node;
+
+    if (!t->op->comm || t->rank == DSFLOW_ANYWHERE)
+        return remote;
+    node = dsf_machine_model_node(model->machine, model->nranks, t->rank);
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+
+        if (d->home == DSFLOW_ANYWHERE || d->home == t->rank)
+            continue;
+        if (dsf_machine_model_node(model->machine, model->nranks, d->home) !=
+            node)
+            remote.network += (double)d->bytes;
+        else
+            remote.link += (double)d->bytes;
+    }
+    return remote;
+}
+
+/* The wires between nodes and those inside one work at the same time. */
+static double wire_seconds(const struct dsf_cost_model *model,
+                           const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
+{
+    const struct dsf_machine_model *m = model->machine;
+    struct dsf_remote remote = dsf_cost_remote(model, g, t);
+    double network = 0, link = 0;
+
+    if (remote.network > 0)
+        network = m->network.latency + remote.network / m->network.bandwidth;
+    /* In one node of a CPU machine it is one memory: no wire. */
+    if (remote.link > 0 && m->main.kind == DSF_MACHINE_GPU)
+        link = m->link.latency + remote.link / m->link.bandwidth;
+    return network > link ? network : link;
+}
+
+static double kernel_seconds(const struct dsf_machine_model *m,
+                             const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
+{
+    const struct dsf_kind_rate *rate = dsf_machine_model_kind(m, t->op->name);
+    struct dsflow_cost cost = dsf_task_cost(g, t);
+    double arithmetic, traffic;
+
+    if (rate != NULL)
+        return rate->fixed + cost.flops * rate->per_flop +
+               cost.bytes * rate->per_byte;
+    arithmetic = cost.flops / m->main.fp32;
+    traffic = cost.bytes / m->main.bandwidth;
+    return arithmetic > traffic ? arithmetic : traffic;
+}
+
+double dsf_cost_seconds(const struct dsf_cost_model *model,
+                        const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
+{
+    const struct dsf_machine_model *m = model->machine;
+    double kernel = kernel_seconds(m, g, t);
+    double wire = t->op->comm ? wire_seconds(model, g, t) : 0;
+
+    return m->main.overhead + (wire > kernel ? wire : kernel);
+}
+
+double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
+{
+    return dsf_cost_seconds(user, g, t);
+}

@@ -1,0 +1,34 @@
+/* cost.h - how long a task takes on a described machine. */
+#ifndef DSF_SIM_COST_H
+#define DSF_SIM_COST_H
+
+#include <dsflow/graph.h>
+
+#include "machine/machine_model.h"
+
+/* A machine and how many ranks are on it: whom a link is shared with. */
+struct dsf_cost_model {
+    const struct dsf_machine_model *machine;
+    unsigned nranks;
+};
+
+/* Seconds of a task: what was measured of its kind, or else the roofline: the
+ * longer of its arithmetic and its traffic with memory. Moving data between
+ * devices takes the time of the wires as well. */
+double dsf_cost_seconds(const struct dsf_cost_model *model,
+                        const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t);
+
+/* The same, for struct dsf_sim_spec; `user` is a struct dsf_cost_model. */
+double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t);
+
+/* Bytes that a task reads from other ranks: of other nodes, of its own. */
+struct dsf_remote {
+    double network, link;
+};
+struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
+                                  const struct dsflow_graph *g,
+                                  const struct dsflow_task_spec *t);
+
+#endif

@@ -1,0 +1,336 @@
+/* plan_report.c - a plan, its graph and what it will take: for people, and as
+ * JSON. */
+#include "sim/plan_report.h"
+
+#include "base/units.h"
+#include "sim/weights.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A GPU is one worker; a rank on a CPU has its share of them. */
+static unsigned workers_of_rank(const struct dsflow_plan *plan,
+                                const struct dsf_machine_model *machine)
+{
+    if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
+        return 1;
+    return plan->rank_workers;
+}
+
+static void print_head(const struct dsflow_plan *plan,
+                       const struct dsf_machine_model *machine,
+                       const struct dsf_weights *w, FILE *out)
+{
+    const struct dsf_model *model = plan->model;
+    const struct dsf_mesh *mesh = &plan->mesh;
+
+    fprintf(out,
+            "model   %s, %d layers, width %d, %d heads of %d, vocabulary %d: "
+            "%.4g M parameters\n",
+            model->family == DSF_GPT2 ? "gpt2" : "llama", model->layers,
+            model->dims.width, model->dims.heads, model->dims.head_dim,
+            model->dims.vocab, (double)model->params / 1e6);
+    fprintf(out,
+            "step    %d sequences of %d tokens in %d micro-batches of %d, "
+            "%d tile%s of up to %d tokens each\n",
+            plan->nmicro * plan->micro, plan->sequence, plan->nmicro,
+            plan->micro, plan->ntiles, plan->ntiles == 1 ? "" : "s",
+            plan->tiles[0].rows);
+    if (plan->nranks > 1)
+        fprintf(out,
+                "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
+                mesh->data, mesh->pipeline, mesh->tensor, plan->nranks);
+    if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
+        fprintf(out, "machine %s\n", machine->main.name);
+    else
+        fprintf(out, "workers %u%s%s\n", plan->workers,
+                machine != NULL ? " of " : "",
+                machine != NULL ? machine->main.name : "");
+    fprintf(out, "graph   %u tasks, %u data, %u edges\n\n", w->ntasks,
+            w->ndata, w->nedges);
+}
+
+static void print_kinds(const struct dsf_weights *w, FILE *out)
+{
+    bool moves = w->moved > 0;
+
+    fprintf(out, "%-26s %8s %12s%s\n", "task", "count", "GFLOP",
+            moves ? "      traffic" : "");
+    for (unsigned k = 0; k < w->nkinds; k++) {
+        const struct dsf_kind_weight *kind = &w->kinds[k];
+
+        fprintf(out, "%-26s %8u %12.3f", kind->op->name, kind->tasks,
+                kind->flops / 1e9);
+        if (kind->moved > 0)
+            fprintf(out, " %12s", dsf_size_text(kind->moved).s);
+        fputc('\n', out);
+    }
+    fprintf(out, "%-26s %8u %12.3f", "total", w->ntasks, w->flops / 1e9);
+    if (moves)
+        fprintf(out, " %12s", dsf_size_text(w->moved).s);
+    fprintf(out, "\n\n");
+}
+
+static double scratch_of(const struct dsf_rank_weight *r, int role)
+{
+    return r->scratch;
+}
+
+static double peak_of(const struct dsf_rank_weight *r, int role)
+{
+    return r->peak;
+}
+
+static double role_of(const struct dsf_rank_weight *r, int role)
+{
+    return r->role_bytes[role];
+}
+
+/* One line: of the rank that has least, of the one that has most, of all. */
+static void print_memory_line(const struct dsf_weights *w, const char *name,
+                              double (*value)(const struct dsf_rank_weight *r,
+                                              int role),
+                              int role, FILE *out)
+{
+    double least = INFINITY, most = 0, sum = 0;
+
+    for (unsigned r = 0; r < w->nranks; r++) {
+        double bytes = value(&w->ranks[r], role);
+
+        least = bytes < least ? bytes : least;
+        most = bytes > most ? bytes : most;
+        sum += bytes;
+    }
+    fprintf(out, "%-26s %12s", name, dsf_size_text(sum).s);
+    if (w->nranks > 1)
+        fprintf(out, " %12s %12s", dsf_size_text(least).s,
+                dsf_size_text(most).s);
+    fputc('\n', out);
+}
+
+static void print_memory(const struct dsf_weights *w,
+                         const struct dsf_machine_model *machine, FILE *out)
+{
+    double most = 0, all = 0, limit;
+    unsigned over = 0;
+
+    fprintf(out, "%-26s %12s%s\n", "memory", "bytes",
+            w->nranks > 1 ? "   least rank    most rank" : "");
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        print_memory_line(w, dsflow_role_str((enum dsflow_role)role), role_of,
+                          role, out);
+    print_memory_line(w, "scratch of workers", scratch_of, 0, out);
+    print_memory_line(w, "total", peak_of, 0, out);
+    if (machine == NULL || machine->main.memory < 0)
+        return;
+    for (unsigned r = 0; r < w->nranks; r++) {
+        all += w->ranks[r].peak;
+        if (w->ranks[r].peak > most) {
+            most = w->ranks[r].peak;
+            over = r;
+        }
+    }
+    limit = (double)machine->main.memory;
+    if (machine->main.kind == DSF_MACHINE_GPU && most > limit)
+        fprintf(out, "rank %u needs %s, and a GPU has %s: it does not fit\n",
+                over, dsf_size_text(most).s, dsf_size_text(limit).s);
+    else if (machine->main.kind == DSF_MACHINE_CPU &&
+             all > limit * (double)machine->main.nodes)
+        fprintf(out, "all needs %s, and the machine has %s: it does not fit\n",
+                dsf_size_text(all).s,
+                dsf_size_text(limit * (double)machine->main.nodes).s);
+}
+
+static struct dsf_text seconds_text(double s)
+{
+    struct dsf_text t;
+
+    snprintf(t.s, sizeof(t.s), s < 1 ? "%.4g ms" : "%.4g s",
+             s < 1 ? s * 1e3 : s);
+    return t;
+}
+
+static void print_time(const struct dsflow_plan *plan,
+                       const struct dsf_prediction *p, FILE *out)
+{
+    const struct dsf_sim_result *r = &p->sim;
+    double tokens =
+        (double)plan->nmicro * plan->micro * (double)plan->sequence;
+    double least = INFINITY, most = 0;
+
+    for (unsigned i = 0; i < r->nranks; i++) {
+        least = r->busy[i] < least ? r->busy[i] : least;
+        most = r->busy[i] > most ? r->busy[i] : most;
+    }
+    fprintf(out, "\n%-26s %12s, %.0f tokens/s\n", "predicted step",
+            seconds_text(r->step_seconds).s,
+            r->step_seconds > 0 ? tokens / r->step_seconds : 0);
+    fprintf(out, "%-26s %12s, efficiency %.1f %%\n", "no faster than",
+            seconds_text(r->bound_seconds).s, 100 * r->efficiency);
+    fprintf(out, "%-26s %12s, %u tasks\n", "longest way",
+            seconds_text(r->critical_seconds).s, r->ncritical);
+    fprintf(out, "%-26s %10.1f %%\n", "idle share of workers",
+            100 * r->bubble);
+    if (r->nranks > 1)
+        fprintf(out, "%-26s %12s to %s\n", "work of a rank",
+                seconds_text(least).s, seconds_text(most).s);
+    if (p->links && r->comm_seconds > 0)
+        fprintf(out, "%-26s %12s a rank, %.1f %% of it while computing\n",
+                "moving data", seconds_text(r->comm_seconds / r->nranks).s,
+                100 * r->hidden);
+    for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++) {
+        const struct dsf_holder *h = &r->holders[i];
+        char where[64] = "";
+
+        if (h->layer >= 0)
+            snprintf(where, sizeof(where), " of layer %d", h->layer);
+        fprintf(out, "%-26s %12s, %s%s\n", i == 0 ? "held back most by" : "",
+                seconds_text(h->seconds).s, h->op->name, where);
+    }
+}
+
+int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                    const struct dsf_machine_model *machine,
+                    const struct dsf_prediction *prediction, FILE *out)
+{
+    struct dsf_weights w;
+
+    dsf_weights_init(&w, g, (unsigned)plan->nranks,
+                     workers_of_rank(plan, machine));
+    print_head(plan, machine, &w, out);
+    print_kinds(&w, out);
+    print_memory(&w, machine, out);
+    if (prediction != NULL)
+        print_time(plan, prediction, out);
+    dsf_weights_fini(&w);
+    return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
+}
+
+/* Whole numbers: bytes. */
+static json_t *bytes_json(double bytes)
+{
+    return json_integer((json_int_t)bytes);
+}
+
+static json_t *roles_json(const struct dsf_rank_weight *r)
+{
+    json_t *roles = json_object();
+
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        json_object_set_new(roles, dsflow_role_str((enum dsflow_role)role),
+                            bytes_json(r->role_bytes[role]));
+    json_object_set_new(roles, "scratch", bytes_json(r->scratch));
+    return roles;
+}
+
+/* Kinds by name, as in DESIGN: {"embed.forward": 4, …}; those of a rank, or of
+ * all. */
+static json_t *tasks_json(const struct dsf_weights *w,
+                          const struct dsf_rank_weight *r)
+{
+    json_t *tasks = json_object();
+
+    for (unsigned k = 0; k < w->nkinds; k++) {
+        uint32_t n = r != NULL ? r->tasks[k] : w->kinds[k].tasks;
+
+        if (n > 0)
+            json_object_set_new(tasks, w->kinds[k].op->name, json_integer(n));
+    }
+    return tasks;
+}
+
+static json_t *moved_json(const struct dsf_weights *w,
+                          const struct dsf_rank_weight *r)
+{
+    json_t *bytes = json_object();
+
+    for (unsigned k = 0; k < w->nkinds; k++)
+        if (w->kinds[k].op->comm)
+            json_object_set_new(
+                bytes, w->kinds[k].op->name,
+                bytes_json(r != NULL ? r->moved[k] : w->kinds[k].moved));
+    return bytes;
+}
+
+static json_t *rank_json(const struct dsflow_plan *plan,
+                         const struct dsf_machine_model *machine,
+                         const struct dsf_prediction *p,
+                         const struct dsf_weights *w, unsigned i)
+{
+    const struct dsf_rank_weight *r = &w->ranks[i];
+    bool gpu = machine != NULL && machine->main.kind == DSF_MACHINE_GPU;
+    int32_t stage, d, t;
+    json_t *rank;
+
+    dsf_mesh_coords(&plan->mesh, (int32_t)i, &stage, &d, &t);
+    rank = json_pack("{s:i, s:s, s:i, s:{s:o}, s:o, s:o, s:o}", "rank", (int)i,
+                     "device", gpu ? "gpu" : "cpu", "stage", (int)stage,
+                     "peak_bytes", gpu ? "device" : "cpu", bytes_json(r->peak),
+                     "role_bytes", roles_json(r), "tasks", tasks_json(w, r),
+                     "bytes", moved_json(w, r));
+    if (p != NULL && w->nranks > 1)
+        json_object_set_new(rank, "busy_seconds",
+                            json_real(p->sim.busy[i]));
+    else if (p != NULL)
+        json_object_set_new(rank, "busy_seconds",
+                            json_real(p->sim.work_seconds));
+    return rank;
+}
+
+static json_t *predicted_json(const struct dsf_machine_model *machine,
+                              const struct dsf_prediction *p)
+{
+    const struct dsf_sim_result *r = &p->sim;
+    json_t *holders = json_array();
+
+    for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++)
+        json_array_append_new(
+            holders, json_pack("{s:s, s:i, s:f}", "task",
+                               r->holders[i].op->name, "layer",
+                               r->holders[i].layer, "seconds",
+                               r->holders[i].seconds));
+    return json_pack(
+        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "machine",
+        machine->main.name, "workers", (int)p->workers, "step_seconds",
+        r->step_seconds, "bound_seconds", r->bound_seconds, "critical_seconds",
+        r->critical_seconds, "efficiency", r->efficiency, "bubble", r->bubble,
+        "work_seconds", r->work_seconds, "comm_seconds", r->comm_seconds,
+        "comm_hidden", r->hidden, "holders", holders);
+}
+
+int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                         const struct dsf_machine_model *machine,
+                         const struct dsf_prediction *prediction, FILE *out,
+                         struct dsflow_err *err)
+{
+    const struct dsf_mesh *mesh = &plan->mesh;
+    json_t *ranks = json_array(), *root;
+    struct dsf_weights w;
+    int ret;
+
+    dsf_weights_init(&w, g, (unsigned)plan->nranks,
+                     workers_of_rank(plan, machine));
+    for (unsigned r = 0; r < w.nranks; r++)
+        json_array_append_new(ranks, rank_json(plan, machine, prediction, &w,
+                                               r));
+    root = json_pack(
+        "{s:{s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:I, s:I, s:o}", "mesh",
+        "data", (int)mesh->data, "pipeline", (int)mesh->pipeline, "tensor",
+        (int)mesh->tensor, "sequence", 1, "expert", 1, "ranks", ranks, "tasks",
+        tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
+        (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
+    if (prediction != NULL)
+        json_object_set_new(root, "predicted",
+                            predicted_json(machine, prediction));
+    ret = json_dumpf(root, out,
+                     JSON_INDENT(2) | JSON_PRESERVE_ORDER |
+                         JSON_REAL_PRECISION(9));
+    fputc('\n', out);
+    json_decref(root);
+    dsf_weights_fini(&w);
+    if (ret != 0 || fflush(out) != 0 || ferror(out))
+        return dsflow_fail(err, DSFLOW_EIO, "plan: cannot be written: %m");
+    return DSFLOW_OK;
+}

@@ -1,0 +1,27 @@
+/* predict.h - what a step of a plan will take on a machine. */
+#ifndef DSF_SIM_PREDICT_H
+#define DSF_SIM_PREDICT_H
+
+#include "machine/machine_model.h"
+#include "plan/plan.h"
+#include "sim/sim.h"
+
+struct dsf_prediction {
+    struct dsf_sim_result sim; /* of a step in the middle of a run */
+    unsigned workers;          /* cores, or GPUs */
+    bool links;                /* that work beside them */
+};
+
+/* Errors: DSFLOW_EFIT where the machine has fewer GPUs than the plan ranks. */
+int dsf_predict(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                const struct dsf_machine_model *machine,
+                struct dsf_prediction *out, struct dsflow_err *err);
+
+/* The same, and when each task runs. */
+int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                         const struct dsf_machine_model *machine,
+                         struct dsf_prediction *out,
+                         struct dsf_timeline *timeline, struct dsflow_err *err);
+void dsf_prediction_fini(struct dsf_prediction *p);
+
+#endif

@@ -1,0 +1,644 @@
+/* sim.c - list scheduling of a phase of a graph: whenever a worker is free it
+ * takes the ready task of the highest priority, first come in the graph's order
+ * (Graham 1969). Time goes from one end of a task to the next.
+ *
+ * An *instance* is a task in one of the steps: step * ntasks + task. A *group*
+ * is workers that take the same tasks: those of a rank, or one that several
+ * ranks share, or the link of a rank.
+ */
+#include "sim/sim.h"
+
+#include "base/alloc.h"
+#include "sim/succs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+struct heap {
+    uint32_t *v;
+    size_t n, cap;
+};
+
+struct group {
+    struct heap ready;
+    unsigned first, nlanes; /* of lanes */
+    unsigned idle;
+    bool dirty;             /* something became ready, or idle */
+};
+
+struct sim {
+    struct dsflow_graph *g;
+    const struct dsf_sim_spec *spec;
+    uint32_t first, ntasks; /* of the phase */
+    uint32_t n;             /* instances */
+    uint32_t reported;      /* step */
+    struct dsf_succs edges;
+    double *cost;           /* by task of the phase */
+    uint32_t *waits;        /* by instance: predecessors that have not ended */
+    double *start, *end;    /* by instance */
+    double *ready;
+    uint32_t *blocker;      /* by instance: what it started right after */
+
+    struct group *groups;
+    unsigned ngroups, nworking; /* the first ones compute */
+    struct heap anywhere;
+    uint32_t *last_on;      /* by lane: the last instance */
+    bool *busy;             /* by lane */
+    unsigned nlanes;
+    uint16_t *lane;         /* by instance */
+
+    unsigned *dirty;        /* groups */
+    unsigned ndirty;
+    struct heap running;    /* by end */
+    double now;
+};
+
+static const struct dsflow_task_spec *task_of(const struct sim *s,
+                                              uint32_t instance)
+{
+    return dsflow_graph_task(
+        s->g, (dsflow_task_id){ s->first + instance % s->ntasks });
+}
+
+/* Does instance a start before b, both being ready? */
+static bool starts_before(const struct sim *s, uint32_t a, uint32_t b)
+{
+    int32_t pa = task_of(s, a)->priority, pb = task_of(s, b)->priority;
+
+    return pa != pb ? pa > pb : a < b;
+}
+
+static bool ends_before(const struct sim *s, uint32_t a, uint32_t b)
+{
+    return s->end[a] != s->end[b] ? s->end[a] < s->end[b] : a < b;
+}
+
+typedef bool (*before_fn)(const struct sim *s, uint32_t a, uint32_t b);
+
+static void heap_push(const struct sim *s, struct heap *h, uint32_t x,
+                      before_fn before)
+{
+    size_t i = h->n;
+
+    dsf_grow(&h->v, &h->cap, ++h->n, sizeof(*h->v));
+    for (; i > 0 && before(s, x, h->v[(i - 1) / 2]); i = (i - 1) / 2)
+        h->v[i] = h->v[(i - 1) / 2];
+    h->v[i] = x;
+}
+
+static uint32_t heap_pop(const struct sim *s, struct heap *h, before_fn before)
+{
+    uint32_t top = h->v[0], x = h->v[--h->n];
+    size_t i = 0;
+
+    for (;;) {
+        size_t c = 2 * i + 1;
+
+        if (c >= h->n)
+            break;
+        if (c + 1 < h->n && before(s, h->v[c + 1], h->v[c]))
+            c++;
+        if (!before(s, h->v[c], x))
+            break;
+        h->v[i] = h->v[c];
+        i = c;
+    }
+    h->v[i] = x;
+    return top;
+}
+
+static unsigned group_of(const struct sim *s, const struct dsflow_task_spec *t)
+{
+    unsigned rank = (unsigned)t->rank;
+
+    if (s->spec->links && t->op->comm)
+        return s->nworking + rank;
+    return s->spec->nranks <= s->spec->workers ? rank
+                                               : rank % s->spec->workers;
+}
+
+static void make_groups(struct sim *s)
+{
+    const struct dsf_sim_spec *spec = s->spec;
+    unsigned lane = 0;
+
+    s->nworking =
+        spec->nranks < spec->workers ? spec->nranks : spec->workers;
+    s->ngroups = s->nworking + (spec->links ? spec->nranks : 0);
+    s->nlanes = spec->workers + (spec->links ? spec->nranks : 0);
+    s->groups = dsf_xcalloc(s->ngroups, sizeof(*s->groups));
+    for (unsigned i = 0; i < s->ngroups; i++) {
+        struct group *group = &s->groups[i];
+
+        group->first = lane++;
+        if (i < s->nworking)
+            while (lane < spec->workers &&
+                   (uint64_t)lane * s->nworking / spec->workers == i)
+                lane++;
+        group->nlanes = group->idle = lane - group->first;
+    }
+    s->last_on = dsf_xcalloc(s->nlanes, sizeof(*s->last_on));
+    for (unsigned i = 0; i < s->nlanes; i++)
+        s->last_on[i] = NONE;
+    s->busy = dsf_xcalloc(s->nlanes, sizeof(*s->busy));
+    s->dirty = dsf_xcalloc(s->ngroups, sizeof(*s->dirty));
+}
+
+static void mark(struct sim *s, unsigned group)
+{
+    if (s->groups[group].dirty)
+        return;
+    s->groups[group].dirty = true;
+    s->dirty[s->ndirty++] = group;
+}
+
+static void make_ready(struct sim *s, uint32_t x, uint32_t after)
+{
+    const struct dsflow_task_spec *t = task_of(s, x);
+
+    s->ready[x] = s->now;
+    s->blocker[x] = after;
+    if (t->rank != DSFLOW_ANYWHERE) {
+        unsigned group = group_of(s, t);
+
+        heap_push(s, &s->groups[group].ready, x, starts_before);
+        mark(s, group);
+        return;
+    }
+    heap_push(s, &s->anywhere, x, starts_before);
+    for (unsigned i = 0; i < s->nworking; i++)
+        if (s->groups[i].idle > 0) {
+            mark(s, i);
+            break;
+        }
+}
+
+static void begin(struct sim *s, struct group *group, uint32_t x)
+{
+    unsigned lane = group->first;
+
+    while (s->busy[lane])
+        lane++;
+    s->busy[lane] = true;
+    group->idle--;
+    /* What waited in the queue started after what had the worker. */
+    if (s->ready[x] < s->now && s->last_on[lane] != NONE)
+        s->blocker[x] = s->last_on[lane];
+    s->last_on[lane] = x;
+    s->lane[x] = (uint16_t)lane;
+    s->start[x] = s->now;
+    s->end[x] = s->now + s->cost[x % s->ntasks];
+    heap_push(s, &s->running, x, ends_before);
+}
+
+/* The idle workers of a group take what is ready. */
+static void serve(struct sim *s, unsigned i)
+{
+    struct group *group = &s->groups[i];
+    bool works = i < s->nworking;
+
+    group->dirty = false;
+    while (group->idle > 0) {
+        struct heap *from = &group->ready;
+
+        if (works && s->anywhere.n > 0 &&
+            (from->n == 0 ||
+             starts_before(s, s->anywhere.v[0], from->v[0])))
+            from = &s->anywhere;
+        if (from->n == 0)
+            return;
+        begin(s, group, heap_pop(s, from, starts_before));
+    }
+    /* Another group may have an idle worker for what is left. */
+    for (unsigned k = 0; k < s->nworking && s->anywhere.n > 0; k++)
+        if (s->groups[k].idle > 0) {
+            mark(s, k);
+            return;
+        }
+}
+
+static unsigned group_of_lane(const struct sim *s, unsigned lane)
+{
+    const struct dsf_sim_spec *spec = s->spec;
+
+    if (lane >= spec->workers)
+        return s->nworking + lane - spec->workers;
+    return (unsigned)((uint64_t)lane * s->nworking / spec->workers);
+}
+
+static void finish(struct sim *s, uint32_t x)
+{
+    unsigned lane = s->lane[x], group = group_of_lane(s, lane);
+    uint32_t step = x / s->ntasks, task = x % s->ntasks;
+    uint32_t n;
+    const uint32_t *list = dsf_succs(&s->edges, task, &n);
+
+    s->busy[lane] = false;
+    s->groups[group].idle++;
+    mark(s, group);
+    for (uint32_t k = 0; k < n; k++)
+        if (--s->waits[step * s->ntasks + list[k]] == 0)
+            make_ready(s, step * s->ntasks + list[k], x);
+    if (step + 1 == s->spec->steps)
+        return;
+    list = dsf_succs_next(&s->edges, task, &n);
+    for (uint32_t k = 0; k < n; k++)
+        if (--s->waits[(step + 1) * s->ntasks + list[k]] == 0)
+            make_ready(s, (step + 1) * s->ntasks + list[k], x);
+}
+
+static void run(struct sim *s)
+{
+    for (uint32_t x = 0; x < s->n; x++)
+        if (s->waits[x] == 0)
+            make_ready(s, x, NONE);
+    for (;;) {
+        while (s->ndirty > 0)
+            serve(s, s->dirty[--s->ndirty]);
+        if (s->running.n == 0)
+            return;
+        s->now = s->end[s->running.v[0]];
+        while (s->running.n > 0 && s->end[s->running.v[0]] == s->now)
+            finish(s, heap_pop(s, &s->running, ends_before));
+    }
+}
+
+static void count_waits(struct sim *s)
+{
+    for (uint32_t i = 0; i < s->ntasks; i++) {
+        uint32_t n;
+        const uint32_t *list = dsf_succs(&s->edges, i, &n);
+
+        for (unsigned step = 0; step < s->spec->steps; step++)
+            for (uint32_t k = 0; k < n; k++)
+                s->waits[step * s->ntasks + list[k]]++;
+        list = dsf_succs_next(&s->edges, i, &n);
+        for (unsigned step = 1; step < s->spec->steps; step++)
+            for (uint32_t k = 0; k < n; k++)
+                s->waits[step * s->ntasks + list[k]]++;
+    }
+}
+
+/* The longest ways of the steps up to the one that is reported, and of those
+ * before it: steps overlap, so that the difference is what this one needs. */
+static void find_critical(struct sim *s, struct dsf_sim_result *result)
+{
+    double *level = dsf_xcalloc(s->n + 1, sizeof(*level));
+    uint32_t *from = dsf_xcalloc(s->n + 1, sizeof(*from));
+    uint32_t begin = s->reported * s->ntasks, end = begin + s->ntasks;
+    double all = 0, before = 0;
+    uint32_t last = NONE, n;
+
+    memset(from, 0xff, s->n * sizeof(*from));
+    for (uint32_t x = 0; x < end; x++) {
+        uint32_t base = x / s->ntasks * s->ntasks, next = base + s->ntasks;
+        const uint32_t *list = dsf_succs(&s->edges, x - base, &n);
+
+        level[x] += s->cost[x - base];
+        if (x < begin && level[x] > before)
+            before = level[x];
+        if (level[x] > all) {
+            all = level[x];
+            last = x;
+        }
+        for (uint32_t k = 0; k < n; k++)
+            if (level[x] > level[base + list[k]]) {
+                level[base + list[k]] = level[x];
+                from[base + list[k]] = x;
+            }
+        if (next >= end)
+            continue;
+        list = dsf_succs_next(&s->edges, x - base, &n);
+        for (uint32_t k = 0; k < n; k++)
+            if (level[x] > level[next + list[k]]) {
+                level[next + list[k]] = level[x];
+                from[next + list[k]] = x;
+            }
+    }
+    result->critical_seconds = all - before;
+    n = 0;
+    for (uint32_t x = last; x != NONE && x >= begin; x = from[x])
+        n++;
+    result->critical = dsf_xcalloc(n + 1, sizeof(*result->critical));
+    result->ncritical = n;
+    for (uint32_t x = last; n > 0; x = from[x])
+        result->critical[--n] = s->first + x % s->ntasks;
+    free(level);
+    free(from);
+}
+
+/* Work by rank and by group, and what follows from it. */
+static void find_work(struct sim *s, struct dsf_sim_result *result)
+{
+    double *work = dsf_xcalloc(s->ngroups, sizeof(*work));
+    double bound = result->critical_seconds;
+
+    for (uint32_t i = 0; i < s->ntasks; i++) {
+        const struct dsflow_task_spec *t = task_of(s, i);
+        bool moves = t->op->comm, placed = t->rank != DSFLOW_ANYWHERE;
+
+        if (moves)
+            result->comm_seconds += s->cost[i];
+        if (moves && placed)
+            result->moving[t->rank] += s->cost[i];
+        if (!(moves && s->spec->links && placed)) {
+            result->work_seconds += s->cost[i];
+            if (placed)
+                result->busy[t->rank] += s->cost[i];
+        }
+        if (placed)
+            work[group_of(s, t)] += s->cost[i];
+    }
+    if (result->work_seconds / s->spec->workers > bound)
+        bound = result->work_seconds / s->spec->workers;
+    for (unsigned i = 0; i < s->ngroups; i++)
+        if (work[i] / s->groups[i].nlanes > bound)
+            bound = work[i] / s->groups[i].nlanes;
+    result->bound_seconds = bound;
+    free(work);
+}
+
+static double end_of_step(const struct sim *s, unsigned step)
+{
+    double end = 0;
+
+    for (uint32_t i = 0; i < s->ntasks; i++)
+        if (s->end[step * s->ntasks + i] > end)
+            end = s->end[step * s->ntasks + i];
+    return end;
+}
+
+/* Instances by lane, in order of time. */
+struct lanes {
+    uint32_t *first; /* by lane, and one more */
+    uint32_t *v;
+};
+
+static int by_start(const void *a, const void *b, void *arg)
+{
+    const struct sim *s = arg;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    if (s->start[x] != s->start[y])
+        return s->start[x] < s->start[y] ? -1 : 1;
+    if (s->end[x] != s->end[y])
+        return s->end[x] < s->end[y] ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static struct lanes sort_lanes(struct sim *s)
+{
+    struct lanes l = { dsf_xcalloc(s->nlanes + 2, sizeof(*l.first)),
+                       dsf_xcalloc(s->n + 1, sizeof(*l.v)) };
+
+    for (uint32_t x = 0; x < s->n; x++)
+        l.first[s->lane[x] + 2]++;
+    for (unsigned i = 0; i < s->nlanes; i++)
+        l.first[i + 2] += l.first[i + 1];
+    for (uint32_t x = 0; x < s->n; x++)
+        l.v[l.first[s->lane[x] + 1]++] = x;
+    for (unsigned i = 0; i < s->nlanes; i++)
+        qsort_r(l.v + l.first[i], l.first[i + 1] - l.first[i], sizeof(*l.v),
+                by_start, s);
+    return l;
+}
+
+/* Seconds of [from, to] during which a lane works; *at is where to begin to
+ * look, as intervals come in order. */
+static double overlap(const struct sim *s, const struct lanes *l, unsigned lane,
+                      double from, double to, uint32_t *at)
+{
+    uint32_t end = l->first[lane + 1];
+    double sum = 0;
+
+    while (*at < end && s->end[l->v[*at]] <= from)
+        (*at)++;
+    for (uint32_t i = *at; i < end && s->start[l->v[i]] < to; i++) {
+        double a = s->start[l->v[i]], b = s->end[l->v[i]];
+
+        sum += (b < to ? b : to) - (a > from ? a : from);
+    }
+    return sum;
+}
+
+/* How much of the step's moving of data goes on while its rank computes.
+ * A rank with links has one worker. */
+static void find_hidden(struct sim *s, const struct lanes *l,
+                        struct dsf_sim_result *result)
+{
+    double hidden = 0, all = 0;
+
+    if (!s->spec->links)
+        return;
+    for (unsigned r = 0; r < s->spec->nranks; r++) {
+        unsigned link = s->spec->workers + r;
+        unsigned worker = s->groups[r % s->nworking].first;
+        uint32_t at = l->first[worker];
+
+        for (uint32_t i = l->first[link]; i < l->first[link + 1]; i++) {
+            uint32_t x = l->v[i];
+
+            if (x / s->ntasks != s->reported)
+                continue;
+            all += s->end[x] - s->start[x];
+            hidden += overlap(s, l, worker, s->start[x], s->end[x], &at);
+        }
+    }
+    if (all > 0)
+        result->hidden = hidden / all;
+}
+
+struct sums {
+    struct dsf_holder *v;
+    size_t n, cap;
+};
+
+static void add_holder(struct sums *sums, const struct dsflow_task_spec *t,
+                       double seconds)
+{
+    size_t i = 0;
+
+    while (i < sums->n &&
+           (sums->v[i].op != t->op || sums->v[i].layer != t->layer))
+        i++;
+    if (i == sums->n) {
+        dsf_grow(&sums->v, &sums->cap, ++sums->n, sizeof(*sums->v));
+        sums->v[i].op = t->op;
+        sums->v[i].layer = t->layer;
+    }
+    sums->v[i].seconds += seconds;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct dsf_holder *x = a, *y = b;
+
+    return x->seconds > y->seconds ? -1 : x->seconds < y->seconds;
+}
+
+/* Back from the end of the step, from each task to what it started after: the
+ * last of its predecessors, or what had the worker before it. */
+static void find_holders(struct sim *s, double begun,
+                         struct dsf_sim_result *result)
+{
+    struct sums sums = { 0 };
+    uint32_t x = s->reported * s->ntasks;
+
+    for (uint32_t i = x; i < (s->reported + 1) * s->ntasks; i++)
+        if (s->end[i] > s->end[x])
+            x = i;
+    for (; x != NONE && s->end[x] > begun; x = s->blocker[x])
+        add_holder(&sums, task_of(s, x),
+                   s->end[x] - (s->start[x] > begun ? s->start[x] : begun));
+    if (sums.n > 1)
+        qsort(sums.v, sums.n, sizeof(*sums.v), by_seconds);
+    for (size_t i = 0; i < sums.n && i < DSF_NHOLDERS; i++)
+        result->holders[i] = sums.v[i];
+    free(sums.v);
+}
+
+static void keep_timeline(const struct sim *s, const struct lanes *l,
+                          struct dsf_timeline *timeline)
+{
+    timeline->workers = s->spec->workers;
+    timeline->links = s->nlanes - s->spec->workers;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t x = l->v[i];
+
+        dsf_timeline_add(timeline,
+                         &(struct dsf_span){ .start = s->start[x],
+                                             .end = s->end[x],
+                                             .task = s->first + x % s->ntasks,
+                                             .step = x / s->ntasks,
+                                             .lane = s->lane[x],
+                                             .rank = task_of(s, x)->rank });
+    }
+}
+
+static void measure(struct sim *s, struct dsf_sim_result *result,
+                    struct dsf_timeline *timeline)
+{
+    double end = end_of_step(s, s->reported);
+    double begun = s->reported > 0 ? end_of_step(s, s->reported - 1) : 0;
+    struct lanes l = sort_lanes(s);
+
+    result->step_seconds = end - begun;
+    find_critical(s, result);
+    find_work(s, result);
+    /* One step may begin earlier during the one before than the next during
+     * it; in the long run none is faster than the bound. */
+    if (result->step_seconds < result->bound_seconds)
+        result->step_seconds = result->bound_seconds;
+    find_hidden(s, &l, result);
+    find_holders(s, begun, result);
+    result->efficiency = result->step_seconds > 0
+                             ? result->bound_seconds / result->step_seconds
+                             : 1;
+    if (result->step_seconds > 0)
+        result->bubble = 1 - result->work_seconds / (s->spec->workers *
+                                                     result->step_seconds);
+    if (timeline != NULL)
+        keep_timeline(s, &l, timeline);
+    free(l.first);
+    free(l.v);
+}
+
+/* The tasks of the phase stand together. */
+static int find_phase(struct sim *s, struct dsflow_err *err)
+{
+    uint32_t n = dsflow_graph_ntasks(s->g);
+
+    s->first = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(s->g, (dsflow_task_id){ i });
+
+        if (t->phase != s->spec->phase)
+            continue;
+        if (s->ntasks++ == 0)
+            s->first = i;
+        if (t->rank != DSFLOW_ANYWHERE &&
+            (t->rank < 0 || (unsigned)t->rank >= s->spec->nranks))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: rank %d: expected 0 to %u", t->op->name,
+                               t->rank, s->spec->nranks - 1);
+    }
+    if ((uint64_t)s->ntasks * s->spec->steps >= NONE)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%u tasks in %u steps: expected less than 4 "
+                           "thousand million",
+                           s->ntasks, s->spec->steps);
+    s->n = s->ntasks * s->spec->steps;
+    s->reported = s->spec->steps > 1 ? s->spec->steps - 2 : 0;
+    return DSFLOW_OK;
+}
+
+static void allocate(struct sim *s)
+{
+    size_t n = (size_t)s->n + 1;
+
+    s->cost = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->cost));
+    for (uint32_t i = 0; i < s->ntasks; i++)
+        s->cost[i] = s->spec->cost(s->spec->user, s->g, task_of(s, i));
+    s->waits = dsf_xcalloc(n, sizeof(*s->waits));
+    s->start = dsf_xcalloc(n, sizeof(*s->start));
+    s->end = dsf_xcalloc(n, sizeof(*s->end));
+    s->ready = dsf_xcalloc(n, sizeof(*s->ready));
+    s->blocker = dsf_xcalloc(n, sizeof(*s->blocker));
+    s->lane = dsf_xcalloc(n, sizeof(*s->lane));
+    dsf_succs_init(&s->edges, s->g, s->first, s->ntasks, s->spec->steps > 1);
+    make_groups(s);
+    count_waits(s);
+}
+
+static void release(struct sim *s)
+{
+    for (unsigned i = 0; s->groups != NULL && i < s->ngroups; i++)
+        free(s->groups[i].ready.v);
+    free(s->groups);
+    free(s->anywhere.v);
+    free(s->running.v);
+    free(s->last_on);
+    free(s->busy);
+    free(s->dirty);
+    free(s->cost);
+    free(s->waits);
+    free(s->start);
+    free(s->end);
+    free(s->ready);
+    free(s->blocker);
+    free(s->lane);
+    dsf_succs_fini(&s->edges);
+}
+
+int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,
+                 struct dsf_sim_result *result, struct dsf_timeline *timeline,
+                 struct dsflow_err *err)
+{
+    struct sim s = { .g = g, .spec = spec };
+    int status = find_phase(&s, err);
+
+    memset(result, 0, sizeof(*result));
+    if (status < 0)
+        return status;
+    result->nranks = spec->nranks;
+    result->busy = dsf_xcalloc(spec->nranks, sizeof(*result->busy));
+    result->moving = dsf_xcalloc(spec->nranks, sizeof(*result->moving));
+    allocate(&s);
+    if (s.n > 0) {
+        run(&s);
+        measure(&s, result, timeline);
+    }
+    release(&s);
+    return DSFLOW_OK;
+}
+
+void dsf_sim_result_fini(struct dsf_sim_result *result)
+{
+    free(result->busy);
+    free(result->moving);
+    free(result->critical);
+    memset(result, 0, sizeof(*result));
+}

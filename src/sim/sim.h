@@ -1,0 +1,62 @@
+/* sim.h - the timeline of a graph on a machine that need not exist. */
+#ifndef DSF_SIM_SIM_H
+#define DSF_SIM_SIM_H
+
+#include <stdbool.h>
+#include <dsflow/graph.h>
+
+#include "sim/timeline.h"
+
+/* Seconds of a task. */
+typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,
+                              const struct dsflow_task_spec *t);
+
+/* Ranks share `workers`: where there are at least as many workers as ranks,
+ * rank r has workers w with w * nranks / workers == r; otherwise worker
+ * r % workers. With `links`, tasks that move data run beside those that
+ * compute, on the link of their rank, one after the other. */
+struct dsf_sim_spec {
+    unsigned nranks, workers;
+    bool links;
+    enum dsflow_phase phase;
+    unsigned steps; /* consecutive: 1, or so many that the last but one, which
+                       is reported, has others before and after it */
+    dsf_cost_fn cost;
+    void *user;
+};
+
+/* Tasks of one kind and layer on the way that decides how long the step is. */
+struct dsf_holder {
+    const struct dsflow_op *op;
+    int layer;
+    double seconds;
+};
+enum { DSF_NHOLDERS = 3 };
+
+struct dsf_sim_result {
+    double step_seconds;     /* from the end of the step before to its end */
+    double critical_seconds; /* longest way through the graph */
+    double bound_seconds;    /* no schedule on this machine is faster: the most
+                                of that, of work per worker, of use per link */
+    double efficiency;       /* bound / step */
+    double bubble;           /* share of the workers' time that is idle */
+    double work_seconds;     /* of all tasks on workers */
+    double comm_seconds;     /* of all tasks that move data */
+    double hidden;           /* share of it during which the rank computes */
+    unsigned nranks;
+    double *busy;            /* by rank: seconds on workers */
+    double *moving;          /* by rank: seconds of moving data */
+    uint32_t *critical;      /* tasks of the longest way, in order */
+    uint32_t ncritical;
+    struct dsf_holder holders[DSF_NHOLDERS]; /* op NULL: no more */
+};
+
+/* Ready tasks start by priority, then in the graph's order. The same graph and
+ * costs give the same result. `timeline` may be NULL. Errors: DSFLOW_EINVAL
+ * for a task of a rank that is not there. */
+int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,
+                 struct dsf_sim_result *result, struct dsf_timeline *timeline,
+                 struct dsflow_err *err);
+void dsf_sim_result_fini(struct dsf_sim_result *result);
+
+#endif

@@ -1,0 +1,124 @@
+/* weights.c - what a graph weighs: bytes, tasks and traffic, by rank. */
+#include "sim/weights.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned owner(const struct dsf_weights *w, int rank)
+{
+    return rank >= 0 && (unsigned)rank < w->nranks ? (unsigned)rank : 0;
+}
+
+/* The position of a kind. Neighbours are often alike. */
+static unsigned find_kind(struct dsf_weights *w, size_t *cap,
+                          const struct dsflow_op *op)
+{
+    for (unsigned k = 0; k < w->nkinds; k++)
+        if (w->kinds[k].op == op)
+            return k;
+    dsf_grow(&w->kinds, cap, w->nkinds + 1, sizeof(*w->kinds));
+    w->kinds[w->nkinds].op = op;
+    return w->nkinds++;
+}
+
+static double moved_bytes(const struct dsflow_graph *g,
+                          const struct dsflow_task_spec *t)
+{
+    double sum = 0;
+
+    if (!t->op->comm || t->rank == DSFLOW_ANYWHERE)
+        return 0;
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+
+        if (d->home != DSFLOW_ANYWHERE && d->home != t->rank)
+            sum += (double)d->bytes;
+    }
+    return sum;
+}
+
+static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
+{
+    size_t cap = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        if (t->phase == DSFLOW_STEP)
+            find_kind(w, &cap, t->op);
+    }
+}
+
+static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
+                        unsigned workers)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+        struct dsf_rank_weight *rank = &w->ranks[owner(w, t->rank)];
+        double scratch = (double)dsf_task_scratch(g, t) * workers;
+        double flops, moved;
+        const dsflow_task_id *preds;
+        unsigned k;
+
+        if (scratch > rank->scratch)
+            rank->scratch = scratch;
+        if (t->phase != DSFLOW_STEP)
+            continue;
+        k = find_kind(w, NULL, t->op);
+        flops = dsf_task_cost(g, t).flops;
+        moved = moved_bytes(g, t);
+        rank->tasks[k]++;
+        rank->moved[k] += moved;
+        w->kinds[k].tasks++;
+        w->kinds[k].flops += flops;
+        w->kinds[k].moved += moved;
+        w->flops += flops;
+        w->moved += moved;
+        w->ntasks++;
+        w->nedges += dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
+    }
+}
+
+void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
+                      unsigned nranks, unsigned workers)
+{
+    memset(w, 0, sizeof(*w));
+    w->nranks = nranks;
+    w->ranks = dsf_xcalloc(nranks, sizeof(*w->ranks));
+    w->ndata = dsflow_graph_ndata(g);
+    count_kinds(w, g);
+    for (unsigned r = 0; r < nranks; r++) {
+        w->ranks[r].tasks = dsf_xcalloc((size_t)w->nkinds + 1,
+                                        sizeof(*w->ranks[r].tasks));
+        w->ranks[r].moved = dsf_xcalloc((size_t)w->nkinds + 1,
+                                        sizeof(*w->ranks[r].moved));
+    }
+    for (uint32_t i = 0; i < w->ndata; i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(g, (dsflow_data_id){ i });
+
+        w->ranks[owner(w, d->home)].role_bytes[d->role] += (double)d->bytes;
+    }
+    count_tasks(w, g, workers);
+    for (unsigned r = 0; r < nranks; r++) {
+        w->ranks[r].peak = w->ranks[r].scratch;
+        for (int role = 0; role < DSFLOW_NROLES; role++)
+            w->ranks[r].peak += w->ranks[r].role_bytes[role];
+    }
+}
+
+void dsf_weights_fini(struct dsf_weights *w)
+{
+    for (unsigned r = 0; r < w->nranks; r++) {
+        free(w->ranks[r].tasks);
+        free(w->ranks[r].moved);
+    }
+    free(w->ranks);
+    free(w->kinds);
+    memset(w, 0, sizeof(*w));
+}

@@ -1,0 +1,37 @@
+/* weights.h - what a graph weighs: bytes, tasks and traffic, by rank. */
+#ifndef DSF_SIM_WEIGHTS_H
+#define DSF_SIM_WEIGHTS_H
+
+#include "plan/plan.h"
+
+struct dsf_rank_weight {
+    double role_bytes[DSFLOW_NROLES];
+    double scratch; /* of all its workers */
+    double peak;    /* all of these: nothing is freed during a step */
+    uint32_t *tasks;   /* of a step, by kind */
+    double *moved;     /* bytes from other ranks, by kind */
+};
+
+struct dsf_kind_weight {
+    const struct dsflow_op *op;
+    uint32_t tasks;
+    double flops, moved;
+};
+
+struct dsf_weights {
+    unsigned nranks, nkinds;
+    struct dsf_rank_weight *ranks;
+    struct dsf_kind_weight *kinds; /* in the order of first appearance */
+    double moved;                  /* bytes between ranks, of all kinds */
+    double flops;
+    uint32_t ntasks, nedges;       /* of a step */
+    uint32_t ndata;
+};
+
+/* What has no home, and tasks of no rank, count for rank 0. `workers` is how
+ * many work for each rank. */
+void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
+                      unsigned nranks, unsigned workers);
+void dsf_weights_fini(struct dsf_weights *w);
+
+#endif

@@ -1,0 +1,278 @@
+/* test_part_head.c - cross entropy over a vocabulary in parts: loss and
+ * gradients are those of the whole. */
+#include "unit/codelets/part.h"
+
+struct head {
+    struct dsf_head_args args;
+    struct tensor x, norm, weight, batch, logits, loss, dx, dnorm, grad,
+        norm_grad, xn;
+};
+
+static struct head head_new(struct dsf_tile t)
+{
+    size_t rows = (size_t)t.rows, vocab = (size_t)t.vocab;
+    size_t width = (size_t)t.width;
+    struct head l = {
+        .args = { t, 0, 0, -1, 0.125f },
+        .x = tensor_new(rows * width, 2, 1),
+        .norm = tensor_new(width, 1, 2),
+        .weight = tensor_new(vocab * width, 1, 3),
+        .batch = tensor_unset(2 * rows),
+        .logits = tensor_unset(rows * vocab),
+        .loss = tensor_unset(2),
+        .dx = tensor_unset(rows * width),
+        .dnorm = tensor_unset(2 * width),
+        .grad = tensor_zero(vocab * width),
+        .norm_grad = tensor_zero(width),
+        .xn = tensor_unset(rows * width),
+    };
+    int32_t *targets = (int32_t *)l.batch.f + rows;
+
+    for (size_t r = 0; r < rows; r++)
+        targets[r] = r % 5 == 4 ? -1 : (int32_t)(r * 7919 % vocab);
+    targets[0] = t.vocab - 1;
+    return l;
+}
+
+static void head_free(struct head *l)
+{
+    struct tensor *all[] = { &l->x,    &l->norm,  &l->weight, &l->batch,
+                             &l->logits, &l->loss, &l->dx,    &l->dnorm,
+                             &l->grad, &l->norm_grad, &l->xn };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+}
+
+static void run_whole(struct head *l)
+{
+    const struct dsf_head_args *a = &l->args;
+    const struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
+
+    RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->norm, &l->xn);
+    RUN(&dsf_codelet_head_forward, a, &l->x, &l->norm, &l->weight, &l->batch,
+        &l->logits, &l->loss);
+    RUN(&dsf_codelet_head_backward_input, a, &l->logits, &l->x, &l->norm,
+        &l->weight, &l->dx, &l->dnorm);
+    RUN(&dsf_codelet_head_backward_weight, a, &l->logits, &l->x, &l->norm,
+        &l->dnorm, &l->grad, &l->norm_grad);
+}
+
+struct part {
+    struct dsf_head_part_args args;
+    struct tensor weight, logits, tops, grad;
+};
+
+/* Rows `first` on of the whole's matrix, behind something else. */
+static struct part part_new(const struct head *whole, int32_t parts,
+                            int32_t first, int32_t vocab)
+{
+    struct dsf_head_part_args a = { .tile = whole->args.tile,
+                                    .w = 16,
+                                    .first = first,
+                                    .whole = whole->args.tile.vocab,
+                                    .parts = parts,
+                                    .scale = whole->args.scale };
+    size_t n = (size_t)vocab * (size_t)a.tile.width;
+    size_t rows = (size_t)a.tile.rows;
+    struct part p;
+
+    a.tile.vocab = vocab;
+    p = (struct part){
+        .args = a,
+        .weight = tensor_new(16 + n, 1, 9),
+        .logits = tensor_unset(rows * (size_t)vocab + 3), /* a larger slot */
+        .tops = tensor_unset(rows * dsf_head_blocks(&a.tile)),
+        .grad = tensor_zero(16 + n),
+    };
+    memcpy(p.weight.f + 16,
+           whole->weight.f + (size_t)first * (size_t)a.tile.width,
+           n * sizeof(float));
+    return p;
+}
+
+static void part_free(struct part *p)
+{
+    tensor_free(&p->weight);
+    tensor_free(&p->logits);
+    tensor_free(&p->tops);
+    tensor_free(&p->grad);
+}
+
+static double number(const struct tensor *t)
+{
+    double d;
+
+    memcpy(&d, t->f, sizeof(d));
+    return d;
+}
+
+/* All parts forward, then, with what each said, all backward. */
+static void check_head(struct head *whole, int32_t nparts)
+{
+    enum { MOST = 8 };
+    const struct dsf_tile *t = &whole->args.tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t each = rows * sizeof(struct dsf_head_stats) / sizeof(float);
+    struct tensor all = tensor_unset(each * (size_t)nparts);
+    struct tensor stats = tensor_unset(each), loss = tensor_unset(2);
+    struct tensor dxn = tensor_zero(whole->x.n), one = tensor_unset(dxn.n);
+    struct tensor dx = tensor_unset(dxn.n), dnorm = tensor_unset(2 * width);
+    struct tensor logits = tensor_zero(whole->logits.n);
+    struct tensor grad = tensor_zero(whole->grad.n);
+    const struct dsf_norm_args norm = { *t, 0, -1 };
+    struct part parts[MOST];
+    int32_t first = 0;
+
+    for (int32_t p = 0; p < nparts; p++) {
+        int32_t n = t->vocab / nparts + (p < t->vocab % nparts);
+
+        parts[p] = part_new(whole, nparts, first, n);
+        RUN(&dsf_codelet_head_part_forward, &parts[p].args, &whole->xn,
+            &parts[p].weight, &whole->batch, &parts[p].logits, &stats,
+            &parts[p].tops);
+        memcpy(all.f + each * (size_t)p, stats.f, each * sizeof(float));
+        first += n;
+    }
+    for (int32_t p = 0; p < nparts; p++) {
+        const struct dsf_head_part_args *a = &parts[p].args;
+        size_t vocab = (size_t)a->tile.vocab;
+
+        RUN(&dsf_codelet_head_part_loss, a, &parts[p].logits, &whole->batch,
+            &all, &parts[p].tops, &loss);
+        if (nparts == 1)
+            assert_same_bits(loss.f, whole->loss.f, 2);
+        else
+            assert_true(fabs(number(&loss) - number(&whole->loss)) <=
+                        1e-7 * fabs(number(&whole->loss)));
+        if (p > 0)
+            assert_true(number(&loss) == whole->loss.d[0]);
+        whole->loss.d[0] = number(&loss);
+        RUN(&dsf_codelet_head_part_backward_input, a, &parts[p].logits,
+            &parts[p].weight, &one);
+        add_floats(dxn.f, one.f, one.n);
+        RUN(&dsf_codelet_head_part_backward_weight, a, &parts[p].logits,
+            &whole->xn, &parts[p].grad);
+        copy_block(logits.f + a->first, (size_t)t->vocab, parts[p].logits.f,
+                   vocab, rows, vocab);
+        memcpy(grad.f + (size_t)a->first * width, parts[p].grad.f + 16,
+               vocab * width * sizeof(float));
+        part_free(&parts[p]);
+    }
+    assert_like(logits.f, whole->logits.f, logits.n, nparts);
+    assert_like(grad.f, whole->grad.f, grad.n, nparts);
+    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole->x, &whole->norm,
+        &dx, &dnorm);
+    assert_like(dx.f, whole->dx.f, dx.n, nparts);
+    assert_like(dnorm.f, whole->dnorm.f, width, nparts);
+    tensor_free(&all);
+    tensor_free(&stats);
+    tensor_free(&loss);
+    tensor_free(&dxn);
+    tensor_free(&one);
+    tensor_free(&dx);
+    tensor_free(&dnorm);
+    tensor_free(&logits);
+    tensor_free(&grad);
+}
+
+static const struct dsf_tile shape = { .rows = 7,
+                                       .nseq = 1,
+                                       .width = 24,
+                                       .heads = 1,
+                                       .kv_heads = 1,
+                                       .head_dim = 1,
+                                       .ffn = 1,
+                                       .vocab = 259,
+                                       .context = 64,
+                                       .rms = 1,
+                                       .eps = 1e-5f };
+
+static void check_vocab(int32_t vocab, int32_t rows)
+{
+    static const int32_t parts[] = { 1, 2, 3, 8 };
+    struct dsf_tile t = shape;
+    struct head whole;
+
+    t.vocab = vocab;
+    t.rows = rows;
+    whole = head_new(t);
+    run_whole(&whole);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        check_head(&whole, parts[i]);
+    head_free(&whole);
+}
+
+static void check_shapes(void)
+{
+    check_vocab(8, 5);
+    check_vocab(259, 7);
+    check_vocab(4103, 13); /* more than a block in a part, or one and a bit */
+}
+
+static void loss_and_gradients_are_those_of_the_whole(void **state)
+{
+    with_every_isa(check_shapes);
+}
+
+/* A part that knows nothing of the largest logits. */
+static void a_distant_maximum_in_another_part_is_no_trouble(void **state)
+{
+    struct dsf_tile t = shape;
+    struct head whole;
+
+    t.vocab = 6000;
+    whole = head_new(t);
+    for (size_t i = 0; i < whole.weight.n; i++)
+        whole.weight.f[i] *= i / 24 == 4321 ? 1000 : i < 48000 ? 1 : 100;
+    run_whole(&whole);
+    check_head(&whole, 1);
+    check_head(&whole, 2);
+    check_head(&whole, 5);
+    head_free(&whole);
+}
+
+static void what_does_not_agree_is_refused(void **state)
+{
+    struct dsf_head_part_args a = { shape, 0, 0, 259, 2, 1 };
+    size_t bytes[] = { 672, 24864, 56, 7252, 168, 28 };
+    size_t sizes[] = { 7252, 56, 336, 28, 8 };
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_op_head_part_forward.check(bytes, 6, &a, &err), 0);
+    assert_int_equal(dsf_op_head_part_loss.check(sizes, 5, &a, &err), 0);
+    a.parts = 3;
+    assert_int_equal(dsf_op_head_part_loss.check(sizes, 5, &a, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "head_part.loss: stats: 336 bytes: expected 504");
+    a.parts = 0;
+    assert_int_equal(dsf_op_head_part_loss.check(sizes, 5, &a, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "head_part.loss: parts: 0: expected 1 to 4096");
+    a.parts = 2;
+    a.first = 1;
+    assert_int_equal(dsf_op_head_part_forward.check(bytes, 6, &a, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(
+        err.msg,
+        "head_part.forward: 259 columns from 1 on: expected some of 259");
+    a.first = 0;
+    a.scale = INFINITY;
+    assert_int_equal(dsf_op_head_part_forward.check(bytes, 6, &a, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(
+        err.msg, "head_part.forward: scale: inf: expected a finite number");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_and_gradients_are_those_of_the_whole),
+        cmocka_unit_test(a_distant_maximum_in_another_part_is_no_trouble),
+        cmocka_unit_test(what_does_not_agree_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,258 @@
+/* test_part_qkv.c - queries, keys and values by heads: what the parts give
+ * together is what the whole segment gives. */
+#include "unit/codelets/part.h"
+
+struct layer {
+    struct dsf_qkv_args args;
+    struct tensor x, unit, q, kv, dq, dkv, dres, dx, dnorm, grad, rope, xn;
+};
+
+static struct layer layer_new(struct dsf_tile t, int bias)
+{
+    struct layer l = { .args.tile = t };
+    size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
+    size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
+
+    l.args.w = (int64_t)place(&at, (nq + nkv) * width);
+    l.args.b = bias ? (int64_t)place(&at, nq + nkv) : -1;
+    l.args.norm_w = (int64_t)place(&at, width);
+    l.args.norm_b = t.rms ? -1 : (int64_t)place(&at, width);
+    l.x = tensor_new(rows * width, 2, 1);
+    l.unit = tensor_new(at, 0.5, 2);
+    l.q = tensor_unset(rows * nq);
+    l.kv = tensor_unset(rows * nkv);
+    l.dq = tensor_new(rows * nq, 1, 3);
+    l.dkv = tensor_new(rows * nkv, 1, 4);
+    l.dres = tensor_new(rows * width, 1, 5);
+    l.dx = tensor_unset(rows * width);
+    l.dnorm = tensor_unset(2 * width);
+    l.grad = tensor_zero(at);
+    l.rope = tensor_new((size_t)t.context * (size_t)t.head_dim, 1, 7);
+    l.xn = tensor_unset(rows * width);
+    return l;
+}
+
+static void layer_free(struct layer *l)
+{
+    struct tensor *all[] = { &l->x,   &l->unit, &l->q,     &l->kv,
+                             &l->dq,  &l->dkv,  &l->dres,  &l->dx,
+                             &l->dnorm, &l->grad, &l->rope, &l->xn };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+}
+
+/* Runs the codelet with the rope port, or without. */
+#define RUN_ROPE(l, codelet, ...)                                              \
+    do {                                                                       \
+        if ((l)->args.tile.rope)                                               \
+            RUN(codelet, __VA_ARGS__, &(l)->rope);                             \
+        else                                                                   \
+            RUN(codelet, __VA_ARGS__);                                         \
+    } while (0)
+
+static void run_whole(struct layer *l)
+{
+    const struct dsf_qkv_args *a = &l->args;
+    struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
+
+    RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->unit, &l->xn);
+    RUN_ROPE(l, &dsf_codelet_qkv_forward, a, &l->x, &l->unit, &l->q, &l->kv);
+    RUN_ROPE(l, &dsf_codelet_qkv_backward_input, a, &l->dq, &l->dkv, &l->x,
+             &l->unit, &l->dres, &l->dx, &l->dnorm);
+    RUN(&dsf_codelet_qkv_backward_weight, a, &l->dq, &l->dkv, &l->x, &l->unit,
+        &l->dnorm, &l->grad);
+}
+
+/* Rows of q, of k and of v that part `p` of `parts` has, of a matrix with
+ * `cols` columns. */
+static void take_rows(const struct dsf_tile *t, int parts, int p, float *part,
+                      const float *whole, size_t cols)
+{
+    size_t nq = dsf_tile_qwidth(t), nk = dsf_tile_kvwidth(t) / 2;
+    size_t sizes[] = { nq, nk, nk }, at = 0;
+
+    for (int i = 0; i < 3; i++) {
+        size_t n = sizes[i] / (size_t)parts;
+
+        memcpy(part, whole + (at + n * (size_t)p) * cols,
+               n * cols * sizeof(float));
+        part += n * cols;
+        at += sizes[i];
+    }
+}
+
+/* Columns of heads: q is one group of them, kv two. */
+static void take_columns(struct tensor *part, const struct tensor *whole,
+                         size_t rows, size_t groups, int parts, int p)
+{
+    size_t wide = whole->n / rows / groups, n = wide / (size_t)parts;
+
+    for (size_t g = 0; g < groups; g++)
+        copy_block(part->f + g * n, groups * n,
+                   whole->f + g * wide + n * (size_t)p, groups * wide, rows, n);
+}
+
+static void check_part(struct layer *whole, struct layer *l, int parts,
+                       int p, const struct tensor *dq, const struct tensor *dkv,
+                       struct tensor *dxn)
+{
+    const struct dsf_tile *t = &l->args.tile;
+    const struct dsf_qkv_part_args a = { *t, l->args.w, l->args.b };
+    size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    size_t out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
+    struct tensor q = tensor_copy(&l->q), kv = tensor_copy(&l->kv);
+    struct tensor one = tensor_unset(dxn->n), grad = tensor_zero(l->grad.n);
+
+    take_rows(&whole->args.tile, parts, p, l->unit.f + a.w,
+              whole->unit.f + whole->args.w, width);
+    if (a.b >= 0)
+        take_rows(&whole->args.tile, parts, p, l->unit.f + a.b,
+                  whole->unit.f + whole->args.b, 1);
+    RUN_ROPE(whole, &dsf_codelet_qkv_part_forward, &a,
+             &whole->xn, &l->unit, &l->q, &l->kv);
+    take_columns(&q, &whole->q, rows, 1, parts, p);
+    take_columns(&kv, &whole->kv, rows, 2, parts, p);
+    assert_like(l->q.f, q.f, q.n, parts);
+    assert_like(l->kv.f, kv.f, kv.n, parts);
+
+    take_columns(&l->dq, dq, rows, 1, parts, p);
+    take_columns(&l->dkv, dkv, rows, 2, parts, p);
+    RUN_ROPE(whole, &dsf_codelet_qkv_part_backward_input, &a, &l->dq, &l->dkv,
+             &l->unit, &one);
+    add_floats(dxn->f, one.f, one.n);
+    RUN(&dsf_codelet_qkv_part_backward_weight, &a, &l->dq, &l->dkv,
+        &whole->xn, &l->grad);
+    take_rows(&whole->args.tile, parts, p, grad.f + a.w,
+              whole->grad.f + whole->args.w, width);
+    assert_like(l->grad.f + a.w, grad.f + a.w, out * width, parts);
+    if (a.b >= 0) {
+        take_rows(&whole->args.tile, parts, p, grad.f + a.b,
+                  whole->grad.f + whole->args.b, 1);
+        assert_like(l->grad.f + a.b, grad.f + a.b, out, parts);
+    }
+    tensor_free(&q);
+    tensor_free(&kv);
+    tensor_free(&one);
+    tensor_free(&grad);
+}
+
+static void check_layer(struct dsf_tile t, int bias, int parts)
+{
+    struct layer whole = layer_new(t, bias);
+    struct tensor dq = tensor_copy(&whole.dq), dkv = tensor_copy(&whole.dkv);
+    struct tensor dxn = tensor_zero(whole.x.n), dx = tensor_unset(whole.x.n);
+    struct tensor dnorm = tensor_unset(whole.dnorm.n);
+    const struct dsf_norm_args norm = { t, whole.args.norm_w,
+                                        whole.args.norm_b };
+
+    run_whole(&whole);
+    for (int p = 0; p < parts; p++) {
+        struct dsf_tile cut = t;
+        struct layer l;
+
+        cut.heads /= parts;
+        cut.kv_heads /= parts;
+        l = layer_new(cut, bias);
+        check_part(&whole, &l, parts, p, &dq, &dkv, &dxn);
+        layer_free(&l);
+    }
+    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole.x, &whole.unit,
+        &dx, &dnorm, &whole.dres);
+    assert_like(dx.f, whole.dx.f, dx.n, parts);
+    assert_like(dnorm.f, whole.dnorm.f, dnorm.n, parts);
+    layer_free(&whole);
+    tensor_free(&dq);
+    tensor_free(&dkv);
+    tensor_free(&dxn);
+    tensor_free(&dx);
+    tensor_free(&dnorm);
+}
+
+static void check_shapes(void)
+{
+    struct dsf_tile gpt2 = { .rows = 7,
+                             .nseq = 1,
+                             .width = 48,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 12,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 20,
+                             .eps = 1e-5f };
+    struct dsf_tile llama = { .rows = 33,
+                              .nseq = 3,
+                              .width = 65,
+                              .heads = 6,
+                              .kv_heads = 2,
+                              .head_dim = 10,
+                              .ffn = 1,
+                              .vocab = 1,
+                              .context = 40,
+                              .rms = 1,
+                              .rope = 1,
+                              .eps = 1e-6f };
+
+    for (int parts = 1; parts <= 4; parts *= 2)
+        check_layer(gpt2, 1, parts);
+    for (int parts = 1; parts <= 2; parts++) {
+        check_layer(llama, 0, parts);
+        check_layer(llama, 1, parts);
+    }
+    llama.rows = 9;
+    llama.nseq = 1;
+    llama.pos = 31;
+    check_layer(llama, 1, 2);
+}
+
+static void the_parts_together_are_the_whole(void **state)
+{
+    with_every_isa(check_shapes);
+}
+
+static void what_does_not_agree_is_refused(void **state)
+{
+    struct dsf_tile t = { .rows = 6,
+                          .nseq = 2,
+                          .width = 16,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 4,
+                          .ffn = 1,
+                          .vocab = 1,
+                          .context = 3,
+                          .eps = 1e-5f };
+    struct dsf_qkv_part_args a = { t, 0, -1 };
+    size_t bytes[] = { 384, 2048, 384, 384, 48 };
+    struct dsflow_err err;
+    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
+        dsf_op_qkv_part_forward.check;
+
+    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
+    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 4");
+    a.b = 512;
+    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "qkv_part.forward: unit: 2048 bytes: expected 2176");
+    a.b = -1;
+    a.tile.rope = 1;
+    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "qkv_part.forward: 4 ports: expected 5");
+    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_OK);
+    bytes[4] = 44;
+    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "qkv_part.forward: rope: 44 bytes: expected 48");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_parts_together_are_the_whole),
+        cmocka_unit_test(what_does_not_agree_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* test_machine_model.c - descriptions of machines, right and wrong. */
+#include "machine/machine_model.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST "[machine]\nfp32 = 1e12\nbandwidth = 1e11\n"
+
+static int parse(const char *text, struct dsf_machine_model *m,
+                 struct dsflow_err *err)
+{
+    return dsf_machine_model_parse(text, strlen(text), "m.toml", m, err);
+}
+
+static void what_is_left_out_has_a_default(void **state)
+{
+    struct dsf_machine_model m;
+    struct dsflow_err err;
+
+    if (parse(LEAST, &m, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(m.main.kind, DSF_MACHINE_CPU);
+    assert_int_equal(m.main.nodes, 1);
+    assert_int_equal(m.main.workers, 1);
+    assert_int_equal(m.main.memory, -1);
+    assert_float_equal(m.main.overhead, 5e-6, 1e-12);
+    assert_null(dsf_machine_model_kind(&m, "adam"));
+    dsf_machine_model_fini(&m);
+}
+
+static void what_is_wrong_is_named_with_its_line(void **state)
+{
+    static const struct {
+        const char *text, *expected;
+    } wrong[] = {
+        { "[machine]\nfp32 = 1e12\n",
+          "m.toml: machine: bandwidth: is missing: expected a number, 1e+06 "
+          "to 1e+21" },
+        { LEAST "kind = \"tpu\"\n",
+          "m.toml:4: machine: kind: \"tpu\": expected cpu or gpu" },
+        { LEAST "nodes = 0\n",
+          "m.toml:4: machine: nodes: 0: expected a whole number, 1 to 65536" },
+        { LEAST "device = 8\n",
+          "m.toml:4: machine: device: unknown key; did you mean devices?" },
+        { LEAST "[links]\n",
+          "m.toml:4: [links]: unknown table; did you mean link?" },
+        { LEAST "[link]\nlatency = 3\n",
+          "m.toml:5: link: latency: 3: expected a time such as \"30s\"" },
+        { LEAST "[kinds]\nadam = [1, 2]\n",
+          "m.toml:5: kinds: adam: [1, 2]: expected three numbers of "
+          "seconds, 0 or more: of a task, of an operation, of a byte" },
+        { LEAST "[kinds]\nadam = [1, 2, -3]\n", NULL },
+        { LEAST "[kinds]\nadam = \"fast\"\n", NULL },
+        { LEAST "[kinds]\nadam = [1, nan, 1]\n", NULL },
+        { "fp32 = 1e12\n", NULL },
+        { "[machine\n", NULL },
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct dsf_machine_model m;
+        struct dsflow_err err = { 0 };
+
+        assert_int_equal(parse(wrong[i].text, &m, &err), DSFLOW_EINVAL);
+        if (wrong[i].expected != NULL)
+            assert_string_equal(err.msg, wrong[i].expected);
+        else
+            assert_non_null(strstr(err.msg, "m.toml:"));
+    }
+}
+
+static void what_is_written_reads_back(void **state)
+{
+    struct dsf_machine_model m, back;
+    struct dsf_kind_rate *rate;
+    struct dsflow_err err;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    dsf_machine_model_init(&m);
+    free(m.main.name);
+    m.main.name = strdup("a \"name\"\\");
+    m.main.kind = DSF_MACHINE_GPU;
+    m.main.nodes = 3;
+    m.main.devices = 5;
+    m.main.memory = 123456789;
+    m.main.fp32 = 1.5e13;
+    m.main.bf16 = 2.5e14;
+    m.main.bandwidth = 3e12;
+    m.main.overhead = 7.5e-6;
+    m.link.bandwidth = 4e11;
+    m.network.latency = 2.25e-5;
+    rate = dsf_machine_model_add_kind(&m, "mlp.forward");
+    rate->fixed = 1e-6;
+    rate->per_flop = 2e-11;
+    rate->per_byte = 3e-10;
+    assert_int_equal(dsf_machine_model_write(&m, f), DSFLOW_OK);
+    fclose(f);
+
+    if (dsf_machine_model_parse(text, n, "back.toml", &back, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_string_equal(back.main.name, m.main.name);
+    assert_int_equal(back.main.kind, m.main.kind);
+    assert_int_equal(back.main.nodes, 3);
+    assert_int_equal(back.main.devices, 5);
+    assert_int_equal(back.main.memory, 123456789);
+    assert_float_equal(back.main.bf16 / 2.5e14, 1, 1e-6);
+    assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
+    assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);
+    assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
+    assert_float_equal(
+        dsf_machine_model_kind(&back, "mlp.forward")->per_byte / 3e-10, 1,
+        1e-6);
+    dsf_machine_model_fini(&m);
+    dsf_machine_model_fini(&back);
+    free(text);
+}
+
+static void the_examples_are_right(void **state)
+{
+    static const char *const names[] = { "laptop", "workstation-1gpu", "h200-8",
+                                         "h200-64-nodes" };
+    static const int64_t devices[] = { 1, 1, 8, 512 };
+    const char *srcdir = getenv("srcdir") ? getenv("srcdir") : ".";
+
+    for (int i = 0; i < 4; i++) {
+        struct dsf_machine_model m;
+        struct dsflow_err err;
+        char path[512];
+
+        snprintf(path, sizeof(path), "%s/examples/machines/%s.toml", srcdir,
+                 names[i]);
+        if (dsf_machine_model_read(path, &m, &err) < 0)
+            fail_msg("%s", err.msg);
+        assert_int_equal(m.main.nodes * m.main.devices, devices[i]);
+        dsf_machine_model_fini(&m);
+    }
+    assert_true(dsf_machine_model_read("no/such.toml",
+                                       &(struct dsf_machine_model){ 0 },
+                                       NULL) < 0);
+}
+
+static void ranks_fill_one_node_after_the_other(void **state)
+{
+    struct dsf_machine_model m;
+
+    dsf_machine_model_init(&m);
+    m.main.kind = DSF_MACHINE_GPU;
+    m.main.nodes = 2;
+    m.main.devices = 8;
+    assert_int_equal(dsf_machine_model_node(&m, 16, 7), 0);
+    assert_int_equal(dsf_machine_model_node(&m, 16, 8), 1);
+    m.main.kind = DSF_MACHINE_CPU;
+    assert_int_equal(dsf_machine_model_node(&m, 6, 2), 0);
+    assert_int_equal(dsf_machine_model_node(&m, 6, 3), 1);
+    dsf_machine_model_fini(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_left_out_has_a_default),
+        cmocka_unit_test(what_is_wrong_is_named_with_its_line),
+        cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(the_examples_are_right),
+        cmocka_unit_test(ranks_fill_one_node_after_the_other),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* test_parts.c - parts of the units for tensor ranks: every number is in one of
+ * them, and goes back to its place. */
+#include "model/parts.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
+{
+    char text[512];
+    int n = snprintf(text, sizeof(text),
+                     "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s",
+                     model);
+    struct dsflow_err err;
+
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, job, &err) < 0 ||
+        dsf_model_init(m, job, &err) < 0)
+        fail_msg("%s", err.msg);
+}
+
+static const char *const models[] = {
+    "family = \"gpt2\"\nlayers = 2\nheads = 4\nwidth = 28\nvocab = 97\n"
+    "context = 41\n",
+    "family = \"llama\"\nlayers = 2\nheads = 8\nkv_heads = 4\nwidth = 36\n"
+    "head_dim = 10\nffn_width = 32\nvocab = 61\ncontext = 16\ntied = false\n"
+    "qkv_bias = true\n",
+};
+
+/* Each number of a unit is its place; what is no tensor's is 0. */
+static float *numbered(const struct dsf_unit *u)
+{
+    float *x = calloc((size_t)u->elems, sizeof(*x));
+
+    assert_non_null(x);
+    for (unsigned t = 0; t < u->ntensors; t++)
+        for (int64_t i = 0; i < u->tensors[t].rows * u->tensors[t].cols; i++)
+            x[u->tensors[t].offset + i] = (float)(u->tensors[t].offset + i + 1);
+    return x;
+}
+
+static int64_t numbers_of(const struct dsf_unit *u)
+{
+    int64_t n = 0;
+
+    for (unsigned t = 0; t < u->ntensors; t++)
+        n += u->tensors[t].rows * u->tensors[t].cols;
+    return n;
+}
+
+/* How many numbers the part has; `back` receives them. */
+static int64_t check_part(const struct dsf_model *m, int parts, unsigned unit,
+                          int index, const float *whole, float *back)
+{
+    const struct dsf_unit *u = &m->units[unit];
+    struct dsf_part p;
+    float *own;
+    int64_t n = 0;
+
+    dsf_part_init(&p, m, parts, unit, index);
+    if (p.elems == 0)
+        return 0;
+    assert_int_equal(p.unit, unit);
+    assert_int_equal(p.part, index);
+    assert_int_equal(p.elems % p.block, 0);
+    own = malloc((size_t)p.elems * sizeof(*own));
+    assert_non_null(own);
+    dsf_part_split(&p, whole, own);
+    for (int64_t i = 0; i < p.elems; i++) {
+        if (own[i] == 0)
+            continue;
+        /* What decays in the unit does so in the part, and nothing else. */
+        assert_int_equal(i < p.decay, (int64_t)own[i] - 1 < u->decay);
+        n++;
+    }
+    dsf_part_merge(&p, own, back);
+    free(own);
+    return n;
+}
+
+static void what_is_split_and_merged_is_the_whole(void **state)
+{
+    for (int k = 0; k < 2; k++) {
+        struct dsf_model m;
+        struct dsf_job job;
+
+        make(&m, &job, models[k]);
+        for (int parts = 1; parts <= 4; parts *= 2)
+            for (unsigned u = 0; u < m.nunits; u++) {
+                size_t bytes = (size_t)m.units[u].elems * sizeof(float);
+                float *whole = numbered(&m.units[u]), *back = calloc(1, bytes);
+                int64_t n = 0;
+
+                assert_non_null(back);
+                for (int p = 0; p <= parts; p++)
+                    n += check_part(&m, parts, u, p, whole, back);
+                assert_int_equal(n, numbers_of(&m.units[u]));
+                assert_memory_equal(back, whole, bytes);
+                free(whole);
+                free(back);
+            }
+        dsf_model_fini(&m);
+        dsf_job_fini(&job);
+    }
+}
+
+static void a_part_has_its_heads_columns_and_words(void **state)
+{
+    struct dsf_model m;
+    struct dsf_job job;
+    struct dsf_part p;
+    float *whole, *own;
+
+    make(&m, &job, models[1]);
+    /* 8 heads of 10, 4 of keys and of values, rows of 36. Part 1 of 2. */
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_QKV, 1), 1);
+    assert_string_equal(p.name, "layer1.qkv.p1");
+    whole = numbered(&m.units[p.unit]);
+    own = malloc((size_t)p.elems * sizeof(*own));
+    dsf_part_split(&p, whole, own);
+    assert_true(own[p.w] == whole[4 * 10 * 36]);
+    assert_true(own[p.w + 40 * 36] == whole[(80 + 20) * 36]);
+    assert_true(own[p.w + 60 * 36] == whole[(80 + 40 + 20) * 36]);
+    assert_true(own[p.b + 60] == whole[m.qkv_at.b + 140]);
+    assert_int_equal(p.norm_w, -1);
+    free(whole);
+    free(own);
+
+    /* 32 columns of the feed-forward, gate and up. Part 3 of 4. */
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_MLP, 0), 3);
+    whole = numbered(&m.units[p.unit]);
+    own = malloc((size_t)p.elems * sizeof(*own));
+    dsf_part_split(&p, whole, own);
+    assert_true(own[p.w] == whole[24 * 36]);
+    assert_true(own[p.w + 8 * 36] == whole[(32 + 24) * 36]);
+    assert_true(own[p.w2 + 8] == whole[m.mlp_at.w2 + 32 + 24]);
+    assert_int_equal(p.b, -1);
+    free(whole);
+    free(own);
+
+    /* 61 words: 16, then 15 three times. */
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_HEAD, 0), 2);
+    assert_int_equal(p.first, 31);
+    assert_int_equal(p.count, 15);
+    assert_int_equal(p.npos, 0);
+    dsf_model_fini(&m);
+    dsf_job_fini(&job);
+}
+
+static void what_all_parts_need_is_a_part_of_its_own(void **state)
+{
+    struct dsf_model m;
+    struct dsf_job job;
+    struct dsf_part p;
+
+    make(&m, &job, models[0]);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_MLP, 1), 2);
+    assert_string_equal(p.name, "layer1.mlp.shared");
+    assert_int_equal(p.decay, 0);
+    assert_int_equal(p.b, 0);
+    assert_int_equal(p.norm_w, 32);
+    assert_int_equal(p.norm_b, 64);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_EMBED, 0), 2);
+    assert_int_equal(p.elems, 0);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_NORM, 0), 1);
+    assert_int_equal(p.elems, 0);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_OUT, 0), 2);
+    assert_int_equal(p.b, 0);
+    assert_int_equal(p.nblocks, 1);
+    dsf_part_init(&p, &m, 1, dsf_model_unit(&m, DSF_OUT, 0), 1);
+    assert_int_equal(p.elems, 0);
+    dsf_model_fini(&m);
+    dsf_job_fini(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_split_and_merged_is_the_whole),
+        cmocka_unit_test(a_part_has_its_heads_columns_and_words),
+        cmocka_unit_test(what_all_parts_need_is_a_part_of_its_own),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+/* test_cost.c - seconds of a task on a described machine. */
+#include "sim/cost.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int any(const size_t *bytes, unsigned n, const void *args,
+               struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+/* 100 operations a byte of the first port. */
+static void cost_of(const size_t *bytes, unsigned n, const void *args,
+                    struct dsflow_cost *cost)
+{
+    cost->flops = 100.0 * (double)bytes[0];
+    for (unsigned i = 0; i < n; i++)
+        cost->bytes += (double)bytes[i];
+}
+
+static const struct dsflow_op work = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "work",
+    .nports = 2,
+    .repeats = 1,
+    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .check = any,
+    .cost = cost_of,
+};
+
+static void cost_of_move(const size_t *bytes, unsigned n, const void *args,
+                         struct dsflow_cost *cost)
+{
+    cost->bytes = 2.0 * (double)bytes[0];
+}
+
+static const struct dsflow_op move = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "move",
+    .nports = 2,
+    .repeats = 1,
+    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .comm = 1,
+    .check = any,
+    .cost = cost_of_move,
+};
+
+static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int home)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){
+               .name = name, .bytes = bytes, .home = (int16_t)home });
+}
+
+/* Seconds of a task of rank 0 on ports of `bytes` bytes at `homes`. */
+static double seconds(const char *machine, const struct dsflow_op *op,
+                      unsigned nranks, unsigned n, const size_t *bytes,
+                      const int *homes)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_task_spec t = { .op = op, .ndata = (uint8_t)n };
+    struct dsf_machine_model m;
+    struct dsf_cost_model model = { &m, nranks };
+    struct dsflow_err err;
+    double s;
+
+    if (dsf_machine_model_parse(machine, strlen(machine), "m.toml", &m, &err) <
+        0)
+        fail_msg("%s", err.msg);
+    for (unsigned i = 0; i < n; i++)
+        t.data[i] = data(g, bytes[i], homes[i]);
+    s = dsf_cost_seconds(&model, g, &t);
+    dsf_machine_model_fini(&m);
+    dsflow_graph_free(g);
+    return s;
+}
+
+#define GPUS                                                                   \
+    "[machine]\nkind = \"gpu\"\nnodes = 2\ndevices = 4\nfp32 = 1e12\n"         \
+    "bandwidth = 1e9\noverhead = \"1us\"\n"                                    \
+    "[link]\nbandwidth = 1e8\nlatency = \"10us\"\n"                            \
+    "[network]\nbandwidth = 1e7\nlatency = \"100us\"\n"
+
+static void a_task_takes_the_longer_of_arithmetic_and_memory(void **state)
+{
+    /* 2e6 bytes at 1e9, 1e8 operations at 1e12. */
+    assert_float_equal(seconds(GPUS, &work, 8, 2,
+                               (size_t[]){ 1000000, 1000000 },
+                               (int[]){ 0, 0 }),
+                       1e-6 + 2e-3, 1e-12);
+    assert_float_equal(
+        seconds("[machine]\nfp32 = 1e9\nbandwidth = 1e12\noverhead = \"1us\"\n",
+                &work, 1, 2, (size_t[]){ 1000000, 0 }, (int[]){ 0, 0 }),
+        1e-6 + 0.1, 1e-12);
+}
+
+static void what_was_measured_of_a_kind_counts(void **state)
+{
+    assert_float_equal(seconds(GPUS "[kinds]\n\"work\" = [1e-3, 2e-12, 0]\n"
+                                    "\"other\" = [1, 1, 1]\n",
+                               &work, 8, 2, (size_t[]){ 1000000, 0 },
+                               (int[]){ 0, 0 }),
+                       1e-6 + 1e-3 + 2e-4, 1e-12);
+}
+
+static void only_what_comes_from_other_ranks_uses_a_wire(void **state)
+{
+    /* Own: the copy alone, 2e5 bytes at 1e9. */
+    assert_float_equal(seconds(GPUS, &move, 8, 2, (size_t[]){ 100000, 100000 },
+                               (int[]){ 0, 0 }),
+                       1e-6 + 2e-4, 1e-12);
+    /* From the same node. */
+    assert_float_equal(seconds(GPUS, &move, 8, 2, (size_t[]){ 100000, 100000 },
+                               (int[]){ 0, 3 }),
+                       1e-6 + 1e-5 + 1e-3, 1e-12);
+    /* From the other node. */
+    assert_float_equal(seconds(GPUS, &move, 8, 2, (size_t[]){ 100000, 100000 },
+                               (int[]){ 0, 4 }),
+                       1e-6 + 1e-4 + 1e-2, 1e-12);
+    /* From both: the wires work together. */
+    assert_float_equal(seconds(GPUS, &move, 8, 4,
+                               (size_t[]){ 100000, 100000, 100000, 100000 },
+                               (int[]){ 0, 3, 4, 5 }),
+                       1e-6 + 1e-4 + 2e-2, 1e-12);
+}
+
+static void ranks_in_one_memory_have_no_wire(void **state)
+{
+    const char *cpu = "[machine]\nworkers = 4\nfp32 = 1e12\nbandwidth = 1e9\n"
+                      "overhead = \"1us\"\n[link]\nbandwidth = 1e3\n";
+
+    assert_float_equal(seconds(cpu, &move, 8, 2, (size_t[]){ 100000, 100000 },
+                               (int[]){ 0, 7 }),
+                       1e-6 + 2e-4, 1e-12);
+}
+
+static void a_task_that_is_no_transfer_uses_no_wire(void **state)
+{
+    assert_float_equal(seconds(GPUS, &work, 8, 2, (size_t[]){ 0, 1000000 },
+                               (int[]){ 0, DSFLOW_ANYWHERE }),
+                       1e-6 + 1e-3, 1e-12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_takes_the_longer_of_arithmetic_and_memory),
+        cmocka_unit_test(what_was_measured_of_a_kind_counts),
+        cmocka_unit_test(only_what_comes_from_other_ranks_uses_a_wire),
+        cmocka_unit_test(ranks_in_one_memory_have_no_wire),
+        cmocka_unit_test(a_task_that_is_no_transfer_uses_no_wire),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,516 @@
+/* test_sim.c - the simulator on graphs whose timeline can be drawn by hand. */
+#include "sim/sim.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int any(const size_t *bytes, unsigned n, const void *args,
+               struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void by_bytes(const size_t *bytes, unsigned n, const void *args,
+                     struct dsflow_cost *cost)
+{
+    cost->bytes = (double)bytes[0];
+}
+
+static const struct dsflow_op work = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "work",
+    .nports = 2,
+    .repeats = 1,
+    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .noptional = 1,
+    .check = any,
+    .cost = by_bytes,
+};
+static const struct dsflow_op bump = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "bump",
+    .nports = 1,
+    .ports = { { "what", DSFLOW_RW } },
+    .check = any,
+    .cost = by_bytes,
+};
+static const struct dsflow_op move = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "move",
+    .nports = 2,
+    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .comm = 1,
+    .check = any,
+    .cost = by_bytes,
+};
+
+static double one(void *user, const struct dsflow_graph *g,
+                  const struct dsflow_task_spec *t)
+{
+    return 1;
+}
+
+/* As many seconds as its first data has bytes. */
+static double bytes_of_first(void *user, const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
+{
+    return (double)dsflow_graph_data(g, t->data[0])->bytes;
+}
+
+static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int persistent)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .persistent = (uint8_t)persistent });
+}
+
+struct at {
+    int rank, priority, layer;
+};
+
+static uint32_t task(struct dsflow_graph *g, const struct dsflow_op *op,
+                     struct at at, unsigned n, const dsflow_data_id *ids)
+{
+    struct dsflow_task_spec t = { .op = op,
+                                  .rank = (int16_t)at.rank,
+                                  .priority = at.priority,
+                                  .layer = (int16_t)at.layer,
+                                  .ndata = (uint8_t)n };
+
+    memcpy(t.data, ids, n * sizeof(*ids));
+    return dsflow_graph_add_task(g, &t).i;
+}
+
+static const struct dsf_span *span_of(const struct dsf_timeline *timeline,
+                                      uint32_t i)
+{
+    for (size_t k = 0; k < timeline->n; k++)
+        if (timeline->v[k].task == i)
+            return &timeline->v[k];
+    fail_msg("task %u has no span", i);
+    return NULL;
+}
+
+/* Forward and backward of `micro` micro-batches through `stages` stages, with
+ * activations in rings of `slots`[stage]. With one slot less than micro-batches
+ * backward of m comes before forward of m + slots in the graph's order. */
+static struct dsflow_graph *pipeline(int stages, int micro, const int *slots,
+                                     int forward_first)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id act[16][64] = { 0 }, grad[16][64] = { 0 };
+    dsflow_data_id sent[16][64] = { 0 };
+
+    for (int s = 0; s < stages; s++)
+        for (int m = 0; m < micro; m++) {
+            act[s][m] = m < slots[s] ? data(g, 1, 0) : act[s][m - slots[s]];
+            grad[s][m] = data(g, 1, 0);
+            sent[s][m] = data(g, 1, 0);
+        }
+    for (int i = 0; i < 2 * micro; i++) {
+        /* In the graph stage s does backward i - slots, then forward i. */
+        for (int s = stages - 1; s >= 0; s--) {
+            struct at at = { s, forward_first ? 0 : 1, s };
+            int m = i - slots[s];
+
+            if (m >= 0 && m < micro)
+                task(g, &work, at, s + 1 < stages ? 3 : 2,
+                     (dsflow_data_id[]){ grad[s][m], act[s][m],
+                                         grad[s + 1][m] });
+        }
+        for (int s = 0; s < stages && i < micro; s++) {
+            struct at at = { s, forward_first ? 1 : 0, s };
+
+            /* What the next stage reads is apart from what is kept. */
+            task(g, &work, at, s > 0 ? 2 : 1,
+                 (dsflow_data_id[]){ act[s][i], s > 0 ? sent[s - 1][i]
+                                                      : act[s][i] });
+            task(g, &move, at, 2, (dsflow_data_id[]){ sent[s][i], act[s][i] });
+        }
+    }
+    return g;
+}
+
+/* Forward and backward take 1; sending takes nothing. */
+static double moves_are_free(void *user, const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
+{
+    return t->op->comm ? 0 : 1;
+}
+
+static struct dsf_sim_result simulate(struct dsflow_graph *g,
+                                      const struct dsf_sim_spec *spec,
+                                      struct dsf_timeline *timeline)
+{
+    struct dsf_sim_result result;
+    struct dsflow_err err;
+
+    if (dsf_simulate(g, spec, &result, timeline, &err) < 0)
+        fail_msg("%s", err.msg);
+    return result;
+}
+
+static void check_pipeline(int stages, int micro, const int *slots,
+                           int forward_first)
+{
+    struct dsflow_graph *g = pipeline(stages, micro, slots, forward_first);
+    struct dsf_sim_result r =
+        simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = (unsigned)stages,
+                                         .workers = (unsigned)stages,
+                                         .links = true,
+                                         .steps = 1,
+                                         .cost = moves_are_free },
+                 NULL);
+
+    assert_true(r.step_seconds == 2.0 * (micro + stages - 1));
+    assert_float_equal(r.bubble, (stages - 1.0) / (micro + stages - 1), 1e-12);
+    assert_true(r.critical_seconds <= r.step_seconds);
+    assert_true(r.bound_seconds >= 2.0 * micro);
+    for (int s = 0; s < stages; s++)
+        assert_true(r.busy[s] == 2.0 * micro);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+static void the_bubble_of_gpipe_is_exact(void **state)
+{
+    for (int stages = 1; stages <= 8; stages++)
+        for (int micro = stages; micro <= 32; micro *= 2) {
+            int slots[16];
+
+            for (int s = 0; s < stages; s++)
+                slots[s] = micro;
+            check_pipeline(stages, micro, slots, 1);
+        }
+}
+
+/* As many slots as stages from here to the end: no other rule. */
+static void the_bubble_of_1f1b_is_exact(void **state)
+{
+    for (int stages = 1; stages <= 8; stages++)
+        for (int micro = stages; micro <= 32; micro *= 2) {
+            int slots[16];
+
+            for (int s = 0; s < stages; s++)
+                slots[s] = stages - s < micro ? stages - s : micro;
+            check_pipeline(stages, micro, slots, 0);
+        }
+}
+
+static void the_higher_priority_goes_first(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t t[4];
+
+    for (int i = 0; i < 4; i++)
+        t[i] = task(g, &work, (struct at){ 0, i == 2 ? 5 : i == 3 ? 7 : 5, 0 },
+                    1, (dsflow_data_id[]){ data(g, 1, 0) });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){
+                     .nranks = 1, .workers = 1, .steps = 1, .cost = one },
+                 &timeline);
+    assert_true(r.step_seconds == 4);
+    assert_true(span_of(&timeline, t[3])->start == 0);
+    assert_true(span_of(&timeline, t[0])->start == 1);
+    assert_true(span_of(&timeline, t[1])->start == 2);
+    assert_true(span_of(&timeline, t[2])->start == 3);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+/* Rank 0 computes 10, and meanwhile receives for 4, then computes 3 with it. */
+static struct dsflow_graph *receive(void)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id there = data(g, 4, 1), here = data(g, 4, 0);
+    dsflow_data_id own = data(g, 10, 0), end = data(g, 3, 0);
+
+    task(g, &work, (struct at){ 0, 1, 1 }, 1, (dsflow_data_id[]){ own });
+    task(g, &move, (struct at){ 0, 0, 2 }, 2, (dsflow_data_id[]){ here, there });
+    task(g, &work, (struct at){ 0, 0, 3 }, 3,
+         (dsflow_data_id[]){ end, own, here });
+    return g;
+}
+
+static void a_link_works_beside_its_device(void **state)
+{
+    struct dsflow_graph *g = receive();
+    struct dsf_sim_spec spec = { .nranks = 1,
+                                 .workers = 1,
+                                 .links = true,
+                                 .steps = 1,
+                                 .cost = bytes_of_first };
+    struct dsf_sim_result r = simulate(g, &spec, NULL);
+
+    assert_true(r.step_seconds == 13);
+    assert_true(r.hidden == 1);
+    assert_true(r.comm_seconds == 4);
+    assert_true(r.bubble == 0);
+    assert_int_equal(r.ncritical, 2);
+    assert_true(r.holders[0].op == &work && r.holders[0].layer == 1 &&
+                r.holders[0].seconds == 10);
+    assert_true(r.holders[1].layer == 3 && r.holders[1].seconds == 3);
+    assert_null(r.holders[2].op);
+    dsf_sim_result_fini(&r);
+
+    spec.links = false;
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 17);
+    assert_true(r.hidden == 0);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+static void what_is_not_hidden_is_seen(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id there = data(g, 8, 1), here = data(g, 8, 0);
+    struct dsf_sim_result r;
+
+    task(g, &work, (struct at){ 0, 1, 1 }, 1,
+         (dsflow_data_id[]){ data(g, 2, 0) });
+    task(g, &move, (struct at){ 0, 0, 2 }, 2, (dsflow_data_id[]){ here, there });
+    task(g, &work, (struct at){ 0, 0, 3 }, 2,
+         (dsflow_data_id[]){ data(g, 1, 0), here });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 1,
+                                         .workers = 1,
+                                         .links = true,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 NULL);
+    assert_true(r.step_seconds == 9);
+    assert_true(r.hidden == 0.25);
+    assert_float_equal(r.bubble, 1 - 3.0 / 9, 1e-12);
+    assert_true(r.holders[0].op == &move && r.holders[0].seconds == 8);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+/* Each step reads what the one before wrote; its last task nothing needs. */
+static void steps_follow_each_other_as_data_says(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id param = data(g, 1, 1), end = data(g, 4, 0);
+    struct dsf_sim_spec spec = {
+        .nranks = 1, .workers = 2, .steps = 1, .cost = bytes_of_first
+    };
+    struct dsf_sim_result r;
+
+    task(g, &bump, (struct at){ 0, 1, 0 }, 1, (dsflow_data_id[]){ param });
+    task(g, &work, (struct at){ 0, 0, 0 }, 2,
+         (dsflow_data_id[]){ end, param });
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 5);
+    assert_true(r.critical_seconds == 5);
+    dsf_sim_result_fini(&r);
+
+    /* bump waits for the reader of the step before: no overlap. */
+    spec.steps = 3;
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 5);
+    assert_true(r.critical_seconds == 5);
+    assert_true(r.bound_seconds == 5);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+
+    /* A chain of 1 and a task of 4 that alternates between two workers' data:
+     * steps overlap, and each takes what its last task takes. */
+    g = dsflow_graph_new();
+    param = data(g, 1, 1);
+    dsflow_data_id copy = data(g, 1, 0), slow = data(g, 4, 1);
+
+    task(g, &bump, (struct at){ 0, 1, 0 }, 1, (dsflow_data_id[]){ param });
+    task(g, &work, (struct at){ 0, 1, 0 }, 2, (dsflow_data_id[]){ copy, param });
+    task(g, &bump, (struct at){ 0, 0, 0 }, 1, (dsflow_data_id[]){ slow });
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 4);
+    assert_true(r.critical_seconds == 4);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+/* Each rank has tasks of one second; who runs them depends on the workers. */
+static double ranks_on_workers(unsigned nranks, unsigned workers, int each)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_result r;
+    double seconds;
+
+    for (unsigned rank = 0; rank < nranks; rank++)
+        for (int i = 0; i < each; i++)
+            task(g, &work, (struct at){ (int)rank, 0, 0 }, 1,
+                 (dsflow_data_id[]){ data(g, 1, 0) });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = nranks,
+                                         .workers = workers,
+                                         .steps = 1,
+                                         .cost = one },
+                 NULL);
+    seconds = r.step_seconds;
+    assert_true(r.bound_seconds <= seconds);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+    return seconds;
+}
+
+static void ranks_share_workers_and_workers_ranks(void **state)
+{
+    assert_true(ranks_on_workers(1, 4, 8) == 2);
+    assert_true(ranks_on_workers(2, 4, 8) == 4);
+    assert_true(ranks_on_workers(2, 3, 6) == 6); /* 2 workers, and 1 */
+    assert_true(ranks_on_workers(4, 2, 3) == 6);
+    assert_true(ranks_on_workers(3, 2, 3) == 6); /* ranks 0 and 2 on one */
+}
+
+static void tasks_of_no_rank_go_where_there_is_room(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_result r;
+
+    task(g, &work, (struct at){ 0, 9, 0 }, 1,
+         (dsflow_data_id[]){ data(g, 6, 0) });
+    for (int i = 0; i < 9; i++)
+        task(g, &work, (struct at){ DSFLOW_ANYWHERE, 0, 0 }, 1,
+             (dsflow_data_id[]){ data(g, 2, 0) });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 3,
+                                         .workers = 3,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 NULL);
+    assert_true(r.step_seconds == 8);
+    assert_true(r.bubble == 0);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525 + 1013904223;
+    return *seed >> 8;
+}
+
+static struct dsflow_graph *random_graph(uint32_t seed, unsigned ntasks,
+                                         unsigned nranks)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id ids[200];
+
+    for (int i = 0; i < 200; i++)
+        ids[i] = data(g, 1 + next_random(&seed) % 9, 1);
+    for (unsigned i = 0; i < ntasks; i++) {
+        uint32_t a = next_random(&seed) % 200;
+        struct at at = { (int)(next_random(&seed) % nranks),
+                         (int)(next_random(&seed) % 4), 0 };
+
+        task(g, next_random(&seed) % 4 ? &work : &move, at, 2,
+             (dsflow_data_id[]){ ids[a],
+                                 ids[(a + 1 + next_random(&seed) % 199) %
+                                     200] });
+    }
+    return g;
+}
+
+/* Dependencies hold, lanes do one thing at a time, and it is the same again. */
+static void a_timeline_keeps_to_the_graph(void **state)
+{
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct dsflow_graph *g = random_graph(seed, 500, 4);
+        struct dsf_sim_spec spec = { .nranks = 4,
+                                     .workers = 4 + 4 * (seed % 2),
+                                     .links = seed % 3 == 0,
+                                     .steps = 1,
+                                     .cost = bytes_of_first };
+        struct dsf_timeline a = { 0 }, b = { 0 };
+        struct dsf_sim_result r = simulate(g, &spec, &a);
+        struct dsf_sim_result again = simulate(g, &spec, &b);
+
+        assert_int_equal(a.n, 500);
+        assert_int_equal(b.n, 500);
+        assert_memory_equal(a.v, b.v, a.n * sizeof(*a.v));
+        assert_true(r.step_seconds == again.step_seconds);
+        assert_true(r.bound_seconds <= r.step_seconds);
+        assert_true(r.step_seconds > 0);
+        for (size_t i = 1; i < a.n; i++)
+            if (a.v[i].lane == a.v[i - 1].lane)
+                assert_true(a.v[i].start >= a.v[i - 1].end);
+            else
+                assert_true(a.v[i].lane > a.v[i - 1].lane);
+        for (uint32_t i = 0; i < 500; i++) {
+            const dsflow_task_id *preds;
+            uint32_t n = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
+
+            for (uint32_t k = 0; k < n; k++)
+                assert_true(span_of(&a, preds[k].i)->end <=
+                            span_of(&a, i)->start);
+        }
+        dsf_sim_result_fini(&r);
+        dsf_sim_result_fini(&again);
+        dsf_timeline_fini(&a);
+        dsf_timeline_fini(&b);
+        dsflow_graph_free(g);
+    }
+}
+
+static void a_rank_that_is_not_there_is_named(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_result r;
+    struct dsflow_err err;
+
+    task(g, &work, (struct at){ 3, 0, 0 }, 1,
+         (dsflow_data_id[]){ data(g, 1, 0) });
+    assert_int_equal(dsf_simulate(g,
+                                  &(struct dsf_sim_spec){ .nranks = 2,
+                                                          .workers = 2,
+                                                          .steps = 1,
+                                                          .cost = one },
+                                  &r, NULL, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "work: rank 3: expected 0 to 1");
+    dsflow_graph_free(g);
+}
+
+static void a_step_without_tasks_takes_no_time(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_result r =
+        simulate(g,
+                 &(struct dsf_sim_spec){
+                     .nranks = 1, .workers = 1, .steps = 2, .cost = one },
+                 NULL);
+
+    assert_true(r.step_seconds == 0);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bubble_of_gpipe_is_exact),
+        cmocka_unit_test(the_bubble_of_1f1b_is_exact),
+        cmocka_unit_test(the_higher_priority_goes_first),
+        cmocka_unit_test(a_link_works_beside_its_device),
+        cmocka_unit_test(what_is_not_hidden_is_seen),
+        cmocka_unit_test(steps_follow_each_other_as_data_says),
+        cmocka_unit_test(ranks_share_workers_and_workers_ranks),
+        cmocka_unit_test(tasks_of_no_rank_go_where_there_is_room),
+        cmocka_unit_test(a_timeline_keeps_to_the_graph),
+        cmocka_unit_test(a_rank_that_is_not_there_is_named),
+        cmocka_unit_test(a_step_without_tasks_takes_no_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
