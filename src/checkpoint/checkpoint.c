@@ -276,6 +276,8 @@ int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
     if (dsf_ckpt_verify(path, &there, NULL) == DSFLOW_OK &&
         there.identity == meta->identity) {
         status = point_latest(dir, meta->step, err);
+        if (status == DSFLOW_OK)
+            remove_oldest(dir, meta->step, keep);
         goto out;
     }
     if (mkdir(tmp, 0777) < 0) {
@@ -455,14 +457,19 @@ static char *newest_whole(const char *dir, struct dsf_ckpt_meta *meta)
     return path;
 }
 
-/* What `latest` names: a path, or NULL with a message. */
-static char *read_latest(const char *dir, struct dsflow_err *err)
+/* What `latest` names: a path, or NULL with a message. No `latest` at all is
+ * `absent`, and no message. */
+static char *read_latest(const char *dir, bool *absent, struct dsflow_err *err)
 {
     char *file = dsf_xasprintf("%s/latest", dir), *path = NULL;
     FILE *f = fopen(file, "r");
     char name[64] = "";
 
-    if (f == NULL) {
+    *absent = f == NULL && errno == ENOENT;
+    if (*absent) {
+        /* A run that died between naming its first checkpoint and pointing
+         * at it: what has its name is whole. */
+    } else if (f == NULL) {
         dsflow_fail(err, DSFLOW_EFAIL, "%s: %m", file);
     } else {
         if (fgets(name, sizeof(name), f) != NULL)
@@ -482,6 +489,7 @@ int dsf_ckpt_latest(const char *dir, int good, char **path,
                     struct dsf_ckpt_meta *meta, struct dsflow_err *err)
 {
     struct dsf_ckpt_meta other;
+    bool absent;
     size_t n;
     char *best;
 
@@ -490,11 +498,12 @@ int dsf_ckpt_latest(const char *dir, int good, char **path,
     if (n == 0)
         return DSFLOW_OK;
     if (!good) {
-        *path = read_latest(dir, err);
+        *path = read_latest(dir, &absent, err);
         if (*path != NULL && dsf_ckpt_verify(*path, meta, err) == DSFLOW_OK)
             return DSFLOW_OK;
         free(*path);
         *path = NULL;
+        good = absent;
     }
     best = newest_whole(dir, good ? meta : &other);
     if (good && best != NULL) {

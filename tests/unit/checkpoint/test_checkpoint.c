@@ -168,6 +168,71 @@ static void what_a_dead_run_left_is_removed(void **state)
     free(tmp);
 }
 
+/* What a kill between the rename of a checkpoint and `latest` leaves. */
+static void write_latest(const char *text)
+{
+    char *path = dsf_xasprintf("%s/latest", dir);
+    FILE *f;
+
+    unlink(path);
+    if (text != NULL) {
+        f = fopen(path, "w");
+        fputs(text, f);
+        fclose(f);
+    }
+    free(path);
+}
+
+static void dying_before_the_first_latest_loses_nothing(void **state)
+{
+    struct dsflow_err err = { 0 };
+
+    save(1, 0, &err);
+    write_latest(NULL);
+    assert_int_equal(latest(0, &err), 1);
+    assert_string_equal(err.msg, "");
+    assert_int_equal(latest(1, &err), 1);
+    save(2, 0, &err);
+    write_latest(NULL);
+    assert_int_equal(latest(0, &err), 2);
+    damage(2, "params.safetensors", 9000);
+    assert_int_equal(latest(0, &err), 1);
+    damage(1, "params.safetensors", 9000);
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "none of the 2 checkpoints is whole"));
+}
+
+static void dying_before_latest_is_moved_goes_on_from_it(void **state)
+{
+    struct dsflow_err err = { 0 };
+
+    for (int step = 1; step <= 3; step++)
+        save(step, 0, &err);
+    write_latest("step-2\n");
+    assert_int_equal(latest(0, &err), 2);
+    assert_string_equal(err.msg, "");
+    assert_int_equal(latest(1, &err), 3);
+    /* Step 3 is done again and is found whole; what is too old goes. */
+    assert_int_equal(save(3, 2, &err), DSFLOW_OK);
+    assert_int_equal(latest(0, &err), 3);
+    damage(3, "params.safetensors", 9000);
+    assert_int_equal(latest(1, &err), 2);
+    damage(2, "params.safetensors", 9000);
+    assert_int_equal(latest(1, &err), -1);
+    assert_non_null(strstr(err.msg, "none of the 2 checkpoints is whole"));
+}
+
+static void a_latest_that_names_nothing_is_an_error(void **state)
+{
+    struct dsflow_err err = { 0 };
+
+    save(1, 0, &err);
+    write_latest("");
+    assert_int_equal(latest(0, &err), -1);
+    assert_non_null(strstr(err.msg, "latest: damaged"));
+    assert_non_null(strstr(err.msg, "--resume=latest-good would take step 1"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
@@ -178,6 +243,9 @@ int main(void)
         TEST(a_manifest_that_is_no_json_is_named),
         TEST(a_full_disk_loses_nothing),
         TEST(what_a_dead_run_left_is_removed),
+        TEST(dying_before_the_first_latest_loses_nothing),
+        TEST(dying_before_latest_is_moved_goes_on_from_it),
+        TEST(a_latest_that_names_nothing_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
