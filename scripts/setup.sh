@@ -15,7 +15,7 @@ jobs=$(nproc)
 packages=(
     autoconf automake g++ gcc libtool make patch pkg-config
     libcmocka-dev libdnnl-dev libhwloc-dev libjansson-dev libpcre2-dev
-    libtomlplusplus-dev libxxhash-dev
+    libtomlplusplus-dev libutf8proc-dev libxxhash-dev
     ocl-icd-opencl-dev opencl-headers pocl-opencl-icd
 )
 

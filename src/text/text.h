@@ -28,7 +28,8 @@ struct dsf_tokens {
 void dsf_tokens_fini(struct dsf_tokens *t);
 
 /* Append the tokens of `text` (any bytes) to `out`. `special`: added tokens in
- * the text are recognised. Never fails on content: decode(encode(x)) = x. */
+ * the text are recognised. Never fails on content: decode(encode(x)) = x, in
+ * normal form C where the tokenizer asks for it. */
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
                int special, struct dsf_tokens *out, struct dsflow_err *err);
 /* The bytes of one token: borrowed; *n is their number. An id beyond the

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "text/bpe.h"
+#include "text/nfc.h"
 #include "text/split.h"
 #include "text/utf8.h"
 
@@ -216,6 +217,7 @@ struct encoder {
     const struct dsf_tokenizer *tok;
     struct dsf_splitter *splitter;
     struct dsf_bpe_cache *cache; /* or NULL */
+    bool special;                /* look for added tokens */
     struct dsf_tokens *out;
     struct dsflow_err *err;
 };
@@ -277,31 +279,49 @@ static const struct dsf_added *added_at(const struct dsf_tokenizer *tok,
     return NULL;
 }
 
+static int encode_added(struct encoder *e, int late, const char *text,
+                        size_t n);
+
+/* What lies between the tokens that stand in the text as it is. */
+static int encode_between(struct encoder *e, const char *text, size_t n)
+{
+    size_t bytes = n;
+    char *normal = e->tok->nfc ? dsf_nfc(text, n, &bytes) : NULL;
+    int status;
+
+    if (normal != NULL)
+        text = normal;
+    status = e->special ? encode_added(e, 1, text, bytes)
+                        : encode_plain(e, text, bytes);
+    free(normal);
+    return status;
+}
+
 /* Cut at added tokens: first those of the text as it is, then the late ones. */
 static int encode_added(struct encoder *e, int late, const char *text, size_t n)
 {
+    int (*encode_rest)(struct encoder *, const char *, size_t) =
+        late ? encode_plain : encode_between;
     const struct dsf_added *a;
     size_t done = 0, at = 0;
     int status = DSFLOW_OK;
 
-    if (late > 1)
-        return encode_plain(e, text, n);
     if (e->tok->starts[late] == NULL)
-        return encode_added(e, late + 1, text, n);
+        return encode_rest(e, text, n);
     while (at < n && status == DSFLOW_OK) {
         a = added_at(e->tok, late, text + at, n - at);
         if (a == NULL) {
             at++;
             continue;
         }
-        status = encode_added(e, late + 1, text + done, at - done);
+        status = encode_rest(e, text + done, at - done);
         dsf_grow(&e->out->v, &e->out->cap, e->out->n + 1, sizeof(*e->out->v));
         e->out->v[e->out->n++] = a->id;
         at += a->bytes;
         done = at;
     }
     if (status == DSFLOW_OK && done < n)
-        status = encode_added(e, late + 1, text + done, n - done);
+        status = encode_rest(e, text + done, n - done);
     return status;
 }
 
@@ -315,7 +335,9 @@ static void encode_bytes(const char *text, size_t n, struct dsf_tokens *out)
 int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
                int special, struct dsf_tokens *out, struct dsflow_err *err)
 {
-    struct encoder e = { .tok = tok, .out = out, .err = err };
+    struct encoder e = {
+        .tok = tok, .special = special, .out = out, .err = err
+    };
     int status;
 
     if (tok->bpe == NULL) {
@@ -326,7 +348,7 @@ int dsf_encode(const struct dsf_tokenizer *tok, const char *text, size_t bytes,
     if (bytes >= ENOUGH)
         e.cache = dsf_bpe_cache_new();
     status = special ? encode_added(&e, 0, text, bytes)
-                     : encode_plain(&e, text, bytes);
+                     : encode_between(&e, text, bytes);
     dsf_bpe_cache_free(e.cache);
     dsf_splitter_free(e.splitter);
     return status;

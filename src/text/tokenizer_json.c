@@ -1,9 +1,10 @@
 /* tokenizer_json.c - Hugging Face's tokenizer.json, of the byte-level BPE
- * kind: model, added_tokens, pre_tokenizer. */
+ * kind: model, added_tokens, normalizer, pre_tokenizer. */
 #include "text/tokenizer.h"
 
 #include "base/alloc.h"
 #include "text/bpe.h"
+#include "text/nfc.h"
 #include "text/split.h"
 
 #include <jansson.h>
@@ -256,6 +257,16 @@ static int read_pre_tokenizer(const struct source *s, const json_t *pre)
     return status;
 }
 
+static bool is_normal(const char *text, size_t n)
+{
+    size_t bytes;
+    char *normal = dsf_nfc(text, n, &bytes);
+    bool same = normal == NULL || (bytes == n && memcmp(normal, text, n) == 0);
+
+    free(normal);
+    return same;
+}
+
 static int read_added(const struct source *s, const json_t *one)
 {
     static const char *const unsupported[] = { "lstrip", "rstrip",
@@ -300,6 +311,11 @@ static int read_added(const struct source *s, const json_t *one)
                           "stands for other bytes",
                           text);
     }
+    if (normalized && s->tok->nfc && !is_normal(text, n))
+        return REFUSE(s,
+                      "added_tokens: \"%s\": normalized is not supported for "
+                      "a text that is not in NFC",
+                      text);
     dsf_tokenizer_add(s->tok, text, n, (int32_t)id, normalized);
     return DSFLOW_OK;
 }
@@ -368,15 +384,28 @@ static int check_post_processor(const struct source *s, const json_t *post)
     return status;
 }
 
-static int check_normalizer(const struct source *s, const json_t *normalizer)
+static int read_normalizer(const struct source *s, const json_t *normalizer)
 {
-    if (normalizer == NULL ||
-        (strcmp(kind_of(normalizer), "Sequence") == 0 &&
-         json_is_array(get(normalizer, "normalizers")) &&
-         json_array_size(get(normalizer, "normalizers")) == 0))
+    const json_t *steps = get(normalizer, "normalizers");
+    const char *kind = kind_of(normalizer);
+    int status = DSFLOW_OK;
+
+    if (normalizer == NULL)
         return DSFLOW_OK;
-    return REFUSE(s, "normalizer: type %s is not supported; expected none",
-                  kind_of(normalizer));
+    if (strcmp(kind, "NFC") == 0) {
+        s->tok->nfc = true;
+        return DSFLOW_OK;
+    }
+    if (strcmp(kind, "Sequence") != 0)
+        return REFUSE(s,
+                      "normalizer: type %s is not supported; expected NFC, a "
+                      "Sequence of it, or none",
+                      kind);
+    if (!json_is_array(steps))
+        return REFUSE(s, "normalizer: normalizers: expected an array");
+    for (size_t i = 0; i < json_array_size(steps) && status == DSFLOW_OK; i++)
+        status = read_normalizer(s, json_array_get(steps, i));
+    return status;
 }
 
 static int check_decoder(const struct source *s, const json_t *decoder)
@@ -422,7 +451,7 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
     status = json_is_object(all) ? check_model(&s, get(all, "model"))
                                  : REFUSE(&s, "expected an object");
     if (status == DSFLOW_OK)
-        status = check_normalizer(&s, get(all, "normalizer"));
+        status = read_normalizer(&s, get(all, "normalizer"));
     if (status == DSFLOW_OK)
         status = read_pre_tokenizer(&s, get(all, "pre_tokenizer"));
     if (status == DSFLOW_OK)

@@ -107,7 +107,7 @@ static void damage(char **text, size_t *n)
         "+?",        "{1,9}",
         "\\u0120",   "\\ud83d",
         "\xff",      "\"Sequence\"",
-        "\"Split\"",
+        "\"Split\"", "{\"type\": \"NFC\"}",
     };
     size_t at = any(*n), m = any(40);
     const char *word = words[any(sizeof(words) / sizeof(*words))];

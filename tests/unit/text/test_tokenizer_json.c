@@ -113,6 +113,55 @@ static void variants_of_the_same_file_are_read(void **state)
     dsf_tokenizer_free(tok);
 }
 
+/* Expected: tokenizers 0.23 with the same changes. */
+static void text_is_brought_into_normal_form_where_asked(void **state)
+{
+    static const char *const changes[] = {
+        "{\"normalizer\": {\"type\": \"NFC\"}}",
+        "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": "
+        "[{\"type\": \"NFC\"}, {\"type\": \"Sequence\", \"normalizers\": "
+        "[]}]}}",
+    };
+    struct dsf_tokens out = { 0 };
+    struct dsf_tokenizer *tok;
+    struct dsflow_err err;
+
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(open_changed(changes[k], &tok, &err), 0);
+        GIVES(tok, "h\u00e9llo", 104, 195, 169, 257, 111);
+        GIVES(tok, "he\u0301llo", 104, 195, 169, 257, 111);
+        GIVES(tok, "a\u0301\u0323", 225, 186, 161, 204, 129);
+        GIVES(tok, "\u1112\u1161\u11ab\u110c", 237, 149, 156, 225, 132, 140);
+        GIVES(tok, "\u212b\u0344 \u0958", 195, 133, 204, 136, 204, 129, 32, 224,
+              164, 149, 224, 164, 188);
+        /* The tokens that stand in the text are cut out first. */
+        GIVES(tok, "he\u0301<tool>xe\u0301<|endoftext|>\u0301e", 104, 195, 169,
+              273, 195, 169, 271, 204, 129, 101);
+        GIVES(tok, "caf\u00e9<to\u0301ol>", 99, 97, 102, 195, 169, 60, 116, 195,
+              179, 111, 108, 62);
+        assert_int_equal(dsf_encode(tok, "e\u0301<tool>", 9, 0, &out, &err), 0);
+        assert_int_equal(out.n, 8);
+        assert_int_equal(out.v[0], 195);
+        assert_int_equal(out.v[1], 169);
+        assert_int_equal(out.v[2], '<');
+        dsf_tokens_fini(&out);
+        dsf_tokenizer_free(tok);
+    }
+    assert_int_equal(open_changed("{}", &tok, &err), 0);
+    GIVES(tok, "he\u0301llo", 256, 204, 129, 257, 111);
+    dsf_tokenizer_free(tok);
+    assert_int_equal(
+        open_changed("{\"normalizer\": {\"type\": \"NFC\"}, "
+                     "\"added_tokens\": [{\"id\": 274, \"content\": "
+                     "\"<\u00e9>\", \"normalized\": true}, {\"id\": 275, "
+                     "\"content\": \"<|e\u0301|>\", \"normalized\": false}]}",
+                     &tok, &err),
+        0);
+    GIVES(tok, "x<\u00e9>y<e\u0301>z", 120, 274, 121, 274, 122);
+    GIVES(tok, "<|e\u0301|><|\u00e9|>", 275, 60, 124, 195, 169, 124, 62);
+    dsf_tokenizer_free(tok);
+}
+
 static void what_is_not_supported_is_named(void **state)
 {
     static const struct {
@@ -136,8 +185,19 @@ static void what_is_not_supported_is_named(void **state)
           "t.json: model: vocab: \"a\": the id is no integer" },
         { "{\"model\": {\"vocab\": {\"a\": 98}}}",
           "t.json: token \"b\": id 98 is also that of another" },
-        { "{\"normalizer\": {\"type\": \"NFC\"}}",
-          "t.json: normalizer: type NFC is not supported; expected none" },
+        { "{\"normalizer\": {\"type\": \"NFKC\"}}",
+          "t.json: normalizer: type NFKC is not supported; expected NFC, a "
+          "Sequence of it, or none" },
+        { "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": "
+          "[{\"type\": \"NFC\"}, {\"type\": \"Lowercase\"}]}}",
+          "t.json: normalizer: type Lowercase is not supported; expected NFC, "
+          "a Sequence of it, or none" },
+        { "{\"normalizer\": {\"type\": \"Sequence\"}}",
+          "t.json: normalizer: normalizers: expected an array" },
+        { "{\"normalizer\": {\"type\": \"NFC\"}, \"added_tokens\": "
+          "[{\"id\": 300, \"content\": \"e\u0301\", \"normalized\": true}]}",
+          "t.json: added_tokens: \"e\u0301\": normalized is not supported for "
+          "a text that is not in NFC" },
         { "{\"pre_tokenizer\": {\"type\": \"Metaspace\"}}",
           "t.json: pre_tokenizer: type Metaspace is not supported; expected "
           "ByteLevel, Split, Digits or a Sequence of them" },
@@ -237,6 +297,7 @@ int main(void)
         cmocka_unit_test(texts_give_the_known_ids),
         cmocka_unit_test(special_tokens_are_text_where_they_are_not_wanted),
         cmocka_unit_test(variants_of_the_same_file_are_read),
+        cmocka_unit_test(text_is_brought_into_normal_form_where_asked),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(bytes_are_their_own_tokens),
         cmocka_unit_test(a_tokenizer_that_is_not_there_is_named),
