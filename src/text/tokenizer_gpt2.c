@@ -73,8 +73,7 @@ static int read_encoder(struct dsf_tokenizer *tok, const char *path,
     if (!json_is_object(all) || json_object_size(all) == 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: expected an object of tokens and ids", path);
-    json_object_foreach(all, name, id)
-    {
+    json_object_foreach(all, name, id) {
         if (status < 0)
             break;
         if (!json_is_integer(id))

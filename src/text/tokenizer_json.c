@@ -61,8 +61,7 @@ static int read_vocab(const struct source *s, const json_t *vocab)
 
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
         return REFUSE(s, "model: vocab: expected an object of tokens and ids");
-    json_object_foreach((json_t *)vocab, name, id)
-    {
+    json_object_foreach((json_t *)vocab, name, id) {
         if (!json_is_integer(id))
             return REFUSE(s, "model: vocab: \"%s\": the id is no integer",
                           name);
