@@ -1,4 +1,5 @@
 /* cmd_plan.c - the step before it runs. */
+#include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "cli/session.h"
 #include "policies/policies.h"
@@ -33,23 +34,20 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     int status;
 
     if (file == NULL) {
-        status = dsf_session_plan(s, until, err);
-        if (status == DSFLOW_OK && predict)
+        status = dsf_machine_probe(&s->machine, err);
+        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s)))
             status = dsf_machine_present(&s->machine, m, err);
-        return status;
+        return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
     }
     status = dsf_machine_model_read(file, m, err);
     if (status < 0)
         return status;
     dsf_machine_of_model(m, &s->machine);
-    status = dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
-    if (status == DSFLOW_OK)
-        status = dsf_policies_build(s->plan, until, &s->graph, err);
-    return status;
+    return dsf_fit(s, m, until, err);
 }
 
 static int report(const struct dsf_session *s,
-                  const struct dsf_machine_model *m, bool json,
+                  const struct dsf_machine_model *m, bool present, bool json,
                   struct dsflow_err *err)
 {
     struct dsf_prediction prediction;
@@ -61,7 +59,10 @@ static int report(const struct dsf_session *s,
                                          stdout, err)
                   : dsf_plan_report(s->plan, s->graph, m, &prediction, stdout);
     dsf_prediction_fini(&prediction);
-    return status;
+    if (status == DSFLOW_OK && !json && s->why != NULL)
+        printf("\n%s\n", s->why);
+    return status == DSFLOW_OK ? dsf_fit_check(s, present ? NULL : m, err)
+                               : status;
 }
 
 static int plan(const struct dsf_words *words, struct dsflow_err *err)
@@ -83,7 +84,9 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
                        err);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
-                     : report(&s, &m, json, err);
+                     : report(&s, &m,
+                              dsf_flag_value(words, "machine") == NULL, json,
+                              err);
     dsf_machine_model_fini(&m);
     dsf_session_close(&s);
     return status;

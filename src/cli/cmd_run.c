@@ -326,6 +326,8 @@ static void say_start(struct run *r, const char *folder)
                      (long long)r->s.text.train_tokens,
                      (long long)r->s.text.validation_tokens,
                      r->s.text.cached ? " (from the cache)" : "");
+    if (r->s.why != NULL)
+        dsf_progress_say(&r->progress, "%s", r->s.why);
     if (folder != NULL)
         dsf_progress_say(&r->progress, "goes on from %s", folder);
 }

@@ -3,8 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/fit.h"
+#include "cli/machine_cache.h"
 #include "model/hf.h"
-#include "policies/policies.h"
 #include "tasks/args.h"
 
 #include <inttypes.h>
@@ -85,13 +86,14 @@ int dsf_session_model(struct dsf_session *s, const char *path,
 int dsf_session_plan(struct dsf_session *s, const char *until,
                      struct dsflow_err *err)
 {
+    struct dsf_machine_model m = { 0 };
     int status = dsf_machine_probe(&s->machine, err);
 
+    if (status == DSFLOW_OK && dsf_fit_is_open(s))
+        status = dsf_machine_present(&s->machine, &m, err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
-    if (status == DSFLOW_OK)
-        status = dsf_policies_build(s->plan, until, &s->graph, err);
+        status = dsf_fit(s, &m, until, err);
+    dsf_machine_model_fini(&m);
     return status;
 }
 
@@ -103,7 +105,7 @@ static uint64_t find_identity(const struct dsf_session *s)
     char *text = dsf_xasprintf(
         "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
         "%.17g %.17g %.17g %lld\n%d %.17g\n"
-        "%lld %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n",
+        "%lld %d %d %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n",
         (int)s->model.family, s->model.layers, d->width, d->heads,
         d->kv_heads, d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
@@ -113,7 +115,8 @@ static uint64_t find_identity(const struct dsf_session *s)
         (long long)s->model.rope_original_context, j->optimizer.kind,
         j->optimizer.momentum,
         (long long)j->batch.sequences, s->plan->sequence, s->plan->micro,
-        s->plan->groups, s->plan->ntiles, (long long)j->main.seed,
+        s->plan->groups, s->plan->reduce_micro, s->plan->mesh.tensor,
+        s->plan->ntiles, (long long)j->main.seed,
         (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok));
     uint64_t hash = XXH3_64bits(text, strlen(text));
 
@@ -149,7 +152,10 @@ static dsflow_data_id find(const struct dsf_session *s, const char *name)
 static int check_memory(const struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_weight w;
+    int status = dsf_fit_check(s, NULL, err);
 
+    if (status < 0)
+        return status;
     dsf_plan_weigh(s->plan, s->graph, &w);
     if (s->machine.available < 0 || w.total <= (double)s->machine.available)
         return DSFLOW_OK;
@@ -414,6 +420,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_tokenizer_free(s->tok);
     dsf_job_fini(&s->job);
     dsf_contents_fini(&s->contents);
+    free(s->why);
 }
 
 void dsf_params_free(const struct dsf_session *s, float **params)

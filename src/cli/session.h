@@ -25,6 +25,7 @@ struct dsf_session {
     struct dsflow_graph *graph;
     struct dsflow_exec *exec;
     struct dsf_contents contents; /* after open */
+    char *why;         /* what was chosen for sizes that are auto; or NULL */
     uint64_t identity; /* of what a checkpoint depends on; after text */
 };
 

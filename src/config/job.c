@@ -490,8 +490,7 @@ static int parse_value(const char *value, struct dsf_toml *toml)
 }
 
 /* "table.key=value". */
-static int apply_set(struct dsf_job *job, const char *set,
-                     struct dsflow_err *err)
+int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
 {
     const char *equals = strchr(set, '=');
     const char *dot = strchr(set, '.');
@@ -582,7 +581,7 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
         free(place);
     }
     for (unsigned i = 0; i < nsets && status == DSFLOW_OK; i++)
-        status = apply_set(job, sets[i], err);
+        status = dsf_job_set(job, sets[i], err);
     if (status == DSFLOW_OK)
         status = check_required(job, err);
     if (status == DSFLOW_OK)

@@ -196,6 +196,9 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
                   struct dsflow_err *err);
 void dsf_job_fini(struct dsf_job *job);
 
+/* Set one more key, as --set does: "batch.micro=4". */
+int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err);
+
 /* The keys that were given, with the values that counted, as TOML that reads
  * back to the same job. */
 int dsf_job_write(const struct dsf_job *job, FILE *out);
