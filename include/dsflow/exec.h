@@ -57,6 +57,11 @@ DSFLOW_API int dsflow_exec_wait(struct dsflow_exec *exec,
 DSFLOW_API void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                                  enum dsflow_access access);
 
+/* Bytes of the memory of `rank` that hold something: what has been touched
+ * since the executor was opened. */
+DSFLOW_API size_t dsflow_exec_resident(const struct dsflow_exec *exec,
+                                       unsigned rank);
+
 DSFLOW_API void dsflow_exec_stats(const struct dsflow_exec *exec,
                                   struct dsflow_exec_stats *stats);
 

@@ -15,38 +15,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model and a batch. */
+/* A model, a batch, and a mesh: what moves data, and what works on parts. */
 struct shape {
     const char *family, *optimizer;
     int layers, heads, width, vocab, sequences, micro, sequence;
     bool quick;
+    int zero, data, pipeline, tensor;
 };
 
 /* Narrow and wide, long and short, in the caches and out of them. */
 static const struct shape shapes[] = {
-    { "gpt2", "adamw", 2, 2, 64, 256, 4, 2, 64, false },
-    { "gpt2", "adamw", 2, 4, 128, 256, 8, 4, 128, true },
-    { "gpt2", "adamw", 2, 4, 256, 4096, 4, 2, 256, true },
-    { "gpt2", "adamw", 1, 8, 512, 1024, 4, 2, 512, false },
-    { "gpt2", "adamw", 1, 6, 384, 32768, 2, 1, 1024, false },
-    { "gpt2", "adamw", 1, 16, 1024, 8192, 4, 2, 128, true },
-    { "llama", "adamw", 2, 8, 320, 2048, 2, 1, 384, false },
-    { "llama", "lion", 1, 8, 640, 16384, 4, 4, 64, false },
-    { "llama", "sgd", 1, 12, 768, 256, 2, 1, 640, false },
+    { "gpt2", "adamw", 2, 4, 64, 256, 4, 2, 64, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 4, 128, 256, 8, 4, 128, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 4, 256, 4096, 4, 2, 256, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 1, 8, 512, 1024, 4, 2, 512, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 1, 6, 384, 32768, 2, 1, 1024, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 1, 16, 1024, 8192, 2, 1, 128, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 12, 192, 256, 2, 1, 768, true, 0, 1, 1, 1 },
+    { "llama", "adamw", 2, 8, 320, 2048, 2, 1, 384, false, 0, 1, 1, 1 },
+    { "llama", "lion", 1, 8, 640, 16384, 4, 4, 64, false, 0, 1, 1, 1 },
+    { "llama", "sgd", 1, 6, 768, 256, 2, 1, 640, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 3, 96, 512, 6, 3, 192, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 4, 128, 256, 4, 2, 64, true, 3, 2, 1, 1 },
+    { "gpt2", "adamw", 2, 8, 512, 4096, 4, 1, 128, false, 3, 4, 1, 1 },
+    { "gpt2", "adamw", 2, 4, 384, 512, 4, 1, 256, true, 1, 2, 2, 1 },
+    { "gpt2", "adamw", 1, 4, 128, 512, 4, 2, 128, true, 0, 1, 1, 2 },
+    { "llama", "adamw", 2, 8, 512, 2048, 2, 1, 256, false, 0, 1, 1, 2 },
+    { "gpt2", "adamw", 1, 8, 768, 8192, 2, 1, 256, false, 0, 1, 1, 4 },
 };
 
 static void write_job(const struct shape *s, char *text, size_t size)
 {
+    int groups = s->sequences > s->micro ? 2 : 1;
+
     snprintf(text, size,
              "[job]\nsteps = 9\n"
              "[model]\nfamily = \"%s\"\nlayers = %d\nheads = %d\n"
              "width = %d\ncontext = %d\nvocab = %d\n"
              "[data]\ntrain = \"-\"\n"
              "[batch]\nsequences = %d\nmicro = %d\ngroups = %d\n"
-             "[optimizer]\nkind = \"%s\"\n",
+             "[optimizer]\nkind = \"%s\"\n"
+             "[mesh]\ndata = %d\npipeline = %d\ntensor = %d\n"
+             "[zero]\nstage = %d\n",
              s->family, s->layers, s->heads, s->width, s->sequence, s->vocab,
-             s->sequences, s->micro, s->sequences > s->micro ? 2 : 1,
-             s->optimizer);
+             s->sequences, s->micro, s->data > groups ? s->data : groups,
+             s->optimizer, s->data, s->pipeline, s->tensor, s->zero);
 }
 
 /* Any tokens do. */
@@ -77,40 +90,18 @@ static int by_value(const void *a, const void *b)
  * as what disturbs a task only makes it longer. */
 struct timing {
     const struct dsflow_op *op;
-    double flops, bytes, seconds;
+    struct dsf_work work;
+    double seconds;
 };
 
 static int by_task(const void *a, const void *b)
 {
     const struct timing *x = a, *y = b;
-    int names = strcmp(x->op->name, y->op->name);
+    int order = strcmp(x->op->name, y->op->name);
 
-    if (names != 0)
-        return names;
-    if (x->flops != y->flops)
-        return x->flops < y->flops ? -1 : 1;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return by_value(&x->seconds, &y->seconds);
-}
-
-/* Where the same was measured before, the shorter time counts. */
-static void add_sample(const struct dsf_sample *sample,
-                       struct dsf_samples *samples)
-{
-    for (size_t i = 0; i < samples->n; i++) {
-        struct dsf_sample *s = &samples->v[i];
-
-        if (s->kind != sample->kind || s->flops != sample->flops ||
-            s->bytes != sample->bytes)
-            continue;
-        s->n += sample->n;
-        if (sample->seconds < s->seconds)
-            s->seconds = sample->seconds;
-        return;
-    }
-    dsf_grow(&samples->v, &samples->cap, samples->n + 1, sizeof(*samples->v));
-    samples->v[samples->n++] = *sample;
+    if (order == 0)
+        order = dsf_work_order(&x->work, &y->work);
+    return order != 0 ? order : by_value(&x->seconds, &y->seconds);
 }
 
 static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
@@ -118,13 +109,12 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
     qsort(v, n, sizeof(*v), by_task);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && v[end].op == v[i].op &&
-                          v[end].flops == v[i].flops &&
-                          v[end].bytes == v[i].bytes;)
+                          dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
-        add_sample(&(struct dsf_sample){ v[i].op->name, v[i].flops, v[i].bytes,
+        dsf_samples_add(samples,
+                   &(struct dsf_sample){ v[i].op->name, v[i].work,
                                          v[i + (end - i) / 4].seconds,
-                                         (unsigned)(end - i) },
-                   samples);
+                                         (unsigned)(end - i) });
     }
 }
 
@@ -145,13 +135,11 @@ static void run_steps(struct dsflow_graph *g, struct dsf_pool *pool,
         for (uint32_t i = 0; i < ntasks; i++) {
             const struct dsflow_task_spec *t =
                 dsflow_graph_task(g, (dsflow_task_id){ i });
-            struct dsflow_cost cost = dsf_task_cost(g, t);
 
             if (t->phase != DSFLOW_STEP)
                 break;
             dsf_grow(&v, &cap, n + 1, sizeof(*v));
-            v[n++] = (struct timing){ t->op, cost.flops, cost.bytes,
-                                      seconds[i] };
+            v[n++] = (struct timing){ t->op, dsf_work_of(g, t), seconds[i] };
         }
     } while (++steps < 50 && dsf_now() - start < budget);
     add_samples(v, n, samples);
@@ -215,104 +203,10 @@ int dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
         if (log != NULL)
             fprintf(log,
                     "measured %s, width %d, %d heads, vocabulary %d, %d x %d "
-                    "tokens, %s\n",
+                    "tokens, %s, %d x %d x %d ranks\n",
                     s->family, s->width, s->heads, s->vocab, s->sequences,
-                    s->sequence, s->optimizer);
+                    s->sequence, s->optimizer, s->data, s->pipeline,
+                    s->tensor);
     }
     return DSFLOW_OK;
-}
-
-/* How much a sample counts: a step is made of its long tasks. */
-static double weight(const struct dsf_sample *s)
-{
-    return sqrt(s->seconds);
-}
-
-/* Least squares of (x . c - y) / y over the samples of a kind, with only the
- * terms of `mask` (1 fixed, 2 flops, 4 bytes). Returns the sum of squares, or
- * INFINITY where a coefficient would be negative. */
-static double solve(const struct dsf_samples *s, const char *kind,
-                    unsigned mask, double c[3])
-{
-    double a[3][4] = { { 0 } }, rest = 0;
-    unsigned term[3], n = 0;
-
-    c[0] = c[1] = c[2] = 0;
-    for (unsigned i = 0; i < 3; i++)
-        if (mask >> i & 1)
-            term[n++] = i;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct dsf_sample *p = &s->v[i];
-        double x[3] = { 1, p->flops, p->bytes };
-
-        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
-            continue;
-        for (unsigned j = 0; j < n; j++) {
-            for (unsigned k = 0; k < n; k++)
-                a[j][k] += weight(p) * x[term[j]] * x[term[k]] / p->seconds /
-                           p->seconds;
-            a[j][3] += weight(p) * x[term[j]] / p->seconds;
-        }
-    }
-    /* Gauss, without a choice of pivots: the matrix is positive. */
-    for (unsigned j = 0; j < n; j++) {
-        if (!(a[j][j] > 0))
-            return INFINITY;
-        for (unsigned k = j + 1; k < n; k++) {
-            double f = a[k][j] / a[j][j];
-
-            for (unsigned l = j; l < n; l++)
-                a[k][l] -= f * a[j][l];
-            a[k][3] -= f * a[j][3];
-        }
-    }
-    for (unsigned j = n; j-- > 0;) {
-        double sum = a[j][3];
-
-        for (unsigned k = j + 1; k < n; k++)
-            sum -= a[j][k] * c[term[k]];
-        c[term[j]] = sum / a[j][j];
-        if (!(c[term[j]] >= 0) || !isfinite(c[term[j]]))
-            return INFINITY;
-    }
-    for (size_t i = 0; i < s->n; i++) {
-        const struct dsf_sample *p = &s->v[i];
-        double e;
-
-        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
-            continue;
-        e = (c[0] + c[1] * p->flops + c[2] * p->bytes) / p->seconds - 1;
-        rest += weight(p) * e * e;
-    }
-    return rest;
-}
-
-static void fit_kind(const struct dsf_samples *samples, const char *kind,
-                     struct dsf_machine_model *m)
-{
-    double best = INFINITY, kept[3] = { 0 };
-    struct dsf_kind_rate *rate;
-
-    for (unsigned mask = 1; mask < 8; mask++) {
-        double c[3], rest = solve(samples, kind, mask, c);
-
-        if (rest < best) {
-            best = rest;
-            memcpy(kept, c, sizeof(kept));
-        }
-    }
-    if (best == INFINITY)
-        return;
-    rate = dsf_machine_model_add_kind(m, kind);
-    rate->fixed = kept[0];
-    rate->per_flop = kept[1];
-    rate->per_byte = kept[2];
-}
-
-void dsf_calibrate_fit(const struct dsf_samples *samples,
-                       struct dsf_machine_model *m)
-{
-    for (size_t i = 0; i < samples->n; i++)
-        if (dsf_machine_model_kind(m, samples->v[i].kind) == NULL)
-            fit_kind(samples, samples->v[i].kind, m);
 }

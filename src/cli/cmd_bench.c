@@ -101,8 +101,7 @@ static void print_kind(const struct dsf_kind_rate *rate,
 
     for (size_t i = 0; i < all->n; i++) {
         const struct dsf_sample *s = &all->v[i];
-        double t = rate->fixed + s->flops * rate->per_flop +
-                   s->bytes * rate->per_byte;
+        double t = dsf_rate_seconds(rate, &s->work);
 
         if (strcmp(s->kind, rate->kind) != 0)
             continue;
@@ -117,16 +116,16 @@ static void print_kind(const struct dsf_kind_rate *rate,
         return;
     for (size_t i = 0; i < one->n; i++)
         if (strcmp(one->v[i].kind, rate->kind) == 0 &&
-            one->v[i].flops == longest->flops &&
-            one->v[i].bytes == longest->bytes)
+            one->v[i].work.flops == longest->work.flops &&
+            one->v[i].work.bytes == longest->work.bytes)
             same = &one->v[i];
     if (same != NULL)
         snprintf(ratio, sizeof(ratio), "%.2f",
                  longest->seconds / same->seconds);
     printf("%-26s %10.3f ms %7.1f GF/s %7.1f GB/s %8s %8.1f %% %8.1f %%\n",
            rate->kind, longest->seconds * 1e3,
-           longest->flops / longest->seconds / 1e9,
-           longest->bytes / longest->seconds / 1e9, ratio,
+           longest->work.flops / longest->seconds / 1e9,
+           longest->work.bytes / longest->seconds / 1e9, ratio,
            100 * (sum / seconds - 1), 100 * worst);
 }
 
@@ -142,13 +141,13 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL,
                                      &all, NULL, err);
-    if (status == DSFLOW_OK)
-        status = dsf_bench_overhead(cores, 5000, &overhead, err);
+    if (status == DSFLOW_OK &&
+        dsf_bench_overhead(cores, 5000, &overhead) < 0)
+        status = dsflow_fail(err, DSFLOW_EFAIL,
+                             "bench: StarPU does not start (dsflow report, "
+                             "dsflow run say why)");
     if (status == DSFLOW_OK) {
-        for (unsigned k = 0; k < b->model.nkinds; k++)
-            free(b->model.kinds[k].kind);
-        b->model.nkinds = 0;
-        dsf_calibrate_fit(&all, &b->model);
+        dsf_rates_fit(&all, &b->model);
         b->model.main.overhead = overhead;
         printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
                "longest", "operations", "memory", "alone x", "rates off",

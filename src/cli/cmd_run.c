@@ -3,7 +3,10 @@
 #include "base/units.h"
 #include "cli/feed.h"
 #include "cli/generate.h"
+#include "cli/machine_cache.h"
 #include "cli/progress.h"
+#include "sim/plan_report.h"
+#include "sim/weights.h"
 
 #include <errno.h>
 #include <math.h>
@@ -41,9 +44,15 @@ struct run {
     struct dsf_session s;
     struct dsf_feed feed;
     struct dsf_progress progress;
+    int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
     double last;             /* when the step before was reported */
+
+    struct dsf_machine_model machine;
+    struct dsf_prediction prediction; /* of a step on it */
+    double *seconds;         /* of the steps that nothing interrupted */
+    size_t nseconds, cap_seconds;
 };
 
 static int make_output(struct run *r, struct dsflow_err *err)
@@ -101,7 +110,20 @@ static int write_job(struct run *r, FILE *out, struct dsflow_err *err)
 
 static int write_plan(struct run *r, FILE *out, struct dsflow_err *err)
 {
-    return dsf_plan_write_json(r->s.plan, r->s.graph, out, err);
+    return dsf_plan_report_json(r->s.plan, r->s.graph, &r->machine,
+                                &r->prediction, out, err);
+}
+
+/* What a step will take here. Before the executor is open, whose workers would
+ * be in the way where the machine is measured. */
+static int predict(struct run *r, struct dsflow_err *err)
+{
+    int status = dsf_machine_present(&r->s.machine, &r->machine, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_predict(r->s.plan, r->s.graph, &r->machine,
+                             &r->prediction, err);
+    return status;
 }
 
 static int find_start(struct run *r, const struct dsf_words *words,
@@ -236,6 +258,13 @@ static int take_report(struct run *r, struct dsflow_err *err)
     };
     int status = dsf_progress_step(&r->progress, &step, err);
 
+    /* The first step touches memory for the first time; one after a pause
+     * starts with nothing under way. */
+    if (r->done > r->first + 1 && !is_boundary(r, r->done - 1)) {
+        dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
+                 sizeof(*r->seconds));
+        r->seconds[r->nseconds++] = step.seconds;
+    }
     r->last = report.at;
     if (status == DSFLOW_OK && !(isfinite(step.loss) &&
                                  isfinite(step.grad_norm)))
@@ -253,7 +282,7 @@ static int train(struct run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    r->submitted = r->done;
+    r->submitted = r->first = r->done;
     r->last = dsf_now();
     while (r->done < r->s.job.main.steps && status == DSFLOW_OK) {
         status = submit_ahead(r, err);
@@ -270,26 +299,73 @@ static int train(struct run *r, struct dsflow_err *err)
     return status;
 }
 
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* A step as it was, as it was predicted, and as it could be at best. */
+static void say_time(struct run *r)
+{
+    const struct dsf_sim_result *sim = &r->prediction.sim;
+    double median;
+
+    if (r->nseconds == 0)
+        return;
+    qsort(r->seconds, r->nseconds, sizeof(*r->seconds), ascending);
+    median = r->seconds[r->nseconds / 2];
+    dsf_progress_say(&r->progress,
+                     "step %s (median), predicted %s (%.2f of it); no faster "
+                     "than %s: efficiency %.2f",
+                     dsf_time_text(median).s,
+                     dsf_time_text(sim->step_seconds).s,
+                     sim->step_seconds / median,
+                     dsf_time_text(sim->bound_seconds).s,
+                     sim->bound_seconds / median);
+}
+
+/* Of all ranks, and of the one that has most. */
+static void say_memory(struct run *r)
+{
+    struct dsf_weights w;
+    struct rusage usage;
+    double planned = 0;
+    unsigned most = 0;
+
+    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
+                     r->s.plan->rank_workers);
+    for (unsigned i = 0; i < w.nranks; i++) {
+        planned += w.ranks[i].peak;
+        if (w.ranks[i].peak > w.ranks[most].peak)
+            most = i;
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    dsf_progress_say(
+        &r->progress,
+        "peak memory %s, planned %s; tensors of rank %u: %s, planned %s",
+        dsf_size_text(1024.0 * (double)usage.ru_maxrss).s,
+        dsf_size_text(planned).s, most,
+        dsf_size_text((double)dsflow_exec_resident(r->s.exec, most)).s,
+        dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
+    dsf_weights_fini(&w);
+}
+
 /* The lines that say how well the machine was used. */
 static void say_end(struct run *r)
 {
     struct dsflow_exec_stats stats;
-    struct dsf_weight w;
-    struct rusage usage;
 
     dsflow_exec_stats(r->s.exec, &stats);
-    dsf_plan_weigh(r->s.plan, r->s.graph, &w);
-    getrusage(RUSAGE_SELF, &usage);
     if (stats.wall_seconds > 0)
         dsf_progress_say(
-            &r->progress,
-            "%llu tasks, kernels %.1f %% of %u workers x %.1f s; peak memory "
-            "%s, planned %s",
+            &r->progress, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
             (unsigned long long)stats.tasks,
             100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
-            stats.workers, stats.wall_seconds,
-            dsf_size_text(1024.0 * (double)usage.ru_maxrss).s,
-            dsf_size_text(w.total).s);
+            stats.workers, stats.wall_seconds);
+    say_memory(r);
+    say_time(r);
 }
 
 static int print_sample(struct run *r, struct dsflow_err *err)
@@ -353,6 +429,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
                               "%lld: %s is of step %lld",
                               (long long)r->s.job.main.steps, folder,
                               (long long)r->done);
+    if (status == DSFLOW_OK)
+        status = predict(r, err);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stop = &stopped_by;
     if (status == DSFLOW_OK)
@@ -400,6 +478,9 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
         status = print_sample(&r, err);
     }
     dsf_progress_close(&r.progress);
+    free(r.seconds);
+    dsf_prediction_fini(&r.prediction);
+    dsf_machine_model_fini(&r.machine);
     dsf_session_close(&r.s);
     dsf_feed_fini(&r.feed);
     return status;

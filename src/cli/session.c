@@ -6,6 +6,7 @@
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "model/hf.h"
+#include "sim/weights.h"
 #include "tasks/args.h"
 
 #include <inttypes.h>
@@ -151,18 +152,23 @@ static dsflow_data_id find(const struct dsf_session *s, const char *name)
 
 static int check_memory(const struct dsf_session *s, struct dsflow_err *err)
 {
-    struct dsf_weight w;
+    struct dsf_weights w;
     int status = dsf_fit_check(s, NULL, err);
+    double total = 0;
 
     if (status < 0)
         return status;
-    dsf_plan_weigh(s->plan, s->graph, &w);
-    if (s->machine.available < 0 || w.total <= (double)s->machine.available)
+    dsf_weights_init(&w, s->graph, (unsigned)s->plan->nranks,
+                     s->plan->rank_workers);
+    for (unsigned r = 0; r < w.nranks; r++)
+        total += w.ranks[r].peak;
+    dsf_weights_fini(&w);
+    if (s->machine.available < 0 || total <= (double)s->machine.available)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EFIT,
                        "%s: the job needs %s of memory and %s are free (dsflow "
                        "plan says for what)",
-                       s->job.path, dsf_size_text(w.total).s,
+                       s->job.path, dsf_size_text(total).s,
                        dsf_size_text((double)s->machine.available).s);
 }
 

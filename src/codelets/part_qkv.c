@@ -22,25 +22,64 @@ static void rotate(const struct dsf_tile *t, float *q, float *kv,
     }
 }
 
+/* Rows of W and b for the keys, or for the values: after the queries' in
+ * the unit, or in what is shared. */
+struct head_rows {
+    float *w, *b;
+};
+
+static struct head_rows rows_of(const struct dsf_qkv_part_args *a, float *unit,
+                                float *shared, int values)
+{
+    const size_t nk = dsf_tile_kvwidth(&a->tile) / 2;
+    const size_t row = dsf_tile_qwidth(&a->tile) + (values ? nk : 0);
+
+    if (a->k >= 0)
+        return (
+            struct head_rows){ shared + (values ? a->v : a->k),
+                               dsf_tensor_at(shared, values ? a->vb : a->kb) };
+    return (struct head_rows){ unit + a->w + row * (size_t)a->tile.width,
+                               a->b < 0 ? NULL : unit + a->b + row };
+}
+
+static float *shared_at(const struct dsflow_call *call, unsigned port)
+{
+    return call->nbufs > port ? dsf_floats(call, port) : NULL;
+}
+
+/* Keys and values are one product where their rows follow each other. */
+static void project_kv(const struct dsf_qkv_part_args *a, const float *xn,
+                       float *unit, float *shared, float *kv)
+{
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nkv = dsf_tile_kvwidth(&a->tile), nk = nkv / 2;
+
+    for (int values = 0; values < (a->k < 0 ? 1 : 2); values++) {
+        struct head_rows from = rows_of(a, unit, shared, values);
+        const size_t n = a->k < 0 ? nkv : nk;
+        float *out = kv + (values ? nk : 0);
+
+        dsf_gemm(0, 1, rows, n, width, xn, width, from.w, width, 0, out, nkv);
+        for (size_t r = 0; r < rows && from.b; r++)
+            dsf_add(out + r * nkv, from.b, n);
+    }
+}
+
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { XN, UNIT, Q, KV, ROPE };
+    enum { XN, UNIT, Q, KV, ROPE, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
     const struct dsf_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
-    const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
+    const size_t nq = dsf_tile_qwidth(t);
     float *unit = dsf_floats(call, UNIT);
     float *q = dsf_floats(call, Q), *kv = dsf_floats(call, KV);
     const float *xn = dsf_floats(call, XN);
-    const float *w = unit + a->w, *b = dsf_tensor_at(unit, a->b);
 
-    dsf_gemm(0, 1, rows, nq, width, xn, width, w, width, 0, q, nq);
-    dsf_gemm(0, 1, rows, nkv, width, xn, width, w + nq * width, width, 0, kv,
-             nkv);
-    if (b) {
-        dsf_add_bias(q, b, rows, nq);
-        dsf_add_bias(kv, b + nq, rows, nkv);
-    }
+    dsf_gemm(0, 1, rows, nq, width, xn, width, unit + a->w, width, 0, q, nq);
+    if (a->b >= 0)
+        dsf_add_bias(q, unit + a->b, rows, nq);
+    project_kv(a, xn, unit, shared_at(call, SHARED), kv);
     if (t->rope)
         rotate(t, q, kv, dsf_floats(call, ROPE), 0);
 }
@@ -53,20 +92,22 @@ const struct dsflow_codelet dsf_codelet_qkv_part_forward = {
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { DQ, DKV, UNIT, DXN, ROPE };
+    enum { DQ, DKV, UNIT, DXN, ROPE, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
     const struct dsf_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
-    float *dxn = dsf_floats(call, DXN);
-    const float *w = dsf_floats(call, UNIT) + a->w;
+    float *unit = dsf_floats(call, UNIT), *dxn = dsf_floats(call, DXN);
 
     if (t->rope)
         rotate(t, dq, dkv, dsf_floats(call, ROPE), 1);
-    dsf_gemm(0, 0, rows, width, nq, dq, nq, w, width, 0, dxn, width);
-    dsf_gemm(0, 0, rows, width, nkv, dkv, nkv, w + nq * width, width, 1, dxn,
-             width);
+    dsf_gemm(0, 0, rows, width, nq, dq, nq, unit + a->w, width, 0, dxn, width);
+    for (int values = 0; values < (a->k < 0 ? 1 : 2); values++)
+        dsf_gemm(0, 0, rows, width, a->k < 0 ? nkv : nkv / 2,
+                 dkv + (values ? nkv / 2 : 0), nkv,
+                 rows_of(a, unit, shared_at(call, SHARED), values).w, width, 1,
+                 dxn, width);
 }
 
 const struct dsflow_codelet dsf_codelet_qkv_part_backward_input = {
@@ -75,24 +116,40 @@ const struct dsflow_codelet dsf_codelet_qkv_part_backward_input = {
     .cpu = backward_input_cpu,
 };
 
+/* b += the sums of `n` columns of x, whose rows are `ld` apart. */
+static void add_columns(float *b, const float *x, size_t ld, size_t rows,
+                        size_t n)
+{
+    if (ld == n)
+        dsf_column_sums(b, x, rows, n);
+    else
+        for (size_t r = 0; r < rows; r++)
+            dsf_add(b, x + r * ld, n);
+}
+
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DQ, DKV, XN, GRAD };
+    enum { DQ, DKV, XN, GRAD, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
     const struct dsf_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
-    const float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
-    const float *xn = dsf_floats(call, XN);
-    float *grad = dsf_gradient(call, GRAD), *w = grad + a->w;
-    float *b = dsf_tensor_at(grad, a->b);
+    const float *dq = dsf_floats(call, DQ), *xn = dsf_floats(call, XN);
+    float *grad = dsf_gradient(call, GRAD), *shared = NULL;
 
-    dsf_gemm(1, 0, nq, width, rows, dq, nq, xn, width, 1, w, width);
-    dsf_gemm(1, 0, nkv, width, rows, dkv, nkv, xn, width, 1, w + nq * width,
-             width);
-    if (b) {
-        dsf_column_sums(b, dq, rows, nq);
-        dsf_column_sums(b + nq, dkv, rows, nkv);
+    if (call->nbufs > SHARED)
+        shared = dsf_gradient(call, SHARED);
+    dsf_gemm(1, 0, nq, width, rows, dq, nq, xn, width, 1, grad + a->w, width);
+    if (a->b >= 0)
+        dsf_column_sums(grad + a->b, dq, rows, nq);
+    for (int values = 0; values < (a->k < 0 ? 1 : 2); values++) {
+        struct head_rows into = rows_of(a, grad, shared, values);
+        const size_t n = a->k < 0 ? nkv : nkv / 2;
+        const float *d = dsf_floats(call, DKV) + (values ? nkv / 2 : 0);
+
+        dsf_gemm(1, 0, n, width, rows, d, nkv, xn, width, 1, into.w, width);
+        if (into.b)
+            add_columns(into.b, d, nkv, rows, n);
     }
 }
 

@@ -17,42 +17,91 @@ static size_t padded(size_t bytes)
     return (bytes + to - 1) / to * to;
 }
 
-/* All data in one mapping: zeroed by the kernel, and in huge pages where it
- * gives them. */
+/* The rank whose memory holds `data`: what has no home is in that of rank 0. */
+static unsigned home_of(const struct dsflow_exec *exec, uint32_t data)
+{
+    const struct dsflow_data_spec *d =
+        dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
+
+    return d->home < 0 ? 0 : (unsigned)d->home;
+}
+
+static size_t size_of(const struct dsflow_exec *exec, uint32_t data)
+{
+    return padded(
+        dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes);
+}
+
+static void size_arenas(struct dsflow_exec *exec)
+{
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+
+    exec->narenas = 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (home_of(exec, i) >= exec->narenas)
+            exec->narenas = home_of(exec, i) + 1;
+    exec->arenas = dsf_xcalloc(exec->narenas, sizeof(*exec->arenas));
+    for (uint32_t i = 0; i < n; i++)
+        exec->arenas[home_of(exec, i)].bytes += size_of(exec, i);
+}
+
+/* Zeroed by the kernel, and in huge pages where it gives them. */
+static int map_arena(struct dsf_arena *arena, unsigned rank,
+                     struct dsflow_err *err)
+{
+    arena->bytes = (arena->bytes + 4096) / 4096 * 4096;
+    arena->at = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena->at == MAP_FAILED) {
+        arena->at = NULL;
+        return dsflow_fail(err, DSFLOW_ENOMEM,
+                           "memory: %s for the tensors of rank %u: %m",
+                           dsf_size_text((double)arena->bytes).s, rank);
+    }
+    madvise(arena->at, arena->bytes, MADV_HUGEPAGE);
+    return DSFLOW_OK;
+}
+
 static int allocate(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     uint32_t n = dsflow_graph_ndata(exec->graph);
-    size_t total = 0;
-    char *at;
+    int status = DSFLOW_OK;
 
-    for (uint32_t i = 0; i < n; i++)
-        total += padded(
-            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes);
-    exec->arena_bytes = total + 4096;
-    exec->arena = mmap(NULL, exec->arena_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (exec->arena == MAP_FAILED) {
-        exec->arena = NULL;
-        return dsflow_fail(err, DSFLOW_ENOMEM,
-                           "memory: %s for the tensors of the job: %m",
-                           dsf_size_text((double)total).s);
-    }
-    madvise(exec->arena, exec->arena_bytes, MADV_HUGEPAGE);
-
+    size_arenas(exec);
+    for (unsigned r = 0; r < exec->narenas && status == DSFLOW_OK; r++)
+        status = map_arena(&exec->arenas[r], r, err);
+    if (status < 0)
+        return status;
     exec->mem = dsf_xcalloc(n + 1, sizeof(*exec->mem));
-    at = exec->arena;
     /* The large ones first: they then start on pages. */
     for (int small = 0; small < 2; small++)
         for (uint32_t i = 0; i < n; i++) {
-            size_t bytes =
-                dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes;
+            struct dsf_arena *arena = &exec->arenas[home_of(exec, i)];
 
-            if ((bytes < 4096) != small)
+            if ((size_of(exec, i) < 4096) != small)
                 continue;
-            exec->mem[i] = at;
-            at += padded(bytes);
+            exec->mem[i] = arena->at + arena->used;
+            arena->used += size_of(exec, i);
         }
     return DSFLOW_OK;
+}
+
+size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank)
+{
+    const struct dsf_arena *arena;
+    unsigned char *pages;
+    size_t n, resident = 0;
+
+    if (rank >= exec->narenas)
+        return 0;
+    arena = &exec->arenas[rank];
+    n = arena->bytes / 4096;
+    pages = dsf_xcalloc(n + 1, 1);
+    if (mincore(arena->at, arena->bytes, pages) == 0)
+        for (size_t i = 0; i < n; i++)
+            resident += (pages[i] & 1) * 4096u;
+    free(pages);
+    return resident;
 }
 
 static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
@@ -151,8 +200,10 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     for (unsigned w = 0; w < exec->nworkers; w++)
         free(exec->workers[w].scratch);
     free(exec->workers);
-    if (exec->arena != NULL)
-        munmap(exec->arena, exec->arena_bytes);
+    for (unsigned r = 0; r < exec->narenas; r++)
+        if (exec->arenas[r].at != NULL)
+            munmap(exec->arenas[r].at, exec->arenas[r].bytes);
+    free(exec->arenas);
     free(exec->mem);
     free(exec->calls);
     free(exec);

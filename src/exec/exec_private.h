@@ -36,6 +36,12 @@ struct dsf_exec_worker {
     char pad[64 - sizeof(void *) - sizeof(double) - sizeof(uint64_t)];
 };
 
+/* The memory of one rank: all its data, in one mapping. */
+struct dsf_arena {
+    char *at;
+    size_t bytes, used;
+};
+
 struct dsflow_exec {
     const struct dsf_exec_class *class;
     struct dsflow_graph *graph;
@@ -43,8 +49,9 @@ struct dsflow_exec {
     struct dsf_exec_call *calls;            /* by task */
     uint32_t phase_end[DSFLOW_NPHASES];     /* tasks of phase p end here */
     void **mem;                             /* by data: in main memory */
-    void *arena;
-    size_t arena_bytes, scratch_bytes;
+    struct dsf_arena *arenas;               /* by rank */
+    unsigned narenas;
+    size_t scratch_bytes;
     struct dsf_exec_worker *workers;
     unsigned nworkers;
     double opened, wall;

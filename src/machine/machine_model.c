@@ -82,15 +82,21 @@ dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind)
     return NULL;
 }
 
+/* In the order of their names, as a file has them once it was read. */
 struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
                                                  const char *kind)
 {
-    for (unsigned k = 0; k < m->nkinds; k++)
-        if (strcmp(m->kinds[k].kind, kind) == 0)
-            return &m->kinds[k];
+    unsigned k = 0;
+
+    while (k < m->nkinds && strcmp(m->kinds[k].kind, kind) < 0)
+        k++;
+    if (k < m->nkinds && strcmp(m->kinds[k].kind, kind) == 0)
+        return &m->kinds[k];
     dsf_grow(&m->kinds, &m->cap_kinds, m->nkinds + 1, sizeof(*m->kinds));
-    m->kinds[m->nkinds].kind = dsf_xstrdup(kind);
-    return &m->kinds[m->nkinds++];
+    memmove(&m->kinds[k + 1], &m->kinds[k],
+            (m->nkinds++ - k) * sizeof(*m->kinds));
+    m->kinds[k] = (struct dsf_kind_rate){ .kind = dsf_xstrdup(kind) };
+    return &m->kinds[k];
 }
 
 /* "; did you mean X?", or nothing. */
@@ -137,24 +143,28 @@ static bool is_rate(const struct dsf_toml_value *v)
            isfinite(v->number) && v->number >= 0;
 }
 
-/* "adam" = [fixed, per_flop, per_byte]. */
+/* "adam" = [fixed, per_flop, per_byte], and per_score where it is not 0. */
 static int set_kind(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
                     const char *path, struct dsflow_err *err)
 {
     const struct dsf_toml_value *v = &e->value;
+    bool right = v->type == DSF_TOML_ARRAY &&
+                 (v->nitems == DSF_NTERMS - 1 || v->nitems == DSF_NTERMS);
     struct dsf_kind_rate *rate;
 
-    if (v->type != DSF_TOML_ARRAY || v->nitems != 3 || !is_rate(&v->items[0]) ||
-        !is_rate(&v->items[1]) || !is_rate(&v->items[2]))
+    for (size_t i = 0; right && i < v->nitems; i++)
+        right = is_rate(&v->items[i]);
+    if (!right)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s:%d: kinds: %.60s: %.100s: expected three "
-                           "numbers of seconds, 0 or more: of a task, of an "
-                           "operation, of a byte",
+                           "%s:%d: kinds: %.60s: %.100s: expected three or "
+                           "four numbers of seconds, 0 or more: of a task, an "
+                           "operation, a byte, a score of attention",
                            path, e->line, e->key, v->text);
     rate = dsf_machine_model_add_kind(m, e->key);
     rate->fixed = v->items[0].number;
     rate->per_flop = v->items[1].number;
     rate->per_byte = v->items[2].number;
+    rate->per_score = v->nitems == DSF_NTERMS ? v->items[3].number : 0;
     return DSFLOW_OK;
 }
 
@@ -296,10 +306,16 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
     fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
             m->network.bandwidth, m->network.latency * 1e6);
     if (m->nkinds > 0)
-        fprintf(out, "\n# Seconds of a task, of an operation, of a byte.\n"
-                     "[kinds]\n");
-    for (unsigned k = 0; k < m->nkinds; k++)
-        fprintf(out, "\"%s\" = [%.6e, %.6e, %.6e]\n", m->kinds[k].kind,
-                m->kinds[k].fixed, m->kinds[k].per_flop, m->kinds[k].per_byte);
+        fprintf(out, "\n# Seconds of a task, of an operation, of a byte, of a "
+                     "score.\n[kinds]\n");
+    for (unsigned k = 0; k < m->nkinds; k++) {
+        const struct dsf_kind_rate *rate = &m->kinds[k];
+
+        fprintf(out, "\"%s\" = [%.6e, %.6e, %.6e", rate->kind, rate->fixed,
+                rate->per_flop, rate->per_byte);
+        if (rate->per_score > 0)
+            fprintf(out, ", %.6e", rate->per_score);
+        fprintf(out, "]\n");
+    }
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
 }

@@ -33,11 +33,13 @@ struct dsf_machine_link { /* [link] in a node, [network] between nodes */
     double latency;   /* seconds until the first byte */
 };
 
-/* What was measured of a kind of task, on one core while all work:
- * seconds = fixed + flops * per_flop + bytes * per_byte. */
+/* What was measured of a kind of task, on one core while all work: seconds =
+ * fixed + flops * per_flop + bytes * per_byte + scores * per_score. */
+enum { DSF_NTERMS = 4 };
 struct dsf_kind_rate {
     char *kind;
     double fixed, per_flop, per_byte;
+    double per_score; /* of attention: an exponential */
 };
 
 struct dsf_machine_model {
@@ -66,7 +68,8 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
 /* NULL where nothing was measured of it. */
 const struct dsf_kind_rate *
 dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind);
-/* The rate of a kind, to be filled in; added where there was none. */
+/* The rate of a kind, to be filled in; added where there was none. Valid until
+ * the next is added. */
 struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
                                                  const char *kind);
 

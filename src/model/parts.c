@@ -44,6 +44,11 @@ static int64_t take_shared(struct dsf_part *p, const struct dsf_model *m,
     return here;
 }
 
+bool dsf_parts_share_kv(const struct dsf_model *m, int32_t parts)
+{
+    return parts > m->dims.kv_heads;
+}
+
 /* Rows of the queries, of the keys and of the values of some heads; the whole
  * has `cols` columns from `at` on. */
 static int64_t take_heads(struct dsf_part *p, const struct dsf_model *m,
@@ -55,11 +60,11 @@ static int64_t take_heads(struct dsf_part *p, const struct dsf_model *m,
 
     if (at < 0)
         return -1;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (dsf_parts_share_kv(m, parts) ? 1 : 3); i++) {
         int32_t first, n = dsf_share(heads[i], parts, p->part, &first);
 
-        take(p, at + first * d->head_dim * cols, (int64_t)n * d->head_dim,
-             cols, cols);
+        take(p, at + first * d->head_dim * cols, (int64_t)n * d->head_dim, cols,
+             cols);
         at += heads[i] * d->head_dim * cols;
     }
     return here;
@@ -124,10 +129,30 @@ static void init_own(struct dsf_part *p, const struct dsf_model *m,
     p->decay = align(p);
 }
 
-static void init_shared(struct dsf_part *p, const struct dsf_model *m)
+/* Keys and values of all heads, where there are too few of them to split. */
+static int64_t take_kv(struct dsf_part *p, const struct dsf_model *m,
+                       int64_t at, int64_t cols)
+{
+    const struct dsf_dims *d = &m->dims;
+    int64_t here = align(p);
+
+    if (at < 0)
+        return -1;
+    take(p, at + (int64_t)d->heads * d->head_dim * cols,
+         (int64_t)2 * d->kv_heads * d->head_dim, cols, cols);
+    return here;
+}
+
+static void init_shared(struct dsf_part *p, const struct dsf_model *m,
+                        int32_t parts)
 {
     switch (m->units[p->unit].segment) {
     case DSF_QKV:
+        if (dsf_parts_share_kv(m, parts)) {
+            p->w = take_kv(p, m, m->qkv_at.w, m->dims.width);
+            p->decay = align(p);
+            p->b = take_kv(p, m, m->qkv_at.b, 1);
+        }
         p->norm_w = take_shared(p, m, m->qkv_at.norm_w);
         p->norm_b = take_shared(p, m, m->qkv_at.norm_b);
         break;
@@ -195,7 +220,7 @@ void dsf_part_init(struct dsf_part *p, const struct dsf_model *m, int32_t parts,
         init_own(p, m, parts);
     } else if (parts > 1) {
         snprintf(p->name, sizeof(p->name), "%s.shared", name);
-        init_shared(p, m);
+        init_shared(p, m, parts);
     } else if (index == 0) {
         init_whole(p, m);
     }

@@ -1,7 +1,8 @@
 /* parts.h - what each of T tensor ranks has of a unit: the rows of its heads,
  * its columns of the feed-forward, its rows of the vocabulary; and what all of
- * them need whole (norms, the biases that are added once), which is a small
- * part of its own. Padding is zeroes in both.
+ * them need whole, which is a small part of its own (norms, the biases that are
+ * added once, keys and values of fewer heads than ranks). Padding is zeroes in
+ * both.
  *
  * Part p < T is tensor rank p's. Part T is what they share, and rank 0 keeps it
  * for all. A part that would be empty has no elems.
@@ -27,8 +28,9 @@ struct dsf_part {
     struct dsf_block blocks[DSF_MAX_BLOCKS];
 
     /* Offsets within the part, -1 where it has none. w: the first matrix (wte,
-     * qkv, out, W1, head); w2: the second (wpe, W2); b: the bias of the first,
-     * or in a shared part the one that a segment adds to its output. */
+     * qkv, out, W1, head; in a shared part the rows of all keys, then of all
+     * values); w2: the second (wpe, W2); b: the bias of the first, or in a
+     * shared part the one that a segment adds to its output. */
     int64_t w, w2, b, norm_w, norm_b;
     /* Rows first .. first + count of the vocabulary, and of the positions. */
     int32_t first, count, first_pos, npos;
@@ -37,6 +39,9 @@ struct dsf_part {
 /* Of `n` things in order, how many are of part `p`, and the first. The first
  * n mod parts have one more. */
 int32_t dsf_share(int32_t n, int32_t parts, int32_t p, int32_t *first);
+
+/* Are there fewer heads of keys than ranks? Then several ranks use the same. */
+bool dsf_parts_share_kv(const struct dsf_model *model, int32_t parts);
 
 /* Part `index` of `unit`, as above. With one part, part 0 is the unit. */
 void dsf_part_init(struct dsf_part *part, const struct dsf_model *model,

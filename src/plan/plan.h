@@ -75,20 +75,4 @@ int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l);
 /* The pipeline stage of layer `l`. */
 int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l);
 
-/* What a graph weighs, as `dsflow plan` prints it. */
-struct dsf_weight {
-    double role_bytes[DSFLOW_NROLES];
-    double scratch; /* of one worker */
-    double total;   /* roles + workers * scratch */
-    uint32_t ntasks, ndata, nedges; /* of phase STEP; data of all */
-};
-void dsf_plan_weigh(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                    struct dsf_weight *weight);
-
-/* Lines for people, and the plan.json of DESIGN 9. */
-int dsf_plan_print(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                   FILE *out);
-int dsf_plan_write_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                        FILE *out, struct dsflow_err *err);
-
 #endif

@@ -75,6 +75,9 @@ static size_t part_bytes(const struct dsf_tensors *s,
                (size_t)dsf_share((int32_t)(bytes / row), s->parts, t, &first);
     case DSF_CUT_COLUMNS:
         return bytes / (size_t)s->parts;
+    case DSF_CUT_KV:
+        return bytes /
+               (size_t)(dims->kv_heads < s->parts ? dims->kv_heads : s->parts);
     case DSF_CUT_VOCAB:
         return bytes / (size_t)dims->vocab *
                (size_t)dsf_share(dims->vocab, s->parts, t, &first);

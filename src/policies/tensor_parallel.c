@@ -51,38 +51,11 @@ static unsigned is_fresh(const struct dsf_tensors *s,
     return 0;
 }
 
-static void each(struct dsf_tensors *s, struct dsf_place *at,
-                 const struct dsf_rule *rule)
+/* What the first `n` ports of a rule's tasks have written. */
+static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
+                        const struct dsf_rule *rule, unsigned n)
 {
-    const struct dsflow_task_spec *task = at->task;
-    bool shares = rule->unit >= DSF_SHARED && rule->unit < DSF_XN;
-    dsflow_data_id unit = dsf_no_data();
-
-    if (rule->unit != DSF_NO_UNIT)
-        unit = task->data[shares ? rule->unit - DSF_SHARED : rule->unit];
-    for (int32_t t = 0; t < s->parts; t++) {
-        const struct dsf_part *part = NULL;
-        union dsf_part_args args;
-        dsflow_data_id data[DSFLOW_MAX_PORTS];
-        unsigned n = 0, fresh = 0;
-        int leave;
-
-        if (dsf_is_data(unit))
-            part = dsf_tensor_part(s, unit, shares ? s->parts : t);
-        leave = rule->fill(s->plan, t, part, task->args, &args);
-        if (leave < 0)
-            return;
-        while (n + (unsigned)leave < rule->nports) {
-            data[n] = connect(s, at, rule->ports[n], t);
-            if (!dsf_is_data(data[n])) /* an optional one, the last */
-                break;
-            if (rule->op->ports[n].access == DSFLOW_RW)
-                fresh |= is_fresh(s, at, rule->ports[n]) << n;
-            n++;
-        }
-        dsf_tensor_emit(s, task, rule->op, &args, t, fresh, n, data);
-    }
-    for (unsigned i = 0; i < rule->nports; i++) {
+    for (unsigned i = 0; i < n; i++) {
         unsigned ref = rule->ports[i];
 
         if (rule->op->ports[i].access == DSFLOW_R)
@@ -90,12 +63,49 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
         if (ref >= DSF_XN) {
             dsf_tensor_take(s, at, (int)ref)->stamp++;
         } else if (ref >= DSF_SHARED) {
-            struct dsf_cut_data *d = &s->data[task->data[ref - DSF_SHARED].i];
+            struct dsf_cut_data *d =
+                &s->data[at->task->data[ref - DSF_SHARED].i];
 
             d->adds = true;
-            d->adder = *task;
+            d->adder = *at->task;
         }
     }
+}
+
+static void each(struct dsf_tensors *s, struct dsf_place *at,
+                 const struct dsf_rule *rule)
+{
+    const struct dsflow_task_spec *task = at->task;
+    bool is_shared = rule->unit >= DSF_SHARED && rule->unit < DSF_XN;
+    const struct dsf_part *own = NULL, *shared = NULL;
+    unsigned n = 0;
+
+    for (int32_t t = 0; t < s->parts; t++) {
+        union dsf_part_args args;
+        dsflow_data_id data[DSFLOW_MAX_PORTS];
+        unsigned fresh = 0;
+        int leave;
+
+        if (rule->unit != DSF_NO_UNIT) {
+            dsflow_data_id unit =
+                task->data[is_shared ? rule->unit - DSF_SHARED : rule->unit];
+
+            shared = dsf_tensor_part(s, unit, s->parts);
+            own = is_shared ? shared : dsf_tensor_part(s, unit, t);
+        }
+        leave = rule->fill(s->plan, t, own, shared, task->args, &args);
+        if (leave < 0)
+            return;
+        for (n = 0; n + (unsigned)leave < rule->nports; n++) {
+            data[n] = connect(s, at, rule->ports[n], t);
+            if (!dsf_is_data(data[n])) /* this one and the rest are optional */
+                break;
+            if (rule->op->ports[n].access == DSFLOW_RW)
+                fresh |= is_fresh(s, at, rule->ports[n]) << n;
+        }
+        dsf_tensor_emit(s, task, rule->op, &args, t, fresh, n, data);
+    }
+    note_writes(s, at, rule, n);
 }
 
 /* Elements of rank `t`, and where they begin: rows of width numbers, or what it
@@ -302,10 +312,11 @@ static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
     } even[] = { { "heads", d->heads },
                  { "kv_heads", d->kv_heads },
                  { "ffn_width", d->ffn } };
+    bool one_each = parts % d->kv_heads == 0; /* or several use the same */
 
     for (size_t i = 0; i < sizeof(even) / sizeof(*even); i++) {
         *size = even[i].size;
-        if (*size % parts != 0)
+        if (*size % parts != 0 && !(i == 1 && one_each))
             return even[i].name;
     }
     *size = d->vocab;

@@ -18,6 +18,7 @@ enum dsf_cut {
     DSF_CUT_EVERY,   /* each has one of the same size */
     DSF_CUT_ROWS,    /* each has some rows of `width` numbers */
     DSF_CUT_COLUMNS, /* each has 1/T of every row: heads, feed-forward */
+    DSF_CUT_KV,      /* … or the columns of the one head that it shares */
     DSF_CUT_VOCAB,   /* each has the columns of its words */
     DSF_CUT_UNIT,    /* parts.h, with a shared part */
     DSF_CUT_BLOCKS,  /* squares of a unit: as many as the part has blocks */
@@ -55,11 +56,12 @@ union dsf_part_args {
 };
 
 /* Fill the arguments of the task of tensor rank `t` from those of the whole
- * task. `part` is what the rule's `unit` names. Returns 0, 1 to leave out the
- * last port, or -1 for no task. */
+ * task. `part` is what the rule's `unit` names, and `shared` the shared part of
+ * the same unit. Returns 0, 1 to leave out the last port, or -1 for no task. */
 typedef int (*dsf_part_fill_fn)(const struct dsflow_plan *plan, int32_t t,
-                                const struct dsf_part *part, const void *whole,
-                                union dsf_part_args *args);
+                                const struct dsf_part *part,
+                                const struct dsf_part *shared,
+                                const void *whole, union dsf_part_args *args);
 
 enum dsf_rule_kind {
     DSF_RULE_END,

@@ -21,7 +21,9 @@ static struct dsf_tile part_tile(const struct dsflow_plan *plan, int32_t t,
 
     memcpy(&tile, whole, sizeof(tile));
     tile.heads = dsf_share(tile.heads, parts, t, &first);
-    tile.kv_heads = dsf_share(tile.kv_heads, parts, t, &first);
+    tile.kv_heads = dsf_parts_share_kv(plan->model, parts)
+                        ? 1
+                        : dsf_share(tile.kv_heads, parts, t, &first);
     tile.ffn = dsf_share(tile.ffn, parts, t, &first);
     tile.vocab = dsf_share(tile.vocab, parts, t, &first);
     return tile;
@@ -41,16 +43,16 @@ static struct dsf_tile rows_tile(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_load(const struct dsflow_plan *plan, int32_t t,
-                     const struct dsf_part *part, const void *whole,
-                     union dsf_part_args *args)
+                     const struct dsf_part *part, const struct dsf_part *shared,
+                     const void *whole, union dsf_part_args *args)
 {
     memcpy(&args->load, whole, sizeof(args->load));
     return 0;
 }
 
 static int fill_norm(const struct dsflow_plan *plan, int32_t t,
-                     const struct dsf_part *part, const void *whole,
-                     union dsf_part_args *args)
+                     const struct dsf_part *part, const struct dsf_part *shared,
+                     const void *whole, union dsf_part_args *args)
 {
     args->norm = (struct dsf_norm_args){ rows_tile(plan, t, whole),
                                          part->norm_w, part->norm_b };
@@ -58,7 +60,8 @@ static int fill_norm(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_residual(const struct dsflow_plan *plan, int32_t t,
-                         const struct dsf_part *part, const void *whole,
+                         const struct dsf_part *part,
+                         const struct dsf_part *shared, const void *whole,
                          union dsf_part_args *args)
 {
     args->residual =
@@ -67,14 +70,15 @@ static int fill_residual(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_bias(const struct dsflow_plan *plan, int32_t t,
-                     const struct dsf_part *part, const void *whole,
-                     union dsf_part_args *args)
+                     const struct dsf_part *part, const struct dsf_part *shared,
+                     const void *whole, union dsf_part_args *args)
 {
-    return fill_residual(plan, t, part, whole, args) ? -1 : 0;
+    return fill_residual(plan, t, part, shared, whole, args) ? -1 : 0;
 }
 
 static int fill_embed(const struct dsflow_plan *plan, int32_t t,
-                      const struct dsf_part *part, const void *whole,
+                      const struct dsf_part *part,
+                      const struct dsf_part *shared, const void *whole,
                       union dsf_part_args *args)
 {
     args->embed = (struct dsf_embed_part_args){
@@ -85,16 +89,36 @@ static int fill_embed(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_qkv(const struct dsflow_plan *plan, int32_t t,
-                    const struct dsf_part *part, const void *whole,
-                    union dsf_part_args *args)
+                    const struct dsf_part *part, const struct dsf_part *shared,
+                    const void *whole, union dsf_part_args *args)
 {
-    args->qkv = (struct dsf_qkv_part_args){ part_tile(plan, t, whole), part->w,
-                                            part->b };
+    const struct dsf_dims *d = &plan->model->dims;
+    struct dsf_qkv_part_args *a = &args->qkv;
+    int64_t rows = d->head_dim, head;
+
+    *a = (struct dsf_qkv_part_args){ .tile = part_tile(plan, t, whole),
+                                     .w = part->w,
+                                     .b = part->b,
+                                     .k = -1,
+                                     .v = -1,
+                                     .kb = -1,
+                                     .vb = -1 };
+    if (!dsf_parts_share_kv(plan->model, plan->mesh.tensor))
+        return 1;
+    /* The head that follows this part's queries. */
+    head = (int64_t)t * d->kv_heads / plan->mesh.tensor * rows;
+    a->k = shared->w + head * d->width;
+    a->v = a->k + d->kv_heads * rows * d->width;
+    if (shared->b >= 0) {
+        a->kb = shared->b + head;
+        a->vb = a->kb + d->kv_heads * rows;
+    }
     return 0;
 }
 
 static int fill_attention(const struct dsflow_plan *plan, int32_t t,
-                          const struct dsf_part *part, const void *whole,
+                          const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
                           union dsf_part_args *args)
 {
     memcpy(&args->attention, whole, sizeof(args->attention));
@@ -103,16 +127,16 @@ static int fill_attention(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_out(const struct dsflow_plan *plan, int32_t t,
-                    const struct dsf_part *part, const void *whole,
-                    union dsf_part_args *args)
+                    const struct dsf_part *part, const struct dsf_part *shared,
+                    const void *whole, union dsf_part_args *args)
 {
     args->out = (struct dsf_out_args){ part_tile(plan, t, whole), part->w, -1 };
     return 0;
 }
 
 static int fill_mlp(const struct dsflow_plan *plan, int32_t t,
-                    const struct dsf_part *part, const void *whole,
-                    union dsf_part_args *args)
+                    const struct dsf_part *part, const struct dsf_part *shared,
+                    const void *whole, union dsf_part_args *args)
 {
     args->mlp = (struct dsf_mlp_part_args){ part_tile(plan, t, whole), part->w,
                                             part->b, part->w2 };
@@ -120,8 +144,8 @@ static int fill_mlp(const struct dsflow_plan *plan, int32_t t,
 }
 
 static int fill_head(const struct dsflow_plan *plan, int32_t t,
-                     const struct dsf_part *part, const void *whole,
-                     union dsf_part_args *args)
+                     const struct dsf_part *part, const struct dsf_part *shared,
+                     const void *whole, union dsf_part_args *args)
 {
     const struct dsf_head_args *a = whole;
 
@@ -156,6 +180,7 @@ enum {
     EVERY = DSF_CUT_EVERY,
     ROWS = DSF_CUT_ROWS,
     COLUMNS = DSF_CUT_COLUMNS,
+    KV = DSF_CUT_KV,
     VOCAB = DSF_CUT_VOCAB,
     UNIT = DSF_CUT_UNIT,
     XN = DSF_XN,
@@ -187,29 +212,30 @@ static const struct dsf_op_rules table[] = {
 
     /* x, unit, q, kv, rope */
     { &dsf_op_qkv_forward,
-      { ROWS, UNIT, COLUMNS, COLUMNS, ONE },
+      { ROWS, UNIT, COLUMNS, KV, ONE },
       { EACH(norm_forward, norm, SHARED(1), 0, SHARED(1), XN), GATHER(X, XN),
-        EACH(qkv_part_forward, qkv, 1, X, 1, 2, 3, 4) } },
+        EACH(qkv_part_forward, qkv, 1, X, 1, 2, 3, 4, SHARED(1)) } },
     /* dq, dkv, x, unit, dres, dx, dnorm, rope */
     { &dsf_op_qkv_backward_input,
-      { COLUMNS, COLUMNS, ROWS, UNIT, ROWS, ROWS, EVERY, ONE },
-      { EACH(qkv_part_backward_input, qkv, 3, 0, 1, 3, Y, 7), SCATTER(R, Y),
+      { COLUMNS, KV, ROWS, UNIT, ROWS, ROWS, EVERY, ONE },
+      { EACH(qkv_part_backward_input, qkv, 3, 0, 1, 3, Y, 7, SHARED(3)),
+        SCATTER(R, Y),
         EACH(norm_backward_input, norm, SHARED(3), R, 2, SHARED(3), 5, 6,
              4) } },
     /* dq, dkv, x, unit, dnorm, grad */
     { &dsf_op_qkv_backward_weight,
-      { COLUMNS, COLUMNS, ROWS, UNIT, EVERY, UNIT },
+      { COLUMNS, KV, ROWS, UNIT, EVERY, UNIT },
       { EACH(norm_forward, norm, SHARED(3), 2, SHARED(3), XN), GATHER(X, XN),
-        EACH(qkv_part_backward_weight, qkv, 5, 0, 1, X, 5),
+        EACH(qkv_part_backward_weight, qkv, 5, 0, 1, X, 5, SHARED(5)),
         EACH(norm_backward_weight, norm, SHARED(5), 4, SHARED(5)) } },
 
     /* q, kv, att, lse */
     { &dsf_op_attention_forward,
-      { COLUMNS, COLUMNS, COLUMNS, COLUMNS },
+      { COLUMNS, KV, COLUMNS, COLUMNS },
       { EACH(attention_forward, attention, NONE, 0, 1, 2, 3) } },
     /* q, kv, datt, lse, delta, dq, dkv */
     { &dsf_op_attention_backward_input,
-      { COLUMNS, COLUMNS, COLUMNS, COLUMNS, COLUMNS, COLUMNS, COLUMNS },
+      { COLUMNS, KV, COLUMNS, COLUMNS, COLUMNS, COLUMNS, KV },
       { EACH(attention_backward_input, attention, NONE, 0, 1, 2, 3, 4, 5,
              6) } },
 

@@ -9,11 +9,12 @@
 static void sum_shared(struct dsf_tensors *s, dsflow_data_id id)
 {
     struct dsf_cut_data *d = &s->data[id.i];
-    const struct dsf_part *part = dsf_tensor_part(s, id, s->parts);
+    const struct dsf_part *part;
 
     if (!d->adds)
         return;
     d->adds = false;
+    part = dsf_tensor_part(s, id, s->parts);
     dsf_tensor_sum(s, &d->adder, part->part % s->parts, part->elems,
                    d->id[s->parts], d->add, 1);
 }

@@ -2,6 +2,8 @@
 #include "sim/cost.h"
 
 #include "graph/task.h"
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
 
 struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
                                   const struct dsflow_graph *g,
@@ -44,19 +46,46 @@ static double wire_seconds(const struct dsf_cost_model *model,
     return network > link ? network : link;
 }
 
+/* A score costs an exponential, however wide a head is. */
+static double count_scores(const struct dsflow_task_spec *t)
+{
+    const struct dsf_attention_args *a = t->args;
+    double length;
+
+    if (t->op != &dsf_op_attention_forward &&
+        t->op != &dsf_op_attention_backward_input)
+        return 0;
+    length = (double)dsf_tile_length(&a->tile);
+    return (double)a->tile.rows * a->tile.heads *
+           (a->diagonal ? (length + 1) / 2 : (double)a->keys);
+}
+
+struct dsf_work dsf_work_of(const struct dsflow_graph *g,
+                            const struct dsflow_task_spec *t)
+{
+    struct dsflow_cost cost = dsf_task_cost(g, t);
+
+    return (struct dsf_work){ cost.flops, cost.bytes, count_scores(t) };
+}
+
+double dsf_rate_seconds(const struct dsf_kind_rate *rate,
+                        const struct dsf_work *work)
+{
+    return rate->fixed + work->flops * rate->per_flop +
+           work->bytes * rate->per_byte + work->scores * rate->per_score;
+}
+
 static double kernel_seconds(const struct dsf_machine_model *m,
                              const struct dsflow_graph *g,
                              const struct dsflow_task_spec *t)
 {
     const struct dsf_kind_rate *rate = dsf_machine_model_kind(m, t->op->name);
-    struct dsflow_cost cost = dsf_task_cost(g, t);
-    double arithmetic, traffic;
+    struct dsf_work work = dsf_work_of(g, t);
+    double arithmetic = work.flops / m->main.fp32;
+    double traffic = work.bytes / m->main.bandwidth;
 
     if (rate != NULL)
-        return rate->fixed + cost.flops * rate->per_flop +
-               cost.bytes * rate->per_byte;
-    arithmetic = cost.flops / m->main.fp32;
-    traffic = cost.bytes / m->main.bandwidth;
+        return dsf_rate_seconds(rate, &work);
     return arithmetic > traffic ? arithmetic : traffic;
 }
 

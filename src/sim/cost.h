@@ -12,6 +12,16 @@ struct dsf_cost_model {
     unsigned nranks;
 };
 
+/* What the time of a kernel follows from. */
+struct dsf_work {
+    double flops, bytes;
+    double scores; /* of attention: pairs of a query and a key, in every head */
+};
+struct dsf_work dsf_work_of(const struct dsflow_graph *g,
+                            const struct dsflow_task_spec *t);
+double dsf_rate_seconds(const struct dsf_kind_rate *rate,
+                        const struct dsf_work *work);
+
 /* Seconds of a task: what was measured of its kind, or else the roofline: the
  * longer of its arithmetic and its traffic with memory. Moving data between
  * devices takes the time of the wires as well. */

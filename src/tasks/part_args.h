@@ -30,7 +30,8 @@ struct dsf_norm_args {
  * the bias that would be added once by the whole segment.
  *
  * residual.forward         { x R, in R, y W, unit R? }    y = x + b + in
- * residual.backward_weight { dy R, grad RW }              grad[b] += dy's rows */
+ * residual.backward_weight { dy R, grad RW }            grad[b] += rows of dy
+ */
 struct dsf_residual_args {
     struct dsf_tile tile;
     int64_t b;
@@ -48,13 +49,18 @@ struct dsf_embed_part_args {
     int32_t first, first_pos, npos;
 };
 
-/* qkv_part.forward         { xn R, unit R, q W, kv W, rope R? }
- * qkv_part.backward_input  { dq RW, dkv RW, unit R, dxn W, rope R? }
+/* W and b of queries, keys and values stand in the unit as those of the whole
+ * do. Where fewer heads of keys than ranks are, several ranks use the same one,
+ * and the rows of all are in `shared`: k and v are where this part's begin
+ * there, kb and vb those of their biases (-1: none). Otherwise k is -1.
+ *
+ * qkv_part.forward         { xn R, unit R, q W, kv W, rope R?, shared R? }
+ * qkv_part.backward_input  { dq RW, dkv RW, unit R, dxn W, rope R?, shared R? }
  *   Rotates dq and the keys of dkv back, in place, as qkv.backward_input.
- * qkv_part.backward_weight { dq R, dkv R, xn R, grad RW } */
+ * qkv_part.backward_weight { dq R, dkv R, xn R, grad RW, shared_grad RW? } */
 struct dsf_qkv_part_args {
     struct dsf_tile tile;
-    int64_t w, b;
+    int64_t w, b, k, v, kb, vb;
 };
 
 /* out_part.forward         { att R, unit R, y W }         y = att W^T
@@ -72,7 +78,7 @@ struct dsf_mlp_part_args {
     int64_t w1, b1, w2;
 };
 
-/* What a part says of a row to all others, and the size of it. */
+/* What a part says of a row to all others. */
 struct dsf_head_stats {
     double top;    /* the largest logit */
     double sum;    /* of e^(logit - top) */
@@ -81,7 +87,8 @@ struct dsf_head_stats {
 
 /* The part has columns first .. first + tile.vocab of `whole`.
  *
- * head_part.forward        { xn R, weight R, batch R, logits W, stats W, tops W }
+ * head_part.forward        { xn R, weight R, batch R, logits W, stats W,
+ *                            tops W }
  *   logits: e^(logit - top of its block of columns); tops[rows][blocks] (see
  *   dsf_head_blocks); stats: struct dsf_head_stats [rows].
  * head_part.loss           { logits RW, batch R, stats R, tops R, loss W }

@@ -13,7 +13,8 @@ static int embed_check(const struct dsflow_op *op, const size_t *bytes,
     if (status < 0)
         return status;
     if (a->first < 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: first: %d: expected 0 or "
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: first: %d: expected 0 or "
                            "more",
                            op->name, (int)a->first);
     if (a->first_pos < 0 || a->npos < 0 ||
@@ -68,8 +69,8 @@ const struct dsflow_op dsf_op_embed_part_forward = {
 static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    return embed_check(&dsf_op_embed_part_backward_weight, bytes, n, args, 1,
-                       2, err);
+    return embed_check(&dsf_op_embed_part_backward_weight, bytes, n, args, 1, 2,
+                       err);
 }
 
 static void backward_weight_cost(const size_t *bytes, unsigned n,

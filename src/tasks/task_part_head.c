@@ -67,11 +67,11 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(
-        &dsf_op_head_part_forward, bytes,
-        (size_t[]){ dsf_tile_x(t), weight, 2 * (size_t)t->rows,
-                    logits_floats(t), stats_floats(t), tops_floats(t) },
-        n, err);
+    return dsf_ports_check(&dsf_op_head_part_forward, bytes,
+                           (size_t[]){ dsf_tile_x(t), weight,
+                                       2 * (size_t)t->rows, logits_floats(t),
+                                       stats_floats(t), tops_floats(t) },
+                           n, err);
 }
 
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
@@ -119,12 +119,12 @@ static int loss_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(
-        &dsf_op_head_part_loss, bytes,
-        (size_t[]){ logits_floats(t), 2 * (size_t)t->rows,
-                    (size_t)a->parts * stats_floats(t), tops_floats(t),
-                    sizeof(double) / sizeof(float) },
-        n, err);
+    return dsf_ports_check(&dsf_op_head_part_loss, bytes,
+                           (size_t[]){ logits_floats(t), 2 * (size_t)t->rows,
+                                       (size_t)a->parts * stats_floats(t),
+                                       tops_floats(t),
+                                       sizeof(double) / sizeof(float) },
+                           n, err);
 }
 
 static void loss_cost(const size_t *bytes, unsigned n, const void *args,
@@ -135,9 +135,9 @@ static void loss_cost(const size_t *bytes, unsigned n, const void *args,
     double stats = (double)a->parts * (double)stats_floats(t);
 
     cost->flops = (double)logits_floats(t) + 5 * stats;
-    cost->bytes = sizeof(float) *
-                  (2.0 * (double)logits_floats(t) + 2.0 * t->rows + stats +
-                   (double)tops_floats(t));
+    cost->bytes =
+        sizeof(float) * (2.0 * (double)logits_floats(t) + 2.0 * t->rows +
+                         stats + (double)tops_floats(t));
 }
 
 const struct dsflow_op dsf_op_head_part_loss = {
@@ -165,10 +165,10 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_part_backward_input, bytes,
-                           (size_t[]){ logits_floats(&a->tile), weight,
-                                       dsf_tile_x(&a->tile) },
-                           n, err);
+    return dsf_ports_check(
+        &dsf_op_head_part_backward_input, bytes,
+        (size_t[]){ logits_floats(&a->tile), weight, dsf_tile_x(&a->tile) }, n,
+        err);
 }
 
 static void backward_input_cost(const size_t *bytes, unsigned n,
@@ -202,10 +202,10 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_part_backward_weight, bytes,
-                           (size_t[]){ logits_floats(&a->tile),
-                                       dsf_tile_x(&a->tile), weight },
-                           n, err);
+    return dsf_ports_check(
+        &dsf_op_head_part_backward_weight, bytes,
+        (size_t[]){ logits_floats(&a->tile), dsf_tile_x(&a->tile), weight }, n,
+        err);
 }
 
 static void backward_weight_cost(const size_t *bytes, unsigned n,

@@ -21,8 +21,9 @@ static int rows_check(const struct dsflow_op *op, const struct dsf_tile *t,
 }
 
 /* Floats of the unit, or an error. */
-static int norm_floats(const struct dsflow_op *op, const struct dsf_norm_args *a,
-                       size_t *need, struct dsflow_err *err)
+static int norm_floats(const struct dsflow_op *op,
+                       const struct dsf_norm_args *a, size_t *need,
+                       struct dsflow_err *err)
 {
     size_t width = (size_t)a->tile.width;
     int status = rows_check(op, &a->tile, err);
@@ -45,8 +46,8 @@ static void cost_of(const struct dsf_tile *t, double flops, double tiles,
                     double vectors, struct dsflow_cost *cost)
 {
     cost->flops = flops * (double)dsf_tile_x(t);
-    cost->bytes = sizeof(float) *
-                  (tiles * (double)dsf_tile_x(t) + vectors * t->width);
+    cost->bytes =
+        sizeof(float) * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
 }
 
 static int norm_forward_check(const size_t *bytes, unsigned n, const void *args,
@@ -176,10 +177,8 @@ static int residual_forward_check(const size_t *bytes, unsigned n,
     int status = residual_floats(&dsf_op_residual_forward, a, &unit, err);
 
     if (status == DSFLOW_OK && (a->b >= 0) != (n == 4))
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %u ports: expected %d",
-                             dsf_op_residual_forward.name, n,
-                             a->b < 0 ? 3 : 4);
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %u ports: expected %d",
+                             dsf_op_residual_forward.name, n, a->b < 0 ? 3 : 4);
     if (status < 0)
         return status;
     return dsf_ports_check(&dsf_op_residual_forward, bytes,

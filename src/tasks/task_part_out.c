@@ -17,8 +17,8 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
                              "%s: b: %lld: expected -1, a part adds none",
                              op->name, (long long)a->b);
     if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "w", a->w, nq * (size_t)t->width, 0, &unit,
-                               err);
+        status =
+            dsf_unit_need(op, "w", a->w, nq * (size_t)t->width, 0, &unit, err);
     if (status < 0)
         return status;
     return dsf_ports_check(
@@ -31,8 +31,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
 {
     const struct dsf_out_args *a = args;
 
-    cost->flops = 2.0 * (double)dsf_tile_x(&a->tile) *
-                  (double)dsf_tile_qwidth(&a->tile);
+    cost->flops =
+        2.0 * (double)dsf_tile_x(&a->tile) * (double)dsf_tile_qwidth(&a->tile);
     cost->bytes = dsf_ports_bytes(&dsf_op_out_part_forward, bytes, n);
 }
 

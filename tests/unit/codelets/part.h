@@ -22,9 +22,19 @@ static inline struct tensor tensor_copy(const struct tensor *of)
     return t;
 }
 
+/* Of 0 and not -0, as a gradient begins. */
 static inline struct tensor tensor_zero(size_t n)
 {
-    return tensor_new(n, 0, 1);
+    struct tensor t = tensor_new(n, 0, 1);
+
+    memset(t.f, 0, n * sizeof(float));
+    return t;
+}
+
+/* As a gradient is before its first task: no contents. */
+static inline void forget(struct tensor *t)
+{
+    memset(t->f, 0xff, t->n * sizeof(float));
 }
 
 static inline void add_floats(float *into, const float *from, size_t n)

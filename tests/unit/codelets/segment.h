@@ -9,9 +9,9 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-/* Check as the graph does, then run. */
+/* Check as the graph does, then run; `fresh` as in the graph. */
 static inline void run(const struct dsflow_codelet *codelet, const void *args,
-                       unsigned n, struct tensor *const *ports)
+                       unsigned fresh, unsigned n, struct tensor *const *ports)
 {
     const struct dsflow_op *op = codelet->op;
     struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
@@ -30,13 +30,17 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     assert_true(cost.flops >= 0 && cost.bytes > 0);
     scratch = guarded_new(op->scratch ? op->scratch(bytes, n, args) : 0);
     memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
-    codelet->cpu(&(struct dsflow_call){
-        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch.p });
+    codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                        .nbufs = n,
+                                        .args = args,
+                                        .fresh = fresh,
+                                        .scratch = scratch.p });
     guarded_free(&scratch);
 }
 
-#define RUN(codelet, args, ...)                                                \
-    run(codelet, args,                                                         \
+#define RUN(codelet, args, ...) RUN_FRESH(0, codelet, args, __VA_ARGS__)
+#define RUN_FRESH(fresh, codelet, args, ...)                                   \
+    run(codelet, args, fresh,                                                  \
         sizeof((struct tensor *[]){ __VA_ARGS__ }) / sizeof(struct tensor *),  \
         (struct tensor *[]){ __VA_ARGS__ })
 

@@ -37,9 +37,9 @@ static void check_parts(struct dsf_tile t, int32_t parts, int positions)
 {
     const size_t width = (size_t)t.width;
     const int64_t rows = t.vocab + (positions ? t.context : 0);
-    const struct dsf_embed_args whole = {
-        t, 0, positions ? (int64_t)t.vocab * t.width : -1
-    };
+    const struct dsf_embed_args whole = { t, 0,
+                                          positions ? (int64_t)t.vocab * t.width
+                                                    : -1 };
     struct tensor embed = tensor_new((size_t)rows * width, 1, 1);
     struct tensor grad = tensor_new(embed.n, 1, 2), batch = batch_new(&t);
     struct tensor x = tensor_unset(dsf_tile_x(&t)), sum = tensor_zero(x.n);
@@ -68,9 +68,8 @@ static void check_parts(struct dsf_tile t, int32_t parts, int positions)
 
         a.tile.vocab = n;
         for (int i = 0; i < 3; i++) {
-            copy_block(to[i] + a.wte, width,
-                       from[i]->f + (size_t)first * width, width, (size_t)n,
-                       width);
+            copy_block(to[i] + a.wte, width, from[i]->f + (size_t)first * width,
+                       width, (size_t)n, width);
             if (positions)
                 copy_block(to[i], width,
                            from[i]->f + (size_t)(t.vocab + first_pos) * width,
@@ -130,8 +129,8 @@ static void what_does_not_agree_is_refused(void **state)
         "embed_part.forward: 3 positions from 0 on: expected some of 0");
     a.wpe = 101 * 19;
     assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(
-        err.msg, "embed_part.forward: embed: 7676 bytes: expected 7904");
+    assert_string_equal(err.msg,
+                        "embed_part.forward: embed: 7676 bytes: expected 7904");
     a.first_pos = 38;
     assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(

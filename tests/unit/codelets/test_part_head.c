@@ -36,9 +36,9 @@ static struct head head_new(struct dsf_tile t)
 
 static void head_free(struct head *l)
 {
-    struct tensor *all[] = { &l->x,    &l->norm,  &l->weight, &l->batch,
-                             &l->logits, &l->loss, &l->dx,    &l->dnorm,
-                             &l->grad, &l->norm_grad, &l->xn };
+    struct tensor *all[] = { &l->x,      &l->norm,      &l->weight, &l->batch,
+                             &l->logits, &l->loss,      &l->dx,     &l->dnorm,
+                             &l->grad,   &l->norm_grad, &l->xn };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
@@ -151,8 +151,9 @@ static void check_head(struct head *whole, int32_t nparts)
         RUN(&dsf_codelet_head_part_backward_input, a, &parts[p].logits,
             &parts[p].weight, &one);
         add_floats(dxn.f, one.f, one.n);
-        RUN(&dsf_codelet_head_part_backward_weight, a, &parts[p].logits,
-            &whole->xn, &parts[p].grad);
+        forget(&parts[p].grad);
+        RUN_FRESH(4, &dsf_codelet_head_part_backward_weight, a,
+                  &parts[p].logits, &whole->xn, &parts[p].grad);
         copy_block(logits.f + a->first, (size_t)t->vocab, parts[p].logits.f,
                    vocab, rows, vocab);
         memcpy(grad.f + (size_t)a->first * width, parts[p].grad.f + 16,

@@ -104,8 +104,9 @@ static void check_mlp_part(struct mlp *whole, struct mlp *l, int parts, int p,
     check_columns(&l->h, whole->h.f, rows, 1, ffn, parts, p); /* act(h) */
     check_columns(&l->dh, whole->dh.f, rows, groups, ffn, parts, p);
 
-    RUN(&dsf_codelet_mlp_part_backward_weight, &a, &whole->dy, &whole->xn,
-        &l->h, &l->dh, &l->grad);
+    forget(&l->grad);
+    RUN_FRESH(16, &dsf_codelet_mlp_part_backward_weight, &a, &whole->dy,
+              &whole->xn, &l->h, &l->dh, &l->grad);
     take_unit(whole, l, parts, p, grad.f, whole->grad.f);
     assert_like(l->grad.f + a.w1, grad.f + a.w1, groups * ffn * width, parts);
     assert_like(l->grad.f + a.w2, grad.f + a.w2, ffn * width, parts);
@@ -159,10 +160,8 @@ static void check_mlp(struct dsf_tile t, int bias, int parts)
     assert_like(grad.f + a->norm_w, whole.grad.f + a->norm_w, (size_t)t.width,
                 parts);
     if (a->b2 >= 0) {
-        RUN(&dsf_codelet_residual_backward_weight, &residual, &whole.dy,
-            &grad);
-        assert_same_bits(grad.f + a->b2, whole.grad.f + a->b2,
-                         (size_t)t.width);
+        RUN(&dsf_codelet_residual_backward_weight, &residual, &whole.dy, &grad);
+        assert_same_bits(grad.f + a->b2, whole.grad.f + a->b2, (size_t)t.width);
     }
     mlp_free(&whole);
     tensor_free(&sum);
@@ -234,7 +233,8 @@ static void check_out(struct dsf_tile t, int parts)
     assert_like(one.f, y.f, y.n, 2);
 
     /* Backward, the kinds of the whole segment take a part. */
-    struct tensor datt = tensor_unset(att.n), own_datt = tensor_unset(own_att.n);
+    struct tensor datt = tensor_unset(att.n),
+                  own_datt = tensor_unset(own_att.n);
     struct tensor delta = tensor_unset(rows * (size_t)t.heads);
     struct tensor own_delta = tensor_unset(delta.n / (size_t)parts);
     struct tensor grad = tensor_zero(unit.n), own_grad = tensor_zero(part.n);

@@ -34,8 +34,8 @@ static struct layer layer_new(struct dsf_tile t, int bias)
 
 static void layer_free(struct layer *l)
 {
-    struct tensor *all[] = { &l->x,   &l->unit, &l->q,     &l->kv,
-                             &l->dq,  &l->dkv,  &l->dres,  &l->dx,
+    struct tensor *all[] = { &l->x,     &l->unit, &l->q,    &l->kv,
+                             &l->dq,    &l->dkv,  &l->dres, &l->dx,
                              &l->dnorm, &l->grad, &l->rope, &l->xn };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -93,12 +93,13 @@ static void take_columns(struct tensor *part, const struct tensor *whole,
                    whole->f + g * wide + n * (size_t)p, groups * wide, rows, n);
 }
 
-static void check_part(struct layer *whole, struct layer *l, int parts,
-                       int p, const struct tensor *dq, const struct tensor *dkv,
+static void check_part(struct layer *whole, struct layer *l, int parts, int p,
+                       const struct tensor *dq, const struct tensor *dkv,
                        struct tensor *dxn)
 {
     const struct dsf_tile *t = &l->args.tile;
-    const struct dsf_qkv_part_args a = { *t, l->args.w, l->args.b };
+    const struct dsf_qkv_part_args a = { *t, l->args.w, l->args.b, -1,
+                                         -1, -1,        -1 };
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
     size_t out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
     struct tensor q = tensor_copy(&l->q), kv = tensor_copy(&l->kv);
@@ -109,8 +110,8 @@ static void check_part(struct layer *whole, struct layer *l, int parts,
     if (a.b >= 0)
         take_rows(&whole->args.tile, parts, p, l->unit.f + a.b,
                   whole->unit.f + whole->args.b, 1);
-    RUN_ROPE(whole, &dsf_codelet_qkv_part_forward, &a,
-             &whole->xn, &l->unit, &l->q, &l->kv);
+    RUN_ROPE(whole, &dsf_codelet_qkv_part_forward, &a, &whole->xn, &l->unit,
+             &l->q, &l->kv);
     take_columns(&q, &whole->q, rows, 1, parts, p);
     take_columns(&kv, &whole->kv, rows, 2, parts, p);
     assert_like(l->q.f, q.f, q.n, parts);
@@ -121,8 +122,9 @@ static void check_part(struct layer *whole, struct layer *l, int parts,
     RUN_ROPE(whole, &dsf_codelet_qkv_part_backward_input, &a, &l->dq, &l->dkv,
              &l->unit, &one);
     add_floats(dxn->f, one.f, one.n);
-    RUN(&dsf_codelet_qkv_part_backward_weight, &a, &l->dq, &l->dkv,
-        &whole->xn, &l->grad);
+    forget(&l->grad);
+    RUN_FRESH(8, &dsf_codelet_qkv_part_backward_weight, &a, &l->dq, &l->dkv,
+              &whole->xn, &l->grad);
     take_rows(&whole->args.tile, parts, p, grad.f + a.w,
               whole->grad.f + whole->args.w, width);
     assert_like(l->grad.f + a.w, grad.f + a.w, out * width, parts);
@@ -211,6 +213,118 @@ static void the_parts_together_are_the_whole(void **state)
     with_every_isa(check_shapes);
 }
 
+/* Six ranks for two heads of keys: three use the same one, and each has a share
+ * of its gradient, a power of two so that nothing is rounded. */
+static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
+                          const struct tensor *dkv, struct tensor *shared,
+                          struct tensor *dxn, struct tensor *grad)
+{
+    static const float shares[] = { 0.5f, 0.25f, 0.25f };
+    struct dsf_tile t = whole->args.tile;
+    const size_t rows = (size_t)t.rows, width = (size_t)t.width;
+    const size_t nk = (size_t)t.head_dim, head = (size_t)p / 3 * nk;
+    const int bias = whole->args.b >= 0;
+    struct dsf_qkv_part_args a = { .kb = -1, .vb = -1, .b = -1 };
+    struct layer l;
+    struct tensor kv, one = tensor_unset(dxn->n), own;
+
+    t.heads = t.kv_heads = 1;
+    l = layer_new(t, bias);
+    a.tile = t;
+    a.k = (int64_t)(head * width);
+    a.v = a.k + (int64_t)(2 * nk * width);
+    if (bias) {
+        a.b = l.args.b;
+        a.kb = (int64_t)(4 * nk * width + head);
+        a.vb = a.kb + (int64_t)(2 * nk);
+    }
+    memcpy(l.unit.f, whole->unit.f + (size_t)p * nk * width,
+           nk * width * sizeof(float));
+    if (bias)
+        memcpy(l.unit.f + a.b, whole->unit.f + whole->args.b + (size_t)p * nk,
+               nk * sizeof(float));
+    RUN(&dsf_codelet_qkv_part_forward, &a, &whole->xn, &l.unit, &l.q, &l.kv,
+        &whole->rope, shared);
+    kv = tensor_copy(&l.kv);
+    take_columns(&kv, &whole->kv, rows, 2, 2, p / 3);
+    assert_like(l.kv.f, kv.f, kv.n, 6);
+
+    take_columns(&l.dq, dq, rows, 1, 6, p);
+    take_columns(&l.dkv, dkv, rows, 2, 2, p / 3);
+    for (size_t i = 0; i < l.dkv.n; i++)
+        l.dkv.f[i] *= shares[p % 3];
+    RUN(&dsf_codelet_qkv_part_backward_input, &a, &l.dq, &l.dkv, &l.unit, &one,
+        &whole->rope, shared);
+    add_floats(dxn->f, one.f, one.n);
+    own = tensor_unset(grad->n);
+    forget(&l.grad);
+    RUN_FRESH(24, &dsf_codelet_qkv_part_backward_weight, &a, &l.dq, &l.dkv,
+              &whole->xn, &l.grad, &own);
+    add_floats(grad->f, own.f, own.n);
+    assert_like(l.grad.f, whole->grad.f + (size_t)p * nk * width, nk * width,
+                6);
+    layer_free(&l);
+    tensor_free(&kv);
+    tensor_free(&one);
+    tensor_free(&own);
+}
+
+static void check_shared(int bias)
+{
+    struct dsf_tile t = { .rows = 33,
+                          .nseq = 3,
+                          .width = 65,
+                          .heads = 6,
+                          .kv_heads = 2,
+                          .head_dim = 10,
+                          .ffn = 1,
+                          .vocab = 1,
+                          .context = 40,
+                          .rms = 1,
+                          .rope = 1,
+                          .eps = 1e-6f };
+    struct layer whole = layer_new(t, bias);
+    struct tensor dq = tensor_copy(&whole.dq), dkv = tensor_copy(&whole.dkv);
+    struct tensor dxn = tensor_zero(whole.x.n), dx = tensor_unset(whole.x.n);
+    struct tensor dnorm = tensor_unset(whole.dnorm.n);
+    const size_t nq = 60 * 65, nkv = 40 * 65;
+    struct tensor shared = tensor_unset(nkv + 40), grad = tensor_zero(nkv + 40);
+    const struct dsf_norm_args norm = { t, whole.args.norm_w, -1 };
+
+    memcpy(shared.f, whole.unit.f + nq, nkv * sizeof(float));
+    if (bias)
+        memcpy(shared.f + nkv, whole.unit.f + whole.args.b + 60,
+               40 * sizeof(float));
+    run_whole(&whole);
+    for (int p = 0; p < 6; p++)
+        check_sharing(&whole, p, &dq, &dkv, &shared, &dxn, &grad);
+    assert_like(grad.f, whole.grad.f + nq, nkv, 6);
+    if (bias)
+        assert_like(grad.f + nkv, whole.grad.f + whole.args.b + 60, 40, 6);
+    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole.x, &whole.unit,
+        &dx, &dnorm, &whole.dres);
+    assert_like(dx.f, whole.dx.f, dx.n, 6);
+    layer_free(&whole);
+    tensor_free(&dq);
+    tensor_free(&dkv);
+    tensor_free(&dxn);
+    tensor_free(&dx);
+    tensor_free(&dnorm);
+    tensor_free(&shared);
+    tensor_free(&grad);
+}
+
+static void check_sharings(void)
+{
+    check_shared(0);
+    check_shared(1);
+}
+
+static void keys_that_parts_share_are_the_whole_s(void **state)
+{
+    with_every_isa(check_sharings);
+}
+
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsf_tile t = { .rows = 6,
@@ -223,8 +337,8 @@ static void what_does_not_agree_is_refused(void **state)
                           .vocab = 1,
                           .context = 3,
                           .eps = 1e-5f };
-    struct dsf_qkv_part_args a = { t, 0, -1 };
-    size_t bytes[] = { 384, 2048, 384, 384, 48 };
+    struct dsf_qkv_part_args a = { t, 0, -1, -1, -1, -1, -1 };
+    size_t bytes[] = { 384, 2048, 384, 384, 48, 1000 };
     struct dsflow_err err;
     int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
         dsf_op_qkv_part_forward.check;
@@ -245,12 +359,29 @@ static void what_does_not_agree_is_refused(void **state)
     assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "qkv_part.forward: rope: 44 bytes: expected 48");
+    bytes[4] = 48;
+    a.k = 0;
+    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "qkv_part.forward: v: offset -1 in a unit");
+    a.v = 128;
+    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 6");
+    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "qkv_part.forward: shared: 1000 bytes: expected 1024");
+    bytes[5] = 1024;
+    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_OK);
+    a.tile.rope = 0;
+    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(
+        err.msg, "qkv_part.forward: shared keys: expected rotary positions");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parts_together_are_the_whole),
+        cmocka_unit_test(keys_that_parts_share_are_the_whole_s),
         cmocka_unit_test(what_does_not_agree_is_refused),
     };
 

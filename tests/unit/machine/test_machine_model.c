@@ -49,8 +49,9 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         { LEAST "[link]\nlatency = 3\n",
           "m.toml:5: link: latency: 3: expected a time such as \"30s\"" },
         { LEAST "[kinds]\nadam = [1, 2]\n",
-          "m.toml:5: kinds: adam: [1, 2]: expected three numbers of "
-          "seconds, 0 or more: of a task, of an operation, of a byte" },
+          "m.toml:5: kinds: adam: [1, 2]: expected three or four numbers of "
+          "seconds, 0 or more: of a task, an operation, a byte, a score of "
+          "attention" },
         { LEAST "[kinds]\nadam = [1, 2, -3]\n", NULL },
         { LEAST "[kinds]\nadam = \"fast\"\n", NULL },
         { LEAST "[kinds]\nadam = [1, nan, 1]\n", NULL },
@@ -96,6 +97,7 @@ static void what_is_written_reads_back(void **state)
     rate->fixed = 1e-6;
     rate->per_flop = 2e-11;
     rate->per_byte = 3e-10;
+    rate->per_score = 4e-10;
     assert_int_equal(dsf_machine_model_write(&m, f), DSFLOW_OK);
     fclose(f);
 
@@ -112,6 +114,9 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
     assert_float_equal(
         dsf_machine_model_kind(&back, "mlp.forward")->per_byte / 3e-10, 1,
+        1e-6);
+    assert_float_equal(
+        dsf_machine_model_kind(&back, "mlp.forward")->per_score / 4e-10, 1,
         1e-6);
     dsf_machine_model_fini(&m);
     dsf_machine_model_fini(&back);

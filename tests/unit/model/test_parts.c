@@ -10,9 +10,9 @@
 static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
 {
     char text[512];
-    int n = snprintf(text, sizeof(text),
-                     "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s",
-                     model);
+    int n =
+        snprintf(text, sizeof(text),
+                 "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", model);
     struct dsflow_err err;
 
     if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, job, &err) < 0 ||
@@ -25,6 +25,9 @@ static const char *const models[] = {
     "context = 41\n",
     "family = \"llama\"\nlayers = 2\nheads = 8\nkv_heads = 4\nwidth = 36\n"
     "head_dim = 10\nffn_width = 32\nvocab = 61\ncontext = 16\ntied = false\n"
+    "qkv_bias = true\n",
+    "family = \"llama\"\nlayers = 1\nheads = 8\nkv_heads = 2\nwidth = 36\n"
+    "head_dim = 10\nffn_width = 32\nvocab = 61\ncontext = 16\n"
     "qkv_bias = true\n",
 };
 
@@ -81,7 +84,7 @@ static int64_t check_part(const struct dsf_model *m, int parts, unsigned unit,
 
 static void what_is_split_and_merged_is_the_whole(void **state)
 {
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         struct dsf_model m;
         struct dsf_job job;
 
@@ -161,6 +164,7 @@ static void what_all_parts_need_is_a_part_of_its_own(void **state)
     assert_int_equal(p.b, 0);
     assert_int_equal(p.norm_w, 32);
     assert_int_equal(p.norm_b, 64);
+    assert_false(dsf_parts_share_kv(&m, 4));
     dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_EMBED, 0), 2);
     assert_int_equal(p.elems, 0);
     dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_NORM, 0), 1);
@@ -170,6 +174,20 @@ static void what_all_parts_need_is_a_part_of_its_own(void **state)
     assert_int_equal(p.nblocks, 1);
     dsf_part_init(&p, &m, 1, dsf_model_unit(&m, DSF_OUT, 0), 1);
     assert_int_equal(p.elems, 0);
+    dsf_model_fini(&m);
+    dsf_job_fini(&job);
+
+    /* Two heads of keys for four ranks. */
+    make(&m, &job, models[2]);
+    assert_true(dsf_parts_share_kv(&m, 4));
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_QKV, 0), 1);
+    assert_int_equal(p.nblocks, 2); /* queries, and their bias */
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_QKV, 0), 4);
+    assert_int_equal(p.w, 0);
+    assert_int_equal(p.blocks[0].rows, 2 * 2 * 10);
+    assert_int_equal(p.blocks[0].at_whole, 80 * 36);
+    assert_int_equal(p.b, 40 * 36);
+    assert_int_equal(p.decay, 40 * 36);
     dsf_model_fini(&m);
     dsf_job_fini(&job);
 }

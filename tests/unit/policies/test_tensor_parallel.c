@@ -257,6 +257,27 @@ static void more_ranks_than_ports_are_no_trouble(void **state)
     check_same(wide, plain, 16);
 }
 
+/* More ranks than heads of keys: several use the same one. */
+static void keys_that_ranks_share_are_no_trouble(void **state)
+{
+    static const char few[] = "family = \"llama\"\nlayers = 2\nheads = 8\n"
+                              "kv_heads = 2\nwidth = 40\nhead_dim = 6\n"
+                              "ffn_width = 48\ncontext = 24\nvocab = 61\n"
+                              "qkv_bias = true\n";
+    static const char one[] = "family = \"llama\"\nlayers = 1\nheads = 4\n"
+                              "kv_heads = 1\nwidth = 32\nffn_width = 48\n"
+                              "context = 24\nvocab = 61\ntied = false\n";
+
+    check_same(few, plain, 2);
+    check_same(few, plain, 4);
+    check_same(few,
+               "[batch]\nsequences = 4\nmicro = 1\nsequence = 24\n"
+               "tile = 16\ngroups = 2\n",
+               8);
+    check_same(one, plain, 2);
+    check_same(one, plain, 4);
+}
+
 static void a_rank_touches_only_what_is_its_own(void **state)
 {
     struct fixture f;
@@ -289,6 +310,41 @@ static void a_rank_touches_only_what_is_its_own(void **state)
                          t->rank, d->name, home[t->data[k].i]);
         }
     }
+    free(home);
+    done(&f);
+}
+
+/* Per block, four sums or gathers forward, and six backward, two of which are
+ * the rows that are not kept; each moves what T - 1 of the ranks have to each
+ * (Korthikanti et al. 2022, 4.2.2). */
+static void a_block_moves_ten_times_its_rows(void **state)
+{
+    enum { PARTS = 4 };
+    struct fixture f;
+    uint32_t n;
+    int16_t *home;
+    double moved = 0, rows;
+
+    build(&f, gpt2, plain, PARTS);
+    n = dsflow_graph_ndata(f.graph);
+    home = malloc(n * sizeof(*home));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(f.graph); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(f.graph, (dsflow_task_id){ i });
+
+        for (unsigned k = 0; k < t->ndata; k++) {
+            if (dsflow_task_access(t, k) & DSFLOW_W)
+                home[t->data[k].i] = t->rank;
+            else if (t->op->comm && t->layer == 1 && t->tile >= 0 &&
+                     t->phase == DSFLOW_STEP && home[t->data[k].i] != t->rank &&
+                     dsflow_graph_data(f.graph, t->data[k])->role !=
+                         DSFLOW_GRADS)
+                moved += (double)dsflow_graph_data(f.graph, t->data[k])->bytes;
+        }
+    }
+    rows = (double)f.plan->nmicro * f.plan->micro * f.plan->sequence;
+    assert_true(moved ==
+                10.0 * (PARTS - 1) * rows * f.model.dims.width * sizeof(float));
     free(home);
     done(&f);
 }
@@ -349,8 +405,12 @@ static void what_does_not_split_is_refused_with_what_would(void **state)
 {
     check_refused(gpt2, plain, 3,
                   "3: heads, 4, does not split: expected one of 1, 2, 4");
-    check_refused(llama, plain, 8,
-                  "8: kv_heads, 4, does not split: expected one of 1, 2, 4");
+    check_refused("family = \"llama\"\nlayers = 1\nheads = 12\n"
+                  "kv_heads = 3\nwidth = 48\nffn_width = 48\n"
+                  "context = 24\nvocab = 97\n",
+                  plain, 2,
+                  "2: kv_heads, 3, does not split: expected one of 1, 3, 6, "
+                  "12");
     check_refused("family = \"gpt2\"\nlayers = 1\nheads = 6\nwidth = 24\n"
                   "ffn_width = 32\ncontext = 24\nvocab = 97\n",
                   plain, 6,
@@ -366,7 +426,9 @@ int main(void)
         cmocka_unit_test(pieces_of_sequences_and_uneven_rows_are_no_trouble),
         cmocka_unit_test(groups_and_optimizers_are_no_trouble),
         cmocka_unit_test(more_ranks_than_ports_are_no_trouble),
+        cmocka_unit_test(keys_that_ranks_share_are_no_trouble),
         cmocka_unit_test(a_rank_touches_only_what_is_its_own),
+        cmocka_unit_test(a_block_moves_ten_times_its_rows),
         cmocka_unit_test(the_parts_of_a_unit_are_all_of_it),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(what_does_not_split_is_refused_with_what_would),

@@ -1,0 +1,143 @@
+/* rates.c - from the times of tasks to the rates of their kinds. */
+#include "sim/rates.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <string.h>
+
+int dsf_work_order(const struct dsf_work *x, const struct dsf_work *y)
+{
+    if (x->flops != y->flops)
+        return x->flops < y->flops ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return x->scores < y->scores ? -1 : x->scores > y->scores;
+}
+
+void dsf_samples_add(struct dsf_samples *samples,
+                     const struct dsf_sample *sample)
+{
+    for (size_t i = 0; i < samples->n; i++) {
+        struct dsf_sample *s = &samples->v[i];
+
+        if (strcmp(s->kind, sample->kind) != 0 ||
+            dsf_work_order(&s->work, &sample->work) != 0)
+            continue;
+        s->n += sample->n;
+        if (sample->seconds < s->seconds)
+            s->seconds = sample->seconds;
+        return;
+    }
+    dsf_grow(&samples->v, &samples->cap, samples->n + 1, sizeof(*samples->v));
+    samples->v[samples->n++] = *sample;
+}
+
+/* How much a sample counts: a step is made of its long tasks. */
+static double weight(const struct dsf_sample *s)
+{
+    return sqrt(s->seconds);
+}
+
+/* Least squares of (x . c - y) / y over the samples of a kind, with only the
+ * terms of `mask` (1 fixed, 2 flops, 4 bytes, 8 scores). Returns the sum of
+ * squares, or INFINITY where a coefficient would be negative. */
+static double solve(const struct dsf_samples *s, const char *kind,
+                    unsigned mask, double c[DSF_NTERMS])
+{
+    double a[DSF_NTERMS][DSF_NTERMS + 1] = { { 0 } }, rest = 0;
+    unsigned term[DSF_NTERMS], n = 0;
+
+    memset(c, 0, DSF_NTERMS * sizeof(*c));
+    for (unsigned i = 0; i < DSF_NTERMS; i++)
+        if (mask >> i & 1)
+            term[n++] = i;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct dsf_sample *p = &s->v[i];
+        double x[DSF_NTERMS] = { 1, p->work.flops, p->work.bytes,
+                                 p->work.scores };
+
+        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
+            continue;
+        for (unsigned j = 0; j < n; j++) {
+            for (unsigned k = 0; k < n; k++)
+                a[j][k] += weight(p) * x[term[j]] * x[term[k]] / p->seconds /
+                           p->seconds;
+            a[j][n] += weight(p) * x[term[j]] / p->seconds;
+        }
+    }
+    /* Gauss, without a choice of pivots: the matrix is positive. */
+    for (unsigned j = 0; j < n; j++) {
+        if (!(a[j][j] > 0))
+            return INFINITY;
+        for (unsigned k = j + 1; k < n; k++) {
+            double f = a[k][j] / a[j][j];
+
+            for (unsigned l = j; l < n; l++)
+                a[k][l] -= f * a[j][l];
+            a[k][n] -= f * a[j][n];
+        }
+    }
+    for (unsigned j = n; j-- > 0;) {
+        double sum = a[j][n];
+
+        for (unsigned k = j + 1; k < n; k++)
+            sum -= a[j][k] * c[term[k]];
+        c[term[j]] = sum / a[j][j];
+        if (!(c[term[j]] >= 0) || !isfinite(c[term[j]]))
+            return INFINITY;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        const struct dsf_sample *p = &s->v[i];
+        double e;
+
+        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
+            continue;
+        e = (c[0] + c[1] * p->work.flops + c[2] * p->work.bytes +
+             c[3] * p->work.scores) /
+                p->seconds -
+            1;
+        rest += weight(p) * e * e;
+    }
+    return rest;
+}
+
+static void fit_kind(const struct dsf_samples *samples, const char *kind,
+                     struct dsf_machine_model *m)
+{
+    double best = INFINITY, kept[DSF_NTERMS] = { 0 };
+    struct dsf_kind_rate *rate;
+
+    for (unsigned mask = 1; mask < 1u << DSF_NTERMS; mask++) {
+        double c[DSF_NTERMS], rest = solve(samples, kind, mask, c);
+
+        if (rest < best) {
+            best = rest;
+            memcpy(kept, c, sizeof(kept));
+        }
+    }
+    if (best == INFINITY)
+        return;
+    rate = dsf_machine_model_add_kind(m, kind);
+    rate->fixed = kept[0];
+    rate->per_flop = kept[1];
+    rate->per_byte = kept[2];
+    rate->per_score = kept[3];
+}
+
+/* Is it the first of its kind? */
+static bool is_first(const struct dsf_samples *samples, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(samples->v[k].kind, samples->v[i].kind) == 0)
+            return false;
+    return true;
+}
+
+void dsf_rates_fit(const struct dsf_samples *samples,
+                   struct dsf_machine_model *m)
+{
+    for (size_t i = 0; i < samples->n; i++)
+        if (is_first(samples, i))
+            fit_kind(samples, samples->v[i].kind, m);
+}

@@ -1,0 +1,102 @@
+/* test_rates.c - rates that are known are found again in times. */
+#include "sim/rates.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+
+static void add(struct dsf_samples *samples, const char *kind,
+                struct dsf_work work, double seconds)
+{
+    dsf_samples_add(samples, &(struct dsf_sample){ kind, work, seconds, 1 });
+}
+
+static void rates_are_found_in_exact_times(void **state)
+{
+    const struct dsf_kind_rate truth = { NULL, 3e-6, 1e-11, 2e-10, 5e-10 };
+    struct dsf_samples samples = { 0 };
+    struct dsf_machine_model m;
+    const struct dsf_kind_rate *rate;
+
+    dsf_machine_model_init(&m);
+    for (int i = 1; i <= 12; i++) {
+        struct dsf_work w = { 1e6 * i * i, 1e5 * i, 3e4 * (i % 4) };
+
+        add(&samples, "attention", w, dsf_rate_seconds(&truth, &w));
+        add(&samples, "copy", (struct dsf_work){ 0, 1e6 * i, 0 }, 1e-4 * i);
+    }
+    dsf_rates_fit(&samples, &m);
+    rate = dsf_machine_model_kind(&m, "attention");
+    assert_float_equal(rate->fixed / truth.fixed, 1, 1e-6);
+    assert_float_equal(rate->per_flop / truth.per_flop, 1, 1e-6);
+    assert_float_equal(rate->per_byte / truth.per_byte, 1, 1e-6);
+    assert_float_equal(rate->per_score / truth.per_score, 1, 1e-6);
+    rate = dsf_machine_model_kind(&m, "copy");
+    assert_float_equal(rate->per_byte / 1e-10, 1, 1e-6);
+    assert_true(rate->per_flop == 0 && rate->fixed < 1e-12);
+    assert_null(dsf_machine_model_kind(&m, "other"));
+    free(samples.v);
+    dsf_machine_model_fini(&m);
+}
+
+/* Times that fall with the size would ask for a rate below zero. */
+static void no_rate_is_below_zero(void **state)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsf_machine_model m;
+    const struct dsf_kind_rate *rate;
+
+    dsf_machine_model_init(&m);
+    for (int i = 1; i <= 5; i++)
+        add(&samples, "odd", (struct dsf_work){ 1e6 * i, 1e6 / i, 0 },
+            1e-3 - 1e-4 * i);
+    dsf_rates_fit(&samples, &m);
+    rate = dsf_machine_model_kind(&m, "odd");
+    assert_non_null(rate);
+    assert_true(rate->fixed >= 0 && rate->per_flop >= 0 &&
+                rate->per_byte >= 0 && rate->per_score >= 0);
+    free(samples.v);
+    dsf_machine_model_fini(&m);
+}
+
+static void of_two_times_of_the_same_the_shorter_counts(void **state)
+{
+    struct dsf_samples samples = { 0 };
+
+    add(&samples, "adam", (struct dsf_work){ 1, 2, 0 }, 3e-3);
+    add(&samples, "adam", (struct dsf_work){ 1, 2, 0 }, 2e-3);
+    add(&samples, "adam", (struct dsf_work){ 1, 2, 0 }, 4e-3);
+    add(&samples, "adam", (struct dsf_work){ 1, 3, 0 }, 4e-3);
+    assert_int_equal(samples.n, 2);
+    assert_true(samples.v[0].seconds == 2e-3);
+    assert_int_equal(samples.v[0].n, 3);
+    free(samples.v);
+}
+
+static void one_sample_is_enough_for_its_size(void **state)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsf_machine_model m;
+    struct dsf_work w = { 1e6, 0, 0 };
+
+    dsf_machine_model_init(&m);
+    add(&samples, "clip", w, 1e-6);
+    dsf_rates_fit(&samples, &m);
+    assert_float_equal(
+        dsf_rate_seconds(dsf_machine_model_kind(&m, "clip"), &w) / 1e-6, 1,
+        1e-9);
+    free(samples.v);
+    dsf_machine_model_fini(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_are_found_in_exact_times),
+        cmocka_unit_test(no_rate_is_below_zero),
+        cmocka_unit_test(of_two_times_of_the_same_the_shorter_counts),
+        cmocka_unit_test(one_sample_is_enough_for_its_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
