@@ -37,6 +37,7 @@
     XX(qkv_part_backward_weight)                                               \
     XX(out_part_forward)                                                       \
     XX(mlp_part_forward)                                                       \
+    XX(mlp_part_hidden)                                                        \
     XX(mlp_part_backward_input)                                                \
     XX(mlp_part_backward_weight)                                               \
     XX(head_part_forward)                                                      \

@@ -33,6 +33,28 @@ const struct dsflow_codelet dsf_codelet_mlp_part_forward = {
     .cpu = forward_cpu,
 };
 
+static void hidden_cpu(const struct dsflow_call *call)
+{
+    enum { XN, UNIT, H };
+    const struct dsf_mlp_part_args *a = call->args;
+    const struct dsf_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t nh = dsf_tile_hwidth(t);
+    float *unit = dsf_floats(call, UNIT), *h = dsf_floats(call, H);
+    const float *b1 = dsf_tensor_at(unit, a->b1);
+
+    dsf_gemm(0, 1, rows, nh, width, dsf_floats(call, XN), width, unit + a->w1,
+             width, 0, h, nh);
+    if (b1)
+        dsf_add_bias(h, b1, rows, nh);
+}
+
+const struct dsflow_codelet dsf_codelet_mlp_part_hidden = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_mlp_part_hidden,
+    .cpu = hidden_cpu,
+};
+
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DY, UNIT, H, DH, DXN };

@@ -201,7 +201,7 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
             return p->last[t->data[i].i];
         if (d->unit >= 0)
             return dsf_mesh_rank(&plan->mesh, unit_stage(plan, d->unit), 0,
-                                 d->part);
+                                 d->part % plan->mesh.tensor);
     }
     return 0;
 }
@@ -254,7 +254,9 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
             p.last[i] = d->unit < 0 ? 0
                                     : dsf_mesh_rank(&plan->mesh,
                                                     unit_stage(plan, d->unit),
-                                                    0, d->part);
+                                                    0,
+                                                    d->part %
+                                                        plan->mesh.tensor);
     }
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
         place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));

@@ -9,6 +9,7 @@
 const struct dsflow_policy *const dsf_policies[] = {
     &dsf_policy_reference,  /* the plain step: micro-batches, layers, tiles */
     &dsf_policy_recompute,  /* what is computed twice is then placed twice */
+    &dsf_policy_tensor_parallel, /* … and cut in parts twice */
     &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
     &dsf_policy_zero,       /* shards, once it is known who shares them */
     &dsf_policy_send,       /* after all that decides who reads what */

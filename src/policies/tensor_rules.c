@@ -260,6 +260,11 @@ static const struct dsf_op_rules table[] = {
       { EACH(norm_forward, norm, SHARED(1), 0, SHARED(1), XN), GATHER(X, XN),
         EACH(mlp_part_forward, mlp, 1, X, 1, 2, Y), SCATTER(R, Y),
         EACH(residual_forward, residual, SHARED(1), 0, R, 3, SHARED(1)) } },
+    /* x, unit, h */
+    { &dsf_op_mlp_hidden,
+      { ROWS, UNIT, COLUMNS },
+      { EACH(norm_forward, norm, SHARED(1), 0, SHARED(1), XN), GATHER(X, XN),
+        EACH(mlp_part_hidden, mlp, 1, X, 1, 2) } },
     /* dy, x, unit, h, dh, dx, dnorm */
     { &dsf_op_mlp_backward_input,
       { ROWS, ROWS, UNIT, COLUMNS, COLUMNS, ROWS, EVERY },

@@ -100,12 +100,14 @@ static const struct dsf_unit *unit_of(const struct zero *z,
     return &z->plan->model->units[spec->unit];
 }
 
-/* Is it one of the units that every block has, with the same sizes? */
+/* Is it one of the units that every block has, with the same sizes? What tensor
+ * ranks share of one is small, and has buffers of its own. */
 static bool in_block(const struct zero *z, const struct dsflow_data_spec *spec)
 {
     enum dsf_segment s = unit_of(z, spec)->segment;
 
-    return s == DSF_QKV || s == DSF_OUT || s == DSF_MLP;
+    return (s == DSF_QKV || s == DSF_OUT || s == DSF_MLP) &&
+           spec->part < z->plan->mesh.tensor;
 }
 
 /* Units that can share buffers have the same text here: the rest of the name of
@@ -247,7 +249,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     dsflow_data_id whole;
 
     if (!in_block(z, spec) || (int64_t)spec->bytes <= plan->job->zero.keep) {
-        size_t at = ((size_t)spec->unit * (size_t)plan->mesh.tensor +
+        size_t at = ((size_t)spec->unit * (size_t)(plan->mesh.tensor + 1) +
                      (size_t)spec->part) *
                         (size_t)plan->nranks +
                     (size_t)rank;
@@ -291,7 +293,7 @@ static void forget(struct zero *z)
     for (int32_t i = 0; i < plan->nranks * 6; i++)
         memset(z->rings[i].unit, 0, (size_t)z->length * sizeof(uint32_t));
     memset(z->kept, 0,
-           plan->model->nunits * (size_t)plan->mesh.tensor *
+           plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
                (size_t)plan->nranks);
 }
 
@@ -697,7 +699,7 @@ static void begin(struct zero *z)
     for (int32_t i = 0; i < plan->nranks * 6; i++)
         z->rings[i].unit =
             dsf_xcalloc((size_t)z->length, sizeof(*z->rings[i].unit));
-    z->kept = dsf_xcalloc(plan->model->nunits * (size_t)plan->mesh.tensor *
+    z->kept = dsf_xcalloc(plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
                               (size_t)plan->nranks,
                           1);
     z->leaders = dsf_xcalloc((size_t)z->data, sizeof(*z->leaders));

@@ -70,6 +70,7 @@ struct dsf_qkv_part_args {
 /* mlp_part.forward         { xn R, unit R, h W, y W }
  *   h = xn W1^T + b1; y = act(h) W2^T. With SwiGLU W1 has the part's rows of
  *   gate, then those of up; W2 is [width][ffn].
+ * mlp_part.hidden          { xn R, unit R, h W }        h alone, once more
  * mlp_part.backward_input  { dy R, unit R, h RW, dh W, dxn W }
  *   As mlp.backward_input: h becomes act(h).
  * mlp_part.backward_weight { dy R, xn R, h R, dh R, grad RW } */

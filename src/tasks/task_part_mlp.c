@@ -79,6 +79,43 @@ const struct dsflow_op dsf_op_mlp_part_forward = {
     .scratch = forward_scratch,
 };
 
+static int hidden_check(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_err *err)
+{
+    const struct dsf_mlp_part_args *a = args;
+    const struct dsf_tile *t = &a->tile;
+    size_t unit = 0;
+    int status = unit_floats(&dsf_op_mlp_part_hidden, a, &unit, err);
+
+    if (status < 0)
+        return status;
+    return dsf_ports_check(&dsf_op_mlp_part_hidden, bytes,
+                           (size_t[]){ dsf_tile_x(t), unit,
+                                       (size_t)t->rows * dsf_tile_hwidth(t) },
+                           n, err);
+}
+
+static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
+                        struct dsflow_cost *cost)
+{
+    const struct dsf_mlp_part_args *a = args;
+    double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
+
+    cost->flops = 2 * rows * a->tile.width * h + rows * h;
+    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_part_hidden, bytes, n);
+}
+
+const struct dsflow_op dsf_op_mlp_part_hidden = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "mlp_part.hidden",
+    .summary = "some columns of the first projection, computed once more",
+    .args_size = sizeof(struct dsf_mlp_part_args),
+    .nports = 3,
+    .ports = { { "xn", DSFLOW_R }, { "unit", DSFLOW_R }, { "h", DSFLOW_W } },
+    .check = hidden_check,
+    .cost = hidden_cost,
+};
+
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {

@@ -39,6 +39,7 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_qkv_part_backward_weight,
     &dsf_op_out_part_forward,
     &dsf_op_mlp_part_forward,
+    &dsf_op_mlp_part_hidden,
     &dsf_op_mlp_part_backward_input,
     &dsf_op_mlp_part_backward_weight,
     &dsf_op_head_part_forward,

@@ -27,6 +27,7 @@ extern const struct dsflow_op dsf_op_qkv_part_forward,
     dsf_op_qkv_part_backward_input, dsf_op_qkv_part_backward_weight;
 extern const struct dsflow_op dsf_op_out_part_forward;
 extern const struct dsflow_op dsf_op_mlp_part_forward,
+    dsf_op_mlp_part_hidden,
     dsf_op_mlp_part_backward_input, dsf_op_mlp_part_backward_weight;
 extern const struct dsflow_op dsf_op_head_part_forward, dsf_op_head_part_loss,
     dsf_op_head_part_backward_input, dsf_op_head_part_backward_weight;

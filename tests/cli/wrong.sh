@@ -34,7 +34,7 @@ wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
 wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
 wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
 wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=yes
-wrong 2 "--until: zeroo: expected one of reference, recompute, pipeline, zero, send, priorities" plan job.toml --until zeroo
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, policies, codelets or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none

@@ -1,0 +1,103 @@
+/* test_weights.c - bytes, tasks and traffic of a graph, by rank. */
+#include "sim/weights.h"
+
+#include "lib/test.h"
+
+static int any(const size_t *bytes, unsigned n, const void *args,
+               struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void cost_of(const size_t *bytes, unsigned n, const void *args,
+                    struct dsflow_cost *cost)
+{
+    cost->flops = 10;
+}
+
+static size_t scratch_of(const size_t *bytes, unsigned n, const void *args)
+{
+    return bytes[0] / 2;
+}
+
+static const struct dsflow_op work = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "work",
+    .nports = 1,
+    .ports = { { "out", DSFLOW_W } },
+    .check = any,
+    .cost = cost_of,
+    .scratch = scratch_of,
+};
+static const struct dsflow_op move = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "move",
+    .nports = 2,
+    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    .comm = 1,
+    .check = any,
+    .cost = cost_of,
+};
+
+static dsflow_data_id data(struct dsflow_graph *g, const char *name,
+                           size_t bytes, enum dsflow_role role, int home)
+{
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .role = role,
+                                       .home = (int16_t)home });
+}
+
+static void add(struct dsflow_graph *g, const struct dsflow_op *op, int rank,
+                enum dsflow_phase phase, dsflow_data_id a, dsflow_data_id b)
+{
+    dsflow_graph_add_task(
+        g, &(struct dsflow_task_spec){ .op = op,
+                                       .rank = (int16_t)rank,
+                                       .phase = (uint8_t)phase,
+                                       .ndata = (uint8_t)op->nports,
+                                       .data = { a, b } });
+}
+
+static void each_rank_has_what_is_at_home_there(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 100, DSFLOW_PARAMS, 0);
+    dsflow_data_id b = data(g, "b", 40, DSFLOW_GRADS, 1);
+    dsflow_data_id c = data(g, "c", 7, DSFLOW_BUFFERS, DSFLOW_ANYWHERE);
+    struct dsf_weights w;
+
+    add(g, &work, 0, DSFLOW_STEP, a, c);
+    add(g, &work, 1, DSFLOW_STEP, b, c);
+    add(g, &work, DSFLOW_ANYWHERE, DSFLOW_STEP, c, c);
+    add(g, &move, 1, DSFLOW_STEP, b, a); /* from rank 0 */
+    add(g, &move, 0, DSFLOW_STEP, c, a); /* its own, and of no home */
+    add(g, &work, 1, DSFLOW_EVAL, b, c);
+    dsf_weights_init(&w, g, 2, 3);
+
+    assert_int_equal(w.ntasks, 5);
+    assert_int_equal(w.ndata, 3);
+    assert_int_equal(w.nkinds, 2);
+    assert_true(w.kinds[0].op == &work && w.kinds[0].tasks == 3);
+    assert_true(w.flops == 50);
+    assert_true(w.ranks[0].role_bytes[DSFLOW_PARAMS] == 100);
+    assert_true(w.ranks[0].role_bytes[DSFLOW_BUFFERS] == 7);
+    assert_true(w.ranks[0].scratch == 3 * 50);
+    assert_true(w.ranks[0].peak == 100 + 7 + 150);
+    assert_true(w.ranks[1].peak == 40 + 60);
+    assert_true(w.ranks[0].tasks[0] == 2 && w.ranks[1].tasks[0] == 1);
+    assert_true(w.ranks[1].moved[1] == 100 && w.ranks[0].moved[1] == 0);
+    assert_true(w.moved == 100 && w.kinds[1].moved == 100);
+    dsf_weights_fini(&w);
+    dsflow_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_rank_has_what_is_at_home_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
