@@ -87,7 +87,8 @@ static double run_team(struct team *team, unsigned workers)
     pthread_barrier_init(&team->start, NULL, workers);
     for (unsigned w = 0; w < workers; w++) {
         members[w].team = team;
-        if (w > 0 && pthread_create(&threads[w], NULL, repeat, &members[w]) != 0) {
+        if (w > 0 &&
+            pthread_create(&threads[w], NULL, repeat, &members[w]) != 0) {
             fprintf(stderr, "dsflow: no thread for a measurement\n");
             exit(1);
         }
@@ -162,29 +163,40 @@ double dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
     return moved / run_team(&team, workers);
 }
 
-/* Chains of counting, more of them than workers: one number each. */
+static dsflow_data_id add_number(struct dsflow_graph *g)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "x%u", dsflow_graph_ndata(g));
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = sizeof(double),
+                                       .role = DSFLOW_BUFFERS,
+                                       .unit = -1,
+                                       .persistent = 1 });
+}
+
+/* Chains of sums, more of them than workers, of as many numbers as a segment
+ * has buffers. */
 static struct dsflow_graph *small_tasks(unsigned ntasks, unsigned chains)
 {
+    enum { BUFFERS = 6 };
     struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_task_spec t = { .op = &dsf_op_sum,
+                                  .layer = -1,
+                                  .microbatch = -1,
+                                  .tile = -1,
+                                  .rank = DSFLOW_ANYWHERE,
+                                  .ndata = BUFFERS };
 
-    for (unsigned i = 0; i < chains; i++) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "cursor%u", i);
-        dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = name,
-                                           .bytes = 4 * sizeof(int64_t),
-                                           .role = DSFLOW_BUFFERS,
-                                           .persistent = 1 });
+    for (unsigned i = 1; i < BUFFERS; i++)
+        t.data[i] = add_number(g);
+    for (unsigned i = 0; i < chains; i++)
+        add_number(g);
+    for (unsigned i = 0; i < ntasks; i++) {
+        t.data[0].i = BUFFERS - 1 + i % chains;
+        dsflow_graph_add_task(g, &t);
     }
-    for (unsigned i = 0; i < ntasks; i++)
-        dsflow_graph_add_task(
-            g, &(struct dsflow_task_spec){ .op = &dsf_op_advance,
-                                           .layer = -1,
-                                           .microbatch = -1,
-                                           .tile = -1,
-                                           .ndata = 1,
-                                           .data = { { i % chains } } });
     return g;
 }
 

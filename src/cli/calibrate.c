@@ -3,6 +3,7 @@
 #include "cli/calibrate.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/calibrate_pool.h"
 #include "config/job.h"
@@ -183,9 +184,9 @@ static int run_shape(const struct shape *s, const struct dsf_machine *machine,
     return status;
 }
 
-int dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                        enum dsf_calibration how, struct dsf_samples *samples,
-                        FILE *log, struct dsflow_err *err)
+void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
+                         enum dsf_calibration how, struct dsf_samples *samples,
+                         FILE *log)
 {
     enum { NSHAPES = sizeof(shapes) / sizeof(*shapes) };
     bool quick = how == DSF_CALIBRATE_QUICK;
@@ -193,14 +194,15 @@ int dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
     /* In rounds: what disturbs the machine for seconds disturbs one of them. */
     for (size_t i = 0; i < (quick ? 1 : 2) * NSHAPES; i++) {
         const struct shape *s = &shapes[i % NSHAPES];
-        int status;
+        struct dsflow_err err = { 0 };
 
         if (quick && !s->quick)
             continue;
-        status = run_shape(s, machine, workers, quick ? 0.3 : 1, samples, err);
-        if (status < 0)
-            return status;
-        if (log != NULL)
+        /* What is not measured is estimated: no reason to stop. */
+        if (run_shape(s, machine, workers, quick ? 0.3 : 1, samples, &err) < 0)
+            dsf_warn("a model of width %d is not measured: %s", s->width,
+                     err.msg);
+        else if (log != NULL)
             fprintf(log,
                     "measured %s, width %d, %d heads, vocabulary %d, %d x %d "
                     "tokens, %s, %d x %d x %d ranks\n",
@@ -208,5 +210,4 @@ int dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
                     s->sequence, s->optimizer, s->data, s->pipeline,
                     s->tensor);
     }
-    return DSFLOW_OK;
 }

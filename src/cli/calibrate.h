@@ -14,8 +14,8 @@ enum dsf_calibration {
 
 /* Run steps of models of several shapes on `workers` threads and append what
  * their tasks took. `log` gets a line for each; NULL is fine. */
-int dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                        enum dsf_calibration how, struct dsf_samples *samples,
-                        FILE *log, struct dsflow_err *err);
+void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
+                         enum dsf_calibration how, struct dsf_samples *samples,
+                         FILE *log);
 
 #endif

@@ -133,32 +133,25 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
 {
     struct dsf_samples one = { 0 }, all = { 0 };
     unsigned cores = b->machine.cores;
-    double overhead;
-    int status =
-        dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL,
-                            err);
+    struct dsf_machine_model *m = &b->model;
 
-    if (status == DSFLOW_OK)
-        status = dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL,
-                                     &all, NULL, err);
-    if (status == DSFLOW_OK &&
-        dsf_bench_overhead(cores, 5000, &overhead) < 0)
-        status = dsflow_fail(err, DSFLOW_EFAIL,
-                             "bench: StarPU does not start (dsflow report, "
-                             "dsflow run say why)");
-    if (status == DSFLOW_OK) {
-        dsf_rates_fit(&all, &b->model);
-        b->model.main.overhead = overhead;
-        printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
-               "longest", "operations", "memory", "alone x", "rates off",
-               "at most");
-        for (unsigned k = 0; k < b->model.nkinds; k++)
-            print_kind(&b->model.kinds[k], &one, &all);
-        printf("a task costs %.1f us beside its kernel\n", overhead * 1e6);
-    }
+    if (dsf_bench_overhead(cores, 5000, &m->main.overhead) < 0)
+        return dsflow_fail(err, DSFLOW_EFAIL,
+                           "bench: StarPU does not start (dsflow run says "
+                           "why)");
+    dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL);
+    dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all, NULL);
+    dsf_rates_fit(&all, m);
+    printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
+           "longest", "operations", "memory", "alone x", "rates off",
+           "at most");
+    for (unsigned k = 0; k < m->nkinds; k++)
+        print_kind(&m->kinds[k], &one, &all);
+    printf("a task costs %.1f us beside its kernel\n",
+           m->main.overhead * 1e6);
     free(one.v);
     free(all.v);
-    return status;
+    return DSFLOW_OK;
 }
 
 static const struct part {

@@ -45,33 +45,26 @@ static void set_rates(struct dsf_machine_model *m,
         m->main.fp32 = best;
 }
 
-int dsf_machine_measure(const struct dsf_machine *machine,
-                        enum dsf_calibration how, struct dsf_machine_model *m,
-                        FILE *log, struct dsflow_err *err)
+void dsf_machine_measure(const struct dsf_machine *machine,
+                         enum dsf_calibration how, struct dsf_machine_model *m,
+                         FILE *log)
 {
     struct dsf_samples samples = { 0 };
-    int status;
 
     dsf_machine_model_init(m);
     free(m->main.name);
     m->main.name = name_of(machine);
     m->main.workers = machine->cores;
     m->main.memory = machine->memory;
-    status = dsf_calibrate_tasks(machine, machine->cores, how, &samples, log,
-                                 err);
-    if (status == DSFLOW_OK) {
-        dsf_rates_fit(&samples, m);
-        set_rates(m, &samples);
-        m->main.bandwidth = dsf_bench_memory(DSF_BENCH_COPY, machine->cores,
-                                             64 << 20, 0.1);
-        m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
-        if (dsf_bench_overhead(machine->cores, 2000, &m->main.overhead) < 0)
-            dsf_debug("StarPU does not start: its overhead is a guess");
-    }
+    dsf_calibrate_tasks(machine, machine->cores, how, &samples, log);
+    dsf_rates_fit(&samples, m);
+    set_rates(m, &samples);
+    m->main.bandwidth =
+        dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, 0.1);
+    m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
+    if (dsf_bench_overhead(machine->cores, 2000, &m->main.overhead) < 0)
+        dsf_debug("StarPU does not start: its overhead is a guess");
     free(samples.v);
-    if (status < 0)
-        dsf_machine_model_fini(m);
-    return status;
 }
 
 static void make_folders(char *path)
@@ -135,17 +128,14 @@ int dsf_machine_present(const struct dsf_machine *machine,
 {
     char *path = dsf_machine_cache_path(), *name = name_of(machine);
     struct dsflow_err warning;
-    int status = DSFLOW_OK;
 
     if (path == NULL || !load(path, name, m)) {
         dsf_info("measuring the machine, once: this takes some seconds");
-        status = dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL,
-                                     err);
-        if (status == DSFLOW_OK && path != NULL &&
-            dsf_machine_save(m, path, &warning) < 0)
+        dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL);
+        if (path != NULL && dsf_machine_save(m, path, &warning) < 0)
             dsf_warn("what was measured is not kept: %s", warning.msg);
     }
     free(path);
     free(name);
-    return status;
+    return DSFLOW_OK;
 }

@@ -10,9 +10,9 @@
 char *dsf_machine_cache_path(void);
 
 /* Measure. `log` gets lines for people; NULL is fine. */
-int dsf_machine_measure(const struct dsf_machine *machine,
-                        enum dsf_calibration how, struct dsf_machine_model *m,
-                        FILE *log, struct dsflow_err *err);
+void dsf_machine_measure(const struct dsf_machine *machine,
+                         enum dsf_calibration how, struct dsf_machine_model *m,
+                         FILE *log);
 
 /* Beside, then renamed: readers see the old file or the new one. Folders are
  * made. */

@@ -49,6 +49,7 @@ void dsflow_graph_free(struct dsflow_graph *g)
     for (size_t i = 0; i < g->nblocks; i++)
         free(g->blocks[i]);
     free(g->blocks);
+    free(g->args);
     free(g->data);
     free(g->tasks);
     free(g->slots);
@@ -56,15 +57,72 @@ void dsflow_graph_free(struct dsflow_graph *g)
     free(g);
 }
 
+/* Arguments, which many tasks share. */
+struct dsf_args {
+    const void *at;
+    size_t bytes, hash;
+};
+
+/* Words at a time: arguments have hundreds of bytes, and come by the million. */
+static size_t hash_args(const void *args, size_t bytes)
+{
+    uint64_t h = bytes, word;
+    size_t i = 0;
+
+    for (; i + sizeof(word) <= bytes; i += sizeof(word)) {
+        memcpy(&word, (const char *)args + i, sizeof(word));
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+    for (; i < bytes; i++)
+        h = (h ^ ((const unsigned char *)args)[i]) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
+
+/* The slot of these arguments, or the empty one where they would go. */
+static struct dsf_args *find_args(const struct dsflow_graph *g,
+                                  const void *args, size_t bytes, size_t hash)
+{
+    size_t i = hash & (g->cap_args - 1);
+
+    while (g->args[i].at != NULL &&
+           (g->args[i].hash != hash || g->args[i].bytes != bytes ||
+            memcmp(g->args[i].at, args, bytes) != 0))
+        i = (i + 1) & (g->cap_args - 1);
+    return &g->args[i];
+}
+
+static void grow_args(struct dsflow_graph *g)
+{
+    struct dsf_args *old = g->args;
+    size_t n = g->cap_args;
+
+    if (g->nargs * 2 < g->cap_args)
+        return;
+    g->cap_args = n == 0 ? 256 : 4 * n;
+    g->args = dsf_xcalloc(g->cap_args, sizeof(*g->args));
+    for (size_t i = 0; i < n; i++)
+        if (old[i].at != NULL)
+            *find_args(g, old[i].at, old[i].bytes, old[i].hash) = old[i];
+    free(old);
+}
+
 /* Arguments live in blocks that never move, so that they can be borrowed. */
-static void *keep_args(struct dsflow_graph *g, const void *args, size_t bytes)
+static const void *keep_args(struct dsflow_graph *g, const void *args,
+                             size_t bytes)
 {
     enum { BLOCK = 1 << 16 };
-    size_t need = (bytes + 15) & ~(size_t)15;
+    size_t need = (bytes + 15) & ~(size_t)15, hash;
+    struct dsf_args *slot;
     void *at;
 
     if (bytes == 0)
         return NULL;
+    grow_args(g);
+    hash = hash_args(args, bytes);
+    slot = find_args(g, args, bytes, hash);
+    if (slot->at != NULL)
+        return slot->at;
     if (g->nblocks == 0 || g->used + need > g->block_bytes) {
         dsf_grow(&g->blocks, &g->cap_blocks, g->nblocks + 1,
                  sizeof(*g->blocks));
@@ -74,7 +132,10 @@ static void *keep_args(struct dsflow_graph *g, const void *args, size_t bytes)
     }
     at = (char *)g->blocks[g->nblocks - 1] + g->used;
     g->used += need;
-    return memcpy(at, args, bytes);
+    memcpy(at, args, bytes);
+    *slot = (struct dsf_args){ at, bytes, hash };
+    g->nargs++;
+    return at;
 }
 
 /* FNV-1a; the names of a graph are ours, so nobody picks collisions. */

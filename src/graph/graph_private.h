@@ -13,6 +13,8 @@ struct dsflow_graph {
 
     void **blocks; /* of arguments */
     size_t nblocks, cap_blocks, block_bytes, used;
+    struct dsf_args *args; /* those that stand there: the same once */
+    size_t nargs, cap_args; /* cap_args: a power of two */
 
     uint32_t *slots; /* hash of names: position in data + 1 */
     size_t nslots;   /* a power of two */

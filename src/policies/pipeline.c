@@ -159,13 +159,22 @@ struct place {
 static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
                               int32_t rank)
 {
-    struct dsflow_data_spec spec = *dsflow_graph_data(p->in, data);
+    struct dsflow_data_spec spec;
     char *name = NULL;
-    uint32_t i;
+    uint32_t i, before = 0;
 
-    for (i = p->first[data.i]; i != 0; i = p->copies[i - 1].next)
-        if (p->copies[i - 1].rank == rank)
-            return p->copies[i - 1].id;
+    /* What was asked for last stands first. */
+    for (i = p->first[data.i]; i != 0; before = i, i = p->copies[i - 1].next) {
+        if (p->copies[i - 1].rank != rank)
+            continue;
+        if (before != 0) {
+            p->copies[before - 1].next = p->copies[i - 1].next;
+            p->copies[i - 1].next = p->first[data.i];
+            p->first[data.i] = i;
+        }
+        return p->copies[i - 1].id;
+    }
+    spec = *dsflow_graph_data(p->in, data);
     /* Units keep their names, and so do counters, which exist once. */
     if (p->plan->nranks > 1 && spec.unit < 0 && !spec.persistent)
         spec.name = name = dsf_xasprintf("%s.r%d", spec.name, rank);

@@ -73,7 +73,9 @@ static int32_t in_pipeline(const struct order *o,
                         chunk / plan->mesh.pipeline,
                         dsf_plan_turn(plan, t->microbatch), backward);
 
-    if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE)
+    /* Those of the head are not put off: logits are too large to keep. */
+    if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE &&
+        t->layer < plan->model->layers)
         return (int32_t)(share * step);
     /* Weight gradients belong to their backward pass. */
     return (n - at) * step + (weight ? step - 1 : (int32_t)(share * (step - 2)));

@@ -94,16 +94,16 @@ static dsflow_data_id passing(struct recompute *r,
     const struct dsflow_plan *plan = r->plan;
     const struct dropped *d = &r->dropped[id.i];
     struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, id);
-    int32_t lanes = plan->lanes[dsf_plan_chunk(plan, d->layer)];
+    int32_t chunk = dsf_plan_chunk(plan, d->layer);
     bool back = t->pass == DSFLOW_BACKWARD;
     int32_t place = d->layer % (back ? plan->depth : PASSING);
 
     /* "q" of "q.l3.s0.t1": the rest of the name is new. */
-    return dsf_rewrite_named(r->rw.out, &spec, "%.*s.%s%d.s%d.t%d",
-                             (int)strcspn(spec.name, "."), spec.name,
-                             back ? "again" : "once", place,
-                             dsf_plan_turn(plan, t->microbatch) % lanes,
-                             d->tile);
+    return dsf_rewrite_named(
+        r->rw.out, &spec, "%.*s.%s%d.c%d.s%d.t%d",
+        (int)strcspn(spec.name, "."), spec.name, back ? "again" : "once",
+        place, chunk / plan->mesh.pipeline,
+        dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
 }
 
 static void emit(struct recompute *r, struct dsflow_task_spec t)

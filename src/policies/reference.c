@@ -74,9 +74,11 @@ static const struct stash *stash_at(const struct step *s, int l, int t)
 static const struct lane_data *lane_at(const struct step *s, int l, int t)
 {
     const struct dsflow_plan *plan = s->plan;
-    int32_t lanes = plan->lanes[dsf_plan_chunk(plan, l)];
+    int32_t chunk = dsf_plan_chunk(plan, l);
+    int32_t lane = chunk / plan->mesh.pipeline * s->nlanes +
+                   s->turn % plan->lanes[chunk];
 
-    return &s->lanes[s->turn % lanes * plan->ntiles + t];
+    return &s->lanes[lane * plan->ntiles + t];
 }
 
 static const struct flow *flow_at(const struct step *s, int l, int t)

@@ -225,8 +225,12 @@ void dsf_step_add_data(struct step *s)
     for (int c = 0; c < plan->nchunks; c++)
         if (plan->lanes[c] > s->nlanes)
             s->nlanes = plan->lanes[c];
-    s->lanes = dsf_xcalloc((size_t)(s->nlanes * n), sizeof(*s->lanes));
-    for (int lane = 0; lane < s->nlanes; lane++)
+    /* Each chunk of a stage has lanes of its own: they take turns in another
+     * order than the micro-batches. */
+    s->nchunks = plan->nchunks / plan->mesh.pipeline;
+    s->lanes = dsf_xcalloc((size_t)(s->nchunks * s->nlanes * n),
+                           sizeof(*s->lanes));
+    for (int lane = 0; lane < s->nchunks * s->nlanes; lane++)
         for (int t = 0; t < n; t++)
             add_lane(s, lane, t);
     add_logits(s);
@@ -244,7 +248,7 @@ void dsf_step_free(struct step *s)
         free(s->layers[l].x);
         free(s->layers[l].stash);
     }
-    for (int i = 0; i < s->nlanes * s->plan->ntiles; i++)
+    for (int i = 0; i < s->nchunks * s->nlanes * s->plan->ntiles; i++)
         free(s->lanes[i].flow);
     free(s->units);
     free(s->layers);

@@ -54,8 +54,8 @@ struct step {
 
     struct unit_data *units;
     struct layer_data *layers;  /* [layers + 1] */
-    struct lane_data *lanes;    /* [nlanes][ntiles] */
-    int32_t nlanes;
+    struct lane_data *lanes;    /* [chunks of a stage][nlanes][ntiles] */
+    int32_t nlanes, nchunks;
     dsflow_data_id *batch;      /* [slots of the embedding][ntiles] */
     struct logits_data *logits; /* [plan->logits] */
     dsflow_data_id cursor, eval_cursor, control, rope;

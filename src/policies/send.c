@@ -22,11 +22,17 @@ struct copy {
     uint32_t next; /* +1 */
 };
 
+/* Gradients that were added to last on a rank: those of one layer. */
+struct weights {
+    int16_t layer;
+    unsigned n;
+    dsflow_data_id of[DSFLOW_MAX_PORTS - 1];
+};
+
 struct sends {
     struct dsf_rewrite rw;
     const struct dsflow_plan *plan;
-    dsflow_data_id *weights; /* by rank: the gradient that was added to last */
-    uint8_t *has_weights;
+    struct weights *weights; /* by rank */
     struct copy *copies;
     size_t ncopies, cap_copies;
     uint32_t *first;   /* by data: +1, its copies */
@@ -64,6 +70,7 @@ static void wait_for_weights(struct sends *s,
                              dsflow_data_id id)
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(s->rw.in, id);
+    const struct weights *w = &s->weights[d->home];
     struct dsflow_task_spec t = *reader;
     int32_t from, to, x, y;
 
@@ -71,15 +78,16 @@ static void wait_for_weights(struct sends *s,
     dsf_mesh_coords(&s->plan->mesh, reader->rank, &to, &x, &y);
     if (s->plan->job->pipeline.schedule == DSF_ZERO_BUBBLE ||
         reader->pass != DSFLOW_BACKWARD || from == to ||
-        d->role != DSFLOW_ACTIVATIONS || !s->has_weights[d->home])
+        d->role != DSFLOW_ACTIVATIONS || w->n == 0)
         return;
     t.op = &dsf_op_wait;
     t.args = NULL;
     t.rank = d->home;
     t.fresh = 0;
-    t.ndata = 2;
+    t.ndata = (uint8_t)(w->n + 1);
     t.data[0] = dsf_rewrite_data(&s->rw, id);
-    t.data[1] = dsf_rewrite_data(&s->rw, s->weights[d->home]);
+    for (unsigned i = 0; i < w->n; i++)
+        t.data[i + 1] = dsf_rewrite_data(&s->rw, w->of[i]);
     dsflow_graph_add_task(s->rw.out, &t);
 }
 
@@ -105,6 +113,17 @@ static dsflow_data_id received(struct sends *s,
     return t.data[1];
 }
 
+static void note_weights(struct weights *w, int16_t layer, dsflow_data_id id)
+{
+    if (w->layer != layer)
+        *w = (struct weights){ .layer = layer };
+    for (unsigned i = 0; i < w->n; i++)
+        if (w->of[i].i == id.i)
+            return;
+    if (w->n < DSFLOW_MAX_PORTS - 1)
+        w->of[w->n++] = id;
+}
+
 static void send_what_it_reads(struct sends *s,
                                const struct dsflow_task_spec *task)
 {
@@ -125,10 +144,8 @@ static void send_what_it_reads(struct sends *s,
             continue;
         s->version[task->data[i].i]++;
         if (t.pass == DSFLOW_BACKWARD &&
-            dsflow_graph_data(s->rw.in, task->data[i])->role == DSFLOW_GRADS) {
-            s->weights[t.rank] = task->data[i];
-            s->has_weights[t.rank] = 1;
-        }
+            dsflow_graph_data(s->rw.in, task->data[i])->role == DSFLOW_GRADS)
+            note_weights(&s->weights[t.rank], task->layer, task->data[i]);
     }
 }
 
@@ -141,7 +158,6 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
                        .plan = plan,
                        .weights = dsf_xcalloc((size_t)plan->nranks,
                                               sizeof(*s.weights)),
-                       .has_weights = dsf_xcalloc((size_t)plan->nranks, 1),
                        .first = dsf_xcalloc(ndata + 1, sizeof(*s.first)),
                        .version = dsf_xcalloc(ndata + 1, sizeof(*s.version)) };
     int phase = -1;
@@ -157,7 +173,6 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
         send_what_it_reads(&s, t);
     }
     free(s.weights);
-    free(s.has_weights);
     free(s.copies);
     free(s.first);
     free(s.version);

@@ -145,15 +145,16 @@ static size_t temp_bytes(const struct dsf_tensors *s, int kind, int32_t t)
 }
 
 static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
-                               int lane, int32_t slot, size_t bytes, int32_t a,
-                               int32_t b)
+                               int32_t chunk, int lane, int32_t slot,
+                               size_t bytes, int32_t a, int32_t b)
 {
     static const char lanes[] = "fbw";
     struct dsflow_data_spec spec = { .bytes = bytes,
                                      .role = DSFLOW_BUFFERS,
                                      .home = DSFLOW_ANYWHERE,
                                      .unit = -1 };
-    char *text = dsf_xasprintf("%s.%c%d.p", name, lanes[lane], slot);
+    char *text =
+        dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
     char to[16] = "";
     dsflow_data_id id;
 
@@ -171,18 +172,21 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
                                          "sum", "stats", "stats_all", "tops" };
     const struct dsflow_plan *plan = s->plan;
     const struct dsflow_task_spec *task = at->task;
-    int32_t stage = dsf_plan_stage(plan, task->layer), k = kind - DSF_XN;
+    int32_t chunk = dsf_plan_chunk(plan, task->layer), k = kind - DSF_XN;
+    int32_t of_stage = chunk / plan->mesh.pipeline;
     int32_t d = dsf_plan_replica(plan, task->microbatch), slot;
     size_t index = (size_t)(at->lane * DSF_NTEMPS + k);
     struct dsf_temp *temp = at->temp[k];
 
     if (temp != NULL)
         return temp;
-    slot = (int32_t)(s->turn[(size_t)(stage * plan->mesh.data + d) *
+    slot = (int32_t)(s->turn[(size_t)(chunk * plan->mesh.data + d) *
                                  DSF_NLANES * DSF_NTEMPS +
                              index]++ %
                      (uint32_t)s->length);
-    temp = &s->temps[index * (size_t)s->length + (size_t)slot];
+    temp = &s->temps[((size_t)of_stage * DSF_NLANES * DSF_NTEMPS + index) *
+                         (size_t)s->length +
+                     (size_t)slot];
     at->temp[k] = temp;
     if (temp->id != NULL)
         return temp;
@@ -190,11 +194,12 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     temp->piece =
         dsf_xcalloc((size_t)(s->parts * s->parts), sizeof(*temp->piece));
     for (int32_t a = 0; a < s->parts; a++) {
-        temp->id[a] = add_temp(s, names[k], at->lane, slot,
+        temp->id[a] = add_temp(s, names[k], of_stage, at->lane, slot,
                                temp_bytes(s, kind, a), a, -1);
         for (int32_t b = 0; b < s->parts && kind == DSF_Y; b++)
-            temp->piece[a * s->parts + b] = add_temp(
-                s, "piece", at->lane, slot, temp_bytes(s, DSF_R, b), a, b);
+            temp->piece[a * s->parts + b] =
+                add_temp(s, "piece", of_stage, at->lane, slot,
+                         temp_bytes(s, DSF_R, b), a, b);
     }
     return temp;
 }

@@ -198,21 +198,20 @@ static void scatter(struct dsf_tensors *s, struct dsf_place *at,
         dsf_tensor_take(s, at, rule->ports[0])->stamp++;
 }
 
-static int lane_of(const struct dsflow_op *op)
+static int lane_of(const struct dsflow_task_spec *task)
 {
-    const char *pass = strchr(op->name, '.');
+    const char *pass = strchr(task->op->name, '.');
 
     if (pass != NULL && strcmp(pass, ".backward_weight") == 0)
         return DSF_LANE_WEIGHT;
-    return pass != NULL && strcmp(pass, ".backward_input") == 0
-               ? DSF_LANE_INPUT
-               : DSF_LANE_FORWARD;
+    /* A forward task that is computed again is of the backward pass. */
+    return task->pass == DSFLOW_BACKWARD ? DSF_LANE_INPUT : DSF_LANE_FORWARD;
 }
 
 static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                    const struct dsf_op_rules *rules, struct dsflow_err *err)
 {
-    struct dsf_place at = { .task = task, .lane = lane_of(task->op) };
+    struct dsf_place at = { .task = task, .lane = lane_of(task) };
     int status = DSFLOW_OK;
 
     if (task->op != &dsf_op_load_batch)
@@ -272,14 +271,16 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
 static void begin(struct dsf_tensors *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    size_t places = (size_t)(plan->mesh.pipeline * plan->mesh.data);
+    size_t places = (size_t)(plan->nchunks * plan->mesh.data);
+    size_t rings = (size_t)(plan->nchunks / plan->mesh.pipeline) *
+                   DSF_NLANES * DSF_NTEMPS;
 
     s->parts = plan->mesh.tensor;
     s->length = (int32_t)plan->rank_workers + 1;
     s->data = dsf_xcalloc(dsflow_graph_ndata(s->in) + 1, sizeof(*s->data));
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
-    s->temps = dsf_xcalloc((size_t)(DSF_NLANES * DSF_NTEMPS * s->length),
-                           sizeof(*s->temps));
+    s->ntemps = rings * (size_t)s->length;
+    s->temps = dsf_xcalloc(s->ntemps, sizeof(*s->temps));
     s->turn = dsf_xcalloc(places * DSF_NLANES * DSF_NTEMPS, sizeof(*s->turn));
 }
 
@@ -289,7 +290,7 @@ static void end(struct dsf_tensors *s)
         free(s->data[i].id);
         free(s->data[i].add);
     }
-    for (int32_t i = 0; i < DSF_NLANES * DSF_NTEMPS * s->length; i++) {
+    for (size_t i = 0; i < s->ntemps; i++) {
         free(s->temps[i].id);
         free(s->temps[i].piece);
     }

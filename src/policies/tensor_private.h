@@ -121,8 +121,10 @@ struct dsf_tensors {
     struct dsf_cut_data *data;
     struct dsf_part **part; /* [units]: [T + 1], when they are asked for */
     int32_t length;         /* of the rings */
-    struct dsf_temp *temps; /* [DSF_NLANES][DSF_NTEMPS][length] */
-    uint32_t *turn;         /* [stages][data ranks][DSF_NLANES][DSF_NTEMPS] */
+    struct dsf_temp *temps; /* [chunks of a stage][DSF_NLANES][DSF_NTEMPS]
+                               [length] */
+    size_t ntemps;
+    uint32_t *turn;         /* [chunks][data ranks][DSF_NLANES][DSF_NTEMPS] */
 };
 
 /* Where the task that is being replaced stands. */

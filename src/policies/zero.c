@@ -48,7 +48,8 @@ struct zero {
     const struct dsflow_plan *plan;
     int32_t data, stage, length; /* ranks; ZeRO's stage; of the rings */
     struct spread *spread;       /* by data of `in` */
-    struct ring *rings;          /* by rank, pass and segment */
+    struct ring *rings;          /* by rank, chunk, pass and segment */
+    int32_t chunks;              /* of a stage */
     uint8_t *kept;               /* by unit, part and rank: gathered already */
     bool passing;                /* gradients are complete layer by layer */
     dsflow_data_id *leaders;     /* [data]: gradients that are being summed */
@@ -195,7 +196,7 @@ static int64_t shard_at(const struct zero *z, dsflow_data_id id, int32_t d)
 
 /* A piece that rank `from` offers to others. */
 static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
-                            const char *what, int32_t from, int32_t d)
+                            int32_t from, int32_t d)
 {
     struct dsflow_data_spec own = {
         .bytes = (size_t)shard_elems(z, spec, d) * sizeof(float),
@@ -204,7 +205,7 @@ static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
         .unit = -1,
     };
 
-    return dsf_rewrite_named(z->rw.out, &own, "%s.%s.r%d.s%d", what,
+    return dsf_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
                              class_of(z, spec).s, from, d);
 }
 
@@ -261,8 +262,9 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
         z->kept[at] = 1;
     } else {
         bool back = t->pass == DSFLOW_BACKWARD;
+        int32_t chunk = dsf_plan_chunk(plan, t->layer) / plan->mesh.pipeline;
         struct ring *ring =
-            &z->rings[(rank * 2 + back) * 3 +
+            &z->rings[((rank * z->chunks + chunk) * 2 + back) * 3 +
                       (int)(unit_of(z, spec)->segment - DSF_QKV)];
         uint32_t at = 0;
 
@@ -270,12 +272,12 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
             at++;
         if (at == (uint32_t)z->length)
             at = ring->next++ % (uint32_t)z->length;
-        whole = dsf_rewrite_named(z->rw.out, &own, "whole.%s.z%zu.%s%u.r%d",
+        whole = dsf_rewrite_named(z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
                                   unit_of(z, spec)->segment == DSF_QKV ? "qkv"
                                   : unit_of(z, spec)->segment == DSF_OUT
                                       ? "out"
                                       : "mlp",
-                                  spec->bytes / sizeof(float),
+                                  spec->bytes / sizeof(float), chunk,
                                   back ? "b" : "f", at, rank);
         if (ring->unit[at] == id.i + 1)
             return whole;
@@ -290,7 +292,7 @@ static void forget(struct zero *z)
 {
     const struct dsflow_plan *plan = z->plan;
 
-    for (int32_t i = 0; i < plan->nranks * 6; i++)
+    for (int32_t i = 0; i < plan->nranks * z->chunks * 6; i++)
         memset(z->rings[i].unit, 0, (size_t)z->length * sizeof(uint32_t));
     memset(z->kept, 0,
            plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
@@ -423,7 +425,7 @@ static void offer(struct zero *z, const struct dsflow_task_spec *like,
         if (owner != d && shard_elems(z, spec, owner) > 0) {
             args.elems[n] = shard_elems(z, spec, owner);
             args.at[n] = cut(z, spec, owner);
-            ports[++n] = piece(z, spec, "piece", rank, owner);
+            ports[++n] = piece(z, spec, rank, owner);
         }
         if (n == DSF_MAX_PIECES || (n > 0 && owner + 1 == z->data)) {
             emit(z, like, &dsf_op_split, &args, rank, 0, n + 1, ports);
@@ -454,7 +456,7 @@ static void reduce_scatter(struct zero *z, const struct dsflow_task_spec *like)
         for (int32_t d = 0; d < z->data; d++)
             leaves[d] = d == owner
                             ? (struct leaf){ own, cut(z, spec, owner) }
-                            : (struct leaf){ piece(z, spec, "piece",
+                            : (struct leaf){ piece(z, spec,
                                                    beside(z, spec->home, d),
                                                    owner),
                                              0 };
@@ -580,7 +582,7 @@ static dsflow_data_id offered(struct zero *z, const struct dsflow_task_spec *t,
         return z->spread[id.i].id[d];
     args.elems[0] = shard_elems(z, spec, d);
     args.at[0] = cut(z, spec, d);
-    out = piece(z, spec, "slice", rank, d);
+    out = piece(z, spec, rank, d);
     emit(z, t, &dsf_op_split, &args, rank, 0, 2,
          (dsflow_data_id[]){ z->spread[id.i].id[d], out });
     return out;
@@ -695,8 +697,10 @@ static void begin(struct zero *z)
                  (groups == 1 && (plan->turns == 1 || plan->reduce_micro));
     z->spread = dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1,
                             sizeof(*z->spread));
-    z->rings = dsf_xcalloc((size_t)plan->nranks * 6, sizeof(*z->rings));
-    for (int32_t i = 0; i < plan->nranks * 6; i++)
+    z->chunks = plan->nchunks / plan->mesh.pipeline;
+    z->rings = dsf_xcalloc((size_t)(plan->nranks * z->chunks) * 6,
+                           sizeof(*z->rings));
+    for (int32_t i = 0; i < plan->nranks * z->chunks * 6; i++)
         z->rings[i].unit =
             dsf_xcalloc((size_t)z->length, sizeof(*z->rings[i].unit));
     z->kept = dsf_xcalloc(plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
@@ -709,7 +713,7 @@ static void end(struct zero *z)
 {
     for (uint32_t i = 0; i < dsflow_graph_ndata(z->rw.in); i++)
         free(z->spread[i].id);
-    for (int32_t i = 0; i < z->plan->nranks * 6; i++)
+    for (int32_t i = 0; i < z->plan->nranks * z->chunks * 6; i++)
         free(z->rings[i].unit);
     free(z->spread);
     free(z->rings);

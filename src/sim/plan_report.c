@@ -39,8 +39,7 @@ static void print_head(const struct dsflow_plan *plan,
             plan->micro, plan->ntiles, plan->ntiles == 1 ? "" : "s",
             plan->tiles[0].rows);
     if (plan->nranks > 1)
-        fprintf(out,
-                "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
+        fprintf(out, "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
                 mesh->data, mesh->pipeline, mesh->tensor, plan->nranks);
     if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
         fprintf(out, "machine %s\n", machine->main.name);
@@ -48,8 +47,8 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "workers %u%s%s\n", plan->workers,
                 machine != NULL ? " of " : "",
                 machine != NULL ? machine->main.name : "");
-    fprintf(out, "graph   %u tasks, %u data, %u edges\n\n", w->ntasks,
-            w->ndata, w->nedges);
+    fprintf(out, "graph   %u tasks, %u data, %u edges\n\n", w->ntasks, w->ndata,
+            w->nedges);
 }
 
 static void print_kinds(const struct dsf_weights *w, FILE *out)
@@ -156,8 +155,7 @@ static void print_time(const struct dsflow_plan *plan,
                        const struct dsf_prediction *p, FILE *out)
 {
     const struct dsf_sim_result *r = &p->sim;
-    double tokens =
-        (double)plan->nmicro * plan->micro * (double)plan->sequence;
+    double tokens = (double)plan->nmicro * plan->micro * (double)plan->sequence;
     double least = INFINITY, most = 0;
 
     for (unsigned i = 0; i < r->nranks; i++) {
@@ -171,8 +169,7 @@ static void print_time(const struct dsflow_plan *plan,
             seconds_text(r->bound_seconds).s, 100 * r->efficiency);
     fprintf(out, "%-26s %12s, %u tasks\n", "longest way",
             seconds_text(r->critical_seconds).s, r->ncritical);
-    fprintf(out, "%-26s %10.1f %%\n", "idle share of workers",
-            100 * r->bubble);
+    fprintf(out, "%-26s %10.1f %%\n", "idle share of workers", 100 * r->bubble);
     if (r->nranks > 1)
         fprintf(out, "%-26s %12s to %s\n", "work of a rank",
                 seconds_text(least).s, seconds_text(most).s);
@@ -271,8 +268,7 @@ static json_t *rank_json(const struct dsflow_plan *plan,
                      "role_bytes", roles_json(r), "tasks", tasks_json(w, r),
                      "bytes", moved_json(w, r));
     if (p != NULL && w->nranks > 1)
-        json_object_set_new(rank, "busy_seconds",
-                            json_real(p->sim.busy[i]));
+        json_object_set_new(rank, "busy_seconds", json_real(p->sim.busy[i]));
     else if (p != NULL)
         json_object_set_new(rank, "busy_seconds",
                             json_real(p->sim.work_seconds));
@@ -286,11 +282,11 @@ static json_t *predicted_json(const struct dsf_machine_model *machine,
     json_t *holders = json_array();
 
     for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++)
-        json_array_append_new(
-            holders, json_pack("{s:s, s:i, s:f}", "task",
-                               r->holders[i].op->name, "layer",
-                               r->holders[i].layer, "seconds",
-                               r->holders[i].seconds));
+        json_array_append_new(holders,
+                              json_pack("{s:s, s:i, s:f}", "task",
+                                        r->holders[i].op->name, "layer",
+                                        r->holders[i].layer, "seconds",
+                                        r->holders[i].seconds));
     return json_pack(
         "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "machine",
         machine->main.name, "workers", (int)p->workers, "step_seconds",
@@ -313,14 +309,14 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
     dsf_weights_init(&w, g, (unsigned)plan->nranks,
                      workers_of_rank(plan, machine));
     for (unsigned r = 0; r < w.nranks; r++)
-        json_array_append_new(ranks, rank_json(plan, machine, prediction, &w,
-                                               r));
-    root = json_pack(
-        "{s:{s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:I, s:I, s:o}", "mesh",
-        "data", (int)mesh->data, "pipeline", (int)mesh->pipeline, "tensor",
-        (int)mesh->tensor, "sequence", 1, "expert", 1, "ranks", ranks, "tasks",
-        tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
-        (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
+        json_array_append_new(ranks,
+                              rank_json(plan, machine, prediction, &w, r));
+    root = json_pack("{s:{s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:I, s:I, s:o}",
+                     "mesh", "data", (int)mesh->data, "pipeline",
+                     (int)mesh->pipeline, "tensor", (int)mesh->tensor,
+                     "sequence", 1, "expert", 1, "ranks", ranks, "tasks",
+                     tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
+                     (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
     if (prediction != NULL)
         json_object_set_new(root, "predicted",
                             predicted_json(machine, prediction));

@@ -51,6 +51,8 @@ struct sim {
 
     unsigned *dirty;        /* groups */
     unsigned ndirty;
+    uint32_t *instant;      /* ready instances that take no time */
+    uint32_t ninstant;
     struct heap running;    /* by end */
     double now;
 };
@@ -160,6 +162,10 @@ static void make_ready(struct sim *s, uint32_t x, uint32_t after)
 
     s->ready[x] = s->now;
     s->blocker[x] = after;
+    if (s->cost[x % s->ntasks] == 0) {
+        s->instant[s->ninstant++] = x;
+        return;
+    }
     if (t->rank != DSFLOW_ANYWHERE) {
         unsigned group = group_of(s, t);
 
@@ -228,16 +234,13 @@ static unsigned group_of_lane(const struct sim *s, unsigned lane)
     return (unsigned)((uint64_t)lane * s->nworking / spec->workers);
 }
 
-static void finish(struct sim *s, uint32_t x)
+/* What waited for `x` alone is ready. */
+static void complete(struct sim *s, uint32_t x)
 {
-    unsigned lane = s->lane[x], group = group_of_lane(s, lane);
     uint32_t step = x / s->ntasks, task = x % s->ntasks;
     uint32_t n;
     const uint32_t *list = dsf_succs(&s->edges, task, &n);
 
-    s->busy[lane] = false;
-    s->groups[group].idle++;
-    mark(s, group);
     for (uint32_t k = 0; k < n; k++)
         if (--s->waits[step * s->ntasks + list[k]] == 0)
             make_ready(s, step * s->ntasks + list[k], x);
@@ -249,12 +252,38 @@ static void finish(struct sim *s, uint32_t x)
             make_ready(s, (step + 1) * s->ntasks + list[k], x);
 }
 
+static void finish(struct sim *s, uint32_t x)
+{
+    unsigned lane = s->lane[x], group = group_of_lane(s, lane);
+
+    s->busy[lane] = false;
+    s->groups[group].idle++;
+    mark(s, group);
+    complete(s, x);
+}
+
+/* What takes no time needs no worker: it is done before anything else begins. */
+static void pass_instants(struct sim *s)
+{
+    while (s->ninstant > 0) {
+        uint32_t x = s->instant[--s->ninstant];
+        const struct dsflow_task_spec *t = task_of(s, x);
+
+        s->lane[x] = (uint16_t)(t->rank == DSFLOW_ANYWHERE
+                                    ? 0
+                                    : s->groups[group_of(s, t)].first);
+        s->start[x] = s->end[x] = s->now;
+        complete(s, x);
+    }
+}
+
 static void run(struct sim *s)
 {
     for (uint32_t x = 0; x < s->n; x++)
         if (s->waits[x] == 0)
             make_ready(s, x, NONE);
     for (;;) {
+        pass_instants(s);
         while (s->ndirty > 0)
             serve(s, s->dirty[--s->ndirty]);
         if (s->running.n == 0)
@@ -588,6 +617,7 @@ static void allocate(struct sim *s)
     s->ready = dsf_xcalloc(n, sizeof(*s->ready));
     s->blocker = dsf_xcalloc(n, sizeof(*s->blocker));
     s->lane = dsf_xcalloc(n, sizeof(*s->lane));
+    s->instant = dsf_xcalloc(n, sizeof(*s->instant));
     dsf_succs_init(&s->edges, s->g, s->first, s->ntasks, s->spec->steps > 1);
     make_groups(s);
     count_waits(s);
@@ -610,6 +640,7 @@ static void release(struct sim *s)
     free(s->ready);
     free(s->blocker);
     free(s->lane);
+    free(s->instant);
     dsf_succs_fini(&s->edges);
 }
 

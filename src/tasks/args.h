@@ -168,7 +168,7 @@ struct dsf_add_args {
  * send                     { in R, out W }
  *   out = in, a copy in the memory of another rank. (no arguments)
  *
- * wait                     { data RW, after R }
+ * wait                     { data RW, after R, ... }
  *   Nothing: who reads data waits for `after` too. (no arguments)
  *
  * split                    { in R, out W, ... }       on the rank that has `in`

@@ -1,12 +1,13 @@
 #!/bin/bash
-# predict.sh DSFLOW [NUMBER...] - how far the predicted time of a step is from the
-# measured one, for ten jobs that are no part of the calibration (or those of
-# them that are named). Prints a line for each, and the worst.
+# predict.sh DSFLOW [NUMBER...] - how far the predicted time of a step is from
+# the measured one, for jobs that are no part of the calibration (or those of them
+# that are named). Prints a line for each, and the worst.
 #
 # The machine file is made anew unless MACHINE=keep. A run that other processes
-# disturb says little: what they took of the cores is printed beside. Where it
-# was more than QUIET per cent (5) the run is made again, up to TRIES times (3),
-# and the least disturbed counts. See common.sh.
+# disturb says little: it waits for a quiet moment, and what others took of the
+# cores is printed beside. Where it was more than QUIET per cent (5) the run is
+# made again, up to TRIES times (3), and the least disturbed counts. See
+# common.sh.
 set -euo pipefail
 here=$(dirname -- "$(realpath -- "$0")")
 . "$here/common.sh"
@@ -28,6 +29,9 @@ jobs=(
     "gpt2  4  8  512  512 32000  4 2 128 --set model.ffn_width=1024"
     "llama 2 16 1024  512  4096  2 1 512 --set optimizer.kind=lion"
     "gpt2  5  5  320  200   700  6 3 200 --set batch.groups=2"
+    "gpt2  4  6  384  256   256  8 2 128 --set mesh.pipeline=2"
+    "gpt2  4  6  384  256   256  8 2 128 --set mesh.data=2 --set zero.stage=3"
+    "gpt2  4  6  384  256   256  8 2 128 --set mesh.tensor=2"
 )
 (($# > 0)) || set -- $(seq 1 ${#jobs[@]})
 
@@ -87,10 +91,22 @@ fields = fields.rpartition(")")[2].split()
 print(int(fields[13]) + int(fields[14]))' $$
 }
 
+# Wait, a minute at most, until others leave the cores alone.
+wait_quiet()
+{
+    local b i
+    for ((i = 0; i < 60; i++)); do
+        b=$(busy)
+        sleep 1
+        (($(busy) - b > 100 * $(nproc) * QUIET / 100)) || return 0
+    done
+}
+
 # One run: $seconds, and $others, the share of the cores that others took.
 measure()
 {
     local b o t
+    wait_quiet
     b=$(busy) o=$(own) t=$(date +%s%N)
     run_dsflow "$work/job.toml" --set machine.workers="$WORKERS" "${more[@]}"
     others=$(awk -v b="$(($(busy) - b))" -v o="$(($(own) - o))" \

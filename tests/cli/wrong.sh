@@ -62,7 +62,7 @@ set_wrong model.heads 5 "model: heads: 5: expected a divisor of width, 32"
 set_wrong model.kv_heads 1 "model: kv_heads: 1: gpt2 has as many as heads, 2"
 set_wrong model.tied false "model: tied: false: gpt2's head is tied to its embedding"
 set_wrong model.vocab 100 "model: vocab: 100: expected at least the 256 tokens of bytes"
-wrong 2 "machine: scheduler: fifo: expected one of $("$dsflow" run job.toml --set machine.scheduler=fifo 2>&1 | sed 's/.*one of //')" \
+wrong 2 "machine: scheduler: fifo: expected one of $("$dsflow" run job.toml --set machine.scheduler=fifo 2>&1 | sed -n 's/.*one of //p')" \
     run job.toml --set machine.scheduler=fifo
 sed 's/^heads.*/heads = "two"/' job.toml > bad.toml
 wrong 2 'bad.toml:8: model: heads: "two": expected "auto", or 1 to 1024' run bad.toml
@@ -74,6 +74,34 @@ sed '/^steps/d' job.toml > bad.toml
 wrong 2 "bad.toml: job: steps: is missing: expected a whole number, 1 to 1000000000" run bad.toml
 sed '/^layers/d' job.toml > bad.toml
 wrong 2 'bad.toml: model: layers: is missing: a model with init = "random" needs it' run bad.toml
+
+# Meshes that cannot be, and what could: two layers, two heads, four
+# micro-batches.
+set_wrong mesh.pipeline 3 "mesh: pipeline: 3 stages of 1 chunks: expected at most the 2 blocks of the model"
+set_wrong mesh.tensor 3 "mesh: tensor: 3: heads, 2, does not split: expected one of 1, 2"
+set_wrong mesh.data 3 "mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)"
+set_wrong mesh.data 0 "mesh: data: 0: expected a whole number, 1 to 1024"
+set_wrong mesh.expert 2 "mesh: expert: unknown key"
+set_wrong pipeline.schedule 2f2b 'pipeline: schedule: "2f2b": expected 1f1b, gpipe, interleaved or zero_bubble'
+set_wrong pipeline.split "[1,-1]" "pipeline: split: [1, -1]: expected a list of whole numbers, 0 to 1024"
+set_wrong zero.stage 4 'zero: stage: 4: expected "auto", or 0 to 3'
+set_wrong recompute.layers 1-2 'recompute: layers: "1-2": expected "all", or layers 0 to 1 such as "0-5,8"'
+wrong 2 "--set: mesh: data: 1000000 ranks in all: expected at most 32767" \
+    run job.toml --set mesh.data=1000 --set mesh.pipeline=1000
+wrong 2 "--set: mesh: pipeline: 2 stages of 2 chunks: expected at most the 2 blocks of the model" \
+    run job.toml --set mesh.pipeline=2 --set pipeline.schedule=interleaved
+wrong 2 "--set: pipeline: split: 2 numbers, 3 in all: expected 2 numbers for the 2 blocks of the model" \
+    run job.toml --set mesh.pipeline=2 --set pipeline.split=[1,2]
+wrong 2 "--set: batch: groups: 1: expected mesh.data, 2, times a power of two" \
+    run job.toml --set mesh.data=2 --set batch.groups=1
+wrong 2 "--set: zero: reduce: micro: expected a stage of 1 to 3, which keeps shards of the sum" \
+    run job.toml --set mesh.data=2 --set zero.reduce=micro
+"$dsflow" run job.toml --set memory.device=1KiB > out 2> err
+status=$?
+[ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
+    grep -q "^dsflow: --set: memory: device: rank 0 needs .* (parameters .*) and has 1.0 KiB" err ||
+    fault "a budget that is too small: status $status: $(cat err)"
+cases=$((cases + 1))
 
 # Models and tokenizers.
 mkdir hf

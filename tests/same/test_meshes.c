@@ -71,7 +71,8 @@ static const char *const trials[] = {
     "gpt2 mesh.pipeline=4",
     "gpt2 mesh.pipeline=3 batch.sequences=7",
     "gpt2 mesh.pipeline=2 pipeline.split=[1,3] batch.tile=16",
-    "llama mesh.pipeline=3 pipeline.schedule=interleaved batch.sequences=6",
+    "gpt2 mesh.pipeline=3 pipeline.split=[2,0,2]",
+    "llama mesh.pipeline=3 pipeline.schedule=interleaved batch.sequences=7",
     "llama mesh.pipeline=2 pipeline.schedule=interleaved pipeline.chunks=3",
     "llama mesh.pipeline=6 pipeline.schedule=zero_bubble",
     "llama mesh.pipeline=4 pipeline.schedule=gpipe pipeline.split=[1,2,2,1]",
@@ -624,7 +625,7 @@ static char *random_trial(struct dice *d)
         ADD(" zero.stage=%s zero.reduce=micro", PICK(d, "1", "2", "3"));
     ADD(" zero.keep=%s zero.prefetch=%d", PICK(d, "0", "16KiB", "1MiB"),
         roll(d, 4));
-    if (turns % pipeline == 0 && pipeline <= (is_llama ? 3 : 2) && roll(d, 2))
+    if (pipeline <= (is_llama ? 3 : 2) && roll(d, 3) == 0)
         ADD(" pipeline.chunks=2 pipeline.schedule=interleaved");
     else
         ADD(" pipeline.schedule=%s", PICK(d, "1f1b", "gpipe", "zero_bubble"));

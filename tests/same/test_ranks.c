@@ -32,6 +32,23 @@ static void check_task(const char *text, const struct trial *t,
     }
 }
 
+/* Each rank computes something. */
+static void check_work(const char *text, const struct trial *t)
+{
+    int *ntasks = calloc((size_t)t->plan->nranks, sizeof(*ntasks));
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *task =
+            dsflow_graph_task(t->graph, (dsflow_task_id){ i });
+
+        ntasks[task->rank] += task->pass == DSFLOW_FORWARD && !task->op->comm;
+    }
+    for (int r = 0; r < t->plan->nranks; r++)
+        if (ntasks[r] == 0)
+            fail_msg("%s: rank %d has nothing to do", text, r);
+    free(ntasks);
+}
+
 static void a_task_touches_the_memory_of_its_rank(void **state)
 {
     static const char *const texts[] = {
@@ -58,6 +75,7 @@ static void a_task_touches_the_memory_of_its_rank(void **state)
         for (uint32_t k = 0; k < dsflow_graph_ntasks(t.graph); k++)
             check_task(texts[i], &t,
                        dsflow_graph_task(t.graph, (dsflow_task_id){ k }));
+        check_work(texts[i], &t);
         end_trial(&t);
     }
 }

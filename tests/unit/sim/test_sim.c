@@ -129,8 +129,8 @@ static struct dsflow_graph *pipeline(int stages, int micro, const int *slots,
 
             /* What the next stage reads is apart from what is kept. */
             task(g, &work, at, s > 0 ? 2 : 1,
-                 (dsflow_data_id[]){ act[s][i], s > 0 ? sent[s - 1][i]
-                                                      : act[s][i] });
+                 (dsflow_data_id[]){ act[s][i],
+                                     s > 0 ? sent[s - 1][i] : act[s][i] });
             task(g, &move, at, 2, (dsflow_data_id[]){ sent[s][i], act[s][i] });
         }
     }
@@ -212,7 +212,12 @@ static void the_higher_priority_goes_first(void **state)
     uint32_t t[4];
 
     for (int i = 0; i < 4; i++)
-        t[i] = task(g, &work, (struct at){ 0, i == 2 ? 5 : i == 3 ? 7 : 5, 0 },
+        t[i] = task(g, &work,
+                    (struct at){ 0,
+                                 i == 2   ? 5
+                                 : i == 3 ? 7
+                                          : 5,
+                                 0 },
                     1, (dsflow_data_id[]){ data(g, 1, 0) });
     r = simulate(g,
                  &(struct dsf_sim_spec){
@@ -236,7 +241,8 @@ static struct dsflow_graph *receive(void)
     dsflow_data_id own = data(g, 10, 0), end = data(g, 3, 0);
 
     task(g, &work, (struct at){ 0, 1, 1 }, 1, (dsflow_data_id[]){ own });
-    task(g, &move, (struct at){ 0, 0, 2 }, 2, (dsflow_data_id[]){ here, there });
+    task(g, &move, (struct at){ 0, 0, 2 }, 2,
+         (dsflow_data_id[]){ here, there });
     task(g, &work, (struct at){ 0, 0, 3 }, 3,
          (dsflow_data_id[]){ end, own, here });
     return g;
@@ -279,7 +285,8 @@ static void what_is_not_hidden_is_seen(void **state)
 
     task(g, &work, (struct at){ 0, 1, 1 }, 1,
          (dsflow_data_id[]){ data(g, 2, 0) });
-    task(g, &move, (struct at){ 0, 0, 2 }, 2, (dsflow_data_id[]){ here, there });
+    task(g, &move, (struct at){ 0, 0, 2 }, 2,
+         (dsflow_data_id[]){ here, there });
     task(g, &work, (struct at){ 0, 0, 3 }, 2,
          (dsflow_data_id[]){ data(g, 1, 0), here });
     r = simulate(g,
@@ -308,8 +315,7 @@ static void steps_follow_each_other_as_data_says(void **state)
     struct dsf_sim_result r;
 
     task(g, &bump, (struct at){ 0, 1, 0 }, 1, (dsflow_data_id[]){ param });
-    task(g, &work, (struct at){ 0, 0, 0 }, 2,
-         (dsflow_data_id[]){ end, param });
+    task(g, &work, (struct at){ 0, 0, 0 }, 2, (dsflow_data_id[]){ end, param });
     r = simulate(g, &spec, NULL);
     assert_true(r.step_seconds == 5);
     assert_true(r.critical_seconds == 5);
@@ -331,7 +337,8 @@ static void steps_follow_each_other_as_data_says(void **state)
     dsflow_data_id copy = data(g, 1, 0), slow = data(g, 4, 1);
 
     task(g, &bump, (struct at){ 0, 1, 0 }, 1, (dsflow_data_id[]){ param });
-    task(g, &work, (struct at){ 0, 1, 0 }, 2, (dsflow_data_id[]){ copy, param });
+    task(g, &work, (struct at){ 0, 1, 0 }, 2,
+         (dsflow_data_id[]){ copy, param });
     task(g, &bump, (struct at){ 0, 0, 0 }, 1, (dsflow_data_id[]){ slow });
     r = simulate(g, &spec, NULL);
     assert_true(r.step_seconds == 4);
@@ -351,12 +358,11 @@ static double ranks_on_workers(unsigned nranks, unsigned workers, int each)
         for (int i = 0; i < each; i++)
             task(g, &work, (struct at){ (int)rank, 0, 0 }, 1,
                  (dsflow_data_id[]){ data(g, 1, 0) });
-    r = simulate(g,
-                 &(struct dsf_sim_spec){ .nranks = nranks,
-                                         .workers = workers,
-                                         .steps = 1,
-                                         .cost = one },
-                 NULL);
+    r = simulate(
+        g,
+        &(struct dsf_sim_spec){
+            .nranks = nranks, .workers = workers, .steps = 1, .cost = one },
+        NULL);
     seconds = r.step_seconds;
     assert_true(r.bound_seconds <= seconds);
     dsf_sim_result_fini(&r);
@@ -383,12 +389,11 @@ static void tasks_of_no_rank_go_where_there_is_room(void **state)
     for (int i = 0; i < 9; i++)
         task(g, &work, (struct at){ DSFLOW_ANYWHERE, 0, 0 }, 1,
              (dsflow_data_id[]){ data(g, 2, 0) });
-    r = simulate(g,
-                 &(struct dsf_sim_spec){ .nranks = 3,
-                                         .workers = 3,
-                                         .steps = 1,
-                                         .cost = bytes_of_first },
-                 NULL);
+    r = simulate(
+        g,
+        &(struct dsf_sim_spec){
+            .nranks = 3, .workers = 3, .steps = 1, .cost = bytes_of_first },
+        NULL);
     assert_true(r.step_seconds == 8);
     assert_true(r.bubble == 0);
     dsf_sim_result_fini(&r);
@@ -415,9 +420,8 @@ static struct dsflow_graph *random_graph(uint32_t seed, unsigned ntasks,
                          (int)(next_random(&seed) % 4), 0 };
 
         task(g, next_random(&seed) % 4 ? &work : &move, at, 2,
-             (dsflow_data_id[]){ ids[a],
-                                 ids[(a + 1 + next_random(&seed) % 199) %
-                                     200] });
+             (dsflow_data_id[]){
+                 ids[a], ids[(a + 1 + next_random(&seed) % 199) % 200] });
     }
     return g;
 }
@@ -471,13 +475,12 @@ static void a_rank_that_is_not_there_is_named(void **state)
 
     task(g, &work, (struct at){ 3, 0, 0 }, 1,
          (dsflow_data_id[]){ data(g, 1, 0) });
-    assert_int_equal(dsf_simulate(g,
-                                  &(struct dsf_sim_spec){ .nranks = 2,
-                                                          .workers = 2,
-                                                          .steps = 1,
-                                                          .cost = one },
-                                  &r, NULL, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        dsf_simulate(g,
+                     &(struct dsf_sim_spec){
+                         .nranks = 2, .workers = 2, .steps = 1, .cost = one },
+                     &r, NULL, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg, "work: rank 3: expected 0 to 1");
     dsflow_graph_free(g);
 }
