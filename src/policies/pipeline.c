@@ -56,13 +56,30 @@ static int read_split(const struct dsflow_plan *plan, int *first,
         sum += split->v[i];
     if (split->n != (unsigned)plan->nchunks || sum != plan->model->layers)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "pipeline", "split",
-                            "%u numbers, %lld in all: expected %d numbers for "
-                            "the %d blocks of the model",
-                            split->n, (long long)sum, plan->nchunks,
-                            plan->model->layers);
+                            "%lld blocks in %u parts: expected the %d blocks "
+                            "of the model in %d",
+                            (long long)sum, split->n, plan->model->layers,
+                            plan->nchunks);
     for (unsigned i = 0; i < split->n; i++)
         first[i + 1] = first[i] + (int)split->v[i];
     return DSFLOW_OK;
+}
+
+static int too_many_chunks(const struct dsflow_plan *plan,
+                           struct dsflow_err *err)
+{
+    int stages = plan->mesh.pipeline, layers = plan->model->layers;
+
+    if (plan->nchunks == stages || stages > layers)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "pipeline",
+                            "%d: expected at most %d stages, as the model has "
+                            "%d blocks",
+                            stages, layers, layers);
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "pipeline", "chunks",
+                        "%d on each of %d stages: expected at most %d, as the "
+                        "model has %d blocks",
+                        plan->nchunks / stages, stages, layers / stages,
+                        layers);
 }
 
 static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
@@ -73,12 +90,7 @@ static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
     if (plan->job->pipeline.split.n > 0)
         status = read_split(plan, first, err);
     else if (n > layers)
-        status = dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh",
-                              "pipeline",
-                              "%d stages of %d chunks: expected at most the "
-                              "%d blocks of the model",
-                              plan->mesh.pipeline, n / plan->mesh.pipeline,
-                              layers);
+        status = too_many_chunks(plan, err);
     else
         balance(plan, first);
     plan->chunk_of = dsf_xcalloc((size_t)layers + 2, sizeof(*plan->chunk_of));

@@ -77,7 +77,7 @@ wrong 2 'bad.toml: model: layers: is missing: a model with init = "random" needs
 
 # Meshes that cannot be, and what could: two layers, two heads, four
 # micro-batches.
-set_wrong mesh.pipeline 3 "mesh: pipeline: 3 stages of 1 chunks: expected at most the 2 blocks of the model"
+set_wrong mesh.pipeline 3 "mesh: pipeline: 3: expected at most 2 stages, as the model has 2 blocks"
 set_wrong mesh.tensor 3 "mesh: tensor: 3: heads, 2, does not split: expected one of 1, 2"
 set_wrong mesh.data 3 "mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)"
 set_wrong mesh.data 0 "mesh: data: 0: expected a whole number, 1 to 1024"
@@ -88,9 +88,9 @@ set_wrong zero.stage 4 'zero: stage: 4: expected "auto", or 0 to 3'
 set_wrong recompute.layers 1-2 'recompute: layers: "1-2": expected "all", or layers 0 to 1 such as "0-5,8"'
 wrong 2 "--set: mesh: data: 1000000 ranks in all: expected at most 32767" \
     run job.toml --set mesh.data=1000 --set mesh.pipeline=1000
-wrong 2 "--set: mesh: pipeline: 2 stages of 2 chunks: expected at most the 2 blocks of the model" \
+wrong 2 "job.toml: pipeline: chunks: 2 on each of 2 stages: expected at most 1, as the model has 2 blocks" \
     run job.toml --set mesh.pipeline=2 --set pipeline.schedule=interleaved
-wrong 2 "--set: pipeline: split: 2 numbers, 3 in all: expected 2 numbers for the 2 blocks of the model" \
+wrong 2 "--set: pipeline: split: 3 blocks in 2 parts: expected the 2 blocks of the model in 2" \
     run job.toml --set mesh.pipeline=2 --set pipeline.split=[1,2]
 wrong 2 "--set: batch: groups: 1: expected mesh.data, 2, times a power of two" \
     run job.toml --set mesh.data=2 --set batch.groups=1

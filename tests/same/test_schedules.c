@@ -16,7 +16,8 @@
 static double one_second(void *user, const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t)
 {
-    return t->op == &dsf_op_mlp_forward || t->op == &dsf_op_mlp_backward_input ||
+    return t->op == &dsf_op_mlp_forward ||
+                   t->op == &dsf_op_mlp_backward_input ||
                    t->op == &dsf_op_mlp_backward_weight
                ? 1
                : 0;
@@ -31,15 +32,15 @@ static double step_seconds(const char *text, struct dsf_timeline *timeline)
 
     plan_trial(&t, text);
     must(text,
-         dsf_simulate(t.graph,
-                      &(struct dsf_sim_spec){
-                          .nranks = (unsigned)t.plan->nranks,
-                          .workers = (unsigned)t.plan->nranks,
-                          .links = true,
-                          .phase = DSFLOW_STEP,
-                          .steps = 1,
-                          .cost = one_second },
-                      &result, timeline, &err),
+         dsf_simulate(
+             t.graph,
+             &(struct dsf_sim_spec){ .nranks = (unsigned)t.plan->nranks,
+                                     .workers = (unsigned)t.plan->nranks,
+                                     .links = true,
+                                     .phase = DSFLOW_STEP,
+                                     .steps = 1,
+                                     .cost = one_second },
+             &result, timeline, &err),
          &err);
     seconds = result.step_seconds;
     for (int32_t r = 0; r < t.plan->nranks; r++)
@@ -84,8 +85,7 @@ static void interleaving_divides_the_bubble(void **state)
 
             snprintf(schedule, sizeof(schedule),
                      "interleaved pipeline.chunks=%d", v);
-            assert_true(simulate(schedule, s, v * s, m) ==
-                        3 * (v * m + s - 1));
+            assert_true(simulate(schedule, s, v * s, m) == 3 * (v * m + s - 1));
         }
 }
 
