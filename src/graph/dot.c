@@ -1,9 +1,11 @@
 /* dot.c - a graph for Graphviz: same graph, same bytes. */
 #include <dsflow/graph.h>
 
-#include "base/units.h"
+#include "base/alloc.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *phase_name(unsigned phase)
@@ -13,9 +15,13 @@ static const char *phase_name(unsigned phase)
     return names[phase];
 }
 
-/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". */
+/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". What moves data is
+ * round; colours are of the pass, and differ for colour-blind eyes too. */
 static void write_task(const struct dsflow_graph *g, uint32_t i, FILE *out)
 {
+    static const char *const colours[] = { [DSFLOW_FORWARD] = "#cfe3f7",
+                                           [DSFLOW_BACKWARD] = "#fbdcb8",
+                                           [DSFLOW_UPDATE] = "#e6e6e6" };
     const struct dsflow_task_spec *t =
         dsflow_graph_task(g, (dsflow_task_id){ i });
 
@@ -24,57 +30,85 @@ static void write_task(const struct dsflow_graph *g, uint32_t i, FILE *out)
         fprintf(out, "\\nlayer %d", t->layer);
     if (t->tile >= 0)
         fprintf(out, " tile %d", t->tile);
-    fprintf(out, "\"");
+    fprintf(out, "\", fillcolor=\"%s\"%s", colours[t->pass],
+            t->op->comm ? ", shape=ellipse" : "");
     if (t->priority != 0)
         fprintf(out, ", tooltip=\"priority %d\"", (int)t->priority);
     fprintf(out, "];\n");
 }
 
-/* The tasks of one micro-batch of one phase, in a box of their own. */
-static void write_cluster(const struct dsflow_graph *g, unsigned phase,
-                          int microbatch, FILE *out)
+static const struct dsflow_task_spec *task_at(struct dsflow_graph *g,
+                                              uint32_t i)
 {
-    int open = 0;
+    return dsflow_graph_task(g, (dsflow_task_id){ i });
+}
 
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ i });
+/* By phase, rank, micro-batch, and their order in the graph. */
+static int by_cluster(const void *a, const void *b, void *graph)
+{
+    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    const struct dsflow_task_spec *x = task_at(graph, i);
+    const struct dsflow_task_spec *y = task_at(graph, j);
 
-        if (t->phase != phase || t->microbatch != microbatch)
-            continue;
-        if (!open && microbatch >= 0)
+    if (x->phase != y->phase)
+        return x->phase < y->phase ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->microbatch != y->microbatch)
+        return x->microbatch < y->microbatch ? -1 : 1;
+    return i < j ? -1 : i > j;
+}
+
+/* The tasks of one micro-batch on one rank in a box of their own, in that of
+ * the rank. */
+static void write_clusters(struct dsflow_graph *g, FILE *out)
+{
+    uint32_t n = dsflow_graph_ntasks(g);
+    uint32_t *order = dsf_xcalloc(n + 1, sizeof(*order));
+
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    qsort_r(order, n, sizeof(*order), by_cluster, g);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *t = task_at(g, order[i]);
+        const struct dsflow_task_spec *before =
+            i > 0 ? task_at(g, order[i - 1]) : NULL;
+        const struct dsflow_task_spec *after =
+            i + 1 < n ? task_at(g, order[i + 1]) : NULL;
+        bool new_rank = before == NULL || before->phase != t->phase ||
+                        before->rank != t->rank;
+        bool end_rank = after == NULL || after->phase != t->phase ||
+                        after->rank != t->rank;
+        const char *phase = phase_name(t->phase);
+
+        if (new_rank && t->rank >= 0)
             fprintf(out,
-                    "  subgraph cluster_%s_%d {\n"
+                    "  subgraph cluster_%s_r%d {\n"
+                    "    label=\"%s, rank %d\";\n",
+                    phase, t->rank, phase, t->rank);
+        if (t->microbatch >= 0 &&
+            (new_rank || before->microbatch != t->microbatch))
+            fprintf(out,
+                    "  subgraph cluster_%s_r%d_m%d {\n"
                     "    label=\"%s, micro-batch %d\";\n",
-                    phase_name(phase), microbatch, phase_name(phase),
-                    microbatch);
-        open = 1;
-        write_task(g, i, out);
+                    phase, t->rank < 0 ? 0 : t->rank, t->microbatch, phase,
+                    t->microbatch);
+        write_task(g, order[i], out);
+        if (t->microbatch >= 0 &&
+            (end_rank || after->microbatch != t->microbatch))
+            fprintf(out, "  }\n");
+        if (end_rank && t->rank >= 0)
+            fprintf(out, "  }\n");
     }
-    if (open && microbatch >= 0)
-        fprintf(out, "  }\n");
+    free(order);
 }
 
 int dsflow_graph_write_dot(struct dsflow_graph *g, FILE *out,
                            struct dsflow_err *err)
 {
-    int last[DSFLOW_NPHASES];
-
-    memset(last, -1, sizeof(last));
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ i });
-
-        if (t->microbatch > last[t->phase])
-            last[t->phase] = t->microbatch;
-    }
-
     fprintf(out, "digraph step {\n"
-                 "  node [shape=box, fontname=\"sans-serif\"];\n");
-    for (unsigned phase = 0; phase < DSFLOW_NPHASES; phase++)
-        for (int m = -1; m <= last[phase]; m++)
-            write_cluster(g, phase, m, out);
-
+                 "  node [shape=box, style=filled, fontname=\"sans-serif\"];\n");
+    write_clusters(g, out);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const dsflow_task_id *preds;
         uint32_t n = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
