@@ -118,7 +118,7 @@ static void list_codelets(const struct dsf_words *words)
 static void list_policies(const struct dsf_words *words)
 {
     for (unsigned i = 0; i < dsf_npolicies; i++)
-        printf("%-12s %s\n", dsf_policies[i]->name, dsf_policies[i]->summary);
+        printf("%-16s %s\n", dsf_policies[i]->name, dsf_policies[i]->summary);
 }
 
 static const struct {

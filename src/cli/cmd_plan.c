@@ -46,7 +46,7 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     return dsf_fit(s, m, until, err);
 }
 
-static int report(const struct dsf_session *s,
+static int report(struct dsf_session *s,
                   const struct dsf_machine_model *m, bool present, bool json,
                   struct dsflow_err *err)
 {

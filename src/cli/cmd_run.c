@@ -317,12 +317,10 @@ static void say_time(struct run *r)
     qsort(r->seconds, r->nseconds, sizeof(*r->seconds), ascending);
     median = r->seconds[r->nseconds / 2];
     dsf_progress_say(&r->progress,
-                     "step %s (median), predicted %s (%.2f of it); no faster "
-                     "than %s: efficiency %.2f",
-                     dsf_time_text(median).s,
-                     dsf_time_text(sim->step_seconds).s,
-                     sim->step_seconds / median,
-                     dsf_time_text(sim->bound_seconds).s,
+                     "step %.4g ms (median), predicted %.4g ms (%.2f of it); "
+                     "no faster than %.4g ms: efficiency %.2f",
+                     1e3 * median, 1e3 * sim->step_seconds,
+                     sim->step_seconds / median, 1e3 * sim->bound_seconds,
                      sim->bound_seconds / median);
 }
 

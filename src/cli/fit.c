@@ -17,6 +17,8 @@ struct way {
     int recompute;
 };
 
+static const char *const recompute_names[] = { "none", "attention", "block" };
+
 bool dsf_fit_is_open(const struct dsf_session *s)
 {
     return s->job.batch.micro < 0 || s->job.zero.stage < 0 ||
@@ -35,14 +37,9 @@ double dsf_fit_budget(const struct dsf_session *s,
 
     if (s->job.memory.device >= 0)
         return (double)s->job.memory.device;
-    if (m != NULL && m->main.memory < 0)
+    if (s->machine.available < 0 || s->machine.available == INT64_MAX)
         return INFINITY;
-    if (is_gpu(m))
-        return (double)m->main.memory;
-    if (m != NULL)
-        return (double)m->main.memory * (double)m->main.nodes / ranks;
-    return s->machine.available < 0 ? INFINITY
-                                    : (double)s->machine.available / ranks;
+    return (double)s->machine.available / (is_gpu(m) ? 1 : ranks);
 }
 
 /* The rank that needs most, and what it needs. */
@@ -58,32 +55,6 @@ static unsigned neediest(const struct dsf_session *s,
         if (w->ranks[r].peak > w->ranks[most].peak)
             most = r;
     return most;
-}
-
-int dsf_fit_check(const struct dsf_session *s,
-                  const struct dsf_machine_model *m, struct dsflow_err *err)
-{
-    double budget = dsf_fit_budget(s, m);
-    struct dsf_weights w;
-    unsigned most = neediest(s, m, &w);
-    const struct dsf_rank_weight *r = &w.ranks[most];
-    const double *b = r->role_bytes;
-    int status = DSFLOW_OK;
-
-    if (r->peak > budget)
-        status = dsf_job_fail(
-            &s->job, err, DSFLOW_EFIT, "memory", "device",
-            "rank %u needs %s (parameters %s, gradients %s, states %s, "
-            "activations %s, buffers %s) and has %s",
-            most, dsf_size_text(r->peak).s,
-            dsf_size_text(b[DSFLOW_PARAMS]).s,
-            dsf_size_text(b[DSFLOW_GRADS]).s,
-            dsf_size_text(b[DSFLOW_STATES]).s,
-            dsf_size_text(b[DSFLOW_ACTIVATIONS]).s,
-            dsf_size_text(b[DSFLOW_BUFFERS] + r->scratch).s,
-            dsf_size_text(budget).s);
-    dsf_weights_fini(&w);
-    return status;
 }
 
 static void forget_plan(struct dsf_session *s)
@@ -116,6 +87,89 @@ static void set_way(struct dsf_session *s, const struct way *way)
     s->job.batch.micro = way->micro;
     s->job.zero.stage = way->stage;
     s->job.recompute.what = way->recompute;
+}
+
+/* The first way to need less that fits: least of all is shared out, then least
+ * is computed again, with micro-batches as large as may be. */
+static bool find_way(struct dsf_session *s, const struct dsf_machine_model *m,
+                     struct way *found)
+{
+    const struct way asked = way_of(s);
+    struct dsflow_plan *plan = s->plan;
+    struct dsflow_graph *graph = s->graph;
+    int64_t most = s->job.mesh.data > 1 ? 3 : 0;
+    double budget = dsf_fit_budget(s, m);
+    bool fits = false;
+
+    for (int64_t z = asked.stage; z <= most && !fits; z++)
+        for (int r = asked.recompute; r < DSF_RECOMPUTE_AUTO && !fits; r++)
+            for (int64_t n = plan->micro; n >= 1 && !fits; n--) {
+                struct dsf_weights w;
+                unsigned rank;
+
+                if (plan->micro % n != 0)
+                    continue;
+                *found = (struct way){ n, z, r };
+                set_way(s, found);
+                if (build(s, NULL, NULL) == DSFLOW_OK) {
+                    rank = neediest(s, m, &w);
+                    fits = w.ranks[rank].peak <= budget;
+                    dsf_weights_fini(&w);
+                }
+                forget_plan(s);
+            }
+    set_way(s, &asked);
+    s->plan = plan;
+    s->graph = graph;
+    return fits;
+}
+
+/* " …; these would fit", or what there is to be said of it. */
+static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
+{
+    static const uint32_t MANY = 300000; /* tasks: a search would take long */
+    struct way way;
+
+    if (dsflow_graph_ntasks(s->graph) > MANY)
+        return dsf_xstrdup("");
+    if (!find_way(s, m, &way))
+        return dsf_xstrdup("; nor does it fit with smaller micro-batches, "
+                           "recomputation and zero.stage = 3: more ranks, or "
+                           "a smaller model");
+    return dsf_xasprintf("; batch.micro = %lld, recompute.what = \"%s\" and "
+                         "zero.stage = %lld would fit",
+                         (long long)way.micro, recompute_names[way.recompute],
+                         (long long)way.stage);
+}
+
+int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
+                  struct dsflow_err *err)
+{
+    double budget = dsf_fit_budget(s, m);
+    struct dsf_weights w;
+    unsigned most = neediest(s, m, &w);
+    const struct dsf_rank_weight *r = &w.ranks[most];
+    const double *b = r->role_bytes;
+    int status = DSFLOW_OK;
+
+    if (r->peak > budget) {
+        char *then = advice(s, m);
+
+        status = dsf_job_fail(
+            &s->job, err, DSFLOW_EFIT, "memory", "device",
+            "rank %u needs %s (parameters %s, gradients %s, states %s, "
+            "activations %s, buffers %s) and has %s%s",
+            most, dsf_size_text(r->peak).s,
+            dsf_size_text(b[DSFLOW_PARAMS]).s,
+            dsf_size_text(b[DSFLOW_GRADS]).s,
+            dsf_size_text(b[DSFLOW_STATES]).s,
+            dsf_size_text(b[DSFLOW_ACTIVATIONS]).s,
+            dsf_size_text(b[DSFLOW_BUFFERS] + r->scratch).s,
+            dsf_size_text(budget).s, then);
+        free(then);
+    }
+    dsf_weights_fini(&w);
+    return status;
 }
 
 /* Of all ways: the fastest that fits, and what became of the others. */
@@ -180,7 +234,6 @@ static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
 static int settle(struct dsf_session *s, const struct search *search,
                   double budget, struct dsflow_err *err)
 {
-    static const char *const names[] = { "none", "attention", "block" };
     const struct way *open = &search->open, *best = &search->best;
     char text[3][64] = { "", "", "" };
     int status = DSFLOW_OK;
@@ -189,7 +242,7 @@ static int settle(struct dsf_session *s, const struct search *search,
     snprintf(text[0], sizeof(text[0]), "batch.micro=%lld",
              (long long)best->micro);
     snprintf(text[1], sizeof(text[1]), "recompute.what=%s",
-             names[best->recompute]);
+             recompute_names[best->recompute]);
     snprintf(text[2], sizeof(text[2]), "zero.stage=%lld",
              (long long)best->stage);
     if (open->micro >= 0)

@@ -21,8 +21,8 @@ bool dsf_fit_is_open(const struct dsf_session *s);
 double dsf_fit_budget(const struct dsf_session *s,
                       const struct dsf_machine_model *m);
 
-/* Does every rank fit? The message has the figures. */
-int dsf_fit_check(const struct dsf_session *s,
-                  const struct dsf_machine_model *m, struct dsflow_err *err);
+/* Does every rank fit? The message has the figures, and what would fit. */
+int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
+                  struct dsflow_err *err);
 
 #endif

@@ -69,11 +69,17 @@ static int run_cmd(int argc, char **argv, struct dsflow_err *err)
 {
     const struct dsf_cmd *cmd = NULL;
     struct dsf_words words;
-    int status = find_cmd(argv[0], &cmd, err);
+    bool help = strcmp(argv[0], "help") == 0; /* as people try it */
+    int status;
 
+    if (help && argc == 1) {
+        print_help(stdout);
+        return DSFLOW_OK;
+    }
+    status = find_cmd(argv[help ? 1 : 0], &cmd, err);
     if (status < 0)
         return status;
-    if (wants_help(argc - 1, argv + 1)) {
+    if (help || wants_help(argc - 1, argv + 1)) {
         print_cmd_help(cmd);
         return DSFLOW_OK;
     }

@@ -150,7 +150,7 @@ static dsflow_data_id find(const struct dsf_session *s, const char *name)
     return id;
 }
 
-static int check_memory(const struct dsf_session *s, struct dsflow_err *err)
+static int check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_weights w;
     int status = dsf_fit_check(s, NULL, err);
@@ -187,7 +187,7 @@ static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
                        "--executor: %.60s: expected serial or starpu", name);
 }
 
-int dsf_session_check(const struct dsf_session *s,
+int dsf_session_check(struct dsf_session *s,
                       const struct dsf_words *words, struct dsflow_err *err)
 {
     enum dsflow_exec_kind kind;

@@ -43,7 +43,7 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
 /* Is there such an executor, and memory for it? Before the text is read, as
  * that may take long. */
-int dsf_session_check(const struct dsf_session *s,
+int dsf_session_check(struct dsf_session *s,
                       const struct dsf_words *words, struct dsflow_err *err);
 
 /* The executor, with memory and constants, but no weights yet. */

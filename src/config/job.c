@@ -245,7 +245,7 @@ static const struct dsflow_option zero_options[] = {
     DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
                        "what the replicas share out: 1 states of the "
                        "optimizer, 2 gradients too, 3 parameters too; auto: "
-                       "the least that fits"),
+                       "the fastest that fits"),
     DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
                          "when gradients are summed over the groups: once a "
                          "step, or after each micro-batch, so that whole ones "
@@ -283,7 +283,7 @@ static const char *const recomputes[] = { "none", "attention", "block", "auto",
 static const struct dsflow_option recompute_options[] = {
     DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
                          "what the backward pass computes again instead of "
-                         "keeping it; auto: the least that fits"),
+                         "keeping it; auto: the fastest that fits"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
                      "of which layers: \"all\", or numbers and ranges such "
                      "as \"0-5,8\""),

@@ -26,7 +26,6 @@ static const struct dsflow_option main_options[] = {
     DSFLOW_OPTION_FLOAT(MAIN, fp32, NULL, 1e6, FAST,
                         "operations a second of a large product of matrices: "
                         "of a GPU, or of a core while all work"),
-    DSFLOW_OPTION_FLOAT(MAIN, bf16, "0", 0, FAST, "the same in bfloat16"),
     DSFLOW_OPTION_FLOAT(MAIN, bandwidth, NULL, 1e6, FAST,
                         "bytes a second of memory, of the same"),
     DSFLOW_OPTION_OF(DSFLOW_TIME, MAIN, overhead, "\"5us\"",
@@ -277,7 +276,10 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
                                     ? m->main.nodes * m->main.devices
                                     : m->main.nodes * m->main.workers);
     machine->memory = machine->available =
-        m->main.memory < 0 ? INT64_MAX : m->main.memory;
+        m->main.memory < 0 ? INT64_MAX
+        : m->main.kind == DSF_MACHINE_GPU
+            ? m->main.memory
+            : m->main.memory * m->main.nodes;
     machine->numa = 1;
     snprintf(machine->cpu, sizeof(machine->cpu), "%s", m->main.name);
 }
@@ -297,8 +299,6 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
     if (x->memory >= 0)
         fprintf(out, "memory = %lld\n", (long long)x->memory);
     fprintf(out, "fp32 = %.6e\n", x->fp32);
-    if (x->bf16 > 0)
-        fprintf(out, "bf16 = %.6e\n", x->bf16);
     fprintf(out, "bandwidth = %.6e\noverhead = \"%.4fus\"\n", x->bandwidth,
             x->overhead * 1e6);
     fprintf(out, "\n[link]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",

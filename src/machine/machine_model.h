@@ -22,7 +22,7 @@ struct dsf_machine_main { /* [machine] */
     int64_t devices;   /* GPUs of a node */
     int64_t workers;   /* cores of a node, of a CPU machine */
     int64_t memory;    /* bytes: of a GPU, or of a node; -1: no limit */
-    double fp32, bf16; /* operations/s of a large product of matrices: of a GPU,
+    double fp32;       /* operations/s of a large product of matrices: of a GPU,
                           or of a core while all work */
     double bandwidth;  /* bytes/s of memory, of the same */
     double overhead;   /* seconds of a task beside its kernel */
@@ -74,7 +74,7 @@ struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
                                                  const char *kind);
 
 /* What a plan asks of a machine, for one that is described: the cores of a
- * node; the memory of a device, or of the node. */
+ * node; the memory of a device, or of all nodes. */
 void dsf_machine_of_model(const struct dsf_machine_model *m,
                           struct dsf_machine *machine);
 

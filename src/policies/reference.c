@@ -523,6 +523,6 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
 const struct dsflow_policy dsf_policy_reference = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "reference",
-    .summary = "the plain step on one rank",
+    .summary = "the plain step: micro-batches, layers, tiles",
     .rewrite = reference_rewrite,
 };

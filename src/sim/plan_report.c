@@ -109,12 +109,8 @@ static void print_memory_line(const struct dsf_weights *w, const char *name,
     fputc('\n', out);
 }
 
-static void print_memory(const struct dsf_weights *w,
-                         const struct dsf_machine_model *machine, FILE *out)
+static void print_memory(const struct dsf_weights *w, FILE *out)
 {
-    double most = 0, all = 0, limit;
-    unsigned over = 0;
-
     fprintf(out, "%-26s %12s%s\n", "memory", "bytes",
             w->nranks > 1 ? "   least rank    most rank" : "");
     for (int role = 0; role < DSFLOW_NROLES; role++)
@@ -122,24 +118,6 @@ static void print_memory(const struct dsf_weights *w,
                           role, out);
     print_memory_line(w, "scratch of workers", scratch_of, 0, out);
     print_memory_line(w, "total", peak_of, 0, out);
-    if (machine == NULL || machine->main.memory < 0)
-        return;
-    for (unsigned r = 0; r < w->nranks; r++) {
-        all += w->ranks[r].peak;
-        if (w->ranks[r].peak > most) {
-            most = w->ranks[r].peak;
-            over = r;
-        }
-    }
-    limit = (double)machine->main.memory;
-    if (machine->main.kind == DSF_MACHINE_GPU && most > limit)
-        fprintf(out, "rank %u needs %s, and a GPU has %s: it does not fit\n",
-                over, dsf_size_text(most).s, dsf_size_text(limit).s);
-    else if (machine->main.kind == DSF_MACHINE_CPU &&
-             all > limit * (double)machine->main.nodes)
-        fprintf(out, "all needs %s, and the machine has %s: it does not fit\n",
-                dsf_size_text(all).s,
-                dsf_size_text(limit * (double)machine->main.nodes).s);
 }
 
 static struct dsf_text seconds_text(double s)
@@ -198,7 +176,7 @@ int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      workers_of_rank(plan, machine));
     print_head(plan, machine, &w, out);
     print_kinds(&w, out);
-    print_memory(&w, machine, out);
+    print_memory(&w, out);
     if (prediction != NULL)
         print_time(plan, prediction, out);
     dsf_weights_fini(&w);

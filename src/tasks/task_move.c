@@ -10,8 +10,8 @@ static int within(const struct dsflow_op *op, unsigned port, size_t bytes,
     if (at >= 0 && elems >= 0 && at <= has && elems <= has - at)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: port %u: numbers %lld to %lld of %lld", op->name,
-                       port, (long long)at, (long long)(at + elems),
+                       "%s: port %u: %lld numbers from %lld on, of %lld",
+                       op->name, port, (long long)elems, (long long)at,
                        (long long)has);
 }
 

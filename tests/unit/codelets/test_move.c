@@ -114,7 +114,7 @@ static void what_is_out_of_bounds_is_refused(void **state)
 
     assert_int_equal(dsf_op_split.check((size_t[]){ 56, 40 }, 2, &args, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "split: port 0: numbers 5 to 15 of 14");
+    assert_string_equal(err.msg, "split: port 0: 10 numbers from 5 on, of 14");
     assert_int_equal(dsf_op_split.check((size_t[]){ 60, 40 }, 2, &args, &err),
                      DSFLOW_OK);
     args.elems[0] = INT64_MAX;

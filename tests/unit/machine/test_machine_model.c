@@ -88,7 +88,6 @@ static void what_is_written_reads_back(void **state)
     m.main.devices = 5;
     m.main.memory = 123456789;
     m.main.fp32 = 1.5e13;
-    m.main.bf16 = 2.5e14;
     m.main.bandwidth = 3e12;
     m.main.overhead = 7.5e-6;
     m.link.bandwidth = 4e11;
@@ -108,7 +107,6 @@ static void what_is_written_reads_back(void **state)
     assert_int_equal(back.main.nodes, 3);
     assert_int_equal(back.main.devices, 5);
     assert_int_equal(back.main.memory, 123456789);
-    assert_float_equal(back.main.bf16 / 2.5e14, 1, 1e-6);
     assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
     assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);
     assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
