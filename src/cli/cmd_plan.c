@@ -46,9 +46,8 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     return dsf_fit(s, m, until, err);
 }
 
-static int report(struct dsf_session *s,
-                  const struct dsf_machine_model *m, bool present, bool json,
-                  struct dsflow_err *err)
+static int report(struct dsf_session *s, const struct dsf_machine_model *m,
+                  bool present, bool json, struct dsflow_err *err)
 {
     struct dsf_prediction prediction;
     int status = dsf_predict(s->plan, s->graph, m, &prediction, err);
@@ -80,13 +79,12 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[0], words, err);
     if (status == DSFLOW_OK)
-        status = build(&s, dsf_flag_value(words, "machine"), until, !dot, &m,
-                       err);
+        status =
+            build(&s, dsf_flag_value(words, "machine"), until, !dot, &m, err);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
-                     : report(&s, &m,
-                              dsf_flag_value(words, "machine") == NULL, json,
-                              err);
+                     : report(&s, &m, dsf_flag_value(words, "machine") == NULL,
+                              json, err);
     dsf_machine_model_fini(&m);
     dsf_session_close(&s);
     return status;
@@ -106,13 +104,14 @@ const struct dsf_cmd dsf_cmd_plan = {
     .args = "job.toml [--machine FILE] [--dot|--json] [--until POLICY] "
             "[--set …]…",
     .summary = "show the graph of a step, its memory and its time; run nothing",
-    .help = "Builds the graph of a step and says what is in it: tasks of each\n"
-            "kind, memory by what it is for, traffic between ranks; and what a\n"
-            "step takes: the time of a simulation, the time that no order of\n"
-            "tasks can beat, and the tasks that hold it back most. Costs are\n"
-            "those of this machine, measured once (see dsflow bench), or of a\n"
-            "machine file such as examples/machines/h200-8.toml. Nothing is\n"
-            "run, and the text is not read.",
+    .help =
+        "Builds the graph of a step and says what is in it: tasks of each\n"
+        "kind, memory by what it is for, traffic between ranks; and what a\n"
+        "step takes: the time of a simulation, the time that no order of\n"
+        "tasks can beat, and the tasks that hold it back most. Costs are\n"
+        "those of this machine, measured once (see dsflow bench), or of a\n"
+        "machine file such as examples/machines/h200-8.toml. Nothing is\n"
+        "run, and the text is not read.",
     .flags = plan_flags,
     .least = 1,
     .most = 1,

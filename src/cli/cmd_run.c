@@ -51,7 +51,7 @@ struct run {
 
     struct dsf_machine_model machine;
     struct dsf_prediction prediction; /* of a step on it */
-    double *seconds;         /* of the steps that nothing interrupted */
+    double *seconds; /* of the steps that nothing interrupted */
     size_t nseconds, cap_seconds;
 };
 
@@ -121,8 +121,8 @@ static int predict(struct run *r, struct dsflow_err *err)
     int status = dsf_machine_present(&r->s.machine, &r->machine, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_predict(r->s.plan, r->s.graph, &r->machine,
-                             &r->prediction, err);
+        status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,
+                             err);
     return status;
 }
 
@@ -266,8 +266,8 @@ static int take_report(struct run *r, struct dsflow_err *err)
         r->seconds[r->nseconds++] = step.seconds;
     }
     r->last = report.at;
-    if (status == DSFLOW_OK && !(isfinite(step.loss) &&
-                                 isfinite(step.grad_norm)))
+    if (status == DSFLOW_OK &&
+        !(isfinite(step.loss) && isfinite(step.grad_norm)))
         status = dsflow_fail(
             err, DSFLOW_EFAIL,
             "step %lld: the loss is %g and the gradient's norm %g: a lower "
@@ -443,8 +443,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK) {
         metrics = dsf_xasprintf("%s/metrics.jsonl", r->s.job.main.output);
         status = dsf_progress_open(&r->progress, metrics, r->done,
-                                   r->s.job.main.steps,
-                                   r->s.job.main.log_every, err);
+                                   r->s.job.main.steps, r->s.job.main.log_every,
+                                   err);
     }
     if (status == DSFLOW_OK)
         say_start(r, folder);

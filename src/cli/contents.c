@@ -110,16 +110,16 @@ static void move(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
         if (d->part != part)
             continue;
         if (get)
-            memcpy(own + d->at,
-                   dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_R), d->bytes);
+            memcpy(own + d->at, dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_R),
+                   d->bytes);
         else
-            memcpy(dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_RW),
-                   own + d->at, d->bytes);
+            memcpy(dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_RW), own + d->at,
+                   d->bytes);
     }
 }
 
-void dsf_contents_get(struct dsf_contents *c, unsigned unit,
-                      enum dsf_kept kind, float *whole)
+void dsf_contents_get(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
+                      float *whole)
 {
     if (c->tensor == 1) {
         move(c, unit, kind, 0, whole, true);
@@ -140,8 +140,8 @@ void dsf_contents_get(struct dsf_contents *c, unsigned unit,
     }
 }
 
-void dsf_contents_put(struct dsf_contents *c, unsigned unit,
-                      enum dsf_kept kind, const float *whole)
+void dsf_contents_put(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
+                      const float *whole)
 {
     if (c->tensor == 1) {
         move(c, unit, kind, 0, (float *)whole, false);

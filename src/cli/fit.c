@@ -68,8 +68,7 @@ static void forget_plan(struct dsf_session *s)
 static int build(struct dsf_session *s, const char *until,
                  struct dsflow_err *err)
 {
-    int status =
-        dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
+    int status = dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
 
     if (status == DSFLOW_OK)
         status = dsf_policies_build(s->plan, until, &s->graph, err);
@@ -159,10 +158,8 @@ int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
             &s->job, err, DSFLOW_EFIT, "memory", "device",
             "rank %u needs %s (parameters %s, gradients %s, states %s, "
             "activations %s, buffers %s) and has %s%s",
-            most, dsf_size_text(r->peak).s,
-            dsf_size_text(b[DSFLOW_PARAMS]).s,
-            dsf_size_text(b[DSFLOW_GRADS]).s,
-            dsf_size_text(b[DSFLOW_STATES]).s,
+            most, dsf_size_text(r->peak).s, dsf_size_text(b[DSFLOW_PARAMS]).s,
+            dsf_size_text(b[DSFLOW_GRADS]).s, dsf_size_text(b[DSFLOW_STATES]).s,
             dsf_size_text(b[DSFLOW_ACTIVATIONS]).s,
             dsf_size_text(b[DSFLOW_BUFFERS] + r->scratch).s,
             dsf_size_text(budget).s, then);
@@ -176,7 +173,7 @@ int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
 struct search {
     struct way open, best;
     double seconds; /* of the best; INFINITY: none yet */
-    double least;   /* bytes of the neediest rank, of the way that needs least */
+    double least; /* bytes of the neediest rank, of the way that needs least */
     unsigned fit, unfit;
     struct dsflow_err err; /* of a way that makes no plan */
 };

@@ -21,8 +21,8 @@ bool dsf_is_run(const char *path)
 {
     char *job = dsf_xasprintf("%s/job.toml", path);
     struct stat st;
-    bool is = stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-              access(job, R_OK) == 0;
+    bool is =
+        stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(job, R_OK) == 0;
 
     free(job);
     return is;
@@ -39,8 +39,8 @@ static int read_job(struct dsf_session *s, const char *path,
     unsigned nsets;
     const char **sets = dsf_flag_values(words, "set", &nsets);
     bool is_run = dsf_is_run(path);
-    char *file = is_run ? dsf_xasprintf("%s/job.toml", path)
-                        : dsf_xstrdup(path);
+    char *file =
+        is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
     int status = dsf_job_read(file, sets, nsets, &s->job, err);
 
     /* A run that was moved is where it was found. */
@@ -107,17 +107,16 @@ static uint64_t find_identity(const struct dsf_session *s)
         "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
         "%.17g %.17g %.17g %lld\n%d %.17g\n"
         "%lld %d %d %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n",
-        (int)s->model.family, s->model.layers, d->width, d->heads,
-        d->kv_heads, d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
+        (int)s->model.family, s->model.layers, d->width, d->heads, d->kv_heads,
+        d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
         (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
         s->model.rope_factor, s->model.rope_low_freq_factor,
         s->model.rope_high_freq_factor,
         (long long)s->model.rope_original_context, j->optimizer.kind,
-        j->optimizer.momentum,
-        (long long)j->batch.sequences, s->plan->sequence, s->plan->micro,
-        s->plan->groups, s->plan->reduce_micro, s->plan->mesh.tensor,
-        s->plan->ntiles, (long long)j->main.seed,
+        j->optimizer.momentum, (long long)j->batch.sequences, s->plan->sequence,
+        s->plan->micro, s->plan->groups, s->plan->reduce_micro,
+        s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
         (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok));
     uint64_t hash = XXH3_64bits(text, strlen(text));
 
@@ -187,8 +186,8 @@ static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
                        "--executor: %.60s: expected serial or starpu", name);
 }
 
-int dsf_session_check(struct dsf_session *s,
-                      const struct dsf_words *words, struct dsflow_err *err)
+int dsf_session_check(struct dsf_session *s, const struct dsf_words *words,
+                      struct dsflow_err *err)
 {
     enum dsflow_exec_kind kind;
     int status = exec_kind(words, &kind, err);
@@ -201,9 +200,9 @@ static void fill_constants(struct dsf_session *s)
 {
     for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++)
         if (dsflow_graph_data(s->graph, (dsflow_data_id){ i })->constant)
-            dsf_model_rope_table(&s->model,
-                                 dsflow_exec_map(s->exec, (dsflow_data_id){ i },
-                                                 DSFLOW_RW));
+            dsf_model_rope_table(
+                &s->model,
+                dsflow_exec_map(s->exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
@@ -214,8 +213,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         .workers = s->plan->workers - (unsigned)m->virtuals,
         .ranks = (unsigned)s->plan->nranks,
         .virtuals = (unsigned)m->virtuals,
-        .virtual_memory =
-            m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
+        .virtual_memory = m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
         .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
     };
     int status = exec_kind(words, &options.kind, err);
@@ -290,8 +288,7 @@ static int add_unit(struct dsf_session *s, struct contents *c, unsigned u,
 
     if (!dsf_contents_has(&s->contents, u, kind))
         return DSFLOW_OK;
-    data = dsf_contents_map(&s->contents, u, kind,
-                            load ? DSFLOW_RW : DSFLOW_R);
+    data = dsf_contents_map(&s->contents, u, kind, load ? DSFLOW_RW : DSFLOW_R);
     if (data == NULL) {
         data = malloc(bytes);
         if (data == NULL)
@@ -335,9 +332,9 @@ static void end_contents(struct dsf_session *s, struct contents *c, bool load)
     for (int p = 0; p < 2; p++)
         for (unsigned t = 0, u = 0; t < c->parts[p].n; t++) {
             struct dsf_st_tensor *tensor = &c->parts[p].tensors[t];
-            enum dsf_kept kind = p == 0                        ? DSF_KEPT_PARAM
-                                 : tensor->name[0] == 'm'      ? DSF_KEPT_M
-                                                               : DSF_KEPT_V;
+            enum dsf_kept kind = p == 0                   ? DSF_KEPT_PARAM
+                                 : tensor->name[0] == 'm' ? DSF_KEPT_M
+                                                          : DSF_KEPT_V;
             const char *name = tensor->name + strlen(kept_names[kind]);
 
             if (tensor->dtype == DSF_F32) {
@@ -365,8 +362,8 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
     status = list_contents(s, &c, false, err);
     if (status == DSFLOW_OK)
-        status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep,
-                               err);
+        status =
+            dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
     end_contents(s, &c, false);
     free(dir);
     return status;
@@ -399,10 +396,9 @@ int dsf_session_units(struct dsf_session *s, float ***out,
             continue;
         params[u] = aligned_alloc(4096, bytes);
         if (params[u] == NULL)
-            return dsflow_fail(err, DSFLOW_ENOMEM,
-                               "memory: %s for unit %s of the model",
-                               dsf_size_text((double)bytes).s,
-                               s->model.units[u].name);
+            return dsflow_fail(
+                err, DSFLOW_ENOMEM, "memory: %s for unit %s of the model",
+                dsf_size_text((double)bytes).s, s->model.units[u].name);
         dsf_contents_get(&s->contents, u, DSF_KEPT_PARAM, params[u]);
     }
     return DSFLOW_OK;
@@ -444,10 +440,9 @@ static int allocate_params(const struct dsf_session *s, float **params,
 
         params[u] = aligned_alloc(4096, bytes);
         if (params[u] == NULL)
-            return dsflow_fail(err, DSFLOW_ENOMEM,
-                               "memory: %s for unit %s of the model",
-                               dsf_size_text((double)bytes).s,
-                               s->model.units[u].name);
+            return dsflow_fail(
+                err, DSFLOW_ENOMEM, "memory: %s for unit %s of the model",
+                dsf_size_text((double)bytes).s, s->model.units[u].name);
     }
     return DSFLOW_OK;
 }

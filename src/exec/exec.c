@@ -175,8 +175,8 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     struct dsflow_exec *exec = dsf_xcalloc(1, sizeof(*exec));
     int status;
 
-    exec->class = options->kind == DSFLOW_SERIAL ? &dsf_exec_serial
-                                                 : &dsf_exec_starpu;
+    exec->class =
+        options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
     exec->graph = graph;
     exec->host = host;
     status = find_codelets(exec, err);

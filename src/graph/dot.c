@@ -77,8 +77,8 @@ static void write_clusters(struct dsflow_graph *g, FILE *out)
             i + 1 < n ? task_at(g, order[i + 1]) : NULL;
         bool new_rank = before == NULL || before->phase != t->phase ||
                         before->rank != t->rank;
-        bool end_rank = after == NULL || after->phase != t->phase ||
-                        after->rank != t->rank;
+        bool end_rank =
+            after == NULL || after->phase != t->phase || after->rank != t->rank;
         const char *phase = phase_name(t->phase);
 
         if (new_rank && t->rank >= 0)
@@ -106,8 +106,9 @@ static void write_clusters(struct dsflow_graph *g, FILE *out)
 int dsflow_graph_write_dot(struct dsflow_graph *g, FILE *out,
                            struct dsflow_err *err)
 {
-    fprintf(out, "digraph step {\n"
-                 "  node [shape=box, style=filled, fontname=\"sans-serif\"];\n");
+    fprintf(out,
+            "digraph step {\n"
+            "  node [shape=box, style=filled, fontname=\"sans-serif\"];\n");
     write_clusters(g, out);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const dsflow_task_id *preds;

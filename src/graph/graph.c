@@ -11,9 +11,9 @@
 
 const char *dsflow_role_str(enum dsflow_role role)
 {
-    static const char *const names[DSFLOW_NROLES] = {
-        "params", "grads", "states", "activations", "buffers"
-    };
+    static const char *const names[DSFLOW_NROLES] = { "params", "grads",
+                                                      "states", "activations",
+                                                      "buffers" };
 
     return (unsigned)role < DSFLOW_NROLES ? names[role] : "?";
 }
@@ -63,7 +63,8 @@ struct dsf_args {
     size_t bytes, hash;
 };
 
-/* Words at a time: arguments have hundreds of bytes, and come by the million. */
+/* Words at a time: arguments have hundreds of bytes, and come by the million.
+ */
 static size_t hash_args(const void *args, size_t bytes)
 {
     uint64_t h = bytes, word;
@@ -239,9 +240,8 @@ static int check_ports(const struct dsflow_task_spec *t, struct dsflow_err *err)
     unsigned least = op->nports - op->noptional;
 
     if (t->ndata < least || (t->ndata > op->nports && !op->repeats))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %u data: expected %u to %u", op->name,
-                           t->ndata, least,
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u data: expected %u to %u",
+                           op->name, t->ndata, least,
                            op->repeats ? DSFLOW_MAX_PORTS : op->nports);
     for (unsigned p = 0; p < t->ndata; p++) {
         enum dsflow_access declared =
@@ -343,7 +343,8 @@ static void find_edges(struct dsflow_graph *g)
             bool writes = dsflow_task_access(t, p) & DSFLOW_W;
 
             if (writes)
-                for (uint32_t r = trail->readers; r != 0; r = pool[r - 1].next) {
+                for (uint32_t r = trail->readers; r != 0;
+                     r = pool[r - 1].next) {
                     dsf_grow(&list, &cap_list, nlist + 1, sizeof(*list));
                     add_pred(list, &nlist, pool[r - 1].task - 1);
                 }

@@ -118,8 +118,7 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
     int32_t context = plan->model->dims.context;
     int status;
 
-    plan->sequence =
-        batch->sequence < 0 ? context : (int32_t)batch->sequence;
+    plan->sequence = batch->sequence < 0 ? context : (int32_t)batch->sequence;
     if (plan->sequence > context)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
                             "%d: expected at most the model's context, %d",
@@ -146,9 +145,9 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "data",
                             "%lld ranks in all: expected at most %d",
                             (long long)ranks, INT16_MAX);
-    plan->mesh = (struct dsf_mesh){ (int32_t)mesh->data,
-                                    (int32_t)mesh->pipeline,
-                                    (int32_t)mesh->tensor };
+    plan->mesh =
+        (struct dsf_mesh){ (int32_t)mesh->data, (int32_t)mesh->pipeline,
+                           (int32_t)mesh->tensor };
     plan->nranks = (int32_t)ranks;
     plan->rank_workers = plan->workers / (unsigned)ranks;
     if (plan->rank_workers == 0)

@@ -24,8 +24,8 @@ static double block_weight(const struct dsflow_plan *plan)
     double width = d->width, q = (double)d->heads * d->head_dim;
     double kv = (double)d->kv_heads * d->head_dim;
 
-    return width * (2 * q + 2 * kv) +
-           width * d->ffn * (d->swiglu ? 3.0 : 2.0) + q * plan->sequence;
+    return width * (2 * q + 2 * kv) + width * d->ffn * (d->swiglu ? 3.0 : 2.0) +
+           q * plan->sequence;
 }
 
 static double head_weight(const struct dsflow_plan *plan)
@@ -114,11 +114,11 @@ static void size_rings(struct dsflow_plan *plan)
     plan->slots = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->slots));
     plan->lanes = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->lanes));
     for (int c = 0; c < plan->nchunks; c++) {
-        int32_t slots = stages == 1
-                            ? ahead
-                            : dsf_pipeline_slots(schedule, stages, c % stages,
-                                                 plan->nchunks / stages,
-                                                 c / stages, turns);
+        int32_t slots =
+            stages == 1
+                ? ahead
+                : dsf_pipeline_slots(schedule, stages, c % stages,
+                                     plan->nchunks / stages, c / stages, turns);
         int32_t lanes = late || slots < ahead ? slots : ahead;
 
         if (job->batch.in_flight > 0 &&
@@ -192,9 +192,8 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
         spec.name = name = dsf_xasprintf("%s.r%d", spec.name, rank);
     spec.home = (int16_t)rank;
     dsf_grow(&p->copies, &p->cap_copies, p->ncopies + 1, sizeof(*p->copies));
-    p->copies[p->ncopies] = (struct copy){
-        dsflow_graph_add_data(p->out, &spec), rank, p->first[data.i]
-    };
+    p->copies[p->ncopies] = (struct copy){ dsflow_graph_add_data(p->out, &spec),
+                                           rank, p->first[data.i] };
     p->first[data.i] = (uint32_t)++p->ncopies;
     free(name);
     return p->copies[p->ncopies - 1].id;
@@ -272,12 +271,11 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
 
         p.last[i] = -1;
         if (d->persistent)
-            p.last[i] = d->unit < 0 ? 0
-                                    : dsf_mesh_rank(&plan->mesh,
-                                                    unit_stage(plan, d->unit),
-                                                    0,
-                                                    d->part %
-                                                        plan->mesh.tensor);
+            p.last[i] =
+                d->unit < 0
+                    ? 0
+                    : dsf_mesh_rank(&plan->mesh, unit_stage(plan, d->unit), 0,
+                                    d->part % plan->mesh.tensor);
     }
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
         place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));

@@ -3,8 +3,8 @@
  * The priority of a task is its bottom level: its own cost plus the largest
  * bottom level of what waits for it (Graham 1969; Topcuoglu et al. 2002, HEFT's
  * upward rank), scaled to whole numbers. Weight gradients and updates, on which
- * little waits, so come after what the next layer needs. Tasks that cost nothing
- * (sums of numbers, reports) go before all: waiting would be dearer.
+ * little waits, so come after what the next layer needs. Tasks that cost
+ * nothing (sums of numbers, reports) go before all: waiting would be dearer.
  */
 #include "policies/policies.h"
 
@@ -19,7 +19,8 @@
  * some ten operations in the time it moves a byte. */
 #define FLOPS_PER_BYTE 10.0
 
-/* A task of less, in operations, is over before a scheduler has looked at it. */
+/* A task of less, in operations, is over before a scheduler has looked at it.
+ */
 #define NOTHING 10000.0
 
 #define HIGHEST 1000000
@@ -69,16 +70,17 @@ static int32_t in_pipeline(const struct order *o,
     int32_t chunk = dsf_plan_chunk(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
     bool weight = strstr(t->op->name, "backward_weight") != NULL;
-    int32_t at = *place(o, chunk % plan->mesh.pipeline,
-                        chunk / plan->mesh.pipeline,
-                        dsf_plan_turn(plan, t->microbatch), backward);
+    int32_t at =
+        *place(o, chunk % plan->mesh.pipeline, chunk / plan->mesh.pipeline,
+               dsf_plan_turn(plan, t->microbatch), backward);
 
     /* Those of the head are not put off: logits are too large to keep. */
     if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE &&
         t->layer < plan->model->layers)
         return (int32_t)(share * step);
     /* Weight gradients belong to their backward pass. */
-    return (n - at) * step + (weight ? step - 1 : (int32_t)(share * (step - 2)));
+    return (n - at) * step +
+           (weight ? step - 1 : (int32_t)(share * (step - 2)));
 }
 
 static double operations(const struct dsflow_graph *g,
@@ -102,7 +104,8 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
         const dsflow_task_id *preds;
         uint32_t npreds = dsflow_graph_preds(in, (dsflow_task_id){ i }, &preds);
 
-        level[i] += operations(in, dsflow_graph_task(in, (dsflow_task_id){ i }));
+        level[i] +=
+            operations(in, dsflow_graph_task(in, (dsflow_task_id){ i }));
         if (level[i] > top)
             top = level[i];
         for (uint32_t k = 0; k < npreds; k++)
@@ -110,9 +113,11 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
                 level[preds[k].i] = level[i];
     }
     for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
-        dsflow_graph_add_data(out, dsflow_graph_data(in, (dsflow_data_id){ i }));
+        dsflow_graph_add_data(out,
+                              dsflow_graph_data(in, (dsflow_data_id){ i }));
     for (uint32_t i = 0; i < n; i++) {
-        struct dsflow_task_spec t = *dsflow_graph_task(in, (dsflow_task_id){ i });
+        struct dsflow_task_spec t =
+            *dsflow_graph_task(in, (dsflow_task_id){ i });
 
         if (operations(in, &t) < NOTHING || t.op->comm)
             t.priority = HIGHEST;

@@ -100,9 +100,8 @@ static dsflow_data_id passing(struct recompute *r,
 
     /* "q" of "q.l3.s0.t1": the rest of the name is new. */
     return dsf_rewrite_named(
-        r->rw.out, &spec, "%.*s.%s%d.c%d.s%d.t%d",
-        (int)strcspn(spec.name, "."), spec.name, back ? "again" : "once",
-        place, chunk / plan->mesh.pipeline,
+        r->rw.out, &spec, "%.*s.%s%d.c%d.s%d.t%d", (int)strcspn(spec.name, "."),
+        spec.name, back ? "again" : "once", place, chunk / plan->mesh.pipeline,
         dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
 }
 
@@ -204,8 +203,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     struct recompute r = {
         .rw = dsf_rewrite_begin(in, out),
         .plan = plan,
-        .dropped =
-            dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
+        .dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
         .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
         .done = dsf_xcalloc(cells, 1),
     };

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void dsf_step_emit(struct step *s, const struct dsflow_op *op,
-                   const void *args, int l, unsigned fresh, unsigned n,
+void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
+                   int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data)
 {
     struct dsflow_task_spec t = {
@@ -75,8 +75,8 @@ static const struct lane_data *lane_at(const struct step *s, int l, int t)
 {
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsf_plan_chunk(plan, l);
-    int32_t lane = chunk / plan->mesh.pipeline * s->nlanes +
-                   s->turn % plan->lanes[chunk];
+    int32_t lane =
+        chunk / plan->mesh.pipeline * s->nlanes + s->turn % plan->lanes[chunk];
 
     return &s->lanes[lane * plan->ntiles + t];
 }
@@ -136,8 +136,8 @@ static struct gradient begin_gradient(const struct step *s,
 static struct gradient grad(const struct step *s, enum dsf_segment segment,
                             int l)
 {
-    return begin_gradient(
-        s, &s->units[dsf_model_unit(s->model, segment, l)].grad);
+    return begin_gradient(s,
+                          &s->units[dsf_model_unit(s->model, segment, l)].grad);
 }
 
 /* Of the head's matrix. */
@@ -215,11 +215,11 @@ static void forward_layer(struct step *s, int l)
     struct dsf_mlp_args mlp = mlp_args(s);
 
     if (s->model->dims.rope)
-        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l),
-             st->q, st->kv, s->rope);
+        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
+             st->kv, s->rope);
     else
-        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l),
-             st->q, st->kv);
+        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
+             st->kv);
     for (int k = first_piece(s->plan, s->t); k <= s->t; k++) {
         struct dsf_attention_args a = attention_args(s, k);
 
@@ -459,8 +459,8 @@ static void train_step(struct step *s)
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->cursor);
     dsf_step_end_update(s);
-    EMIT(s, &dsf_op_report, NULL, -1, 0, s->control,
-         dsf_step_sum(s, losses, n), s->cursor);
+    EMIT(s, &dsf_op_report, NULL, -1, 0, s->control, dsf_step_sum(s, losses, n),
+         s->cursor);
     free(losses);
 }
 
@@ -468,8 +468,7 @@ static void train_step(struct step *s)
 static void eval_step(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    dsflow_data_id *losses =
-        dsf_xcalloc((size_t)plan->ntiles, sizeof(*losses));
+    dsflow_data_id *losses = dsf_xcalloc((size_t)plan->ntiles, sizeof(*losses));
 
     s->phase = DSFLOW_EVAL;
     s->pass = DSFLOW_FORWARD;

@@ -136,9 +136,12 @@ static void add_layer(struct step *s, int l)
 #define KEPT(name, bytes)                                                      \
     add(s, activation, bytes, "%s.l%d.s%d.t%d", name, l, i / n, i % n)
         d->stash[i] = (struct stash){
-            .q = KEPT("q", b.q),     .kv = KEPT("kv", b.kv),
-            .att = KEPT("att", b.q), .lse = KEPT("lse", 2 * b.stat),
-            .mid = KEPT("mid", b.x), .h = KEPT("h", b.h),
+            .q = KEPT("q", b.q),
+            .kv = KEPT("kv", b.kv),
+            .att = KEPT("att", b.q),
+            .lse = KEPT("lse", 2 * b.stat),
+            .mid = KEPT("mid", b.x),
+            .h = KEPT("h", b.h),
         };
 #undef KEPT
     }
@@ -195,9 +198,8 @@ static void add_logits(struct step *s)
             most_rows = plan->tiles[t].rows;
     s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
     for (int i = 0; i < plan->logits; i++) {
-        s->logits[i].logits = add(s, activation,
-                                  most_rows * s->shape.vocab * cell,
-                                  "logits.%d", i);
+        s->logits[i].logits = add(
+            s, activation, most_rows * s->shape.vocab * cell, "logits.%d", i);
         s->logits[i].dnorm =
             add(s, activation, 2 * s->shape.width * cell, "dnorm.%d", i);
     }
@@ -215,10 +217,9 @@ void dsf_step_add_data(struct step *s)
         add_unit(s, u);
     s->batch = dsf_xcalloc((size_t)nbatches, sizeof(*s->batch));
     for (int i = 0; i < nbatches; i++)
-        s->batch[i] =
-            add(s, buffer,
-                2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
-                "batch.s%d.t%d", i / n, i % n);
+        s->batch[i] = add(
+            s, buffer, 2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
+            "batch.s%d.t%d", i / n, i % n);
     s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
     for (int l = 0; l <= layers; l++)
         add_layer(s, l);
@@ -228,8 +229,8 @@ void dsf_step_add_data(struct step *s)
     /* Each chunk of a stage has lanes of its own: they take turns in another
      * order than the micro-batches. */
     s->nchunks = plan->nchunks / plan->mesh.pipeline;
-    s->lanes = dsf_xcalloc((size_t)(s->nchunks * s->nlanes * n),
-                           sizeof(*s->lanes));
+    s->lanes =
+        dsf_xcalloc((size_t)(s->nchunks * s->nlanes * n), sizeof(*s->lanes));
     for (int lane = 0; lane < s->nchunks * s->nlanes; lane++)
         for (int t = 0; t < n; t++)
             add_lane(s, lane, t);

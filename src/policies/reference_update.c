@@ -77,11 +77,11 @@ static void update_unit(struct step *s, unsigned u)
     else if (opt->kind == DSF_SGD)
         EMIT(s, &dsf_op_sgd, &args, unit->layer, 0, s->control, grad, d->param);
     else if (opt->kind == DSF_LION)
-        EMIT(s, &dsf_op_lion, &args, unit->layer, 0, s->control, grad,
-             d->param, d->m);
+        EMIT(s, &dsf_op_lion, &args, unit->layer, 0, s->control, grad, d->param,
+             d->m);
     else
-        EMIT(s, &dsf_op_adam, &args, unit->layer, 0, s->control, grad,
-             d->param, d->m, d->v);
+        EMIT(s, &dsf_op_adam, &args, unit->layer, 0, s->control, grad, d->param,
+             d->m, d->v);
 }
 
 static void add(struct step *s, unsigned u, dsflow_data_id into,

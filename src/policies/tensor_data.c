@@ -153,8 +153,7 @@ static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
                                      .role = DSFLOW_BUFFERS,
                                      .home = DSFLOW_ANYWHERE,
                                      .unit = -1 };
-    char *text =
-        dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
+    char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
     char to[16] = "";
     dsflow_data_id id;
 

@@ -272,8 +272,8 @@ static void begin(struct dsf_tensors *s)
 {
     const struct dsflow_plan *plan = s->plan;
     size_t places = (size_t)(plan->nchunks * plan->mesh.data);
-    size_t rings = (size_t)(plan->nchunks / plan->mesh.pipeline) *
-                   DSF_NLANES * DSF_NTEMPS;
+    size_t rings =
+        (size_t)(plan->nchunks / plan->mesh.pipeline) * DSF_NLANES * DSF_NTEMPS;
 
     s->parts = plan->mesh.tensor;
     s->length = (int32_t)plan->rank_workers + 1;

@@ -120,16 +120,15 @@ struct text {
 static struct text class_of(const struct zero *z,
                             const struct dsflow_data_spec *spec)
 {
-    static const char *const segments[] = { [DSF_QKV] = "qkv",
-                                            [DSF_OUT] = "out",
-                                            [DSF_MLP] = "mlp" };
+    static const char *const segments[] = {
+        [DSF_QKV] = "qkv", [DSF_OUT] = "out", [DSF_MLP] = "mlp"
+    };
     const struct dsf_unit *unit = unit_of(z, spec);
     struct text text;
 
     if (in_block(z, spec))
-        snprintf(text.s, sizeof(text.s), "%s.z%zu.k%d",
-                 segments[unit->segment], spec->bytes / sizeof(float),
-                 unit->layer % PASSING);
+        snprintf(text.s, sizeof(text.s), "%s.z%zu.k%d", segments[unit->segment],
+                 spec->bytes / sizeof(float), unit->layer % PASSING);
     else
         snprintf(text.s, sizeof(text.s), "%s.p%d", unit->name, spec->part);
     return text;
@@ -209,7 +208,8 @@ static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
                              class_of(z, spec).s, from, d);
 }
 
-/* Fill `whole` on `rank` from ids[d][at[d] ..], d being each shard but `but`. */
+/* Fill `whole` on `rank` from ids[d][at[d] ..], d being each shard but `but`.
+ */
 static void gather(struct zero *z, const struct dsflow_task_spec *like,
                    const struct dsflow_data_spec *spec, int32_t rank,
                    dsflow_data_id whole, bool fresh, int32_t but,
@@ -242,10 +242,9 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     const struct dsflow_plan *plan = z->plan;
     const struct dsflow_data_spec *spec = spec_of(z, id);
     const struct spread *s = spread_of(z, id);
-    struct dsflow_data_spec own = { .bytes = spec->bytes,
-                                    .role = DSFLOW_PARAMS,
-                                    .home = t->rank,
-                                    .unit = -1 };
+    struct dsflow_data_spec own = {
+        .bytes = spec->bytes, .role = DSFLOW_PARAMS, .home = t->rank, .unit = -1
+    };
     int32_t rank = t->rank;
     dsflow_data_id whole;
 
@@ -272,13 +271,12 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
             at++;
         if (at == (uint32_t)z->length)
             at = ring->next++ % (uint32_t)z->length;
-        whole = dsf_rewrite_named(z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
-                                  unit_of(z, spec)->segment == DSF_QKV ? "qkv"
-                                  : unit_of(z, spec)->segment == DSF_OUT
-                                      ? "out"
-                                      : "mlp",
-                                  spec->bytes / sizeof(float), chunk,
-                                  back ? "b" : "f", at, rank);
+        whole = dsf_rewrite_named(
+            z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
+            unit_of(z, spec)->segment == DSF_QKV   ? "qkv"
+            : unit_of(z, spec)->segment == DSF_OUT ? "out"
+                                                   : "mlp",
+            spec->bytes / sizeof(float), chunk, back ? "b" : "f", at, rank);
         if (ring->unit[at] == id.i + 1)
             return whole;
         ring->unit[at] = id.i + 1;
@@ -368,16 +366,16 @@ static int32_t fold(struct zero *z, const struct dsflow_task_spec *like,
             .unit = -1,
         };
 
-        ports[0] = dsf_rewrite_named(z->rw.out, &own,
-                                     "partial%d.%d.%s.r%d.s%d", level, out,
-                                     class_of(z, spec).s, rank, owner);
+        ports[0] =
+            dsf_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d", level,
+                              out, class_of(z, spec).s, rank, owner);
         args.elems[0] = shard_elems(z, spec, owner);
         for (int32_t j = 0; j < k; j++) {
             ports[j + 1] = leaves[i + j].id;
             args.from[j] = leaves[i + j].at;
         }
-        emit(z, like, &dsf_op_reduce_scatter, &args, rank, 1,
-             (unsigned)k + 1, ports);
+        emit(z, like, &dsf_op_reduce_scatter, &args, rank, 1, (unsigned)k + 1,
+             ports);
         leaves[out] = (struct leaf){ ports[0], 0 };
     }
     return out;
@@ -454,12 +452,12 @@ static void reduce_scatter(struct zero *z, const struct dsflow_task_spec *like)
         if (shard_elems(z, spec, owner) == 0)
             continue;
         for (int32_t d = 0; d < z->data; d++)
-            leaves[d] = d == owner
-                            ? (struct leaf){ own, cut(z, spec, owner) }
-                            : (struct leaf){ piece(z, spec,
-                                                   beside(z, spec->home, d),
-                                                   owner),
-                                             0 };
+            leaves[d] =
+                d == owner
+                    ? (struct leaf){ own, cut(z, spec, owner) }
+                    : (struct leaf){
+                          piece(z, spec, beside(z, spec->home, d), owner), 0
+                      };
         shard.home = (int16_t)beside(z, spec->home, owner);
         shard.at = spec->at + cut(z, spec, owner);
         shard.bytes = (size_t)shard_elems(z, spec, owner) * sizeof(float);
@@ -561,8 +559,8 @@ static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
                 fresh = 0;
                 n = 1;
             }
-            ports[n++] = s->id == NULL ? dsf_rewrite_data(&z->rw, t->data[i])
-                                       : s->id[d];
+            ports[n++] =
+                s->id == NULL ? dsf_rewrite_data(&z->rw, t->data[i]) : s->id[d];
         }
     }
     emit(z, t, t->op, t->args, t->rank, fresh, n, ports);
@@ -695,17 +693,18 @@ static void begin(struct zero *z)
     z->length = (int32_t)plan->job->zero.prefetch + 1;
     z->passing = plan->layer_major ||
                  (groups == 1 && (plan->turns == 1 || plan->reduce_micro));
-    z->spread = dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1,
-                            sizeof(*z->spread));
+    z->spread =
+        dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
     z->chunks = plan->nchunks / plan->mesh.pipeline;
-    z->rings = dsf_xcalloc((size_t)(plan->nranks * z->chunks) * 6,
-                           sizeof(*z->rings));
+    z->rings =
+        dsf_xcalloc((size_t)(plan->nranks * z->chunks) * 6, sizeof(*z->rings));
     for (int32_t i = 0; i < plan->nranks * z->chunks * 6; i++)
         z->rings[i].unit =
             dsf_xcalloc((size_t)z->length, sizeof(*z->rings[i].unit));
-    z->kept = dsf_xcalloc(plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
-                              (size_t)plan->nranks,
-                          1);
+    z->kept =
+        dsf_xcalloc(plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
+                        (size_t)plan->nranks,
+                    1);
     z->leaders = dsf_xcalloc((size_t)z->data, sizeof(*z->leaders));
 }
 

@@ -9,10 +9,9 @@ static int within(const struct dsflow_op *op, unsigned port, size_t bytes,
 
     if (at >= 0 && elems >= 0 && at <= has && elems <= has - at)
         return DSFLOW_OK;
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: port %u: %lld numbers from %lld on, of %lld",
-                       op->name, port, (long long)elems, (long long)at,
-                       (long long)has);
+    return dsflow_fail(
+        err, DSFLOW_EINVAL, "%s: port %u: %lld numbers from %lld on, of %lld",
+        op->name, port, (long long)elems, (long long)at, (long long)has);
 }
 
 static int send_check(const size_t *bytes, unsigned n, const void *args,
@@ -71,11 +70,10 @@ static int split_check(const size_t *bytes, unsigned n, const void *args,
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++) {
-        status =
-            within(&dsf_op_split, 0, bytes[0], a->at[i], a->elems[i], err);
+        status = within(&dsf_op_split, 0, bytes[0], a->at[i], a->elems[i], err);
         if (status == DSFLOW_OK)
-            status = within(&dsf_op_split, i + 1, bytes[i + 1], 0, a->elems[i],
-                            err);
+            status =
+                within(&dsf_op_split, i + 1, bytes[i + 1], 0, a->elems[i], err);
     }
     return status;
 }
@@ -140,12 +138,12 @@ static int reduce_scatter_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsf_move_args *a = args;
-    int status = within(&dsf_op_reduce_scatter, 0, bytes[0], a->at[0],
-                        a->elems[0], err);
+    int status =
+        within(&dsf_op_reduce_scatter, 0, bytes[0], a->at[0], a->elems[0], err);
 
     for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++)
-        status = within(&dsf_op_reduce_scatter, i + 1, bytes[i + 1],
-                        a->from[i], a->elems[0], err);
+        status = within(&dsf_op_reduce_scatter, i + 1, bytes[i + 1], a->from[i],
+                        a->elems[0], err);
     if (status == DSFLOW_OK && (a->self < -1 || a->self > (int)n - 1))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "reduce_scatter: self: %d: expected -1 to %u",

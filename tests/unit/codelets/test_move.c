@@ -71,9 +71,7 @@ static void check_sum(int n, int self)
     float *leaves[8], *ports[8];
     size_t elems[8];
     float *into = numbers(N + 200, 99);
-    struct dsf_move_args args = { .elems = { N },
-                                  .at = { 100 },
-                                  .self = self };
+    struct dsf_move_args args = { .elems = { N }, .at = { 100 }, .self = self };
     const float around = into[99];
     unsigned nports = 1;
 
