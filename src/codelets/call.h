@@ -18,6 +18,32 @@ static inline float *dsf_gradient(const struct dsflow_call *call, unsigned port)
     return call->bufs[port].ptr;
 }
 
+/* The same, but for the numbers that products will set: `n` extents in
+ * ascending order. *beta is what those products multiply them by before they
+ * add: 0 where the gradient is fresh. */
+struct dsf_extent {
+    int64_t at;
+    size_t n;
+};
+static inline float *dsf_gradient_but(const struct dsflow_call *call,
+                                      unsigned port,
+                                      const struct dsf_extent *set, unsigned n,
+                                      float *beta)
+{
+    float *grad = call->bufs[port].ptr;
+    size_t from = 0, end = call->bufs[port].bytes / sizeof(float);
+
+    *beta = call->fresh >> port & 1 ? 0 : 1;
+    if (*beta > 0)
+        return grad;
+    for (unsigned i = 0; i < n; i++) {
+        memset(grad + from, 0, ((size_t)set[i].at - from) * sizeof(float));
+        from = (size_t)set[i].at + set[i].n;
+    }
+    memset(grad + from, 0, (end - from) * sizeof(float));
+    return grad;
+}
+
 /* The tensor at `at` of a unit; NULL where the model has none. */
 static inline float *dsf_tensor_at(float *unit, int64_t at)
 {

@@ -144,11 +144,12 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
     const float *dnorm = dsf_floats(call, DNORM);
     float *norm_grad = dsf_gradient(call, NORM_GRAD), *normed = call->scratch;
-    float *grad = dsf_gradient(call, GRAD);
+    const struct dsf_extent matrix = { a->w, vocab * width };
+    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
 
     dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
     dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, LOGITS), vocab, normed,
-             width, 1, grad + a->w, width);
+             width, beta, grad + a->w, width);
     dsf_add(norm_grad + a->norm_w, dnorm, width);
     if (a->norm_b >= 0)
         dsf_add(norm_grad + a->norm_b, dnorm + width, width);

@@ -106,13 +106,16 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     const float *dy = dsf_floats(call, DY), *dh = dsf_floats(call, DH);
     const float *dnorm = dsf_floats(call, DNORM);
-    float *grad = dsf_gradient(call, GRAD), *normed = call->scratch;
+    const struct dsf_extent matrices[] = { { a->w1, nh * width },
+                                           { a->w2, width * ffn } };
+    float beta, *grad = dsf_gradient_but(call, GRAD, matrices, 2, &beta);
+    float *normed = call->scratch;
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
 
     dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, H), ffn, 1,
+    dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, H), ffn, beta,
              grad + a->w2, ffn);
-    dsf_gemm(1, 0, nh, width, rows, dh, nh, normed, width, 1, grad + a->w1,
+    dsf_gemm(1, 0, nh, width, rows, dh, nh, normed, width, beta, grad + a->w1,
              width);
     if (a->b1 >= 0)
         dsf_column_sums(grad + a->b1, dh, rows, nh);

@@ -53,9 +53,10 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
     const float *dy = dsf_floats(call, DY);
-    float *grad = dsf_gradient(call, GRAD);
+    const struct dsf_extent matrix = { a->w, width * nq };
+    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
 
-    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, ATT), nq, 1,
+    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, ATT), nq, beta,
              grad + a->w, nq);
     if (a->b >= 0)
         dsf_column_sums(grad + a->b, dy, rows, width);

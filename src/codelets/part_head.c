@@ -162,10 +162,11 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const struct dsf_head_part_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
+    const struct dsf_extent matrix = { a->w, vocab * width };
+    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
 
     dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, LOGITS), vocab,
-             dsf_floats(call, XN), width, 1, dsf_gradient(call, GRAD) + a->w,
-             width);
+             dsf_floats(call, XN), width, beta, grad + a->w, width);
 }
 
 const struct dsflow_codelet dsf_codelet_head_part_backward_weight = {

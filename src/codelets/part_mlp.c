@@ -91,11 +91,13 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     const float *dh = dsf_floats(call, DH);
-    float *grad = dsf_gradient(call, GRAD);
+    const struct dsf_extent matrices[] = { { a->w1, nh * width },
+                                           { a->w2, width * ffn } };
+    float beta, *grad = dsf_gradient_but(call, GRAD, matrices, 2, &beta);
 
     dsf_gemm(1, 0, width, ffn, rows, dsf_floats(call, DY), width,
-             dsf_floats(call, H), ffn, 1, grad + a->w2, ffn);
-    dsf_gemm(1, 0, nh, width, rows, dh, nh, dsf_floats(call, XN), width, 1,
+             dsf_floats(call, H), ffn, beta, grad + a->w2, ffn);
+    dsf_gemm(1, 0, nh, width, rows, dh, nh, dsf_floats(call, XN), width, beta,
              grad + a->w1, width);
     if (a->b1 >= 0)
         dsf_column_sums(grad + a->b1, dh, rows, nh);

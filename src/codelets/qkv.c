@@ -95,14 +95,16 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
     const float *dnorm = dsf_floats(call, DNORM);
-    float *grad = dsf_gradient(call, GRAD), *normed = call->scratch;
+    const struct dsf_extent matrix = { a->w, (nq + nkv) * width };
+    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
+    float *normed = call->scratch;
     float *w = grad + a->w, *b = dsf_tensor_at(grad, a->b);
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
 
     dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(1, 0, nq, width, rows, dq, nq, normed, width, 1, w, width);
-    dsf_gemm(1, 0, nkv, width, rows, dkv, nkv, normed, width, 1, w + nq * width,
-             width);
+    dsf_gemm(1, 0, nq, width, rows, dq, nq, normed, width, beta, w, width);
+    dsf_gemm(1, 0, nkv, width, rows, dkv, nkv, normed, width, beta,
+             w + nq * width, width);
     if (b) {
         dsf_column_sums(b, dq, rows, nq);
         dsf_column_sums(b + nq, dkv, rows, nkv);

@@ -44,6 +44,13 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
         sizeof((struct tensor *[]){ __VA_ARGS__ }) / sizeof(struct tensor *),  \
         (struct tensor *[]){ __VA_ARGS__ })
 
+/* What a fresh gradient has before the first task that adds to it. */
+static inline void soil(struct tensor *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        t->f[i] = NAN;
+}
+
 /* The next n numbers of a unit, which has `*at` so far. */
 static inline size_t place(size_t *at, size_t n)
 {

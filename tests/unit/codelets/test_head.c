@@ -116,8 +116,10 @@ static void check_layer(struct dsf_tile t, int64_t w, int differentiate)
     assert_close(l.logits.f, l.y, l.logits.n, 5e-6);
     RUN(&dsf_codelet_head_backward_input, a, &l.logits, &l.x, &l.norm,
         &l.weight, &l.dx, &l.dnorm);
-    RUN(&dsf_codelet_head_backward_weight, a, &l.logits, &l.x, &l.norm,
-        &l.dnorm, &l.grad, &l.norm_grad);
+    soil(&l.grad);
+    soil(&l.norm_grad);
+    RUN_FRESH(0x30, &dsf_codelet_head_backward_weight, a, &l.logits, &l.x,
+              &l.norm, &l.dnorm, &l.grad, &l.norm_grad);
     if (differentiate) {
         check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
         check_gradient(objective, &l, l.weight.d, l.grad.f, l.weight.n,

@@ -89,6 +89,7 @@ static double objective(void *user)
 static void check_layer(struct dsf_tile t, int bias)
 {
     struct layer l = layer_new(t, bias);
+    struct tensor again = tensor_new(l.h.n, 1, 9);
     const struct dsf_mlp_args *a = &l.args;
     const struct {
         const char *name;
@@ -104,12 +105,16 @@ static void check_layer(struct dsf_tile t, int bias)
     objective(&l);
     RUN(&dsf_codelet_mlp_forward, a, &l.x, &l.unit, &l.h, &l.y);
     assert_close(l.h.f, l.yh, l.h.n, 1e-6);
+    RUN(&dsf_codelet_mlp_hidden, a, &l.x, &l.unit, &again);
+    assert_memory_equal(again.f, l.h.f, l.h.n * sizeof(float));
+    tensor_free(&again);
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
     RUN(&dsf_codelet_mlp_backward_input, a, &l.dy, &l.x, &l.unit, &l.h, &l.dh,
         &l.dx, &l.dnorm);
     assert_close(l.h.f, l.yact, (size_t)t.rows * (size_t)t.ffn, 2e-6);
-    RUN(&dsf_codelet_mlp_backward_weight, a, &l.dy, &l.x, &l.unit, &l.h, &l.dh,
-        &l.dnorm, &l.grad);
+    soil(&l.grad);
+    RUN_FRESH(0x40, &dsf_codelet_mlp_backward_weight, a, &l.dy, &l.x, &l.unit,
+              &l.h, &l.dh, &l.dnorm, &l.grad);
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
     for (size_t i = 0; i < 4; i++) {

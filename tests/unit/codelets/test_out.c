@@ -55,7 +55,9 @@ static void check_layer(struct dsf_tile t, int bias)
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
     RUN(&dsf_codelet_out_backward_input, &l.args, &l.dy, &l.att, &l.unit,
         &l.datt, &l.delta);
-    RUN(&dsf_codelet_out_backward_weight, &l.args, &l.dy, &l.att, &l.grad);
+    soil(&l.grad);
+    RUN_FRESH(4, &dsf_codelet_out_backward_weight, &l.args, &l.dy, &l.att,
+              &l.grad);
     check_delta(&l);
     check_gradient(objective, &l, l.att.d, l.datt.f, l.att.n, "att");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");

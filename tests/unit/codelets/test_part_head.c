@@ -54,8 +54,8 @@ static void run_whole(struct head *l)
         &l->logits, &l->loss);
     RUN(&dsf_codelet_head_backward_input, a, &l->logits, &l->x, &l->norm,
         &l->weight, &l->dx, &l->dnorm);
-    RUN(&dsf_codelet_head_backward_weight, a, &l->logits, &l->x, &l->norm,
-        &l->dnorm, &l->grad, &l->norm_grad);
+    RUN_FRESH(0x30, &dsf_codelet_head_backward_weight, a, &l->logits, &l->x,
+              &l->norm, &l->dnorm, &l->grad, &l->norm_grad);
 }
 
 struct part {

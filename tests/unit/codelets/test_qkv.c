@@ -128,8 +128,9 @@ static void check_layer(struct dsf_tile t, int bias)
     else
         RUN(&dsf_codelet_qkv_backward_input, a, &l.dq, &l.dkv, &l.x, &l.unit,
             &l.dres, &l.dx, &l.dnorm);
-    RUN(&dsf_codelet_qkv_backward_weight, a, &l.dq, &l.dkv, &l.x, &l.unit,
-        &l.dnorm, &l.grad);
+    soil(&l.grad);
+    RUN_FRESH(0x20, &dsf_codelet_qkv_backward_weight, a, &l.dq, &l.dkv, &l.x,
+              &l.unit, &l.dnorm, &l.grad);
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
     check_gradient(objective, &l, l.unit.d + a->norm_w, l.grad.f + a->norm_w,
