@@ -11,6 +11,7 @@ struct dsf_machine {
     int64_t available;   /* bytes free now, within that */
     int64_t l2, l3;      /* bytes of cache of one core, shared */
     unsigned numa;       /* nodes */
+    unsigned devices;    /* GPUs, one for each rank; 0: ranks share the cores */
     char cpu[96];        /* model name */
     char isa[32];        /* "avx512", "avx2" or "portable" */
 };

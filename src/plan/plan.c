@@ -150,7 +150,7 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
                            (int32_t)mesh->tensor };
     plan->nranks = (int32_t)ranks;
     plan->rank_workers = plan->workers / (unsigned)ranks;
-    if (plan->rank_workers == 0)
+    if (plan->rank_workers == 0 || plan->machine->devices > 0)
         plan->rank_workers = 1;
     return DSFLOW_OK;
 }
