@@ -3,19 +3,13 @@
 
 #include "base/alloc.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 
-#include <dsflow/exec.h>
-
-#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* What every thread does again and again until the time is over. */
 struct team {
@@ -161,107 +155,4 @@ double dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
     double moved = (double)bytes * (access == DSF_BENCH_COPY ? 2 : 1);
 
     return moved / run_team(&team, workers);
-}
-
-static dsflow_data_id add_number(struct dsflow_graph *g)
-{
-    char name[32];
-
-    snprintf(name, sizeof(name), "x%u", dsflow_graph_ndata(g));
-    return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = sizeof(double),
-                                       .role = DSFLOW_BUFFERS,
-                                       .unit = -1,
-                                       .persistent = 1 });
-}
-
-/* Chains of sums, more of them than workers, of as many numbers as a segment
- * has buffers. */
-static struct dsflow_graph *small_tasks(unsigned ntasks, unsigned chains)
-{
-    enum { BUFFERS = 6 };
-    struct dsflow_graph *g = dsflow_graph_new();
-    struct dsflow_task_spec t = { .op = &dsf_op_sum,
-                                  .layer = -1,
-                                  .microbatch = -1,
-                                  .tile = -1,
-                                  .rank = DSFLOW_ANYWHERE,
-                                  .ndata = BUFFERS };
-
-    for (unsigned i = 1; i < BUFFERS; i++)
-        t.data[i] = add_number(g);
-    for (unsigned i = 0; i < chains; i++)
-        add_number(g);
-    for (unsigned i = 0; i < ntasks; i++) {
-        t.data[0].i = BUFFERS - 1 + i % chains;
-        dsflow_graph_add_task(g, &t);
-    }
-    return g;
-}
-
-/* The shortest of some turns: it is wall time, which other processes
- * lengthen. */
-static int time_tasks(unsigned workers, unsigned ntasks, double *seconds,
-                      struct dsflow_err *err)
-{
-    struct dsflow_graph *g = small_tasks(ntasks, 4 * workers);
-    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
-                                           .workers = workers };
-    struct dsflow_host host = { 0 };
-    struct dsflow_exec *exec = NULL;
-    struct dsflow_exec_stats before, after;
-    int status = dsflow_exec_open(g, &options, &host, &exec, err);
-
-    *seconds = INFINITY;
-    for (int turn = 0; turn < 8 && status == DSFLOW_OK; turn++) {
-        double each;
-
-        dsflow_exec_stats(exec, &before);
-        status = dsflow_exec_submit(exec, DSFLOW_STEP, err);
-        if (status == DSFLOW_OK)
-            status = dsflow_exec_wait(exec, err);
-        dsflow_exec_stats(exec, &after);
-        each = ((after.wall_seconds - before.wall_seconds) * workers -
-                (after.kernel_seconds - before.kernel_seconds)) /
-               ntasks;
-        if (each < *seconds)
-            *seconds = each;
-    }
-    dsflow_exec_close(exec);
-    dsflow_graph_free(g);
-    return status;
-}
-
-/* In a process of its own: StarPU ends the process where its folder cannot be
- * made, and a plan must not depend on that. */
-int dsf_bench_overhead(unsigned workers, unsigned ntasks, double *seconds)
-{
-    double got = INFINITY;
-    int fd[2], silence;
-    pid_t child;
-
-    if (pipe(fd) < 0)
-        return DSFLOW_EFAIL;
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        silence = open("/dev/null", O_WRONLY);
-        if (silence >= 0)
-            dup2(silence, STDERR_FILENO);
-        if (time_tasks(workers, ntasks, &got, NULL) < 0 ||
-            write(fd[1], &got, sizeof(got)) != sizeof(got))
-            _exit(1);
-        _exit(0);
-    }
-    close(fd[1]);
-    if (child < 0 || read(fd[0], &got, sizeof(got)) != sizeof(got))
-        got = INFINITY;
-    close(fd[0]);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    if (!isfinite(got))
-        return DSFLOW_EFAIL;
-    *seconds = got;
-    return DSFLOW_OK;
 }

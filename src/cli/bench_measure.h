@@ -20,9 +20,4 @@ enum dsf_bench_access { DSF_BENCH_READ, DSF_BENCH_WRITE, DSF_BENCH_COPY };
 double dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
                         size_t bytes, double seconds);
 
-/* Seconds that a worker spends on a task beside its kernel, in the executor
- * that runs: of many small tasks on `workers` workers. DSFLOW_EFAIL, with
- * *seconds untouched, where StarPU does not start. */
-int dsf_bench_overhead(unsigned workers, unsigned ntasks, double *seconds);
-
 #endif

@@ -11,10 +11,15 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "policies/policies.h"
+#include "sim/predict.h"
 
-#include <math.h>
+#include <dsflow/exec.h>
+
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* A model, a batch, and a mesh: what moves data, and what works on parts. */
 struct shape {
@@ -113,9 +118,9 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
                           dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
         dsf_samples_add(samples,
-                   &(struct dsf_sample){ v[i].op->name, v[i].work,
-                                         v[i + (end - i) / 4].seconds,
-                                         (unsigned)(end - i) });
+                        &(struct dsf_sample){ v[i].op->name, v[i].work,
+                                              v[i + (end - i) / 4].seconds,
+                                              (unsigned)(end - i) });
     }
 }
 
@@ -148,39 +153,60 @@ static void run_steps(struct dsflow_graph *g, struct dsf_pool *pool,
     free(seconds);
 }
 
-static int run_shape(const struct shape *s, const struct dsf_machine *machine,
-                     unsigned workers, double budget,
-                     struct dsf_samples *samples, struct dsflow_err *err)
-{
+/* A step of a shape, and what is needed to run it. */
+struct small {
     struct dsf_job job;
-    struct dsf_model model = { 0 };
-    struct dsflow_plan *plan = NULL;
-    struct dsflow_graph *g = NULL;
-    struct dsf_pool *pool = NULL;
-    uint32_t vocab = (uint32_t)s->vocab;
-    struct dsflow_host host = { &vocab, load_batch, report };
+    struct dsf_model model;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+    uint32_t vocab;
+    struct dsflow_host host;
+};
+
+static void small_close(struct small *s)
+{
+    dsflow_graph_free(s->graph);
+    dsf_plan_free(s->plan);
+    dsf_model_fini(&s->model);
+    dsf_job_fini(&s->job);
+}
+
+static int small_open(struct small *s, const struct shape *shape,
+                      const struct dsf_machine *machine, struct dsflow_err *err)
+{
     char text[1024];
     int status;
 
-    write_job(s, text, sizeof(text));
-    status = dsf_job_parse(text, strlen(text), "calibration", NULL, 0, &job,
-                           err);
+    *s = (struct small){ .vocab = (uint32_t)shape->vocab };
+    s->host = (struct dsflow_host){ &s->vocab, load_batch, report };
+    write_job(shape, text, sizeof(text));
+    status =
+        dsf_job_parse(text, strlen(text), "calibration", NULL, 0, &s->job, err);
     if (status < 0)
         return status;
-    status = dsf_model_init(&model, &job, err);
+    status = dsf_model_init(&s->model, &s->job, err);
     if (status == DSFLOW_OK)
-        status = dsf_plan_new(&job, &model, machine, &plan, err);
+        status = dsf_plan_new(&s->job, &s->model, machine, &s->plan, err);
     if (status == DSFLOW_OK)
-        status = dsf_policies_build(plan, NULL, &g, err);
+        status = dsf_policies_build(s->plan, NULL, &s->graph, err);
+    return status;
+}
+
+static int run_shape(const struct shape *shape,
+                     const struct dsf_machine *machine, unsigned workers,
+                     double budget, struct dsf_samples *samples,
+                     struct dsflow_err *err)
+{
+    struct dsf_pool *pool = NULL;
+    struct small s;
+    int status = small_open(&s, shape, machine, err);
+
     if (status == DSFLOW_OK)
-        status = dsf_pool_open(g, &host, workers, &pool, err);
+        status = dsf_pool_open(s.graph, &s.host, workers, &pool, err);
     if (status == DSFLOW_OK)
-        run_steps(g, pool, budget, samples);
+        run_steps(s.graph, pool, budget, samples);
     dsf_pool_close(pool);
-    dsflow_graph_free(g);
-    dsf_plan_free(plan);
-    dsf_model_fini(&model);
-    dsf_job_fini(&job);
+    small_close(&s);
     return status;
 }
 
@@ -207,7 +233,104 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
                     "measured %s, width %d, %d heads, vocabulary %d, %d x %d "
                     "tokens, %s, %d x %d x %d ranks\n",
                     s->family, s->width, s->heads, s->vocab, s->sequences,
-                    s->sequence, s->optimizer, s->data, s->pipeline,
-                    s->tensor);
+                    s->sequence, s->optimizer, s->data, s->pipeline, s->tensor);
     }
+}
+
+/* Seconds of a step in StarPU, as a run submits them: the lower quartile. */
+static int time_steps(struct small *s, unsigned workers, double *seconds,
+                      struct dsflow_err *err)
+{
+    enum { TURNS = 16, STEPS = 8 };
+    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
+                                           .workers = workers };
+    struct dsflow_exec *exec = NULL;
+    double turns[TURNS];
+    int status = dsflow_exec_open(s->graph, &options, &s->host, &exec, err);
+
+    for (int i = -1; i < TURNS && status == DSFLOW_OK; i++) {
+        double start = dsf_now();
+
+        for (int k = 0; k < STEPS && status == DSFLOW_OK; k++)
+            status = dsflow_exec_submit(exec, DSFLOW_STEP, err);
+        if (status == DSFLOW_OK)
+            status = dsflow_exec_wait(exec, err);
+        if (i >= 0)
+            turns[i] = (dsf_now() - start) / STEPS;
+    }
+    dsflow_exec_close(exec);
+    if (status < 0)
+        return status;
+    qsort(turns, TURNS, sizeof(*turns), by_value);
+    *seconds = turns[TURNS / 4];
+    return DSFLOW_OK;
+}
+
+/* The same in a process of its own: StarPU ends the process where its folder
+ * cannot be made, and a plan must not depend on that. */
+static int time_apart(struct small *s, unsigned workers, double *seconds)
+{
+    double got = 0;
+    int fd[2], silence;
+    pid_t child;
+
+    if (pipe(fd) < 0)
+        return DSFLOW_EFAIL;
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        silence = open("/dev/null", O_WRONLY);
+        if (silence >= 0)
+            dup2(silence, STDERR_FILENO);
+        if (time_steps(s, workers, &got, NULL) < 0 ||
+            write(fd[1], &got, sizeof(got)) != sizeof(got))
+            _exit(1);
+        _exit(0);
+    }
+    close(fd[1]);
+    if (child < 0 || read(fd[0], &got, sizeof(got)) != sizeof(got))
+        got = 0;
+    close(fd[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    *seconds = got;
+    return got > 0 ? DSFLOW_OK : DSFLOW_EFAIL;
+}
+
+/* Of the simulated step, with this overhead of a task. */
+static double simulated(const struct small *s, struct dsf_machine_model *m,
+                        double overhead)
+{
+    struct dsf_prediction p;
+    double seconds = 0;
+
+    m->main.overhead = overhead;
+    if (dsf_predict(s->plan, s->graph, m, &p, NULL) == DSFLOW_OK) {
+        seconds = p.sim.step_seconds;
+        dsf_prediction_fini(&p);
+    }
+    return seconds;
+}
+
+int dsf_calibrate_overhead(const struct dsf_machine *machine,
+                           struct dsf_machine_model *m, struct dsflow_err *err)
+{
+    struct small s;
+    double measured = 0, low = 0, high = 200e-6, before = m->main.overhead;
+    int status = small_open(&s, &shapes[0], machine, err);
+
+    if (status == DSFLOW_OK && time_apart(&s, machine->cores, &measured) < 0)
+        status = dsflow_fail(err, DSFLOW_EFAIL,
+                             "StarPU does not start (dsflow run says why)");
+    for (int i = 0; i < 12 && status == DSFLOW_OK; i++) {
+        double half = (low + high) / 2;
+
+        if (simulated(&s, m, half) < measured)
+            low = half;
+        else
+            high = half;
+    }
+    m->main.overhead = status == DSFLOW_OK ? (low + high) / 2 : before;
+    small_close(&s);
+    return status;
 }

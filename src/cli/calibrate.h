@@ -18,4 +18,11 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
                          enum dsf_calibration how, struct dsf_samples *samples,
                          FILE *log);
 
+/* Seconds of a task beside its kernel, in m->main.overhead: what makes the
+ * simulated step of a small model as long as StarPU takes for it. After the
+ * rates. DSFLOW_EFAIL, and the overhead as it was, where StarPU does not start.
+ */
+int dsf_calibrate_overhead(const struct dsf_machine *machine,
+                           struct dsf_machine_model *m, struct dsflow_err *err);
+
 #endif

@@ -134,14 +134,12 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     struct dsf_samples one = { 0 }, all = { 0 };
     unsigned cores = b->machine.cores;
     struct dsf_machine_model *m = &b->model;
+    int status;
 
-    if (dsf_bench_overhead(cores, 5000, &m->main.overhead) < 0)
-        return dsflow_fail(err, DSFLOW_EFAIL,
-                           "bench: StarPU does not start (dsflow run says "
-                           "why)");
     dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL);
     dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all, NULL);
     dsf_rates_fit(&all, m);
+    status = dsf_calibrate_overhead(&b->machine, m, err);
     printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
            "longest", "operations", "memory", "alone x", "rates off",
            "at most");
@@ -151,7 +149,7 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
            m->main.overhead * 1e6);
     free(one.v);
     free(all.v);
-    return DSFLOW_OK;
+    return status;
 }
 
 static const struct part {

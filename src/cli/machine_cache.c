@@ -62,7 +62,7 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     m->main.bandwidth =
         dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, 0.1);
     m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
-    if (dsf_bench_overhead(machine->cores, 2000, &m->main.overhead) < 0)
+    if (dsf_calibrate_overhead(machine, m, NULL) < 0)
         dsf_debug("StarPU does not start: its overhead is a guess");
     free(samples.v);
 }

@@ -60,7 +60,7 @@ static int parse(struct fixture *f, const char *model, const char *rest,
 static void build(struct fixture *f, const char *model, const char *rest,
                   int parts)
 {
-    struct dsflow_graph *whole;
+    struct dsflow_graph *whole = NULL;
 
     if (parse(f, model, rest, parts) < 0 ||
         dsf_policies_build(f->plan, "reference", &whole, &f->err) < 0)
