@@ -47,7 +47,7 @@ static int build(struct dsf_session *s, const char *file, const char *until,
 }
 
 static int report(struct dsf_session *s, const struct dsf_machine_model *m,
-                  bool present, bool json, struct dsflow_err *err)
+                  bool present, bool whole, bool json, struct dsflow_err *err)
 {
     struct dsf_prediction prediction;
     int status = dsf_predict(s->plan, s->graph, m, &prediction, err);
@@ -60,8 +60,10 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     dsf_prediction_fini(&prediction);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
-    return status == DSFLOW_OK ? dsf_fit_check(s, present ? NULL : m, err)
-                               : status;
+    /* Only when every policy has been applied is it known what is where. */
+    return status == DSFLOW_OK && whole
+               ? dsf_fit_check(s, present ? NULL : m, err)
+               : status;
 }
 
 static int plan(const struct dsf_words *words, struct dsflow_err *err)
@@ -84,7 +86,7 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
                      : report(&s, &m, dsf_flag_value(words, "machine") == NULL,
-                              json, err);
+                              until == NULL, json, err);
     dsf_machine_model_fini(&m);
     dsf_session_close(&s);
     return status;

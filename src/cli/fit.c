@@ -96,10 +96,12 @@ static bool find_way(struct dsf_session *s, const struct dsf_machine_model *m,
     const struct way asked = way_of(s);
     struct dsflow_plan *plan = s->plan;
     struct dsflow_graph *graph = s->graph;
-    int64_t most = s->job.mesh.data > 1 ? 3 : 0;
+    int64_t most = s->job.mesh.data > 1 ? 3 : asked.stage;
     double budget = dsf_fit_budget(s, m);
     bool fits = false;
 
+    s->plan = NULL;
+    s->graph = NULL;
     for (int64_t z = asked.stage; z <= most && !fits; z++)
         for (int r = asked.recompute; r < DSF_RECOMPUTE_AUTO && !fits; r++)
             for (int64_t n = plan->micro; n >= 1 && !fits; n--) {
@@ -232,7 +234,10 @@ static int settle(struct dsf_session *s, const struct search *search,
                   double budget, struct dsflow_err *err)
 {
     const struct way *open = &search->open, *best = &search->best;
-    char text[3][64] = { "", "", "" };
+    const bool is_open[] = { open->micro < 0,
+                             open->recompute == DSF_RECOMPUTE_AUTO,
+                             open->stage < 0 };
+    char text[3][64], all[200] = "";
     int status = DSFLOW_OK;
 
     set_way(s, best);
@@ -242,24 +247,20 @@ static int settle(struct dsf_session *s, const struct search *search,
              recompute_names[best->recompute]);
     snprintf(text[2], sizeof(text[2]), "zero.stage=%lld",
              (long long)best->stage);
-    if (open->micro >= 0)
-        text[0][0] = '\0';
-    if (open->recompute != DSF_RECOMPUTE_AUTO)
-        text[1][0] = '\0';
-    if (open->stage >= 0)
-        text[2][0] = '\0';
-    for (int i = 0; i < 3 && status == DSFLOW_OK; i++)
-        if (text[i][0] != '\0')
-            status = dsf_job_set(&s->job, text[i], err);
+    for (int i = 0; i < 3 && status == DSFLOW_OK; i++) {
+        size_t n = strlen(all);
+
+        if (!is_open[i])
+            continue;
+        snprintf(all + n, sizeof(all) - n, "%s%s", n > 0 ? " " : "", text[i]);
+        status = dsf_job_set(&s->job, text[i], err);
+    }
     free(s->why);
     s->why = dsf_xasprintf(
-        "%s%s%s%s%s: the fastest of %u that fit, %s a step%s%u need%s more "
-        "than %s a rank",
-        text[0], text[0][0] != '\0' && text[1][0] != '\0' ? " " : "", text[1],
-        (text[0][0] != '\0' || text[1][0] != '\0') && text[2][0] != '\0' ? " "
-                                                                         : "",
-        text[2], search->fit, dsf_time_text(search->seconds).s, "; ",
-        search->unfit, search->unfit == 1 ? "s" : "",
+        "%s: the fastest of %u that fit, %s a step; %u need%s more than %s a "
+        "rank",
+        all, search->fit, dsf_time_text(search->seconds).s, search->unfit,
+        search->unfit == 1 ? "s" : "",
         isfinite(budget) ? dsf_size_text(budget).s : "there is");
     return status;
 }
@@ -280,14 +281,12 @@ static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
             *err = search.err;
         return DSFLOW_EINVAL;
     }
-    set_way(s, &search.best);
-    if (search.fit == 0) { /* none: say so of the whole search */
-        set_way(s, &search.open);
+    if (search.fit == 0)
         return dsf_job_fail(&s->job, err, DSFLOW_EFIT, "memory", "device",
                             "%u ways to fill in what is auto: the smallest "
                             "needs %s on a rank, which is too much",
                             search.unfit, dsf_size_text(search.least).s);
-    }
+    set_way(s, &search.best);
     status = build(s, NULL, err);
     if (status < 0)
         return status;

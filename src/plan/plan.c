@@ -70,8 +70,8 @@ static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
     int32_t data = plan->mesh.data;
     int64_t micro = batch->micro;
 
-    /* A micro-batch that the job leaves open is what each rank gets, at most
-     * 4: dsf_plan_fit tries others. */
+    /* A micro-batch that the job leaves open, where nobody chose one: what each
+     * rank gets, at most 4. */
     if (micro < 0)
         for (micro = 4; batch->sequences % (micro * data) != 0 && micro > 1;)
             micro--;
