@@ -186,6 +186,7 @@ static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
     p->codelets[i]->cpu(&(struct dsflow_call){ .bufs = bufs,
                                                .nbufs = t->ndata,
                                                .args = t->args,
+                                               .fresh = t->fresh,
                                                .scratch = scratch,
                                                .host = p->host });
     p->seconds[i] = dsf_thread_seconds() - start;
