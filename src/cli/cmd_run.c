@@ -363,7 +363,8 @@ static void say_end(struct run *r)
             100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
             stats.workers, stats.wall_seconds);
     say_memory(r);
-    say_time(r);
+    if (stats.workers == r->s.plan->workers) /* not the serial executor's one */
+        say_time(r);
 }
 
 static int print_sample(struct run *r, struct dsflow_err *err)
