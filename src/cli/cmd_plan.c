@@ -1,6 +1,7 @@
 /* cmd_plan.c - the step before it runs. */
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
+#include "cli/record.h"
 #include "cli/session.h"
 #include "policies/policies.h"
 #include "sim/plan_report.h"
@@ -71,6 +72,7 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     const char *until = dsf_flag_value(words, "until");
     bool dot = dsf_flag_value(words, "dot") != NULL;
     bool json = dsf_flag_value(words, "json") != NULL;
+    const char *trace = dsf_flag_value(words, "trace");
     struct dsf_machine_model m = { 0 };
     struct dsf_session s = { 0 };
     int status = check_until(until, err);
@@ -78,15 +80,21 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK && dot && json)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "plan: --dot and --json: expected one of them");
+    if (status == DSFLOW_OK && trace != NULL && until != NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "plan: --trace and --until: expected one of them");
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[0], words, err);
     if (status == DSFLOW_OK)
         status =
-            build(&s, dsf_flag_value(words, "machine"), until, !dot, &m, err);
+            build(&s, dsf_flag_value(words, "machine"), until,
+                       !dot || trace != NULL, &m, err);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
                      : report(&s, &m, dsf_flag_value(words, "machine") == NULL,
                               until == NULL, json, err);
+    if (status == DSFLOW_OK && trace != NULL)
+        status = dsf_record_simulation(&s, &m, trace, err);
     dsf_machine_model_fini(&m);
     dsf_session_close(&s);
     return status;
@@ -97,14 +105,15 @@ static const struct dsf_flag plan_flags[] = {
     { "machine", "FILE", "for the machine of this file, not for this one" },
     { "dot", NULL, "the graph, for Graphviz: dsflow plan … --dot | dot -Tsvg" },
     { "json", NULL, "the summary as JSON, as in plan.json" },
+    { "trace", "FILE", "also the simulated timeline, for dsflow trace FILE" },
     { "until", "POLICY", "the graph as it is after this policy" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_plan = {
     .name = "plan",
-    .args = "job.toml [--machine FILE] [--dot|--json] [--until POLICY] "
-            "[--set …]…",
+    .args = "job.toml [--machine FILE] [--dot|--json] [--trace FILE] "
+            "[--until POLICY] [--set …]…",
     .summary = "show the graph of a step, its memory and its time; run nothing",
     .help =
         "Builds the graph of a step and says what is in it: tasks of each\n"

@@ -528,18 +528,33 @@ static void find_holders(struct sim *s, double begun,
     free(sums.v);
 }
 
+static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
+{
+    const struct dsf_sim_spec *spec = s->spec;
+
+    for (unsigned i = 0; i < spec->workers; i++) {
+        unsigned group = group_of_lane(s, i);
+        bool shared = spec->nranks > spec->workers;
+
+        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
+                              shared ? DSFLOW_ANYWHERE : (int)group, "%s %u",
+                              spec->links ? "GPU" : "core", i);
+    }
+    for (unsigned r = 0; r < spec->nranks && spec->links; r++)
+        dsf_timeline_add_lane(timeline, DSF_LANE_LINK, (int)r, "link of %u", r);
+}
+
 static void keep_timeline(const struct sim *s, const struct lanes *l,
                           struct dsf_timeline *timeline)
 {
-    timeline->workers = s->spec->workers;
-    timeline->links = s->nlanes - s->spec->workers;
+    name_lanes(s, timeline);
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t x = l->v[i];
 
         dsf_timeline_add(timeline,
                          &(struct dsf_span){ .start = s->start[x],
                                              .end = s->end[x],
-                                             .task = s->first + x % s->ntasks,
+                                             .what = s->first + x % s->ntasks,
                                              .step = x / s->ntasks,
                                              .lane = s->lane[x],
                                              .rank = task_of(s, x)->rank });

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-#include "sim/timeline.h"
+#include "trace/timeline.h"
 
 /* Seconds of a task. */
 typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,

@@ -112,7 +112,7 @@ static void order_of(const struct dsf_timeline *timeline, const char *text,
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *span = &timeline->v[i];
         const struct dsflow_task_spec *task =
-            dsflow_graph_task(t.graph, (dsflow_task_id){ span->task });
+            dsflow_graph_task(t.graph, (dsflow_task_id){ span->what });
         bool forward = task->op == &dsf_op_mlp_forward;
 
         if (span->rank == rank &&

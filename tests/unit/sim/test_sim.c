@@ -91,7 +91,7 @@ static const struct dsf_span *span_of(const struct dsf_timeline *timeline,
                                       uint32_t i)
 {
     for (size_t k = 0; k < timeline->n; k++)
-        if (timeline->v[k].task == i)
+        if (timeline->v[k].what == i)
             return &timeline->v[k];
     fail_msg("task %u has no span", i);
     return NULL;

@@ -1,0 +1,79 @@
+/* record.c - a session as a trace. */
+#include "cli/record.h"
+
+#include "base/alloc.h"
+#include "sim/cost.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char *job_text(const struct dsf_job *job)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (out == NULL)
+        return dsf_xstrdup("");
+    dsf_job_write(job, out);
+    fclose(out);
+    return text;
+}
+
+void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_prediction *prediction,
+                     const char *executor)
+{
+    const struct dsflow_plan *plan = s->plan;
+    struct dsf_cost_model model = { m, (unsigned)plan->nranks };
+
+    memset(trace, 0, sizeof(*trace));
+    trace->facts = (struct dsf_trace_facts){
+        .name = dsf_xstrdup(s->job.main.name),
+        .job = job_text(&s->job),
+        .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
+        .executor = dsf_xstrdup(executor),
+        .simulated = strcmp(executor, "simulation") == 0,
+        .nranks = (unsigned)plan->nranks,
+        .data = (unsigned)plan->mesh.data,
+        .pipeline = (unsigned)plan->mesh.pipeline,
+        .tensor = (unsigned)plan->mesh.tensor,
+        .cores = s->machine.cores,
+        .first = 1,
+        .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
+        .predicted = prediction->sim.step_seconds,
+        .bound = prediction->sim.bound_seconds,
+    };
+    trace->graph = s->graph;
+    dsf_trace_weigh(trace);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)
+        trace->tasks[i].predicted = dsf_cost_seconds(
+            &model, s->graph,
+            dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
+}
+
+int dsf_record_simulation(struct dsf_session *s,
+                          const struct dsf_machine_model *m, const char *path,
+                          struct dsflow_err *err)
+{
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_prediction prediction;
+    struct dsf_trace_file *file = NULL;
+    struct dsf_trace trace;
+    int status = dsf_predict_timeline(s->plan, s->graph, m, &prediction,
+                                      &timeline, err);
+
+    if (status < 0)
+        return status;
+    dsf_record_init(&trace, s, m, &prediction, "simulation");
+    trace.timeline = timeline;
+    status = dsf_trace_create(path, &trace, &file, err);
+    if (status == DSFLOW_OK)
+        status = dsf_trace_append(file, timeline.v, timeline.n, err);
+    if (dsf_trace_close(file, status == DSFLOW_OK, err) < 0)
+        status = DSFLOW_EIO;
+    dsf_trace_fini(&trace);
+    dsf_prediction_fini(&prediction);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* trace.c - what goes with a timeline. */
+#include "trace/trace.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+#include "trace/trace_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void dsf_trace_weigh(struct dsf_trace *trace)
+{
+    uint32_t n = dsflow_graph_ntasks(trace->graph);
+
+    free(trace->tasks);
+    trace->tasks = dsf_xcalloc((size_t)n + 1, sizeof(*trace->tasks));
+    for (uint32_t i = 0; i < n; i++) {
+        struct dsflow_cost cost = dsf_task_cost(
+            trace->graph,
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ i }));
+
+        trace->tasks[i] =
+            (struct dsf_trace_task){ cost.flops, cost.bytes, -1 };
+    }
+}
+
+void dsf_trace_fini(struct dsf_trace *trace)
+{
+    struct dsf_trace_ops *ops = trace->ops;
+
+    if (ops != NULL) {
+        dsflow_graph_free(trace->graph);
+        for (unsigned i = 0; i < ops->n; i++) {
+            free((char *)ops->v[i].name);
+            for (unsigned p = 0; p < ops->v[i].nports; p++)
+                free((char *)ops->v[i].ports[p].name);
+        }
+        free(ops->v);
+        free(ops);
+    }
+    free(trace->facts.name);
+    free(trace->facts.job);
+    free(trace->facts.machine);
+    free(trace->facts.executor);
+    free(trace->tasks);
+    dsf_timeline_fini(&trace->timeline);
+    memset(trace, 0, sizeof(*trace));
+}

@@ -1,0 +1,68 @@
+/* trace.h - a timeline with all that is needed to read it: the graph, where
+ * and how it ran, what was predicted. It is kept in one file, and everything
+ * that shows or explains a timeline starts from it. */
+#ifndef DSF_TRACE_TRACE_H
+#define DSF_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <dsflow/graph.h>
+
+#include "trace/timeline.h"
+
+/* Of one task of the graph. */
+struct dsf_trace_task {
+    double flops, bytes; /* its cost */
+    double predicted;    /* seconds, in the prediction of the run; < 0: none */
+};
+
+struct dsf_trace_facts {
+    char *name;       /* of the job */
+    char *job;        /* job.toml, with what --set changed */
+    char *machine;    /* the name of its description */
+    char *executor;   /* "starpu", "serial", "simulation" */
+    bool simulated;
+    unsigned nranks;
+    unsigned data, pipeline, tensor; /* the mesh */
+    unsigned cores;   /* of the machine: it may have more than workers */
+    int64_t first;    /* number, from 1, of the step whose spans have step 0 */
+    int64_t tokens;   /* of a step */
+    double predicted; /* seconds of a step; < 0: not known */
+    double bound;     /* seconds below which no step can come, predicted */
+};
+
+struct dsf_trace {
+    struct dsf_trace_facts facts;
+    struct dsflow_graph *graph;
+    struct dsf_trace_task *tasks;  /* by task of the graph */
+    struct dsf_timeline timeline;  /* in order of start */
+    bool cut;                      /* the run did not end by itself */
+    struct dsf_trace_ops *ops;     /* of a graph that was read; NULL else */
+};
+
+/* What a graph costs: fills trace->tasks from trace->graph; nothing is
+ * predicted as yet. */
+void dsf_trace_weigh(struct dsf_trace *trace);
+
+/* Frees what reading made: also the graph, when it was read. */
+void dsf_trace_fini(struct dsf_trace *trace);
+
+/* A file is written from the front: all but the spans when it is created,
+ * spans as they come, so that what a killed run leaves is readable. The lanes
+ * of the timeline are written, its spans not. */
+struct dsf_trace_file;
+int dsf_trace_create(const char *path, const struct dsf_trace *trace,
+                     struct dsf_trace_file **file, struct dsflow_err *err);
+int dsf_trace_append(struct dsf_trace_file *file, const struct dsf_span *spans,
+                     size_t n, struct dsflow_err *err);
+/* NULL is fine. `whole`: the timeline ends here because it was to. */
+int dsf_trace_close(struct dsf_trace_file *file, bool whole,
+                    struct dsflow_err *err);
+
+/* The ops of the graph have the names, ports and `comm` of those that ran, and
+ * can be neither checked nor run: their costs are in trace->tasks. Errors:
+ * DSFLOW_EINVAL "path: is no trace of dsflow", or of another version;
+ * DSFLOW_EIO. On error `trace` needs no fini. */
+int dsf_trace_read(const char *path, struct dsf_trace *trace,
+                   struct dsflow_err *err);
+
+#endif

@@ -1,0 +1,492 @@
+/* trace_file.c - a trace on disk.
+ *
+ *   "dsflow trace 1\n"
+ *   head    u32 bytes, JSON: facts, lanes, kinds of task with their ports
+ *   data    u32 count, then struct data_record and the name of each
+ *   tasks   u32 count, then struct task_record of each
+ *   spans   blocks: u32 count, then struct dsf_span; a count of 0 ends them
+ *
+ * Numbers are the machine's own; the head says which byte comes first.
+ */
+#include "trace/trace.h"
+
+#include "base/alloc.h"
+#include "trace/trace_private.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char magic[] = "dsflow trace 1\n";
+enum { MAGIC = sizeof(magic) - 1, ORDER = 0x01020304, MOST_HEAD = 1 << 28 };
+
+struct data_record {
+    uint64_t bytes;
+    int64_t at, block;
+    int32_t unit, part;
+    int16_t home;
+    uint8_t role, persistent, constant;
+    uint8_t name; /* bytes of it, which follow */
+};
+
+struct task_record {
+    double flops, bytes, predicted;
+    int32_t priority;
+    int16_t layer, microbatch, tile, rank;
+    uint16_t op;
+    uint8_t phase, pass, fresh, ndata;
+    uint32_t data[DSFLOW_MAX_PORTS];
+};
+
+struct dsf_trace_file {
+    FILE *out;
+    char *path;
+};
+
+static json_t *lanes_json(const struct dsf_timeline *timeline)
+{
+    json_t *lanes = json_array();
+
+    for (unsigned i = 0; i < timeline->nlanes; i++)
+        json_array_append_new(
+            lanes, json_pack("{s:s, s:i, s:i}", "name", timeline->lanes[i].name,
+                             "rank", (int)timeline->lanes[i].rank, "kind",
+                             (int)timeline->lanes[i].kind));
+    return lanes;
+}
+
+static json_t *op_json(const struct dsflow_op *op)
+{
+    json_t *ports = json_array();
+
+    for (unsigned p = 0; p < op->nports; p++)
+        json_array_append_new(ports, json_pack("{s:s, s:i}", "name",
+                                               op->ports[p].name, "access",
+                                               (int)op->ports[p].access));
+    return json_pack("{s:s, s:b, s:b, s:i, s:o}", "name", op->name, "comm",
+                     (int)op->comm, "repeats", (int)op->repeats, "optional",
+                     (int)op->noptional, "ports", ports);
+}
+
+/* Kinds of task in the order they come, and the number of each. */
+struct kinds {
+    const struct dsflow_op **v;
+    size_t cap;
+    unsigned n;
+};
+
+static uint16_t kind_of(struct kinds *kinds, const struct dsflow_op *op)
+{
+    for (unsigned k = 0; k < kinds->n; k++)
+        if (kinds->v[k] == op)
+            return (uint16_t)k;
+    dsf_grow(&kinds->v, &kinds->cap, kinds->n + 1, sizeof(*kinds->v));
+    kinds->v[kinds->n] = op;
+    return (uint16_t)kinds->n++;
+}
+
+static json_t *facts_json(const struct dsf_trace_facts *f)
+{
+    return json_pack("{s:s?, s:s?, s:s?, s:s?, s:b, s:i, s:i, s:i, s:i, s:i, "
+                     "s:I, s:I, s:f, s:f}",
+                     "name", f->name, "job", f->job, "machine", f->machine,
+                     "executor", f->executor, "simulated", (int)f->simulated,
+                     "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
+                     (int)f->pipeline, "tensor", (int)f->tensor, "cores",
+                     (int)f->cores, "first", (json_int_t)f->first, "tokens",
+                     (json_int_t)f->tokens, "predicted", f->predicted, "bound",
+                     f->bound);
+}
+
+static void put(struct dsf_trace_file *file, const void *at, size_t bytes)
+{
+    fwrite(at, 1, bytes, file->out); /* failures stay in the stream */
+}
+
+static void put_count(struct dsf_trace_file *file, size_t n)
+{
+    uint32_t count = (uint32_t)n;
+
+    put(file, &count, sizeof(count));
+}
+
+static void put_head(struct dsf_trace_file *file, const struct dsf_trace *trace,
+                     struct kinds *kinds)
+{
+    json_t *ops = json_array(), *head;
+    char *text;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++)
+        kind_of(kinds,
+                dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->op);
+    for (unsigned k = 0; k < kinds->n; k++)
+        json_array_append_new(ops, op_json(kinds->v[k]));
+    head = json_pack("{s:i, s:o, s:o, s:i, s:o}", "order", ORDER, "facts",
+                     facts_json(&trace->facts), "lanes",
+                     lanes_json(&trace->timeline), "workers",
+                     (int)trace->timeline.workers, "kinds", ops);
+    text = json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    put_count(file, strlen(text));
+    put(file, text, strlen(text));
+    free(text);
+    json_decref(head);
+}
+
+static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g)
+{
+    put_count(file, dsflow_graph_ndata(g));
+    for (uint32_t i = 0; i < dsflow_graph_ndata(g); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(g, (dsflow_data_id){ i });
+        size_t name = strnlen(d->name, UINT8_MAX);
+        struct data_record r = {
+            .bytes = d->bytes,
+            .at = d->at,
+            .block = d->block,
+            .unit = d->unit,
+            .part = d->part,
+            .home = d->home,
+            .role = (uint8_t)d->role,
+            .persistent = d->persistent,
+            .constant = d->constant,
+            .name = (uint8_t)name,
+        };
+
+        put(file, &r, sizeof(r));
+        put(file, d->name, name);
+    }
+}
+
+static void put_tasks(struct dsf_trace_file *file,
+                      const struct dsf_trace *trace, struct kinds *kinds)
+{
+    uint32_t n = dsflow_graph_ntasks(trace->graph);
+
+    put_count(file, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
+        const struct dsf_trace_task *w = &trace->tasks[i];
+        struct task_record r = {
+            .flops = w->flops,
+            .bytes = w->bytes,
+            .predicted = w->predicted,
+            .priority = t->priority,
+            .layer = t->layer,
+            .microbatch = t->microbatch,
+            .tile = t->tile,
+            .rank = t->rank,
+            .op = kind_of(kinds, t->op),
+            .phase = t->phase,
+            .pass = t->pass,
+            .fresh = t->fresh,
+            .ndata = t->ndata,
+        };
+
+        for (unsigned p = 0; p < t->ndata; p++)
+            r.data[p] = t->data[p].i;
+        put(file, &r, sizeof(r));
+    }
+}
+
+static int check_out(struct dsf_trace_file *file, struct dsflow_err *err)
+{
+    if (fflush(file->out) != 0 || ferror(file->out))
+        return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
+                           file->path);
+    return DSFLOW_OK;
+}
+
+int dsf_trace_create(const char *path, const struct dsf_trace *trace,
+                     struct dsf_trace_file **out, struct dsflow_err *err)
+{
+    struct dsf_trace_file *file = dsf_xcalloc(1, sizeof(*file));
+    struct kinds kinds = { 0 };
+    int status;
+
+    file->path = dsf_xstrdup(path);
+    file->out = fopen(path, "wb");
+    if (file->out == NULL) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        dsf_trace_close(file, false, NULL);
+        return status;
+    }
+    put(file, magic, MAGIC);
+    put_head(file, trace, &kinds);
+    put_data(file, trace->graph);
+    put_tasks(file, trace, &kinds);
+    free(kinds.v);
+    status = check_out(file, err);
+    if (status < 0) {
+        dsf_trace_close(file, false, NULL);
+        return status;
+    }
+    *out = file;
+    return DSFLOW_OK;
+}
+
+int dsf_trace_append(struct dsf_trace_file *file, const struct dsf_span *spans,
+                     size_t n, struct dsflow_err *err)
+{
+    if (n == 0)
+        return DSFLOW_OK;
+    put_count(file, n);
+    put(file, spans, n * sizeof(*spans));
+    return check_out(file, err);
+}
+
+int dsf_trace_close(struct dsf_trace_file *file, bool whole,
+                    struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    if (file == NULL)
+        return DSFLOW_OK;
+    if (file->out != NULL) {
+        if (whole)
+            put_count(file, 0);
+        status = check_out(file, err);
+        if (fclose(file->out) != 0 && status == DSFLOW_OK)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", file->path);
+    }
+    free(file->path);
+    free(file);
+    return status;
+}
+
+/* Reading. Every get says whether all of it was there. */
+
+static bool get(FILE *in, void *at, size_t bytes)
+{
+    return fread(at, 1, bytes, in) == bytes;
+}
+
+static char *copy_of(json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+
+    return dsf_xstrdup(s != NULL ? s : "");
+}
+
+static int64_t whole_of(json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void read_facts(json_t *in, struct dsf_trace_facts *f)
+{
+    f->name = copy_of(in, "name");
+    f->job = copy_of(in, "job");
+    f->machine = copy_of(in, "machine");
+    f->executor = copy_of(in, "executor");
+    f->simulated = json_is_true(json_object_get(in, "simulated"));
+    f->nranks = (unsigned)whole_of(in, "ranks");
+    f->data = (unsigned)whole_of(in, "data");
+    f->pipeline = (unsigned)whole_of(in, "pipeline");
+    f->tensor = (unsigned)whole_of(in, "tensor");
+    f->cores = (unsigned)whole_of(in, "cores");
+    f->first = whole_of(in, "first");
+    f->tokens = whole_of(in, "tokens");
+    f->predicted = json_number_value(json_object_get(in, "predicted"));
+    f->bound = json_number_value(json_object_get(in, "bound"));
+}
+
+static void read_lanes(json_t *head, struct dsf_timeline *timeline)
+{
+    json_t *lane;
+    size_t i;
+
+    json_array_foreach(json_object_get(head, "lanes"), i, lane)
+    {
+        const char *name = json_string_value(json_object_get(lane, "name"));
+
+        dsf_timeline_add_lane(timeline,
+                              (enum dsf_lane_kind)whole_of(lane, "kind"),
+                              (int)whole_of(lane, "rank"), "%s",
+                              name != NULL ? name : "");
+    }
+}
+
+static bool read_op(json_t *in, struct dsflow_op *op)
+{
+    json_t *port;
+    size_t i;
+
+    op->abi = DSFLOW_OP_ABI;
+    op->name = copy_of(in, "name");
+    op->summary = "";
+    op->comm = json_is_true(json_object_get(in, "comm"));
+    op->repeats = json_is_true(json_object_get(in, "repeats"));
+    op->noptional = (unsigned)whole_of(in, "optional");
+    json_array_foreach(json_object_get(in, "ports"), i, port)
+    {
+        if (i == DSFLOW_MAX_PORTS)
+            return false;
+        op->ports[i].name = copy_of(port, "name");
+        op->ports[i].access = (enum dsflow_access)whole_of(port, "access");
+        op->nports++;
+    }
+    return op->nports > 0;
+}
+
+static bool read_head(FILE *in, struct dsf_trace *trace)
+{
+    uint32_t bytes;
+    json_t *head, *op;
+    char *text;
+    size_t i;
+    bool good;
+
+    if (!get(in, &bytes, sizeof(bytes)) || bytes > MOST_HEAD)
+        return false;
+    text = dsf_xcalloc(bytes + 1, 1);
+    good = get(in, text, bytes);
+    head = good ? json_loadb(text, bytes, 0, NULL) : NULL;
+    free(text);
+    good = head != NULL && whole_of(head, "order") == ORDER;
+    if (good) {
+        json_t *ops = json_object_get(head, "kinds");
+
+        read_facts(json_object_get(head, "facts"), &trace->facts);
+        read_lanes(head, &trace->timeline);
+        trace->ops->n = (unsigned)json_array_size(ops);
+        trace->ops->v =
+            dsf_xcalloc(trace->ops->n + 1, sizeof(*trace->ops->v));
+        json_array_foreach(ops, i, op) good =
+            read_op(op, &trace->ops->v[i]) && good;
+    }
+    json_decref(head);
+    return good;
+}
+
+static bool read_data(FILE *in, struct dsflow_graph *g)
+{
+    uint32_t n;
+
+    if (!get(in, &n, sizeof(n)))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        struct data_record r;
+        char name[UINT8_MAX + 1] = "";
+        dsflow_data_id id;
+
+        if (!get(in, &r, sizeof(r)) || !get(in, name, r.name) ||
+            r.role >= DSFLOW_NROLES || dsflow_graph_find(g, name, &id))
+            return false;
+        dsflow_graph_add_data(
+            g, &(struct dsflow_data_spec){ .name = name,
+                                           .bytes = (size_t)r.bytes,
+                                           .role = (enum dsflow_role)r.role,
+                                           .home = r.home,
+                                           .persistent = r.persistent,
+                                           .constant = r.constant,
+                                           .unit = r.unit,
+                                           .part = r.part,
+                                           .at = r.at,
+                                           .block = r.block });
+    }
+    return true;
+}
+
+static bool task_is_sound(const struct dsf_trace *trace,
+                          const struct task_record *r)
+{
+    if (r->op >= trace->ops->n || r->phase >= DSFLOW_NPHASES ||
+        r->pass > DSFLOW_UPDATE || r->ndata > DSFLOW_MAX_PORTS ||
+        r->rank < DSFLOW_ANYWHERE)
+        return false;
+    for (unsigned p = 0; p < r->ndata; p++)
+        if (r->data[p] >= dsflow_graph_ndata(trace->graph))
+            return false;
+    return true;
+}
+
+static bool read_tasks(FILE *in, struct dsf_trace *trace)
+{
+    size_t cap = 0;
+    uint32_t n;
+
+    if (!get(in, &n, sizeof(n)))
+        return false;
+    dsf_grow(&trace->tasks, &cap, 1, sizeof(*trace->tasks));
+    for (uint32_t i = 0; i < n; i++) {
+        struct task_record r;
+        struct dsflow_task_spec t;
+
+        if (!get(in, &r, sizeof(r)) || !task_is_sound(trace, &r))
+            return false;
+        t = (struct dsflow_task_spec){ .op = &trace->ops->v[r.op],
+                                       .layer = r.layer,
+                                       .microbatch = r.microbatch,
+                                       .tile = r.tile,
+                                       .rank = r.rank,
+                                       .priority = r.priority,
+                                       .phase = r.phase,
+                                       .pass = r.pass,
+                                       .fresh = r.fresh,
+                                       .ndata = r.ndata };
+        for (unsigned p = 0; p < r.ndata; p++)
+            t.data[p].i = r.data[p];
+        dsflow_graph_add_task(trace->graph, &t);
+        dsf_grow(&trace->tasks, &cap, i + 2, sizeof(*trace->tasks));
+        trace->tasks[i] =
+            (struct dsf_trace_task){ r.flops, r.bytes, r.predicted };
+    }
+    return true;
+}
+
+/* Those of a block that is not whole are dropped with it. */
+static bool read_spans(FILE *in, struct dsf_trace *trace)
+{
+    struct dsf_timeline *timeline = &trace->timeline;
+    uint32_t ntasks = dsflow_graph_ntasks(trace->graph);
+    uint32_t ndata = dsflow_graph_ndata(trace->graph), n;
+
+    while (get(in, &n, sizeof(n))) {
+        if (n == 0)
+            return true;
+        for (uint32_t i = 0; i < n; i++) {
+            struct dsf_span s;
+
+            if (!get(in, &s, sizeof(s))) {
+                trace->cut = true;
+                return true;
+            }
+            if (s.lane >= timeline->nlanes || !(s.start <= s.end) ||
+                s.what >= (s.kind == DSF_SPAN_TASK ? ntasks : ndata))
+                return false;
+            dsf_timeline_add(timeline, &s);
+        }
+    }
+    trace->cut = true;
+    return true;
+}
+
+int dsf_trace_read(const char *path, struct dsf_trace *trace,
+                   struct dsflow_err *err)
+{
+    FILE *in = fopen(path, "rb");
+    char line[MAGIC];
+    int status = DSFLOW_OK;
+
+    memset(trace, 0, sizeof(*trace));
+    if (in == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    trace->graph = dsflow_graph_new();
+    trace->ops = dsf_xcalloc(1, sizeof(*trace->ops));
+    if (!get(in, line, MAGIC) || memcmp(line, magic, MAGIC) != 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: is no trace of this version of dsflow", path);
+    else if (!read_head(in, trace) || !read_data(in, trace->graph) ||
+             !read_tasks(in, trace) || !read_spans(in, trace))
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: is damaged", path);
+    else if (ferror(in))
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    fclose(in);
+    if (status < 0)
+        dsf_trace_fini(trace);
+    else
+        dsf_timeline_sort(&trace->timeline);
+    return status;
+}
