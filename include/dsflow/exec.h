@@ -21,6 +21,8 @@ struct dsflow_exec_options {
                                them. 0 or 1: any worker runs any task */
     unsigned virtuals;      /* virtual devices, each instead of a core */
     size_t virtual_memory;  /* bytes of each virtual device; 0: no limit */
+    size_t virtual_link;    /* bytes a second of its link to main memory, which
+                               is slowed down to that; 0: as fast as it is */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
 };
 

@@ -4,7 +4,9 @@
 #include "cli/feed.h"
 #include "cli/generate.h"
 #include "cli/machine_cache.h"
+#include "cli/meter.h"
 #include "cli/progress.h"
+#include "cli/record.h"
 #include "sim/plan_report.h"
 #include "sim/weights.h"
 
@@ -44,6 +46,7 @@ struct run {
     struct dsf_session s;
     struct dsf_feed feed;
     struct dsf_progress progress;
+    struct dsf_meter meter;
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
@@ -52,7 +55,8 @@ struct run {
     struct dsf_machine_model machine;
     struct dsf_prediction prediction; /* of a step on it */
     double *seconds; /* of the steps that nothing interrupted */
-    size_t nseconds, cap_seconds;
+    double *bounds;  /* what each of them takes at least */
+    size_t nseconds, cap_seconds, cap_bounds;
 };
 
 static int make_output(struct run *r, struct dsflow_err *err)
@@ -256,13 +260,21 @@ static int take_report(struct run *r, struct dsflow_err *err)
         .seconds = report.at - r->last,
         .tokens = tokens,
     };
-    int status = dsf_progress_step(&r->progress, &step, err);
+    struct dsf_measured measured;
+    int status = dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last,
+                                report.at, &measured, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_progress_step(&r->progress, &step, err);
 
     /* The first step touches memory for the first time; one after a pause
      * starts with nothing under way. */
     if (r->done > r->first + 1 && !is_boundary(r, r->done - 1)) {
         dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
                  sizeof(*r->seconds));
+        dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
+                 sizeof(*r->bounds));
+        r->bounds[r->nseconds] = measured.efficiency * step.seconds;
         r->seconds[r->nseconds++] = step.seconds;
     }
     r->last = report.at;
@@ -296,6 +308,8 @@ static int train(struct run *r, struct dsflow_err *err)
     }
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(r->s.exec, err);
+    if (status == DSFLOW_OK)
+        status = dsf_meter_end(&r->meter, err);
     return status;
 }
 
@@ -306,22 +320,29 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A step as it was, as it was predicted, and as it could be at best. */
-static void say_time(struct run *r)
+static double median_of(double *v, size_t n)
 {
-    const struct dsf_sim_result *sim = &r->prediction.sim;
-    double median;
+    qsort(v, n, sizeof(*v), ascending);
+    return v[n / 2];
+}
+
+/* A step as it was, as it could be at best, and as it was predicted. */
+static void say_time(struct run *r, unsigned workers)
+{
+    double predicted = r->prediction.sim.step_seconds, median, bound;
+    char text[64] = "";
 
     if (r->nseconds == 0)
         return;
-    qsort(r->seconds, r->nseconds, sizeof(*r->seconds), ascending);
-    median = r->seconds[r->nseconds / 2];
+    median = median_of(r->seconds, r->nseconds);
+    bound = median_of(r->bounds, r->nseconds);
+    if (workers == r->s.plan->workers) /* not the serial executor's one */
+        snprintf(text, sizeof(text), "; predicted %.4g ms, %.2f of it",
+                 1e3 * predicted, predicted / median);
     dsf_progress_say(&r->progress,
-                     "step %.4g ms (median), predicted %.4g ms (%.2f of it); "
-                     "no faster than %.4g ms: efficiency %.2f",
-                     1e3 * median, 1e3 * sim->step_seconds,
-                     sim->step_seconds / median, 1e3 * sim->bound_seconds,
-                     sim->bound_seconds / median);
+                     "step %.4g ms (median), no faster than %.4g ms: "
+                     "efficiency %.2f%s",
+                     1e3 * median, 1e3 * bound, bound / median, text);
 }
 
 /* Of all ranks, and of the one that has most. */
@@ -350,6 +371,21 @@ static void say_memory(struct run *r)
     dsf_weights_fini(&w);
 }
 
+/* Where the trace is, if there is one. */
+static void say_trace(struct run *r)
+{
+    if (r->meter.written == 0)
+        return;
+    dsf_progress_say(&r->progress,
+                     "steps %lld to %lld are traced: dsflow trace %s",
+                     (long long)(r->first + r->meter.first + 1),
+                     (long long)(r->first + r->meter.last + 1),
+                     r->s.job.main.output);
+    if (r->meter.lost > 0)
+        dsf_progress_say(&r->progress, "%llu tasks are missing in the trace",
+                         (unsigned long long)r->meter.lost);
+}
+
 /* The lines that say how well the machine was used. */
 static void say_end(struct run *r)
 {
@@ -363,8 +399,8 @@ static void say_end(struct run *r)
             100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
             stats.workers, stats.wall_seconds);
     say_memory(r);
-    if (stats.workers == r->s.plan->workers) /* not the serial executor's one */
-        say_time(r);
+    say_time(r, stats.workers);
+    say_trace(r);
 }
 
 static int print_sample(struct run *r, struct dsflow_err *err)
@@ -407,12 +443,97 @@ static void say_start(struct run *r, const char *folder)
         dsf_progress_say(&r->progress, "goes on from %s", folder);
 }
 
+/* Which steps to trace: those of the job, or of --trace: some in the middle,
+ * when all memory has been touched. */
+static int choose_trace(struct run *r, const struct dsf_words *words,
+                        struct dsflow_err *err)
+{
+    enum { WARM = 2, SOME = 5 };
+    const char *value = dsf_flag_value(words, "trace");
+    int64_t steps = r->s.job.main.steps, first = r->done + 1 + WARM;
+    long long a, b;
+    char *set, end;
+    int status;
+
+    if (value == NULL)
+        return DSFLOW_OK;
+    if (strcmp(value, "all") == 0) {
+        a = 1;
+        b = steps;
+    } else if (value[0] == '\0') {
+        a = first > steps - SOME ? steps - SOME + 1 : first;
+        a = a <= r->done ? r->done + 1 : a;
+        b = a + SOME - 1 > steps ? steps : a + SOME - 1;
+    } else if (sscanf(value, "%lld:%lld%c", &a, &b, &end) != 2 || a < 1 ||
+               a > b || a > steps) {
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--trace=%.60s: expected FIRST:LAST, steps from 1 "
+                           "to %lld, or all",
+                           value, (long long)steps);
+    }
+    set = dsf_xasprintf("trace.steps=[%lld, %lld]", a, b);
+    status = dsf_job_set(&r->s.job, set, err);
+    free(set);
+    return status;
+}
+
+static int check_trace(const struct run *r, struct dsflow_err *err)
+{
+    const struct dsflow_ints *steps = &r->s.job.trace.steps;
+
+    if (steps->n == 0)
+        return DSFLOW_OK;
+    if (steps->n != 2 || steps->v[0] > steps->v[1])
+        return dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "trace", "steps",
+                            "expected the first and the last step");
+    if (steps->v[0] > r->s.job.main.steps)
+        return dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "trace", "steps",
+                            "%lld: expected at most the %lld steps of the job",
+                            (long long)steps->v[0],
+                            (long long)r->s.job.main.steps);
+    return DSFLOW_OK;
+}
+
+/* The meter, and the file of a trace where one was asked for. */
+static int open_meter(struct run *r, const struct dsf_words *words,
+                      struct dsflow_err *err)
+{
+    const struct dsflow_ints *steps = &r->s.job.trace.steps;
+    const char *executor = dsf_flag_value(words, "executor");
+    struct dsf_trace trace;
+    char *path;
+    int status = DSFLOW_OK;
+
+    dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
+                   (unsigned)r->s.plan->nranks);
+    path = dsf_xasprintf("%s/trace.dsflow", r->s.job.main.output);
+    if (steps->n == 0 || steps->v[1] <= r->done) {
+        if (r->done == 0) /* of the run that this one overwrites */
+            unlink(path);
+    } else {
+        int64_t first = steps->v[0] > r->done ? steps->v[0] : r->done + 1;
+        int64_t most = r->s.job.main.steps;
+        int64_t last = steps->v[1] < most ? steps->v[1] : most;
+
+        dsf_record_init(&trace, &r->s, &r->machine, &r->prediction,
+                        executor != NULL ? executor : "starpu");
+        trace.facts.first = r->done + 1;
+        status = dsf_meter_record(&r->meter, &trace, path, first - r->done - 1,
+                                  last - r->done - 1, err);
+        dsf_trace_fini(&trace);
+    }
+    free(path);
+    return status;
+}
+
 static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
     char *metrics = NULL, *folder = NULL;
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
+    if (status == DSFLOW_OK)
+        status = check_trace(r, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&r->s, NULL, err);
     if (status == DSFLOW_OK)
@@ -429,6 +550,10 @@ static int prepare(struct run *r, const struct dsf_words *words,
                               (long long)r->s.job.main.steps, folder,
                               (long long)r->done);
     if (status == DSFLOW_OK)
+        status = choose_trace(r, words, err);
+    if (status == DSFLOW_OK)
+        status = check_trace(r, err);
+    if (status == DSFLOW_OK)
         status = predict(r, err);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stop = &stopped_by;
@@ -437,6 +562,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = folder != NULL ? dsf_session_load(&r->s, folder, err)
                                 : dsf_session_start(&r->s, err);
+    if (status == DSFLOW_OK)
+        status = open_meter(r, words, err);
     if (status == DSFLOW_OK)
         status = write_file(r, "job.toml", write_job, err);
     if (status == DSFLOW_OK)
@@ -477,7 +604,9 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
         status = print_sample(&r, err);
     }
     dsf_progress_close(&r.progress);
+    dsf_meter_fini(&r.meter);
     free(r.seconds);
+    free(r.bounds);
     dsf_prediction_fini(&r.prediction);
     dsf_machine_model_fini(&r.machine);
     dsf_session_close(&r.s);
@@ -492,12 +621,16 @@ static const struct dsf_flag run_flags[] = {
       "go on from the latest checkpoint; if that is damaged, only "
       "latest-good takes an older one" },
     { "overwrite", NULL, "remove the checkpoints of an earlier run first" },
+    { "trace", "[=FIRST:LAST]",
+      "keep when and where every task of these steps ran, for dsflow trace; "
+      "all: of all steps; without: of five" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_run = {
     .name = "run",
-    .args = "job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite]",
+    .args = "job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] "
+            "[--trace]",
     .summary = "train a model",
     .help =
         "Trains the model of job.toml. Progress goes to standard error, as a\n"

@@ -214,6 +214,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         .ranks = (unsigned)s->plan->nranks,
         .virtuals = (unsigned)m->virtuals,
         .virtual_memory = m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
+        .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
         .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
     };
     int status = exec_kind(words, &options.kind, err);

@@ -306,8 +306,19 @@ static const struct dsflow_option machine_options[] = {
       "virtual devices (PoCL) with memory of their own, each on a core" },
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_memory, "\"auto\"",
                      "memory of each virtual device; auto: no limit"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_link, "\"auto\"",
+                     "bytes a second of the link of each virtual device, which "
+                     "is slowed down to that; auto: as fast as it is"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
                      "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
+    { 0 },
+};
+
+#define TRACE struct dsf_job_trace
+static const struct dsflow_option trace_options[] = {
+    { "steps", DSFLOW_INTS, offsetof(TRACE, steps), "[]", 1, MANY, NULL,
+      "[first, last]: of these steps every task and every transfer is kept, "
+      "for dsflow trace; empty: of none" },
     { 0 },
 };
 
@@ -331,6 +342,7 @@ const struct dsf_table dsf_job_tables[] = {
     TABLE("recompute", recompute, "activations that are computed again"),
     TABLE("memory", memory, "budgets"),
     TABLE("machine", machine, "workers and devices"),
+    TABLE("trace", trace, "what is kept of how it ran"),
     { 0 },
 };
 

@@ -147,7 +147,12 @@ struct dsf_job_machine { /* [machine] */
     int64_t workers;  /* CPU workers; -1: one per core */
     int64_t virtuals; /* key "virtual": virtual devices */
     int64_t virtual_memory; /* bytes of each; -1: no limit */
+    int64_t virtual_link;   /* bytes a second of their links; -1: no limit */
     char *scheduler;  /* of StarPU; "auto" */
+};
+
+struct dsf_job_trace { /* [trace] */
+    struct dsflow_ints steps; /* first and last; none: no trace */
 };
 
 #define DSF_MAX_POLICIES 24
@@ -172,6 +177,7 @@ struct dsf_job {
     struct dsf_job_recompute recompute;
     struct dsf_job_memory memory;
     struct dsf_job_machine machine;
+    struct dsf_job_trace trace;
     struct dsf_job_where *where;
 };
 

@@ -138,6 +138,7 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
 {
     exec->workers = dsf_xcalloc(n, sizeof(*exec->workers));
     exec->nworkers = n;
+    dsf_exec_add_rings(exec);
     if (exec->scratch_bytes == 0)
         return DSFLOW_OK;
     for (unsigned w = 0; w < n; w++) {
@@ -154,17 +155,28 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w)
 {
-    struct dsf_exec_worker *worker = &call->exec->workers[w];
-    double start = dsf_now();
+    struct dsflow_exec *exec = call->exec;
+    struct dsf_exec_worker *worker = &exec->workers[w];
+    uint32_t task = (uint32_t)(call - exec->calls);
+    double start = dsf_now(), end;
 
     call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                               .nbufs = call->task->ndata,
                                               .args = call->task->args,
                                               .fresh = call->task->fresh,
                                               .scratch = worker->scratch,
-                                              .host = call->exec->host });
-    worker->busy += dsf_now() - start;
+                                              .host = exec->host });
+    end = dsf_now();
+    worker->busy += end - start;
     worker->tasks++;
+    dsf_exec_note(exec, w,
+                  &(struct dsf_span){ .start = start - exec->opened,
+                                      .end = end - exec->opened,
+                                      .what = task,
+                                      .step = exec->runs[task]++,
+                                      .lane = (uint16_t)w,
+                                      .rank = call->task->rank,
+                                      .kind = DSF_SPAN_TASK });
 }
 
 int dsflow_exec_open(struct dsflow_graph *graph,
@@ -179,6 +191,8 @@ int dsflow_exec_open(struct dsflow_graph *graph,
         options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
     exec->graph = graph;
     exec->host = host;
+    exec->opened = dsf_now();
+    exec->link_rate = (double)options->virtual_link;
     status = find_codelets(exec, err);
     if (status == DSFLOW_OK)
         status = allocate(exec, err);
@@ -200,6 +214,7 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     for (unsigned w = 0; w < exec->nworkers; w++)
         free(exec->workers[w].scratch);
     free(exec->workers);
+    dsf_exec_free_rings(exec);
     for (unsigned r = 0; r < exec->narenas; r++)
         if (exec->arenas[r].at != NULL)
             munmap(exec->arenas[r].at, exec->arenas[r].bytes);

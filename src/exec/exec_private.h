@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <dsflow/exec.h>
 
+#include "trace/timeline.h"
+
 /* One task as an executor sees it; lives as long as the executor. */
 struct dsf_exec_call {
     struct dsflow_exec *exec;
@@ -25,6 +27,8 @@ struct dsf_exec_class {
     int (*wait)(struct dsflow_exec *exec, struct dsflow_err *err);
     void *(*map)(struct dsflow_exec *exec, uint32_t data,
                  enum dsflow_access access);
+    void (*lanes)(const struct dsflow_exec *exec,
+                  struct dsf_timeline *timeline);
 };
 extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu;
 
@@ -34,6 +38,15 @@ struct dsf_exec_worker {
     double busy; /* seconds inside kernels */
     uint64_t tasks;
     char pad[64 - sizeof(void *) - sizeof(double) - sizeof(uint64_t)];
+};
+
+/* Spans that one thread noted and nobody has taken out. */
+struct dsf_exec_ring {
+    struct dsf_span *v;
+    uint64_t mask;
+    _Atomic uint64_t put, lost;
+    char pad[32]; /* who puts and who takes have a cache line each */
+    _Atomic uint64_t taken;
 };
 
 /* The memory of one rank: all its data, in one mapping. */
@@ -54,6 +67,9 @@ struct dsflow_exec {
     size_t scratch_bytes;
     struct dsf_exec_worker *workers;
     unsigned nworkers;
+    struct dsf_exec_ring *rings; /* by worker, and one for other threads */
+    uint32_t *runs;              /* by task: how often it has run */
+    double link_rate;            /* bytes/s of a slowed down link; 0: as it is */
     double opened, wall;
     double busy_since; /* time of the first submit since the last wait */
     void *priv;        /* of the class */
@@ -62,6 +78,12 @@ struct dsflow_exec {
 /* Set up `n` workers, each with its scratch memory. */
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err);
+
+/* exec_trace.c: note a span, as worker `ring` (nworkers: none of them). */
+void dsf_exec_add_rings(struct dsflow_exec *exec);
+void dsf_exec_free_rings(struct dsflow_exec *exec);
+void dsf_exec_note(struct dsflow_exec *exec, unsigned ring,
+                   const struct dsf_span *span);
 
 /* Run a kernel on `bufs`, as worker `w`. */
 void dsf_exec_run(const struct dsf_exec_call *call,

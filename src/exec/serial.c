@@ -41,6 +41,12 @@ static void *serial_map(struct dsflow_exec *exec, uint32_t data,
     return exec->mem[data];
 }
 
+static void serial_lanes(const struct dsflow_exec *exec,
+                         struct dsf_timeline *timeline)
+{
+    dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, DSFLOW_ANYWHERE, "core 0");
+}
+
 const struct dsf_exec_class dsf_exec_serial = {
     .name = "serial",
     .open = serial_open,
@@ -48,4 +54,5 @@ const struct dsf_exec_class dsf_exec_serial = {
     .submit = serial_submit,
     .wait = serial_wait,
     .map = serial_map,
+    .lanes = serial_lanes,
 };

@@ -118,6 +118,7 @@ static int start(const struct dsflow_exec_options *options,
     conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
     conf.ncuda = 0;
     conf.nopencl = (int)options->virtuals;
+    conf.disable_asynchronous_opencl_copy = 1; /* see starpu_tensor.c */
     if (options->scheduler != NULL)
         conf.sched_policy_name = options->scheduler;
     ret = starpu_init(&conf);
@@ -202,9 +203,7 @@ static int starpu_exec_open(struct dsflow_exec *exec,
         share_workers(s, options->ranks);
     s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
     for (uint32_t i = 0; i < n; i++)
-        starpu_variable_data_register(
-            &s->handles[i], STARPU_MAIN_RAM, (uintptr_t)exec->mem[i],
-            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->bytes);
+        dsf_starpu_register(exec, i, &s->handles[i]);
     find_kinds(exec);
     return DSFLOW_OK;
 }
@@ -307,6 +306,35 @@ static void *starpu_exec_map(struct dsflow_exec *exec, uint32_t data,
     return exec->mem[data];
 }
 
+/* The rank that has worker `w` for itself. */
+static int rank_of(const struct starpu_state *s, unsigned w)
+{
+    if (s->masks == NULL)
+        return 0;
+    if (s->ranks > starpu_worker_get_count())
+        return DSFLOW_ANYWHERE;
+    for (unsigned r = 0; r < s->ranks; r++)
+        if (s->masks[r * s->mask_words + w / 32] >> w % 32 & 1)
+            return (int)r;
+    return DSFLOW_ANYWHERE;
+}
+
+static void starpu_exec_lanes(const struct dsflow_exec *exec,
+                              struct dsf_timeline *timeline)
+{
+    const struct starpu_state *s = exec->priv;
+    unsigned cores = 0, devices = 0;
+
+    for (unsigned w = 0; w < exec->nworkers; w++) {
+        bool cpu = starpu_worker_get_type((int)w) == STARPU_CPU_WORKER;
+
+        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, rank_of(s, w), "%s %u",
+                              cpu ? "core" : "device",
+                              cpu ? cores++ : devices++);
+    }
+    dsf_starpu_add_links(timeline);
+}
+
 const struct dsf_exec_class dsf_exec_starpu = {
     .name = "starpu",
     .open = starpu_exec_open,
@@ -314,4 +342,5 @@ const struct dsf_exec_class dsf_exec_starpu = {
     .submit = starpu_exec_submit,
     .wait = starpu_exec_wait,
     .map = starpu_exec_map,
+    .lanes = starpu_exec_lanes,
 };

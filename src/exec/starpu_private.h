@@ -18,6 +18,12 @@ extern const dsf_starpu_fn dsf_starpu_run_virtual;
  * each (0: no limit); before starpu_init. */
 void dsf_starpu_offer_virtual(unsigned n, size_t bytes);
 
+/* starpu_tensor.c: register data of the executor, whose copies between memories
+ * are then noted; and the lanes of those copies. */
+void dsf_starpu_register(struct dsflow_exec *exec, uint32_t data,
+                         starpu_data_handle_t *handle);
+void dsf_starpu_add_links(struct dsf_timeline *timeline);
+
 /* Worker `w` of the executor that runs the calling thread. */
 unsigned dsf_starpu_worker(void);
 

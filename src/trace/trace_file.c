@@ -292,7 +292,7 @@ static void read_facts(json_t *in, struct dsf_trace_facts *f)
     f->bound = json_number_value(json_object_get(in, "bound"));
 }
 
-static void read_lanes(json_t *head, struct dsf_timeline *timeline)
+static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
 {
     json_t *lane;
     size_t i;
@@ -300,12 +300,15 @@ static void read_lanes(json_t *head, struct dsf_timeline *timeline)
     json_array_foreach(json_object_get(head, "lanes"), i, lane)
     {
         const char *name = json_string_value(json_object_get(lane, "name"));
+        int64_t kind = whole_of(lane, "kind"), rank = whole_of(lane, "rank");
 
-        dsf_timeline_add_lane(timeline,
-                              (enum dsf_lane_kind)whole_of(lane, "kind"),
-                              (int)whole_of(lane, "rank"), "%s",
-                              name != NULL ? name : "");
+        if (name == NULL || kind < 0 || kind >= DSF_NLANE_KINDS ||
+            rank < DSFLOW_ANYWHERE || rank > INT16_MAX)
+            return false;
+        dsf_timeline_add_lane(timeline, (enum dsf_lane_kind)kind, (int)rank,
+                              "%s", name);
     }
+    return timeline->workers > 0;
 }
 
 static bool read_op(json_t *in, struct dsflow_op *op)
@@ -349,7 +352,7 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
         json_t *ops = json_object_get(head, "kinds");
 
         read_facts(json_object_get(head, "facts"), &trace->facts);
-        read_lanes(head, &trace->timeline);
+        good = read_lanes(head, &trace->timeline);
         trace->ops->n = (unsigned)json_array_size(ops);
         trace->ops->v =
             dsf_xcalloc(trace->ops->n + 1, sizeof(*trace->ops->v));

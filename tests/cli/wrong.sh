@@ -27,13 +27,16 @@ mkdir folder
 wrong 2 "folder: is a folder: expected a job.toml" run folder
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
-wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] (dsflow run --help)" run
+wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] [--trace] (dsflow run --help)" run
 wrong 2 "rum: unknown command; did you mean run" rum job.toml
 wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x
 wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
 wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
 wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
 wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=yes
+for range in some 0:3 3:2 11:12; do
+    wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
+done
 wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, policies, codelets or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
@@ -84,6 +87,9 @@ set_wrong mesh.data 0 "mesh: data: 0: expected a whole number, 1 to 1024"
 set_wrong mesh.expert 2 "mesh: expert: unknown key"
 set_wrong pipeline.schedule 2f2b 'pipeline: schedule: "2f2b": expected 1f1b, gpipe, interleaved or zero_bubble'
 set_wrong pipeline.split "[1,-1]" "pipeline: split: [1, -1]: expected a list of whole numbers, 0 to 1024"
+set_wrong trace.steps '[1000000, 1000001]' 'trace: steps: 1000000: expected at most the 10 steps of the job'
+set_wrong trace.steps '[5]' 'trace: steps: expected the first and the last step'
+set_wrong trace.steps 'x' 'trace: steps: "x": expected a list of whole numbers, 1 to 1000000000'
 set_wrong zero.stage 4 'zero: stage: 4: expected "auto", or 0 to 3'
 set_wrong recompute.layers 1-2 'recompute: layers: "1-2": expected "all", or layers 0 to 1 such as "0-5,8"'
 wrong 2 "--set: mesh: data: 1000000 ranks in all: expected at most 32767" \

@@ -2,8 +2,10 @@
  * and give the same numbers. */
 #include <dsflow/exec.h>
 
+#include "exec/exec_trace.h"
 #include "lib/test.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +76,7 @@ static const struct dsflow_codelet tell_codelet = { .abi = DSFLOW_CODELET_ABI,
                                                     .cpu = tell_cpu,
                                                     .host_only = 1 };
 
-enum { NDATA = 12, NTASKS = 400, WORDS = 3000 };
+enum { NDATA = 12, NTASKS = 400, WORDS = 3000, STEPS = 3 };
 
 struct told {
     double last;
@@ -121,6 +123,55 @@ static struct dsflow_graph *tangle(unsigned seed)
     return g;
 }
 
+/* Every task once in each step, after what it depends on; nothing overlaps on
+ * a lane; transfers only where there are several memories. */
+static void assert_timeline_is_sound(struct dsflow_exec *exec,
+                                     struct dsflow_graph *g, bool memories)
+{
+    static double start[STEPS][NTASKS + 1], end[STEPS][NTASKS + 1];
+    struct dsf_timeline t = { 0 };
+    double *until;
+    size_t tasks = 0;
+
+    dsf_exec_lanes(exec, &t);
+    assert_true(t.workers >= 1 && (t.nlanes > t.workers) == memories);
+    until = calloc(t.nlanes, sizeof(*until));
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    dsf_timeline_sort(&t);
+    memset(end, 0, sizeof(end));
+    for (size_t i = 0; i < t.n; i++) {
+        const struct dsf_span *s = &t.v[i];
+
+        assert_true(s->start >= 0 && s->start <= s->end);
+        assert_true(s->lane < t.nlanes && s->start >= until[s->lane]);
+        until[s->lane] = s->end;
+        if (s->kind == DSF_SPAN_TRANSFER) {
+            assert_true(memories && s->what < NDATA && s->lane >= t.workers);
+            continue;
+        }
+        assert_true(s->what <= NTASKS && s->step < STEPS &&
+                    s->lane < t.workers);
+        assert_true(end[s->step][s->what] == 0);
+        start[s->step][s->what] = s->start;
+        end[s->step][s->what] = s->end;
+        tasks++;
+    }
+    assert_int_equal(tasks, STEPS * (NTASKS + 1));
+    for (uint32_t i = 0; i <= NTASKS; i++) {
+        const dsflow_task_id *preds;
+        uint32_t n = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
+
+        for (int step = 0; step < STEPS; step++)
+            for (uint32_t k = 0; k < n; k++)
+                assert_true(end[step][preds[k].i] <= start[step][i]);
+    }
+    t.n = 0;
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    assert_int_equal(t.n, 0);
+    dsf_timeline_fini(&t);
+    free(until);
+}
+
 /* Run three steps and give the bytes of all data, freed by the caller. */
 static uint32_t *run(const struct dsflow_exec_options *options,
                      struct told *told)
@@ -141,7 +192,7 @@ static uint32_t *run(const struct dsflow_exec_options *options,
         for (int k = 0; k < WORDS; k++)
             x[k] += i * 77;
     }
-    for (int step = 0; step < 3; step++)
+    for (int step = 0; step < STEPS; step++)
         assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), 0);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
     for (uint32_t i = 0; i < NDATA; i++)
@@ -149,9 +200,10 @@ static uint32_t *run(const struct dsflow_exec_options *options,
                dsflow_exec_map(exec, (dsflow_data_id){ i }, DSFLOW_R),
                WORDS * sizeof(*all));
     dsflow_exec_stats(exec, &stats);
-    assert_int_equal(stats.tasks, 3 * (NTASKS + 1));
+    assert_int_equal(stats.tasks, STEPS * (NTASKS + 1));
+    assert_timeline_is_sound(exec, g, options->virtuals > 0);
     assert_true(stats.kernel_seconds > 0 && stats.wall_seconds > 0);
-    assert_int_equal(told->n, 3);
+    assert_int_equal(told->n, STEPS);
     assert_true(told->last == all[0]);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);
@@ -216,6 +268,38 @@ static void a_virtual_device_gives_the_serial_result(void **state)
     assert_same_as_serial(options);
 }
 
+static void what_nobody_takes_out_is_counted(void **state)
+{
+    struct dsflow_graph *g = tangle(3);
+    struct told told = { 0 };
+    struct dsflow_host host = { &told, .report = report };
+    struct dsflow_exec *exec;
+    struct dsf_timeline t = { 0 };
+    struct dsflow_err err;
+    enum { MANY = 12 };
+    uint64_t lost;
+
+    assert_int_equal(dsflow_exec_open(g,
+                                      &(struct dsflow_exec_options){
+                                          .kind = DSFLOW_SERIAL },
+                                      &host, &exec, &err),
+                     DSFLOW_OK);
+    for (int step = 0; step < MANY; step++)
+        dsflow_exec_submit(exec, DSFLOW_STEP, &err);
+    lost = dsf_exec_drain(exec, &t);
+    assert_true(lost > 0 && t.n > 0);
+    assert_int_equal(lost + t.n, MANY * (NTASKS + 1));
+    /* There is room again. */
+    dsflow_exec_submit(exec, DSFLOW_STEP, &err);
+    t.n = 0;
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    assert_int_equal(t.n, NTASKS + 1);
+    assert_int_equal(t.v[0].step, MANY);
+    dsf_timeline_fini(&t);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
 {
     struct dsflow_graph *g = tangle(1);
@@ -242,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_virtual_device_gives_the_serial_result),
         cmocka_unit_test(starpu_gives_the_serial_result),
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
+        cmocka_unit_test(what_nobody_takes_out_is_counted),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
     };
 

@@ -1,0 +1,223 @@
+/* meter.c - where the time of each step goes. */
+#include "cli/meter.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+#include "exec/exec_trace.h"
+#include "sim/sim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
+                    struct dsflow_graph *graph, unsigned nranks)
+{
+    size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
+
+    *m = (struct dsf_meter){ .exec = exec, .graph = graph, .nranks = nranks };
+    dsf_exec_lanes(exec, &m->lanes);
+    m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
+    m->ran = dsf_xcalloc(n, sizeof(*m->ran));
+    m->busy = dsf_xcalloc(m->lanes.nlanes, sizeof(*m->busy));
+}
+
+void dsf_meter_fini(struct dsf_meter *m)
+{
+    dsf_trace_close(m->file, false, NULL);
+    dsf_timeline_fini(&m->lanes);
+    dsf_timeline_fini(&m->drained);
+    free(m->seconds);
+    free(m->ran);
+    free(m->busy);
+    memset(m, 0, sizeof(*m));
+}
+
+int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
+                     const char *path, int64_t first, int64_t last,
+                     struct dsflow_err *err)
+{
+    struct dsf_timeline own = trace->timeline;
+    int status;
+
+    m->first = first;
+    m->last = last;
+    trace->timeline = m->lanes;
+    status = dsf_trace_create(path, trace, &m->file, err);
+    trace->timeline = own;
+    return status;
+}
+
+static const struct dsflow_task_spec *task_of(const struct dsf_meter *m,
+                                              const struct dsf_span *span)
+{
+    return dsflow_graph_task(m->graph, (dsflow_task_id){ span->what });
+}
+
+static enum dsf_share share_of(const struct dsf_meter *m,
+                               const struct dsf_span *span)
+{
+    const struct dsflow_task_spec *t;
+
+    if (span->kind == DSF_SPAN_TRANSFER)
+        return DSF_SHARE_MOVE;
+    t = task_of(m, span);
+    return t->op->comm                   ? DSF_SHARE_MOVE
+           : t->pass == DSFLOW_UPDATE   ? DSF_SHARE_UPDATE
+           : t->pass == DSFLOW_BACKWARD ? DSF_SHARE_BACKWARD
+                                        : DSF_SHARE_FORWARD;
+}
+
+/* Sums over what ended since the last step; what of it began before `from`
+ * counts from there. */
+static void add_up(struct dsf_meter *m, double from)
+{
+    enum { WINDOW = 16 };
+
+    memset(m->sums, 0, sizeof(m->sums));
+    memset(m->busy, 0, m->lanes.nlanes * sizeof(*m->busy));
+    for (size_t i = 0; i < m->drained.n; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+        double took = s->end - s->start;
+        double here = s->end - (s->start > from ? s->start : from);
+
+        if (s->kind == DSF_SPAN_TASK) {
+            uint32_t n = m->ran[s->what] < WINDOW ? ++m->ran[s->what] : WINDOW;
+
+            m->seconds[s->what] += (took - m->seconds[s->what]) / n;
+        }
+        if (here > 0) {
+            m->sums[share_of(m, s)] += here;
+            m->busy[s->lane] += here;
+        }
+    }
+}
+
+static double seconds_of(void *meter, const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
+{
+    const struct dsf_meter *m = meter;
+
+    return m->seconds[t - dsflow_graph_task(g, (dsflow_task_id){ 0 })];
+}
+
+/* The longest way changes little from step to step, and finding it takes time
+ * from the workers: not more than one part in a thousand. */
+static void find_critical(struct dsf_meter *m, double now)
+{
+    enum { SHARE = 1000 };
+    struct dsf_sim_spec spec = { .nranks = m->nranks,
+                                 .workers = m->lanes.workers,
+                                 .phase = DSFLOW_STEP,
+                                 .steps = 3,
+                                 .cost = seconds_of,
+                                 .user = m };
+    struct dsf_sim_result result;
+
+    if (m->critical > 0 && now - m->searched < SHARE * m->search)
+        return;
+    if (dsf_simulate(m->graph, &spec, &result, NULL, NULL) == DSFLOW_OK)
+        m->critical = result.critical_seconds;
+    dsf_sim_result_fini(&result);
+    m->searched = now;
+    m->search = dsf_now() - now;
+}
+
+/* The workers of a rank share its work; a worker that several ranks share has
+ * work of its own; so has a link. */
+static double bound(const struct dsf_meter *m)
+{
+    double most = m->critical, all = 0;
+
+    for (unsigned i = 0; i < m->lanes.nlanes; i++) {
+        double sum = m->busy[i];
+        unsigned n = 1;
+
+        if (i < m->lanes.workers) {
+            all += m->busy[i];
+            for (unsigned k = 0; k < m->lanes.workers; k++)
+                if (k != i && m->lanes.lanes[i].rank != DSFLOW_ANYWHERE &&
+                    m->lanes.lanes[k].rank == m->lanes.lanes[i].rank) {
+                    sum += m->busy[k];
+                    n++;
+                }
+        }
+        most = sum / n > most ? sum / n : most;
+    }
+    all /= m->lanes.workers;
+    return all > most ? all : most;
+}
+
+static int write_spans(struct dsf_meter *m, int64_t step, double to,
+                       struct dsflow_err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->drained.n; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+        bool of_step = s->kind == DSF_SPAN_TASK &&
+                       task_of(m, s)->phase == DSFLOW_STEP;
+
+        if (of_step ? s->step >= m->first && s->step <= m->last
+                    : step >= m->first && step <= m->last && s->end <= to)
+            m->drained.v[n++] = *s;
+    }
+    m->written += n;
+    return dsf_trace_append(m->file, m->drained.v, n, err);
+}
+
+static int drain(struct dsf_meter *m, int64_t step, double from, double to,
+                 struct dsflow_err *err)
+{
+    uint64_t lost;
+    int status = DSFLOW_OK;
+
+    m->drained.n = 0;
+    lost = dsf_exec_drain(m->exec, &m->drained);
+    add_up(m, from);
+    if (m->file == NULL)
+        return DSFLOW_OK;
+    if (step >= m->first)
+        m->lost += lost;
+    status = write_spans(m, step, to, err);
+    /* A step after the next needs all that the last one of the trace does. */
+    if (status == DSFLOW_OK && step > m->last + 1) {
+        status = dsf_trace_close(m->file, true, err);
+        m->file = NULL;
+    }
+    return status;
+}
+
+int dsf_meter_step(struct dsf_meter *m, int64_t step, double from, double to,
+                   struct dsf_measured *out, struct dsflow_err *err)
+{
+    double began = dsf_exec_began(m->exec), seconds = to - from;
+    double workers = seconds * m->lanes.workers, busy = 0;
+    int status = drain(m, step, from - began, to - began, err);
+
+    *out = (struct dsf_measured){ .efficiency = NAN };
+    if (status < 0 || !(seconds > 0))
+        return status;
+    for (int i = 0; i < DSF_SHARE_IDLE; i++)
+        busy += m->sums[i];
+    /* A task counts where it ends: a short step may get more than it has. */
+    for (int i = 0; i < DSF_SHARE_IDLE; i++)
+        out->share[i] = m->sums[i] / (busy > workers ? busy : workers);
+    out->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
+    if (step > 0) { /* the first one touches all memory for the first time */
+        find_critical(m, dsf_now());
+        out->efficiency = fmin(1, bound(m) / seconds);
+    }
+    return status;
+}
+
+int dsf_meter_end(struct dsf_meter *m, struct dsflow_err *err)
+{
+    int status = drain(m, m->last, 0, INFINITY, err);
+
+    if (m->file != NULL && status == DSFLOW_OK) {
+        status = dsf_trace_close(m->file, true, err);
+        m->file = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,65 @@
+/* meter.h - where the time of each step goes, while the run goes on; and the
+ * steps that are to be traced. */
+#ifndef DSF_CLI_METER_H
+#define DSF_CLI_METER_H
+
+#include "cli/session.h"
+#include "trace/trace.h"
+
+enum dsf_share {
+    DSF_SHARE_FORWARD,
+    DSF_SHARE_BACKWARD,
+    DSF_SHARE_UPDATE,
+    DSF_SHARE_MOVE, /* between ranks and between memories */
+    DSF_SHARE_IDLE,
+    DSF_NSHARES
+};
+
+/* Of one step. */
+struct dsf_measured {
+    double efficiency;         /* no step could have taken less than this share
+                                  of its time; NAN: not known yet */
+    double share[DSF_NSHARES]; /* of the time of all workers; they sum to 1 */
+};
+
+struct dsf_meter {
+    struct dsflow_exec *exec;
+    struct dsflow_graph *graph;
+    unsigned nranks;
+    struct dsf_timeline lanes;   /* no spans */
+    struct dsf_timeline drained; /* since the step before */
+
+    double *seconds;   /* by task: what it takes, smoothed */
+    uint32_t *ran;     /* by task: how often it was measured */
+    double critical;   /* longest way through a step; 0: not known yet */
+    double search;     /* seconds that finding it took */
+    double searched;   /* when */
+    double *busy;      /* by lane: seconds of the step */
+    double sums[DSF_NSHARES];
+
+    struct dsf_trace_file *file; /* NULL: nothing is traced */
+    int64_t first, last;         /* steps that are, counted from 0 */
+    double since;                /* when they began */
+    uint64_t written, lost;      /* spans */
+};
+
+/* All is borrowed until fini. */
+void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
+                    struct dsflow_graph *graph, unsigned nranks);
+void dsf_meter_fini(struct dsf_meter *m);
+
+/* Write the spans of steps `first` to `last` of this executor, counted from 0,
+ * to `path`. `trace` says all but its timeline. */
+int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
+                     const char *path, int64_t first, int64_t last,
+                     struct dsflow_err *err);
+
+/* Step `step`, counted from 0, took from `from` to `to`, in seconds of
+ * dsf_now. */
+int dsf_meter_step(struct dsf_meter *m, int64_t step, double from, double to,
+                   struct dsf_measured *out, struct dsflow_err *err);
+
+/* Nothing runs any more: what is left goes to the trace. */
+int dsf_meter_end(struct dsf_meter *m, struct dsflow_err *err);
+
+#endif

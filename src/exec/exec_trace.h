@@ -1,0 +1,23 @@
+/* exec_trace.h - what an executor ran, and when. */
+#ifndef DSF_EXEC_EXEC_TRACE_H
+#define DSF_EXEC_EXEC_TRACE_H
+
+#include <dsflow/exec.h>
+
+#include "trace/timeline.h"
+
+/* Adds the lanes: workers, then a link for each pair of memories. */
+void dsf_exec_lanes(const struct dsflow_exec *exec,
+                    struct dsf_timeline *timeline);
+
+/* Appends what has ended since the last call, in any order, and forgets it.
+ * Times are seconds since dsf_exec_began. Every worker has room for a few
+ * steps; what came when there was no more room is counted, not kept: returns
+ * how many spans were lost. */
+uint64_t dsf_exec_drain(struct dsflow_exec *exec,
+                        struct dsf_timeline *timeline);
+
+/* The time 0 of its timeline, in seconds of dsf_now. */
+double dsf_exec_began(const struct dsflow_exec *exec);
+
+#endif

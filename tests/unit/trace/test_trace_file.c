@@ -1,0 +1,252 @@
+/* test_trace_file.c - a trace comes back from disk as it was; what is cut off
+ * or damaged is said to be so. */
+#include "trace/trace.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_err *err)
+{
+    return DSFLOW_OK;
+}
+
+static void cost(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_cost *c)
+{
+    c->flops = 3.0 * (double)bytes[0];
+    c->bytes = 5.0;
+}
+
+static const struct dsflow_op make = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "make",
+    .nports = 1,
+    .ports = { { "out", DSFLOW_W } },
+    .check = check,
+    .cost = cost,
+};
+static const struct dsflow_op move = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "move",
+    .nports = 2,
+    .noptional = 1,
+    .repeats = 1,
+    .comm = 1,
+    .ports = { { "out", DSFLOW_RW }, { "in", DSFLOW_R } },
+    .check = check,
+    .cost = cost,
+};
+
+static struct dsflow_graph *graph(void)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = "layer0.x",
+                                       .bytes = 1000,
+                                       .role = DSFLOW_ACTIVATIONS,
+                                       .home = 0,
+                                       .unit = -1 });
+    dsflow_data_id b = dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = "layer0.x@1",
+                                       .bytes = 6000000000,
+                                       .role = DSFLOW_GRADS,
+                                       .home = 1,
+                                       .unit = 4,
+                                       .part = 1,
+                                       .at = 70,
+                                       .block = 10,
+                                       .persistent = 1 });
+
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &make,
+                                                         .layer = -1,
+                                                         .microbatch = 3,
+                                                         .tile = 7,
+                                                         .rank = 0,
+                                                         .priority = -9,
+                                                         .ndata = 1,
+                                                         .data = { a } });
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &move,
+                                                         .layer = 2,
+                                                         .microbatch = -1,
+                                                         .rank = 1,
+                                                         .pass = DSFLOW_UPDATE,
+                                                         .fresh = 1,
+                                                         .ndata = 2,
+                                                         .data = { b, a } });
+    return g;
+}
+
+static const struct dsf_span spans[] = {
+    { 0.5, 0.75, 0, 0, 0, 0, DSF_SPAN_TASK },
+    { 0.25, 0.5, 1, 0, 2, -1, DSF_SPAN_TRANSFER },
+    { 0.75, 1.25, 1, 0, 1, 1, DSF_SPAN_TASK },
+};
+
+static char path[] = "test_trace_file.got";
+
+static void write_trace(bool whole)
+{
+    struct dsf_trace t = { .facts = { .name = (char *)"a \"name\"",
+                                      .job = (char *)"[job]\nsteps = 3\n",
+                                      .executor = (char *)"serial",
+                                      .machine = (char *)"this",
+                                      .nranks = 2,
+                                      .data = 2,
+                                      .pipeline = 1,
+                                      .tensor = 1,
+                                      .cores = 4,
+                                      .first = 11,
+                                      .tokens = 1 << 20,
+                                      .predicted = 0.1,
+                                      .bound = 0.09 } };
+    struct dsf_trace_file *file;
+    struct dsflow_err err;
+
+    t.graph = graph();
+    dsf_trace_weigh(&t);
+    t.tasks[1].predicted = 0.625;
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core %d", 0);
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 1, "core %d", 1);
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_LINK, -1, "memory to x");
+    assert_int_equal(dsf_trace_create(path, &t, &file, &err), DSFLOW_OK);
+    assert_int_equal(dsf_trace_append(file, spans, 1, &err), DSFLOW_OK);
+    assert_int_equal(dsf_trace_append(file, spans + 1, 2, &err), DSFLOW_OK);
+    assert_int_equal(dsf_trace_close(file, whole, &err), DSFLOW_OK);
+    dsflow_graph_free(t.graph);
+    free(t.tasks);
+    dsf_timeline_fini(&t.timeline);
+}
+
+static void assert_task_came_back(const struct dsf_trace *t)
+{
+    const struct dsflow_task_spec *task =
+        dsflow_graph_task(t->graph, (dsflow_task_id){ 1 });
+
+    assert_int_equal(dsflow_graph_ntasks(t->graph), 2);
+    assert_string_equal(task->op->name, "move");
+    assert_true(task->op->comm && task->op->repeats);
+    assert_string_equal(task->op->ports[1].name, "in");
+    assert_int_equal(task->layer, 2);
+    assert_int_equal(task->microbatch, -1);
+    assert_int_equal(task->pass, DSFLOW_UPDATE);
+    assert_int_equal(dsflow_task_access(task, 0), DSFLOW_W);
+    assert_int_equal(task->data[1].i, 0);
+    assert_true(t->tasks[1].flops == 3.0 * 6000000000);
+    assert_true(t->tasks[1].predicted == 0.625);
+    assert_true(t->tasks[0].predicted == -1);
+    assert_int_equal(
+        dsflow_graph_task(t->graph, (dsflow_task_id){ 0 })->priority, -9);
+}
+
+static void a_trace_comes_back(void **state)
+{
+    const dsflow_task_id *preds;
+    struct dsf_trace t;
+    struct dsflow_err err;
+
+    write_trace(true);
+    assert_int_equal(dsf_trace_read(path, &t, &err), DSFLOW_OK);
+    assert_false(t.cut);
+    assert_string_equal(t.facts.name, "a \"name\"");
+    assert_string_equal(t.facts.job, "[job]\nsteps = 3\n");
+    assert_string_equal(t.facts.executor, "serial");
+    assert_int_equal(t.facts.first, 11);
+    assert_true(t.facts.predicted == 0.1 && t.facts.bound == 0.09);
+    assert_int_equal(t.facts.cores, 4);
+
+    assert_task_came_back(&t);
+    assert_int_equal(
+        dsflow_graph_preds(t.graph, (dsflow_task_id){ 1 }, &preds), 1);
+    assert_true(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->bytes ==
+                6000000000);
+    assert_int_equal(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->at, 70);
+
+    assert_int_equal(t.timeline.nlanes, 3);
+    assert_int_equal(t.timeline.workers, 2);
+    assert_string_equal(t.timeline.lanes[2].name, "memory to x");
+    assert_int_equal(t.timeline.n, 3);
+    assert_true(t.timeline.v[0].start == 0.25);
+    assert_int_equal(t.timeline.v[0].kind, DSF_SPAN_TRANSFER);
+    assert_int_equal(t.timeline.v[2].lane, 1);
+    dsf_trace_fini(&t);
+}
+
+static void a_run_that_was_killed_leaves_what_it_wrote(void **state)
+{
+    struct dsf_trace t;
+    struct dsflow_err err;
+
+    write_trace(false);
+    assert_int_equal(dsf_trace_read(path, &t, &err), DSFLOW_OK);
+    assert_true(t.cut);
+    assert_int_equal(t.timeline.n, 3);
+    dsf_trace_fini(&t);
+}
+
+static char *read_file(size_t *bytes)
+{
+    FILE *in = fopen(path, "rb");
+    char *all = calloc(1, 1 << 16);
+
+    *bytes = fread(all, 1, 1 << 16, in);
+    fclose(in);
+    return all;
+}
+
+static int read_back(const char *all, size_t bytes, struct dsflow_err *err)
+{
+    FILE *out = fopen(path, "wb");
+    struct dsf_trace t;
+    int status;
+
+    fwrite(all, 1, bytes, out);
+    fclose(out);
+    status = dsf_trace_read(path, &t, err);
+    if (status == DSFLOW_OK)
+        dsf_trace_fini(&t);
+    return status;
+}
+
+static void any_bytes_are_read_or_refused(void **state)
+{
+    struct dsflow_err err;
+    size_t bytes;
+    char *all;
+    int refused = 0;
+
+    write_trace(true);
+    all = read_file(&bytes);
+    for (size_t i = 0; i < bytes; i++)
+        refused += read_back(all, i, &err) == DSFLOW_EINVAL;
+    assert_true(refused > 0);
+    assert_int_equal(read_back(all, bytes, &err), DSFLOW_OK);
+    for (size_t i = 0; i < bytes; i++) {
+        char kept = all[i];
+
+        all[i] = (char)~kept;
+        read_back(all, bytes, &err);
+        all[i] = kept;
+    }
+    assert_int_equal(read_back("no trace at all", 15, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "test_trace_file.got: is no trace of this "
+                                 "version of dsflow");
+    assert_int_equal(read_back(all, 200, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "test_trace_file.got: is damaged");
+    free(all);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trace_comes_back),
+        cmocka_unit_test(a_run_that_was_killed_leaves_what_it_wrote),
+        cmocka_unit_test(any_bytes_are_read_or_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
