@@ -504,8 +504,7 @@ static int open_meter(struct run *r, const struct dsf_words *words,
     char *path;
     int status = DSFLOW_OK;
 
-    dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
-                   (unsigned)r->s.plan->nranks);
+    dsf_meter_init(&r->meter, r->s.exec, r->s.graph);
     path = dsf_xasprintf("%s/trace.dsflow", r->s.job.main.output);
     if (steps->n == 0 || steps->v[1] <= r->done) {
         if (r->done == 0) /* of the run that this one overwrites */

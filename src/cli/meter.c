@@ -4,18 +4,23 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
-#include "sim/sim.h"
+#include "sim/critical.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph, unsigned nranks)
+                    struct dsflow_graph *graph)
 {
     size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
 
-    *m = (struct dsf_meter){ .exec = exec, .graph = graph, .nranks = nranks };
+    *m = (struct dsf_meter){ .exec = exec, .graph = graph };
+    while (m->ntasks < n - 1 &&
+           dsflow_graph_task(graph, (dsflow_task_id){ m->ntasks })->phase ==
+               DSFLOW_STEP)
+        m->ntasks++;
+    dsf_succs_init(&m->edges, graph, 0, m->ntasks, true);
     dsf_exec_lanes(exec, &m->lanes);
     m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
     m->ran = dsf_xcalloc(n, sizeof(*m->ran));
@@ -25,6 +30,7 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
 void dsf_meter_fini(struct dsf_meter *m)
 {
     dsf_trace_close(m->file, false, NULL);
+    dsf_succs_fini(&m->edges);
     dsf_timeline_fini(&m->lanes);
     dsf_timeline_fini(&m->drained);
     free(m->seconds);
@@ -69,7 +75,8 @@ static enum dsf_share share_of(const struct dsf_meter *m,
 }
 
 /* Sums over what ended since the last step; what of it began before `from`
- * counts from there. */
+ * counts from there. The first execution of a task touches its memory for the
+ * first time, and says nothing about the others. */
 static void add_up(struct dsf_meter *m, double from)
 {
     enum { WINDOW = 16 };
@@ -81,7 +88,7 @@ static void add_up(struct dsf_meter *m, double from)
         double took = s->end - s->start;
         double here = s->end - (s->start > from ? s->start : from);
 
-        if (s->kind == DSF_SPAN_TASK) {
+        if (s->kind == DSF_SPAN_TASK && s->step > 0) {
             uint32_t n = m->ran[s->what] < WINDOW ? ++m->ran[s->what] : WINDOW;
 
             m->seconds[s->what] += (took - m->seconds[s->what]) / n;
@@ -93,32 +100,17 @@ static void add_up(struct dsf_meter *m, double from)
     }
 }
 
-static double seconds_of(void *meter, const struct dsflow_graph *g,
-                         const struct dsflow_task_spec *t)
-{
-    const struct dsf_meter *m = meter;
-
-    return m->seconds[t - dsflow_graph_task(g, (dsflow_task_id){ 0 })];
-}
-
 /* The longest way changes little from step to step, and finding it takes time
  * from the workers: not more than one part in a thousand. */
-static void find_critical(struct dsf_meter *m, double now)
+static void find_critical(struct dsf_meter *m)
 {
-    enum { SHARE = 1000 };
-    struct dsf_sim_spec spec = { .nranks = m->nranks,
-                                 .workers = m->lanes.workers,
-                                 .phase = DSFLOW_STEP,
-                                 .steps = 3,
-                                 .cost = seconds_of,
-                                 .user = m };
-    struct dsf_sim_result result;
+    enum { SHARE = 1000, MIDDLE = 1 };
+    double now = dsf_now();
 
     if (m->critical > 0 && now - m->searched < SHARE * m->search)
         return;
-    if (dsf_simulate(m->graph, &spec, &result, NULL, NULL) == DSFLOW_OK)
-        m->critical = result.critical_seconds;
-    dsf_sim_result_fini(&result);
+    m->critical =
+        dsf_critical(&m->edges, m->seconds, m->ntasks, MIDDLE, NULL, NULL);
     m->searched = now;
     m->search = dsf_now() - now;
 }
@@ -204,8 +196,8 @@ int dsf_meter_step(struct dsf_meter *m, int64_t step, double from, double to,
     for (int i = 0; i < DSF_SHARE_IDLE; i++)
         out->share[i] = m->sums[i] / (busy > workers ? busy : workers);
     out->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
-    if (step > 0) { /* the first one touches all memory for the first time */
-        find_critical(m, dsf_now());
+    if (step > 0) {
+        find_critical(m);
         out->efficiency = fmin(1, bound(m) / seconds);
     }
     return status;

@@ -4,6 +4,7 @@
 #define DSF_CLI_METER_H
 
 #include "cli/session.h"
+#include "sim/succs.h"
 #include "trace/trace.h"
 
 enum dsf_share {
@@ -25,7 +26,8 @@ struct dsf_measured {
 struct dsf_meter {
     struct dsflow_exec *exec;
     struct dsflow_graph *graph;
-    unsigned nranks;
+    struct dsf_succs edges;      /* of the tasks of a step */
+    uint32_t ntasks;             /* the first ones of the graph */
     struct dsf_timeline lanes;   /* no spans */
     struct dsf_timeline drained; /* since the step before */
 
@@ -45,7 +47,7 @@ struct dsf_meter {
 
 /* All is borrowed until fini. */
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph, unsigned nranks);
+                    struct dsflow_graph *graph);
 void dsf_meter_fini(struct dsf_meter *m);
 
 /* Write the spans of steps `first` to `last` of this executor, counted from 0,

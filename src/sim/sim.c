@@ -9,6 +9,7 @@
 #include "sim/sim.h"
 
 #include "base/alloc.h"
+#include "sim/critical.h"
 #include "sim/succs.h"
 
 #include <stdlib.h>
@@ -310,52 +311,13 @@ static void count_waits(struct sim *s)
     }
 }
 
-/* The longest ways of the steps up to the one that is reported, and of those
- * before it: steps overlap, so that the difference is what this one needs. */
 static void find_critical(struct sim *s, struct dsf_sim_result *result)
 {
-    double *level = dsf_xcalloc(s->n + 1, sizeof(*level));
-    uint32_t *from = dsf_xcalloc(s->n + 1, sizeof(*from));
-    uint32_t begin = s->reported * s->ntasks, end = begin + s->ntasks;
-    double all = 0, before = 0;
-    uint32_t last = NONE, n;
-
-    memset(from, 0xff, s->n * sizeof(*from));
-    for (uint32_t x = 0; x < end; x++) {
-        uint32_t base = x / s->ntasks * s->ntasks, next = base + s->ntasks;
-        const uint32_t *list = dsf_succs(&s->edges, x - base, &n);
-
-        level[x] += s->cost[x - base];
-        if (x < begin && level[x] > before)
-            before = level[x];
-        if (level[x] > all) {
-            all = level[x];
-            last = x;
-        }
-        for (uint32_t k = 0; k < n; k++)
-            if (level[x] > level[base + list[k]]) {
-                level[base + list[k]] = level[x];
-                from[base + list[k]] = x;
-            }
-        if (next >= end)
-            continue;
-        list = dsf_succs_next(&s->edges, x - base, &n);
-        for (uint32_t k = 0; k < n; k++)
-            if (level[x] > level[next + list[k]]) {
-                level[next + list[k]] = level[x];
-                from[next + list[k]] = x;
-            }
-    }
-    result->critical_seconds = all - before;
-    n = 0;
-    for (uint32_t x = last; x != NONE && x >= begin; x = from[x])
-        n++;
-    result->critical = dsf_xcalloc(n + 1, sizeof(*result->critical));
-    result->ncritical = n;
-    for (uint32_t x = last; n > 0; x = from[x])
-        result->critical[--n] = s->first + x % s->ntasks;
-    free(level);
-    free(from);
+    result->critical_seconds =
+        dsf_critical(&s->edges, s->cost, s->ntasks, s->reported,
+                     &result->critical, &result->ncritical);
+    for (uint32_t i = 0; i < result->ncritical; i++)
+        result->critical[i] += s->first;
 }
 
 /* Work by rank and by group, and what follows from it. */

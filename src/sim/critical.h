@@ -1,0 +1,16 @@
+/* critical.h - the longest way through the tasks of a step. */
+#ifndef DSF_SIM_CRITICAL_H
+#define DSF_SIM_CRITICAL_H
+
+#include "sim/succs.h"
+
+/* What step `step` (from 0) adds to the longest way through it and the steps
+ * before it: steps overlap, so that this may be less than the longest way
+ * through one. `cost` is by task; edges to the next step are used if there are
+ * any. *way, when it is not NULL, gets the tasks of this step on that way, *n
+ * of them in order, to be freed by the caller. */
+double dsf_critical(const struct dsf_succs *edges, const double *cost,
+                    uint32_t ntasks, unsigned step, uint32_t **way,
+                    uint32_t *n);
+
+#endif
