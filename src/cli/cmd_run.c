@@ -47,6 +47,7 @@ struct run {
     struct dsf_feed feed;
     struct dsf_progress progress;
     struct dsf_meter meter;
+    int64_t moved[DSF_NMOVES]; /* bytes of a step */
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
@@ -258,12 +259,14 @@ static int take_report(struct run *r, struct dsflow_err *err)
         .lr = report.values[2],
         .grad_norm = report.values[3],
         .seconds = report.at - r->last,
+        .loss_scale = 1, /* fp32 */
         .tokens = tokens,
     };
-    struct dsf_measured measured;
-    int status = dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last,
-                                report.at, &measured, err);
+    int status;
 
+    memcpy(step.moved, r->moved, sizeof(step.moved));
+    status = dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last,
+                            report.at, &step, err);
     if (status == DSFLOW_OK)
         status = dsf_progress_step(&r->progress, &step, err);
 
@@ -274,7 +277,7 @@ static int take_report(struct run *r, struct dsflow_err *err)
                  sizeof(*r->seconds));
         dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
                  sizeof(*r->bounds));
-        r->bounds[r->nseconds] = measured.efficiency * step.seconds;
+        r->bounds[r->nseconds] = step.efficiency * step.seconds;
         r->seconds[r->nseconds++] = step.seconds;
     }
     r->last = report.at;
@@ -494,6 +497,24 @@ static int check_trace(const struct run *r, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* Bytes that a step moves between ranks. */
+static void find_moved(struct run *r)
+{
+    struct dsf_weights w;
+
+    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
+                     r->s.plan->rank_workers);
+    for (unsigned k = 0; k < w.nkinds; k++) {
+        const char *name = w.kinds[k].op->name;
+        enum dsf_move move = strcmp(name, "gather") == 0 ? DSF_MOVE_GATHER
+                             : strcmp(name, "send") == 0 ? DSF_MOVE_SEND
+                                                         : DSF_MOVE_REDUCE;
+
+        r->moved[move] += (int64_t)w.kinds[k].moved;
+    }
+    dsf_weights_fini(&w);
+}
+
 /* The meter, and the file of a trace where one was asked for. */
 static int open_meter(struct run *r, const struct dsf_words *words,
                       struct dsflow_err *err)
@@ -504,6 +525,7 @@ static int open_meter(struct run *r, const struct dsf_words *words,
     char *path;
     int status = DSFLOW_OK;
 
+    find_moved(r);
     dsf_meter_init(&r->meter, r->s.exec, r->s.graph);
     path = dsf_xasprintf("%s/trace.dsflow", r->s.job.main.output);
     if (steps->n == 0 || steps->v[1] <= r->done) {
@@ -528,7 +550,7 @@ static int open_meter(struct run *r, const struct dsf_words *words,
 static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
-    char *metrics = NULL, *folder = NULL;
+    char *folder = NULL;
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
     if (status == DSFLOW_OK)
@@ -537,6 +559,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = dsf_session_plan(&r->s, NULL, err);
     if (status == DSFLOW_OK)
         status = make_output(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_progress_open(&r->progress, r->s.job.main.output, err);
     if (status == DSFLOW_OK)
         status = dsf_session_check(&r->s, words, err);
     if (status == DSFLOW_OK)
@@ -567,15 +591,12 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = write_file(r, "job.toml", write_job, err);
     if (status == DSFLOW_OK)
         status = write_file(r, "plan.json", write_plan, err);
-    if (status == DSFLOW_OK) {
-        metrics = dsf_xasprintf("%s/metrics.jsonl", r->s.job.main.output);
-        status = dsf_progress_open(&r->progress, metrics, r->done,
-                                   r->s.job.main.steps, r->s.job.main.log_every,
-                                   err);
-    }
+    if (status == DSFLOW_OK)
+        status = dsf_progress_begin(
+            &r->progress, r->done, r->s.job.main.steps,
+            r->s.job.main.log_every, r->s.job.trace.tensorboard, err);
     if (status == DSFLOW_OK)
         say_start(r, folder);
-    free(metrics);
     free(folder);
     return status;
 }
@@ -602,6 +623,7 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
         say_end(&r);
         status = print_sample(&r, err);
     }
+    dsf_progress_end(&r.progress, r.done, status, err);
     dsf_progress_close(&r.progress);
     dsf_meter_fini(&r.meter);
     free(r.seconds);
@@ -635,7 +657,8 @@ const struct dsf_cmd dsf_cmd_run = {
         "Trains the model of job.toml. Progress goes to standard error, as a\n"
         "bar on a terminal; validation losses and the sample at the end go to\n"
         "standard output. The output folder of the job receives\n"
-        "metrics.jsonl, plan.json, job.toml and the checkpoints.\n\n"
+        "metrics.jsonl, plan.json, job.toml, the checkpoints, and event files\n"
+        "for TensorBoard. dsflow watch FOLDER follows a run.\n\n"
         "Ctrl-C and SIGTERM finish the steps in progress, save a checkpoint\n"
         "and exit with 130 or 143; a second one exits at once. --resume goes\n"
         "on bit for bit.",

@@ -180,25 +180,23 @@ static int drain(struct dsf_meter *m, int64_t step, double from, double to,
     return status;
 }
 
-int dsf_meter_step(struct dsf_meter *m, int64_t step, double from, double to,
-                   struct dsf_measured *out, struct dsflow_err *err)
+int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
+                   struct dsf_step *step, struct dsflow_err *err)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
     double workers = seconds * m->lanes.workers, busy = 0;
-    int status = drain(m, step, from - began, to - began, err);
+    int status = drain(m, i, from - began, to - began, err);
 
-    *out = (struct dsf_measured){ .efficiency = NAN };
-    if (status < 0 || !(seconds > 0))
-        return status;
-    for (int i = 0; i < DSF_SHARE_IDLE; i++)
-        busy += m->sums[i];
+    step->efficiency = NAN;
+    for (int k = 0; k < DSF_SHARE_IDLE; k++)
+        busy += m->sums[k];
     /* A task counts where it ends: a short step may get more than it has. */
-    for (int i = 0; i < DSF_SHARE_IDLE; i++)
-        out->share[i] = m->sums[i] / (busy > workers ? busy : workers);
-    out->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
-    if (step > 0) {
+    for (int k = 0; k < DSF_SHARE_IDLE; k++)
+        step->share[k] = m->sums[k] / fmax(busy, workers);
+    step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
+    if (i > 0) {
         find_critical(m);
-        out->efficiency = fmin(1, bound(m) / seconds);
+        step->efficiency = fmin(1, bound(m) / seconds);
     }
     return status;
 }

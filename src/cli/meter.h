@@ -3,25 +3,10 @@
 #ifndef DSF_CLI_METER_H
 #define DSF_CLI_METER_H
 
+#include "cli/metrics.h"
 #include "cli/session.h"
 #include "sim/succs.h"
 #include "trace/trace.h"
-
-enum dsf_share {
-    DSF_SHARE_FORWARD,
-    DSF_SHARE_BACKWARD,
-    DSF_SHARE_UPDATE,
-    DSF_SHARE_MOVE, /* between ranks and between memories */
-    DSF_SHARE_IDLE,
-    DSF_NSHARES
-};
-
-/* Of one step. */
-struct dsf_measured {
-    double efficiency;         /* no step could have taken less than this share
-                                  of its time; NAN: not known yet */
-    double share[DSF_NSHARES]; /* of the time of all workers; they sum to 1 */
-};
 
 struct dsf_meter {
     struct dsflow_exec *exec;
@@ -56,10 +41,10 @@ int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
                      const char *path, int64_t first, int64_t last,
                      struct dsflow_err *err);
 
-/* Step `step`, counted from 0, took from `from` to `to`, in seconds of
- * dsf_now. */
-int dsf_meter_step(struct dsf_meter *m, int64_t step, double from, double to,
-                   struct dsf_measured *out, struct dsflow_err *err);
+/* Step `i` of this executor, from 0, took from `from` to `to`, in seconds of
+ * dsf_now: fills in its efficiency and shares. */
+int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
+                   struct dsf_step *step, struct dsflow_err *err);
 
 /* Nothing runs any more: what is left goes to the trace. */
 int dsf_meter_end(struct dsf_meter *m, struct dsflow_err *err);

@@ -3,56 +3,44 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/units.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The position after the last whole line of a step up to `done`. */
-static long find_end(FILE *f, int64_t done)
+int dsf_progress_open(struct dsf_progress *p, const char *output,
+                      struct dsflow_err *err)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    long end = 0;
-    ssize_t n;
+    char *path = dsf_xasprintf("%s/metrics.jsonl", output);
+    int status = dsf_metrics_open(&p->metrics, path, err);
 
-    while ((n = getline(&line, &cap, f)) > 0) {
-        json_t *root = json_loads(line, 0, NULL);
-        json_int_t step = json_integer_value(json_object_get(root, "step"));
-        bool whole = root != NULL && line[n - 1] == '\n';
-
-        json_decref(root);
-        if (!whole || step > done)
-            break;
-        end += n;
-    }
-    free(line);
-    return end;
+    free(path);
+    return status;
 }
 
-int dsf_progress_open(struct dsf_progress *p, const char *path, int64_t done,
-                      int64_t steps, int64_t log_every, struct dsflow_err *err)
+int dsf_progress_begin(struct dsf_progress *p, int64_t done, int64_t steps,
+                       int64_t log_every, bool tensorboard,
+                       struct dsflow_err *err)
 {
-    *p = (struct dsf_progress){ .steps = steps,
-                                .log_every = log_every,
-                                .terminal = isatty(STDERR_FILENO),
-                                .quiet = dsf_log_level() < DSFLOW_INFO };
-    p->metrics = fopen(path, "a+");
-    if (p->metrics == NULL)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    p->metrics_path = dsf_xstrdup(path);
-    rewind(p->metrics);
-    if (ftruncate(fileno(p->metrics), find_end(p->metrics, done)) < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    fseek(p->metrics, 0, SEEK_END);
-    return DSFLOW_OK;
+    int status = dsf_metrics_begin(&p->metrics, done, err);
+
+    p->steps = steps;
+    p->log_every = log_every;
+    p->quiet = dsf_log_level() < DSFLOW_INFO;
+    p->screen = dsf_screen_look(STDERR_FILENO);
+    if (status == DSFLOW_OK && tensorboard) {
+        char *output = dsf_xstrndup(
+            p->metrics.path,
+            (size_t)(strrchr(p->metrics.path, '/') - p->metrics.path));
+
+        status = dsf_event_file_open(&p->events, output, done, err);
+        free(output);
+    }
+    p->begun = status == DSFLOW_OK;
+    return status;
 }
 
 static void clear_bar(struct dsf_progress *p)
@@ -62,26 +50,24 @@ static void clear_bar(struct dsf_progress *p)
     p->bar = false;
 }
 
+void dsf_progress_end(struct dsf_progress *p, int64_t done, int status,
+                      const struct dsflow_err *err)
+{
+    enum dsf_end end = status == DSFLOW_OK ? DSF_FINISHED
+                       : status > 0        ? DSF_STOPPED
+                                           : DSF_FAILED;
+
+    /* When this cannot be written, the run looks killed: true enough. */
+    if (p->begun)
+        dsf_metrics_end(&p->metrics, done, end, status < 0 ? err->msg : NULL,
+                        NULL);
+}
+
 void dsf_progress_close(struct dsf_progress *p)
 {
     clear_bar(p);
-    if (p->metrics != NULL)
-        fclose(p->metrics);
-    free(p->metrics_path);
-}
-
-/* "12.3k" */
-static struct dsf_text count_text(double n)
-{
-    struct dsf_text t;
-
-    if (n < 1000)
-        snprintf(t.s, sizeof(t.s), "%.0f", n);
-    else if (n < 1e6)
-        snprintf(t.s, sizeof(t.s), "%.1fk", n / 1e3);
-    else
-        snprintf(t.s, sizeof(t.s), "%.1fM", n / 1e6);
-    return t;
+    dsf_metrics_close(&p->metrics);
+    dsf_event_file_close(&p->events);
 }
 
 static int64_t peak_memory(void)
@@ -92,87 +78,108 @@ static int64_t peak_memory(void)
     return (int64_t)usage.ru_maxrss << 10;
 }
 
+/* The pieces of the bar from left to right, and which of them a terminal that
+ * is not wide enough for all of them shows first. */
+enum { STEP, BAR, LOSS, RATE, SHARES, WORDS, EFFICIENCY, MEMORY, LEFT, NPIECES };
+static const int first_shown[] = { STEP,   LOSS,       RATE, LEFT,  SHARES,
+                                   EFFICIENCY, BAR,  MEMORY, WORDS };
+
+enum { GAP = 2, BAR_LEAST = 8, BAR_MOST = 24, SHARES_CELLS = 8 };
+
 static void draw(struct dsf_progress *p, const struct dsf_step *s)
 {
-    enum { WIDTH = 24 };
-    int full = (int)(WIDTH * (double)s->step / (double)p->steps);
-    double left = p->step_seconds * (double)(p->steps - s->step);
-    struct winsize size = { 0 };
-    char line[256];
-    int n;
+    static struct dsf_row pieces[NPIECES], row;
+    unsigned most, used = 0, bar = BAR_LEAST;
+    bool show[NPIECES] = { 0 };
 
-    n = snprintf(line, sizeof(line), "step %lld/%lld ", (long long)s->step,
-                 (long long)p->steps);
-    for (int i = 0; i < WIDTH; i++)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "%s",
-                      i < full ? "━" : "─");
-    snprintf(line + n, sizeof(line) - (size_t)n,
-             "  loss %.4f  %s tokens/s  %s  %s left", s->loss,
-             count_text(p->rate).s, dsf_size_text((double)peak_memory()).s,
-             dsf_time_text(left).s);
-    /* On a narrow terminal the bar would wrap and leave trails. */
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 &&
-        size.ws_col < 100)
-        snprintf(line, sizeof(line), "step %lld/%lld  loss %.4f  %s tokens/s",
-                 (long long)s->step, (long long)p->steps, s->loss,
-                 count_text(p->rate).s);
-    fprintf(stderr, "\r\033[K%s", line);
+    p->screen = dsf_screen_look(STDERR_FILENO);
+    /* The last column stays free: some terminals wrap behind it at once. */
+    most = p->screen.columns - 1;
+    for (int i = 0; i < NPIECES; i++)
+        dsf_row_start(&pieces[i], most, p->screen.colour);
+    dsf_row_add(&pieces[STEP], NULL, "step %lld/%lld", (long long)s->step,
+                (long long)p->steps);
+    pieces[BAR].columns = BAR_LEAST; /* drawn when its size is known */
+    dsf_row_add(&pieces[LOSS], NULL, "loss %.4f", s->loss);
+    dsf_row_add(&pieces[RATE], NULL, "%s tok/s", dsf_count_text(p->pace.rate).s);
+    if (dsf_pace_has_shares(&p->pace)) {
+        dsf_row_add_shares(&pieces[SHARES], p->pace.share, SHARES_CELLS);
+        dsf_row_add_legend(&pieces[WORDS], p->pace.share);
+    }
+    if (!isnan(p->pace.efficiency))
+        dsf_row_add(&pieces[EFFICIENCY], NULL, "eff %s",
+                    dsf_percent_text(p->pace.efficiency).s);
+    dsf_row_add(&pieces[MEMORY], NULL, "%s",
+                dsf_size_text((double)s->peak_bytes).s);
+    dsf_row_add(&pieces[LEFT], NULL, "%s",
+                dsf_left_text(&p->pace, s->step, p->steps).s);
+
+    for (int i = 0; i < NPIECES; i++) {
+        int piece = first_shown[i];
+        unsigned size = pieces[piece].columns + (used > 0 ? GAP : 0);
+
+        show[piece] = pieces[piece].columns > 0 && used + size <= most;
+        used += show[piece] ? size : 0;
+    }
+    if (show[BAR]) {
+        bar = BAR_LEAST + most - used < BAR_MOST ? BAR_LEAST + most - used
+                                                 : BAR_MOST;
+        pieces[BAR].columns = 0;
+        dsf_row_add_bar(&pieces[BAR], (double)s->step / (double)p->steps, bar);
+    }
+    show[STEP] = true; /* what fits of it */
+    dsf_row_start(&row, most, false);
+    for (int i = 0; i < NPIECES; i++)
+        if (show[i]) {
+            size_t gap = row.n > 0 ? GAP : 0;
+
+            memcpy(row.s + row.n, "  ", gap);
+            memcpy(row.s + row.n + gap, pieces[i].s, pieces[i].n + 1);
+            row.n += gap + pieces[i].n;
+        }
+    fprintf(stderr, "\r\033[K%s", row.s);
     fflush(stderr);
     p->bar = true;
 }
 
-static int put_line(struct dsf_progress *p, json_t *root,
-                    struct dsflow_err *err)
+/* What the colours of the bar mean, once. */
+static void say_legend(struct dsf_progress *p)
 {
-    int ret = json_dumpf(root, p->metrics,
-                         JSON_COMPACT | JSON_PRESERVE_ORDER |
-                             JSON_REAL_PRECISION(9));
+    struct dsf_row row;
 
-    json_decref(root);
-    fputc('\n', p->metrics);
-    if (ret != 0 || fflush(p->metrics) != 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
-                           p->metrics_path);
-    return DSFLOW_OK;
+    if (p->legend || !dsf_pace_has_shares(&p->pace))
+        return;
+    p->legend = true;
+    p->screen = dsf_screen_look(STDERR_FILENO);
+    dsf_row_start(&row, p->screen.columns - 1, p->screen.colour);
+    dsf_row_add(&row, NULL, "time of a step: ");
+    dsf_row_add_legend(&row, NULL);
+    dsf_progress_say(p, "%s", row.s);
 }
 
-/* JSON knows no NaN: null then. */
-static json_t *real(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *s,
+int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step,
                       struct dsflow_err *err)
 {
-    double rate = (double)s->tokens / s->seconds;
-    double share = p->rate == 0 ? 1 : 0.1;
-    json_t *root = json_pack(
-        "{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:{s:I}}", "step",
-        (json_int_t)s->step, "loss", real(s->loss), "lr", real(s->lr),
-        "grad_norm", real(s->grad_norm), "tokens", (json_int_t)s->tokens,
-        "seconds", real(s->seconds), "tokens_per_second", real(rate),
-        "peak_bytes", "cpu", (json_int_t)peak_memory());
+    enum { A_SECOND = 10 }; /* times the bar is drawn, at most */
+    struct dsf_step s = *step;
+    bool last = s.step == p->steps;
+    double now = dsf_now();
+    int status;
 
-    p->rate += share * (rate - p->rate);
-    p->step_seconds += share * (s->seconds - p->step_seconds);
-    if (p->terminal && !p->quiet)
-        draw(p, s);
-    else if (!p->quiet &&
-             (s->step % p->log_every == 0 || s->step == p->steps))
-        fprintf(stderr,
-                "step %lld/%lld  loss %.4f  lr %.3g  norm %.3f  %s tokens/s"
-                "%s%s%s\n",
-                (long long)s->step, (long long)p->steps, s->loss, s->lr,
-                s->grad_norm, count_text(p->rate).s,
-                s->step < p->steps ? "  " : "",
-                s->step < p->steps
-                    ? dsf_time_text(p->step_seconds *
-                                    (double)(p->steps - s->step))
-                          .s
-                    : "",
-                s->step < p->steps ? " left" : "");
-    return put_line(p, root, err);
+    if (s.peak_bytes == 0)
+        s.peak_bytes = peak_memory();
+    dsf_pace_add(&p->pace, &s);
+    if (p->screen.terminal && !p->quiet) {
+        say_legend(p);
+        if (!p->bar || last || now - p->drawn > 1.0 / A_SECOND) {
+            draw(p, &s);
+            p->drawn = now;
+        }
+    } else if (!p->quiet && (s.step % p->log_every == 0 || last)) {
+        dsf_step_print(stderr, &s, p->steps, &p->pace);
+    }
+    status = dsf_metrics_step(&p->metrics, &s, err);
+    return status < 0 ? status : dsf_event_file_step(&p->events, &s, err);
 }
 
 void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
@@ -191,11 +198,10 @@ void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
 int dsf_progress_validation(struct dsf_progress *p, int64_t step, double loss,
                             double per_byte, struct dsflow_err *err)
 {
+    struct dsf_validation v = { step, loss, per_byte, exp(loss) };
+    int status;
+
     clear_bar(p);
-    return put_line(p,
-                    json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)step,
-                              "validation_loss", real(loss),
-                              "validation_nats_per_byte", real(per_byte),
-                              "validation_perplexity", real(exp(loss))),
-                    err);
+    status = dsf_metrics_validation(&p->metrics, &v, err);
+    return status < 0 ? status : dsf_event_file_validation(&p->events, &v, err);
 }

@@ -1,35 +1,37 @@
 /* progress.h - how far a run is: a bar on a terminal, plain lines elsewhere,
- * and metrics.jsonl. */
+ * metrics.jsonl and TensorBoard's event files. */
 #ifndef DSF_CLI_PROGRESS_H
 #define DSF_CLI_PROGRESS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <dsflow/error.h>
-
-/* One step, as it is reported. */
-struct dsf_step {
-    int64_t step; /* from 1 */
-    double loss;  /* mean over the tokens of the step */
-    double lr, grad_norm, seconds;
-    int64_t tokens;
-};
+#include "cli/event_file.h"
+#include "cli/metrics.h"
+#include "cli/screen.h"
 
 struct dsf_progress {
-    FILE *metrics;
-    char *metrics_path;
+    struct dsf_metrics metrics;
+    struct dsf_event_file events;
     int64_t steps, log_every;
-    bool terminal, quiet, bar; /* bar: a bar is on the screen now */
-    double rate;               /* tokens per second, smoothed */
-    double step_seconds;       /* smoothed */
+    bool quiet, begun;
+    bool bar;      /* one is on the screen now */
+    bool legend;   /* was said */
+    double drawn;  /* when the bar was */
+    struct dsf_screen screen;
+    struct dsf_pace pace;
 };
 
-/* Opens `path` for lines to be added; lines of steps past `done` are cut off,
- * and so is a line that a crash left incomplete. */
-int dsf_progress_open(struct dsf_progress *p, const char *path, int64_t done,
-                      int64_t steps, int64_t log_every,
+/* Takes the folder: no other run can while it is open. */
+int dsf_progress_open(struct dsf_progress *p, const char *output,
                       struct dsflow_err *err);
+
+/* After `done` steps. Lines of later steps are cut off. */
+int dsf_progress_begin(struct dsf_progress *p, int64_t done, int64_t steps,
+                       int64_t log_every, bool tensorboard,
+                       struct dsflow_err *err);
+
+/* How it ended, as the run's own functions say it: DSFLOW_OK, a failure, or an
+ * exit status above 0 when it was stopped. Nothing before it began. */
+void dsf_progress_end(struct dsf_progress *p, int64_t done, int status,
+                      const struct dsflow_err *err);
 void dsf_progress_close(struct dsf_progress *p);
 
 int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step,

@@ -319,6 +319,9 @@ static const struct dsflow_option trace_options[] = {
     { "steps", DSFLOW_INTS, offsetof(TRACE, steps), "[]", 1, MANY, NULL,
       "[first, last]: of these steps every task and every transfer is kept, "
       "for dsflow trace; empty: of none" },
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, TRACE, tensorboard, "true",
+                     "write the curves of the run for TensorBoard too: half a "
+                     "kilobyte a step"),
     { 0 },
 };
 

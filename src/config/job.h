@@ -153,6 +153,7 @@ struct dsf_job_machine { /* [machine] */
 
 struct dsf_job_trace { /* [trace] */
     struct dsflow_ints steps; /* first and last; none: no trace */
+    bool tensorboard;         /* event files, beside metrics.jsonl */
 };
 
 #define DSF_MAX_POLICIES 24

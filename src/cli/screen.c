@@ -1,0 +1,245 @@
+/* screen.c - rows, colours, bars, numbers for people. */
+#include "cli/screen.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <utf8proc.h>
+
+/* Colours of Okabe and Ito (2008), which colour-blind people tell apart, as
+ * the nearest of the 256 of terminals; and a grain for those without. */
+static const struct {
+    const char *word, *style, *grain;
+} shares[DSF_NSHARES] = {
+    [DSF_SHARE_FORWARD] = { "forward", "38;5;74", "#" },  /* #56B4E9 */
+    [DSF_SHARE_BACKWARD] = { "backward", "38;5;25", "=" }, /* #0072B2 */
+    [DSF_SHARE_UPDATE] = { "update", "38;5;178", "+" },   /* #E69F00 */
+    [DSF_SHARE_MOVE] = { "moving", "38;5;175", "~" },     /* #CC79A7 */
+    [DSF_SHARE_IDLE] = { "idle", DSF_DIM, "." },
+};
+
+static unsigned env_number(const char *name, unsigned fallback)
+{
+    const char *text = getenv(name);
+    long n = text != NULL ? strtol(text, NULL, 10) : 0;
+
+    return n > 0 && n < 10000 ? (unsigned)n : fallback;
+}
+
+struct dsf_screen dsf_screen_look(int fd)
+{
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    struct dsf_screen s = { .terminal = isatty(fd) && term != NULL &&
+                                        strcmp(term, "dumb") != 0 };
+    struct winsize size = { 0 };
+
+    s.colour = s.terminal && (no_colour == NULL || no_colour[0] == '\0');
+    if (isatty(fd))
+        ioctl(fd, TIOCGWINSZ, &size);
+    s.columns = size.ws_col > 0 ? size.ws_col : env_number("COLUMNS", 80);
+    s.rows = size.ws_row > 0 ? size.ws_row : env_number("LINES", 24);
+    return s;
+}
+
+void dsf_row_start(struct dsf_row *row, unsigned most, bool colour)
+{
+    row->s[0] = '\0';
+    row->n = 0;
+    row->columns = 0;
+    row->most = most;
+    row->colour = colour;
+}
+
+static void put(struct dsf_row *row, const char *text, size_t n)
+{
+    memcpy(row->s + row->n, text, n);
+    row->n += n;
+    row->s[row->n] = '\0';
+}
+
+void dsf_row_add(struct dsf_row *row, const char *style, const char *fmt, ...)
+{
+    enum { AROUND = 64 }; /* bytes kept for what ends a style, and more */
+    const char *c;
+    char text[4096], start[32];
+    utf8proc_int32_t code;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (text[0] == '\0' || row->n + AROUND > sizeof(row->s))
+        return;
+    if (!row->colour)
+        style = NULL;
+    if (style != NULL) {
+        snprintf(start, sizeof(start), "\033[%sm", style);
+        put(row, start, strlen(start));
+    }
+    for (c = text; *c != '\0' && row->n + AROUND < sizeof(row->s);) {
+        utf8proc_ssize_t n =
+            utf8proc_iterate((const utf8proc_uint8_t *)c, -1, &code);
+        bool odd = n <= 0 || code < 0x20 || (code >= 0x7f && code < 0xa0);
+        int width = odd ? 1 : utf8proc_charwidth(code);
+
+        if (row->columns + (unsigned)width > row->most)
+            break;
+        put(row, odd ? "?" : c, odd ? 1 : (size_t)n);
+        row->columns += (unsigned)width;
+        c += n <= 0 ? 1 : n;
+    }
+    if (style != NULL)
+        put(row, "\033[0m", 4);
+}
+
+void dsf_row_to(struct dsf_row *row, unsigned column)
+{
+    if (column > row->columns)
+        dsf_row_add(row, NULL, "%*s", (int)(column - row->columns), "");
+}
+
+/* `n` times the same. */
+static void add_cells(struct dsf_row *row, const char *style, const char *cell,
+                      unsigned n)
+{
+    char text[3 * 1024 + 1] = "";
+    size_t size = strlen(cell);
+
+    if (n > 1024)
+        n = 1024;
+    for (unsigned i = 0; i < n; i++)
+        memcpy(text + i * size, cell, size + 1);
+    dsf_row_add(row, style, "%s", text);
+}
+
+void dsf_row_add_bar(struct dsf_row *row, double part, unsigned cells)
+{
+    unsigned full = (unsigned)(fmin(fmax(part, 0), 1) * cells);
+
+    add_cells(row, NULL, "━", full);
+    add_cells(row, DSF_DIM, "─", cells - full);
+}
+
+void dsf_row_add_shares(struct dsf_row *row, const double *share,
+                        unsigned cells)
+{
+    unsigned at = 0;
+    double sum = 0;
+
+    for (unsigned i = 0; i < DSF_NSHARES; i++) {
+        unsigned end;
+
+        sum += share[i];
+        end = i + 1 == DSF_NSHARES
+                  ? cells
+                  : (unsigned)lround(fmin(fmax(sum, 0), 1) * cells);
+        if (end <= at)
+            continue;
+        add_cells(row, shares[i].style,
+                  !row->colour            ? shares[i].grain
+                  : i == DSF_SHARE_IDLE ? "░"
+                                          : "█",
+                  end - at);
+        at = end;
+    }
+}
+
+void dsf_row_add_legend(struct dsf_row *row, const double *share)
+{
+    for (unsigned i = 0; i < DSF_NSHARES; i++) {
+        dsf_row_add(row, shares[i].style, "%s",
+                    !row->colour            ? shares[i].grain
+                    : i == DSF_SHARE_IDLE ? "░"
+                                            : "█");
+        dsf_row_add(row, NULL, " %s", shares[i].word);
+        if (share != NULL)
+            dsf_row_add(row, NULL, " %s", dsf_percent_text(share[i]).s);
+        if (i + 1 < DSF_NSHARES)
+            dsf_row_add(row, NULL, "  ");
+    }
+}
+
+static void smooth(double *mean, double x, bool first)
+{
+    if (isnan(x)) /* a step that was not measured says nothing */
+        return;
+    *mean = first || isnan(*mean) ? x : *mean + 0.1 * (x - *mean);
+}
+
+void dsf_pace_add(struct dsf_pace *p, const struct dsf_step *s)
+{
+    bool first = p->rate == 0;
+
+    if (first) {
+        p->efficiency = NAN;
+        for (unsigned i = 0; i < DSF_NSHARES; i++)
+            p->share[i] = NAN;
+    }
+    smooth(&p->rate, (double)s->tokens / s->seconds, first);
+    smooth(&p->step_seconds, s->seconds, first);
+    smooth(&p->efficiency, s->efficiency, false);
+    for (unsigned i = 0; i < DSF_NSHARES; i++)
+        smooth(&p->share[i], s->share[i], false);
+}
+
+bool dsf_pace_has_shares(const struct dsf_pace *p)
+{
+    bool has = p->rate != 0;
+
+    for (unsigned i = 0; i < DSF_NSHARES; i++)
+        has = has && !isnan(p->share[i]);
+    return has;
+}
+
+struct dsf_text dsf_count_text(double n)
+{
+    struct dsf_text t;
+
+    if (n < 1000)
+        snprintf(t.s, sizeof(t.s), "%.0f", n);
+    else if (n < 1e6)
+        snprintf(t.s, sizeof(t.s), "%.1fk", n / 1e3);
+    else
+        snprintf(t.s, sizeof(t.s), "%.1fM", n / 1e6);
+    return t;
+}
+
+struct dsf_text dsf_percent_text(double x)
+{
+    struct dsf_text t;
+
+    snprintf(t.s, sizeof(t.s), "%.0f %%", 100 * x);
+    return t;
+}
+
+struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
+                              int64_t steps)
+{
+    struct dsf_text t = { "" }, time;
+
+    if (step < steps && p->rate != 0) {
+        time = dsf_time_text(p->step_seconds * (double)(steps - step));
+        snprintf(t.s, sizeof(t.s), "%.24s left", time.s);
+    }
+    return t;
+}
+
+void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
+                    const struct dsf_pace *p)
+{
+    struct dsf_text left = dsf_left_text(p, s->step, steps);
+
+    fprintf(out, "step %lld", (long long)s->step);
+    if (steps > 0)
+        fprintf(out, "/%lld", (long long)steps);
+    fprintf(out, "  loss %.4f  lr %.3g  norm %.3f  %s tokens/s", s->loss, s->lr,
+            s->grad_norm, dsf_count_text(p->rate).s);
+    if (!isnan(p->efficiency))
+        fprintf(out, "  efficiency %.2f", p->efficiency);
+    if (left.s[0] != '\0')
+        fprintf(out, "  %s", left.s);
+    fputc('\n', out);
+}

@@ -1,0 +1,67 @@
+/* screen.h - what `dsflow run` and `dsflow watch` draw with: rows that never
+ * wrap, colours where there are any, bars, numbers for people. */
+#ifndef DSF_CLI_SCREEN_H
+#define DSF_CLI_SCREEN_H
+
+#include "base/units.h"
+#include "cli/metrics.h"
+
+#include <stdio.h>
+
+struct dsf_screen {
+    bool terminal; /* lines can be drawn again in place */
+    bool colour;
+    unsigned columns, rows;
+};
+
+/* What `fd` is, and its size now. */
+struct dsf_screen dsf_screen_look(int fd);
+
+/* A row of at most so many columns; what does not fit is cut off. */
+struct dsf_row {
+    char s[8192];
+    size_t n;               /* bytes */
+    unsigned columns, most; /* used, and there are */
+    bool colour;
+};
+
+void dsf_row_start(struct dsf_row *row, unsigned most, bool colour);
+/* `style` is what stands between "\033[" and "m", or NULL. Control characters
+ * become '?'. */
+void dsf_row_add(struct dsf_row *row, const char *style, const char *fmt, ...)
+    DSFLOW_PRINTF(3, 4);
+/* Spaces up to a column. */
+void dsf_row_to(struct dsf_row *row, unsigned column);
+
+#define DSF_BOLD "1"
+#define DSF_DIM  "2"
+
+/* How far: `cells` wide. */
+void dsf_row_add_bar(struct dsf_row *row, double part, unsigned cells);
+/* Where the time goes: a piece of `cells` for each share. */
+void dsf_row_add_shares(struct dsf_row *row, const double *share,
+                        unsigned cells);
+/* "█ forward 31 %  █ backward 52 %  …"; NULL: only the words. */
+void dsf_row_add_legend(struct dsf_row *row, const double *share);
+
+/* How fast a run is, smoothed: a step alone says little. */
+struct dsf_pace {
+    double rate; /* tokens a second; 0: nothing was added */
+    double step_seconds;
+    double efficiency, share[DSF_NSHARES]; /* NAN: not known */
+};
+
+void dsf_pace_add(struct dsf_pace *p, const struct dsf_step *s);
+bool dsf_pace_has_shares(const struct dsf_pace *p);
+
+struct dsf_text dsf_count_text(double n);    /* "12.3k" */
+struct dsf_text dsf_percent_text(double x);  /* "87 %" */
+/* "2 min 5 s left"; empty after the last step, or where it is not known. */
+struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
+                              int64_t steps);
+
+/* A step as a plain line, where nothing can be drawn again. */
+void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
+                    const struct dsf_pace *p);
+
+#endif
