@@ -5,6 +5,7 @@
 
 const struct dsf_cmd *const dsf_cmds[] = {
     &dsf_cmd_run,
+    &dsf_cmd_watch,
     &dsf_cmd_plan,
     &dsf_cmd_eval,
     &dsf_cmd_generate,

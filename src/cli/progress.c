@@ -84,7 +84,7 @@ enum { STEP, BAR, LOSS, RATE, SHARES, WORDS, EFFICIENCY, MEMORY, LEFT, NPIECES }
 static const int first_shown[] = { STEP,   LOSS,       RATE, LEFT,  SHARES,
                                    EFFICIENCY, BAR,  MEMORY, WORDS };
 
-enum { GAP = 2, BAR_LEAST = 8, BAR_MOST = 24, SHARES_CELLS = 8 };
+enum { GAP = 2, BAR_LEAST = 8, BAR_MOST = 24, SHARES_CELLS = 8, NARROW = 100 };
 
 static void draw(struct dsf_progress *p, const struct dsf_step *s)
 {
@@ -97,14 +97,17 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
     most = p->screen.columns - 1;
     for (int i = 0; i < NPIECES; i++)
         dsf_row_start(&pieces[i], most, p->screen.colour);
-    dsf_row_add(&pieces[STEP], NULL, "step %lld/%lld", (long long)s->step,
+    dsf_row_add(&pieces[STEP], NULL, "%s%lld/%lld",
+                p->screen.columns < NARROW ? "" : "step ", (long long)s->step,
                 (long long)p->steps);
     pieces[BAR].columns = BAR_LEAST; /* drawn when its size is known */
     dsf_row_add(&pieces[LOSS], NULL, "loss %.4f", s->loss);
     dsf_row_add(&pieces[RATE], NULL, "%s tok/s", dsf_count_text(p->pace.rate).s);
     if (dsf_pace_has_shares(&p->pace)) {
         dsf_row_add_shares(&pieces[SHARES], p->pace.share, SHARES_CELLS);
-        dsf_row_add_legend(&pieces[WORDS], p->pace.share);
+        /* All of the words or none. */
+        if (dsf_row_add_legend(&pieces[WORDS], p->pace.share, 0) < DSF_NSHARES)
+            pieces[WORDS].columns = 0;
     }
     if (!isnan(p->pace.efficiency))
         dsf_row_add(&pieces[EFFICIENCY], NULL, "eff %s",
@@ -146,15 +149,19 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
 static void say_legend(struct dsf_progress *p)
 {
     struct dsf_row row;
+    unsigned next = 0;
 
     if (p->legend || !dsf_pace_has_shares(&p->pace))
         return;
     p->legend = true;
     p->screen = dsf_screen_look(STDERR_FILENO);
-    dsf_row_start(&row, p->screen.columns - 1, p->screen.colour);
-    dsf_row_add(&row, NULL, "time of a step: ");
-    dsf_row_add_legend(&row, NULL);
-    dsf_progress_say(p, "%s", row.s);
+    do {
+        dsf_row_start(&row, p->screen.columns - 1, p->screen.colour);
+        if (next == 0)
+            dsf_row_add(&row, NULL, "time of a step: ");
+        next = dsf_row_add_legend(&row, NULL, next);
+        dsf_progress_say(p, "%s", row.s);
+    } while (next < DSF_NSHARES);
 }
 
 int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step,

@@ -101,9 +101,8 @@ void dsf_row_to(struct dsf_row *row, unsigned column)
         dsf_row_add(row, NULL, "%*s", (int)(column - row->columns), "");
 }
 
-/* `n` times the same. */
-static void add_cells(struct dsf_row *row, const char *style, const char *cell,
-                      unsigned n)
+void dsf_row_add_cells(struct dsf_row *row, const char *style, const char *cell,
+                       unsigned n)
 {
     char text[3 * 1024 + 1] = "";
     size_t size = strlen(cell);
@@ -119,8 +118,15 @@ void dsf_row_add_bar(struct dsf_row *row, double part, unsigned cells)
 {
     unsigned full = (unsigned)(fmin(fmax(part, 0), 1) * cells);
 
-    add_cells(row, NULL, "━", full);
-    add_cells(row, DSF_DIM, "─", cells - full);
+    dsf_row_add_cells(row, NULL, "━", full);
+    dsf_row_add_cells(row, DSF_DIM, "─", cells - full);
+}
+
+static const char *cell_of(const struct dsf_row *row, unsigned share)
+{
+    if (!row->colour)
+        return shares[share].grain;
+    return share == DSF_SHARE_IDLE ? "░" : "█";
 }
 
 void dsf_row_add_shares(struct dsf_row *row, const double *share,
@@ -138,28 +144,30 @@ void dsf_row_add_shares(struct dsf_row *row, const double *share,
                   : (unsigned)lround(fmin(fmax(sum, 0), 1) * cells);
         if (end <= at)
             continue;
-        add_cells(row, shares[i].style,
-                  !row->colour            ? shares[i].grain
-                  : i == DSF_SHARE_IDLE ? "░"
-                                          : "█",
-                  end - at);
+        dsf_row_add_cells(row, shares[i].style, cell_of(row, i), end - at);
         at = end;
     }
 }
 
-void dsf_row_add_legend(struct dsf_row *row, const double *share)
+unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
+                            unsigned first)
 {
-    for (unsigned i = 0; i < DSF_NSHARES; i++) {
-        dsf_row_add(row, shares[i].style, "%s",
-                    !row->colour            ? shares[i].grain
-                    : i == DSF_SHARE_IDLE ? "░"
-                                            : "█");
-        dsf_row_add(row, NULL, " %s", shares[i].word);
-        if (share != NULL)
-            dsf_row_add(row, NULL, " %s", dsf_percent_text(share[i]).s);
-        if (i + 1 < DSF_NSHARES)
-            dsf_row_add(row, NULL, "  ");
+    enum { GAP = 2 };
+
+    for (unsigned i = first; i < DSF_NSHARES; i++) {
+        unsigned gap = i > first ? GAP : 0;
+        char text[48];
+        int n = snprintf(text, sizeof(text), " %s%s%s", shares[i].word,
+                         share != NULL ? " " : "",
+                         share != NULL ? dsf_percent_text(share[i]).s : "");
+
+        if (i > first && row->columns + gap + 1 + (unsigned)n > row->most)
+            return i;
+        dsf_row_add(row, NULL, "%*s", (int)gap, "");
+        dsf_row_add(row, shares[i].style, "%s", cell_of(row, i));
+        dsf_row_add(row, NULL, "%s", text);
     }
+    return DSF_NSHARES;
 }
 
 static void smooth(double *mean, double x, bool first)

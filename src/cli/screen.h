@@ -36,13 +36,18 @@ void dsf_row_to(struct dsf_row *row, unsigned column);
 #define DSF_BOLD "1"
 #define DSF_DIM  "2"
 
+/* `n` times the same character. */
+void dsf_row_add_cells(struct dsf_row *row, const char *style, const char *cell,
+                       unsigned n);
 /* How far: `cells` wide. */
 void dsf_row_add_bar(struct dsf_row *row, double part, unsigned cells);
 /* Where the time goes: a piece of `cells` for each share. */
 void dsf_row_add_shares(struct dsf_row *row, const double *share,
                         unsigned cells);
-/* "█ forward 31 %  █ backward 52 %  …"; NULL: only the words. */
-void dsf_row_add_legend(struct dsf_row *row, const double *share);
+/* "█ forward 31 %  █ backward 52 %  …", from share `first` on; NULL: only the
+ * words. Returns the first that had no room, or DSF_NSHARES. */
+unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
+                            unsigned first);
 
 /* How fast a run is, smoothed: a step alone says little. */
 struct dsf_pace {

@@ -1,0 +1,398 @@
+/* cmd_watch.c - follow a run from another terminal. */
+#include "base/alloc.h"
+#include "cli/cmd.h"
+#include "cli/follow.h"
+
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOKS = 4 /* a second */, MOST_ROWS = 64, LABEL = 12 };
+
+struct watch {
+    struct dsf_follow follow;
+    struct dsf_screen screen;
+    struct dsf_row rows[MOST_ROWS]; /* of the picture */
+    unsigned nrows;
+    bool shown; /* the screen is ours */
+};
+
+/* The signal that ends this, and others that came since the last look. */
+static volatile sig_atomic_t ended_by, paused, resized;
+
+static void on_signal(int sig)
+{
+    if (sig == SIGTSTP)
+        paused = 1;
+    else if (sig == SIGWINCH)
+        resized = 1;
+    else
+        ended_by = sig;
+}
+
+static void catch_signals(void)
+{
+    static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH };
+    struct sigaction action = { .sa_handler = on_signal };
+
+    for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
+        sigaction(all[i], &action, NULL);
+}
+
+/* Seconds since the last line. */
+static double age(const struct dsf_follow *f)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)(now.tv_sec - f->changed.tv_sec) +
+           1e-9 * (double)(now.tv_nsec - f->changed.tv_nsec);
+}
+
+/* So long that it is worth a word. */
+static bool is_late(const struct dsf_follow *f)
+{
+    return f->state == DSF_RUN_GOING && f->has_step &&
+           age(f) > fmax(10, 5 * f->pace.step_seconds);
+}
+
+/* How the run is, in a sentence. */
+static void add_state(struct dsf_row *row, const struct dsf_follow *f)
+{
+    long long step = f->has_step ? f->last.step : 0;
+
+    dsf_row_add(row, NULL, "%s: ", f->name);
+    switch (f->state) {
+    case DSF_RUN_NONE:
+        dsf_row_add(row, NULL, "waits for a run to begin in %s", f->folder);
+        break;
+    case DSF_RUN_STARTING:
+        dsf_row_add(row, NULL, "is about to begin");
+        break;
+    case DSF_RUN_GOING:
+        dsf_row_add(row, NULL, "running");
+        if (is_late(f))
+            dsf_row_add(row, NULL, "; the last line is %s old",
+                        dsf_time_text(age(f)).s);
+        break;
+    case DSF_RUN_FINISHED:
+        dsf_row_add(row, NULL, "finished after step %lld", step);
+        break;
+    case DSF_RUN_STOPPED:
+        dsf_row_add(row, NULL,
+                    "stopped after step %lld, which is saved: run --resume "
+                    "goes on",
+                    step);
+        break;
+    case DSF_RUN_FAILED:
+        dsf_row_add(row, NULL, "failed after step %lld%s%s", step,
+                    f->why[0] != '\0' ? ": " : "", f->why);
+        break;
+    case DSF_RUN_GONE:
+        dsf_row_add(row, NULL,
+                    "killed or crashed after step %lld: run --resume goes on "
+                    "from the last checkpoint",
+                    step);
+        break;
+    }
+}
+
+static struct dsf_row *next_row(struct watch *w)
+{
+    struct dsf_row *row = &w->rows[w->nrows];
+
+    if (w->nrows + 1 < MOST_ROWS)
+        w->nrows++;
+    dsf_row_start(row, w->screen.columns - 1, w->screen.colour);
+    return row;
+}
+
+static struct dsf_row *labelled_row(struct watch *w, const char *label)
+{
+    struct dsf_row *row = next_row(w);
+
+    dsf_row_add(row, DSF_DIM, "%s", label);
+    dsf_row_to(row, LABEL);
+    return row;
+}
+
+static void picture_steps(struct watch *w)
+{
+    const struct dsf_follow *f = &w->follow;
+    struct dsf_row *row = next_row(w);
+    double part = f->steps > 0 ? (double)f->last.step / (double)f->steps : 0;
+    char tail[64];
+    unsigned size;
+
+    dsf_row_add(row, NULL, "step %lld", (long long)f->last.step);
+    if (f->steps == 0)
+        return;
+    dsf_row_add(row, NULL, "/%lld  ", (long long)f->steps);
+    size = (unsigned)snprintf(
+        tail, sizeof(tail), "  %s  %s", dsf_percent_text(part).s,
+        f->state == DSF_RUN_GOING
+            ? dsf_left_text(&f->pace, f->last.step, f->steps).s
+            : "");
+    if (row->columns + 10 + size < row->most)
+        dsf_row_add_bar(row, part, row->most - row->columns - size);
+    dsf_row_add(row, NULL, "%s", tail);
+}
+
+/* Newest first, as many as there is room for. */
+static void picture_validations(struct watch *w)
+{
+    const struct dsf_follow *f = &w->follow;
+    struct dsf_row *row;
+
+    if (f->nvalidations == 0)
+        return;
+    row = labelled_row(w, "validation");
+    for (size_t i = f->nvalidations; i-- > 0;) {
+        char text[80];
+        int n = snprintf(text, sizeof(text), "%.4f at step %lld",
+                         f->validations[i].loss,
+                         (long long)f->validations[i].step);
+        bool newest = i + 1 == f->nvalidations;
+
+        if (!newest && row->columns + 2 + (unsigned)n > row->most)
+            break;
+        dsf_row_add(row, newest ? NULL : DSF_DIM, "%s%s", newest ? "" : "  ",
+                    text);
+    }
+}
+
+static void picture_figures(struct watch *w)
+{
+    const struct dsf_follow *f = &w->follow;
+    const struct dsf_pace *p = &f->pace;
+    struct dsf_row *row = labelled_row(w, "speed");
+
+    dsf_row_add(row, NULL, "%s tokens/s, %s a step", dsf_count_text(p->rate).s,
+                dsf_time_text(p->step_seconds).s);
+    if (!isnan(p->efficiency))
+        dsf_row_add(labelled_row(w, "efficiency"), NULL,
+                    "%s of what is possible",
+                    dsf_percent_text(p->efficiency).s);
+    if (f->last.peak_bytes > 0)
+        dsf_row_add(labelled_row(w, "memory"), NULL, "%s at most",
+                    dsf_size_text((double)f->last.peak_bytes).s);
+    if (dsf_pace_has_shares(p)) {
+        row = labelled_row(w, "time");
+        dsf_row_add_shares(row, p->share, row->most - row->columns);
+        for (unsigned i = 0; i < DSF_NSHARES;)
+            i = dsf_row_add_legend(labelled_row(w, ""), p->share, i);
+    }
+}
+
+static void picture_losses(struct watch *w)
+{
+    const struct dsf_follow *f = &w->follow;
+    /* What stands around the curve. */
+    unsigned others = 12, rows = 16;
+    struct dsf_row *row = labelled_row(w, "loss");
+
+    dsf_row_add(row, DSF_BOLD, "%.4f", f->last.loss);
+    dsf_row_add(row, NULL, "  lr %.3g  gradient norm %.3g", f->last.lr,
+                f->last.grad_norm);
+    if (f->nvalidations > 0 && row->columns + 14 <= row->most)
+        dsf_row_add(row, DSF_DIM, "  ◆ validation");
+    if (w->screen.rows < others + rows)
+        rows = w->screen.rows > others ? w->screen.rows - others : 0;
+    if (rows < 3 || w->screen.columns < 24 || f->nlosses == 0)
+        return;
+    row = &w->rows[w->nrows];
+    for (unsigned i = 0; i < rows + 2; i++)
+        next_row(w);
+    dsf_chart_draw(row, rows, f->losses, f->nlosses, f->validations,
+                   f->nvalidations);
+}
+
+static void make_picture(struct watch *w, bool in_place)
+{
+    const struct dsf_follow *f = &w->follow;
+    struct dsf_row *row;
+
+    w->screen = dsf_screen_look(STDOUT_FILENO);
+    if (w->screen.columns < 2)
+        w->screen.columns = 2;
+    w->nrows = 0;
+    if (f->has_step) {
+        dsf_row_add(next_row(w), DSF_BOLD, "%s", f->name);
+        picture_steps(w);
+        picture_losses(w);
+        picture_validations(w);
+        picture_figures(w);
+    }
+    row = next_row(w);
+    if (!in_place) /* a message is whole, though it may wrap */
+        row->most = 2000;
+    add_state(row, f);
+}
+
+/* The picture in one write, in place or below what there is. */
+static void put_picture(struct watch *w, bool in_place)
+{
+    unsigned n = w->nrows;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (in_place && n > w->screen.rows)
+        n = w->screen.rows;
+    if (in_place)
+        fputs("\033[H", out);
+    for (unsigned i = 0; i < n; i++) {
+        /* On a low terminal the last row is still how the run is. */
+        const struct dsf_row *row = &w->rows[i + 1 == n ? w->nrows - 1 : i];
+
+        fputs(row->s, out);
+        fputs(in_place ? "\033[K" : "\n", out);
+        if (in_place && i + 1 < n)
+            fputs("\r\n", out);
+    }
+    if (in_place)
+        fputs("\033[J", out);
+    fclose(out);
+    fwrite(text, 1, size, stdout);
+    fflush(stdout);
+    free(text);
+}
+
+/* The other screen of the terminal, without a cursor. */
+static void show(struct watch *w, bool on)
+{
+    if (on == w->shown)
+        return;
+    fputs(on ? "\033[?1049h\033[?25l" : "\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    w->shown = on;
+}
+
+static void pause_here(struct watch *w)
+{
+    show(w, false);
+    raise(SIGSTOP);
+    paused = 0;
+    show(w, true);
+}
+
+static void watch_terminal(struct watch *w, bool changed)
+{
+    static time_t drawn;
+
+    if (paused) {
+        pause_here(w);
+        changed = true;
+    }
+    if (!changed && !resized && !(is_late(&w->follow) && time(NULL) != drawn))
+        return;
+    resized = 0;
+    drawn = time(NULL);
+    show(w, true);
+    make_picture(w, true);
+    put_picture(w, true);
+}
+
+static void print_state(struct watch *w, FILE *out)
+{
+    struct dsf_row *row = &w->rows[0];
+
+    dsf_row_start(row, 2000, false);
+    add_state(row, &w->follow);
+    fprintf(out, "%s\n", row->s);
+    fflush(out);
+}
+
+static void print_line(void *user, const struct dsf_line *line)
+{
+    const struct dsf_follow *f = user;
+
+    if (line->kind == DSF_LINE_VALIDATION)
+        printf("step %lld: validation loss %.6f, %.4f nats per byte, "
+               "perplexity %.2f\n",
+               (long long)line->validation.step, line->validation.loss,
+               line->validation.per_byte, line->validation.perplexity);
+    else if (line->kind == DSF_LINE_STEP &&
+             (f->log_every == 0 || line->step.step % f->log_every == 0 ||
+              line->step.step == f->steps))
+        dsf_step_print(stdout, &line->step, f->steps, &f->pace);
+}
+
+/* Until the run is over, or a signal came. */
+static void follow(struct watch *w)
+{
+    struct dsf_follow *f = &w->follow;
+    bool terminal = dsf_screen_look(STDOUT_FILENO).terminal;
+    bool changed = true;
+
+    dsf_follow_poll(f);
+    if (!terminal) {
+        f->on_line = print_line;
+        f->user = f;
+        if (!dsf_follow_is_over(f) && f->state != DSF_RUN_GOING)
+            print_state(w, stderr);
+        if (f->has_step)
+            dsf_step_print(stdout, &f->last, f->steps, &f->pace);
+    }
+    while (ended_by == 0 && !dsf_follow_is_over(f)) {
+        if (terminal)
+            watch_terminal(w, changed);
+        else
+            fflush(stdout);
+        poll(NULL, 0, 1000 / LOOKS);
+        changed = dsf_follow_poll(f);
+    }
+    show(w, false);
+    if (terminal && ended_by == 0) {
+        make_picture(w, false);
+        put_picture(w, false);
+    } else if (ended_by == 0) {
+        print_state(w, stdout);
+    }
+}
+
+static int run(const struct dsf_words *words, struct dsflow_err *err)
+{
+    struct watch *w = dsf_xcalloc(1, sizeof(*w));
+    int status = dsf_follow_open(&w->follow, words->words[0], err);
+
+    if (status == DSFLOW_OK && dsf_flag_value(words, "once") != NULL) {
+        dsf_follow_poll(&w->follow);
+        make_picture(w, false);
+        put_picture(w, false);
+    } else if (status == DSFLOW_OK) {
+        catch_signals();
+        follow(w);
+        status = ended_by != 0 ? 128 + ended_by : DSFLOW_OK;
+    }
+    dsf_follow_close(&w->follow);
+    free(w);
+    return status;
+}
+
+static const struct dsf_flag watch_flags[] = {
+    { "once", NULL, "print how the run is now, and exit" },
+    { 0 },
+};
+
+const struct dsf_cmd dsf_cmd_watch = {
+    .name = "watch",
+    .args = "RUN [--once]",
+    .summary = "follow a run from another terminal",
+    .help =
+        "Shows the run in the folder RUN, the output of its job: the loss and\n"
+        "its curve from the first step on, speed, memory, where the time of a\n"
+        "step goes. Waits for a run that has not begun. Ends with the run, and\n"
+        "says whether it finished, was stopped, failed, or was killed. Where\n"
+        "standard output is no terminal, prints lines as the run does.\n\n"
+        "It reads metrics.jsonl and asks nothing of the run. Ctrl-C ends the\n"
+        "watching only.",
+    .flags = watch_flags,
+    .least = 1,
+    .most = 1,
+    .run = run,
+};

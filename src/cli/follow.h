@@ -1,0 +1,61 @@
+/* follow.h - a run as its folder shows it, from outside and while it runs. */
+#ifndef DSF_CLI_FOLLOW_H
+#define DSF_CLI_FOLLOW_H
+
+#include "cli/chart.h"
+#include "cli/metrics.h"
+#include "cli/screen.h"
+
+#include <sys/stat.h>
+
+enum dsf_run_state {
+    DSF_RUN_NONE,     /* nothing has begun in the folder */
+    DSF_RUN_STARTING, /* something will be added to what there is */
+    DSF_RUN_GOING,
+    DSF_RUN_FINISHED,
+    DSF_RUN_STOPPED,
+    DSF_RUN_FAILED,
+    DSF_RUN_GONE, /* ended without a word: killed, or crashed */
+};
+
+struct dsf_follow {
+    char *folder;
+    char *name;               /* of the job; or of the folder */
+    int64_t steps, log_every; /* of the job; 0: not known */
+    struct timespec job_read; /* the job.toml of this time was */
+
+    enum dsf_run_state state;
+    char why[256]; /* it failed; or "" */
+    bool has_step; /* and the last one is */
+    struct dsf_step last;
+    struct dsf_pace pace;
+    struct timespec changed; /* the time of the last line */
+    struct dsf_point *losses, *validations;
+    size_t nlosses, cap_losses, nvalidations, cap_validations;
+    struct dsf_validation validation; /* the last one */
+
+    /* Called for each line that is new since the file was opened, or NULL. */
+    void (*on_line)(void *user, const struct dsf_line *line);
+    void *user;
+
+    int fd; /* of metrics.jsonl; -1: there is none yet */
+    struct stat st;
+    off_t at;   /* up to here it was read */
+    off_t news; /* what is before was there when it was opened, or cut */
+    char *text; /* the beginning of a line that is not whole yet */
+    size_t ntext, cap_text;
+    bool ended; /* the last line says how */
+    struct dsf_line end;
+};
+
+/* DSFLOW_EINVAL when `folder` is none. */
+int dsf_follow_open(struct dsf_follow *f, const char *folder,
+                    struct dsflow_err *err);
+void dsf_follow_close(struct dsf_follow *f);
+
+/* Read what is new; false: nothing is. */
+bool dsf_follow_poll(struct dsf_follow *f);
+
+bool dsf_follow_is_over(const struct dsf_follow *f);
+
+#endif
