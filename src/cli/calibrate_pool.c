@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "cli/bench_measure.h"
 #include "graph/task.h"
-#include "sim/succs.h"
+#include "graph/succs.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -8,6 +8,7 @@ const struct dsf_cmd *const dsf_cmds[] = {
     &dsf_cmd_watch,
     &dsf_cmd_plan,
     &dsf_cmd_eval,
+    &dsf_cmd_trace,
     &dsf_cmd_generate,
     &dsf_cmd_checkpoint,
     &dsf_cmd_list,

@@ -5,7 +5,7 @@
 
 #include "cli/metrics.h"
 #include "cli/session.h"
-#include "sim/succs.h"
+#include "graph/succs.h"
 #include "trace/trace.h"
 
 struct dsf_meter {

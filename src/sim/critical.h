@@ -2,7 +2,7 @@
 #ifndef DSF_SIM_CRITICAL_H
 #define DSF_SIM_CRITICAL_H
 
-#include "sim/succs.h"
+#include "graph/succs.h"
 
 /* What step `step` (from 0) adds to the longest way through it and the steps
  * before it: steps overlap, so that this may be less than the longest way

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "sim/critical.h"
-#include "sim/succs.h"
+#include "graph/succs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* succs.c - edges the other way round, and those from a step to the next. */
-#include "sim/succs.h"
+#include "graph/succs.h"
 
 #include "base/alloc.h"
 

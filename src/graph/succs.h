@@ -1,6 +1,6 @@
 /* succs.h - what waits for each task: in its own step, and in the next. */
-#ifndef DSF_SIM_SUCCS_H
-#define DSF_SIM_SUCCS_H
+#ifndef DSF_GRAPH_SUCCS_H
+#define DSF_GRAPH_SUCCS_H
 
 #include <stdbool.h>
 #include <dsflow/graph.h>

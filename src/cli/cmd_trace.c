@@ -1,0 +1,148 @@
+/* cmd_trace.c - what was when: a trace as pictures, and in words. */
+#include "base/alloc.h"
+#include "base/units.h"
+#include "cli/cmd.h"
+#include "trace/show.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What can be made of a trace, by the flag that asks for it. */
+static const struct output {
+    const char *flag;
+    void (*write)(const struct dsf_view *view, FILE *out);
+} outputs[] = {
+    { "paje", dsf_write_paje },
+    { "chrome", dsf_write_chrome },
+};
+enum { NOUTPUTS = sizeof(outputs) / sizeof(*outputs) };
+
+/* The trace in a folder of a run, or the file itself. */
+static int find(const char *path, char **file, struct dsflow_err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
+    if (!S_ISDIR(st.st_mode)) {
+        *file = dsf_xstrdup(path);
+        return DSFLOW_OK;
+    }
+    *file = dsf_xasprintf("%s/trace.dsflow", path);
+    if (stat(*file, &st) == 0)
+        return DSFLOW_OK;
+    free(*file);
+    *file = NULL;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: has no trace.dsflow: dsflow run … --trace writes it",
+                       path);
+}
+
+static int write_output(const struct output *output,
+                        const struct dsf_view *view, const char *path,
+                        struct dsflow_err *err)
+{
+    bool here = strcmp(path, "-") == 0;
+    FILE *out = here ? stdout : fopen(path, "w");
+    bool good;
+
+    if (out == NULL)
+        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    output->write(view, out);
+    good = fflush(out) == 0 && !ferror(out);
+    if (!here && fclose(out) != 0)
+        good = false;
+    return good ? DSFLOW_OK
+                : dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
+                              here ? "standard output" : path);
+}
+
+static void print_facts(const struct dsf_view *view)
+{
+    const struct dsf_trace *trace = view->trace;
+    const struct dsf_trace_facts *f = &trace->facts;
+
+    printf("job        %s, %u rank%s (data %u, pipeline %u, tensor %u)\n",
+           f->name, f->nranks, f->nranks == 1 ? "" : "s", f->data, f->pipeline,
+           f->tensor);
+    printf("executor   %s, %u worker%s\n", f->executor, trace->timeline.workers,
+           trace->timeline.workers == 1 ? "" : "s");
+    printf("tasks      %u in the graph, %zu in the timeline%s\n",
+           dsflow_graph_ntasks(trace->graph), trace->timeline.n,
+           trace->cut ? ", which was cut short" : "");
+    for (unsigned k = 0; k < view->steps.n; k++) {
+        const struct dsf_step *s = &view->steps.v[k];
+
+        printf("step %-5lld %s, efficiency %.1f %%, workers idle %.1f %%\n",
+               (long long)f->first + k, dsf_time_text(s->end - s->begin).s,
+               100 * dsf_step_efficiency(s), 100 * s->idle);
+    }
+}
+
+static int show(const struct dsf_words *words, struct dsf_view *view,
+                struct dsflow_err *err)
+{
+    const char *range = dsf_flag_value(words, "steps");
+    unsigned written = 0;
+    int status = DSFLOW_OK;
+
+    view->window = dsf_window_whole(view->trace);
+    view->chosen = range != NULL;
+    if (range != NULL)
+        status = dsf_window_parse(range, view->trace, &view->steps,
+                                  &view->window, err);
+    for (unsigned i = 0; i < NOUTPUTS && status == DSFLOW_OK; i++) {
+        const char *path = dsf_flag_value(words, outputs[i].flag);
+
+        if (path == NULL)
+            continue;
+        status = write_output(&outputs[i], view, path, err);
+        written++;
+    }
+    if (status == DSFLOW_OK && written == 0)
+        print_facts(view);
+    return status;
+}
+
+static int trace(const struct dsf_words *words, struct dsflow_err *err)
+{
+    struct dsf_trace trace;
+    struct dsf_view view = { .trace = &trace };
+    char *file;
+    int status = find(words->words[0], &file, err);
+
+    if (status < 0)
+        return status;
+    status = dsf_trace_read(file, &trace, err);
+    free(file);
+    if (status < 0)
+        return status;
+    dsf_steps_init(&view.steps, &trace);
+    status = show(words, &view, err);
+    dsf_steps_fini(&view.steps);
+    dsf_trace_fini(&trace);
+    return status;
+}
+
+static const struct dsf_flag trace_flags[] = {
+    { "steps", "A[:B]", "these steps of the run, not all" },
+    { "paje", "FILE", "for ViTE and other readers of Paje" },
+    { "chrome", "FILE", "JSON for ui.perfetto.dev or chrome://tracing" },
+    { 0 },
+};
+
+const struct dsf_cmd dsf_cmd_trace = {
+    .name = "trace",
+    .args = "RUN|FILE [--steps A[:B]] [--paje FILE] [--chrome FILE]",
+    .summary = "what ran when and where, as a picture or in words",
+    .help = "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"
+            "simulation (dsflow plan job.toml --trace FILE). RUN is the folder\n"
+            "of a run; \"-\" as FILE is standard output. With no other option,\n"
+            "prints what is in it.",
+    .flags = trace_flags,
+    .least = 1,
+    .most = 1,
+    .run = trace,
+};

@@ -1,0 +1,52 @@
+/* palette.h - kinds of span, and the colour of each: the same in every picture.
+ * A family has a hue of Okabe and Ito's (2008), which colour-blind eyes tell
+ * apart too, and its kinds have shades of it. */
+#ifndef DSF_TRACE_PALETTE_H
+#define DSF_TRACE_PALETTE_H
+
+#include "trace/trace.h"
+
+enum dsf_family {
+    DSF_FORWARD,
+    DSF_BACKWARD_INPUT,
+    DSF_BACKWARD_WEIGHT,
+    DSF_RECOMPUTED, /* forward once more */
+    DSF_UPDATES,    /* the optimizer, and what leads to it */
+    DSF_MOVES,      /* between ranks or memories */
+    DSF_SWAPS,      /* to and from a disk */
+    DSF_OTHER,
+    DSF_IDLE,
+    DSF_NFAMILIES
+};
+
+const char *dsf_family_name(enum dsf_family family);
+uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
+
+/* From the name of the op, its pass and its `comm`; so that plug-ins have a
+ * place too. */
+enum dsf_family dsf_family_of(const struct dsflow_task_spec *t);
+uint32_t dsf_kind_colour(enum dsf_family family, const char *name);
+
+/* Tasks of one op and family are of a kind; transfers and swaps are two. */
+struct dsf_kind {
+    const char *name; /* of the op, or "transfer", "swap" */
+    const struct dsflow_op *op;
+    enum dsf_family family;
+    uint32_t colour;
+};
+
+struct dsf_kinds {
+    struct dsf_kind *v;
+    unsigned n;
+    uint16_t *of_task; /* by task of the graph */
+};
+
+/* Of all tasks of the graph; names are borrowed from it. */
+void dsf_kinds_init(struct dsf_kinds *kinds, const struct dsf_trace *trace);
+void dsf_kinds_fini(struct dsf_kinds *kinds);
+
+unsigned dsf_kind_of(const struct dsf_kinds *kinds,
+                     const struct dsf_trace *trace,
+                     const struct dsf_span *span);
+
+#endif

@@ -1,0 +1,57 @@
+/* series.h - a timeline played again, from its first moment to its last: what
+ * each lane does, what follows from what on another rank, and what there is of
+ * memory, of data on its way and of ready tasks. */
+#ifndef DSF_TRACE_SERIES_H
+#define DSF_TRACE_SERIES_H
+
+#include "trace/steps.h"
+
+enum dsf_series {
+    DSF_MEMORY,    /* bytes of the data that is alive: in each step from the
+                      first task that has it to the last; persistent always */
+    DSF_IN_FLIGHT, /* bytes that are being moved */
+    DSF_READY,     /* tasks that wait for a worker, and for nothing else */
+    DSF_NSERIES
+};
+
+/* Data goes from a span to another one on another lane. What moves data has at
+ * most one arrow to it, from the last of what it waits for, and one from it, to
+ * the first that uses it. */
+struct dsf_arrow {
+    uint32_t from, to; /* positions in the timeline */
+};
+
+/* Called in order of time; times are in the window, and what begins before it
+ * or ends after it is cut there. Any may be NULL. */
+struct dsf_watcher {
+    void *user;
+    /* The lane of the span is at it from now until `end`. */
+    void (*run)(void *user, double t, size_t span, double end);
+    void (*idle)(void *user, double t, unsigned lane);
+    /* A span that takes no time: its lane may be at something else. */
+    void (*instant)(void *user, double t, size_t span);
+    /* At the end of the first span, then at the beginning of the second. */
+    void (*arrow)(void *user, double t, uint32_t number,
+                  const struct dsf_arrow *arrow, bool arrives);
+    /* `rank` is nranks for what is of no rank. */
+    void (*value)(void *user, double t, unsigned rank, enum dsf_series series,
+                  double value);
+    /* One of view->steps begins, or had begun before the window. */
+    void (*step)(void *user, double t, unsigned number);
+};
+
+/* What is shown of a trace. */
+struct dsf_view {
+    const struct dsf_trace *trace;
+    struct dsf_steps steps;
+    struct dsf_window window;
+    bool chosen; /* the window, by who asks */
+};
+
+void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher);
+
+/* Bytes that a span takes from one memory to another. */
+double dsf_span_moves(const struct dsf_trace *trace,
+                      const struct dsf_span *span);
+
+#endif

@@ -1,0 +1,274 @@
+/* steps.c - the steps of a timeline, and the least each could have taken. */
+#include "trace/steps.h"
+
+#include "base/alloc.h"
+#include "graph/succs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
+                    uint32_t *ntasks)
+{
+    uint32_t n = dsflow_graph_ntasks(g);
+
+    *first = *ntasks = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (dsflow_graph_task(g, (dsflow_task_id){ i })->phase != DSFLOW_STEP)
+            continue;
+        if ((*ntasks)++ == 0)
+            *first = i;
+    }
+}
+
+static bool is_of_step(const struct dsf_span *s, uint32_t first,
+                       uint32_t ntasks)
+{
+    return s->kind == DSF_SPAN_TASK && s->what - first < ntasks;
+}
+
+uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
+                         uint32_t ntasks, unsigned nsteps)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+    uint32_t *at = dsf_xcalloc((size_t)ntasks * nsteps + 1, sizeof(*at));
+
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+
+        if (is_of_step(s, first, ntasks) && s->step < nsteps)
+            at[(size_t)s->step * ntasks + s->what - first] = (uint32_t)i + 1;
+    }
+    return at;
+}
+
+/* The longest ways through all steps so far, step by step: steps overlap, so
+ * that what one adds is what it needs. */
+static void find_critical(struct dsf_steps *steps,
+                          const struct dsf_trace *trace, uint32_t first,
+                          uint32_t ntasks)
+{
+    uint32_t *at = dsf_step_spans(trace, first, ntasks, steps->n);
+    double *level = dsf_xcalloc((size_t)ntasks + 1, sizeof(*level));
+    double *next = dsf_xcalloc((size_t)ntasks + 1, sizeof(*next));
+    double longest = 0;
+    struct dsf_succs succs;
+
+    dsf_succs_init(&succs, trace->graph, first, ntasks, steps->n > 1);
+    for (unsigned step = 0; step < steps->n; step++) {
+        double *other = level, before = longest;
+
+        for (uint32_t i = 0; i < ntasks; i++) {
+            uint32_t span = at[(size_t)step * ntasks + i], n;
+            const uint32_t *list = dsf_succs(&succs, i, &n);
+
+            if (span != 0)
+                level[i] += trace->timeline.v[span - 1].end -
+                            trace->timeline.v[span - 1].start;
+            if (level[i] > longest)
+                longest = level[i];
+            for (uint32_t k = 0; k < n; k++)
+                if (level[i] > level[list[k]])
+                    level[list[k]] = level[i];
+            list = dsf_succs_next(&succs, i, &n);
+            for (uint32_t k = 0; k < n; k++)
+                if (level[i] > next[list[k]])
+                    next[list[k]] = level[i];
+        }
+        steps->v[step].critical = longest - before;
+        level = next;
+        next = other;
+        memset(next, 0, (size_t)ntasks * sizeof(*next));
+    }
+    dsf_succs_fini(&succs);
+    free(at);
+    free(level);
+    free(next);
+}
+
+/* Workers of a rank take the same tasks, and those of several ranks any; a
+ * link or a disk is alone. The least time is that of the busiest group. */
+static void find_work(struct dsf_steps *steps, const struct dsf_trace *trace,
+                      uint32_t first, uint32_t ntasks)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+    unsigned nranks = trace->facts.nranks, shared = nranks;
+    unsigned n = nranks + 1 + timeline->nlanes;
+    double *work = dsf_xcalloc((size_t)n * steps->n + 1, sizeof(*work));
+    unsigned *members = dsf_xcalloc(n, sizeof(*members));
+    unsigned *group = dsf_xcalloc(timeline->nlanes + 1, sizeof(*group));
+
+    for (unsigned i = 0; i < timeline->nlanes; i++) {
+        const struct dsf_lane *lane = &timeline->lanes[i];
+
+        group[i] = lane->kind != DSF_LANE_WORKER ? nranks + 1 + i
+                   : lane->rank >= 0 && (unsigned)lane->rank < nranks
+                       ? (unsigned)lane->rank
+                       : shared;
+        members[group[i]]++;
+    }
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+
+        if (is_of_step(s, first, ntasks))
+            work[(size_t)s->step * n + group[s->lane]] += s->end - s->start;
+    }
+    for (unsigned step = 0; step < steps->n; step++) {
+        struct dsf_step *to = &steps->v[step];
+
+        to->bound = to->critical;
+        for (unsigned i = 0; i < n; i++)
+            if (members[i] > 0 &&
+                work[(size_t)step * n + i] / members[i] > to->bound)
+                to->bound = work[(size_t)step * n + i] / members[i];
+    }
+    free(work);
+    free(members);
+    free(group);
+}
+
+/* What workers do between the ends of two steps, of whichever step it is. */
+static void find_idle(struct dsf_steps *steps, const struct dsf_trace *trace)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+
+    for (unsigned k = 0; k < steps->n; k++)
+        steps->v[k].idle = (steps->v[k].end - steps->v[k].begin) *
+                           timeline->workers;
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+
+        if (timeline->lanes[s->lane].kind != DSF_LANE_WORKER)
+            continue;
+        /* Steps end in order, and a task is at work in few of them. */
+        for (unsigned k = s->step > 0 ? s->step - 1 : 0; k < steps->n; k++) {
+            double from = s->start > steps->v[k].begin ? s->start
+                                                       : steps->v[k].begin;
+            double to = s->end < steps->v[k].end ? s->end : steps->v[k].end;
+
+            if (steps->v[k].begin >= s->end)
+                break;
+            if (to > from)
+                steps->v[k].idle -= to - from;
+        }
+    }
+    for (unsigned k = 0; k < steps->n; k++) {
+        struct dsf_step *step = &steps->v[k];
+        double all = (step->end - step->begin) * timeline->workers;
+
+        step->idle = all > 0 && step->idle > 0 ? step->idle / all : 0;
+    }
+}
+
+void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+    uint32_t first, ntasks;
+    double end;
+
+    memset(steps, 0, sizeof(*steps));
+    dsf_step_tasks(trace->graph, &first, &ntasks);
+    for (size_t i = 0; i < timeline->n; i++)
+        if (is_of_step(&timeline->v[i], first, ntasks) &&
+            timeline->v[i].step >= steps->n)
+            steps->n = timeline->v[i].step + 1;
+    if (steps->n == 0)
+        return;
+    steps->v = dsf_xcalloc(steps->n, sizeof(*steps->v));
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+
+        if (is_of_step(s, first, ntasks) && s->end > steps->v[s->step].end)
+            steps->v[s->step].end = s->end;
+    }
+    end = timeline->v[0].start;
+    for (unsigned k = 0; k < steps->n; k++) {
+        steps->v[k].begin = end;
+        if (steps->v[k].end < end)
+            steps->v[k].end = end;
+        end = steps->v[k].end;
+    }
+    find_critical(steps, trace, first, ntasks);
+    find_work(steps, trace, first, ntasks);
+    find_idle(steps, trace);
+}
+
+void dsf_steps_fini(struct dsf_steps *steps)
+{
+    free(steps->v);
+    memset(steps, 0, sizeof(*steps));
+}
+
+double dsf_step_efficiency(const struct dsf_step *step)
+{
+    double time = step->end - step->begin;
+
+    return time > 0 && step->bound < time ? step->bound / time : 1;
+}
+
+struct dsf_window dsf_window_whole(const struct dsf_trace *trace)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+    struct dsf_window w = { 0, 0 };
+
+    if (timeline->n > 0)
+        w.begin = timeline->v[0].start;
+    for (size_t i = 0; i < timeline->n; i++)
+        if (timeline->v[i].end > w.end)
+            w.end = timeline->v[i].end;
+    return w;
+}
+
+/* A whole number, and where it ended; false where there is none. */
+static bool read_whole(const char **text, long long *n)
+{
+    char *end;
+
+    errno = 0;
+    *n = strtoll(*text, &end, 10);
+    if (end == *text || errno != 0)
+        return false;
+    *text = end;
+    return true;
+}
+
+/* "A", "A:B", "A:" */
+static bool read_range(const char *text, long long *a, long long *b,
+                       long long last)
+{
+    const char *end;
+
+    if (!read_whole(&text, a))
+        return false;
+    end = text;
+    *b = *a;
+    if (*text == ':' && *++text == '\0')
+        *b = last;
+    else if (text != end && !read_whole(&text, b))
+        return false;
+    return *text == '\0';
+}
+
+int dsf_window_parse(const char *text, const struct dsf_trace *trace,
+                     const struct dsf_steps *steps, struct dsf_window *window,
+                     struct dsflow_err *err)
+{
+    long long first = trace->facts.first, last = first + steps->n - 1, a, b;
+
+    if (steps->n == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--steps: the trace has no whole step");
+    if (!read_range(text, &a, &b, last))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--steps: %.40s: expected A or A:B, such as %lld:%lld",
+                           text, first, last);
+    if (a > b || a < first || b > last)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--steps: %lld to %lld: expected steps from %lld to "
+                           "%lld",
+                           a, b, first, last);
+    window->begin = steps->v[a - first].begin;
+    window->end = steps->v[b - first].end;
+    return DSFLOW_OK;
+}

@@ -1,0 +1,51 @@
+/* steps.h - the steps of a timeline: from when to when, and how near each came
+ * to what was possible. */
+#ifndef DSF_TRACE_STEPS_H
+#define DSF_TRACE_STEPS_H
+
+#include "trace/trace.h"
+
+struct dsf_step {
+    double begin, end; /* from the end of the step before to its own */
+    double critical;   /* the longest way through its tasks, as they were */
+    double bound;      /* the most of that, of work per worker, of use per link:
+                          with tasks like these no step is shorter */
+    double idle;       /* share of the workers' time */
+};
+
+/* n is 0 where no step ran. */
+struct dsf_steps {
+    struct dsf_step *v;
+    unsigned n;
+};
+
+void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace);
+void dsf_steps_fini(struct dsf_steps *steps);
+
+/* bound / time, at most 1. */
+double dsf_step_efficiency(const struct dsf_step *step);
+
+/* Tasks of the phase that is a step stand together: the first, and how many. */
+void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
+                    uint32_t *ntasks);
+
+/* By instance, step * ntasks + task - first: its position in the timeline
+ * and 1, or 0 when it did not run. Freed by the caller. */
+uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
+                         uint32_t ntasks, unsigned nsteps);
+
+/* The part of the time that is shown. */
+struct dsf_window {
+    double begin, end;
+};
+
+/* From the first moment to the last. */
+struct dsf_window dsf_window_whole(const struct dsf_trace *trace);
+
+/* From the first of the steps "10:12" to the end of the last; "10" is one step,
+ * "10:" all from it on. Numbers are those of the run. */
+int dsf_window_parse(const char *text, const struct dsf_trace *trace,
+                     const struct dsf_steps *steps, struct dsf_window *window,
+                     struct dsflow_err *err);
+
+#endif
