@@ -33,6 +33,7 @@ void dsf_meter_fini(struct dsf_meter *m)
     dsf_succs_fini(&m->edges);
     dsf_timeline_fini(&m->lanes);
     dsf_timeline_fini(&m->drained);
+    dsf_timeline_fini(&m->kept);
     free(m->seconds);
     free(m->ran);
     free(m->busy);
@@ -74,30 +75,45 @@ static enum dsf_share share_of(const struct dsf_meter *m,
                                         : DSF_SHARE_FORWARD;
 }
 
-/* Sums over what ended since the last step; what of it began before `from`
- * counts from there. The first execution of a task touches its memory for the
- * first time, and says nothing about the others. */
-static void add_up(struct dsf_meter *m, double from)
+/* What each task takes. Its first execution touches its memory for the first
+ * time, and says nothing about the others. */
+static void learn(struct dsf_meter *m)
 {
     enum { WINDOW = 16 };
 
-    memset(m->sums, 0, sizeof(m->sums));
-    memset(m->busy, 0, m->lanes.nlanes * sizeof(*m->busy));
-    for (size_t i = 0; i < m->drained.n; i++) {
+    for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
-        double took = s->end - s->start;
-        double here = s->end - (s->start > from ? s->start : from);
 
         if (s->kind == DSF_SPAN_TASK && s->step > 0) {
             uint32_t n = m->ran[s->what] < WINDOW ? ++m->ran[s->what] : WINDOW;
 
-            m->seconds[s->what] += (took - m->seconds[s->what]) / n;
-        }
-        if (here > 0) {
-            m->sums[share_of(m, s)] += here;
-            m->busy[s->lane] += here;
+            m->seconds[s->what] += (s->end - s->start - m->seconds[s->what]) / n;
         }
     }
+}
+
+/* Sums over [from, to]. A report is taken some time after it was made: what
+ * ended meanwhile is carried over to the next step. What began before `from`
+ * and was not seen by then counts whole, as nobody counted its beginning. */
+static void add_up(struct dsf_meter *m, double from, double to)
+{
+    size_t n = 0;
+
+    memset(m->sums, 0, sizeof(m->sums));
+    memset(m->busy, 0, m->lanes.nlanes * sizeof(*m->busy));
+    for (size_t i = 0; i < m->drained.n; i++) {
+        struct dsf_span s = m->drained.v[i];
+        double begun = i < m->carried ? fmax(s.start, from) : s.start;
+        double here = fmin(s.end, to) - begun;
+
+        if (s.end > from && here > 0) {
+            m->sums[share_of(m, &s)] += here;
+            m->busy[s.lane] += here;
+        }
+        if (s.end > to)
+            m->drained.v[n++] = s;
+    }
+    m->drained.n = m->carried = n;
 }
 
 /* The longest way changes little from step to step, and finding it takes time
@@ -140,43 +156,45 @@ static double bound(const struct dsf_meter *m)
     return all > most ? all : most;
 }
 
-static int write_spans(struct dsf_meter *m, int64_t step, double to,
+/* The new ones that belong to the trace: what is no task of a step, while one
+ * of those steps is under way. */
+static int write_spans(struct dsf_meter *m, int64_t step,
                        struct dsflow_err *err)
 {
-    size_t n = 0;
+    int status = DSFLOW_OK;
 
-    for (size_t i = 0; i < m->drained.n; i++) {
+    m->kept.n = 0;
+    for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
         bool of_step = s->kind == DSF_SPAN_TASK &&
                        task_of(m, s)->phase == DSFLOW_STEP;
+        int64_t at = of_step ? (int64_t)s->step : step;
 
-        if (of_step ? s->step >= m->first && s->step <= m->last
-                    : step >= m->first && step <= m->last && s->end <= to)
-            m->drained.v[n++] = *s;
+        if (at >= m->first && at <= m->last)
+            dsf_timeline_add(&m->kept, s);
     }
-    m->written += n;
-    return dsf_trace_append(m->file, m->drained.v, n, err);
-}
-
-static int drain(struct dsf_meter *m, int64_t step, double from, double to,
-                 struct dsflow_err *err)
-{
-    uint64_t lost;
-    int status = DSFLOW_OK;
-
-    m->drained.n = 0;
-    lost = dsf_exec_drain(m->exec, &m->drained);
-    add_up(m, from);
-    if (m->file == NULL)
-        return DSFLOW_OK;
-    if (step >= m->first)
-        m->lost += lost;
-    status = write_spans(m, step, to, err);
+    m->written += m->kept.n;
+    status = dsf_trace_append(m->file, m->kept.v, m->kept.n, err);
     /* A step after the next needs all that the last one of the trace does. */
     if (status == DSFLOW_OK && step > m->last + 1) {
         status = dsf_trace_close(m->file, true, err);
         m->file = NULL;
     }
+    return status;
+}
+
+static int drain(struct dsf_meter *m, int64_t step, double from, double to,
+                 struct dsflow_err *err)
+{
+    uint64_t lost = dsf_exec_drain(m->exec, &m->drained);
+    int status = DSFLOW_OK;
+
+    learn(m);
+    if (m->file != NULL) {
+        m->lost += step >= m->first ? lost : 0;
+        status = write_spans(m, step, err);
+    }
+    add_up(m, from, to);
     return status;
 }
 
@@ -190,7 +208,8 @@ int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     step->efficiency = NAN;
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         busy += m->sums[k];
-    /* A task counts where it ends: a short step may get more than it has. */
+    /* A task that is still running counts in the step in which it ends, which
+     * may so get more than it has. */
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         step->share[k] = m->sums[k] / fmax(busy, workers);
     step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;

@@ -14,7 +14,8 @@ struct dsf_meter {
     struct dsf_succs edges;      /* of the tasks of a step */
     uint32_t ntasks;             /* the first ones of the graph */
     struct dsf_timeline lanes;   /* no spans */
-    struct dsf_timeline drained; /* since the step before */
+    struct dsf_timeline drained; /* those that ended after the step before, … */
+    size_t carried;              /* … of which so many were seen by then */
 
     double *seconds;   /* by task: what it takes, smoothed */
     uint32_t *ran;     /* by task: how often it was measured */
@@ -24,9 +25,9 @@ struct dsf_meter {
     double *busy;      /* by lane: seconds of the step */
     double sums[DSF_NSHARES];
 
+    struct dsf_timeline kept;    /* of them, what goes to the trace */
     struct dsf_trace_file *file; /* NULL: nothing is traced */
     int64_t first, last;         /* steps that are, counted from 0 */
-    double since;                /* when they began */
     uint64_t written, lost;      /* spans */
 };
 
