@@ -8,8 +8,14 @@
 #include <dsflow/export.h>
 #include <dsflow/graph.h>
 #include <dsflow/log.h>
+#include <dsflow/lr_schedule.h>
 #include <dsflow/op.h>
+#include <dsflow/optimizer.h>
 #include <dsflow/option.h>
+#include <dsflow/plan.h>
+#include <dsflow/plugin.h>
 #include <dsflow/policy.h>
+#include <dsflow/rewrite.h>
+#include <dsflow/segments.h>
 
 #endif

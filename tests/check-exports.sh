@@ -1,6 +1,6 @@
 #!/bin/sh
 # check-exports.sh - the shared library exports dsflow_ names and no others,
-# and each function that an installed header declares.
+# and each function that an installed header declares; the command does too.
 lib=.libs/libdsflow.so
 inc=${srcdir:-.}/include/dsflow
 test -e $lib || exit 77
@@ -18,6 +18,14 @@ test -n "$declared" || { echo "no declaration found in $inc"; exit 1; }
 for name in $declared; do
     echo "$names" | grep -qx "$name" || {
         echo "$name is declared, and not in the library"
+        status=1
+    }
+done
+# A plug-in that the command loads finds them in the command itself.
+own=$(nm -D --defined-only dsflow | awk '{ print $3 }')
+for name in $names; do
+    echo "$own" | grep -qx "$name" || {
+        echo "$name is in the library, and not in the command"
         status=1
     }
 done

@@ -6,7 +6,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_CODELET_ABI 1
+#define DSFLOW_CODELET_ABI 2
 
 /* One buffer as a kernel sees it, in the memory of its device. */
 struct dsflow_buf {
@@ -45,12 +45,41 @@ typedef void (*dsflow_cpu_fn)(const struct dsflow_call *call);
 /* Only enqueue on `stream`, a cudaStream_t; do not wait for it. */
 typedef void (*dsflow_cuda_fn)(const struct dsflow_call *call, void *stream);
 
+/* Random cases that a codelet can be tried on, as `dsflow codelet check` does:
+ * on the memory they describe it runs the codelet, a plain version of it, or,
+ * where it is a segment's, the built-in one. The same seed gives the same case,
+ * and different seeds should give different shapes: small ones, odd ones, and
+ * each value of a flag. */
+struct dsflow_trials {
+    /* Choose a case: how many ports (*n, DSFLOW_MAX_PORTS at most) of how many
+     * bytes each, the op's args_size bytes of `args` (zeroed), and which ports
+     * are fresh (bit i of *fresh, 0 before). The op's check must accept them.
+     * Returns DSFLOW_OK, or a negative status when this seed gives no case. */
+    int (*make)(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                unsigned *fresh);
+
+    /* The contents of port `port`, `bytes` of it, before the task runs. NULL:
+     * every port that is read is filled with numbers (float) of a normal
+     * distribution. A port for which it returns 0 is filled so too. */
+    int (*fill)(uint64_t seed, unsigned port, void *data, size_t bytes,
+                const void *args);
+
+    /* The same result, computed plainly; it gets the same memory and `scratch`.
+     * NULL: there is none, or it is the built-in codelet of the segment. */
+    dsflow_cpu_fn reference;
+
+    /* How far numbers (float) may be apart: |a - b| <= tolerance * (1 + |b|).
+     * 0: 1e-4. */
+    double tolerance;
+};
+
 struct dsflow_codelet {
     unsigned abi; /* DSFLOW_CODELET_ABI */
     const struct dsflow_op *op;
     dsflow_cpu_fn cpu;   /* NULL: never on a CPU */
     dsflow_cuda_fn cuda; /* NULL: never on a GPU */
     unsigned host_only;  /* 1: it calls the host, so never on a device */
+    const struct dsflow_trials *trials; /* NULL: it cannot be tried alone */
 };
 
 /* `codelet` is borrowed for good: make it static. */
@@ -58,6 +87,9 @@ DSFLOW_API int dsflow_codelet_register(const struct dsflow_codelet *codelet,
                                        struct dsflow_err *err);
 DSFLOW_API const struct dsflow_codelet *
 dsflow_codelet_find(const struct dsflow_op *op);
+
+/* The i-th known, in order of registration; NULL past the last. */
+DSFLOW_API const struct dsflow_codelet *dsflow_codelet_at(unsigned i);
 
 DSFLOW_END_DECLS
 

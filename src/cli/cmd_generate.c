@@ -105,7 +105,7 @@ static int generate(const struct dsf_words *words, struct dsflow_err *err)
                  path);
     if (status == DSFLOW_OK)
         status = dsf_generate_print(
-            &s.model, params, s.tok, prompt != NULL ? prompt : "",
+            &s.model, &s.job, params, s.tok, prompt != NULL ? prompt : "",
             prompt != NULL ? strlen(prompt) : 0, tokens, &sampling,
             stdout, err);
     dsf_params_free(&s, params);

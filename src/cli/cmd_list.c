@@ -4,8 +4,9 @@
 #include "codelets/codelets.h"
 #include "config/job.h"
 #include "config/option.h"
+#include "plugin/plugin.h"
 #include "policies/policies.h"
-#include "tasks/tasks.h"
+#include "tasks/components.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -25,8 +26,9 @@ static void print_text(FILE *out, const char *table,
 static void list_keys_json(void)
 {
     json_t *keys = json_array();
+    const struct dsf_table *t;
 
-    for (const struct dsf_table *t = dsf_job_tables; t->name != NULL; t++)
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
         for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
             json_array_append_new(
                 keys, json_pack("{s:s, s:s, s:s?, s:s, s:s}", "table",
@@ -52,7 +54,9 @@ static void put_roff(const char *s)
 
 static void list_keys_roff(void)
 {
-    for (const struct dsf_table *t = dsf_job_tables; t->name != NULL; t++) {
+    const struct dsf_table *t;
+
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
         printf(".SS [%s]\n%s\n", t->name, t->summary);
         for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
             printf(".TP\n.B %s\n", o->key);
@@ -68,6 +72,8 @@ static void list_keys_roff(void)
 
 static void list_keys(const struct dsf_words *words)
 {
+    const struct dsf_table *t;
+
     if (dsf_flag_value(words, "json") != NULL) {
         list_keys_json();
         return;
@@ -76,20 +82,33 @@ static void list_keys(const struct dsf_words *words)
         list_keys_roff();
         return;
     }
-    for (const struct dsf_table *t = dsf_job_tables; t->name != NULL; t++) {
-        printf("%s[%s] %s\n", t == dsf_job_tables ? "" : "\n", t->name,
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
+        printf("%s[%s] %s\n", i == 0 ? "" : "\n", t->name,
                t->summary);
         for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
             print_text(stdout, t->name, o);
     }
 }
 
+/* Where a component comes from, where that is not here. */
+static const char *from(const struct dsf_registered *r)
+{
+    static char text[256];
+
+    if (strcmp(r->origin, DSF_BUILTIN) == 0)
+        return DSF_BUILTIN;
+    snprintf(text, sizeof(text), "from %s", r->origin);
+    return text;
+}
+
 static void list_tasks(const struct dsf_words *words)
 {
-    const struct dsflow_op *op;
+    const struct dsf_registered *r;
 
-    for (unsigned i = 0; (op = dsflow_op_at(i)) != NULL; i++) {
-        printf("%-26s %s\n%-26s   ", op->name, op->summary, "");
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_task_kinds, i)) != NULL; i++) {
+        const struct dsflow_op *op = r->thing;
+
+        printf("%-26s %s; %s\n%-26s   ", op->name, op->summary, from(r), "");
         for (unsigned p = 0; p < op->nports; p++)
             printf("%s%s %s", p > 0 ? ", " : "", op->ports[p].name,
                    op->ports[p].access == DSFLOW_R   ? "R"
@@ -99,47 +118,108 @@ static void list_tasks(const struct dsf_words *words)
     }
 }
 
+/* By kind of task, and those that have none. */
 static void list_codelets(const struct dsf_words *words)
 {
     const struct dsflow_op *op;
 
     for (unsigned i = 0; (op = dsflow_op_at(i)) != NULL; i++) {
-        const struct dsflow_codelet *c = dsflow_codelet_find(op);
+        const struct dsf_registered *r =
+            dsf_registry_find(&dsf_codelet_kinds, op->name);
+        const struct dsflow_codelet *c = r != NULL ? r->thing : NULL;
 
-        printf("%-26s %s%s%s\n", op->name,
-               c == NULL           ? "none"
-               : c->cpu != NULL    ? "cpu"
-                                   : "",
-               c != NULL && c->cuda != NULL ? " cuda" : "",
-               c != NULL && c->host_only ? ", on the host only" : "");
+        if (c == NULL) {
+            printf("%-26s none\n", op->name);
+            continue;
+        }
+        printf("%-26s %-9s %s%s\n", op->name,
+               c->cpu != NULL && c->cuda != NULL ? "cpu cuda"
+               : c->cpu != NULL                  ? "cpu"
+                                                 : "cuda",
+               from(r), c->host_only ? ", on the host only" : "");
     }
 }
 
 static void list_policies(const struct dsf_words *words)
 {
-    for (unsigned i = 0; i < dsf_npolicies; i++)
-        printf("%-16s %s\n", dsf_policies[i]->name, dsf_policies[i]->summary);
+    const struct dsflow_policy *p;
+
+    for (unsigned i = 0; (p = dsflow_policy_at(i)) != NULL; i++)
+        printf("%-16s %s; %s\n", p->name, p->summary,
+               from(dsf_registry_find(&dsf_policies, p->name)));
+}
+
+static void list_optimizers(const struct dsf_words *words)
+{
+    const struct dsf_registered *r;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_optimizers, i)) != NULL; i++)
+        printf("%-16s %s; %s\n", r->name,
+               ((const struct dsflow_optimizer *)r->thing)->summary, from(r));
+}
+
+static void list_schedules(const struct dsf_words *words)
+{
+    const struct dsf_registered *r;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_lr_schedules, i)) != NULL; i++)
+        printf("%-16s %s; %s\n", r->name,
+               ((const struct dsflow_lr_schedule *)r->thing)->summary, from(r));
+}
+
+/* As one writes them in [model]. */
+static void list_segments(const struct dsf_words *words)
+{
+    const struct dsf_registered *r;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_segments, i)) != NULL; i++) {
+        const struct dsflow_segment *s = r->thing;
+        char key[64];
+
+        snprintf(key, sizeof(key), "%s = \"%s\"", s->replaces, s->name);
+        printf("%-24s %s; %s\n", key, s->summary, from(r));
+    }
+}
+
+static void list_plugins(const struct dsf_words *words)
+{
+    const struct dsflow_plugin *p;
+    const char *origin;
+
+    for (unsigned i = 0; (p = dsflow_plugin_at(i, &origin)) != NULL; i++)
+        printf("%-16s %s; from %s\n", p->name, p->summary, origin);
 }
 
 static const struct {
     const char *name;
     void (*print)(const struct dsf_words *words);
 } lists[] = { { "tasks", list_tasks },
-              { "policies", list_policies },
               { "codelets", list_codelets },
+              { "policies", list_policies },
+              { "optimizers", list_optimizers },
+              { "schedules", list_schedules },
+              { "segments", list_segments },
+              { "plugins", list_plugins },
               { "keys", list_keys } };
 
 static int list(const struct dsf_words *words, struct dsflow_err *err)
 {
-    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
-        if (strcmp(words->words[0], lists[i].name) == 0) {
-            lists[i].print(words);
-            return DSFLOW_OK;
-        }
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "list: %.60s: expected tasks, policies, codelets or "
-                       "keys",
-                       words->words[0]);
+    enum { N = sizeof(lists) / sizeof(*lists) };
+    size_t at = 0;
+    int status = DSFLOW_OK;
+
+    while (at < N && strcmp(words->words[0], lists[at].name) != 0)
+        at++;
+    if (at == N)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "list: %.60s: expected tasks, codelets, policies, "
+                           "optimizers, schedules, segments, plugins or keys",
+                           words->words[0]);
+    for (unsigned i = 1; i < words->nwords && status == DSFLOW_OK; i++)
+        status = dsflow_plugin_load(words->words[i], err);
+    if (status == DSFLOW_OK)
+        lists[at].print(words);
+    return status;
 }
 
 static const struct dsf_flag list_flags[] = {
@@ -150,13 +230,19 @@ static const struct dsf_flag list_flags[] = {
 
 const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
-    .args = "tasks|policies|codelets|keys [--json|--roff]",
-    .summary = "what this build has",
-    .help = "tasks: the kinds of task and their ports. policies: the passes over\n"
-            "the graph, in order. codelets: what computes each kind of task.\n"
-            "keys: every key of job.toml, with default, range and meaning.",
+    .args = "tasks|codelets|policies|optimizers|schedules|segments|plugins|keys "
+            "[LIBRARY]… [--json|--roff]",
+    .summary = "what this build has, and what plug-ins bring",
+    .help =
+        "tasks: the kinds of task and their ports. codelets: what computes\n"
+        "each. policies: the passes over the graph, in order. optimizers,\n"
+        "schedules (of the learning rate), segments (of a layer): what\n"
+        "optimizer.kind, schedule.kind and the keys of [model] may name.\n"
+        "plugins: the libraries that were loaded. keys: every key of\n"
+        "job.toml, with default, range and meaning. Each says where it comes\n"
+        "from: with a LIBRARY, what that plug-in brings is there too.",
     .flags = list_flags,
     .least = 1,
-    .most = 1,
+    .most = 64,
     .run = list,
 };

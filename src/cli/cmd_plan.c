@@ -10,17 +10,16 @@
 
 static int check_until(const char *until, struct dsflow_err *err)
 {
-    char known[256] = "";
+    const struct dsflow_policy *policy;
+    char known[512] = "";
 
-    if (until == NULL)
+    if (until == NULL || dsflow_policy_find(until) != NULL)
         return DSFLOW_OK;
-    for (unsigned i = 0; i < dsf_npolicies; i++) {
+    for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++) {
         size_t n = strlen(known);
 
-        if (strcmp(dsf_policies[i]->name, until) == 0)
-            return DSFLOW_OK;
         snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "",
-                 dsf_policies[i]->name);
+                 policy->name);
     }
     return dsflow_fail(err, DSFLOW_EINVAL, "--until: %.60s: expected one of %s",
                        until, known);
@@ -75,9 +74,9 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
     const char *trace = dsf_flag_value(words, "trace");
     struct dsf_machine_model m = { 0 };
     struct dsf_session s = { 0 };
-    int status = check_until(until, err);
+    int status = DSFLOW_OK;
 
-    if (status == DSFLOW_OK && dot && json)
+    if (dot && json)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "plan: --dot and --json: expected one of them");
     if (status == DSFLOW_OK && trace != NULL && until != NULL)
@@ -85,6 +84,8 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
                              "plan: --trace and --until: expected one of them");
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[0], words, err);
+    if (status == DSFLOW_OK) /* with the policies that the job has loaded */
+        status = check_until(until, err);
     if (status == DSFLOW_OK)
         status =
             build(&s, dsf_flag_value(words, "machine"), until,

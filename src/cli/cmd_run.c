@@ -423,7 +423,7 @@ static int print_sample(struct run *r, struct dsflow_err *err)
     status = dsf_session_units(&r->s, &params, err);
     if (status == DSFLOW_OK) {
         printf("\n");
-        status = dsf_generate_print(&r->s.model, params, r->s.tok,
+        status = dsf_generate_print(&r->s.model, &r->s.job, params, r->s.tok,
                                     sample->prompt, strlen(sample->prompt),
                                     sample->tokens, &sampling, stdout, err);
     }

@@ -7,16 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "m.layer0.qkv" is a state called m. */
-static int kind_of(const struct dsflow_data_spec *d)
+const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind)
 {
+    if (kind == DSF_KEPT_PARAM)
+        return "";
+    return kind < DSF_NKEPT ? c->optimizer->states[kind - 1] : NULL;
+}
+
+/* "m.layer0.qkv" is a state called m. */
+static int kind_of(const struct dsf_contents *c,
+                   const struct dsflow_data_spec *d)
+{
+    size_t n = strcspn(d->name, ".");
+    const char *name;
+
     if (!d->persistent || d->unit < 0)
         return -1;
     if (d->role == DSFLOW_PARAMS)
         return DSF_KEPT_PARAM;
     if (d->role != DSFLOW_STATES)
         return -1;
-    return strncmp(d->name, "m.", 2) == 0 ? DSF_KEPT_M : DSF_KEPT_V;
+    for (unsigned k = 1; (name = dsf_contents_name(c, k)) != NULL; k++)
+        if (strlen(name) == n && strncmp(d->name, name, n) == 0)
+            return (int)k;
+    return -1;
 }
 
 static int by_unit(const void *a, const void *b)
@@ -32,13 +46,18 @@ static int by_unit(const void *a, const void *b)
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
+                       const struct dsflow_optimizer *optimizer,
                        int32_t tensor)
 {
-    *c = (struct dsf_contents){ model, graph, exec, tensor, NULL, 0, 0 };
+    *c = (struct dsf_contents){ .model = model,
+                                .graph = graph,
+                                .exec = exec,
+                                .optimizer = optimizer,
+                                .tensor = tensor };
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
         dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(graph, id);
-        int kind = kind_of(d);
+        int kind = kind_of(c, d);
 
         if (kind < 0)
             continue;
@@ -58,7 +77,7 @@ void dsf_contents_fini(struct dsf_contents *c)
 
 /* The first piece of a unit, and how many there are. */
 static size_t find(const struct dsf_contents *c, unsigned unit,
-                   enum dsf_kept kind, size_t *n)
+                   unsigned kind, size_t *n)
 {
     size_t low = 0, high = c->n, end;
 
@@ -79,7 +98,7 @@ static size_t find(const struct dsf_contents *c, unsigned unit,
 }
 
 bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
-                      enum dsf_kept kind)
+                      unsigned kind)
 {
     size_t n;
 
@@ -88,7 +107,7 @@ bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
 }
 
 float *dsf_contents_map(struct dsf_contents *c, unsigned unit,
-                        enum dsf_kept kind, enum dsflow_access access)
+                        unsigned kind, enum dsflow_access access)
 {
     size_t n, at = find(c, unit, kind, &n);
 
@@ -98,7 +117,7 @@ float *dsf_contents_map(struct dsf_contents *c, unsigned unit,
 }
 
 /* Copy between the pieces of a part and its numbers in one buffer. */
-static void move(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
+static void move(struct dsf_contents *c, unsigned unit, unsigned kind,
                  int32_t part, float *own, bool get)
 {
     size_t n, at = find(c, unit, kind, &n);
@@ -118,7 +137,7 @@ static void move(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
     }
 }
 
-void dsf_contents_get(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
+void dsf_contents_get(struct dsf_contents *c, unsigned unit, unsigned kind,
                       float *whole)
 {
     if (c->tensor == 1) {
@@ -140,7 +159,7 @@ void dsf_contents_get(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
     }
 }
 
-void dsf_contents_put(struct dsf_contents *c, unsigned unit, enum dsf_kept kind,
+void dsf_contents_put(struct dsf_contents *c, unsigned unit, unsigned kind,
                       const float *whole)
 {
     if (c->tensor == 1) {

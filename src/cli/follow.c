@@ -71,7 +71,7 @@ static void read_job(struct dsf_follow *f)
     if (stat(path, &st) == 0 &&
         (st.st_mtim.tv_sec != f->job_read.tv_sec ||
          st.st_mtim.tv_nsec != f->job_read.tv_nsec) &&
-        dsf_job_read(path, NULL, 0, &job, NULL) == DSFLOW_OK) {
+        dsf_job_read_main(path, &job, NULL) == DSFLOW_OK) {
         f->job_read = st.st_mtim;
         f->steps = job.main.steps;
         f->log_every = job.main.log_every;

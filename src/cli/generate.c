@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "codelets/codelets.h"
+#include "tasks/components.h"
 #include "tasks/tasks.h"
 #include "text/utf8.h"
 
@@ -18,14 +19,16 @@ enum { MOST_ROWS = 128 };
 
 struct dsf_generator {
     const struct dsf_model *model;
+    const struct dsf_job *job;
     float *const *params;
     int32_t pos; /* tokens fed */
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     float **kv; /* by layer: [context][2][kv_heads*head_dim] */
     float *x, *y, *q, *att, *lse, *h, *logits, *rope;
     int32_t *batch;
     void *scratch;
     size_t scratch_bytes;
+    struct dsflow_err err; /* of a plug-in's kind of task */
 };
 
 static void *floats(size_t n)
@@ -67,8 +70,9 @@ static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
                        dsf_size_text(cache).s, m->dims.context);
 }
 
-int dsf_generator_new(const struct dsf_model *m, float *const *params,
-                      struct dsf_generator **gen, struct dsflow_err *err)
+int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
+                      float *const *params, struct dsf_generator **gen,
+                      struct dsflow_err *err)
 {
     struct dsf_generator *g = dsf_xcalloc(1, sizeof(*g));
     const struct dsf_dims *d = &m->dims;
@@ -79,8 +83,9 @@ int dsf_generator_new(const struct dsf_model *m, float *const *params,
     bool whole = true;
 
     g->model = m;
+    g->job = job;
     g->params = params;
-    g->tile = (struct dsf_tile){
+    g->tile = (struct dsflow_tile){
         .nseq = 1,
         .width = d->width,
         .heads = d->heads,
@@ -117,15 +122,28 @@ int dsf_generator_new(const struct dsf_model *m, float *const *params,
     return DSFLOW_OK;
 }
 
-/* Run one task on `n` buffers. What the op's check would refuse is a bug. */
+/* Run one task on `n` buffers. What the check of a built-in one would refuse is
+ * a bug; that of another may not know of single rows, or have no codelet. */
 static void call(struct dsf_generator *g, const struct dsflow_op *op,
-                 const void *args, unsigned n, void *const *ptrs,
-                 const size_t *bytes)
+                 const void *args, unsigned n, unsigned fresh,
+                 const struct dsflow_buf *bufs)
 {
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
-    size_t scratch =
-        op->scratch == NULL ? 0 : op->scratch(bytes, n, args);
+    const struct dsflow_op *own = dsf_job_op(g->job, op);
+    const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
+    size_t bytes[DSFLOW_MAX_PORTS], scratch;
 
+    for (unsigned i = 0; i < n; i++)
+        bytes[i] = bufs[i].bytes;
+    if (own != op && g->err.status == DSFLOW_OK) {
+        if (codelet == NULL || codelet->cpu == NULL)
+            dsflow_fail(&g->err, DSFLOW_ENOSYS,
+                        "task %.60s: no codelet for a CPU", own->name);
+        else if (own->check(bytes, n, args, &g->err) < 0)
+            dsflow_fail_in(&g->err, g->err.status, "generation");
+    }
+    if (g->err.status != DSFLOW_OK)
+        return;
+    scratch = own->scratch == NULL ? 0 : own->scratch(bytes, n, args);
     if (scratch > g->scratch_bytes) {
         free(g->scratch);
         g->scratch_bytes = (scratch + 63) / 64 * 64;
@@ -133,12 +151,11 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
         if (g->scratch == NULL)
             abort();
     }
-    for (unsigned i = 0; i < n; i++)
-        bufs[i] = (struct dsflow_buf){ ptrs[i], bytes[i] };
-    dsflow_codelet_find(op)->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                                        .nbufs = n,
-                                                        .args = args,
-                                                        .scratch = g->scratch });
+    codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                        .nbufs = n,
+                                        .args = args,
+                                        .fresh = fresh,
+                                        .scratch = g->scratch });
 }
 
 /* A buffer of a call: where it is and how many floats it has. */
@@ -148,20 +165,20 @@ struct place {
 };
 
 static void call_on(struct dsf_generator *g, const struct dsflow_op *op,
-                    const void *args, unsigned n, const struct place *places)
+                    const void *args, unsigned fresh, unsigned n,
+                    const struct place *places)
 {
-    void *ptrs[DSFLOW_MAX_PORTS];
-    size_t bytes[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
 
-    for (unsigned i = 0; i < n; i++) {
-        ptrs[i] = places[i].ptr;
-        bytes[i] = places[i].n * sizeof(float);
-    }
-    call(g, op, args, n, ptrs, bytes);
+    for (unsigned i = 0; i < n; i++)
+        bufs[i] =
+            (struct dsflow_buf){ places[i].ptr, places[i].n * sizeof(float) };
+    call(g, op, args, n, fresh, bufs);
 }
 
-#define CALL(g, op, args, ...)                                                 \
-    call_on(g, op, args,                                                       \
+#define CALL(g, op, args, ...) CALL_FRESH(g, op, args, 0, __VA_ARGS__)
+#define CALL_FRESH(g, op, args, fresh, ...)                                    \
+    call_on(g, op, args, fresh,                                                \
             sizeof((struct place[]){ __VA_ARGS__ }) / sizeof(struct place),    \
             (struct place[]){ __VA_ARGS__ })
 
@@ -176,22 +193,23 @@ static struct place unit(const struct dsf_generator *g,
 static void attend(struct dsf_generator *g, int l, size_t rows, size_t nq,
                    size_t nkv)
 {
-    struct dsf_attention_args a = { .tile = g->tile,
+    struct dsflow_attention_args a = { .tile = g->tile,
                                     .keys = g->pos,
                                     .first = 1 };
     size_t nlse = 2 * rows * (size_t)g->tile.heads;
     float *kv = g->kv[l];
 
     if (g->pos > 0)
-        CALL(g, &dsf_op_attention_forward, &a, { g->q, rows * nq },
-             { kv, (size_t)g->pos * nkv }, { g->att, rows * nq },
-             { g->lse, nlse });
+        CALL_FRESH(g, &dsf_op_attention_forward, &a, 0xc, { g->q, rows * nq },
+                   { kv, (size_t)g->pos * nkv }, { g->att, rows * nq },
+                   { g->lse, nlse });
     a.keys = (int32_t)rows;
     a.diagonal = a.last = 1;
     a.first = g->pos == 0;
-    CALL(g, &dsf_op_attention_forward, &a, { g->q, rows * nq },
-         { kv + (size_t)g->pos * nkv, rows * nkv }, { g->att, rows * nq },
-         { g->lse, nlse });
+    CALL_FRESH(g, &dsf_op_attention_forward, &a, a.first ? 0xc : 0,
+               { g->q, rows * nq },
+               { kv + (size_t)g->pos * nkv, rows * nkv },
+               { g->att, rows * nq }, { g->lse, nlse });
 }
 
 static void layer(struct dsf_generator *g, int l, size_t rows)
@@ -202,10 +220,10 @@ static void layer(struct dsf_generator *g, int l, size_t rows)
     size_t nkv = 2 * (size_t)d->kv_heads * (size_t)d->head_dim;
     size_t nx = rows * (size_t)d->width;
     size_t nh = rows * (size_t)d->ffn * (d->swiglu ? 2 : 1);
-    struct dsf_qkv_args qkv = { g->tile, m->qkv_at.w, m->qkv_at.b,
+    struct dsflow_qkv_args qkv = { g->tile, m->qkv_at.w, m->qkv_at.b,
                                 m->qkv_at.norm_w, m->qkv_at.norm_b };
-    struct dsf_out_args out = { g->tile, m->out_at.w, m->out_at.b };
-    struct dsf_mlp_args mlp = { g->tile,      m->mlp_at.w1,     m->mlp_at.b1,
+    struct dsflow_out_args out = { g->tile, m->out_at.w, m->out_at.b };
+    struct dsflow_mlp_args mlp = { g->tile,      m->mlp_at.w1,     m->mlp_at.b1,
                                 m->mlp_at.w2, m->mlp_at.b2,     m->mlp_at.norm_w,
                                 m->mlp_at.norm_b };
     struct place x = { g->x, nx }, y = { g->y, nx }, q = { g->q, rows * nq };
@@ -227,13 +245,13 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
 {
     const struct dsf_model *m = g->model;
     size_t width = (size_t)m->dims.width;
-    struct dsf_embed_args embed;
-    struct dsf_head_args head;
+    struct dsflow_embed_args embed;
+    struct dsflow_head_args head;
 
     g->tile.rows = (int32_t)rows;
     g->tile.pos = g->pos;
     memcpy(g->batch, tokens, rows * sizeof(*tokens));
-    embed = (struct dsf_embed_args){ g->tile, m->embed_at.wte,
+    embed = (struct dsflow_embed_args){ g->tile, m->embed_at.wte,
                                      m->embed_at.wpe };
     CALL(g, &dsf_op_embed_forward, &embed, { g->batch, 2 * rows },
          unit(g, DSF_EMBED, 0), { g->x, rows * width });
@@ -241,7 +259,7 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
         layer(g, l, rows);
     g->pos += (int32_t)rows;
 
-    head = (struct dsf_head_args){ g->tile, m->head_at.w, m->norm_at.w,
+    head = (struct dsflow_head_args){ g->tile, m->head_at.w, m->norm_at.w,
                                    m->norm_at.b, 1 };
     head.tile.rows = 1;
     head.tile.pos = g->pos - 1;
@@ -263,6 +281,8 @@ int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens,
                            n, room);
     for (size_t i = 0; i < n; i += MOST_ROWS)
         feed_rows(g, tokens + i, n - i < MOST_ROWS ? n - i : MOST_ROWS);
+    if (g->err.status != DSFLOW_OK)
+        return dsflow_fail(err, g->err.status, "%s", g->err.msg);
     return DSFLOW_OK;
 }
 
@@ -427,7 +447,8 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
     return status;
 }
 
-int dsf_generate_print(const struct dsf_model *model, float *const *params,
+int dsf_generate_print(const struct dsf_model *model,
+                       const struct dsf_job *job, float *const *params,
                        const struct dsf_tokenizer *tok, const char *prompt,
                        size_t bytes, int64_t tokens,
                        const struct dsf_sampling *sampling, FILE *out,
@@ -449,7 +470,7 @@ int dsf_generate_print(const struct dsf_model *model, float *const *params,
         in.v[in.n++] = eot;
     }
     if (status == DSFLOW_OK)
-        status = dsf_generator_new(model, params, &g, err);
+        status = dsf_generator_new(model, job, params, &g, err);
     if (status == DSFLOW_OK)
         status = dsf_generator_feed(g, in.v, in.n, err);
     if (status == DSFLOW_OK) {

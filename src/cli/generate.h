@@ -10,8 +10,10 @@
 
 struct dsf_generator; /* opaque: a model, and the tokens it was fed */
 
-/* `params` by unit; borrowed, like the model. */
-int dsf_generator_new(const struct dsf_model *model, float *const *params,
+/* `params` by unit; borrowed, like the model and the job, which says what
+ * computes its segments (NULL: the built-in ones). */
+int dsf_generator_new(const struct dsf_model *model, const struct dsf_job *job,
+                      float *const *params,
                       struct dsf_generator **gen, struct dsflow_err *err);
 void dsf_generator_free(struct dsf_generator *gen); /* NULL is fine */
 
@@ -37,7 +39,8 @@ int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
 
 /* Print `prompt` and up to `tokens` tokens after it, as UTF-8 (U+FFFD for what
  * is none); ends at the end-of-text token, or when the context is full, with a newline. */
-int dsf_generate_print(const struct dsf_model *model, float *const *params,
+int dsf_generate_print(const struct dsf_model *model,
+                       const struct dsf_job *job, float *const *params,
                        const struct dsf_tokenizer *tok, const char *prompt,
                        size_t bytes, int64_t tokens,
                        const struct dsf_sampling *sampling, FILE *out,

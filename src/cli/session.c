@@ -6,8 +6,9 @@
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "model/hf.h"
+#include "plugin/plugin.h"
 #include "sim/weights.h"
-#include "tasks/args.h"
+#include "tasks/components.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,8 +42,11 @@ static int read_job(struct dsf_session *s, const char *path,
     bool is_run = dsf_is_run(path);
     char *file =
         is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
-    int status = dsf_job_read(file, sets, nsets, &s->job, err);
+    int status =
+        dsf_job_read(file, sets, nsets, dsflow_plugin_load, &s->job, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_components(&s->job, err);
     /* A run that was moved is where it was found. */
     if (status == DSFLOW_OK && is_run) {
         free(s->job.main.output);
@@ -98,28 +102,57 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     return status;
 }
 
+/* The built-in optimizers by number, as in checkpoints from before there were
+ * others; then what others bring, where the job names it. */
+static void name_components(const struct dsf_job *j, char *optimizer,
+                            char *others, size_t size)
+{
+    const char *name;
+    size_t at = 0;
+    unsigned i = 0;
+
+    while (strcmp(dsflow_optimizer_at(i)->name, j->optimizer.kind) != 0)
+        i++;
+    if (strcmp(dsf_registry_at(&dsf_optimizers, i)->origin, DSF_BUILTIN) == 0)
+        snprintf(optimizer, size, "%u", i);
+    else
+        snprintf(optimizer, size, "%s", j->optimizer.kind);
+    others[0] = '\0';
+    for (i = 0; (name = dsf_segment_name(i)) != NULL && at < size; i++) {
+        const struct dsflow_segment *s = dsf_job_segment(j, name, NULL);
+
+        if (strcmp(s->name, "builtin") != 0)
+            at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
+                                   s->name);
+    }
+}
+
 /* What must stay the same for a checkpoint to be continued bit for bit. */
 static uint64_t find_identity(const struct dsf_session *s)
 {
     const struct dsf_dims *d = &s->model.dims;
     const struct dsf_job *j = &s->job;
-    char *text = dsf_xasprintf(
+    char optimizer[256], others[256], *text;
+    uint64_t hash;
+
+    name_components(j, optimizer, others, sizeof(others));
+    text = dsf_xasprintf(
         "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
-        "%.17g %.17g %.17g %lld\n%d %.17g\n"
-        "%lld %d %d %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n",
+        "%.17g %.17g %.17g %lld\n%s %.17g\n"
+        "%lld %d %d %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n%s",
         (int)s->model.family, s->model.layers, d->width, d->heads, d->kv_heads,
         d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
         (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
         s->model.rope_factor, s->model.rope_low_freq_factor,
         s->model.rope_high_freq_factor,
-        (long long)s->model.rope_original_context, j->optimizer.kind,
+        (long long)s->model.rope_original_context, optimizer,
         j->optimizer.momentum, (long long)j->batch.sequences, s->plan->sequence,
         s->plan->micro, s->plan->groups, s->plan->reduce_micro,
         s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
-        (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok));
-    uint64_t hash = XXH3_64bits(text, strlen(text));
-
+        (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok),
+        others);
+    hash = XXH3_64bits(text, strlen(text));
     free(text);
     return hash;
 }
@@ -224,7 +257,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     if (status < 0)
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
-                      s->plan->mesh.tensor);
+                      dsf_job_optimizer(&s->job, NULL), s->plan->mesh.tensor);
     fill_constants(s);
     return DSFLOW_OK;
 }
@@ -264,14 +297,13 @@ struct contents {
     struct dsf_ckpt_part parts[2];
 };
 
-static const char *const kept_names[DSF_NKEPT] = { "", "m.", "v." };
-
 static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
                        const char *name, enum dsf_dtype dtype, size_t bytes,
                        void *data)
 {
     part->tensors[part->n++] = (struct dsf_st_tensor){
-        .name = dsf_xasprintf("%s%s", prefix, name),
+        .name = dsf_xasprintf("%s%s%s", prefix, prefix[0] != '\0' ? "." : "",
+                              name),
         .dtype = dtype,
         .ndims = 1,
         .dims = { (int64_t)(bytes / (dtype == DSF_F32 ? 4 : 8)) },
@@ -281,7 +313,7 @@ static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
 }
 
 static int add_unit(struct dsf_session *s, struct contents *c, unsigned u,
-                    enum dsf_kept kind, bool load, struct dsflow_err *err)
+                    unsigned kind, bool load, struct dsflow_err *err)
 {
     const struct dsf_unit *unit = &s->model.units[u];
     size_t bytes = (size_t)unit->elems * sizeof(float);
@@ -299,8 +331,9 @@ static int add_unit(struct dsf_session *s, struct contents *c, unsigned u,
         if (!load)
             dsf_contents_get(&s->contents, u, kind, data);
     }
-    add_tensor(&c->parts[kind != DSF_KEPT_PARAM], kept_names[kind], unit->name,
-               DSF_F32, bytes, data);
+    add_tensor(&c->parts[kind != DSF_KEPT_PARAM],
+               dsf_contents_name(&s->contents, kind), unit->name, DSF_F32,
+               bytes, data);
     return DSFLOW_OK;
 }
 
@@ -322,9 +355,30 @@ static int list_contents(struct dsf_session *s, struct contents *c, bool load,
                    dsflow_exec_map(s->exec, id, load ? DSFLOW_RW : DSFLOW_R));
     }
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
-        for (int k = 0; k < DSF_NKEPT && status == DSFLOW_OK; k++)
-            status = add_unit(s, c, u, (enum dsf_kept)k, load, err);
+        for (unsigned k = 0; k < DSF_NKEPT && status == DSFLOW_OK; k++)
+            status = add_unit(s, c, u, k, load, err);
     return status;
+}
+
+/* Of which unit and state "m.layer0.qkv" of part `p` is; *u is where to begin to
+ * look. */
+static unsigned find_kept(const struct dsf_session *s, int p, const char *name,
+                          unsigned *u)
+{
+    unsigned kind = DSF_KEPT_PARAM;
+
+    if (p > 0) {
+        size_t n = strcspn(name, ".");
+        const char *state = NULL;
+
+        while (state == NULL || strlen(state) != n ||
+               strncmp(state, name, n) != 0)
+            state = dsf_contents_name(&s->contents, ++kind);
+        name += n + 1;
+    }
+    while (strcmp(s->model.units[*u].name, name) != 0)
+        *u = (*u + 1) % s->model.nunits;
+    return kind;
 }
 
 /* Buffers, after they were read into (`load`), go where they belong. */
@@ -333,14 +387,10 @@ static void end_contents(struct dsf_session *s, struct contents *c, bool load)
     for (int p = 0; p < 2; p++)
         for (unsigned t = 0, u = 0; t < c->parts[p].n; t++) {
             struct dsf_st_tensor *tensor = &c->parts[p].tensors[t];
-            enum dsf_kept kind = p == 0                   ? DSF_KEPT_PARAM
-                                 : tensor->name[0] == 'm' ? DSF_KEPT_M
-                                                          : DSF_KEPT_V;
-            const char *name = tensor->name + strlen(kept_names[kind]);
 
             if (tensor->dtype == DSF_F32) {
-                while (strcmp(s->model.units[u].name, name) != 0)
-                    u = (u + 1) % s->model.nunits;
+                unsigned kind = find_kept(s, p, tensor->name, &u);
+
                 if (dsf_contents_map(&s->contents, u, kind, DSFLOW_R) == NULL) {
                     if (load)
                         dsf_contents_put(&s->contents, u, kind, tensor->data);

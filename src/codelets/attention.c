@@ -8,10 +8,10 @@
 
 #include <math.h>
 
-static struct dsf_attention shape(const struct dsf_attention_args *a,
+static struct dsf_attention shape(const struct dsflow_attention_args *a,
                                   size_t strip)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
 
     return (struct dsf_attention){
         .nseq = (size_t)t->nseq,

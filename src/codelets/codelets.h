@@ -4,6 +4,8 @@
 
 #include <dsflow/codelet.h>
 
+#include "base/registry.h"
+
 #define DSF_CODELETS(XX)                                                       \
     XX(load_batch)                                                             \
     XX(advance)                                                                \
@@ -66,5 +68,8 @@ DSF_CODELETS(XX)
 
 /* One for each of dsf_ops; ends with NULL. */
 extern const struct dsflow_codelet *const dsf_codelets[];
+
+/* All that are known, by the name of their kind of task. */
+extern struct dsf_registry dsf_codelet_kinds;
 
 #endif

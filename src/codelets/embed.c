@@ -12,7 +12,7 @@
 /* The token of a row, or -1 for none (past the end of a text): a row of zeroes,
  * whose gradient goes nowhere. */
 static int32_t token_at(const struct dsflow_call *call,
-                        const struct dsf_tile *t, size_t row)
+                        const struct dsflow_tile *t, size_t row)
 {
     const int32_t *tokens = call->bufs[0].ptr;
 
@@ -23,8 +23,8 @@ static int32_t token_at(const struct dsflow_call *call,
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { BATCH, EMBED, X };
-    const struct dsf_embed_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_embed_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t width = (size_t)t->width, length = dsf_tile_length(t);
     const float *wte = dsf_floats(call, EMBED) + a->wte;
     const float *wpe = dsf_tensor_at(dsf_floats(call, EMBED), a->wpe);
@@ -53,8 +53,8 @@ const struct dsflow_codelet dsf_codelet_embed_forward = {
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { BATCH, DX, GRAD };
-    const struct dsf_embed_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_embed_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t width = (size_t)t->width, length = dsf_tile_length(t);
     const float *dx = dsf_floats(call, DX);
     float *grad = dsf_gradient(call, GRAD);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-static struct dsf_norm norm_of(const struct dsf_head_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_head_args *a, float *unit)
 {
     return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
                               (size_t)a->tile.width, a->tile.eps, a->tile.rms };
@@ -24,7 +24,7 @@ struct parts {
     size_t blocks;
 };
 
-static struct parts parts_of(const struct dsf_tile *t, void *scratch)
+static struct parts parts_of(const struct dsflow_tile *t, void *scratch)
 {
     size_t rows = (size_t)t->rows;
     size_t blocks =
@@ -39,7 +39,7 @@ static struct parts parts_of(const struct dsf_tile *t, void *scratch)
 
 /* One block of columns, while it is in the cache: its logits become
  * e^(logit - top of the block), and the targets' are noted before. */
-static void block(const struct dsf_head_args *a, const struct parts *p,
+static void block(const struct dsflow_head_args *a, const struct parts *p,
                   const float *w, const int32_t *targets, float *logits,
                   size_t b)
 {
@@ -86,7 +86,7 @@ static double finish_row(const struct parts *p, size_t r, int32_t target,
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { X, NORM, WEIGHT, BATCH, LOGITS, LOSS };
-    const struct dsf_head_args *a = call->args;
+    const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, vocab = (size_t)a->tile.vocab;
     const int32_t *targets = (const int32_t *)call->bufs[BATCH].ptr + rows;
     const float *w = dsf_floats(call, WEIGHT) + a->w;
@@ -117,7 +117,7 @@ const struct dsflow_codelet dsf_codelet_head_forward = {
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { LOGITS, X, NORM, WEIGHT, DX, DNORM };
-    const struct dsf_head_args *a = call->args;
+    const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
@@ -138,7 +138,7 @@ const struct dsflow_codelet dsf_codelet_head_backward_input = {
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { LOGITS, X, NORM, DNORM, GRAD, NORM_GRAD };
-    const struct dsf_head_args *a = call->args;
+    const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
@@ -164,7 +164,7 @@ const struct dsflow_codelet dsf_codelet_head_backward_weight = {
 static void logits_cpu(const struct dsflow_call *call)
 {
     enum { X, NORM, WEIGHT, LOGITS };
-    const struct dsf_head_args *a = call->args;
+    const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
     const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));

@@ -6,7 +6,7 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsf_mlp_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_mlp_args *a, float *unit)
 {
     return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
                               (size_t)a->tile.width, a->tile.eps, a->tile.rms };
@@ -15,8 +15,8 @@ static struct dsf_norm norm_of(const struct dsf_mlp_args *a, float *unit)
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { X, UNIT, H, Y };
-    const struct dsf_mlp_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT), *scratch = call->scratch;
@@ -45,8 +45,8 @@ const struct dsflow_codelet dsf_codelet_mlp_forward = {
 static void hidden_cpu(const struct dsflow_call *call)
 {
     enum { X, UNIT, H };
-    const struct dsf_mlp_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT), *h = dsf_floats(call, H);
@@ -69,8 +69,8 @@ const struct dsflow_codelet dsf_codelet_mlp_hidden = {
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DY, X, UNIT, H, DH, DX, DNORM };
-    const struct dsf_mlp_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT), *dnormed = call->scratch;
@@ -100,8 +100,8 @@ const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { DY, X, UNIT, H, DH, DNORM, GRAD };
-    const struct dsf_mlp_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     const float *dy = dsf_floats(call, DY), *dh = dsf_floats(call, DH);

@@ -46,7 +46,7 @@ const struct dsflow_codelet dsf_codelet_sum = {
 static void clip_cpu(const struct dsflow_call *call)
 {
     const struct dsf_clip_args *a = call->args;
-    struct dsf_control *c = call->bufs[1].ptr;
+    struct dsflow_control *c = call->bufs[1].ptr;
     double ratio;
 
     c->norm = sqrt(*(const double *)call->bufs[0].ptr);

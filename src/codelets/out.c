@@ -9,7 +9,7 @@
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { X, ATT, UNIT, Y };
-    const struct dsf_out_args *a = call->args;
+    const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
     float *unit = dsf_floats(call, UNIT), *y = dsf_floats(call, Y);
@@ -29,7 +29,7 @@ const struct dsflow_codelet dsf_codelet_out_forward = {
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DY, ATT, UNIT, DATT, DELTA };
-    const struct dsf_out_args *a = call->args;
+    const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
     float *datt = dsf_floats(call, DATT);
@@ -49,7 +49,7 @@ const struct dsflow_codelet dsf_codelet_out_backward_input = {
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { DY, ATT, GRAD };
-    const struct dsf_out_args *a = call->args;
+    const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
     const float *dy = dsf_floats(call, DY);

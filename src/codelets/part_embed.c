@@ -15,7 +15,7 @@ static void rows_at(const struct dsflow_call *call, float *unit, size_t r,
                     float **wte, float **wpe)
 {
     const struct dsf_embed_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const int32_t *tokens = call->bufs[0].ptr;
     const int64_t token = (int64_t)tokens[r] - a->first;
     const int64_t pos =

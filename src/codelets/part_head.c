@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Columns of block `b`. */
-static size_t block_columns(const struct dsf_tile *t, size_t b)
+static size_t block_columns(const struct dsflow_tile *t, size_t b)
 {
     size_t left = (size_t)t->vocab - b * DSF_HEAD_COLUMNS;
 
@@ -46,7 +46,7 @@ static void forward_cpu(const struct dsflow_call *call)
 {
     enum { XN, WEIGHT, BATCH, LOGITS, STATS, TOPS };
     const struct dsf_head_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t vocab = (size_t)t->vocab, blocks = dsf_head_blocks(t);
     const int32_t *targets = (const int32_t *)call->bufs[BATCH].ptr + rows;
@@ -104,7 +104,7 @@ static void loss_cpu(const struct dsflow_call *call)
 {
     enum { LOGITS, BATCH, STATS, TOPS, LOSS };
     const struct dsf_head_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, vocab = (size_t)t->vocab;
     const size_t blocks = dsf_head_blocks(t);
     const int32_t *targets = (const int32_t *)call->bufs[BATCH].ptr + rows;

@@ -10,7 +10,7 @@ static void forward_cpu(const struct dsflow_call *call)
 {
     enum { XN, UNIT, H, Y };
     const struct dsf_mlp_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT), *act = call->scratch;
@@ -37,7 +37,7 @@ static void hidden_cpu(const struct dsflow_call *call)
 {
     enum { XN, UNIT, H };
     const struct dsf_mlp_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT), *h = dsf_floats(call, H);
@@ -59,7 +59,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DY, UNIT, H, DH, DXN };
     const struct dsf_mlp_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     float *unit = dsf_floats(call, UNIT);
@@ -87,7 +87,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { DY, XN, H, DH, GRAD };
     const struct dsf_mlp_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
     const float *dh = dsf_floats(call, DH);

@@ -9,7 +9,7 @@
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { ATT, UNIT, Y };
-    const struct dsf_out_args *a = call->args;
+    const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
 

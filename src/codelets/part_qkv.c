@@ -7,7 +7,7 @@
 #include "tasks/tile.h"
 
 /* Rotate queries and keys, or gradients of them back, sequence by sequence. */
-static void rotate(const struct dsf_tile *t, float *q, float *kv,
+static void rotate(const struct dsflow_tile *t, float *q, float *kv,
                    const float *table, int inverse)
 {
     const size_t d = (size_t)t->head_dim, length = dsf_tile_length(t);
@@ -69,7 +69,7 @@ static void forward_cpu(const struct dsflow_call *call)
 {
     enum { XN, UNIT, Q, KV, ROPE, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t);
     float *unit = dsf_floats(call, UNIT);
@@ -94,7 +94,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DQ, DKV, UNIT, DXN, ROPE, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
@@ -131,7 +131,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { DQ, DKV, XN, GRAD, SHARED };
     const struct dsf_qkv_part_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DQ), *xn = dsf_floats(call, XN);

@@ -6,14 +6,14 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsf_qkv_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_qkv_args *a, float *unit)
 {
     return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
                               (size_t)a->tile.width, a->tile.eps, a->tile.rms };
 }
 
 /* Rotate queries and keys, or gradients of them back, sequence by sequence. */
-static void rotate(const struct dsf_tile *t, float *q, float *kv,
+static void rotate(const struct dsflow_tile *t, float *q, float *kv,
                    const float *table, int inverse)
 {
     const size_t d = (size_t)t->head_dim, length = dsf_tile_length(t);
@@ -31,8 +31,8 @@ static void rotate(const struct dsf_tile *t, float *q, float *kv,
 static void forward_cpu(const struct dsflow_call *call)
 {
     enum { X, UNIT, Q, KV, ROPE };
-    const struct dsf_qkv_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *unit = dsf_floats(call, UNIT), *normed = call->scratch;
@@ -61,8 +61,8 @@ const struct dsflow_codelet dsf_codelet_qkv_forward = {
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     enum { DQ, DKV, X, UNIT, DRES, DX, DNORM, ROPE };
-    const struct dsf_qkv_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *unit = dsf_floats(call, UNIT), *dnormed = call->scratch;
@@ -89,8 +89,8 @@ const struct dsflow_codelet dsf_codelet_qkv_backward_input = {
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     enum { DQ, DKV, X, UNIT, DNORM, GRAD };
-    const struct dsf_qkv_args *a = call->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);

@@ -5,7 +5,7 @@
 
 static void report_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_control *c = call->bufs[0].ptr;
+    const struct dsflow_control *c = call->bufs[0].ptr;
     const double *loss = call->bufs[1].ptr;
     double values[] = { (double)c->step, *loss, c->lr, c->norm, c->scale };
 

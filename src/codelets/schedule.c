@@ -8,10 +8,10 @@
 static void schedule_cpu(const struct dsflow_call *call)
 {
     const struct dsf_schedule_args *a = call->args;
-    struct dsf_control *c = call->bufs[0].ptr;
+    struct dsflow_control *c = call->bufs[0].ptr;
 
     c->step++;
-    c->lr = dsf_schedule_lr(a, c->step - 1);
+    c->lr = a->schedule->lr(a->part, &a->keys, c->step - 1);
     c->correction1 = 1 - pow(a->beta1, (double)c->step);
     c->correction2 = 1 - pow(a->beta2, (double)c->step);
     c->norm = 0;

@@ -33,9 +33,9 @@ static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
     const struct dsf_update_args *a = call->args;
 
     if (i == GRAD)
-        from += a->grad_at;
+        from += a->at.grad_at;
     else if (i == PARAM)
-        from += a->param_at;
+        from += a->at.param_at;
     return (float *)call->bufs[i].ptr + from;
 }
 
@@ -43,7 +43,7 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
                       int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
-    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     struct dsf_adam_step s = {
         .scale = (float)c->scale,
         .lr1 = (float)(c->lr / c->correction1),
@@ -64,8 +64,8 @@ static void adam_cpu(const struct dsflow_call *call)
 {
     const struct dsf_update_args *a = call->args;
 
-    adam_part(call, a->weight_decay, 0, a->decay);
-    adam_part(call, 0, a->decay, a->elems);
+    adam_part(call, a->weight_decay, 0, a->at.decay);
+    adam_part(call, 0, a->at.decay, a->at.elems);
 }
 
 const struct dsflow_codelet dsf_codelet_adam = {
@@ -78,7 +78,7 @@ static void sgd_part(const struct dsflow_call *call, float weight_decay,
                      int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
-    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     struct dsf_sgd_step s = {
         .scale = (float)c->scale,
         .lr = (float)c->lr,
@@ -97,8 +97,8 @@ static void sgd_cpu(const struct dsflow_call *call)
 {
     const struct dsf_update_args *a = call->args;
 
-    sgd_part(call, a->weight_decay, 0, a->decay);
-    sgd_part(call, 0, a->decay, a->elems);
+    sgd_part(call, a->weight_decay, 0, a->at.decay);
+    sgd_part(call, 0, a->at.decay, a->at.elems);
 }
 
 const struct dsflow_codelet dsf_codelet_sgd = {
@@ -111,7 +111,7 @@ static void lion_part(const struct dsflow_call *call, float weight_decay,
                       int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
-    const struct dsf_control *c = call->bufs[CONTROL].ptr;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     struct dsf_lion_step s = {
         .scale = (float)c->scale,
         .lr = (float)c->lr,
@@ -128,8 +128,8 @@ static void lion_cpu(const struct dsflow_call *call)
 {
     const struct dsf_update_args *a = call->args;
 
-    lion_part(call, a->weight_decay, 0, a->decay);
-    lion_part(call, 0, a->decay, a->elems);
+    lion_part(call, a->weight_decay, 0, a->at.decay);
+    lion_part(call, 0, a->at.decay, a->at.elems);
 }
 
 const struct dsflow_codelet dsf_codelet_lion = {

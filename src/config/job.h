@@ -28,6 +28,8 @@ struct dsf_job_model {
     int rope_scaling; /* 0 none, 1 llama3 */
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;
+    /* What computes each segment: "builtin", or a name that a plug-in brings. */
+    char *embed, *qkv, *attention, *out, *mlp, *head;
 };
 
 struct dsf_job_data { /* [data] */
@@ -52,25 +54,14 @@ struct dsf_job_batch { /* [batch] */
     int64_t in_flight;  /* micro-batches whose activations are kept; -1 auto */
 };
 
-enum dsf_optimizer { DSF_ADAMW, DSF_ADAM, DSF_SGD, DSF_LION };
-
 struct dsf_job_optimizer { /* [optimizer] */
-    int kind; /* enum dsf_optimizer */
+    char *kind; /* the name of an optimizer */
     double lr, betas[2], eps, weight_decay, clip, momentum;
     bool nesterov;
 };
 
-enum dsf_schedule {
-    DSF_CONSTANT,
-    DSF_WARMUP_COSINE,
-    DSF_WARMUP_LINEAR,
-    DSF_WARMUP, /* to lr, then constant */
-    DSF_ONE_CYCLE,
-    DSF_RANGE_TEST
-};
-
 struct dsf_job_schedule { /* [schedule] */
-    int kind; /* enum dsf_schedule */
+    char *kind; /* the name of a schedule of the learning rate */
     int64_t warmup;
     int warmup_shape; /* 0 linear, 1 log (deepspeed's default) */
     double warmup_ratio;     /* first lr as a share of lr */
@@ -156,6 +147,10 @@ struct dsf_job_trace { /* [trace] */
     bool tensorboard;         /* event files, beside metrics.jsonl */
 };
 
+struct dsf_job_codelets { /* [codelets] */
+    struct dsflow_strings load; /* libraries; relative to where dsflow starts */
+};
+
 #define DSF_MAX_POLICIES 24
 
 /* Where a key was set, so that a later check can still name the line. */
@@ -179,6 +174,9 @@ struct dsf_job {
     struct dsf_job_memory memory;
     struct dsf_job_machine machine;
     struct dsf_job_trace trace;
+    struct dsf_job_codelets codelets;
+    void **parts; /* of the tables that were added, in their order */
+    unsigned nparts;
     struct dsf_job_where *where;
 };
 
@@ -186,21 +184,53 @@ struct dsf_job {
 struct dsf_table {
     const char *name, *summary;
     const struct dsflow_option *options;
-    size_t offset; /* of its structure in struct dsf_job */
+    size_t offset; /* of its structure in struct dsf_job, or … */
+    size_t size;   /* … of the part that was added; 0: it is in the job */
 };
-/* In the order of the manual; ends with a NULL name. */
-extern const struct dsf_table dsf_job_tables[];
+
+/* The i-th table, in the order of the manual, then those that were added; NULL
+ * past the last. */
+const struct dsf_table *dsf_job_table_at(unsigned i);
+
+/* A table for a component that a plug-in brings: keys that a job read from now
+ * on may have. `options` is borrowed for good; `name` and `summary` are copied.
+ * They fill `size` bytes, which dsf_job_part finds. */
+int dsf_job_add_table(const char *name, const char *summary,
+                      const struct dsflow_option *options, size_t size,
+                      struct dsflow_err *err);
+/* How many were added; and forget all but the first n. */
+unsigned dsf_job_added_tables(void);
+void dsf_job_cut_tables(unsigned n);
+
+/* What the table of `options` filled; NULL where it was not added, or is NULL.
+ */
+const void *dsf_job_part(const struct dsf_job *job,
+                         const struct dsflow_option *options);
+
+/* Has that table, if it was added, all keys that must be given? */
+int dsf_job_check_part(const struct dsf_job *job,
+                       const struct dsflow_option *options,
+                       struct dsflow_err *err);
+
+/* Load the library at `path`: what a job asks for with codelets.load. */
+typedef int (*dsf_load_fn)(const char *path, struct dsflow_err *err);
 
 /* Read `path` and then the `nsets` overrides "table.key=value" (the value as
  * in TOML; a bare word is taken as a string). Every message names the file and
  * line ("job.toml:12: batch: micro: 0: expected 1 to 65536") or the override
- * ("--set batch.micro=0: expected …"). Paths in the job stay as written. */
+ * ("--set batch.micro=0: expected …"). Paths in the job stay as written. The
+ * libraries of codelets.load are loaded first, as they may bring tables and
+ * names. */
 int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
-                 struct dsf_job *job, struct dsflow_err *err);
-/* The same from memory; `path` is for messages only. */
+                 dsf_load_fn load, struct dsf_job *job, struct dsflow_err *err);
+/* The same from memory, without libraries; `path` is for messages only. */
 int dsf_job_parse(const char *text, size_t bytes, const char *path,
                   const char *const *sets, unsigned nsets, struct dsf_job *job,
                   struct dsflow_err *err);
+/* The table [job] alone, nothing else read, checked or loaded: what a run is
+ * called, and how long it is. */
+int dsf_job_read_main(const char *path, struct dsf_job *job,
+                      struct dsflow_err *err);
 void dsf_job_fini(struct dsf_job *job);
 
 /* Set one more key, as --set does: "batch.micro=4". */

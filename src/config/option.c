@@ -226,32 +226,109 @@ int dsf_option_set(const struct dsflow_option *o, void *base,
                        dsf_option_expected(o).s);
 }
 
+static size_t field_size(enum dsflow_option_type type)
+{
+    switch (type) {
+    case DSFLOW_BOOL:
+        return sizeof(bool);
+    case DSFLOW_CHOICE:
+        return sizeof(int);
+    case DSFLOW_STRING:
+        return sizeof(char *);
+    case DSFLOW_STRINGS:
+        return sizeof(struct dsflow_strings);
+    case DSFLOW_INTS:
+        return sizeof(struct dsflow_ints);
+    case DSFLOW_PAIR:
+        return 2 * sizeof(double);
+    case DSFLOW_FLOAT:
+    case DSFLOW_TIME:
+        return sizeof(double);
+    case DSFLOW_INT:
+    case DSFLOW_AUTO:
+    case DSFLOW_SIZE:
+        return sizeof(int64_t);
+    }
+    return 0;
+}
+
+/* Set the field to its default, where it has one. */
+static int set_default(const struct dsflow_option *o, void *base,
+                       struct dsflow_err *err)
+{
+    struct dsf_toml toml = { 0 };
+    char *text;
+    int status;
+
+    if (o->fallback == NULL) {
+        if (o->type == DSFLOW_STRING)
+            *(char **)((char *)base + o->offset) = dsf_xstrdup("");
+        return DSFLOW_OK;
+    }
+    text = dsf_xasprintf("x = %s", o->fallback);
+    status = dsf_toml_parse(text, strlen(text), o->key, &toml, err);
+    if (status == DSFLOW_OK && toml.n != 1)
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected a value",
+                             o->fallback);
+    if (status == DSFLOW_OK)
+        status = dsf_option_set(o, base, &toml.v[0].value, err);
+    dsf_toml_fini(&toml);
+    free(text);
+    return status;
+}
+
 void dsf_options_default(const struct dsflow_option *options, void *base)
 {
-    for (; options->key != NULL; options++) {
-        struct dsf_toml toml = { 0 };
-        struct dsflow_err err = { 0 };
-        char *text;
-        int status;
+    struct dsflow_err err = { .msg = "" };
 
-        if (options->fallback == NULL) {
-            if (options->type == DSFLOW_STRING)
-                *(char **)((char *)base + options->offset) = dsf_xstrdup("");
-            continue;
-        }
-        text = dsf_xasprintf("x = %s", options->fallback);
-        status = dsf_toml_parse(text, strlen(text), options->key, &toml, &err);
-        if (status == DSFLOW_OK)
-            status = dsf_option_set(options, base, &toml.v[0].value, &err);
-        if (status < 0) {
+    for (; options->key != NULL; options++)
+        if (set_default(options, base, &err) < 0) {
             /* A table of options that is wrong is a bug of ours. */
             fprintf(stderr, "dsflow: default of %s: %s\n", options->key,
                     err.msg);
             abort();
         }
-        dsf_toml_fini(&toml);
-        free(text);
-    }
+}
+
+static int check_option(const struct dsflow_option *o, size_t size,
+                        struct dsflow_err *err)
+{
+    size_t field = field_size(o->type);
+
+    if (o->help == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no help", o->key);
+    if (o->type == DSFLOW_CHOICE && o->choices == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no choices", o->key);
+    if (field == 0 || o->offset > size || field > size - o->offset)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%.60s: its field is not within the %zu bytes of "
+                           "the part",
+                           o->key, size);
+    return DSFLOW_OK;
+}
+
+int dsf_options_check(const struct dsflow_option *options, size_t size,
+                      struct dsflow_err *err)
+{
+    const struct dsflow_option *o;
+    int status = DSFLOW_OK;
+    void *base;
+
+    for (o = options; o->key != NULL && status == DSFLOW_OK; o++)
+        status = check_option(o, size, err);
+    if (status < 0)
+        return status;
+    base = dsf_xcalloc(1, size + 1);
+    for (o = options; o->key != NULL && status == DSFLOW_OK; o++)
+        if (set_default(o, base, err) < 0) {
+            char what[100];
+
+            snprintf(what, sizeof(what), "%.60s: default", o->key);
+            status = dsflow_fail_in(err, DSFLOW_EINVAL, what);
+        }
+    dsf_options_fini(options, base);
+    free(base);
+    return status;
 }
 
 void dsf_options_fini(const struct dsflow_option *options, void *base)

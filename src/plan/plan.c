@@ -2,8 +2,11 @@
  * and tiles, and how long the rings are. */
 #include "plan/plan.h"
 
+#include <dsflow/plan.h>
+
 #include "base/alloc.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 
 /* Rows of a tile. A product of 256 rows is within 5 % of the speed of a large
@@ -240,4 +243,112 @@ int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l)
 int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l)
 {
     return dsf_plan_chunk(plan, l) % plan->mesh.pipeline;
+}
+
+/* What policies of plug-ins may know of a plan, and change in it. */
+
+int32_t dsflow_plan_layers(const struct dsflow_plan *plan)
+{
+    return plan->model->layers;
+}
+
+int32_t dsflow_plan_ranks(const struct dsflow_plan *plan)
+{
+    return plan->nranks;
+}
+
+int32_t dsflow_plan_data(const struct dsflow_plan *plan)
+{
+    return plan->mesh.data;
+}
+
+int32_t dsflow_plan_stages(const struct dsflow_plan *plan)
+{
+    return plan->mesh.pipeline;
+}
+
+int32_t dsflow_plan_tensor(const struct dsflow_plan *plan)
+{
+    return plan->mesh.tensor;
+}
+
+int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan)
+{
+    return plan->nmicro;
+}
+
+int32_t dsflow_plan_turns(const struct dsflow_plan *plan)
+{
+    return plan->turns;
+}
+
+int32_t dsflow_plan_tiles(const struct dsflow_plan *plan)
+{
+    return plan->ntiles;
+}
+
+int32_t dsflow_plan_data_of(const struct dsflow_plan *plan, int32_t m)
+{
+    return dsf_plan_replica(plan, m);
+}
+
+int32_t dsflow_plan_turn_of(const struct dsflow_plan *plan, int32_t m)
+{
+    return dsf_plan_turn(plan, m);
+}
+
+int32_t dsflow_plan_chunks(const struct dsflow_plan *plan)
+{
+    return plan->nchunks;
+}
+
+int32_t dsflow_plan_chunk_of(const struct dsflow_plan *plan, int32_t layer)
+{
+    return dsf_plan_chunk(plan, layer);
+}
+
+int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan, int32_t layer)
+{
+    return dsf_plan_stage(plan, layer);
+}
+
+int32_t dsflow_plan_slots(const struct dsflow_plan *plan, int32_t chunk)
+{
+    return plan->slots[chunk];
+}
+
+static int32_t within(int32_t n, int32_t most)
+{
+    return n < 1 ? 1 : n > most ? most : n;
+}
+
+void dsflow_plan_set_slots(struct dsflow_plan *plan, int32_t chunk,
+                           int32_t slots)
+{
+    plan->slots[chunk] = within(slots, plan->turns);
+    dsflow_plan_set_lanes(plan, chunk, plan->lanes[chunk]);
+}
+
+int32_t dsflow_plan_lanes(const struct dsflow_plan *plan, int32_t chunk)
+{
+    return plan->lanes[chunk];
+}
+
+void dsflow_plan_set_lanes(struct dsflow_plan *plan, int32_t chunk,
+                           int32_t lanes)
+{
+    plan->lanes[chunk] = within(lanes, plan->slots[chunk]);
+}
+
+int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
+                     int status, const char *table, const char *key,
+                     const char *fmt, ...)
+{
+    char msg[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof(msg), fmt, ap);
+    va_end(ap);
+    return dsf_job_fail(plan->job, err, status, table, key, "%s", msg);
 }

@@ -290,6 +290,7 @@ const struct dsflow_policy dsf_policy_pipeline = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "pipeline",
     .summary = "layers on stages, micro-batches on data ranks",
+    .after = "tensor_parallel",
     .decide = pipeline_decide,
     .rewrite = pipeline_rewrite,
 };

@@ -1,8 +1,10 @@
-/* policies.h - the policies this build has, in the order they are applied. */
+/* policies.h - the built-in policies, and how all of them are applied. */
 #ifndef DSF_POLICIES_POLICIES_H
 #define DSF_POLICIES_POLICIES_H
 
 #include <dsflow/policy.h>
+
+#include "base/registry.h"
 #include "plan/plan.h"
 
 extern const struct dsflow_policy dsf_policy_reference;
@@ -11,10 +13,12 @@ extern const struct dsflow_policy dsf_policy_recompute;
 extern const struct dsflow_policy dsf_policy_pipeline;
 extern const struct dsflow_policy dsf_policy_zero;
 extern const struct dsflow_policy dsf_policy_send;
+extern const struct dsflow_policy dsf_policy_replace;
 extern const struct dsflow_policy dsf_policy_priorities;
 
-extern const struct dsflow_policy *const dsf_policies[];
-extern const unsigned dsf_npolicies;
+/* All that are known; dsflow_policy_at has them in the order they are applied.
+ */
+extern struct dsf_registry dsf_policies;
 
 /* Let every policy decide, then rewrite, up to the one called `until` (NULL:
  * all), and check the result. The graph belongs to the caller. */

@@ -1,41 +1,145 @@
-/* policy_table.c - the order of the policies, and the loop over them. */
+/* policy_table.c - the policies there are, their order, and the loop over them.
+ */
 #include "policies/policies.h"
 
 #include "base/alloc.h"
+#include "tasks/components.h"
 
 #include <string.h>
 
-/* The order is knowledge: each policy rewrites what those above it emit. */
-const struct dsflow_policy *const dsf_policies[] = {
+/* The order is knowledge: each policy rewrites what those above it emit, and
+ * names the one above it in `after`. */
+static const void *const builtin[] = {
     &dsf_policy_reference,  /* the plain step: micro-batches, layers, tiles */
     &dsf_policy_recompute,  /* what is computed twice is then placed twice */
     &dsf_policy_tensor_parallel, /* … and cut in parts twice */
     &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
     &dsf_policy_zero,       /* shards, once it is known who shares them */
     &dsf_policy_send,       /* after all that decides who reads what */
-    &dsf_policy_priorities, /* last: it reads the whole graph */
+    &dsf_policy_replace,    /* so far all kinds of task were known ones */
+    &dsf_policy_priorities, /* it reads the whole graph */
+    NULL,
 };
-const unsigned dsf_npolicies = sizeof(dsf_policies) / sizeof(*dsf_policies);
+
+/* In the order they are applied. A registry may be cut: this follows from it.
+ */
+static unsigned in_order(const struct dsflow_policy *order[DSF_MAX_POLICIES])
+{
+    const struct dsf_registered *r;
+    bool brought[DSF_MAX_POLICIES]; /* by a plug-in or a program */
+    unsigned n = 0;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_policies, i)) != NULL; i++) {
+        const struct dsflow_policy *policy = r->thing;
+        bool own = strcmp(r->origin, DSF_BUILTIN) == 0;
+        unsigned at = 0;
+
+        while (policy->after != NULL && at < n &&
+               strcmp(order[at++]->name, policy->after) != 0)
+            ;
+        while (!own && at < n && brought[at])
+            at++;
+        memmove(order + at + 1, order + at, (n - at) * sizeof(*order));
+        memmove(brought + at + 1, brought + at, (n - at) * sizeof(*brought));
+        order[at] = policy;
+        brought[at] = !own;
+        n++;
+    }
+    return n;
+}
+
+static int add(const void *thing, const char *origin, struct dsflow_err *err)
+{
+    const struct dsflow_policy *policy = thing;
+    size_t n = dsf_registry_count(&dsf_policies);
+    int status = dsf_registry_check(&dsf_policies, policy->abi, policy->name,
+                                    policy->summary, err);
+
+    if (status < 0)
+        return status;
+    if (n == DSF_MAX_POLICIES)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "policy %.60s: expected at most %d policies in all",
+                           policy->name, DSF_MAX_POLICIES);
+    if (policy->rewrite == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "policy %.60s: has no function rewrite",
+                           policy->name);
+    if (n > 0 && (policy->after == NULL ||
+                  dsf_registry_find(&dsf_policies, policy->after) == NULL))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "policy %.60s: after: %.60s: expected the name of a "
+                           "policy that it comes after",
+                           policy->name,
+                           policy->after != NULL ? policy->after : "NULL");
+    status = dsf_registry_add(&dsf_policies, policy->name, policy, origin, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_component_options(&dsf_policies, policy->name, policy->summary,
+                                  policy->options, policy->part_size, err);
+    return status;
+}
+
+struct dsf_registry dsf_policies = {
+    .sort = "policy",
+    .abi = DSFLOW_POLICY_ABI,
+    .add = add,
+    .builtin = builtin,
+};
+
+int dsflow_policy_register(const struct dsflow_policy *policy,
+                           struct dsflow_err *err)
+{
+    return dsf_policies.add(policy, DSF_PROGRAM, err);
+}
+
+const struct dsflow_policy *dsflow_policy_find(const char *name)
+{
+    return dsf_registry_thing(&dsf_policies, name);
+}
+
+const struct dsflow_policy *dsflow_policy_at(unsigned i)
+{
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = in_order(order);
+
+    return i < n ? order[i] : NULL;
+}
+
+/* What the job says to a policy; strings stay the job's. */
+static void *part_of(const struct dsflow_plan *plan,
+                     const struct dsflow_policy *policy)
+{
+    const void *said = dsf_job_part(plan->job, policy->options);
+    void *part = dsf_xcalloc(1, policy->part_size + 1);
+
+    if (said != NULL)
+        memcpy(part, said, policy->part_size);
+    return part;
+}
 
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,
                        struct dsflow_graph **graph, struct dsflow_err *err)
 {
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = in_order(order);
     struct dsflow_graph *g = dsflow_graph_new();
     int status = DSFLOW_OK;
 
-    for (unsigned i = 0; i < dsf_npolicies && status == DSFLOW_OK; i++) {
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         if (plan->parts[i] == NULL)
-            plan->parts[i] = dsf_xcalloc(1, dsf_policies[i]->part_size + 1);
-        if (dsf_policies[i]->decide != NULL)
-            status = dsf_policies[i]->decide(plan->parts[i], plan, err);
+            plan->parts[i] = part_of(plan, order[i]);
+        status = dsf_job_check_part(plan->job, order[i]->options, err);
+        if (status == DSFLOW_OK && order[i]->decide != NULL)
+            status = order[i]->decide(plan->parts[i], plan, err);
     }
-    for (unsigned i = 0; i < dsf_npolicies && status == DSFLOW_OK; i++) {
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         struct dsflow_graph *next = dsflow_graph_new();
 
-        status = dsf_policies[i]->rewrite(plan->parts[i], plan, g, next, err);
+        status = order[i]->rewrite(plan->parts[i], plan, g, next, err);
         dsflow_graph_free(g);
         g = next;
-        if (until != NULL && strcmp(until, dsf_policies[i]->name) == 0)
+        if (until != NULL && strcmp(until, order[i]->name) == 0)
             break;
     }
     if (status == DSFLOW_OK)

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 #include "plan/schedule_slots.h"
+#include "tasks/components.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
  */
 #define NOTHING 10000.0
 
-#define HIGHEST 1000000
+#define HIGHEST DSFLOW_TOP_PRIORITY
 
 /* Where each turn stands in the order of its stage (schedule_slots.h). */
 struct order {
@@ -69,7 +70,8 @@ static int32_t in_pipeline(const struct order *o,
     int32_t n = 2 * o->chunks * o->turns, step = HIGHEST / (n + 2);
     int32_t chunk = dsf_plan_chunk(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
-    bool weight = strstr(t->op->name, "backward_weight") != NULL;
+    bool weight = strstr(dsf_job_original(plan->job, t->op)->name,
+                         "backward_weight") != NULL;
     int32_t at =
         *place(o, chunk % plan->mesh.pipeline, chunk / plan->mesh.pipeline,
                dsf_plan_turn(plan, t->microbatch), backward);
@@ -136,5 +138,6 @@ const struct dsflow_policy dsf_policy_priorities = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "priorities",
     .summary = "the longest way to the end of the step first",
+    .after = "replace",
     .rewrite = priorities_rewrite,
 };

@@ -9,7 +9,7 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
-#include "policies/rewrite.h"
+#include <dsflow/rewrite.h>
 #include "tasks/tasks.h"
 
 #include <ctype.h>
@@ -41,7 +41,7 @@ struct dropped {
 };
 
 struct recompute {
-    struct dsf_rewrite rw;
+    struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
     struct dropped *dropped; /* by data of `in` */
     uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
@@ -99,7 +99,7 @@ static dsflow_data_id passing(struct recompute *r,
     int32_t place = d->layer % (back ? plan->depth : PASSING);
 
     /* "q" of "q.l3.s0.t1": the rest of the name is new. */
-    return dsf_rewrite_named(
+    return dsflow_rewrite_named(
         r->rw.out, &spec, "%.*s.%s%d.c%d.s%d.t%d", (int)strcspn(spec.name, "."),
         spec.name, back ? "again" : "once", place, chunk / plan->mesh.pipeline,
         dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
@@ -110,7 +110,7 @@ static void emit(struct recompute *r, struct dsflow_task_spec t)
     for (unsigned p = 0; p < t.ndata; p++)
         t.data[p] = r->dropped[t.data[p].i].is
                         ? passing(r, &t, t.data[p])
-                        : dsf_rewrite_data(&r->rw, t.data[p]);
+                        : dsflow_rewrite_data(&r->rw, t.data[p]);
     dsflow_graph_add_task(r->rw.out, &t);
 }
 
@@ -201,7 +201,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
 {
     size_t cells = (size_t)plan->nmicro * (size_t)plan->model->layers;
     struct recompute r = {
-        .rw = dsf_rewrite_begin(in, out),
+        .rw = dsflow_rewrite_begin(in, out),
         .plan = plan,
         .dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
         .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
@@ -214,7 +214,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     free(r.dropped);
     free(r.forward);
     free(r.done);
-    dsf_rewrite_end(&r.rw);
+    dsflow_rewrite_end(&r.rw);
     return DSFLOW_OK;
 }
 
@@ -222,6 +222,7 @@ const struct dsflow_policy dsf_policy_recompute = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "recompute",
     .summary = "activations computed again instead of kept",
+    .after = "reference",
     .decide = recompute_decide,
     .rewrite = recompute_rewrite,
 };

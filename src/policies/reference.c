@@ -86,10 +86,10 @@ static const struct flow *flow_at(const struct step *s, int l, int t)
     return &lane_at(s, l, t)->flow[l % s->plan->depth];
 }
 
-static struct dsf_tile tile_args(const struct step *s)
+static struct dsflow_tile tile_args(const struct step *s)
 {
     const struct dsf_piece *piece = &s->plan->tiles[s->t];
-    struct dsf_tile tile = s->shape;
+    struct dsflow_tile tile = s->shape;
 
     tile.rows = piece->rows;
     tile.nseq = piece->nseq;
@@ -152,50 +152,50 @@ static enum dsf_segment head_segment(const struct step *s)
     return s->model->tied ? DSF_EMBED : DSF_HEAD;
 }
 
-static struct dsf_qkv_args qkv_args(const struct step *s)
+static struct dsflow_qkv_args qkv_args(const struct step *s)
 {
     const struct dsf_qkv_at *at = &s->model->qkv_at;
 
-    return (struct dsf_qkv_args){ tile_args(s), at->w, at->b, at->norm_w,
+    return (struct dsflow_qkv_args){ tile_args(s), at->w, at->b, at->norm_w,
                                   at->norm_b };
 }
 
-static struct dsf_out_args out_args(const struct step *s)
+static struct dsflow_out_args out_args(const struct step *s)
 {
-    return (struct dsf_out_args){ tile_args(s), s->model->out_at.w,
+    return (struct dsflow_out_args){ tile_args(s), s->model->out_at.w,
                                   s->model->out_at.b };
 }
 
-static struct dsf_mlp_args mlp_args(const struct step *s)
+static struct dsflow_mlp_args mlp_args(const struct step *s)
 {
     const struct dsf_mlp_at *at = &s->model->mlp_at;
 
-    return (struct dsf_mlp_args){ tile_args(s), at->w1,     at->b1,    at->w2,
+    return (struct dsflow_mlp_args){ tile_args(s), at->w1,     at->b1,    at->w2,
                                   at->b2,       at->norm_w, at->norm_b };
 }
 
-static struct dsf_embed_args embed_args(const struct step *s)
+static struct dsflow_embed_args embed_args(const struct step *s)
 {
-    return (struct dsf_embed_args){ tile_args(s), s->model->embed_at.wte,
+    return (struct dsflow_embed_args){ tile_args(s), s->model->embed_at.wte,
                                     s->model->embed_at.wpe };
 }
 
-static struct dsf_head_args head_args(const struct step *s)
+static struct dsflow_head_args head_args(const struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     double tokens = (double)plan->nmicro * plan->micro * plan->sequence;
 
-    return (struct dsf_head_args){ tile_args(s), s->model->head_at.w,
+    return (struct dsflow_head_args){ tile_args(s), s->model->head_at.w,
                                    s->model->norm_at.w, s->model->norm_at.b,
                                    (float)(1 / tokens) };
 }
 
 /* Keys of tile `k` for the queries of the present tile. */
-static struct dsf_attention_args attention_args(const struct step *s, int k)
+static struct dsflow_attention_args attention_args(const struct step *s, int k)
 {
     const struct dsflow_plan *plan = s->plan;
 
-    return (struct dsf_attention_args){
+    return (struct dsflow_attention_args){
         .tile = tile_args(s),
         .keys = plan->tiles[k].rows,
         .diagonal = k == s->t,
@@ -210,9 +210,9 @@ static void forward_layer(struct step *s, int l)
 {
     const struct stash *st = stash_at(s, l, s->t);
     dsflow_data_id x = x_at(s, l);
-    struct dsf_qkv_args qkv = qkv_args(s);
-    struct dsf_out_args out = out_args(s);
-    struct dsf_mlp_args mlp = mlp_args(s);
+    struct dsflow_qkv_args qkv = qkv_args(s);
+    struct dsflow_out_args out = out_args(s);
+    struct dsflow_mlp_args mlp = mlp_args(s);
 
     if (s->model->dims.rope)
         EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
@@ -221,7 +221,7 @@ static void forward_layer(struct step *s, int l)
         EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
              st->kv);
     for (int k = first_piece(s->plan, s->t); k <= s->t; k++) {
-        struct dsf_attention_args a = attention_args(s, k);
+        struct dsflow_attention_args a = attention_args(s, k);
 
         EMIT(s, &dsf_op_attention_forward, &a, l, a.first ? 0xc : 0, st->q,
              stash_at(s, l, k)->kv, st->att, st->lse);
@@ -242,7 +242,7 @@ static void load_and_embed(struct step *s, dsflow_data_id cursor)
         .pos = piece->pos,
         .seq = (int64_t)s->m * plan->micro + piece->seq,
     };
-    struct dsf_embed_args embed = embed_args(s);
+    struct dsflow_embed_args embed = embed_args(s);
 
     EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s));
     EMIT(s, &dsf_op_embed_forward, &embed, -1, 0, batch_at(s),
@@ -253,7 +253,7 @@ static const struct logits_data *forward_head(struct step *s,
                                               dsflow_data_id loss)
 {
     const struct dsflow_plan *plan = s->plan;
-    struct dsf_head_args head = head_args(s);
+    struct dsflow_head_args head = head_args(s);
     int at = (s->turn * plan->ntiles + s->t) % plan->logits;
     int layers = s->model->layers;
 
@@ -265,7 +265,7 @@ static const struct logits_data *forward_head(struct step *s,
 
 static void backward_head(struct step *s, const struct logits_data *in)
 {
-    struct dsf_head_args head = head_args(s);
+    struct dsflow_head_args head = head_args(s);
     int layers = s->model->layers;
     struct gradient w = head_grad(s), norm = grad(s, DSF_NORM, 0);
 
@@ -282,7 +282,7 @@ static void backward_mlp(struct step *s, int l)
     const struct stash *st = stash_at(s, l, s->t);
     const struct flow *f = flow_at(s, l, s->t);
     dsflow_data_id dy = flow_at(s, l + 1, s->t)->dx;
-    struct dsf_mlp_args mlp = mlp_args(s);
+    struct dsflow_mlp_args mlp = mlp_args(s);
     struct gradient g = grad(s, DSF_MLP, l);
 
     EMIT(s, &dsf_op_mlp_backward_input, &mlp, l, 0, dy, st->mid,
@@ -296,7 +296,7 @@ static void backward_attention(struct step *s, int l)
     const struct stash *st = stash_at(s, l, s->t);
     const struct flow *f = flow_at(s, l, s->t);
     const struct lane_data *lane = lane_at(s, l, s->t);
-    struct dsf_out_args out = out_args(s);
+    struct dsflow_out_args out = out_args(s);
     struct gradient g = grad(s, DSF_OUT, l);
 
     EMIT(s, &dsf_op_out_backward_input, &out, l, 0, f->dmid, st->att,
@@ -304,7 +304,7 @@ static void backward_attention(struct step *s, int l)
     EMIT(s, &dsf_op_out_backward_weight, &out, l, g.fresh << 2, f->dmid,
          st->att, g.id);
     for (int k = s->t; k >= first_piece(s->plan, s->t); k--) {
-        struct dsf_attention_args a = attention_args(s, k);
+        struct dsflow_attention_args a = attention_args(s, k);
 
         EMIT(s, &dsf_op_attention_backward_input, &a, l,
              (a.first_q ? 0x20u : 0) | (a.first_kv ? 0x40u : 0), st->q,
@@ -316,7 +316,7 @@ static void backward_attention(struct step *s, int l)
 static void backward_qkv(struct step *s, int l)
 {
     const struct flow *f = flow_at(s, l, s->t);
-    struct dsf_qkv_args qkv = qkv_args(s);
+    struct dsflow_qkv_args qkv = qkv_args(s);
     dsflow_data_id unit = param(s, DSF_QKV, l), x = x_at(s, l);
     struct gradient g = grad(s, DSF_QKV, l);
 
@@ -340,7 +340,7 @@ static void backward_layer(struct step *s, int l)
             backward_attention(s, l);
             backward_qkv(s, l);
         } else {
-            struct dsf_embed_args embed = embed_args(s);
+            struct dsflow_embed_args embed = embed_args(s);
             struct gradient g = grad(s, DSF_EMBED, 0);
 
             EMIT(s, &dsf_op_embed_backward_weight, &embed, -1, g.fresh << 2,
@@ -512,11 +512,16 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
                    .eps = dims->eps },
     };
 
+    s.optimizer = dsf_job_optimizer(plan->job, err);
+    if (s.optimizer == NULL || dsf_job_lr_schedule(plan->job, err) == NULL)
+        return DSFLOW_EINVAL;
+    s.nstates = dsf_optimizer_nstates(s.optimizer, plan->job);
+    s.err = err;
     dsf_step_add_data(&s);
     train_step(&s);
     eval_step(&s);
     dsf_step_free(&s);
-    return DSFLOW_OK;
+    return s.status;
 }
 
 const struct dsflow_policy dsf_policy_reference = {

@@ -61,27 +61,25 @@ static void add_gradients(struct step *s, struct gradients *g,
 
 static void add_unit(struct step *s, unsigned u)
 {
-    const struct dsf_job_optimizer *opt = &s->plan->job->optimizer;
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
     int64_t bytes = unit->elems * (int64_t)sizeof(float);
-    struct dsflow_data_spec param = { .role = DSFLOW_PARAMS,
-                                      .persistent = 1,
-                                      .unit = (int32_t)u,
-                                      .block = unit->block };
-    struct dsflow_data_spec state = { .role = DSFLOW_STATES,
-                                      .persistent = 1,
-                                      .unit = (int32_t)u,
-                                      .block = unit->block };
-    struct dsflow_data_spec grad = { .role = DSFLOW_GRADS,
-                                     .unit = (int32_t)u,
-                                     .block = unit->block };
+    struct dsflow_data_spec grad = {
+        .role = DSFLOW_GRADS,
+        .unit = (int32_t)u,
+        /* One block is never cut. */
+        .block = s->optimizer->whole ? unit->elems : unit->block,
+    };
+    struct dsflow_data_spec param = grad, state;
 
+    param.role = DSFLOW_PARAMS;
+    param.persistent = 1;
+    state = param;
+    state.role = DSFLOW_STATES;
     d->param = add(s, param, bytes, "%s", unit->name);
-    if (opt->kind != DSF_SGD || opt->momentum > 0)
-        d->m = add(s, state, bytes, "m.%s", unit->name);
-    if (opt->kind == DSF_ADAMW || opt->kind == DSF_ADAM)
-        d->v = add(s, state, bytes, "v.%s", unit->name);
+    for (unsigned i = 0; i < s->nstates; i++)
+        d->states[i] = add(s, state, bytes, "%s.%s", s->optimizer->states[i],
+                           unit->name);
     add_gradients(s, &d->grad, grad, bytes, "grad", "sum", unit->name);
     if (s->model->tied && unit->segment == DSF_EMBED)
         add_gradients(s, &d->tied, grad, bytes, "tied", "tiedsum", unit->name);
@@ -99,7 +97,7 @@ struct tile_bytes {
 
 static struct tile_bytes bytes_of(const struct step *s, int t)
 {
-    const struct dsf_tile *at = &s->shape;
+    const struct dsflow_tile *at = &s->shape;
     int64_t cells = s->plan->tiles[t].rows * (int64_t)sizeof(float);
 
     return (struct tile_bytes){
@@ -180,7 +178,7 @@ static void add_counters(struct step *s)
     table.persistent = table.constant = 1;
     s->cursor = add(s, counter, 4 * sizeof(int64_t), "cursor");
     s->eval_cursor = add(s, counter, 4 * sizeof(int64_t), "eval_cursor");
-    s->control = add(s, counter, sizeof(struct dsf_control), "control");
+    s->control = add(s, counter, sizeof(struct dsflow_control), "control");
     if (dims->rope)
         s->rope = add(s, table,
                       (int64_t)dims->context * dims->head_dim *

@@ -3,6 +3,7 @@
 #define DSF_POLICIES_REFERENCE_PRIVATE_H
 
 #include "policies/policies.h"
+#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 /* Gradients of one unit, added up apart for each group. */
@@ -16,7 +17,8 @@ struct gradients {
 /* The data of one unit of parameters. A tied embedding has gradients of its own
  * from the head: one order of sums, whether or not both are on one rank. */
 struct unit_data {
-    dsflow_data_id param, m, v, square;
+    dsflow_data_id param, square;
+    dsflow_data_id states[DSFLOW_MAX_STATES]; /* of the optimizer */
     struct gradients grad, tied;
 };
 
@@ -50,7 +52,7 @@ struct step {
     const struct dsflow_plan *plan;
     const struct dsf_model *model;
     struct dsflow_graph *g;
-    struct dsf_tile shape; /* of every tile, without its rows */
+    struct dsflow_tile shape; /* of every tile, without its rows */
 
     struct unit_data *units;
     struct layer_data *layers;  /* [layers + 1] */
@@ -60,6 +62,11 @@ struct step {
     struct logits_data *logits; /* [plan->logits] */
     dsflow_data_id cursor, eval_cursor, control, rope;
     uint32_t nsums;
+
+    const struct dsflow_optimizer *optimizer;
+    unsigned nstates; /* of it, in this job */
+    int status; /* the first thing that went wrong, with its text in err */
+    struct dsflow_err *err;
 
     /* Where the tasks that are being emitted stand. */
     uint8_t phase, pass;

@@ -19,28 +19,18 @@ static bool clips(const struct step *s)
 
 static struct dsf_schedule_args schedule_args(const struct dsf_job *job)
 {
-    const struct dsf_job_schedule *in = &job->schedule;
-
-    return (struct dsf_schedule_args){
-        .kind = in->kind,
-        .shape = in->warmup_shape,
-        .lr = job->optimizer.lr,
+    const struct dsflow_lr_schedule *s = dsf_job_lr_schedule(job, NULL);
+    const void *part = dsf_job_part(job, s->options);
+    struct dsf_schedule_args args = {
+        .schedule = s,
+        .keys = dsf_lr_keys(job),
         .beta1 = job->optimizer.betas[0],
         .beta2 = job->optimizer.betas[1],
-        .warmup = in->warmup,
-        .total = in->total < 0 ? job->main.steps : in->total,
-        .warmup_ratio = in->warmup_ratio,
-        .min_ratio = in->min_ratio,
-        .half_cycle = in->half_cycle,
-        .second_half_cycle =
-            in->second_half_cycle < 0 ? in->half_cycle : in->second_half_cycle,
-        .decay_steps = in->decay_steps,
-        .cycle_min_ratio = in->cycle_min_ratio,
-        .decay_rate = in->decay_rate,
-        .range_steps = in->range_steps,
-        .range_rate = in->range_rate,
-        .staircase = in->staircase,
     };
+
+    if (part != NULL)
+        memcpy(args.part, part, s->part_size);
+    return args;
 }
 
 void dsf_step_begin_update(struct step *s)
@@ -51,37 +41,53 @@ void dsf_step_begin_update(struct step *s)
     EMIT(s, &dsf_op_schedule, &schedule, -1, 0, s->control);
 }
 
+/* Where the tensors of a unit are, and what each one is. */
+static void describe(const struct dsf_unit *unit,
+                     struct dsflow_update_args *args)
+{
+    args->elems = unit->elems;
+    args->decay = unit->decay;
+    args->ntensors = (int32_t)unit->ntensors;
+    for (unsigned i = 0; i < unit->ntensors; i++) {
+        const struct dsf_tensor *t = &unit->tensors[i];
+
+        args->tensors[i] = (struct dsflow_tensor){
+            .at = t->offset,
+            .rows = t->rows,
+            .cols = t->cols,
+            .kind = t->vector                      ? DSFLOW_VECTOR
+                    : unit->segment == DSF_EMBED ? DSFLOW_EMBEDDING
+                    : unit->segment == DSF_HEAD  ? DSFLOW_HEAD
+                                                 : DSFLOW_MATRIX,
+            .decays = t->offset < unit->decay,
+        };
+    }
+}
+
 static void update_unit(struct step *s, unsigned u)
 {
-    const struct dsf_job_optimizer *opt = &s->plan->job->optimizer;
+    const struct dsflow_optimizer *o = s->optimizer;
+    const struct dsf_job *job = s->plan->job;
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
-    dsflow_data_id grad = s->plan->reduce_micro ? d->grad.sum : d->grad.of[0];
-    struct dsf_update_args args = {
-        .elems = unit->elems,
-        .decay = unit->decay,
-        .beta1 = opt->betas[0],
-        .beta2 = opt->betas[1],
-        .eps = (float)opt->eps,
-        .weight_decay = (float)opt->weight_decay,
-        .momentum = (float)opt->momentum,
-        .decoupled = opt->kind == DSF_ADAMW,
-        .nesterov = opt->nesterov,
+    struct dsflow_optimizer_keys keys = dsf_optimizer_keys(job);
+    dsflow_data_id ports[DSFLOW_MAX_PORTS] = {
+        s->control, s->plan->reduce_micro ? d->grad.sum : d->grad.of[0],
+        d->param
     };
+    void *args;
 
-    if (s->plan->no_update)
+    if (s->plan->no_update || s->status < 0)
         return;
-    if (opt->kind == DSF_SGD && opt->momentum > 0)
-        EMIT(s, &dsf_op_sgd, &args, unit->layer, 0, s->control, grad, d->param,
-             d->m);
-    else if (opt->kind == DSF_SGD)
-        EMIT(s, &dsf_op_sgd, &args, unit->layer, 0, s->control, grad, d->param);
-    else if (opt->kind == DSF_LION)
-        EMIT(s, &dsf_op_lion, &args, unit->layer, 0, s->control, grad, d->param,
-             d->m);
-    else
-        EMIT(s, &dsf_op_adam, &args, unit->layer, 0, s->control, grad, d->param,
-             d->m, d->v);
+    args = dsf_xcalloc(1, o->op->args_size);
+    describe(unit, args);
+    if (o->fill != NULL)
+        s->status = o->fill(dsf_job_part(job, o->options), &keys, args, s->err);
+    if (s->status < 0)
+        dsflow_fail_in(s->err, s->status, o->name);
+    memcpy(ports + 3, d->states, s->nstates * sizeof(*ports));
+    dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + s->nstates, ports);
+    free(args);
 }
 
 static void add(struct step *s, unsigned u, dsflow_data_id into,

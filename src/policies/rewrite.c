@@ -1,17 +1,17 @@
 /* rewrite.c - data and tasks of the old graph in the new one. */
-#include "policies/rewrite.h"
+#include <dsflow/rewrite.h>
 
 #include "base/alloc.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 
-struct dsf_rewrite dsf_rewrite_begin(struct dsflow_graph *in,
+struct dsflow_rewrite dsflow_rewrite_begin(struct dsflow_graph *in,
                                      struct dsflow_graph *out)
 {
     uint32_t n = dsflow_graph_ndata(in);
 
-    return (struct dsf_rewrite){
+    return (struct dsflow_rewrite){
         .in = in,
         .out = out,
         .copy = dsf_xcalloc(n + 1, sizeof(dsflow_data_id)),
@@ -19,13 +19,13 @@ struct dsf_rewrite dsf_rewrite_begin(struct dsflow_graph *in,
     };
 }
 
-void dsf_rewrite_end(struct dsf_rewrite *rw)
+void dsflow_rewrite_end(struct dsflow_rewrite *rw)
 {
     free(rw->copy);
     free(rw->copied);
 }
 
-dsflow_data_id dsf_rewrite_data(struct dsf_rewrite *rw, dsflow_data_id id)
+dsflow_data_id dsflow_rewrite_data(struct dsflow_rewrite *rw, dsflow_data_id id)
 {
     if (!rw->copied[id.i]) {
         rw->copy[id.i] =
@@ -35,17 +35,17 @@ dsflow_data_id dsf_rewrite_data(struct dsf_rewrite *rw, dsflow_data_id id)
     return rw->copy[id.i];
 }
 
-void dsf_rewrite_task(struct dsf_rewrite *rw,
+void dsflow_rewrite_task(struct dsflow_rewrite *rw,
                       const struct dsflow_task_spec *task)
 {
     struct dsflow_task_spec t = *task;
 
     for (unsigned p = 0; p < t.ndata; p++)
-        t.data[p] = dsf_rewrite_data(rw, t.data[p]);
+        t.data[p] = dsflow_rewrite_data(rw, t.data[p]);
     dsflow_graph_add_task(rw->out, &t);
 }
 
-dsflow_data_id dsf_rewrite_named(struct dsflow_graph *out,
+dsflow_data_id dsflow_rewrite_named(struct dsflow_graph *out,
                                  const struct dsflow_data_spec *spec,
                                  const char *fmt, ...)
 {
@@ -61,4 +61,21 @@ dsflow_data_id dsf_rewrite_named(struct dsflow_graph *out,
         return id;
     named.name = name;
     return dsflow_graph_add_data(out, &named);
+}
+
+void dsflow_rewrite_all(struct dsflow_graph *in, struct dsflow_graph *out,
+                        void (*change)(void *user, struct dsflow_task_spec *t),
+                        void *user)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
+        dsflow_graph_add_data(out,
+                              dsflow_graph_data(in, (dsflow_data_id){ i }));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
+        struct dsflow_task_spec t =
+            *dsflow_graph_task(in, (dsflow_task_id){ i });
+
+        if (change != NULL)
+            change(user, &t);
+        dsflow_graph_add_task(out, &t);
+    }
 }

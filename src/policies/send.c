@@ -9,7 +9,7 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
-#include "policies/rewrite.h"
+#include <dsflow/rewrite.h>
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct weights {
 };
 
 struct sends {
-    struct dsf_rewrite rw;
+    struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
     struct weights *weights; /* by rank */
     struct copy *copies;
@@ -55,7 +55,7 @@ static struct copy *copy_on(struct sends *s, dsflow_data_id id, int32_t rank)
     dsf_grow(&s->copies, &s->cap_copies, s->ncopies + 1, sizeof(*s->copies));
     s->copies[s->ncopies] = (struct copy){
         .rank = rank,
-        .id = dsf_rewrite_named(s->rw.out, &spec, "%s.on%d", spec.name, rank),
+        .id = dsflow_rewrite_named(s->rw.out, &spec, "%s.on%d", spec.name, rank),
         .next = s->first[id.i],
     };
     s->first[id.i] = (uint32_t)++s->ncopies;
@@ -85,9 +85,9 @@ static void wait_for_weights(struct sends *s,
     t.rank = d->home;
     t.fresh = 0;
     t.ndata = (uint8_t)(w->n + 1);
-    t.data[0] = dsf_rewrite_data(&s->rw, id);
+    t.data[0] = dsflow_rewrite_data(&s->rw, id);
     for (unsigned i = 0; i < w->n; i++)
-        t.data[i + 1] = dsf_rewrite_data(&s->rw, w->of[i]);
+        t.data[i + 1] = dsflow_rewrite_data(&s->rw, w->of[i]);
     dsflow_graph_add_task(s->rw.out, &t);
 }
 
@@ -107,7 +107,7 @@ static dsflow_data_id received(struct sends *s,
     t.args = NULL;
     t.fresh = 0;
     t.ndata = 2;
-    t.data[0] = dsf_rewrite_data(&s->rw, id);
+    t.data[0] = dsflow_rewrite_data(&s->rw, id);
     t.data[1] = copy->id;
     dsflow_graph_add_task(s->rw.out, &t);
     return t.data[1];
@@ -136,7 +136,7 @@ static void send_what_it_reads(struct sends *s,
 
         t.data[i] = reads && !t.op->comm && d->home != t.rank
                         ? received(s, task, task->data[i])
-                        : dsf_rewrite_data(&s->rw, task->data[i]);
+                        : dsflow_rewrite_data(&s->rw, task->data[i]);
     }
     dsflow_graph_add_task(s->rw.out, &t);
     for (unsigned i = 0; i < t.ndata; i++) {
@@ -154,7 +154,7 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_err *err)
 {
     uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
-    struct sends s = { .rw = dsf_rewrite_begin(in, out),
+    struct sends s = { .rw = dsflow_rewrite_begin(in, out),
                        .plan = plan,
                        .weights = dsf_xcalloc((size_t)plan->nranks,
                                               sizeof(*s.weights)),
@@ -176,7 +176,7 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
     free(s.copies);
     free(s.first);
     free(s.version);
-    dsf_rewrite_end(&s.rw);
+    dsflow_rewrite_end(&s.rw);
     return DSFLOW_OK;
 }
 
@@ -184,5 +184,6 @@ const struct dsflow_policy dsf_policy_send = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "send",
     .summary = "copies of what another rank made",
+    .after = "zero",
     .rewrite = send_rewrite,
 };

@@ -119,7 +119,7 @@ static size_t temp_bytes(const struct dsf_tensors *s, int kind, int32_t t)
 {
     const struct dsflow_plan *plan = s->plan;
     size_t stats = sizeof(struct dsf_head_stats), rows = 0, own, width, blocks;
-    struct dsf_tile tile = { .vocab = plan->model->dims.vocab };
+    struct dsflow_tile tile = { .vocab = plan->model->dims.vocab };
     int32_t first;
 
     for (int32_t i = 0; i < plan->ntiles; i++)

@@ -215,7 +215,7 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     int status = DSFLOW_OK;
 
     if (task->op != &dsf_op_load_batch)
-        at.rows = ((const struct dsf_tile *)task->args)->rows;
+        at.rows = ((const struct dsflow_tile *)task->args)->rows;
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++)
         status = dsf_tensor_cut(s, task->data[i], rules->cuts[i], task->data[i],
                                 err);
@@ -381,6 +381,7 @@ const struct dsflow_policy dsf_policy_tensor_parallel = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "tensor_parallel",
     .summary = "heads, feed-forward and vocabulary in parts",
+    .after = "recompute",
     .decide = tensor_parallel_decide,
     .rewrite = tensor_parallel_rewrite,
 };

@@ -43,15 +43,15 @@ enum {
 };
 
 union dsf_part_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     struct dsf_norm_args norm;
     struct dsf_residual_args residual;
     struct dsf_embed_part_args embed;
     struct dsf_qkv_part_args qkv;
-    struct dsf_out_args out;
+    struct dsflow_out_args out;
     struct dsf_mlp_part_args mlp;
     struct dsf_head_part_args head;
-    struct dsf_attention_args attention;
+    struct dsflow_attention_args attention;
     struct dsf_load_args load;
 };
 

@@ -13,10 +13,10 @@
 #include <string.h>
 
 /* The part's shape, and all rows. */
-static struct dsf_tile part_tile(const struct dsflow_plan *plan, int32_t t,
+static struct dsflow_tile part_tile(const struct dsflow_plan *plan, int32_t t,
                                  const void *whole)
 {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int32_t parts = plan->mesh.tensor, first;
 
     memcpy(&tile, whole, sizeof(tile));
@@ -30,10 +30,10 @@ static struct dsf_tile part_tile(const struct dsflow_plan *plan, int32_t t,
 }
 
 /* The rows of one rank. */
-static struct dsf_tile rows_tile(const struct dsflow_plan *plan, int32_t t,
+static struct dsflow_tile rows_tile(const struct dsflow_plan *plan, int32_t t,
                                  const void *whole)
 {
-    struct dsf_tile tile = part_tile(plan, t, whole);
+    struct dsflow_tile tile = part_tile(plan, t, whole);
     int32_t first;
 
     tile.rows = dsf_share(tile.rows, plan->mesh.tensor, t, &first);
@@ -130,7 +130,7 @@ static int fill_out(const struct dsflow_plan *plan, int32_t t,
                     const struct dsf_part *part, const struct dsf_part *shared,
                     const void *whole, union dsf_part_args *args)
 {
-    args->out = (struct dsf_out_args){ part_tile(plan, t, whole), part->w, -1 };
+    args->out = (struct dsflow_out_args){ part_tile(plan, t, whole), part->w, -1 };
     return 0;
 }
 
@@ -147,7 +147,7 @@ static int fill_head(const struct dsflow_plan *plan, int32_t t,
                      const struct dsf_part *part, const struct dsf_part *shared,
                      const void *whole, union dsf_part_args *args)
 {
-    const struct dsf_head_args *a = whole;
+    const struct dsflow_head_args *a = whole;
 
     args->head = (struct dsf_head_part_args){ .tile = part_tile(plan, t, whole),
                                               .w = part->w,

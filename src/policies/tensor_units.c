@@ -1,6 +1,9 @@
 /* tensor_units.c - what follows the gradients, for each part of a unit. */
 #include "policies/tensor_private.h"
 
+#include "base/alloc.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* Before the shared part of a gradient is used: the sum of what the ranks have
@@ -20,24 +23,21 @@ static void sum_shared(struct dsf_tensors *s, dsflow_data_id id)
 }
 
 /* The arguments of a task of a unit, for one part of it. */
-union unit_args {
-    struct dsf_add_args add;
-    struct dsf_square_args square;
-    struct dsf_update_args update;
-};
-
 static void fill_unit(const struct dsflow_task_spec *task,
-                      const struct dsf_part *part, union unit_args *args)
+                      const struct dsf_part *part, void *args)
 {
     memcpy(args, task->args, task->op->args_size);
     if (task->op == &dsf_op_add) {
-        args->add.elems = part->elems;
+        ((struct dsf_add_args *)args)->elems = part->elems;
     } else if (task->op == &dsf_op_square) {
-        args->square.elems = part->elems;
-        args->square.block = part->block;
+        ((struct dsf_square_args *)args)->elems = part->elems;
+        ((struct dsf_square_args *)args)->block = part->block;
     } else {
-        args->update.elems = part->elems;
-        args->update.decay = part->decay;
+        struct dsflow_update_args *update = args;
+
+        update->elems = part->elems;
+        update->decay = part->decay;
+        update->ntensors = 0;
     }
 }
 
@@ -47,17 +47,21 @@ static unsigned unit_port(const struct dsflow_task_spec *task)
     return task->op == &dsf_op_add || task->op == &dsf_op_square ? 0 : 2;
 }
 
+/* Is it an optimizer's, { control, grad, param, states … }? */
+static bool is_optimizer(const struct dsf_tensors *s,
+                         const struct dsflow_task_spec *task)
+{
+    return task->pass == DSFLOW_UPDATE && task->ndata > 2 &&
+           dsf_tensor_spec(s, task->data[2])->role == DSFLOW_PARAMS &&
+           dsflow_task_access(task, 2) & DSFLOW_W;
+}
+
 bool dsf_tensor_is_update(const struct dsf_tensors *s,
                           const struct dsflow_task_spec *task)
 {
-    static const struct dsflow_op *const ops[] = { &dsf_op_add, &dsf_op_square,
-                                                   &dsf_op_adam, &dsf_op_sgd,
-                                                   &dsf_op_lion };
-
-    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
-        if (task->op == ops[i])
-            return dsf_tensor_spec(s, task->data[unit_port(task)])->unit >= 0;
-    return false;
+    return (task->op == &dsf_op_add || task->op == &dsf_op_square ||
+            is_optimizer(s, task)) &&
+           dsf_tensor_spec(s, task->data[unit_port(task)])->unit >= 0;
 }
 
 bool dsf_tensor_follows(const struct dsf_tensors *s, uint32_t first, uint32_t i)
@@ -96,16 +100,17 @@ static void update_part(struct dsf_tensors *s,
                         const struct dsf_part *part)
 {
     dsflow_data_id data[DSFLOW_MAX_PORTS];
-    union unit_args args;
+    void *args = dsf_xcalloc(1, task->op->args_size);
 
     for (unsigned i = 0; i < task->ndata; i++) {
         const struct dsf_cut_data *d = &s->data[task->data[i].i];
 
         data[i] = d->id[d->cut == DSF_CUT_ONE ? 0 : part->part];
     }
-    fill_unit(task, part, &args);
-    dsf_tensor_emit(s, task, task->op, &args, part->part % s->parts,
+    fill_unit(task, part, args);
+    dsf_tensor_emit(s, task, task->op, args, part->part % s->parts,
                     task->fresh, task->ndata, data);
+    free(args);
 }
 
 /* A part has all its sums of gradients before the next: who shares them out

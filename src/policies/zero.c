@@ -19,7 +19,8 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
-#include "policies/rewrite.h"
+#include <dsflow/rewrite.h>
+#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ struct ring {
 };
 
 struct zero {
-    struct dsf_rewrite rw;
+    struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
     int32_t data, stage, length; /* ranks; ZeRO's stage; of the rings */
     struct spread *spread;       /* by data of `in` */
@@ -63,12 +64,17 @@ static const struct dsflow_data_spec *spec_of(const struct zero *z,
     return dsflow_graph_data(z->rw.in, id);
 }
 
-/* The first element of shard `d`. */
+/* The first element of shard `d`. Units that are not cut go round the ranks,
+ * each round one rank later: those of a layer are then not always the same
+ * rank's. */
 static int64_t cut(const struct zero *z, const struct dsflow_data_spec *spec,
                    int32_t d)
 {
     int64_t blocks = (int64_t)(spec->bytes / sizeof(float)) / spec->block;
 
+    if (blocks == 1)
+        return d > (spec->unit + spec->unit / z->data) % z->data ? spec->block
+                                                                 : 0;
     return blocks * d / z->data * spec->block;
 }
 
@@ -180,7 +186,7 @@ static const struct spread *spread_of(struct zero *z, dsflow_data_id id)
             own.bytes = (size_t)shard_elems(z, spec, d) * sizeof(float);
         }
         if (own.bytes > 0)
-            ids[d] = dsf_rewrite_named(
+            ids[d] = dsflow_rewrite_named(
                 z->rw.out, &own, whole ? d == 0 ? "%s" : "%s.d%d" : "%s.s%d",
                 spec->name, d);
     }
@@ -204,7 +210,7 @@ static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
         .unit = -1,
     };
 
-    return dsf_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
+    return dsflow_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
                              class_of(z, spec).s, from, d);
 }
 
@@ -254,7 +260,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
                         (size_t)plan->nranks +
                     (size_t)rank;
 
-        whole = dsf_rewrite_named(z->rw.out, &own, "whole.%s.r%d", spec->name,
+        whole = dsflow_rewrite_named(z->rw.out, &own, "whole.%s.r%d", spec->name,
                                   rank);
         if (z->kept[at])
             return whole;
@@ -271,7 +277,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
             at++;
         if (at == (uint32_t)z->length)
             at = ring->next++ % (uint32_t)z->length;
-        whole = dsf_rewrite_named(
+        whole = dsflow_rewrite_named(
             z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
             unit_of(z, spec)->segment == DSF_QKV   ? "qkv"
             : unit_of(z, spec)->segment == DSF_OUT ? "out"
@@ -305,11 +311,11 @@ static dsflow_data_id gradient(struct zero *z, dsflow_data_id id)
     struct dsflow_data_spec own = *spec;
 
     if (z->stage < 2 || !z->passing || !in_block(z, spec))
-        return dsf_rewrite_data(&z->rw, id);
+        return dsflow_rewrite_data(&z->rw, id);
     if (!z->rw.copied[id.i]) {
         own.unit = -1;
         /* "grad3" of "grad3.layer0.qkv": groups have buffers of their own. */
-        z->rw.copy[id.i] = dsf_rewrite_named(
+        z->rw.copy[id.i] = dsflow_rewrite_named(
             z->rw.out, &own, "%.*s.%s.r%d", (int)strcspn(spec->name, "."),
             spec->name, class_of(z, spec).s, spec->home);
         z->rw.copied[id.i] = 1;
@@ -323,7 +329,7 @@ static dsflow_data_id port(struct zero *z, const struct dsflow_task_spec *t,
     const struct dsflow_data_spec *spec = spec_of(z, t->data[i]);
 
     if (spec->unit < 0)
-        return dsf_rewrite_data(&z->rw, t->data[i]);
+        return dsflow_rewrite_data(&z->rw, t->data[i]);
     if (spec->role == DSFLOW_GRADS)
         return gradient(z, t->data[i]);
     if (z->stage == 3)
@@ -367,7 +373,7 @@ static int32_t fold(struct zero *z, const struct dsflow_task_spec *like,
         };
 
         ports[0] =
-            dsf_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d", level,
+            dsflow_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d", level,
                               out, class_of(z, spec).s, rank, owner);
         args.elems[0] = shard_elems(z, spec, owner);
         for (int32_t j = 0; j < k; j++) {
@@ -462,7 +468,7 @@ static void reduce_scatter(struct zero *z, const struct dsflow_task_spec *like)
         shard.at = spec->at + cut(z, spec, owner);
         shard.bytes = (size_t)shard_elems(z, spec, owner) * sizeof(float);
         if (z->stage >= 2)
-            ids[owner] = dsf_rewrite_named(z->rw.out, &shard, "%s.s%d",
+            ids[owner] = dsflow_rewrite_named(z->rw.out, &shard, "%s.s%d",
                                            spec->name, owner);
         reduce(z, like, spec, owner, ids[owner],
                z->stage < 2 ? cut(z, spec, owner) : 0, leaves);
@@ -488,7 +494,7 @@ static void add_shards(struct zero *z, const struct dsflow_task_spec *t)
         own.home = (int16_t)rank;
         own.at = spec->at + cut(z, spec, d);
         own.bytes = (size_t)elems * sizeof(float);
-        into[d] = dsf_rewrite_named(z->rw.out, &own, "%s.s%d", spec->name, d);
+        into[d] = dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", spec->name, d);
         emit(z, t, &dsf_op_add,
              &(struct dsf_add_args){ elems, shard_at(z, t->data[1], d) }, rank,
              t->fresh, 2, (dsflow_data_id[]){ into[d], from->id[d] });
@@ -535,7 +541,7 @@ static void square(struct zero *z, const struct dsflow_task_spec *t)
             continue;
         own.home = (int16_t)rank;
         own.bytes = (size_t)(args.elems / args.block) * sizeof(double);
-        outs[d] = dsf_rewrite_named(z->rw.out, &own, "%s.s%d", out->name, d);
+        outs[d] = dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", out->name, d);
         emit(z, t, t->op, &args, rank, t->fresh, 2,
              (dsflow_data_id[]){ in->id[d], outs[d] });
     }
@@ -547,7 +553,7 @@ static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
     dsflow_data_id ports[DSFLOW_MAX_PORTS];
     unsigned n = 1, fresh = t->fresh;
 
-    ports[0] = dsf_rewrite_data(&z->rw, t->data[0]);
+    ports[0] = dsflow_rewrite_data(&z->rw, t->data[0]);
     for (unsigned i = 1; i < t->ndata; i++) {
         const struct spread *s = &z->spread[t->data[i].i];
 
@@ -560,7 +566,7 @@ static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
                 n = 1;
             }
             ports[n++] =
-                s->id == NULL ? dsf_rewrite_data(&z->rw, t->data[i]) : s->id[d];
+                s->id == NULL ? dsflow_rewrite_data(&z->rw, t->data[i]) : s->id[d];
         }
     }
     emit(z, t, t->op, t->args, t->rank, fresh, n, ports);
@@ -613,7 +619,7 @@ static void update_replicas(struct zero *z, const struct dsflow_task_spec *t)
     for (int32_t d = 0; d < z->data; d++) {
         dsflow_data_id ports[DSFLOW_MAX_PORTS];
 
-        ports[0] = dsf_rewrite_data(&z->rw, t->data[0]);
+        ports[0] = dsflow_rewrite_data(&z->rw, t->data[0]);
         ports[1] = whole[d];
         for (unsigned i = 2; i < t->ndata; i++)
             ports[i] = spread_of(z, t->data[i])->id[d];
@@ -629,23 +635,24 @@ static void update(struct zero *z, const struct dsflow_task_spec *t)
     const struct spread *param = spread_of(z, t->data[2]);
 
     for (int32_t d = 0; d < z->data; d++) {
-        struct dsf_update_args args = *(const struct dsf_update_args *)t->args;
-        int64_t from = cut(z, spec, d), elems = shard_elems(z, spec, d);
+        int64_t elems = shard_elems(z, spec, d);
+        struct dsflow_update_args *args;
         dsflow_data_id ports[DSFLOW_MAX_PORTS];
 
         if (elems == 0)
             continue;
-        args.decay = args.decay < from ? 0 : args.decay - from;
-        args.decay = args.decay > elems ? elems : args.decay;
-        args.elems = elems;
-        args.grad_at = shard_at(z, t->data[1], d);
-        args.param_at = shard_at(z, t->data[2], d);
-        ports[0] = dsf_rewrite_data(&z->rw, t->data[0]);
+        args = dsf_xcalloc(1, t->op->args_size);
+        memcpy(args, t->args, t->op->args_size);
+        dsf_update_slice(args, cut(z, spec, d), elems);
+        args->grad_at = shard_at(z, t->data[1], d);
+        args->param_at = shard_at(z, t->data[2], d);
+        ports[0] = dsflow_rewrite_data(&z->rw, t->data[0]);
         ports[1] = z->spread[t->data[1].i].id[d];
         for (unsigned i = 2; i < t->ndata; i++)
             ports[i] = spread_of(z, t->data[i])->id[d];
-        emit(z, t, t->op, &args, beside(z, spec->home, d), t->fresh, t->ndata,
+        emit(z, t, t->op, args, beside(z, spec->home, d), t->fresh, t->ndata,
              ports);
+        free(args);
     }
     if (z->stage < 3)
         gather_all(z, t, t->data[2], param->id);
@@ -737,7 +744,7 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_graph *in, struct dsflow_graph *out,
                         struct dsflow_err *err)
 {
-    struct zero z = { .plan = plan, .rw = dsf_rewrite_begin(in, out) };
+    struct zero z = { .plan = plan, .rw = dsflow_rewrite_begin(in, out) };
     uint32_t n = dsflow_graph_ntasks(in);
 
     begin(&z);
@@ -746,12 +753,12 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
             dsflow_graph_task(in, (dsflow_task_id){ i });
 
         if (z.data == 1) /* nobody to share with */
-            dsf_rewrite_task(&z.rw, t);
+            dsflow_rewrite_task(&z.rw, t);
         else
             rewrite_task(&z, t);
     }
     end(&z);
-    dsf_rewrite_end(&z.rw);
+    dsflow_rewrite_end(&z.rw);
     return DSFLOW_OK;
 }
 
@@ -759,6 +766,7 @@ const struct dsflow_policy dsf_policy_zero = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "zero",
     .summary = "data ranks share out states, gradients and parameters",
+    .after = "pipeline",
     .decide = zero_decide,
     .rewrite = zero_rewrite,
 };

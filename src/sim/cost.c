@@ -49,7 +49,7 @@ static double wire_seconds(const struct dsf_cost_model *model,
 /* A score costs an exponential, however wide a head is. */
 static double count_scores(const struct dsflow_task_spec *t)
 {
-    const struct dsf_attention_args *a = t->args;
+    const struct dsflow_attention_args *a = t->args;
     double length;
 
     if (t->op != &dsf_op_attention_forward &&

@@ -22,7 +22,7 @@
  * norm.backward_weight     { dnorm R, grad RW }
  *   grad += dnorm, which is [2][width] as in args.h. */
 struct dsf_norm_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t norm_w, norm_b;
 };
 
@@ -33,7 +33,7 @@ struct dsf_norm_args {
  * residual.backward_weight { dy R, grad RW }            grad[b] += rows of dy
  */
 struct dsf_residual_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t b;
 };
 
@@ -44,7 +44,7 @@ struct dsf_residual_args {
  *   What this part has of wte[token] + wpe[pos]; zeroes where it has neither.
  * embed_part.backward_weight { batch R, dx R, grad RW } */
 struct dsf_embed_part_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t wte, wpe;
     int32_t first, first_pos, npos;
 };
@@ -59,12 +59,12 @@ struct dsf_embed_part_args {
  *   Rotates dq and the keys of dkv back, in place, as qkv.backward_input.
  * qkv_part.backward_weight { dq R, dkv R, xn R, grad RW, shared_grad RW? } */
 struct dsf_qkv_part_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t w, b, k, v, kb, vb;
 };
 
 /* out_part.forward         { att R, unit R, y W }         y = att W^T
- *   struct dsf_out_args, with b = -1; W is [width][heads*head_dim] of the part.
+ *   struct dsflow_out_args, with b = -1; W is [width][heads*head_dim] of the part.
  *   Backward: out.backward_input and out.backward_weight with b = -1. */
 
 /* mlp_part.forward         { xn R, unit R, h W, y W }
@@ -75,7 +75,7 @@ struct dsf_qkv_part_args {
  *   As mlp.backward_input: h becomes act(h).
  * mlp_part.backward_weight { dy R, xn R, h R, dh R, grad RW } */
 struct dsf_mlp_part_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t w1, b1, w2;
 };
 
@@ -99,7 +99,7 @@ struct dsf_head_stats {
  * head_part.backward_input { logits R, weight R, dxn W }
  * head_part.backward_weight { logits R, xn R, grad RW } */
 struct dsf_head_part_args {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int64_t w;
     int32_t first, whole, parts;
     float scale;

@@ -3,10 +3,10 @@
 #include "tasks/tile.h"
 
 static int attention_check(const struct dsflow_op *op,
-                           const struct dsf_attention_args *a,
+                           const struct dsflow_attention_args *a,
                            struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     int status = dsf_tile_check(op, t, err);
 
     if (status < 0)
@@ -27,7 +27,7 @@ static int attention_check(const struct dsflow_op *op,
 }
 
 /* Pairs of a query and a key that it sees. */
-static double pairs(const struct dsf_attention_args *a)
+static double pairs(const struct dsflow_attention_args *a)
 {
     double length = (double)dsf_tile_length(&a->tile);
 
@@ -35,7 +35,7 @@ static double pairs(const struct dsf_attention_args *a)
                        : (double)a->tile.rows * a->keys;
 }
 
-static size_t keys_of_one(const struct dsf_attention_args *a)
+static size_t keys_of_one(const struct dsflow_attention_args *a)
 {
     return (size_t)a->keys / (size_t)a->tile.nseq;
 }
@@ -43,8 +43,8 @@ static size_t keys_of_one(const struct dsf_attention_args *a)
 static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
-    const struct dsf_attention_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_attention_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     int status = attention_check(&dsf_op_attention_forward, a, err);
     size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
 
@@ -60,8 +60,8 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_attention_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_attention_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
 
     cost->flops = pairs(a) * t->heads * (4.0 * t->head_dim + 10);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, bytes, n);
@@ -71,7 +71,7 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
  * scores. */
 static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
 {
-    const struct dsf_attention_args *a = args;
+    const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = keys_of_one(a);
 
@@ -83,7 +83,7 @@ const struct dsflow_op dsf_op_attention_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "attention.forward",
     .summary = "attention of a tile of queries to a tile of keys",
-    .args_size = sizeof(struct dsf_attention_args),
+    .args_size = sizeof(struct dsflow_attention_args),
     .nports = 4,
     .ports = { { "q", DSFLOW_R },
                { "kv", DSFLOW_R },
@@ -97,8 +97,8 @@ const struct dsflow_op dsf_op_attention_forward = {
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
-    const struct dsf_attention_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_attention_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     int status = attention_check(&dsf_op_attention_backward_input, a, err);
     size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
     size_t kv = (size_t)a->keys * dsf_tile_kvwidth(t);
@@ -115,8 +115,8 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 static void backward_input_cost(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_attention_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_attention_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
 
     cost->flops = pairs(a) * t->heads * (10.0 * t->head_dim + 12);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, bytes, n);
@@ -127,7 +127,7 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
 static size_t backward_input_scratch(const size_t *bytes, unsigned n,
                                      const void *args)
 {
-    const struct dsf_attention_args *a = args;
+    const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = keys_of_one(a);
 
@@ -139,7 +139,7 @@ const struct dsflow_op dsf_op_attention_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "attention.backward_input",
     .summary = "gradients of queries, keys and values",
-    .args_size = sizeof(struct dsf_attention_args),
+    .args_size = sizeof(struct dsflow_attention_args),
     .nports = 7,
     .ports = { { "q", DSFLOW_R },
                { "kv", DSFLOW_R },

@@ -3,10 +3,10 @@
 #include "tasks/tile.h"
 
 static int embed_check(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n, const struct dsf_embed_args *a, unsigned x,
+                       unsigned n, const struct dsflow_embed_args *a, unsigned x,
                        unsigned unit, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t floats[3] = { 0 };
     int status = dsf_tile_check(op, t, err);
 
@@ -30,7 +30,7 @@ static int embed_check(const struct dsflow_op *op, const size_t *bytes,
 static void embed_cost(const size_t *bytes, unsigned n, const void *args,
                        struct dsflow_cost *cost)
 {
-    const struct dsf_embed_args *a = args;
+    const struct dsflow_embed_args *a = args;
     double x = (double)dsf_tile_x(&a->tile);
 
     cost->flops = a->wpe < 0 ? 0 : x;
@@ -48,7 +48,7 @@ const struct dsflow_op dsf_op_embed_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "embed.forward",
     .summary = "token and position embeddings of a tile",
-    .args_size = sizeof(struct dsf_embed_args),
+    .args_size = sizeof(struct dsflow_embed_args),
     .nports = 3,
     .ports = { { "batch", DSFLOW_R },
                { "embed", DSFLOW_R },
@@ -67,7 +67,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_embed_args *a = args;
+    const struct dsflow_embed_args *a = args;
     double x = (double)dsf_tile_x(&a->tile), tables = a->wpe < 0 ? 1 : 2;
 
     cost->flops = x * tables;
@@ -79,7 +79,7 @@ const struct dsflow_op dsf_op_embed_backward_weight = {
     .abi = DSFLOW_OP_ABI,
     .name = "embed.backward_weight",
     .summary = "gradients of the embeddings, added up by token",
-    .args_size = sizeof(struct dsf_embed_args),
+    .args_size = sizeof(struct dsflow_embed_args),
     .nports = 3,
     .ports = { { "batch", DSFLOW_R },
                { "dx", DSFLOW_R },

@@ -6,10 +6,10 @@
 
 /* Floats of the two units, norm and weight, or an error. */
 static int unit_floats(const struct dsflow_op *op,
-                       const struct dsf_head_args *a, size_t *norm,
+                       const struct dsflow_head_args *a, size_t *norm,
                        size_t *weight, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width;
     int status = dsf_tile_check(op, t, err);
 
@@ -27,21 +27,21 @@ static int unit_floats(const struct dsflow_op *op,
     return status;
 }
 
-static size_t logits_floats(const struct dsf_tile *t)
+static size_t logits_floats(const struct dsflow_tile *t)
 {
     return (size_t)t->rows * (size_t)t->vocab;
 }
 
 /* A slot of logits may be larger than the tile, and a unit "embed" has more
  * than the matrix: what is touched is counted, not the sizes. */
-static double touched(const struct dsf_tile *t)
+static double touched(const struct dsflow_tile *t)
 {
     return sizeof(float) *
            ((double)logits_floats(t) + (double)t->vocab * t->width +
             2 * (double)dsf_tile_x(t));
 }
 
-static double gemm_flops(const struct dsf_tile *t)
+static double gemm_flops(const struct dsflow_tile *t)
 {
     return 2.0 * (double)logits_floats(t) * t->width;
 }
@@ -49,8 +49,8 @@ static double gemm_flops(const struct dsf_tile *t)
 static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t norm = 0, weight = 0;
     int status = unit_floats(&dsf_op_head_forward, a, &norm, &weight, err);
 
@@ -66,7 +66,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_head_args *a = args;
+    const struct dsflow_head_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + 15.0 * (double)logits_floats(&a->tile);
     /* The logits are written, then scaled. */
@@ -78,8 +78,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
  * row; the logit of each target. */
 static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t rows = (size_t)t->rows;
     size_t blocks =
         ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
@@ -93,7 +93,7 @@ const struct dsflow_op dsf_op_head_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "head.forward",
     .summary = "logits, loss, and gradient of the logits of a tile",
-    .args_size = sizeof(struct dsf_head_args),
+    .args_size = sizeof(struct dsflow_head_args),
     .nports = 6,
     .ports = { { "x", DSFLOW_R },
                { "norm", DSFLOW_R },
@@ -109,8 +109,8 @@ const struct dsflow_op dsf_op_head_forward = {
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t norm = 0, weight = 0, x = dsf_tile_x(t);
     int status =
         unit_floats(&dsf_op_head_backward_input, a, &norm, &weight, err);
@@ -126,7 +126,7 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 static void backward_input_cost(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_head_args *a = args;
+    const struct dsflow_head_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + 8.0 * (double)dsf_tile_x(&a->tile);
     cost->bytes = touched(&a->tile);
@@ -136,7 +136,7 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
 static size_t backward_scratch(const size_t *bytes, unsigned n,
                                const void *args)
 {
-    const struct dsf_head_args *a = args;
+    const struct dsflow_head_args *a = args;
 
     return dsf_tile_x(&a->tile) * sizeof(float);
 }
@@ -145,7 +145,7 @@ const struct dsflow_op dsf_op_head_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "head.backward_input",
     .summary = "gradient of the input of the head, and of its norm",
-    .args_size = sizeof(struct dsf_head_args),
+    .args_size = sizeof(struct dsflow_head_args),
     .nports = 6,
     .ports = { { "logits", DSFLOW_R },
                { "x", DSFLOW_R },
@@ -161,8 +161,8 @@ const struct dsflow_op dsf_op_head_backward_input = {
 static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t norm = 0, weight = 0;
     int status =
         unit_floats(&dsf_op_head_backward_weight, a, &norm, &weight, err);
@@ -178,8 +178,8 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
 
     cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
     cost->bytes = touched(t) + sizeof(float) * (double)t->vocab * t->width;
@@ -189,7 +189,7 @@ const struct dsflow_op dsf_op_head_backward_weight = {
     .abi = DSFLOW_OP_ABI,
     .name = "head.backward_weight",
     .summary = "gradients of the head's matrix and norm",
-    .args_size = sizeof(struct dsf_head_args),
+    .args_size = sizeof(struct dsflow_head_args),
     .nports = 6,
     .ports = { { "logits", DSFLOW_R },
                { "x", DSFLOW_R },
@@ -205,8 +205,8 @@ const struct dsflow_op dsf_op_head_backward_weight = {
 static int logits_check(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_err *err)
 {
-    const struct dsf_head_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t norm = 0, weight = 0;
     int status = unit_floats(&dsf_op_head_logits, a, &norm, &weight, err);
 
@@ -221,7 +221,7 @@ const struct dsflow_op dsf_op_head_logits = {
     .abi = DSFLOW_OP_ABI,
     .name = "head.logits",
     .summary = "logits of a tile, for generation",
-    .args_size = sizeof(struct dsf_head_args),
+    .args_size = sizeof(struct dsflow_head_args),
     .nports = 4,
     .ports = { { "x", DSFLOW_R },
                { "norm", DSFLOW_R },

@@ -3,10 +3,10 @@
 #include "tasks/tile.h"
 
 /* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op, const struct dsf_mlp_args *a,
+static int unit_floats(const struct dsflow_op *op, const struct dsflow_mlp_args *a,
                        size_t *need, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     const size_t width = (size_t)t->width, ffn = (size_t)t->ffn;
     const struct {
         const char *name;
@@ -33,7 +33,7 @@ static int unit_floats(const struct dsflow_op *op, const struct dsf_mlp_args *a,
 
 /* Two products, and about 20 for an activation and a norm. */
 static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsf_tile *t,
+                     unsigned n, const struct dsflow_tile *t,
                      struct dsflow_cost *cost)
 {
     double rows = t->rows, h = (double)dsf_tile_hwidth(t);
@@ -46,8 +46,8 @@ static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
 static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
-    const struct dsf_mlp_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0;
     int status = unit_floats(&dsf_op_mlp_forward, a, &unit, err);
 
@@ -63,7 +63,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
 
     mlp_cost(&dsf_op_mlp_forward, bytes, n, &a->tile, cost);
 }
@@ -71,8 +71,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
 /* The normed tile, then the activations: never both are needed. */
 static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
 {
-    const struct dsf_mlp_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t most = (size_t)(t->ffn > t->width ? t->ffn : t->width);
 
     return (size_t)t->rows * most * sizeof(float);
@@ -82,7 +82,7 @@ const struct dsflow_op dsf_op_mlp_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "mlp.forward",
     .summary = "norm, two projections and residual",
-    .args_size = sizeof(struct dsf_mlp_args),
+    .args_size = sizeof(struct dsflow_mlp_args),
     .nports = 4,
     .ports = { { "x", DSFLOW_R },
                { "unit", DSFLOW_R },
@@ -96,8 +96,8 @@ const struct dsflow_op dsf_op_mlp_forward = {
 static int hidden_check(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_err *err)
 {
-    const struct dsf_mlp_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0;
     int status = unit_floats(&dsf_op_mlp_hidden, a, &unit, err);
 
@@ -112,7 +112,7 @@ static int hidden_check(const size_t *bytes, unsigned n, const void *args,
 static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_cost *cost)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
     double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
 
     cost->flops = 2 * rows * a->tile.width * h + rows * h +
@@ -122,7 +122,7 @@ static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
 
 static size_t hidden_scratch(const size_t *bytes, unsigned n, const void *args)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
 
     return dsf_tile_x(&a->tile) * sizeof(float);
 }
@@ -131,7 +131,7 @@ const struct dsflow_op dsf_op_mlp_hidden = {
     .abi = DSFLOW_OP_ABI,
     .name = "mlp.hidden",
     .summary = "norm and first projection, computed once more",
-    .args_size = sizeof(struct dsf_mlp_args),
+    .args_size = sizeof(struct dsflow_mlp_args),
     .nports = 3,
     .ports = { { "x", DSFLOW_R }, { "unit", DSFLOW_R }, { "h", DSFLOW_W } },
     .check = hidden_check,
@@ -142,8 +142,8 @@ const struct dsflow_op dsf_op_mlp_hidden = {
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
-    const struct dsf_mlp_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, x = dsf_tile_x(t);
     size_t h = (size_t)t->rows * dsf_tile_hwidth(t);
     int status = unit_floats(&dsf_op_mlp_backward_input, a, &unit, err);
@@ -158,7 +158,7 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 static void backward_input_cost(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
 
     mlp_cost(&dsf_op_mlp_backward_input, bytes, n, &a->tile, cost);
 }
@@ -167,7 +167,7 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
 static size_t backward_scratch(const size_t *bytes, unsigned n,
                                const void *args)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
 
     return dsf_tile_x(&a->tile) * sizeof(float);
 }
@@ -176,7 +176,7 @@ const struct dsflow_op dsf_op_mlp_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "mlp.backward_input",
     .summary = "gradient of the input of mlp, and of its norm",
-    .args_size = sizeof(struct dsf_mlp_args),
+    .args_size = sizeof(struct dsflow_mlp_args),
     .nports = 7,
     .ports = { { "dy", DSFLOW_R },
                { "x", DSFLOW_R },
@@ -193,8 +193,8 @@ const struct dsflow_op dsf_op_mlp_backward_input = {
 static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    const struct dsf_mlp_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, x = dsf_tile_x(t), rows = (size_t)t->rows;
     int status = unit_floats(&dsf_op_mlp_backward_weight, a, &unit, err);
 
@@ -211,7 +211,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_mlp_args *a = args;
+    const struct dsflow_mlp_args *a = args;
 
     mlp_cost(&dsf_op_mlp_backward_weight, bytes, n, &a->tile, cost);
     cost->bytes += 8.0 * a->tile.width - (double)bytes[2];
@@ -221,7 +221,7 @@ const struct dsflow_op dsf_op_mlp_backward_weight = {
     .abi = DSFLOW_OP_ABI,
     .name = "mlp.backward_weight",
     .summary = "gradients of the parameters of mlp",
-    .args_size = sizeof(struct dsf_mlp_args),
+    .args_size = sizeof(struct dsflow_mlp_args),
     .nports = 7,
     .ports = { { "dy", DSFLOW_R },
                { "x", DSFLOW_R },

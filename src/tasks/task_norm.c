@@ -73,7 +73,7 @@ static int clip_check(const size_t *bytes, unsigned n, const void *args,
 {
     const struct dsf_clip_args *a = args;
 
-    if (bytes[0] < sizeof(double) || bytes[1] < sizeof(struct dsf_control))
+    if (bytes[0] < sizeof(double) || bytes[1] < sizeof(struct dsflow_control))
         return dsflow_fail(err, DSFLOW_EINVAL, "clip: control: %zu bytes",
                            bytes[1]);
     if (!(a->limit >= 0))
@@ -85,7 +85,7 @@ static int clip_check(const size_t *bytes, unsigned n, const void *args,
 static void clip_cost(const size_t *bytes, unsigned n, const void *args,
                       struct dsflow_cost *cost)
 {
-    cost->bytes = 2 * sizeof(struct dsf_control);
+    cost->bytes = 2 * sizeof(struct dsflow_control);
 }
 
 const struct dsflow_op dsf_op_clip = {

@@ -3,10 +3,10 @@
 #include "tasks/tile.h"
 
 /* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op, const struct dsf_out_args *a,
+static int unit_floats(const struct dsflow_op *op, const struct dsflow_out_args *a,
                        size_t *need, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width;
     int status = dsf_tile_check(op, t, err);
 
@@ -18,7 +18,7 @@ static int unit_floats(const struct dsflow_op *op, const struct dsf_out_args *a,
     return status;
 }
 
-static double gemm_flops(const struct dsf_tile *t)
+static double gemm_flops(const struct dsflow_tile *t)
 {
     return 2.0 * (double)dsf_tile_x(t) * (double)dsf_tile_qwidth(t);
 }
@@ -26,8 +26,8 @@ static double gemm_flops(const struct dsf_tile *t)
 static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
-    const struct dsf_out_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_out_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0;
     int status = unit_floats(&dsf_op_out_forward, a, &unit, err);
 
@@ -43,7 +43,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_out_args *a = args;
+    const struct dsflow_out_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + 2.0 * (double)dsf_tile_x(&a->tile);
     cost->bytes = dsf_ports_bytes(&dsf_op_out_forward, bytes, n);
@@ -53,7 +53,7 @@ const struct dsflow_op dsf_op_out_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "out.forward",
     .summary = "projection of the attention's output, and residual",
-    .args_size = sizeof(struct dsf_out_args),
+    .args_size = sizeof(struct dsflow_out_args),
     .nports = 4,
     .ports = { { "x", DSFLOW_R },
                { "att", DSFLOW_R },
@@ -66,8 +66,8 @@ const struct dsflow_op dsf_op_out_forward = {
 static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
-    const struct dsf_out_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_out_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, rows = (size_t)t->rows;
     int status = unit_floats(&dsf_op_out_backward_input, a, &unit, err);
 
@@ -83,8 +83,8 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 static void backward_input_cost(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_out_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_out_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
 
     cost->flops = gemm_flops(t) + 2.0 * t->rows * (double)dsf_tile_qwidth(t);
     cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_input, bytes, n);
@@ -94,7 +94,7 @@ const struct dsflow_op dsf_op_out_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "out.backward_input",
     .summary = "gradient of the attention's output",
-    .args_size = sizeof(struct dsf_out_args),
+    .args_size = sizeof(struct dsflow_out_args),
     .nports = 5,
     .ports = { { "dy", DSFLOW_R },
                { "att", DSFLOW_R },
@@ -108,8 +108,8 @@ const struct dsflow_op dsf_op_out_backward_input = {
 static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    const struct dsf_out_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_out_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0;
     int status = unit_floats(&dsf_op_out_backward_weight, a, &unit, err);
 
@@ -124,7 +124,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_out_args *a = args;
+    const struct dsflow_out_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + (double)dsf_tile_x(&a->tile);
     cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_weight, bytes, n);
@@ -134,7 +134,7 @@ const struct dsflow_op dsf_op_out_backward_weight = {
     .abi = DSFLOW_OP_ABI,
     .name = "out.backward_weight",
     .summary = "gradients of the parameters of out",
-    .args_size = sizeof(struct dsf_out_args),
+    .args_size = sizeof(struct dsflow_out_args),
     .nports = 3,
     .ports = { { "dy", DSFLOW_R }, { "att", DSFLOW_R }, { "grad", DSFLOW_RW } },
     .check = backward_weight_check,

@@ -6,7 +6,7 @@ static int embed_check(const struct dsflow_op *op, const size_t *bytes,
                        unsigned n, const struct dsf_embed_part_args *a,
                        unsigned x, unsigned unit, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t floats[3] = { 0 }, width = (size_t)t->width;
     int status = dsf_tile_check(op, t, err);
 

@@ -9,7 +9,7 @@ static int weight_floats(const struct dsflow_op *op,
                          const struct dsf_head_part_args *a, size_t *need,
                          struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     int status = dsf_tile_check(op, t, err);
 
     if (status < 0)
@@ -31,24 +31,24 @@ static int weight_floats(const struct dsflow_op *op,
                          need, err);
 }
 
-static size_t logits_floats(const struct dsf_tile *t)
+static size_t logits_floats(const struct dsflow_tile *t)
 {
     return (size_t)t->rows * (size_t)t->vocab;
 }
 
-static size_t stats_floats(const struct dsf_tile *t)
+static size_t stats_floats(const struct dsflow_tile *t)
 {
     return (size_t)t->rows * sizeof(struct dsf_head_stats) / sizeof(float);
 }
 
-static size_t tops_floats(const struct dsf_tile *t)
+static size_t tops_floats(const struct dsflow_tile *t)
 {
     return (size_t)t->rows * dsf_head_blocks(t);
 }
 
 /* A slot of logits may be larger than the tile, and a unit "embed" has more
  * than the matrix: what is touched is counted, not the sizes. */
-static void gemm_cost(const struct dsf_tile *t, struct dsflow_cost *cost)
+static void gemm_cost(const struct dsflow_tile *t, struct dsflow_cost *cost)
 {
     double logits = (double)logits_floats(t);
 
@@ -61,7 +61,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t weight = 0;
     int status = weight_floats(&dsf_op_head_part_forward, a, &weight, err);
 
@@ -113,7 +113,7 @@ static int loss_check(const size_t *bytes, unsigned n, const void *args,
                       struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t weight = 0;
     int status = weight_floats(&dsf_op_head_part_loss, a, &weight, err);
 
@@ -131,7 +131,7 @@ static void loss_cost(const size_t *bytes, unsigned n, const void *args,
                       struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     double stats = (double)a->parts * (double)stats_floats(t);
 
     cost->flops = (double)logits_floats(t) + 5 * stats;
@@ -212,7 +212,7 @@ static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
 
     gemm_cost(t, cost);
     cost->bytes += sizeof(float) * (double)t->vocab * t->width; /* RW */

@@ -8,7 +8,7 @@ static int unit_floats(const struct dsflow_op *op,
                        const struct dsf_mlp_part_args *a, size_t *need,
                        struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width, nh = dsf_tile_hwidth(t);
     int status = dsf_tile_check(op, t, err);
 
@@ -24,7 +24,7 @@ static int unit_floats(const struct dsflow_op *op,
 
 /* Two products, and about 20 for an activation. */
 static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsf_tile *t,
+                     unsigned n, const struct dsflow_tile *t,
                      struct dsflow_cost *cost)
 {
     double rows = t->rows, h = (double)dsf_tile_hwidth(t);
@@ -37,7 +37,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, x = dsf_tile_x(t);
     int status = unit_floats(&dsf_op_mlp_part_forward, a, &unit, err);
 
@@ -83,7 +83,7 @@ static int hidden_check(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0;
     int status = unit_floats(&dsf_op_mlp_part_hidden, a, &unit, err);
 
@@ -120,7 +120,7 @@ static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, x = dsf_tile_x(t);
     size_t h = (size_t)t->rows * dsf_tile_hwidth(t);
     int status = unit_floats(&dsf_op_mlp_part_backward_input, a, &unit, err);
@@ -158,7 +158,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, x = dsf_tile_x(t), rows = (size_t)t->rows;
     int status = unit_floats(&dsf_op_mlp_part_backward_weight, a, &unit, err);
 
@@ -174,7 +174,7 @@ static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_mlp_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
 
     mlp_cost(&dsf_op_mlp_part_backward_weight, bytes, n, t, cost);
     cost->flops -= 20.0 * t->rows * t->ffn; /* no activation here */

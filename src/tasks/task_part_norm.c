@@ -3,7 +3,7 @@
 #include "tasks/tile.h"
 
 /* Rows of no matter which sequences: the rest of the tile is not read. */
-static int rows_check(const struct dsflow_op *op, const struct dsf_tile *t,
+static int rows_check(const struct dsflow_op *op, const struct dsflow_tile *t,
                       struct dsflow_err *err)
 {
     const struct {
@@ -42,7 +42,7 @@ static int norm_floats(const struct dsflow_op *op,
 }
 
 /* The unit has more than this norm: what is touched is counted. */
-static void cost_of(const struct dsf_tile *t, double flops, double tiles,
+static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
                     double vectors, struct dsflow_cost *cost)
 {
     cost->flops = flops * (double)dsf_tile_x(t);

@@ -7,8 +7,8 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_out_part_forward;
-    const struct dsf_out_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_out_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, nq = dsf_tile_qwidth(t);
     int status = dsf_tile_check(op, t, err);
 
@@ -29,7 +29,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_out_args *a = args;
+    const struct dsflow_out_args *a = args;
 
     cost->flops =
         2.0 * (double)dsf_tile_x(&a->tile) * (double)dsf_tile_qwidth(&a->tile);
@@ -40,7 +40,7 @@ const struct dsflow_op dsf_op_out_part_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "out_part.forward",
     .summary = "projection of the output of some heads",
-    .args_size = sizeof(struct dsf_out_args),
+    .args_size = sizeof(struct dsflow_out_args),
     .nports = 3,
     .ports = { { "att", DSFLOW_R }, { "unit", DSFLOW_R }, { "y", DSFLOW_W } },
     .check = forward_check,

@@ -8,7 +8,7 @@ static int unit_floats(const struct dsflow_op *op,
                        const struct dsf_qkv_part_args *a, size_t *need,
                        size_t *shared, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width, nk = dsf_tile_kvwidth(t) / 2;
     size_t out = dsf_tile_qwidth(t) + (a->k < 0 ? 2 * nk : 0);
     const struct {
@@ -55,7 +55,7 @@ static int check_ports(const struct dsflow_op *op, unsigned n, unsigned rope,
     return DSFLOW_OK;
 }
 
-static size_t rope_floats(const struct dsf_tile *t)
+static size_t rope_floats(const struct dsflow_tile *t)
 {
     return ((size_t)t->pos + dsf_tile_length(t)) * (size_t)t->head_dim;
 }
@@ -74,7 +74,7 @@ static void qkv_cost(const struct dsflow_op *op, const size_t *bytes, int rope,
                      const struct dsf_qkv_part_args *a,
                      struct dsflow_cost *cost)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     double out = (double)(dsf_tile_qwidth(t) + dsf_tile_kvwidth(t));
 
     cost->flops = 2.0 * (double)dsf_tile_x(t) * out;
@@ -91,7 +91,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_forward;
     const struct dsf_qkv_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, shared = 0, rows = (size_t)t->rows;
     int status = unit_floats(op, a, &unit, &shared, err);
 
@@ -136,7 +136,7 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_backward_input;
     const struct dsf_qkv_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, shared = 0, rows = (size_t)t->rows;
     int status = unit_floats(op, a, &unit, &shared, err);
 
@@ -181,7 +181,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_backward_weight;
     const struct dsf_qkv_part_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t unit = 0, shared = 0, rows = (size_t)t->rows;
     int status = unit_floats(op, a, &unit, &shared, err);
 

@@ -3,10 +3,10 @@
 #include "tasks/tile.h"
 
 /* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op, const struct dsf_qkv_args *a,
+static int unit_floats(const struct dsflow_op *op, const struct dsflow_qkv_args *a,
                        size_t *need, struct dsflow_err *err)
 {
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width;
     size_t out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
     int status = dsf_unit_need(op, "w", a->w, out * width, 0, need, err);
@@ -21,14 +21,14 @@ static int unit_floats(const struct dsflow_op *op, const struct dsf_qkv_args *a,
 }
 
 /* A row of head_dim numbers for each position up to the last of the tile. */
-static size_t rope_floats(const struct dsf_tile *t)
+static size_t rope_floats(const struct dsflow_tile *t)
 {
     return ((size_t)t->pos + dsf_tile_length(t)) * (size_t)t->head_dim;
 }
 
 /* The rope port, the last, must be there exactly when the model rotates. */
 static int check_rope(const struct dsflow_op *op, unsigned n,
-                      const struct dsf_tile *t, struct dsflow_err *err)
+                      const struct dsflow_tile *t, struct dsflow_err *err)
 {
     unsigned expected = op->nports - (t->rope ? 0 : 1);
 
@@ -38,7 +38,7 @@ static int check_rope(const struct dsflow_op *op, unsigned n,
     return DSFLOW_OK;
 }
 
-static double gemm_flops(const struct dsf_tile *t)
+static double gemm_flops(const struct dsflow_tile *t)
 {
     return 2.0 * (double)dsf_tile_x(t) *
            (double)(dsf_tile_qwidth(t) + dsf_tile_kvwidth(t));
@@ -46,7 +46,7 @@ static double gemm_flops(const struct dsf_tile *t)
 
 /* The table of rotations is read for the rows of the tile only. */
 static void qkv_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsf_tile *t,
+                     unsigned n, const struct dsflow_tile *t,
                      struct dsflow_cost *cost)
 {
     cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
@@ -59,7 +59,7 @@ static void qkv_cost(const struct dsflow_op *op, const size_t *bytes,
 /* The normed tile, or the gradient of it. */
 static size_t scratch(const size_t *bytes, unsigned n, const void *args)
 {
-    const struct dsf_qkv_args *a = args;
+    const struct dsflow_qkv_args *a = args;
 
     return dsf_tile_x(&a->tile) * sizeof(float);
 }
@@ -68,8 +68,8 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_forward;
-    const struct dsf_qkv_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     int status = dsf_tile_check(op, t, err);
     size_t unit = 0, rows = (size_t)t->rows;
 
@@ -89,7 +89,7 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 static void forward_cost(const size_t *bytes, unsigned n, const void *args,
                          struct dsflow_cost *cost)
 {
-    const struct dsf_qkv_args *a = args;
+    const struct dsflow_qkv_args *a = args;
 
     qkv_cost(&dsf_op_qkv_forward, bytes, n, &a->tile, cost);
 }
@@ -98,7 +98,7 @@ const struct dsflow_op dsf_op_qkv_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "qkv.forward",
     .summary = "norm and projection to queries, keys and values",
-    .args_size = sizeof(struct dsf_qkv_args),
+    .args_size = sizeof(struct dsflow_qkv_args),
     .nports = 5,
     .noptional = 1,
     .ports = { { "x", DSFLOW_R },
@@ -115,8 +115,8 @@ static int backward_input_check(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_backward_input;
-    const struct dsf_qkv_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     int status = dsf_tile_check(op, t, err);
     size_t unit = 0, rows = (size_t)t->rows, x = dsf_tile_x(t);
 
@@ -136,7 +136,7 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 static void backward_input_cost(const size_t *bytes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_qkv_args *a = args;
+    const struct dsflow_qkv_args *a = args;
 
     qkv_cost(&dsf_op_qkv_backward_input, bytes, n, &a->tile, cost);
 }
@@ -145,7 +145,7 @@ const struct dsflow_op dsf_op_qkv_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "qkv.backward_input",
     .summary = "gradient of the input of qkv, and of its norm",
-    .args_size = sizeof(struct dsf_qkv_args),
+    .args_size = sizeof(struct dsflow_qkv_args),
     .nports = 8,
     .noptional = 1,
     .ports = { { "dq", DSFLOW_RW },
@@ -165,8 +165,8 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_backward_weight;
-    const struct dsf_qkv_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
     int status = dsf_tile_check(op, t, err);
     size_t unit = 0, rows = (size_t)t->rows;
 
@@ -185,8 +185,8 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 static void backward_weight_cost(const size_t *bytes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsf_qkv_args *a = args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
 
     cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
     cost->bytes = dsf_ports_bytes(&dsf_op_qkv_backward_weight, bytes, n) -
@@ -197,7 +197,7 @@ const struct dsflow_op dsf_op_qkv_backward_weight = {
     .abi = DSFLOW_OP_ABI,
     .name = "qkv.backward_weight",
     .summary = "gradients of the parameters of qkv",
-    .args_size = sizeof(struct dsf_qkv_args),
+    .args_size = sizeof(struct dsflow_qkv_args),
     .nports = 6,
     .ports = { { "dq", DSFLOW_R },
                { "dkv", DSFLOW_R },

@@ -4,7 +4,7 @@
 static int report_check(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_err *err)
 {
-    if (bytes[0] < sizeof(struct dsf_control) || bytes[1] < sizeof(double) ||
+    if (bytes[0] < sizeof(struct dsflow_control) || bytes[1] < sizeof(double) ||
         bytes[2] < sizeof(int64_t))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "report: %zu, %zu and %zu bytes", bytes[0],

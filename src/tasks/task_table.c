@@ -2,9 +2,7 @@
  * program registers. */
 #include "tasks/tasks.h"
 
-#include "base/alloc.h"
-
-#include <string.h>
+#include "tasks/components.h"
 
 const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_load_batch,
@@ -64,51 +62,59 @@ const struct dsflow_op *const dsf_ops[] = {
     NULL,
 };
 
-enum { NBUILTIN = sizeof(dsf_ops) / sizeof(*dsf_ops) - 1 };
+static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
+{
+    if (op->nports < 1 || op->nports > DSFLOW_MAX_PORTS ||
+        op->noptional >= op->nports)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: %u ports, %u optional: expected 1 to "
+                           "%d, one required",
+                           op->name, op->nports, op->noptional,
+                           DSFLOW_MAX_PORTS);
+    for (unsigned i = 0; i < op->nports; i++)
+        if (op->ports[i].name == NULL || op->ports[i].access < DSFLOW_R ||
+            op->ports[i].access > DSFLOW_RW)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "task %.60s: port %u: expected a name, and R, W "
+                               "or RW",
+                               op->name, i);
+    return DSFLOW_OK;
+}
 
-static const struct dsflow_op **others;
-static size_t nothers, cap_others;
+static int add(const void *thing, const char *origin, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = thing;
+    int status = dsf_registry_check(&dsf_task_kinds, op->abi, op->name,
+                                    op->summary, err);
+
+    if (status == DSFLOW_OK && (op->check == NULL || op->cost == NULL))
+        status = dsflow_fail(err, DSFLOW_EINVAL, "task %.60s: has no %s",
+                             op->name, op->check == NULL ? "check" : "cost");
+    if (status == DSFLOW_OK)
+        status = check_ports(op, err);
+    if (status == DSFLOW_OK)
+        status = dsf_registry_add(&dsf_task_kinds, op->name, op, origin, err);
+    return status;
+}
+
+struct dsf_registry dsf_task_kinds = {
+    .sort = "task",
+    .abi = DSFLOW_OP_ABI,
+    .add = add,
+    .builtin = (const void *const *)dsf_ops,
+};
+
+int dsflow_op_register(const struct dsflow_op *op, struct dsflow_err *err)
+{
+    return dsf_task_kinds.add(op, DSF_PROGRAM, err);
+}
 
 const struct dsflow_op *dsflow_op_at(unsigned i)
 {
-    if (i < NBUILTIN)
-        return dsf_ops[i];
-    return i - NBUILTIN < nothers ? others[i - NBUILTIN] : NULL;
+    return dsf_registry_thing_at(&dsf_task_kinds, i);
 }
 
 const struct dsflow_op *dsflow_op_find(const char *name)
 {
-    const struct dsflow_op *op;
-
-    for (unsigned i = 0; (op = dsflow_op_at(i)) != NULL; i++)
-        if (strcmp(op->name, name) == 0)
-            return op;
-    return NULL;
-}
-
-int dsflow_op_register(const struct dsflow_op *op, struct dsflow_err *err)
-{
-    const char *name = op->name != NULL ? op->name : "(no name)";
-
-    if (op->abi != DSFLOW_OP_ABI)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %s: made for interface %u: this is %u", name,
-                           op->abi, DSFLOW_OP_ABI);
-    if (op->name == NULL || op->name[0] == '\0')
-        return dsflow_fail(err, DSFLOW_EINVAL, "a kind of task has no name");
-    if (dsflow_op_find(op->name) != NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "task %s: the name is taken",
-                           name);
-    if (op->check == NULL || op->cost == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "task %s: has no %s", name,
-                           op->check == NULL ? "check" : "cost");
-    if (op->nports < 1 || op->nports > DSFLOW_MAX_PORTS ||
-        op->noptional >= op->nports)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %s: %u ports, %u optional: expected 1 to %d, "
-                           "one required",
-                           name, op->nports, op->noptional, DSFLOW_MAX_PORTS);
-    dsf_grow(&others, &cap_others, nothers + 1, sizeof(*others));
-    others[nothers++] = op;
-    return DSFLOW_OK;
+    return dsf_registry_thing(&dsf_task_kinds, name);
 }

@@ -2,6 +2,8 @@
  * optimizers. They differ in their ports and in their arithmetic only. */
 #include "tasks/tasks.h"
 
+#include "tasks/components.h"
+
 static int add_check(const size_t *bytes, unsigned n, const void *args,
                      struct dsflow_err *err)
 {
@@ -36,18 +38,17 @@ const struct dsflow_op dsf_op_add = {
     .cost = add_cost,
 };
 
-/* Ports of every optimizer: control, then tensors of `elems` numbers. */
-static int update_check(const size_t *bytes, unsigned n, const void *args,
+int dsflow_update_check(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_err *err)
 {
-    const struct dsf_update_args *a = args;
+    const struct dsflow_update_args *a = args;
 
     if (a->elems < 0 || a->decay < 0 || a->decay > a->elems ||
         a->grad_at < 0 || a->param_at < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "update: %lld of %lld numbers decay",
                            (long long)a->decay, (long long)a->elems);
-    if (bytes[0] < sizeof(struct dsf_control))
+    if (bytes[0] < sizeof(struct dsflow_control))
         return dsflow_fail(err, DSFLOW_EINVAL, "update: control: %zu bytes",
                            bytes[0]);
     for (unsigned i = 1; i < n; i++) {
@@ -63,14 +64,37 @@ static int update_check(const size_t *bytes, unsigned n, const void *args,
     return DSFLOW_OK;
 }
 
-/* Every tensor is read and written once, the gradient only read. */
+void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
+                      int64_t elems)
+{
+    int32_t n = 0;
+
+    args->decay = args->decay < from ? 0 : args->decay - from;
+    args->decay = args->decay > elems ? elems : args->decay;
+    args->elems = elems;
+    for (int32_t i = 0; i < args->ntensors; i++) {
+        struct dsflow_tensor t = args->tensors[i];
+
+        t.at -= from;
+        if (t.at < elems && t.at + t.rows * t.cols > 0)
+            args->tensors[n++] = t;
+    }
+    args->ntensors = n;
+}
+
+void dsflow_update_cost(unsigned n, const void *args, double flops,
+                        struct dsflow_cost *cost)
+{
+    const struct dsflow_update_args *a = args;
+
+    cost->flops = flops * (double)a->elems;
+    cost->bytes = sizeof(float) * (double)a->elems * (2.0 * (n - 1) - 1);
+}
+
 static void update_cost(const size_t *bytes, unsigned n, const void *args,
                         struct dsflow_cost *cost)
 {
-    const struct dsf_update_args *a = args;
-
-    cost->flops = 12.0 * (double)a->elems;
-    cost->bytes = sizeof(float) * (double)a->elems * (2.0 * (n - 1) - 1);
+    dsflow_update_cost(n, args, 12, cost);
 }
 
 const struct dsflow_op dsf_op_adam = {
@@ -84,7 +108,7 @@ const struct dsflow_op dsf_op_adam = {
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW },
                { "v", DSFLOW_RW } },
-    .check = update_check,
+    .check = dsflow_update_check,
     .cost = update_cost,
 };
 
@@ -99,7 +123,7 @@ const struct dsflow_op dsf_op_sgd = {
                { "grad", DSFLOW_R },
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW } },
-    .check = update_check,
+    .check = dsflow_update_check,
     .cost = update_cost,
 };
 
@@ -113,6 +137,6 @@ const struct dsflow_op dsf_op_lion = {
                { "grad", DSFLOW_R },
                { "param", DSFLOW_RW },
                { "m", DSFLOW_RW } },
-    .check = update_check,
+    .check = dsflow_update_check,
     .cost = update_cost,
 };

@@ -42,8 +42,4 @@ extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
 /* All of the above, in the order they are listed; ends with NULL. */
 extern const struct dsflow_op *const dsf_ops[];
 
-/* The schedule itself, also for `dsflow plan` and tests: the learning rate of
- * step `i`, from 0 (golden vectors: deepspeed.md G3). */
-double dsf_schedule_lr(const struct dsf_schedule_args *a, int64_t i);
-
 #endif

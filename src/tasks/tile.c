@@ -4,7 +4,7 @@
 /* Larger numbers are nobody's model, and products of these fit in 64 bits. */
 #define MOST (1 << 24)
 
-int dsf_tile_check(const struct dsflow_op *op, const struct dsf_tile *t,
+int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
                    struct dsflow_err *err)
 {
     const struct {

@@ -16,29 +16,29 @@ enum {
 };
 
 /* Numbers (floats) of the parts of a tile. */
-static inline size_t dsf_tile_x(const struct dsf_tile *t)
+static inline size_t dsf_tile_x(const struct dsflow_tile *t)
 {
     return (size_t)t->rows * (size_t)t->width;
 }
 
-static inline size_t dsf_tile_qwidth(const struct dsf_tile *t)
+static inline size_t dsf_tile_qwidth(const struct dsflow_tile *t)
 {
     return (size_t)t->heads * (size_t)t->head_dim;
 }
 
 /* Of keys and values together. */
-static inline size_t dsf_tile_kvwidth(const struct dsf_tile *t)
+static inline size_t dsf_tile_kvwidth(const struct dsflow_tile *t)
 {
     return 2 * (size_t)t->kv_heads * (size_t)t->head_dim;
 }
 
-static inline size_t dsf_tile_hwidth(const struct dsf_tile *t)
+static inline size_t dsf_tile_hwidth(const struct dsflow_tile *t)
 {
     return (size_t)t->ffn * (t->swiglu ? 2 : 1);
 }
 
 /* Rows of one sequence. */
-static inline size_t dsf_tile_length(const struct dsf_tile *t)
+static inline size_t dsf_tile_length(const struct dsflow_tile *t)
 {
     return (size_t)t->rows / (size_t)t->nseq;
 }
@@ -51,7 +51,7 @@ static inline size_t dsf_round16(size_t n)
 
 /* Are the numbers of a tile in range, and do they agree? `op` is named in the
  * message. */
-int dsf_tile_check(const struct dsflow_op *op, const struct dsf_tile *t,
+int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
                    struct dsflow_err *err);
 
 /* Has every port at least floats[i] numbers of 4 bytes? */
@@ -64,7 +64,7 @@ int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
                   size_t n, int optional, size_t *need, struct dsflow_err *err);
 
 /* Blocks of DSF_HEAD_COLUMNS columns of the vocabulary. */
-static inline size_t dsf_head_blocks(const struct dsf_tile *t)
+static inline size_t dsf_head_blocks(const struct dsflow_tile *t)
 {
     return ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
 }

@@ -116,16 +116,16 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 }
 
 /* A unit of parameters large enough for any segment but the head's. */
-static void blocks(struct dsf_tile t, float *a, float *b, float *c)
+static void blocks(struct dsflow_tile t, float *a, float *b, float *c)
 {
     const size_t r = (size_t)t.rows, w = (size_t)t.width, f = (size_t)t.ffn;
     const size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
     const size_t unit = 8 * w * w + 8 * w + 2 * f, ub = unit * sizeof(float);
     const size_t xb = r * w * sizeof(float), hb = r * f * sizeof(float);
     const int64_t bias = (int64_t)(8 * w * w);
-    const struct dsf_qkv_args qkv = { t, 0, bias, bias, bias };
-    const struct dsf_out_args out = { t, 0, bias };
-    const struct dsf_mlp_args mlp = { t,    0,    bias, (int64_t)(4 * w * w),
+    const struct dsflow_qkv_args qkv = { t, 0, bias, bias, bias };
+    const struct dsflow_out_args out = { t, 0, bias };
+    const struct dsflow_mlp_args mlp = { t,    0,    bias, (int64_t)(4 * w * w),
                                       bias, bias, bias };
     float *u = numbers(unit, 0.05f), *grad = numbers(unit, 0);
     float *x = numbers(r * w, 1), *q = numbers(r * nq, 1);
@@ -212,12 +212,12 @@ static void blocks(struct dsf_tile t, float *a, float *b, float *c)
     free(delta);
 }
 
-static void attention(struct dsf_tile t, int32_t keys)
+static void attention(struct dsflow_tile t, int32_t keys)
 {
     const size_t r = (size_t)t.rows, nq = dsf_tile_qwidth(&t);
     const size_t nkv = dsf_tile_kvwidth(&t), lse = 2 * r * (size_t)t.heads;
     const size_t k = keys > 0 ? (size_t)keys : r;
-    const struct dsf_attention_args a = {
+    const struct dsflow_attention_args a = {
         t, (int32_t)k, keys == 0, 1, 1, 1, 1
     };
     const size_t qb = r * nq * sizeof(float), kb = k * nkv * sizeof(float);
@@ -257,10 +257,10 @@ static void attention(struct dsf_tile t, int32_t keys)
     free(dkv);
 }
 
-static void head(struct dsf_tile t, float *a, float *b, float *c)
+static void head(struct dsflow_tile t, float *a, float *b, float *c)
 {
     const size_t r = (size_t)t.rows, w = (size_t)t.width, v = (size_t)t.vocab;
-    const struct dsf_head_args args = { t, 0, 0, 0, 1.0f / 256 };
+    const struct dsflow_head_args args = { t, 0, 0, 0, 1.0f / 256 };
     const size_t xb = r * w * sizeof(float), wb = v * w * sizeof(float);
     const size_t lb = r * v * sizeof(float), nb = 2 * w * sizeof(float);
     float *x = numbers(r * w, 1), *weight = numbers(v * w, 0.05f);
@@ -332,7 +332,7 @@ static void update(size_t n)
 
 int main(int argc, char **argv)
 {
-    struct dsf_tile t = { .rows = 256,
+    struct dsflow_tile t = { .rows = 256,
                           .nseq = 1,
                           .width = 768,
                           .heads = 12,

@@ -37,8 +37,8 @@ wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=y
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
-wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, priorities" plan job.toml --until zeroo
-wrong 2 "list: things: expected tasks, policies, codelets or keys" list things
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, replace, priorities" plan job.toml --until zeroo
+wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, plugins or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
 
@@ -48,6 +48,10 @@ set_wrong job.steps 0 "job: steps: 0: expected a whole number, 1 to 1000000000"
 set_wrong job.steps 1.5 "job: steps: 1.5: expected a whole number, 1 to 1000000000"
 set_wrong model.dropout 0.1 "model: dropout: 0.1: expected 0"
 set_wrong model.family bert 'model: family: "bert": expected gpt2 or llama'
+set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd or lion'
+set_wrong optimizer.momentum 0.9 "optimizer: momentum: 0.9: expected 0: adamw has none"
+set_wrong schedule.kind cosine 'schedule: kind: "cosine": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle or range_test'
+set_wrong model.mlp mine 'model: mlp: "mine": expected builtin'
 set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"
 set_wrong optimizer.lr nan "optimizer: lr: nan: expected a number, 0 to 1000"
 set_wrong optimizer.betas "[0.9]" "optimizer: betas: [0.9]: expected two numbers, 0 to 0.999999"

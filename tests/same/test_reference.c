@@ -121,7 +121,7 @@ static void read_job(struct training *tr, const struct run *run)
     snprintf(init, sizeof(init), "model.init=\"%s\"", tr->folder);
     for (unsigned i = 0; run->sets[i] != NULL; i++)
         sets[nsets++] = run->sets[i];
-    must(dsf_job_read(path, sets, nsets, &tr->job, &err), &err);
+    must(dsf_job_read(path, sets, nsets, NULL, &tr->job, &err), &err);
     must(dsf_model_init(&tr->model, &tr->job, &err), &err);
     assert_true(tr->job.batch.sequences <= tr->tokens->dims[1]);
     assert_true(tr->job.batch.sequence < tr->tokens->dims[2]);

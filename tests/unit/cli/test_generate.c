@@ -119,7 +119,7 @@ static struct dsf_generator *new_generator(struct loaded *l)
     struct dsf_generator *g = NULL;
     struct dsflow_err err;
 
-    must(dsf_generator_new(&l->model, l->params, &g, &err), &err);
+    must(dsf_generator_new(&l->model, NULL, l->params, &g, &err), &err);
     return g;
 }
 
@@ -368,8 +368,8 @@ static void check_print(const unsigned char *script, const char *prompt,
 
     make_script(&l, script);
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    must(dsf_generate_print(&l.model, l.params, tok, prompt, strlen(prompt),
-                            tokens, &s, out, &err),
+    must(dsf_generate_print(&l.model, NULL, l.params, tok, prompt,
+                            strlen(prompt), tokens, &s, out, &err),
          &err);
     fclose(out);
     assert_string_equal(text, want);
@@ -406,7 +406,7 @@ static void a_prompt_beyond_the_context_is_refused(void **state)
 
     make_script(&l, (const unsigned char *)"0123456789abcdef");
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    assert_int_equal(dsf_generate_print(&l.model, l.params, tok,
+    assert_int_equal(dsf_generate_print(&l.model, NULL, l.params, tok,
                                         "seventeen letters", 17, 5, &s, out,
                                         &err),
                      DSFLOW_EFIT);

@@ -90,7 +90,7 @@ static inline void check_gradient(objective_fn objective, void *user, double *v,
 }
 
 /* Layer norm or RMS norm of the rows of x, in double. */
-static inline void norm_ref(const struct dsf_tile *t, const double *x,
+static inline void norm_ref(const struct dsflow_tile *t, const double *x,
                             const double *w, const double *b, double *y)
 {
     size_t n = (size_t)t->width;

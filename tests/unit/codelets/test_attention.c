@@ -5,7 +5,7 @@ enum { MOST = 4 };
 
 /* A sequence cut in `ntiles` tiles, or one tile of several sequences. */
 struct sequence {
-    struct dsf_tile tile;
+    struct dsflow_tile tile;
     int ntiles;
     int32_t rows[MOST], pos[MOST];
     struct tensor q[MOST], kv[MOST], att[MOST], lse[MOST], datt[MOST],
@@ -13,7 +13,7 @@ struct sequence {
     double *y, *lsum; /* of the reference, for all tiles */
 };
 
-static struct sequence sequence_new(struct dsf_tile t, int ntiles,
+static struct sequence sequence_new(struct dsflow_tile t, int ntiles,
                                     const int32_t *rows)
 {
     struct sequence s = { .tile = t, .ntiles = ntiles };
@@ -69,7 +69,7 @@ static double *row_of(const struct sequence *s, const struct tensor *tiles,
 
 static void attend(const struct sequence *s, size_t row, size_t first, size_t h)
 {
-    const struct dsf_tile *t = &s->tile;
+    const struct dsflow_tile *t = &s->tile;
     size_t d = (size_t)t->head_dim, heads = (size_t)t->heads;
     size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     size_t g = h / (heads / (size_t)t->kv_heads);
@@ -98,7 +98,7 @@ static void attend(const struct sequence *s, size_t row, size_t first, size_t h)
 static double objective(void *user)
 {
     const struct sequence *s = user;
-    const struct dsf_tile *t = &s->tile;
+    const struct dsflow_tile *t = &s->tile;
     size_t nq = dsf_tile_qwidth(t), total = 0, length;
     double sum = 0;
 
@@ -113,10 +113,10 @@ static double objective(void *user)
     return sum;
 }
 
-static struct dsf_attention_args pair_args(const struct sequence *s, int i,
+static struct dsflow_attention_args pair_args(const struct sequence *s, int i,
                                            int k)
 {
-    struct dsf_attention_args a = {
+    struct dsflow_attention_args a = {
         .tile = s->tile,
         .keys = s->rows[k],
         .diagonal = k == i,
@@ -135,7 +135,7 @@ static void forward(struct sequence *s)
 {
     for (int i = 0; i < s->ntiles; i++) {
         for (int k = 0; k <= i; k++) {
-            struct dsf_attention_args a = pair_args(s, i, k);
+            struct dsflow_attention_args a = pair_args(s, i, k);
 
             RUN(&dsf_codelet_attention_forward, &a, &s->q[i], &s->kv[k],
                 &s->att[i], &s->lse[i]);
@@ -150,7 +150,7 @@ static void backward(struct sequence *s)
                       (size_t)s->rows[i], (size_t)s->tile.heads,
                       (size_t)s->tile.head_dim);
         for (int k = i; k >= 0; k--) {
-            struct dsf_attention_args a = pair_args(s, i, k);
+            struct dsflow_attention_args a = pair_args(s, i, k);
 
             RUN(&dsf_codelet_attention_backward_input, &a, &s->q[i], &s->kv[k],
                 &s->datt[i], &s->lse[i], &s->delta[i], &s->dq[i], &s->dkv[k]);
@@ -158,7 +158,7 @@ static void backward(struct sequence *s)
     }
 }
 
-static void check_sequence(struct dsf_tile t, int ntiles, const int32_t *rows)
+static void check_sequence(struct dsflow_tile t, int ntiles, const int32_t *rows)
 {
     struct sequence s = sequence_new(t, ntiles, rows);
     size_t heads = (size_t)t.heads, nq = dsf_tile_qwidth(&t);
@@ -178,10 +178,10 @@ static void check_sequence(struct dsf_tile t, int ntiles, const int32_t *rows)
     sequence_free(&s);
 }
 
-static struct dsf_tile shape(int32_t nseq, int32_t heads, int32_t kv_heads,
+static struct dsflow_tile shape(int32_t nseq, int32_t heads, int32_t kv_heads,
                              int32_t head_dim)
 {
-    return (struct dsf_tile){ .rows = 1,
+    return (struct dsflow_tile){ .rows = 1,
                               .nseq = nseq,
                               .width = 1,
                               .heads = heads,
@@ -212,7 +212,7 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 /* A sequence in one tile and in three differ in rounding alone. */
 static void tiles_do_not_change_the_result(void **state)
 {
-    struct dsf_tile t = shape(1, 2, 2, 8);
+    struct dsflow_tile t = shape(1, 2, 2, 8);
     struct sequence whole = sequence_new(t, 1, (int32_t[]){ 100 });
     struct sequence cut = sequence_new(t, 3, (int32_t[]){ 40, 40, 20 });
     size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
@@ -263,7 +263,7 @@ static void large_scores_do_not_overflow(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_attention_args a = { .tile = shape(1, 4, 2, 8),
+    struct dsflow_attention_args a = { .tile = shape(1, 4, 2, 8),
                                     .keys = 8,
                                     .diagonal = 1 };
     size_t bytes[] = { 1024, 1024, 1024, 256 };

@@ -2,14 +2,14 @@
 #include "unit/codelets/segment.h"
 
 struct layer {
-    struct dsf_head_args args;
+    struct dsflow_head_args args;
     struct tensor x, norm, weight, batch, logits, loss, dx, dnorm, grad,
         norm_grad;
     int32_t *targets;
     double *y, ref_loss; /* logits of the reference, then their gradient */
 };
 
-static struct layer layer_new(struct dsf_tile t, int64_t w)
+static struct layer layer_new(struct dsflow_tile t, int64_t w)
 {
     size_t width = (size_t)t.width, rows = (size_t)t.rows;
     size_t vocab = (size_t)t.vocab, nw = dsf_round16(width);
@@ -55,8 +55,8 @@ static void layer_free(struct layer *l)
 static double objective(void *user)
 {
     struct layer *l = user;
-    const struct dsf_head_args *a = &l->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_head_args *a = &l->args;
+    const struct dsflow_tile *t = &a->tile;
     const double *n = l->norm.d;
     size_t rows = (size_t)t->rows, vocab = (size_t)t->vocab;
     double *normed = zeroes(l->x.n), loss = 0;
@@ -101,10 +101,10 @@ static void logits_gradient(struct layer *l)
     }
 }
 
-static void check_layer(struct dsf_tile t, int64_t w, int differentiate)
+static void check_layer(struct dsflow_tile t, int64_t w, int differentiate)
 {
     struct layer l = layer_new(t, w);
-    const struct dsf_head_args *a = &l.args;
+    const struct dsflow_head_args *a = &l.args;
     double loss;
 
     objective(&l);
@@ -132,7 +132,7 @@ static void check_layer(struct dsf_tile t, int64_t w, int differentiate)
 
 static void check_shapes(void)
 {
-    struct dsf_tile t = { .rows = 7,
+    struct dsflow_tile t = { .rows = 7,
                           .nseq = 1,
                           .width = 48,
                           .heads = 1,
@@ -166,7 +166,7 @@ static void loss_and_gradients_are_those_of_double_precision(void **state)
 /* Columns whose logits are far from each other, in different blocks. */
 static void a_distant_maximum_is_no_trouble(void **state)
 {
-    struct dsf_tile t = { .rows = 2,
+    struct dsflow_tile t = { .rows = 2,
                           .nseq = 1,
                           .width = 4,
                           .heads = 1,
@@ -195,7 +195,7 @@ static void a_distant_maximum_is_no_trouble(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_tile t = { .rows = 2,
+    struct dsflow_tile t = { .rows = 2,
                           .nseq = 1,
                           .width = 8,
                           .heads = 1,
@@ -205,7 +205,7 @@ static void what_does_not_agree_is_refused(void **state)
                           .vocab = 10,
                           .context = 4,
                           .eps = 1e-5f };
-    struct dsf_head_args a = { t, 0, 0, 8, 1 };
+    struct dsflow_head_args a = { t, 0, 0, 8, 1 };
     size_t bytes[] = { 64, 64, 320, 16, 80, 8 };
     struct dsflow_err err;
 

@@ -2,12 +2,12 @@
 #include "unit/codelets/segment.h"
 
 struct layer {
-    struct dsf_mlp_args args;
+    struct dsflow_mlp_args args;
     struct tensor x, unit, h, y, dy, dh, dx, dnorm, grad;
     double *yh, *yact, *yy; /* of the reference */
 };
 
-static struct layer layer_new(struct dsf_tile t, int bias)
+static struct layer layer_new(struct dsflow_tile t, int bias)
 {
     struct layer l = { .args.tile = t };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
@@ -50,7 +50,7 @@ static void layer_free(struct layer *l)
     free(l->yy);
 }
 
-static double activate(const struct dsf_tile *t, const double *h, size_t i)
+static double activate(const struct dsflow_tile *t, const double *h, size_t i)
 {
     double g = h[i];
 
@@ -63,8 +63,8 @@ static double activate(const struct dsf_tile *t, const double *h, size_t i)
 static double objective(void *user)
 {
     struct layer *l = user;
-    const struct dsf_mlp_args *a = &l->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_mlp_args *a = &l->args;
+    const struct dsflow_tile *t = &a->tile;
     const double *u = l->unit.d;
     size_t width = (size_t)t->width, rows = (size_t)t->rows;
     size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
@@ -86,11 +86,11 @@ static double objective(void *user)
     return dot_ref(l->yy, l->dy.d, l->y.n);
 }
 
-static void check_layer(struct dsf_tile t, int bias)
+static void check_layer(struct dsflow_tile t, int bias)
 {
     struct layer l = layer_new(t, bias);
     struct tensor again = tensor_new(l.h.n, 1, 9);
-    const struct dsf_mlp_args *a = &l.args;
+    const struct dsflow_mlp_args *a = &l.args;
     const struct {
         const char *name;
         int64_t at;
@@ -127,7 +127,7 @@ static void check_layer(struct dsf_tile t, int bias)
 
 static void check_shapes(void)
 {
-    struct dsf_tile t = { .rows = 7,
+    struct dsflow_tile t = { .rows = 7,
                           .nseq = 1,
                           .width = 48,
                           .heads = 1,
@@ -162,7 +162,7 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_tile t = { .rows = 4,
+    struct dsflow_tile t = { .rows = 4,
                           .nseq = 1,
                           .width = 8,
                           .heads = 1,
@@ -172,7 +172,7 @@ static void what_does_not_agree_is_refused(void **state)
                           .vocab = 1,
                           .context = 4,
                           .eps = 1e-5f };
-    struct dsf_mlp_args a = { t, 0, -1, 128, -1, 256, -1 };
+    struct dsflow_mlp_args a = { t, 0, -1, 128, -1, 256, -1 };
     size_t bytes[] = { 128, 1056, 256, 128 };
     struct dsflow_err err;
     int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =

@@ -2,7 +2,7 @@
 #include "unit/codelets/segment.h"
 
 struct layer {
-    struct dsf_out_args args;
+    struct dsflow_out_args args;
     struct tensor x, att, unit, y, dy, datt, delta, grad;
     double *yy; /* of the reference */
 };
@@ -10,7 +10,7 @@ struct layer {
 static double objective(void *user)
 {
     struct layer *l = user;
-    const struct dsf_out_args *a = &l->args;
+    const struct dsflow_out_args *a = &l->args;
     const double *u = l->unit.d;
 
     linear_ref((size_t)a->tile.rows, dsf_tile_qwidth(&a->tile),
@@ -32,7 +32,7 @@ static void check_delta(struct layer *l)
     assert_close(l->delta.f, l->delta.d, l->delta.n, 1e-6);
 }
 
-static void check_layer(struct dsf_tile t, int bias)
+static void check_layer(struct dsflow_tile t, int bias)
 {
     size_t rows = (size_t)t.rows, width = (size_t)t.width;
     size_t nq = dsf_tile_qwidth(&t), nw = dsf_round16(width * nq);
@@ -76,7 +76,7 @@ static void check_layer(struct dsf_tile t, int bias)
 
 static void check_shapes(void)
 {
-    struct dsf_tile t = { .rows = 7,
+    struct dsflow_tile t = { .rows = 7,
                           .nseq = 1,
                           .width = 48,
                           .heads = 4,
@@ -103,7 +103,7 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_tile t = { .rows = 2,
+    struct dsflow_tile t = { .rows = 2,
                           .nseq = 1,
                           .width = 8,
                           .heads = 2,
@@ -113,7 +113,7 @@ static void what_does_not_agree_is_refused(void **state)
                           .vocab = 1,
                           .context = 4,
                           .eps = 1e-5f };
-    struct dsf_out_args a = { t, 0, 64 };
+    struct dsflow_out_args a = { t, 0, 64 };
     size_t forward[] = { 64, 64, 288, 64 };
     size_t back[] = { 64, 64, 288, 64, 16 };
     size_t weight[] = { 64, 64, 287 };

@@ -1,9 +1,9 @@
 /* test_part_embed.c - tables of embeddings, cut by rows. */
 #include "unit/codelets/part.h"
 
-static struct dsf_tile tile_of(int32_t nseq, int32_t pos)
+static struct dsflow_tile tile_of(int32_t nseq, int32_t pos)
 {
-    return (struct dsf_tile){ .rows = 24,
+    return (struct dsflow_tile){ .rows = 24,
                               .nseq = nseq,
                               .pos = pos,
                               .width = 19,
@@ -17,7 +17,7 @@ static struct dsf_tile tile_of(int32_t nseq, int32_t pos)
 }
 
 /* Tokens that come again, and rows that have none. */
-static struct tensor batch_new(const struct dsf_tile *t)
+static struct tensor batch_new(const struct dsflow_tile *t)
 {
     struct tensor batch = tensor_unset(2 * (size_t)t->rows);
     int32_t *tokens = (int32_t *)batch.f;
@@ -33,11 +33,11 @@ static int32_t share(int32_t n, int32_t parts, int32_t p)
     return n / parts + (p < n % parts);
 }
 
-static void check_parts(struct dsf_tile t, int32_t parts, int positions)
+static void check_parts(struct dsflow_tile t, int32_t parts, int positions)
 {
     const size_t width = (size_t)t.width;
     const int64_t rows = t.vocab + (positions ? t.context : 0);
-    const struct dsf_embed_args whole = { t, 0,
+    const struct dsflow_embed_args whole = { t, 0,
                                           positions ? (int64_t)t.vocab * t.width
                                                     : -1 };
     struct tensor embed = tensor_new((size_t)rows * width, 1, 1);

@@ -3,12 +3,12 @@
 #include "unit/codelets/part.h"
 
 struct head {
-    struct dsf_head_args args;
+    struct dsflow_head_args args;
     struct tensor x, norm, weight, batch, logits, loss, dx, dnorm, grad,
         norm_grad, xn;
 };
 
-static struct head head_new(struct dsf_tile t)
+static struct head head_new(struct dsflow_tile t)
 {
     size_t rows = (size_t)t.rows, vocab = (size_t)t.vocab;
     size_t width = (size_t)t.width;
@@ -46,7 +46,7 @@ static void head_free(struct head *l)
 
 static void run_whole(struct head *l)
 {
-    const struct dsf_head_args *a = &l->args;
+    const struct dsflow_head_args *a = &l->args;
     const struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
 
     RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->norm, &l->xn);
@@ -111,7 +111,7 @@ static double number(const struct tensor *t)
 static void check_head(struct head *whole, int32_t nparts)
 {
     enum { MOST = 8 };
-    const struct dsf_tile *t = &whole->args.tile;
+    const struct dsflow_tile *t = &whole->args.tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t each = rows * sizeof(struct dsf_head_stats) / sizeof(float);
     struct tensor all = tensor_unset(each * (size_t)nparts);
@@ -177,7 +177,7 @@ static void check_head(struct head *whole, int32_t nparts)
     tensor_free(&grad);
 }
 
-static const struct dsf_tile shape = { .rows = 7,
+static const struct dsflow_tile shape = { .rows = 7,
                                        .nseq = 1,
                                        .width = 24,
                                        .heads = 1,
@@ -192,7 +192,7 @@ static const struct dsf_tile shape = { .rows = 7,
 static void check_vocab(int32_t vocab, int32_t rows)
 {
     static const int32_t parts[] = { 1, 2, 3, 8 };
-    struct dsf_tile t = shape;
+    struct dsflow_tile t = shape;
     struct head whole;
 
     t.vocab = vocab;
@@ -219,7 +219,7 @@ static void loss_and_gradients_are_those_of_the_whole(void **state)
 /* A part that knows nothing of the largest logits. */
 static void a_distant_maximum_in_another_part_is_no_trouble(void **state)
 {
-    struct dsf_tile t = shape;
+    struct dsflow_tile t = shape;
     struct head whole;
 
     t.vocab = 6000;

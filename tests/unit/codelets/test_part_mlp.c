@@ -3,11 +3,11 @@
 #include "unit/codelets/part.h"
 
 struct mlp {
-    struct dsf_mlp_args args;
+    struct dsflow_mlp_args args;
     struct tensor x, unit, h, y, dy, dh, dx, dnorm, grad, xn;
 };
 
-static struct mlp mlp_new(struct dsf_tile t, int bias)
+static struct mlp mlp_new(struct dsflow_tile t, int bias)
 {
     struct mlp l = { .args.tile = t };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
@@ -46,7 +46,7 @@ static void mlp_free(struct mlp *l)
 static void take_unit(const struct mlp *whole, struct mlp *l, int parts, int p,
                       float *to, const float *from)
 {
-    const struct dsf_mlp_args *a = &l->args, *b = &whole->args;
+    const struct dsflow_mlp_args *a = &l->args, *b = &whole->args;
     size_t width = (size_t)a->tile.width, ffn = (size_t)a->tile.ffn;
     size_t all = ffn * (size_t)parts, at = ffn * (size_t)p;
 
@@ -86,7 +86,7 @@ static void check_mlp_part(struct mlp *whole, struct mlp *l, int parts, int p,
                            const struct tensor *h, struct tensor *y,
                            struct tensor *dxn)
 {
-    const struct dsf_tile *t = &l->args.tile;
+    const struct dsflow_tile *t = &l->args.tile;
     const struct dsf_mlp_part_args a = { *t, l->args.w1, l->args.b1,
                                          l->args.w2 };
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
@@ -116,10 +116,10 @@ static void check_mlp_part(struct mlp *whole, struct mlp *l, int parts, int p,
     tensor_free(&grad);
 }
 
-static void check_mlp(struct dsf_tile t, int bias, int parts)
+static void check_mlp(struct dsflow_tile t, int bias, int parts)
 {
     struct mlp whole = mlp_new(t, bias);
-    const struct dsf_mlp_args *a = &whole.args;
+    const struct dsflow_mlp_args *a = &whole.args;
     const struct dsf_norm_args norm = { t, a->norm_w, a->norm_b };
     const struct dsf_residual_args residual = { t, a->b2 };
     struct tensor sum = tensor_zero(whole.x.n), y = tensor_unset(whole.x.n);
@@ -135,7 +135,7 @@ static void check_mlp(struct dsf_tile t, int bias, int parts)
     RUN(&dsf_codelet_mlp_backward_weight, a, &whole.dy, &whole.x, &whole.unit,
         &whole.h, &whole.dh, &whole.dnorm, &whole.grad);
     for (int p = 0; p < parts; p++) {
-        struct dsf_tile cut = t;
+        struct dsflow_tile cut = t;
         struct mlp l;
 
         cut.ffn /= parts;
@@ -173,7 +173,7 @@ static void check_mlp(struct dsf_tile t, int bias, int parts)
     tensor_free(&grad);
 }
 
-static const struct dsf_tile shape = { .rows = 9,
+static const struct dsflow_tile shape = { .rows = 9,
                                        .nseq = 1,
                                        .width = 48,
                                        .heads = 1,
@@ -186,7 +186,7 @@ static const struct dsf_tile shape = { .rows = 9,
 
 static void check_mlps(void)
 {
-    struct dsf_tile t = shape;
+    struct dsflow_tile t = shape;
 
     for (int parts = 1; parts <= 3; parts++) {
         check_mlp(t, 1, parts);
@@ -207,13 +207,13 @@ static void columns_of_mlp_together_are_the_whole(void **state)
     with_every_isa(check_mlps);
 }
 
-static void check_out(struct dsf_tile t, int parts)
+static void check_out(struct dsflow_tile t, int parts)
 {
     size_t rows = (size_t)t.rows, width = (size_t)t.width;
     size_t nq = dsf_tile_qwidth(&t), own = nq / (size_t)parts;
-    struct dsf_out_args whole = { t, 0, (int64_t)dsf_round16(nq * width) };
+    struct dsflow_out_args whole = { t, 0, (int64_t)dsf_round16(nq * width) };
     const struct dsf_residual_args residual = { t, whole.b };
-    struct dsf_out_args a = { t, 0, -1 };
+    struct dsflow_out_args a = { t, 0, -1 };
     struct tensor unit = tensor_new((size_t)whole.b + width, 0.5, 1);
     struct tensor x = tensor_new(rows * width, 2, 2), y = tensor_unset(x.n);
     struct tensor att = tensor_new(rows * nq, 1, 3), sum = tensor_zero(x.n);
@@ -267,7 +267,7 @@ static void check_out(struct dsf_tile t, int parts)
 
 static void check_outs(void)
 {
-    struct dsf_tile t = shape;
+    struct dsflow_tile t = shape;
 
     t.heads = 6;
     t.head_dim = 10;
@@ -283,7 +283,7 @@ static void heads_of_out_together_are_the_whole(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsf_mlp_part_args mlp = { shape, 0, -1, 4608 };
-    struct dsf_out_args out = { shape, 0, 0 };
+    struct dsflow_out_args out = { shape, 0, 0 };
     size_t bytes[] = { 1728, 36864, 3456, 1728 };
     size_t sizes[] = { 36, 192, 1728 };
     struct dsflow_err err;

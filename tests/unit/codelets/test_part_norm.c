@@ -7,7 +7,7 @@ struct layer {
     double *yy; /* of the reference */
 };
 
-static struct layer layer_new(struct dsf_tile t)
+static struct layer layer_new(struct dsflow_tile t)
 {
     size_t width = (size_t)t.width, x = dsf_tile_x(&t), at = 0;
     struct layer l = { .args.tile = t };
@@ -51,7 +51,7 @@ static double objective(void *user)
     return dot_ref(l->yy, l->dy.d, l->y.n) + dot_ref(l->x.d, l->dres.d, l->x.n);
 }
 
-static void check_layer(struct dsf_tile t)
+static void check_layer(struct dsflow_tile t)
 {
     struct layer l = layer_new(t);
     const struct dsf_norm_args *a = &l.args;
@@ -81,7 +81,7 @@ static void check_layer(struct dsf_tile t)
 static void check_shapes(void)
 {
     /* Rows of several sequences, and not whole ones. */
-    struct dsf_tile t = { .rows = 7, .nseq = 2, .width = 48, .eps = 1e-5f };
+    struct dsflow_tile t = { .rows = 7, .nseq = 2, .width = 48, .eps = 1e-5f };
 
     check_layer(t);
     t.rows = 33;

@@ -3,11 +3,11 @@
 #include "unit/codelets/part.h"
 
 struct layer {
-    struct dsf_qkv_args args;
+    struct dsflow_qkv_args args;
     struct tensor x, unit, q, kv, dq, dkv, dres, dx, dnorm, grad, rope, xn;
 };
 
-static struct layer layer_new(struct dsf_tile t, int bias)
+static struct layer layer_new(struct dsflow_tile t, int bias)
 {
     struct layer l = { .args.tile = t };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
@@ -53,7 +53,7 @@ static void layer_free(struct layer *l)
 
 static void run_whole(struct layer *l)
 {
-    const struct dsf_qkv_args *a = &l->args;
+    const struct dsflow_qkv_args *a = &l->args;
     struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
 
     RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->unit, &l->xn);
@@ -66,7 +66,7 @@ static void run_whole(struct layer *l)
 
 /* Rows of q, of k and of v that part `p` of `parts` has, of a matrix with
  * `cols` columns. */
-static void take_rows(const struct dsf_tile *t, int parts, int p, float *part,
+static void take_rows(const struct dsflow_tile *t, int parts, int p, float *part,
                       const float *whole, size_t cols)
 {
     size_t nq = dsf_tile_qwidth(t), nk = dsf_tile_kvwidth(t) / 2;
@@ -97,7 +97,7 @@ static void check_part(struct layer *whole, struct layer *l, int parts, int p,
                        const struct tensor *dq, const struct tensor *dkv,
                        struct tensor *dxn)
 {
-    const struct dsf_tile *t = &l->args.tile;
+    const struct dsflow_tile *t = &l->args.tile;
     const struct dsf_qkv_part_args a = { *t, l->args.w, l->args.b, -1,
                                          -1, -1,        -1 };
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
@@ -139,7 +139,7 @@ static void check_part(struct layer *whole, struct layer *l, int parts, int p,
     tensor_free(&grad);
 }
 
-static void check_layer(struct dsf_tile t, int bias, int parts)
+static void check_layer(struct dsflow_tile t, int bias, int parts)
 {
     struct layer whole = layer_new(t, bias);
     struct tensor dq = tensor_copy(&whole.dq), dkv = tensor_copy(&whole.dkv);
@@ -150,7 +150,7 @@ static void check_layer(struct dsf_tile t, int bias, int parts)
 
     run_whole(&whole);
     for (int p = 0; p < parts; p++) {
-        struct dsf_tile cut = t;
+        struct dsflow_tile cut = t;
         struct layer l;
 
         cut.heads /= parts;
@@ -173,7 +173,7 @@ static void check_layer(struct dsf_tile t, int bias, int parts)
 
 static void check_shapes(void)
 {
-    struct dsf_tile gpt2 = { .rows = 7,
+    struct dsflow_tile gpt2 = { .rows = 7,
                              .nseq = 1,
                              .width = 48,
                              .heads = 4,
@@ -183,7 +183,7 @@ static void check_shapes(void)
                              .vocab = 1,
                              .context = 20,
                              .eps = 1e-5f };
-    struct dsf_tile llama = { .rows = 33,
+    struct dsflow_tile llama = { .rows = 33,
                               .nseq = 3,
                               .width = 65,
                               .heads = 6,
@@ -220,7 +220,7 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
                           struct tensor *dxn, struct tensor *grad)
 {
     static const float shares[] = { 0.5f, 0.25f, 0.25f };
-    struct dsf_tile t = whole->args.tile;
+    struct dsflow_tile t = whole->args.tile;
     const size_t rows = (size_t)t.rows, width = (size_t)t.width;
     const size_t nk = (size_t)t.head_dim, head = (size_t)p / 3 * nk;
     const int bias = whole->args.b >= 0;
@@ -271,7 +271,7 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
 
 static void check_shared(int bias)
 {
-    struct dsf_tile t = { .rows = 33,
+    struct dsflow_tile t = { .rows = 33,
                           .nseq = 3,
                           .width = 65,
                           .heads = 6,
@@ -327,7 +327,7 @@ static void keys_that_parts_share_are_the_whole_s(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_tile t = { .rows = 6,
+    struct dsflow_tile t = { .rows = 6,
                           .nseq = 2,
                           .width = 16,
                           .heads = 4,

@@ -2,12 +2,12 @@
 #include "unit/codelets/segment.h"
 
 struct layer {
-    struct dsf_qkv_args args;
+    struct dsflow_qkv_args args;
     struct tensor x, unit, q, kv, dq, dkv, dres, dx, dnorm, grad, rope;
     double *yq, *ykv; /* of the reference */
 };
 
-static struct layer layer_new(struct dsf_tile t, int bias)
+static struct layer layer_new(struct dsflow_tile t, int bias)
 {
     struct layer l = { .args.tile = t };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
@@ -60,7 +60,7 @@ static void layer_free(struct layer *l)
 static void rotate_ref(const struct layer *l, double *x, size_t heads,
                        size_t ld)
 {
-    const struct dsf_tile *t = &l->args.tile;
+    const struct dsflow_tile *t = &l->args.tile;
     size_t d = (size_t)t->head_dim, length = dsf_tile_length(t);
 
     for (size_t r = 0; r < (size_t)t->rows; r++) {
@@ -80,8 +80,8 @@ static void rotate_ref(const struct layer *l, double *x, size_t heads,
 
 static void forward_ref(struct layer *l)
 {
-    const struct dsf_qkv_args *a = &l->args;
-    const struct dsf_tile *t = &a->tile;
+    const struct dsflow_qkv_args *a = &l->args;
+    const struct dsflow_tile *t = &a->tile;
     const double *u = l->unit.d, *b = a->b < 0 ? NULL : u + a->b;
     size_t width = (size_t)t->width, rows = (size_t)t->rows;
     size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
@@ -109,10 +109,10 @@ static double objective(void *user)
            dot_ref(l->x.d, l->dres.d, l->x.n);
 }
 
-static void check_layer(struct dsf_tile t, int bias)
+static void check_layer(struct dsflow_tile t, int bias)
 {
     struct layer l = layer_new(t, bias);
-    const struct dsf_qkv_args *a = &l.args;
+    const struct dsflow_qkv_args *a = &l.args;
 
     forward_ref(&l);
     if (t.rope)
@@ -146,7 +146,7 @@ static void check_layer(struct dsf_tile t, int bias)
 
 static void check_shapes(void)
 {
-    struct dsf_tile gpt2 = { .rows = 7,
+    struct dsflow_tile gpt2 = { .rows = 7,
                              .nseq = 1,
                              .width = 48,
                              .heads = 4,
@@ -156,7 +156,7 @@ static void check_shapes(void)
                              .vocab = 1,
                              .context = 20,
                              .eps = 1e-5f };
-    struct dsf_tile llama = { .rows = 33,
+    struct dsflow_tile llama = { .rows = 33,
                               .nseq = 3,
                               .width = 65,
                               .heads = 6,
@@ -188,7 +188,7 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 
 static void a_gradient_is_added_to_what_was_there(void **state)
 {
-    struct dsf_tile t = { .rows = 5,
+    struct dsflow_tile t = { .rows = 5,
                           .nseq = 1,
                           .width = 17,
                           .heads = 1,
@@ -216,7 +216,7 @@ static void a_gradient_is_added_to_what_was_there(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_tile t = { .rows = 6,
+    struct dsflow_tile t = { .rows = 6,
                           .nseq = 2,
                           .width = 16,
                           .heads = 4,
@@ -226,7 +226,7 @@ static void what_does_not_agree_is_refused(void **state)
                           .vocab = 1,
                           .context = 3,
                           .eps = 1e-5f };
-    struct dsf_qkv_args a = { t, 0, -1, 512, -1 };
+    struct dsflow_qkv_args a = { t, 0, -1, 512, -1 };
     size_t bytes[] = { 384, 2112, 384, 384, 1 << 20 };
     struct dsflow_err err;
     int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =

@@ -20,7 +20,7 @@ struct tensors {
     _Alignas(64) float p[N];
     _Alignas(64) float m[N];
     _Alignas(64) float v[N];
-    struct dsf_control c;
+    struct dsflow_control c;
 };
 
 static double gradient(int i, int step)
@@ -53,11 +53,11 @@ static void run(const struct dsflow_codelet *codelet, const void *args,
 
 typedef void (*rule_fn)(struct numbers *x, int i, double g,
                         const struct dsf_update_args *a,
-                        const struct dsf_control *c);
+                        const struct dsflow_control *c);
 
 static void adam_rule(struct numbers *x, int i, double g,
                       const struct dsf_update_args *a,
-                      const struct dsf_control *c)
+                      const struct dsflow_control *c)
 {
     double wd = i < DECAY ? (double)a->weight_decay : 0;
     double b1 = a->beta1, b2 = a->beta2;
@@ -74,7 +74,7 @@ static void adam_rule(struct numbers *x, int i, double g,
 
 static void sgd_rule(struct numbers *x, int i, double g,
                      const struct dsf_update_args *a,
-                     const struct dsf_control *c)
+                     const struct dsflow_control *c)
 {
     g += (i < DECAY ? (double)a->weight_decay : 0) * x->p[i];
     if (a->momentum > 0) {
@@ -86,7 +86,7 @@ static void sgd_rule(struct numbers *x, int i, double g,
 
 static void lion_rule(struct numbers *x, int i, double g,
                       const struct dsf_update_args *a,
-                      const struct dsf_control *c)
+                      const struct dsflow_control *c)
 {
     double wd = i < DECAY ? (double)a->weight_decay : 0;
     double u = a->beta1 * x->m[i] + (1 - a->beta1) * g;
@@ -127,8 +127,8 @@ static void compare(const struct dsflow_codelet *codelet, rule_fn rule,
                      (double)t.p[i], x.p[i]);
 }
 
-static const struct dsf_update_args usual = { .elems = N,
-                                              .decay = DECAY,
+static const struct dsf_update_args usual = { .at = { .elems = N,
+                                                      .decay = DECAY },
                                               .beta1 = 0.9,
                                               .beta2 = 0.95,
                                               .eps = 1e-8f,
@@ -163,7 +163,7 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
 {
     _Alignas(64) float g[N];
     double squares[3], total, want = 0;
-    struct dsf_control c = { .step = 1 };
+    struct dsflow_control c = { .step = 1 };
     struct dsf_square_args square = { N, 0, N };
     struct dsf_clip_args clip = { 2 };
 
@@ -222,7 +222,7 @@ static void a_shard_is_updated_like_the_whole(void **state)
         whole.p[i] = shards.p[i] = (float)cos(i);
         whole.g[i] = shards.g[i] = (float)gradient(i, 1);
     }
-    whole.c = shards.c = (struct dsf_control){
+    whole.c = shards.c = (struct dsflow_control){
         .step = 1, .lr = 0.01, .correction1 = 0.1, .correction2 = 0.05,
         .scale = 1
     };
@@ -234,9 +234,9 @@ static void a_shard_is_updated_like_the_whole(void **state)
         int from = s * cut, n = s == 0 ? cut : N - cut;
         int decay = DECAY - from < 0 ? 0 : DECAY - from;
 
-        a.elems = n;
-        a.decay = decay < n ? decay : n;
-        a.grad_at = a.param_at = from;
+        a.at.elems = n;
+        a.at.decay = decay < n ? decay : n;
+        a.at.grad_at = a.at.param_at = from;
         run(&dsf_codelet_adam, &a, 5,
             (void *[]){ &shards.c, shards.g, shards.p, shards.m + from,
                         shards.v + from },

@@ -1,0 +1,127 @@
+/* optimizer.h - the rule by which gradients change parameters.
+ *
+ * An optimizer is a kind of task and what goes around it: how many tensors of
+ * state it keeps, and how its arguments follow from the job. The task updates
+ * one *unit*: the parameters of a segment of a layer in one flat buffer, whole,
+ * or what one rank has of it.
+ */
+#ifndef DSFLOW_OPTIMIZER_H
+#define DSFLOW_OPTIMIZER_H
+
+#include <dsflow/op.h>
+#include <dsflow/option.h>
+
+DSFLOW_BEGIN_DECLS
+
+#define DSFLOW_OPTIMIZER_ABI 1
+
+#define DSFLOW_MAX_STATES  (DSFLOW_MAX_PORTS - 3)
+#define DSFLOW_MAX_TENSORS 12
+
+/* What changes from step to step, written by the tasks `schedule` and `clip`:
+ * the contents of the port `control`. */
+struct dsflow_control {
+    int64_t step;       /* of this update, from 1 */
+    double lr;
+    double correction1; /* 1 - betas[0]^step */
+    double correction2; /* 1 - betas[1]^step */
+    double norm;        /* of the whole gradient, before clipping */
+    double scale;       /* the gradient is multiplied by this */
+};
+
+enum dsflow_tensor_kind {
+    DSFLOW_MATRIX,    /* of a layer: y = x W^T */
+    DSFLOW_VECTOR,    /* a norm or a bias */
+    DSFLOW_EMBEDDING, /* of tokens (the head's too, when it is tied) or of
+                         positions: a row for each */
+    DSFLOW_HEAD       /* the head's matrix, when it is not tied */
+};
+
+/* A tensor of a unit: rows * cols numbers, row-major, from `at` on. Numbers
+ * between tensors are padding: zeroes, that must stay zeroes. */
+struct dsflow_tensor {
+    int64_t at, rows, cols;
+    int32_t kind;   /* enum dsflow_tensor_kind */
+    int32_t decays; /* 1: weight decay is for it */
+};
+
+/* The beginning of an optimizer's arguments, which dsflow fills: which numbers
+ * the task updates. `elems` numbers, those of grad from grad_at on, of param
+ * from param_at on, and of the states from 0 on.
+ *
+ * Where ranks share out a unit, the numbers may begin and end within a tensor:
+ * `at` counts from the first number of the task and may be negative, and a
+ * tensor may end after the last. An optimizer that is `whole` never sees that.
+ * With tensor parallelism ntensors is 0: a rank has pieces of tensors. */
+struct dsflow_update_args {
+    int64_t elems;
+    int64_t decay; /* the first so many decay */
+    int64_t grad_at, param_at;
+    int32_t ntensors;
+    struct dsflow_tensor tensors[DSFLOW_MAX_TENSORS];
+};
+
+/* The keys of [optimizer], which are there for all. */
+struct dsflow_optimizer_keys {
+    double lr, betas[2], eps, weight_decay, momentum;
+    int nesterov;
+};
+
+struct dsflow_optimizer {
+    unsigned abi;        /* DSFLOW_OPTIMIZER_ABI */
+    const char *name;    /* "adamw": the value of optimizer.kind */
+    const char *summary; /* one line, for `dsflow list optimizers` */
+
+    /* Its ports: { control R, grad R, param RW, states RW … }. */
+    const struct dsflow_op *op;
+
+    /* Of its states, each as large as the unit: "m" is "m.layer3.qkv" in the
+     * graph and in checkpoints. Ends with NULL. They begin as zeroes. */
+    const char *states[DSFLOW_MAX_STATES + 1];
+
+    unsigned uses_momentum; /* 1: it reads momentum and nesterov of the job,
+                               which are an error otherwise */
+    unsigned whole;         /* 1: it needs whole tensors: a unit is never cut,
+                               and ranks share out units instead */
+
+    /* Keys of its own: the table of job.toml that has its name. NULL: none.
+     * They fill `part`, of part_size bytes. */
+    const struct dsflow_option *options;
+    size_t part_size;
+
+    /* How many of `states` this job needs; the op's ports must be optional
+     * accordingly. NULL: all. */
+    unsigned (*nstates)(const void *part,
+                        const struct dsflow_optimizer_keys *keys);
+
+    /* Fill what follows struct dsflow_update_args in the arguments of the op,
+     * which are op->args_size bytes: the beginning is filled, of the whole
+     * unit, and the rest is zeroes. The unit may be shared out afterwards.
+     * NULL: nothing follows. */
+    int (*fill)(const void *part, const struct dsflow_optimizer_keys *keys,
+                void *args, struct dsflow_err *err);
+};
+
+/* Make it known by its name. It is borrowed for good: make it static. */
+DSFLOW_API int dsflow_optimizer_register(const struct dsflow_optimizer *o,
+                                         struct dsflow_err *err);
+DSFLOW_API const struct dsflow_optimizer *
+dsflow_optimizer_find(const char *name);
+
+/* The i-th known, in order of registration; NULL past the last. */
+DSFLOW_API const struct dsflow_optimizer *dsflow_optimizer_at(unsigned i);
+
+/* What the `check` of an optimizer's op must at least find right: that the
+ * numbers of the task are within its ports. A `check` of its own calls it
+ * first; `args` begins with struct dsflow_update_args. */
+DSFLOW_API int dsflow_update_check(const size_t *bytes, unsigned n,
+                                   const void *args, struct dsflow_err *err);
+
+/* A cost for ops that do `flops` operations a number: each tensor is read and
+ * written once, the gradient only read. */
+DSFLOW_API void dsflow_update_cost(unsigned n, const void *args, double flops,
+                                   struct dsflow_cost *cost);
+
+DSFLOW_END_DECLS
+
+#endif

@@ -1,0 +1,68 @@
+/* plan.h - what a policy may know of the plan of a step, and change in it.
+ *
+ * Words: a *turn* is a micro-batch on its data rank, counted there from 0; a
+ * *chunk* is consecutive layers on one stage of the pipeline, and chunk c is on
+ * stage c mod stages; layer -1 is the embedding, `layers` the head.
+ */
+#ifndef DSFLOW_PLAN_H
+#define DSFLOW_PLAN_H
+
+#include <dsflow/graph.h>
+
+DSFLOW_BEGIN_DECLS
+
+struct dsflow_plan;
+
+DSFLOW_API int32_t dsflow_plan_layers(const struct dsflow_plan *plan);
+
+/* Ranks in all, and along each axis of the mesh. */
+DSFLOW_API int32_t dsflow_plan_ranks(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_data(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_stages(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_tensor(const struct dsflow_plan *plan);
+
+/* Micro-batches of a step; of each data rank; tiles of each. */
+DSFLOW_API int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_turns(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_tiles(const struct dsflow_plan *plan);
+
+/* Of micro-batch `m` (microbatch of a task): its data rank and its turn. */
+DSFLOW_API int32_t dsflow_plan_data_of(const struct dsflow_plan *plan,
+                                       int32_t m);
+DSFLOW_API int32_t dsflow_plan_turn_of(const struct dsflow_plan *plan,
+                                       int32_t m);
+
+/* What follows is decided by `pipeline`: there for who comes after it. */
+
+/* Chunks of all stages together; the chunk and the stage of a layer. */
+DSFLOW_API int32_t dsflow_plan_chunks(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_chunk_of(const struct dsflow_plan *plan,
+                                        int32_t layer);
+DSFLOW_API int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan,
+                                        int32_t layer);
+
+/* The ring of activations of a chunk, in turns: how many micro-batches may be
+ * between their forward and their backward pass. 1 to turns. */
+DSFLOW_API int32_t dsflow_plan_slots(const struct dsflow_plan *plan,
+                                     int32_t chunk);
+DSFLOW_API void dsflow_plan_set_slots(struct dsflow_plan *plan, int32_t chunk,
+                                      int32_t slots);
+
+/* The ring of gradients of activations of a chunk, in turns: how many
+ * micro-batches may be in their backward pass. 1 to the slots of the chunk, and
+ * lowered with them. */
+DSFLOW_API int32_t dsflow_plan_lanes(const struct dsflow_plan *plan,
+                                     int32_t chunk);
+DSFLOW_API void dsflow_plan_set_lanes(struct dsflow_plan *plan, int32_t chunk,
+                                      int32_t lanes);
+
+/* A message about a key of the job, with the place where it was set in front:
+ * "job.toml:12: table: key: …". Returns `status`, as dsflow_fail. */
+DSFLOW_API int dsflow_plan_fail(const struct dsflow_plan *plan,
+                                struct dsflow_err *err, int status,
+                                const char *table, const char *key,
+                                const char *fmt, ...) DSFLOW_PRINTF(6, 7);
+
+DSFLOW_END_DECLS
+
+#endif

@@ -1,0 +1,116 @@
+/* registry.c - components known by name. */
+#include "base/registry.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fill(struct dsf_registry *r)
+{
+    struct dsflow_err err = { .msg = "" };
+
+    if (r->filled)
+        return;
+    r->filled = true;
+    for (size_t i = 0; r->builtin != NULL && r->builtin[i] != NULL; i++)
+        if (r->add(r->builtin[i], DSF_BUILTIN, &err) < 0) {
+            fprintf(stderr, "dsflow: bug: built-in %s\n", err.msg);
+            abort();
+        }
+}
+
+size_t dsf_registry_count(struct dsf_registry *r)
+{
+    fill(r);
+    return r->n;
+}
+
+const struct dsf_registered *dsf_registry_at(struct dsf_registry *r, size_t i)
+{
+    fill(r);
+    return i < r->n ? &r->v[i] : NULL;
+}
+
+const struct dsf_registered *dsf_registry_find(struct dsf_registry *r,
+                                               const char *name)
+{
+    fill(r);
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->v[i].name, name) == 0)
+            return &r->v[i];
+    return NULL;
+}
+
+const void *dsf_registry_thing(struct dsf_registry *r, const char *name)
+{
+    const struct dsf_registered *found = dsf_registry_find(r, name);
+
+    return found != NULL ? found->thing : NULL;
+}
+
+const void *dsf_registry_thing_at(struct dsf_registry *r, size_t i)
+{
+    const struct dsf_registered *found = dsf_registry_at(r, i);
+
+    return found != NULL ? found->thing : NULL;
+}
+
+int dsf_registry_check(const struct dsf_registry *r, unsigned abi,
+                       const char *name, const char *summary,
+                       struct dsflow_err *err)
+{
+    /* Of another ABI only the number and the name are where they were. */
+    if (abi != r->abi)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s %.60s: made for interface %u: this dsflow has "
+                           "%u",
+                           r->sort, name != NULL ? name : "(no name)", abi,
+                           r->abi);
+    if (name == NULL || name[0] == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: has no name", r->sort);
+    if (summary == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s %.60s: has no summary",
+                           r->sort, name);
+    return DSFLOW_OK;
+}
+
+int dsf_registry_add(struct dsf_registry *r, const char *name,
+                     const void *thing, const char *origin,
+                     struct dsflow_err *err)
+{
+    const struct dsf_registered *taken = dsf_registry_find(r, name);
+
+    if (taken != NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s %.60s: the name is taken (%.200s)", r->sort,
+                           name, taken->origin);
+    dsf_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v));
+    r->v[r->n++] = (struct dsf_registered){ dsf_xstrdup(name), thing,
+                                            dsf_xstrdup(origin) };
+    return DSFLOW_OK;
+}
+
+void dsf_registry_cut(struct dsf_registry *r, size_t n)
+{
+    while (r->n > n) {
+        r->n--;
+        free(r->v[r->n].name);
+        free(r->v[r->n].origin);
+    }
+}
+
+struct dsf_names dsf_registry_names(struct dsf_registry *r)
+{
+    struct dsf_names names = { .s = "" };
+    size_t n = dsf_registry_count(r), at = 0;
+
+    for (size_t i = 0; i < n && at < sizeof(names.s); i++)
+        at += (size_t)snprintf(names.s + at, sizeof(names.s) - at, "%s%s",
+                               i == 0       ? ""
+                               : i + 1 == n ? " or "
+                                            : ", ",
+                               r->v[i].name);
+    return names;
+}

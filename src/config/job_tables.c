@@ -1,0 +1,439 @@
+/* job_tables.c - the tables of job.toml: dsflow's, and those of plug-ins. */
+#include "config/job_tables.h"
+
+#include "base/alloc.h"
+#include "config/option.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MANY     1e9
+#define NO_LIMIT 9e15
+
+#define MAIN struct dsf_job_main
+static const struct dsflow_option main_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, name, "\"job\"",
+                     "name of the run, for people"),
+    DSFLOW_OPTION_INT(MAIN, steps, NULL, 1, MANY,
+                      "steps of training (updates of the weights)"),
+    DSFLOW_OPTION_INT(MAIN, seed, "1", 0, NO_LIMIT,
+                      "of the initial weights and of the order of the text"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, output, "\"runs/job\"",
+                     "folder for metrics, checkpoints and the token cache"),
+    DSFLOW_OPTION_INT(MAIN, log_every, "10", 1, MANY,
+                      "steps between lines where there is no terminal"),
+    { 0 },
+};
+
+#define MODEL struct dsf_job_model
+static const char *const families[] = { "gpt2", "llama", NULL };
+static const char *const scalings[] = { "none", "llama3", NULL };
+#define SEGMENT(name)                                                          \
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MODEL, name, "\"builtin\"",                \
+                     "what computes the segment " #name                        \
+                     ": builtin, or one that a plug-in brings")
+static const struct dsflow_option model_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MODEL, init, "\"random\"",
+                     "\"random\", or a Hugging Face folder to start from"),
+    DSFLOW_OPTION_CHOICE(MODEL, family, "\"gpt2\"", families,
+                         "gpt2 (learned positions, LayerNorm, GELU) or llama "
+                         "(rotary positions, RMSNorm, SwiGLU)"),
+    DSFLOW_OPTION_AUTO(MODEL, layers, "\"auto\"", 1, 1024, "blocks"),
+    DSFLOW_OPTION_AUTO(MODEL, heads, "\"auto\"", 1, 1024, "attention heads"),
+    DSFLOW_OPTION_AUTO(MODEL, kv_heads, "\"auto\"", 1, 1024,
+                       "heads of keys and values; auto: heads"),
+    DSFLOW_OPTION_AUTO(MODEL, head_dim, "\"auto\"", 1, 1024,
+                       "width of a head; auto: width / heads"),
+    DSFLOW_OPTION_AUTO(MODEL, width, "\"auto\"", 1, 65536,
+                       "width of the residual stream"),
+    DSFLOW_OPTION_AUTO(MODEL, ffn_width, "\"auto\"", 1, 1048576,
+                       "inner width of the MLP; auto: 4 width (gpt2), "
+                       "8/3 width rounded up to 64 (llama)"),
+    DSFLOW_OPTION_AUTO(MODEL, context, "\"auto\"", 1, 1048576,
+                       "longest sequence; auto: 1024"),
+    DSFLOW_OPTION_AUTO(MODEL, vocab, "\"auto\"", 2, 4194304,
+                       "size of the vocabulary; auto: the tokenizer's"),
+    DSFLOW_OPTION_FLOAT(MODEL, norm_eps, "1e-5", 1e-12, 0.1,
+                        "added to the variance in norms"),
+    DSFLOW_OPTION_FLOAT(MODEL, rope_theta, "10000.0", 1, 1e12,
+                        "base of the rotary frequencies"),
+    DSFLOW_OPTION_FLOAT(MODEL, dropout, "0.0", 0, 0,
+                        "dropout is not in this version: 0"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, MODEL, tied, "true",
+                     "the head uses the embedding's matrix"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, MODEL, qkv_bias, "false",
+                     "llama: biases on query, key and value, as Qwen2 has; "
+                     "gpt2 always has them"),
+    DSFLOW_OPTION_CHOICE(MODEL, rope_scaling, "\"none\"", scalings,
+                         "llama3: its scaling of the rotary frequencies"),
+    DSFLOW_OPTION_FLOAT(MODEL, rope_factor, "8.0", 1, 1024,
+                        "llama3 scaling: factor"),
+    DSFLOW_OPTION_FLOAT(MODEL, rope_low_freq_factor, "1.0", 1e-3, 1024,
+                        "llama3 scaling: low_freq_factor"),
+    DSFLOW_OPTION_FLOAT(MODEL, rope_high_freq_factor, "4.0", 1e-3, 1024,
+                        "llama3 scaling: high_freq_factor"),
+    DSFLOW_OPTION_INT(MODEL, rope_original_context, "8192", 1, 1048576,
+                      "llama3 scaling: original_max_position_embeddings"),
+    SEGMENT(embed),
+    SEGMENT(qkv),
+    SEGMENT(attention),
+    SEGMENT(out),
+    SEGMENT(mlp),
+    SEGMENT(head),
+    { 0 },
+};
+
+#define DATA struct dsf_job_data
+static const struct dsflow_option data_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, train, NULL,
+                     "text files to train on; * ? [ ] match many"),
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, validation_files, "[]",
+                     "text files to validate on, instead of a share of train"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, DATA, tokenizer, "\"bytes\"",
+                     "\"bytes\", a tokenizer.json, or a folder that has one or "
+                     "encoder.json and vocab.bpe"),
+    DSFLOW_OPTION_FLOAT(DATA, validation, "0.05", 0, 0.9,
+                        "share of each file kept for validation"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, DATA, shuffle, "true",
+                     "sequences in a new order in every epoch"),
+    { 0 },
+};
+
+#define BATCH struct dsf_job_batch
+static const char *const orders[] = { "micro_major", "layer_major", NULL };
+static const struct dsflow_option batch_options[] = {
+    DSFLOW_OPTION_INT(BATCH, sequences, "32", 1, 16777216,
+                      "sequences of a step"),
+    DSFLOW_OPTION_AUTO(BATCH, micro, "4", 1, 65536,
+                       "sequences of a micro-batch: they go through the model "
+                       "together; auto: the fastest that fits"),
+    DSFLOW_OPTION_AUTO(BATCH, sequence, "\"auto\"", 1, 1048576,
+                       "tokens of a sequence; auto: the model's context"),
+    DSFLOW_OPTION_AUTO(BATCH, groups, "\"auto\"", 1, 1024,
+                       "groups of micro-batches whose gradients are summed "
+                       "apart, then together in a tree; auto: mesh.data. "
+                       "Jobs of equal groups give the same bits"),
+    DSFLOW_OPTION_CHOICE(BATCH, order, "\"micro_major\"", orders,
+                         "micro_major: a micro-batch through all layers, then "
+                         "the next; layer_major: all through a layer, so that "
+                         "its weights are needed once and its gradient is "
+                         "complete early, for more activations"),
+    DSFLOW_OPTION_AUTO(BATCH, tile, "\"auto\"", 16, 65536,
+                       "tokens of a task; auto: up to 256. It decides the "
+                       "order of sums, and so the last bits"),
+    DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
+                       "micro-batches whose activations are in memory; auto: "
+                       "workers + 1"),
+    { 0 },
+};
+
+#define OPTIMIZER struct dsf_job_optimizer
+static const struct dsflow_option optimizer_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, OPTIMIZER, kind, "\"adamw\"",
+                     "rule of the update: adamw, adam, sgd, lion, or one that "
+                     "a plug-in brings"),
+    DSFLOW_OPTION_FLOAT(OPTIMIZER, lr, "3e-4", 0, 1e3,
+                        "learning rate; the schedule multiplies it"),
+    { "betas", DSFLOW_PAIR, offsetof(OPTIMIZER, betas), "[0.9, 0.95]", 0,
+      0.999999, NULL, "decay of the running means (adam, adamw, lion)" },
+    DSFLOW_OPTION_FLOAT(OPTIMIZER, eps, "1e-8", 0, 1,
+                        "added to the denominator (adam, adamw)"),
+    DSFLOW_OPTION_FLOAT(OPTIMIZER, weight_decay, "0.1", 0, 100,
+                        "of matrices; norms and biases have none"),
+    DSFLOW_OPTION_FLOAT(OPTIMIZER, clip, "1.0", 0, 1e12,
+                        "largest norm of the whole gradient; 0: no limit"),
+    DSFLOW_OPTION_FLOAT(OPTIMIZER, momentum, "0.0", 0, 0.999999,
+                        "of sgd, and of optimizers that have one"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, OPTIMIZER, nesterov, "false",
+                     "Nesterov's momentum"),
+    { 0 },
+};
+
+#define SCHEDULE struct dsf_job_schedule
+static const char *const warmup_shapes[] = { "linear", "log", NULL };
+static const struct dsflow_option schedule_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, SCHEDULE, kind, "\"constant\"",
+                     "course of the learning rate: constant, warmup_cosine, "
+                     "warmup_linear, warmup, one_cycle, range_test, or one "
+                     "that a plug-in brings"),
+    DSFLOW_OPTION_INT(SCHEDULE, warmup, "0", 0, MANY,
+                      "steps up to the full rate"),
+    DSFLOW_OPTION_CHOICE(SCHEDULE, warmup_shape, "\"linear\"", warmup_shapes,
+                         "way up; log is DeepSpeed's default"),
+    DSFLOW_OPTION_FLOAT(SCHEDULE, warmup_ratio, "0.0", 0, 1,
+                        "rate of the first step, as a share of lr"),
+    DSFLOW_OPTION_FLOAT(SCHEDULE, min_ratio, "0.0", 0, 1,
+                        "warmup_cosine: rate of the last step, as a share of "
+                        "lr"),
+    DSFLOW_OPTION_AUTO(SCHEDULE, total, "\"auto\"", 1, MANY,
+                       "steps the schedule is made for; auto: those of the "
+                       "job"),
+    DSFLOW_OPTION_INT(SCHEDULE, half_cycle, "2000", 1, MANY,
+                      "one_cycle: steps up"),
+    DSFLOW_OPTION_AUTO(SCHEDULE, second_half_cycle, "\"auto\"", 1, MANY,
+                       "one_cycle: steps down; auto: half_cycle"),
+    DSFLOW_OPTION_INT(SCHEDULE, decay_steps, "0", 0, MANY,
+                      "one_cycle: unit of the decay after the cycle; 0: none"),
+    DSFLOW_OPTION_FLOAT(SCHEDULE, cycle_min_ratio, "0.1", 0, 1,
+                        "one_cycle: lowest rate, as a share of lr"),
+    DSFLOW_OPTION_FLOAT(SCHEDULE, decay_rate, "0.0", 0, 1e6,
+                        "one_cycle: decay after the cycle"),
+    DSFLOW_OPTION_INT(SCHEDULE, range_steps, "2000", 1, MANY,
+                      "range_test: steps of one interval"),
+    DSFLOW_OPTION_FLOAT(SCHEDULE, range_rate, "1.0", 0, 1e6,
+                        "range_test: growth per interval, as a share of lr"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, SCHEDULE, staircase, "false",
+                     "range_test: grow at the end of intervals only"),
+    { 0 },
+};
+
+#define VALIDATION struct dsf_job_validation
+static const struct dsflow_option validation_options[] = {
+    DSFLOW_OPTION_INT(VALIDATION, every, "0", 0, MANY,
+                      "steps between validations; 0: at the end only"),
+    DSFLOW_OPTION_AUTO(VALIDATION, sequences, "\"auto\"", 1, MANY,
+                       "of the validation text used each time; auto: all"),
+    { 0 },
+};
+
+#define CHECKPOINT struct dsf_job_checkpoint
+static const struct dsflow_option checkpoint_options[] = {
+    DSFLOW_OPTION_INT(CHECKPOINT, every, "0", 0, MANY,
+                      "steps between checkpoints; 0: at the end only"),
+    DSFLOW_OPTION_INT(CHECKPOINT, keep, "2", 0, MANY,
+                      "newest ones that are kept; 0: all"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, CHECKPOINT, at_end, "true",
+                     "save when the last step is done"),
+    { 0 },
+};
+
+#define SAMPLE struct dsf_job_sample
+static const struct dsflow_option sample_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRING, SAMPLE, prompt, "\"\\n\"",
+                     "text the sample begins with"),
+    DSFLOW_OPTION_INT(SAMPLE, tokens, "0", 0, 1048576,
+                      "tokens printed when the run ends; 0: none"),
+    DSFLOW_OPTION_FLOAT(SAMPLE, temperature, "0.8", 0, 100,
+                        "0: always the likeliest token"),
+    DSFLOW_OPTION_FLOAT(SAMPLE, top_p, "1.0", 0, 1,
+                        "choose among the likeliest tokens of this share"),
+    DSFLOW_OPTION_INT(SAMPLE, top_k, "0", 0, 4194304,
+                      "choose among so many tokens; 0: all"),
+    DSFLOW_OPTION_INT(SAMPLE, seed, "1", 0, NO_LIMIT,
+                      "of the choices"),
+    { 0 },
+};
+
+#define MESH struct dsf_job_mesh
+static const struct dsflow_option mesh_options[] = {
+    DSFLOW_OPTION_INT(MESH, data, "1", 1, 1024,
+                      "replicas of the model, each with its own share of the "
+                      "micro-batches"),
+    DSFLOW_OPTION_INT(MESH, pipeline, "1", 1, 1024,
+                      "stages, each with its own layers"),
+    DSFLOW_OPTION_INT(MESH, tensor, "1", 1, 64,
+                      "ranks that share the heads and columns of each layer"),
+    { 0 },
+};
+
+#define ZERO struct dsf_job_zero
+static const char *const reduces[] = { "step", "micro", NULL };
+static const struct dsflow_option zero_options[] = {
+    DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
+                       "what the replicas share out: 1 states of the "
+                       "optimizer, 2 gradients too, 3 parameters too; auto: "
+                       "the fastest that fits"),
+    DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
+                         "when gradients are summed over the groups: once a "
+                         "step, or after each micro-batch, so that whole ones "
+                         "never stay (which regroups the sums)"),
+    DSFLOW_OPTION_INT(ZERO, prefetch, "1", 0, 64,
+                      "stage 3: layers whose parameters are gathered ahead"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, ZERO, keep, "\"64KiB\"",
+                     "stage 3: units up to this size stay gathered through "
+                     "the step"),
+    { 0 },
+};
+
+#define PIPELINE struct dsf_job_pipeline
+static const char *const pipeline_schedules[] = {
+    [DSF_1F1B] = "1f1b",
+    [DSF_GPIPE] = "gpipe",
+    [DSF_INTERLEAVED] = "interleaved",
+    [DSF_ZERO_BUBBLE] = "zero_bubble",
+    NULL,
+};
+static const struct dsflow_option pipeline_options[] = {
+    DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
+                         "order of the micro-batches in a stage"),
+    DSFLOW_OPTION_INT(PIPELINE, chunks, "2", 1, 64,
+                      "interleaved: pieces of the model that each stage has"),
+    { "split", DSFLOW_INTS, offsetof(PIPELINE, split), "[]", 0, 1024, NULL,
+      "blocks of each stage (of each chunk, in order of the layers); empty: "
+      "balanced by cost" },
+    { 0 },
+};
+
+#define RECOMPUTE struct dsf_job_recompute
+static const char *const recomputes[] = { "none", "attention", "block", "auto",
+                                          NULL };
+static const struct dsflow_option recompute_options[] = {
+    DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
+                         "what the backward pass computes again instead of "
+                         "keeping it; auto: the fastest that fits"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
+                     "of which layers: \"all\", or numbers and ranges such "
+                     "as \"0-5,8\""),
+    { 0 },
+};
+
+#define MEMORY struct dsf_job_memory
+static const struct dsflow_option memory_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, device, "\"auto\"",
+                     "what each rank may use of its device; auto: an equal "
+                     "share of what is free"),
+    { 0 },
+};
+
+#define MACHINE struct dsf_job_machine
+static const struct dsflow_option machine_options[] = {
+    DSFLOW_OPTION_AUTO(MACHINE, workers, "\"auto\"", 1, 128,
+                       "CPU workers; auto: one for each core"),
+    { "virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0", 0, 8, NULL,
+      "virtual devices (PoCL) with memory of their own, each on a core" },
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_memory, "\"auto\"",
+                     "memory of each virtual device; auto: no limit"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_link, "\"auto\"",
+                     "bytes a second of the link of each virtual device, which "
+                     "is slowed down to that; auto: as fast as it is"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
+                     "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
+    { 0 },
+};
+
+#define TRACE struct dsf_job_trace
+static const struct dsflow_option trace_options[] = {
+    { "steps", DSFLOW_INTS, offsetof(TRACE, steps), "[]", 1, MANY, NULL,
+      "[first, last]: of these steps every task and every transfer is kept, "
+      "for dsflow trace; empty: of none" },
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, TRACE, tensorboard, "true",
+                     "write the curves of the run for TensorBoard too: half a "
+                     "kilobyte a step"),
+    { 0 },
+};
+
+#define CODELETS struct dsf_job_codelets
+static const struct dsflow_option codelets_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, CODELETS, load, "[]",
+                     "plug-ins: libraries that bring kinds of task, codelets, "
+                     "optimizers, schedules, segments and policies"),
+    { 0 },
+};
+
+#define TABLE(name, what, text)                                                \
+    {                                                                          \
+        name, text, what##_options, offsetof(struct dsf_job, what), 0          \
+    }
+static const struct dsf_table tables[] = {
+    TABLE("job", main, "the run as a whole"),
+    TABLE("model", model, "the transformer"),
+    TABLE("data", data, "the text"),
+    TABLE("batch", batch, "what a step works on"),
+    TABLE("optimizer", optimizer, "the update"),
+    TABLE("schedule", schedule, "the learning rate"),
+    TABLE("validation", validation, "loss on text that is not trained on"),
+    TABLE("checkpoint", checkpoint, "the run on disk"),
+    TABLE("sample", sample, "text written by the model when the run ends"),
+    TABLE("mesh", mesh, "ranks: data x pipeline x tensor of them"),
+    TABLE("zero", zero, "what data-parallel ranks share out"),
+    TABLE("pipeline", pipeline, "stages"),
+    TABLE("recompute", recompute, "activations that are computed again"),
+    TABLE("memory", memory, "budgets"),
+    TABLE("machine", machine, "workers and devices"),
+    TABLE("trace", trace, "what is kept of how it ran"),
+    TABLE("codelets", codelets, "plug-ins"),
+};
+
+enum { NTABLES = sizeof(tables) / sizeof(*tables) };
+
+static struct dsf_table *added;
+static unsigned nadded;
+static size_t cap_added;
+
+const struct dsf_table *dsf_job_table_at(unsigned i)
+{
+    if (i < NTABLES)
+        return &tables[i];
+    return i - NTABLES < nadded ? &added[i - NTABLES] : NULL;
+}
+
+const struct dsf_table *dsf_job_find_table(const char *name)
+{
+    const struct dsf_table *t;
+
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
+        if (strcmp(t->name, name) == 0)
+            return t;
+    return NULL;
+}
+
+int dsf_job_add_table(const char *name, const char *summary,
+                      const struct dsflow_option *options, size_t size,
+                      struct dsflow_err *err)
+{
+    int status = dsf_options_check(options, size, err);
+
+    if (status == DSFLOW_OK && dsf_job_find_table(name) != NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "the table [%.60s] of job.toml is taken", name);
+    if (status < 0)
+        return status;
+    dsf_grow(&added, &cap_added, nadded + 1, sizeof(*added));
+    added[nadded++] = (struct dsf_table){ dsf_xstrdup(name),
+                                          dsf_xstrdup(summary), options, 0,
+                                          size > 0 ? size : 1 };
+    return DSFLOW_OK;
+}
+
+unsigned dsf_job_added_tables(void)
+{
+    return nadded;
+}
+
+void dsf_job_cut_tables(unsigned n)
+{
+    while (nadded > n) {
+        nadded--;
+        free((char *)added[nadded].name);
+        free((char *)added[nadded].summary);
+    }
+}
+
+void dsf_job_add_parts(struct dsf_job *job)
+{
+    job->parts = dsf_xrealloc(job->parts, nadded + 1, sizeof(*job->parts));
+    while (job->nparts < nadded) {
+        const struct dsf_table *t = &added[job->nparts];
+
+        job->parts[job->nparts] = dsf_xcalloc(1, t->size + 1);
+        dsf_options_default(t->options, job->parts[job->nparts++]);
+    }
+}
+
+void *dsf_job_fields(const struct dsf_job *job, const struct dsf_table *table)
+{
+    size_t i = (size_t)(table - added);
+
+    if (table->size == 0)
+        return (char *)job + table->offset;
+    return i < job->nparts ? job->parts[i] : NULL;
+}
+
+const void *dsf_job_part(const struct dsf_job *job,
+                         const struct dsflow_option *options)
+{
+    for (unsigned i = 0; i < job->nparts && options != NULL; i++)
+        if (added[i].options == options)
+            return job->parts[i];
+    return NULL;
+}

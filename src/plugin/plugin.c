@@ -1,0 +1,156 @@
+/* plugin.c - components from shared libraries: all of one, or nothing. */
+#include "plugin/plugin.h"
+
+#include "base/alloc.h"
+#include "codelets/codelets.h"
+#include "policies/policies.h"
+#include "tasks/components.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct dsf_registry dsf_plugins = {
+    .sort = "plug-in",
+    .abi = DSFLOW_PLUGIN_ABI,
+};
+
+/* The lists of a plug-in, in the order they are added: the later name the
+ * earlier. */
+struct list {
+    const void *const *things;
+    struct dsf_registry *registry;
+};
+enum { NLISTS = 6 };
+
+static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
+{
+    const struct list all[NLISTS] = {
+        { (const void *const *)p->ops, &dsf_task_kinds },
+        { (const void *const *)p->codelets, &dsf_codelet_kinds },
+        { (const void *const *)p->optimizers, &dsf_optimizers },
+        { (const void *const *)p->schedules, &dsf_lr_schedules },
+        { (const void *const *)p->segments, &dsf_segments },
+        { (const void *const *)p->policies, &dsf_policies },
+    };
+
+    memcpy(lists, all, sizeof(all));
+}
+
+static int add_lists(const struct list lists[NLISTS], const char *origin,
+                     struct dsflow_err *err)
+{
+    size_t n = 0;
+
+    for (int k = 0; k < NLISTS; k++)
+        for (const void *const *t = lists[k].things; t != NULL && *t != NULL;
+             t++, n++) {
+            int status = lists[k].registry->add(*t, origin, err);
+
+            if (status < 0)
+                return status;
+        }
+    if (n == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "plug-in has no component");
+    return DSFLOW_OK;
+}
+
+static int add(const struct dsflow_plugin *p, const char *origin,
+               struct dsflow_err *err)
+{
+    unsigned ntables = dsf_job_added_tables();
+    struct list lists[NLISTS];
+    size_t before[NLISTS];
+    int status = dsf_registry_check(&dsf_plugins, p->abi, p->name, p->summary,
+                                    err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_registry_add(&dsf_plugins, p->name, p, origin, err);
+    if (status < 0)
+        return status;
+    lists_of(p, lists);
+    for (int k = 0; k < NLISTS; k++)
+        before[k] = dsf_registry_count(lists[k].registry);
+    status = add_lists(lists, origin, err);
+    if (status == DSFLOW_OK)
+        return DSFLOW_OK;
+    for (int k = 0; k < NLISTS; k++)
+        dsf_registry_cut(lists[k].registry, before[k]);
+    dsf_job_cut_tables(ntables);
+    dsf_registry_cut(&dsf_plugins, dsf_registry_count(&dsf_plugins) - 1);
+    return status;
+}
+
+static bool is_added(const struct dsflow_plugin *p)
+{
+    const struct dsf_registered *r;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_plugins, i)) != NULL; i++)
+        if (r->thing == p)
+            return true;
+    return false;
+}
+
+int dsflow_plugin_add(const struct dsflow_plugin *p, const char *origin,
+                      struct dsflow_err *err)
+{
+    int status = is_added(p) ? DSFLOW_OK : add(p, origin, err);
+
+    return status < 0 ? dsflow_fail_in(err, status, origin) : status;
+}
+
+const struct dsflow_plugin *dsflow_plugin_at(unsigned i, const char **origin)
+{
+    const struct dsf_registered *r = dsf_registry_at(&dsf_plugins, i);
+
+    if (r != NULL && origin != NULL)
+        *origin = r->origin;
+    return r != NULL ? r->thing : NULL;
+}
+
+/* What the loader says begins with the path as it knows it; ours does too. */
+static int cannot_open(const char *path, const char *file,
+                       struct dsflow_err *err)
+{
+    const char *why = dlerror(), *at = strstr(why, file);
+
+    if (at != NULL && strncmp(at + strlen(file), ": ", 2) == 0)
+        why = at + strlen(file) + 2;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %.250s", path, why);
+}
+
+int dsflow_plugin_load(const char *path, struct dsflow_err *err)
+{
+    /* Without a slash the loader would search its own folders. */
+    char *file = strchr(path, '/') != NULL ? dsf_xstrdup(path)
+                                           : dsf_xasprintf("./%s", path);
+    const struct dsflow_plugin *p;
+    int status = DSFLOW_OK;
+    void *library = NULL;
+    struct stat st;
+
+    if (stat(file, &st) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%.200s: %s", path,
+                             strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%.200s: expected a shared library", path);
+    else
+        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (status == DSFLOW_OK && library == NULL)
+        status = cannot_open(path, file, err);
+    free(file);
+    if (status < 0)
+        return status;
+    p = dlsym(library, "dsflow_plugin");
+    status = p == NULL ? dsflow_fail(err, DSFLOW_EINVAL,
+                                     "%.200s: defines no dsflow_plugin: "
+                                     "expected a plug-in of dsflow",
+                                     path)
+                       : dsflow_plugin_add(p, path, err);
+    if (status < 0)
+        dlclose(library);
+    return status;
+}

@@ -1,0 +1,61 @@
+/* components.h - the components that are made of kinds of task: optimizers,
+ * schedules of the learning rate, segments; and which of them a job names. */
+#ifndef DSF_TASKS_COMPONENTS_H
+#define DSF_TASKS_COMPONENTS_H
+
+#include <dsflow/lr_schedule.h>
+#include <dsflow/optimizer.h>
+#include <dsflow/segments.h>
+
+#include "base/registry.h"
+#include "config/job.h"
+
+/* Where something comes from that a program registered by itself. */
+#define DSF_PROGRAM "the program"
+
+extern struct dsf_registry dsf_optimizers, dsf_lr_schedules, dsf_segments,
+    dsf_task_kinds;
+
+/* The component `name` of `r`, which is the last that was added, has a table in
+ * job.toml. Where that cannot be, it is forgotten. */
+int dsf_component_options(struct dsf_registry *r, const char *name,
+                          const char *summary,
+                          const struct dsflow_option *options, size_t size,
+                          struct dsflow_err *err);
+
+/* What the job names; NULL, with the place in `err`, where there is no such
+ * component or other keys do not go with it. */
+const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
+                                                 struct dsflow_err *err);
+const struct dsflow_lr_schedule *dsf_job_lr_schedule(const struct dsf_job *job,
+                                                     struct dsflow_err *err);
+const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
+                                             const char *replaces,
+                                             struct dsflow_err *err);
+int dsf_job_check_components(const struct dsf_job *job,
+                             struct dsflow_err *err);
+
+struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job);
+struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);
+
+/* How many states the job's optimizer has. */
+unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
+                               const struct dsf_job *job);
+
+/* The segments that can be replaced: "embed", …; NULL past the last. */
+const char *dsf_segment_name(unsigned i);
+
+/* What takes the place of `op` in this job: `op` itself where nothing does, or
+ * there is no job. */
+const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
+                                   const struct dsflow_op *op);
+
+/* The other way: the built-in kind of task that `op` took the place of. */
+const struct dsflow_op *dsf_job_original(const struct dsf_job *job,
+                                         const struct dsflow_op *op);
+
+/* Elements from .. from + elems of what `args` was about. */
+void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
+                      int64_t elems);
+
+#endif

@@ -1,0 +1,240 @@
+/* segments.c - the pieces of a layer, and what may take the place of each. */
+#include "tasks/tasks.h"
+
+#include "base/alloc.h"
+#include "tasks/components.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUILTIN(what, text, ...)                                               \
+    {                                                                          \
+        .abi = DSFLOW_SEGMENT_ABI, .name = "builtin", .summary = text,         \
+        .replaces = what, __VA_ARGS__                                          \
+    }
+
+/* The first of each is what the others replace. */
+static const struct dsflow_segment segments[] = {
+    BUILTIN("embed", "rows of the embedding of tokens, and of positions",
+            .forward = &dsf_op_embed_forward,
+            .backward_weight = &dsf_op_embed_backward_weight),
+    BUILTIN("qkv", "norm, then queries, keys and values",
+            .forward = &dsf_op_qkv_forward,
+            .backward_input = &dsf_op_qkv_backward_input,
+            .backward_weight = &dsf_op_qkv_backward_weight),
+    BUILTIN("attention", "causal softmax attention",
+            .forward = &dsf_op_attention_forward,
+            .backward_input = &dsf_op_attention_backward_input),
+    BUILTIN("out", "projection of the attention's output",
+            .forward = &dsf_op_out_forward,
+            .backward_input = &dsf_op_out_backward_input,
+            .backward_weight = &dsf_op_out_backward_weight),
+    BUILTIN("mlp", "norm, then two layers with GELU or SwiGLU",
+            .forward = &dsf_op_mlp_forward, .hidden = &dsf_op_mlp_hidden,
+            .backward_input = &dsf_op_mlp_backward_input,
+            .backward_weight = &dsf_op_mlp_backward_weight),
+    BUILTIN("head", "norm, logits and their loss",
+            .forward = &dsf_op_head_forward,
+            .backward_input = &dsf_op_head_backward_input,
+            .backward_weight = &dsf_op_head_backward_weight,
+            .logits = &dsf_op_head_logits),
+};
+
+enum { NSEGMENTS = sizeof(segments) / sizeof(*segments) };
+
+static const void *const builtin[] = { &segments[0], &segments[1], &segments[2],
+                                       &segments[3], &segments[4], &segments[5],
+                                       NULL };
+
+const char *dsf_segment_name(unsigned i)
+{
+    return i < NSEGMENTS ? segments[i].replaces : NULL;
+}
+
+static const struct dsflow_segment *replaced(const char *name)
+{
+    for (unsigned i = 0; i < NSEGMENTS; i++)
+        if (strcmp(segments[i].replaces, name) == 0)
+            return &segments[i];
+    return NULL;
+}
+
+/* The kinds of task of a segment, by position. */
+enum { NOPS = 5 };
+static const struct dsflow_op *op_at(const struct dsflow_segment *s, unsigned i)
+{
+    const struct dsflow_op *const ops[NOPS] = { s->forward, s->hidden,
+                                                s->backward_input,
+                                                s->backward_weight,
+                                                s->logits };
+
+    return ops[i];
+}
+
+/* Can `op` stand where `old` does? */
+static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
+                    const struct dsflow_op *old, struct dsflow_err *err)
+{
+    char what[160];
+
+    snprintf(what, sizeof(what), "segment %.40s for %.20s: task %.60s", s->name,
+             s->replaces, op->name != NULL ? op->name : "(no name)");
+    if (op->name == NULL || dsflow_op_find(op->name) != op)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: is not registered", what);
+    if (op->args_size != old->args_size)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: args_size: %zu: expected the %zu of %s", what,
+                           op->args_size, old->args_size, old->name);
+    if (op->nports != old->nports || op->noptional != old->noptional ||
+        op->repeats != old->repeats || op->comm != old->comm)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %u ports, %u optional: expected %u and %u, as "
+                           "%s has",
+                           what, op->nports, op->noptional, old->nports,
+                           old->noptional, old->name);
+    for (unsigned i = 0; i < op->nports; i++)
+        if (strcmp(op->ports[i].name, old->ports[i].name) != 0 ||
+            op->ports[i].access != old->ports[i].access)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: port %u is %.40s: expected %s with the "
+                               "same access as in %s",
+                               what, i, op->ports[i].name, old->ports[i].name,
+                               old->name);
+    return DSFLOW_OK;
+}
+
+static int add(const void *thing, const char *origin, struct dsflow_err *err)
+{
+    const struct dsflow_segment *s = thing;
+    int status =
+        dsf_registry_check(&dsf_segments, s->abi, s->name, s->summary, err);
+    const struct dsflow_segment *old;
+    char *name;
+
+    if (status < 0)
+        return status;
+    old = s->replaces != NULL ? replaced(s->replaces) : NULL;
+    if (old == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "segment %.60s: replaces: %.60s: expected embed, "
+                           "qkv, attention, out, mlp or head",
+                           s->name, s->replaces != NULL ? s->replaces : "NULL");
+    if (s->forward == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "segment %.60s for %s: has no forward", s->name,
+                           s->replaces);
+    for (unsigned i = 0; i < NOPS && status == DSFLOW_OK; i++) {
+        if (op_at(s, i) == NULL)
+            continue;
+        if (op_at(old, i) == NULL)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.60s for %s: task %.60s: there is no "
+                               "such task in %s",
+                               s->name, s->replaces, op_at(s, i)->name,
+                               s->replaces);
+        status = check_op(s, op_at(s, i), op_at(old, i), err);
+    }
+    if (status < 0)
+        return status;
+    name = dsf_xasprintf("%s.%s", s->replaces, s->name);
+    status = dsf_registry_add(&dsf_segments, name, s, origin, err);
+    free(name);
+    return status;
+}
+
+/* Named "attention.mine": each segment has names of its own. */
+struct dsf_registry dsf_segments = {
+    .sort = "segment",
+    .abi = DSFLOW_SEGMENT_ABI,
+    .add = add,
+    .builtin = builtin,
+};
+
+int dsflow_segment_register(const struct dsflow_segment *segment,
+                            struct dsflow_err *err)
+{
+    return dsf_segments.add(segment, DSF_PROGRAM, err);
+}
+
+const struct dsflow_segment *dsflow_segment_at(unsigned i)
+{
+    return dsf_registry_thing_at(&dsf_segments, i);
+}
+
+const struct dsflow_segment *dsflow_segment_find(const char *replaces,
+                                                 const char *name)
+{
+    const struct dsflow_segment *s;
+
+    for (unsigned i = 0; (s = dsflow_segment_at(i)) != NULL; i++)
+        if (strcmp(s->replaces, replaces) == 0 && strcmp(s->name, name) == 0)
+            return s;
+    return NULL;
+}
+
+/* "builtin, mine or yours", of those that replace `replaces`. */
+static struct dsf_names names_of(const char *replaces)
+{
+    struct dsf_names names = { .s = "" };
+    const struct dsflow_segment *s;
+    size_t at = 0;
+
+    for (unsigned i = 0; (s = dsflow_segment_at(i)) != NULL; i++)
+        if (strcmp(s->replaces, replaces) == 0 && at < sizeof(names.s))
+            at += (size_t)snprintf(names.s + at, sizeof(names.s) - at, "%s%s",
+                                   at == 0 ? "" : " or ", s->name);
+    return names;
+}
+
+const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
+                                             const char *replaces,
+                                             struct dsflow_err *err)
+{
+    const struct dsf_job_model *m = &job->model;
+    const char *const keys[NSEGMENTS] = { m->embed, m->qkv, m->attention,
+                                          m->out,   m->mlp, m->head };
+    const struct dsflow_segment *old = replaced(replaces), *s;
+    const char *name = keys[old - segments];
+
+    s = dsflow_segment_find(replaces, name);
+    if (s == NULL) {
+        dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
+                     "\"%.60s\": expected %s", name, names_of(replaces).s);
+    } else if (s != old && job->mesh.tensor > 1) {
+        dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
+                     "\"%s\": works on whole layers: expected mesh.tensor = 1, "
+                     "not %lld",
+                     s->name, (long long)job->mesh.tensor);
+        s = NULL;
+    }
+    return s;
+}
+
+const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
+                                   const struct dsflow_op *op)
+{
+    for (unsigned k = 0; k < NSEGMENTS && job != NULL; k++)
+        for (unsigned i = 0; i < NOPS; i++) {
+            const struct dsflow_segment *s;
+
+            if (op_at(&segments[k], i) != op)
+                continue;
+            s = dsf_job_segment(job, segments[k].replaces, NULL);
+            return s != NULL && op_at(s, i) != NULL ? op_at(s, i) : op;
+        }
+    return op;
+}
+
+const struct dsflow_op *dsf_job_original(const struct dsf_job *job,
+                                         const struct dsflow_op *op)
+{
+    for (unsigned k = 0; k < NSEGMENTS; k++) {
+        const struct dsflow_segment *s =
+            dsf_job_segment(job, segments[k].replaces, NULL);
+
+        for (unsigned i = 0; s != NULL && i < NOPS; i++)
+            if (op_at(s, i) == op)
+                return op_at(&segments[k], i);
+    }
+    return op;
+}

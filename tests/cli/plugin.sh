@@ -1,0 +1,164 @@
+# plugin.sh - shared libraries that bring components: one of every sort trains,
+# shares out and resumes; what is wrong with one is one line.
+. "${srcdir:-.}/tests/cli/lib.sh"
+cd - > /dev/null || exit 99
+source=$(cd "${srcdir:-.}" && pwd)
+cd "$here" || exit 99
+
+# build OUTPUT FLAGS...: the plug-in of tests/plugin. CC may hold options.
+build() {
+    out=$1
+    shift
+    ${CC:-cc} -I "$source/include" "$@" -shared -fPIC -o "$out" \
+        "$source/tests/plugin/good.c" -lm || fault "$out cannot be built"
+}
+build libgood.so -Wall -Wextra -Wno-unused-parameter -Werror
+
+# Every command that shows what there is says where it comes from.
+for list in "tasks pull" "codelets same.attention" "optimizers pull" \
+    "schedules halves" "segments attention" "policies patient" \
+    "plugins good" "keys pull.share"; do
+    "$dsflow" list ${list% *} ./libgood.so > log 2>&1 &&
+        grep -q "^${list#* }.*" log || fault "list $list: $(cat log)"
+    case $list in
+    keys*) ;;
+    *) grep -q "from ./libgood.so" log || fault "list $list: no origin" ;;
+    esac
+    "$dsflow" list ${list% *} | grep -q "libgood" && fault "$list: without it?"
+done
+
+# By name, with the place where the job names it.
+line() {
+    message=$1
+    shift
+    timeout 60 "$dsflow" "$@" > out 2> err
+    got=$?
+    [ $got -eq 2 ] || fault "dsflow $*: status $got"
+    [ "$(cat err)" = "dsflow: $message" ] ||
+        fault "dsflow $*: says '$(cat err)', not 'dsflow: $message'"
+}
+sed '/^\[model\]/i [codelets]\nload = ["./libgood.so"]' job.toml > with.toml
+sed 's/libgood/nothing/' with.toml > bad.toml
+line "bad.toml:7: codelets: load: ./nothing.so: No such file or directory" \
+    run bad.toml
+line "--set: codelets: load: text.txt: invalid ELF header" \
+    plan job.toml --set codelets.load=text.txt
+line "--set: codelets: load: .: expected a shared library" \
+    plan job.toml --set codelets.load=.
+line "--set: [pull]: unknown table" plan job.toml --set pull.share=0.1
+line "--set: pull: share: 7: expected a number, 0 to 1" \
+    plan with.toml --set pull.share=7
+line "--set: pull: shore: unknown key; did you mean share?" \
+    plan with.toml --set pull.shore=7
+line '--set: optimizer: kind: "pul": expected adamw, adam, sgd, lion or pull' \
+    plan with.toml --set optimizer.kind=pul
+line '--set: schedule: kind: "half": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle, range_test or halves' \
+    plan with.toml --set schedule.kind=half
+line '--set: model: attention: "sam": expected builtin or same' \
+    plan with.toml --set model.attention=sam
+line '--set: model: mlp: "same": expected builtin' \
+    plan with.toml --set model.mlp=same
+line '--set: model: attention: "same": works on whole layers: expected mesh.tensor = 1, not 2' \
+    plan with.toml --set model.attention=same --set mesh.tensor=2
+line '--set: optimizer: kind: "pull": needs whole tensors: expected mesh.tensor = 1, not 2' \
+    plan with.toml --set optimizer.kind=pull --set mesh.tensor=2
+line 'pull: note: refused' plan with.toml --set optimizer.kind=pull \
+    --set pull.note=refuse
+line '--set: patient: from: 9: expected at most the 1 chunks' \
+    plan with.toml --set patient.from=9
+line 'with.toml: halves: every: is missing: expected a whole number, 1 to 1000' \
+    plan with.toml --set schedule.kind=halves --set schedule.warmup=0
+
+# bad N MESSAGE: one thing wrong with it, and nothing of it stays.
+bad() {
+    build libbad.so -DBAD="$1" -w
+    line "--set: codelets: load: ./libbad.so: $2" \
+        plan job.toml --set 'codelets.load=["./libbad.so"]'
+}
+bad 1 "optimizer pull: options: share: default: 2.0: expected a number, 0 to 1"
+bad 2 "task pull: made for interface 77: this dsflow has 1"
+bad 3 "task adam: the name is taken (built-in)"
+bad 4 "optimizer pull: task pull: args_size: 8: expected at least the 424 bytes of struct dsflow_update_args"
+bad 5 "optimizer pull: task pull: port grad: expected control R, grad R, param RW, states RW"
+bad 6 "task pull: has no check"
+bad 7 "codelet pull: made for interface 77: this dsflow has 2"
+bad 8 "codelet pull: has neither a CPU nor a GPU function"
+bad 9 "optimizer pull: made for interface 77: this dsflow has 1"
+bad 10 "optimizer lion: the name is taken (built-in)"
+bad 11 "optimizer pull: has no summary"
+bad 12 "optimizer pull: has no kind of task"
+bad 13 'optimizer pull: state "me.an": expected 1 to 16 letters and no point'
+bad 14 "optimizer pull: options: share: its field is not within the 4 bytes of the part"
+bad 15 "schedule halves: made for interface 77: this dsflow has 1"
+bad 16 "schedule constant: the name is taken (built-in)"
+bad 17 "schedule halves: part_size: 129: expected at most 128"
+bad 18 "schedule halves: has no function lr"
+bad 19 "segment same for attention: task same.attention: args_size: 8: expected the 80 of attention.forward"
+bad 20 "segment same for attention: task same.attention: 3 ports, 0 optional: expected 4 and 0, as attention.forward has"
+bad 21 "segment same for attention: task same.attention: port 1 is vk: expected kv with the same access as in attention.forward"
+bad 22 "segment same: made for interface 77: this dsflow has 1"
+bad 23 "segment same: replaces: norm: expected embed, qkv, attention, out, mlp or head"
+bad 24 "segment same for attention: has no forward"
+bad 25 "policy patient: made for interface 77: this dsflow has 2"
+bad 26 "policy patient: after: nobody: expected the name of a policy that it comes after"
+bad 27 "policy patient: after: NULL: expected the name of a policy that it comes after"
+bad 28 "policy patient: has no function rewrite"
+bad 29 "codelet same.attention: its kind of task is not registered"
+bad 30 "undefined symbol: nobody_defines_this"
+bad 31 "defines no dsflow_plugin: expected a plug-in of dsflow"
+bad 32 "plug-in good: made for interface 77: this dsflow has 1"
+bad 33 "plug-in: has no name"
+bad 34 "plug-in has no component"
+
+# All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
+cp with.toml job.toml
+cat >> job.toml << 'END'
+[halves]
+every = 3
+END
+all="--set optimizer.kind=pull --set schedule.kind=halves
+    --set schedule.warmup=0 --set model.attention=same"
+run whole $all --executor serial
+grep -q '"lr": *0.000125' whole/metrics.jsonl ||
+    fault "the rate does not go down by halves: $(tail -1 whole/metrics.jsonl)"
+run starpu $all
+same whole starpu
+run parts $all --set job.steps=4
+run parts $all --resume
+same whole parts
+run other --set optimizer.kind=pull --set job.steps=4
+"$dsflow" run job.toml --set job.output=other --resume > log 2>&1 &&
+    fault "another optimizer goes on from a checkpoint of pull"
+grep -q "is of another job" log || fault "another optimizer: $(cat log)"
+run base $all --set mesh.data=2 --executor serial
+for mesh in mesh.data=2,zero.stage=1 mesh.data=2,zero.stage=2 \
+    mesh.data=2,zero.stage=3 mesh.data=2,mesh.pipeline=2,zero.stage=3; do
+    # Words, one --set each.
+    run "$mesh" $all $(echo "$mesh" | sed 's/^\|,/ --set /g')
+    same base "$mesh"
+done
+strings=$(tr -d '\0' < whole/checkpoints/step-10/states.safetensors |
+    head -c 2000)
+case $strings in
+*mean.layer0.qkv*) ;;
+*) fault "a checkpoint has no state mean.layer0.qkv" ;;
+esac
+
+# A run's folder brings its plug-ins along.
+"$dsflow" eval whole > log 2>&1 || fault "eval: $(cat log)"
+"$dsflow" generate whole --tokens 5 > log 2>&1 || fault "generate: $(cat log)"
+"$dsflow" plan whole/job.toml > log 2>&1 || fault "plan: $(cat log)"
+grep -q "same.attention" log || fault "plan: no task same.attention"
+
+# What takes the place of attention does the same: so do its results.
+run builtin
+run replaced --set model.attention=same
+same builtin replaced
+
+# The policy has the last word about priorities.
+"$dsflow" plan job.toml --dot > with.dot
+"$dsflow" plan job.toml --until priorities --dot > without.dot
+cmp -s with.dot without.dot && fault "patient changes nothing"
+"$dsflow" list policies ./libgood.so | tail -1 | grep -q ^patient ||
+    fault "patient does not come after priorities"
+finish

@@ -1,0 +1,263 @@
+/* good.c - a plug-in with a component of every sort, for plugin.sh; BAD, from 1
+ * on, makes one thing of it wrong. */
+#include <dsflow.h>
+
+#include <math.h>
+#include <string.h>
+
+#ifndef BAD
+#define BAD 0
+#endif
+#define WRONG(n, bad, good) (BAD == (n) ? (bad) : (good))
+
+/* A whole optimizer: each matrix moves by a share of its own length, which no
+ * shard of it could know. */
+#define PULL struct pull
+PULL {
+    double share;
+    char *note;
+};
+
+static const struct dsflow_option pull_options[] = {
+    DSFLOW_OPTION_FLOAT(PULL, share, BAD == 1 ? "2.0" : "0.5", 0, 1,
+                        "of the gradient that is kept"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, PULL, note, "\"\"", "for people"),
+    { 0 },
+};
+
+struct pull_args {
+    struct dsflow_update_args at;
+    double share;
+};
+
+static int pull_fill(const void *part,
+                     const struct dsflow_optimizer_keys *keys, void *args,
+                     struct dsflow_err *err)
+{
+    const struct pull *p = part;
+
+    if (strcmp(p->note, "refuse") == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "note: refused");
+    ((struct pull_args *)args)->share = p->share;
+    return DSFLOW_OK;
+}
+
+static void pull_cost(const size_t *bytes, unsigned n, const void *args,
+                      struct dsflow_cost *cost)
+{
+    dsflow_update_cost(n, args, 6, cost);
+}
+
+static const struct dsflow_op pull_op = {
+    .abi = WRONG(2, 77, DSFLOW_OP_ABI),
+    .name = WRONG(3, "adam", "pull"),
+    .summary = "towards the gradient, by the length of each tensor",
+    .args_size = WRONG(4, 8, sizeof(struct pull_args)),
+    .nports = 4,
+    .ports = { { "control", DSFLOW_R },
+               { "grad", WRONG(5, DSFLOW_RW, DSFLOW_R) },
+               { "param", DSFLOW_RW },
+               { "mean", DSFLOW_RW } },
+    .check = WRONG(6, NULL, dsflow_update_check),
+    .cost = pull_cost,
+};
+
+static void pull_cpu(const struct dsflow_call *call)
+{
+    const struct pull_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[0].ptr;
+    const float *grad = (const float *)call->bufs[1].ptr + a->at.grad_at;
+    float *param = (float *)call->bufs[2].ptr + a->at.param_at;
+    float *mean = call->bufs[3].ptr;
+
+    for (int32_t t = 0; t < a->at.ntensors; t++) {
+        const struct dsflow_tensor *at = &a->at.tensors[t];
+        int64_t end = at->at + at->rows * at->cols;
+        double sum = 0;
+
+        for (int64_t i = at->at; i < end; i++) {
+            mean[i] = (float)(a->share * mean[i] + c->scale * grad[i]);
+            sum += (double)mean[i] * mean[i];
+        }
+        for (int64_t i = at->at; i < end; i++)
+            param[i] -= (float)(c->lr * mean[i] / (sqrt(sum) + 1e-12));
+    }
+}
+
+static const struct dsflow_codelet pull_codelet = {
+    .abi = WRONG(7, 77, DSFLOW_CODELET_ABI),
+    .op = &pull_op,
+    .cpu = WRONG(8, NULL, pull_cpu),
+};
+
+static const struct dsflow_optimizer pull = {
+    .abi = WRONG(9, 77, DSFLOW_OPTIMIZER_ABI),
+    .name = WRONG(10, "lion", "pull"),
+    .summary = WRONG(11, NULL, "by the length of each tensor"),
+    .op = WRONG(12, NULL, &pull_op),
+    .states = { WRONG(13, "me.an", "mean") },
+    .whole = 1,
+    .options = pull_options,
+    .part_size = WRONG(14, 4, sizeof(struct pull)),
+    .fill = pull_fill,
+};
+
+/* A rate that goes down by a half every so often. */
+struct halves {
+    int64_t every;
+};
+static const struct dsflow_option halves_options[] = {
+    DSFLOW_OPTION_INT(struct halves, every, NULL, 1, 1000, "steps of a rate"),
+    { 0 },
+};
+
+static double halves_lr(const void *part, const struct dsflow_lr_keys *keys,
+                        int64_t step)
+{
+    return ldexp(keys->lr, -(int)(step / ((const struct halves *)part)->every));
+}
+
+static const struct dsflow_lr_schedule halves = {
+    .abi = WRONG(15, 77, DSFLOW_LR_SCHEDULE_ABI),
+    .name = WRONG(16, "constant", "halves"),
+    .summary = "half as much every so often",
+    .options = halves_options,
+    .part_size = WRONG(17, 129, sizeof(struct halves)),
+    .lr = WRONG(18, NULL, halves_lr),
+};
+
+/* Attention that leaves the work to the built-in one, and knows of it. */
+static int same_check(const size_t *bytes, unsigned n, const void *args,
+                      struct dsflow_err *err)
+{
+    return dsflow_op_find("attention.forward")->check(bytes, n, args, err);
+}
+
+static void same_cost(const size_t *bytes, unsigned n, const void *args,
+                      struct dsflow_cost *cost)
+{
+    dsflow_op_find("attention.forward")->cost(bytes, n, args, cost);
+}
+
+static size_t same_scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    return dsflow_op_find("attention.forward")->scratch(bytes, n, args);
+}
+
+static const struct dsflow_op same_op = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "same.attention",
+    .summary = "what the built-in attention does",
+    .args_size = WRONG(19, 8, sizeof(struct dsflow_attention_args)),
+    .nports = WRONG(20, 3, 4),
+    .ports = { { "q", DSFLOW_R },
+               { WRONG(21, "vk", "kv"), DSFLOW_R },
+               { "att", DSFLOW_RW },
+               { "lse", DSFLOW_RW } },
+    .check = same_check,
+    .cost = same_cost,
+    .scratch = same_scratch,
+};
+
+static void same_cpu(const struct dsflow_call *call)
+{
+    dsflow_codelet_find(dsflow_op_find("attention.forward"))->cpu(call);
+}
+
+static const struct dsflow_codelet same_codelet = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &same_op,
+    .cpu = same_cpu,
+};
+
+static const struct dsflow_segment same = {
+    .abi = WRONG(22, 77, DSFLOW_SEGMENT_ABI),
+    .name = "same",
+    .summary = "the built-in attention by another name",
+    .replaces = WRONG(23, "norm", "attention"),
+    .forward = WRONG(24, NULL, &same_op),
+};
+
+/* All forwards before the first backward. */
+struct patient {
+    int64_t from; /* the first chunk that is */
+};
+static const struct dsflow_option patient_options[] = {
+    DSFLOW_OPTION_INT(struct patient, from, "0", 0, 64,
+                      "chunks before this one are left alone"),
+    { 0 },
+};
+
+static int patient_decide(void *part, struct dsflow_plan *plan,
+                          struct dsflow_err *err)
+{
+    const struct patient *p = part;
+
+    if (p->from > dsflow_plan_chunks(plan))
+        return dsflow_plan_fail(plan, err, DSFLOW_EINVAL, "patient", "from",
+                                "%d: expected at most the %d chunks",
+                                (int)p->from, (int)dsflow_plan_chunks(plan));
+    for (int32_t c = (int32_t)p->from; c < dsflow_plan_chunks(plan); c++) {
+        dsflow_plan_set_slots(plan, c, dsflow_plan_turns(plan));
+        dsflow_plan_set_lanes(plan, c, 2);
+    }
+    return DSFLOW_OK;
+}
+
+static void forwards_first(void *user, struct dsflow_task_spec *t)
+{
+    t->priority /= 2;
+    if (t->pass == DSFLOW_FORWARD)
+        t->priority += DSFLOW_TOP_PRIORITY / 2;
+}
+
+static int patient_rewrite(const void *part, const struct dsflow_plan *plan,
+                           struct dsflow_graph *in, struct dsflow_graph *out,
+                           struct dsflow_err *err)
+{
+    dsflow_rewrite_all(in, out, forwards_first, NULL);
+    return DSFLOW_OK;
+}
+
+static const struct dsflow_policy patient = {
+    .abi = WRONG(25, 77, DSFLOW_POLICY_ABI),
+    .name = "patient",
+    .summary = "all forwards before the first backward",
+    .after = WRONG(26, "nobody", WRONG(27, NULL, "priorities")),
+    .options = patient_options,
+    .part_size = sizeof(struct patient),
+    .decide = patient_decide,
+    .rewrite = WRONG(28, NULL, patient_rewrite),
+};
+
+static const struct dsflow_op *const ops[] = { &pull_op,
+                                               WRONG(29, NULL, &same_op),
+                                               NULL };
+static const struct dsflow_codelet *const codelets[] = { &pull_codelet,
+                                                         &same_codelet, NULL };
+static const struct dsflow_optimizer *const optimizers[] = { &pull, NULL };
+static const struct dsflow_lr_schedule *const schedules[] = { &halves, NULL };
+static const struct dsflow_segment *const segments[] = { &same, NULL };
+static const struct dsflow_policy *const policies[] = { &patient, NULL };
+
+#if BAD == 30
+extern int nobody_defines_this(void);
+int (*use)(void) = nobody_defines_this;
+#endif
+#if BAD == 31
+#define OBJECT another_name
+#else
+#define OBJECT dsflow_plugin
+#endif
+extern DSFLOW_API const struct dsflow_plugin OBJECT;
+const struct dsflow_plugin OBJECT = {
+    .abi = WRONG(32, 77, DSFLOW_PLUGIN_ABI),
+    .name = WRONG(33, NULL, "good"),
+    .summary = "a component of every sort",
+    .ops = WRONG(34, NULL, ops),
+    .codelets = WRONG(34, NULL, codelets),
+    .optimizers = WRONG(34, NULL, optimizers),
+    .schedules = WRONG(34, NULL, schedules),
+    .segments = WRONG(34, NULL, segments),
+    .policies = WRONG(34, NULL, policies),
+};
