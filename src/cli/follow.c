@@ -167,8 +167,9 @@ static bool find_file(struct dsf_follow *f)
         close_file(f);
     if (is && f->fd < 0) {
         f->fd = open(path, O_RDONLY | O_CLOEXEC);
-        f->news = st.st_size;
+        f->news = f->waited ? 0 : st.st_size;
     }
+    f->waited = true;
     if (is)
         f->st = st;
     free(path);

@@ -113,8 +113,8 @@ int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
 }
 
 /* Spaces behind the line of `n` bytes, so that no line lies on two pages: the
- * kernel copies a write page by page, and between two of them a process can be
- * killed. That is seen, one time in some thousands. */
+ * kernel copies a write page by page, and a process can be killed between two
+ * of them. */
 static size_t padding(off_t end, size_t n)
 {
     enum { PAGE = 4096, LONGEST = 640 };

@@ -1,0 +1,110 @@
+# watch.sh - a run is followed from outside: what it does, and how it ends.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+# says STATUS TEXT ARGS...: `dsflow watch ARGS` ends so, and says so.
+says() {
+    want=$1 text=$2
+    shift 2
+    timeout 60 "$dsflow" watch "$@" > out 2> err
+    got=$?
+    [ $got -eq "$want" ] || { fault "watch $*: status $got, not $want"; cat err; }
+    grep -qF -e "$text" out err || { fault "watch $*: does not say '$text'"; cat out err; }
+}
+
+# begin OUTPUT ARGS...: a long run in the background, $pid, which has done steps.
+begin() {
+    out=$1
+    shift
+    "$dsflow" run job.toml --set job.output="$out" --set job.steps=1000000 "$@" \
+        > log 2>&1 &
+    pid=$!
+    n=0
+    until [ -s "$out/metrics.jsonl" ] || [ $n -gt 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+}
+
+says 2 "nowhere: No such file" nowhere
+[ "$(cat out err | wc -l)" -eq 1 ] || fault "more than a line: $(cat out err)"
+says 2 "expected the folder of a run" job.toml
+
+# A run that has not begun is waited for, and followed to its end.
+mkdir run
+timeout 120 "$dsflow" watch run > lines 2> waits &
+watcher=$!
+sleep 0.5
+run run --set validation.every=5 --set checkpoint.at_end=false
+wait $watcher || fault "watch of a run that finishes: status $?"
+grep -q "waits for a run to begin in run" waits || fault "does not wait: $(cat waits)"
+for text in "step 5/10  loss" "step 5: validation loss" "step 10/10  loss" \
+    "tiny: finished after step 10"; do
+    grep -qF "$text" lines || { fault "lines without '$text'"; cat lines; }
+done
+grep -q "step 7/10" lines && fault "lines of more steps than log_every asks for"
+grep -q "$(printf '\033')" lines && fault "control sequences in a file"
+
+# What there is, once, at every size.
+says 0 "tiny: finished after step 10" run
+for size in "80 24" "40 12" "20 5" "300 60" "1 1"; do
+    COLUMNS=${size% *} LINES=${size#* } "$dsflow" watch run --once > out ||
+        fault "--once at $size: status $?"
+    grep -v ": finished" out | awk -v most="${size% *}" '
+        { gsub(/[\200-\277]/, ""); if (length($0) >= most && most > 1) exit 1 }' ||
+        { fault "--once at $size wraps"; cat out; }
+done
+"$dsflow" watch run --once > out
+for text in "step 10/10" "validation" "tokens/s" "memory" "┤" "└"; do
+    grep -qF "$text" out || { fault "--once without '$text'"; cat out; }
+done
+mkdir empty
+says 0 "waits for a run" empty --once
+
+# While it runs; one at a time has the folder.
+begin live
+says 0 "tiny: running" live --once
+"$dsflow" run job.toml --set job.output=live --overwrite > out 2>&1
+[ $? -eq 2 ] && grep -q "another run" out || fault "two runs in a folder: $(cat out)"
+
+# On a terminal: the other screen, and back from it when Ctrl-C ends it.
+if command -v script > /dev/null; then
+    for colour in "" NO_COLOR=1; do
+        script -qec "env TERM=xterm $colour timeout -s INT 2 '$dsflow' watch live" \
+            terminal > /dev/null
+        tr '\033' '!' < terminal > out
+        grep -qF '![?1049h' out || fault "not drawn in place"
+        tail -n 5 out | grep -q '!\[?25h!\[?1049l' || fault "the terminal is not left as it was"
+    done
+    script -qec "env TERM=dumb timeout -s INT 2 '$dsflow' watch live" terminal > /dev/null
+    grep -q "$(printf '\033')" terminal && fault "a dumb terminal gets control sequences"
+fi
+
+# How it ends is told apart.
+timeout 60 "$dsflow" watch live > lines 2>&1 &
+watcher=$!
+sleep 0.3
+kill -INT $pid
+wait $watcher || fault "watch of a run that is stopped: status $?"
+grep -q "tiny: stopped after step" lines || { fault "stopped"; cat lines; }
+wait $pid
+
+begin killed
+kill -9 $pid
+wait $pid 2> /dev/null
+says 0 "tiny: killed or crashed after step" killed
+
+"$dsflow" run job.toml --set job.output=failed --set optimizer.kind=sgd --set optimizer.lr=1000 \
+    --set schedule.kind=constant --set schedule.warmup=0 \
+    --set optimizer.clip=0 --set job.steps=1000 \
+    > log 2>&1 && fault "a loss of nothing is no failure"
+says 0 "tiny: failed after step" failed
+grep -q "the loss is" out || fault "does not say why: $(cat out)"
+
+# Anything may stand in the file.
+mkdir odd
+printf '{"step":1}\n\n[]\nnot JSON\n{"step":1,"loss":null}\n{"step":3,"loss":2}\n{"st' \
+    > odd/metrics.jsonl
+says 0 "odd: killed or crashed after step 3" odd
+head -c 100000 /dev/urandom > odd/metrics.jsonl
+says 0 "odd: killed or crashed" odd
+finish
