@@ -8,21 +8,18 @@
 #include <string.h>
 
 struct canvas {
-    unsigned rows, cells;    /* characters */
-    unsigned height, width;  /* dots: 4 and 2 a character */
-    unsigned char *dots;     /* bits of each character */
+    unsigned rows, cells;   /* characters */
+    unsigned height, width; /* dots: 4 and 2 a character */
+    unsigned char *dots;    /* bits of each character */
     bool *marked;
-    double low, high;        /* of the loss */
-    int64_t first, last;     /* steps */
+    double low, high;    /* of the loss */
+    int64_t first, last; /* steps */
+    double dots_a_step;
 };
 
 static unsigned dot_x(const struct canvas *c, int64_t step)
 {
-    double part = c->last == c->first ? 1
-                                      : (double)(step - c->first) /
-                                            (double)(c->last - c->first);
-
-    return (unsigned)lround(part * (c->width - 1));
+    return (unsigned)((double)(step - c->first) * c->dots_a_step + 0.5);
 }
 
 static unsigned dot_y(const struct canvas *c, double loss)
@@ -64,17 +61,16 @@ static double *means(const struct canvas *c, const struct dsf_point *points,
                      size_t n)
 {
     double *mean = dsf_xcalloc(c->width, sizeof(*mean));
-    unsigned *count = dsf_xcalloc(c->width, sizeof(*count));
+    size_t i = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        unsigned x = dot_x(c, points[i].step);
+    for (unsigned x = 0; x < c->width; x++) {
+        double sum = 0;
+        size_t start = i;
 
-        mean[x] += points[i].loss;
-        count[x]++;
+        for (; i < n && dot_x(c, points[i].step) <= x; i++)
+            sum += points[i].loss;
+        mean[x] = i > start ? sum / (double)(i - start) : NAN;
     }
-    for (unsigned x = 0; x < c->width; x++)
-        mean[x] = count[x] > 0 ? mean[x] / count[x] : NAN;
-    free(count);
     return mean;
 }
 
@@ -168,6 +164,8 @@ void dsf_chart_draw(struct dsf_row *out, unsigned rows,
 
     c.width = 2 * c.cells;
     c.height = 4 * c.rows;
+    if (c.last > c.first)
+        c.dots_a_step = (c.width - 1) / (double)(c.last - c.first);
     c.dots = dsf_xcalloc((size_t)c.rows * c.cells, 1);
     c.marked = dsf_xcalloc((size_t)c.rows * c.cells, sizeof(*c.marked));
     mean = means(&c, points, n);

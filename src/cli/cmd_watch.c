@@ -153,9 +153,9 @@ static void picture_validations(struct watch *w)
     row = labelled_row(w, "validation");
     for (size_t i = f->nvalidations; i-- > 0;) {
         char text[80];
-        int n = snprintf(text, sizeof(text), "%.4f at step %lld",
-                         f->validations[i].loss,
-                         (long long)f->validations[i].step);
+        int n =
+            snprintf(text, sizeof(text), "%.4f at step %lld",
+                     f->validations[i].loss, (long long)f->validations[i].step);
         bool newest = i + 1 == f->nvalidations;
 
         if (!newest && row->columns + 2 + (unsigned)n > row->most)
@@ -386,7 +386,8 @@ const struct dsf_cmd dsf_cmd_watch = {
     .help =
         "Shows the run in the folder RUN, the output of its job: the loss and\n"
         "its curve from the first step on, speed, memory, where the time of a\n"
-        "step goes. Waits for a run that has not begun. Ends with the run, and\n"
+        "step goes. Waits for a run that has not begun. Ends with the run, "
+        "and\n"
         "says whether it finished, was stopped, failed, or was killed. Where\n"
         "standard output is no terminal, prints lines as the run does.\n\n"
         "It reads metrics.jsonl and asks nothing of the run. Ctrl-C ends the\n"

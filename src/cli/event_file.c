@@ -202,11 +202,11 @@ int dsf_event_file_open(struct dsf_event_file *e, const char *output,
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", folder);
     e->path = dsf_xasprintf("%s/" PREFIX "%010lld.%s.%ld", folder,
                             name_time(folder), host, (long)getpid());
-    e->fd = status < 0 ? -1
-                       : open(e->path,
-                              O_WRONLY | O_APPEND | O_CREAT | O_EXCL |
-                                  O_CLOEXEC,
-                              0666);
+    e->fd =
+        status < 0
+            ? -1
+            : open(e->path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC,
+                   0666);
     if (status == DSFLOW_OK && e->fd < 0)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", e->path);
     if (status == DSFLOW_OK)

@@ -58,8 +58,8 @@ int dsf_metrics_open(struct dsf_metrics *m, const char *path,
     /* A file system without locks is no reason not to train. */
     if (lock(m->fd, F_OFD_SETLK, &f) < 0 &&
         (errno == EAGAIN || errno == EACCES))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: another run is writing it", path);
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: another run is writing it",
+                           path);
     return DSFLOW_OK;
 }
 
@@ -87,8 +87,8 @@ static off_t find_end(FILE *f, int64_t done)
     while ((n = getline(&line, &cap, f)) > 0) {
         json_t *root = json_loads(line, 0, NULL);
         json_int_t step = json_integer_value(json_object_get(root, "step"));
-        bool keep =
-            root != NULL && line[n - 1] == '\n' && step <= done && !is_end(root);
+        bool keep = root != NULL && line[n - 1] == '\n' && step <= done &&
+                    !is_end(root);
 
         json_decref(root);
         if (!keep)
@@ -275,7 +275,8 @@ static bool get_end(const json_t *root, struct dsf_line *line)
 bool dsf_metrics_parse(const char *text, size_t n, struct dsf_line *line)
 {
     json_t *root = json_loadb(text, n, 0, NULL);
-    bool known = json_is_integer(json_object_get(root, "step"));
+    bool known = json_is_integer(json_object_get(root, "step")) &&
+                 get_count(root, "step") >= 0;
 
     if (known && is_end(root)) {
         line->kind = DSF_LINE_END;

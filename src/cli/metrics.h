@@ -40,7 +40,7 @@ struct dsf_step {
     bool skipped;      /* the gradients overflowed: nothing was updated */
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process; 0: dsf_progress_step asks */
-    double efficiency; /* lower bound of the step / its time */
+    double efficiency;  /* lower bound of the step / its time */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */
     int64_t moved[DSF_NMOVES]; /* bytes */
 };

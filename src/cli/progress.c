@@ -80,8 +80,19 @@ static int64_t peak_memory(void)
 
 /* The pieces of the bar from left to right, and which of them a terminal that
  * is not wide enough for all of them shows first. */
-enum { STEP, BAR, LOSS, RATE, SHARES, WORDS, EFFICIENCY, MEMORY, LEFT, NPIECES };
-static const int first_shown[] = { STEP,   LOSS,       RATE, LEFT,  SHARES,
+enum {
+    STEP,
+    BAR,
+    LOSS,
+    RATE,
+    SHARES,
+    WORDS,
+    EFFICIENCY,
+    MEMORY,
+    LEFT,
+    NPIECES
+};
+static const int first_shown[] = { STEP,       LOSS, RATE,   LEFT, SHARES,
                                    EFFICIENCY, BAR,  MEMORY, WORDS };
 
 enum { GAP = 2, BAR_LEAST = 8, BAR_MOST = 24, SHARES_CELLS = 8, NARROW = 100 };
@@ -102,7 +113,8 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
                 (long long)p->steps);
     pieces[BAR].columns = BAR_LEAST; /* drawn when its size is known */
     dsf_row_add(&pieces[LOSS], NULL, "loss %.4f", s->loss);
-    dsf_row_add(&pieces[RATE], NULL, "%s tok/s", dsf_count_text(p->pace.rate).s);
+    dsf_row_add(&pieces[RATE], NULL, "%s tok/s",
+                dsf_count_text(p->pace.rate).s);
     if (dsf_pace_has_shares(&p->pace)) {
         dsf_row_add_shares(&pieces[SHARES], p->pace.share, SHARES_CELLS);
         /* All of the words or none. */

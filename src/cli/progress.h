@@ -12,9 +12,9 @@ struct dsf_progress {
     struct dsf_event_file events;
     int64_t steps, log_every;
     bool quiet, begun;
-    bool bar;      /* one is on the screen now */
-    bool legend;   /* was said */
-    double drawn;  /* when the bar was */
+    bool bar;     /* one is on the screen now */
+    bool legend;  /* was said */
+    double drawn; /* when the bar was */
     struct dsf_screen screen;
     struct dsf_pace pace;
 };

@@ -14,10 +14,10 @@
 static const struct {
     const char *word, *style, *grain;
 } shares[DSF_NSHARES] = {
-    [DSF_SHARE_FORWARD] = { "forward", "38;5;74", "#" },  /* #56B4E9 */
+    [DSF_SHARE_FORWARD] = { "forward", "38;5;74", "#" },   /* #56B4E9 */
     [DSF_SHARE_BACKWARD] = { "backward", "38;5;25", "=" }, /* #0072B2 */
-    [DSF_SHARE_UPDATE] = { "update", "38;5;178", "+" },   /* #E69F00 */
-    [DSF_SHARE_MOVE] = { "moving", "38;5;175", "~" },     /* #CC79A7 */
+    [DSF_SHARE_UPDATE] = { "update", "38;5;178", "+" },    /* #E69F00 */
+    [DSF_SHARE_MOVE] = { "moving", "38;5;175", "~" },      /* #CC79A7 */
     [DSF_SHARE_IDLE] = { "idle", DSF_DIM, "." },
 };
 

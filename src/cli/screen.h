@@ -59,8 +59,8 @@ struct dsf_pace {
 void dsf_pace_add(struct dsf_pace *p, const struct dsf_step *s);
 bool dsf_pace_has_shares(const struct dsf_pace *p);
 
-struct dsf_text dsf_count_text(double n);    /* "12.3k" */
-struct dsf_text dsf_percent_text(double x);  /* "87 %" */
+struct dsf_text dsf_count_text(double n);   /* "12.3k" */
+struct dsf_text dsf_percent_text(double x); /* "87 %" */
 /* "2 min 5 s left"; empty after the last step, or where it is not known. */
 struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
                               int64_t steps);

@@ -35,7 +35,8 @@ fi
 run run --set validation.every=5 --set sample.tokens=20
 grep -q "validation loss" log || fault "no validation: $(cat log)"
 grep -q "kernels .* % of" log || fault "no closing line: $(cat log)"
-[ "$(grep -c . run/metrics.jsonl)" -eq 12 ] || fault "metrics.jsonl: $(cat run/metrics.jsonl)"
+# Steps, validations, the end.
+[ "$(grep -c . run/metrics.jsonl)" -eq 13 ] || fault "metrics.jsonl: $(cat run/metrics.jsonl)"
 "$dsflow" plan job.toml --json | cmp - run/plan.json || fault "plan.json is not what plan prints"
 
 expect 0 "nats per byte" eval run

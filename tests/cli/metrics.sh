@@ -48,7 +48,12 @@ while [ $n -lt 12 ]; do
     "$dsflow" run job.toml --set job.output=killed --set job.steps=4000 \
         --set checkpoint.every=50 --resume > log 2>&1 &
     pid=$!
-    sleep 0.$((3 + n % 5))$((n * 7 % 10))
+    i=0
+    until grep -q parameters log || [ $i -gt 600 ]; do
+        sleep 0.05
+        i=$((i + 1))
+    done
+    sleep 0.$((n % 4))$((n * 7 % 10))
     kill -9 $pid 2> /dev/null
     wait $pid 2> /dev/null
     [ ! -e killed/metrics.jsonl ] || whole killed/metrics.jsonl "kill $n"

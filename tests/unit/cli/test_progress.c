@@ -107,9 +107,8 @@ static void run_on_terminal(unsigned short columns, double known, char *text,
 
 static void a_bar_never_wraps(void **state)
 {
-    static const unsigned short sizes[] = { 2,  5,  12,  20,  31,  40,  60,
-                                            79, 80, 81,  100, 120, 160, 200,
-                                            300 };
+    static const unsigned short sizes[] = { 2,  5,  12,  20,  31,  40,  60, 79,
+                                            80, 81, 100, 120, 160, 200, 300 };
     static char text[1 << 16];
 
     setenv("TERM", "xterm", 1);
