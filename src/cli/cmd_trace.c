@@ -16,6 +16,7 @@ static const struct output {
 } outputs[] = {
     { "paje", dsf_write_paje },
     { "chrome", dsf_write_chrome },
+    { "svg", dsf_write_svg },
 };
 enum { NOUTPUTS = sizeof(outputs) / sizeof(*outputs) };
 
@@ -130,12 +131,14 @@ static const struct dsf_flag trace_flags[] = {
     { "steps", "A[:B]", "these steps of the run, not all" },
     { "paje", "FILE", "for ViTE and other readers of Paje" },
     { "chrome", "FILE", "JSON for ui.perfetto.dev or chrome://tracing" },
+    { "svg", "FILE", "a picture of one step, or of those of --steps" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_trace = {
     .name = "trace",
-    .args = "RUN|FILE [--steps A[:B]] [--paje FILE] [--chrome FILE]",
+    .args = "RUN|FILE [--steps A[:B]] [--paje FILE] [--chrome FILE] "
+            "[--svg FILE]",
     .summary = "what ran when and where, as a picture or in words",
     .help = "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"
             "simulation (dsflow plan job.toml --trace FILE). RUN is the folder\n"

@@ -15,7 +15,7 @@ static const struct {
 } families[DSF_NFAMILIES] = {
     [DSF_FORWARD] = { "forward", 0x56b4e9 },
     [DSF_BACKWARD_INPUT] = { "backward", 0x0072b2 },
-    [DSF_BACKWARD_WEIGHT] = { "gradients of weights", 0x009e73 },
+    [DSF_BACKWARD_WEIGHT] = { "weight gradients", 0x009e73 },
     [DSF_RECOMPUTED] = { "forward again", 0xf0e442 },
     [DSF_UPDATES] = { "update", 0xe69f00 },
     [DSF_MOVES] = { "communication", 0xcc79a7 },
@@ -52,7 +52,8 @@ enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
     if (t->pass == DSFLOW_UPDATE)
         return DSF_UPDATES;
     /* Work on a layer is of a segment: "mlp.forward". */
-    if (strchr(name, '.') == NULL && t->layer < 0)
+    if (strchr(name, '.') == NULL &&
+        (t->layer < 0 || strcmp(name, "wait") == 0))
         return DSF_OTHER;
     if (t->pass == DSFLOW_FORWARD)
         return DSF_FORWARD;

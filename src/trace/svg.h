@@ -1,0 +1,44 @@
+/* svg.h - what the parts of the picture of a step share. */
+#ifndef DSF_TRACE_SVG_H
+#define DSF_TRACE_SVG_H
+
+#include "trace/palette.h"
+#include "trace/show.h"
+
+/* Pixels, from the top left. */
+enum { SVG_WIDTH = 1000, SVG_LEFT = 108, SVG_RIGHT = 976 };
+
+struct dsf_svg {
+    const struct dsf_view *view;
+    const struct dsf_trace *trace;
+    struct dsf_kinds kinds;
+    FILE *out;
+    double per_second; /* pixels */
+};
+
+static inline double dsf_svg_x(const struct dsf_svg *svg, double t)
+{
+    return SVG_LEFT + (t - svg->view->window.begin) * svg->per_second;
+}
+
+/* A coordinate, with no more digits than can be seen. */
+struct dsf_svg_num { char s[24]; };
+struct dsf_svg_num dsf_svg_num(double v);
+
+/* Text at x, y; `how` are more attributes, or "". */
+void dsf_svg_text(FILE *out, double x, double y, const char *how,
+                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* The step between round ticks: at most `n` of them up to `most`. */
+double dsf_svg_tick(double most, int n);
+
+/* Memory of each rank: collected while the timeline is played. */
+struct dsf_svg_memory;
+struct dsf_svg_memory *dsf_svg_memory_new(const struct dsf_svg *svg);
+void dsf_svg_memory_add(struct dsf_svg_memory *memory, double t, unsigned rank,
+                        double bytes);
+/* Draws from `y` down, and returns where it ended. */
+double dsf_svg_memory_draw(struct dsf_svg_memory *memory, double y);
+void dsf_svg_memory_free(struct dsf_svg_memory *memory);
+
+#endif
