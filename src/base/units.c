@@ -94,6 +94,19 @@ struct dsf_text dsf_time_text(double seconds)
     return t;
 }
 
+struct dsf_text dsf_seconds_text(double seconds)
+{
+    struct dsf_text t;
+
+    if (seconds >= 1)
+        snprintf(t.s, sizeof(t.s), "%.4g s", seconds);
+    else if (seconds >= 1e-4)
+        snprintf(t.s, sizeof(t.s), "%.4g ms", seconds * 1e3);
+    else
+        snprintf(t.s, sizeof(t.s), "%.4g us", seconds * 1e6);
+    return t;
+}
+
 double dsf_now(void)
 {
     struct timespec now;

@@ -13,6 +13,7 @@ int dsf_parse_time(const char *text, double *seconds);
 struct dsf_text { char s[32]; };
 struct dsf_text dsf_size_text(double bytes);   /* "3.2 GiB" */
 struct dsf_text dsf_time_text(double seconds); /* "410 ms", "2 min 5 s" */
+struct dsf_text dsf_seconds_text(double seconds); /* four digits: "27.37 s" */
 
 double dsf_now(void); /* seconds, monotonic */
 

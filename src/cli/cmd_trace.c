@@ -16,6 +16,7 @@ static const struct output {
 } outputs[] = {
     { "paje", dsf_write_paje },
     { "chrome", dsf_write_chrome },
+    { "dot", dsf_write_times_dot },
     { "svg", dsf_write_svg },
 };
 enum { NOUTPUTS = sizeof(outputs) / sizeof(*outputs) };
@@ -77,7 +78,7 @@ static void print_facts(const struct dsf_view *view)
         const struct dsf_step *s = &view->steps.v[k];
 
         printf("step %-5lld %s, efficiency %.1f %%, workers idle %.1f %%\n",
-               (long long)f->first + k, dsf_time_text(s->end - s->begin).s,
+               (long long)f->first + k, dsf_seconds_text(s->end - s->begin).s,
                100 * dsf_step_efficiency(s), 100 * s->idle);
     }
 }
@@ -131,6 +132,7 @@ static const struct dsf_flag trace_flags[] = {
     { "steps", "A[:B]", "these steps of the run, not all" },
     { "paje", "FILE", "for ViTE and other readers of Paje" },
     { "chrome", "FILE", "JSON for ui.perfetto.dev or chrome://tracing" },
+    { "dot", "FILE", "the graph with mean times, for Graphviz" },
     { "svg", "FILE", "a picture of one step, or of those of --steps" },
     { 0 },
 };
@@ -138,7 +140,7 @@ static const struct dsf_flag trace_flags[] = {
 const struct dsf_cmd dsf_cmd_trace = {
     .name = "trace",
     .args = "RUN|FILE [--steps A[:B]] [--paje FILE] [--chrome FILE] "
-            "[--svg FILE]",
+            "[--dot FILE] [--svg FILE]",
     .summary = "what ran when and where, as a picture or in words",
     .help = "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"
             "simulation (dsflow plan job.toml --trace FILE). RUN is the folder\n"

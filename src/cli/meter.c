@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
-#include "sim/critical.h"
+#include "graph/critical.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* dot.c - a graph for Graphviz: same graph, same bytes. */
-#include <dsflow/graph.h>
+#include "graph/dot.h"
 
 #include "base/alloc.h"
 
@@ -17,7 +17,8 @@ static const char *phase_name(unsigned phase)
 
 /* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". What moves data is
  * round; colours are of the pass, and differ for colour-blind eyes too. */
-static void write_task(const struct dsflow_graph *g, uint32_t i, FILE *out)
+static void write_task(const struct dsflow_graph *g, uint32_t i,
+                       const struct dsf_dot *more, FILE *out)
 {
     static const char *const colours[] = { [DSFLOW_FORWARD] = "#cfe3f7",
                                            [DSFLOW_BACKWARD] = "#fbdcb8",
@@ -30,11 +31,22 @@ static void write_task(const struct dsflow_graph *g, uint32_t i, FILE *out)
         fprintf(out, "\\nlayer %d", t->layer);
     if (t->tile >= 0)
         fprintf(out, " tile %d", t->tile);
-    fprintf(out, "\", fillcolor=\"%s\"%s", colours[t->pass],
-            t->op->comm ? ", shape=ellipse" : "");
+    if (more != NULL) {
+        more->label(more->user, i, out);
+        fputc('"', out);
+        more->style(more->user, i, out);
+    } else
+        fprintf(out, "\", fillcolor=\"%s\"", colours[t->pass]);
+    if (t->op->comm)
+        fputs(", shape=ellipse", out);
     if (t->priority != 0)
         fprintf(out, ", tooltip=\"priority %d\"", (int)t->priority);
     fprintf(out, "];\n");
+}
+
+static bool is_shown(const struct dsf_dot *more, uint32_t i)
+{
+    return more == NULL || more->shows(more->user, i);
 }
 
 static const struct dsflow_task_spec *task_at(struct dsflow_graph *g,
@@ -61,13 +73,15 @@ static int by_cluster(const void *a, const void *b, void *graph)
 
 /* The tasks of one micro-batch on one rank in a box of their own, in that of
  * the rank. */
-static void write_clusters(struct dsflow_graph *g, FILE *out)
+static void write_clusters(struct dsflow_graph *g, const struct dsf_dot *more,
+                           FILE *out)
 {
-    uint32_t n = dsflow_graph_ntasks(g);
-    uint32_t *order = dsf_xcalloc(n + 1, sizeof(*order));
+    uint32_t all = dsflow_graph_ntasks(g), n = 0;
+    uint32_t *order = dsf_xcalloc(all + 1, sizeof(*order));
 
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = i;
+    for (uint32_t i = 0; i < all; i++)
+        if (is_shown(more, i))
+            order[n++] = i;
     qsort_r(order, n, sizeof(*order), by_cluster, g);
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *t = task_at(g, order[i]);
@@ -93,7 +107,7 @@ static void write_clusters(struct dsflow_graph *g, FILE *out)
                     "    label=\"%s, micro-batch %d\";\n",
                     phase, t->rank < 0 ? 0 : t->rank, t->microbatch, phase,
                     t->microbatch);
-        write_task(g, order[i], out);
+        write_task(g, order[i], more, out);
         if (t->microbatch >= 0 &&
             (end_rank || after->microbatch != t->microbatch))
             fprintf(out, "  }\n");
@@ -103,23 +117,35 @@ static void write_clusters(struct dsflow_graph *g, FILE *out)
     free(order);
 }
 
-int dsflow_graph_write_dot(struct dsflow_graph *g, FILE *out,
-                           struct dsflow_err *err)
+int dsf_graph_write_dot(struct dsflow_graph *g, const struct dsf_dot *more,
+                        FILE *out, struct dsflow_err *err)
 {
     fprintf(out,
             "digraph step {\n"
             "  node [shape=box, style=filled, fontname=\"sans-serif\"];\n");
-    write_clusters(g, out);
+    write_clusters(g, more, out);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const dsflow_task_id *preds;
         uint32_t n = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
 
-        for (uint32_t k = 0; k < n; k++)
-            fprintf(out, "  t%u -> t%u;\n", preds[k].i, i);
+        for (uint32_t k = 0; k < n && is_shown(more, i); k++) {
+            if (!is_shown(more, preds[k].i))
+                continue;
+            fprintf(out, "  t%u -> t%u", preds[k].i, i);
+            if (more != NULL)
+                more->edge(more->user, preds[k].i, i, out);
+            fputs(";\n", out);
+        }
     }
     fprintf(out, "}\n");
     if (fflush(out) != 0 || ferror(out))
         return dsflow_fail(err, DSFLOW_EIO, "graph: cannot be written: %s",
                            strerror(errno));
     return DSFLOW_OK;
+}
+
+int dsflow_graph_write_dot(struct dsflow_graph *g, FILE *out,
+                           struct dsflow_err *err)
+{
+    return dsf_graph_write_dot(g, NULL, out, err);
 }

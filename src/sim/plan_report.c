@@ -120,15 +120,6 @@ static void print_memory(const struct dsf_weights *w, FILE *out)
     print_memory_line(w, "total", peak_of, 0, out);
 }
 
-static struct dsf_text seconds_text(double s)
-{
-    struct dsf_text t;
-
-    snprintf(t.s, sizeof(t.s), s < 1 ? "%.4g ms" : "%.4g s",
-             s < 1 ? s * 1e3 : s);
-    return t;
-}
-
 static void print_time(const struct dsflow_plan *plan,
                        const struct dsf_prediction *p, FILE *out)
 {
@@ -141,19 +132,19 @@ static void print_time(const struct dsflow_plan *plan,
         most = r->busy[i] > most ? r->busy[i] : most;
     }
     fprintf(out, "\n%-26s %12s, %.0f tokens/s\n", "predicted step",
-            seconds_text(r->step_seconds).s,
+            dsf_seconds_text(r->step_seconds).s,
             r->step_seconds > 0 ? tokens / r->step_seconds : 0);
     fprintf(out, "%-26s %12s, efficiency %.1f %%\n", "no faster than",
-            seconds_text(r->bound_seconds).s, 100 * r->efficiency);
+            dsf_seconds_text(r->bound_seconds).s, 100 * r->efficiency);
     fprintf(out, "%-26s %12s, %u tasks\n", "longest way",
-            seconds_text(r->critical_seconds).s, r->ncritical);
+            dsf_seconds_text(r->critical_seconds).s, r->ncritical);
     fprintf(out, "%-26s %10.1f %%\n", "idle share of workers", 100 * r->bubble);
     if (r->nranks > 1)
         fprintf(out, "%-26s %12s to %s\n", "work of a rank",
-                seconds_text(least).s, seconds_text(most).s);
+                dsf_seconds_text(least).s, dsf_seconds_text(most).s);
     if (p->links && r->comm_seconds > 0)
         fprintf(out, "%-26s %12s a rank, %.1f %% of it while computing\n",
-                "moving data", seconds_text(r->comm_seconds / r->nranks).s,
+                "moving data", dsf_seconds_text(r->comm_seconds / r->nranks).s,
                 100 * r->hidden);
     for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++) {
         const struct dsf_holder *h = &r->holders[i];
@@ -162,7 +153,7 @@ static void print_time(const struct dsflow_plan *plan,
         if (h->layer >= 0)
             snprintf(where, sizeof(where), " of layer %d", h->layer);
         fprintf(out, "%-26s %12s, %s%s\n", i == 0 ? "held back most by" : "",
-                seconds_text(h->seconds).s, h->op->name, where);
+                dsf_seconds_text(h->seconds).s, h->op->name, where);
     }
 }
 

@@ -9,8 +9,7 @@
 #include "sim/sim.h"
 
 #include "base/alloc.h"
-#include "sim/critical.h"
-#include "graph/succs.h"
+#include "graph/critical.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "trace/svg.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -466,20 +467,6 @@ static double put_legend(struct gantt *g, double y)
     return y;
 }
 
-/* Four digits. */
-static struct dsf_svg_num seconds_text(double seconds)
-{
-    struct dsf_svg_num n;
-
-    if (seconds >= 1)
-        snprintf(n.s, sizeof(n.s), "%.4g s", seconds);
-    else if (seconds >= 1e-3)
-        snprintf(n.s, sizeof(n.s), "%.4g ms", 1e3 * seconds);
-    else
-        snprintf(n.s, sizeof(n.s), "%.4g us", 1e6 * seconds);
-    return n;
-}
-
 /* The steps that end in the window. */
 static void put_title(struct gantt *g)
 {
@@ -514,7 +501,7 @@ static void put_title(struct gantt *g)
                  "%s%s%s: efficiency %.1f %%, workers idle %.1f %%; "
                  "data %u x pipeline %u x tensor %u",
                  when, f->simulated ? "simulated, " : "",
-                 seconds_text(seconds / n).s, 100 * bound / seconds,
+                 dsf_seconds_text(seconds / n).s, 100 * bound / seconds,
                  100 * idle / seconds, f->data, f->pipeline, f->tensor);
 }
 

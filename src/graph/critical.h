@@ -1,6 +1,6 @@
 /* critical.h - the longest way through the tasks of a step. */
-#ifndef DSF_SIM_CRITICAL_H
-#define DSF_SIM_CRITICAL_H
+#ifndef DSF_GRAPH_CRITICAL_H
+#define DSF_GRAPH_CRITICAL_H
 
 #include "graph/succs.h"
 

@@ -1,5 +1,5 @@
 /* critical.c - the longest way through the tasks of a step. */
-#include "sim/critical.h"
+#include "graph/critical.h"
 
 #include "base/alloc.h"
 
