@@ -74,7 +74,7 @@ static void print_facts(const struct dsf_view *view)
     printf("tasks      %u in the graph, %zu in the timeline%s\n",
            dsflow_graph_ntasks(trace->graph), trace->timeline.n,
            trace->cut ? ", which was cut short" : "");
-    for (unsigned k = 0; k < view->steps.n; k++) {
+    for (unsigned k = view->steps.first; k < view->steps.n; k++) {
         const struct dsf_step *s = &view->steps.v[k];
 
         printf("step %-5lld %s, efficiency %.1f %%, workers idle %.1f %%\n",

@@ -37,11 +37,9 @@ static void style(void *user, uint32_t task, FILE *out)
 {
     const struct times *times = user;
     const struct dsf_kind *kind = &times->kinds.v[times->kinds.of_task[task]];
-    bool dark = kind->family == DSF_BACKWARD_INPUT ||
-                kind->family == DSF_BACKWARD_WEIGHT;
 
     fprintf(out, ", fillcolor=\"#%06x\"", kind->colour);
-    if (dark)
+    if (dsf_is_dark(kind->colour))
         fputs(", fontcolor=\"white\"", out);
     if (times->critical[task] != 0)
         fprintf(out, ", color=\"#%06x\", penwidth=5",

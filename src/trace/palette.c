@@ -43,8 +43,13 @@ static bool ends_with(const char *name, const char *end)
 
 enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
 {
+    static const char *const others[] = { "load_batch", "advance", "report",
+                                          "report_loss", "wait" };
     const char *name = t->op->name;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (strcmp(name, others[i]) == 0)
+            return DSF_OTHER;
     if (strncmp(name, "swap", 4) == 0)
         return DSF_SWAPS;
     if (t->op->comm)
@@ -52,8 +57,7 @@ enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
     if (t->pass == DSFLOW_UPDATE)
         return DSF_UPDATES;
     /* Work on a layer is of a segment: "mlp.forward". */
-    if (strchr(name, '.') == NULL &&
-        (t->layer < 0 || strcmp(name, "wait") == 0))
+    if (strchr(name, '.') == NULL && t->layer < 0)
         return DSF_OTHER;
     if (t->pass == DSFLOW_FORWARD)
         return DSF_FORWARD;
@@ -106,6 +110,14 @@ uint32_t dsf_kind_colour(enum dsf_family family, const char *name)
         colour |= (uint32_t)(c + (to - c) * abs(shade) / 100) << shift;
     }
     return colour;
+}
+
+bool dsf_is_dark(uint32_t colour)
+{
+    /* Luma of ITU-R BT.601. */
+    return 299 * (colour >> 16 & 255) + 587 * (colour >> 8 & 255) +
+               114 * (colour & 255) <
+           115000;
 }
 
 static unsigned find(struct dsf_kinds *kinds, size_t *cap,

@@ -27,6 +27,9 @@ uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
 enum dsf_family dsf_family_of(const struct dsflow_task_spec *t);
 uint32_t dsf_kind_colour(enum dsf_family family, const char *name);
 
+/* Is white what can be read on it? */
+bool dsf_is_dark(uint32_t colour);
+
 /* Tasks of one op and family are of a kind; transfers and swaps are two. */
 struct dsf_kind {
     const char *name; /* of the op, or "transfer", "swap" */

@@ -125,6 +125,8 @@ static void tell_steps(struct replay *r, double until)
 {
     const struct dsf_watcher *w = r->watcher;
 
+    if (r->told < r->steps->first)
+        r->told = r->steps->first;
     for (; r->told < r->steps->n && r->steps->v[r->told].begin <= until;
          r->told++) {
         double t = r->steps->v[r->told].begin;

@@ -176,18 +176,27 @@ void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
     if (steps->n == 0)
         return;
     steps->v = dsf_xcalloc(steps->n, sizeof(*steps->v));
+    steps->first = steps->n;
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
+        struct dsf_step *step = &steps->v[s->step];
 
-        if (is_of_step(s, first, ntasks) && s->end > steps->v[s->step].end)
-            steps->v[s->step].end = s->end;
+        if (!is_of_step(s, first, ntasks))
+            continue;
+        if (s->step < steps->first)
+            steps->first = s->step;
+        if (!step->ran || s->end > step->end)
+            step->end = s->end;
+        step->ran = true;
     }
     end = timeline->v[0].start;
-    for (unsigned k = 0; k < steps->n; k++) {
-        steps->v[k].begin = end;
-        if (steps->v[k].end < end)
-            steps->v[k].end = end;
-        end = steps->v[k].end;
+    for (unsigned k = steps->first; k < steps->n; k++) {
+        struct dsf_step *step = &steps->v[k];
+
+        if (step->end < end)
+            step->end = end;
+        step->begin = end;
+        end = step->end;
     }
     find_critical(steps, trace, first, ntasks);
     find_work(steps, trace, first, ntasks);
@@ -254,7 +263,8 @@ int dsf_window_parse(const char *text, const struct dsf_trace *trace,
                      const struct dsf_steps *steps, struct dsf_window *window,
                      struct dsflow_err *err)
 {
-    long long first = trace->facts.first, last = first + steps->n - 1, a, b;
+    long long zero = trace->facts.first, a, b;
+    long long first = zero + steps->first, last = zero + steps->n - 1;
 
     if (steps->n == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -268,7 +278,7 @@ int dsf_window_parse(const char *text, const struct dsf_trace *trace,
                            "--steps: %lld to %lld: expected steps from %lld to "
                            "%lld",
                            a, b, first, last);
-    window->begin = steps->v[a - first].begin;
-    window->end = steps->v[b - first].end;
+    window->begin = steps->v[a - zero].begin;
+    window->end = steps->v[b - zero].end;
     return DSFLOW_OK;
 }

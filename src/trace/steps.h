@@ -6,6 +6,7 @@
 #include "trace/trace.h"
 
 struct dsf_step {
+    bool ran;          /* else the rest is 0 */
     double begin, end; /* from the end of the step before to its own */
     double critical;   /* the longest way through its tasks, as they were */
     double bound;      /* the most of that, of work per worker, of use per link:
@@ -13,10 +14,10 @@ struct dsf_step {
     double idle;       /* share of the workers' time */
 };
 
-/* n is 0 where no step ran. */
+/* By the `step` of spans: the first ones may not have been traced. */
 struct dsf_steps {
     struct dsf_step *v;
-    unsigned n;
+    unsigned first, n; /* the first that ran; 1 + the last, or 0 */
 };
 
 void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace);

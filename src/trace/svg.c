@@ -535,14 +535,15 @@ static int by_time(const void *a, const void *b)
 static struct dsf_window typical(const struct dsf_view *view)
 {
     const struct dsf_steps *steps = &view->steps;
-    unsigned ends = steps->n >= 3 ? 1 : 0, n = steps->n - 2 * ends;
+    unsigned all = steps->n - steps->first, ends = all >= 3 ? 1 : 0;
+    unsigned n = all - 2 * ends;
     const struct dsf_step **sorted, *step;
 
-    if (view->chosen || steps->n == 0)
+    if (view->chosen || all == 0)
         return view->window;
     sorted = dsf_xcalloc(n, sizeof(*sorted));
     for (unsigned k = 0; k < n; k++)
-        sorted[k] = &steps->v[ends + k];
+        sorted[k] = &steps->v[steps->first + ends + k];
     qsort(sorted, n, sizeof(*sorted), by_time);
     step = sorted[n / 2];
     free(sorted);

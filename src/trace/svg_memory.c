@@ -83,10 +83,11 @@ static double fill(struct dsf_svg_memory *m)
 static bool are_alike(const struct dsf_svg_memory *m, unsigned a, unsigned b,
                       double most)
 {
+    double sum = 0;
+
     for (unsigned i = 0; i < COLUMNS; i++)
-        if (fabsf(m->most[a][i] - m->most[b][i]) > most / 50)
-            return false;
-    return true;
+        sum += fabsf(m->most[a][i] - m->most[b][i]);
+    return sum / COLUMNS <= most / 100;
 }
 
 static void name(struct curve *curve, unsigned rank, bool none)
