@@ -50,6 +50,12 @@ struct dsflow_data_spec {
     int32_t part; /* of a unit that is split among tensor ranks */
     int64_t at;   /* of its first element, within the part */
     int64_t block; /* elements: it may be cut at multiples of this */
+
+    /* Where it is one of several buffers used in turn: the key that says how
+     * many, such as "zero.prefetch". Borrowed; NULL: none. Writing it waits for
+     * its last reader, and more of them wait less; what explains a timeline
+     * names the key. */
+    const char *ring;
 };
 
 /* Programs over the same data: a step of training, an evaluation of one

@@ -2,8 +2,10 @@
 #include "cli/record.h"
 
 #include "base/alloc.h"
+#include "cli/fit.h"
 #include "sim/cost.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,19 @@ static char *job_text(const struct dsf_job *job)
     return text;
 }
 
+static char *rates_text(const struct dsf_machine_model *m)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = m->main.name != NULL ? open_memstream(&text, &bytes) : NULL;
+
+    if (out == NULL)
+        return dsf_xstrdup("");
+    dsf_machine_model_write(m, out);
+    fclose(out);
+    return text;
+}
+
 void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const struct dsf_machine_model *m,
                      const struct dsf_prediction *prediction,
@@ -27,12 +42,14 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
 {
     const struct dsflow_plan *plan = s->plan;
     struct dsf_cost_model model = { m, (unsigned)plan->nranks };
+    double memory = dsf_fit_budget(s, m);
 
     memset(trace, 0, sizeof(*trace));
     trace->facts = (struct dsf_trace_facts){
         .name = dsf_xstrdup(s->job.main.name),
         .job = job_text(&s->job),
         .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
+        .rates = rates_text(m),
         .executor = dsf_xstrdup(executor),
         .simulated = strcmp(executor, "simulation") == 0,
         .nranks = (unsigned)plan->nranks,
@@ -42,6 +59,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .cores = s->machine.cores,
         .first = 1,
         .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
+        .vocab = s->model.dims.vocab,
+        .memory = isfinite(memory) ? memory : -1,
         .predicted = prediction->sim.step_seconds,
         .bound = prediction->sim.bound_seconds,
     };

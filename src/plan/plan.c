@@ -352,3 +352,14 @@ int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
     va_end(ap);
     return dsf_job_fail(plan->job, err, status, table, key, "%s", msg);
 }
+
+/* A pipeline has as many slots as its schedule needs, if the job does not say
+ * that there be fewer. */
+const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk)
+{
+    int64_t asked = plan->job->batch.in_flight;
+
+    if (plan->mesh.pipeline > 1 && (asked < 0 || plan->slots[chunk] < asked))
+        return "pipeline.schedule";
+    return "batch.in_flight";
+}

@@ -72,6 +72,9 @@ int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
 /* The chunk of layer `l`: -1 is the embedding, `layers` the head. */
 int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l);
 
+/* The key that sizes the rings of a chunk. */
+const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk);
+
 /* The pipeline stage of layer `l`. */
 int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l);
 

@@ -113,9 +113,11 @@ static struct tile_bytes bytes_of(const struct step *s, int t)
 static void add_layer(struct step *s, int l)
 {
     const struct dsflow_plan *plan = s->plan;
+    struct dsflow_data_spec kept = activation;
     struct layer_data *d = &s->layers[l];
     int32_t n = plan->ntiles;
 
+    kept.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, l));
     d->slots = plan->slots[dsf_plan_chunk(plan, l)];
     d->x_slots = d->slots;
     /* What comes from another stage may be under way while all slots are in
@@ -126,13 +128,13 @@ static void add_layer(struct step *s, int l)
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
     d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
     for (int i = 0; i < d->x_slots * n; i++)
-        d->x[i] = add(s, activation, bytes_of(s, i % n).x, "x.l%d.s%d.t%d", l,
-                      i / n, i % n);
+        d->x[i] = add(s, kept, bytes_of(s, i % n).x, "x.l%d.s%d.t%d", l, i / n,
+                      i % n);
     for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
         struct tile_bytes b = bytes_of(s, i % n);
 
 #define KEPT(name, bytes)                                                      \
-    add(s, activation, bytes, "%s.l%d.s%d.t%d", name, l, i / n, i % n)
+    add(s, kept, bytes, "%s.l%d.s%d.t%d", name, l, i / n, i % n)
         d->stash[i] = (struct stash){
             .q = KEPT("q", b.q),
             .kv = KEPT("kv", b.kv),
@@ -148,14 +150,18 @@ static void add_layer(struct step *s, int l)
 static void add_lane(struct step *s, int lane, int t)
 {
     struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
+    struct dsflow_data_spec passing = activation;
     struct tile_bytes b = bytes_of(s, t);
 
-    d->datt = add(s, activation, b.q, "datt.s%d.t%d", lane, t);
-    d->delta = add(s, activation, b.stat, "delta.s%d.t%d", lane, t);
+    /* Lanes are as many as slots, or as workers. */
+    passing.ring =
+        dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->mesh.pipeline);
+    d->datt = add(s, passing, b.q, "datt.s%d.t%d", lane, t);
+    d->delta = add(s, passing, b.stat, "delta.s%d.t%d", lane, t);
     d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
     for (int r = 0; r < s->plan->depth; r++) {
 #define PASSING(name, bytes)                                                   \
-    add(s, activation, bytes, "%s.l%d.s%d.t%d", name, r, lane, t)
+    add(s, passing, bytes, "%s.l%d.s%d.t%d", name, r, lane, t)
         d->flow[r] = (struct flow){
             .dx = PASSING("dx", b.x),
             .dmid = PASSING("dmid", b.x),
@@ -189,17 +195,19 @@ static void add_counters(struct step *s)
 static void add_logits(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
+    struct dsflow_data_spec spec = activation;
     int64_t most_rows = 0, cell = sizeof(float);
 
+    spec.ring = "machine.workers";
     for (int t = 0; t < plan->ntiles; t++)
         if (plan->tiles[t].rows > most_rows)
             most_rows = plan->tiles[t].rows;
     s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
     for (int i = 0; i < plan->logits; i++) {
-        s->logits[i].logits = add(
-            s, activation, most_rows * s->shape.vocab * cell, "logits.%d", i);
+        s->logits[i].logits =
+            add(s, spec, most_rows * s->shape.vocab * cell, "logits.%d", i);
         s->logits[i].dnorm =
-            add(s, activation, 2 * s->shape.width * cell, "dnorm.%d", i);
+            add(s, spec, 2 * s->shape.width * cell, "dnorm.%d", i);
     }
 }
 
@@ -208,7 +216,9 @@ void dsf_step_add_data(struct step *s)
     const struct dsflow_plan *plan = s->plan;
     int32_t n = plan->ntiles, layers = s->model->layers;
     int32_t nbatches = plan->slots[dsf_plan_chunk(plan, -1)] * n;
+    struct dsflow_data_spec batch = buffer;
 
+    batch.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, -1));
     add_counters(s);
     s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
     for (unsigned u = 0; u < s->model->nunits; u++)
@@ -216,7 +226,7 @@ void dsf_step_add_data(struct step *s)
     s->batch = dsf_xcalloc((size_t)nbatches, sizeof(*s->batch));
     for (int i = 0; i < nbatches; i++)
         s->batch[i] = add(
-            s, buffer, 2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
+            s, batch, 2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
             "batch.s%d.t%d", i / n, i % n);
     s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
     for (int l = 0; l <= layers; l++)

@@ -152,7 +152,8 @@ static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
     struct dsflow_data_spec spec = { .bytes = bytes,
                                      .role = DSFLOW_BUFFERS,
                                      .home = DSFLOW_ANYWHERE,
-                                     .unit = -1 };
+                                     .unit = -1,
+                                     .ring = "machine.workers" };
     char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
     char to[16] = "";
     dsflow_data_id id;

@@ -277,6 +277,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
             at++;
         if (at == (uint32_t)z->length)
             at = ring->next++ % (uint32_t)z->length;
+        own.ring = "zero.prefetch";
         whole = dsflow_rewrite_named(
             z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
             unit_of(z, spec)->segment == DSF_QKV   ? "qkv"

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "graph/critical.h"
+#include "graph/succs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -35,12 +35,16 @@ void dsf_trace_fini(struct dsf_trace *trace)
             for (unsigned p = 0; p < ops->v[i].nports; p++)
                 free((char *)ops->v[i].ports[p].name);
         }
+        for (unsigned i = 0; i < ops->nrings; i++)
+            free(ops->rings[i]);
+        free(ops->rings);
         free(ops->v);
         free(ops);
     }
     free(trace->facts.name);
     free(trace->facts.job);
     free(trace->facts.machine);
+    free(trace->facts.rates);
     free(trace->facts.executor);
     free(trace->tasks);
     dsf_timeline_fini(&trace->timeline);

@@ -19,6 +19,7 @@ struct dsf_trace_facts {
     char *name;       /* of the job */
     char *job;        /* job.toml, with what --set changed */
     char *machine;    /* the name of its description */
+    char *rates;      /* the description, as TOML; "": none */
     char *executor;   /* "starpu", "serial", "simulation" */
     bool simulated;
     unsigned nranks;
@@ -26,6 +27,8 @@ struct dsf_trace_facts {
     unsigned cores;   /* of the machine: it may have more than workers */
     int64_t first;    /* number, from 1, of the step whose spans have step 0 */
     int64_t tokens;   /* of a step */
+    int64_t vocab;    /* of the model: the tokenizer's where the job is silent */
+    double memory;    /* bytes that a rank may use; < 0: no limit */
     double predicted; /* seconds of a step; < 0: not known */
     double bound;     /* seconds below which no step can come, predicted */
 };

@@ -28,6 +28,8 @@ struct data_record {
     int16_t home;
     uint8_t role, persistent, constant;
     uint8_t name; /* bytes of it, which follow */
+    uint8_t ring; /* of the head's, from 1; 0: none */
+    uint8_t zero;
 };
 
 struct task_record {
@@ -86,17 +88,40 @@ static uint16_t kind_of(struct kinds *kinds, const struct dsflow_op *op)
     return (uint16_t)kinds->n++;
 }
 
+/* The same of rings; a graph has a handful. */
+enum { MOST_RINGS = 64 };
+struct rings {
+    const char *v[MOST_RINGS];
+    unsigned n;
+};
+
+static uint8_t ring_of(struct rings *rings, const char *ring)
+{
+    unsigned i = 0;
+
+    if (ring == NULL)
+        return 0;
+    while (i < rings->n && strcmp(rings->v[i], ring) != 0)
+        i++;
+    if (i == MOST_RINGS)
+        return 0;
+    if (i == rings->n)
+        rings->v[rings->n++] = ring;
+    return (uint8_t)(i + 1);
+}
+
 static json_t *facts_json(const struct dsf_trace_facts *f)
 {
-    return json_pack("{s:s?, s:s?, s:s?, s:s?, s:b, s:i, s:i, s:i, s:i, s:i, "
-                     "s:I, s:I, s:f, s:f}",
-                     "name", f->name, "job", f->job, "machine", f->machine,
-                     "executor", f->executor, "simulated", (int)f->simulated,
-                     "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
-                     (int)f->pipeline, "tensor", (int)f->tensor, "cores",
-                     (int)f->cores, "first", (json_int_t)f->first, "tokens",
-                     (json_int_t)f->tokens, "predicted", f->predicted, "bound",
-                     f->bound);
+    return json_pack(
+        "{s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:i, s:i, s:i, s:i, s:i, s:I, "
+        "s:I, s:I, s:f, s:f, s:f}",
+        "name", f->name, "job", f->job, "machine", f->machine, "rates",
+        f->rates, "executor", f->executor, "simulated", (int)f->simulated,
+        "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
+        (int)f->pipeline, "tensor", (int)f->tensor, "cores", (int)f->cores,
+        "first", (json_int_t)f->first, "tokens", (json_int_t)f->tokens, "vocab",
+        (json_int_t)f->vocab, "memory", f->memory, "predicted", f->predicted,
+        "bound", f->bound);
 }
 
 static void put(struct dsf_trace_file *file, const void *at, size_t bytes)
@@ -112,20 +137,26 @@ static void put_count(struct dsf_trace_file *file, size_t n)
 }
 
 static void put_head(struct dsf_trace_file *file, const struct dsf_trace *trace,
-                     struct kinds *kinds)
+                     struct kinds *kinds, struct rings *rings)
 {
-    json_t *ops = json_array(), *head;
+    json_t *ops = json_array(), *names = json_array(), *head;
     char *text;
 
+    for (uint32_t i = 0; i < dsflow_graph_ndata(trace->graph); i++)
+        ring_of(rings,
+                dsflow_graph_data(trace->graph, (dsflow_data_id){ i })->ring);
+    for (unsigned i = 0; i < rings->n; i++)
+        json_array_append_new(names, json_string(rings->v[i]));
     for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++)
         kind_of(kinds,
                 dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->op);
     for (unsigned k = 0; k < kinds->n; k++)
         json_array_append_new(ops, op_json(kinds->v[k]));
-    head = json_pack("{s:i, s:o, s:o, s:i, s:o}", "order", ORDER, "facts",
+    head = json_pack("{s:i, s:o, s:o, s:i, s:o, s:o}", "order", ORDER, "facts",
                      facts_json(&trace->facts), "lanes",
                      lanes_json(&trace->timeline), "workers",
-                     (int)trace->timeline.workers, "kinds", ops);
+                     (int)trace->timeline.workers, "kinds", ops, "rings",
+                     names);
     text = json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(17));
     put_count(file, strlen(text));
     put(file, text, strlen(text));
@@ -133,7 +164,8 @@ static void put_head(struct dsf_trace_file *file, const struct dsf_trace *trace,
     json_decref(head);
 }
 
-static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g)
+static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g,
+                     struct rings *rings)
 {
     put_count(file, dsflow_graph_ndata(g));
     for (uint32_t i = 0; i < dsflow_graph_ndata(g); i++) {
@@ -151,6 +183,7 @@ static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g)
             .persistent = d->persistent,
             .constant = d->constant,
             .name = (uint8_t)name,
+            .ring = ring_of(rings, d->ring),
         };
 
         put(file, &r, sizeof(r));
@@ -203,6 +236,7 @@ int dsf_trace_create(const char *path, const struct dsf_trace *trace,
 {
     struct dsf_trace_file *file = dsf_xcalloc(1, sizeof(*file));
     struct kinds kinds = { 0 };
+    struct rings rings = { 0 };
     int status;
 
     file->path = dsf_xstrdup(path);
@@ -213,8 +247,8 @@ int dsf_trace_create(const char *path, const struct dsf_trace *trace,
         return status;
     }
     put(file, magic, MAGIC);
-    put_head(file, trace, &kinds);
-    put_data(file, trace->graph);
+    put_head(file, trace, &kinds, &rings);
+    put_data(file, trace->graph, &rings);
     put_tasks(file, trace, &kinds);
     free(kinds.v);
     status = check_out(file, err);
@@ -279,6 +313,7 @@ static void read_facts(json_t *in, struct dsf_trace_facts *f)
     f->name = copy_of(in, "name");
     f->job = copy_of(in, "job");
     f->machine = copy_of(in, "machine");
+    f->rates = copy_of(in, "rates");
     f->executor = copy_of(in, "executor");
     f->simulated = json_is_true(json_object_get(in, "simulated"));
     f->nranks = (unsigned)whole_of(in, "ranks");
@@ -288,6 +323,8 @@ static void read_facts(json_t *in, struct dsf_trace_facts *f)
     f->cores = (unsigned)whole_of(in, "cores");
     f->first = whole_of(in, "first");
     f->tokens = whole_of(in, "tokens");
+    f->vocab = whole_of(in, "vocab");
+    f->memory = json_number_value(json_object_get(in, "memory"));
     f->predicted = json_number_value(json_object_get(in, "predicted"));
     f->bound = json_number_value(json_object_get(in, "bound"));
 }
@@ -309,6 +346,20 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
                               "%s", name);
     }
     return timeline->workers > 0;
+}
+
+static void read_rings(json_t *head, struct dsf_trace_ops *ops)
+{
+    json_t *name, *names = json_object_get(head, "rings");
+    size_t i;
+
+    ops->rings = dsf_xcalloc(json_array_size(names) + 1, sizeof(*ops->rings));
+    json_array_foreach(names, i, name)
+    {
+        const char *text = json_string_value(name);
+
+        ops->rings[ops->nrings++] = dsf_xstrdup(text != NULL ? text : "");
+    }
 }
 
 static bool read_op(json_t *in, struct dsflow_op *op)
@@ -353,6 +404,7 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
 
         read_facts(json_object_get(head, "facts"), &trace->facts);
         good = read_lanes(head, &trace->timeline);
+        read_rings(head, trace->ops);
         trace->ops->n = (unsigned)json_array_size(ops);
         trace->ops->v =
             dsf_xcalloc(trace->ops->n + 1, sizeof(*trace->ops->v));
@@ -363,8 +415,10 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
     return good;
 }
 
-static bool read_data(FILE *in, struct dsflow_graph *g)
+static bool read_data(FILE *in, struct dsf_trace *trace)
 {
+    const struct dsf_trace_ops *ops = trace->ops;
+    struct dsflow_graph *g = trace->graph;
     uint32_t n;
 
     if (!get(in, &n, sizeof(n)))
@@ -375,7 +429,8 @@ static bool read_data(FILE *in, struct dsflow_graph *g)
         dsflow_data_id id;
 
         if (!get(in, &r, sizeof(r)) || !get(in, name, r.name) ||
-            r.role >= DSFLOW_NROLES || dsflow_graph_find(g, name, &id))
+            r.role >= DSFLOW_NROLES || r.ring > ops->nrings ||
+            dsflow_graph_find(g, name, &id))
             return false;
         dsflow_graph_add_data(
             g, &(struct dsflow_data_spec){ .name = name,
@@ -387,7 +442,11 @@ static bool read_data(FILE *in, struct dsflow_graph *g)
                                            .unit = r.unit,
                                            .part = r.part,
                                            .at = r.at,
-                                           .block = r.block });
+                                           .block = r.block,
+                                           .ring =
+                                               r.ring > 0
+                                                   ? ops->rings[r.ring - 1]
+                                                   : NULL });
     }
     return true;
 }
@@ -481,7 +540,7 @@ int dsf_trace_read(const char *path, struct dsf_trace *trace,
     if (!get(in, line, MAGIC) || memcmp(line, magic, MAGIC) != 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: is no trace of this version of dsflow", path);
-    else if (!read_head(in, trace) || !read_data(in, trace->graph) ||
+    else if (!read_head(in, trace) || !read_data(in, trace) ||
              !read_tasks(in, trace) || !read_spans(in, trace))
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: is damaged", path);
     else if (ferror(in))

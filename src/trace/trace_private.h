@@ -1,4 +1,4 @@
-/* trace_private.h - the ops of a trace that was read. */
+/* trace_private.h - what the graph of a trace that was read borrows. */
 #ifndef DSF_TRACE_TRACE_PRIVATE_H
 #define DSF_TRACE_TRACE_PRIVATE_H
 
@@ -6,7 +6,8 @@
 
 struct dsf_trace_ops {
     struct dsflow_op *v;
-    unsigned n;
+    char **rings; /* of data */
+    unsigned n, nrings;
 };
 
 #endif
