@@ -1,7 +1,7 @@
 /* cmd_trace.c - what was when: a trace as pictures, and in words. */
 #include "base/alloc.h"
-#include "base/units.h"
 #include "cli/cmd.h"
+#include "explain/explain.h"
 #include "trace/show.h"
 
 #include <errno.h>
@@ -37,9 +37,9 @@ static int find(const char *path, char **file, struct dsflow_err *err)
         return DSFLOW_OK;
     free(*file);
     *file = NULL;
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "%s: has no trace.dsflow: dsflow run … --trace writes it",
-                       path);
+    return dsflow_fail(
+        err, DSFLOW_EINVAL,
+        "%s: has no trace.dsflow: dsflow run … --trace writes it", path);
 }
 
 static int write_output(const struct output *output,
@@ -61,32 +61,12 @@ static int write_output(const struct output *output,
                               here ? "standard output" : path);
 }
 
-static void print_facts(const struct dsf_view *view)
-{
-    const struct dsf_trace *trace = view->trace;
-    const struct dsf_trace_facts *f = &trace->facts;
-
-    printf("job        %s, %u rank%s (data %u, pipeline %u, tensor %u)\n",
-           f->name, f->nranks, f->nranks == 1 ? "" : "s", f->data, f->pipeline,
-           f->tensor);
-    printf("executor   %s, %u worker%s\n", f->executor, trace->timeline.workers,
-           trace->timeline.workers == 1 ? "" : "s");
-    printf("tasks      %u in the graph, %zu in the timeline%s\n",
-           dsflow_graph_ntasks(trace->graph), trace->timeline.n,
-           trace->cut ? ", which was cut short" : "");
-    for (unsigned k = view->steps.first; k < view->steps.n; k++) {
-        const struct dsf_step *s = &view->steps.v[k];
-
-        printf("step %-5lld %s, efficiency %.1f %%, workers idle %.1f %%\n",
-               (long long)f->first + k, dsf_seconds_text(s->end - s->begin).s,
-               100 * dsf_step_efficiency(s), 100 * s->idle);
-    }
-}
-
 static int show(const struct dsf_words *words, struct dsf_view *view,
                 struct dsflow_err *err)
 {
     const char *range = dsf_flag_value(words, "steps");
+    bool summary = dsf_flag_value(words, "summary") != NULL;
+    bool json = dsf_flag_value(words, "json") != NULL;
     unsigned written = 0;
     int status = DSFLOW_OK;
 
@@ -103,8 +83,8 @@ static int show(const struct dsf_words *words, struct dsf_view *view,
         status = write_output(&outputs[i], view, path, err);
         written++;
     }
-    if (status == DSFLOW_OK && written == 0)
-        print_facts(view);
+    if (status == DSFLOW_OK && (written == 0 || summary || json))
+        status = dsf_explain(view->trace, json, stdout, err);
     return status;
 }
 
@@ -129,6 +109,8 @@ static int trace(const struct dsf_words *words, struct dsflow_err *err)
 }
 
 static const struct dsf_flag trace_flags[] = {
+    { "summary", NULL, "where the time of a step went, and advice" },
+    { "json", NULL, "the same, for programs" },
     { "steps", "A[:B]", "these steps of the run, not all" },
     { "paje", "FILE", "for ViTE and other readers of Paje" },
     { "chrome", "FILE", "JSON for ui.perfetto.dev or chrome://tracing" },
@@ -139,13 +121,15 @@ static const struct dsf_flag trace_flags[] = {
 
 const struct dsf_cmd dsf_cmd_trace = {
     .name = "trace",
-    .args = "RUN|FILE [--steps A[:B]] [--paje FILE] [--chrome FILE] "
-            "[--dot FILE] [--svg FILE]",
+    .args = "RUN|FILE [--summary|--json] [--steps A[:B]] [--paje FILE] "
+            "[--chrome FILE] [--dot FILE] [--svg FILE]",
     .summary = "what ran when and where, as a picture or in words",
-    .help = "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"
-            "simulation (dsflow plan job.toml --trace FILE). RUN is the folder\n"
-            "of a run; \"-\" as FILE is standard output. With no other option,\n"
-            "prints what is in it.",
+    .help =
+        "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"
+        "simulation (dsflow plan job.toml --trace FILE). RUN is the folder\n"
+        "of a run; \"-\" as FILE is standard output. The summary, which\n"
+        "is printed when nothing else is asked for, says where the time\n"
+        "of a step went and which keys of the job would make it shorter.",
     .flags = trace_flags,
     .least = 1,
     .most = 1,

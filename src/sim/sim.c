@@ -587,7 +587,9 @@ static void allocate(struct sim *s)
 
     s->cost = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*s->cost));
     for (uint32_t i = 0; i < s->ntasks; i++)
-        s->cost[i] = s->spec->cost(s->spec->user, s->g, task_of(s, i));
+        s->cost[i] = s->spec->seconds != NULL
+                         ? s->spec->seconds[s->first + i]
+                         : s->spec->cost(s->spec->user, s->g, task_of(s, i));
     s->waits = dsf_xcalloc(n, sizeof(*s->waits));
     s->start = dsf_xcalloc(n, sizeof(*s->start));
     s->end = dsf_xcalloc(n, sizeof(*s->end));

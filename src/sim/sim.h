@@ -23,6 +23,7 @@ struct dsf_sim_spec {
                        is reported, has others before and after it */
     dsf_cost_fn cost;
     void *user;
+    const double *seconds; /* by task of the graph, instead of cost(); or NULL */
 };
 
 /* Tasks of one kind and layer on the way that decides how long the step is. */

@@ -1,0 +1,260 @@
+/* account.c - what the steps of a trace did: ranks, kinds, bound. */
+#include "explain/account.h"
+
+#include "base/alloc.h"
+#include "explain/account_private.h"
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *dsf_cause_str(enum dsf_cause cause)
+{
+    static const char *const names[DSF_NCAUSES] = { "data",    "rank",
+                                                    "slot",    "transfer",
+                                                    "runtime", "end" };
+
+    return names[cause];
+}
+
+int dsf_account_stage(const struct dsf_account *a, int rank)
+{
+    const struct dsf_trace_facts *f = &a->trace->facts;
+    unsigned each = f->data * f->tensor;
+
+    return each > 0 && rank >= 0 ? rank / (int)each : 0;
+}
+
+int dsf_rank_of(const struct dsf_account *a, const struct dsf_span *span)
+{
+    int rank =
+        span->kind == DSF_SPAN_TASK ? dsf_task_of(a, span)->rank : span->rank;
+
+    if (rank < 0)
+        rank = a->trace->timeline.lanes[span->lane].rank;
+    return rank >= 0 && (unsigned)rank < a->nranks ? rank : 0;
+}
+
+struct dsf_blocker dsf_blocker_of(const struct dsf_account *a,
+                                  const struct dsf_span *span)
+{
+    struct dsf_blocker last = { NULL, NULL };
+    uint32_t i = a->edges.first[span->what];
+
+    for (; i < a->edges.first[span->what + 1]; i++) {
+        const struct dsf_edge *e = &a->edges.v[i];
+        const struct dsf_span *s = dsf_executed_span(
+            &a->steps, a->trace, e->task, (int64_t)span->step - e->before);
+
+        if (s == NULL)
+            continue;
+        /* Of two reasons to wait for one task, what it computes is the first:
+         * more slots would not help. */
+        if (last.span == NULL || s->end > last.span->end ||
+            (s->end == last.span->end && last.edge->slot && !e->slot))
+            last = (struct dsf_blocker){ s, e };
+    }
+    return last;
+}
+
+/* Kinds are few, and come in runs. */
+static struct dsf_kind_use *kind_of(struct dsf_account *a,
+                                    const struct dsflow_op *op)
+{
+    for (unsigned k = 0; k < a->nkinds; k++)
+        if (a->kinds[k].op == op)
+            return &a->kinds[k];
+    dsf_grow(&a->kinds, &a->cap_kinds, (size_t)a->nkinds + 1,
+             sizeof(*a->kinds));
+    a->kinds[a->nkinds] = (struct dsf_kind_use){ .op = op };
+    return &a->kinds[a->nkinds++];
+}
+
+static bool counts(const struct dsf_account *a, const struct dsf_span *span)
+{
+    return span->kind == DSF_SPAN_TASK &&
+           dsf_task_of(a, span)->phase == DSFLOW_STEP &&
+           span->step >= a->steps.from && span->step < a->steps.to;
+}
+
+/* The part of a span between the start and the end of the steps. */
+static double within(const struct dsf_account *a, const struct dsf_span *span)
+{
+    double start = span->start > a->steps.start ? span->start : a->steps.start;
+    double end = span->end < a->steps.end ? span->end : a->steps.end;
+
+    return end > start ? end - start : 0;
+}
+
+static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
+{
+    bool task = span->kind == DSF_SPAN_TASK;
+    struct dsf_kind_use *k = kind_of(a, task ? dsf_task_of(a, span)->op : NULL);
+    double predicted = task ? a->trace->tasks[span->what].predicted : -1;
+
+    k->all++;
+    k->all_seconds += span->end - span->start;
+    if (task && !counts(a, span))
+        return;
+    if (!task) {
+        if (within(a, span) > 0) {
+            k->count++;
+            k->seconds += within(a, span);
+        }
+        k->predicted = -1;
+        return;
+    }
+    k->count++;
+    k->seconds += span->end - span->start;
+    if (predicted < 0 || k->predicted < 0)
+        k->predicted = -1;
+    else
+        k->predicted += predicted;
+}
+
+static void add_up(struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+
+    a->busy = dsf_xcalloc((size_t)t->workers + 1, sizeof(*a->busy));
+    for (size_t i = 0; i < t->n; i++) {
+        const struct dsf_span *span = &t->v[i];
+        struct dsf_rank_use *r = &a->ranks[dsf_rank_of(a, span)];
+        double seconds = within(a, span);
+
+        add_to_kind(a, span);
+        if (t->lanes[span->lane].kind != DSF_LANE_WORKER) {
+            r->linked += seconds;
+            a->links = a->links || span->kind == DSF_SPAN_TASK;
+            continue;
+        }
+        a->busy[span->lane] += seconds;
+        if (dsf_task_of(a, span)->op->comm)
+            r->moving += seconds;
+        else
+            r->busy += seconds;
+    }
+}
+
+/* Workers that several ranks share are divided by the use they make of them;
+ * idle, equally. */
+static void share_workers(struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+
+    for (unsigned l = 0; l < t->workers; l++) {
+        int rank = t->lanes[l].rank;
+
+        if (rank >= 0 && (unsigned)rank < a->nranks)
+            a->ranks[rank].workers += 1;
+        else
+            for (unsigned r = 0; r < a->nranks; r++)
+                a->ranks[r].workers += 1.0 / a->nranks;
+    }
+}
+
+static void sum_ranks(struct dsf_account *a)
+{
+    for (unsigned r = 0; r < a->nranks; r++) {
+        const struct dsf_rank_use *u = &a->ranks[r];
+
+        a->all.workers += u->workers;
+        a->all.busy += u->busy;
+        a->all.moving += u->moving;
+        a->all.linked += u->linked;
+        for (int c = 0; c < DSF_NCAUSES; c++)
+            a->all.idle[c] += u->idle[c];
+    }
+}
+
+static int by_seconds(const void *x, const void *y)
+{
+    const struct dsf_kind_use *a = x, *b = y;
+
+    if (a->seconds != b->seconds)
+        return a->seconds > b->seconds ? -1 : 1;
+    return strcmp(a->op != NULL ? a->op->name : "",
+                  b->op != NULL ? b->op->name : "");
+}
+
+/* The bound of DESIGN 9, from the times that were measured: the simulator knows
+ * how to find it. */
+static int find_bound(struct dsf_account *a, struct dsflow_err *err)
+{
+    struct dsflow_graph *g = a->trace->graph;
+    double *seconds =
+        dsf_xcalloc((size_t)dsflow_graph_ntasks(g) + 1, sizeof(*seconds));
+    struct dsf_sim_spec spec = {
+        .nranks = a->nranks,
+        .workers = a->trace->timeline.workers,
+        .links = a->links,
+        .phase = DSFLOW_STEP,
+        .steps = 3,
+        .seconds = seconds,
+    };
+    struct dsf_sim_result result;
+    int status;
+
+    for (uint32_t i = 0; i < a->steps.ntasks; i++)
+        for (uint32_t n = a->steps.from; n < a->steps.to; n++) {
+            const struct dsf_span *s =
+                dsf_executed_span(&a->steps, a->trace, i, n);
+
+            if (s != NULL)
+                seconds[i] += (s->end - s->start) / a->nsteps;
+        }
+    status = dsf_simulate(g, &spec, &result, NULL, err);
+    if (status == DSFLOW_OK) {
+        a->bound = result.bound_seconds;
+        a->critical = result.critical_seconds;
+        a->simulated = result.step_seconds;
+    }
+    dsf_sim_result_fini(&result);
+    free(seconds);
+    return status;
+}
+
+int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
+                     struct dsflow_err *err)
+{
+    int status;
+
+    memset(a, 0, sizeof(*a));
+    a->trace = trace;
+    a->nranks = trace->facts.nranks > 0 ? trace->facts.nranks : 1;
+    if (trace->timeline.workers == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "the trace has no worker: expected one or more");
+    status = dsf_executed_init(&a->steps, trace, err);
+    if (status < 0)
+        return status;
+    a->nsteps = a->steps.to - a->steps.from;
+    a->seconds = a->steps.end - a->steps.start;
+    a->ranks = dsf_xcalloc(a->nranks, sizeof(*a->ranks));
+    dsf_edges_init(&a->edges, trace->graph);
+    add_up(a);
+    share_workers(a);
+    dsf_account_waits(a);
+    sum_ranks(a);
+    dsf_account_way(a);
+    dsf_account_hidden(a);
+    qsort(a->kinds, a->nkinds, sizeof(*a->kinds), by_seconds);
+    status = find_bound(a, err);
+    if (status < 0)
+        dsf_account_fini(a);
+    return status;
+}
+
+void dsf_account_fini(struct dsf_account *a)
+{
+    if (a->trace != NULL)
+        dsf_executed_fini(&a->steps, a->trace);
+    dsf_edges_fini(&a->edges);
+    free(a->ranks);
+    free(a->busy);
+    free(a->kinds);
+    free(a->waits);
+    free(a->rings);
+    free(a->way);
+    memset(a, 0, sizeof(*a));
+}

@@ -1,0 +1,25 @@
+/* explain.c - what a trace says. */
+#include "explain/explain.h"
+
+#include "explain/explain_private.h"
+
+int dsf_explain(const struct dsf_trace *trace, bool json, FILE *out,
+                struct dsflow_err *err)
+{
+    struct dsf_advices advices;
+    struct dsf_account a;
+    int status = dsf_account_init(&a, trace, err), wrote = 0;
+
+    if (status < 0)
+        return status;
+    dsf_advise(&advices, &a);
+    if (json)
+        wrote = dsf_explain_json(&a, &advices, out);
+    else
+        dsf_explain_text(&a, &advices, out);
+    dsf_advices_fini(&advices);
+    dsf_account_fini(&a);
+    if (wrote != 0 || fflush(out) != 0 || ferror(out))
+        return dsflow_fail(err, DSFLOW_EIO, "summary: cannot be written: %m");
+    return DSFLOW_OK;
+}

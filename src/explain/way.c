@@ -1,0 +1,109 @@
+/* way.c - the way that a step took: back from its end, from each task to what
+ * it started after. */
+#include "explain/account.h"
+
+#include "base/alloc.h"
+#include "explain/account_private.h"
+
+#include <stdlib.h>
+
+static void add_stretch(struct dsf_account *a, const struct dsf_span *span,
+                        double seconds)
+{
+    const struct dsflow_task_spec *t = dsf_task_of(a, span);
+    size_t i = 0;
+
+    while (i < a->nway &&
+           (a->way[i].op != t->op || a->way[i].layer != t->layer))
+        i++;
+    if (i == a->nway) {
+        dsf_grow(&a->way, &a->cap_way, a->nway + 1, sizeof(*a->way));
+        a->way[a->nway++] =
+            (struct dsf_stretch){ .op = t->op, .layer = t->layer };
+    }
+    a->way[i].count++;
+    a->way[i].seconds += seconds;
+}
+
+/* The last task of the step. */
+static const struct dsf_span *find_end(const struct dsf_account *a)
+{
+    const struct dsf_span *last = NULL;
+
+    for (uint32_t i = 0; i < a->steps.ntasks; i++) {
+        const struct dsf_span *s =
+            dsf_executed_span(&a->steps, a->trace, i, a->step);
+
+        if (s != NULL && (last == NULL || s->end > last->end))
+            last = s;
+    }
+    return last;
+}
+
+/* What a task started after: the last of its predecessors, or what had its
+ * worker before it. */
+static const struct dsf_span *find_before(const struct dsf_account *a,
+                                          const struct dsf_span *span)
+{
+    const struct dsf_span *lane =
+        dsf_executed_before(&a->steps, a->trace, span);
+    struct dsf_blocker b = { NULL, NULL };
+
+    if (span->kind == DSF_SPAN_TASK &&
+        dsf_task_of(a, span)->phase == DSFLOW_STEP)
+        b = dsf_blocker_of(a, span);
+    if (b.span == NULL || (lane != NULL && lane->end > b.span->end))
+        return lane;
+    return b.span;
+}
+
+static int longer(const void *x, const void *y)
+{
+    const struct dsf_stretch *a = x, *b = y;
+
+    if (a->seconds != b->seconds)
+        return a->seconds > b->seconds ? -1 : 1;
+    return a->layer < b->layer ? -1 : a->layer > b->layer;
+}
+
+void dsf_account_way(struct dsf_account *a)
+{
+    struct dsf_transfers *transfers = dsf_transfers_new(a->trace);
+    const struct dsf_executed *s = &a->steps;
+    uint32_t step = a->step = s->middle;
+    const struct dsf_span *x = find_end(a);
+    double begun = step > s->from ? s->ended[step - 1] : s->start;
+    double at = s->ended[step];
+
+    a->way_seconds = at - begun;
+    /* In a file that is damaged, spans of no length may go round in circles. */
+    for (size_t n = 0; x != NULL && at > begun && n <= a->trace->timeline.n;
+         n++) {
+        const struct dsf_span *next = find_before(a, x);
+        double start = x->start > begun ? x->start : begun;
+        double end = next != NULL && next->end > begun ? next->end : begun;
+        double there = end;
+
+        if (start < at && x->kind == DSF_SPAN_TASK) {
+            add_stretch(a, x, at - start);
+            at = start;
+        }
+        if (at <= begun)
+            break;
+        if (end > at)
+            end = at;
+        if (next == NULL)
+            a->way_gaps[DSF_CAUSE_END] += at - begun;
+        if (next == NULL)
+            break;
+        if (x->kind == DSF_SPAN_TASK)
+            there = dsf_transfers_until(transfers, a->trace, x, end, at);
+        a->way_gaps[DSF_CAUSE_TRANSFER] += there - end;
+        a->way_gaps[DSF_CAUSE_RUNTIME] += at - there;
+        at = end;
+        x = next;
+    }
+    if (a->nway > 1)
+        qsort(a->way, a->nway, sizeof(*a->way), longer);
+    dsf_transfers_free(transfers);
+}
