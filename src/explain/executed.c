@@ -41,7 +41,7 @@ static void index_spans(struct dsf_executed *s, const struct dsf_trace *trace,
 
     for (size_t i = 0; i < t->n; i++) {
         const struct dsf_span *span = &t->v[i];
-        uint32_t step = span->step;
+        uint32_t step = span->step - s->base;
 
         if (!is_step(trace, span))
             continue;
@@ -65,26 +65,23 @@ static int by_value(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-static double begin_of(const struct dsf_executed *s, uint32_t step,
-                       uint32_t first)
+static double seconds_of(const struct dsf_executed *s, uint32_t step)
 {
-    return step > first ? s->ended[step - 1] : s->begun[step];
+    return dsf_executed_end(s, step) - dsf_executed_begin(s, step);
 }
 
-static void find_median(struct dsf_executed *s, uint32_t first)
+static void find_median(struct dsf_executed *s)
 {
     uint32_t n = s->to - s->from;
     double *seconds = dsf_xcalloc(n, sizeof(*seconds));
 
     for (uint32_t i = 0; i < n; i++)
-        seconds[i] = s->ended[s->from + i] - begin_of(s, s->from + i, first);
+        seconds[i] = seconds_of(s, s->from + i);
     qsort(seconds, n, sizeof(*seconds), by_value);
     s->seconds = seconds[(n - 1) / 2];
     s->middle = s->from;
-    for (uint32_t i = 0; i < n; i++)
-        if (s->ended[s->from + i] - begin_of(s, s->from + i, first) ==
-            s->seconds)
-            s->middle = s->from + i;
+    while (seconds_of(s, s->middle) != s->seconds)
+        s->middle++;
     free(seconds);
 }
 
@@ -108,11 +105,11 @@ static int choose(struct dsf_executed *s, const uint32_t *count, uint32_t whole,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "the trace has no whole step: expected one that "
                            "begins and ends in it");
-    s->from = most > 1 ? first + 1 : first;
-    s->to = most > 2 ? first + most - 1 : first + most;
-    s->start = begin_of(s, s->from, first);
-    s->end = s->ended[s->to - 1];
-    find_median(s, first);
+    s->from = s->base + (most > 1 ? first + 1 : first);
+    s->to = s->base + (most > 2 ? first + most - 1 : first + most);
+    s->start = most > 1 ? s->ended[first] : s->begun[first];
+    s->end = dsf_executed_end(s, s->to - 1);
+    find_median(s);
     return DSFLOW_OK;
 }
 
@@ -120,7 +117,7 @@ int dsf_executed_init(struct dsf_executed *s, const struct dsf_trace *trace,
                       struct dsflow_err *err)
 {
     const struct dsf_timeline *t = &trace->timeline;
-    uint32_t *count, whole = 0;
+    uint32_t *count, whole = 0, last = 0;
     int status;
 
     memset(s, 0, sizeof(*s));
@@ -129,9 +126,14 @@ int dsf_executed_init(struct dsf_executed *s, const struct dsf_trace *trace,
         whole +=
             dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->phase ==
             DSFLOW_STEP;
-    for (size_t i = 0; i < t->n; i++)
-        if (is_step(trace, &t->v[i]) && t->v[i].step >= s->n)
-            s->n = t->v[i].step + 1;
+    s->base = UINT32_MAX;
+    for (size_t i = 0; i < t->n; i++) {
+        if (!is_step(trace, &t->v[i]))
+            continue;
+        s->base = t->v[i].step < s->base ? t->v[i].step : s->base;
+        last = t->v[i].step > last ? t->v[i].step : last;
+    }
+    s->n = s->base <= last ? last - s->base + 1 : 0;
     /* A damaged file might ask for all the memory there is; a whole one has few
      * steps that are not. */
     if (whole > 0 && s->n > 4 + 2 * (t->n / whole))

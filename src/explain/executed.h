@@ -9,7 +9,8 @@
  * the end of the one before, whose tasks it overlaps, to its own. */
 struct dsf_executed {
     uint32_t ntasks; /* of the graph */
-    uint32_t n;      /* steps of which there is anything */
+    uint32_t base;   /* the first step of which there is anything, */
+    uint32_t n;      /* and how many there are */
     uint32_t *span;  /* [n * ntasks]: position in the timeline, + 1; 0: none */
     double *begun, *ended; /* [n] */
     uint32_t from, to; /* the steps that count: those with a whole one before
@@ -33,11 +34,23 @@ static inline const struct dsf_span *
 dsf_executed_span(const struct dsf_executed *s, const struct dsf_trace *trace,
                   uint32_t task, int64_t step)
 {
-    uint32_t at = step < 0 || step >= (int64_t)s->n
-                      ? 0
-                      : s->span[(size_t)step * s->ntasks + task];
+    int64_t i = step - (int64_t)s->base;
+    uint32_t at =
+        i < 0 || i >= (int64_t)s->n ? 0 : s->span[(size_t)i * s->ntasks + task];
 
     return at > 0 ? &trace->timeline.v[at - 1] : NULL;
+}
+
+/* From when to when a step that counts lasted. */
+static inline double dsf_executed_begin(const struct dsf_executed *s,
+                                        uint32_t step)
+{
+    return step > s->from ? s->ended[step - 1 - s->base] : s->start;
+}
+static inline double dsf_executed_end(const struct dsf_executed *s,
+                                      uint32_t step)
+{
+    return s->ended[step - s->base];
 }
 
 /* What ran on the lane of a span before it; NULL: nothing. */

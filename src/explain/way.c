@@ -72,8 +72,8 @@ void dsf_account_way(struct dsf_account *a)
     const struct dsf_executed *s = &a->steps;
     uint32_t step = a->step = s->middle;
     const struct dsf_span *x = find_end(a);
-    double begun = step > s->from ? s->ended[step - 1] : s->start;
-    double at = s->ended[step];
+    double begun = dsf_executed_begin(s, step);
+    double at = dsf_executed_end(s, step);
 
     a->way_seconds = at - begun;
     /* In a file that is damaged, spans of no length may go round in circles. */
