@@ -5,6 +5,7 @@
 #include "explain/account_private.h"
 #include "sim/sim.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,6 +178,22 @@ static int by_seconds(const void *x, const void *y)
                   b->op != NULL ? b->op->name : "");
 }
 
+/* Seconds of a step for which the link with most transfers has some. */
+static double use_of_links(const struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+    double *seconds = dsf_xcalloc((size_t)t->nlanes + 1, sizeof(*seconds));
+    double most = 0;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].kind == DSF_SPAN_TRANSFER)
+            seconds[t->v[i].lane] += within(a, &t->v[i]) / a->nsteps;
+    for (unsigned l = 0; l < t->nlanes; l++)
+        most = seconds[l] > most ? seconds[l] : most;
+    free(seconds);
+    return most;
+}
+
 /* The bound of DESIGN 9, from the times that were measured: the simulator knows
  * how to find it. */
 static int find_bound(struct dsf_account *a, struct dsflow_err *err)
@@ -205,7 +222,7 @@ static int find_bound(struct dsf_account *a, struct dsflow_err *err)
         }
     status = dsf_simulate(g, &spec, &result, NULL, err);
     if (status == DSFLOW_OK) {
-        a->bound = result.bound_seconds;
+        a->bound = fmax(result.bound_seconds, use_of_links(a));
         a->critical = result.critical_seconds;
         a->simulated = result.step_seconds;
     }

@@ -21,13 +21,15 @@ dsf_task_of(const struct dsf_account *a, const struct dsf_span *span)
     return dsflow_graph_task(a->trace->graph, (dsflow_task_id){ span->what });
 }
 
-/* From `from` on, when was the last of a task's data there? At most `to`. */
 struct dsf_transfers; /* spans of transfers, by data */
 struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace);
 void dsf_transfers_free(struct dsf_transfers *t);
-double dsf_transfers_until(const struct dsf_transfers *t,
-                           const struct dsf_trace *trace,
-                           const struct dsf_span *task, double from, double to);
+
+/* Seconds of [from, to] for which a task, ready, waited for transfers. */
+double dsf_transfers_seconds(const struct dsf_transfers *t,
+                             const struct dsf_trace *trace,
+                             const struct dsf_span *task, double from,
+                             double to);
 
 /* Each fills its part of the account. */
 void dsf_account_waits(struct dsf_account *a);

@@ -318,13 +318,26 @@ static void trim(struct dsf_advices *advices)
         }
 }
 
+static const char *const causes[DSF_NCAUSES] = {
+    [DSF_CAUSE_DATA] = "what other tasks compute",
+    [DSF_CAUSE_RANK] = "what other ranks compute",
+    [DSF_CAUSE_SLOT] = "buffers that are in use",
+    [DSF_CAUSE_TRANSFER] = "data on its way",
+    [DSF_CAUSE_RUNTIME] = "the runtime, with tasks that are ready",
+    [DSF_CAUSE_END] = "the end of the trace",
+};
+
 /* What the step is bound by, in a sentence. */
 static char *say_limit(const struct dsf_account *a)
 {
     double busy = share_of(a, a->all.busy + a->all.moving);
     double way = a->steps.seconds > 0 ? a->critical / a->steps.seconds : 0;
     unsigned n = a->trace->timeline.workers;
+    int most = 0;
 
+    for (int c = 1; c < DSF_NCAUSES; c++)
+        if (a->all.idle[c] > a->all.idle[most])
+            most = c;
     if (busy >= 0.9)
         return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step: more "
                              "of them, or less arithmetic",
@@ -335,9 +348,10 @@ static char *say_limit(const struct dsf_account *a)
                              "of the step: faster workers, or tasks that more "
                              "of them share",
                              100 * way);
-    return dsf_xasprintf("workers are busy %.0f %% of the step, and the "
-                         "longest way takes %.0f %% of it",
-                         100 * busy, 100 * way);
+    return dsf_xasprintf("workers are busy %.0f %% of the step; they wait most "
+                         "for %s, %.0f %%",
+                         100 * busy, causes[most],
+                         100 * share_of(a, a->all.idle[most]));
 }
 
 void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a)

@@ -211,19 +211,17 @@ static void add_wires(struct dsf_candidates *c, const struct dsf_whatif *w)
     }
 }
 
+/* Links of virtual devices are as slow as the job says. */
 static void add_virtual_link(struct dsf_candidates *c,
                              const struct dsf_whatif *w)
 {
-    struct dsf_candidate *x;
+    const struct dsf_job_machine *m = &w->base.job.machine;
 
-    if (w->base.job.machine.virtuals == 0)
-        return;
-    x = add(c, DSF_REASON_TRANSFER, "machine.virtual_link",
-            dsf_xstrdup("what it is"), dsf_xstrdup("four times that"));
-    free(x->sets[0]);
-    x->sets[0] = NULL;
-    x->machine = true;
-    x->transfers = 0.75;
+    for (int64_t times = 2; times <= 8 && m->virtuals > 0; times *= 2)
+        if (m->virtual_link > 0)
+            add_whole(c, DSF_REASON_TRANSFER, "machine.virtual_link",
+                      m->virtual_link, times * m->virtual_link)
+                ->transfers = 1 - 1.0 / (double)times;
 }
 
 static void add_moving(struct dsf_candidates *c, const struct dsf_whatif *w)

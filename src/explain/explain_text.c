@@ -178,7 +178,7 @@ static void print_ranks(const struct dsf_account *a, FILE *out)
 /* What the head of the table of workers does not say. */
 static void print_shares(const struct dsf_account *a, FILE *out)
 {
-    if (a->comm > 0)
+    if (a->comm > 0.005 * a->seconds * a->nranks)
         fprintf(out,
                 "Moving data takes %s of a step on each rank, %s of it while "
                 "the rank computes.\n",

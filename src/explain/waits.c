@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "explain/account_private.h"
+#include "explain/cover.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,9 @@ static double smaller(double a, double b)
 }
 
 struct dsf_transfers {
-    uint32_t *first; /* by data, and one more */
-    uint32_t *v;     /* spans, in order of start */
+    uint32_t *first;      /* by data, and one more */
+    uint32_t *v;          /* spans, in order of start */
+    struct dsf_cover any; /* all of them */
 };
 
 struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace)
@@ -41,14 +43,18 @@ struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace)
             t->first[timeline->v[i].what + 2]++;
     for (uint32_t d = 0; d < ndata; d++)
         t->first[d + 2] += t->first[d + 1];
-    for (size_t i = 0; i < timeline->n; i++)
-        if (timeline->v[i].kind == DSF_SPAN_TRANSFER)
-            t->v[t->first[timeline->v[i].what + 1]++] = (uint32_t)i;
+    for (size_t i = 0; i < timeline->n; i++) {
+        if (timeline->v[i].kind != DSF_SPAN_TRANSFER)
+            continue;
+        t->v[t->first[timeline->v[i].what + 1]++] = (uint32_t)i;
+        dsf_cover_add(&t->any, &timeline->v[i]);
+    }
     return t;
 }
 
 void dsf_transfers_free(struct dsf_transfers *t)
 {
+    dsf_cover_fini(&t->any);
     free(t->first);
     free(t->v);
     free(t);
@@ -72,13 +78,14 @@ static uint32_t find_start(const struct dsf_transfers *t,
     return low;
 }
 
-double dsf_transfers_until(const struct dsf_transfers *t,
-                           const struct dsf_trace *trace,
-                           const struct dsf_span *task, double from, double to)
+/* When the last transfer of a task's data ends, in [from, to]. */
+static double last_transfer(const struct dsf_transfers *t,
+                            const struct dsf_trace *trace,
+                            const struct dsf_span *task, double from, double to)
 {
     const struct dsflow_task_spec *spec =
         dsflow_graph_task(trace->graph, (dsflow_task_id){ task->what });
-    double until = from;
+    double last = from;
 
     for (unsigned p = 0; p < spec->ndata; p++) {
         uint32_t data = spec->data[p].i;
@@ -89,10 +96,35 @@ double dsf_transfers_until(const struct dsf_transfers *t,
 
             if (end <= from)
                 break;
-            until = larger(until, smaller(end, to));
+            last = larger(last, smaller(end, to));
         }
     }
-    return until;
+    return last;
+}
+
+/* "memory to device 0" is of the worker "device 0", which does the copying and
+ * nothing else meanwhile. */
+static bool copies(const struct dsf_trace *trace, unsigned worker)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+
+    for (unsigned l = timeline->workers; l < timeline->nlanes; l++)
+        if (strstr(timeline->lanes[l].name, timeline->lanes[worker].name) !=
+            NULL)
+            return true;
+    return false;
+}
+
+double dsf_transfers_seconds(const struct dsf_transfers *t,
+                             const struct dsf_trace *trace,
+                             const struct dsf_span *task, double from,
+                             double to)
+{
+    if (t->any.n == 0 || to <= from)
+        return 0;
+    if (!copies(trace, task->lane))
+        to = last_transfer(t, trace, task, from, to);
+    return dsf_cover_overlap(&t->any, from, to);
 }
 
 /* What a part of a gap is put down to. */
@@ -197,16 +229,16 @@ static void explain(struct waits *w, const struct dsf_span *next, double from,
     int rank = dsf_rank_of(w->a, next);
     struct dsf_blocker b = { NULL, NULL };
     struct reason why = { DSF_CAUSE_TRANSFER, NULL, NULL };
-    double ready = from, there;
+    double ready = from, moving;
 
     if (dsf_task_of(w->a, next)->phase == DSFLOW_STEP)
         b = dsf_blocker_of(w->a, next);
     if (b.span != NULL)
         ready = larger(from, smaller(to, b.span->end));
-    there = dsf_transfers_until(w->transfers, w->a->trace, next, ready, to);
-    put_down(w, rank, why, there - ready);
+    moving = dsf_transfers_seconds(w->transfers, w->a->trace, next, ready, to);
+    put_down(w, rank, why, moving);
     why.cause = DSF_CAUSE_RUNTIME;
-    put_down(w, rank, why, to - there);
+    put_down(w, rank, why, to - ready - moving);
     if (ready > from)
         blame(w, rank, b, from, ready);
 }

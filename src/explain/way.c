@@ -82,7 +82,7 @@ void dsf_account_way(struct dsf_account *a)
         const struct dsf_span *next = find_before(a, x);
         double start = x->start > begun ? x->start : begun;
         double end = next != NULL && next->end > begun ? next->end : begun;
-        double there = end;
+        double moving = 0;
 
         if (start < at && x->kind == DSF_SPAN_TASK) {
             add_stretch(a, x, at - start);
@@ -97,9 +97,9 @@ void dsf_account_way(struct dsf_account *a)
         if (next == NULL)
             break;
         if (x->kind == DSF_SPAN_TASK)
-            there = dsf_transfers_until(transfers, a->trace, x, end, at);
-        a->way_gaps[DSF_CAUSE_TRANSFER] += there - end;
-        a->way_gaps[DSF_CAUSE_RUNTIME] += at - there;
+            moving = dsf_transfers_seconds(transfers, a->trace, x, end, at);
+        a->way_gaps[DSF_CAUSE_TRANSFER] += moving;
+        a->way_gaps[DSF_CAUSE_RUNTIME] += at - end - moving;
         at = end;
         x = next;
     }
