@@ -68,9 +68,11 @@ struct dsflow_trials {
      * NULL: there is none, or it is the built-in codelet of the segment. */
     dsflow_cpu_fn reference;
 
-    /* How far numbers (float) may be apart: |a - b| <= tolerance * (1 + |b|).
-     * 0: 1e-4. */
+    /* How far numbers may be apart: |a - b| <= tolerance * (1 + |b|). 0: 1e-4.
+     */
     double tolerance;
+
+    unsigned doubles; /* bit i: port i has numbers of type double */
 };
 
 struct dsflow_codelet {

@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -45,6 +46,7 @@ const struct dsflow_codelet dsf_codelet_attention_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_attention_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_attention_forward,
 };
 
 static void backward_input_cpu(const struct dsflow_call *call)
@@ -62,4 +64,5 @@ const struct dsflow_codelet dsf_codelet_attention_backward_input = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_attention_backward_input,
     .cpu = backward_input_cpu,
+    .trials = &dsf_trials_attention_backward_input,
 };

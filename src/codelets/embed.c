@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -47,6 +48,7 @@ const struct dsflow_codelet dsf_codelet_embed_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_embed_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_embed_forward,
 };
 
 /* Row after row: tokens that come again are added in their order. */
@@ -75,4 +77,5 @@ const struct dsflow_codelet dsf_codelet_embed_backward_weight = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_embed_backward_weight,
     .cpu = backward_weight_cpu,
+    .trials = &dsf_trials_embed_backward_weight,
 };

@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -112,6 +113,7 @@ const struct dsflow_codelet dsf_codelet_head_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_head_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_head_forward,
 };
 
 static void backward_input_cpu(const struct dsflow_call *call)
@@ -133,6 +135,7 @@ const struct dsflow_codelet dsf_codelet_head_backward_input = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_head_backward_input,
     .cpu = backward_input_cpu,
+    .trials = &dsf_trials_head_backward_input,
 };
 
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -159,6 +162,7 @@ const struct dsflow_codelet dsf_codelet_head_backward_weight = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_head_backward_weight,
     .cpu = backward_weight_cpu,
+    .trials = &dsf_trials_head_backward_weight,
 };
 
 static void logits_cpu(const struct dsflow_call *call)
@@ -180,4 +184,5 @@ const struct dsflow_codelet dsf_codelet_head_logits = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_head_logits,
     .cpu = logits_cpu,
+    .trials = &dsf_trials_head_logits,
 };

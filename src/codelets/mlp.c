@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -40,6 +41,7 @@ const struct dsflow_codelet dsf_codelet_mlp_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_mlp_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_mlp_forward,
 };
 
 static void hidden_cpu(const struct dsflow_call *call)
@@ -64,6 +66,7 @@ const struct dsflow_codelet dsf_codelet_mlp_hidden = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_mlp_hidden,
     .cpu = hidden_cpu,
+    .trials = &dsf_trials_mlp_hidden,
 };
 
 static void backward_input_cpu(const struct dsflow_call *call)
@@ -95,6 +98,7 @@ const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_mlp_backward_input,
     .cpu = backward_input_cpu,
+    .trials = &dsf_trials_mlp_backward_input,
 };
 
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -130,4 +134,5 @@ const struct dsflow_codelet dsf_codelet_mlp_backward_weight = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_mlp_backward_weight,
     .cpu = backward_weight_cpu,
+    .trials = &dsf_trials_mlp_backward_weight,
 };

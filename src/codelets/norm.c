@@ -1,6 +1,7 @@
 /* norm.c - the norm of the whole gradient, and clipping by it. */
 #include "codelets/codelets.h"
 
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 
@@ -21,6 +22,7 @@ const struct dsflow_codelet dsf_codelet_square = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_square,
     .cpu = square_cpu,
+    .trials = &dsf_trials_square,
 };
 
 static void sum_cpu(const struct dsflow_call *call)
@@ -41,6 +43,7 @@ const struct dsflow_codelet dsf_codelet_sum = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_sum,
     .cpu = sum_cpu,
+    .trials = &dsf_trials_sum,
 };
 
 static void clip_cpu(const struct dsflow_call *call)
@@ -58,4 +61,5 @@ const struct dsflow_codelet dsf_codelet_clip = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_clip,
     .cpu = clip_cpu,
+    .trials = &dsf_trials_clip,
 };

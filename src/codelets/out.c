@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -24,6 +25,7 @@ const struct dsflow_codelet dsf_codelet_out_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_out_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_out_forward,
 };
 
 static void backward_input_cpu(const struct dsflow_call *call)
@@ -44,6 +46,7 @@ const struct dsflow_codelet dsf_codelet_out_backward_input = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_out_backward_input,
     .cpu = backward_input_cpu,
+    .trials = &dsf_trials_out_backward_input,
 };
 
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -66,4 +69,5 @@ const struct dsflow_codelet dsf_codelet_out_backward_weight = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_out_backward_weight,
     .cpu = backward_weight_cpu,
+    .trials = &dsf_trials_out_backward_weight,
 };

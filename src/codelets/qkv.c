@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -56,6 +57,7 @@ const struct dsflow_codelet dsf_codelet_qkv_forward = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_qkv_forward,
     .cpu = forward_cpu,
+    .trials = &dsf_trials_qkv_forward,
 };
 
 static void backward_input_cpu(const struct dsflow_call *call)
@@ -84,6 +86,7 @@ const struct dsflow_codelet dsf_codelet_qkv_backward_input = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_qkv_backward_input,
     .cpu = backward_input_cpu,
+    .trials = &dsf_trials_qkv_backward_input,
 };
 
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -118,4 +121,5 @@ const struct dsflow_codelet dsf_codelet_qkv_backward_weight = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_qkv_backward_weight,
     .cpu = backward_weight_cpu,
+    .trials = &dsf_trials_qkv_backward_weight,
 };

@@ -1,6 +1,7 @@
 /* update.c - sums of gradients over groups, and the optimizers. */
 #include "codelets/codelets.h"
 
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 
@@ -23,6 +24,7 @@ const struct dsflow_codelet dsf_codelet_add = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_add,
     .cpu = add_cpu,
+    .trials = &dsf_trials_add,
 };
 
 enum { CONTROL, GRAD, PARAM, M, V };
@@ -72,6 +74,7 @@ const struct dsflow_codelet dsf_codelet_adam = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_adam,
     .cpu = adam_cpu,
+    .trials = &dsf_trials_adam,
 };
 
 static void sgd_part(const struct dsflow_call *call, float weight_decay,
@@ -105,6 +108,7 @@ const struct dsflow_codelet dsf_codelet_sgd = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_sgd,
     .cpu = sgd_cpu,
+    .trials = &dsf_trials_sgd,
 };
 
 static void lion_part(const struct dsflow_call *call, float weight_decay,
@@ -136,4 +140,5 @@ const struct dsflow_codelet dsf_codelet_lion = {
     .abi = DSFLOW_CODELET_ABI,
     .op = &dsf_op_lion,
     .cpu = lion_cpu,
+    .trials = &dsf_trials_lion,
 };

@@ -1,0 +1,439 @@
+/* trials.c - random cases of the built-in kinds of task: shapes that are small
+ * and odd, with every flag of a model at both of its values. */
+#include "codelets/trials.h"
+
+#include "tasks/tasks.h"
+#include "tasks/tile.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Numbers that follow from a seed (splitmix64). */
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static int32_t any(uint64_t *state, int32_t least, int32_t most)
+{
+    return least + (int32_t)(next(state) % (uint64_t)(most - least + 1));
+}
+
+/* Normal, by Box and Muller. */
+static double normal(uint64_t *state)
+{
+    double u = ((double)(next(state) >> 11) + 1) * 0x1p-53;
+    double v = (double)(next(state) >> 11) * 0x1p-53;
+
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+static struct dsflow_tile any_tile(uint64_t *s)
+{
+    int32_t kv_heads = any(s, 1, 3), nseq = any(s, 1, 3);
+    struct dsflow_tile t = {
+        .rows = nseq * any(s, 1, 19),
+        .nseq = nseq,
+        .width = any(s, 1, 40),
+        .heads = kv_heads * any(s, 1, 3),
+        .kv_heads = kv_heads,
+        .head_dim = 2 * any(s, 1, 17),
+        .ffn = any(s, 1, 50),
+        .vocab = any(s, 2, 90),
+        .rms = any(s, 0, 1),
+        .swiglu = any(s, 0, 1),
+        .rope = any(s, 0, 1),
+        .eps = 1e-5f,
+    };
+
+    t.pos = nseq > 1 ? 0 : any(s, 0, 30);
+    t.context = t.pos + t.rows / nseq + any(s, 0, 5);
+    return t;
+}
+
+/* The next tensor of a unit of `*at` numbers so far; -1 where it has none. */
+static int64_t place(size_t *at, size_t n, bool has)
+{
+    int64_t here = (int64_t)*at;
+
+    *at += has ? dsf_round16(n) : 0;
+    return has ? here : -1;
+}
+
+/* The arguments of a segment: each begins with its tile. */
+union segment {
+    struct dsflow_tile tile;
+    struct dsflow_embed_args embed;
+    struct dsflow_qkv_args qkv;
+    struct dsflow_attention_args attention;
+    struct dsflow_out_args out;
+    struct dsflow_mlp_args mlp;
+    struct dsflow_head_args head;
+};
+
+/* How many numbers the unit of a segment has, the norm that is a unit of its
+ * own, and the keys. */
+struct sizes {
+    size_t unit, norm, keys;
+};
+
+typedef struct sizes segment_fn(uint64_t *s, union segment *a);
+
+static struct sizes embed(uint64_t *s, union segment *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0, width = (size_t)t->width;
+
+    a->embed.wte = place(&n, (size_t)t->vocab * width, true);
+    a->embed.wpe = place(&n, (size_t)t->context * width, !t->rope);
+    return (struct sizes){ .unit = n };
+}
+
+static struct sizes qkv(uint64_t *s, union segment *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0, out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
+
+    a->qkv.w = place(&n, out * (size_t)t->width, true);
+    a->qkv.b = place(&n, out, any(s, 0, 1));
+    a->qkv.norm_w = place(&n, (size_t)t->width, true);
+    a->qkv.norm_b = place(&n, (size_t)t->width, !t->rms);
+    return (struct sizes){ .unit = n, .keys = (size_t)t->rows };
+}
+
+static struct sizes attention(uint64_t *s, union segment *a)
+{
+    struct dsflow_attention_args *x = &a->attention;
+
+    x->diagonal = x->tile.nseq > 1 || x->tile.pos == 0 || any(s, 0, 1);
+    x->keys = x->diagonal ? x->tile.rows : any(s, 1, x->tile.pos);
+    x->first = any(s, 0, 1);
+    x->last = x->diagonal;
+    x->first_q = any(s, 0, 1);
+    x->first_kv = any(s, 0, 1);
+    return (struct sizes){ .keys = (size_t)x->keys };
+}
+
+static struct sizes out(uint64_t *s, union segment *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0;
+
+    a->out.w = place(&n, (size_t)t->width * dsf_tile_qwidth(t), true);
+    a->out.b = place(&n, (size_t)t->width, any(s, 0, 1));
+    return (struct sizes){ .unit = n };
+}
+
+static struct sizes mlp(uint64_t *s, union segment *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0, width = (size_t)t->width;
+    bool biases = !t->swiglu && any(s, 0, 1);
+
+    a->mlp.w1 = place(&n, dsf_tile_hwidth(t) * width, true);
+    a->mlp.w2 = place(&n, (size_t)t->ffn * width, true);
+    a->mlp.b1 = place(&n, dsf_tile_hwidth(t), biases);
+    a->mlp.b2 = place(&n, width, biases);
+    a->mlp.norm_w = place(&n, width, true);
+    a->mlp.norm_b = place(&n, width, !t->rms);
+    return (struct sizes){ .unit = n };
+}
+
+static struct sizes head(uint64_t *s, union segment *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0, norm = 0;
+
+    a->head.w = place(&n, (size_t)t->vocab * (size_t)t->width, true);
+    a->head.norm_w = place(&norm, (size_t)t->width, true);
+    a->head.norm_b = place(&norm, (size_t)t->width, !t->rms);
+    a->head.scale = 0.25f;
+    return (struct sizes){ .unit = n, .norm = norm };
+}
+
+/* Numbers of a port, by a letter: see the ports in segments.h. */
+static size_t numbers(char port, const struct dsflow_tile *t,
+                      const struct sizes *z)
+{
+    size_t rows = (size_t)t->rows, width = (size_t)t->width;
+
+    switch (port) {
+    case 'x':
+        return rows * width;
+    case 'q':
+        return rows * dsf_tile_qwidth(t);
+    case 'k':
+        return z->keys * dsf_tile_kvwidth(t);
+    case 'l':
+        return 2 * rows * (size_t)t->heads;
+    case 'd':
+        return rows * (size_t)t->heads;
+    case 'h':
+        return rows * dsf_tile_hwidth(t);
+    case 'n':
+        return 2 * width;
+    case 'u':
+        return z->unit;
+    case 'm':
+        return z->norm;
+    case 'r':
+        return (size_t)t->context * (size_t)t->head_dim;
+    case 'b':
+        return 2 * rows;
+    case 'g':
+        return rows * (size_t)t->vocab;
+    default: /* 's': a double */
+        return 2;
+    }
+}
+
+static void make_segment(uint64_t seed, segment_fn *segment, const char *ports,
+                         size_t args_size, size_t *bytes, unsigned *n,
+                         void *args)
+{
+    uint64_t state = seed;
+    union segment a = { .tile = { 0 } };
+    struct sizes z;
+
+    a.tile = any_tile(&state);
+    z = segment(&state, &a);
+    *n = 0;
+    for (; *ports != '\0'; ports++)
+        if (*ports != 'r' || a.tile.rope)
+            bytes[(*n)++] = sizeof(float) * numbers(*ports, &a.tile, &z);
+    memcpy(args, &a, args_size);
+}
+
+static unsigned fresh_forward(uint64_t seed, const void *args)
+{
+    return ((const struct dsflow_attention_args *)args)->first ? 0xc : 0;
+}
+
+static unsigned fresh_backward(uint64_t seed, const void *args)
+{
+    const struct dsflow_attention_args *a = args;
+
+    return (a->first_q ? 0x20u : 0) | (a->first_kv ? 0x40u : 0);
+}
+
+static unsigned fresh_grad(uint64_t seed, unsigned ports)
+{
+    return seed & 1 ? ports : 0;
+}
+
+/* Tokens and targets, a few of them none; the running sum of a softmax, which
+ * is 1 or more. */
+static int fill_batch(int32_t *batch, uint64_t *state,
+                      const struct dsflow_tile *t)
+{
+    for (int32_t i = 0; i < 2 * t->rows; i++) {
+        batch[i] = any(state, 0, t->vocab - 1);
+        if (i >= t->rows && any(state, 0, 7) == 0)
+            batch[i] = -1;
+    }
+    return 1;
+}
+
+static int fill_embed(uint64_t seed, unsigned port, void *data, size_t bytes,
+                      const void *args)
+{
+    uint64_t state = seed + 1;
+
+    return port == 0 ? fill_batch(data, &state, args) : 0;
+}
+
+static int fill_head(uint64_t seed, unsigned port, void *data, size_t bytes,
+                     const void *args)
+{
+    uint64_t state = seed + 1;
+
+    return port == 3 ? fill_batch(data, &state, args) : 0;
+}
+
+static int fill_attention(uint64_t seed, unsigned port, void *data,
+                          size_t bytes, const void *args)
+{
+    size_t n = bytes / sizeof(float) / 2;
+    uint64_t state = seed + 1;
+    float *lse = data;
+
+    if (port != 3)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        lse[i] = (float)(3 + fabs(normal(&state)));
+        lse[n + i] = (float)(1 + fabs(normal(&state)));
+    }
+    return 1;
+}
+
+#define SEGMENT(name, segment, ports, what_is_fresh, ...)                      \
+    static int make_##name(uint64_t seed, size_t *bytes, unsigned *n,          \
+                           void *args, unsigned *fresh)                        \
+    {                                                                          \
+        make_segment(seed, segment, ports, dsf_op_##name.args_size, bytes, n,  \
+                     args);                                                    \
+        *fresh = what_is_fresh;                                                \
+        return DSFLOW_OK;                                                      \
+    }                                                                          \
+    const struct dsflow_trials dsf_trials_##name = { .make = make_##name,      \
+                                                     __VA_ARGS__ };
+
+SEGMENT(embed_forward, embed, "bux", 0, .fill = fill_embed)
+SEGMENT(embed_backward_weight, embed, "bxu", fresh_grad(seed, 4),
+        .fill = fill_embed)
+SEGMENT(qkv_forward, qkv, "xuqkr", 0)
+SEGMENT(qkv_backward_input, qkv, "qkxuxxnr", 0)
+SEGMENT(qkv_backward_weight, qkv, "qkxunu", fresh_grad(seed, 0x20))
+SEGMENT(attention_forward, attention, "qkql", fresh_forward(seed, args),
+        .fill = fill_attention)
+SEGMENT(attention_backward_input, attention, "qkqldqk",
+        fresh_backward(seed, args), .fill = fill_attention)
+SEGMENT(out_forward, out, "xqux", 0)
+SEGMENT(out_backward_input, out, "xquqd", 0)
+SEGMENT(out_backward_weight, out, "xqu", fresh_grad(seed, 4))
+SEGMENT(mlp_forward, mlp, "xuhx", 0)
+SEGMENT(mlp_hidden, mlp, "xuh", 0)
+SEGMENT(mlp_backward_input, mlp, "xxuhhxn", 0)
+SEGMENT(mlp_backward_weight, mlp, "xxuhhnu", fresh_grad(seed, 0x40))
+SEGMENT(head_forward, head, "xmubgs", 0, .fill = fill_head, .doubles = 0x20)
+SEGMENT(head_backward_input, head, "gxmuxn", 0)
+SEGMENT(head_backward_weight, head, "gxmnum", fresh_grad(seed, 0x30))
+SEGMENT(head_logits, head, "xmug", 0)
+
+/* The control of an optimizer's step, and what it may not be below 0. */
+static int fill_update(uint64_t seed, unsigned port, void *data, size_t bytes,
+                       const void *args)
+{
+    uint64_t state = seed + port;
+    float *v = data;
+
+    if (port == 0)
+        *(struct dsflow_control *)data = (struct dsflow_control){
+            .step = any(&state, 1, 9),
+            .lr = 0.01,
+            .correction1 = 0.3,
+            .correction2 = 0.2,
+            .norm = 3,
+            .scale = 0.5,
+        };
+    if (port == 4)
+        for (size_t i = 0; i < bytes / sizeof(float); i++)
+            v[i] = (float)fabs(normal(&state));
+    return port == 0 || port == 4;
+}
+
+static int make_update(uint64_t seed, unsigned ports, size_t *bytes,
+                       unsigned *n, struct dsf_update_args *a)
+{
+    uint64_t state = seed;
+    size_t elems = (size_t)any(&state, 1, 300);
+
+    a->at.elems = (int64_t)elems;
+    a->at.decay = any(&state, 0, (int32_t)elems);
+    a->at.grad_at = 16 * any(&state, 0, 2);
+    a->at.param_at = 16 * any(&state, 0, 2);
+    a->beta1 = 0.9;
+    a->beta2 = 0.95;
+    a->eps = 1e-8f;
+    a->weight_decay = 0.1f;
+    a->momentum = ports > 3 ? 0.9f : 0;
+    a->decoupled = any(&state, 0, 1);
+    a->nesterov = ports > 3 && any(&state, 0, 1);
+    *n = ports;
+    bytes[0] = sizeof(struct dsflow_control);
+    for (unsigned i = 1; i < ports; i++)
+        bytes[i] = elems * sizeof(float);
+    bytes[1] += (size_t)a->at.grad_at * sizeof(float);
+    bytes[2] += (size_t)a->at.param_at * sizeof(float);
+    return DSFLOW_OK;
+}
+
+#define UPDATE(name, nports)                                                   \
+    static int make_##name(uint64_t seed, size_t *bytes, unsigned *n,          \
+                           void *args, unsigned *fresh)                        \
+    {                                                                          \
+        return make_update(seed, nports, bytes, n, args);                      \
+    }                                                                          \
+    const struct dsflow_trials dsf_trials_##name = { .make = make_##name,      \
+                                                     .fill = fill_update };
+UPDATE(adam, 5)
+UPDATE(sgd, seed & 1 ? 3 : 4)
+UPDATE(lion, 4)
+
+static int make_add(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                    unsigned *fresh)
+{
+    struct dsf_add_args *a = args;
+    uint64_t state = seed;
+
+    a->elems = any(&state, 0, 300);
+    a->from_at = any(&state, 0, 40);
+    bytes[0] = (size_t)a->elems * sizeof(float);
+    bytes[1] = bytes[0] + (size_t)a->from_at * sizeof(float);
+    *n = 2;
+    *fresh = seed & 1;
+    return DSFLOW_OK;
+}
+const struct dsflow_trials dsf_trials_add = { .make = make_add };
+
+static int make_square(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                       unsigned *fresh)
+{
+    struct dsf_square_args *a = args;
+    uint64_t state = seed;
+
+    a->block = any(&state, 1, 40);
+    a->elems = a->block * any(&state, 1, 9);
+    a->at = a->block * any(&state, 0, 3);
+    bytes[0] = (size_t)(a->at + a->elems) * sizeof(float);
+    bytes[1] = (size_t)(a->elems / a->block) * sizeof(double);
+    *n = 2;
+    return DSFLOW_OK;
+}
+const struct dsflow_trials dsf_trials_square = { .make = make_square,
+                                                 .doubles = 2 };
+
+static int make_sum(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                    unsigned *fresh)
+{
+    uint64_t state = seed;
+
+    *n = (unsigned)any(&state, 2, DSFLOW_MAX_PORTS);
+    bytes[0] = sizeof(double);
+    for (unsigned i = 1; i < *n; i++)
+        bytes[i] = (size_t)any(&state, 1, 30) * sizeof(double);
+    *fresh = seed & 1;
+    return DSFLOW_OK;
+}
+const struct dsflow_trials dsf_trials_sum = { .make = make_sum,
+                                              .doubles = 0xff };
+
+static int make_clip(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    uint64_t state = seed;
+
+    ((struct dsf_clip_args *)args)->limit = any(&state, 0, 3);
+    bytes[0] = sizeof(double);
+    bytes[1] = sizeof(struct dsflow_control);
+    *n = 2;
+    return DSFLOW_OK;
+}
+
+static int fill_clip(uint64_t seed, unsigned port, void *data, size_t bytes,
+                     const void *args)
+{
+    uint64_t state = seed;
+
+    if (port == 0)
+        *(double *)data = 4 * fabs(normal(&state));
+    return port == 0 ? 1 : fill_update(seed, 0, data, bytes, args);
+}
+const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
+                                               .fill = fill_clip,
+                                               .doubles = 3 };
