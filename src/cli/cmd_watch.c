@@ -170,6 +170,7 @@ static void picture_figures(struct watch *w)
     const struct dsf_follow *f = &w->follow;
     const struct dsf_pace *p = &f->pace;
     struct dsf_row *row = labelled_row(w, "speed");
+    unsigned shown;
 
     dsf_row_add(row, NULL, "%s tokens/s, %s a step", dsf_count_text(p->rate).s,
                 dsf_time_text(p->step_seconds).s);
@@ -183,8 +184,14 @@ static void picture_figures(struct watch *w)
     if (dsf_pace_has_shares(p)) {
         row = labelled_row(w, "time");
         dsf_row_add_shares(row, p->share, row->most - row->columns);
-        for (unsigned i = 0; i < DSF_NSHARES;)
-            i = dsf_row_add_legend(labelled_row(w, ""), p->share, i);
+        row = labelled_row(w, "");
+        shown = dsf_row_add_legend(row, p->share, 0);
+        if (shown < DSF_NSHARES) { /* it may fit from the margin on */
+            dsf_row_start(row, row->most, row->colour);
+            shown = dsf_row_add_legend(row, p->share, 0);
+        }
+        while (shown < DSF_NSHARES)
+            shown = dsf_row_add_legend(next_row(w), p->share, shown);
     }
 }
 

@@ -100,6 +100,17 @@ says 0 "tiny: killed or crashed after step" killed
 says 0 "tiny: failed after step" failed
 grep -q "the loss is" out || fault "does not say why: $(cat out)"
 
+# Where the time goes, where that is known.
+mkdir known
+for step in 1 2 3; do
+    cat <<EOF
+{"step":$step,"loss":2.5,"tokens":10,"seconds":0.5,"efficiency":0.87,"share":{"forward":0.31,"backward":0.5,"update":0.06,"move":0.05,"idle":0.08}}
+EOF
+done > known/metrics.jsonl
+says 0 "efficiency  87 %" known --once
+says 0 "# forward 31 %  = backward 50 %  + update 6 %  ~ moving 5 %  . idle 8 %" \
+    known --once
+
 # Anything may stand in the file.
 mkdir odd
 printf '{"step":1}\n\n[]\nnot JSON\n{"step":1,"loss":null}\n{"step":3,"loss":2}\n{"st' \
