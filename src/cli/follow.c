@@ -107,7 +107,6 @@ static void take_line(struct dsf_follow *f, const struct dsf_line *line)
     } else if (line->kind == DSF_LINE_VALIDATION) {
         add_point(&f->validations, &f->nvalidations, &f->cap_validations,
                   line->validation.step, line->validation.loss);
-        f->validation = line->validation;
     } else {
         f->end = *line;
         memcpy(f->why, line->end.why, sizeof(f->why));
@@ -126,16 +125,14 @@ static void take_text(struct dsf_follow *f, const char *text, size_t n)
     f->ntext += n;
     while ((end = memchr(f->text + start, '\n', f->ntext - start)) != NULL) {
         size_t size = (size_t)(end - f->text) - start;
+        bool known = dsf_metrics_parse(f->text + start, size, &line);
 
-        if (dsf_metrics_parse(f->text + start, size, &line)) {
-            take_line(f, &line);
-            start += size + 1;
-            if (f->on_line != NULL &&
-                f->at - (off_t)(f->ntext - start) > f->news)
-                f->on_line(f->user, &line);
-        } else { /* not ours, or half of what was cut and written again */
-            start += size + 1;
-        }
+        start += size + 1;
+        if (!known) /* not ours, or half of what was cut and written again */
+            continue;
+        take_line(f, &line);
+        if (f->on_line != NULL && f->at - (off_t)(f->ntext - start) > f->news)
+            f->on_line(f->user, &line);
     }
     f->ntext -= start;
     memmove(f->text, f->text + start, f->ntext);

@@ -32,7 +32,6 @@ struct dsf_follow {
     struct timespec changed; /* the time of the last line */
     struct dsf_point *losses, *validations;
     size_t nlosses, cap_losses, nvalidations, cap_validations;
-    struct dsf_validation validation; /* the last one */
 
     /* Called for each line that is new since the file was opened, or NULL. */
     void (*on_line)(void *user, const struct dsf_line *line);
