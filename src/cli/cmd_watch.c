@@ -169,11 +169,13 @@ static void picture_figures(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
     const struct dsf_pace *p = &f->pace;
-    struct dsf_row *row = labelled_row(w, "speed");
+    struct dsf_row *row;
     unsigned shown;
 
-    dsf_row_add(row, NULL, "%s tokens/s, %s a step", dsf_count_text(p->rate).s,
-                dsf_time_text(p->step_seconds).s);
+    if (p->rate > 0)
+        dsf_row_add(labelled_row(w, "speed"), NULL, "%s tokens/s, %s a step",
+                    dsf_count_text(p->rate).s,
+                    dsf_time_text(p->step_seconds).s);
     if (!isnan(p->efficiency))
         dsf_row_add(labelled_row(w, "efficiency"), NULL,
                     "%s of what is possible",

@@ -170,32 +170,37 @@ unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
     return DSF_NSHARES;
 }
 
-static void smooth(double *mean, double x, bool first)
+static void smooth(double *mean, double x, double weight)
 {
-    if (isnan(x)) /* a step that was not measured says nothing */
+    if (!isfinite(x)) /* a step that was not measured says nothing */
         return;
-    *mean = first || isnan(*mean) ? x : *mean + 0.1 * (x - *mean);
+    *mean = isnan(*mean) ? x : *mean + weight * (x - *mean);
 }
 
 void dsf_pace_add(struct dsf_pace *p, const struct dsf_step *s)
 {
-    bool first = p->rate == 0;
+    double weight;
 
-    if (first) {
-        p->efficiency = NAN;
+    if (p->nsteps == 0) {
+        p->step_seconds = p->efficiency = NAN;
         for (unsigned i = 0; i < DSF_NSHARES; i++)
             p->share[i] = NAN;
     }
-    smooth(&p->rate, (double)s->tokens / s->seconds, first);
-    smooth(&p->step_seconds, s->seconds, first);
-    smooth(&p->efficiency, s->efficiency, false);
+    /* Over ten steps, or a second when that is more of them; over all at the
+     * start, but for the first one, which touches memory for the first time. */
+    weight =
+        p->nsteps < 2 ? 1 : fmax(fmin(0.1, s->seconds), 1 / (double)p->nsteps);
+    p->nsteps++;
+    smooth(&p->step_seconds, s->seconds, weight);
+    smooth(&p->efficiency, s->efficiency, weight);
     for (unsigned i = 0; i < DSF_NSHARES; i++)
-        smooth(&p->share[i], s->share[i], false);
+        smooth(&p->share[i], s->share[i], weight);
+    p->rate = p->step_seconds > 0 ? (double)s->tokens / p->step_seconds : 0;
 }
 
 bool dsf_pace_has_shares(const struct dsf_pace *p)
 {
-    bool has = p->rate != 0;
+    bool has = p->nsteps > 0;
 
     for (unsigned i = 0; i < DSF_NSHARES; i++)
         has = has && !isnan(p->share[i]);
@@ -228,7 +233,7 @@ struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
 {
     struct dsf_text t = { "" }, time;
 
-    if (step < steps && p->rate != 0) {
+    if (step < steps && p->rate > 0) {
         time = dsf_time_text(p->step_seconds * (double)(steps - step));
         snprintf(t.s, sizeof(t.s), "%.24s left", time.s);
     }

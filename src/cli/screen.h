@@ -51,7 +51,8 @@ unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
 
 /* How fast a run is, smoothed: a step alone says little. */
 struct dsf_pace {
-    double rate; /* tokens a second; 0: nothing was added */
+    int64_t nsteps; /* that were added */
+    double rate;    /* tokens a second; 0: not known */
     double step_seconds;
     double efficiency, share[DSF_NSHARES]; /* NAN: not known */
 };
