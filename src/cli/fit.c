@@ -47,14 +47,9 @@ static unsigned neediest(const struct dsf_session *s,
                          const struct dsf_machine_model *m,
                          struct dsf_weights *w)
 {
-    unsigned most = 0;
-
     dsf_weights_init(w, s->graph, (unsigned)s->plan->nranks,
                      is_gpu(m) ? 1 : s->plan->rank_workers);
-    for (unsigned r = 1; r < w->nranks; r++)
-        if (w->ranks[r].peak > w->ranks[most].peak)
-            most = r;
-    return most;
+    return dsf_weights_neediest(w);
 }
 
 static void forget_plan(struct dsf_session *s)

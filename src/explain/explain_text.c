@@ -83,7 +83,7 @@ static void print_one(const struct dsf_advice *x, const char *before,
     fprintf(out, "    %s = %s (now %s)", x->key, x->to, x->from);
     if (x->also != NULL)
         print_also(x->also, out);
-    fprintf(out, ": %.2f of the time, %s", x->share, time_text(x->seconds).s);
+    fprintf(out, ": %.2f of the time", x->share);
     if (fabs(x->bytes) >= 1024)
         fprintf(out, ", %c%s a rank%s", x->bytes > 0 ? '+' : '-',
                 dsf_size_text(fabs(x->bytes)).s,

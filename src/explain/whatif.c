@@ -224,11 +224,7 @@ static void weigh_memory(const struct dsf_whatif *w, const struct dsf_replan *r,
 
     dsf_weights_init(&weights, r->graph, (unsigned)r->plan->nranks,
                      is_gpu(w) ? 1 : r->plan->rank_workers);
-    out->peak = 0;
-    for (unsigned i = 0; i < weights.nranks; i++)
-        if (weights.ranks[i].peak > out->peak)
-            out->peak = weights.ranks[i].peak;
-    out->flops = weights.flops;
+    out->peak = weights.ranks[dsf_weights_neediest(&weights)].peak;
     out->tasks = weights.ntasks;
     dsf_weights_fini(&weights);
 }

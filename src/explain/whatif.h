@@ -39,7 +39,6 @@ struct dsf_change {
 struct dsf_outcome {
     double seconds; /* of a step */
     double peak;    /* bytes of the rank that needs most */
-    double flops;
     uint32_t tasks; /* of a step */
 };
 

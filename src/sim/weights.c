@@ -112,6 +112,16 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
     }
 }
 
+unsigned dsf_weights_neediest(const struct dsf_weights *w)
+{
+    unsigned most = 0;
+
+    for (unsigned r = 1; r < w->nranks; r++)
+        if (w->ranks[r].peak > w->ranks[most].peak)
+            most = r;
+    return most;
+}
+
 void dsf_weights_fini(struct dsf_weights *w)
 {
     for (unsigned r = 0; r < w->nranks; r++) {

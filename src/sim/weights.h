@@ -32,6 +32,8 @@ struct dsf_weights {
  * many work for each rank. */
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
                       unsigned nranks, unsigned workers);
+/* The rank that needs most memory. */
+unsigned dsf_weights_neediest(const struct dsf_weights *w);
 void dsf_weights_fini(struct dsf_weights *w);
 
 #endif
