@@ -12,9 +12,9 @@ DSFLOW_BEGIN_DECLS
 
 /* The keys of [schedule], which are there for all, and the base rate. */
 struct dsflow_lr_keys {
-    double lr;              /* optimizer.lr */
-    int64_t warmup, total;  /* steps; total is never "auto" here */
-    int32_t log_warmup;     /* 1: warmup_shape = "log" */
+    double lr;             /* optimizer.lr */
+    int64_t warmup, total; /* steps; total is never "auto" here */
+    int32_t log_warmup;    /* 1: warmup_shape = "log" */
     int32_t staircase;
     double warmup_ratio, min_ratio;
     int64_t half_cycle, second_half_cycle, decay_steps;

@@ -21,7 +21,7 @@ DSFLOW_BEGIN_DECLS
 /* What changes from step to step, written by the tasks `schedule` and `clip`:
  * the contents of the port `control`. */
 struct dsflow_control {
-    int64_t step;       /* of this update, from 1 */
+    int64_t step; /* of this update, from 1 */
     double lr;
     double correction1; /* 1 - betas[0]^step */
     double correction2; /* 1 - betas[1]^step */

@@ -11,11 +11,11 @@
  *
  *   cc -shared -fPIC -o libmine.so mine.c $(pkg-config --cflags dsflow)
  *
- * It finds the functions of dsflow in the program that loads it, and so need not
- * be linked with libdsflow, though it may be.
- * What dsflow has itself stands in the same kind of lists. Every structure in
- * them begins with the number of its interface (`abi`) and its name (a
- * codelet's is its kind of task): that stays so, whatever else changes.
+ * It finds the functions of dsflow in the program that loads it, and so need
+ * not be linked with libdsflow, though it may be. What dsflow has itself stands
+ * in the same kind of lists. Every structure in them begins with the number of
+ * its interface (`abi`) and its name (a codelet's is its kind of task): that
+ * stays so, whatever else changes.
  */
 #ifndef DSFLOW_PLUGIN_H
 #define DSFLOW_PLUGIN_H

@@ -10,11 +10,10 @@ DSFLOW_BEGIN_DECLS
  * before it is added, and may change its fields (priority, rank, op, …). The
  * args are those of the old graph: a `change` that wants others points to its
  * own, which must live until it is called again. NULL: no change. */
-DSFLOW_API void dsflow_rewrite_all(struct dsflow_graph *in,
-                                   struct dsflow_graph *out,
-                                   void (*change)(void *user,
-                                                  struct dsflow_task_spec *t),
-                                   void *user);
+DSFLOW_API void
+dsflow_rewrite_all(struct dsflow_graph *in, struct dsflow_graph *out,
+                   void (*change)(void *user, struct dsflow_task_spec *t),
+                   void *user);
 
 /* The same step by step, for tasks in another order, more of them or fewer:
  * begin, then data and tasks as they are wanted, then end. */
@@ -37,10 +36,9 @@ DSFLOW_API void dsflow_rewrite_task(struct dsflow_rewrite *rw,
 
 /* The data of the new graph called by this name: made with `spec` when there is
  * none yet. */
-DSFLOW_API dsflow_data_id
-dsflow_rewrite_named(struct dsflow_graph *out,
-                     const struct dsflow_data_spec *spec, const char *fmt, ...)
-    DSFLOW_PRINTF(3, 4);
+DSFLOW_API dsflow_data_id dsflow_rewrite_named(
+    struct dsflow_graph *out, const struct dsflow_data_spec *spec,
+    const char *fmt, ...) DSFLOW_PRINTF(3, 4);
 
 DSFLOW_END_DECLS
 

@@ -85,7 +85,8 @@ struct dsflow_out_args {
  * mlp.backward_input       { dy R, x R, unit R, h RW, dh W, dx W, dnorm W }
  *   dh; h becomes act(h) ([rows][ffn], packed at its start);
  *   dx = dy + norm_backward(dh W1).
- * mlp.backward_weight      { dy R, x R, unit R, h R, dh R, dnorm R, grad RW } */
+ * mlp.backward_weight      { dy R, x R, unit R, h R, dh R, dnorm R, grad RW }
+ */
 struct dsflow_mlp_args {
     struct dsflow_tile tile;
     int64_t w1, b1, w2, b2, norm_w, norm_b;

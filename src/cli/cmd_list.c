@@ -83,8 +83,7 @@ static void list_keys(const struct dsf_words *words)
         return;
     }
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        printf("%s[%s] %s\n", i == 0 ? "" : "\n", t->name,
-               t->summary);
+        printf("%s[%s] %s\n", i == 0 ? "" : "\n", t->name, t->summary);
         for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
             print_text(stdout, t->name, o);
     }
@@ -193,14 +192,12 @@ static void list_plugins(const struct dsf_words *words)
 static const struct {
     const char *name;
     void (*print)(const struct dsf_words *words);
-} lists[] = { { "tasks", list_tasks },
-              { "codelets", list_codelets },
-              { "policies", list_policies },
-              { "optimizers", list_optimizers },
-              { "schedules", list_schedules },
-              { "segments", list_segments },
-              { "plugins", list_plugins },
-              { "keys", list_keys } };
+} lists[] = {
+    { "tasks", list_tasks },         { "codelets", list_codelets },
+    { "policies", list_policies },   { "optimizers", list_optimizers },
+    { "schedules", list_schedules }, { "segments", list_segments },
+    { "plugins", list_plugins },     { "keys", list_keys }
+};
 
 static int list(const struct dsf_words *words, struct dsflow_err *err)
 {
@@ -230,8 +227,9 @@ static const struct dsf_flag list_flags[] = {
 
 const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
-    .args = "tasks|codelets|policies|optimizers|schedules|segments|plugins|keys "
-            "[LIBRARY]… [--json|--roff]",
+    .args =
+        "tasks|codelets|policies|optimizers|schedules|segments|plugins|keys "
+        "[LIBRARY]… [--json|--roff]",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"

@@ -46,8 +46,7 @@ static int by_unit(const void *a, const void *b)
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsflow_optimizer *optimizer,
-                       int32_t tensor)
+                       const struct dsflow_optimizer *optimizer, int32_t tensor)
 {
     *c = (struct dsf_contents){ .model = model,
                                 .graph = graph,
@@ -76,8 +75,8 @@ void dsf_contents_fini(struct dsf_contents *c)
 }
 
 /* The first piece of a unit, and how many there are. */
-static size_t find(const struct dsf_contents *c, unsigned unit,
-                   unsigned kind, size_t *n)
+static size_t find(const struct dsf_contents *c, unsigned unit, unsigned kind,
+                   size_t *n)
 {
     size_t low = 0, high = c->n, end;
 
@@ -106,8 +105,8 @@ bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
     return n > 0;
 }
 
-float *dsf_contents_map(struct dsf_contents *c, unsigned unit,
-                        unsigned kind, enum dsflow_access access)
+float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
+                        enum dsflow_access access)
 {
     size_t n, at = find(c, unit, kind, &n);
 

@@ -194,8 +194,8 @@ static void attend(struct dsf_generator *g, int l, size_t rows, size_t nq,
                    size_t nkv)
 {
     struct dsflow_attention_args a = { .tile = g->tile,
-                                    .keys = g->pos,
-                                    .first = 1 };
+                                       .keys = g->pos,
+                                       .first = 1 };
     size_t nlse = 2 * rows * (size_t)g->tile.heads;
     float *kv = g->kv[l];
 
@@ -207,8 +207,7 @@ static void attend(struct dsf_generator *g, int l, size_t rows, size_t nq,
     a.diagonal = a.last = 1;
     a.first = g->pos == 0;
     CALL_FRESH(g, &dsf_op_attention_forward, &a, a.first ? 0xc : 0,
-               { g->q, rows * nq },
-               { kv + (size_t)g->pos * nkv, rows * nkv },
+               { g->q, rows * nq }, { kv + (size_t)g->pos * nkv, rows * nkv },
                { g->att, rows * nq }, { g->lse, nlse });
 }
 
@@ -221,11 +220,12 @@ static void layer(struct dsf_generator *g, int l, size_t rows)
     size_t nx = rows * (size_t)d->width;
     size_t nh = rows * (size_t)d->ffn * (d->swiglu ? 2 : 1);
     struct dsflow_qkv_args qkv = { g->tile, m->qkv_at.w, m->qkv_at.b,
-                                m->qkv_at.norm_w, m->qkv_at.norm_b };
+                                   m->qkv_at.norm_w, m->qkv_at.norm_b };
     struct dsflow_out_args out = { g->tile, m->out_at.w, m->out_at.b };
-    struct dsflow_mlp_args mlp = { g->tile,      m->mlp_at.w1,     m->mlp_at.b1,
-                                m->mlp_at.w2, m->mlp_at.b2,     m->mlp_at.norm_w,
-                                m->mlp_at.norm_b };
+    struct dsflow_mlp_args mlp = { g->tile,         m->mlp_at.w1,
+                                   m->mlp_at.b1,    m->mlp_at.w2,
+                                   m->mlp_at.b2,    m->mlp_at.norm_w,
+                                   m->mlp_at.norm_b };
     struct place x = { g->x, nx }, y = { g->y, nx }, q = { g->q, rows * nq };
     struct place kv = { g->kv[l] + (size_t)g->pos * nkv, rows * nkv };
 
@@ -251,8 +251,8 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
     g->tile.rows = (int32_t)rows;
     g->tile.pos = g->pos;
     memcpy(g->batch, tokens, rows * sizeof(*tokens));
-    embed = (struct dsflow_embed_args){ g->tile, m->embed_at.wte,
-                                     m->embed_at.wpe };
+    embed =
+        (struct dsflow_embed_args){ g->tile, m->embed_at.wte, m->embed_at.wpe };
     CALL(g, &dsf_op_embed_forward, &embed, { g->batch, 2 * rows },
          unit(g, DSF_EMBED, 0), { g->x, rows * width });
     for (int l = 0; l < m->layers; l++)
@@ -260,7 +260,7 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
     g->pos += (int32_t)rows;
 
     head = (struct dsflow_head_args){ g->tile, m->head_at.w, m->norm_at.w,
-                                   m->norm_at.b, 1 };
+                                      m->norm_at.b, 1 };
     head.tile.rows = 1;
     head.tile.pos = g->pos - 1;
     CALL(g, &dsf_op_head_logits, &head,
@@ -447,10 +447,9 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
     return status;
 }
 
-int dsf_generate_print(const struct dsf_model *model,
-                       const struct dsf_job *job, float *const *params,
-                       const struct dsf_tokenizer *tok, const char *prompt,
-                       size_t bytes, int64_t tokens,
+int dsf_generate_print(const struct dsf_model *model, const struct dsf_job *job,
+                       float *const *params, const struct dsf_tokenizer *tok,
+                       const char *prompt, size_t bytes, int64_t tokens,
                        const struct dsf_sampling *sampling, FILE *out,
                        struct dsflow_err *err)
 {

@@ -28,7 +28,8 @@ struct dsf_job_model {
     int rope_scaling; /* 0 none, 1 llama3 */
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;
-    /* What computes each segment: "builtin", or a name that a plug-in brings. */
+    /* What computes each segment: "builtin", or a name that a plug-in brings.
+     */
     char *embed, *qkv, *attention, *out, *mlp, *head;
 };
 
@@ -55,13 +56,13 @@ struct dsf_job_batch { /* [batch] */
 };
 
 struct dsf_job_optimizer { /* [optimizer] */
-    char *kind; /* the name of an optimizer */
+    char *kind;            /* the name of an optimizer */
     double lr, betas[2], eps, weight_decay, clip, momentum;
     bool nesterov;
 };
 
 struct dsf_job_schedule { /* [schedule] */
-    char *kind; /* the name of a schedule of the learning rate */
+    char *kind;           /* the name of a schedule of the learning rate */
     int64_t warmup;
     int warmup_shape; /* 0 linear, 1 log (deepspeed's default) */
     double warmup_ratio;     /* first lr as a share of lr */
@@ -147,7 +148,7 @@ struct dsf_job_trace { /* [trace] */
     bool tensorboard;         /* event files, beside metrics.jsonl */
 };
 
-struct dsf_job_codelets { /* [codelets] */
+struct dsf_job_codelets {       /* [codelets] */
     struct dsflow_strings load; /* libraries; relative to where dsflow starts */
 };
 

@@ -219,8 +219,7 @@ static const struct dsflow_option sample_options[] = {
                         "choose among the likeliest tokens of this share"),
     DSFLOW_OPTION_INT(SAMPLE, top_k, "0", 0, 4194304,
                       "choose among so many tokens; 0: all"),
-    DSFLOW_OPTION_INT(SAMPLE, seed, "1", 0, NO_LIMIT,
-                      "of the choices"),
+    DSFLOW_OPTION_INT(SAMPLE, seed, "1", 0, NO_LIMIT, "of the choices"),
     { 0 },
 };
 
@@ -306,8 +305,9 @@ static const struct dsflow_option machine_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_link, "\"auto\"",
                      "bytes a second of the link of each virtual device, which "
                      "is slowed down to that; auto: as fast as it is"),
-    DSFLOW_OPTION_OF(DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
-                     "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
+    DSFLOW_OPTION_OF(
+        DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
+        "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
     { 0 },
 };
 
@@ -389,9 +389,9 @@ int dsf_job_add_table(const char *name, const char *summary,
     if (status < 0)
         return status;
     dsf_grow(&added, &cap_added, nadded + 1, sizeof(*added));
-    added[nadded++] = (struct dsf_table){ dsf_xstrdup(name),
-                                          dsf_xstrdup(summary), options, 0,
-                                          size > 0 ? size : 1 };
+    added[nadded++] =
+        (struct dsf_table){ dsf_xstrdup(name), dsf_xstrdup(summary), options, 0,
+                            size > 0 ? size : 1 };
     return DSFLOW_OK;
 }
 

@@ -63,8 +63,8 @@ static int add(const struct dsflow_plugin *p, const char *origin,
     unsigned ntables = dsf_job_added_tables();
     struct list lists[NLISTS];
     size_t before[NLISTS];
-    int status = dsf_registry_check(&dsf_plugins, p->abi, p->name, p->summary,
-                                    err);
+    int status =
+        dsf_registry_check(&dsf_plugins, p->abi, p->name, p->summary, err);
 
     if (status == DSFLOW_OK)
         status = dsf_registry_add(&dsf_plugins, p->name, p, origin, err);

@@ -10,8 +10,8 @@
 /* The order is knowledge: each policy rewrites what those above it emit, and
  * names the one above it in `after`. */
 static const void *const builtin[] = {
-    &dsf_policy_reference,  /* the plain step: micro-batches, layers, tiles */
-    &dsf_policy_recompute,  /* what is computed twice is then placed twice */
+    &dsf_policy_reference, /* the plain step: micro-batches, layers, tiles */
+    &dsf_policy_recompute, /* what is computed twice is then placed twice */
     &dsf_policy_tensor_parallel, /* … and cut in parts twice */
     &dsf_policy_pipeline,   /* ranks: what is below knows where things are */
     &dsf_policy_zero,       /* shards, once it is known who shares them */

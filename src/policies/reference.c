@@ -157,27 +157,28 @@ static struct dsflow_qkv_args qkv_args(const struct step *s)
     const struct dsf_qkv_at *at = &s->model->qkv_at;
 
     return (struct dsflow_qkv_args){ tile_args(s), at->w, at->b, at->norm_w,
-                                  at->norm_b };
+                                     at->norm_b };
 }
 
 static struct dsflow_out_args out_args(const struct step *s)
 {
     return (struct dsflow_out_args){ tile_args(s), s->model->out_at.w,
-                                  s->model->out_at.b };
+                                     s->model->out_at.b };
 }
 
 static struct dsflow_mlp_args mlp_args(const struct step *s)
 {
     const struct dsf_mlp_at *at = &s->model->mlp_at;
 
-    return (struct dsflow_mlp_args){ tile_args(s), at->w1,     at->b1,    at->w2,
-                                  at->b2,       at->norm_w, at->norm_b };
+    return (struct dsflow_mlp_args){ tile_args(s), at->w1, at->b1,
+                                     at->w2,       at->b2, at->norm_w,
+                                     at->norm_b };
 }
 
 static struct dsflow_embed_args embed_args(const struct step *s)
 {
     return (struct dsflow_embed_args){ tile_args(s), s->model->embed_at.wte,
-                                    s->model->embed_at.wpe };
+                                       s->model->embed_at.wpe };
 }
 
 static struct dsflow_head_args head_args(const struct step *s)
@@ -186,8 +187,8 @@ static struct dsflow_head_args head_args(const struct step *s)
     double tokens = (double)plan->nmicro * plan->micro * plan->sequence;
 
     return (struct dsflow_head_args){ tile_args(s), s->model->head_at.w,
-                                   s->model->norm_at.w, s->model->norm_at.b,
-                                   (float)(1 / tokens) };
+                                      s->model->norm_at.w, s->model->norm_at.b,
+                                      (float)(1 / tokens) };
 }
 
 /* Keys of tile `k` for the queries of the present tile. */

@@ -78,8 +78,8 @@ static void add_unit(struct step *s, unsigned u)
     state.role = DSFLOW_STATES;
     d->param = add(s, param, bytes, "%s", unit->name);
     for (unsigned i = 0; i < s->nstates; i++)
-        d->states[i] = add(s, state, bytes, "%s.%s", s->optimizer->states[i],
-                           unit->name);
+        d->states[i] =
+            add(s, state, bytes, "%s.%s", s->optimizer->states[i], unit->name);
     add_gradients(s, &d->grad, grad, bytes, "grad", "sum", unit->name);
     if (s->model->tied && unit->segment == DSF_EMBED)
         add_gradients(s, &d->tied, grad, bytes, "tied", "tiedsum", unit->name);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct dsflow_rewrite dsflow_rewrite_begin(struct dsflow_graph *in,
-                                     struct dsflow_graph *out)
+                                           struct dsflow_graph *out)
 {
     uint32_t n = dsflow_graph_ndata(in);
 
@@ -36,7 +36,7 @@ dsflow_data_id dsflow_rewrite_data(struct dsflow_rewrite *rw, dsflow_data_id id)
 }
 
 void dsflow_rewrite_task(struct dsflow_rewrite *rw,
-                      const struct dsflow_task_spec *task)
+                         const struct dsflow_task_spec *task)
 {
     struct dsflow_task_spec t = *task;
 
@@ -46,8 +46,8 @@ void dsflow_rewrite_task(struct dsflow_rewrite *rw,
 }
 
 dsflow_data_id dsflow_rewrite_named(struct dsflow_graph *out,
-                                 const struct dsflow_data_spec *spec,
-                                 const char *fmt, ...)
+                                    const struct dsflow_data_spec *spec,
+                                    const char *fmt, ...)
 {
     struct dsflow_data_spec named = *spec;
     dsflow_data_id id;

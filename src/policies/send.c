@@ -55,7 +55,8 @@ static struct copy *copy_on(struct sends *s, dsflow_data_id id, int32_t rank)
     dsf_grow(&s->copies, &s->cap_copies, s->ncopies + 1, sizeof(*s->copies));
     s->copies[s->ncopies] = (struct copy){
         .rank = rank,
-        .id = dsflow_rewrite_named(s->rw.out, &spec, "%s.on%d", spec.name, rank),
+        .id =
+            dsflow_rewrite_named(s->rw.out, &spec, "%s.on%d", spec.name, rank),
         .next = s->first[id.i],
     };
     s->first[id.i] = (uint32_t)++s->ncopies;

@@ -14,7 +14,7 @@
 
 /* The part's shape, and all rows. */
 static struct dsflow_tile part_tile(const struct dsflow_plan *plan, int32_t t,
-                                 const void *whole)
+                                    const void *whole)
 {
     struct dsflow_tile tile;
     int32_t parts = plan->mesh.tensor, first;
@@ -31,7 +31,7 @@ static struct dsflow_tile part_tile(const struct dsflow_plan *plan, int32_t t,
 
 /* The rows of one rank. */
 static struct dsflow_tile rows_tile(const struct dsflow_plan *plan, int32_t t,
-                                 const void *whole)
+                                    const void *whole)
 {
     struct dsflow_tile tile = part_tile(plan, t, whole);
     int32_t first;
@@ -130,7 +130,8 @@ static int fill_out(const struct dsflow_plan *plan, int32_t t,
                     const struct dsf_part *part, const struct dsf_part *shared,
                     const void *whole, union dsf_part_args *args)
 {
-    args->out = (struct dsflow_out_args){ part_tile(plan, t, whole), part->w, -1 };
+    args->out =
+        (struct dsflow_out_args){ part_tile(plan, t, whole), part->w, -1 };
     return 0;
 }
 

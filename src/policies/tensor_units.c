@@ -108,8 +108,8 @@ static void update_part(struct dsf_tensors *s,
         data[i] = d->id[d->cut == DSF_CUT_ONE ? 0 : part->part];
     }
     fill_unit(task, part, args);
-    dsf_tensor_emit(s, task, task->op, args, part->part % s->parts,
-                    task->fresh, task->ndata, data);
+    dsf_tensor_emit(s, task, task->op, args, part->part % s->parts, task->fresh,
+                    task->ndata, data);
     free(args);
 }
 

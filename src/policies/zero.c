@@ -211,7 +211,7 @@ static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
     };
 
     return dsflow_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
-                             class_of(z, spec).s, from, d);
+                                class_of(z, spec).s, from, d);
 }
 
 /* Fill `whole` on `rank` from ids[d][at[d] ..], d being each shard but `but`.
@@ -260,8 +260,8 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
                         (size_t)plan->nranks +
                     (size_t)rank;
 
-        whole = dsflow_rewrite_named(z->rw.out, &own, "whole.%s.r%d", spec->name,
-                                  rank);
+        whole = dsflow_rewrite_named(z->rw.out, &own, "whole.%s.r%d",
+                                     spec->name, rank);
         if (z->kept[at])
             return whole;
         z->kept[at] = 1;
@@ -374,8 +374,8 @@ static int32_t fold(struct zero *z, const struct dsflow_task_spec *like,
         };
 
         ports[0] =
-            dsflow_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d", level,
-                              out, class_of(z, spec).s, rank, owner);
+            dsflow_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d",
+                                 level, out, class_of(z, spec).s, rank, owner);
         args.elems[0] = shard_elems(z, spec, owner);
         for (int32_t j = 0; j < k; j++) {
             ports[j + 1] = leaves[i + j].id;
@@ -470,7 +470,7 @@ static void reduce_scatter(struct zero *z, const struct dsflow_task_spec *like)
         shard.bytes = (size_t)shard_elems(z, spec, owner) * sizeof(float);
         if (z->stage >= 2)
             ids[owner] = dsflow_rewrite_named(z->rw.out, &shard, "%s.s%d",
-                                           spec->name, owner);
+                                              spec->name, owner);
         reduce(z, like, spec, owner, ids[owner],
                z->stage < 2 ? cut(z, spec, owner) : 0, leaves);
     }
@@ -495,7 +495,8 @@ static void add_shards(struct zero *z, const struct dsflow_task_spec *t)
         own.home = (int16_t)rank;
         own.at = spec->at + cut(z, spec, d);
         own.bytes = (size_t)elems * sizeof(float);
-        into[d] = dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", spec->name, d);
+        into[d] =
+            dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", spec->name, d);
         emit(z, t, &dsf_op_add,
              &(struct dsf_add_args){ elems, shard_at(z, t->data[1], d) }, rank,
              t->fresh, 2, (dsflow_data_id[]){ into[d], from->id[d] });
@@ -566,8 +567,8 @@ static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
                 fresh = 0;
                 n = 1;
             }
-            ports[n++] =
-                s->id == NULL ? dsflow_rewrite_data(&z->rw, t->data[i]) : s->id[d];
+            ports[n++] = s->id == NULL ? dsflow_rewrite_data(&z->rw, t->data[i])
+                                       : s->id[d];
         }
     }
     emit(z, t, t->op, t->args, t->rank, fresh, n, ports);

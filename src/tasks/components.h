@@ -32,8 +32,7 @@ const struct dsflow_lr_schedule *dsf_job_lr_schedule(const struct dsf_job *job,
 const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
                                              const char *replaces,
                                              struct dsflow_err *err);
-int dsf_job_check_components(const struct dsf_job *job,
-                             struct dsflow_err *err);
+int dsf_job_check_components(const struct dsf_job *job, struct dsflow_err *err);
 
 struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job);
 struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);

@@ -14,7 +14,8 @@ static double warm(const struct dsflow_lr_keys *k, int64_t i, int64_t w)
                          : (double)i / (double)w;
 }
 
-static double constant(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double constant(const void *part, const struct dsflow_lr_keys *k,
+                       int64_t i)
 {
     return k->lr;
 }
@@ -24,7 +25,8 @@ static int64_t warmup_steps(const struct dsflow_lr_keys *k)
     return k->warmup < 2 ? 2 : k->warmup;
 }
 
-static double warmup(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double warmup(const void *part, const struct dsflow_lr_keys *k,
+                     int64_t i)
 {
     int64_t w = warmup_steps(k);
     double lowest = k->warmup_ratio * k->lr;
@@ -34,7 +36,8 @@ static double warmup(const void *part, const struct dsflow_lr_keys *k, int64_t i
     return lowest + (k->lr - lowest) * warm(k, i, w);
 }
 
-static double warmup_linear(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double warmup_linear(const void *part, const struct dsflow_lr_keys *k,
+                            int64_t i)
 {
     int64_t w = k->warmup == 0 ? 0 : warmup_steps(k);
     double span = (double)(k->total - w), left = (double)(k->total - i);
@@ -46,7 +49,8 @@ static double warmup_linear(const void *part, const struct dsflow_lr_keys *k, in
     return k->lr * (share > 0 ? share : 0);
 }
 
-static double warmup_cosine(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double warmup_cosine(const void *part, const struct dsflow_lr_keys *k,
+                            int64_t i)
 {
     int64_t w = k->warmup == 0 ? 0 : warmup_steps(k);
     double span = (double)(k->total - w), share;
@@ -60,7 +64,8 @@ static double warmup_cosine(const void *part, const struct dsflow_lr_keys *k, in
 }
 
 /* Up for half_cycle steps, down for second_half_cycle, then 1/(1 + rate x). */
-static double one_cycle(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double one_cycle(const void *part, const struct dsflow_lr_keys *k,
+                        int64_t i)
 {
     double lowest = k->cycle_min_ratio * k->lr;
     double up = (double)k->half_cycle, down = (double)k->second_half_cycle;
@@ -76,7 +81,8 @@ static double one_cycle(const void *part, const struct dsflow_lr_keys *k, int64_
            (1 + k->decay_rate * (at - up - down) / (double)k->decay_steps);
 }
 
-static double range_test(const void *part, const struct dsflow_lr_keys *k, int64_t i)
+static double range_test(const void *part, const struct dsflow_lr_keys *k,
+                         int64_t i)
 {
     double x = ((double)i + 1) / (double)k->range_steps;
 
@@ -131,8 +137,12 @@ static const struct dsflow_lr_schedule range_test_schedule = {
 };
 
 static const void *const builtin[] = {
-    &constant_schedule, &warmup_cosine_schedule, &warmup_linear_schedule,
-    &warmup_schedule,   &one_cycle_schedule,     &range_test_schedule,
+    &constant_schedule,
+    &warmup_cosine_schedule,
+    &warmup_linear_schedule,
+    &warmup_schedule,
+    &one_cycle_schedule,
+    &range_test_schedule,
     NULL,
 };
 
@@ -159,8 +169,8 @@ static int check_part(const struct dsflow_lr_schedule *s,
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
     const struct dsflow_lr_schedule *s = thing;
-    int status = dsf_registry_check(&dsf_lr_schedules, s->abi, s->name,
-                                    s->summary, err);
+    int status =
+        dsf_registry_check(&dsf_lr_schedules, s->abi, s->name, s->summary, err);
 
     if (status == DSFLOW_OK && s->lr == NULL)
         status = dsflow_fail(err, DSFLOW_EINVAL,

@@ -154,8 +154,8 @@ static int check_op(const struct dsflow_optimizer *o, struct dsflow_err *err)
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
     const struct dsflow_optimizer *o = thing;
-    int status = dsf_registry_check(&dsf_optimizers, o->abi, o->name,
-                                    o->summary, err);
+    int status =
+        dsf_registry_check(&dsf_optimizers, o->abi, o->name, o->summary, err);
 
     if (status == DSFLOW_OK)
         status = check_states(o, err);

@@ -64,8 +64,8 @@ struct dsf_qkv_part_args {
 };
 
 /* out_part.forward         { att R, unit R, y W }         y = att W^T
- *   struct dsflow_out_args, with b = -1; W is [width][heads*head_dim] of the part.
- *   Backward: out.backward_input and out.backward_weight with b = -1. */
+ *   struct dsflow_out_args, with b = -1; W is [width][heads*head_dim] of the
+ * part. Backward: out.backward_input and out.backward_weight with b = -1. */
 
 /* mlp_part.forward         { xn R, unit R, h W, y W }
  *   h = xn W1^T + b1; y = act(h) W2^T. With SwiGLU W1 has the part's rows of

@@ -65,8 +65,7 @@ static const struct dsflow_op *op_at(const struct dsflow_segment *s, unsigned i)
 {
     const struct dsflow_op *const ops[NOPS] = { s->forward, s->hidden,
                                                 s->backward_input,
-                                                s->backward_weight,
-                                                s->logits };
+                                                s->backward_weight, s->logits };
 
     return ops[i];
 }

@@ -3,8 +3,8 @@
 #include "tasks/tile.h"
 
 static int embed_check(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n, const struct dsflow_embed_args *a, unsigned x,
-                       unsigned unit, struct dsflow_err *err)
+                       unsigned n, const struct dsflow_embed_args *a,
+                       unsigned x, unsigned unit, struct dsflow_err *err)
 {
     const struct dsflow_tile *t = &a->tile;
     size_t floats[3] = { 0 };

@@ -3,8 +3,9 @@
 #include "tasks/tile.h"
 
 /* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op, const struct dsflow_qkv_args *a,
-                       size_t *need, struct dsflow_err *err)
+static int unit_floats(const struct dsflow_op *op,
+                       const struct dsflow_qkv_args *a, size_t *need,
+                       struct dsflow_err *err)
 {
     const struct dsflow_tile *t = &a->tile;
     size_t width = (size_t)t->width;

@@ -11,8 +11,7 @@ static int schedule_check(const size_t *bytes, unsigned n, const void *args,
         return dsflow_fail(err, DSFLOW_EINVAL, "schedule: control: %zu bytes",
                            bytes[0]);
     if (a->schedule == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "schedule: expected a schedule");
+        return dsflow_fail(err, DSFLOW_EINVAL, "schedule: expected a schedule");
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "schedule: betas: %g, %g: expected 0 to 1, 1 not "

@@ -114,7 +114,7 @@ static double objective(void *user)
 }
 
 static struct dsflow_attention_args pair_args(const struct sequence *s, int i,
-                                           int k)
+                                              int k)
 {
     struct dsflow_attention_args a = {
         .tile = s->tile,
@@ -158,7 +158,8 @@ static void backward(struct sequence *s)
     }
 }
 
-static void check_sequence(struct dsflow_tile t, int ntiles, const int32_t *rows)
+static void check_sequence(struct dsflow_tile t, int ntiles,
+                           const int32_t *rows)
 {
     struct sequence s = sequence_new(t, ntiles, rows);
     size_t heads = (size_t)t.heads, nq = dsf_tile_qwidth(&t);
@@ -179,18 +180,18 @@ static void check_sequence(struct dsflow_tile t, int ntiles, const int32_t *rows
 }
 
 static struct dsflow_tile shape(int32_t nseq, int32_t heads, int32_t kv_heads,
-                             int32_t head_dim)
+                                int32_t head_dim)
 {
     return (struct dsflow_tile){ .rows = 1,
-                              .nseq = nseq,
-                              .width = 1,
-                              .heads = heads,
-                              .kv_heads = kv_heads,
-                              .head_dim = head_dim,
-                              .ffn = 1,
-                              .vocab = 1,
-                              .context = 1000,
-                              .eps = 1e-5f };
+                                 .nseq = nseq,
+                                 .width = 1,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = head_dim,
+                                 .ffn = 1,
+                                 .vocab = 1,
+                                 .context = 1000,
+                                 .eps = 1e-5f };
 }
 
 static void check_shapes(void)
@@ -264,8 +265,8 @@ static void large_scores_do_not_overflow(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_attention_args a = { .tile = shape(1, 4, 2, 8),
-                                    .keys = 8,
-                                    .diagonal = 1 };
+                                       .keys = 8,
+                                       .diagonal = 1 };
     size_t bytes[] = { 1024, 1024, 1024, 256 };
     struct dsflow_err err;
     int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =

@@ -7,16 +7,16 @@ static const int32_t some_tokens[] = { 3, 0, 3, 9, -1, 3, 1, 9, 2 };
 static void check_tile(int32_t rows, int32_t nseq, int32_t pos, int learned)
 {
     struct dsflow_tile t = { .rows = rows,
-                          .nseq = nseq,
-                          .pos = pos,
-                          .width = 19,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 1,
-                          .vocab = 10,
-                          .context = 12,
-                          .eps = 1e-5f };
+                             .nseq = nseq,
+                             .pos = pos,
+                             .width = 19,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 10,
+                             .context = 12,
+                             .eps = 1e-5f };
     struct dsflow_embed_args a = { t, 0, learned ? 192 : -1 };
     size_t n = learned ? 192 + 12 * 19 : 190, width = 19;
     struct tensor batch = tensor_unset(2 * (size_t)rows);
@@ -70,15 +70,15 @@ static void rows_are_looked_up_and_their_gradients_added(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 4,
-                          .nseq = 2,
-                          .width = 8,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 1,
-                          .vocab = 10,
-                          .context = 2,
-                          .eps = 1e-5f };
+                             .nseq = 2,
+                             .width = 8,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 10,
+                             .context = 2,
+                             .eps = 1e-5f };
     struct dsflow_embed_args a = { t, 0, 80 };
     size_t bytes[] = { 32, 384, 128 };
     struct dsflow_err err;

@@ -133,15 +133,15 @@ static void check_layer(struct dsflow_tile t, int64_t w, int differentiate)
 static void check_shapes(void)
 {
     struct dsflow_tile t = { .rows = 7,
-                          .nseq = 1,
-                          .width = 48,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 1,
-                          .vocab = 259,
-                          .context = 64,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 48,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 259,
+                             .context = 64,
+                             .eps = 1e-5f };
 
     check_layer(t, 0, 1);
     t.rows = 33;
@@ -167,15 +167,15 @@ static void loss_and_gradients_are_those_of_double_precision(void **state)
 static void a_distant_maximum_is_no_trouble(void **state)
 {
     struct dsflow_tile t = { .rows = 2,
-                          .nseq = 1,
-                          .width = 4,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 1,
-                          .vocab = 5000,
-                          .context = 64,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 4,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 5000,
+                             .context = 64,
+                             .eps = 1e-5f };
     struct layer l = layer_new(t, 0);
     double loss;
 
@@ -196,15 +196,15 @@ static void a_distant_maximum_is_no_trouble(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 2,
-                          .nseq = 1,
-                          .width = 8,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 1,
-                          .vocab = 10,
-                          .context = 4,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 8,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 10,
+                             .context = 4,
+                             .eps = 1e-5f };
     struct dsflow_head_args a = { t, 0, 0, 8, 1 };
     size_t bytes[] = { 64, 64, 320, 16, 80, 8 };
     struct dsflow_err err;

@@ -128,15 +128,15 @@ static void check_layer(struct dsflow_tile t, int bias)
 static void check_shapes(void)
 {
     struct dsflow_tile t = { .rows = 7,
-                          .nseq = 1,
-                          .width = 48,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 96,
-                          .vocab = 1,
-                          .context = 64,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 48,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 96,
+                             .vocab = 1,
+                             .context = 64,
+                             .eps = 1e-5f };
 
     check_layer(t, 1);
     t.rows = 33;
@@ -163,15 +163,15 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 4,
-                          .nseq = 1,
-                          .width = 8,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 1,
-                          .ffn = 16,
-                          .vocab = 1,
-                          .context = 4,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 8,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 16,
+                             .vocab = 1,
+                             .context = 4,
+                             .eps = 1e-5f };
     struct dsflow_mlp_args a = { t, 0, -1, 128, -1, 256, -1 };
     size_t bytes[] = { 128, 1056, 256, 128 };
     struct dsflow_err err;

@@ -77,15 +77,15 @@ static void check_layer(struct dsflow_tile t, int bias)
 static void check_shapes(void)
 {
     struct dsflow_tile t = { .rows = 7,
-                          .nseq = 1,
-                          .width = 48,
-                          .heads = 4,
-                          .kv_heads = 4,
-                          .head_dim = 12,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 64,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 48,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 12,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 64,
+                             .eps = 1e-5f };
 
     check_layer(t, 1);
     t.rows = 33;
@@ -104,15 +104,15 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 2,
-                          .nseq = 1,
-                          .width = 8,
-                          .heads = 2,
-                          .kv_heads = 1,
-                          .head_dim = 4,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 4,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 8,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .head_dim = 4,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 4,
+                             .eps = 1e-5f };
     struct dsflow_out_args a = { t, 0, 64 };
     size_t forward[] = { 64, 64, 288, 64 };
     size_t back[] = { 64, 64, 288, 64, 16 };

@@ -4,16 +4,16 @@
 static struct dsflow_tile tile_of(int32_t nseq, int32_t pos)
 {
     return (struct dsflow_tile){ .rows = 24,
-                              .nseq = nseq,
-                              .pos = pos,
-                              .width = 19,
-                              .heads = 1,
-                              .kv_heads = 1,
-                              .head_dim = 1,
-                              .ffn = 1,
-                              .vocab = 101,
-                              .context = 40,
-                              .eps = 1e-5f };
+                                 .nseq = nseq,
+                                 .pos = pos,
+                                 .width = 19,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .head_dim = 1,
+                                 .ffn = 1,
+                                 .vocab = 101,
+                                 .context = 40,
+                                 .eps = 1e-5f };
 }
 
 /* Tokens that come again, and rows that have none. */
@@ -37,9 +37,9 @@ static void check_parts(struct dsflow_tile t, int32_t parts, int positions)
 {
     const size_t width = (size_t)t.width;
     const int64_t rows = t.vocab + (positions ? t.context : 0);
-    const struct dsflow_embed_args whole = { t, 0,
-                                          positions ? (int64_t)t.vocab * t.width
-                                                    : -1 };
+    const struct dsflow_embed_args whole = {
+        t, 0, positions ? (int64_t)t.vocab * t.width : -1
+    };
     struct tensor embed = tensor_new((size_t)rows * width, 1, 1);
     struct tensor grad = tensor_new(embed.n, 1, 2), batch = batch_new(&t);
     struct tensor x = tensor_unset(dsf_tile_x(&t)), sum = tensor_zero(x.n);

@@ -178,16 +178,16 @@ static void check_head(struct head *whole, int32_t nparts)
 }
 
 static const struct dsflow_tile shape = { .rows = 7,
-                                       .nseq = 1,
-                                       .width = 24,
-                                       .heads = 1,
-                                       .kv_heads = 1,
-                                       .head_dim = 1,
-                                       .ffn = 1,
-                                       .vocab = 259,
-                                       .context = 64,
-                                       .rms = 1,
-                                       .eps = 1e-5f };
+                                          .nseq = 1,
+                                          .width = 24,
+                                          .heads = 1,
+                                          .kv_heads = 1,
+                                          .head_dim = 1,
+                                          .ffn = 1,
+                                          .vocab = 259,
+                                          .context = 64,
+                                          .rms = 1,
+                                          .eps = 1e-5f };
 
 static void check_vocab(int32_t vocab, int32_t rows)
 {

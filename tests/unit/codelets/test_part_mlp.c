@@ -174,15 +174,15 @@ static void check_mlp(struct dsflow_tile t, int bias, int parts)
 }
 
 static const struct dsflow_tile shape = { .rows = 9,
-                                       .nseq = 1,
-                                       .width = 48,
-                                       .heads = 1,
-                                       .kv_heads = 1,
-                                       .head_dim = 1,
-                                       .ffn = 96,
-                                       .vocab = 1,
-                                       .context = 64,
-                                       .eps = 1e-5f };
+                                          .nseq = 1,
+                                          .width = 48,
+                                          .heads = 1,
+                                          .kv_heads = 1,
+                                          .head_dim = 1,
+                                          .ffn = 96,
+                                          .vocab = 1,
+                                          .context = 64,
+                                          .eps = 1e-5f };
 
 static void check_mlps(void)
 {

@@ -66,8 +66,8 @@ static void run_whole(struct layer *l)
 
 /* Rows of q, of k and of v that part `p` of `parts` has, of a matrix with
  * `cols` columns. */
-static void take_rows(const struct dsflow_tile *t, int parts, int p, float *part,
-                      const float *whole, size_t cols)
+static void take_rows(const struct dsflow_tile *t, int parts, int p,
+                      float *part, const float *whole, size_t cols)
 {
     size_t nq = dsf_tile_qwidth(t), nk = dsf_tile_kvwidth(t) / 2;
     size_t sizes[] = { nq, nk, nk }, at = 0;
@@ -174,27 +174,27 @@ static void check_layer(struct dsflow_tile t, int bias, int parts)
 static void check_shapes(void)
 {
     struct dsflow_tile gpt2 = { .rows = 7,
-                             .nseq = 1,
-                             .width = 48,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .head_dim = 12,
-                             .ffn = 1,
-                             .vocab = 1,
-                             .context = 20,
-                             .eps = 1e-5f };
+                                .nseq = 1,
+                                .width = 48,
+                                .heads = 4,
+                                .kv_heads = 4,
+                                .head_dim = 12,
+                                .ffn = 1,
+                                .vocab = 1,
+                                .context = 20,
+                                .eps = 1e-5f };
     struct dsflow_tile llama = { .rows = 33,
-                              .nseq = 3,
-                              .width = 65,
-                              .heads = 6,
-                              .kv_heads = 2,
-                              .head_dim = 10,
-                              .ffn = 1,
-                              .vocab = 1,
-                              .context = 40,
-                              .rms = 1,
-                              .rope = 1,
-                              .eps = 1e-6f };
+                                 .nseq = 3,
+                                 .width = 65,
+                                 .heads = 6,
+                                 .kv_heads = 2,
+                                 .head_dim = 10,
+                                 .ffn = 1,
+                                 .vocab = 1,
+                                 .context = 40,
+                                 .rms = 1,
+                                 .rope = 1,
+                                 .eps = 1e-6f };
 
     for (int parts = 1; parts <= 4; parts *= 2)
         check_layer(gpt2, 1, parts);
@@ -272,17 +272,17 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
 static void check_shared(int bias)
 {
     struct dsflow_tile t = { .rows = 33,
-                          .nseq = 3,
-                          .width = 65,
-                          .heads = 6,
-                          .kv_heads = 2,
-                          .head_dim = 10,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 40,
-                          .rms = 1,
-                          .rope = 1,
-                          .eps = 1e-6f };
+                             .nseq = 3,
+                             .width = 65,
+                             .heads = 6,
+                             .kv_heads = 2,
+                             .head_dim = 10,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 40,
+                             .rms = 1,
+                             .rope = 1,
+                             .eps = 1e-6f };
     struct layer whole = layer_new(t, bias);
     struct tensor dq = tensor_copy(&whole.dq), dkv = tensor_copy(&whole.dkv);
     struct tensor dxn = tensor_zero(whole.x.n), dx = tensor_unset(whole.x.n);
@@ -328,15 +328,15 @@ static void keys_that_parts_share_are_the_whole_s(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 6,
-                          .nseq = 2,
-                          .width = 16,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 4,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 3,
-                          .eps = 1e-5f };
+                             .nseq = 2,
+                             .width = 16,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head_dim = 4,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 3,
+                             .eps = 1e-5f };
     struct dsf_qkv_part_args a = { t, 0, -1, -1, -1, -1, -1 };
     size_t bytes[] = { 384, 2048, 384, 384, 48, 1000 };
     struct dsflow_err err;

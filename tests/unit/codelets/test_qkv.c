@@ -147,27 +147,27 @@ static void check_layer(struct dsflow_tile t, int bias)
 static void check_shapes(void)
 {
     struct dsflow_tile gpt2 = { .rows = 7,
-                             .nseq = 1,
-                             .width = 48,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .head_dim = 12,
-                             .ffn = 1,
-                             .vocab = 1,
-                             .context = 20,
-                             .eps = 1e-5f };
+                                .nseq = 1,
+                                .width = 48,
+                                .heads = 4,
+                                .kv_heads = 4,
+                                .head_dim = 12,
+                                .ffn = 1,
+                                .vocab = 1,
+                                .context = 20,
+                                .eps = 1e-5f };
     struct dsflow_tile llama = { .rows = 33,
-                              .nseq = 3,
-                              .width = 65,
-                              .heads = 6,
-                              .kv_heads = 2,
-                              .head_dim = 10,
-                              .ffn = 1,
-                              .vocab = 1,
-                              .context = 40,
-                              .rms = 1,
-                              .rope = 1,
-                              .eps = 1e-6f };
+                                 .nseq = 3,
+                                 .width = 65,
+                                 .heads = 6,
+                                 .kv_heads = 2,
+                                 .head_dim = 10,
+                                 .ffn = 1,
+                                 .vocab = 1,
+                                 .context = 40,
+                                 .rms = 1,
+                                 .rope = 1,
+                                 .eps = 1e-6f };
 
     check_layer(gpt2, 1);
     check_layer(llama, 0);
@@ -189,15 +189,15 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
 static void a_gradient_is_added_to_what_was_there(void **state)
 {
     struct dsflow_tile t = { .rows = 5,
-                          .nseq = 1,
-                          .width = 17,
-                          .heads = 1,
-                          .kv_heads = 1,
-                          .head_dim = 4,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 8,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 17,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 4,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 8,
+                             .eps = 1e-5f };
     struct layer once = layer_new(t, 1), twice = layer_new(t, 1);
 
     for (int i = 0; i < 3; i++) {
@@ -217,15 +217,15 @@ static void a_gradient_is_added_to_what_was_there(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 6,
-                          .nseq = 2,
-                          .width = 16,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 4,
-                          .ffn = 1,
-                          .vocab = 1,
-                          .context = 3,
-                          .eps = 1e-5f };
+                             .nseq = 2,
+                             .width = 16,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head_dim = 4,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 3,
+                             .eps = 1e-5f };
     struct dsflow_qkv_args a = { t, 0, -1, 512, -1 };
     size_t bytes[] = { 384, 2112, 384, 384, 1 << 20 };
     struct dsflow_err err;

@@ -26,7 +26,8 @@ static void fill_port(const struct dsflow_trials *trials, uint64_t seed,
         for (size_t i = 0; i < buf->bytes / sizeof(double); i++)
             d[i] = sin((double)(seed + i));
     else
-        fill_normal((void *)buf->p, buf->bytes / sizeof(float), seed * 8 + port);
+        fill_normal((void *)buf->p, buf->bytes / sizeof(float),
+                    seed * 8 + port);
 }
 
 static void try(const struct dsflow_codelet *c, uint64_t seed)
@@ -49,9 +50,8 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
         fail_msg("%s, seed %llu: %s", op->name, (unsigned long long)seed,
                  err.msg);
     for (unsigned i = 0; i < n; i++) {
-        enum dsflow_access access = op->ports[i < op->nports ? i
-                                                             : op->nports - 1]
-                                        .access;
+        enum dsflow_access access =
+            op->ports[i < op->nports ? i : op->nports - 1].access;
 
         mem[i] = guarded_new(bytes[i]);
         memset(mem[i].p, 0xff, bytes[i]);
@@ -59,8 +59,8 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
             fill_port(c->trials, seed, i, &mem[i], args);
         bufs[i] = (struct dsflow_buf){ mem[i].p, bytes[i] };
     }
-    scratch = guarded_new(op->scratch != NULL ? op->scratch(bytes, n, args)
-                                              : 0);
+    scratch =
+        guarded_new(op->scratch != NULL ? op->scratch(bytes, n, args) : 0);
     c->cpu(&(struct dsflow_call){ .bufs = bufs,
                                   .nbufs = n,
                                   .args = args,

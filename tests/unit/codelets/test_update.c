@@ -222,10 +222,11 @@ static void a_shard_is_updated_like_the_whole(void **state)
         whole.p[i] = shards.p[i] = (float)cos(i);
         whole.g[i] = shards.g[i] = (float)gradient(i, 1);
     }
-    whole.c = shards.c = (struct dsflow_control){
-        .step = 1, .lr = 0.01, .correction1 = 0.1, .correction2 = 0.05,
-        .scale = 1
-    };
+    whole.c = shards.c = (struct dsflow_control){ .step = 1,
+                                                  .lr = 0.01,
+                                                  .correction1 = 0.1,
+                                                  .correction2 = 0.05,
+                                                  .scale = 1 };
     run(&dsf_codelet_adam, &a, 5,
         (void *[]){ &whole.c, whole.g, whole.p, whole.m, whole.v },
         (size_t[]){ sizeof(whole.c), sizeof(whole.g), sizeof(whole.p),

@@ -37,12 +37,11 @@ static const struct dsflow_option options[] = {
                                              .after = behind,                  \
                                              .rewrite = rewrite };             \
     static const struct dsflow_policy *const list_##id[] = { &id, NULL };      \
-    static const struct dsflow_plugin plugin_##id = {                          \
-        .abi = DSFLOW_PLUGIN_ABI,                                              \
-        .name = #id,                                                           \
-        .summary = "a policy",                                                 \
-        .policies = list_##id                                                  \
-    }
+    static const struct dsflow_plugin plugin_##id = { .abi =                   \
+                                                          DSFLOW_PLUGIN_ABI,   \
+                                                      .name = #id,             \
+                                                      .summary = "a policy",   \
+                                                      .policies = list_##id }
 
 POLICY(early, "pipeline");
 POLICY(later, "pipeline");
@@ -58,9 +57,10 @@ static void must(int status, const struct dsflow_err *err)
 static void policies_stand_behind_the_one_they_name(void **state)
 {
     static const char *const order[] = {
-        "reference", "recompute", "tensor_parallel", "pipeline",   "early",
-        "later",     "behind_early", "zero",         "send",       "replace",
-        "priorities", "last",     NULL
+        "reference", "recompute", "tensor_parallel", "pipeline",
+        "early",     "later",     "behind_early",    "zero",
+        "send",      "replace",   "priorities",      "last",
+        NULL
     };
     struct dsflow_err err;
 
@@ -76,10 +76,14 @@ static void policies_stand_behind_the_one_they_name(void **state)
 /* A schedule that is fine, then a policy that is not. */
 static void of_a_plug_in_that_is_wrong_nothing_stays(void **state)
 {
-    static const struct dsflow_lr_schedule ones = {
-        .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "ones", .summary = "1",
-        .options = options, .part_size = sizeof(struct part), .lr = lr
-    };
+    static const struct dsflow_lr_schedule ones = { .abi =
+                                                        DSFLOW_LR_SCHEDULE_ABI,
+                                                    .name = "ones",
+                                                    .summary = "1",
+                                                    .options = options,
+                                                    .part_size =
+                                                        sizeof(struct part),
+                                                    .lr = lr };
     static const struct dsflow_lr_schedule *const schedules[] = { &ones, NULL };
     static struct dsflow_policy policy = { .abi = DSFLOW_POLICY_ABI,
                                            .name = "zero",

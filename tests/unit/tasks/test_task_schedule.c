@@ -25,27 +25,24 @@ static void assert_points(const char *schedule, const struct dsflow_lr_keys *a,
 }
 
 #define POINTS(schedule, a, ...)                                               \
-    assert_points(schedule, a, (struct point[]){ __VA_ARGS__ },                          \
+    assert_points(schedule, a, (struct point[]){ __VA_ARGS__ },                \
                   sizeof((struct point[]){ __VA_ARGS__ }) /                    \
                       sizeof(struct point))
 
 static void warm_up_is_logarithmic_or_linear(void **state)
 {
-    struct dsflow_lr_keys a = {
-        .log_warmup = 1, .lr = 1e-3, .warmup = 10
-    };
+    struct dsflow_lr_keys a = { .log_warmup = 1, .lr = 1e-3, .warmup = 10 };
 
-    POINTS("warmup", &a, { 0, 0 }, { 1, 3.0103e-4 }, { 4, 6.9897e-4 }, { 9, 1e-3 },
-           { 19, 1e-3 });
+    POINTS("warmup", &a, { 0, 0 }, { 1, 3.0103e-4 }, { 4, 6.9897e-4 },
+           { 9, 1e-3 }, { 19, 1e-3 });
     a.log_warmup = 0;
-    POINTS("warmup", &a, { 0, 0 }, { 1, 1e-4 }, { 4, 4e-4 }, { 9, 9e-4 }, { 10, 1e-3 });
+    POINTS("warmup", &a, { 0, 0 }, { 1, 1e-4 }, { 4, 4e-4 }, { 9, 9e-4 },
+           { 10, 1e-3 });
 }
 
 static void decay_after_warm_up_is_linear(void **state)
 {
-    struct dsflow_lr_keys a = {
-        .lr = 1e-3, .warmup = 10, .total = 100
-    };
+    struct dsflow_lr_keys a = { .lr = 1e-3, .warmup = 10, .total = 100 };
 
     POINTS("warmup_linear", &a, { 9, 9e-4 }, { 10, 1e-3 }, { 50, 5.5555556e-4 },
            { 99, 1.1111111e-5 }, { 100, 0 });
@@ -53,39 +50,39 @@ static void decay_after_warm_up_is_linear(void **state)
 
 static void decay_after_warm_up_is_a_cosine(void **state)
 {
-    struct dsflow_lr_keys a = { .lr = 1e-3,
-                                   .warmup = 10,
-                                   .total = 100,
-                                   .min_ratio = 1e-4 };
+    struct dsflow_lr_keys a = {
+        .lr = 1e-3, .warmup = 10, .total = 100, .min_ratio = 1e-4
+    };
 
-    POINTS("warmup_cosine", &a, { 0, 0 }, { 9, 9e-4 }, { 10, 9.9969544e-4 }, { 54, 5.0005e-4 },
-           { 99, 1e-7 }, { 109, 1e-7 });
+    POINTS("warmup_cosine", &a, { 0, 0 }, { 9, 9e-4 }, { 10, 9.9969544e-4 },
+           { 54, 5.0005e-4 }, { 99, 1e-7 }, { 109, 1e-7 });
 }
 
 static void a_range_test_grows_smoothly_or_in_stairs(void **state)
 {
     struct dsflow_lr_keys a = { .lr = 1e-4,
-                                   .range_steps = 20,
-                                   .range_rate = 1 };
+                                .range_steps = 20,
+                                .range_rate = 1 };
 
-    POINTS("range_test", &a, { 0, 1.05e-4 }, { 9, 1.5e-4 }, { 19, 2e-4 }, { 20, 2.05e-4 },
-           { 39, 3e-4 }, { 59, 4e-4 });
+    POINTS("range_test", &a, { 0, 1.05e-4 }, { 9, 1.5e-4 }, { 19, 2e-4 },
+           { 20, 2.05e-4 }, { 39, 3e-4 }, { 59, 4e-4 });
     a.staircase = 1;
-    POINTS("range_test", &a, { 18, 1e-4 }, { 19, 2e-4 }, { 38, 2e-4 }, { 39, 3e-4 });
+    POINTS("range_test", &a, { 18, 1e-4 }, { 19, 2e-4 }, { 38, 2e-4 },
+           { 39, 3e-4 });
 }
 
 static void a_cycle_goes_up_down_and_decays(void **state)
 {
     struct dsflow_lr_keys a = { .lr = 1e-3,
-                                   .cycle_min_ratio = 0.1,
-                                   .half_cycle = 10,
-                                   .second_half_cycle = 10,
-                                   .decay_steps = 5,
-                                   .decay_rate = 0.5 };
+                                .cycle_min_ratio = 0.1,
+                                .half_cycle = 10,
+                                .second_half_cycle = 10,
+                                .decay_steps = 5,
+                                .decay_rate = 0.5 };
 
-    POINTS("one_cycle", &a, { 0, 1.9e-4 }, { 4, 5.5e-4 }, { 9, 1e-3 }, { 10, 9.1e-4 },
-           { 14, 5.5e-4 }, { 19, 1e-4 }, { 20, 9.0909091e-5 }, { 29, 5e-5 },
-           { 59, 2e-5 });
+    POINTS("one_cycle", &a, { 0, 1.9e-4 }, { 4, 5.5e-4 }, { 9, 1e-3 },
+           { 10, 9.1e-4 }, { 14, 5.5e-4 }, { 19, 1e-4 }, { 20, 9.0909091e-5 },
+           { 29, 5e-5 }, { 59, 2e-5 });
 }
 
 static void a_constant_rate_stays(void **state)
@@ -113,7 +110,8 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
 
     op = (struct dsflow_op){ .abi = DSFLOW_OP_ABI + 1, .name = "mine" };
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "task mine: made for interface 2: this dsflow has 1");
+    assert_string_equal(err.msg,
+                        "task mine: made for interface 2: this dsflow has 1");
     op = (struct dsflow_op){ .abi = DSFLOW_OP_ABI, .name = "mine" };
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task mine: has no summary");
@@ -123,8 +121,9 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
     assert_string_equal(err.msg, "task mine: has no cost");
     op.cost = cost;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "task mine: 0 ports, 0 optional: expected 1 to "
-                                 "8, one required");
+    assert_string_equal(err.msg,
+                        "task mine: 0 ports, 0 optional: expected 1 to "
+                        "8, one required");
     op.nports = 1;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task mine: port 0: expected a name, and R, W "
