@@ -118,6 +118,34 @@ static void *part_of(const struct dsflow_plan *plan,
     return part;
 }
 
+/* What a built-in policy leaves is checked at the end; that of another at once,
+ * so that its name stands in the message. */
+static int check_brought(const struct dsflow_plan *plan,
+                         const struct dsflow_policy *policy,
+                         struct dsflow_graph *g, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+    char what[100];
+
+    if (strcmp(dsf_registry_find(&dsf_policies, policy->name)->origin,
+               DSF_BUILTIN) == 0)
+        return DSFLOW_OK;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g) && status == DSFLOW_OK;
+         i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        if (t->rank < DSFLOW_ANYWHERE || t->rank >= plan->nranks)
+            status = dsflow_fail(err, DSFLOW_EINVAL,
+                                 "task %u, %s: rank %d: expected 0 to %d", i,
+                                 t->op->name, t->rank, plan->nranks - 1);
+    }
+    if (status == DSFLOW_OK)
+        status = dsflow_graph_check(g, err);
+    snprintf(what, sizeof(what), "policy %.60s", policy->name);
+    return status < 0 ? dsflow_fail_in(err, status, what) : DSFLOW_OK;
+}
+
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,
                        struct dsflow_graph **graph, struct dsflow_err *err)
 {
@@ -139,6 +167,8 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
         status = order[i]->rewrite(plan->parts[i], plan, g, next, err);
         dsflow_graph_free(g);
         g = next;
+        if (status == DSFLOW_OK)
+            status = check_brought(plan, order[i], g, err);
         if (until != NULL && strcmp(until, order[i]->name) == 0)
             break;
     }

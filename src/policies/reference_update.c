@@ -75,6 +75,7 @@ static void update_unit(struct step *s, unsigned u)
         s->control, s->plan->reduce_micro ? d->grad.sum : d->grad.of[0],
         d->param
     };
+    struct dsflow_err why = { .msg = "" };
     void *args;
 
     if (s->plan->no_update || s->status < 0)
@@ -82,9 +83,10 @@ static void update_unit(struct step *s, unsigned u)
     args = dsf_xcalloc(1, o->op->args_size);
     describe(unit, args);
     if (o->fill != NULL)
-        s->status = o->fill(dsf_job_part(job, o->options), &keys, args, s->err);
+        s->status = o->fill(dsf_job_part(job, o->options), &keys, args, &why);
     if (s->status < 0)
-        dsflow_fail_in(s->err, s->status, o->name);
+        dsf_job_fail(job, s->err, s->status, "optimizer", "kind", "%s: %s",
+                     o->name, why.msg);
     memcpy(ports + 3, d->states, s->nstates * sizeof(*ports));
     dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + s->nstates, ports);
     free(args);

@@ -62,8 +62,15 @@ line '--set: model: attention: "same": works on whole layers: expected mesh.tens
     plan with.toml --set model.attention=same --set mesh.tensor=2
 line '--set: optimizer: kind: "pull": needs whole tensors: expected mesh.tensor = 1, not 2' \
     plan with.toml --set optimizer.kind=pull --set mesh.tensor=2
-line 'pull: note: refused' plan with.toml --set optimizer.kind=pull \
+line '--set: optimizer: kind: pull: note: refused' plan with.toml --set optimizer.kind=pull \
     --set pull.note=refuse
+build liblost.so -DBAD=35 -Wall -Wextra -Wno-unused-parameter -Werror
+line 'policy patient: task 0, schedule: rank 99: expected 0 to 0' \
+    plan with.toml --set 'codelets.load=["./liblost.so"]'
+build libmute.so -DBAD=36 -w
+line 'task pull: no codelet for a CPU' run with.toml \
+    --set 'codelets.load=["./libmute.so"]' --set optimizer.kind=pull
+rm -rf run
 line '--set: patient: from: 9: expected at most the 1 chunks' \
     plan with.toml --set patient.from=9
 line 'with.toml: halves: every: is missing: expected a whole number, 1 to 1000' \

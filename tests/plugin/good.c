@@ -207,6 +207,8 @@ static int patient_decide(void *part, struct dsflow_plan *plan,
 static void forwards_first(void *user, struct dsflow_task_spec *t)
 {
     t->priority /= 2;
+    if (BAD == 35)
+        t->rank = 99;
     if (t->pass == DSFLOW_FORWARD)
         t->priority += DSFLOW_TOP_PRIORITY / 2;
 }
@@ -233,8 +235,9 @@ static const struct dsflow_policy patient = {
 static const struct dsflow_op *const ops[] = { &pull_op,
                                                WRONG(29, NULL, &same_op),
                                                NULL };
-static const struct dsflow_codelet *const codelets[] = { &pull_codelet,
-                                                         &same_codelet, NULL };
+static const struct dsflow_codelet *const codelets[] = {
+    &same_codelet, WRONG(36, NULL, &pull_codelet), NULL
+};
 static const struct dsflow_optimizer *const optimizers[] = { &pull, NULL };
 static const struct dsflow_lr_schedule *const schedules[] = { &halves, NULL };
 static const struct dsflow_segment *const segments[] = { &same, NULL };
