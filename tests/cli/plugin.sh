@@ -31,7 +31,7 @@ done
 line() {
     message=$1
     shift
-    timeout 60 "$dsflow" "$@" > out 2> err
+    timeout 60 "$dsflow" -q "$@" > out 2> err
     got=$?
     [ $got -eq 2 ] || fault "dsflow $*: status $got"
     [ "$(cat err)" = "dsflow: $message" ] ||
