@@ -209,24 +209,37 @@ const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
     return s;
 }
 
+/* The built-in segment that `op` is of, and its position there; or NULL. */
+static const struct dsflow_segment *segment_of(const struct dsflow_op *op,
+                                               unsigned *at)
+{
+    for (unsigned k = 0; k < NSEGMENTS; k++)
+        for (*at = 0; *at < NOPS; ++*at)
+            if (op_at(&segments[k], *at) == op)
+                return &segments[k];
+    return NULL;
+}
+
 const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
                                    const struct dsflow_op *op)
 {
-    for (unsigned k = 0; k < NSEGMENTS && job != NULL; k++)
-        for (unsigned i = 0; i < NOPS; i++) {
-            const struct dsflow_segment *s;
+    const struct dsflow_segment *old, *s;
+    unsigned at;
 
-            if (op_at(&segments[k], i) != op)
-                continue;
-            s = dsf_job_segment(job, segments[k].replaces, NULL);
-            return s != NULL && op_at(s, i) != NULL ? op_at(s, i) : op;
-        }
-    return op;
+    old = job != NULL ? segment_of(op, &at) : NULL;
+    if (old == NULL)
+        return op;
+    s = dsf_job_segment(job, old->replaces, NULL);
+    return s != NULL && op_at(s, at) != NULL ? op_at(s, at) : op;
 }
 
 const struct dsflow_op *dsf_job_original(const struct dsf_job *job,
                                          const struct dsflow_op *op)
 {
+    unsigned at;
+
+    if (segment_of(op, &at) != NULL) /* as nearly all are */
+        return op;
     for (unsigned k = 0; k < NSEGMENTS; k++) {
         const struct dsflow_segment *s =
             dsf_job_segment(job, segments[k].replaces, NULL);
