@@ -42,6 +42,7 @@ struct replay {
 
     struct life *lives; /* by data */
     double (*values)[DSF_NSERIES]; /* by rank, and of none */
+    double (*last)[DSF_NSERIES];   /* as they were told */
     uint8_t *dirty;     /* by rank: bits of series */
     unsigned *changed;  /* ranks */
     unsigned nchanged;
@@ -112,9 +113,12 @@ static void tell_values(struct replay *r)
         unsigned rank = r->changed[i];
 
         for (unsigned k = 0; k < DSF_NSERIES; k++)
-            if (r->dirty[rank] & 1 << k)
+            if (r->dirty[rank] & 1 << k &&
+                r->values[rank][k] != r->last[rank][k]) {
+                r->last[rank][k] = r->values[rank][k];
                 r->watcher->value(r->watcher->user, r->now, rank,
-                                  (enum dsf_series)k, r->values[rank][k]);
+                                  (enum dsf_series)k, r->last[rank][k]);
+            }
         r->dirty[rank] = 0;
     }
     r->nchanged = 0;
@@ -490,6 +494,7 @@ void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher)
     };
 
     r.values = dsf_xcalloc(trace->facts.nranks + 1, sizeof(*r.values));
+    r.last = dsf_xcalloc(trace->facts.nranks + 1, sizeof(*r.last));
     r.dirty = dsf_xcalloc(trace->facts.nranks + 1, sizeof(*r.dirty));
     r.changed = dsf_xcalloc(trace->facts.nranks + 1, sizeof(*r.changed));
     order(&r, idle);
@@ -510,6 +515,7 @@ void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher)
     dsf_succs_fini(&r.succs);
     free(r.lives);
     free(r.values);
+    free(r.last);
     free(r.dirty);
     free(r.changed);
 }

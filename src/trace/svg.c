@@ -390,6 +390,8 @@ static void put_time_axis(struct gantt *g, double top, double bottom)
     FILE *out = g->svg.out;
     unsigned u = 0;
 
+    if (!(all > 0))
+        return;
     while (u < 2 && all * units[u].scale < 2)
         u++;
     tick = dsf_svg_tick(all * units[u].scale, 9);

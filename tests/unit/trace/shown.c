@@ -1,0 +1,138 @@
+/* shown.c - a trace that can be drawn by hand. */
+#include "shown.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OP(id, text, moves)                                                    \
+    static const struct dsflow_op id = {                                       \
+        .abi = DSFLOW_OP_ABI,                                                  \
+        .name = text,                                                          \
+        .nports = 2,                                                           \
+        .comm = moves,                                                         \
+        .repeats = 1,                                                          \
+        .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },                  \
+        .noptional = 1,                                                        \
+    }
+
+OP(op_forward, "mlp.forward", 0);
+OP(op_backward, "mlp.backward_input", 0);
+OP(op_send, "send", 1);
+OP(op_update, "adam", 0);
+
+static dsflow_data_id data(struct dsflow_graph *g, const char *name,
+                           size_t bytes, int home, bool persistent)
+{
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .home = (int16_t)home,
+                                       .persistent = persistent });
+}
+
+static void task(struct dsflow_graph *g, const struct dsflow_op *op,
+                 enum dsflow_pass pass, int rank, int microbatch,
+                 unsigned ndata, const dsflow_data_id *ids)
+{
+    struct dsflow_task_spec t = { .op = op,
+                                  .layer = 3,
+                                  .microbatch = (int16_t)microbatch,
+                                  .tile = -1,
+                                  .rank = (int16_t)rank,
+                                  .pass = (uint8_t)pass,
+                                  .ndata = (uint8_t)ndata };
+
+    memcpy(t.data, ids, ndata * sizeof(*ids));
+    dsflow_graph_add_task(g, &t);
+}
+
+static void make_graph(struct dsflow_graph *g)
+{
+    dsflow_data_id w = data(g, "w", 100, 0, true);
+    dsflow_data_id a = data(g, "a", 10, 0, false);
+    dsflow_data_id b = data(g, "b", 20, 0, false);
+    dsflow_data_id c = data(g, "c", 10, 1, false);
+    dsflow_data_id d = data(g, "d", 40, 1, false);
+    dsflow_data_id e = data(g, "e", 5, 1, false);
+    dsflow_data_id f = data(g, "f", 0, 1, false);
+
+    task(g, &op_forward, DSFLOW_FORWARD, 0, 0, 1, (dsflow_data_id[]){ a });
+    task(g, &op_forward, DSFLOW_FORWARD, 0, 1, 1, (dsflow_data_id[]){ b });
+    task(g, &op_send, DSFLOW_FORWARD, 1, 0, 2, (dsflow_data_id[]){ c, a });
+    task(g, &op_forward, DSFLOW_FORWARD, 1, 0, 2, (dsflow_data_id[]){ d, c });
+    task(g, &op_backward, DSFLOW_BACKWARD, 1, 0, 3,
+         (dsflow_data_id[]){ e, b, d });
+    task(g, &op_update, DSFLOW_UPDATE, 0, -1, 2, (dsflow_data_id[]){ w, e });
+    task(g, &op_forward, DSFLOW_BACKWARD, 1, 0, 1, (dsflow_data_id[]){ f });
+}
+
+static void span(struct dsf_trace *trace, uint32_t what, unsigned lane,
+                 double start, double end)
+{
+    dsf_timeline_add(
+        &trace->timeline,
+        &(struct dsf_span){ .start = start,
+                            .end = end,
+                            .what = what,
+                            .lane = (uint16_t)lane,
+                            .rank = lane == 0 ? 0 : 1 });
+}
+
+void shown_make(struct shown *shown)
+{
+    struct dsf_trace *trace = &shown->trace;
+
+    memset(shown, 0, sizeof(*shown));
+    trace->facts = (struct dsf_trace_facts){
+        .name = dsf_xstrdup("by \"hand\" <&>"),
+        .job = dsf_xstrdup(""),
+        .machine = dsf_xstrdup(""),
+        .executor = dsf_xstrdup("serial"),
+        .nranks = 2,
+        .data = 1,
+        .pipeline = 2,
+        .tensor = 1,
+        .first = 7,
+    };
+    trace->graph = dsflow_graph_new();
+    make_graph(trace->graph);
+    trace->tasks = dsf_xcalloc(dsflow_graph_ntasks(trace->graph),
+                               sizeof(*trace->tasks));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++)
+        trace->tasks[i].predicted = -1;
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, 0, "core 0");
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, 1, "core 1");
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_LINK, 1, "link 1");
+    span(trace, FW0, 0, 0, 1);
+    span(trace, FW1, 0, 1, 2);
+    span(trace, SEND, 2, 1, 2);
+    span(trace, FW0B, 1, 2, 3);
+    span(trace, BW0, 1, 3, 4);
+    span(trace, UPD, 0, 4, 5);
+    span(trace, NOW, 1, 2.5, 2.5);
+    dsf_timeline_sort(&trace->timeline);
+    shown->view.trace = trace;
+    dsf_steps_init(&shown->view.steps, trace);
+    shown->view.window = dsf_window_whole(trace);
+}
+
+void shown_free(struct shown *shown)
+{
+    dsf_steps_fini(&shown->view.steps);
+    dsflow_graph_free(shown->trace.graph);
+    dsf_trace_fini(&shown->trace);
+}
+
+char *shown_text(const struct shown *shown,
+                 void (*write)(const struct dsf_view *view, FILE *out))
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+
+    write(&shown->view, out);
+    fclose(out);
+    return text;
+}

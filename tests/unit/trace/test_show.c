@@ -1,0 +1,163 @@
+/* test_show.c - a small trace in each format, read back. */
+#include "lib/test.h"
+
+#include "shown.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned count(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+static void assert_has(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL)
+        fail_msg("no \"%s\" in:\n%s", what, text);
+}
+
+static void paje_has_every_span_and_idle_between(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_paje);
+    /* Kinds: transfer, swap, mlp.forward, send, backward, adam, again. */
+    assert_has(text, "\n6 0 P0 CP 0 \"by 'hand' <&>\"\n");
+    assert_has(text, "\n6 0 W2 CL R1 \"link 1\"\n");
+    assert_has(text, "\n9 0.000000000 SW W0 SW2 3 0 -1 7 0 0 0 -\n");
+    assert_has(text, "\n8 0.000000000 SL W2 SLi\n");
+    assert_has(text, "\n9 1.000000000 SL W2 SL3 3 0 -1 7 1 0 0 -\n");
+    assert_has(text, "\n10 2.500000000 EW W1 EW6 3 0 -1 7 1 0 0 -\n");
+    assert_int_equal(count(text, "\n9 "), 6);
+    assert_int_equal(count(text, "\n10 "), 1);
+    assert_int_equal(count(text, "\n11 "), count(text, "\n12 "));
+    free(text);
+    shown_free(&shown);
+}
+
+/* Sum of `key` over events of one kind. */
+static double sum(json_t *events, const char *ph, const char *key, unsigned *n)
+{
+    double all = 0;
+    json_t *event;
+    size_t i;
+
+    *n = 0;
+    json_array_foreach(events, i, event)
+    {
+        if (strcmp(json_string_value(json_object_get(event, "ph")), ph) != 0)
+            continue;
+        all += json_number_value(json_object_get(event, key));
+        (*n)++;
+    }
+    return all;
+}
+
+static void chrome_is_json_with_every_span(void **state)
+{
+    struct shown shown;
+    json_t *root, *events;
+    char *text;
+    unsigned n;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_chrome);
+    root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(root, "otherData"),
+                                          "job")),
+        "by \"hand\" <&>");
+    events = json_object_get(root, "traceEvents");
+    assert_near(sum(events, "X", "dur", &n), 6e6);
+    assert_int_equal(n, 6);
+    sum(events, "s", "ts", &n);
+    assert_int_equal(n, 2);
+    sum(events, "f", "ts", &n);
+    assert_int_equal(n, 2);
+    sum(events, "C", "ts", &n);
+    assert_true(n > 5);
+    json_decref(root);
+    free(text);
+    shown_free(&shown);
+}
+
+static void svg_escapes_and_shows_every_kind(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_svg);
+    assert_has(text, "by \"hand\" &lt;&amp;&gt;");
+    assert_has(text, ">core 0<");
+    assert_has(text, ">link 1<");
+    assert_has(text, ">memory<");
+    assert_has(text, "step 7, 5 s: efficiency 100.0 %, workers idle 50.0 %");
+    /* 868 pixels are 5 seconds: send is from 1 to 2. */
+    assert_has(text, "M281.6 ");
+    assert_has(text, ">communication<");
+    assert_null(strstr(text, ">disk<"));
+    assert_null(strstr(text, "nan"));
+    assert_int_equal(count(text, "marker-end"), 1);
+    free(text);
+    shown_free(&shown);
+}
+
+static void dot_has_times_and_the_longest_way(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_times_dot);
+    assert_has(text, "t0 [label=\"mlp.forward\\nlayer 3\\n1 s\"");
+    assert_int_equal(count(text, "penwidth=5"), 5);
+    assert_int_equal(count(text, "penwidth=4"), 4);
+    free(text);
+    shown_free(&shown);
+}
+
+static void a_trace_of_nothing_is_shown_too(void **state)
+{
+    void (*const writers[])(const struct dsf_view *, FILE *) = {
+        dsf_write_paje, dsf_write_chrome, dsf_write_svg, dsf_write_times_dot
+    };
+    struct shown shown;
+
+    shown_make(&shown);
+    shown.trace.timeline.n = 0;
+    dsf_steps_fini(&shown.view.steps);
+    dsf_steps_init(&shown.view.steps, &shown.trace);
+    shown.view.window = dsf_window_whole(&shown.trace);
+    for (unsigned i = 0; i < 4; i++) {
+        char *text = shown_text(&shown, writers[i]);
+
+        assert_true(strlen(text) > 20);
+        assert_null(strstr(text, "nan"));
+        assert_null(strstr(text, "inf"));
+        free(text);
+    }
+    shown_free(&shown);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paje_has_every_span_and_idle_between),
+        cmocka_unit_test(chrome_is_json_with_every_span),
+        cmocka_unit_test(svg_escapes_and_shows_every_kind),
+        cmocka_unit_test(dot_has_times_and_the_longest_way),
+        cmocka_unit_test(a_trace_of_nothing_is_shown_too),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
