@@ -119,7 +119,17 @@ static bool is_worker(const struct gantt *g, unsigned lane)
     return g->svg.trace->timeline.lanes[lane].kind == DSF_LANE_WORKER;
 }
 
-/* Lanes of a rank stand together; those of several come first. */
+/* Lanes of a rank stand together; workers of several ranks come before them,
+ * and links and disks of several after them. */
+static int group_of(const struct gantt *g, unsigned lane)
+{
+    int rank = rank_of(g, lane), nranks = (int)g->svg.trace->facts.nranks;
+
+    if (rank >= 0 && rank < nranks)
+        return rank;
+    return is_worker(g, lane) ? -1 : nranks;
+}
+
 static void place_rows(struct gantt *g)
 {
     int nranks = (int)g->svg.trace->facts.nranks;
@@ -129,13 +139,11 @@ static void place_rows(struct gantt *g)
         weight += is_worker(g, i) ? 1 : 0.5;
     unit = 560 / (weight > 0 ? weight : 1);
     unit = unit > 34 ? 34 : unit < 1.6 ? 1.6 : unit;
-    for (int r = -1; r < nranks; r++) {
+    for (int r = -1; r <= nranks; r++) {
         bool any = false;
 
         for (unsigned i = 0; i < g->nlanes; i++) {
-            int rank = rank_of(g, i);
-
-            if ((rank >= 0 && rank < nranks ? rank : -1) != r)
+            if (group_of(g, i) != r)
                 continue;
             any = true;
             g->rows[i].y = g->bottom;
@@ -346,15 +354,16 @@ static void put_lines(struct gantt *g)
 static void put_lane_names(struct gantt *g)
 {
     const struct dsf_timeline *timeline = &g->svg.trace->timeline;
+    int nranks = (int)g->svg.trace->facts.nranks, left = g->svg.left;
     double free_from = 0;
 
-    for (int r = -1; r < (int)g->svg.trace->facts.nranks; r++) {
+    for (int r = -1; r <= nranks; r++) {
         double top = INFINITY, bottom = 0;
 
         for (unsigned i = 0; i < g->nlanes; i++) {
             const struct row *row = &g->rows[i];
 
-            if (rank_of(g, i) != r)
+            if (group_of(g, i) != r)
                 continue;
             if (row->y < top)
                 top = row->y;
@@ -362,11 +371,11 @@ static void put_lane_names(struct gantt *g)
                 bottom = row->y + row->height;
             fprintf(g->svg.out,
                     "<path fill=\"#%06x\" d=\"M%d %sh%dv%sh-%dz\"/>\n",
-                    dsf_family_colour(DSF_IDLE), SVG_LEFT,
-                    dsf_svg_num(row->y).s, SVG_RIGHT - SVG_LEFT,
-                    dsf_svg_num(row->height).s, SVG_RIGHT - SVG_LEFT);
+                    dsf_family_colour(DSF_IDLE), left,
+                    dsf_svg_num(row->y).s, SVG_RIGHT - left,
+                    dsf_svg_num(row->height).s, SVG_RIGHT - left);
             if (row->height >= 8)
-                dsf_svg_text(g->svg.out, SVG_LEFT - 5,
+                dsf_svg_text(g->svg.out, left - 5,
                              row->y + row->height / 2 + 3.5,
                              " text-anchor=\"end\" class=\"s\"", "%s",
                              timeline->lanes[i].name);
@@ -375,7 +384,7 @@ static void put_lane_names(struct gantt *g)
             continue;
         free_from = (top + bottom) / 2 + 5;
         dsf_svg_text(g->svg.out, 8, (top + bottom) / 2 + 3.5,
-                     " class=\"b\"", r < 0 ? "all ranks" : "rank %d", r);
+                     " class=\"b\"", r < 0 ? "all ranks" : r == nranks ? "links" : "rank %d", r);
     }
 }
 
@@ -394,9 +403,9 @@ static void put_time_axis(struct gantt *g, double top, double bottom)
         return;
     while (u < 2 && all * units[u].scale < 2)
         u++;
-    tick = dsf_svg_tick(all * units[u].scale, 9);
+    tick = dsf_svg_tick(all * units[u].scale, 12);
     for (int i = 0; i * tick <= all * units[u].scale * 1.0001; i++) {
-        double x = SVG_LEFT + i * tick / units[u].scale * g->svg.per_second;
+        double x = g->svg.left + i * tick / units[u].scale * g->svg.per_second;
 
         fprintf(out, "<path d=\"M%s %sV%s\" stroke=\"#ccc\" "
                      "stroke-width=\".6\"/>\n",
@@ -589,6 +598,17 @@ static double draw(struct gantt *g)
     return put_legend(g, y + 16) + 4;
 }
 
+/* Room for "rank 12" and the longest name of a lane. */
+static int find_left(const struct dsf_trace *trace)
+{
+    size_t most = 0;
+
+    for (unsigned i = 0; i < trace->timeline.nlanes; i++)
+        if (strlen(trace->timeline.lanes[i].name) > most)
+            most = strlen(trace->timeline.lanes[i].name);
+    return most > 9 ? SVG_LEFT + 6 * (int)(most - 9) : SVG_LEFT;
+}
+
 void dsf_write_svg(const struct dsf_view *whole, FILE *out)
 {
     struct dsf_view view = *whole;
@@ -601,7 +621,8 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
 
     view.window = typical(whole);
     seconds = view.window.end - view.window.begin;
-    g.svg.per_second = (SVG_RIGHT - SVG_LEFT) / (seconds > 0 ? seconds : 1);
+    g.svg.left = find_left(view.trace);
+    g.svg.per_second = (SVG_RIGHT - g.svg.left) / (seconds > 0 ? seconds : 1);
     g.narrow = 900.0 * g.nlanes / 100000;
     g.narrow = g.narrow < 0.3 ? 0.3 : g.narrow;
     g.rows = dsf_xcalloc(g.nlanes + 1, sizeof(*g.rows));

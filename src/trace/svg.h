@@ -5,7 +5,8 @@
 #include "trace/palette.h"
 #include "trace/show.h"
 
-/* Pixels, from the top left. */
+/* Pixels, from the top left. Names of lanes end at `left`, or further right
+ * where they are long. */
 enum { SVG_WIDTH = 1000, SVG_LEFT = 108, SVG_RIGHT = 976 };
 
 struct dsf_svg {
@@ -13,12 +14,13 @@ struct dsf_svg {
     const struct dsf_trace *trace;
     struct dsf_kinds kinds;
     FILE *out;
+    int left;          /* where the time begins */
     double per_second; /* pixels */
 };
 
 static inline double dsf_svg_x(const struct dsf_svg *svg, double t)
 {
-    return SVG_LEFT + (t - svg->view->window.begin) * svg->per_second;
+    return svg->left + (t - svg->view->window.begin) * svg->per_second;
 }
 
 /* A coordinate, with no more digits than can be seen. */

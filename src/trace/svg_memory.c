@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Half pixels: the most in each, or less than 0 where nothing changed. */
+/* Half pixels or less: the most in each, or less than 0 where nothing changed. */
 enum { COLUMNS = 2 * (SVG_RIGHT - SVG_LEFT) + 1, HEIGHT = 110, MOST_CURVES = 8 };
 
 struct dsf_svg_memory {
@@ -48,7 +48,8 @@ void dsf_svg_memory_free(struct dsf_svg_memory *m)
 void dsf_svg_memory_add(struct dsf_svg_memory *m, double t, unsigned rank,
                         double bytes)
 {
-    int i = (int)(2 * (dsf_svg_x(m->svg, t) - SVG_LEFT));
+    int i = (int)((dsf_svg_x(m->svg, t) - m->svg->left) /
+                  (SVG_RIGHT - m->svg->left) * (COLUMNS - 1));
 
     if (i < 0 || i >= COLUMNS)
         return;
@@ -60,6 +61,12 @@ void dsf_svg_memory_add(struct dsf_svg_memory *m, double t, unsigned rank,
     m->last[rank] = (float)bytes;
     if (i + 1 < COLUMNS)
         m->most[rank][i + 1] = (float)bytes;
+}
+
+static double x_of(const struct dsf_svg_memory *m, unsigned column)
+{
+    return m->svg->left +
+           (double)column / (COLUMNS - 1) * (SVG_RIGHT - m->svg->left);
 }
 
 static double fill(struct dsf_svg_memory *m)
@@ -142,8 +149,9 @@ static uint32_t colour_of(unsigned i, unsigned n)
     return c;
 }
 
-static void put_axis(FILE *out, double y, double most)
+static void put_axis(const struct dsf_svg *svg, double y, double most)
 {
+    FILE *out = svg->out;
     int power = most >= 1 << 30 ? 30 : most >= 1 << 20 ? 20 : 10;
     const char *unit = power == 30 ? "GiB" : power == 20 ? "MiB" : "KiB";
     double scale = (double)(1 << power), tick = dsf_svg_tick(most / scale, 4);
@@ -151,9 +159,9 @@ static void put_axis(FILE *out, double y, double most)
     for (double v = 0; v <= most / scale * 1.0001; v += tick) {
         double at = y + HEIGHT - v * scale / most * HEIGHT;
 
-        fprintf(out, "<path d=\"M%d %sH%d\" stroke=\"#ddd\"/>\n", SVG_LEFT,
+        fprintf(out, "<path d=\"M%d %sH%d\" stroke=\"#ddd\"/>\n", svg->left,
                 dsf_svg_num(at).s, SVG_RIGHT);
-        dsf_svg_text(out, SVG_LEFT - 5, at + 3.5,
+        dsf_svg_text(out, svg->left - 5, at + 3.5,
                      " text-anchor=\"end\" class=\"s\"", "%g%s%s", v,
                      v > 0 ? " " : "", v > 0 ? unit : "");
     }
@@ -173,9 +181,9 @@ static void put_curve(const struct dsf_svg_memory *m, unsigned rank, double y,
 
         at = round(at * 10) / 10;
         if (i == 0)
-            fprintf(out, "M%d %s", SVG_LEFT, dsf_svg_num(at).s);
+            fprintf(out, "M%d %s", m->svg->left, dsf_svg_num(at).s);
         else if (at != before)
-            fprintf(out, "H%sV%s", dsf_svg_num(SVG_LEFT + i / 2.0).s,
+            fprintf(out, "H%sV%s", dsf_svg_num(x_of(m, i)).s,
                     dsf_svg_num(at).s);
         before = at;
     }
@@ -199,11 +207,11 @@ static void put_band(struct dsf_svg_memory *m, double y, double most)
                 if (half == 0 ? m->most[r][i] > v : m->most[r][i] < v)
                     v = m->most[r][i];
             fprintf(out, "%s%s %s", half == 0 && k == 0 ? "M" : "L",
-                    dsf_svg_num(SVG_LEFT + i / 2.0).s,
+                    dsf_svg_num(x_of(m, i)).s,
                     dsf_svg_num(y + HEIGHT - v / most * HEIGHT).s);
         }
     fputs("z\"/>\n", out);
-    dsf_svg_text(out, SVG_LEFT + 6, y + 12, " class=\"s\"",
+    dsf_svg_text(out, m->svg->left + 6, y + 12, " class=\"s\"",
                  "from the least to the most of %u ranks", n);
 }
 
@@ -220,7 +228,7 @@ static double put_name(const struct dsf_svg_memory *m, const struct curve *c,
 
 double dsf_svg_memory_draw(struct dsf_svg_memory *m, double y)
 {
-    double most = fill(m), x = SVG_LEFT;
+    double most = fill(m), x = m->svg->left;
     struct curve *curves;
     unsigned n;
 
@@ -229,7 +237,7 @@ double dsf_svg_memory_draw(struct dsf_svg_memory *m, double y)
     y += 16;
     curves = dsf_xcalloc(m->nranks, sizeof(*curves));
     n = find_curves(m, most, curves);
-    put_axis(m->svg->out, y, most);
+    put_axis(m->svg, y, most);
     if (n > MOST_CURVES)
         put_band(m, y, most);
     for (unsigned i = 0; i < n && n <= MOST_CURVES; i++) {
