@@ -61,6 +61,14 @@ static int write_output(const struct output *output,
                               here ? "standard output" : path);
 }
 
+static int explain(const char *path, const struct dsf_trace *trace, bool json,
+                   struct dsflow_err *err)
+{
+    int status = dsf_explain(trace, json, stdout, err);
+
+    return status < 0 ? dsflow_fail_in(err, status, path) : status;
+}
+
 static int show(const struct dsf_words *words, struct dsf_view *view,
                 struct dsflow_err *err)
 {
@@ -84,7 +92,7 @@ static int show(const struct dsf_words *words, struct dsf_view *view,
         written++;
     }
     if (status == DSFLOW_OK && (written == 0 || summary || json))
-        status = dsf_explain(view->trace, json, stdout, err);
+        status = explain(words->words[0], view->trace, json, err);
     return status;
 }
 

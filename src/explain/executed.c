@@ -134,12 +134,6 @@ int dsf_executed_init(struct dsf_executed *s, const struct dsf_trace *trace,
         last = t->v[i].step > last ? t->v[i].step : last;
     }
     s->n = s->base <= last ? last - s->base + 1 : 0;
-    /* A damaged file might ask for all the memory there is; a whole one has few
-     * steps that are not. */
-    if (whole > 0 && s->n > 4 + 2 * (t->n / whole))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "the trace is damaged: %u steps in %zu spans", s->n,
-                           t->n);
     s->span = dsf_xcalloc((size_t)s->n * s->ntasks + 1, sizeof(*s->span));
     s->begun = dsf_xcalloc((size_t)s->n + 1, sizeof(*s->begun));
     s->ended = dsf_xcalloc((size_t)s->n + 1, sizeof(*s->ended));

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -308,18 +309,22 @@ static int64_t whole_of(json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-static void read_facts(json_t *in, struct dsf_trace_facts *f)
+static bool read_facts(json_t *in, struct dsf_trace_facts *f)
 {
+    int64_t ranks = whole_of(in, "ranks"), data = whole_of(in, "data"),
+            pipeline = whole_of(in, "pipeline"),
+            tensor = whole_of(in, "tensor");
+
     f->name = copy_of(in, "name");
     f->job = copy_of(in, "job");
     f->machine = copy_of(in, "machine");
     f->rates = copy_of(in, "rates");
     f->executor = copy_of(in, "executor");
     f->simulated = json_is_true(json_object_get(in, "simulated"));
-    f->nranks = (unsigned)whole_of(in, "ranks");
-    f->data = (unsigned)whole_of(in, "data");
-    f->pipeline = (unsigned)whole_of(in, "pipeline");
-    f->tensor = (unsigned)whole_of(in, "tensor");
+    f->nranks = (unsigned)ranks;
+    f->data = (unsigned)data;
+    f->pipeline = (unsigned)pipeline;
+    f->tensor = (unsigned)tensor;
     f->cores = (unsigned)whole_of(in, "cores");
     f->first = whole_of(in, "first");
     f->tokens = whole_of(in, "tokens");
@@ -327,6 +332,9 @@ static void read_facts(json_t *in, struct dsf_trace_facts *f)
     f->memory = json_number_value(json_object_get(in, "memory"));
     f->predicted = json_number_value(json_object_get(in, "predicted"));
     f->bound = json_number_value(json_object_get(in, "bound"));
+    /* Ranks stand in 16 bits. */
+    return ranks > 0 && ranks <= INT16_MAX && data > 0 && data <= ranks &&
+           pipeline > 0 && pipeline <= ranks && tensor > 0 && tensor <= ranks;
 }
 
 static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
@@ -340,7 +348,8 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
         int64_t kind = whole_of(lane, "kind"), rank = whole_of(lane, "rank");
 
         if (name == NULL || kind < 0 || kind >= DSF_NLANE_KINDS ||
-            rank < DSFLOW_ANYWHERE || rank > INT16_MAX)
+            rank < DSFLOW_ANYWHERE || rank > INT16_MAX ||
+            (kind == DSF_LANE_WORKER && timeline->workers < timeline->nlanes))
             return false;
         dsf_timeline_add_lane(timeline, (enum dsf_lane_kind)kind, (int)rank,
                               "%s", name);
@@ -402,8 +411,8 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
     if (good) {
         json_t *ops = json_object_get(head, "kinds");
 
-        read_facts(json_object_get(head, "facts"), &trace->facts);
-        good = read_lanes(head, &trace->timeline);
+        good = read_facts(json_object_get(head, "facts"), &trace->facts) &&
+               read_lanes(head, &trace->timeline);
         read_rings(head, trace->ops);
         trace->ops->n = (unsigned)json_array_size(ops);
         trace->ops->v =
@@ -516,6 +525,9 @@ static bool read_spans(FILE *in, struct dsf_trace *trace)
                 return true;
             }
             if (s.lane >= timeline->nlanes || !(s.start <= s.end) ||
+                !isfinite(s.start) || !isfinite(s.end) ||
+                s.kind > DSF_SPAN_TRANSFER ||
+                (s.kind == DSF_SPAN_TRANSFER && s.lane < timeline->workers) ||
                 s.what >= (s.kind == DSF_SPAN_TASK ? ntasks : ndata))
                 return false;
             dsf_timeline_add(timeline, &s);
@@ -523,6 +535,46 @@ static bool read_spans(FILE *in, struct dsf_trace *trace)
     }
     trace->cut = true;
     return true;
+}
+
+static const struct dsflow_task_spec *task_of(const struct dsf_trace *trace,
+                                              uint32_t i)
+{
+    return dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
+}
+
+static bool is_step(const struct dsf_trace *trace, const struct dsf_span *s)
+{
+    return s->kind == DSF_SPAN_TASK &&
+           task_of(trace, s->what)->phase == DSFLOW_STEP;
+}
+
+/* A run was traced from some step on: that is the first one of the timeline.
+ * Readers keep lists by step and task, so there must not be more steps than a
+ * timeline as long as this one can be of; a step may be there in part. */
+static bool count_steps(struct dsf_trace *trace)
+{
+    struct dsf_timeline *timeline = &trace->timeline;
+    uint32_t n = dsflow_graph_ntasks(trace->graph), whole = 0;
+    uint32_t first = UINT32_MAX, last = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        whole += task_of(trace, i)->phase == DSFLOW_STEP;
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+
+        if (!is_step(trace, s))
+            continue;
+        first = s->step < first ? s->step : first;
+        last = s->step > last ? s->step : last;
+    }
+    if (first > last)
+        return true;
+    for (size_t i = 0; i < timeline->n; i++)
+        if (is_step(trace, &timeline->v[i]))
+            timeline->v[i].step -= first;
+    trace->facts.first += first;
+    return last - first <= 4 + 2 * (timeline->n / whole);
 }
 
 int dsf_trace_read(const char *path, struct dsf_trace *trace,
@@ -541,7 +593,8 @@ int dsf_trace_read(const char *path, struct dsf_trace *trace,
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: is no trace of this version of dsflow", path);
     else if (!read_head(in, trace) || !read_data(in, trace) ||
-             !read_tasks(in, trace) || !read_spans(in, trace))
+             !read_tasks(in, trace) || !read_spans(in, trace) ||
+             !count_steps(trace))
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: is damaged", path);
     else if (ferror(in))
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
