@@ -54,7 +54,7 @@ int dsf_flag_whole(const struct dsf_words *words, const char *name,
 
 extern const struct dsf_cmd dsf_cmd_run, dsf_cmd_plan, dsf_cmd_eval,
     dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list, dsf_cmd_report,
-    dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch;
+    dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch, dsf_cmd_codelet;
 
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 

@@ -14,5 +14,6 @@ const struct dsf_cmd *const dsf_cmds[] = {
     &dsf_cmd_list,
     &dsf_cmd_report,
     &dsf_cmd_bench,
+    &dsf_cmd_codelet,
     NULL,
 };

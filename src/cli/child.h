@@ -1,0 +1,34 @@
+/* child.h - run something that may crash, hang or exit, in a process of its
+ * own, and say what became of it. */
+#ifndef DSF_CLI_CHILD_H
+#define DSF_CLI_CHILD_H
+
+#include "cli/guarded.h"
+
+/* What something was found to be. The child fills it. */
+struct dsf_verdict {
+    unsigned cases;      /* that were tried */
+    char fault[400];     /* "": none */
+    char untried[160];   /* why it was not tried; "": it was */
+    double seconds;      /* of the call that was timed; 0: none was */
+    double flops, bytes; /* of that call */
+    double reference;    /* seconds of the reference; 0: there is none */
+};
+
+/* Run `body` in a child that has `limit` seconds for each step. */
+void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
+                   const void *user, double limit, struct dsf_verdict *verdict);
+
+/* For `body`: what is wrong; ends the child. Where it happened is added. */
+_Noreturn void dsf_child_fault(const char *fmt, ...) DSFLOW_PRINTF(1, 2);
+
+/* For `body`: a step begins, in words that stand before what goes wrong in it
+ * ("" or "its reference "); `where` stands behind (shapes and seed; copied).
+ * The limit starts anew. */
+void dsf_child_step(const char *who, const char *where);
+
+/* For `body`: the memory that a call works on, so that a crash in it names the
+ * port. Borrowed until the next. */
+void dsf_child_memory(const struct dsf_guarded *v, unsigned n);
+
+#endif

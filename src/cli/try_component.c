@@ -1,0 +1,361 @@
+/* try_component.c - optimizers, schedules and policies in small jobs. */
+#include "cli/try_component.h"
+
+#include "base/alloc.h"
+#include "base/random.h"
+#include "config/option.h"
+#include "policies/policies.h"
+#include "tasks/components.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char common[] =
+    "[job]\nname = \"trial\"\nsteps = 5\noutput = \"none\"\n"
+    "[data]\ntrain = \"none\"\n"
+    "[batch]\nsequences = 8\nmicro = 1\n"
+    "[model]\ncontext = 32\nvocab = 97\n";
+
+/* A small model and a mesh, as keys of the job. */
+struct small {
+    const char *words, *sets[10];
+};
+static const struct small smalls[] = {
+    { "GPT-2 on one rank",
+      { "model.family=gpt2", "model.layers=2", "model.heads=4",
+        "model.width=24" } },
+    { "LLaMA on one rank",
+      { "model.family=llama", "model.layers=2", "model.heads=4",
+        "model.kv_heads=2", "model.width=32", "model.ffn_width=52" } },
+    { "GPT-2, mesh.data=2, zero.stage=1",
+      { "model.family=gpt2", "model.layers=2", "model.heads=4",
+        "model.width=24", "mesh.data=2", "zero.stage=1" } },
+    { "LLaMA, mesh.tensor=2",
+      { "model.family=llama", "model.layers=2", "model.heads=4",
+        "model.kv_heads=2", "model.width=32", "model.ffn_width=52",
+        "mesh.tensor=2" } },
+    { "GPT-2, mesh.pipeline=2",
+      { "model.family=gpt2", "model.layers=4", "model.heads=4",
+        "model.width=24", "mesh.pipeline=2" } },
+    { "LLaMA, mesh.data=2, mesh.pipeline=2, zero.stage=3",
+      { "model.family=llama", "model.layers=4", "model.heads=4",
+        "model.kv_heads=2", "model.width=32", "model.ffn_width=52",
+        "mesh.data=2", "mesh.pipeline=2", "zero.stage=3" } },
+};
+enum { NSMALL = sizeof(smalls) / sizeof(*smalls) };
+
+struct built {
+    struct dsf_job job;
+    struct dsf_model model;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+};
+
+static void build(struct built *b, const struct small *small, const char *set)
+{
+    static struct dsf_machine machine = { .cores = 4 };
+    const char *sets[12];
+    struct dsflow_err err = { .msg = "" };
+    unsigned n = 0;
+    int status;
+
+    *b = (struct built){ .plan = NULL };
+    dsf_child_step("", small->words);
+    while (small->sets[n] != NULL) {
+        sets[n] = small->sets[n];
+        n++;
+    }
+    if (set != NULL)
+        sets[n++] = set;
+    status = dsf_job_parse(common, sizeof(common) - 1, "job", sets, n, &b->job,
+                           &err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_components(&b->job, &err);
+    if (status == DSFLOW_OK)
+        status = dsf_model_init(&b->model, &b->job, &err);
+    if (status == DSFLOW_OK)
+        status = dsf_plan_new(&b->job, &b->model, &machine, &b->plan, &err);
+    if (status == DSFLOW_OK)
+        status = dsf_policies_build(b->plan, NULL, &b->graph, &err);
+    if (status < 0)
+        dsf_child_fault("%s", err.msg);
+}
+
+static void unbuild(struct built *b)
+{
+    dsflow_graph_free(b->graph);
+    dsf_plan_free(b->plan);
+    dsf_model_fini(&b->model);
+    dsf_job_fini(&b->job);
+}
+
+enum { CONTROL, GRAD, PARAM, STATES };
+
+/* Numbers of an update that are of some tensor. */
+static unsigned char *used_of(const struct dsflow_update_args *a)
+{
+    unsigned char *used = dsf_xcalloc((size_t)a->elems + 1, 1);
+
+    if (a->ntensors == 0) /* pieces of tensors: nobody knows */
+        memset(used, 1, (size_t)a->elems);
+    for (int32_t i = 0; i < a->ntensors; i++) {
+        const struct dsflow_tensor *t = &a->tensors[i];
+        int64_t from = t->at < 0 ? 0 : t->at, to = t->at + t->rows * t->cols;
+
+        to = to > a->elems ? a->elems : to;
+        if (to > from)
+            memset(used + from, 1, (size_t)(to - from));
+    }
+    return used;
+}
+
+/* Where the numbers of an update begin in a port. */
+static int64_t begin_of(const struct dsflow_update_args *a, unsigned port)
+{
+    return port == GRAD ? a->grad_at : port == PARAM ? a->param_at : 0;
+}
+
+static void fill_update(struct dsf_case *c, const unsigned char *used)
+{
+    static const struct dsflow_control control = { .step = 3,
+                                                   .lr = 1e-2,
+                                                   .correction1 = 0.271,
+                                                   .correction2 = 0.1426,
+                                                   .norm = 2,
+                                                   .scale = 0.5 };
+    const struct dsflow_update_args *a = c->args;
+
+    for (unsigned i = 0; i < c->n; i++) {
+        size_t n = c->bytes[i] / sizeof(float);
+        float *v = c->before[i] = dsf_xcalloc(1, c->bytes[i] + 1);
+
+        if (i == CONTROL) {
+            memcpy(v, &control, sizeof(control));
+            continue;
+        }
+        dsf_case_fill(c->seed, i, v, n);
+        for (size_t k = 0; k < n; k++) {
+            int64_t e = (int64_t)k - begin_of(a, i);
+            bool pad = e >= 0 && e < a->elems && !used[e];
+
+            /* What a state holds may have to be positive, as a variance. */
+            v[k] = pad ? 0 : i >= STATES ? 0.01f * fabsf(v[k]) : 0.3f * v[k];
+        }
+    }
+}
+
+/* A task of a small job as a case. */
+static void make_update(struct dsf_case *c, const struct built *b,
+                        const struct dsflow_task_spec *task, uint64_t seed)
+{
+    static const struct dsflow_trials trials = { .doubles = 1u << CONTROL };
+    unsigned char *used;
+
+    *c = (struct dsf_case){ .seed = seed,
+                            .trials = &trials,
+                            .op = task->op,
+                            .n = task->ndata,
+                            .fresh = task->fresh };
+    c->args = dsf_xcalloc(1, task->op->args_size);
+    memcpy(c->args, task->args, task->op->args_size);
+    for (unsigned i = 0; i < c->n; i++)
+        c->bytes[i] = dsflow_graph_data(b->graph, task->data[i])->bytes;
+    used = used_of(c->args);
+    fill_update(c, used);
+    free(used);
+}
+
+static void check_padding(const struct dsf_case *c, const struct dsf_left *left)
+{
+    const struct dsflow_update_args *a = c->args;
+    unsigned char *used = used_of(a);
+
+    for (unsigned i = PARAM; i < c->n; i++) {
+        const float *v = (const float *)left->v[i] + begin_of(a, i);
+
+        for (int64_t e = 0; e < a->elems; e++)
+            if (!used[e] && v[e] != 0)
+                dsf_child_fault("port %s, number %lld is padding, and becomes "
+                                "%g: expected 0",
+                                c->op->ports[i].name, (long long)e,
+                                (double)v[e]);
+    }
+    free(used);
+}
+
+/* Numbers from .. from + elems of the case as a task of their own: a shard has
+ * its states, and reads the whole gradient and parameter from there on. */
+static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
+                        const struct dsf_left *whole, int64_t from,
+                        int64_t elems)
+{
+    struct dsf_case s = *c;
+    struct dsflow_update_args *a;
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_left left;
+
+    s.args = a = dsf_xcalloc(1, c->op->args_size);
+    memcpy(a, c->args, c->op->args_size);
+    dsf_update_slice(a, from, elems);
+    a->grad_at += from;
+    a->param_at += from;
+    for (unsigned i = STATES; i < s.n; i++) {
+        s.bytes[i] = (size_t)elems * sizeof(float);
+        s.before[i] = (float *)c->before[i] + from;
+    }
+    if (c->op->check != NULL && c->op->check(s.bytes, s.n, a, &err) < 0)
+        dsf_child_fault("the op's check refuses a shard: %s", err.msg);
+    dsf_case_run(&s, by, &left);
+    for (unsigned i = PARAM; i < s.n; i++) {
+        const float *all = (const float *)whole->v[i] +
+                           begin_of(c->args, i) + from;
+        const float *own = (const float *)left.v[i] + begin_of(a, i);
+
+        for (int64_t e = 0; e < elems; e++)
+            if (memcmp(&all[e], &own[e], sizeof(float)) != 0)
+                dsf_child_fault(
+                    "a shard of numbers %lld to %lld differs from the whole "
+                    "unit in port %s, number %lld: %.9g, expected %.9g",
+                    (long long)from, (long long)(from + elems - 1),
+                    c->op->ports[i].name, (long long)(from + e),
+                    (double)own[e], (double)all[e]);
+    }
+    dsf_left_free(&left);
+    free(a);
+}
+
+static void try_update(const struct dsflow_optimizer *o,
+                       const struct dsf_case *c, const struct dsf_computes *by)
+{
+    const struct dsflow_update_args *a = c->args;
+    struct dsf_left left;
+
+    dsf_case_run(c, by, &left);
+    check_padding(c, &left);
+    if (!o->whole && a->grad_at == 0 && a->param_at == 0) {
+        int64_t cut = a->elems / 2 / 16 * 16;
+
+        if (cut > 0)
+            check_shard(c, by, &left, 0, cut);
+        check_shard(c, by, &left, cut, a->elems - cut);
+    }
+    dsf_left_free(&left);
+}
+
+void dsf_try_optimizer(const struct dsflow_optimizer *o,
+                       const struct dsf_try *how, struct dsf_verdict *verdict)
+{
+    const struct dsf_computes by = { o->op, dsflow_codelet_find(o->op)->cpu };
+    const struct dsf_computes nothing = { NULL, NULL };
+    char *set = dsf_xasprintf("optimizer.kind=%s", o->name);
+    double most = -1;
+
+    for (unsigned i = 0; i < NSMALL - 2; i++) {
+        struct built b;
+
+        build(&b, &smalls[i], set);
+        for (uint32_t t = 0; t < dsflow_graph_ntasks(b.graph); t++) {
+            const struct dsflow_task_spec *task =
+                dsflow_graph_task(b.graph, (dsflow_task_id){ t });
+            struct dsf_case c;
+
+            if (task->op != o->op || task->layer > 0)
+                continue;
+            make_update(&c, &b, task, how->seed + t);
+            dsf_child_step("", smalls[i].words);
+            try_update(o, &c, &by);
+            dsf_case_try(&c, &by, &nothing);
+            verdict->cases++;
+            if (dsf_case_cost(&c).bytes > most) {
+                most = dsf_case_cost(&c).bytes;
+                verdict->flops = dsf_case_cost(&c).flops;
+                verdict->bytes = most;
+                verdict->seconds = dsf_case_time(&c, &by);
+            }
+            dsf_case_free(&c);
+        }
+        unbuild(&b);
+    }
+    free(set);
+}
+
+void dsf_try_schedule(const struct dsflow_lr_schedule *s,
+                      const struct dsf_try *how, struct dsf_verdict *verdict)
+{
+    static const int64_t lengths[][2] = { { 0, 1 },   { 0, 10 },  { 3, 10 },
+                                          { 10, 10 }, { 5, 100 }, { 0, 5000 } };
+    void *part = dsf_xcalloc(1, DSFLOW_LR_SCHEDULE_PART);
+
+    if (s->options != NULL)
+        dsf_options_default(s->options, part);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        struct dsflow_lr_keys keys = { .lr = 1e-3,
+                                       .warmup = lengths[i][0],
+                                       .total = lengths[i][1],
+                                       .log_warmup = i % 2 == 0,
+                                       .min_ratio = 0.1,
+                                       .half_cycle = 4,
+                                       .second_half_cycle = 3,
+                                       .decay_steps = 7,
+                                       .cycle_min_ratio = 0.01,
+                                       .range_steps = 5,
+                                       .range_rate = 1 };
+        char where[96];
+
+        snprintf(where, sizeof(where), "warmup %lld, total %lld",
+                 (long long)keys.warmup, (long long)keys.total);
+        dsf_child_step("", where);
+        for (int64_t step = 0; step < keys.total; step++) {
+            double lr = s->lr(part, &keys, step);
+
+            if (!(lr >= 0 && isfinite(lr)))
+                dsf_child_fault("the rate of step %lld is %g: expected a "
+                                "number from 0 on",
+                                (long long)step, lr);
+            if (s->lr(part, &keys, step) != lr)
+                dsf_child_fault("the rate of step %lld is not the same twice",
+                                (long long)step);
+        }
+        verdict->cases++;
+    }
+    (void)how;
+    free(part);
+}
+
+static char *dot_of(struct dsflow_graph *graph)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL)
+        abort();
+    dsflow_graph_write_dot(graph, out, NULL);
+    fclose(out);
+    return text;
+}
+
+void dsf_try_policy(const struct dsflow_policy *policy,
+                    const struct dsf_try *how, struct dsf_verdict *verdict)
+{
+    (void)how;
+    (void)policy; /* it is in its place among the others */
+    for (unsigned i = 0; i < NSMALL; i++) {
+        struct built a, b;
+        char *first, *second;
+
+        build(&a, &smalls[i], NULL);
+        build(&b, &smalls[i], NULL);
+        first = dot_of(a.graph);
+        second = dot_of(b.graph);
+        if (strcmp(first, second) != 0)
+            dsf_child_fault("does not give the same graph twice");
+        free(first);
+        free(second);
+        unbuild(&a);
+        unbuild(&b);
+        verdict->cases++;
+    }
+}

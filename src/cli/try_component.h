@@ -1,0 +1,28 @@
+/* try_component.h - what is tried of components that are more than a codelet:
+ * optimizers, schedules of the learning rate, policies. */
+#ifndef DSF_CLI_TRY_COMPONENT_H
+#define DSF_CLI_TRY_COMPONENT_H
+
+#include <dsflow/lr_schedule.h>
+#include <dsflow/optimizer.h>
+#include <dsflow/policy.h>
+
+#include "cli/try_codelet.h"
+
+/* These end the child (child.h) when something is wrong. */
+
+/* The codelet of an optimizer on the units of small models: whole, in shards
+ * (which must leave the same numbers), with padding (which must stay zero). */
+void dsf_try_optimizer(const struct dsflow_optimizer *o,
+                       const struct dsf_try *how, struct dsf_verdict *verdict);
+
+/* Rates are finite, not negative, and those of a step do not change. */
+void dsf_try_schedule(const struct dsflow_lr_schedule *s,
+                      const struct dsf_try *how, struct dsf_verdict *verdict);
+
+/* The policy among all others in small jobs: the graph is right, and the same
+ * one twice. */
+void dsf_try_policy(const struct dsflow_policy *policy,
+                    const struct dsf_try *how, struct dsf_verdict *verdict);
+
+#endif

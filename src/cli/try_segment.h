@@ -1,0 +1,21 @@
+/* try_segment.h - is what the backward pass of a segment computes the gradient
+ * of its forward pass? */
+#ifndef DSF_CLI_TRY_SEGMENT_H
+#define DSF_CLI_TRY_SEGMENT_H
+
+#include <dsflow/segments.h>
+
+#include "cli/try_codelet.h"
+
+/* The segment that `op` is of, and the built-in kind of task that it takes the
+ * place of; NULL where it is of none. */
+const struct dsflow_segment *dsf_segment_of(const struct dsflow_op *op,
+                                            const struct dsflow_op **original);
+
+/* Compare the gradients that `op` computes with differences of the segment's
+ * own forward pass: for its backward passes those they write, for its forward
+ * pass those that built-in ones write. Ends the child when one is wrong. */
+void dsf_try_gradients(const struct dsflow_segment *segment,
+                       const struct dsflow_op *op, const struct dsf_try *how);
+
+#endif
