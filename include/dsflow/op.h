@@ -48,6 +48,7 @@ struct dsflow_op {
      * of the data on port i, of `n`. */
     int (*check)(const size_t *bytes, unsigned n, const void *args,
                  struct dsflow_err *err);
+    /* NULL: it moves the bytes of its ports once each, and computes nothing. */
     void (*cost)(const size_t *bytes, unsigned n, const void *args,
                  struct dsflow_cost *cost);
     /* Bytes of working memory the kernel wants beside its ports; NULL: none. */

@@ -105,7 +105,8 @@ static void print(const struct subject *s, const struct dsf_verdict *v)
     } else if (v->fault[0] != '\0') {
         printf("%5u  FAULT   %s\n", v->cases, v->fault);
     } else if (v->seconds <= 0) {
-        printf("%5u  ok\n", v->cases);
+        printf("%5u  ok%s%s\n", v->cases, v->note[0] != '\0' ? "; " : "",
+               v->note);
     } else {
         printf("%5u  %-7s %7.1f %s %8.2f %8.2f", v->cases, "ok",
                v->seconds * scale, scale > 1e3 ? "us" : "ms",

@@ -454,12 +454,16 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
     return v[n / 2];
 }
 
-struct dsflow_cost dsf_case_cost(const struct dsf_case *c)
+struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
+                                 const struct dsflow_op *op)
 {
     struct dsflow_cost cost = { 0, 0 };
 
-    if (c->op->cost != NULL)
-        c->op->cost(c->bytes, c->n, c->args, &cost);
+    if (op->cost != NULL)
+        op->cost(c->bytes, c->n, c->args, &cost);
+    for (unsigned i = 0; op->cost == NULL && i < c->n; i++)
+        cost.bytes +=
+            (double)c->bytes[i] * (access_of(c, i) == DSFLOW_RW ? 2 : 1);
     return cost;
 }
 
@@ -469,13 +473,16 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_try *how, struct dsf_verdict *verdict)
 {
     uint64_t largest = how->seed;
+    const struct dsflow_op *costs =
+        codelet->op->cost == NULL && reference->op != NULL ? reference->op
+                                                           : codelet->op;
     double most = -1;
     struct dsf_case c;
 
     for (unsigned i = 0; i < how->cases; i++) {
         dsf_case_make(&c, codelet->op, trials, how->seed + i);
         if (c.n > 0) {
-            struct dsflow_cost cost = dsf_case_cost(&c);
+            struct dsflow_cost cost = dsf_case_cost(&c, costs);
 
             if (!(cost.flops >= 0 && cost.bytes >= 0))
                 dsf_child_fault("the op's cost: %g operations, %g bytes",
@@ -494,8 +501,8 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
                         how->cases);
     dsf_case_make(&c, codelet->op, trials, largest);
     dsf_child_step("", NULL);
-    verdict->flops = dsf_case_cost(&c).flops;
-    verdict->bytes = dsf_case_cost(&c).bytes;
+    verdict->flops = dsf_case_cost(&c, costs).flops;
+    verdict->bytes = dsf_case_cost(&c, costs).bytes;
     verdict->seconds = dsf_case_time(&c, codelet);
     if (reference->cpu != NULL)
         verdict->reference = dsf_case_time(&c, reference);

@@ -48,8 +48,9 @@ void dsf_case_words(const struct dsf_case *c, char *to, size_t size);
 void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
                   const struct dsf_computes *reference);
 
-/* What a call of it costs, by the op; and the median time of some calls. */
-struct dsflow_cost dsf_case_cost(const struct dsf_case *c);
+/* What a call costs, as `op` says; and the median time of some calls. */
+struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
+                                 const struct dsflow_op *op);
 double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what);
 
 /* What a run of it leaves in port `i`, on plain memory; freed by

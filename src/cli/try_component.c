@@ -53,16 +53,17 @@ struct built {
     struct dsflow_graph *graph;
 };
 
-static void build(struct built *b, const struct small *small, const char *set)
+/* As far as the graph, or, with `until` "reference", as far as all policies have
+ * decided. */
+static int make_job(struct built *b, const struct small *small, const char *set,
+                    const char *until, struct dsflow_err *err)
 {
     static struct dsf_machine machine = { .cores = 4 };
     const char *sets[12];
-    struct dsflow_err err = { .msg = "" };
     unsigned n = 0;
     int status;
 
     *b = (struct built){ .plan = NULL };
-    dsf_child_step("", small->words);
     while (small->sets[n] != NULL) {
         sets[n] = small->sets[n];
         n++;
@@ -70,25 +71,54 @@ static void build(struct built *b, const struct small *small, const char *set)
     if (set != NULL)
         sets[n++] = set;
     status = dsf_job_parse(common, sizeof(common) - 1, "job", sets, n, &b->job,
-                           &err);
+                           err);
     if (status == DSFLOW_OK)
-        status = dsf_job_check_components(&b->job, &err);
+        status = dsf_job_check_components(&b->job, err);
     if (status == DSFLOW_OK)
-        status = dsf_model_init(&b->model, &b->job, &err);
+        status = dsf_model_init(&b->model, &b->job, err);
     if (status == DSFLOW_OK)
-        status = dsf_plan_new(&b->job, &b->model, &machine, &b->plan, &err);
+        status = dsf_plan_new(&b->job, &b->model, &machine, &b->plan, err);
     if (status == DSFLOW_OK)
-        status = dsf_policies_build(b->plan, NULL, &b->graph, &err);
-    if (status < 0)
-        dsf_child_fault("%s", err.msg);
+        status = dsf_policies_build(b->plan, until, &b->graph, err);
+    return status;
 }
 
 static void unbuild(struct built *b)
 {
     dsflow_graph_free(b->graph);
-    dsf_plan_free(b->plan);
+    if (b->plan != NULL)
+        dsf_plan_free(b->plan);
     dsf_model_fini(&b->model);
     dsf_job_fini(&b->job);
+    *b = (struct built){ .plan = NULL };
+}
+
+/* The graph of a small job. False: something refuses it before there is one,
+ * which is its right, and is noted; what is wrong later is a fault. */
+static bool build(struct built *b, const struct small *small, const char *set,
+                  struct dsf_verdict *verdict)
+{
+    struct dsflow_err err = { .msg = "" };
+    int status = make_job(b, small, set, "reference", &err);
+
+    dsf_child_step("", small->words);
+    unbuild(b);
+    if (status < 0) {
+        snprintf(verdict->note, sizeof(verdict->note), "refuses %s: %.120s",
+                 small->words, err.msg);
+        return false;
+    }
+    if (make_job(b, small, set, NULL, &err) < 0)
+        dsf_child_fault("%s", err.msg);
+    return true;
+}
+
+/* A component that refuses every job was not tried. */
+static void check_cases(const struct dsf_verdict *verdict)
+{
+    dsf_child_step("", "");
+    if (verdict->cases == 0)
+        dsf_child_fault("%s", verdict->note);
 }
 
 enum { CONTROL, GRAD, PARAM, STATES };
@@ -255,7 +285,8 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
     for (unsigned i = 0; i < NSMALL - 2; i++) {
         struct built b;
 
-        build(&b, &smalls[i], set);
+        if (!build(&b, &smalls[i], set, verdict))
+            continue;
         for (uint32_t t = 0; t < dsflow_graph_ntasks(b.graph); t++) {
             const struct dsflow_task_spec *task =
                 dsflow_graph_task(b.graph, (dsflow_task_id){ t });
@@ -268,9 +299,9 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
             try_update(o, &c, &by);
             dsf_case_try(&c, &by, &nothing);
             verdict->cases++;
-            if (dsf_case_cost(&c).bytes > most) {
-                most = dsf_case_cost(&c).bytes;
-                verdict->flops = dsf_case_cost(&c).flops;
+            if (dsf_case_cost(&c, o->op).bytes > most) {
+                most = dsf_case_cost(&c, o->op).bytes;
+                verdict->flops = dsf_case_cost(&c, o->op).flops;
                 verdict->bytes = most;
                 verdict->seconds = dsf_case_time(&c, &by);
             }
@@ -279,6 +310,7 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
         unbuild(&b);
     }
     free(set);
+    check_cases(verdict);
 }
 
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,
@@ -346,8 +378,9 @@ void dsf_try_policy(const struct dsflow_policy *policy,
         struct built a, b;
         char *first, *second;
 
-        build(&a, &smalls[i], NULL);
-        build(&b, &smalls[i], NULL);
+        if (!build(&a, &smalls[i], NULL, verdict))
+            continue;
+        make_job(&b, &smalls[i], NULL, NULL, NULL);
         first = dot_of(a.graph);
         second = dot_of(b.graph);
         if (strcmp(first, second) != 0)
@@ -358,4 +391,5 @@ void dsf_try_policy(const struct dsflow_policy *policy,
         unbuild(&b);
         verdict->cases++;
     }
+    check_cases(verdict);
 }

@@ -15,7 +15,11 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
     struct dsflow_cost cost = { 0 };
 
     dsf_task_bytes(g, t, bytes);
-    t->op->cost(bytes, t->ndata, t->args, &cost);
+    if (t->op->cost != NULL)
+        t->op->cost(bytes, t->ndata, t->args, &cost);
+    for (unsigned i = 0; t->op->cost == NULL && i < t->ndata; i++)
+        cost.bytes += (double)bytes[i] *
+                      (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
     return cost;
 }
 

@@ -87,9 +87,9 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
     int status = dsf_registry_check(&dsf_task_kinds, op->abi, op->name,
                                     op->summary, err);
 
-    if (status == DSFLOW_OK && (op->check == NULL || op->cost == NULL))
-        status = dsflow_fail(err, DSFLOW_EINVAL, "task %.60s: has no %s",
-                             op->name, op->check == NULL ? "check" : "cost");
+    if (status == DSFLOW_OK && op->check == NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL, "task %.60s: has no check",
+                             op->name);
     if (status == DSFLOW_OK)
         status = check_ports(op, err);
     if (status == DSFLOW_OK)

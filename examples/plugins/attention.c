@@ -1,0 +1,143 @@
+/* attention.c - a segment: the attention of Vaswani et al. 2017 (eq. 1), as
+ * plainly as it can be written. job.toml: [model] attention = "plain".
+ *
+ * `dsflow codelet check` compares it with the built-in one, which it replaces.
+ * One that computes something else brings trials with a reference instead. */
+#include <dsflow/plugin.h>
+#include <math.h>
+#include <string.h>
+
+static float dot(const float *a, const float *b, int n)
+{
+    float sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void add(float *to, float factor, const float *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] += factor * from[i];
+}
+
+/* A row sees the keys of its sequence up to its own, or, of an earlier tile,
+ * all. As keys come tile after tile, lse has the maximum and the sum so far
+ * (Milakov and Gimelshein 2018): a new maximum shrinks what was summed up.
+ * Several heads may share one head `g` of keys and values. */
+static void forward(const struct dsflow_call *call)
+{
+    const struct dsflow_attention_args *a = call->args;
+    const int rows = a->tile.rows, heads = a->tile.heads;
+    const int groups = a->tile.kv_heads, d = a->tile.head_dim;
+    float(*q)[heads][d] = call->bufs[0].ptr;
+    float(*kv)[2][groups][d] = call->bufs[1].ptr;
+    float(*att)[heads][d] = call->bufs[2].ptr;
+    float(*lse)[rows][heads] = call->bufs[3].ptr;
+
+    for (int i = 0; i < rows * heads; i++) {
+        int r = i / heads, h = i % heads, g = h * groups / heads;
+        int from = a->diagonal ? r - r % (rows / a->tile.nseq) : 0;
+        int to = a->diagonal ? r + 1 : a->keys;
+        float *max = &lse[0][r][h], *sum = &lse[1][r][h];
+
+        if (a->first) { /* nothing so far */
+            memset(att[r][h], 0, d * sizeof(float));
+            *max = -INFINITY;
+            *sum = 0;
+        }
+        for (int k = from; k < to; k++) {
+            float score = dot(q[r][h], kv[k][0][g], d) / sqrtf(d);
+            float top = fmaxf(score, *max), p = expf(score - top);
+            float shrink = expf(*max - top);
+
+            add(att[r][h], shrink - 1, att[r][h], d);
+            add(att[r][h], p, kv[k][1][g], d);
+            *sum = *sum * shrink + p;
+            *max = top;
+        }
+        if (a->last) {
+            add(att[r][h], 1 / *sum - 1, att[r][h], d);
+            *max += logf(*sum); /* all that the backward pass needs */
+        }
+    }
+}
+
+/* p: the softmax again; delta: the sum of att * datt, which `out` gives.
+ * dscore = p (datt . v - delta); dv = p datt, dq = dscore k, dk = dscore q. */
+static void backward_input(const struct dsflow_call *call)
+{
+    const struct dsflow_attention_args *a = call->args;
+    const int rows = a->tile.rows, heads = a->tile.heads;
+    const int groups = a->tile.kv_heads, d = a->tile.head_dim;
+    float(*q)[heads][d] = call->bufs[0].ptr;
+    float(*kv)[2][groups][d] = call->bufs[1].ptr;
+    float(*datt)[heads][d] = call->bufs[2].ptr;
+    float *lse = call->bufs[3].ptr, *delta = call->bufs[4].ptr;
+    float(*dq)[heads][d] = call->bufs[5].ptr;
+    float(*dkv)[2][groups][d] = call->bufs[6].ptr;
+
+    for (int port = 5; port <= 6; port++) /* sums, that may be new */
+        if (call->fresh >> port & 1)
+            memset(call->bufs[port].ptr, 0, call->bufs[port].bytes);
+    for (int i = 0; i < rows * heads; i++) {
+        int r = i / heads, h = i % heads, g = h * groups / heads;
+        int from = a->diagonal ? r - r % (rows / a->tile.nseq) : 0;
+        int to = a->diagonal ? r + 1 : a->keys;
+
+        for (int k = from; k < to; k++) {
+            float score = dot(q[r][h], kv[k][0][g], d) / sqrtf(d);
+            float p = expf(score - lse[i]);
+            float dp = dot(datt[r][h], kv[k][1][g], d);
+            float dscore = p * (dp - delta[i]) / sqrtf(d);
+
+            add(dkv[k][1][g], p, datt[r][h], d);
+            add(dq[r][h], dscore, kv[k][0][g], d);
+            add(dkv[k][0][g], dscore, q[r][h], d);
+        }
+    }
+}
+
+/* What it takes the place of knows which sizes are right. */
+static int check(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_err *err)
+{
+    return dsflow_op_find(n == 4 ? "attention.forward"
+                                 : "attention.backward_input")
+        ->check(bytes, n, args, err);
+}
+
+static const struct dsflow_op forward_op = {
+    .abi = DSFLOW_OP_ABI, .name = "plain.forward", .check = check,
+    .summary = "attention, written plainly",
+    .args_size = sizeof(struct dsflow_attention_args), .nports = 4,
+    .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "att", DSFLOW_RW },
+               { "lse", DSFLOW_RW } },
+};
+static const struct dsflow_op backward_input_op = {
+    .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .check = check,
+    .summary = "gradients of queries, keys and values",
+    .args_size = sizeof(struct dsflow_attention_args), .nports = 7,
+    .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "datt", DSFLOW_R },
+               { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
+               { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW } },
+};
+static const struct dsflow_codelet forward_codelet = {
+    .abi = DSFLOW_CODELET_ABI, .op = &forward_op, .cpu = forward,
+}, backward_input_codelet = {
+    .abi = DSFLOW_CODELET_ABI, .op = &backward_input_op, .cpu = backward_input,
+};
+static const struct dsflow_segment plain = {
+    .abi = DSFLOW_SEGMENT_ABI, .name = "plain", .replaces = "attention",
+    .summary = "attention, written plainly",
+    .forward = &forward_op, .backward_input = &backward_input_op,
+};
+const struct dsflow_plugin dsflow_plugin = {
+    .abi = DSFLOW_PLUGIN_ABI, .name = "attention", .summary = "plain attention",
+    .ops = (const struct dsflow_op *const[]){ &forward_op, &backward_input_op,
+                                              NULL },
+    .codelets = (const struct dsflow_codelet *const[]){
+        &forward_codelet, &backward_input_codelet, NULL },
+    .segments = (const struct dsflow_segment *const[]){ &plain, NULL },
+};
