@@ -50,21 +50,26 @@ static unsigned process_of(const struct dsf_trace *trace, int rank)
                : 0;
 }
 
-/* Microseconds. */
-static void put_time(struct chrome *c, const char *key, double seconds)
+/* Whole nanoseconds since the window began: ends and beginnings that meet must
+ * meet in the file too, as Perfetto drops what overlaps. */
+static long long since(const struct chrome *c, double t)
 {
-    long long ns = llround(seconds * 1e9);
+    return llround((t - c->view->window.begin) * 1e9);
+}
 
+/* In microseconds. */
+static void put_time(struct chrome *c, const char *key, long long ns)
+{
     fprintf(c->out, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
-static void put_place(struct chrome *c, const char *event, double t,
+static void put_place(struct chrome *c, const char *event, long long ns,
                       unsigned lane)
 {
     fprintf(c->out, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", event,
             process_of(c->trace, c->trace->timeline.lanes[lane].rank),
             lane + 1);
-    put_time(c, "ts", t - c->view->window.begin);
+    put_time(c, "ts", ns);
 }
 
 static void put_name(struct chrome *c, const char *what, unsigned process,
@@ -99,6 +104,7 @@ static void put_names(struct chrome *c)
             name, c->trace->facts.executor, name);
     free(name);
     put_name(c, "process", 0, -1, "all ranks");
+    put_name(c, "thread", 0, 0, "steps");
     for (unsigned r = 0; r < c->trace->facts.nranks; r++) {
         char text[32];
 
@@ -144,8 +150,8 @@ static void run(void *user, double t, size_t span, double end)
 {
     struct chrome *c = user;
 
-    put_place(c, "X", t, c->trace->timeline.v[span].lane);
-    put_time(c, "dur", end - t);
+    put_place(c, "X", since(c, t), c->trace->timeline.v[span].lane);
+    put_time(c, "dur", since(c, end) - since(c, t));
     put_span(c, span);
 }
 
@@ -153,7 +159,7 @@ static void instant(void *user, double t, size_t span)
 {
     struct chrome *c = user;
 
-    put_place(c, "i", t, c->trace->timeline.v[span].lane);
+    put_place(c, "i", since(c, t), c->trace->timeline.v[span].lane);
     fputs(",\"s\":\"t\"", c->out);
     put_span(c, span);
 }
@@ -166,7 +172,7 @@ static void arrow(void *user, double t, uint32_t number,
     struct chrome *c = user;
     const struct dsf_timeline *timeline = &c->trace->timeline;
 
-    put_place(c, arrives ? "f" : "s", arrives ? t : t - 1e-9,
+    put_place(c, arrives ? "f" : "s", since(c, t) - (arrives ? 0 : 1),
               timeline->v[arrives ? a->to : a->from].lane);
     fprintf(c->out, ",\"id\":%u,\"name\":\"data\",\"cat\":\"data\"%s}", number,
             arrives ? ",\"bp\":\"e\"" : "");
@@ -177,7 +183,7 @@ static void put_counter(struct chrome *c, double t, unsigned process,
 {
     fprintf(c->out, ",\n{\"ph\":\"C\",\"name\":\"%s\",\"pid\":%u", name,
             process);
-    put_time(c, "ts", t - c->view->window.begin);
+    put_time(c, "ts", since(c, t));
     fprintf(c->out, ",\"args\":{\"%s\":%.12g}}", unit, v);
 }
 
@@ -190,7 +196,7 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
     } counters[DSF_NSERIES] = {
         [DSF_MEMORY] = { "memory", "MiB", 1 << 20 },
         [DSF_IN_FLIGHT] = { "in flight", "MiB", 1 << 20 },
-        [DSF_READY] = { "ready tasks", "tasks", 1 },
+        [DSF_READY] = { "ready", "tasks", 1 },
     };
     struct chrome *c = user;
 
@@ -204,10 +210,10 @@ static void step(void *user, double t, unsigned number)
 
     put_counter(c, t, 0, "efficiency", "%",
                 100 * dsf_step_efficiency(&c->view->steps.v[number]));
-    fprintf(c->out, ",\n{\"ph\":\"i\",\"s\":\"g\",\"pid\":0,\"tid\":0,"
+    fprintf(c->out, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
                     "\"name\":\"step %lld\"",
             (long long)c->trace->facts.first + number);
-    put_time(c, "ts", t - c->view->window.begin);
+    put_time(c, "ts", since(c, t));
     fputs("}", c->out);
 }
 
