@@ -327,6 +327,13 @@ static void add_arrow(struct replay *r, size_t *cap, size_t *cap_also,
     r->leaves[from] = r->narrows++;
 }
 
+/* Moves data from one place to another. What gathers or sums takes from many,
+ * and its arrows would be a veil over everything. */
+static bool is_sent(const struct dsflow_task_spec *t)
+{
+    return t->op->comm && !t->op->repeats;
+}
+
 /* The last that wrote what a task takes from other ranks. */
 static uint32_t source_of(const struct replay *r,
                           const struct dsflow_task_spec *t)
@@ -367,7 +374,7 @@ static void find_arrows(struct replay *r)
             continue;
         }
         t = task_of(r->trace, s);
-        source = t->op->comm ? source_of(r, t) : NONE;
+        source = is_sent(t) ? source_of(r, t) : NONE;
         if (source != NONE)
             add_arrow(r, &cap, &cap_also, source, i);
         for (unsigned p = 0; p < t->ndata; p++) {
@@ -381,7 +388,7 @@ static void find_arrows(struct replay *r)
             }
             if (writes) {
                 life->writer = i;
-                life->moved = t->op->comm ? i : NONE;
+                life->moved = is_sent(t) ? i : NONE;
             }
         }
     }

@@ -14,9 +14,10 @@ enum dsf_series {
     DSF_NSERIES
 };
 
-/* Data goes from a span to another one on another lane. What moves data has at
- * most one arrow to it, from the last of what it waits for, and one from it, to
- * the first that uses it. */
+/* Data goes from a span to another one on another lane. What takes data from one
+ * place to another has at most one arrow to it, from the last of what it waits
+ * for, and one from it, to the first that uses it; what takes it from many has
+ * none. */
 struct dsf_arrow {
     uint32_t from, to; /* positions in the timeline */
 };

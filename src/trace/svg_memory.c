@@ -21,7 +21,9 @@ struct dsf_svg_memory {
 struct curve {
     unsigned rank; /* the first */
     unsigned n;
-    char names[48]; /* "rank 0, 1, 4" */
+    unsigned from, last; /* of the range that grows */
+    size_t range;        /* where it stands in names */
+    char names[64];
 };
 
 struct dsf_svg_memory *dsf_svg_memory_new(const struct dsf_svg *svg)
@@ -97,18 +99,29 @@ static bool are_alike(const struct dsf_svg_memory *m, unsigned a, unsigned b,
     return sum / COLUMNS <= most / 100;
 }
 
-static void name(struct curve *curve, unsigned rank, bool none)
+/* "rank 0, 2-5": the last range grows while ranks follow each other. */
+static void name(struct curve *c, unsigned rank, bool none)
 {
-    size_t n = strlen(curve->names), size = sizeof(curve->names);
+    size_t size = sizeof(c->names);
 
+    if (c->n > 0 && rank != c->last + 1) {
+        c->range = strlen(c->names);
+        c->from = rank;
+    } else if (c->n == 0) {
+        c->from = rank;
+    }
+    c->last = rank;
+    c->n += none ? 0 : 1;
+    if (c->range + 24 > size)
+        return; /* there are others, and no room */
     if (none)
-        snprintf(curve->names + n, size - n, "%sof no rank", n > 0 ? ", " : "");
-    else if (curve->n++ == 0)
-        snprintf(curve->names, size, "rank %u", rank);
-    else if (n < size - 12)
-        snprintf(curve->names + n, size - n, ", %u", rank);
-    else if (curve->names[n - 1] != '.')
-        strcat(curve->names, ", ...");
+        snprintf(c->names, size, "of no rank");
+    else if (c->from == rank)
+        snprintf(c->names + c->range, size - c->range, "%s%u",
+                 c->n == 1 ? "rank " : ", ", rank);
+    else
+        snprintf(c->names + c->range, size - c->range, "%s%u-%u",
+                 c->range == 0 ? "rank " : ", ", c->from, rank);
 }
 
 static unsigned find_curves(const struct dsf_svg_memory *m, double most,
@@ -123,6 +136,9 @@ static unsigned find_curves(const struct dsf_svg_memory *m, double most,
             break;
         while (k < n && !are_alike(m, curves[k].rank, r, most))
             k++;
+        /* What is of no rank has a curve of its own. */
+        if (r + 1 == m->nranks)
+            k = n;
         if (k == n)
             curves[n++] = (struct curve){ .rank = r };
         name(&curves[k], r, r + 1 == m->nranks);

@@ -12,7 +12,7 @@
         .name = text,                                                          \
         .nports = 2,                                                           \
         .comm = moves,                                                         \
-        .repeats = 1,                                                          \
+        .repeats = !(moves),                                                   \
         .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },                  \
         .noptional = 1,                                                        \
     }
