@@ -57,18 +57,20 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
             add_whole(c, DSF_REASON_SLOT, "batch.in_flight", slots, slots + i);
 }
 
+/* "[3, 3]"; freed by the caller. */
 static char *split_text(const int64_t *blocks, int n)
 {
-    char *text = dsf_xstrdup("[");
+    size_t bytes;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, &bytes);
 
-    for (int i = 0; i < n; i++) {
-        char *more = dsf_xasprintf("%s%s%lld", text, i > 0 ? ", " : "",
-                                   (long long)blocks[i]);
-
-        free(text);
-        text = more;
-    }
-    return dsf_xasprintf("%s]", text);
+    if (out == NULL)
+        return dsf_xstrdup("[]");
+    for (int i = 0; i < n; i++)
+        fprintf(out, "%s%lld", i == 0 ? "[" : ", ", (long long)blocks[i]);
+    fputc(']', out);
+    fclose(out);
+    return text;
 }
 
 /* Balanced; or one block from the chunk of the busiest stage to a neighbour. */

@@ -61,10 +61,11 @@ int dsf_trace_append(struct dsf_trace_file *file, const struct dsf_span *spans,
 int dsf_trace_close(struct dsf_trace_file *file, bool whole,
                     struct dsflow_err *err);
 
-/* The ops of the graph have the names, ports and `comm` of those that ran, and
- * can be neither checked nor run: their costs are in trace->tasks. Errors:
- * DSFLOW_EINVAL "path: is no trace of dsflow", or of another version;
- * DSFLOW_EIO. On error `trace` needs no fini. */
+/* The first step in the timeline is step 0, whatever it was in the file, and
+ * facts.first its number. The ops of the graph have the names, ports and `comm`
+ * of those that ran, and can be neither checked nor run: their costs are in
+ * trace->tasks. Errors: DSFLOW_EINVAL "path: is no trace of dsflow", or of
+ * another version; DSFLOW_EIO. On error `trace` needs no fini. */
 int dsf_trace_read(const char *path, struct dsf_trace *trace,
                    struct dsflow_err *err);
 

@@ -49,7 +49,8 @@ static struct dsflow_graph *graph(void)
                                        .bytes = 1000,
                                        .role = DSFLOW_ACTIVATIONS,
                                        .home = 0,
-                                       .unit = -1 });
+                                       .unit = -1,
+                                       .ring = "batch.in_flight" });
     dsflow_data_id b = dsflow_graph_add_data(
         g, &(struct dsflow_data_spec){ .name = "layer0.x@1",
                                        .bytes = 6000000000,
@@ -80,10 +81,11 @@ static struct dsflow_graph *graph(void)
     return g;
 }
 
+/* Tracing began when five steps had run. */
 static const struct dsf_span spans[] = {
-    { 0.5, 0.75, 0, 0, 0, 0, DSF_SPAN_TASK },
+    { 0.5, 0.75, 0, 5, 0, 0, DSF_SPAN_TASK },
     { 0.25, 0.5, 1, 0, 2, -1, DSF_SPAN_TRANSFER },
-    { 0.75, 1.25, 1, 0, 1, 1, DSF_SPAN_TASK },
+    { 0.75, 1.25, 1, 5, 1, 1, DSF_SPAN_TASK },
 };
 
 static char path[] = "test_trace_file.got";
@@ -100,6 +102,9 @@ static void write_trace(bool whole)
                                       .tensor = 1,
                                       .cores = 4,
                                       .first = 11,
+                                      .rates = (char *)"[machine]\n",
+                                      .vocab = 50257,
+                                      .memory = 1.5e9,
                                       .tokens = 1 << 20,
                                       .predicted = 0.1,
                                       .bound = 0.09 } };
@@ -154,7 +159,10 @@ static void a_trace_comes_back(void **state)
     assert_string_equal(t.facts.name, "a \"name\"");
     assert_string_equal(t.facts.job, "[job]\nsteps = 3\n");
     assert_string_equal(t.facts.executor, "serial");
-    assert_int_equal(t.facts.first, 11);
+    assert_int_equal(t.facts.first, 16);
+    assert_string_equal(t.facts.rates, "[machine]\n");
+    assert_int_equal(t.facts.vocab, 50257);
+    assert_true(t.facts.memory == 1.5e9);
     assert_true(t.facts.predicted == 0.1 && t.facts.bound == 0.09);
     assert_int_equal(t.facts.cores, 4);
 
@@ -164,6 +172,10 @@ static void a_trace_comes_back(void **state)
     assert_true(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->bytes ==
                 6000000000);
     assert_int_equal(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->at, 70);
+    assert_null(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->ring);
+    assert_string_equal(
+        dsflow_graph_data(t.graph, (dsflow_data_id){ 0 })->ring,
+        "batch.in_flight");
 
     assert_int_equal(t.timeline.nlanes, 3);
     assert_int_equal(t.timeline.workers, 2);
@@ -172,6 +184,7 @@ static void a_trace_comes_back(void **state)
     assert_true(t.timeline.v[0].start == 0.25);
     assert_int_equal(t.timeline.v[0].kind, DSF_SPAN_TRANSFER);
     assert_int_equal(t.timeline.v[2].lane, 1);
+    assert_int_equal(t.timeline.v[2].step, 0);
     dsf_trace_fini(&t);
 }
 
