@@ -63,6 +63,7 @@ static void try_all(struct dsf_whatif *w, const struct dsf_candidates *c,
             .link = x->link,
             .network = x->network,
             .transfers = x->transfers,
+            .parallel = x->parallel,
         };
         struct dsf_outcome o;
 

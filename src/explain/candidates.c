@@ -23,6 +23,13 @@ static struct dsf_candidate *add(struct dsf_candidates *c,
     return x;
 }
 
+/* It is no key of the job. */
+static void unset(struct dsf_candidate *x)
+{
+    free(x->sets[0]);
+    x->sets[0] = NULL;
+}
+
 static char *whole(int64_t n)
 {
     return dsf_xasprintf("%lld", (long long)n);
@@ -175,6 +182,13 @@ static void add_workers(struct dsf_candidates *c, const struct dsf_whatif *w)
 
     if (w->machine.main.kind == DSF_MACHINE_GPU)
         return;
+    if (dsf_whatif_is_serial(w)) {
+        x = add(c, DSF_REASON_BUSY, "--executor", dsf_xstrdup("serial"),
+                dsf_xstrdup("starpu"));
+        unset(x);
+        x->parallel = true;
+        return;
+    }
     if (plan->workers < w->account->trace->facts.cores)
         add_whole(c, DSF_REASON_BUSY, "machine.workers", cpus, cpus + 1);
     if (virtuals == 0)
@@ -205,8 +219,7 @@ static void add_wires(struct dsf_candidates *c, const struct dsf_whatif *w)
             x = add(c, DSF_REASON_MOVING,
                     network ? "network.bandwidth" : "link.bandwidth",
                     rate_text(now), rate_text(times * now));
-            free(x->sets[0]);
-            x->sets[0] = NULL;
+            unset(x);
             x->machine = true;
             *(network ? &x->network : &x->link) = times;
         }

@@ -23,7 +23,7 @@ struct dsf_candidate {
     char *from, *to;
     char *sets[3]; /* for struct dsf_change; owned */
     double link, network, transfers;
-    bool rounds, machine;
+    bool parallel, rounds, machine;
 };
 
 struct dsf_candidates {

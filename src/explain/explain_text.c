@@ -55,7 +55,7 @@ static void print_head(const struct dsf_account *a, FILE *out)
             (long long)(f->first + s->base + s->n - 1), time_text(s->seconds).s,
             a->nsteps > 1 ? " (median)" : "",
             s->seconds > 0 ? (double)f->tokens / s->seconds : 0);
-    if (!f->simulated && f->predicted > 0)
+    if (strcmp(f->executor, "starpu") == 0 && f->predicted > 0)
         fprintf(out, "; predicted %s, %.2f of it", time_text(f->predicted).s,
                 s->seconds > 0 ? f->predicted / s->seconds : 0);
     fprintf(out,
@@ -87,7 +87,9 @@ static void print_one(const struct dsf_advice *x, const char *before,
     if (fabs(x->bytes) >= 1024)
         fprintf(out, ", %c%s a rank%s", x->bytes > 0 ? '+' : '-',
                 dsf_size_text(fabs(x->bytes)).s,
-                x->fits ? "" : " (does not fit)");
+                !x->fits                                      ? ", too much"
+                : x->bytes > 0 && a->trace->facts.memory >= 0 ? ", fits"
+                                                              : "");
     fprintf(out, "%s%s\n", x->rounds ? " [1]" : "", x->machine ? " [2]" : "");
 }
 
@@ -138,10 +140,21 @@ static void print_advice(const struct dsf_account *a,
                 advices->reproduced);
 }
 
+/* Are there workers of several ranks? */
+static bool is_shared(const struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+
+    for (unsigned w = 0; w < t->workers; w++)
+        if (t->lanes[w].rank < 0 && a->nranks > 1)
+            return true;
+    return false;
+}
+
 static void print_rank(const struct dsf_account *a, const char *name,
                        const struct dsf_rank_use *u, FILE *out)
 {
-    double all = u->workers * a->seconds;
+    double all = (is_shared(a) ? a->all.workers : u->workers) * a->seconds;
 
     if (!(all > 0))
         return;
@@ -172,7 +185,9 @@ static void print_ranks(const struct dsf_account *a, FILE *out)
         print_rank(a, name, &a->ranks[r], out);
     }
     if (step > 1)
-        fprintf(out, "(every %u. rank)\n", step);
+        fprintf(out, "(one rank of %u)\n", step);
+    if (is_shared(a))
+        fprintf(out, "(ranks share the workers: their lines add up to all)\n");
 }
 
 /* What the head of the table of workers does not say. */

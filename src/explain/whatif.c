@@ -216,6 +216,20 @@ static double *weigh(const struct dsf_whatif *w, const struct dsf_replan *r,
     return seconds;
 }
 
+bool dsf_whatif_is_serial(const struct dsf_whatif *w)
+{
+    return strcmp(w->account->trace->facts.executor, "serial") == 0;
+}
+
+static unsigned workers_of(const struct dsf_whatif *w,
+                           const struct dsflow_plan *plan,
+                           const struct dsf_change *change)
+{
+    if (is_gpu(w))
+        return (unsigned)plan->nranks;
+    return dsf_whatif_is_serial(w) && !change->parallel ? 1 : plan->workers;
+}
+
 /* The rank that needs most says whether it fits. */
 static void weigh_memory(const struct dsf_whatif *w, const struct dsf_replan *r,
                          struct dsf_outcome *out)
@@ -236,7 +250,7 @@ static int evaluate(struct dsf_whatif *w, const struct dsf_replan *r,
     double *seconds = weigh(w, r, change);
     struct dsf_sim_spec spec = {
         .nranks = (unsigned)r->plan->nranks,
-        .workers = is_gpu(w) ? (unsigned)r->plan->nranks : r->plan->workers,
+        .workers = workers_of(w, r->plan, change),
         .links = is_gpu(w),
         .phase = DSFLOW_STEP,
         .steps = 3,

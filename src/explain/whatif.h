@@ -34,6 +34,7 @@ struct dsf_change {
     const char *sets[3];  /* "batch.micro=4", …; NULL: no more */
     double link, network; /* their bandwidth is so much larger; 0: the same */
     double transfers;     /* share of waiting for transfers that is saved */
+    bool parallel; /* the executor uses all workers, as serial does not */
 };
 
 struct dsf_outcome {
@@ -46,6 +47,9 @@ struct dsf_outcome {
 int dsf_whatif_init(struct dsf_whatif *w, const struct dsf_account *a,
                     struct dsflow_err *err);
 void dsf_whatif_fini(struct dsf_whatif *w);
+
+/* Did the executor run one task at a time, whatever the job says? */
+bool dsf_whatif_is_serial(const struct dsf_whatif *w);
 
 int dsf_whatif_base(struct dsf_whatif *w, struct dsf_outcome *out,
                     struct dsflow_err *err);
