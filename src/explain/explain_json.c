@@ -177,6 +177,7 @@ static void put_times(json_t *root, const struct dsf_account *a)
     double efficiency = step > 0 ? a->bound / step : 1;
 
     put(root, "step_seconds", step);
+    put(root, "mean_step_seconds", a->seconds / a->nsteps);
     put(root, "tokens_per_second", step > 0 ? (double)f->tokens / step : NAN);
     put(root, "bound_seconds", a->bound);
     put(root, "critical_seconds", a->critical);

@@ -278,8 +278,10 @@ static void print_wait(const struct dsf_account *a, const struct dsf_wait *w,
         fprintf(out, "for the runtime: the next task was ready\n");
     else if (w->cause == DSF_CAUSE_END)
         fprintf(out, "with no task left in the trace\n");
+    else if (w->cause == DSF_CAUSE_TRANSFER)
+        fprintf(out, "while %s%s moves data\n", w->what, from);
     else
-        fprintf(out, "for %s%s\n", w->what, from);
+        fprintf(out, "for what %s%s computes\n", w->what, from);
 }
 
 static void print_waits(const struct dsf_account *a, FILE *out)
