@@ -33,7 +33,7 @@ static void cost(const size_t *bytes, unsigned n, const void *args,
     const struct args *a = args;
 
     cost->flops = 3.0 * (double)a->elems;
-    cost->bytes = 3.0 * sizeof(float) * (double)a->elems; /* read, read, write */
+    cost->bytes = 12.0 * (double)a->elems; /* read twice, written once */
 }
 
 static const struct dsflow_op op = {
@@ -52,9 +52,7 @@ static void clip(const struct dsflow_call *call)
 
     for (int64_t i = 0; i < a->elems; i++)
         sum += (double)grad[i] * grad[i];
-    if (sqrt(sum) <= a->norm)
-        return;
-    factor = (float)(a->norm / sqrt(sum));
+    factor = (float)fmin(1, a->norm / sqrt(sum));
     for (int64_t i = 0; i < a->elems; i++)
         grad[i] *= factor;
 }
@@ -72,9 +70,9 @@ static int make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
     return DSFLOW_OK;
 }
 
+static const struct dsflow_trials trials = { .make = make };
 static const struct dsflow_codelet codelet = {
-    .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = clip,
-    .trials = &(const struct dsflow_trials){ .make = make },
+    .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = clip, .trials = &trials,
 };
 
 /* The policy's table in job.toml, and its place in the plan. */
@@ -96,7 +94,7 @@ static int decide(void *part, struct dsflow_plan *plan, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-/* Is this the task of some optimizer? Its ports are control, grad, param, … */
+/* Is it the task of an optimizer? Its ports are control, grad, param, … */
 static int updates(const struct dsflow_task_spec *t)
 {
     const struct dsflow_optimizer *o;
@@ -113,13 +111,15 @@ static int rewrite(const void *part, const struct dsflow_plan *plan,
                    struct dsflow_err *err)
 {
     struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
+    const struct part *p = part;
 
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        struct dsflow_task_spec t = *dsflow_graph_task(in, (dsflow_task_id){ i });
+        dsflow_task_id id = { i };
+        struct dsflow_task_spec t = *dsflow_graph_task(in, id);
 
         if (updates(&t)) {
             const struct dsflow_update_args *update = t.args;
-            struct args a = { update->elems, ((const struct part *)part)->norm };
+            struct args a = { update->elems, p->norm };
             struct dsflow_task_spec clip = t; /* its rank, layer, priority */
 
             clip.op = &op;

@@ -1,10 +1,7 @@
-/* muon.c - an optimizer: Muon (Jordan et al. 2024), with Nesterov's momentum as
- * an average (m = 0.95 m + 0.05 g) and the factor sqrt(max(1, rows / cols)). It
- * is for the matrices of layers (a fused one, as GPT-2's q, k and v, is one
- * matrix); embeddings, the head, norms and biases are for AdamW.
- *
- * job.toml: [optimizer] kind = "muon", with Muon's lr and AdamW's betas and eps;
- * [muon] adam = 0.1 is AdamW's rate as a share of lr. */
+/* muon.c - an optimizer: Muon (Jordan et al. 2024) for the matrices of layers (a
+ * fused one, as GPT-2's q, k and v, is one), with Nesterov's momentum as a mean
+ * (m = 0.95 m + 0.05 g) and the factor sqrt(max(1, rows / cols)); AdamW for the
+ * rest, at the rate [muon] adam * [optimizer] lr. job.toml: kind = "muon". */
 #include <dsflow/plugin.h>
 #include <math.h>
 #include <string.h>
@@ -44,7 +41,7 @@ static void multiply(int64_t rows, int64_t n, int64_t cols, float alpha,
     }
 }
 
-/* Newton and Schulz: X = a X + (b A + c A A) X, with A = X X^T, five times (from
+/* Newton and Schulz, five times: X = a X + (b A + c A A) X with A = X X^T (from
  * the other side where X is tall). Room for X once more, A and B is at `t`. */
 static void orthogonalize(int64_t rows, int64_t cols, float *x, float *t)
 {

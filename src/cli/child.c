@@ -5,6 +5,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +23,19 @@ static struct {
     const struct dsf_guarded *memory;
     unsigned nmemory;
     const char *who;
-    char where[256];
+    char *where; /* what the parent reads too */
     double limit;
 } child;
+
+enum { WHERE = 256 };
 
 void dsf_child_step(const char *who, const char *where)
 {
     struct itimerval timer = { 0 };
 
     child.who = who;
-    if (where != NULL && where != child.where)
-        snprintf(child.where, sizeof(child.where), "%s", where);
+    if (where != NULL)
+        snprintf(child.where, WHERE, "%s", where);
     timer.it_value.tv_sec = (time_t)child.limit;
     timer.it_value.tv_usec =
         (suseconds_t)(1e6 * (child.limit - floor(child.limit)));
@@ -59,6 +62,19 @@ void dsf_child_fault(const char *fmt, ...)
     if (child.where[0] != '\0')
         snprintf(to + n, size - n, " (%s)", child.where);
     _exit(1);
+}
+
+/* Below the stack: a task that needs more of it than there is. */
+static int is_stack(const void *address, const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    uintptr_t top = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+    uintptr_t at = (uintptr_t)address;
+
+    return at + (1 << 20) > top && at < top + (1 << 20);
+#else
+    return 0;
+#endif
 }
 
 /* Did the instruction that failed want to write? */
@@ -95,6 +111,8 @@ static void crash(int number, siginfo_t *info, void *context)
         for (unsigned i = 0; i < child.nmemory; i++)
             if (dsf_guarded_has(&child.memory[i], info->si_addr))
                 tell_port(&child.memory[i], info->si_addr, was_write(context));
+        if (is_stack(info->si_addr, context))
+            dsf_child_fault("crashes: it uses up the stack");
         dsf_child_fault("crashes: SIG%s at address %p, outside its buffers",
                         sigabbrev_np(number), info->si_addr);
     }
@@ -122,10 +140,11 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
 {
     struct {
         struct dsf_verdict verdict;
+        char where[WHERE];
         int finished; /* the child came to its end by itself */
     } *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int status = 0, finished;
+    int status = 0;
     pid_t pid;
 
     fflush(stdout);
@@ -138,6 +157,7 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         child.verdict = &shared->verdict;
+        child.where = shared->where;
         child.limit = limit;
         catch_signals();
         dsf_child_step("", "");
@@ -148,14 +168,14 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     *verdict = shared->verdict;
-    finished = shared->finished;
+    if (verdict->fault[0] == '\0' && !shared->finished) {
+        bool killed = WIFSIGNALED(status);
+
+        snprintf(verdict->fault, sizeof(verdict->fault),
+                 "ends the program with %s %d (%s)",
+                 killed ? "signal" : "exit status",
+                 killed ? WTERMSIG(status) : WEXITSTATUS(status),
+                 shared->where);
+    }
     munmap(shared, sizeof(*shared));
-    if (finished || verdict->fault[0] != '\0')
-        return;
-    if (WIFSIGNALED(status))
-        snprintf(verdict->fault, sizeof(verdict->fault),
-                 "ended by signal SIG%s", sigabbrev_np(WTERMSIG(status)));
-    else
-        snprintf(verdict->fault, sizeof(verdict->fault),
-                 "ends the program with exit status %d", WEXITSTATUS(status));
 }

@@ -58,10 +58,10 @@ long dsf_guarded_spill(const struct dsf_guarded *g)
     const unsigned char *first = g->map + page();
     const unsigned char *last = g->map + g->map_bytes - page();
 
-    for (const unsigned char *p = g->ptr + g->bytes; p < last; p++)
+    for (const unsigned char *p = last; p-- > g->ptr + g->bytes;)
         if (*p != CANARY)
             return p - (g->ptr + g->bytes) + 1;
-    for (const unsigned char *p = g->ptr; p-- > first;)
+    for (const unsigned char *p = first; p < g->ptr; p++)
         if (*p != CANARY)
             return p - g->ptr;
     return 0;

@@ -274,8 +274,8 @@ static size_t count(const struct dsf_case *c, unsigned port)
     return c->bytes[port] / width(c, port);
 }
 
-/* Run it another way: every bit must be the same as in `first`. `what` has %s
- * for a port. */
+/* Run it another way: every bit must be the same as in `first`; or what
+ * `says` says is wrong. */
 static void run_same(const struct dsf_case *c, const struct dsf_computes *what,
                      const struct way *way, const struct dsf_left *first,
                      const char *says)
@@ -374,7 +374,8 @@ static void compare(const struct dsf_case *c, const struct dsf_left *left,
     }
 }
 
-/* Run, and once more with other garbage in each port that is only written. */
+/* Run twice, and once more with other garbage in each port that is only
+ * written. */
 static void run_with_garbage(const struct dsf_case *c,
                              const struct dsf_computes *what,
                              struct dsf_left *first, unsigned char **untouched)
@@ -382,6 +383,7 @@ static void run_with_garbage(const struct dsf_case *c,
     static const struct way plain = { .at_end = true };
 
     run(c, what, &plain, first);
+    run_same(c, what, &plain, first, "is not the same twice");
     for (unsigned i = 0; i < c->n; i++) {
         untouched[i] = dsf_xcalloc(1, c->bytes[i] + 1);
         if (c->before[i] == NULL)
@@ -400,8 +402,6 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
     dsf_case_words(c, where, sizeof(where));
     dsf_child_step("", where);
     run_with_garbage(c, codelet, &first, untouched);
-    run_same(c, codelet, &(struct way){ .at_end = true }, &first,
-             "is not the same twice");
     run_same(c, codelet, &(struct way){ .at_end = true, .scratch = RANDOM_BYTES },
              &first, "depends on what its scratch held before");
     run_same(c, codelet, &(struct way){ .on_thread = true }, &first,

@@ -1,0 +1,383 @@
+/* bad.c - a plug-in with every fault that `dsflow codelet check` should find,
+ * each under its own name, and with one of each sort that has none. */
+#include <dsflow/plan.h>
+#include <dsflow/plugin.h>
+#include <dsflow/rewrite.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every task: out = 2 in, of as many numbers; `sum` is added to, or set. */
+enum { IN, OUT, SUM };
+
+static int check(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_err *err)
+{
+    return bytes[IN] <= bytes[OUT] && bytes[IN] <= bytes[SUM]
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL, "sizes");
+}
+
+static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+{
+    return bytes[IN];
+}
+
+static int make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                unsigned *fresh)
+{
+    *n = 3;
+    bytes[IN] = bytes[OUT] = bytes[SUM] = 4 * (1 + seed * 7 % 50);
+    *fresh = seed & 1 ? 1 << SUM : 0;
+    return DSFLOW_OK;
+}
+
+static void good(const struct dsflow_call *call)
+{
+    const float *in = call->bufs[IN].ptr;
+    float *out = call->bufs[OUT].ptr, *sum = call->bufs[SUM].ptr;
+
+    for (size_t i = 0; i < call->bufs[IN].bytes / 4; i++) {
+        out[i] = 2 * in[i];
+        sum[i] = (call->fresh >> SUM & 1 ? 0 : sum[i]) + in[i];
+    }
+}
+
+static size_t count(const struct dsflow_call *call)
+{
+    return call->bufs[IN].bytes / 4;
+}
+
+#define FLOATS(port) ((float *)call->bufs[port].ptr)
+
+static void bad_crash(const struct dsflow_call *call)
+{
+    good(call);
+    *(volatile int *)16 = 1;
+}
+
+static void bad_access(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(IN)[0] = 1;
+}
+
+static void bad_past(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[count(call)] = 1;
+}
+
+static void bad_far(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[count(call) + 1000] = 1;
+}
+
+static void bad_before(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[-1] = 1;
+}
+
+static void bad_nan(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[count(call) / 2] = NAN;
+}
+
+static void bad_twice(const struct dsflow_call *call)
+{
+    static int calls;
+
+    good(call);
+    FLOATS(OUT)[0] = (float)calls++;
+}
+
+static void bad_held(const struct dsflow_call *call)
+{
+    float held = FLOATS(OUT)[0];
+
+    good(call);
+    FLOATS(OUT)[0] = isfinite(held) ? 2 * held : 1;
+}
+
+static void bad_fresh(const struct dsflow_call *call)
+{
+    float held = FLOATS(SUM)[0];
+
+    good(call);
+    FLOATS(SUM)[0] = isfinite(held) ? held + FLOATS(IN)[0] : 1;
+}
+
+static void bad_scratch(const struct dsflow_call *call)
+{
+    float held = *(const float *)call->scratch;
+
+    good(call);
+    FLOATS(OUT)[0] = isfinite(held) ? held : 1;
+}
+
+static void bad_address(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[0] = (float)((size_t)call->bufs[IN].ptr % 4096);
+}
+
+static void bad_number(const struct dsflow_call *call)
+{
+    good(call);
+    FLOATS(OUT)[count(call) - 1] += 0.01f;
+}
+
+static void bad_short(const struct dsflow_call *call)
+{
+    float held = FLOATS(OUT)[count(call) - 1];
+
+    good(call);
+    FLOATS(OUT)[count(call) - 1] = held;
+}
+
+static void bad_hang(const struct dsflow_call *call)
+{
+    for (volatile int forever = 1; forever;)
+        good(call);
+}
+
+static void bad_exit(const struct dsflow_call *call)
+{
+    exit(3);
+}
+
+static void bad_abort(const struct dsflow_call *call)
+{
+    abort();
+}
+
+static void bad_stack(const struct dsflow_call *call)
+{
+    volatile char room[100000];
+
+    room[0] = 1;
+    if (count(call) > 0) /* always */
+        bad_stack(call);
+    room[1] = room[0];
+}
+
+static const struct dsflow_trials trials = { .make = make, .reference = good };
+
+#define TASK(f, its_trials)                                                    \
+    static const struct dsflow_op op_##f = {                                   \
+        .abi = DSFLOW_OP_ABI,                                                  \
+        .name = #f,                                                            \
+        .summary = "a task",                                                   \
+        .nports = 3,                                                           \
+        .ports = { { "in", DSFLOW_R },                                         \
+                   { "out", DSFLOW_W },                                        \
+                   { "sum", DSFLOW_RW } },                                     \
+        .check = check,                                                        \
+        .scratch = scratch,                                                    \
+    };                                                                         \
+    static const struct dsflow_codelet codelet_##f = {                         \
+        .abi = DSFLOW_CODELET_ABI,                                             \
+        .op = &op_##f,                                                         \
+        .cpu = f,                                                              \
+        .trials = its_trials,                                                  \
+    };
+#define TASKS(XX)                                                              \
+    XX(good)                                                                   \
+    XX(bad_crash)                                                              \
+    XX(bad_access)                                                             \
+    XX(bad_past)                                                               \
+    XX(bad_far)                                                                \
+    XX(bad_before)                                                             \
+    XX(bad_nan)                                                                \
+    XX(bad_twice)                                                              \
+    XX(bad_held)                                                               \
+    XX(bad_fresh)                                                              \
+    XX(bad_scratch)                                                            \
+    XX(bad_address)                                                            \
+    XX(bad_number)                                                             \
+    XX(bad_short)                                                              \
+    XX(bad_hang)                                                               \
+    XX(bad_exit)                                                               \
+    XX(bad_abort)                                                              \
+    XX(bad_stack)
+#define XX(f) TASK(f, &trials)
+TASKS(XX)
+#undef XX
+
+/* No trials: it cannot be tried alone. */
+static void untried(const struct dsflow_call *call)
+{
+    good(call);
+}
+TASK(untried, NULL)
+
+/* A segment `out` that computes y = x + 2 (att W^T + b), and leaves the backward
+ * pass to the built-in one, which is of another function. */
+static const struct dsflow_codelet *original(void)
+{
+    return dsflow_codelet_find(dsflow_op_find("out.forward"));
+}
+
+static int gradient_make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                         unsigned *fresh)
+{
+    return original()->trials->make(seed, bytes, n, args, fresh);
+}
+
+static int gradient_check(const size_t *bytes, unsigned n, const void *args,
+                          struct dsflow_err *err)
+{
+    return original()->op->check(bytes, n, args, err);
+}
+
+static void bad_gradient(const struct dsflow_call *call)
+{
+    const float *x = call->bufs[0].ptr;
+    float *y = call->bufs[3].ptr;
+
+    original()->cpu(call);
+    for (size_t i = 0; i < call->bufs[3].bytes / 4; i++)
+        y[i] += y[i] - x[i];
+}
+
+static const struct dsflow_trials gradient_trials = {
+    .make = gradient_make,
+    .reference = bad_gradient,
+};
+static const struct dsflow_op op_bad_gradient = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "bad_gradient",
+    .summary = "out, with another gradient",
+    .args_size = sizeof(struct dsflow_out_args),
+    .nports = 4,
+    .ports = { { "x", DSFLOW_R },
+               { "att", DSFLOW_R },
+               { "unit", DSFLOW_R },
+               { "y", DSFLOW_W } },
+    .check = gradient_check,
+};
+static const struct dsflow_codelet codelet_bad_gradient = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &op_bad_gradient,
+    .cpu = bad_gradient,
+    .trials = &gradient_trials,
+};
+static const struct dsflow_segment segment = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "bad",
+    .summary = "out, with another gradient",
+    .replaces = "out",
+    .forward = &op_bad_gradient,
+};
+
+/* Optimizers: one moves the padding, one needs whole tensors and does not say
+ * so. */
+static void bad_padding(const struct dsflow_call *call)
+{
+    const struct dsflow_update_args *a = call->args;
+
+    for (int64_t i = 0; i < a->elems; i++)
+        FLOATS(2)[a->param_at + i] -= 0.01f * (FLOATS(1)[a->grad_at + i] + 1);
+}
+
+static void bad_shard(const struct dsflow_call *call)
+{
+    const struct dsflow_update_args *a = call->args;
+    float sum = 1;
+
+    for (int64_t i = 0; i < a->elems; i++)
+        sum += fabsf(FLOATS(1)[a->grad_at + i]);
+    for (int64_t i = 0; i < a->elems; i++)
+        FLOATS(2)[a->param_at + i] -= FLOATS(1)[a->grad_at + i] / sum;
+}
+
+#define OPTIMIZER(f)                                                           \
+    static const struct dsflow_op op_##f = {                                   \
+        .abi = DSFLOW_OP_ABI,                                                  \
+        .name = #f,                                                            \
+        .summary = "an optimizer",                                             \
+        .args_size = sizeof(struct dsflow_update_args),                        \
+        .nports = 3,                                                           \
+        .ports = { { "control", DSFLOW_R },                                    \
+                   { "grad", DSFLOW_R },                                       \
+                   { "param", DSFLOW_RW } },                                   \
+        .check = dsflow_update_check,                                          \
+    };                                                                         \
+    static const struct dsflow_codelet codelet_##f = {                         \
+        .abi = DSFLOW_CODELET_ABI,                                             \
+        .op = &op_##f,                                                         \
+        .cpu = f,                                                              \
+    };                                                                         \
+    static const struct dsflow_optimizer optimizer_##f = {                     \
+        .abi = DSFLOW_OPTIMIZER_ABI,                                           \
+        .name = #f,                                                            \
+        .summary = "an optimizer",                                             \
+        .op = &op_##f,                                                         \
+    };
+OPTIMIZER(bad_padding)
+OPTIMIZER(bad_shard)
+
+static double negative(const void *part, const struct dsflow_lr_keys *keys,
+                       int64_t step)
+{
+    return keys->lr * (double)(7 - step);
+}
+static const struct dsflow_lr_schedule bad_rate = {
+    .abi = DSFLOW_LR_SCHEDULE_ABI,
+    .name = "bad_rate",
+    .summary = "falls below zero",
+    .lr = negative,
+};
+
+/* A policy that does not give the same graph twice. */
+static int change(const void *part, const struct dsflow_plan *plan,
+                  struct dsflow_graph *in, struct dsflow_graph *out,
+                  struct dsflow_err *err)
+{
+    static int calls;
+    char name[32];
+
+    dsflow_rewrite_all(in, out, NULL, NULL);
+    snprintf(name, sizeof(name), "data%d", calls++);
+    dsflow_graph_add_data(
+        out, &(struct dsflow_data_spec){ .name = name,
+                                         .bytes = 4,
+                                         .home = DSFLOW_ANYWHERE,
+                                         .persistent = 1,
+                                         .unit = -1 });
+    return DSFLOW_OK;
+}
+static const struct dsflow_policy bad_policy = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "bad_policy",
+    .summary = "another graph every time",
+    .after = "priorities",
+    .rewrite = change,
+};
+
+const struct dsflow_plugin dsflow_plugin = {
+    .abi = DSFLOW_PLUGIN_ABI,
+    .name = "bad",
+    .summary = "every fault there is",
+#define XX(f) &op_##f,
+    .ops = (const struct dsflow_op *const[]){ TASKS(XX) & op_untried,
+                                              &op_bad_gradient,
+                                              &op_bad_padding, &op_bad_shard,
+                                              NULL },
+#undef XX
+#define XX(f) &codelet_##f,
+    .codelets =
+        (const struct dsflow_codelet *const[]){
+            TASKS(XX) & codelet_untried, &codelet_bad_gradient,
+            &codelet_bad_padding, &codelet_bad_shard, NULL },
+#undef XX
+    .optimizers = (const struct dsflow_optimizer *const[]){
+        &optimizer_bad_padding, &optimizer_bad_shard, NULL },
+    .schedules = (const struct dsflow_lr_schedule *const[]){ &bad_rate, NULL },
+    .segments = (const struct dsflow_segment *const[]){ &segment, NULL },
+    .policies = (const struct dsflow_policy *const[]){ &bad_policy, NULL },
+};
