@@ -1,0 +1,104 @@
+# examples.sh - examples/plugins from an installed dsflow, in another folder, with
+# nothing but pkg-config: built, checked, trained with, resumed, on a mesh.
+. "${srcdir:-.}/tests/cli/lib.sh"
+build=$OLDPWD
+source=$(cd "$build" && cd "${srcdir:-.}" && pwd)
+
+# As `make install` leaves it, under a folder of this test.
+MAKEFLAGS= MAKELEVEL= make -C "$build" -s install DESTDIR="$here/root" \
+    > log 2>&1 || { cat log; exit 1; }
+pc=$(find root -name dsflow.pc)
+[ -n "$pc" ] || { echo "no dsflow.pc in $(find root | head)"; exit 1; }
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+PKG_CONFIG_PATH=$here/$(dirname "$pc")
+PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH
+PKG_CONFIG_SYSROOT_DIR=$here/root
+LD_LIBRARY_PATH=$here/root$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PKG_CONFIG_PATH PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR LD_LIBRARY_PATH
+dsflow=$here/root$prefix/bin/dsflow
+[ -x "$dsflow" ] || { echo "no $dsflow"; exit 1; }
+
+mkdir plugins
+cp "$source"/examples/plugins/* plugins && chmod -R u+w plugins
+cd plugins || exit 99
+MAKEFLAGS= MAKELEVEL= make CC=gcc CFLAGS="-O2 -Wall -Wextra -Werror \
+    -Wno-unused-parameter -Wno-sign-compare" > log 2>&1 ||
+    { cat log; exit 1; }
+for c in *.c; do
+    [ "$(wc -l < "$c")" -lt 150 ] || fault "$c has $(wc -l < "$c") lines"
+done
+
+for name in clip attention muon schedule; do
+    "$dsflow" codelet check ./lib$name.so --cases 12 > log 2>&1 ||
+        fault "codelet check of $name: $(cat log)"
+    grep -q "  ok" log || fault "$name: nothing was checked: $(cat log)"
+done
+
+# train JOB OUTPUT ARGS...: six steps of an example.
+train() {
+    job=$1 out=$2
+    shift 2
+    "$dsflow" run "$job.toml" --set job.output="$out" --set job.steps=6 \
+        --set data.train=../text.txt --set job.log_every=1 "$@" > log 2>&1 ||
+        { fault "dsflow run $job.toml $*: $(cat log)"; exit 1; }
+}
+
+# losses RUN: the loss of each step.
+losses() {
+    sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
+# One that needs no plug-in, to compare with.
+grep -v plain attention.toml | sed '/^\[codelets\]/,+1d' > plain.toml
+train plain plain
+
+# A task: it is in the graph, and clipping that bites changes the numbers.
+train clip clip
+"$dsflow" plan clip.toml --set data.train=../text.txt --dot > clip.dot
+grep -q unit_clip clip.dot || fault "clip: no such task in the graph"
+train clip loose --set unit_clip.norm=1000000
+train plain free --set optimizer.clip=0
+same loose free
+train clip tight --set unit_clip.norm=0.001
+losses tight > a
+losses free > b
+cmp -s a b && fault "clip: clips nothing"
+
+# A segment: the same loss as that of the built-in one.
+train attention attention
+losses attention > a
+losses plain > b
+[ "$(grep -c . a)" -ge 6 ] || fault "attention: $(cat a)"
+paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit bad }' ||
+    fault "attention: other losses than the built-in one"
+"$dsflow" plan attention.toml --set data.train=../text.txt --dot > log
+grep -q plain.backward_input log || fault "attention: is not in the graph"
+
+# A schedule of its own: the same bits.
+train plain ones --set batch.micro=1
+train schedule schedule
+same schedule ones
+train schedule narrow --set waves.size=1
+same narrow ones
+
+# An optimizer: it trains, resumes, and is the same on any mesh.
+train muon muon --set batch.groups=2
+losses muon | awk 'NR == 1 { first = $1 } { last = $1 }
+    END { exit !(last < first - 0.1) }' || fault "muon: $(losses muon)"
+train muon parts --set batch.groups=2 --set job.steps=3
+train muon parts --set batch.groups=2 --resume
+same parts muon
+train muon stages --set batch.groups=2 --set mesh.pipeline=2
+same stages muon
+train muon shared --set batch.groups=2 --set mesh.data=2 --set zero.stage=1
+same shared muon
+for python in python3 /usr/bin/python3; do
+    $python -c 'import torch' 2> /dev/null || continue
+    # A sanitizer's library is not for a program without it.
+    $python "$source/tests/cli/muon.py" ./libmuon.so > log 2>&1 ||
+        grep -q -i "sanitizer\|asan\|undefined symbol" log ||
+        fault "muon beside PyTorch: $(cat log)"
+    cat log
+    break
+done
+finish
