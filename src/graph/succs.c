@@ -127,7 +127,9 @@ void dsf_succs_init(struct dsf_succs *s, struct dsflow_graph *g, uint32_t first,
     within(&e, g, first, ntasks);
     index_edges(&e, ntasks, &s->first, &s->v);
     if (next) {
-        e.n = 0;
+        /* There may be millions, and fewer from a step to the next. */
+        free(e.v);
+        memset(&e, 0, sizeof(e));
         across(&e, g, first, ntasks);
         index_edges(&e, ntasks, &s->first_next, &s->v_next);
     }
