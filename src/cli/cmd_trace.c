@@ -109,9 +109,9 @@ static int trace(const struct dsf_words *words, struct dsflow_err *err)
     free(file);
     if (status < 0)
         return status;
-    dsf_steps_init(&view.steps, &trace);
+    dsf_laps_init(&view.steps, &trace);
     status = show(words, &view, err);
-    dsf_steps_fini(&view.steps);
+    dsf_laps_fini(&view.steps);
     dsf_trace_fini(&trace);
     return status;
 }

@@ -209,7 +209,7 @@ static void step(void *user, double t, unsigned number)
     struct chrome *c = user;
 
     put_counter(c, t, 0, "efficiency", "%",
-                100 * dsf_step_efficiency(&c->view->steps.v[number]));
+                100 * dsf_lap_efficiency(&c->view->steps.v[number]));
     fprintf(c->out, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
                     "\"name\":\"step %lld\"",
             (long long)c->trace->facts.first + number);

@@ -331,7 +331,7 @@ static void step(void *user, double t, unsigned number)
     fprintf(p->out, "%d ", VARIABLE);
     put_time(p->view, t, p->out);
     fprintf(p->out, " VE P0 %.4f\n",
-            100 * dsf_step_efficiency(&p->view->steps.v[number]));
+            100 * dsf_lap_efficiency(&p->view->steps.v[number]));
 }
 
 static void put_end_of(struct paje *p, const char *type, const char *name,

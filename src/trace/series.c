@@ -23,7 +23,7 @@ struct life {
 struct replay {
     const struct dsf_trace *trace;
     const struct dsf_window *window;
-    const struct dsf_steps *steps;
+    const struct dsf_laps *steps;
     const struct dsf_watcher *watcher;
     const struct dsf_span *v;
     size_t n;

@@ -44,7 +44,7 @@ struct dsf_watcher {
 /* What is shown of a trace. */
 struct dsf_view {
     const struct dsf_trace *trace;
-    struct dsf_steps steps;
+    struct dsf_laps steps;
     struct dsf_window window;
     bool chosen; /* the window, by who asks */
 };

@@ -45,7 +45,7 @@ uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
 
 /* The longest ways through all steps so far, step by step: steps overlap, so
  * that what one adds is what it needs. */
-static void find_critical(struct dsf_steps *steps,
+static void find_critical(struct dsf_laps *steps,
                           const struct dsf_trace *trace, uint32_t first,
                           uint32_t ntasks)
 {
@@ -89,7 +89,7 @@ static void find_critical(struct dsf_steps *steps,
 
 /* Workers of a rank take the same tasks, and those of several ranks any; a
  * link or a disk is alone. The least time is that of the busiest group. */
-static void find_work(struct dsf_steps *steps, const struct dsf_trace *trace,
+static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace,
                       uint32_t first, uint32_t ntasks)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
@@ -115,7 +115,7 @@ static void find_work(struct dsf_steps *steps, const struct dsf_trace *trace,
             work[(size_t)s->step * n + group[s->lane]] += s->end - s->start;
     }
     for (unsigned step = 0; step < steps->n; step++) {
-        struct dsf_step *to = &steps->v[step];
+        struct dsf_lap *to = &steps->v[step];
 
         to->bound = to->critical;
         for (unsigned i = 0; i < n; i++)
@@ -129,7 +129,7 @@ static void find_work(struct dsf_steps *steps, const struct dsf_trace *trace,
 }
 
 /* What workers do between the ends of two steps, of whichever step it is. */
-static void find_idle(struct dsf_steps *steps, const struct dsf_trace *trace)
+static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
 
@@ -154,14 +154,14 @@ static void find_idle(struct dsf_steps *steps, const struct dsf_trace *trace)
         }
     }
     for (unsigned k = 0; k < steps->n; k++) {
-        struct dsf_step *step = &steps->v[k];
+        struct dsf_lap *step = &steps->v[k];
         double all = (step->end - step->begin) * timeline->workers;
 
         step->idle = all > 0 && step->idle > 0 ? step->idle / all : 0;
     }
 }
 
-void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
+void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
     uint32_t first, ntasks;
@@ -179,7 +179,7 @@ void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
     steps->first = steps->n;
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
-        struct dsf_step *step = &steps->v[s->step];
+        struct dsf_lap *step = &steps->v[s->step];
 
         if (!is_of_step(s, first, ntasks))
             continue;
@@ -191,7 +191,7 @@ void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
     }
     end = timeline->v[0].start;
     for (unsigned k = steps->first; k < steps->n; k++) {
-        struct dsf_step *step = &steps->v[k];
+        struct dsf_lap *step = &steps->v[k];
 
         if (step->end < end)
             step->end = end;
@@ -203,13 +203,13 @@ void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace)
     find_idle(steps, trace);
 }
 
-void dsf_steps_fini(struct dsf_steps *steps)
+void dsf_laps_fini(struct dsf_laps *steps)
 {
     free(steps->v);
     memset(steps, 0, sizeof(*steps));
 }
 
-double dsf_step_efficiency(const struct dsf_step *step)
+double dsf_lap_efficiency(const struct dsf_lap *step)
 {
     double time = step->end - step->begin;
 
@@ -260,7 +260,7 @@ static bool read_range(const char *text, long long *a, long long *b,
 }
 
 int dsf_window_parse(const char *text, const struct dsf_trace *trace,
-                     const struct dsf_steps *steps, struct dsf_window *window,
+                     const struct dsf_laps *steps, struct dsf_window *window,
                      struct dsflow_err *err)
 {
     long long zero = trace->facts.first, a, b;

@@ -5,7 +5,8 @@
 
 #include "trace/trace.h"
 
-struct dsf_step {
+/* A step as it ran. */
+struct dsf_lap {
     bool ran;          /* else the rest is 0 */
     double begin, end; /* from the end of the step before to its own */
     double critical;   /* the longest way through its tasks, as they were */
@@ -15,16 +16,16 @@ struct dsf_step {
 };
 
 /* By the `step` of spans: the first ones may not have been traced. */
-struct dsf_steps {
-    struct dsf_step *v;
+struct dsf_laps {
+    struct dsf_lap *v;
     unsigned first, n; /* the first that ran; 1 + the last, or 0 */
 };
 
-void dsf_steps_init(struct dsf_steps *steps, const struct dsf_trace *trace);
-void dsf_steps_fini(struct dsf_steps *steps);
+void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace);
+void dsf_laps_fini(struct dsf_laps *steps);
 
 /* bound / time, at most 1. */
-double dsf_step_efficiency(const struct dsf_step *step);
+double dsf_lap_efficiency(const struct dsf_lap *step);
 
 /* Tasks of the phase that is a step stand together: the first, and how many. */
 void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
@@ -46,7 +47,7 @@ struct dsf_window dsf_window_whole(const struct dsf_trace *trace);
 /* From the first of the steps "10:12" to the end of the last; "10" is one step,
  * "10:" all from it on. Numbers are those of the run. */
 int dsf_window_parse(const char *text, const struct dsf_trace *trace,
-                     const struct dsf_steps *steps, struct dsf_window *window,
+                     const struct dsf_laps *steps, struct dsf_window *window,
                      struct dsflow_err *err);
 
 #endif

@@ -488,14 +488,14 @@ static void put_title(struct gantt *g)
     char when[64] = "";
 
     for (unsigned k = 0; k < view->steps.n; k++) {
-        const struct dsf_step *s = &view->steps.v[k];
+        const struct dsf_lap *s = &view->steps.v[k];
 
         if (s->end <= view->window.begin || s->end > view->window.end)
             continue;
         if (n++ == 0)
             first = k;
         seconds += s->end - s->begin;
-        bound += dsf_step_efficiency(s) * (s->end - s->begin);
+        bound += dsf_lap_efficiency(s) * (s->end - s->begin);
         idle += s->idle * (s->end - s->begin);
     }
     dsf_svg_text(g->svg.out, 8, 22, " class=\"t\"", "%s", f->name);
@@ -535,8 +535,8 @@ static void put_head(struct gantt *g, double height)
 
 static int by_time(const void *a, const void *b)
 {
-    const struct dsf_step *x = *(const struct dsf_step *const *)a;
-    const struct dsf_step *y = *(const struct dsf_step *const *)b;
+    const struct dsf_lap *x = *(const struct dsf_lap *const *)a;
+    const struct dsf_lap *y = *(const struct dsf_lap *const *)b;
     double u = x->end - x->begin, v = y->end - y->begin;
 
     return u < v ? -1 : u > v;
@@ -545,10 +545,10 @@ static int by_time(const void *a, const void *b)
 /* The median of the steps that have others before and after them. */
 static struct dsf_window typical(const struct dsf_view *view)
 {
-    const struct dsf_steps *steps = &view->steps;
+    const struct dsf_laps *steps = &view->steps;
     unsigned all = steps->n - steps->first, ends = all >= 3 ? 1 : 0;
     unsigned n = all - 2 * ends;
-    const struct dsf_step **sorted, *step;
+    const struct dsf_lap **sorted, *step;
 
     if (view->chosen || all == 0)
         return view->window;

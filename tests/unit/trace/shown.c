@@ -114,13 +114,13 @@ void shown_make(struct shown *shown)
     span(trace, NOW, 1, 2.5, 2.5);
     dsf_timeline_sort(&trace->timeline);
     shown->view.trace = trace;
-    dsf_steps_init(&shown->view.steps, trace);
+    dsf_laps_init(&shown->view.steps, trace);
     shown->view.window = dsf_window_whole(trace);
 }
 
 void shown_free(struct shown *shown)
 {
-    dsf_steps_fini(&shown->view.steps);
+    dsf_laps_fini(&shown->view.steps);
     dsflow_graph_free(shown->trace.graph);
     dsf_trace_fini(&shown->trace);
 }

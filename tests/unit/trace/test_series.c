@@ -136,7 +136,7 @@ static void the_bound_of_a_step_is_its_longest_way(void **state)
     assert_int_equal(shown.view.steps.n, 1);
     assert_near(shown.view.steps.v[0].critical, 5);
     assert_near(shown.view.steps.v[0].bound, 5);
-    assert_near(dsf_step_efficiency(&shown.view.steps.v[0]), 1);
+    assert_near(dsf_lap_efficiency(&shown.view.steps.v[0]), 1);
     /* Five of ten seconds of the two cores. */
     assert_near(shown.view.steps.v[0].idle, 0.5);
     shown_free(&shown);

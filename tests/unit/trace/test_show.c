@@ -135,8 +135,8 @@ static void a_trace_of_nothing_is_shown_too(void **state)
 
     shown_make(&shown);
     shown.trace.timeline.n = 0;
-    dsf_steps_fini(&shown.view.steps);
-    dsf_steps_init(&shown.view.steps, &shown.trace);
+    dsf_laps_fini(&shown.view.steps);
+    dsf_laps_init(&shown.view.steps, &shown.trace);
     shown.view.window = dsf_window_whole(&shown.trace);
     for (unsigned i = 0; i < 4; i++) {
         char *text = shown_text(&shown, writers[i]);
