@@ -181,7 +181,8 @@ static int small_open(struct small *s, const struct shape *shape,
     s->host = (struct dsflow_host){ &s->vocab, load_batch, report };
     write_job(shape, text, sizeof(text));
     status =
-        dsf_job_parse(text, strlen(text), "calibration", NULL, 0, &s->job, err);
+        dsf_job_parse(text, strlen(text), "calibration", NULL, 0, NULL, &s->job,
+                      err);
     if (status < 0)
         return status;
     status = dsf_model_init(&s->model, &s->job, err);

@@ -35,7 +35,7 @@ static int open_folder(struct dsf_session *s, const char *folder,
     sets[1] = tok;
     memcpy(sets + 2, given, ngiven * sizeof(*sets));
     status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, ngiven + 2,
-                           &s->job, err);
+                           NULL, &s->job, err);
     if (status == DSFLOW_OK)
         status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
     if (status == DSFLOW_OK)

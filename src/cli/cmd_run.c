@@ -6,7 +6,7 @@
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
 #include "cli/progress.h"
-#include "cli/record.h"
+#include "cli/traced.h"
 #include "sim/plan_report.h"
 #include "sim/weights.h"
 
@@ -446,57 +446,6 @@ static void say_start(struct run *r, const char *folder)
         dsf_progress_say(&r->progress, "goes on from %s", folder);
 }
 
-/* Which steps to trace: those of the job, or of --trace: some in the middle,
- * when all memory has been touched. */
-static int choose_trace(struct run *r, const struct dsf_words *words,
-                        struct dsflow_err *err)
-{
-    enum { WARM = 2, SOME = 5 };
-    const char *value = dsf_flag_value(words, "trace");
-    int64_t steps = r->s.job.main.steps, first = r->done + 1 + WARM;
-    long long a, b;
-    char *set, end;
-    int status;
-
-    if (value == NULL)
-        return DSFLOW_OK;
-    if (strcmp(value, "all") == 0) {
-        a = 1;
-        b = steps;
-    } else if (value[0] == '\0') {
-        a = first > steps - SOME ? steps - SOME + 1 : first;
-        a = a <= r->done ? r->done + 1 : a;
-        b = a + SOME - 1 > steps ? steps : a + SOME - 1;
-    } else if (sscanf(value, "%lld:%lld%c", &a, &b, &end) != 2 || a < 1 ||
-               a > b || a > steps) {
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "--trace=%.60s: expected FIRST:LAST, steps from 1 "
-                           "to %lld, or all",
-                           value, (long long)steps);
-    }
-    set = dsf_xasprintf("trace.steps=[%lld, %lld]", a, b);
-    status = dsf_job_set(&r->s.job, set, err);
-    free(set);
-    return status;
-}
-
-static int check_trace(const struct run *r, struct dsflow_err *err)
-{
-    const struct dsflow_ints *steps = &r->s.job.trace.steps;
-
-    if (steps->n == 0)
-        return DSFLOW_OK;
-    if (steps->n != 2 || steps->v[0] > steps->v[1])
-        return dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "trace", "steps",
-                            "expected the first and the last step");
-    if (steps->v[0] > r->s.job.main.steps)
-        return dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "trace", "steps",
-                            "%lld: expected at most the %lld steps of the job",
-                            (long long)steps->v[0],
-                            (long long)r->s.job.main.steps);
-    return DSFLOW_OK;
-}
-
 /* Bytes that a step moves between ranks. */
 static void find_moved(struct run *r)
 {
@@ -515,38 +464,6 @@ static void find_moved(struct run *r)
     dsf_weights_fini(&w);
 }
 
-/* The meter, and the file of a trace where one was asked for. */
-static int open_meter(struct run *r, const struct dsf_words *words,
-                      struct dsflow_err *err)
-{
-    const struct dsflow_ints *steps = &r->s.job.trace.steps;
-    const char *executor = dsf_flag_value(words, "executor");
-    struct dsf_trace trace;
-    char *path;
-    int status = DSFLOW_OK;
-
-    find_moved(r);
-    dsf_meter_init(&r->meter, r->s.exec, r->s.graph);
-    path = dsf_xasprintf("%s/trace.dsflow", r->s.job.main.output);
-    if (steps->n == 0 || steps->v[1] <= r->done) {
-        if (r->done == 0) /* of the run that this one overwrites */
-            unlink(path);
-    } else {
-        int64_t first = steps->v[0] > r->done ? steps->v[0] : r->done + 1;
-        int64_t most = r->s.job.main.steps;
-        int64_t last = steps->v[1] < most ? steps->v[1] : most;
-
-        dsf_record_init(&trace, &r->s, &r->machine, &r->prediction,
-                        executor != NULL ? executor : "starpu");
-        trace.facts.first = r->done + 1;
-        status = dsf_meter_record(&r->meter, &trace, path, first - r->done - 1,
-                                  last - r->done - 1, err);
-        dsf_trace_fini(&trace);
-    }
-    free(path);
-    return status;
-}
-
 static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
@@ -554,7 +471,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
     if (status == DSFLOW_OK)
-        status = check_trace(r, err);
+        status = dsf_traced_check(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&r->s, NULL, err);
     if (status == DSFLOW_OK)
@@ -573,9 +490,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
                               (long long)r->s.job.main.steps, folder,
                               (long long)r->done);
     if (status == DSFLOW_OK)
-        status = choose_trace(r, words, err);
-    if (status == DSFLOW_OK)
-        status = check_trace(r, err);
+        status = dsf_traced_choose(&r->s.job, words, r->done, err);
     if (status == DSFLOW_OK)
         status = predict(r, err);
     dsf_feed_init(&r->feed, &r->s);
@@ -585,8 +500,12 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = folder != NULL ? dsf_session_load(&r->s, folder, err)
                                 : dsf_session_start(&r->s, err);
-    if (status == DSFLOW_OK)
-        status = open_meter(r, words, err);
+    if (status == DSFLOW_OK) {
+        find_moved(r);
+        dsf_meter_init(&r->meter, r->s.exec, r->s.graph);
+        status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
+                                 words, r->done, err);
+    }
     if (status == DSFLOW_OK)
         status = write_file(r, "job.toml", write_job, err);
     if (status == DSFLOW_OK)

@@ -4,6 +4,8 @@
 #include "explain/explain.h"
 #include "trace/show.h"
 
+#include <dsflow/plugin.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +66,7 @@ static int write_output(const struct output *output,
 static int explain(const char *path, const struct dsf_trace *trace, bool json,
                    struct dsflow_err *err)
 {
-    int status = dsf_explain(trace, json, stdout, err);
+    int status = dsf_explain(trace, json, dsflow_plugin_load, stdout, err);
 
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }

@@ -70,8 +70,8 @@ static int make_job(struct built *b, const struct small *small, const char *set,
     }
     if (set != NULL)
         sets[n++] = set;
-    status = dsf_job_parse(common, sizeof(common) - 1, "job", sets, n, &b->job,
-                           err);
+    status = dsf_job_parse(common, sizeof(common) - 1, "job", sets, n, NULL,
+                           &b->job, err);
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&b->job, err);
     if (status == DSFLOW_OK)

@@ -289,9 +289,9 @@ static void begin(struct dsf_job *job, const char *path)
             dsf_options_default(t->options, dsf_job_fields(job, t));
 }
 
-static int parse(const char *text, size_t bytes, const char *path,
-                 const char *const *sets, unsigned nsets, dsf_load_fn load,
-                 struct dsf_job *job, struct dsflow_err *err)
+int dsf_job_parse(const char *text, size_t bytes, const char *path,
+                  const char *const *sets, unsigned nsets, dsf_load_fn load,
+                  struct dsf_job *job, struct dsflow_err *err)
 {
     struct dsf_toml toml = { 0 };
     int status = dsf_toml_parse(text, bytes, path, &toml, err);
@@ -313,13 +313,6 @@ static int parse(const char *text, size_t bytes, const char *path,
     if (status < 0)
         dsf_job_fini(job);
     return status;
-}
-
-int dsf_job_parse(const char *text, size_t bytes, const char *path,
-                  const char *const *sets, unsigned nsets, struct dsf_job *job,
-                  struct dsflow_err *err)
-{
-    return parse(text, bytes, path, sets, nsets, NULL, job, err);
 }
 
 /* The whole file, with a NUL after it; NULL on error. */
@@ -365,7 +358,7 @@ int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
 
     if (text == NULL)
         return DSFLOW_EINVAL;
-    status = parse(text, bytes, path, sets, nsets, load, job, err);
+    status = dsf_job_parse(text, bytes, path, sets, nsets, load, job, err);
     free(text);
     return status;
 }

@@ -224,10 +224,11 @@ typedef int (*dsf_load_fn)(const char *path, struct dsflow_err *err);
  * names. */
 int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
                  dsf_load_fn load, struct dsf_job *job, struct dsflow_err *err);
-/* The same from memory, without libraries; `path` is for messages only. */
+/* The same from memory; `path` is for messages only, and where `load` is NULL a
+ * job with plug-ins is refused. */
 int dsf_job_parse(const char *text, size_t bytes, const char *path,
-                  const char *const *sets, unsigned nsets, struct dsf_job *job,
-                  struct dsflow_err *err);
+                  const char *const *sets, unsigned nsets, dsf_load_fn load,
+                  struct dsf_job *job, struct dsflow_err *err);
 /* The table [job] alone, nothing else read, checked or loaded: what a run is
  * called, and how long it is. */
 int dsf_job_read_main(const char *path, struct dsf_job *job,

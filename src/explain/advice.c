@@ -355,7 +355,8 @@ static char *say_limit(const struct dsf_account *a)
                          100 * share_of(a, a->all.idle[most]));
 }
 
-void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a)
+void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a,
+                dsf_load_fn load)
 {
     struct dsf_candidates candidates;
     struct dsf_outcome base;
@@ -365,7 +366,7 @@ void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a)
 
     memset(advices, 0, sizeof(*advices));
     advices->limit = say_limit(a);
-    if (dsf_whatif_init(&w, a, &err) < 0) {
+    if (dsf_whatif_init(&w, a, load, &err) < 0) {
         advices->missing = dsf_xstrdup(err.msg);
         return;
     }

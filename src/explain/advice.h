@@ -2,6 +2,7 @@
 #ifndef DSF_EXPLAIN_ADVICE_H
 #define DSF_EXPLAIN_ADVICE_H
 
+#include "config/job.h"
 #include "explain/account.h"
 
 struct dsf_advice {
@@ -27,8 +28,10 @@ struct dsf_advices {
     unsigned tried, left; /* left: those that would have taken too long */
 };
 
-/* Never fails: `missing` says what went wrong. */
-void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a);
+/* Never fails: `missing` says what went wrong. `load` is for plug-ins of the
+ * job, as in dsf_job_read. */
+void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a,
+                dsf_load_fn load);
 void dsf_advices_fini(struct dsf_advices *advices);
 
 #endif

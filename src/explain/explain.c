@@ -3,8 +3,8 @@
 
 #include "explain/explain_private.h"
 
-int dsf_explain(const struct dsf_trace *trace, bool json, FILE *out,
-                struct dsflow_err *err)
+int dsf_explain(const struct dsf_trace *trace, bool json, dsf_load_fn load,
+                FILE *out, struct dsflow_err *err)
 {
     struct dsf_advices advices;
     struct dsf_account a;
@@ -12,7 +12,7 @@ int dsf_explain(const struct dsf_trace *trace, bool json, FILE *out,
 
     if (status < 0)
         return status;
-    dsf_advise(&advices, &a);
+    dsf_advise(&advices, &a, load);
     if (json)
         wrote = dsf_explain_json(&a, &advices, out);
     else

@@ -31,8 +31,8 @@ static int replan(struct dsf_replan *r, const struct dsf_whatif *w,
     int status;
 
     memset(r, 0, sizeof(*r));
-    status = dsf_job_parse(f->job, strlen(f->job), "job.toml", NULL, 0, &r->job,
-                           err);
+    status = dsf_job_parse(f->job, strlen(f->job), "job.toml", NULL, 0, w->load,
+                           &r->job, err);
     if (status < 0)
         return status;
     for (unsigned i = 0; i < 3 && change->sets[i] != NULL; i++)
@@ -152,13 +152,14 @@ static int check_same(struct dsf_whatif *w, struct dsflow_err *err)
 }
 
 int dsf_whatif_init(struct dsf_whatif *w, const struct dsf_account *a,
-                    struct dsflow_err *err)
+                    dsf_load_fn load, struct dsflow_err *err)
 {
     const struct dsf_trace_facts *f = &a->trace->facts;
     int status;
 
     memset(w, 0, sizeof(*w));
     w->account = a;
+    w->load = load;
     if (f->rates[0] == '\0')
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "the trace does not say how fast its machine is");

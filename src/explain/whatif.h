@@ -19,6 +19,7 @@ struct dsf_replan {
 
 struct dsf_whatif {
     const struct dsf_account *account; /* borrowed */
+    dsf_load_fn load;                  /* of plug-ins; NULL: none are loaded */
     struct dsf_machine_model machine;  /* that of the trace */
     struct dsf_machine present;
     double *factor;         /* by kind of the account: measured / predicted */
@@ -45,7 +46,7 @@ struct dsf_outcome {
 
 /* Errors: DSFLOW_EINVAL, with the reason, where nothing can be said. */
 int dsf_whatif_init(struct dsf_whatif *w, const struct dsf_account *a,
-                    struct dsflow_err *err);
+                    dsf_load_fn load, struct dsflow_err *err);
 void dsf_whatif_fini(struct dsf_whatif *w);
 
 /* Did the executor run one task at a time, whatever the job says? */

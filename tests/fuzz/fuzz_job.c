@@ -27,7 +27,7 @@ static int try(const char *text, size_t n)
     static const char *const sets[] = { "optimizer.lr=1e-3" };
     struct dsflow_err err = { .msg = "" };
     struct dsf_job job;
-    int status = dsf_job_parse(text, n, "job.toml", sets, 1, &job, &err);
+    int status = dsf_job_parse(text, n, "job.toml", sets, 1, NULL, &job, &err);
 
     if (status < 0 && (err.msg[0] == '\0' || strchr(err.msg, '\n') != NULL))
         fuzz_die("refused without a line");

@@ -54,7 +54,7 @@ void plan_trial(struct trial *trial, const char *text)
     n = snprintf(job, sizeof(job), "%s%s", common,
                  strcmp(trial->family, "gpt2") == 0 ? gpt2 : llama);
     must(text,
-         dsf_job_parse(job, (size_t)n, text, trial->sets, trial->nsets,
+         dsf_job_parse(job, (size_t)n, text, trial->sets, trial->nsets, NULL,
                        &trial->job, &err),
          &err);
     must(text, dsf_model_init(&trial->model, &trial->job, &err), &err);

@@ -39,7 +39,7 @@ static void make(struct loaded *l, const char *table)
         snprintf(text, sizeof(text),
                  "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", table);
 
-    must(dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, &l->job, &err),
+    must(dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &l->job, &err),
          &err);
     must(dsf_model_init(&l->model, &l->job, &err), &err);
     l->params = calloc(l->model.nunits, sizeof(*l->params));

@@ -18,7 +18,8 @@ static void read_it(struct dsf_job *job, const char *toml,
 {
     struct dsflow_err err;
 
-    if (dsf_job_parse(toml, strlen(toml), "job.toml", sets, n, job, &err) < 0)
+    if (dsf_job_parse(toml, strlen(toml), "job.toml", sets, n, NULL, job,
+                      &err) < 0)
         fail_msg("%s", err.msg);
 }
 

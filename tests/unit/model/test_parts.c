@@ -15,7 +15,8 @@ static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
                  "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", model);
     struct dsflow_err err;
 
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, job, &err) < 0 ||
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job,
+                      &err) < 0 ||
         dsf_model_init(m, job, &err) < 0)
         fail_msg("%s", err.msg);
 }

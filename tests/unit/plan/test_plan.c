@@ -29,7 +29,7 @@ static int cut(struct fixture *f, const char *batch)
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
-    status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, &f->job,
+    status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
                            &f->err);
     if (status < 0)
         return status;

@@ -127,7 +127,7 @@ static void a_table_of_a_plug_in_is_read_and_written_like_others(void **state)
     size_t bytes;
     FILE *f;
 
-    must(dsf_job_parse(text, sizeof(text) - 1, "t", NULL, 0, &job, &err), &err);
+    must(dsf_job_parse(text, sizeof(text) - 1, "t", NULL, 0, NULL, &job, &err), &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 7);
     f = open_memstream(&out, &bytes);
     assert_int_equal(dsf_job_write(&job, f), DSFLOW_OK);
@@ -135,7 +135,7 @@ static void a_table_of_a_plug_in_is_read_and_written_like_others(void **state)
     assert_non_null(strstr(out, "[ones]\nn = 7\n"));
     free(out);
     dsf_job_fini(&job);
-    must(dsf_job_parse(text, 35, "t", NULL, 0, &job, &err), &err);
+    must(dsf_job_parse(text, 35, "t", NULL, 0, NULL, &job, &err), &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 4);
     must(dsf_job_set(&job, "ones.n=2", &err), &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 2);

@@ -37,7 +37,7 @@ static void read_job(struct dsf_job *job, const char *rest)
     int n = snprintf(text, sizeof(text),
                      "[job]\nsteps = 5\n[data]\ntrain = \"x\"\n%s\n", rest);
 
-    if (dsf_job_parse(text, (size_t)n, "t", NULL, 0, job, &err) < 0)
+    if (dsf_job_parse(text, (size_t)n, "t", NULL, 0, NULL, job, &err) < 0)
         fail_msg("%s", err.msg);
 }
 

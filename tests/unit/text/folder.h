@@ -62,7 +62,8 @@ static inline void make_job(struct dsf_job *job, const char *data)
         free(text);
         text = more;
     }
-    if (dsf_job_parse(text, strlen(text), "job.toml", NULL, 0, job, &err) < 0)
+    if (dsf_job_parse(text, strlen(text), "job.toml", NULL, 0, NULL, job,
+                      &err) < 0)
         fail_msg("%s", err.msg);
     free(text);
 }
