@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* splitmix64 (Steele et al. 2014): the next of a sequence that `state` is in. */
+/* splitmix64 (Steele et al. 2014): the next of a sequence that `state` is in.
+ */
 static inline uint64_t dsf_random(uint64_t *state)
 {
     uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);

@@ -122,7 +122,7 @@ static void crash(int number, siginfo_t *info, void *context)
 /* A stack of its own, for a task that has used up the other. */
 static void catch_signals(void)
 {
-    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
+    static const int numbers[] = { SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
                                    SIGABRT, SIGTRAP, SIGSYS, SIGALRM };
     static unsigned char stack[1 << 16];
     stack_t own = { .ss_sp = stack, .ss_size = sizeof(stack) };

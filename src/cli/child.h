@@ -10,7 +10,7 @@ struct dsf_verdict {
     unsigned cases;      /* that were tried */
     char fault[400];     /* "": none */
     char note[200];      /* of one that is well, what else there is to say */
-    char untried[160];   /* why it was not tried; "": it was */
+    char untried[200];   /* why it was not tried; "": it was */
     double seconds;      /* of the call that was timed; 0: none was */
     double flops, bytes; /* of that call */
     double reference;    /* seconds of the reference; 0: there is none */

@@ -1,4 +1,5 @@
 /* cmd_codelet.c - try what a plug-in brings, each in a process of its own. */
+#include "base/alloc.h"
 #include "cli/cmd.h"
 #include "cli/try_component.h"
 #include "cli/try_segment.h"
@@ -97,9 +98,12 @@ static void print_head(void)
 
 static void print(const struct subject *s, const struct dsf_verdict *v)
 {
+    const char *sort = s->codelet != NULL    ? ""
+                       : s->schedule != NULL ? "schedule "
+                                             : "policy ";
     double scale = v->seconds < 1e-3 ? 1e6 : 1e3;
 
-    printf("%-28s ", name_of(s));
+    printf("%s%-*s ", sort, 28 - (int)strlen(sort), name_of(s));
     if (v->untried[0] != '\0') {
         printf("%5s  not tried: %s\n", "-", v->untried);
     } else if (v->fault[0] != '\0') {
@@ -192,39 +196,50 @@ static void try_all(const char *origin, const struct dsf_try *how,
         try_one(&(struct subject){ .how = how, .policy = thing }, count);
 }
 
-static int check(const struct dsf_words *words, struct dsflow_err *err)
+/* What the flags say; how->sets is freed by the caller. */
+static int read_flags(const struct dsf_words *words, struct dsf_try *how,
+                      struct dsflow_err *err)
 {
-    const char *library = words->words[1];
-    struct dsf_try how = { .limit = 10 };
-    struct count count = { .names = words->words + 2,
-                           .nnames = words->nwords - 2 };
     int64_t seed = 1, cases = 16;
-    bool builtin = strcmp(library, "builtin") == 0;
     int status = dsf_flag_whole(words, "seed", 0, INT64_MAX / 16, &seed, err);
 
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(words, "cases", 1, 100000, &cases, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "timeout", 0.1, 86400, &how.limit, err);
+        status =
+            dsf_flag_number(words, "timeout", 0.1, 86400, &how->limit, err);
+    how->seed = (uint64_t)seed;
+    how->cases = (unsigned)cases;
+    how->sets = dsf_flag_values(words, "set", &how->nsets);
+    return status;
+}
+
+static int check(const struct dsf_words *words, struct dsflow_err *err)
+{
+    const char *library = words->words[1];
+    bool builtin = strcmp(library, "builtin") == 0;
+    struct dsf_try how = { .limit = 10 };
+    struct count count = {
+        .names = words->words + 2,
+        .nnames = words->nwords - 2,
+        .seen = dsf_xcalloc(words->nwords, 1),
+    };
+    int status = read_flags(words, &how, err);
+
     if (status == DSFLOW_OK && !builtin)
         status = dsflow_plugin_load(library, err);
-    if (status < 0)
-        return status;
-    how.seed = (uint64_t)seed;
-    how.cases = (unsigned)cases;
-    count.seen = calloc(count.nnames + 1, 1);
-    if (count.seen == NULL)
-        abort();
-    try_all(builtin ? DSF_BUILTIN : library, &how, &count);
+    if (status == DSFLOW_OK)
+        status = dsf_try_keys(&how, err);
+    if (status == DSFLOW_OK)
+        try_all(builtin ? DSF_BUILTIN : library, &how, &count);
     for (unsigned i = 0; i < count.nnames && status == DSFLOW_OK; i++)
         if (!count.seen[i])
             status = dsflow_fail(err, DSFLOW_EINVAL,
                                  "%s: has no codelet, schedule or policy %.60s",
                                  library, count.names[i]);
     free(count.seen);
-    if (status < 0)
-        return status;
-    return count.faults > 0;
+    free(how.sets);
+    return status < 0 ? status : count.faults > 0;
 }
 
 static int codelet(const struct dsf_words *words, struct dsflow_err *err)
@@ -238,6 +253,7 @@ static int codelet(const struct dsf_words *words, struct dsflow_err *err)
 static const struct dsf_flag codelet_flags[] = {
     { "seed", "N", "the first case is that of seed N (default 1)" },
     { "cases", "N", "random cases of each codelet (default 16)" },
+    { "set", "TABLE.KEY=VALUE", "a key of the small jobs it tries" },
     { "timeout", "SECONDS", "a case that takes longer hangs (default 10)" },
     { 0 },
 };
@@ -247,13 +263,13 @@ const struct dsf_cmd dsf_cmd_codelet = {
     .args = "check LIBRARY|builtin [NAME…]",
     .summary = "try the codelets of a plug-in before a job does",
     .help =
-        "Runs each codelet of the library, each schedule and each policy, in a\n"
-        "process of its own on random cases: beside its reference or the\n"
-        "built-in one it replaces, its gradients beside differences of its\n"
-        "forward pass, twice, with other garbage in what it only writes, in\n"
-        "other places. Says what is wrong, and how to repeat that; then how\n"
-        "long it takes, and how many times as long its reference does. Exits\n"
-        "with 1 when anything was wrong.",
+        "Runs each codelet of the library on random cases, in a process of\n"
+        "its own: beside its reference or the built-in one it replaces, its\n"
+        "gradients beside differences of its forward pass, twice, with other\n"
+        "garbage in what it only writes, in other places; then each schedule\n"
+        "and each policy in small jobs. Says what is wrong and how to repeat\n"
+        "it, how long the largest case takes, and how fast that is beside the\n"
+        "reference. Exits with 1 when anything was wrong.",
     .flags = codelet_flags,
     .least = 2,
     .most = 64,

@@ -29,8 +29,8 @@ void dsf_guarded_init(struct dsf_guarded *g, const char *name,
                                .access = access,
                                .bytes = bytes,
                                .map_bytes = whole + 2 * page() };
-    g->map = mmap(NULL, g->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                  -1, 0);
+    g->map =
+        mmap(NULL, g->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (g->map == MAP_FAILED ||
         mprotect(g->map + page(), whole, PROT_READ | PROT_WRITE) < 0) {
         perror("dsflow: memory of a trial");

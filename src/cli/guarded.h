@@ -8,7 +8,7 @@
 #include <dsflow/graph.h>
 
 struct dsf_guarded {
-    const char *name; /* of a port, or "its scratch" */
+    const char *name;          /* of a port, or "its scratch" */
     enum dsflow_access access; /* R: the pages are read-only when closed */
     unsigned char *ptr;
     size_t bytes;

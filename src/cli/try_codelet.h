@@ -9,7 +9,9 @@
 struct dsf_try {
     uint64_t seed; /* of the first case */
     unsigned cases;
-    double limit; /* seconds of a call */
+    double limit;            /* seconds of a call */
+    const char **sets; /* keys of the small jobs: "muon.adam=0.2" */
+    unsigned nsets;
 };
 
 /* What computes a kind of task. */

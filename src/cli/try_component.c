@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
-#include "config/option.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
 
@@ -53,13 +52,14 @@ struct built {
     struct dsflow_graph *graph;
 };
 
-/* As far as the graph, or, with `until` "reference", as far as all policies have
- * decided. */
+/* As far as the graph, or, with `until` "reference", as far as all policies
+ * have decided. */
 static int make_job(struct built *b, const struct small *small, const char *set,
-                    const char *until, struct dsflow_err *err)
+                    const struct dsf_try *how, const char *until,
+                    struct dsflow_err *err)
 {
     static struct dsf_machine machine = { .cores = 4 };
-    const char *sets[12];
+    const char **sets = dsf_xcalloc(12 + how->nsets, sizeof(*sets));
     unsigned n = 0;
     int status;
 
@@ -70,8 +70,11 @@ static int make_job(struct built *b, const struct small *small, const char *set,
     }
     if (set != NULL)
         sets[n++] = set;
+    for (unsigned i = 0; i < how->nsets; i++)
+        sets[n++] = how->sets[i];
     status = dsf_job_parse(common, sizeof(common) - 1, "job", sets, n, NULL,
                            &b->job, err);
+    free(sets);
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&b->job, err);
     if (status == DSFLOW_OK)
@@ -80,6 +83,16 @@ static int make_job(struct built *b, const struct small *small, const char *set,
         status = dsf_plan_new(&b->job, &b->model, &machine, &b->plan, err);
     if (status == DSFLOW_OK)
         status = dsf_policies_build(b->plan, until, &b->graph, err);
+    return status;
+}
+
+int dsf_try_keys(const struct dsf_try *how, struct dsflow_err *err)
+{
+    struct dsf_job job = { .path = NULL };
+    int status = dsf_job_parse(common, sizeof(common) - 1, "job", how->sets,
+                               how->nsets, NULL, &job, err);
+
+    dsf_job_fini(&job);
     return status;
 }
 
@@ -96,29 +109,31 @@ static void unbuild(struct built *b)
 /* The graph of a small job. False: something refuses it before there is one,
  * which is its right, and is noted; what is wrong later is a fault. */
 static bool build(struct built *b, const struct small *small, const char *set,
-                  struct dsf_verdict *verdict)
+                  const struct dsf_try *how, struct dsf_verdict *verdict)
 {
     struct dsflow_err err = { .msg = "" };
-    int status = make_job(b, small, set, "reference", &err);
+    int status = make_job(b, small, set, how, "reference", &err);
 
     dsf_child_step("", small->words);
     unbuild(b);
+    if (status < 0 && verdict->note[0] != '\0')
+        return false;
     if (status < 0) {
         snprintf(verdict->note, sizeof(verdict->note), "refuses %s: %.120s",
                  small->words, err.msg);
         return false;
     }
-    if (make_job(b, small, set, NULL, &err) < 0)
+    if (make_job(b, small, set, how, NULL, &err) < 0)
         dsf_child_fault("%s", err.msg);
     return true;
 }
 
 /* A component that refuses every job was not tried. */
-static void check_cases(const struct dsf_verdict *verdict)
+static void check_cases(struct dsf_verdict *verdict)
 {
-    dsf_child_step("", "");
     if (verdict->cases == 0)
-        dsf_child_fault("%s", verdict->note);
+        snprintf(verdict->untried, sizeof(verdict->untried), "%s",
+                 verdict->note);
 }
 
 enum { CONTROL, GRAD, PARAM, STATES };
@@ -239,8 +254,8 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
         dsf_child_fault("the op's check refuses a shard: %s", err.msg);
     dsf_case_run(&s, by, &left);
     for (unsigned i = PARAM; i < s.n; i++) {
-        const float *all = (const float *)whole->v[i] +
-                           begin_of(c->args, i) + from;
+        const float *all =
+            (const float *)whole->v[i] + begin_of(c->args, i) + from;
         const float *own = (const float *)left.v[i] + begin_of(a, i);
 
         for (int64_t e = 0; e < elems; e++)
@@ -249,8 +264,8 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
                     "a shard of numbers %lld to %lld differs from the whole "
                     "unit in port %s, number %lld: %.9g, expected %.9g",
                     (long long)from, (long long)(from + elems - 1),
-                    c->op->ports[i].name, (long long)(from + e),
-                    (double)own[e], (double)all[e]);
+                    c->op->ports[i].name, (long long)(from + e), (double)own[e],
+                    (double)all[e]);
     }
     dsf_left_free(&left);
     free(a);
@@ -285,7 +300,7 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
     for (unsigned i = 0; i < NSMALL - 2; i++) {
         struct built b;
 
-        if (!build(&b, &smalls[i], set, verdict))
+        if (!build(&b, &smalls[i], set, how, verdict))
             continue;
         for (uint32_t t = 0; t < dsflow_graph_ntasks(b.graph); t++) {
             const struct dsflow_task_spec *task =
@@ -318,10 +333,16 @@ void dsf_try_schedule(const struct dsflow_lr_schedule *s,
 {
     static const int64_t lengths[][2] = { { 0, 1 },   { 0, 10 },  { 3, 10 },
                                           { 10, 10 }, { 5, 100 }, { 0, 5000 } };
-    void *part = dsf_xcalloc(1, DSFLOW_LR_SCHEDULE_PART);
+    char *set = dsf_xasprintf("schedule.kind=%s", s->name);
+    const void *part;
+    struct built b;
 
-    if (s->options != NULL)
-        dsf_options_default(s->options, part);
+    if (!build(&b, &smalls[0], set, how, verdict)) {
+        free(set);
+        check_cases(verdict);
+        return;
+    }
+    part = dsf_job_part(&b.job, s->options);
     for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
         struct dsflow_lr_keys keys = { .lr = 1e-3,
                                        .warmup = lengths[i][0],
@@ -352,8 +373,8 @@ void dsf_try_schedule(const struct dsflow_lr_schedule *s,
         }
         verdict->cases++;
     }
-    (void)how;
-    free(part);
+    unbuild(&b);
+    free(set);
 }
 
 static bool same_data(const struct dsflow_data_spec *a,
@@ -371,8 +392,8 @@ static bool same_task(const struct dsflow_task_spec *a,
     return a->op == b->op && a->layer == b->layer &&
            a->microbatch == b->microbatch && a->tile == b->tile &&
            a->rank == b->rank && a->priority == b->priority &&
-           a->phase == b->phase && a->pass == b->pass &&
-           a->fresh == b->fresh && a->ndata == b->ndata &&
+           a->phase == b->phase && a->pass == b->pass && a->fresh == b->fresh &&
+           a->ndata == b->ndata &&
            memcmp(a->data, b->data, a->ndata * sizeof(*a->data)) == 0;
 }
 
@@ -395,14 +416,13 @@ static bool same_graph(const struct dsflow_graph *a,
 void dsf_try_policy(const struct dsflow_policy *policy,
                     const struct dsf_try *how, struct dsf_verdict *verdict)
 {
-    (void)how;
     (void)policy; /* it is in its place among the others */
     for (unsigned i = 0; i < NSMALL; i++) {
         struct built a, b;
 
-        if (!build(&a, &smalls[i], NULL, verdict))
+        if (!build(&a, &smalls[i], NULL, how, verdict))
             continue;
-        make_job(&b, &smalls[i], NULL, NULL, NULL);
+        make_job(&b, &smalls[i], NULL, how, NULL, NULL);
         if (!same_graph(a.graph, b.graph))
             dsf_child_fault("does not give the same graph twice");
         unbuild(&a);

@@ -9,6 +9,9 @@
 
 #include "cli/try_codelet.h"
 
+/* Are the keys of `how` right? */
+int dsf_try_keys(const struct dsf_try *how, struct dsflow_err *err);
+
 /* These end the child (child.h) when something is wrong. */
 
 /* The codelet of an optimizer on the units of small models: whole, in shards

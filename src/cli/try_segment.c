@@ -54,9 +54,9 @@ struct passes {
 
 /* The passes of a segment, with the names that the built-in ones have. */
 enum { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, HIDDEN, LOGITS, NPASSES };
-static const char *const pass_names[NPASSES] = {
-    "forward", "backward_input", "backward_weight", "hidden", "logits"
-};
+static const char *const pass_names[NPASSES] = { "forward", "backward_input",
+                                                 "backward_weight", "hidden",
+                                                 "logits" };
 
 static const struct dsflow_op *own_op(const struct dsflow_segment *s, int pass)
 {
@@ -177,15 +177,13 @@ static bool run_pass(struct passes *p, int pass)
             return false;
         bytes[i] = b->floats * sizeof(float);
         bufs[i] = (struct dsflow_buf){ b->v, bytes[i] };
-        if (op->ports[i].access == DSFLOW_RW &&
-            is_sum(p, op->ports[i].name))
+        if (op->ports[i].access == DSFLOW_RW && is_sum(p, op->ports[i].name))
             fresh |= 1u << i;
     }
     if (codelet == NULL || codelet->cpu == NULL ||
         (op->check != NULL && op->check(bytes, n, &p->args, NULL) < 0))
         return false;
-    scratch_bytes =
-        op->scratch != NULL ? op->scratch(bytes, n, &p->args) : 0;
+    scratch_bytes = op->scratch != NULL ? op->scratch(bytes, n, &p->args) : 0;
     scratch = floats(scratch_bytes / sizeof(float) + 1);
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = n,
@@ -225,7 +223,8 @@ static double objective(struct passes *p, double *noise)
 static void fill_delta(struct passes *p)
 {
     const struct dsflow_tile *t = &p->args.attention.tile;
-    const struct buffer *datt = buffer_of(p, "datt"), *att = buffer_of(p, "att");
+    const struct buffer *datt = buffer_of(p, "datt"),
+                        *att = buffer_of(p, "att");
     struct buffer *delta = buffer_of(p, "delta");
     size_t d = (size_t)t->head_dim;
 
@@ -319,6 +318,7 @@ static void try_direction(struct passes *p, struct buffer *by,
     float *d;
     double expected = 0, size = 0, length = 0, nearest = INFINITY, found = 0;
 
+    dsf_child_step("", NULL); /* the limit is for each */
     n = n > 0 ? n : 1;
     from = (size_t)(dsf_random_unit(&state) * (double)(by->floats - n + 1));
     d = floats(n);

@@ -215,8 +215,8 @@ static void untried(const struct dsflow_call *call)
 }
 TASK(untried, NULL)
 
-/* A segment `out` that computes y = x + 2 (att W^T + b), and leaves the backward
- * pass to the built-in one, which is of another function. */
+/* A segment `out` that computes y = x + 2 (att W^T + b), and leaves the
+ * backward pass to the built-in one, which is of another function. */
 static const struct dsflow_codelet *original(void)
 {
     return dsflow_codelet_find(dsflow_op_find("out.forward"));
@@ -343,12 +343,12 @@ static int change(const void *part, const struct dsflow_plan *plan,
 
     dsflow_rewrite_all(in, out, NULL, NULL);
     snprintf(name, sizeof(name), "data%d", calls++);
-    dsflow_graph_add_data(
-        out, &(struct dsflow_data_spec){ .name = name,
-                                         .bytes = 4,
-                                         .home = DSFLOW_ANYWHERE,
-                                         .persistent = 1,
-                                         .unit = -1 });
+    dsflow_graph_add_data(out,
+                          &(struct dsflow_data_spec){ .name = name,
+                                                      .bytes = 4,
+                                                      .home = DSFLOW_ANYWHERE,
+                                                      .persistent = 1,
+                                                      .unit = -1 });
     return DSFLOW_OK;
 }
 static const struct dsflow_policy bad_policy = {
@@ -365,9 +365,8 @@ const struct dsflow_plugin dsflow_plugin = {
     .summary = "every fault there is",
 #define XX(f) &op_##f,
     .ops = (const struct dsflow_op *const[]){ TASKS(XX) & op_untried,
-                                              &op_bad_gradient,
-                                              &op_bad_padding, &op_bad_shard,
-                                              NULL },
+                                              &op_bad_gradient, &op_bad_padding,
+                                              &op_bad_shard, NULL },
 #undef XX
 #define XX(f) &codelet_##f,
     .codelets =
@@ -375,8 +374,9 @@ const struct dsflow_plugin dsflow_plugin = {
             TASKS(XX) & codelet_untried, &codelet_bad_gradient,
             &codelet_bad_padding, &codelet_bad_shard, NULL },
 #undef XX
-    .optimizers = (const struct dsflow_optimizer *const[]){
-        &optimizer_bad_padding, &optimizer_bad_shard, NULL },
+    .optimizers =
+        (const struct dsflow_optimizer *const[]){ &optimizer_bad_padding,
+                                                  &optimizer_bad_shard, NULL },
     .schedules = (const struct dsflow_lr_schedule *const[]){ &bad_rate, NULL },
     .segments = (const struct dsflow_segment *const[]){ &segment, NULL },
     .policies = (const struct dsflow_policy *const[]){ &bad_policy, NULL },

@@ -40,8 +40,8 @@ is bad_stack "FAULT +crashes: it uses up the stack "
 is bad_gradient "FAULT +its gradient is wrong: port datt is .*, by differences of the forward pass "
 is bad_padding "FAULT +port param, number [0-9]+ is padding, and becomes -0.01: expected 0 "
 is bad_shard "FAULT +a shard of numbers 0 to [0-9]+ differs from the whole unit in port param, "
-is bad_rate "FAULT +the rate of step 8 is -0.001: expected a number from 0 on "
-is bad_policy "FAULT +does not give the same graph twice "
+is "schedule bad_rate" "FAULT +the rate of step 8 is -0.001: expected a number from 0 on "
+is "policy bad_policy" "FAULT +does not give the same graph twice "
 [ "$(grep -c . out)" -eq $((cases + 1)) ] || fault "other lines: $(cat out)"
 
 # Names choose; the status is that of what was chosen.
@@ -63,6 +63,7 @@ wrong() {
 }
 wrong "libbad.so: has no codelet, schedule or policy nobody" check libbad.so nobody
 wrong "nowhere.so: No such file or directory" check nowhere.so
+wrong "--set: [sgd]: unknown table" check builtin --set sgd.lr=1
 wrong "codelet: chek: expected check" chek libbad.so
 wrong "--cases: 0: expected a whole number, 1 to 100000" check builtin --cases 0
 echo "$cases codelets"

@@ -48,6 +48,19 @@ losses() {
     sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
 
+# The tutorial's program: its pieces in their order, the last of them, a policy,
+# before the object that lists them; and its job.
+awk '/^```c$/ { n++; on = 1; next } /^```/ { on = 0 } on { print > "piece" n }' \
+    "$source/docs/writing-a-codelet.md"
+sed 's/^    .codelets = codelets,$/&\n    .policies = policies,/' piece4 > piece6
+cat piece1 piece2 piece3 piece5 piece6 > centralize.c
+awk '/^```toml$/ { on = 1; next } /^```/ { on = 0 } on' \
+    "$source/docs/writing-a-codelet.md" > centralize.toml
+gcc -O2 -Wall -shared -fPIC -o libcentralize.so centralize.c \
+    $(pkg-config --cflags --libs dsflow) || fault "the tutorial's program"
+"$dsflow" codelet check libcentralize.so > log 2>&1 &&
+    grep -q "^policy centralize  *3  ok" log || fault "tutorial: $(cat log)"
+
 # One that needs no plug-in, to compare with.
 grep -v plain attention.toml | sed '/^\[codelets\]/,+1d' > plain.toml
 train plain plain
@@ -63,6 +76,11 @@ train clip tight --set unit_clip.norm=0.001
 losses tight > a
 losses free > b
 cmp -s a b && fault "clip: clips nothing"
+
+train centralize centralize
+losses centralize > a
+losses plain > b
+cmp -s a b && fault "the tutorial's task does nothing"
 
 # A segment: the same loss as that of the built-in one.
 train attention attention

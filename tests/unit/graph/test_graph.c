@@ -1,6 +1,7 @@
 /* test_graph.c - what a graph accepts, and the edges it finds. */
 #include <dsflow/graph.h>
 
+#include "graph/task.h"
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -14,19 +15,12 @@ static int any_size(const size_t *bytes, unsigned n, const void *args,
     return DSFLOW_OK;
 }
 
-static void no_cost(const size_t *bytes, unsigned n, const void *args,
-                    struct dsflow_cost *cost)
-{
-    cost->bytes = (double)bytes[0];
-}
-
 static const struct dsflow_op copy = {
     .abi = DSFLOW_OP_ABI,
     .name = "copy",
     .nports = 2,
     .ports = { { "from", DSFLOW_R }, { "to", DSFLOW_W } },
     .check = any_size,
-    .cost = no_cost,
 };
 static const struct dsflow_op bump = {
     .abi = DSFLOW_OP_ABI,
@@ -35,7 +29,6 @@ static const struct dsflow_op bump = {
     .nports = 1,
     .ports = { { "what", DSFLOW_RW } },
     .check = any_size,
-    .cost = no_cost,
 };
 
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
@@ -227,6 +220,20 @@ static void the_same_graph_gives_the_same_dot(void **state)
     free(text[1]);
 }
 
+static void a_task_without_a_cost_moves_the_bytes_of_its_ports(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 24, 1);
+    dsflow_task_id read = add_copy(g, a, data(g, "b", 8, 0));
+    dsflow_task_id both = add_bump(g, a, 0), fresh = add_bump(g, a, 1);
+
+    assert_true(dsf_task_cost(g, dsflow_graph_task(g, read)).bytes == 24 + 8);
+    assert_true(dsf_task_cost(g, dsflow_graph_task(g, both)).bytes == 2 * 24);
+    assert_true(dsf_task_cost(g, dsflow_graph_task(g, fresh)).bytes == 24);
+    assert_true(dsf_task_cost(g, dsflow_graph_task(g, both)).flops == 0);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +247,7 @@ int main(void)
         cmocka_unit_test(
             readers_follow_the_writer_and_the_next_writer_follows_them),
         cmocka_unit_test(the_same_graph_gives_the_same_dot),
+        cmocka_unit_test(a_task_without_a_cost_moves_the_bytes_of_its_ports),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
