@@ -13,8 +13,7 @@ prefix=$(sed -n 's/^prefix=//p' "$pc")
 PKG_CONFIG_PATH=$here/$(dirname "$pc")
 PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH
 PKG_CONFIG_SYSROOT_DIR=$here/root
-LD_LIBRARY_PATH=$here/root$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export PKG_CONFIG_PATH PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR LD_LIBRARY_PATH
+export PKG_CONFIG_PATH PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 dsflow=$here/root$prefix/bin/dsflow
 [ -x "$dsflow" ] || { echo "no $dsflow"; exit 1; }
 
@@ -57,7 +56,7 @@ cat piece1 piece2 piece3 piece5 piece6 > centralize.c
 awk '/^```toml$/ { on = 1; next } /^```/ { on = 0 } on' \
     "$source/docs/writing-a-codelet.md" > centralize.toml
 gcc -O2 -Wall -shared -fPIC -o libcentralize.so centralize.c \
-    $(pkg-config --cflags --libs dsflow) || fault "the tutorial's program"
+    $(pkg-config --cflags dsflow) || fault "the tutorial's program"
 "$dsflow" codelet check libcentralize.so > log 2>&1 &&
     grep -q "^policy centralize  *3  ok" log || fault "tutorial: $(cat log)"
 
