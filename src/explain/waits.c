@@ -199,14 +199,27 @@ static struct reason reason_of(const struct waits *w, int rank,
     return why;
 }
 
+/* Does a task nothing but wait for others? */
+static bool only_waits(const struct waits *w, const struct dsf_span *span)
+{
+    const struct dsf_trace_task *t = &w->a->trace->tasks[span->what];
+
+    return t->flops == 0 && t->bytes == 0;
+}
+
 /* [from, to]: it waited for the task of `b`, which ended at `to` or later. */
 static void blame(struct waits *w, int rank, struct dsf_blocker b, double from,
                   double to)
 {
     while (to > from) {
         struct reason moving = { DSF_CAUSE_TRANSFER, b.span, b.edge };
+        struct dsf_blocker before = dsf_blocker_of(w->a, b.span);
         double begun, ready;
 
+        if (before.span != NULL && only_waits(w, b.span)) {
+            b = before;
+            continue;
+        }
         if (!dsf_task_of(w->a, b.span)->op->comm) {
             put_down(w, rank, reason_of(w, rank, &b), to - from);
             return;
@@ -214,7 +227,7 @@ static void blame(struct waits *w, int rank, struct dsf_blocker b, double from,
         begun = larger(from, smaller(to, b.span->start));
         put_down(w, rank, moving, to - begun);
         to = begun;
-        b = dsf_blocker_of(w->a, b.span);
+        b = before;
         ready = b.span == NULL ? from : larger(from, smaller(to, b.span->end));
         /* It waited for the link, or the worker, that was to do it. */
         put_down(w, rank, moving, to - ready);

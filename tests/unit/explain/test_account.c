@@ -32,6 +32,13 @@ static const struct dsflow_op move = {
     .comm = 1,
 };
 
+static const struct dsflow_op hold = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "hold",
+    .nports = 2,
+    .ports = { { "what", DSFLOW_RW }, { "until", DSFLOW_R } },
+};
+
 static struct dsf_trace *new_trace(unsigned nranks, unsigned workers)
 {
     struct dsf_trace *t = calloc(1, sizeof(*t));
@@ -103,8 +110,13 @@ static void finish(struct dsf_trace *t)
     uint32_t n = dsflow_graph_ntasks(t->graph);
 
     t->tasks = calloc(n + 1, sizeof(*t->tasks));
-    for (uint32_t i = 0; i < n; i++)
-        t->tasks[i].predicted = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        bool holds = dsflow_graph_task(t->graph, (dsflow_task_id){ i })->op ==
+                     &hold;
+
+        t->tasks[i] = (struct dsf_trace_task){ .flops = holds ? 0 : 1,
+                                               .predicted = -1 };
+    }
     dsf_timeline_sort(&t->timeline);
 }
 
@@ -183,6 +195,30 @@ waiting_for_another_rank_is_told_from_waiting_for_the_wire(void **state)
     assert_float_equal(acc.comm, 2, 0);
     assert_float_equal(acc.comm_hidden, 0, 0);
     assert_true(acc.links);
+    assert_whole(&acc);
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
+/* rank 0  aabbbb..
+ * rank 1  ......cc      h holds a's result back until b is done */
+static void what_only_waits_is_not_what_is_waited_for(void **state)
+{
+    struct dsf_trace *t = new_trace(2, 2);
+    dsflow_data_id x = data(t, "x", NULL), y = data(t, "y", NULL),
+                   z = data(t, "z", NULL);
+    uint32_t a = TASK(t, &work, 0, x), b = TASK(t, &bump, 0, y),
+             h = TASK(t, &hold, 0, x, y), c = TASK(t, &work, 1, z, x);
+    struct dsf_account acc;
+
+    ran(t, a, 0, 0, 0, 2);
+    ran(t, b, 0, 0, 2, 6);
+    ran(t, h, 0, 0, 6, 6);
+    ran(t, c, 0, 1, 6, 8);
+    account(&acc, t);
+    assert_float_equal(acc.ranks[1].idle[DSF_CAUSE_RANK], 6, 0);
+    assert_string_equal(acc.waits[0].what, "bump");
+    assert_int_equal(acc.waits[0].from, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
     free_trace(t);
@@ -394,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_worker_waits_for_what_a_task_computes),
         cmocka_unit_test(
             waiting_for_another_rank_is_told_from_waiting_for_the_wire),
+        cmocka_unit_test(what_only_waits_is_not_what_is_waited_for),
         cmocka_unit_test(waiting_for_a_slot_names_the_ring),
         cmocka_unit_test(a_ready_task_waits_for_transfers_or_the_runtime),
         cmocka_unit_test(moving_is_hidden_while_its_rank_computes),
