@@ -265,10 +265,9 @@ static int take_report(struct run *r, struct dsflow_err *err)
     int status;
 
     memcpy(step.moved, r->moved, sizeof(step.moved));
-    status = dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last,
-                            report.at, &step, err);
-    if (status == DSFLOW_OK)
-        status = dsf_progress_step(&r->progress, &step, err);
+    dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report.at,
+                   &step);
+    status = dsf_progress_step(&r->progress, &step, err);
 
     /* The first step touches memory for the first time; one after a pause
      * starts with nothing under way. */
@@ -312,7 +311,7 @@ static int train(struct run *r, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(r->s.exec, err);
     if (status == DSFLOW_OK)
-        status = dsf_meter_end(&r->meter, err);
+        dsf_meter_end(&r->meter);
     return status;
 }
 

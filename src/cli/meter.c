@@ -2,6 +2,7 @@
 #include "cli/meter.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
 #include "graph/critical.h"
@@ -158,11 +159,8 @@ static double bound(const struct dsf_meter *m)
 
 /* The new ones that belong to the trace: what is no task of a step, while one
  * of those steps is under way. */
-static int write_spans(struct dsf_meter *m, int64_t step,
-                       struct dsflow_err *err)
+static void keep_spans(struct dsf_meter *m, int64_t step)
 {
-    int status = DSFLOW_OK;
-
     m->kept.n = 0;
     for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
@@ -173,38 +171,51 @@ static int write_spans(struct dsf_meter *m, int64_t step,
         if (at >= m->first && at <= m->last)
             dsf_timeline_add(&m->kept, s);
     }
-    m->written += m->kept.n;
-    status = dsf_trace_append(m->file, m->kept.v, m->kept.n, err);
-    /* A step after the next needs all that the last one of the trace does. */
-    if (status == DSFLOW_OK && step > m->last + 1) {
-        status = dsf_trace_close(m->file, true, err);
-        m->file = NULL;
-    }
-    return status;
 }
 
-static int drain(struct dsf_meter *m, int64_t step, double from, double to,
-                 struct dsflow_err *err)
+/* A trace that cannot be written is no reason to end the run. */
+static void write_spans(struct dsf_meter *m, int64_t step, bool end)
+{
+    struct dsflow_err err;
+    int status;
+
+    keep_spans(m, step);
+    status = dsf_trace_append(m->file, m->kept.v, m->kept.n, &err);
+    m->written += m->kept.n;
+    /* A step after the next needs all that the last one of the trace does. */
+    if (status == DSFLOW_OK && step <= m->last + 1 && !end)
+        return;
+    if (status == DSFLOW_OK)
+        status = dsf_trace_close(m->file, true, &err);
+    else
+        dsf_trace_close(m->file, false, NULL);
+    m->file = NULL;
+    if (status < 0) {
+        m->written = 0;
+        dsf_warn("the trace ends here: %s", err.msg);
+    }
+}
+
+static void drain(struct dsf_meter *m, int64_t step, double from, double to,
+                  bool end)
 {
     uint64_t lost = dsf_exec_drain(m->exec, &m->drained);
-    int status = DSFLOW_OK;
 
     learn(m);
     if (m->file != NULL) {
         m->lost += step >= m->first ? lost : 0;
-        status = write_spans(m, step, err);
+        write_spans(m, step, end);
     }
     add_up(m, from, to);
-    return status;
 }
 
-int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
-                   struct dsf_step *step, struct dsflow_err *err)
+void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
+                    struct dsf_step *step)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
     double workers = seconds * m->lanes.workers, busy = 0;
-    int status = drain(m, i, from - began, to - began, err);
 
+    drain(m, i, from - began, to - began, false);
     step->efficiency = NAN;
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         busy += m->sums[k];
@@ -217,16 +228,9 @@ int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
         find_critical(m);
         step->efficiency = fmin(1, bound(m) / seconds);
     }
-    return status;
 }
 
-int dsf_meter_end(struct dsf_meter *m, struct dsflow_err *err)
+void dsf_meter_end(struct dsf_meter *m)
 {
-    int status = drain(m, m->last, 0, INFINITY, err);
-
-    if (m->file != NULL && status == DSFLOW_OK) {
-        status = dsf_trace_close(m->file, true, err);
-        m->file = NULL;
-    }
-    return status;
+    drain(m, m->last, 0, INFINITY, true);
 }

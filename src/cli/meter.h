@@ -44,10 +44,10 @@ int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
 
 /* Step `i` of this executor, from 0, took from `from` to `to`, in seconds of
  * dsf_now: fills in its efficiency and shares. */
-int dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
-                   struct dsf_step *step, struct dsflow_err *err);
+void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
+                    struct dsf_step *step);
 
 /* Nothing runs any more: what is left goes to the trace. */
-int dsf_meter_end(struct dsf_meter *m, struct dsflow_err *err);
+void dsf_meter_end(struct dsf_meter *m);
 
 #endif
