@@ -1,6 +1,6 @@
 # trace.sh - traces of runs and simulations, in the formats of others.
-. "${srcdir:-.}/tests/cli/lib.sh"
 machines=$(cd "${srcdir:-.}/examples/machines" && pwd)
+. "${srcdir:-.}/tests/cli/lib.sh"
 job | sed 's/layers = 2/layers = 4/; s/heads = 2/heads = 4/' > job.toml
 
 # says TEXT ARGS...: the command is refused with status 2, and one line that has
