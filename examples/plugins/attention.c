@@ -1,8 +1,8 @@
 /* attention.c - a segment: the attention of Vaswani et al. 2017 (eq. 1), as
  * plainly as it can be written. job.toml: [model] attention = "plain".
  *
- * `dsflow codelet check` compares it with the built-in one, which it replaces.
- * One that computes something else brings trials with a reference instead. */
+ * `dsflow codelet check` compares it with the built-in one; one that computes
+ * something else brings trials with a reference. */
 #include <dsflow/plugin.h>
 #include <math.h>
 #include <string.h>
@@ -22,10 +22,9 @@ static void add(float *to, float factor, const float *from, int n)
         to[i] += factor * from[i];
 }
 
-/* A row sees the keys of its sequence up to its own, or, of an earlier tile,
- * all. As keys come tile after tile, lse has the maximum and the sum so far
- * (Milakov and Gimelshein 2018): a new maximum shrinks what was summed up.
- * Several heads may share one head `g` of keys and values. */
+/* A row sees the keys of its sequence up to its own, or all of an earlier tile.
+ * lse has the maximum and the sum so far (Milakov and Gimelshein 2018): a new
+ * maximum shrinks what was summed up. Heads may share a head `g` of kv. */
 static void forward(const struct dsflow_call *call)
 {
     const struct dsflow_attention_args *a = call->args;
@@ -99,25 +98,32 @@ static void backward_input(const struct dsflow_call *call)
     }
 }
 
-/* What it takes the place of knows which sizes are right. */
+/* What it takes the place of knows which sizes are right, and their cost. */
+static const struct dsflow_op *builtin(unsigned n)
+{
+    return dsflow_op_find(n == 4 ? "attention.forward"
+                                 : "attention.backward_input");
+}
 static int check(const size_t *bytes, unsigned n, const void *args,
                  struct dsflow_err *err)
 {
-    return dsflow_op_find(n == 4 ? "attention.forward"
-                                 : "attention.backward_input")
-        ->check(bytes, n, args, err);
+    return builtin(n)->check(bytes, n, args, err);
+}
+static void cost(const size_t *bytes, unsigned n, const void *args,
+                 struct dsflow_cost *c)
+{
+    builtin(n)->cost(bytes, n, args, c);
 }
 
 static const struct dsflow_op forward_op = {
-    .abi = DSFLOW_OP_ABI, .name = "plain.forward", .check = check,
-    .summary = "attention, written plainly",
-    .args_size = sizeof(struct dsflow_attention_args), .nports = 4,
-    .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "att", DSFLOW_RW },
-               { "lse", DSFLOW_RW } },
+    .abi = DSFLOW_OP_ABI, .name = "plain.forward", .check = check, .cost = cost,
+    .summary = "attention", .args_size = sizeof(struct dsflow_attention_args),
+    .nports = 4, .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R },
+                            { "att", DSFLOW_RW }, { "lse", DSFLOW_RW } },
 };
 static const struct dsflow_op backward_input_op = {
     .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .check = check,
-    .summary = "gradients of queries, keys and values",
+    .summary = "gradients of queries, keys and values", .cost = cost,
     .args_size = sizeof(struct dsflow_attention_args), .nports = 7,
     .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "datt", DSFLOW_R },
                { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
@@ -130,13 +136,13 @@ static const struct dsflow_codelet forward_codelet = {
 };
 static const struct dsflow_segment plain = {
     .abi = DSFLOW_SEGMENT_ABI, .name = "plain", .replaces = "attention",
-    .summary = "attention, written plainly",
-    .forward = &forward_op, .backward_input = &backward_input_op,
+    .summary = "attention, written plainly", .forward = &forward_op,
+    .backward_input = &backward_input_op,
 };
 const struct dsflow_plugin dsflow_plugin = {
     .abi = DSFLOW_PLUGIN_ABI, .name = "attention", .summary = "plain attention",
-    .ops = (const struct dsflow_op *const[]){ &forward_op, &backward_input_op,
-                                              NULL },
+    .ops = (const struct dsflow_op *const[]){
+        &forward_op, &backward_input_op, NULL },
     .codelets = (const struct dsflow_codelet *const[]){
         &forward_codelet, &backward_input_codelet, NULL },
     .segments = (const struct dsflow_segment *const[]){ &plain, NULL },
