@@ -131,6 +131,16 @@ is_json step.json
     fault "the picture is not of step 2"
 "$dsflow" trace sim-1.dsflow | grep -q "efficiency" || fault "no words"
 
+# A trace that cannot grow does not end the run, and what there is of it is read.
+(
+    ulimit -f 400
+    "$dsflow" run job.toml --trace=all --set job.output=short \
+        --set job.steps=60 --set checkpoint.at_end=false > out 2> err
+) || fault "a trace that cannot grow: $(cat err)"
+grep -q "the trace ends here: short/trace.dsflow: cannot be" err ||
+    fault "a trace that cannot grow: $(cat err)"
+"$dsflow" trace short | grep -q "efficiency" || fault "a trace that was cut"
+
 run plain
 says "plain: has no trace.dsflow: dsflow run" trace plain
 says "No such" trace no-such --paje -
