@@ -11,18 +11,9 @@
 #include "explain/account_private.h"
 #include "explain/cover.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
 
 struct dsf_transfers {
     uint32_t *first;      /* by data, and one more */
@@ -96,7 +87,7 @@ static double last_transfer(const struct dsf_transfers *t,
 
             if (end <= from)
                 break;
-            last = larger(last, smaller(end, to));
+            last = fmax(last, fmin(end, to));
         }
     }
     return last;
@@ -224,11 +215,11 @@ static void blame(struct waits *w, int rank, struct dsf_blocker b, double from,
             put_down(w, rank, reason_of(w, rank, &b), to - from);
             return;
         }
-        begun = larger(from, smaller(to, b.span->start));
+        begun = fmax(from, fmin(to, b.span->start));
         put_down(w, rank, moving, to - begun);
         to = begun;
         b = before;
-        ready = b.span == NULL ? from : larger(from, smaller(to, b.span->end));
+        ready = b.span == NULL ? from : fmax(from, fmin(to, b.span->end));
         /* It waited for the link, or the worker, that was to do it. */
         put_down(w, rank, moving, to - ready);
         to = ready;
@@ -247,7 +238,7 @@ static void explain(struct waits *w, const struct dsf_span *next, double from,
     if (dsf_task_of(w->a, next)->phase == DSFLOW_STEP)
         b = dsf_blocker_of(w->a, next);
     if (b.span != NULL)
-        ready = larger(from, smaller(to, b.span->end));
+        ready = fmax(from, fmin(to, b.span->end));
     moving = dsf_transfers_seconds(w->transfers, w->a->trace, next, ready, to);
     put_down(w, rank, why, moving);
     why.cause = DSF_CAUSE_RUNTIME;
@@ -277,8 +268,8 @@ static void explain_lane(struct waits *w, unsigned lane)
         if (span->end <= at && span->start < at)
             continue;
         if (span->start > at)
-            explain(w, span, at, smaller(span->start, s->end));
-        at = larger(at, span->end);
+            explain(w, span, at, fmin(span->start, s->end));
+        at = fmax(at, span->end);
     }
     if (at < s->end)
         put_down(w, rank_of_lane(w->a, lane), none, s->end - at);
@@ -316,7 +307,7 @@ static void find_delay(struct dsf_account *a, const struct dsf_span *span)
         if (s == NULL)
             continue;
         if (!e->slot) {
-            data = larger(data, s->end);
+            data = fmax(data, s->end);
         } else if (s->end > slot) {
             slot = s->end;
             ring =
