@@ -71,37 +71,59 @@ static int explain(const char *path, const struct dsf_trace *trace, bool json,
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }
 
-static int show(const struct dsf_words *words, struct dsf_view *view,
-                struct dsflow_err *err)
+/* Is there anything to write, or to choose steps for? */
+static bool wants_view(const struct dsf_words *words)
+{
+    bool wants = dsf_flag_value(words, "steps") != NULL;
+
+    for (unsigned i = 0; i < NOUTPUTS; i++)
+        wants = wants || dsf_flag_value(words, outputs[i].flag) != NULL;
+    return wants;
+}
+
+static int write_outputs(const struct dsf_words *words,
+                         const struct dsf_trace *trace, unsigned *written,
+                         struct dsflow_err *err)
 {
     const char *range = dsf_flag_value(words, "steps");
-    bool summary = dsf_flag_value(words, "summary") != NULL;
-    bool json = dsf_flag_value(words, "json") != NULL;
-    unsigned written = 0;
+    struct dsf_view view = { .trace = trace, .chosen = range != NULL };
     int status = DSFLOW_OK;
 
-    view->window = dsf_window_whole(view->trace);
-    view->chosen = range != NULL;
+    dsf_laps_init(&view.steps, trace);
+    view.window = dsf_window_whole(trace);
     if (range != NULL)
-        status = dsf_window_parse(range, view->trace, &view->steps,
-                                  &view->window, err);
+        status =
+            dsf_window_parse(range, trace, &view.steps, &view.window, err);
     for (unsigned i = 0; i < NOUTPUTS && status == DSFLOW_OK; i++) {
         const char *path = dsf_flag_value(words, outputs[i].flag);
 
         if (path == NULL)
             continue;
-        status = write_output(&outputs[i], view, path, err);
-        written++;
+        status = write_output(&outputs[i], &view, path, err);
+        (*written)++;
     }
+    dsf_laps_fini(&view.steps);
+    return status;
+}
+
+static int show(const struct dsf_words *words, const struct dsf_trace *trace,
+                struct dsflow_err *err)
+{
+    bool summary = dsf_flag_value(words, "summary") != NULL;
+    bool json = dsf_flag_value(words, "json") != NULL;
+    unsigned written = 0;
+    int status = DSFLOW_OK;
+
+    if (wants_view(words))
+        status = write_outputs(words, trace, &written, err);
     if (status == DSFLOW_OK && (written == 0 || summary || json))
-        status = explain(words->words[0], view->trace, json, err);
+        status = explain(words->words[0], trace, json, err);
     return status;
 }
 
 static int trace(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct dsf_trace trace;
-    struct dsf_view view = { .trace = &trace };
     char *file;
     int status = find(words->words[0], &file, err);
 
@@ -111,9 +133,7 @@ static int trace(const struct dsf_words *words, struct dsflow_err *err)
     free(file);
     if (status < 0)
         return status;
-    dsf_laps_init(&view.steps, &trace);
-    status = show(words, &view, err);
-    dsf_laps_fini(&view.steps);
+    status = show(words, &trace, err);
     dsf_trace_fini(&trace);
     return status;
 }
