@@ -57,6 +57,16 @@ static int read_job(struct dsf_session *s, const char *path,
     return status;
 }
 
+/* A link that is slowed down is that of some device. */
+static int check_link(const struct dsf_job *job, struct dsflow_err *err)
+{
+    if (job->machine.virtual_link < 0 || job->machine.virtuals > 0)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "virtual_link",
+                        "there is no virtual device: expected machine.virtual "
+                        "of 1 or more");
+}
+
 static int check_vocab(const struct dsf_session *s, struct dsflow_err *err)
 {
     int32_t tokens = dsf_tokenizer_vocab(s->tok);
@@ -75,6 +85,8 @@ int dsf_session_model(struct dsf_session *s, const char *path,
 
     memset(s, 0, sizeof(*s));
     status = read_job(s, path, words, err);
+    if (status == DSFLOW_OK)
+        status = check_link(&s->job, err);
     if (status < 0)
         return status;
     status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
