@@ -262,6 +262,13 @@ int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
     return status;
 }
 
+double dsf_account_efficiency(const struct dsf_account *a)
+{
+    double mean = a->seconds / a->nsteps;
+
+    return mean > a->bound ? a->bound / mean : 1;
+}
+
 void dsf_account_fini(struct dsf_account *a)
 {
     if (a->trace != NULL)

@@ -105,6 +105,10 @@ struct dsf_account {
  * than it says. */
 int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
                      struct dsflow_err *err);
+/* Of the steps on average, as the bound is of their tasks on average; 1 at
+ * most. */
+double dsf_account_efficiency(const struct dsf_account *a);
+
 void dsf_account_fini(struct dsf_account *a);
 
 /* The pipeline stage of a rank. */

@@ -174,14 +174,13 @@ static void put_times(json_t *root, const struct dsf_account *a)
 {
     const struct dsf_trace_facts *f = &a->trace->facts;
     double step = a->steps.seconds;
-    double efficiency = step > 0 ? a->bound / step : 1;
 
     put(root, "step_seconds", step);
     put(root, "mean_step_seconds", a->seconds / a->nsteps);
     put(root, "tokens_per_second", step > 0 ? (double)f->tokens / step : NAN);
     put(root, "bound_seconds", a->bound);
     put(root, "critical_seconds", a->critical);
-    put(root, "efficiency", efficiency < 1 ? efficiency : 1);
+    put(root, "efficiency", dsf_account_efficiency(a));
     put(root, "scheduled_seconds", a->simulated);
     put_known(root, "predicted_seconds", f->predicted);
     put_known(root, "predicted_bound_seconds", f->bound);

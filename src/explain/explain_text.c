@@ -39,7 +39,9 @@ static void print_head(const struct dsf_account *a, FILE *out)
     const struct dsf_trace_facts *f = &a->trace->facts;
     const struct dsf_executed *s = &a->steps;
     unsigned workers = a->trace->timeline.workers;
-    double efficiency = s->seconds > 0 ? a->bound / s->seconds : 1;
+    double mean = a->seconds / a->nsteps;
+    double bound = a->bound < mean ? a->bound : mean;
+    char on_average[64] = "";
 
     fprintf(out, "%s: %s, %u %s, %u worker%s", f->name,
             f->simulated ? "simulated" : f->executor, a->nranks,
@@ -50,6 +52,10 @@ static void print_head(const struct dsf_account *a, FILE *out)
             (long long)(f->first + s->from));
     if (a->nsteps > 1)
         fprintf(out, " to %lld", (long long)(f->first + s->to - 1));
+    /* It is of the mean, as the times of the tasks are. */
+    if (mean > 1.02 * s->seconds)
+        snprintf(on_average, sizeof(on_average), " of %s on average",
+                 time_text(mean).s);
     fprintf(out, " of %lld to %lld: %s a step%s, %.0f tokens/s",
             (long long)(f->first + s->base),
             (long long)(f->first + s->base + s->n - 1), time_text(s->seconds).s,
@@ -59,9 +65,10 @@ static void print_head(const struct dsf_account *a, FILE *out)
         fprintf(out, "; predicted %s, %.2f of it", time_text(f->predicted).s,
                 s->seconds > 0 ? f->predicted / s->seconds : 0);
     fprintf(out,
-            "\nefficiency %s: with tasks like these no order takes less than "
-            "%s\n",
-            percent(efficiency < 1 ? efficiency : 1).s, time_text(a->bound).s);
+            "\nefficiency %s%s: with tasks like these no order takes less "
+            "than %s\n",
+            percent(dsf_account_efficiency(a)).s, on_average,
+            time_text(bound).s);
     if (a->trace->cut)
         fprintf(out, "the trace breaks off: the run did not end by itself\n");
 }
