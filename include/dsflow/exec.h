@@ -14,6 +14,17 @@ enum dsflow_exec_kind {
     DSFLOW_STARPU
 };
 
+/* Files for the data of a graph that is on NVMe. They have no name once they are
+ * open, so that nothing of them is left when the program ends, however. */
+struct dsflow_disk {
+    const char *const *paths; /* folders; bytes are striped over them */
+    unsigned npaths;
+    size_t block;   /* bytes of a request; 0: 1 MiB */
+    unsigned depth; /* requests in flight on each path, of reads and of writes;
+                       0: 4 */
+    int verify;     /* keep checksums of what is written */
+};
+
 struct dsflow_exec_options {
     enum dsflow_exec_kind kind;
     unsigned workers;       /* CPU workers; 0: one per core. StarPU only */
@@ -24,6 +35,7 @@ struct dsflow_exec_options {
     size_t virtual_link;    /* bytes a second of its link to main memory, which
                                is slowed down to that; 0: as fast as it is */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
+    struct dsflow_disk disk; /* for data on NVMe, if there is any */
 };
 
 /* Time spent, summed since the executor was opened. */
@@ -34,8 +46,9 @@ struct dsflow_exec_stats {
     uint64_t tasks;
 };
 
-/* Allocates the memory of all data and starts the workers. `graph` and `host`
- * are borrowed until close. Errors: DSFLOW_ENOMEM with the bytes asked for,
+/* Allocates the memory of all data and starts the workers; reserves the space on
+ * the disks. `graph` and `host` are borrowed until close. Errors: DSFLOW_ENOMEM
+ * with the bytes asked for, DSFLOW_EIO when there is no room on a disk,
  * DSFLOW_ENOSYS when a kind of task has no codelet for the workers there are. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 const struct dsflow_exec_options *options,
@@ -50,19 +63,28 @@ DSFLOW_API int dsflow_exec_submit(struct dsflow_exec *exec,
                                   enum dsflow_phase phase,
                                   struct dsflow_err *err);
 
-/* Until everything submitted has run. */
+/* Until everything submitted has run. DSFLOW_EIO: a disk failed (as below). */
 DSFLOW_API int dsflow_exec_wait(struct dsflow_exec *exec,
                                 struct dsflow_err *err);
 
+/* Has a disk failed? Then what was submitted runs to its end without computing
+ * anything but what calls the host, nothing more is accepted, and no contents
+ * mean anything any more: DSFLOW_EIO, with the path, the offset and the reason.
+ * May be called at any time. */
+DSFLOW_API int dsflow_exec_failed(const struct dsflow_exec *exec,
+                                  struct dsflow_err *err);
+
 /* The contents of persistent data in main memory, to read or write; only
- * between a wait and the next submit. Valid until the next submit. */
+ * between a wait and the next submit. Valid until the next submit; that of data
+ * on NVMe until the next map, as there is one buffer for all of them. NULL: a
+ * disk failed. */
 DSFLOW_API void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                                  enum dsflow_access access);
 
 /* Bytes of the memory of `rank` that hold something: what has been touched
- * since the executor was opened. */
+ * since the executor was opened; of files, what was reserved. */
 DSFLOW_API size_t dsflow_exec_resident(const struct dsflow_exec *exec,
-                                       unsigned rank);
+                                       unsigned rank, enum dsflow_tier tier);
 
 DSFLOW_API void dsflow_exec_stats(const struct dsflow_exec *exec,
                                   struct dsflow_exec_stats *stats);

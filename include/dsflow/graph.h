@@ -36,11 +36,22 @@ enum dsflow_role {
 };
 DSFLOW_API const char *dsflow_role_str(enum dsflow_role role);
 
+/* Memories of a rank, from the fastest to the largest. */
+enum dsflow_tier {
+    DSFLOW_DEVICE, /* of the GPU; of a rank of cores, a share of main memory */
+    DSFLOW_HOST,   /* main memory beside that */
+    DSFLOW_NVME,   /* files: only `swap_in` and `swap_out` touch it */
+    DSFLOW_NTIERS
+};
+/* "device", "cpu", "nvme", as in [offload]. */
+DSFLOW_API const char *dsflow_tier_str(enum dsflow_tier tier);
+
 struct dsflow_data_spec {
     const char *name; /* unique; copied */
     size_t bytes;
     enum dsflow_role role;
     int16_t home;       /* rank in whose memory it is, or ANYWHERE */
+    uint8_t tier;       /* enum dsflow_tier: in which of its memories */
     uint8_t persistent; /* it has contents before the first task and keeps them
                            between steps; it starts as zeroes */
     uint8_t constant;   /* persistent, and no task writes it */

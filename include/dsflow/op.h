@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OP_ABI    1
+#define DSFLOW_OP_ABI    2
 #define DSFLOW_MAX_PORTS 8
 
 enum dsflow_access {
@@ -42,6 +42,8 @@ struct dsflow_op {
     unsigned repeats;    /* 1: the last port may come again, up to MAX_PORTS */
     unsigned comm;       /* 1: it moves data between ranks: what it reads may be
                             on another rank, and that is its traffic */
+    unsigned swaps;      /* 1: it copies port 0 to port 1, from one memory of
+                            its rank to another: its data may be on NVMe */
     struct dsflow_port ports[DSFLOW_MAX_PORTS];
 
     /* Do these sizes and arguments make sense together? `bytes[i]` is the size

@@ -21,7 +21,8 @@ enum dsflow_option_type {
     DSFLOW_STRINGS, /* struct dsflow_strings; one string is a list of one */
     DSFLOW_PAIR,    /* double[2], written [0.9, 0.95] */
     DSFLOW_AUTO,    /* int64_t, or "auto", which is stored as -1 */
-    DSFLOW_INTS     /* struct dsflow_ints, written [4, 3, 5] */
+    DSFLOW_INTS,    /* struct dsflow_ints, written [4, 3, 5] */
+    DSFLOW_SHARE    /* double, or "auto", which is stored as -1 */
 };
 
 struct dsflow_strings {

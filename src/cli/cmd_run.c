@@ -368,7 +368,9 @@ static void say_memory(struct run *r)
         "peak memory %s, planned %s; tensors of rank %u: %s, planned %s",
         dsf_size_text(1024.0 * (double)usage.ru_maxrss).s,
         dsf_size_text(planned).s, most,
-        dsf_size_text((double)dsflow_exec_resident(r->s.exec, most)).s,
+        dsf_size_text((double)dsflow_exec_resident(r->s.exec, most,
+                                                  DSFLOW_DEVICE))
+            .s,
         dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
     dsf_weights_fini(&w);
 }

@@ -56,6 +56,8 @@
     XX(split)                                                                  \
     XX(gather)                                                                 \
     XX(reduce_scatter)                                                         \
+    XX(swap_in)                                                                \
+    XX(swap_out)                                                               \
     XX(adam)                                                                   \
     XX(sgd)                                                                    \
     XX(lion)                                                                   \

@@ -163,17 +163,17 @@ static int parse_value(const char *value, struct dsf_toml *toml)
     return DSFLOW_OK;
 }
 
-/* "table.key=value". */
+/* "table.key=value", where the table may be one in another. */
 int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
 {
     const char *equals = strchr(set, '=');
-    const char *dot = strchr(set, '.');
+    const char *dot = equals != NULL ? memrchr(set, '.', (size_t)(equals - set))
+                                     : NULL;
     struct dsf_toml toml = { 0 };
     struct dsf_toml_entry *e;
     int status;
 
-    if (equals == NULL || dot == NULL || dot > equals || dot == set ||
-        dot + 1 == equals)
+    if (dot == NULL || dot == set || dot + 1 == equals)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "--set %.100s: expected table.key=value", set);
     status = parse_value(equals + 1, &toml);

@@ -42,7 +42,7 @@ struct dsf_job_data { /* [data] */
     bool shuffle;
 };
 
-enum dsf_order { DSF_MICRO_MAJOR, DSF_LAYER_MAJOR };
+enum dsf_order { DSF_ORDER_AUTO, DSF_MICRO_MAJOR, DSF_LAYER_MAJOR };
 
 struct dsf_job_batch { /* [batch] */
     int64_t sequences;  /* of one step */
@@ -131,8 +131,25 @@ struct dsf_job_recompute { /* [recompute] */
     char *layers; /* "all", or numbers and ranges: "0-5,8" */
 };
 
-struct dsf_job_memory { /* [memory] */
-    int64_t device; /* bytes of one rank; -1: what there is */
+struct dsf_job_memory { /* [memory]: bytes of one rank; -1: what there is */
+    int64_t device, host;
+};
+
+struct dsf_job_nvme { /* [memory.nvme] */
+    struct dsflow_strings path; /* folders; bytes are striped over them */
+    int64_t size;  /* bytes of the files in all; -1: what is free */
+    int64_t block; /* bytes of one request */
+    int64_t depth; /* requests in flight, of reads and of writes, per path */
+    bool verify;   /* checksums of what is written, checked when it is read */
+};
+
+enum dsf_offload { DSF_OFFLOAD_NONE, DSF_OFFLOAD_CPU, DSF_OFFLOAD_NVME };
+
+struct dsf_job_offload { /* [offload] */
+    int optimizer, params, gradients, activations; /* enum dsf_offload */
+    double share; /* of the states, that stays on the device; -1: auto */
+    int64_t read_ahead, write_behind; /* units, or layers of activations */
+    int64_t piece; /* bytes of a state that are read at a time */
 };
 
 struct dsf_job_machine { /* [machine] */
@@ -172,7 +189,9 @@ struct dsf_job {
     struct dsf_job_zero zero;
     struct dsf_job_pipeline pipeline;
     struct dsf_job_recompute recompute;
+    struct dsf_job_offload offload;
     struct dsf_job_memory memory;
+    struct dsf_job_nvme nvme;
     struct dsf_job_machine machine;
     struct dsf_job_trace trace;
     struct dsf_job_codelets codelets;

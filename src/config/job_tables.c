@@ -100,7 +100,8 @@ static const struct dsflow_option data_options[] = {
 };
 
 #define BATCH struct dsf_job_batch
-static const char *const orders[] = { "micro_major", "layer_major", NULL };
+static const char *const orders[] = { "auto", "micro_major", "layer_major",
+                                      NULL };
 static const struct dsflow_option batch_options[] = {
     DSFLOW_OPTION_INT(BATCH, sequences, "32", 1, 16777216,
                       "sequences of a step"),
@@ -113,11 +114,13 @@ static const struct dsflow_option batch_options[] = {
                        "groups of micro-batches whose gradients are summed "
                        "apart, then together in a tree; auto: mesh.data. "
                        "Jobs of equal groups give the same bits"),
-    DSFLOW_OPTION_CHOICE(BATCH, order, "\"micro_major\"", orders,
+    DSFLOW_OPTION_CHOICE(BATCH, order, "\"auto\"", orders,
                          "micro_major: a micro-batch through all layers, then "
                          "the next; layer_major: all through a layer, so that "
                          "its weights are needed once and its gradient is "
-                         "complete early, for more activations"),
+                         "complete early, for more activations; auto: "
+                         "layer_major where parameters are on NVMe and it "
+                         "fits, else micro_major"),
     DSFLOW_OPTION_AUTO(BATCH, tile, "\"auto\"", 16, 65536,
                        "tokens of a task; auto: up to 256. It decides the "
                        "order of sums, and so the last bits"),
@@ -286,11 +289,61 @@ static const struct dsflow_option recompute_options[] = {
     { 0 },
 };
 
+#define OFFLOAD struct dsf_job_offload
+static const char *const offloads[] = { "none", "cpu", "nvme", NULL };
+static const struct dsflow_option offload_options[] = {
+    DSFLOW_OPTION_CHOICE(OFFLOAD, optimizer, "\"none\"", offloads,
+                         "where the states of the optimizer are kept, which "
+                         "then runs on the CPU; nvme needs memory.nvme.path"),
+    DSFLOW_OPTION_CHOICE(OFFLOAD, params, "\"none\"", offloads,
+                         "where the parameters are kept"),
+    DSFLOW_OPTION_CHOICE(OFFLOAD, gradients, "\"none\"", offloads,
+                         "where the gradients are kept"),
+    DSFLOW_OPTION_CHOICE(OFFLOAD, activations, "\"none\"", offloads,
+                         "where activations are kept until the backward pass"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
+                         "share of the states that stays on the device all "
+                         "the same; auto: as much as fits"),
+    DSFLOW_OPTION_INT(OFFLOAD, read_ahead, "1", 0, 64,
+                      "what is read before it is needed: units of parameters "
+                      "and of gradients, layers of activations, pieces of "
+                      "states"),
+    DSFLOW_OPTION_INT(OFFLOAD, write_behind, "1", 0, 64,
+                      "what may wait to be written, in the same measure"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, OFFLOAD, piece, "\"16MiB\"",
+                     "of a state that is read and updated at a time"),
+    { 0 },
+};
+
 #define MEMORY struct dsf_job_memory
 static const struct dsflow_option memory_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, device, "\"auto\"",
                      "what each rank may use of its device; auto: an equal "
                      "share of what is free"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, host, "\"auto\"",
+                     "what each rank may use of main memory beside its device, "
+                     "for what is offloaded; auto: an equal share of what is "
+                     "free"),
+    { 0 },
+};
+
+#define NVME struct dsf_job_nvme
+static const struct dsflow_option nvme_options[] = {
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, NVME, path, "[]",
+                     "folders on the disks that take what is offloaded to "
+                     "nvme; bytes are striped over them"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, NVME, size, "\"auto\"",
+                     "of the files together; auto: what is needed, if it is "
+                     "free"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, NVME, block, "\"1MiB\"",
+                     "of one request: a multiple of 4KiB (dsflow bench io "
+                     "finds the best)"),
+    DSFLOW_OPTION_INT(NVME, depth, "4", 1, 256,
+                      "requests in flight on each path, of reads and of "
+                      "writes"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, NVME, verify, "false",
+                     "keep a checksum of every block, and check it when the "
+                     "block is read"),
     { 0 },
 };
 
@@ -348,7 +401,9 @@ static const struct dsf_table tables[] = {
     TABLE("zero", zero, "what data-parallel ranks share out"),
     TABLE("pipeline", pipeline, "stages"),
     TABLE("recompute", recompute, "activations that are computed again"),
+    TABLE("offload", offload, "what is kept in larger memories"),
     TABLE("memory", memory, "budgets"),
+    TABLE("memory.nvme", nvme, "disks for what is offloaded"),
     TABLE("machine", machine, "workers and devices"),
     TABLE("trace", trace, "what is kept of how it ran"),
     TABLE("codelets", codelets, "plug-ins"),

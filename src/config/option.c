@@ -57,6 +57,10 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
         else
             snprintf(e.s, sizeof(e.s), "a number, %g to %g", o->min, o->max);
         break;
+    case DSFLOW_SHARE:
+        snprintf(e.s, sizeof(e.s), "\"auto\", or a number, %g to %g", o->min,
+                 o->max);
+        break;
     case DSFLOW_PAIR:
         snprintf(e.s, sizeof(e.s), "two numbers, %g to %g", o->min, o->max);
         break;
@@ -184,6 +188,12 @@ static bool set(const struct dsflow_option *o, void *base,
             return false;
         *(int64_t *)field = v->integer;
         return true;
+    case DSFLOW_SHARE:
+        if (is_auto(v)) {
+            *(double *)field = -1;
+            return true;
+        }
+        /* fall through */
     case DSFLOW_FLOAT:
         if (!number_in(o, v))
             return false;
@@ -242,6 +252,7 @@ static size_t field_size(enum dsflow_option_type type)
     case DSFLOW_PAIR:
         return 2 * sizeof(double);
     case DSFLOW_FLOAT:
+    case DSFLOW_SHARE:
     case DSFLOW_TIME:
         return sizeof(double);
     case DSFLOW_INT:

@@ -129,6 +129,20 @@ void append(struct dsf_toml *out, const char *table, const toml::key &key,
     fill(e.value, node);
 }
 
+/* A table in a table is one called "outer.inner". */
+void append_table(struct dsf_toml *out, const std::string &name,
+                  const toml::table &table)
+{
+    for (const auto &[key, node] : table) {
+        if (const toml::table *inner = node.as_table())
+            append_table(out, name + "." + std::string(key.str()), *inner);
+        else
+            append(out, name.c_str(), key, node);
+    }
+    if (table.empty()) /* so that an unknown table is seen */
+        append(out, name.c_str(), toml::key(""), table);
+}
+
 void free_value(struct dsf_toml_value &v)
 {
     for (size_t i = 0; i < v.nitems; i++)
@@ -162,11 +176,7 @@ extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
             append(out, "", key, node);
             continue;
         }
-        std::string name(key.str());
-        for (const auto &[inner, value] : *table)
-            append(out, name.c_str(), inner, value);
-        if (table->empty()) /* so that an unknown table is seen */
-            append(out, name.c_str(), toml::key(""), node);
+        append_table(out, std::string(key.str()), *table);
     }
     return DSFLOW_OK;
 }

@@ -15,7 +15,7 @@ enum dsf_toml_type {
     DSF_TOML_FLOAT,
     DSF_TOML_STRING,
     DSF_TOML_ARRAY, /* of the types above */
-    DSF_TOML_OTHER  /* a date, a table in a table, … */
+    DSF_TOML_OTHER  /* a date, a table in an array, … */
 };
 
 struct dsf_toml_value {
@@ -29,7 +29,8 @@ struct dsf_toml_value {
 };
 
 struct dsf_toml_entry {
-    char *table, *key; /* table "" is the top of the file */
+    char *table, *key; /* table "" is the top of the file; a table in a table
+                          is "outer.inner" */
     int line;          /* 0: there is none */
     struct dsf_toml_value value;
 };

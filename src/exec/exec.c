@@ -86,13 +86,14 @@ static int allocate(struct dsflow_exec *exec, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank)
+size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
+                            enum dsflow_tier tier)
 {
     const struct dsf_arena *arena;
     unsigned char *pages;
     size_t n, resident = 0;
 
-    if (rank >= exec->narenas)
+    if (rank >= exec->narenas || tier != DSFLOW_DEVICE)
         return 0;
     arena = &exec->arenas[rank];
     n = arena->bytes / 4096;

@@ -18,6 +18,13 @@ const char *dsflow_role_str(enum dsflow_role role)
     return (unsigned)role < DSFLOW_NROLES ? names[role] : "?";
 }
 
+const char *dsflow_tier_str(enum dsflow_tier tier)
+{
+    static const char *const names[DSFLOW_NTIERS] = { "device", "cpu", "nvme" };
+
+    return (unsigned)tier < DSFLOW_NTIERS ? names[tier] : "?";
+}
+
 enum dsflow_access dsflow_task_access(const struct dsflow_task_spec *t,
                                       unsigned i)
 {
@@ -279,7 +286,11 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
         for (unsigned p = 0; p < t->ndata && status == DSFLOW_OK; p++) {
             const struct dsflow_data_spec *d = &g->data[t->data[p].i];
 
-            if (dsflow_task_access(t, p) & DSFLOW_R && !d->persistent &&
+            if (d->tier == DSFLOW_NVME && !t->op->swaps)
+                status = dsflow_fail(err, DSFLOW_EINVAL,
+                                     "%s uses %s, which is on NVMe",
+                                     t->op->name, d->name);
+            else if (dsflow_task_access(t, p) & DSFLOW_R && !d->persistent &&
                 !(written[t->data[p].i] & bit))
                 status = dsflow_fail(err, DSFLOW_EINVAL,
                                      "%s reads %s, which nothing wrote",

@@ -33,3 +33,12 @@ size_t dsf_task_scratch(const struct dsflow_graph *g,
     dsf_task_bytes(g, t, bytes);
     return t->op->scratch(bytes, t->ndata, t->args);
 }
+
+bool dsf_task_uses(const struct dsflow_graph *g,
+                   const struct dsflow_task_spec *t, enum dsflow_tier tier)
+{
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (dsflow_graph_data(g, t->data[p])->tier == tier)
+            return true;
+    return false;
+}

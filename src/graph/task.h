@@ -2,6 +2,7 @@
 #ifndef DSF_GRAPH_TASK_H
 #define DSF_GRAPH_TASK_H
 
+#include <stdbool.h>
 #include <dsflow/graph.h>
 
 /* Sizes of the data of `t`, in the order of its ports. */
@@ -14,5 +15,11 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
 /* Bytes of working memory. */
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
+
+/* Has `t` data in this tier? What has some on NVMe is done by the disk, and
+ * needs no worker: port 0 is copied to port 1. What has some in main memory
+ * (HOST) and is no swap runs on a CPU. */
+bool dsf_task_uses(const struct dsflow_graph *g,
+                   const struct dsflow_task_spec *t, enum dsflow_tier tier);
 
 #endif

@@ -23,6 +23,8 @@ static const struct dsflow_option main_options[] = {
                       "cores of a node, of a CPU machine"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, memory, "\"auto\"",
                      "of a GPU, or of a node; auto: no limit"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, host, "\"auto\"",
+                     "main memory of a node of GPUs; auto: no limit"),
     DSFLOW_OPTION_FLOAT(MAIN, fp32, NULL, 1e6, FAST,
                         "operations a second of a large product of matrices: "
                         "of a GPU, or of a core while all work"),
@@ -42,6 +44,21 @@ static const struct dsflow_option link_options[] = {
     { 0 },
 };
 
+#define DISK struct dsf_machine_disk
+static const struct dsflow_option disk_options[] = {
+    DSFLOW_OPTION_FLOAT(DISK, read, "0.0", 0, FAST,
+                        "bytes a second, one after the other; 0: no disk"),
+    DSFLOW_OPTION_FLOAT(DISK, write, "0.0", 0, FAST,
+                        "bytes a second, one after the other"),
+    DSFLOW_OPTION_OF(DSFLOW_TIME, DISK, latency, "\"100us\"",
+                     "of one request"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, DISK, duplex, "false",
+                     "reads and writes do not slow each other down"),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, DISK, size, "\"auto\"",
+                     "bytes there is room for; auto: no limit"),
+    { 0 },
+};
+
 static const struct table {
     const char *name;
     const struct dsflow_option *options;
@@ -50,6 +67,7 @@ static const struct table {
     { "machine", main_options, offsetof(struct dsf_machine_model, main) },
     { "link", link_options, offsetof(struct dsf_machine_model, link) },
     { "network", link_options, offsetof(struct dsf_machine_model, network) },
+    { "disk", disk_options, offsetof(struct dsf_machine_model, disk) },
 };
 enum { NTABLES = sizeof(tables) / sizeof(*tables) };
 

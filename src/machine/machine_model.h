@@ -22,6 +22,7 @@ struct dsf_machine_main { /* [machine] */
     int64_t devices;   /* GPUs of a node */
     int64_t workers;   /* cores of a node, of a CPU machine */
     int64_t memory;    /* bytes: of a GPU, or of a node; -1: no limit */
+    int64_t host;      /* bytes of main memory of a node of GPUs; -1: no limit */
     double fp32;       /* operations/s of a large product of matrices: of a GPU,
                           or of a core while all work */
     double bandwidth;  /* bytes/s of memory, of the same */
@@ -31,6 +32,15 @@ struct dsf_machine_main { /* [machine] */
 struct dsf_machine_link { /* [link] in a node, [network] between nodes */
     double bandwidth; /* bytes/s into one device, while all receive */
     double latency;   /* seconds until the first byte */
+};
+
+/* [disk]: what all ranks of a node share. */
+struct dsf_machine_disk {
+    double read, write; /* bytes/s, sequential; 0: there is none */
+    double latency;     /* seconds of one request */
+    bool duplex;        /* reads and writes at once take the time of the longer,
+                           and not of both */
+    int64_t size;       /* bytes; -1: no limit */
 };
 
 /* What was measured of a kind of task, on one core while all work: seconds =
@@ -45,6 +55,7 @@ struct dsf_kind_rate {
 struct dsf_machine_model {
     struct dsf_machine_main main;
     struct dsf_machine_link link, network;
+    struct dsf_machine_disk disk;
     struct dsf_kind_rate *kinds; /* [kinds] */
     unsigned nkinds;
     size_t cap_kinds;

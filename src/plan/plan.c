@@ -173,7 +173,9 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
     if (cpus < 0)
         cpus = machine->cores > virtuals ? machine->cores - virtuals : 1;
     plan->workers = (unsigned)(cpus + virtuals);
-    plan->layer_major = job->batch.order == DSF_LAYER_MAJOR;
+    plan->layer_major = job->batch.order == DSF_LAYER_MAJOR ||
+                        (job->batch.order == DSF_ORDER_AUTO &&
+                         job->offload.params == DSF_OFFLOAD_NVME);
     plan->reduce_micro = job->zero.reduce == DSF_REDUCE_MICRO;
 
     status = set_mesh(plan, err);

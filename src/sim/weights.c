@@ -53,6 +53,21 @@ static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
     }
 }
 
+/* What a swap moves, to and from the larger of its two memories. */
+static void count_swap(struct dsf_rank_weight *rank,
+                       const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t)
+{
+    const struct dsflow_data_spec *from = dsflow_graph_data(g, t->data[0]);
+    const struct dsflow_data_spec *to = dsflow_graph_data(g, t->data[1]);
+    double bytes = (double)(from->bytes < to->bytes ? from->bytes : to->bytes);
+
+    if (from->tier > to->tier)
+        rank->in[from->tier] += bytes;
+    else
+        rank->out[to->tier] += bytes;
+}
+
 static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
                         unsigned workers)
 {
@@ -72,6 +87,8 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
         k = find_kind(w, NULL, t->op);
         flops = dsf_task_cost(g, t).flops;
         moved = moved_bytes(g, t);
+        if (t->op->swaps)
+            count_swap(rank, g, t);
         rank->tasks[k]++;
         rank->moved[k] += moved;
         w->kinds[k].tasks++;
@@ -102,7 +119,10 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(g, (dsflow_data_id){ i });
 
-        w->ranks[owner(w, d->home)].role_bytes[d->role] += (double)d->bytes;
+        w->ranks[owner(w, d->home)].tier_bytes[d->tier] += (double)d->bytes;
+        if (d->tier == DSFLOW_DEVICE)
+            w->ranks[owner(w, d->home)].role_bytes[d->role] +=
+                (double)d->bytes;
     }
     count_tasks(w, g, workers);
     for (unsigned r = 0; r < nranks; r++) {

@@ -5,9 +5,13 @@
 #include "plan/plan.h"
 
 struct dsf_rank_weight {
-    double role_bytes[DSFLOW_NROLES];
+    double role_bytes[DSFLOW_NROLES]; /* on the device */
+    double tier_bytes[DSFLOW_NTIERS]; /* all roles; scratch is beside them */
     double scratch; /* of all its workers */
-    double peak;    /* all of these: nothing is freed during a step */
+    double peak;    /* of the device, with scratch: nothing is freed during a
+                       step */
+    double in[DSFLOW_NTIERS], out[DSFLOW_NTIERS]; /* bytes that a step reads
+                       from a tier (swap_in), and writes to it (swap_out) */
     uint32_t *tasks;   /* of a step, by kind */
     double *moved;     /* bytes from other ranks, by kind */
 };

@@ -81,6 +81,12 @@ struct dsf_move_args {
     int32_t self;
 };
 
+/* swap_in                  { home R, slot W }
+ * swap_out                 { slot R, home W }
+ *   The numbers of a piece of data that is kept in another memory of the rank
+ *   (offload), between its home and a buffer that may be larger: as many bytes
+ *   as the smaller of the two has. (no arguments) */
+
 /* adam                     { control R, grad R, param RW, m RW, v RW }
  * sgd                      { control R, grad R, param RW, m RW? }  m: momentum
  * lion                     { control R, grad R, param RW, m RW }

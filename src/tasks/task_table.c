@@ -54,6 +54,8 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_split,
     &dsf_op_gather,
     &dsf_op_reduce_scatter,
+    &dsf_op_swap_in,
+    &dsf_op_swap_out,
     &dsf_op_adam,
     &dsf_op_sgd,
     &dsf_op_lion,

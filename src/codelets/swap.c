@@ -1,0 +1,30 @@
+/* swap.c - from one memory of a rank to another; to and from NVMe the executor
+ * does it (dsf_task_uses). */
+#include "codelets/codelets.h"
+
+#include "codelets/call.h"
+#include "tasks/tasks.h"
+
+static size_t bytes_of(const struct dsflow_call *call)
+{
+    size_t a = call->bufs[0].bytes, b = call->bufs[1].bytes;
+
+    return a < b ? a : b;
+}
+
+static void swap_cpu(const struct dsflow_call *call)
+{
+    memcpy(call->bufs[1].ptr, call->bufs[0].ptr, bytes_of(call));
+}
+
+const struct dsflow_codelet dsf_codelet_swap_in = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_swap_in,
+    .cpu = swap_cpu,
+};
+
+const struct dsflow_codelet dsf_codelet_swap_out = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_swap_out,
+    .cpu = swap_cpu,
+};
