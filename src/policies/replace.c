@@ -38,7 +38,7 @@ const struct dsflow_policy dsf_policy_replace = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "replace",
     .summary = "what plug-ins have for a segment, where the job says so",
-    .after = "send",
+    .after = "offload",
     .decide = replace_decide,
     .rewrite = replace_rewrite,
 };

@@ -1,0 +1,451 @@
+/* offload.c - what does not fit the device is kept in a larger memory, and is
+ * there when it is needed (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity,
+ * Rajbhandari et al. 2021).
+ *
+ * Data that a key of [offload] names gets a home in main memory or on NVMe; a
+ * buffer of a ring has it while tasks use it. `swap_in` fills the buffer before
+ * the first of them, `swap_out` empties it when something else wants it. The
+ * whole step is known, so the buffer that is given up is the one whose contents
+ * are needed last from here on (Belady 1966). Reading ahead and writing behind
+ * are not done by anybody: a swap is ready as soon as its buffer is free.
+ *
+ * Updates with offloaded states run on the CPU. They use what is in main memory
+ * where it is: there are no rings between.
+ */
+#include "policies/offload_private.h"
+
+#include "base/alloc.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER UINT32_MAX
+
+static const struct dsflow_data_spec *spec_of(const struct offload *o,
+                                              uint32_t data)
+{
+    return dsflow_graph_data(o->rw.in, (dsflow_data_id){ data });
+}
+
+/* The data itself, in the tier where it is kept. */
+static dsflow_data_id home_of(struct offload *o, uint32_t data)
+{
+    struct dsflow_data_spec spec = *spec_of(o, data);
+
+    if (!o->rw.copied[data]) {
+        spec.tier = o->items[data].home;
+        o->rw.copy[data] = dsflow_graph_add_data(o->rw.out, &spec);
+        o->rw.copied[data] = 1;
+    }
+    return o->rw.copy[data];
+}
+
+static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
+                              struct slot *slot)
+{
+    struct dsflow_data_spec spec = {
+        .bytes = ring->bytes,
+        .role = (enum dsflow_role)ring->role,
+        .home = ring->rank,
+        .tier = ring->tier,
+        .unit = -1,
+        .ring = "offload.read_ahead",
+    };
+
+    if (!slot->made)
+        slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%d.r%d",
+                                        ring->name, (int)(slot - ring->slots),
+                                        ring->rank);
+    slot->made = true;
+    return slot->id;
+}
+
+static void emit_swap(struct offload *o, const struct dsflow_task_spec *like,
+                      const struct dsflow_op *op, const struct ring *ring,
+                      dsflow_data_id from, dsflow_data_id to)
+{
+    struct dsflow_task_spec t = *like;
+
+    t.op = op;
+    t.args = NULL;
+    t.rank = ring->rank;
+    t.fresh = 0;
+    t.ndata = 2;
+    t.data[0] = from;
+    t.data[1] = to;
+    dsflow_graph_add_task(o->rw.out, &t);
+}
+
+/* The next task that reads what `data` holds now: NEVER, where it is written
+ * anew before, or where the step ends first. */
+static uint32_t next_read(const struct offload *o, uint32_t data, uint8_t phase)
+{
+    const struct item *item = &o->items[data];
+    const struct use *use = &o->uses[item->next];
+
+    if (item->next == item->end || !(use->access & DSFLOW_R) ||
+        dsflow_graph_task(o->rw.in, (dsflow_task_id){ use->task })->phase !=
+            phase)
+        return NEVER;
+    return use->task;
+}
+
+/* Will anybody want what is in the slot? */
+static bool lives(const struct offload *o, uint32_t data, uint8_t phase)
+{
+    const struct item *item = &o->items[data];
+
+    if (next_read(o, data, phase) != NEVER)
+        return true;
+    return spec_of(o, data)->persistent &&
+           (item->next == item->end ||
+            dsflow_graph_task(o->rw.in,
+                              (dsflow_task_id){ o->uses[item->next].task })
+                    ->phase != phase);
+}
+
+/* Its home has what the slot has, from here on. The task is one of the layer
+ * that used the slot last. */
+static void clean(struct offload *o, struct ring *ring, struct slot *slot,
+                  const struct dsflow_task_spec *t)
+{
+    struct dsflow_task_spec like = *t;
+
+    like.layer = slot->layer;
+    like.pass = slot->pass;
+    emit_swap(o, &like, &dsf_op_swap_out, ring, slot->id,
+              home_of(o, slot->occupant - 1));
+    slot->dirty = false;
+}
+
+static void vacate(struct offload *o, struct ring *ring, struct slot *slot,
+                   const struct dsflow_task_spec *t)
+{
+    uint32_t data = slot->occupant - 1;
+
+    if (slot->dirty && lives(o, data, t->phase))
+        clean(o, ring, slot, t);
+    o->items[data].slot = -1;
+    slot->occupant = 0;
+    slot->dirty = false;
+}
+
+/* Is `a` the better one to give up? An empty one, else the one that is needed
+ * last; of equal ones the one that was used first, as it is free first. */
+static bool gives_way(const struct offload *o, const struct slot *a,
+                      const struct slot *b, uint8_t phase)
+{
+    uint32_t x = a->occupant == 0 ? NEVER
+                                  : next_read(o, a->occupant - 1, phase);
+    uint32_t y = b->occupant == 0 ? NEVER
+                                  : next_read(o, b->occupant - 1, phase);
+
+    return x != y ? x > y : a->used < b->used;
+}
+
+/* How many slots were used after this one. */
+static uint32_t later(const struct ring *ring, const struct slot *slot)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < ring->length; i++)
+        n += ring->slots[i].used > slot->used;
+    return n;
+}
+
+/* What was used last stays a while, needed or not: else its successor could
+ * not be read while it is in use. */
+static uint32_t resting(const struct offload *o, const struct ring *ring)
+{
+    const struct dsf_job_offload *job = &o->plan->job->offload;
+
+    return ring->together *
+           ((uint32_t)(job->read_ahead > 0) +
+            (uint32_t)(ring->written && job->write_behind > 0));
+}
+
+static struct slot *find_slot(struct offload *o, struct ring *ring,
+                              uint32_t task, uint8_t phase)
+{
+    uint32_t rest = resting(o, ring);
+    struct slot *best = NULL;
+
+    for (uint32_t i = 0; i < ring->length; i++) {
+        struct slot *slot = &ring->slots[i];
+
+        if (slot->used != task + 1 && later(ring, slot) >= rest &&
+            (best == NULL || gives_way(o, slot, best, phase)))
+            best = slot;
+    }
+    for (uint32_t i = 0; i < ring->length && best == NULL; i++)
+        if (ring->slots[i].used != task + 1)
+            best = &ring->slots[i];
+    return best;
+}
+
+/* The slot that has `data` for task `i`, filled if the task reads it. */
+static dsflow_data_id in_slot(struct offload *o, uint32_t data, uint32_t i,
+                              const struct dsflow_task_spec *t,
+                              enum dsflow_access access)
+{
+    struct item *item = &o->items[data];
+    struct ring *ring = &o->rings[item->ring];
+    struct slot *slot;
+    dsflow_data_id id;
+
+    if (item->slot < 0) {
+        slot = find_slot(o, ring, i, t->phase);
+        id = slot_id(o, ring, slot);
+        if (slot->occupant != 0)
+            vacate(o, ring, slot, t);
+        if (access & DSFLOW_R)
+            emit_swap(o, t, &dsf_op_swap_in, ring, home_of(o, data), id);
+        slot->occupant = data + 1;
+        item->slot = (int32_t)(slot - ring->slots);
+    }
+    slot = &ring->slots[item->slot];
+    slot->used = i + 1;
+    slot->layer = t->layer;
+    slot->pass = t->pass;
+    slot->dirty |= (access & DSFLOW_W) != 0;
+    return slot->id;
+}
+
+/* A task on the CPU has `data` where it is kept. */
+static dsflow_data_id at_home(struct offload *o, uint32_t data,
+                              const struct dsflow_task_spec *t,
+                              enum dsflow_access access)
+{
+    struct item *item = &o->items[data];
+    struct ring *ring = &o->rings[item->ring];
+    struct slot *slot;
+
+    if (item->slot >= 0) {
+        slot = &ring->slots[item->slot];
+        if (slot->dirty && access & DSFLOW_R)
+            clean(o, ring, slot, t);
+        slot->dirty = false;
+        if (access & DSFLOW_W) {
+            slot->occupant = 0;
+            item->slot = -1;
+        }
+    }
+    return home_of(o, data);
+}
+
+/* Does it update offloaded states? Then it runs where they are. */
+static bool on_cpu(const struct offload *o, const struct dsflow_task_spec *t)
+{
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (spec_of(o, t->data[p].i)->role == DSFLOW_STATES &&
+            o->items[t->data[p].i].home != DSFLOW_DEVICE)
+            return true;
+    return false;
+}
+
+/* What the task has in slots already must not be given up for the rest. */
+static void hold(struct offload *o, const struct dsflow_task_spec *t, uint32_t i)
+{
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct item *item = &o->items[t->data[p].i];
+
+        if (item->ring >= 0 && item->slot >= 0)
+            o->rings[item->ring].slots[item->slot].used = i + 1;
+    }
+}
+
+static void rewrite_task(struct offload *o, uint32_t i)
+{
+    const struct dsflow_task_spec *task =
+        dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
+    struct dsflow_task_spec t = *task;
+    bool cpu = on_cpu(o, task);
+
+    hold(o, task, i);
+    for (unsigned p = 0; p < t.ndata; p++) {
+        uint32_t data = task->data[p].i;
+        struct item *item = &o->items[data];
+        enum dsflow_access access = dsflow_task_access(task, p);
+
+        if (item->ring < 0)
+            t.data[p] = home_of(o, data);
+        else if (cpu && item->home == DSFLOW_HOST)
+            t.data[p] = at_home(o, data, task, access);
+        else
+            t.data[p] = in_slot(o, data, i, task, access);
+    }
+    dsflow_graph_add_task(o->rw.out, &t);
+    for (unsigned p = 0; p < t.ndata; p++)
+        o->items[task->data[p].i].next++;
+}
+
+/* At the end of a phase, what is kept goes home, and slots are empty. */
+static void end_phase(struct offload *o, const struct dsflow_task_spec *last)
+{
+    for (size_t i = 0; i < o->nrings; i++)
+        for (uint32_t k = 0; k < o->rings[i].length; k++)
+            if (o->rings[i].slots[k].occupant != 0) {
+                struct dsflow_task_spec like = *last;
+
+                like.microbatch = like.tile = -1;
+                vacate(o, &o->rings[i], &o->rings[i].slots[k], &like);
+            }
+}
+
+/* --- updates in pieces --------------------------------------------------- */
+
+static bool is_update(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t)
+{
+    return t->pass == DSFLOW_UPDATE && t->ndata > 3 &&
+           dsflow_graph_data(g, t->data[2])->role == DSFLOW_PARAMS &&
+           dsflow_graph_data(g, t->data[3])->role == DSFLOW_STATES;
+}
+
+/* Elements before piece `i` of `n`: whole blocks. */
+static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
+{
+    int64_t elems = (int64_t)(d->bytes / sizeof(float));
+    int64_t blocks = elems / d->block;
+
+    return i == n ? elems : blocks * i / n * d->block;
+}
+
+static int64_t count_pieces(const struct dsflow_plan *plan,
+                            const struct dsflow_data_spec *d)
+{
+    int64_t blocks = (int64_t)(d->bytes / sizeof(float)) / d->block;
+    int64_t most = plan->job->offload.piece;
+    int64_t n = ((int64_t)d->bytes + most - 1) / most;
+
+    return n > blocks ? blocks : n;
+}
+
+static void cut_update(struct dsflow_rewrite *rw,
+                       const struct dsflow_plan *plan,
+                       const struct dsflow_task_spec *task)
+{
+    const struct dsflow_data_spec *d = dsflow_graph_data(rw->in, task->data[3]);
+    struct dsflow_update_args *args = dsf_xcalloc(1, task->op->args_size);
+    int64_t n = count_pieces(plan, d);
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t from = before(d, i, n), elems = before(d, i + 1, n) - from;
+        struct dsflow_task_spec t = *task;
+
+        memcpy(args, task->args, task->op->args_size);
+        dsf_update_slice(args, from, elems);
+        args->grad_at += from;
+        args->param_at += from;
+        t.args = args;
+        for (unsigned p = 0; p < 3; p++)
+            t.data[p] = dsflow_rewrite_data(rw, task->data[p]);
+        for (unsigned p = 3; p < t.ndata; p++) {
+            struct dsflow_data_spec own =
+                *dsflow_graph_data(rw->in, task->data[p]);
+
+            own.at += from;
+            own.bytes = (size_t)elems * sizeof(float);
+            t.data[p] =
+                dsflow_rewrite_named(rw->out, &own, n > 1 ? "%s.c%d" : "%s",
+                                     own.name, (int)i);
+        }
+        dsflow_graph_add_task(rw->out, &t);
+    }
+    free(args);
+}
+
+/* The same graph with the updates of offloaded states in pieces, so that the
+ * disk reads one while another is updated, however large a unit is. */
+static struct dsflow_graph *cut_updates(const struct dsflow_plan *plan,
+                                        struct dsflow_graph *in)
+{
+    struct dsflow_graph *out = dsflow_graph_new();
+    struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(in, (dsflow_task_id){ i });
+
+        if (is_update(in, t) && plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
+            cut_update(&rw, plan, t);
+        else
+            dsflow_rewrite_task(&rw, t);
+    }
+    dsflow_rewrite_end(&rw);
+    return out;
+}
+
+/* --- the policy ---------------------------------------------------------- */
+
+static enum dsflow_tier tier_of(int where)
+{
+    return where == DSF_OFFLOAD_NVME  ? DSFLOW_NVME
+           : where == DSF_OFFLOAD_CPU ? DSFLOW_HOST
+                                      : DSFLOW_DEVICE;
+}
+
+static int offload_decide(void *part, struct dsflow_plan *plan,
+                          struct dsflow_err *err)
+{
+    const struct dsf_job_offload *job = &plan->job->offload;
+
+    plan->homes[DSFLOW_STATES] = tier_of(job->optimizer);
+    plan->homes[DSFLOW_PARAMS] = tier_of(job->params);
+    plan->homes[DSFLOW_GRADS] = tier_of(job->gradients);
+    plan->homes[DSFLOW_ACTIVATIONS] = tier_of(job->activations);
+    if (job->share >= 0)
+        plan->share = job->share;
+    return DSFLOW_OK;
+}
+
+static bool is_asked(const struct dsflow_plan *plan)
+{
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        if (plan->homes[role] != DSFLOW_DEVICE)
+            return true;
+    return false;
+}
+
+static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
+                           struct dsflow_graph *in, struct dsflow_graph *out,
+                           struct dsflow_err *err)
+{
+    struct dsflow_graph *pieces;
+    struct offload o = { .plan = plan };
+    const struct dsflow_task_spec *t = NULL;
+
+    if (!is_asked(plan)) {
+        dsflow_rewrite_all(in, out, NULL, NULL);
+        return DSFLOW_OK;
+    }
+    pieces = cut_updates(plan, in);
+    o.rw = dsflow_rewrite_begin(pieces, out);
+    dsf_offload_begin(&o);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(pieces); i++) {
+        const struct dsflow_task_spec *next =
+            dsflow_graph_task(pieces, (dsflow_task_id){ i });
+
+        if (t != NULL && next->phase != t->phase)
+            end_phase(&o, t);
+        t = next;
+        rewrite_task(&o, i);
+    }
+    if (t != NULL)
+        end_phase(&o, t);
+    dsf_offload_end(&o);
+    dsflow_rewrite_end(&o.rw);
+    dsflow_graph_free(pieces);
+    return DSFLOW_OK;
+}
+
+const struct dsflow_policy dsf_policy_offload = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "offload",
+    .summary = "states, parameters, gradients, activations in larger memories",
+    .after = "send",
+    .decide = offload_decide,
+    .rewrite = offload_rewrite,
+};

@@ -1,0 +1,62 @@
+/* offload_private.h - what the parts of the offload policy share. */
+#ifndef DSF_POLICIES_OFFLOAD_PRIVATE_H
+#define DSF_POLICIES_OFFLOAD_PRIVATE_H
+
+#include <dsflow/rewrite.h>
+
+#include "policies/policies.h"
+
+/* A buffer that holds one piece of data at a time. */
+struct slot {
+    dsflow_data_id id;  /* of the new graph */
+    uint32_t occupant;  /* data of the old graph, +1; 0: none */
+    bool made, dirty;   /* dirty: its home has not what it has */
+    uint32_t used;      /* the last task that used it, +1 */
+    int16_t layer;      /* of that task */
+    uint8_t pass;
+};
+
+/* The buffers that data of one sort take turns in, on one rank. */
+struct ring {
+    char name[64];
+    int16_t rank;
+    uint8_t role, tier; /* of the buffers */
+    size_t bytes;       /* of the largest */
+    uint32_t members;   /* data that would use it */
+    bool written;       /* and not only read */
+    uint32_t together;  /* most that tasks of one layer and micro-batch use */
+    uint32_t epoch, now; /* while that is counted */
+    uint32_t length;
+    struct slot *slots; /* [length]; NULL: all members stay where they are */
+};
+
+/* One use of a piece of data. */
+struct use {
+    uint32_t task;
+    uint8_t access; /* enum dsflow_access */
+};
+
+/* A piece of data of the old graph. */
+struct item {
+    uint8_t home;    /* enum dsflow_tier; DEVICE: it is not offloaded */
+    int32_t ring;    /* -1: none */
+    int32_t slot;    /* where it is now; -1: at home only */
+    uint32_t first, end; /* its uses */
+    uint32_t next;   /* the first of them that is still to come */
+    uint32_t epoch;  /* while `together` is counted */
+};
+
+struct offload {
+    struct dsflow_rewrite rw;
+    const struct dsflow_plan *plan;
+    struct item *items; /* by data of rw.in */
+    struct use *uses;
+    struct ring *rings;
+    size_t nrings, cap_rings;
+};
+
+/* offload_rings.c: which data is offloaded, and the lengths of the rings. */
+void dsf_offload_begin(struct offload *o);
+void dsf_offload_end(struct offload *o);
+
+#endif

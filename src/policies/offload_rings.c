@@ -1,0 +1,261 @@
+/* offload_rings.c - which data is offloaded, and how many buffers it gets.
+ *
+ * Data of one sort (the weights of mlp, the keys and values of a layer …) shares
+ * a ring. It has as many buffers as the tasks of one layer and micro-batch use
+ * together, as many again for each that is read ahead, and for each that waits
+ * to be written. Where that is enough for all there is of the sort, nothing of
+ * it is moved.
+ */
+#include "policies/offload_private.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Is this data of a kind that a key of [offload] names, and not a buffer that
+ * passes by already? */
+static bool is_kept(const struct dsflow_data_spec *d)
+{
+    switch (d->role) {
+    case DSFLOW_PARAMS:
+    case DSFLOW_STATES:
+        return d->persistent && d->unit >= 0;
+    case DSFLOW_GRADS:
+        return d->unit >= 0;
+    case DSFLOW_ACTIVATIONS:
+        return !d->persistent;
+    default:
+        return false;
+    }
+}
+
+/* Updates need the states of a unit in turn: the first ones, which the next step
+ * needs first, stay up to the share that was asked for. */
+static void keep_share(struct offload *o)
+{
+    uint32_t n = dsflow_graph_ndata(o->rw.in);
+    double *all = dsf_xcalloc((size_t)o->plan->nranks, sizeof(*all));
+    double *kept = dsf_xcalloc((size_t)o->plan->nranks, sizeof(*kept));
+
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < n; i++) {
+            const struct dsflow_data_spec *d =
+                dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+            double bytes = (double)d->bytes;
+
+            if (d->role != DSFLOW_STATES || !is_kept(d))
+                continue;
+            if (pass == 0) {
+                all[d->home] += bytes;
+            } else if (kept[d->home] + bytes <=
+                       o->plan->share * all[d->home]) {
+                kept[d->home] += bytes;
+                o->items[i].home = DSFLOW_DEVICE;
+            }
+        }
+    free(all);
+    free(kept);
+}
+
+static void find_homes(struct offload *o)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(o->rw.in); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+
+        o->items[i].ring = o->items[i].slot = -1;
+        o->items[i].home =
+            is_kept(d) ? (uint8_t)o->plan->homes[d->role] : DSFLOW_DEVICE;
+    }
+    if (o->plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
+        keep_share(o);
+}
+
+/* The uses of each piece of data, in order: counted, then filled in. */
+static void find_uses(struct offload *o)
+{
+    uint32_t n = dsflow_graph_ndata(o->rw.in), sum = 0;
+    uint32_t ntasks = dsflow_graph_ntasks(o->rw.in);
+
+    for (int fill = 0; fill < 2; fill++) {
+        for (uint32_t i = 0; i < ntasks; i++) {
+            const struct dsflow_task_spec *t =
+                dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
+
+            for (unsigned p = 0; p < t->ndata; p++) {
+                struct item *item = &o->items[t->data[p].i];
+
+                if (fill)
+                    o->uses[item->end] = (struct use){
+                        i, (uint8_t)dsflow_task_access(t, p)
+                    };
+                item->end++;
+            }
+        }
+        for (uint32_t i = 0; i < n && !fill; i++) {
+            uint32_t count = o->items[i].end;
+
+            o->items[i].first = o->items[i].next = o->items[i].end = sum;
+            sum += count;
+        }
+        if (!fill)
+            o->uses = dsf_xcalloc((size_t)sum + 1, sizeof(*o->uses));
+    }
+}
+
+/* The name of the sort: "m" of "m.layer0.qkv", "kv" of "kv.l0.s0.t1"; the
+ * parameters of a layer differ in their sizes. States of all sizes are cut in
+ * pieces, which can share buffers. */
+static void name_ring(char *name, size_t size, const struct dsflow_data_spec *d)
+{
+    int n = (int)strcspn(d->name, ".");
+
+    if (d->role == DSFLOW_PARAMS)
+        snprintf(name, size, "param.z%zu", d->bytes / sizeof(float));
+    else if (d->role == DSFLOW_STATES)
+        snprintf(name, size, "%.*s", n, d->name);
+    else
+        snprintf(name, size, "%.*s.z%zu", n, d->name,
+                 d->bytes / sizeof(float));
+}
+
+static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d)
+{
+    char name[sizeof(o->rings->name)];
+    size_t i = 0;
+
+    name_ring(name, sizeof(name), d);
+    while (i < o->nrings && (o->rings[i].rank != d->home ||
+                             strcmp(o->rings[i].name, name) != 0))
+        i++;
+    if (i == o->nrings) {
+        dsf_grow(&o->rings, &o->cap_rings, ++o->nrings, sizeof(*o->rings));
+        memset(&o->rings[i], 0, sizeof(o->rings[i]));
+        memcpy(o->rings[i].name, name, sizeof(name));
+        o->rings[i].rank = d->home;
+        o->rings[i].role = (uint8_t)d->role;
+        o->rings[i].tier =
+            d->role == DSFLOW_STATES ? DSFLOW_HOST : DSFLOW_DEVICE;
+    }
+    return (int32_t)i;
+}
+
+/* States that are in main memory are used there. */
+static void find_rings(struct offload *o)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(o->rw.in); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+        struct item *item = &o->items[i];
+        struct ring *ring;
+
+        if (item->home == DSFLOW_DEVICE || item->first == item->end ||
+            (d->role == DSFLOW_STATES && item->home == DSFLOW_HOST))
+            continue;
+        item->ring = ring_of(o, d);
+        ring = &o->rings[item->ring];
+        ring->members++;
+        if (d->bytes > ring->bytes)
+            ring->bytes = d->bytes;
+    }
+}
+
+/* Tasks that follow each other on a rank and are of one layer, micro-batch and
+ * pass are an epoch. */
+struct place {
+    int16_t layer, microbatch;
+    uint8_t pass, phase;
+    uint32_t epoch;
+};
+
+static uint32_t epoch_of(struct place *p, const struct dsflow_task_spec *t,
+                         uint32_t *epochs)
+{
+    if (p->epoch == 0 || p->layer != t->layer ||
+        p->microbatch != t->microbatch || p->pass != t->pass ||
+        p->phase != t->phase)
+        *p = (struct place){ t->layer, t->microbatch, t->pass, t->phase,
+                             ++*epochs };
+    return p->epoch;
+}
+
+static void count_together(struct offload *o)
+{
+    struct place *places =
+        dsf_xcalloc((size_t)o->plan->nranks + 1, sizeof(*places));
+    uint32_t epochs = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(o->rw.in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
+        uint32_t epoch = epoch_of(&places[t->rank + 1], t, &epochs);
+
+        for (unsigned p = 0; p < t->ndata; p++) {
+            struct item *item = &o->items[t->data[p].i];
+            struct ring *ring;
+
+            if (item->ring < 0)
+                continue;
+            ring = &o->rings[item->ring];
+            if (ring->epoch != epoch)
+                ring->now = 0;
+            if (item->epoch != epoch || ring->epoch != epoch)
+                ring->now++;
+            item->epoch = ring->epoch = epoch;
+            if (ring->now > ring->together)
+                ring->together = ring->now;
+            ring->written |= (dsflow_task_access(t, p) & DSFLOW_W) != 0;
+        }
+    }
+    free(places);
+}
+
+static void size_rings(struct offload *o)
+{
+    const struct dsf_job_offload *job = &o->plan->job->offload;
+
+    for (size_t i = 0; i < o->nrings; i++) {
+        struct ring *ring = &o->rings[i];
+        int64_t times = 1 + job->read_ahead;
+
+        /* The pieces of a unit are updated one after the other. */
+        if (ring->role == DSFLOW_STATES)
+            ring->together = 1;
+        if (ring->written)
+            times += job->write_behind;
+        if ((int64_t)ring->members > (int64_t)ring->together * times) {
+            ring->length = (uint32_t)(ring->together * times);
+            ring->slots = dsf_xcalloc(ring->length, sizeof(*ring->slots));
+        }
+    }
+    for (uint32_t i = 0; i < dsflow_graph_ndata(o->rw.in); i++) {
+        struct item *item = &o->items[i];
+
+        if (item->ring >= 0 && o->rings[item->ring].slots == NULL) {
+            item->home = o->rings[item->ring].tier;
+            item->ring = -1;
+        }
+    }
+}
+
+void dsf_offload_begin(struct offload *o)
+{
+    o->items =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(o->rw.in) + 1, sizeof(*o->items));
+    find_homes(o);
+    find_uses(o);
+    find_rings(o);
+    count_together(o);
+    size_rings(o);
+}
+
+void dsf_offload_end(struct offload *o)
+{
+    for (size_t i = 0; i < o->nrings; i++)
+        free(o->rings[i].slots);
+    free(o->rings);
+    free(o->items);
+    free(o->uses);
+}
