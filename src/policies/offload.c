@@ -18,6 +18,7 @@
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,13 +176,13 @@ static struct slot *find_slot(struct offload *o, struct ring *ring,
     for (uint32_t i = 0; i < ring->length; i++) {
         struct slot *slot = &ring->slots[i];
 
+        if (!slot->made)
+            return slot;
         if (slot->used != task + 1 && later(ring, slot) >= rest &&
             (best == NULL || gives_way(o, slot, best, phase)))
             best = slot;
     }
-    for (uint32_t i = 0; i < ring->length && best == NULL; i++)
-        if (ring->slots[i].used != task + 1)
-            best = &ring->slots[i];
+    assert(best != NULL); /* a task uses `together` slots at most */
     return best;
 }
 

@@ -30,6 +30,13 @@ static const char *const counts[] = {
     "model.",       "optimizer.",  "zero.reduce",
 };
 
+#define ALL_CPU                                                                \
+    "offload.optimizer=cpu offload.params=cpu offload.gradients=cpu "          \
+    "offload.activations=cpu"
+#define ALL_NVME                                                               \
+    "offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "       \
+    "offload.activations=nvme"
+
 static const char *const trials[] = {
     /* Data parallel, and what ZeRO shares out of it. */
     "gpt2 mesh.data=2",
@@ -141,6 +148,51 @@ static const char *const trials[] = {
     "llama mesh.tensor=2 mesh.pipeline=2 mesh.data=2 zero.stage=2 "
     "pipeline.schedule=zero_bubble batch.tile=16",
     "llama mesh.tensor=4 mesh.pipeline=2 model.tied=true",
+
+    /* Kept in other memories. */
+    "gpt2 offload.optimizer=cpu",
+    "gpt2 offload.optimizer=nvme",
+    "gpt2 offload.params=cpu",
+    "gpt2 offload.params=nvme",
+    "gpt2 offload.gradients=cpu",
+    "gpt2 offload.gradients=nvme",
+    "gpt2 offload.activations=cpu",
+    "gpt2 offload.activations=nvme",
+    "llama offload.optimizer=nvme offload.share=0.4 offload.piece=4KiB",
+    "llama offload.optimizer=nvme offload.piece=4KiB optimizer.clip=0.0",
+    "llama offload.params=nvme offload.read_ahead=0",
+    "llama offload.params=nvme offload.read_ahead=4 batch.in_flight=1",
+    "llama offload.activations=nvme offload.read_ahead=0 "
+    "offload.write_behind=0",
+    "llama offload.gradients=nvme offload.write_behind=3 batch.groups=4",
+    "gpt2 offload.optimizer=nvme offload.params=cpu offload.gradients=cpu "
+    "offload.activations=cpu",
+    "gpt2 " ALL_CPU,
+    "gpt2 " ALL_NVME,
+    "llama " ALL_NVME " offload.read_ahead=0 offload.write_behind=0",
+    "llama " ALL_NVME " batch.order=micro_major offload.piece=4KiB",
+    "llama " ALL_NVME " batch.order=layer_major optimizer.clip=0.0",
+    "llama " ALL_NVME " recompute.what=block memory.nvme.verify=true",
+    "gpt2 " ALL_NVME " optimizer.kind=sgd optimizer.momentum=0.9",
+    "gpt2 " ALL_NVME " optimizer.kind=sgd",
+    "gpt2 " ALL_NVME " mesh.data=2",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=1",
+    "gpt2 " ALL_CPU " mesh.data=2 zero.stage=2",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=2 zero.reduce=micro",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama " ALL_NVME " mesh.data=4 zero.stage=3 zero.prefetch=3",
+    "llama " ALL_CPU " mesh.pipeline=3",
+    "llama " ALL_NVME " mesh.pipeline=2 pipeline.schedule=zero_bubble",
+    "llama " ALL_NVME " mesh.tensor=2 mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama " ALL_NVME " mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0 "
+    "pipeline.schedule=interleaved recompute.what=attention",
+
+    /* … of a device, too, that has little of its own. */
+    "gpt2 machine.virtual=1 machine.virtual_memory=2MiB",
+    "gpt2 " ALL_CPU " machine.virtual=1 machine.virtual_memory=2MiB",
+    "gpt2 " ALL_NVME " machine.virtual=1 machine.virtual_memory=2MiB",
+    "llama " ALL_NVME " machine.virtual=1 mesh.data=2 zero.stage=3 "
+    "zero.keep=0 machine.virtual_memory=4MiB",
 };
 #define NTRIALS (sizeof(trials) / sizeof(*trials))
 
@@ -417,7 +469,21 @@ static void submit(struct training *tr, enum dsflow_phase phase, int times)
 /* Train, evaluate one micro-batch, and keep what is left. */
 static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 {
-    struct dsflow_exec_options options = { .kind = kind, .workers = 2 };
+    static const char *const here = ".";
+    const struct dsf_job *job = &tr->trial.job;
+    struct dsflow_exec_options options = {
+        .kind = kind,
+        .workers = 2,
+        .virtuals = (unsigned)job->machine.virtuals,
+        .virtual_memory = job->machine.virtuals > 0
+                              ? (size_t)job->machine.virtual_memory
+                              : 0,
+        .ranks = (unsigned)tr->trial.plan->nranks,
+        .disk = { .paths = &here,
+                  .npaths = 1,
+                  .block = 64 << 10,
+                  .verify = job->nvme.verify },
+    };
     struct dsflow_err err;
 
     tr->result = new_result(&tr->trial.model);
@@ -607,10 +673,10 @@ static char *random_trial(struct dice *d)
     int data = 1 + roll(d, 8), tensor = roll_power(d, 4, 8 / data);
     int pipeline = 1 + roll(d, data * tensor > 3 ? 2 : is_llama ? 6 : 4);
     int turns = 1 + roll(d, 6), micro = 1 + (roll(d, 4) == 0);
-    char *text = calloc(1, 640);
+    char *text = calloc(1, 1000);
     int at = 0;
 
-#define ADD(...) at += snprintf(text + at, 640 - (size_t)at, __VA_ARGS__)
+#define ADD(...) at += snprintf(text + at, 1000 - (size_t)at, __VA_ARGS__)
     ADD("%s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d",
         is_llama ? "llama" : "gpt2", data, pipeline, tensor);
     ADD(" batch.sequences=%d batch.micro=%d batch.groups=%d batch.tile=%s",
@@ -635,6 +701,17 @@ static char *random_trial(struct dice *d)
         ADD(" optimizer.clip=0.0");
     if (is_llama)
         ADD(" model.tied=%s", PICK(d, "false", "true"));
+    if (roll(d, 2)) {
+        for (int i = 0; i < 4; i++)
+            ADD(" offload.%s=%s",
+                ((const char *const[]){ "optimizer", "params", "gradients",
+                                        "activations" })[i],
+                PICK(d, "none", "cpu", "nvme", "nvme"));
+        ADD(" offload.read_ahead=%d offload.write_behind=%d", roll(d, 4),
+            roll(d, 3));
+        ADD(" offload.piece=%s offload.share=%s", PICK(d, "4KiB", "16MiB"),
+            PICK(d, "0.0", "0.0", "0.5"));
+    }
 #undef ADD
     return text;
 }

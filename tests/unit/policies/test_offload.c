@@ -1,0 +1,212 @@
+/* test_offload.c - what is moved, and what is not: the graphs of small jobs,
+ * counted. That they compute the same is for tests/same. */
+#include "same/trial.h"
+
+#include "lib/test.h"
+#include "tasks/tasks.h"
+
+#include <string.h>
+
+static const struct dsflow_task_spec *task_at(const struct trial *t, uint32_t i)
+{
+    return dsflow_graph_task(t->graph, (dsflow_task_id){ i });
+}
+
+static const struct dsflow_data_spec *data_of(const struct trial *t,
+                                              const struct dsflow_task_spec *k,
+                                              unsigned port)
+{
+    return dsflow_graph_data(t->graph, k->data[port]);
+}
+
+/* How often a step swaps data whose name begins with `prefix` in, or out. */
+static unsigned swaps(const struct trial *t, const struct dsflow_op *op,
+                      const char *prefix)
+{
+    unsigned home = op == &dsf_op_swap_in ? 0 : 1, n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *k = task_at(t, i);
+
+        n += k->op == op && k->phase == DSFLOW_STEP &&
+             strncmp(data_of(t, k, home)->name, prefix, strlen(prefix)) == 0;
+    }
+    return n;
+}
+
+static double bytes_in(const struct trial *t, enum dsflow_tier tier,
+                       enum dsflow_role role)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(t->graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(t->graph, (dsflow_data_id){ i });
+
+        if (d->tier == tier && d->role == role)
+            sum += (double)d->bytes;
+    }
+    return sum;
+}
+
+static bool has(const struct trial *t, const char *name)
+{
+    dsflow_data_id id;
+
+    return dsflow_graph_find(t->graph, name, &id);
+}
+
+static void nothing_is_moved_unasked(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2");
+    assert_int_equal(swaps(&t, &dsf_op_swap_in, ""), 0);
+    for (int role = 0; role < DSFLOW_NROLES; role++) {
+        assert_true(bytes_in(&t, DSFLOW_HOST, role) == 0);
+        assert_true(bytes_in(&t, DSFLOW_NVME, role) == 0);
+    }
+    end_trial(&t);
+}
+
+/* Four layers, a buffer for one and one that is read ahead: each unit is read
+ * for the forward pass, and again for the backward pass but for the last two.
+ * Of all micro-batches together. */
+static void layer_major_reads_parameters_once_a_pass(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.params=nvme optimizer.clip=0.0 "
+                   "offload.write_behind=0");
+    for (int l = 0; l < 4; l++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "layer%d.mlp", l);
+        assert_int_equal(swaps(&t, &dsf_op_swap_in, name), l < 2 ? 2 : 1);
+        assert_int_equal(swaps(&t, &dsf_op_swap_out, name), 1);
+    }
+    assert_true(has(&t, "slot.param.z9216.1.r0"));
+    assert_false(has(&t, "slot.param.z9216.2.r0"));
+    end_trial(&t);
+}
+
+/* A micro-batch after the other needs them all each time. */
+static void micro_major_reads_them_for_each_micro_batch(void **state)
+{
+    struct trial t;
+    unsigned n;
+
+    plan_trial(&t, "gpt2 offload.params=nvme batch.order=micro_major "
+                   "batch.sequences=4");
+    n = swaps(&t, &dsf_op_swap_in, "layer0.mlp");
+    assert_in_range(n, 4, 9);
+    assert_int_equal(swaps(&t, &dsf_op_swap_out, "layer0.mlp"), 1);
+    end_trial(&t);
+}
+
+/* More buffers than that keep what is needed next. */
+static void more_buffers_mean_less_traffic(void **state)
+{
+    unsigned last = UINT32_MAX;
+
+    for (int ahead = 1; ahead < 4; ahead++) {
+        char text[128];
+        struct trial t;
+        unsigned n;
+
+        snprintf(text, sizeof(text),
+                 "llama offload.params=nvme offload.read_ahead=%d "
+                 "batch.order=micro_major",
+                 ahead);
+        plan_trial(&t, text);
+        n = swaps(&t, &dsf_op_swap_in, "layer");
+        assert_in_range(n, 1, last - 1);
+        last = n;
+        end_trial(&t);
+    }
+}
+
+static void states_are_read_and_written_once(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.optimizer=nvme offload.piece=8KiB");
+    assert_true(has(&t, "m.layer0.mlp.c0"));
+    assert_true(has(&t, "v.layer3.mlp.c4"));
+    assert_false(has(&t, "m.layer0.mlp"));
+    assert_int_equal(swaps(&t, &dsf_op_swap_in, "m.layer0.mlp.c1"), 1);
+    assert_int_equal(swaps(&t, &dsf_op_swap_out, "m.layer0.mlp.c1"), 1);
+    assert_true(bytes_in(&t, DSFLOW_DEVICE, DSFLOW_STATES) == 0);
+    /* Of m and v: one in use, one read ahead, one written behind. */
+    assert_true(bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES) <= 6 * 8192);
+    end_trial(&t);
+}
+
+static void states_in_main_memory_are_used_there(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.optimizer=cpu");
+    assert_int_equal(swaps(&t, &dsf_op_swap_in, ""), 0);
+    assert_true(bytes_in(&t, DSFLOW_DEVICE, DSFLOW_STATES) == 0);
+    assert_true(bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES) ==
+                2 * bytes_in(&t, DSFLOW_DEVICE, DSFLOW_PARAMS));
+    end_trial(&t);
+}
+
+static void a_share_of_the_states_stays(void **state)
+{
+    struct trial t;
+    double up, down;
+
+    plan_trial(&t, "llama offload.optimizer=cpu offload.share=0.5 "
+                   "offload.piece=4KiB");
+    up = bytes_in(&t, DSFLOW_DEVICE, DSFLOW_STATES);
+    down = bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES);
+    assert_true(up <= 0.5 * (up + down) && up > 0.45 * (up + down));
+    end_trial(&t);
+}
+
+/* What no one reads again is not written: not the activations of an evaluation,
+ * nor gradients after the update. */
+static void the_dead_are_not_written(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.activations=nvme offload.gradients=nvme");
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++)
+        if (task_at(&t, i)->op == &dsf_op_swap_out)
+            assert_int_equal(task_at(&t, i)->phase, DSFLOW_STEP);
+    assert_in_range(swaps(&t, &dsf_op_swap_out, "grad0.layer"), 0,
+                    swaps(&t, &dsf_op_swap_in, "grad0.layer"));
+    assert_true(swaps(&t, &dsf_op_swap_out, "h.l0") > 0);
+    assert_int_equal(swaps(&t, &dsf_op_swap_out, "h.l3"), 0);
+    end_trial(&t);
+}
+
+/* What is never cut, and what there is only one of, stays where it is used. */
+static void single_units_stay(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.params=nvme");
+    assert_int_equal(swaps(&t, &dsf_op_swap_in, "embed"), 0);
+    end_trial(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_moved_unasked),
+        cmocka_unit_test(layer_major_reads_parameters_once_a_pass),
+        cmocka_unit_test(micro_major_reads_them_for_each_micro_batch),
+        cmocka_unit_test(more_buffers_mean_less_traffic),
+        cmocka_unit_test(states_are_read_and_written_once),
+        cmocka_unit_test(states_in_main_memory_are_used_there),
+        cmocka_unit_test(a_share_of_the_states_stays),
+        cmocka_unit_test(the_dead_are_not_written),
+        cmocka_unit_test(single_units_stay),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
