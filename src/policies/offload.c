@@ -55,11 +55,11 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
         .ring = "offload.read_ahead",
     };
 
-    if (!slot->made)
-        slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%d.r%d",
-                                        ring->name, (int)(slot - ring->slots),
-                                        ring->rank);
-    slot->made = true;
+    if (slot == &ring->slots[ring->nmade]) {
+        slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%u.r%d",
+                                        ring->name, ring->nmade, ring->rank);
+        ring->nmade++;
+    }
     return slot->id;
 }
 
@@ -146,14 +146,27 @@ static bool gives_way(const struct offload *o, const struct slot *a,
     return x != y ? x > y : a->used < b->used;
 }
 
-/* How many slots were used after this one. */
-static uint32_t later(const struct ring *ring, const struct slot *slot)
+/* Task `i` uses the slot: it is the newest one. */
+static void touch(struct ring *ring, struct slot *slot, uint32_t i)
 {
-    uint32_t n = 0;
+    uint32_t at = (uint32_t)(slot - ring->slots) + 1;
 
-    for (uint32_t i = 0; i < ring->length; i++)
-        n += ring->slots[i].used > slot->used;
-    return n;
+    slot->used = i + 1;
+    if (ring->newest == at)
+        return;
+    if (slot->older != 0)
+        ring->slots[slot->older - 1].newer = slot->newer;
+    if (slot->newer != 0)
+        ring->slots[slot->newer - 1].older = slot->older;
+    if (ring->oldest == at)
+        ring->oldest = slot->newer;
+    slot->older = ring->newest;
+    slot->newer = 0;
+    if (ring->newest != 0)
+        ring->slots[ring->newest - 1].newer = at;
+    else
+        ring->oldest = at;
+    ring->newest = at;
 }
 
 /* What was used last stays a while, needed or not: else its successor could
@@ -167,20 +180,21 @@ static uint32_t resting(const struct offload *o, const struct ring *ring)
             (uint32_t)(ring->written && job->write_behind > 0));
 }
 
-static struct slot *find_slot(struct offload *o, struct ring *ring,
+static struct slot *find_slot(const struct offload *o, struct ring *ring,
                               uint32_t task, uint8_t phase)
 {
-    uint32_t rest = resting(o, ring);
+    uint32_t left = ring->length - resting(o, ring);
     struct slot *best = NULL;
 
-    for (uint32_t i = 0; i < ring->length; i++) {
-        struct slot *slot = &ring->slots[i];
+    if (ring->nmade < ring->length)
+        return &ring->slots[ring->nmade];
+    for (uint32_t at = ring->oldest; at != 0 && left > 0; left--) {
+        struct slot *slot = &ring->slots[at - 1];
 
-        if (!slot->made)
-            return slot;
-        if (slot->used != task + 1 && later(ring, slot) >= rest &&
+        if (slot->used != task + 1 &&
             (best == NULL || gives_way(o, slot, best, phase)))
             best = slot;
+        at = slot->newer;
     }
     assert(best != NULL); /* a task uses `together` slots at most */
     return best;
@@ -207,7 +221,7 @@ static dsflow_data_id in_slot(struct offload *o, uint32_t data, uint32_t i,
         item->slot = (int32_t)(slot - ring->slots);
     }
     slot = &ring->slots[item->slot];
-    slot->used = i + 1;
+    touch(ring, slot, i);
     slot->layer = t->layer;
     slot->pass = t->pass;
     slot->dirty |= (access & DSFLOW_W) != 0;
@@ -251,9 +265,10 @@ static void hold(struct offload *o, const struct dsflow_task_spec *t, uint32_t i
 {
     for (unsigned p = 0; p < t->ndata; p++) {
         const struct item *item = &o->items[t->data[p].i];
+        struct ring *ring = item->ring < 0 ? NULL : &o->rings[item->ring];
 
-        if (item->ring >= 0 && item->slot >= 0)
-            o->rings[item->ring].slots[item->slot].used = i + 1;
+        if (ring != NULL && item->slot >= 0)
+            touch(ring, &ring->slots[item->slot], i);
     }
 }
 

@@ -10,8 +10,9 @@
 struct slot {
     dsflow_data_id id;  /* of the new graph */
     uint32_t occupant;  /* data of the old graph, +1; 0: none */
-    bool made, dirty;   /* dirty: its home has not what it has */
+    bool dirty;         /* its home has not what it has */
     uint32_t used;      /* the last task that used it, +1 */
+    uint32_t older, newer; /* slots that were used before, after: +1 */
     int16_t layer;      /* of that task */
     uint8_t pass;
 };
@@ -26,8 +27,9 @@ struct ring {
     bool written;       /* and not only read */
     uint32_t together;  /* most that tasks of one layer and micro-batch use */
     uint32_t epoch, now; /* while that is counted */
-    uint32_t length;
+    uint32_t length, nmade;
     struct slot *slots; /* [length]; NULL: all members stay where they are */
+    uint32_t oldest, newest; /* of those that were made: +1 */
 };
 
 /* One use of a piece of data. */
