@@ -14,8 +14,9 @@ jobs=$(nproc)
 # docs/dependencies.md says what each of these is for.
 packages=(
     autoconf automake g++ gcc libtool make patch pkg-config
-    libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev libjansson-dev
-    libpcre2-dev libtomlplusplus-dev libutf8proc-dev libxxhash-dev
+    libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
+    libjansson-dev libpcre2-dev libtomlplusplus-dev libutf8proc-dev
+    libxxhash-dev
     ocl-icd-opencl-dev opencl-headers pocl-opencl-icd
     libxml2-utils pajeng
 )

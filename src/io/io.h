@@ -27,8 +27,8 @@ struct dsf_io_options {
     size_t block;   /* a multiple of DSF_IO_ALIGN; 0: 1 MiB */
     unsigned depth; /* blocks in flight for each path and direction; 0: 4 */
     int64_t size;   /* bytes of the store, reserved at once */
-    bool verify;    /* keep a checksum (XXH3) of every block that is written, and
-                       check it when the whole block is read */
+    bool verify;    /* keep a checksum (XXH3) of what each request wrote in each
+                       block, and check it when a request reads all of that */
 };
 
 /* How the store works: what was refused, and why. */
@@ -60,8 +60,8 @@ struct dsf_io_request {
                              was over with the request before), when it was done */
 
     struct dsf_io_request *next; /* the engine's */
-    size_t begun, left;
-    bool first;
+    size_t begun;                /* bytes that were given to the disk */
+    unsigned flying;             /* blocks that it works on */
 };
 
 /* Opens a file on each path and reserves the space. Errors, one line each:
@@ -89,6 +89,16 @@ struct dsf_io_stats {
     uint64_t read, written;
 };
 void dsf_io_stats(const struct dsf_io *io, struct dsf_io_stats *stats);
+
+/* For measurements: other blocks, and a depth of at most that of dsf_io_open,
+ * while nothing is under way, without `verify`. The files keep their sizes:
+ * these must be a multiple of the block. What was written is not found again
+ * where there are several paths. */
+void dsf_io_tune(struct dsf_io *io, size_t block, unsigned depth);
+
+/* The file on path `i`: for other programs to be measured with, and for tests
+ * to do damage. */
+int dsf_io_fd(const struct dsf_io *io, unsigned i);
 
 /* Memory for transfers: aligned, in huge pages where the kernel gives them, and
  * locked where it may be (else the kernel pins it anew for every request).
