@@ -25,6 +25,12 @@ static const struct dsflow_option main_options[] = {
                      "of a GPU, or of a node; auto: no limit"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, host, "\"auto\"",
                      "main memory of a node of GPUs; auto: no limit"),
+    DSFLOW_OPTION_FLOAT(MAIN, host_bandwidth, "1e11", 1e6, FAST,
+                        "bytes a second of that memory: its cores update what "
+                        "is offloaded at this rate, for all GPUs of the node"),
+    DSFLOW_OPTION_FLOAT(MAIN, host_link, "2.5e10", 1e3, FAST,
+                        "bytes a second between that memory and one GPU, while "
+                        "all are at it"),
     DSFLOW_OPTION_FLOAT(MAIN, fp32, NULL, 1e6, FAST,
                         "operations a second of a large product of matrices: "
                         "of a GPU, or of a core while all work"),
@@ -304,6 +310,17 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
     snprintf(machine->cpu, sizeof(machine->cpu), "%s", m->main.name);
 }
 
+static void write_disk(const struct dsf_machine_disk *d, FILE *out)
+{
+    if (!(d->read > 0))
+        return;
+    fprintf(out, "\n[disk]\nread = %.6e\nwrite = %.6e\n", d->read, d->write);
+    fprintf(out, "latency = \"%.4fus\"\nduplex = %s\n", d->latency * 1e6,
+            d->duplex ? "true" : "false");
+    if (d->size >= 0)
+        fprintf(out, "size = %lld\n", (long long)d->size);
+}
+
 int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
 {
     const struct dsf_machine_main *x = &m->main;
@@ -318,6 +335,11 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
         fprintf(out, "workers = %lld\n", (long long)x->workers);
     if (x->memory >= 0)
         fprintf(out, "memory = %lld\n", (long long)x->memory);
+    if (x->kind == DSF_MACHINE_GPU && x->host >= 0)
+        fprintf(out, "host = %lld\n", (long long)x->host);
+    if (x->kind == DSF_MACHINE_GPU)
+        fprintf(out, "host_bandwidth = %.6e\nhost_link = %.6e\n",
+                x->host_bandwidth, x->host_link);
     fprintf(out, "fp32 = %.6e\n", x->fp32);
     fprintf(out, "bandwidth = %.6e\noverhead = \"%.4fus\"\n", x->bandwidth,
             x->overhead * 1e6);
@@ -325,6 +347,7 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
             m->link.bandwidth, m->link.latency * 1e6);
     fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
             m->network.bandwidth, m->network.latency * 1e6);
+    write_disk(&m->disk, out);
     if (m->nkinds > 0)
         fprintf(out, "\n# Seconds of a task, of an operation, of a byte, of a "
                      "score.\n[kinds]\n");

@@ -23,6 +23,9 @@ struct dsf_machine_main { /* [machine] */
     int64_t workers;   /* cores of a node, of a CPU machine */
     int64_t memory;    /* bytes: of a GPU, or of a node; -1: no limit */
     int64_t host;      /* bytes of main memory of a node of GPUs; -1: no limit */
+    double host_bandwidth; /* bytes/s of it: what the cores of the node have for
+                              the updates of all its ranks */
+    double host_link;  /* bytes/s between it and one GPU, while all are at it */
     double fp32;       /* operations/s of a large product of matrices: of a GPU,
                           or of a core while all work */
     double bandwidth;  /* bytes/s of memory, of the same */
@@ -89,15 +92,22 @@ struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
 void dsf_machine_of_model(const struct dsf_machine_model *m,
                           struct dsf_machine *machine);
 
-/* Node of a rank out of `nranks`. */
-static inline int dsf_machine_model_node(const struct dsf_machine_model *m,
-                                         unsigned nranks, int rank)
+/* Ranks of a node, out of `nranks`. */
+static inline unsigned
+dsf_machine_model_node_ranks(const struct dsf_machine_model *m, unsigned nranks)
 {
     int64_t each = m->main.kind == DSF_MACHINE_GPU
                        ? m->main.devices
                        : (nranks + m->main.nodes - 1) / m->main.nodes;
 
-    return (int)(rank / (each > 0 ? each : 1));
+    return each > 0 ? (unsigned)each : 1;
+}
+
+/* Node of a rank out of `nranks`. */
+static inline int dsf_machine_model_node(const struct dsf_machine_model *m,
+                                         unsigned nranks, int rank)
+{
+    return rank / (int)dsf_machine_model_node_ranks(m, nranks);
 }
 
 #endif

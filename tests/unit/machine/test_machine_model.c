@@ -92,6 +92,14 @@ static void what_is_written_reads_back(void **state)
     m.main.overhead = 7.5e-6;
     m.link.bandwidth = 4e11;
     m.network.latency = 2.25e-5;
+    m.main.host = 987654321;
+    m.main.host_bandwidth = 2.5e11;
+    m.main.host_link = 5.5e10;
+    m.disk = (struct dsf_machine_disk){ .read = 6.5e9,
+                                        .write = 3.5e9,
+                                        .latency = 8e-5,
+                                        .duplex = true,
+                                        .size = 1LL << 41 };
     rate = dsf_machine_model_add_kind(&m, "mlp.forward");
     rate->fixed = 1e-6;
     rate->per_flop = 2e-11;
@@ -110,6 +118,14 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
     assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);
     assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
+    assert_int_equal(back.main.host, 987654321);
+    assert_float_equal(back.main.host_bandwidth / 2.5e11, 1, 1e-6);
+    assert_float_equal(back.main.host_link / 5.5e10, 1, 1e-6);
+    assert_float_equal(back.disk.read / 6.5e9, 1, 1e-6);
+    assert_float_equal(back.disk.write / 3.5e9, 1, 1e-6);
+    assert_float_equal(back.disk.latency / 8e-5, 1, 1e-6);
+    assert_true(back.disk.duplex);
+    assert_true(back.disk.size == 1LL << 41);
     assert_float_equal(
         dsf_machine_model_kind(&back, "mlp.forward")->per_byte / 3e-10, 1,
         1e-6);
