@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "explain/account_private.h"
-#include "explain/cover.h"
+#include "trace/cover.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -42,3 +42,19 @@ bool dsf_task_uses(const struct dsflow_graph *g,
             return true;
     return false;
 }
+
+bool dsf_task_brings(const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t)
+{
+    return dsflow_graph_data(g, t->data[0])->tier >
+           dsflow_graph_data(g, t->data[1])->tier;
+}
+
+size_t dsf_task_swapped(const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
+{
+    size_t from = dsflow_graph_data(g, t->data[0])->bytes;
+    size_t to = dsflow_graph_data(g, t->data[1])->bytes;
+
+    return from < to ? from : to;
+}

@@ -22,4 +22,10 @@ size_t dsf_task_scratch(const struct dsflow_graph *g,
 bool dsf_task_uses(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, enum dsflow_tier tier);
 
+/* Of a swap: does it bring data to a faster memory? And how many bytes? */
+bool dsf_task_brings(const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t);
+size_t dsf_task_swapped(const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t);
+
 #endif

@@ -89,13 +89,46 @@ static double kernel_seconds(const struct dsf_machine_model *m,
     return arithmetic > traffic ? arithmetic : traffic;
 }
 
+static double disk_seconds(const struct dsf_machine_disk *disk,
+                           const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
+{
+    double rate = dsf_task_brings(g, t) ? disk->read : disk->write;
+
+    return disk->latency + (double)dsf_task_swapped(g, t) / rate;
+}
+
+/* Of the node's main memory, the part of one of its ranks. */
+static double host_seconds(const struct dsf_cost_model *model,
+                           const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
+{
+    const struct dsf_machine_main *m = &model->machine->main;
+    int64_t ranks = model->nranks;
+
+    if (ranks > m->devices)
+        ranks = m->devices;
+    return m->overhead +
+           dsf_task_cost(g, t).bytes * (double)ranks / m->host_bandwidth;
+}
+
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {
     const struct dsf_machine_model *m = model->machine;
-    double kernel = kernel_seconds(m, g, t);
-    double wire = t->op->comm ? wire_seconds(model, g, t) : 0;
+    bool gpu = m->main.kind == DSF_MACHINE_GPU;
+    double kernel, wire;
+
+    if (dsf_task_uses(g, t, DSFLOW_NVME))
+        return disk_seconds(&m->disk, g, t);
+    if (gpu && t->op->swaps)
+        return m->main.overhead + m->link.latency +
+               (double)dsf_task_swapped(g, t) / m->main.host_link;
+    if (gpu && !t->op->comm && dsf_task_uses(g, t, DSFLOW_HOST))
+        return host_seconds(model, g, t);
+    kernel = kernel_seconds(m, g, t);
+    wire = t->op->comm ? wire_seconds(model, g, t) : 0;
 
     return m->main.overhead + (wire > kernel ? wire : kernel);
 }

@@ -1,12 +1,33 @@
 /* predict.c - what a step of a plan will take on a machine. */
 #include "sim/predict.h"
 
+#include "graph/task.h"
 #include "sim/cost.h"
 
 #include <string.h>
 
 /* A step begins while the one before ends: the second of three is like any. */
 enum { STEPS = 3 };
+
+/* What has data on NVMe takes the time of a disk: is there one? */
+static int check_disk(const struct dsflow_graph *g,
+                      const struct dsf_machine_model *m, struct dsflow_err *err)
+{
+    bool has_disk = m->disk.read > 0 && m->disk.write > 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g) && !has_disk; i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        if (dsf_task_uses(g, t, DSFLOW_NVME))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "the job has data on nvme, and the machine file "
+                               "of %s no disk: expected [disk] with read and "
+                               "write, in bytes a second",
+                               m->main.name);
+    }
+    return DSFLOW_OK;
+}
 
 int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
@@ -17,10 +38,13 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     unsigned nranks = (unsigned)plan->nranks;
     bool gpus = m->kind == DSF_MACHINE_GPU;
     struct dsf_cost_model model = { machine, nranks };
+    int status = check_disk(g, machine, err);
     struct dsf_sim_spec spec = {
         .nranks = nranks,
         .workers = gpus ? nranks : plan->workers,
         .links = gpus,
+        .node_ranks = dsf_machine_model_node_ranks(machine, nranks),
+        .duplex = machine->disk.duplex,
         .phase = DSFLOW_STEP,
         .steps = STEPS,
         .cost = dsf_cost_fn_seconds,
@@ -28,6 +52,8 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     };
 
     memset(out, 0, sizeof(*out));
+    if (status < 0)
+        return status;
     if (gpus && (int64_t)nranks > m->nodes * m->devices)
         return dsflow_fail(err, DSFLOW_EFIT,
                            "the mesh of the job has %u ranks: expected at most "

@@ -3,14 +3,16 @@
  * (Graham 1969). Time goes from one end of a task to the next.
  *
  * An *instance* is a task in one of the steps: step * ntasks + task. A *group*
- * is workers that take the same tasks: those of a rank, or one that several
- * ranks share, or the link of a rank.
+ * is lanes that take the same tasks: the workers of a rank, or one that several
+ * ranks share, the link of a rank, the cores beside it, or a disk.
  */
 #include "sim/sim.h"
 
 #include "base/alloc.h"
 #include "graph/critical.h"
 #include "graph/succs.h"
+#include "graph/task.h"
+#include "trace/cover.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,9 @@ struct heap {
 
 struct group {
     struct heap ready;
+    enum dsf_bound kind;    /* WORK, LINK, HOST, or one of a disk's */
     unsigned first, nlanes; /* of lanes */
-    unsigned idle;
+    unsigned most, idle;    /* that work at a time; that could begin */
     bool dirty;             /* something became ready, or idle */
 };
 
@@ -43,7 +46,10 @@ struct sim {
     uint32_t *blocker;      /* by instance: what it started right after */
 
     struct group *groups;
-    unsigned ngroups, nworking; /* the first ones compute */
+    unsigned ngroups, nworking; /* the first ones are workers */
+    unsigned links, hosts, disks; /* the first group of each */
+    unsigned nlinks, nhosts, ndisks;
+    uint16_t *group_of;     /* by lane */
     struct heap anywhere;
     uint32_t *last_on;      /* by lane: the last instance */
     bool *busy;             /* by lane */
@@ -71,6 +77,13 @@ static bool starts_before(const struct sim *s, uint32_t a, uint32_t b)
     int32_t pa = task_of(s, a)->priority, pb = task_of(s, b)->priority;
 
     return pa != pb ? pa > pb : a < b;
+}
+
+/* A disk is given what comes first; of what comes at once, the same. */
+static bool queues_before(const struct sim *s, uint32_t a, uint32_t b)
+{
+    return s->ready[a] != s->ready[b] ? s->ready[a] < s->ready[b]
+                                      : starts_before(s, a, b);
 }
 
 static bool ends_before(const struct sim *s, uint32_t a, uint32_t b)
@@ -112,35 +125,120 @@ static uint32_t heap_pop(const struct sim *s, struct heap *h, before_fn before)
     return top;
 }
 
-static unsigned group_of(const struct sim *s, const struct dsflow_task_spec *t)
+static bool is_disk(const struct group *group)
 {
-    unsigned rank = (unsigned)t->rank;
-
-    if (s->spec->links && t->op->comm)
-        return s->nworking + rank;
-    return s->spec->nranks <= s->spec->workers ? rank
-                                               : rank % s->spec->workers;
+    return group->kind >= DSF_BOUND_DISK;
 }
 
+static before_fn order_of(const struct group *group)
+{
+    return is_disk(group) ? queues_before : starts_before;
+}
+
+/* Where a task runs: on a worker, unless … */
+static enum dsf_bound place_of(const struct sim *s,
+                               const struct dsflow_task_spec *t)
+{
+    if (dsf_task_uses(s->g, t, DSFLOW_NVME))
+        return !s->spec->duplex             ? DSF_BOUND_DISK
+               : dsf_task_brings(s->g, t) ? DSF_BOUND_READS
+                                            : DSF_BOUND_WRITES;
+    if (s->spec->links && (t->op->comm || t->op->swaps))
+        return DSF_BOUND_LINK;
+    if (s->spec->links && dsf_task_uses(s->g, t, DSFLOW_HOST))
+        return DSF_BOUND_HOST;
+    return DSF_BOUND_WORK;
+}
+
+static unsigned node_of(const struct dsf_sim_spec *spec, unsigned rank)
+{
+    return spec->node_ranks > 0 ? rank / spec->node_ranks : 0;
+}
+
+static unsigned group_of(const struct sim *s, const struct dsflow_task_spec *t)
+{
+    unsigned rank = t->rank == DSFLOW_ANYWHERE ? 0 : (unsigned)t->rank;
+
+    switch (place_of(s, t)) {
+    case DSF_BOUND_LINK:
+        return s->links + rank;
+    case DSF_BOUND_HOST:
+        return s->hosts + rank;
+    case DSF_BOUND_DISK:
+        return s->disks + node_of(s->spec, rank);
+    case DSF_BOUND_READS:
+        return s->disks + 2 * node_of(s->spec, rank);
+    case DSF_BOUND_WRITES:
+        return s->disks + 2 * node_of(s->spec, rank) + 1;
+    default:
+        break;
+    }
+    return s->nworking == s->spec->nranks ? rank : rank % s->spec->workers;
+}
+
+static bool has(const struct sim *s, enum dsf_bound from, enum dsf_bound to)
+{
+    for (uint32_t i = 0; i < s->ntasks; i++) {
+        enum dsf_bound place = place_of(s, task_of(s, i));
+
+        if (place >= from && place <= to)
+            return true;
+    }
+    return false;
+}
+
+static void add_group(struct sim *s, enum dsf_bound kind, unsigned nlanes)
+{
+    struct group *group = &s->groups[s->ngroups];
+
+    group->kind = kind;
+    group->first = s->nlanes;
+    group->nlanes = group->most = group->idle = nlanes;
+    /* The two lanes of a disk are its two directions. */
+    if (kind == DSF_BOUND_DISK)
+        group->most = group->idle = 1;
+    for (unsigned i = 0; i < nlanes; i++)
+        s->group_of[s->nlanes++] = (uint16_t)s->ngroups;
+    s->ngroups++;
+}
+
+/* Workers w with w * groups / workers == i. */
+static unsigned workers_of(const struct sim *s, unsigned i)
+{
+    uint64_t all = s->spec->workers, n = s->nworking;
+
+    return (unsigned)(((i + 1) * all + n - 1) / n - (i * all + n - 1) / n);
+}
+
+/* Lanes in this order: workers, links, the cores beside GPUs, disks. */
 static void make_groups(struct sim *s)
 {
     const struct dsf_sim_spec *spec = s->spec;
-    unsigned lane = 0;
+    unsigned nodes = node_of(spec, spec->nranks - 1) + 1;
+    unsigned n = spec->workers + 2 * spec->nranks + 2 * nodes;
 
-    s->nworking =
-        spec->nranks < spec->workers ? spec->nranks : spec->workers;
-    s->ngroups = s->nworking + (spec->links ? spec->nranks : 0);
-    s->nlanes = spec->workers + (spec->links ? spec->nranks : 0);
-    s->groups = dsf_xcalloc(s->ngroups, sizeof(*s->groups));
-    for (unsigned i = 0; i < s->ngroups; i++) {
-        struct group *group = &s->groups[i];
-
-        group->first = lane++;
-        if (i < s->nworking)
-            while (lane < spec->workers &&
-                   (uint64_t)lane * s->nworking / spec->workers == i)
-                lane++;
-        group->nlanes = group->idle = lane - group->first;
+    s->groups = dsf_xcalloc(n, sizeof(*s->groups));
+    s->group_of = dsf_xcalloc(n, sizeof(*s->group_of));
+    s->nworking = spec->nranks < spec->workers ? spec->nranks : spec->workers;
+    s->nlinks = spec->links ? spec->nranks : 0;
+    s->nhosts = has(s, DSF_BOUND_HOST, DSF_BOUND_HOST) ? spec->nranks : 0;
+    s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES) ? nodes : 0;
+    for (unsigned i = 0; i < s->nworking; i++)
+        add_group(s, DSF_BOUND_WORK, workers_of(s, i));
+    s->links = s->ngroups;
+    for (unsigned i = 0; i < s->nlinks; i++)
+        add_group(s, DSF_BOUND_LINK, 1);
+    s->hosts = s->ngroups;
+    for (unsigned i = 0; i < s->nhosts; i++)
+        add_group(s, DSF_BOUND_HOST, 1);
+    s->disks = s->ngroups;
+    for (unsigned i = 0; i < s->ndisks; i++) {
+        if (!spec->duplex) {
+            add_group(s, DSF_BOUND_DISK, 2);
+            continue;
+        }
+        add_group(s, DSF_BOUND_READS, 1);
+        add_group(s, DSF_BOUND_WRITES, 1);
     }
     s->last_on = dsf_xcalloc(s->nlanes, sizeof(*s->last_on));
     for (unsigned i = 0; i < s->nlanes; i++)
@@ -167,10 +265,10 @@ static void make_ready(struct sim *s, uint32_t x, uint32_t after)
         s->instant[s->ninstant++] = x;
         return;
     }
-    if (t->rank != DSFLOW_ANYWHERE) {
+    if (t->rank != DSFLOW_ANYWHERE || place_of(s, t) >= DSF_BOUND_DISK) {
         unsigned group = group_of(s, t);
 
-        heap_push(s, &s->groups[group].ready, x, starts_before);
+        heap_push(s, &s->groups[group].ready, x, order_of(&s->groups[group]));
         mark(s, group);
         return;
     }
@@ -182,18 +280,31 @@ static void make_ready(struct sim *s, uint32_t x, uint32_t after)
         }
 }
 
-static void begin(struct sim *s, struct group *group, uint32_t x)
+/* An idle one; of the two directions of a disk, the task's. */
+static unsigned lane_for(const struct sim *s, const struct group *group,
+                         uint32_t x)
 {
     unsigned lane = group->first;
 
+    if (group->kind == DSF_BOUND_DISK)
+        return lane + (dsf_task_brings(s->g, task_of(s, x)) ? 0 : 1);
     while (s->busy[lane])
         lane++;
+    return lane;
+}
+
+static void begin(struct sim *s, struct group *group, uint32_t x)
+{
+    unsigned lane = lane_for(s, group, x);
+    /* The directions of a disk wait for each other. */
+    unsigned place = group->most < group->nlanes ? group->first : lane;
+
     s->busy[lane] = true;
     group->idle--;
     /* What waited in the queue started after what had the worker. */
-    if (s->ready[x] < s->now && s->last_on[lane] != NONE)
-        s->blocker[x] = s->last_on[lane];
-    s->last_on[lane] = x;
+    if (s->ready[x] < s->now && s->last_on[place] != NONE)
+        s->blocker[x] = s->last_on[place];
+    s->last_on[place] = x;
     s->lane[x] = (uint16_t)lane;
     s->start[x] = s->now;
     s->end[x] = s->now + s->cost[x % s->ntasks];
@@ -216,7 +327,7 @@ static void serve(struct sim *s, unsigned i)
             from = &s->anywhere;
         if (from->n == 0)
             return;
-        begin(s, group, heap_pop(s, from, starts_before));
+        begin(s, group, heap_pop(s, from, order_of(group)));
     }
     /* Another group may have an idle worker for what is left. */
     for (unsigned k = 0; k < s->nworking && s->anywhere.n > 0; k++)
@@ -224,15 +335,6 @@ static void serve(struct sim *s, unsigned i)
             mark(s, k);
             return;
         }
-}
-
-static unsigned group_of_lane(const struct sim *s, unsigned lane)
-{
-    const struct dsf_sim_spec *spec = s->spec;
-
-    if (lane >= spec->workers)
-        return s->nworking + lane - spec->workers;
-    return (unsigned)((uint64_t)lane * s->nworking / spec->workers);
 }
 
 /* What waited for `x` alone is ready. */
@@ -255,7 +357,7 @@ static void complete(struct sim *s, uint32_t x)
 
 static void finish(struct sim *s, uint32_t x)
 {
-    unsigned lane = s->lane[x], group = group_of_lane(s, lane);
+    unsigned lane = s->lane[x], group = s->group_of[lane];
 
     s->busy[lane] = false;
     s->groups[group].idle++;
@@ -270,9 +372,7 @@ static void pass_instants(struct sim *s)
         uint32_t x = s->instant[--s->ninstant];
         const struct dsflow_task_spec *t = task_of(s, x);
 
-        s->lane[x] = (uint16_t)(t->rank == DSFLOW_ANYWHERE
-                                    ? 0
-                                    : s->groups[group_of(s, t)].first);
+        s->lane[x] = (uint16_t)s->groups[group_of(s, t)].first;
         s->start[x] = s->end[x] = s->now;
         complete(s, x);
     }
@@ -320,34 +420,58 @@ static void find_critical(struct sim *s, struct dsf_sim_result *result)
         result->critical[i] += s->first;
 }
 
+/* Does a task compute nothing? */
+static bool moves(const struct dsflow_task_spec *t)
+{
+    return t->op->comm || t->op->swaps;
+}
+
+/* Of a task that something other than a disk does. */
+static void add_work(const struct sim *s, uint32_t i, enum dsf_bound place,
+                     struct dsf_sim_result *result)
+{
+    const struct dsflow_task_spec *t = task_of(s, i);
+    bool placed = t->rank != DSFLOW_ANYWHERE;
+
+    if (moves(t))
+        result->comm_seconds += s->cost[i];
+    if (moves(t) && placed)
+        result->moving[t->rank] += s->cost[i];
+    if (place == DSF_BOUND_WORK || !placed) {
+        result->work_seconds += s->cost[i];
+        if (placed)
+            result->busy[t->rank] += s->cost[i];
+    }
+}
+
+static void raise_bound(struct dsf_sim_result *result, enum dsf_bound what,
+                        double seconds)
+{
+    if (seconds <= result->bound_seconds)
+        return;
+    result->bound_seconds = seconds;
+    result->bound = what;
+}
+
 /* Work by rank and by group, and what follows from it. */
 static void find_work(struct sim *s, struct dsf_sim_result *result)
 {
     double *work = dsf_xcalloc(s->ngroups, sizeof(*work));
-    double bound = result->critical_seconds;
 
     for (uint32_t i = 0; i < s->ntasks; i++) {
         const struct dsflow_task_spec *t = task_of(s, i);
-        bool moves = t->op->comm, placed = t->rank != DSFLOW_ANYWHERE;
+        enum dsf_bound place = place_of(s, t);
 
-        if (moves)
-            result->comm_seconds += s->cost[i];
-        if (moves && placed)
-            result->moving[t->rank] += s->cost[i];
-        if (!(moves && s->spec->links && placed)) {
-            result->work_seconds += s->cost[i];
-            if (placed)
-                result->busy[t->rank] += s->cost[i];
-        }
-        if (placed)
+        if (place < DSF_BOUND_DISK)
+            add_work(s, i, place, result);
+        if (t->rank != DSFLOW_ANYWHERE || place >= DSF_BOUND_DISK)
             work[group_of(s, t)] += s->cost[i];
     }
-    if (result->work_seconds / s->spec->workers > bound)
-        bound = result->work_seconds / s->spec->workers;
+    raise_bound(result, DSF_BOUND_WAY, result->critical_seconds);
+    raise_bound(result, DSF_BOUND_WORK,
+                result->work_seconds / s->spec->workers);
     for (unsigned i = 0; i < s->ngroups; i++)
-        if (work[i] / s->groups[i].nlanes > bound)
-            bound = work[i] / s->groups[i].nlanes;
-    result->bound_seconds = bound;
+        raise_bound(result, s->groups[i].kind, work[i] / s->groups[i].most);
     free(work);
 }
 
@@ -424,7 +548,7 @@ static void find_hidden(struct sim *s, const struct lanes *l,
     if (!s->spec->links)
         return;
     for (unsigned r = 0; r < s->spec->nranks; r++) {
-        unsigned link = s->spec->workers + r;
+        unsigned link = s->groups[s->links + r].first;
         unsigned worker = s->groups[r % s->nworking].first;
         uint32_t at = l->first[worker];
 
@@ -439,6 +563,59 @@ static void find_hidden(struct sim *s, const struct lanes *l,
     }
     if (all > 0)
         result->hidden = hidden / all;
+}
+
+static int by_span(const void *a, const void *b)
+{
+    const struct dsf_span *x = a, *y = b;
+
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The time that instances on the lanes [from, to) cover: of those that compute,
+ * or, of a disk, of those of the step. */
+static struct dsf_cover cover_of(const struct sim *s, unsigned from,
+                                 unsigned to, bool disk)
+{
+    struct dsf_span *spans = dsf_xcalloc((size_t)s->n + 1, sizeof(*spans));
+    struct dsf_cover cover = { 0 };
+    size_t n = 0;
+
+    for (uint32_t x = 0; x < s->n; x++)
+        if (s->lane[x] >= from && s->lane[x] < to && s->end[x] > s->start[x] &&
+            (disk ? x / s->ntasks == s->reported : !moves(task_of(s, x))))
+            spans[n++] = (struct dsf_span){ .start = s->start[x],
+                                            .end = s->end[x] };
+    if (n > 1)
+        qsort(spans, n, sizeof(*spans), by_span);
+    for (size_t i = 0; i < n; i++)
+        dsf_cover_add(&cover, &spans[i]);
+    free(spans);
+    return cover;
+}
+
+/* What the two directions of each disk do together. */
+static void find_io(const struct sim *s, struct dsf_sim_result *result)
+{
+    unsigned first = s->ndisks > 0 ? s->groups[s->disks].first : 0;
+    struct dsf_cover work;
+    double hidden = 0;
+
+    if (s->ndisks == 0)
+        return;
+    work = cover_of(s, 0, first, false);
+    for (unsigned lane = first; lane < s->nlanes; lane += 2) {
+        struct dsf_cover disk = cover_of(s, lane, lane + 2, true);
+
+        for (size_t i = 0; i < disk.n; i++) {
+            result->io_seconds += disk.v[i].end - disk.v[i].start;
+            hidden += dsf_cover_overlap(&work, disk.v[i].start, disk.v[i].end);
+        }
+        dsf_cover_fini(&disk);
+    }
+    if (result->io_seconds > 0)
+        result->io_hidden = hidden / result->io_seconds;
+    dsf_cover_fini(&work);
 }
 
 struct sums {
@@ -490,20 +667,38 @@ static void find_holders(struct sim *s, double begun,
     free(sums.v);
 }
 
+static void name_disk(const struct sim *s, unsigned node,
+                      struct dsf_timeline *timeline)
+{
+    static const char *const ways[] = { "read", "write" };
+
+    for (int i = 0; i < 2; i++)
+        if (s->ndisks == 1)
+            dsf_timeline_add_lane(timeline, DSF_LANE_DISK, DSFLOW_ANYWHERE,
+                                  "disk %s", ways[i]);
+        else
+            dsf_timeline_add_lane(timeline, DSF_LANE_DISK, DSFLOW_ANYWHERE,
+                                  "disk %u %s", node, ways[i]);
+}
+
 static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
 {
     const struct dsf_sim_spec *spec = s->spec;
 
     for (unsigned i = 0; i < spec->workers; i++) {
-        unsigned group = group_of_lane(s, i);
         bool shared = spec->nranks > spec->workers;
 
         dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
-                              shared ? DSFLOW_ANYWHERE : (int)group, "%s %u",
-                              spec->links ? "GPU" : "core", i);
+                              shared ? DSFLOW_ANYWHERE : (int)s->group_of[i],
+                              "%s %u", spec->links ? "GPU" : "core", i);
     }
-    for (unsigned r = 0; r < spec->nranks && spec->links; r++)
+    for (unsigned r = 0; r < s->nlinks; r++)
         dsf_timeline_add_lane(timeline, DSF_LANE_LINK, (int)r, "link of %u", r);
+    for (unsigned r = 0; r < s->nhosts; r++)
+        dsf_timeline_add_lane(timeline, DSF_LANE_HOST, (int)r, "cores of %u",
+                              r);
+    for (unsigned i = 0; i < s->ndisks; i++)
+        name_disk(s, i, timeline);
 }
 
 static void keep_timeline(const struct sim *s, const struct lanes *l,
@@ -538,6 +733,7 @@ static void measure(struct sim *s, struct dsf_sim_result *result,
     if (result->step_seconds < result->bound_seconds)
         result->step_seconds = result->bound_seconds;
     find_hidden(s, &l, result);
+    find_io(s, result);
     find_holders(s, begun, result);
     result->efficiency = result->step_seconds > 0
                              ? result->bound_seconds / result->step_seconds
@@ -607,6 +803,7 @@ static void release(struct sim *s)
     for (unsigned i = 0; s->groups != NULL && i < s->ngroups; i++)
         free(s->groups[i].ready.v);
     free(s->groups);
+    free(s->group_of);
     free(s->anywhere.v);
     free(s->running.v);
     free(s->last_on);
@@ -621,6 +818,18 @@ static void release(struct sim *s)
     free(s->lane);
     free(s->instant);
     dsf_succs_fini(&s->edges);
+}
+
+const char *dsf_bound_str(enum dsf_bound bound)
+{
+    static const char *const names[DSF_NBOUNDS] = {
+        [DSF_BOUND_WAY] = "the longest way", [DSF_BOUND_WORK] = "work",
+        [DSF_BOUND_LINK] = "a link",         [DSF_BOUND_HOST] = "cores",
+        [DSF_BOUND_DISK] = "the disk",       [DSF_BOUND_READS] = "reads",
+        [DSF_BOUND_WRITES] = "writes",
+    };
+
+    return names[bound];
 }
 
 int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,

@@ -14,10 +14,16 @@ typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,
 /* Ranks share `workers`: where there are at least as many workers as ranks,
  * rank r has workers w with w * nranks / workers == r; otherwise worker
  * r % workers. With `links`, tasks that move data run beside those that
- * compute, on the link of their rank, one after the other. */
+ * compute, on the link of their rank, one after the other; and those with data in
+ * main memory on the cores beside, likewise. What has data on NVMe is done by the
+ * disk that the ranks of a node share, in the order in which it becomes ready:
+ * reads one after the other, and writes; both at the same time where it is
+ * `duplex`. */
 struct dsf_sim_spec {
     unsigned nranks, workers;
     bool links;
+    unsigned node_ranks; /* of a node; 0: all */
+    bool duplex;
     enum dsflow_phase phase;
     unsigned steps; /* consecutive: 1, or so many that the last but one, which
                        is reported, has others before and after it */
@@ -25,6 +31,20 @@ struct dsf_sim_spec {
     void *user;
     const double *seconds; /* by task of the graph, instead of cost(); or NULL */
 };
+
+/* What no schedule can be faster than. */
+enum dsf_bound {
+    DSF_BOUND_WAY,    /* the longest way through the graph */
+    DSF_BOUND_WORK,   /* the work of workers */
+    DSF_BOUND_LINK,   /* the use of a link */
+    DSF_BOUND_HOST,   /* the work of the cores beside a GPU */
+    DSF_BOUND_DISK,   /* the use of a disk that is not duplex */
+    DSF_BOUND_READS,  /* of one that is: by reads, … */
+    DSF_BOUND_WRITES, /* … by writes */
+    DSF_NBOUNDS
+};
+/* "the longest way", "work", … */
+const char *dsf_bound_str(enum dsf_bound bound);
 
 /* Tasks of one kind and layer on the way that decides how long the step is. */
 struct dsf_holder {
@@ -38,12 +58,16 @@ struct dsf_sim_result {
     double step_seconds;     /* from the end of the step before to its end */
     double critical_seconds; /* longest way through the graph */
     double bound_seconds;    /* no schedule on this machine is faster: the most
-                                of that, of work per worker, of use per link */
+                                of that, of work per worker, of use per link
+                                and per disk */
+    enum dsf_bound bound;    /* what that is */
     double efficiency;       /* bound / step */
     double bubble;           /* share of the workers' time that is idle */
     double work_seconds;     /* of all tasks on workers */
-    double comm_seconds;     /* of all tasks that move data */
+    double comm_seconds;     /* of all tasks that move data, but for the disk's */
     double hidden;           /* share of it during which the rank computes */
+    double io_seconds;       /* during which disks read or write: of all */
+    double io_hidden;        /* share of it during which some rank computes */
     unsigned nranks;
     double *busy;            /* by rank: seconds on workers */
     double *moving;          /* by rank: seconds of moving data */

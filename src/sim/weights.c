@@ -58,14 +58,12 @@ static void count_swap(struct dsf_rank_weight *rank,
                        const struct dsflow_graph *g,
                        const struct dsflow_task_spec *t)
 {
-    const struct dsflow_data_spec *from = dsflow_graph_data(g, t->data[0]);
-    const struct dsflow_data_spec *to = dsflow_graph_data(g, t->data[1]);
-    double bytes = (double)(from->bytes < to->bytes ? from->bytes : to->bytes);
+    double bytes = (double)dsf_task_swapped(g, t);
 
-    if (from->tier > to->tier)
-        rank->in[from->tier] += bytes;
+    if (dsf_task_brings(g, t))
+        rank->in[dsflow_graph_data(g, t->data[0])->tier] += bytes;
     else
-        rank->out[to->tier] += bytes;
+        rank->out[dsflow_graph_data(g, t->data[1])->tier] += bytes;
 }
 
 static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,

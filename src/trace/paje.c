@@ -108,6 +108,7 @@ static const struct {
     [DSF_LANE_WORKER] = { "CW", "Worker", "SW", "EW" },
     [DSF_LANE_LINK] = { "CL", "Link", "SL", "EL" },
     [DSF_LANE_DISK] = { "CD", "Disk", "SD", "ED" },
+    [DSF_LANE_HOST] = { "CH", "Cores", "SH", "EH" },
 };
 
 /* Sizes are in MiB, as ViTE writes figures in full. */

@@ -23,7 +23,8 @@ struct dsf_span {
 enum dsf_lane_kind {
     DSF_LANE_WORKER, /* a core, a GPU or a virtual device: runs tasks */
     DSF_LANE_LINK,   /* between two memories, or into a rank */
-    DSF_LANE_DISK,
+    DSF_LANE_DISK,   /* one direction of what is behind the paths */
+    DSF_LANE_HOST,   /* the cores beside a GPU: run what is in main memory */
     DSF_NLANE_KINDS
 };
 

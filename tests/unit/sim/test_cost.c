@@ -2,6 +2,7 @@
 #include "sim/cost.h"
 
 #include "lib/test.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,67 @@ static void a_task_that_is_no_transfer_uses_no_wire(void **state)
                        1e-6 + 1e-3, 1e-12);
 }
 
+/* Seconds of a task of rank 0, with data of 1e6 bytes in these two memories. */
+static double between(const char *machine, const struct dsflow_op *op,
+                      enum dsflow_tier from, enum dsflow_tier to)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_task_spec t = { .op = op, .ndata = 2 };
+    enum dsflow_tier tiers[2] = { from, to };
+    struct dsf_machine_model m;
+    struct dsf_cost_model model = { &m, 8 };
+    struct dsflow_err err;
+    double s;
+
+    if (dsf_machine_model_parse(machine, strlen(machine), "m.toml", &m, &err) <
+        0)
+        fail_msg("%s", err.msg);
+    for (unsigned i = 0; i < 2; i++)
+        t.data[i] = dsflow_graph_add_data(
+            g, &(struct dsflow_data_spec){ .name = i == 0 ? "from" : "to",
+                                           .bytes = i == 0 ? 1000000 : 1500000,
+                                           .tier = (uint8_t)tiers[i] });
+    s = dsf_cost_seconds(&model, g, &t);
+    dsf_machine_model_fini(&m);
+    dsflow_graph_free(g);
+    return s;
+}
+
+static void a_disk_has_a_rate_each_way_and_a_latency(void **state)
+{
+    const char *cpu = "[machine]\nworkers = 4\nfp32 = 1e12\nbandwidth = 1e9\n"
+                      "overhead = \"1us\"\n"
+                      "[disk]\nread = 4e9\nwrite = 2e9\nlatency = \"80us\"\n";
+
+    /* The smaller of the two sizes is what moves; no worker, no overhead. */
+    assert_float_equal(
+        between(cpu, &dsf_op_swap_in, DSFLOW_NVME, DSFLOW_DEVICE),
+        8e-5 + 2.5e-4, 1e-12);
+    assert_float_equal(between(cpu, &dsf_op_swap_out, DSFLOW_HOST, DSFLOW_NVME),
+                       8e-5 + 5e-4, 1e-12);
+    /* Between parts of main memory it is a copy: read once, written once. */
+    assert_float_equal(
+        between(cpu, &dsf_op_swap_in, DSFLOW_HOST, DSFLOW_DEVICE), 1e-6 + 2e-3,
+        1e-12);
+}
+
+static void a_gpu_reaches_main_memory_over_wires(void **state)
+{
+    const char *gpus = "[machine]\nkind = \"gpu\"\ndevices = 4\nfp32 = 1e12\n"
+                       "bandwidth = 1e9\noverhead = \"1us\"\n"
+                       "host_bandwidth = 4e8\nhost_link = 5e7\n"
+                       "[link]\nbandwidth = 1e8\nlatency = \"10us\"\n";
+
+    assert_float_equal(
+        between(gpus, &dsf_op_swap_out, DSFLOW_DEVICE, DSFLOW_HOST),
+        1e-6 + 1e-5 + 2e-2, 1e-12);
+    /* Four ranks share the 4e8 bytes a second: 2.5e6 bytes at 1e8. */
+    assert_float_equal(between(gpus, &work, DSFLOW_HOST, DSFLOW_HOST),
+                       1e-6 + 2.5e-2, 1e-12);
+    assert_float_equal(between(gpus, &work, DSFLOW_DEVICE, DSFLOW_DEVICE),
+                       1e-6 + 2.5e-3, 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +217,8 @@ int main(void)
         cmocka_unit_test(only_what_comes_from_other_ranks_uses_a_wire),
         cmocka_unit_test(ranks_in_one_memory_have_no_wire),
         cmocka_unit_test(a_task_that_is_no_transfer_uses_no_wire),
+        cmocka_unit_test(a_disk_has_a_rate_each_way_and_a_latency),
+        cmocka_unit_test(a_gpu_reaches_main_memory_over_wires),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

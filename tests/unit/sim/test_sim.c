@@ -499,6 +499,243 @@ static void a_step_without_tasks_takes_no_time(void **state)
     dsflow_graph_free(g);
 }
 
+static const struct dsflow_op bring = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "bring",
+    .nports = 2,
+    .swaps = 1,
+    .ports = { { "home", DSFLOW_R }, { "slot", DSFLOW_W } },
+    .check = any,
+};
+static const struct dsflow_op take = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "take",
+    .nports = 2,
+    .swaps = 1,
+    .ports = { { "slot", DSFLOW_R }, { "home", DSFLOW_W } },
+    .check = any,
+};
+
+static dsflow_data_id data_at(struct dsflow_graph *g, size_t bytes,
+                              enum dsflow_tier tier)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .tier = (uint8_t)tier,
+                                       .persistent = 1 });
+}
+
+static void check_span(const struct dsf_timeline *timeline, uint32_t i,
+                       const char *lane, double start, double end)
+{
+    const struct dsf_span *s = span_of(timeline, i);
+
+    assert_string_equal(timeline->lanes[s->lane].name, lane);
+    if (s->start != start || s->end != end)
+        fail_msg("task %u: %g to %g: expected %g to %g", i, s->start, s->end,
+                 start, end);
+}
+
+/* Two pieces of 4 seconds each way, and 3 of work on each. */
+static void stream(struct dsflow_graph *g, uint32_t *t)
+{
+    struct at at = { 0, 0, 0 };
+    dsflow_data_id home[2], slot[2];
+
+    for (int i = 0; i < 2; i++) {
+        home[i] = data_at(g, 4, DSFLOW_NVME);
+        slot[i] = data_at(g, 3, DSFLOW_HOST);
+    }
+    for (int i = 0; i < 2; i++)
+        t[i] = task(g, &bring, at, 2, (dsflow_data_id[]){ home[i], slot[i] });
+    for (int i = 0; i < 2; i++)
+        t[2 + i] = task(g, &bump, at, 1, (dsflow_data_id[]){ slot[i] });
+    for (int i = 0; i < 2; i++)
+        t[4 + i] =
+            task(g, &take, at, 2, (dsflow_data_id[]){ slot[i], home[i] });
+}
+
+static double four_or_three(void *user, const struct dsflow_graph *g,
+                            const struct dsflow_task_spec *t)
+{
+    return t->op->swaps ? 4 : 3;
+}
+
+static void a_disk_reads_or_writes(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_spec spec = {
+        .nranks = 1, .workers = 1, .steps = 1, .cost = four_or_three
+    };
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t t[6];
+
+    stream(g, t);
+    r = simulate(g, &spec, &timeline);
+    assert_int_equal(timeline.nlanes, 3);
+    assert_int_equal(timeline.workers, 1);
+    assert_int_equal(timeline.lanes[1].kind, DSF_LANE_DISK);
+    check_span(&timeline, t[0], "disk read", 0, 4);
+    check_span(&timeline, t[1], "disk read", 4, 8);
+    check_span(&timeline, t[2], "core 0", 4, 7);
+    check_span(&timeline, t[4], "disk write", 8, 12);
+    check_span(&timeline, t[3], "core 0", 8, 11);
+    check_span(&timeline, t[5], "disk write", 12, 16);
+    assert_true(r.step_seconds == 16);
+    assert_true(r.critical_seconds == 11);
+    assert_true(r.bound_seconds == 16 && r.bound == DSF_BOUND_DISK);
+    assert_true(r.io_seconds == 16);
+    assert_true(r.io_hidden == 6.0 / 16);
+    assert_true(r.work_seconds == 6 && r.busy[0] == 6);
+    assert_true(r.comm_seconds == 0 && r.moving[0] == 0);
+    assert_float_equal(r.bubble, 10.0 / 16, 1e-12);
+    /* Back from the end: nothing but the disk. */
+    assert_true(r.holders[0].op == &bring || r.holders[0].op == &take);
+    assert_true(r.holders[0].seconds == 8 && r.holders[1].seconds == 8);
+    assert_null(r.holders[2].op);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+static void a_duplex_disk_reads_and_writes(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_spec spec = { .nranks = 1,
+                                 .workers = 1,
+                                 .steps = 1,
+                                 .duplex = true,
+                                 .cost = four_or_three };
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t t[6];
+
+    stream(g, t);
+    r = simulate(g, &spec, &timeline);
+    check_span(&timeline, t[1], "disk read", 4, 8);
+    check_span(&timeline, t[4], "disk write", 7, 11);
+    check_span(&timeline, t[5], "disk write", 11, 15);
+    assert_true(r.step_seconds == 15);
+    assert_true(r.bound_seconds == 11 && r.bound == DSF_BOUND_WAY);
+    assert_true(r.io_seconds == 15); /* not 16: [7, 8] is both */
+    assert_true(r.io_hidden == 6.0 / 15);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+static void a_disk_takes_what_comes_first(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_timeline timeline = { 0 };
+    dsflow_data_id slot = data_at(g, 1, DSFLOW_DEVICE);
+    struct dsf_sim_result r;
+    uint32_t t[4];
+
+    t[0] = task(g, &bring, (struct at){ 0, 1, 0 }, 2,
+                (dsflow_data_id[]){ data_at(g, 5, DSFLOW_NVME),
+                                    data_at(g, 5, DSFLOW_DEVICE) });
+    t[1] = task(g, &bring, (struct at){ 0, 9, 0 }, 2,
+                (dsflow_data_id[]){ data_at(g, 5, DSFLOW_NVME),
+                                    data_at(g, 5, DSFLOW_DEVICE) });
+    /* Its slot is free after 1 second. */
+    t[2] = task(g, &bump, (struct at){ 0, 0, 0 }, 1, &slot);
+    t[3] = task(g, &bring, (struct at){ 0, 99, 0 }, 2,
+                (dsflow_data_id[]){ data_at(g, 5, DSFLOW_NVME), slot });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 1,
+                                         .workers = 1,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 &timeline);
+    check_span(&timeline, t[1], "disk read", 0, 5);
+    check_span(&timeline, t[0], "disk read", 5, 10);
+    check_span(&timeline, t[2], "core 0", 0, 1);
+    check_span(&timeline, t[3], "disk read", 10, 15);
+    assert_true(r.io_hidden == 1.0 / 15);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+static void ranks_of_a_node_share_its_disk(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t t[4];
+
+    for (int rank = 0; rank < 4; rank++)
+        t[rank] = task(g, &bring, (struct at){ rank, 0, 0 }, 2,
+                       (dsflow_data_id[]){ data_at(g, 5, DSFLOW_NVME),
+                                           data_at(g, 5, DSFLOW_DEVICE) });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 4,
+                                         .workers = 4,
+                                         .node_ranks = 2,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 &timeline);
+    check_span(&timeline, t[0], "disk 0 read", 0, 5);
+    check_span(&timeline, t[1], "disk 0 read", 5, 10);
+    check_span(&timeline, t[2], "disk 1 read", 0, 5);
+    check_span(&timeline, t[3], "disk 1 read", 5, 10);
+    assert_true(r.io_seconds == 20 && r.io_hidden == 0);
+    assert_true(r.bound_seconds == 10 && r.bound == DSF_BOUND_DISK);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+/* Into main memory from a GPU, where it is updated, and back. */
+static void beside_a_gpu_swaps_use_its_link_and_updates_the_cores(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct at at = { 0, 0, 0 };
+    dsflow_data_id home = data_at(g, 6, DSFLOW_HOST);
+    dsflow_data_id slot = data_at(g, 2, DSFLOW_DEVICE);
+    struct dsf_sim_spec spec = { .nranks = 1,
+                                 .workers = 1,
+                                 .links = true,
+                                 .steps = 1,
+                                 .cost = bytes_of_first };
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t t[4];
+
+    t[0] = task(g, &take, at, 2, (dsflow_data_id[]){ slot, home });
+    t[1] = task(g, &bump, at, 1, &home);
+    t[2] = task(g, &bring, at, 2, (dsflow_data_id[]){ home, slot });
+    t[3] = task(g, &bump, at, 1,
+                (dsflow_data_id[]){ data_at(g, 9, DSFLOW_DEVICE) });
+    r = simulate(g, &spec, &timeline);
+    check_span(&timeline, t[0], "link of 0", 0, 2);
+    check_span(&timeline, t[1], "cores of 0", 2, 8);
+    check_span(&timeline, t[2], "link of 0", 8, 14);
+    check_span(&timeline, t[3], "GPU 0", 0, 9);
+    assert_int_equal(timeline.lanes[2].kind, DSF_LANE_HOST);
+    assert_int_equal(timeline.workers, 1);
+    assert_true(r.busy[0] == 9 && r.work_seconds == 9);
+    assert_true(r.comm_seconds == 8 && r.hidden == 3.0 / 8);
+    assert_true(r.io_seconds == 0);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+
+    /* On a machine of cores all of it is their work. */
+    spec.links = false;
+    r = simulate(g, &spec, &timeline);
+    assert_int_equal(timeline.nlanes, 1);
+    assert_true(r.step_seconds == 23 && r.comm_seconds == 8);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +750,11 @@ int main(void)
         cmocka_unit_test(a_timeline_keeps_to_the_graph),
         cmocka_unit_test(a_rank_that_is_not_there_is_named),
         cmocka_unit_test(a_step_without_tasks_takes_no_time),
+        cmocka_unit_test(a_disk_reads_or_writes),
+        cmocka_unit_test(a_duplex_disk_reads_and_writes),
+        cmocka_unit_test(a_disk_takes_what_comes_first),
+        cmocka_unit_test(ranks_of_a_node_share_its_disk),
+        cmocka_unit_test(beside_a_gpu_swaps_use_its_link_and_updates_the_cores),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* cover.c - the time that spans cover together. */
-#include "explain/cover.h"
+#include "trace/cover.h"
 
 #include "base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* cover.h - the time that spans cover together. */
-#ifndef DSF_EXPLAIN_COVER_H
-#define DSF_EXPLAIN_COVER_H
+#ifndef DSF_TRACE_COVER_H
+#define DSF_TRACE_COVER_H
 
 #include "trace/timeline.h"
 
