@@ -50,13 +50,14 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
                   bool present, bool whole, bool json, struct dsflow_err *err)
 {
     struct dsf_prediction prediction;
+    struct dsf_plan_facts facts = { m, &prediction, { 0 } };
     int status = dsf_predict(s->plan, s->graph, m, &prediction, err);
 
     if (status < 0)
         return status;
-    status = json ? dsf_plan_report_json(s->plan, s->graph, m, &prediction,
-                                         stdout, err)
-                  : dsf_plan_report(s->plan, s->graph, m, &prediction, stdout);
+    dsf_fit_budgets(s, m, facts.budget);
+    status = json ? dsf_plan_report_json(s->plan, s->graph, &facts, stdout, err)
+                  : dsf_plan_report(s->plan, s->graph, &facts, stdout);
     dsf_prediction_fini(&prediction);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/feed.h"
+#include "cli/fit.h"
 #include "cli/generate.h"
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
@@ -115,8 +116,10 @@ static int write_job(struct run *r, FILE *out, struct dsflow_err *err)
 
 static int write_plan(struct run *r, FILE *out, struct dsflow_err *err)
 {
-    return dsf_plan_report_json(r->s.plan, r->s.graph, &r->machine,
-                                &r->prediction, out, err);
+    struct dsf_plan_facts facts = { &r->machine, &r->prediction, { 0 } };
+
+    dsf_fit_budgets(&r->s, &r->machine, facts.budget);
+    return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
 }
 
 /* What a step will take here. Before the executor is open, whose workers would

@@ -42,6 +42,27 @@ double dsf_fit_budget(const struct dsf_session *s,
     return (double)s->machine.available / (is_gpu(m) ? 1 : ranks);
 }
 
+/* Ranks of a node share its main memory and its disk. */
+void dsf_fit_budgets(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, double *budget)
+{
+    const struct dsf_job *job = &s->job;
+    double ranks = s->plan->nranks;
+
+    if (m != NULL)
+        ranks = dsf_machine_model_node_ranks(m, (unsigned)s->plan->nranks);
+    budget[DSFLOW_DEVICE] = dsf_fit_budget(s, m);
+    budget[DSFLOW_HOST] = budget[DSFLOW_NVME] = INFINITY;
+    if (job->memory.host >= 0)
+        budget[DSFLOW_HOST] = (double)job->memory.host;
+    else if (is_gpu(m) && m->main.host >= 0)
+        budget[DSFLOW_HOST] = (double)m->main.host / ranks;
+    if (job->nvme.size >= 0)
+        budget[DSFLOW_NVME] = (double)job->nvme.size / s->plan->nranks;
+    else if (m != NULL && m->disk.size >= 0)
+        budget[DSFLOW_NVME] = (double)m->disk.size / ranks;
+}
+
 /* The rank that needs most, and what it needs. */
 static unsigned neediest(const struct dsf_session *s,
                          const struct dsf_machine_model *m,

@@ -21,6 +21,10 @@ bool dsf_fit_is_open(const struct dsf_session *s);
 double dsf_fit_budget(const struct dsf_session *s,
                       const struct dsf_machine_model *m);
 
+/* The same of each tier; INFINITY: no limit that is known. */
+void dsf_fit_budgets(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, double *budget);
+
 /* Does every rank fit? The message has the figures, and what would fit. */
 int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err);

@@ -2,6 +2,7 @@
 #include "graph/dot.h"
 
 #include "base/alloc.h"
+#include "graph/task.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -15,8 +16,17 @@ static const char *phase_name(unsigned phase)
     return names[phase];
 }
 
-/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". What moves data is
- * round; colours are of the pass, and differ for colour-blind eyes too. */
+/* Round: between ranks, or memories; a drum: to or from a disk. */
+static const char *shape_of(const struct dsflow_graph *g,
+                            const struct dsflow_task_spec *t)
+{
+    if (dsf_task_uses(g, t, DSFLOW_NVME))
+        return ", shape=cylinder";
+    return t->op->comm || t->op->swaps ? ", shape=ellipse" : "";
+}
+
+/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". Colours are of the
+ * pass, and of swaps, and differ for colour-blind eyes too. */
 static void write_task(const struct dsflow_graph *g, uint32_t i,
                        const struct dsf_dot *more, FILE *out)
 {
@@ -36,9 +46,9 @@ static void write_task(const struct dsflow_graph *g, uint32_t i,
         fputc('"', out);
         more->style(more->user, i, out);
     } else
-        fprintf(out, "\", fillcolor=\"%s\"", colours[t->pass]);
-    if (t->op->comm)
-        fputs(", shape=ellipse", out);
+        fprintf(out, "\", fillcolor=\"%s\"",
+                t->op->swaps ? "#d9c8e8" : colours[t->pass]);
+    fputs(shape_of(g, t), out);
     if (t->priority != 0)
         fprintf(out, ", tooltip=\"priority %d\"", (int)t->priority);
     fprintf(out, "];\n");

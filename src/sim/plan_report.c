@@ -72,53 +72,147 @@ static void print_kinds(const struct dsf_weights *w, FILE *out)
     fprintf(out, "\n\n");
 }
 
-static double scratch_of(const struct dsf_rank_weight *r, int role)
+/* What a line of the table is of: a role in a tier, scratch, or all of it. */
+struct amount {
+    enum { ROLE, SCRATCH, TOTAL } what;
+    int tier, role;
+};
+
+static double amount_of(const struct dsf_rank_weight *r,
+                        const struct amount *amount)
 {
-    return r->scratch;
+    bool device = amount->tier == DSFLOW_DEVICE;
+
+    switch (amount->what) {
+    case ROLE:
+        return r->in_tier[amount->tier][amount->role];
+    case SCRATCH:
+        return device ? r->scratch : 0;
+    case TOTAL:
+        break;
+    }
+    return device ? r->peak : r->tier_bytes[amount->tier];
 }
 
-static double peak_of(const struct dsf_rank_weight *r, int role)
-{
-    return r->peak;
-}
+struct spread {
+    double sum, least, most; /* of all ranks, of one */
+};
 
-static double role_of(const struct dsf_rank_weight *r, int role)
+static struct spread spread_of(const struct dsf_weights *w,
+                               const struct amount *amount)
 {
-    return r->role_bytes[role];
-}
-
-/* One line: of the rank that has least, of the one that has most, of all. */
-static void print_memory_line(const struct dsf_weights *w, const char *name,
-                              double (*value)(const struct dsf_rank_weight *r,
-                                              int role),
-                              int role, FILE *out)
-{
-    double least = INFINITY, most = 0, sum = 0;
+    struct spread s = { 0, INFINITY, 0 };
 
     for (unsigned r = 0; r < w->nranks; r++) {
-        double bytes = value(&w->ranks[r], role);
+        double bytes = amount_of(&w->ranks[r], amount);
 
-        least = bytes < least ? bytes : least;
-        most = bytes > most ? bytes : most;
-        sum += bytes;
+        s.sum += bytes;
+        s.least = bytes < s.least ? bytes : s.least;
+        s.most = bytes > s.most ? bytes : s.most;
     }
-    fprintf(out, "%-26s %12s", name, dsf_size_text(sum).s);
-    if (w->nranks > 1)
-        fprintf(out, " %12s %12s", dsf_size_text(least).s,
-                dsf_size_text(most).s);
+    return s;
+}
+
+/* Tiers that have anything, from the device on. */
+static int tiers_of(const struct dsf_weights *w)
+{
+    int n = DSFLOW_NTIERS;
+
+    while (n > 1 &&
+           !(spread_of(w, &(struct amount){ TOTAL, n - 1, 0 }).sum > 0))
+        n--;
+    return n;
+}
+
+/* Of one tier: all ranks, the one that has least, the one that has most. Of
+ * several: all ranks in each. */
+static void print_memory_line(const struct dsf_weights *w, int ntiers,
+                              const char *name, struct amount amount, FILE *out)
+{
+    fprintf(out, "%-26s", name);
+    for (amount.tier = 0; amount.tier < ntiers; amount.tier++) {
+        struct spread s = spread_of(w, &amount);
+
+        fprintf(out, " %12s", dsf_size_text(s.sum).s);
+        if (ntiers == 1 && w->nranks > 1)
+            fprintf(out, " %12s %12s", dsf_size_text(s.least).s,
+                    dsf_size_text(s.most).s);
+    }
     fputc('\n', out);
 }
 
-static void print_memory(const struct dsf_weights *w, FILE *out)
+/* Of one rank in each tier: the most that one needs, and what it may use. */
+static void print_limits(const struct dsf_weights *w, int ntiers,
+                         const double *budget, FILE *out)
 {
-    fprintf(out, "%-26s %12s%s\n", "memory", "bytes",
-            w->nranks > 1 ? "   least rank    most rank" : "");
-    for (int role = 0; role < DSFLOW_NROLES; role++)
-        print_memory_line(w, dsflow_role_str((enum dsflow_role)role), role_of,
-                          role, out);
-    print_memory_line(w, "scratch of workers", scratch_of, 0, out);
-    print_memory_line(w, "total", peak_of, 0, out);
+    if (w->nranks > 1)
+        fprintf(out, "%-26s", "most of a rank");
+    for (int t = 0; t < ntiers && w->nranks > 1; t++) {
+        struct amount total = { TOTAL, t, 0 };
+
+        fprintf(out, " %12s", dsf_size_text(spread_of(w, &total).most).s);
+    }
+    fprintf(out, "%s%-26s", w->nranks > 1 ? "\n" : "", "budget of a rank");
+    for (int t = 0; t < ntiers; t++)
+        fprintf(out, " %12s",
+                isfinite(budget[t]) ? dsf_size_text(budget[t]).s : "-");
+    fputc('\n', out);
 }
+
+static void print_memory(const struct dsf_weights *w, const double *budget,
+                         FILE *out)
+{
+    int ntiers = tiers_of(w);
+
+    fprintf(out, "%-26s", "memory");
+    for (int t = 0; t < ntiers && ntiers > 1; t++)
+        fprintf(out, " %12s", dsflow_tier_str((enum dsflow_tier)t));
+    if (ntiers == 1)
+        fprintf(out, " %12s%s", "bytes",
+                w->nranks > 1 ? "   least rank    most rank" : "");
+    fputc('\n', out);
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        print_memory_line(w, ntiers, dsflow_role_str((enum dsflow_role)role),
+                          (struct amount){ ROLE, 0, role }, out);
+    print_memory_line(w, ntiers, "scratch of workers",
+                      (struct amount){ SCRATCH, 0, 0 }, out);
+    print_memory_line(w, ntiers, "total", (struct amount){ TOTAL, 0, 0 }, out);
+    if (ntiers > 1)
+        print_limits(w, ntiers, budget, out);
+}
+
+/* What a step reads from the larger memories, and writes to them: all ranks. */
+static void print_traffic(const struct dsf_weights *w, FILE *out)
+{
+    double in[DSFLOW_NTIERS] = { 0 }, outward[DSFLOW_NTIERS] = { 0 };
+    bool any = false;
+
+    for (int t = DSFLOW_HOST; t < DSFLOW_NTIERS; t++)
+        for (unsigned r = 0; r < w->nranks; r++) {
+            in[t] += w->ranks[r].in[t];
+            outward[t] += w->ranks[r].out[t];
+            any = any || in[t] + outward[t] > 0;
+        }
+    if (!any)
+        return;
+    fprintf(out, "\n%-26s %12s %12s\n", "traffic of a step", "read", "written");
+    for (int t = DSFLOW_HOST; t < DSFLOW_NTIERS; t++)
+        if (in[t] + outward[t] > 0)
+            fprintf(out, "%-26s %12s %12s\n",
+                    dsflow_tier_str((enum dsflow_tier)t),
+                    dsf_size_text(in[t]).s, dsf_size_text(outward[t]).s);
+}
+
+/* "no faster than … by" it. */
+static const char *const bounds[DSF_NBOUNDS] = {
+    [DSF_BOUND_WAY] = "the longest way",
+    [DSF_BOUND_WORK] = "the work of the workers",
+    [DSF_BOUND_LINK] = "what a link carries",
+    [DSF_BOUND_HOST] = "updates in main memory",
+    [DSF_BOUND_DISK] = "reads and writes of nvme",
+    [DSF_BOUND_READS] = "reads of nvme",
+    [DSF_BOUND_WRITES] = "writes of nvme",
+};
 
 static void print_time(const struct dsflow_plan *plan,
                        const struct dsf_prediction *p, FILE *out)
@@ -134,8 +228,9 @@ static void print_time(const struct dsflow_plan *plan,
     fprintf(out, "\n%-26s %12s, %.0f tokens/s\n", "predicted step",
             dsf_seconds_text(r->step_seconds).s,
             r->step_seconds > 0 ? tokens / r->step_seconds : 0);
-    fprintf(out, "%-26s %12s, efficiency %.1f %%\n", "no faster than",
-            dsf_seconds_text(r->bound_seconds).s, 100 * r->efficiency);
+    fprintf(out, "%-26s %12s by %s, efficiency %.1f %%\n", "no faster than",
+            dsf_seconds_text(r->bound_seconds).s, bounds[r->bound],
+            100 * r->efficiency);
     fprintf(out, "%-26s %12s, %u tasks\n", "longest way",
             dsf_seconds_text(r->critical_seconds).s, r->ncritical);
     fprintf(out, "%-26s %10.1f %%\n", "idle share of workers", 100 * r->bubble);
@@ -146,6 +241,10 @@ static void print_time(const struct dsflow_plan *plan,
         fprintf(out, "%-26s %12s a rank, %.1f %% of it while computing\n",
                 "moving data", dsf_seconds_text(r->comm_seconds / r->nranks).s,
                 100 * r->hidden);
+    if (r->io_seconds > 0)
+        fprintf(out, "%-26s %12s, %.1f %% of it while computing\n",
+                "reading and writing nvme", dsf_seconds_text(r->io_seconds).s,
+                100 * r->io_hidden);
     for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++) {
         const struct dsf_holder *h = &r->holders[i];
         char where[64] = "";
@@ -158,18 +257,18 @@ static void print_time(const struct dsflow_plan *plan,
 }
 
 int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                    const struct dsf_machine_model *machine,
-                    const struct dsf_prediction *prediction, FILE *out)
+                    const struct dsf_plan_facts *facts, FILE *out)
 {
     struct dsf_weights w;
 
     dsf_weights_init(&w, g, (unsigned)plan->nranks,
-                     workers_of_rank(plan, machine));
-    print_head(plan, machine, &w, out);
+                     workers_of_rank(plan, facts->machine));
+    print_head(plan, facts->machine, &w, out);
     print_kinds(&w, out);
-    print_memory(&w, out);
-    if (prediction != NULL)
-        print_time(plan, prediction, out);
+    print_memory(&w, facts->budget, out);
+    print_traffic(&w, out);
+    if (facts->prediction != NULL)
+        print_time(plan, facts->prediction, out);
     dsf_weights_fini(&w);
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
 }
@@ -207,35 +306,92 @@ static json_t *tasks_json(const struct dsf_weights *w,
     return tasks;
 }
 
+/* Bytes that a step moves, by kind; of a rank, or of all. */
 static json_t *moved_json(const struct dsf_weights *w,
                           const struct dsf_rank_weight *r)
 {
     json_t *bytes = json_object();
+    double in = 0, out = 0;
 
     for (unsigned k = 0; k < w->nkinds; k++)
         if (w->kinds[k].op->comm)
             json_object_set_new(
                 bytes, w->kinds[k].op->name,
                 bytes_json(r != NULL ? r->moved[k] : w->kinds[k].moved));
+    for (unsigned i = 0; i < w->nranks; i++)
+        for (int t = 0; t < DSFLOW_NTIERS; t++)
+            if (r == NULL || r == &w->ranks[i]) {
+                in += w->ranks[i].in[t];
+                out += w->ranks[i].out[t];
+            }
+    if (in + out > 0) {
+        json_object_set_new(bytes, "swap_in", bytes_json(in));
+        json_object_set_new(bytes, "swap_out", bytes_json(out));
+    }
     return bytes;
 }
 
+static json_t *peaks_json(const struct dsf_rank_weight *r)
+{
+    json_t *peaks = json_object();
+
+    for (int t = 0; t < DSFLOW_NTIERS; t++)
+        json_object_set_new(peaks, dsflow_tier_str((enum dsflow_tier)t),
+                            bytes_json(t == DSFLOW_DEVICE ? r->peak
+                                                          : r->tier_bytes[t]));
+    return peaks;
+}
+
+/* What a rank may have; null: no limit. */
+static json_t *budgets_json(const double *budget)
+{
+    json_t *budgets = json_object();
+
+    for (int t = 0; t < DSFLOW_NTIERS; t++)
+        json_object_set_new(budgets, dsflow_tier_str((enum dsflow_tier)t),
+                            isfinite(budget[t]) ? bytes_json(budget[t])
+                                                : json_null());
+    return budgets;
+}
+
+/* What is kept in the larger memories, and what a step reads and writes there.
+ */
+static json_t *tiers_json(const struct dsf_rank_weight *r)
+{
+    json_t *tiers = json_object();
+
+    for (int t = DSFLOW_HOST; t < DSFLOW_NTIERS; t++) {
+        json_t *roles = json_object();
+
+        for (int role = 0; role < DSFLOW_NROLES; role++)
+            json_object_set_new(roles, dsflow_role_str((enum dsflow_role)role),
+                                bytes_json(r->in_tier[t][role]));
+        json_object_set_new(tiers, dsflow_tier_str((enum dsflow_tier)t),
+                            json_pack("{s:o, s:o, s:o}", "role_bytes", roles,
+                                      "read_bytes", bytes_json(r->in[t]),
+                                      "written_bytes", bytes_json(r->out[t])));
+    }
+    return tiers;
+}
+
 static json_t *rank_json(const struct dsflow_plan *plan,
-                         const struct dsf_machine_model *machine,
-                         const struct dsf_prediction *p,
+                         const struct dsf_plan_facts *facts,
                          const struct dsf_weights *w, unsigned i)
 {
+    const struct dsf_machine_model *machine = facts->machine;
+    const struct dsf_prediction *p = facts->prediction;
     const struct dsf_rank_weight *r = &w->ranks[i];
     bool gpu = machine != NULL && machine->main.kind == DSF_MACHINE_GPU;
     int32_t stage, d, t;
     json_t *rank;
 
     dsf_mesh_coords(&plan->mesh, (int32_t)i, &stage, &d, &t);
-    rank = json_pack("{s:i, s:s, s:i, s:{s:o}, s:o, s:o, s:o}", "rank", (int)i,
-                     "device", gpu ? "gpu" : "cpu", "stage", (int)stage,
-                     "peak_bytes", gpu ? "device" : "cpu", bytes_json(r->peak),
-                     "role_bytes", roles_json(r), "tasks", tasks_json(w, r),
-                     "bytes", moved_json(w, r));
+    rank = json_pack("{s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank",
+                     (int)i, "device", gpu ? "gpu" : "cpu", "stage", (int)stage,
+                     "peak_bytes", peaks_json(r), "budget_bytes",
+                     budgets_json(facts->budget), "role_bytes", roles_json(r),
+                     "tasks", tasks_json(w, r), "bytes", moved_json(w, r),
+                     "tiers", tiers_json(r));
     if (p != NULL && w->nranks > 1)
         json_object_set_new(rank, "busy_seconds", json_real(p->sim.busy[i]));
     else if (p != NULL)
@@ -257,17 +413,19 @@ static json_t *predicted_json(const struct dsf_machine_model *machine,
                                         r->holders[i].layer, "seconds",
                                         r->holders[i].seconds));
     return json_pack(
-        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "machine",
-        machine->main.name, "workers", (int)p->workers, "step_seconds",
-        r->step_seconds, "bound_seconds", r->bound_seconds, "critical_seconds",
+        "{s:s, s:i, s:f, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:o}",
+        "machine", machine->main.name, "workers", (int)p->workers,
+        "step_seconds", r->step_seconds, "bound_seconds", r->bound_seconds,
+        "bound", dsf_bound_str(r->bound), "critical_seconds",
         r->critical_seconds, "efficiency", r->efficiency, "bubble", r->bubble,
         "work_seconds", r->work_seconds, "comm_seconds", r->comm_seconds,
-        "comm_hidden", r->hidden, "holders", holders);
+        "comm_hidden", r->hidden, "io_seconds", r->io_seconds, "io_hidden",
+        r->io_hidden, "holders", holders);
 }
 
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                         const struct dsf_machine_model *machine,
-                         const struct dsf_prediction *prediction, FILE *out,
+                         const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err)
 {
     const struct dsf_mesh *mesh = &plan->mesh;
@@ -276,19 +434,18 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
     int ret;
 
     dsf_weights_init(&w, g, (unsigned)plan->nranks,
-                     workers_of_rank(plan, machine));
+                     workers_of_rank(plan, facts->machine));
     for (unsigned r = 0; r < w.nranks; r++)
-        json_array_append_new(ranks,
-                              rank_json(plan, machine, prediction, &w, r));
+        json_array_append_new(ranks, rank_json(plan, facts, &w, r));
     root = json_pack("{s:{s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:I, s:I, s:o}",
                      "mesh", "data", (int)mesh->data, "pipeline",
                      (int)mesh->pipeline, "tensor", (int)mesh->tensor,
                      "sequence", 1, "expert", 1, "ranks", ranks, "tasks",
                      tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
                      (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
-    if (prediction != NULL)
+    if (facts->prediction != NULL)
         json_object_set_new(root, "predicted",
-                            predicted_json(machine, prediction));
+                            predicted_json(facts->machine, facts->prediction));
     ret = json_dumpf(root, out,
                      JSON_INDENT(2) | JSON_PRESERVE_ORDER |
                          JSON_REAL_PRECISION(9));

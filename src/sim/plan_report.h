@@ -4,14 +4,18 @@
 
 #include "sim/predict.h"
 
-/* Lines for people, and the plan.json of DESIGN 9. Without a prediction (NULL)
- * nothing is said about time; `machine` is what it is for. */
+/* What a plan is reported with. */
+struct dsf_plan_facts {
+    const struct dsf_machine_model *machine;  /* what it is for */
+    const struct dsf_prediction *prediction;  /* NULL: nothing is said of time */
+    double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
+};
+
+/* Lines for people, and the plan.json of DESIGN 9. */
 int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                    const struct dsf_machine_model *machine,
-                    const struct dsf_prediction *prediction, FILE *out);
+                    const struct dsf_plan_facts *facts, FILE *out);
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
-                         const struct dsf_machine_model *machine,
-                         const struct dsf_prediction *prediction, FILE *out,
+                         const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err);
 
 #endif

@@ -823,9 +823,9 @@ static void release(struct sim *s)
 const char *dsf_bound_str(enum dsf_bound bound)
 {
     static const char *const names[DSF_NBOUNDS] = {
-        [DSF_BOUND_WAY] = "the longest way", [DSF_BOUND_WORK] = "work",
-        [DSF_BOUND_LINK] = "a link",         [DSF_BOUND_HOST] = "cores",
-        [DSF_BOUND_DISK] = "the disk",       [DSF_BOUND_READS] = "reads",
+        [DSF_BOUND_WAY] = "way",     [DSF_BOUND_WORK] = "work",
+        [DSF_BOUND_LINK] = "link",   [DSF_BOUND_HOST] = "host",
+        [DSF_BOUND_DISK] = "disk",   [DSF_BOUND_READS] = "reads",
         [DSF_BOUND_WRITES] = "writes",
     };
 

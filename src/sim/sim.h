@@ -43,7 +43,7 @@ enum dsf_bound {
     DSF_BOUND_WRITES, /* … by writes */
     DSF_NBOUNDS
 };
-/* "the longest way", "work", … */
+/* "way", "work", …: names that do not change. */
 const char *dsf_bound_str(enum dsf_bound bound);
 
 /* Tasks of one kind and layer on the way that decides how long the step is. */

@@ -117,10 +117,12 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(g, (dsflow_data_id){ i });
 
-        w->ranks[owner(w, d->home)].tier_bytes[d->tier] += (double)d->bytes;
+        struct dsf_rank_weight *rank = &w->ranks[owner(w, d->home)];
+
+        rank->tier_bytes[d->tier] += (double)d->bytes;
+        rank->in_tier[d->tier][d->role] += (double)d->bytes;
         if (d->tier == DSFLOW_DEVICE)
-            w->ranks[owner(w, d->home)].role_bytes[d->role] +=
-                (double)d->bytes;
+            rank->role_bytes[d->role] += (double)d->bytes;
     }
     count_tasks(w, g, workers);
     for (unsigned r = 0; r < nranks; r++) {

@@ -7,6 +7,7 @@
 struct dsf_rank_weight {
     double role_bytes[DSFLOW_NROLES]; /* on the device */
     double tier_bytes[DSFLOW_NTIERS]; /* all roles; scratch is beside them */
+    double in_tier[DSFLOW_NTIERS][DSFLOW_NROLES]; /* each */
     double scratch; /* of all its workers */
     double peak;    /* of the device, with scratch: nothing is freed during a
                        step */

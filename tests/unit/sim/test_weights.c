@@ -2,6 +2,7 @@
 #include "sim/weights.h"
 
 #include "lib/test.h"
+#include "tasks/tasks.h"
 
 static int any(const size_t *bytes, unsigned n, const void *args,
                struct dsflow_err *err)
@@ -93,10 +94,52 @@ static void each_rank_has_what_is_at_home_there(void **state)
     dsflow_graph_free(g);
 }
 
+static dsflow_data_id data_in(struct dsflow_graph *g, const char *name,
+                              size_t bytes, enum dsflow_role role,
+                              enum dsflow_tier tier)
+{
+    return dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = name,
+                                       .bytes = bytes,
+                                       .role = role,
+                                       .tier = (uint8_t)tier });
+}
+
+static void tiers_and_what_moves_between_them_are_apart(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id home = data_in(g, "m", 100, DSFLOW_STATES, DSFLOW_NVME);
+    dsflow_data_id slot = data_in(g, "slot", 120, DSFLOW_STATES, DSFLOW_HOST);
+    dsflow_data_id kept = data_in(g, "w", 30, DSFLOW_PARAMS, DSFLOW_HOST);
+    dsflow_data_id used = data_in(g, "w'", 50, DSFLOW_PARAMS, DSFLOW_DEVICE);
+    struct dsf_weights w;
+
+    add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, home, slot);
+    add(g, &dsf_op_swap_out, 0, DSFLOW_STEP, slot, home);
+    add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, kept, used);
+    add(g, &dsf_op_swap_in, 0, DSFLOW_EVAL, kept, used);
+    dsf_weights_init(&w, g, 1, 1);
+
+    assert_true(w.ranks[0].peak == 50);
+    assert_true(w.ranks[0].tier_bytes[DSFLOW_HOST] == 150);
+    assert_true(w.ranks[0].tier_bytes[DSFLOW_NVME] == 100);
+    assert_true(w.ranks[0].in_tier[DSFLOW_HOST][DSFLOW_STATES] == 120);
+    assert_true(w.ranks[0].in_tier[DSFLOW_HOST][DSFLOW_PARAMS] == 30);
+    assert_true(w.ranks[0].in_tier[DSFLOW_DEVICE][DSFLOW_PARAMS] == 50);
+    /* Of the larger of the two memories; the smaller of the two sizes. */
+    assert_true(w.ranks[0].in[DSFLOW_NVME] == 100);
+    assert_true(w.ranks[0].out[DSFLOW_NVME] == 100);
+    assert_true(w.ranks[0].in[DSFLOW_HOST] == 30);
+    assert_true(w.ranks[0].out[DSFLOW_HOST] == 0);
+    dsf_weights_fini(&w);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_has_what_is_at_home_there),
+        cmocka_unit_test(tiers_and_what_moves_between_them_are_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
