@@ -1,4 +1,4 @@
-/* exec.c - what every executor does alike: memory, codelets, counting. */
+/* exec.c - what every executor does alike: codelets, counting, failing. */
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
@@ -6,103 +6,17 @@
 #include "graph/task.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-/* Kernels use whole vectors and pages are never shared between tensors. */
-static size_t padded(size_t bytes)
+/* Swaps run anywhere, as either of their memories may be copied. */
+static void find_place(struct dsf_exec_call *call)
 {
-    size_t to = bytes >= 4096 ? 4096 : 64;
+    const struct dsflow_graph *g = call->exec->graph;
 
-    return (bytes + to - 1) / to * to;
-}
-
-/* The rank whose memory holds `data`: what has no home is in that of rank 0. */
-static unsigned home_of(const struct dsflow_exec *exec, uint32_t data)
-{
-    const struct dsflow_data_spec *d =
-        dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
-
-    return d->home < 0 ? 0 : (unsigned)d->home;
-}
-
-static size_t size_of(const struct dsflow_exec *exec, uint32_t data)
-{
-    return padded(
-        dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes);
-}
-
-static void size_arenas(struct dsflow_exec *exec)
-{
-    uint32_t n = dsflow_graph_ndata(exec->graph);
-
-    exec->narenas = 1;
-    for (uint32_t i = 0; i < n; i++)
-        if (home_of(exec, i) >= exec->narenas)
-            exec->narenas = home_of(exec, i) + 1;
-    exec->arenas = dsf_xcalloc(exec->narenas, sizeof(*exec->arenas));
-    for (uint32_t i = 0; i < n; i++)
-        exec->arenas[home_of(exec, i)].bytes += size_of(exec, i);
-}
-
-/* Zeroed by the kernel, and in huge pages where it gives them. */
-static int map_arena(struct dsf_arena *arena, unsigned rank,
-                     struct dsflow_err *err)
-{
-    arena->bytes = (arena->bytes + 4096) / 4096 * 4096;
-    arena->at = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena->at == MAP_FAILED) {
-        arena->at = NULL;
-        return dsflow_fail(err, DSFLOW_ENOMEM,
-                           "memory: %s for the tensors of rank %u: %m",
-                           dsf_size_text((double)arena->bytes).s, rank);
-    }
-    madvise(arena->at, arena->bytes, MADV_HUGEPAGE);
-    return DSFLOW_OK;
-}
-
-static int allocate(struct dsflow_exec *exec, struct dsflow_err *err)
-{
-    uint32_t n = dsflow_graph_ndata(exec->graph);
-    int status = DSFLOW_OK;
-
-    size_arenas(exec);
-    for (unsigned r = 0; r < exec->narenas && status == DSFLOW_OK; r++)
-        status = map_arena(&exec->arenas[r], r, err);
-    if (status < 0)
-        return status;
-    exec->mem = dsf_xcalloc(n + 1, sizeof(*exec->mem));
-    /* The large ones first: they then start on pages. */
-    for (int small = 0; small < 2; small++)
-        for (uint32_t i = 0; i < n; i++) {
-            struct dsf_arena *arena = &exec->arenas[home_of(exec, i)];
-
-            if ((size_of(exec, i) < 4096) != small)
-                continue;
-            exec->mem[i] = arena->at + arena->used;
-            arena->used += size_of(exec, i);
-        }
-    return DSFLOW_OK;
-}
-
-size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
-                            enum dsflow_tier tier)
-{
-    const struct dsf_arena *arena;
-    unsigned char *pages;
-    size_t n, resident = 0;
-
-    if (rank >= exec->narenas || tier != DSFLOW_DEVICE)
-        return 0;
-    arena = &exec->arenas[rank];
-    n = arena->bytes / 4096;
-    pages = dsf_xcalloc(n + 1, 1);
-    if (mincore(arena->at, arena->bytes, pages) == 0)
-        for (size_t i = 0; i < n; i++)
-            resident += (pages[i] & 1) * 4096u;
-    free(pages);
-    return resident;
+    call->by_disk = dsf_task_uses(g, call->task, DSFLOW_NVME);
+    call->cpu_only =
+        call->codelet->host_only ||
+        (!call->task->op->swaps && dsf_task_uses(g, call->task, DSFLOW_HOST));
 }
 
 static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
@@ -123,7 +37,8 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no codelet for a CPU",
                                call->task->op->name);
-        scratch = padded(dsf_task_scratch(exec->graph, call->task));
+        find_place(call);
+        scratch = dsf_exec_padded(dsf_task_scratch(exec->graph, call->task));
         if (scratch > exec->scratch_bytes)
             exec->scratch_bytes = scratch;
         exec->phase_end[call->task->phase] = i + 1;
@@ -153,6 +68,28 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
     return DSFLOW_OK;
 }
 
+static int has_failed(const struct dsflow_exec *exec)
+{
+    return atomic_load_explicit(&exec->failed, memory_order_acquire);
+}
+
+void dsf_exec_fail(struct dsflow_exec *exec, const struct dsflow_err *err)
+{
+    if (atomic_exchange(&exec->failing, 1))
+        return;
+    exec->failure = *err;
+    atomic_store_explicit(&exec->failed, err->status, memory_order_release);
+}
+
+int dsflow_exec_failed(const struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    int status = has_failed(exec);
+
+    return status == DSFLOW_OK
+               ? DSFLOW_OK
+               : dsflow_fail(err, status, "%s", exec->failure.msg);
+}
+
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w)
 {
@@ -161,12 +98,13 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     uint32_t task = (uint32_t)(call - exec->calls);
     double start = dsf_now(), end;
 
-    call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                              .nbufs = call->task->ndata,
-                                              .args = call->task->args,
-                                              .fresh = call->task->fresh,
-                                              .scratch = worker->scratch,
-                                              .host = exec->host });
+    if (call->codelet->host_only || !has_failed(exec))
+        call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                                  .nbufs = call->task->ndata,
+                                                  .args = call->task->args,
+                                                  .fresh = call->task->fresh,
+                                                  .scratch = worker->scratch,
+                                                  .host = exec->host });
     end = dsf_now();
     worker->busy += end - start;
     worker->tasks++;
@@ -178,6 +116,16 @@ void dsf_exec_run(const struct dsf_exec_call *call,
                                       .lane = (uint16_t)w,
                                       .rank = call->task->rank,
                                       .kind = DSF_SPAN_TASK });
+}
+
+/* Behind those of the class. */
+static void find_disk_lane(struct dsflow_exec *exec)
+{
+    struct dsf_timeline t = { 0 };
+
+    exec->class->lanes(exec, &t);
+    exec->disk.lane = t.nlanes;
+    dsf_timeline_fini(&t);
 }
 
 int dsflow_exec_open(struct dsflow_graph *graph,
@@ -196,13 +144,16 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->link_rate = (double)options->virtual_link;
     status = find_codelets(exec, err);
     if (status == DSFLOW_OK)
-        status = allocate(exec, err);
+        status = dsf_exec_allocate(exec, err);
+    if (status == DSFLOW_OK)
+        status = dsf_exec_disk_open(exec, &options->disk, err);
     if (status == DSFLOW_OK)
         status = exec->class->open(exec, options, err);
     if (status < 0) {
         dsflow_exec_close(exec);
         return status;
     }
+    find_disk_lane(exec);
     *out = exec;
     return DSFLOW_OK;
 }
@@ -216,11 +167,8 @@ void dsflow_exec_close(struct dsflow_exec *exec)
         free(exec->workers[w].scratch);
     free(exec->workers);
     dsf_exec_free_rings(exec);
-    for (unsigned r = 0; r < exec->narenas; r++)
-        if (exec->arenas[r].at != NULL)
-            munmap(exec->arenas[r].at, exec->arenas[r].bytes);
-    free(exec->arenas);
-    free(exec->mem);
+    dsf_exec_disk_close(exec);
+    dsf_exec_free_memory(exec);
     free(exec->calls);
     free(exec);
 }
@@ -229,7 +177,10 @@ int dsflow_exec_submit(struct dsflow_exec *exec, enum dsflow_phase phase,
                        struct dsflow_err *err)
 {
     uint32_t first = phase == 0 ? 0 : exec->phase_end[phase - 1];
+    int status = dsf_exec_disk_unmap(exec, err);
 
+    if (status < 0)
+        return status;
     if (exec->busy_since == 0)
         exec->busy_since = dsf_now();
     return exec->class->submit(exec, first, exec->phase_end[phase], err);
@@ -242,20 +193,23 @@ int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     if (exec->busy_since != 0)
         exec->wall += dsf_now() - exec->busy_since;
     exec->busy_since = 0;
-    return status;
+    return status == DSFLOW_OK ? dsf_exec_disk_put_back(exec, err) : status;
 }
 
 void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                       enum dsflow_access access)
 {
-    return exec->class->map(exec, id.i, access);
+    return dsflow_graph_data(exec->graph, id)->tier == DSFLOW_NVME
+               ? dsf_exec_disk_map(exec, id.i, access)
+               : exec->class->map(exec, id.i, access);
 }
 
 void dsflow_exec_stats(const struct dsflow_exec *exec,
                        struct dsflow_exec_stats *stats)
 {
     *stats = (struct dsflow_exec_stats){ .workers = exec->nworkers,
-                                         .wall_seconds = exec->wall };
+                                         .wall_seconds = exec->wall,
+                                         .tasks = exec->disk.tasks };
     if (exec->busy_since != 0)
         stats->wall_seconds += dsf_now() - exec->busy_since;
     for (unsigned w = 0; w < exec->nworkers; w++) {

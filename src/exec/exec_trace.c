@@ -1,5 +1,6 @@
-/* exec_trace.c - a ring of spans for each worker: the worker adds, the program
- * takes them out, and neither waits for the other. */
+/* exec_trace.c - a ring of spans for each worker, and for each other thread that
+ * has some: the thread adds, the program takes them out, and neither waits for
+ * the other. */
 #include "exec/exec_trace.h"
 
 #include "base/alloc.h"
@@ -11,15 +12,19 @@
 /* Steps that may be under way, and one that is being taken out. */
 enum { STEPS = 4, LEAST = 1024 };
 
+static unsigned nrings(const struct dsflow_exec *exec)
+{
+    return exec->nworkers + DSF_NOTHER_RINGS;
+}
+
 void dsf_exec_add_rings(struct dsflow_exec *exec)
 {
     size_t most = LEAST;
 
     while (most < (size_t)STEPS * dsflow_graph_ntasks(exec->graph))
         most *= 2;
-    /* One more, for threads that are no workers. */
-    exec->rings = dsf_xcalloc(exec->nworkers + 1, sizeof(*exec->rings));
-    for (unsigned i = 0; i <= exec->nworkers; i++) {
+    exec->rings = dsf_xcalloc(nrings(exec), sizeof(*exec->rings));
+    for (unsigned i = 0; i < nrings(exec); i++) {
         exec->rings[i].mask = most - 1;
         exec->rings[i].v = dsf_xcalloc(most, sizeof(*exec->rings[i].v));
     }
@@ -29,7 +34,7 @@ void dsf_exec_add_rings(struct dsflow_exec *exec)
 
 void dsf_exec_free_rings(struct dsflow_exec *exec)
 {
-    for (unsigned i = 0; exec->rings != NULL && i <= exec->nworkers; i++)
+    for (unsigned i = 0; exec->rings != NULL && i < nrings(exec); i++)
         free(exec->rings[i].v);
     free(exec->rings);
     free(exec->runs);
@@ -53,7 +58,7 @@ uint64_t dsf_exec_drain(struct dsflow_exec *exec, struct dsf_timeline *timeline)
 {
     uint64_t lost = 0;
 
-    for (unsigned i = 0; i <= exec->nworkers; i++) {
+    for (unsigned i = 0; i < nrings(exec); i++) {
         struct dsf_exec_ring *r = &exec->rings[i];
         uint64_t at = atomic_load_explicit(&r->taken, memory_order_relaxed);
         uint64_t end = atomic_load_explicit(&r->put, memory_order_acquire);
@@ -70,6 +75,7 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline)
 {
     exec->class->lanes(exec, timeline);
+    dsf_exec_disk_lanes(exec, timeline);
 }
 
 double dsf_exec_began(const struct dsflow_exec *exec)

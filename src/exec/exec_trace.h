@@ -6,7 +6,8 @@
 
 #include "trace/timeline.h"
 
-/* Adds the lanes: workers, then a link for each pair of memories. */
+/* Adds the lanes: workers, then a link for each pair of memories, then reads
+ * and writes of the disks, where the graph has data there. */
 void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline);
 

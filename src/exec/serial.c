@@ -2,6 +2,8 @@
  * calling thread: the reference that every other executor must equal. */
 #include "exec/exec_private.h"
 
+#include "base/units.h"
+
 static int serial_open(struct dsflow_exec *exec,
                        const struct dsflow_exec_options *options,
                        struct dsflow_err *err)
@@ -13,20 +15,41 @@ static void serial_close(struct dsflow_exec *exec)
 {
 }
 
+static void transfer(const struct dsf_exec_call *call)
+{
+    struct dsf_io *io = call->exec->disk.io;
+    struct dsf_io_request r = dsf_exec_disk_request(call);
+
+    r.start = dsf_now();
+    r.status = r.op == DSF_IO_READ
+                   ? dsf_io_read(io, r.memory, r.offset, r.bytes, &r.err)
+                   : dsf_io_write(io, r.memory, r.offset, r.bytes, &r.err);
+    r.end = dsf_now();
+    dsf_exec_disk_done(call, &r, 0);
+}
+
+static void run(const struct dsf_exec_call *call)
+{
+    const struct dsflow_exec *exec = call->exec;
+    const struct dsflow_task_spec *t = call->task;
+    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+
+    for (unsigned p = 0; p < t->ndata; p++)
+        bufs[p] = (struct dsflow_buf){
+            exec->mem[t->data[p].i],
+            dsflow_graph_data(exec->graph, t->data[p])->bytes
+        };
+    dsf_exec_run(call, bufs, 0);
+}
+
 static int serial_submit(struct dsflow_exec *exec, uint32_t first,
                          uint32_t last, struct dsflow_err *err)
 {
-    for (uint32_t i = first; i < last; i++) {
-        const struct dsflow_task_spec *t = exec->calls[i].task;
-        struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
-
-        for (unsigned p = 0; p < t->ndata; p++)
-            bufs[p] = (struct dsflow_buf){
-                exec->mem[t->data[p].i],
-                dsflow_graph_data(exec->graph, t->data[p])->bytes
-            };
-        dsf_exec_run(&exec->calls[i], bufs, 0);
-    }
+    for (uint32_t i = first; i < last; i++)
+        if (exec->calls[i].by_disk)
+            transfer(&exec->calls[i]);
+        else
+            run(&exec->calls[i]);
     return DSFLOW_OK;
 }
 

@@ -17,9 +17,10 @@
 #include <string.h>
 
 /* One StarPU codelet for each kind of task, so that names, traces and costs
- * are per kind. */
+ * are per kind; and one for those of it that run on a CPU only. */
 struct kind {
     const struct dsflow_codelet *codelet;
+    bool cpu_only;
     struct starpu_codelet cl;
     struct starpu_perfmodel model;
 };
@@ -34,6 +35,8 @@ struct starpu_state {
     unsigned virtuals, ranks;
     uint32_t *masks; /* by rank: the workers that it may use, as StarPU has it */
     unsigned mask_words;
+    bool *has_core; /* by rank: one of them is a CPU */
+    struct dsf_starpu_disk disk;
 };
 
 unsigned dsf_starpu_worker(void)
@@ -65,16 +68,18 @@ static double cost_us(struct starpu_task *task, unsigned nimpl)
 }
 
 static struct kind *new_kind(struct starpu_state *s,
-                             const struct dsflow_codelet *codelet)
+                             const struct dsf_exec_call *call)
 {
+    const struct dsflow_codelet *codelet = call->codelet;
     struct kind *k = dsf_xcalloc(1, sizeof(*k));
 
     k->codelet = codelet;
+    k->cpu_only = call->cpu_only;
     starpu_codelet_init(&k->cl);
     k->cl.name = codelet->op->name;
     k->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
     k->cl.cpu_funcs[0] = run_cpu;
-    if (s->virtuals > 0 && !codelet->host_only)
+    if (s->virtuals > 0 && !call->cpu_only)
         k->cl.opencl_funcs[0] = dsf_starpu_run_virtual;
     k->model.type = STARPU_COMMON;
     k->model.cost_function = cost_us;
@@ -92,13 +97,14 @@ static void find_kinds(struct dsflow_exec *exec)
 
     s->kind_of = dsf_xcalloc(n + 1, sizeof(*s->kind_of));
     for (uint32_t i = 0; i < n; i++) {
-        const struct dsflow_codelet *codelet = exec->calls[i].codelet;
+        const struct dsf_exec_call *call = &exec->calls[i];
 
         for (unsigned k = 0; k < s->nkinds; k++)
-            if (s->kinds[k]->codelet == codelet)
+            if (s->kinds[k]->codelet == call->codelet &&
+                s->kinds[k]->cpu_only == call->cpu_only)
                 s->kind_of[i] = s->kinds[k];
         if (s->kind_of[i] == NULL)
-            s->kind_of[i] = new_kind(s, codelet);
+            s->kind_of[i] = new_kind(s, call);
     }
 }
 
@@ -169,10 +175,27 @@ static void share_workers(struct starpu_state *s, unsigned ranks)
     s->ranks = ranks;
     s->mask_words = (n + 31) / 32;
     s->masks = dsf_xcalloc((size_t)ranks * s->mask_words, sizeof(*s->masks));
+    s->has_core = dsf_xcalloc(ranks, sizeof(*s->has_core));
     for (unsigned r = 0; r < ranks; r++)
         for (unsigned w = 0; w < n; w++)
-            if (ranks <= n ? w * ranks / n == r : r % n == w)
+            if (ranks <= n ? w * ranks / n == r : r % n == w) {
                 s->masks[r * s->mask_words + w / 32] |= 1u << w % 32;
+                if (starpu_worker_get_type((int)w) == STARPU_CPU_WORKER)
+                    s->has_core[r] = true;
+            }
+}
+
+/* The workers that may run a task; NULL: any that can. What calls the host is
+ * of no rank, and what a rank without a core must do on one, another's does. */
+static uint32_t *mask_of(const struct starpu_state *s,
+                         const struct dsf_exec_call *call)
+{
+    int rank = call->task->rank;
+
+    if (rank < 0 || s->masks == NULL || call->codelet->host_only ||
+        (call->cpu_only && !s->has_core[rank]))
+        return NULL;
+    return s->masks + (size_t)rank * s->mask_words;
 }
 
 static int starpu_exec_open(struct dsflow_exec *exec,
@@ -205,6 +228,7 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     for (uint32_t i = 0; i < n; i++)
         dsf_starpu_register(exec, i, &s->handles[i]);
     find_kinds(exec);
+    dsf_starpu_disk_init(&s->disk);
     return DSFLOW_OK;
 }
 
@@ -216,6 +240,8 @@ static void starpu_exec_close(struct dsflow_exec *exec)
         return;
     if (s->started) {
         starpu_task_wait_for_all();
+        /* Its thread ends tasks, and knows StarPU until it is back. */
+        dsf_exec_disk_close(exec);
         if (s->handles != NULL)
             for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
                 if (s->handles[i] != NULL)
@@ -228,22 +254,23 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     free(s->kind_of);
     free(s->handles);
     free(s->masks);
+    free(s->has_core);
     free(s);
 }
 
-static enum starpu_data_access_mode mode_of(enum dsflow_access access)
+enum starpu_data_access_mode dsf_starpu_mode(enum dsflow_access access)
 {
     return access == DSFLOW_R   ? STARPU_R
            : access == DSFLOW_W ? STARPU_W
                                 : STARPU_RW;
 }
 
-static int submit_task(struct dsflow_exec *exec, uint32_t i,
-                       struct dsflow_err *err)
+static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
 {
     struct starpu_state *s = exec->priv;
     const struct dsflow_task_spec *t = exec->calls[i].task;
     struct starpu_task *task = starpu_task_create();
+    uint32_t *mask = mask_of(s, &exec->calls[i]);
     int ret;
 
     task->cl = &s->kind_of[i]->cl;
@@ -251,22 +278,35 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
     task->cl_arg = &exec->calls[i];
     task->priority = t->priority;
     task->nbuffers = t->ndata;
-    if (t->rank >= 0 && s->masks != NULL && !exec->calls[i].codelet->host_only) {
-        task->workerids = s->masks + (size_t)t->rank * s->mask_words;
+    if (mask != NULL) {
+        task->workerids = mask;
         task->workerids_len = s->mask_words;
     }
     for (unsigned p = 0; p < t->ndata; p++) {
         STARPU_TASK_SET_HANDLE(task, s->handles[t->data[p].i], p);
-        STARPU_TASK_SET_MODE(task, mode_of(dsflow_task_access(t, p)), p);
+        STARPU_TASK_SET_MODE(task, dsf_starpu_mode(dsflow_task_access(t, p)),
+                             p);
     }
     ret = starpu_task_submit(task);
     if (ret != 0) {
         task->destroy = 0;
         starpu_task_destroy(task);
-        return dsflow_fail(err, DSFLOW_ENOSYS, "task %s: no worker can run it",
-                           t->op->name);
     }
-    return DSFLOW_OK;
+    return ret;
+}
+
+static int submit_task(struct dsflow_exec *exec, uint32_t i,
+                       struct dsflow_err *err)
+{
+    struct starpu_state *s = exec->priv;
+    struct dsf_exec_call *call = &exec->calls[i];
+    int ret = call->by_disk ? dsf_starpu_disk_submit(&s->disk, call, s->handles)
+                            : submit_kernel(exec, i);
+
+    return ret == 0 ? DSFLOW_OK
+                    : dsflow_fail(err, DSFLOW_ENOSYS,
+                                  "task %s: no worker can run it",
+                                  call->task->op->name);
 }
 
 static int starpu_exec_submit(struct dsflow_exec *exec, uint32_t first,
@@ -282,7 +322,8 @@ static int starpu_exec_submit(struct dsflow_exec *exec, uint32_t first,
      * runs out of memory. */
     if (s->virtuals > 0)
         for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
-            if (!dsflow_graph_data(exec->graph, (dsflow_data_id){ i })
+            if (exec->mem[i] != NULL &&
+                !dsflow_graph_data(exec->graph, (dsflow_data_id){ i })
                      ->persistent)
                 starpu_data_invalidate_submit(s->handles[i]);
     return status;
@@ -301,7 +342,7 @@ static void *starpu_exec_map(struct dsflow_exec *exec, uint32_t data,
 
     /* Nothing runs now: acquired and released, the copy in main memory is
      * valid, and the only one if it is to be written. */
-    starpu_data_acquire(s->handles[data], mode_of(access));
+    starpu_data_acquire(s->handles[data], dsf_starpu_mode(access));
     starpu_data_release(s->handles[data]);
     return exec->mem[data];
 }

@@ -19,10 +19,22 @@ extern const dsf_starpu_fn dsf_starpu_run_virtual;
 void dsf_starpu_offer_virtual(unsigned n, size_t bytes);
 
 /* starpu_tensor.c: register data of the executor, whose copies between memories
- * are then noted; and the lanes of those copies. */
+ * are then noted (what is on NVMe has none); and the lanes of those copies. */
 void dsf_starpu_register(struct dsflow_exec *exec, uint32_t data,
                          starpu_data_handle_t *handle);
 void dsf_starpu_add_links(struct dsf_timeline *timeline);
+
+enum starpu_data_access_mode dsf_starpu_mode(enum dsflow_access access);
+
+/* starpu_disk.c: tasks that a disk does. */
+struct dsf_starpu_disk {
+    struct starpu_codelet fetch, transfer;
+};
+void dsf_starpu_disk_init(struct dsf_starpu_disk *disk);
+/* Handles by data. Returns what StarPU does. */
+int dsf_starpu_disk_submit(struct dsf_starpu_disk *disk,
+                           struct dsf_exec_call *call,
+                           starpu_data_handle_t *handles);
 
 /* Worker `w` of the executor that runs the calling thread. */
 unsigned dsf_starpu_worker(void);

@@ -50,7 +50,7 @@ static int copy(void *from, unsigned from_node, void *to, unsigned to_node,
     if (from_node == to_node || from_node >= nodes || to_node >= nodes)
         return ret;
     dsf_exec_note(
-        exec, worker < 0 ? exec->nworkers : (unsigned)worker,
+        exec, worker < 0 ? exec->nworkers + DSF_RING_PROGRAM : (unsigned)worker,
         &(struct dsf_span){
             .start = start - exec->opened,
             .end = dsf_now() - exec->opened,
@@ -102,6 +102,10 @@ void dsf_starpu_register(struct dsflow_exec *exec, uint32_t data,
         .data = data,
     };
 
+    if (exec->mem[data] == NULL) {
+        starpu_void_data_register(handle);
+        return;
+    }
     if (tensor_ops.copy_methods == NULL) {
         tensor_ops = starpu_interface_variable_ops;
         tensor_ops.copy_methods = &copy_methods;
