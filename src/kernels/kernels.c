@@ -179,3 +179,26 @@ void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
 {
     dsf_loops()->lion(s, p, g, m, n);
 }
+
+void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
+                size_t n)
+{
+    dsf_loops()->pack16(r, in, out, n);
+}
+
+void dsf_unpack16(const uint16_t *in, float *out, size_t n)
+{
+    dsf_loops()->unpack16(in, out, n);
+}
+
+void dsf_pack8(const struct dsf_rounding *r, const float *in, uint16_t *heads,
+               uint8_t *codes, size_t n)
+{
+    dsf_loops()->pack8(r, in, heads, codes, n);
+}
+
+void dsf_unpack8(const uint16_t *heads, const uint8_t *codes, float *out,
+                 size_t n)
+{
+    dsf_loops()->unpack8(heads, codes, out, n);
+}

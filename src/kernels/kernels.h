@@ -116,4 +116,47 @@ struct dsf_lion_step {
 void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
                      float *m, size_t n);
 
+/* Numbers in fewer bits, rounded up or down at random so that the mean is right
+ * (stochastic rounding), or to the nearest. All sets of instructions give the
+ * same bits. Numbers are taken in blocks; the random number of element i of
+ * block b is a hash of `key`, b and i. Unpacking is exact, and packing what was
+ * unpacked gives the same bytes, whatever the random numbers. */
+#define DSF_PACK_BLOCK 256
+struct dsf_rounding {
+    uint64_t key, block; /* the block that `in` begins with */
+    int nearest;         /* key and block do not count; half goes up */
+};
+
+/* bf16. The error of a normal number x is below 2^-7 |x| (to the nearest: at
+ * most half of that), that of a smaller one below 2^-133. Infinities and NaNs
+ * stay; what is beyond the largest bf16, 3.39e38, becomes that. */
+void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
+                size_t n);
+void dsf_unpack16(const uint16_t *in, float *out, size_t n);
+
+/* 8 bits, and 16 for each block: 2^t, a power of two with 2^t <= the largest
+ * size in the block < 2^(t + 1), once that is rounded, and whether one of the 8
+ * is a sign. Errors of x:
+ *
+ *   a block with negative numbers          without (a second moment)
+ *   below 2^-4 |x| for |x| >= 2^(t - 3)    below 2^-4 x for x >= 2^(t - 7)
+ *         2^-3 |x|            2^(t - 10)         2^-3 x        2^(t - 22)
+ *         2^(t - 13) otherwise                   2^(t - 25) otherwise
+ *
+ * The mean is right, but where there are no negative numbers, none that is not
+ * zero becomes zero: those below 2^(t - 25) become that. So do windows of codes
+ * not go below 2^-95 as t. A block with an infinity or a NaN becomes NaNs.
+ * Zeroes (of all bits) are zeroes, packed and unpacked.
+ *
+ * The idea of codes that cover many powers of two with a scale for each block is
+ * that of Dettmers et al. 2022 (8-bit optimizers via block-wise quantization).
+ * Their code has 128 steps in the highest power of ten and half as many in each
+ * one below, down to 1; this one has steps of the same relative size in most of
+ * the window, as a number that is rounded at random is to be a little off and
+ * never a multiple. */
+void dsf_pack8(const struct dsf_rounding *r, const float *in, uint16_t *heads,
+               uint8_t *codes, size_t n);
+void dsf_unpack8(const uint16_t *heads, const uint8_t *codes, float *out,
+                 size_t n);
+
 #endif

@@ -1,7 +1,7 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
  * loops_*.h, compiled by isa_avx512.c, isa_avx2.c and isa_portable.c. Between
- * sets results differ in rounding; within one they depend on the inputs only:
- * loads do not care for alignment, and sums have a fixed order. */
+ * sets results differ in rounding (but for those of loops_pack.h); within one
+ * they depend on the inputs only: loads do not care for alignment, and sums have a fixed order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
@@ -56,6 +56,14 @@ struct dsf_loops {
                 float *m, size_t n);
     void (*lion)(const struct dsf_lion_step *s, float *p, const float *g,
                  float *m, size_t n);
+
+    void (*pack16)(const struct dsf_rounding *r, const float *in, uint16_t *out,
+                   size_t n);
+    void (*unpack16)(const uint16_t *in, float *out, size_t n);
+    void (*pack8)(const struct dsf_rounding *r, const float *in,
+                  uint16_t *heads, uint8_t *codes, size_t n);
+    void (*unpack8)(const uint16_t *heads, const uint8_t *codes, float *out,
+                    size_t n);
 };
 
 extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,

@@ -6,6 +6,7 @@
 #include "kernels/loops_act.h"
 #include "kernels/loops_attention.h"
 #include "kernels/loops_update.h"
+#include "kernels/loops_pack.h"
 
 const struct dsf_loops DSF_LOOPS = {
     .isa = DSF_LOOPS_ISA,
@@ -32,4 +33,8 @@ const struct dsf_loops DSF_LOOPS = {
     .adam = adam,
     .sgd = sgd,
     .lion = lion,
+    .pack16 = pack16,
+    .unpack16 = unpack16,
+    .pack8 = pack8,
+    .unpack8 = unpack8,
 };
