@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "codelets/codelets.h"
+#include "codelets/pack.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -97,8 +98,10 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
     for (unsigned i = 0; i <= repetitions; i++) {
         double t0 = now(), t1, t2;
 
-        s->codelet->cpu(
-            &(struct dsflow_call){ bufs, s->nports, s->args, scratch, NULL });
+        s->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
+                                               .nbufs = s->nports,
+                                               .args = s->args,
+                                               .scratch = scratch });
         t1 = now();
         products(s, a, b, c);
         t2 = now();
@@ -330,6 +333,36 @@ static void update(size_t n)
     free(copy);
 }
 
+/* The same for states in fewer bytes: what is read and what is written. */
+static void pack(size_t n, enum dsf_states format, const char *name)
+{
+    const struct dsf_rounding r = { .key = 1 };
+    size_t bytes = dsf_packed_bytes(format, (int64_t)n);
+    float *whole = numbers(n, 1);
+    void *packed = numbers(n, 1), *copy = numbers(n, 1);
+    double there = INFINITY, back = INFINITY, plain = INFINITY;
+
+    for (unsigned i = 0; i <= repetitions; i++) {
+        double t0 = now(), t1, t2, t3;
+
+        dsf_pack(format, &r, whole, packed, n);
+        t1 = now();
+        dsf_unpack(format, packed, whole, n);
+        t2 = now();
+        memcpy(copy, whole, n * sizeof(float));
+        t3 = now();
+        there = t1 - t0 < there ? t1 - t0 : there;
+        back = t2 - t1 < back ? t2 - t1 : back;
+        plain = t3 - t2 < plain ? t3 - t2 : plain;
+    }
+    printf("pack %s of %zu: %.2f GB/s; unpack %.2f GB/s; copy %.2f GB/s\n",
+           name, n, 1e-9 * (double)(bytes + 4 * n) / there,
+           1e-9 * (double)(bytes + 4 * n) / back, 8e-9 * (double)n / plain);
+    free(whole);
+    free(packed);
+    free(copy);
+}
+
 int main(int argc, char **argv)
 {
     struct dsflow_tile t = { .rows = 256,
@@ -374,6 +407,10 @@ int main(int argc, char **argv)
     head(t, a, b, c);
     if (strncmp("adam", wanted, strlen(wanted)) == 0)
         update(16 << 20);
+    if (strncmp("pack", wanted, strlen(wanted)) == 0) {
+        pack(16 << 20, DSF_STATES_BF16, "bf16");
+        pack(16 << 20, DSF_STATES_INT8, "int8");
+    }
     free(a);
     free(b);
     free(c);
