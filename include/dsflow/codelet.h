@@ -73,6 +73,7 @@ struct dsflow_trials {
     double tolerance;
 
     unsigned doubles; /* bit i: port i has numbers of type double */
+    unsigned bytes;   /* bit i: port i has bytes that are no numbers */
 };
 
 struct dsflow_codelet {

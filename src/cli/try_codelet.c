@@ -246,12 +246,16 @@ static double number(const struct dsf_case *c, const void *v, unsigned port,
 {
     if (c->trials->doubles >> port & 1)
         return ((const double *)v)[e];
+    if (c->trials->bytes >> port & 1)
+        return ((const unsigned char *)v)[e];
     return (double)((const float *)v)[e];
 }
 
 static size_t width(const struct dsf_case *c, unsigned port)
 {
-    return c->trials->doubles >> port & 1 ? sizeof(double) : sizeof(float);
+    return c->trials->doubles >> port & 1 ? sizeof(double)
+           : c->trials->bytes >> port & 1 ? 1
+                                          : sizeof(float);
 }
 
 /* The first element that is not the same, bit by bit; or `n`. */

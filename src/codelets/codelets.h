@@ -58,6 +58,8 @@
     XX(reduce_scatter)                                                         \
     XX(swap_in)                                                                \
     XX(swap_out)                                                               \
+    XX(pack)                                                                   \
+    XX(unpack)                                                                 \
     XX(adam)                                                                   \
     XX(sgd)                                                                    \
     XX(lion)                                                                   \

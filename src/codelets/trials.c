@@ -3,6 +3,7 @@
 #include "codelets/trials.h"
 
 #include "base/random.h"
+#include "tasks/packed.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -420,3 +421,73 @@ static int fill_clip(uint64_t seed, unsigned port, void *data, size_t bytes,
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
                                                .fill = fill_clip,
                                                .doubles = 3 };
+
+static void make_packed(uint64_t seed, size_t *whole, size_t *packed,
+                        struct dsf_pack_args *a)
+{
+    uint64_t state = seed;
+
+    a->elems = any(&state, 0, 3) == 0 ? 5000 : any(&state, 0, 900);
+    a->at = DSF_PACKED_BLOCK * any(&state, 0, 9);
+    a->stream = dsf_random(&state);
+    a->format = any(&state, DSF_STATES_BF16, DSF_STATES_INT8);
+    *whole = dsf_packed_bytes(DSF_STATES_FP32, a->elems);
+    *packed = dsf_packed_bytes(a->format, a->elems);
+}
+
+static int make_pack(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    make_packed(seed, &bytes[1], &bytes[2], args);
+    bytes[0] = sizeof(struct dsflow_control);
+    *n = 3;
+    return DSFLOW_OK;
+}
+
+static int make_unpack(uint64_t seed, size_t *bytes, unsigned *n, void *args,
+                       unsigned *fresh)
+{
+    make_packed(seed, &bytes[1], &bytes[0], args);
+    *n = 2;
+    return DSFLOW_OK;
+}
+
+/* Squares, as of a second moment, or any numbers. */
+static int fill_pack(uint64_t seed, unsigned port, void *data, size_t bytes,
+                     const void *args)
+{
+    uint64_t state = seed;
+    float *v = data;
+
+    if (port == 0)
+        return fill_update(seed, 0, data, bytes, args);
+    for (size_t i = 0; i < bytes / sizeof(*v); i++) {
+        v[i] = (float)dsf_random_normal(&state);
+        v[i] *= seed & 1 ? v[i] : 1;
+    }
+    return 1;
+}
+
+/* Codes of any kind, but none of what is no number. */
+static int fill_unpack(uint64_t seed, unsigned port, void *data, size_t bytes,
+                       const void *args)
+{
+    const struct dsf_pack_args *a = args;
+    uint64_t state = seed;
+    uint16_t *v = data;
+    size_t heads = a->format == DSF_STATES_INT8 ? (bytes - (size_t)a->elems) / 2
+                                         : bytes / 2;
+
+    for (size_t i = 0; i < bytes; i++)
+        ((uint8_t *)data)[i] = (uint8_t)dsf_random(&state);
+    for (size_t i = 0; i < heads; i++)
+        v[i] &= a->format == DSF_STATES_INT8 ? 0x17f : 0xbfff;
+    return 1;
+}
+
+const struct dsflow_trials dsf_trials_pack = { .make = make_pack,
+                                               .fill = fill_pack,
+                                               .bytes = 4 };
+const struct dsflow_trials dsf_trials_unpack = { .make = make_unpack,
+                                                 .fill = fill_unpack,
+                                                 .bytes = 1 };

@@ -145,6 +145,8 @@ struct dsf_job_nvme { /* [memory.nvme] */
 
 enum dsf_offload { DSF_OFFLOAD_NONE, DSF_OFFLOAD_CPU, DSF_OFFLOAD_NVME };
 
+enum dsf_states { DSF_STATES_FP32, DSF_STATES_BF16, DSF_STATES_INT8 };
+
 struct dsf_job_offload { /* [offload] */
     int optimizer, params, gradients, activations; /* enum dsf_offload */
     double share; /* of the states, that stays on the device; -1: auto */

@@ -87,6 +87,19 @@ struct dsf_move_args {
  *   (offload), between its home and a buffer that may be larger: as many bytes
  *   as the smaller of the two has. (no arguments) */
 
+/* pack                     { control R, whole R, packed W }
+ * unpack                   { packed R, whole W }
+ *   `elems` numbers, from element `at` of their unit on, in the bytes of a
+ *   format, and back (kernels.h has the errors). What is between is rounded up
+ *   or down at random, by a hash of `stream`, control.step and the place in the
+ *   unit: `at` is a multiple of DSF_PACKED_BLOCK, and how a unit is cut at such
+ *   places changes no bit. */
+struct dsf_pack_args {
+    int64_t elems, at;
+    uint64_t stream; /* dsf_packed_stream; unpack reads it not */
+    int32_t format;  /* enum dsf_states, but DSF_STATES_FP32 */
+};
+
 /* adam                     { control R, grad R, param RW, m RW, v RW }
  * sgd                      { control R, grad R, param RW, m RW? }  m: momentum
  * lion                     { control R, grad R, param RW, m RW }

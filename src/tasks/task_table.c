@@ -56,6 +56,8 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_reduce_scatter,
     &dsf_op_swap_in,
     &dsf_op_swap_out,
+    &dsf_op_pack,
+    &dsf_op_unpack,
     &dsf_op_adam,
     &dsf_op_sgd,
     &dsf_op_lion,

@@ -38,6 +38,7 @@ extern const struct dsflow_op dsf_op_adam, dsf_op_sgd, dsf_op_lion;
 extern const struct dsflow_op dsf_op_send, dsf_op_wait, dsf_op_split, dsf_op_gather,
     dsf_op_reduce_scatter;
 extern const struct dsflow_op dsf_op_swap_in, dsf_op_swap_out;
+extern const struct dsflow_op dsf_op_pack, dsf_op_unpack;
 extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
 
 /* All of the above, in the order they are listed; ends with NULL. */

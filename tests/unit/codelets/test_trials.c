@@ -71,7 +71,8 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
 
         /* Structures and whole numbers are no floats. */
         for (size_t k = 0; k < bytes[i] / sizeof(float); k++)
-            if (!(c->trials->doubles >> i & 1) && !isfinite(f[k]) &&
+            if (!((c->trials->doubles | c->trials->bytes) >> i & 1) &&
+                !isfinite(f[k]) &&
                 strcmp(op->ports[i].name, "batch") != 0 &&
                 strcmp(op->ports[i].name, "control") != 0)
                 fail_msg("%s, seed %llu: %s[%zu] is %g", op->name,
