@@ -1,9 +1,10 @@
-/* safetensors.c - reading maps the file and checks everything the header says;
- * writing streams. */
+/* safetensors.c - reading checks everything the header says before any tensor is
+ * read; both ways stream. */
 #include "base/safetensors.h"
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -32,7 +32,7 @@ enum { NDTYPES = sizeof(dtypes) / sizeof(*dtypes) };
 
 struct dsf_st_file {
     char *path;
-    void *map;
+    int fd;
     size_t bytes;
     struct dsf_st_tensor *tensors; /* in the order of their data */
     unsigned n;
@@ -42,8 +42,8 @@ void dsf_st_close(struct dsf_st_file *f)
 {
     if (f == NULL)
         return;
-    if (f->map != NULL)
-        munmap(f->map, f->bytes);
+    if (f->fd >= 0)
+        close(f->fd);
     for (unsigned i = 0; i < f->n; i++)
         free(f->tensors[i].name);
     free(f->tensors);
@@ -51,33 +51,44 @@ void dsf_st_close(struct dsf_st_file *f)
     free(f);
 }
 
-static int map_file(struct dsf_st_file *f, struct dsflow_err *err)
+static int open_file(struct dsf_st_file *f, struct dsflow_err *err)
 {
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    int status = DSFLOW_OK;
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", f->path);
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode) || st.st_size < 8) {
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %lld bytes: expected a safetensors file",
-                             f->path, (long long)st.st_size);
-        goto out;
-    }
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0 || fstat(f->fd, &st) < 0)
+        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", f->path);
+    if (!S_ISREG(st.st_mode) || st.st_size < 8)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %lld bytes: expected a safetensors file",
+                           f->path, (long long)st.st_size);
     f->bytes = (size_t)st.st_size;
-    f->map = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (f->map == MAP_FAILED) {
-        f->map = NULL;
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: cannot be mapped: %m",
-                             f->path);
+    return DSFLOW_OK;
+}
+
+static int read_at(const struct dsf_st_file *f, int64_t at, void *to,
+                   size_t bytes, struct dsflow_err *err)
+{
+    char *into = to;
+
+    while (bytes > 0) {
+        ssize_t n = pread(f->fd, into, bytes, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return dsflow_fail(err, DSFLOW_EIO, "%s: cannot be read: %m",
+                               f->path);
+        if (n == 0)
+            return dsflow_fail(err, DSFLOW_EIO,
+                               "%s: ends at byte %lld, and had %zu when it was "
+                               "opened",
+                               f->path, (long long)at, f->bytes);
+        into += n;
+        at += n;
+        bytes -= (size_t)n;
     }
-out:
-    if (fd >= 0)
-        close(fd);
-    return status;
+    return DSFLOW_OK;
 }
 
 static int damaged(const struct dsf_st_file *f, const char *tensor,
@@ -158,17 +169,17 @@ static int read_tensor(struct dsf_st_file *f, const char *name,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %.100s: %lld bytes: its shape makes %zu",
                            f->path, name, (long long)(end - begin), bytes);
-    t->data = (const char *)f->map + data + begin;
+    t->at = (int64_t)data + begin;
     t->bytes = bytes;
     return DSFLOW_OK;
 }
 
-static int by_data(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct dsf_st_tensor *x = a, *y = b;
 
-    if (x->data != y->data)
-        return x->data < y->data ? -1 : 1;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
@@ -176,30 +187,33 @@ static int by_data(const void *a, const void *b)
 static int check_cover(struct dsf_st_file *f, size_t data,
                        struct dsflow_err *err)
 {
-    const char *at = (const char *)f->map + data;
+    size_t at = data;
 
-    qsort(f->tensors, f->n, sizeof(*f->tensors), by_data);
+    qsort(f->tensors, f->n, sizeof(*f->tensors), by_place);
     for (unsigned i = 0; i < f->n; i++) {
-        if (f->tensors[i].data != at)
+        if ((size_t)f->tensors[i].at != at)
             return damaged(f, f->tensors[i].name,
                            "its bytes do not follow those of the tensor before "
                            "it", err);
         at += f->tensors[i].bytes;
     }
-    if (at != (const char *)f->map + f->bytes)
+    if (at != f->bytes)
         return damaged(f, "", "bytes after the last tensor", err);
     return DSFLOW_OK;
 }
 
 static int read_header(struct dsf_st_file *f, struct dsflow_err *err)
 {
-    const unsigned char *raw = f->map;
+    unsigned char raw[8];
     uint64_t length = 0;
     json_error_t why;
-    json_t *header, *entry;
+    json_t *header = NULL, *entry;
     const char *name;
-    int status = DSFLOW_OK;
+    char *text;
+    int status = read_at(f, 0, raw, sizeof(raw), err);
 
+    if (status < 0)
+        return status;
     for (int i = 0; i < 8; i++)
         length |= (uint64_t)raw[i] << 8 * i;
     if (length > MOST_HEADER || length > f->bytes - 8)
@@ -207,8 +221,11 @@ static int read_header(struct dsf_st_file *f, struct dsflow_err *err)
                            "%s: a header of %llu bytes in a file of %zu (is "
                            "the file truncated?)",
                            f->path, (unsigned long long)length, f->bytes);
-    header = json_loadb((const char *)f->map + 8, (size_t)length,
-                        JSON_REJECT_DUPLICATES, &why);
+    text = dsf_xcalloc((size_t)length + 1, 1);
+    status = read_at(f, 8, text, (size_t)length, err);
+    if (status < 0)
+        goto out;
+    header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(header)) {
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: header: %s", f->path,
                              header == NULL ? why.text
@@ -227,6 +244,7 @@ static int read_header(struct dsf_st_file *f, struct dsflow_err *err)
     status = check_cover(f, 8 + (size_t)length, err);
 out:
     json_decref(header);
+    free(text);
     return status;
 }
 
@@ -237,7 +255,8 @@ int dsf_st_open(const char *path, struct dsf_st_file **file,
     int status;
 
     f->path = dsf_xstrdup(path);
-    status = map_file(f, err);
+    f->fd = -1;
+    status = open_file(f, err);
     if (status == DSFLOW_OK)
         status = read_header(f, err);
     if (status < 0) {
@@ -246,6 +265,11 @@ int dsf_st_open(const char *path, struct dsf_st_file **file,
     }
     *file = f;
     return DSFLOW_OK;
+}
+
+const char *dsf_st_path(const struct dsf_st_file *f)
+{
+    return f->path;
 }
 
 unsigned dsf_st_count(const struct dsf_st_file *f)
@@ -288,28 +312,49 @@ static float half(uint16_t h)
     return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-void dsf_st_read_f32(const struct dsf_st_tensor *t, size_t first, size_t n,
-                     float *out)
+int dsf_st_read(const struct dsf_st_file *f, const struct dsf_st_tensor *t,
+                size_t from, size_t bytes, void *to, struct dsflow_err *err)
 {
-    const char *from =
-        (const char *)t->data + first * dtypes[t->dtype].bytes;
+    assert(from <= t->bytes && bytes <= t->bytes - from);
+    return read_at(f, t->at + (int64_t)from, to, bytes, err);
+}
 
-    if (t->dtype == DSF_F32) {
-        memcpy(out, from, n * sizeof(float));
-        return;
-    }
+static void widen(enum dsf_dtype dtype, const char *from, size_t n, float *to)
+{
     for (size_t i = 0; i < n; i++) {
         uint16_t h;
         double d;
 
-        if (t->dtype == DSF_F64) {
+        if (dtype == DSF_F64) {
             memcpy(&d, from + 8 * i, sizeof(d));
-            out[i] = (float)d;
+            to[i] = (float)d;
             continue;
         }
         memcpy(&h, from + 2 * i, sizeof(h));
-        out[i] = t->dtype == DSF_BF16 ? from_bits((uint32_t)h << 16) : half(h);
+        to[i] = dtype == DSF_BF16 ? from_bits((uint32_t)h << 16) : half(h);
     }
+}
+
+int dsf_st_read_f32(const struct dsf_st_file *f, const struct dsf_st_tensor *t,
+                    size_t first, size_t n, float *to, struct dsflow_err *err)
+{
+    enum { CHUNK = 1 << 16 }; /* elements */
+    size_t each = dtypes[t->dtype].bytes;
+    char *chunk;
+    int status = DSFLOW_OK;
+
+    if (t->dtype == DSF_F32)
+        return dsf_st_read(f, t, first * each, n * each, to, err);
+    chunk = dsf_xcalloc(CHUNK, each);
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i += CHUNK) {
+        size_t k = n - i < CHUNK ? n - i : CHUNK;
+
+        status = dsf_st_read(f, t, (first + i) * each, k * each, chunk, err);
+        if (status == DSFLOW_OK)
+            widen(t->dtype, chunk, k, to + i);
+    }
+    free(chunk);
+    return status;
 }
 
 static json_t *header_json(const struct dsf_st_tensor *tensors, unsigned n,
@@ -342,16 +387,24 @@ static json_t *header_json(const struct dsf_st_tensor *tensors, unsigned n,
 }
 
 /* Everything written goes through here, and through the hash. */
-static int put(int fd, const char *path, const void *data, size_t bytes,
-               XXH3_state_t *hash, struct dsflow_err *err)
+struct dsf_st_writer {
+    int fd;
+    const char *path;
+    XXH3_state_t *hash; /* NULL: none is wanted */
+    uint64_t put;       /* bytes */
+};
+
+int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
+               struct dsflow_err *err)
 {
     const char *from = data;
 
-    if (hash != NULL)
-        XXH3_64bits_update(hash, data, bytes);
+    if (out->hash != NULL)
+        XXH3_64bits_update(out->hash, data, bytes);
+    out->put += bytes;
     while (bytes > 0) {
         size_t chunk = bytes < (64u << 20) ? bytes : 64u << 20;
-        ssize_t n = write(fd, from, chunk);
+        ssize_t n = write(out->fd, from, chunk);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -360,7 +413,7 @@ static int put(int fd, const char *path, const void *data, size_t bytes,
                 errno = ENOSPC;
             return dsflow_fail(err, DSFLOW_EIO,
                                "%s: cannot be written: %m (%zu bytes left)",
-                               path, bytes);
+                               out->path, bytes);
         }
         from += n;
         bytes -= (size_t)n;
@@ -368,33 +421,51 @@ static int put(int fd, const char *path, const void *data, size_t bytes,
     return DSFLOW_OK;
 }
 
-int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
-                 unsigned n, const char *const *metadata, uint64_t *hash,
-                 struct dsflow_err *err)
+static int put_header(struct dsf_st_writer *out,
+                      const struct dsf_st_tensor *tensors, unsigned n,
+                      const char *const *metadata, struct dsflow_err *err)
 {
     json_t *header = header_json(tensors, n, metadata);
     char *text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
-    XXH3_state_t *state = hash != NULL ? XXH3_createState() : NULL;
     unsigned char raw[8];
     int status;
 
     json_decref(header);
     for (int i = 0; i < 8; i++)
         raw[i] = (unsigned char)(padded >> 8 * i);
-    if (state != NULL)
-        XXH3_64bits_reset(state);
-    status = put(fd, path, raw, sizeof(raw), state, err);
+    status = dsf_st_put(out, raw, sizeof(raw), err);
     if (status == DSFLOW_OK)
-        status = put(fd, path, text, length, state, err);
+        status = dsf_st_put(out, text, length, err);
     if (status == DSFLOW_OK) /* so that the data start on 8 bytes */
-        status = put(fd, path, "        ", padded - length, state, err);
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
-        status = put(fd, path, tensors[i].data, tensors[i].bytes, state, err);
-    if (state != NULL) {
-        *hash = XXH3_64bits_digest(state);
-        XXH3_freeState(state);
-    }
+        status = dsf_st_put(out, "        ", padded - length, err);
     free(text);
+    return status;
+}
+
+int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
+                 unsigned n, const char *const *metadata, dsf_st_put_fn put,
+                 void *user, uint64_t *hash, struct dsflow_err *err)
+{
+    struct dsf_st_writer out = { .fd = fd, .path = path };
+    int status;
+
+    if (hash != NULL) {
+        out.hash = XXH3_createState();
+        XXH3_64bits_reset(out.hash);
+    }
+    status = put_header(&out, tensors, n, metadata, err);
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
+        out.put = 0;
+        if (tensors[i].data != NULL)
+            status = dsf_st_put(&out, tensors[i].data, tensors[i].bytes, err);
+        else
+            status = put(user, i, &out, err);
+        assert(status < 0 || out.put == tensors[i].bytes);
+    }
+    if (hash != NULL) {
+        *hash = XXH3_64bits_digest(out.hash);
+        XXH3_freeState(out.hash);
+    }
     return status;
 }

@@ -1,6 +1,7 @@
 /* safetensors.h - the file format: 8 bytes little-endian length, a JSON header,
- * then the tensors (huggingface/safetensors, README "Format"). Reading maps the
- * file and trusts nothing in it. */
+ * then the tensors (huggingface/safetensors, README "Format"). Reading trusts
+ * nothing in the file, and takes no more of it into memory than it is asked
+ * for; writing takes tensors whole or piece by piece. */
 #ifndef DSF_BASE_SAFETENSORS_H
 #define DSF_BASE_SAFETENSORS_H
 
@@ -15,7 +16,8 @@ struct dsf_st_tensor {
     enum dsf_dtype dtype;
     unsigned ndims;
     int64_t dims[8];
-    const void *data; /* mapped, read-only; may be unaligned */
+    const void *data; /* to be written; NULL: it comes in pieces */
+    int64_t at;       /* of a file that is read: its first byte */
     size_t bytes;
 };
 
@@ -26,22 +28,38 @@ struct dsf_st_file; /* opaque */
 int dsf_st_open(const char *path, struct dsf_st_file **file,
                 struct dsflow_err *err);
 void dsf_st_close(struct dsf_st_file *file);
+const char *dsf_st_path(const struct dsf_st_file *file);
 unsigned dsf_st_count(const struct dsf_st_file *file);
 const struct dsf_st_tensor *dsf_st_at(const struct dsf_st_file *file,
                                       unsigned i);
 const struct dsf_st_tensor *dsf_st_find(const struct dsf_st_file *file,
                                         const char *name); /* or NULL */
 
-/* Elements [first, first + n) as fp32, whatever the float type. */
-void dsf_st_read_f32(const struct dsf_st_tensor *t, size_t first, size_t n,
-                     float *out);
+/* `bytes` bytes from byte `from` of a tensor on. Errors: DSFLOW_EIO, also where
+ * the file has become shorter. */
+int dsf_st_read(const struct dsf_st_file *file, const struct dsf_st_tensor *t,
+                size_t from, size_t bytes, void *to, struct dsflow_err *err);
 
-/* Write a file: names, types, shapes and pointers are given at once, in the
- * order they are stored. Writes to `fd`, which the caller syncs and closes;
- * `metadata` is pairs of strings ending with NULL, or NULL. If `hash` is not
- * NULL it gets the XXH3 64-bit hash of all bytes written. */
+/* Elements [first, first + n) as fp32, whatever the float type. */
+int dsf_st_read_f32(const struct dsf_st_file *file,
+                    const struct dsf_st_tensor *t, size_t first, size_t n,
+                    float *to, struct dsflow_err *err);
+
+struct dsf_st_writer; /* opaque */
+
+/* Hand all bytes of tensor `i` to dsf_st_put, in order. */
+typedef int (*dsf_st_put_fn)(void *user, unsigned i, struct dsf_st_writer *out,
+                             struct dsflow_err *err);
+int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
+               struct dsflow_err *err);
+
+/* Write a file: names, types and shapes are given at once, in the order they are
+ * stored; `put` gives those that have no data here (NULL: all have). Writes to
+ * `fd`, which the caller syncs and closes; `metadata` is pairs of strings ending
+ * with NULL, or NULL. If `hash` is not NULL it gets the XXH3 64-bit hash of all
+ * bytes written. */
 int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
-                 unsigned n, const char *const *metadata, uint64_t *hash,
-                 struct dsflow_err *err);
+                 unsigned n, const char *const *metadata, dsf_st_put_fn put,
+                 void *user, uint64_t *hash, struct dsflow_err *err);
 
 #endif

@@ -55,7 +55,8 @@ static int write_part(const char *path, const struct dsf_ckpt_part *part,
 
     if (fd < 0)
         return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    status = dsf_st_write(fd, path, part->tensors, part->n, NULL, hash, err);
+    status = dsf_st_write(fd, path, part->tensors, part->n, NULL, part->put,
+                          part->user, hash, err);
     if (status == DSFLOW_OK && (fsync(fd) < 0 || fstat(fd, &st) < 0))
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     if (close(fd) < 0 && status == DSFLOW_OK)
@@ -528,20 +529,46 @@ int dsf_ckpt_latest(const char *dir, int good, char **path,
     return DSFLOW_EFAIL;
 }
 
-static int load_tensor(const struct dsf_st_file *file, const char *path,
-                       const struct dsf_st_tensor *to, struct dsflow_err *err)
+int dsf_ckpt_open_part(const char *folder, const char *name,
+                       struct dsf_st_file **file, struct dsflow_err *err)
 {
-    const struct dsf_st_tensor *from = dsf_st_find(file, to->name);
+    char *path = dsf_xasprintf("%s/%s.safetensors", folder, name);
+    int status = dsf_st_open(path, file, err);
+
+    free(path);
+    return status;
+}
+
+const struct dsf_st_tensor *dsf_ckpt_find(const struct dsf_st_file *file,
+                                          const struct dsf_st_tensor *wanted,
+                                          struct dsflow_err *err)
+{
+    const struct dsf_st_tensor *t = dsf_st_find(file, wanted->name);
+    const char *path = dsf_st_path(file);
+
+    if (t == NULL) {
+        dsflow_fail(err, DSFLOW_EFAIL, "%s: has no tensor %s", path,
+                    wanted->name);
+    } else if (t->dtype != wanted->dtype || t->bytes != wanted->bytes) {
+        dsflow_fail(err, DSFLOW_EFAIL, "%s: %s: %zu bytes: this job has %zu",
+                    path, wanted->name, t->bytes, wanted->bytes);
+        t = NULL;
+    }
+    return t;
+}
+
+static int load_tensor(const struct dsf_st_file *file,
+                       const struct dsf_ckpt_part *part, unsigned i,
+                       struct dsflow_err *err)
+{
+    const struct dsf_st_tensor *to = &part->tensors[i];
+    const struct dsf_st_tensor *from = dsf_ckpt_find(file, to, err);
 
     if (from == NULL)
-        return dsflow_fail(err, DSFLOW_EFAIL, "%s: has no tensor %s", path,
-                           to->name);
-    if (from->dtype != to->dtype || from->bytes != to->bytes)
-        return dsflow_fail(err, DSFLOW_EFAIL,
-                           "%s: %s: %zu bytes: this job has %zu", path,
-                           to->name, from->bytes, to->bytes);
-    memcpy((void *)to->data, from->data, to->bytes);
-    return DSFLOW_OK;
+        return DSFLOW_EFAIL;
+    if (to->data == NULL)
+        return part->take(part->user, i, file, from, err);
+    return dsf_st_read(file, from, 0, to->bytes, (void *)to->data, err);
 }
 
 int dsf_ckpt_load(const char *folder, const struct dsf_ckpt_part *parts,
@@ -550,15 +577,12 @@ int dsf_ckpt_load(const char *folder, const struct dsf_ckpt_part *parts,
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i < nparts && status == DSFLOW_OK; i++) {
-        char *path =
-            dsf_xasprintf("%s/%s.safetensors", folder, parts[i].name);
         struct dsf_st_file *file = NULL;
 
-        status = dsf_st_open(path, &file, err);
+        status = dsf_ckpt_open_part(folder, parts[i].name, &file, err);
         for (unsigned t = 0; t < parts[i].n && status == DSFLOW_OK; t++)
-            status = load_tensor(file, path, &parts[i].tensors[t], err);
+            status = load_tensor(file, &parts[i], t, err);
         dsf_st_close(file);
-        free(path);
     }
     return status;
 }

@@ -21,11 +21,22 @@ struct dsf_ckpt_meta {
     uint64_t identity; /* hash of what must not change on resume */
 };
 
-/* The tensors of one file of the checkpoint, "params" or "states". */
+/* Read tensor `i`, which the file has as `from`, with dsf_st_read. */
+typedef int (*dsf_ckpt_take_fn)(void *user, unsigned i,
+                                const struct dsf_st_file *file,
+                                const struct dsf_st_tensor *from,
+                                struct dsflow_err *err);
+
+/* The tensors of one file of the checkpoint, "params" or "states". Those that
+ * have no data here pass by one at a time, in their order: `put` hands them out
+ * to be saved, `take` takes them back. */
 struct dsf_ckpt_part {
     const char *name;
     struct dsf_st_tensor *tensors;
     unsigned n;
+    dsf_st_put_fn put;
+    dsf_ckpt_take_fn take;
+    void *user;
 };
 
 /* Write checkpoint of `meta->step` under `dir` (…/checkpoints), then delete
@@ -50,10 +61,21 @@ int dsf_ckpt_verify(const char *path, struct dsf_ckpt_meta *meta,
 int dsf_ckpt_latest(const char *dir, int good, char **path,
                     struct dsf_ckpt_meta *meta, struct dsflow_err *err);
 
-/* Fill the tensors of `parts` (names, types, shapes and writable data are
- * given) from the checkpoint in `path`. */
+/* Fill the tensors of `parts` (names, types, sizes, and writable data or `take`
+ * are given) from the checkpoint in `path`. */
 int dsf_ckpt_load(const char *path, const struct dsf_ckpt_part *parts,
                   unsigned nparts, struct dsflow_err *err);
+
+/* The tensors of part `name` of the checkpoint in `path`; closed by the caller.
+ */
+int dsf_ckpt_open_part(const char *path, const char *name,
+                       struct dsf_st_file **file, struct dsflow_err *err);
+
+/* The tensor of that name, type and size; NULL with a message where the file has
+ * none. */
+const struct dsf_st_tensor *dsf_ckpt_find(const struct dsf_st_file *file,
+                                          const struct dsf_st_tensor *wanted,
+                                          struct dsflow_err *err);
 
 /* For `dsflow checkpoint list`: calls `each` for every folder, oldest first;
  * `err->msg` says why one is not whole. */

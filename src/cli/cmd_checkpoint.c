@@ -1,7 +1,7 @@
 /* cmd_checkpoint.c - list, verify and export checkpoints. */
 #include "base/alloc.h"
 #include "base/units.h"
-#include "cli/session.h"
+#include "cli/params.h"
 #include "model/hf.h"
 
 #include <stdlib.h>
@@ -62,24 +62,24 @@ static int export(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
-    float **params = NULL;
+    struct dsf_params *params = NULL;
     int status;
 
     status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[1], words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_params(&s, step, &params, &from, err);
+        status = dsf_params_open(&s, step, &params, &from, err);
     if (status == DSFLOW_OK)
-        status = dsf_hf_export(&s.model, words->words[2], params,
-                               dsf_tokenizer_files(s.tok), err);
+        status = dsf_hf_export(&s.model, words->words[2], dsf_params_read,
+                               params, dsf_tokenizer_files(s.tok), err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
                words->words[2]);
     else if (status == DSFLOW_OK)
         printf("%s: the model of step %lld\n", words->words[2],
                (long long)from);
-    dsf_params_free(&s, params);
+    dsf_params_close(params);
     dsf_session_close(&s);
     return status;
 }

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cli/generate.h"
-#include "cli/session.h"
+#include "cli/params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ static int generate(const struct dsf_words *words, struct dsflow_err *err)
     status = folder ? open_folder(&s, path, words, err)
                     : dsf_session_model(&s, path, words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_params(&s, step, &params, &from, err);
+        status = dsf_params_all(&s, step, &params, &from, err);
     if (status == DSFLOW_OK && !folder && from == DSF_START)
         dsf_info("%s: no checkpoint: the model as it starts, without training",
                  path);

@@ -1,7 +1,8 @@
-/* contents.c - whole tensors from replicas, shards and parts, and back. */
+/* contents.c - whole tensors from replicas, shards, parts and pieces, and back. */
 #include "cli/contents.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 #include "model/parts.h"
 
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static int kind_of(const struct dsf_contents *c,
     return -1;
 }
 
-static int by_unit(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct dsf_holding *x = a, *y = b;
 
@@ -41,6 +42,10 @@ static int by_unit(const void *a, const void *b)
         return x->unit < y->unit ? -1 : 1;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
     return x->id.i < y->id.i ? -1 : x->id.i > y->id.i;
 }
 
@@ -61,11 +66,12 @@ void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
         if (kind < 0)
             continue;
         dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
-        c->v[c->n++] =
-            (struct dsf_holding){ (uint32_t)d->unit, (uint32_t)kind, id };
+        c->v[c->n++] = (struct dsf_holding){
+            (uint32_t)d->unit, (uint32_t)kind, d->part, d->at, id
+        };
     }
     if (c->n > 0)
-        qsort(c->v, c->n, sizeof(*c->v), by_unit);
+        qsort(c->v, c->n, sizeof(*c->v), by_place);
 }
 
 void dsf_contents_fini(struct dsf_contents *c)
@@ -105,76 +111,218 @@ bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
     return n > 0;
 }
 
-float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
-                        enum dsflow_access access)
+static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
+                                              size_t i)
+{
+    return dsflow_graph_data(c->graph, c->v[i].id);
+}
+
+static bool in_one_piece(const struct dsf_contents *c, size_t n)
+{
+    return n == 1 && c->tensor == 1;
+}
+
+/* The memory of a holding; NULL with a message. On NVMe, until the next one. */
+static float *map(struct dsf_contents *c, size_t i, enum dsflow_access access,
+                  struct dsflow_err *err)
+{
+    float *at = dsflow_exec_map(c->exec, c->v[i].id, access);
+
+    if (at == NULL && dsflow_exec_failed(c->exec, err) == DSFLOW_OK)
+        dsflow_fail(err, DSFLOW_EIO, "%s: is not in reach",
+                    spec_of(c, i)->name);
+    return at;
+}
+
+bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
+                         unsigned kind)
 {
     size_t n, at = find(c, unit, kind, &n);
 
-    if (n != 1 || c->tensor > 1)
-        return NULL;
-    return dsflow_exec_map(c->exec, c->v[at].id, access);
+    return in_one_piece(c, n) && spec_of(c, at)->tier != DSFLOW_NVME;
+}
+
+float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
+                        enum dsflow_access access)
+{
+    size_t n;
+
+    return dsflow_exec_map(c->exec, c->v[find(c, unit, kind, &n)].id, access);
 }
 
 /* Copy between the pieces of a part and its numbers in one buffer. */
-static void move(struct dsf_contents *c, unsigned unit, unsigned kind,
-                 int32_t part, float *own, bool get)
+static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
+                int32_t part, float *own, bool get, struct dsflow_err *err)
 {
     size_t n, at = find(c, unit, kind, &n);
 
     for (size_t i = at; i < at + n; i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(c->graph, c->v[i].id);
+        const struct dsflow_data_spec *d = spec_of(c, i);
+        float *piece;
 
         if (d->part != part)
             continue;
+        piece = map(c, i, get ? DSFLOW_R : DSFLOW_W, err);
+        if (piece == NULL)
+            return DSFLOW_EIO;
         if (get)
-            memcpy(own + d->at, dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_R),
-                   d->bytes);
+            memcpy(own + d->at, piece, d->bytes);
         else
-            memcpy(dsflow_exec_map(c->exec, c->v[i].id, DSFLOW_RW), own + d->at,
-                   d->bytes);
+            memcpy(piece, own + d->at, d->bytes);
     }
+    return DSFLOW_OK;
 }
 
-void dsf_contents_get(struct dsf_contents *c, unsigned unit, unsigned kind,
-                      float *whole)
+/* The same of one of the parts of a unit. */
+static int move_part(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     int32_t p, float *whole, bool get, struct dsflow_err *err)
 {
-    if (c->tensor == 1) {
-        move(c, unit, kind, 0, whole, true);
-        return;
-    }
-    memset(whole, 0, (size_t)c->model->units[unit].elems * sizeof(float));
-    for (int32_t p = 0; p <= c->tensor; p++) {
-        struct dsf_part part;
-        float *own;
+    struct dsf_part part;
+    float *own;
+    int status;
 
-        dsf_part_init(&part, c->model, c->tensor, unit, p);
-        if (part.elems == 0)
-            continue;
-        own = dsf_xcalloc((size_t)part.elems, sizeof(*own));
-        move(c, unit, kind, p, own, true);
-        dsf_part_merge(&part, own, whole);
-        free(own);
-    }
-}
-
-void dsf_contents_put(struct dsf_contents *c, unsigned unit, unsigned kind,
-                      const float *whole)
-{
-    if (c->tensor == 1) {
-        move(c, unit, kind, 0, (float *)whole, false);
-        return;
-    }
-    for (int32_t p = 0; p <= c->tensor; p++) {
-        struct dsf_part part;
-        float *own;
-
-        dsf_part_init(&part, c->model, c->tensor, unit, p);
-        if (part.elems == 0)
-            continue;
-        own = dsf_xcalloc((size_t)part.elems, sizeof(*own));
+    dsf_part_init(&part, c->model, c->tensor, unit, p);
+    if (part.elems == 0)
+        return DSFLOW_OK;
+    own = malloc((size_t)part.elems * sizeof(*own));
+    if (own == NULL)
+        return dsflow_fail(err, DSFLOW_ENOMEM,
+                           "memory: %s for a part of unit %s",
+                           dsf_size_text((double)part.elems * sizeof(*own)).s,
+                           c->model->units[unit].name);
+    if (!get)
         dsf_part_split(&part, whole, own);
-        move(c, unit, kind, p, own, false);
-        free(own);
+    status = move(c, unit, kind, p, own, get, err);
+    if (get && status == DSFLOW_OK)
+        dsf_part_merge(&part, own, whole);
+    free(own);
+    return status;
+}
+
+static int move_unit(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     float *whole, bool get, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    if (c->tensor == 1)
+        return move(c, unit, kind, 0, whole, get, err);
+    if (get)
+        memset(whole, 0, (size_t)c->model->units[unit].elems * sizeof(float));
+    for (int32_t p = 0; p <= c->tensor && status == DSFLOW_OK; p++)
+        status = move_part(c, unit, kind, p, whole, get, err);
+    return status;
+}
+
+int dsf_contents_get(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     float *whole, struct dsflow_err *err)
+{
+    return move_unit(c, unit, kind, whole, true, err);
+}
+
+int dsf_contents_put(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     const float *whole, struct dsflow_err *err)
+{
+    return move_unit(c, unit, kind, (float *)whole, false, err);
+}
+
+int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
+                      dsf_unit_fn read, void *user, struct dsflow_err *err)
+{
+    size_t n, at = find(c, unit, kind, &n);
+    float *whole;
+    int status;
+
+    if (in_one_piece(c, n)) {
+        whole = map(c, at, DSFLOW_W, err);
+        return whole == NULL ? DSFLOW_EIO : read(user, unit, whole, err);
     }
+    status = dsf_unit_alloc(c->model, unit, &whole, err);
+    if (status < 0)
+        return status;
+    status = read(user, unit, whole, err);
+    if (status == DSFLOW_OK)
+        status = dsf_contents_put(c, unit, kind, whole, err);
+    free(whole);
+    return status;
+}
+
+/* The pieces one after the other: a replica begins where another has been. */
+static int write_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
+                        struct dsf_st_writer *out, struct dsflow_err *err)
+{
+    size_t n, first = find(c, unit, kind, &n);
+    int64_t done = 0;
+    int status = DSFLOW_OK;
+
+    for (size_t i = first; i < first + n && status == DSFLOW_OK; i++) {
+        const struct dsflow_data_spec *d = spec_of(c, i);
+        const float *piece;
+
+        if (d->at < done)
+            continue;
+        piece = map(c, i, DSFLOW_R, err);
+        if (piece == NULL)
+            return DSFLOW_EIO;
+        status = dsf_st_put(out, piece, d->bytes, err);
+        done += (int64_t)(d->bytes / sizeof(float));
+    }
+    return status;
+}
+
+int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
+                       struct dsf_st_writer *out, struct dsflow_err *err)
+{
+    int64_t elems = c->model->units[unit].elems;
+    float *whole;
+    int status;
+
+    if (c->tensor == 1)
+        return write_pieces(c, unit, kind, out, err);
+    status = dsf_unit_alloc(c->model, unit, &whole, err);
+    if (status < 0)
+        return status;
+    status = dsf_contents_get(c, unit, kind, whole, err);
+    if (status == DSFLOW_OK)
+        status = dsf_st_put(out, whole, (size_t)elems * sizeof(float), err);
+    free(whole);
+    return status;
+}
+
+/* Each piece from its place in the file. */
+static int read_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
+                       const struct dsf_st_file *file,
+                       const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    size_t n, first = find(c, unit, kind, &n);
+    int status = DSFLOW_OK;
+
+    for (size_t i = first; i < first + n && status == DSFLOW_OK; i++) {
+        const struct dsflow_data_spec *d = spec_of(c, i);
+        float *piece = map(c, i, DSFLOW_W, err);
+
+        if (piece == NULL)
+            return DSFLOW_EIO;
+        status = dsf_st_read(file, from, (size_t)d->at * sizeof(float),
+                             d->bytes, piece, err);
+    }
+    return status;
+}
+
+int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
+                      const struct dsf_st_file *file,
+                      const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    float *whole;
+    int status;
+
+    if (c->tensor == 1)
+        return read_pieces(c, unit, kind, file, from, err);
+    status = dsf_unit_alloc(c->model, unit, &whole, err);
+    if (status < 0)
+        return status;
+    status = dsf_st_read(file, from, 0, from->bytes, whole, err);
+    if (status == DSFLOW_OK)
+        status = dsf_contents_put(c, unit, kind, whole, err);
+    free(whole);
+    return status;
 }

@@ -1,20 +1,24 @@
-/* contents.h - what a run has in memory as whole tensors of the model, however
- * the mesh shares them out. */
+/* contents.h - what a run keeps as whole tensors of the model, however the mesh
+ * shares them out, and in whatever memory they are. One tensor is in memory
+ * beside them at a time, where it does not stand in one piece. */
 #ifndef DSF_CLI_CONTENTS_H
 #define DSF_CLI_CONTENTS_H
 
 #include <dsflow/exec.h>
 #include <dsflow/optimizer.h>
 
+#include "base/safetensors.h"
 #include "model/model.h"
 
 /* What is kept of each unit: its parameters, and from 1 on the states of the
  * optimizer, in its order. */
 enum { DSF_KEPT_PARAM, DSF_NKEPT = 1 + DSFLOW_MAX_STATES };
 
-/* One piece of data of a unit: a replica or a shard. */
+/* One piece of data of a unit: a replica, or a part of it. */
 struct dsf_holding {
     uint32_t unit, kind;
+    int32_t part;
+    int64_t at; /* within the part */
     dsflow_data_id id;
 };
 
@@ -24,7 +28,7 @@ struct dsf_contents {
     struct dsflow_exec *exec;
     const struct dsflow_optimizer *optimizer;
     int32_t tensor; /* parts of a unit */
-    struct dsf_holding *v; /* by unit, then kind */
+    struct dsf_holding *v; /* by unit, kind, part and place in it */
     size_t n, cap;
 };
 
@@ -41,15 +45,28 @@ const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind);
 bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
                       unsigned kind);
 
-/* The tensor itself where it is in one piece, else NULL. */
-float *dsf_contents_map(struct dsf_contents *c, unsigned unit,
-                        unsigned kind, enum dsflow_access access);
+/* Is it in one piece in memory? Then it can be mapped, until the next submit. */
+bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
+                         unsigned kind);
+float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
+                        enum dsflow_access access);
 
 /* Copy the whole unit (units[unit].elems numbers) out of, or into, all pieces
- * there are. */
-void dsf_contents_get(struct dsf_contents *c, unsigned unit,
-                      unsigned kind, float *whole);
-void dsf_contents_put(struct dsf_contents *c, unsigned unit,
-                      unsigned kind, const float *whole);
+ * there are. Here and below, errors are of a disk that fails, or of memory. */
+int dsf_contents_get(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     float *whole, struct dsflow_err *err);
+int dsf_contents_put(struct dsf_contents *c, unsigned unit, unsigned kind,
+                     const float *whole, struct dsflow_err *err);
+
+/* The same with what `read` fills in. */
+int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
+                      dsf_unit_fn read, void *user, struct dsflow_err *err);
+
+/* The same to and from a file. */
+int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
+                       struct dsf_st_writer *out, struct dsflow_err *err);
+int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
+                      const struct dsf_st_file *file,
+                      const struct dsf_st_tensor *from, struct dsflow_err *err);
 
 #endif

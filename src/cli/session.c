@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
-#include "model/hf.h"
+#include "cli/params.h"
 #include "plugin/plugin.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
@@ -274,40 +274,51 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     return DSFLOW_OK;
 }
 
-/* Weights of step 0, into memory that is given by unit. */
-static int first_params(const struct dsf_session *s, float *const *params,
-                        struct dsflow_err *err)
-{
-    if (strcmp(s->job.model.init, "random") != 0)
-        return dsf_hf_load(&s->model, s->job.model.init, params, err);
-    for (unsigned u = 0; u < s->model.nunits; u++)
-        dsf_model_randomize(&s->model, u, (uint64_t)s->job.main.seed,
-                            params[u]);
-    return DSFLOW_OK;
-}
-
 int dsf_session_start(struct dsf_session *s, struct dsflow_err *err)
 {
-    float **params = NULL;
-    int status = dsf_session_units(s, &params, err);
+    struct dsf_params *params;
+    int64_t from;
+    int status = dsf_params_open(s, DSF_START, &params, &from, err);
 
-    if (status == DSFLOW_OK)
-        status = first_params(s, params, err);
+    if (status < 0)
+        return status;
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
-        if (dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_RW) ==
-            NULL)
-            dsf_contents_put(&s->contents, u, DSF_KEPT_PARAM, params[u]);
-    dsf_session_units_free(s, params);
+        status = dsf_contents_fill(&s->contents, u, DSF_KEPT_PARAM,
+                                   dsf_params_read, params, err);
+    dsf_params_close(params);
     return status;
 }
 
 /* A checkpoint as lists of whole tensors: "params" are the units, "states" all
- * else that lives from step to step. Where a unit is shared out, it stands in a
- * buffer here. */
+ * else that lives from step to step. Units pass by one at a time. */
+struct passing {
+    struct dsf_session *s;
+    struct dsf_holding *what; /* by tensor: unit and kind; unused for counters */
+};
+
 struct contents {
     struct dsf_st_tensor *tensors;
     struct dsf_ckpt_part parts[2];
+    struct passing passing[2];
 };
+
+static int put_unit(void *user, unsigned i, struct dsf_st_writer *out,
+                    struct dsflow_err *err)
+{
+    const struct passing *p = user;
+
+    return dsf_contents_write(&p->s->contents, p->what[i].unit, p->what[i].kind,
+                              out, err);
+}
+
+static int take_unit(void *user, unsigned i, const struct dsf_st_file *file,
+                     const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    const struct passing *p = user;
+
+    return dsf_contents_read(&p->s->contents, p->what[i].unit, p->what[i].kind,
+                             file, from, err);
+}
 
 static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
                        const char *name, enum dsf_dtype dtype, size_t bytes,
@@ -324,93 +335,58 @@ static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
     };
 }
 
-static int add_unit(struct dsf_session *s, struct contents *c, unsigned u,
-                    unsigned kind, bool load, struct dsflow_err *err)
+static void add_unit(struct dsf_session *s, struct contents *c, unsigned u,
+                     unsigned kind)
 {
     const struct dsf_unit *unit = &s->model.units[u];
-    size_t bytes = (size_t)unit->elems * sizeof(float);
-    float *data;
+    int p = kind != DSF_KEPT_PARAM;
 
     if (!dsf_contents_has(&s->contents, u, kind))
-        return DSFLOW_OK;
-    data = dsf_contents_map(&s->contents, u, kind, load ? DSFLOW_RW : DSFLOW_R);
-    if (data == NULL) {
-        data = malloc(bytes);
-        if (data == NULL)
-            return dsflow_fail(err, DSFLOW_ENOMEM,
-                               "memory: %s for unit %s of a checkpoint",
-                               dsf_size_text((double)bytes).s, unit->name);
-        if (!load)
-            dsf_contents_get(&s->contents, u, kind, data);
-    }
-    add_tensor(&c->parts[kind != DSF_KEPT_PARAM],
-               dsf_contents_name(&s->contents, kind), unit->name, DSF_F32,
-               bytes, data);
-    return DSFLOW_OK;
+        return;
+    c->passing[p].what[c->parts[p].n].unit = u;
+    c->passing[p].what[c->parts[p].n].kind = kind;
+    add_tensor(&c->parts[p], dsf_contents_name(&s->contents, kind), unit->name,
+               DSF_F32, (size_t)unit->elems * sizeof(float), NULL);
 }
 
-static int list_contents(struct dsf_session *s, struct contents *c, bool load,
-                         struct dsflow_err *err)
+static void list_contents(struct dsf_session *s, struct contents *c,
+                          enum dsflow_access access)
 {
+    static const char *const names[] = { "params", "states" };
     static const char *const counters[] = { "cursor", "control" };
     size_t most = (size_t)s->model.nunits * DSF_NKEPT + 2;
-    int status = DSFLOW_OK;
 
     c->tensors = dsf_xcalloc(2 * most, sizeof(*c->tensors));
-    c->parts[0] = (struct dsf_ckpt_part){ "params", c->tensors, 0 };
-    c->parts[1] = (struct dsf_ckpt_part){ "states", c->tensors + most, 0 };
+    for (int p = 0; p < 2; p++) {
+        c->passing[p].s = s;
+        c->passing[p].what = dsf_xcalloc(most, sizeof(*c->passing[p].what));
+        c->parts[p] = (struct dsf_ckpt_part){
+            .name = names[p],
+            .tensors = c->tensors + (size_t)p * most,
+            .put = put_unit,
+            .take = take_unit,
+            .user = &c->passing[p],
+        };
+    }
     for (int i = 0; i < 2; i++) {
         dsflow_data_id id = find(s, counters[i]);
 
         add_tensor(&c->parts[1], "", counters[i], DSF_I64,
                    dsflow_graph_data(s->graph, id)->bytes,
-                   dsflow_exec_map(s->exec, id, load ? DSFLOW_RW : DSFLOW_R));
+                   dsflow_exec_map(s->exec, id, access));
     }
-    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
-        for (unsigned k = 0; k < DSF_NKEPT && status == DSFLOW_OK; k++)
-            status = add_unit(s, c, u, k, load, err);
-    return status;
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        for (unsigned k = 0; k < DSF_NKEPT; k++)
+            add_unit(s, c, u, k);
 }
 
-/* Of which unit and state "m.layer0.qkv" of part `p` is; *u is where to begin to
- * look. */
-static unsigned find_kept(const struct dsf_session *s, int p, const char *name,
-                          unsigned *u)
+static void forget_contents(struct contents *c)
 {
-    unsigned kind = DSF_KEPT_PARAM;
-
-    if (p > 0) {
-        size_t n = strcspn(name, ".");
-        const char *state = NULL;
-
-        while (state == NULL || strlen(state) != n ||
-               strncmp(state, name, n) != 0)
-            state = dsf_contents_name(&s->contents, ++kind);
-        name += n + 1;
+    for (int p = 0; p < 2; p++) {
+        for (unsigned t = 0; t < c->parts[p].n; t++)
+            free(c->parts[p].tensors[t].name);
+        free(c->passing[p].what);
     }
-    while (strcmp(s->model.units[*u].name, name) != 0)
-        *u = (*u + 1) % s->model.nunits;
-    return kind;
-}
-
-/* Buffers, after they were read into (`load`), go where they belong. */
-static void end_contents(struct dsf_session *s, struct contents *c, bool load)
-{
-    for (int p = 0; p < 2; p++)
-        for (unsigned t = 0, u = 0; t < c->parts[p].n; t++) {
-            struct dsf_st_tensor *tensor = &c->parts[p].tensors[t];
-
-            if (tensor->dtype == DSF_F32) {
-                unsigned kind = find_kept(s, p, tensor->name, &u);
-
-                if (dsf_contents_map(&s->contents, u, kind, DSFLOW_R) == NULL) {
-                    if (load)
-                        dsf_contents_put(&s->contents, u, kind, tensor->data);
-                    free((void *)tensor->data);
-                }
-            }
-            free(tensor->name);
-        }
     free(c->tensors);
 }
 
@@ -423,11 +399,9 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     int status;
 
     snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
-    status = list_contents(s, &c, false, err);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
-    end_contents(s, &c, false);
+    list_contents(s, &c, DSFLOW_R);
+    status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
+    forget_contents(&c);
     free(dir);
     return status;
 }
@@ -436,41 +410,49 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err)
 {
     struct contents c;
-    int status = list_contents(s, &c, true, err);
+    int status;
 
-    if (status == DSFLOW_OK)
-        status = dsf_ckpt_load(folder, c.parts, 2, err);
-    end_contents(s, &c, status == DSFLOW_OK);
+    list_contents(s, &c, DSFLOW_RW);
+    status = dsf_ckpt_load(folder, c.parts, 2, err);
+    forget_contents(&c);
     return status;
+}
+
+double dsf_session_copies(const struct dsf_session *s)
+{
+    double bytes = 0;
+
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        if (!dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM))
+            bytes += (double)s->model.units[u].elems * sizeof(float);
+    return bytes;
 }
 
 int dsf_session_units(struct dsf_session *s, float ***out,
                       struct dsflow_err *err)
 {
     float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
+    int status = DSFLOW_OK;
 
     *out = params;
-    for (unsigned u = 0; u < s->model.nunits; u++) {
-        size_t bytes = (size_t)s->model.units[u].elems * sizeof(float);
-
-        params[u] =
-            dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_RW);
-        if (params[u] != NULL)
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++) {
+        if (dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM)) {
+            params[u] =
+                dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_R);
             continue;
-        params[u] = aligned_alloc(4096, bytes);
-        if (params[u] == NULL)
-            return dsflow_fail(
-                err, DSFLOW_ENOMEM, "memory: %s for unit %s of the model",
-                dsf_size_text((double)bytes).s, s->model.units[u].name);
-        dsf_contents_get(&s->contents, u, DSF_KEPT_PARAM, params[u]);
+        }
+        status = dsf_unit_alloc(&s->model, u, &params[u], err);
+        if (status == DSFLOW_OK)
+            status = dsf_contents_get(&s->contents, u, DSF_KEPT_PARAM,
+                                      params[u], err);
     }
-    return DSFLOW_OK;
+    return status;
 }
 
 void dsf_session_units_free(struct dsf_session *s, float **params)
 {
     for (unsigned u = 0; params != NULL && u < s->model.nunits; u++)
-        if (dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_R) == NULL)
+        if (!dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM))
             free(params[u]);
     free(params);
 }
@@ -486,73 +468,4 @@ void dsf_session_close(struct dsf_session *s)
     dsf_job_fini(&s->job);
     dsf_contents_fini(&s->contents);
     free(s->why);
-}
-
-void dsf_params_free(const struct dsf_session *s, float **params)
-{
-    for (unsigned u = 0; params != NULL && u < s->model.nunits; u++)
-        free(params[u]);
-    free(params);
-}
-
-static int allocate_params(const struct dsf_session *s, float **params,
-                           struct dsflow_err *err)
-{
-    for (unsigned u = 0; u < s->model.nunits; u++) {
-        size_t bytes = (size_t)s->model.units[u].elems * sizeof(float);
-
-        params[u] = aligned_alloc(4096, bytes);
-        if (params[u] == NULL)
-            return dsflow_fail(
-                err, DSFLOW_ENOMEM, "memory: %s for unit %s of the model",
-                dsf_size_text((double)bytes).s, s->model.units[u].name);
-    }
-    return DSFLOW_OK;
-}
-
-static int load_params(const struct dsf_session *s, const char *folder,
-                       float *const *params, struct dsflow_err *err)
-{
-    struct dsf_ckpt_part part = {
-        .name = "params",
-        .tensors = dsf_xcalloc(s->model.nunits, sizeof(*part.tensors)),
-    };
-    int status;
-
-    for (unsigned u = 0; u < s->model.nunits; u++)
-        add_tensor(&part, "", s->model.units[u].name, DSF_F32,
-                   (size_t)s->model.units[u].elems * sizeof(float), params[u]);
-    status = dsf_ckpt_load(folder, &part, 1, err);
-    for (unsigned u = 0; u < part.n; u++)
-        free(part.tensors[u].name);
-    free(part.tensors);
-    return status;
-}
-
-int dsf_session_params(struct dsf_session *s, int64_t step, float ***out,
-                       int64_t *from, struct dsflow_err *err)
-{
-    char *dir = dsf_session_checkpoints(s), *folder = NULL;
-    struct dsf_ckpt_meta meta = { 0 };
-    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
-    int status = allocate_params(s, params, err);
-
-    if (status == DSFLOW_OK && step >= 0) {
-        folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
-        status = dsf_ckpt_verify(folder, &meta, err);
-    } else if (status == DSFLOW_OK && step == DSF_LATEST) {
-        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
-    }
-    if (status == DSFLOW_OK)
-        status = folder != NULL ? load_params(s, folder, params, err)
-                                : first_params(s, params, err);
-    *from = folder != NULL ? meta.step : DSF_START;
-    free(folder);
-    free(dir);
-    if (status < 0) {
-        dsf_params_free(s, params);
-        return status;
-    }
-    *out = params;
-    return DSFLOW_OK;
 }

@@ -59,11 +59,13 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
 int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err);
 
-/* The weights of an open session as whole units: where a unit is in one piece,
- * that piece itself, else a copy. */
+/* The weights of an open session as whole units, all at once: where a unit is in
+ * one piece in memory, that piece itself, else a copy. */
 int dsf_session_units(struct dsf_session *s, float ***params,
                       struct dsflow_err *err);
 void dsf_session_units_free(struct dsf_session *s, float **params);
+/* Bytes of those copies. */
+double dsf_session_copies(const struct dsf_session *s);
 
 void dsf_session_close(struct dsf_session *s);
 
@@ -72,17 +74,6 @@ char *dsf_session_checkpoints(const struct dsf_session *s);
 
 /* Is `path` the folder of a run? */
 bool dsf_is_run(const char *path);
-
-/* Weights in memory of their own, for commands that need no executor: of the
- * checkpoint of `step`. By unit; freed by dsf_params_free. *from is the step
- * they are of, DSF_START where there is no checkpoint. */
-enum {
-    DSF_LATEST = -1, /* of the latest checkpoint, if there is one */
-    DSF_START = -2,  /* of the model as it starts, whatever was saved */
-};
-int dsf_session_params(struct dsf_session *s, int64_t step, float ***params,
-                       int64_t *from, struct dsflow_err *err);
-void dsf_params_free(const struct dsf_session *s, float **params);
 
 /* Flags that every command with a job takes. */
 #define DSF_FLAG_SET                                                           \

@@ -141,22 +141,27 @@ static int check_tensor(const struct dsf_tensor *t,
 
 /* to[cols][rows] of a file's [rows][cols], or the other way round, in blocks
  * that stay in the cache. */
-static void transpose(const struct dsf_tensor *t,
-                      const struct dsf_st_tensor *in, float *to)
+static int transpose(const struct dsf_tensor *t, const struct dsf_st_file *file,
+                     const struct dsf_st_tensor *in, float *to,
+                     struct dsflow_err *err)
 {
     enum { BLOCK = 32 };
     float *rows = dsf_xcalloc(BLOCK * (size_t)t->rows, sizeof(*rows));
+    int status = DSFLOW_OK;
 
-    for (int64_t c = 0; c < t->cols; c += BLOCK) {
+    for (int64_t c = 0; c < t->cols && status == DSFLOW_OK; c += BLOCK) {
         int64_t n = t->cols - c < BLOCK ? t->cols - c : BLOCK;
 
-        dsf_st_read_f32(in, (size_t)(c * t->rows), (size_t)(n * t->rows),
-                        rows);
+        status = dsf_st_read_f32(file, in, (size_t)(c * t->rows),
+                                 (size_t)(n * t->rows), rows, err);
+        if (status < 0)
+            break;
         for (int64_t r = 0; r < t->rows; r++)
             for (int64_t i = 0; i < n; i++)
                 to[r * t->cols + c + i] = rows[i * t->rows + r];
     }
     free(rows);
+    return status;
 }
 
 /* What files have that is not a weight, or is one again. */
@@ -209,43 +214,84 @@ static int check_all_used(const struct dsf_model *m, const struct shards *s,
                        "%s: a tensor stands in two files", s->names[0]);
 }
 
-int dsf_hf_load(const struct dsf_model *m, const char *folder,
-                float *const *params, struct dsflow_err *err)
+struct dsf_hf {
+    const struct dsf_model *model;
+    char *folder;
+    struct shards shards;
+};
+
+/* Is there every tensor of every unit, in its shape, and no other? */
+static int check_all(const struct dsf_hf *hf, struct dsflow_err *err)
 {
-    struct shards s = { 0 };
+    const struct dsf_model *m = hf->model;
     size_t used = 0;
-    int status = open_shards(&s, folder, err);
 
-    for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
-        const struct dsf_unit *unit = &m->units[u];
-
-        memset(params[u], 0, (size_t)unit->elems * sizeof(float));
-        for (unsigned i = 0; i < unit->ntensors && status == DSFLOW_OK; i++) {
-            const struct dsf_tensor *t = &unit->tensors[i];
+    for (unsigned u = 0; u < m->nunits; u++)
+        for (unsigned i = 0; i < m->units[u].ntensors; i++, used++) {
+            const struct dsf_tensor *t = &m->units[u].tensors[i];
             size_t shard;
-            const struct dsf_st_tensor *in = find(&s, t->name, &shard);
-            float *to = params[u] + t->offset;
+            const struct dsf_st_tensor *in = find(&hf->shards, t->name, &shard);
+            int status;
 
-            if (in == NULL) {
-                status = dsflow_fail(err, DSFLOW_EINVAL,
-                                     "%s: has no tensor %s", folder, t->name);
-                break;
-            }
-            status = check_tensor(t, in, s.names[shard], err);
+            if (in == NULL)
+                return dsflow_fail(err, DSFLOW_EINVAL, "%s: has no tensor %s",
+                                   hf->folder, t->name);
+            status = check_tensor(t, in, hf->shards.names[shard], err);
             if (status < 0)
-                break;
-            if (t->transposed)
-                transpose(t, in, to);
-            else
-                dsf_st_read_f32(in, 0, (size_t)(t->rows * t->cols), to);
-            used++;
+                return status;
         }
-    }
+    return check_all_used(m, &hf->shards, used, err);
+}
+
+int dsf_hf_open(const struct dsf_model *m, const char *folder,
+                struct dsf_hf **out, struct dsflow_err *err)
+{
+    struct dsf_hf *hf = dsf_xcalloc(1, sizeof(*hf));
+    int status;
+
+    hf->model = m;
+    hf->folder = dsf_xstrdup(folder);
+    status = open_shards(&hf->shards, folder, err);
     if (status == DSFLOW_OK)
-        status = check_all_used(m, &s, used, err);
-    if (status < 0)
+        status = check_all(hf, err);
+    if (status < 0) {
         dsflow_fail_in(err, status, folder);
-    close_shards(&s);
+        dsf_hf_close(hf);
+        return status;
+    }
+    *out = hf;
+    return DSFLOW_OK;
+}
+
+void dsf_hf_close(struct dsf_hf *hf)
+{
+    if (hf == NULL)
+        return;
+    close_shards(&hf->shards);
+    free(hf->folder);
+    free(hf);
+}
+
+int dsf_hf_read(void *user, unsigned u, float *to, struct dsflow_err *err)
+{
+    const struct dsf_hf *hf = user;
+    const struct dsf_unit *unit = &hf->model->units[u];
+    int status = DSFLOW_OK;
+
+    memset(to, 0, (size_t)unit->elems * sizeof(float));
+    for (unsigned i = 0; i < unit->ntensors && status == DSFLOW_OK; i++) {
+        const struct dsf_tensor *t = &unit->tensors[i];
+        size_t shard;
+        const struct dsf_st_tensor *in = find(&hf->shards, t->name, &shard);
+        const struct dsf_st_file *file = hf->shards.files[shard];
+        float *at = to + t->offset;
+
+        if (t->transposed)
+            status = transpose(t, file, in, at, err);
+        else
+            status = dsf_st_read_f32(file, in, 0, (size_t)(t->rows * t->cols),
+                                     at, err);
+    }
     return status;
 }
 
@@ -345,64 +391,114 @@ static int write_config(const struct dsf_model *m, const char *folder,
     return status;
 }
 
-/* Every tensor as the file has it; those that are transposed in memory of
- * their own, which *owned says. */
-static struct dsf_st_tensor *list_tensors(const struct dsf_model *m,
-                                          float *const *params, unsigned *n,
-                                          bool **owned)
-{
-    struct dsf_st_tensor *list =
-        dsf_xcalloc((size_t)m->nunits * DSF_MAX_TENSORS, sizeof(*list));
+/* Where the tensors of a file that is written come from: one unit is in memory
+ * at a time. */
+struct export {
+    const struct dsf_model *model;
+    dsf_unit_fn read;
+    void *user;
+    const struct dsf_tensor **tensors; /* as in the file … */
+    unsigned *units;                   /* … and of which unit each is */
+    float *unit;                       /* what is in memory … */
+    unsigned which;                    /* … of this one + 1; 0: nothing */
+};
 
-    *owned = dsf_xcalloc((size_t)m->nunits * DSF_MAX_TENSORS, sizeof(**owned));
+/* Every tensor as the file has it. */
+static struct dsf_st_tensor *list_tensors(struct export *x, unsigned *n)
+{
+    const struct dsf_model *m = x->model;
+    size_t most = (size_t)m->nunits * DSF_MAX_TENSORS;
+    struct dsf_st_tensor *list = dsf_xcalloc(most, sizeof(*list));
+
+    x->tensors = dsf_xcalloc(most, sizeof(*x->tensors));
+    x->units = dsf_xcalloc(most, sizeof(*x->units));
     *n = 0;
     for (unsigned u = 0; u < m->nunits; u++)
         for (unsigned i = 0; i < m->units[u].ntensors; i++) {
             const struct dsf_tensor *t = &m->units[u].tensors[i];
-            struct dsf_st_tensor *to = &list[*n];
-            const float *from = params[u] + t->offset;
+            bool flipped = t->vector || t->transposed;
 
-            to->name = (char *)t->name;
-            to->dtype = DSF_F32;
-            to->ndims = t->vector ? 1 : 2;
-            to->dims[0] = t->vector ? t->cols : t->rows;
-            to->dims[1] = t->cols;
-            to->bytes = (size_t)(t->rows * t->cols) * sizeof(float);
-            to->data = from;
-            if (t->transposed) {
-                float *flipped = dsf_xcalloc(to->bytes, 1);
-
-                for (int64_t r = 0; r < t->rows; r++)
-                    for (int64_t c = 0; c < t->cols; c++)
-                        flipped[c * t->rows + r] = from[r * t->cols + c];
-                to->dims[0] = t->cols;
-                to->dims[1] = t->rows;
-                to->data = flipped;
-                (*owned)[*n] = true;
-            }
-            (*n)++;
+            x->tensors[*n] = t;
+            x->units[*n] = u;
+            list[(*n)++] = (struct dsf_st_tensor){
+                .name = (char *)t->name,
+                .dtype = DSF_F32,
+                .ndims = t->vector ? 1 : 2,
+                .dims = { flipped ? t->cols : t->rows,
+                          t->transposed ? t->rows : t->cols },
+                .bytes = (size_t)(t->rows * t->cols) * sizeof(float),
+            };
         }
     return list;
 }
 
-static int write_weights(const struct dsf_model *m, const char *folder,
-                         float *const *params, struct dsflow_err *err)
+/* The unit of tensor `i` into memory, unless it is there. */
+static int fetch_unit(struct export *x, unsigned i, struct dsflow_err *err)
+{
+    unsigned u = x->units[i];
+    int status;
+
+    if (x->which == u + 1)
+        return DSFLOW_OK;
+    free(x->unit);
+    x->which = u + 1;
+    status = dsf_unit_alloc(x->model, u, &x->unit, err);
+    return status == DSFLOW_OK ? x->read(x->user, u, x->unit, err) : status;
+}
+
+/* The other way round than it is here, some rows of the file at a time. */
+static int put_flipped(const struct dsf_tensor *t, const float *from,
+                       struct dsf_st_writer *out, struct dsflow_err *err)
+{
+    enum { BLOCK = 32 };
+    float *rows = dsf_xcalloc(BLOCK * (size_t)t->rows, sizeof(*rows));
+    int status = DSFLOW_OK;
+
+    for (int64_t c = 0; c < t->cols && status == DSFLOW_OK; c += BLOCK) {
+        int64_t n = t->cols - c < BLOCK ? t->cols - c : BLOCK;
+
+        for (int64_t r = 0; r < t->rows; r++)
+            for (int64_t i = 0; i < n; i++)
+                rows[i * t->rows + r] = from[r * t->cols + c + i];
+        status = dsf_st_put(out, rows, (size_t)(n * t->rows) * sizeof(*rows),
+                            err);
+    }
+    free(rows);
+    return status;
+}
+
+static int put_tensor(void *user, unsigned i, struct dsf_st_writer *out,
+                      struct dsflow_err *err)
+{
+    struct export *x = user;
+    const struct dsf_tensor *t = x->tensors[i];
+    int status = fetch_unit(x, i, err);
+
+    if (status < 0)
+        return status;
+    if (t->transposed)
+        return put_flipped(t, x->unit + t->offset, out, err);
+    return dsf_st_put(out, x->unit + t->offset,
+                      (size_t)(t->rows * t->cols) * sizeof(float), err);
+}
+
+static int write_weights(struct export *x, const char *folder,
+                         struct dsflow_err *err)
 {
     static const char *const metadata[] = { "format", "pt", NULL };
     char *path = dsf_xasprintf("%s/model.safetensors", folder);
-    bool *owned;
     unsigned n;
-    struct dsf_st_tensor *list = list_tensors(m, params, &n, &owned);
+    struct dsf_st_tensor *list = list_tensors(x, &n);
     int fd, status = create(path, &fd, err);
 
     if (status == DSFLOW_OK)
-        status = finish_file(
-            fd, path, dsf_st_write(fd, path, list, n, metadata, NULL, err),
-            err);
-    for (unsigned i = 0; i < n; i++)
-        if (owned[i])
-            free((void *)list[i].data);
-    free(owned);
+        status = finish_file(fd, path,
+                             dsf_st_write(fd, path, list, n, metadata,
+                                          put_tensor, x, NULL, err),
+                             err);
+    free(x->unit);
+    free(x->units);
+    free(x->tensors);
     free(list);
     free(path);
     return status;
@@ -449,9 +545,10 @@ static void remove_folder(const char *folder)
 }
 
 int dsf_hf_export(const struct dsf_model *m, const char *folder,
-                  float *const *params, const char *const *tokenizer_files,
-                  struct dsflow_err *err)
+                  dsf_unit_fn read, void *user,
+                  const char *const *tokenizer_files, struct dsflow_err *err)
 {
+    struct export x = { .model = m, .read = read, .user = user };
     size_t n = strlen(folder);
     char *tmp;
     int status;
@@ -465,7 +562,7 @@ int dsf_hf_export(const struct dsf_model *m, const char *folder,
     }
     status = write_config(m, tmp, err);
     if (status == DSFLOW_OK)
-        status = write_weights(m, tmp, params, err);
+        status = write_weights(&x, tmp, err);
     for (; status == DSFLOW_OK && tokenizer_files != NULL &&
            *tokenizer_files != NULL;
          tokenizer_files++)

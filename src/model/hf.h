@@ -9,19 +9,26 @@
 int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
                        struct dsflow_err *err);
 
-/* Read every tensor of the model from `folder` (model.safetensors, or shards
- * named by model.safetensors.index.json; fp32, bf16, fp16), into
- * params[u] (units[u].elems floats each). Missing, extra (except known
- * buffers such as attn.bias, masked_bias, rotary inv_freq), misshapen tensors
- * are errors that name file and tensor. */
-int dsf_hf_load(const struct dsf_model *model, const char *folder,
-                float *const *params, struct dsflow_err *err);
+/* The weights of a folder (model.safetensors, or shards named by
+ * model.safetensors.index.json; fp32, fp64, bf16, fp16), read a unit at a time.
+ * Missing, extra (except known buffers such as attn.bias, masked_bias, rotary
+ * inv_freq) and misshapen tensors are found when it is opened; the errors name
+ * file and tensor. The model is borrowed. */
+struct dsf_hf; /* opaque */
+int dsf_hf_open(const struct dsf_model *model, const char *folder,
+                struct dsf_hf **hf, struct dsflow_err *err);
+void dsf_hf_close(struct dsf_hf *hf); /* NULL is fine */
+
+/* Unit `unit` (units[unit].elems floats) into `to`. `hf` is a struct dsf_hf: a
+ * dsf_unit_fn. */
+int dsf_hf_read(void *hf, unsigned unit, float *to, struct dsflow_err *err);
 
 /* Write a folder that transformers loads: config.json, model.safetensors
- * (fp32), and, where `tokenizer_files` (NULL-terminated paths) are given,
- * copies of them. The folder appears whole or not at all. */
+ * (fp32) of the units that `read` gives in their order, and, where
+ * `tokenizer_files` (NULL-terminated paths) are given, copies of them. The
+ * folder appears whole or not at all. */
 int dsf_hf_export(const struct dsf_model *model, const char *folder,
-                  float *const *params, const char *const *tokenizer_files,
-                  struct dsflow_err *err);
+                  dsf_unit_fn read, void *user,
+                  const char *const *tokenizer_files, struct dsflow_err *err);
 
 #endif

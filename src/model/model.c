@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 #include "model/hf.h"
 
 #include <math.h>
@@ -438,4 +439,17 @@ void dsf_model_fini(struct dsf_model *m)
 {
     free(m->units);
     m->units = NULL;
+}
+
+int dsf_unit_alloc(const struct dsf_model *m, unsigned u, float **to,
+                   struct dsflow_err *err)
+{
+    size_t bytes = (size_t)m->units[u].elems * sizeof(float);
+
+    *to = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (*to == NULL)
+        return dsflow_fail(err, DSFLOW_ENOMEM,
+                           "memory: %s for unit %s of the model",
+                           dsf_size_text((double)bytes).s, m->units[u].name);
+    return DSFLOW_OK;
 }

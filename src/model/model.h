@@ -105,6 +105,15 @@ unsigned dsf_model_unit(const struct dsf_model *model,
  * in double. */
 void dsf_model_rope_table(const struct dsf_model *model, float *out);
 
+/* Whoever has parameters: fill `to` (units[unit].elems floats) with those of a
+ * unit. */
+typedef int (*dsf_unit_fn)(void *user, unsigned unit, float *to,
+                           struct dsflow_err *err);
+
+/* Memory for a unit, freed with free(). Error: DSFLOW_ENOMEM. */
+int dsf_unit_alloc(const struct dsf_model *model, unsigned unit, float **to,
+                   struct dsflow_err *err);
+
 /* Random parameters of unit `u`: normal(0, init_std), the same for the same
  * seed whatever the number of workers (a counter-based generator). */
 void dsf_model_randomize(const struct dsf_model *model, unsigned u,

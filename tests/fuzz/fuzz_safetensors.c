@@ -54,8 +54,8 @@ static int try(const char *path, const char *text, size_t n)
         for (size_t at = 0; at < count && t->dtype <= DSF_F16; at += 64) {
             size_t k = count - at < 64 ? count - at : 64;
 
-            dsf_st_read_f32(t, at, k, some);
-
+            if (dsf_st_read_f32(file, t, at, k, some, &err) < 0)
+                fuzz_die("what was accepted cannot be read");
         }
     }
     dsf_st_close(file);

@@ -43,7 +43,8 @@ struct training {
     struct dsflow_host host;
 
     struct dsf_st_file *batches;
-    const struct dsf_st_tensor *tokens; /* [steps][sequences][length] */
+    const struct dsf_st_tensor *tokens; /* [steps][sequences][length] … */
+    uint8_t *text;                      /* … and what is in it */
     json_t *reference;
 
     double losses[64], norms[64]; /* as reported, [0] of step 1 */
@@ -69,8 +70,7 @@ static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
 
     for (int32_t i = 0; i < rows; i++) {
         int64_t row = step * t->dims[1] + seq + i / each;
-        const uint8_t *at =
-            (const uint8_t *)t->data + row * t->dims[2] + pos + i % each;
+        const uint8_t *at = tr->text + row * t->dims[2] + pos + i % each;
 
         tokens[i] = at[0];
         targets[i] = at[1];
@@ -108,6 +108,10 @@ static void read_reference(struct training *tr)
     assert_non_null(tr->tokens);
     assert_int_equal(tr->tokens->dtype, DSF_U8);
     assert_int_equal(tr->tokens->ndims, 3);
+    tr->text = malloc(tr->tokens->bytes);
+    must(dsf_st_read(tr->batches, tr->tokens, 0, tr->tokens->bytes, tr->text,
+                     &err),
+         &err);
 }
 
 static void read_job(struct training *tr, const struct run *run)
@@ -140,18 +144,14 @@ static void *map(struct training *tr, const char *name,
 static void fill_data(struct training *tr)
 {
     const struct dsf_model *model = &tr->model;
-    float **params = calloc(model->nunits, sizeof(*params));
+    struct dsf_hf *hf;
     struct dsflow_err err;
 
+    must(dsf_hf_open(model, tr->folder, &hf, &err), &err);
     for (unsigned u = 0; u < model->nunits; u++)
-        params[u] = calloc((size_t)model->units[u].elems, sizeof(float));
-    must(dsf_hf_load(model, tr->folder, params, &err), &err);
-    for (unsigned u = 0; u < model->nunits; u++) {
-        memcpy(map(tr, model->units[u].name, DSFLOW_W), params[u],
-               (size_t)model->units[u].elems * sizeof(float));
-        free(params[u]);
-    }
-    free(params);
+        must(dsf_hf_read(hf, u, map(tr, model->units[u].name, DSFLOW_W), &err),
+             &err);
+    dsf_hf_close(hf);
     if (model->dims.rope)
         dsf_model_rope_table(model, map(tr, "rope", DSFLOW_W));
 }
@@ -186,6 +186,7 @@ static void stop(struct training *tr)
     dsf_plan_free(tr->plan);
     dsf_model_fini(&tr->model);
     dsf_job_fini(&tr->job);
+    free(tr->text);
     dsf_st_close(tr->batches);
     json_decref(tr->reference);
     free(tr);
@@ -215,14 +216,16 @@ static void check_near(const char *what, unsigned step, double got,
 
 /* Relative distance of a tensor of a unit's gradient from the file's. */
 static double distance(const struct dsf_tensor *t, const float *got,
+                       const struct dsf_st_file *file,
                        const struct dsf_st_tensor *expected)
 {
     size_t n = (size_t)(t->rows * t->cols);
     float *want = calloc(n, sizeof(*want));
     double diff2 = 0, want2 = 0;
+    struct dsflow_err err;
 
     assert_int_equal(expected->bytes, n * sizeof(float));
-    dsf_st_read_f32(expected, 0, n, want);
+    must(dsf_st_read_f32(file, expected, 0, n, want, &err), &err);
     for (int64_t r = 0; r < t->rows; r++)
         for (int64_t c = 0; c < t->cols; c++) {
             int64_t at = t->transposed ? c * t->rows + r : r * t->cols + c;
@@ -281,7 +284,7 @@ static void every_gradient_is_that_of_pytorch(void **state)
 
             if (expected == NULL)
                 fail_msg("%s: no %s", path, t->name);
-            far = distance(t, grad + t->offset, expected);
+            far = distance(t, grad + t->offset, file, expected);
             if (!(far <= GRADIENT_BOUND))
                 fail_msg("gradient of %s: %.1e from PyTorch's", t->name, far);
             ncompared++;
@@ -359,11 +362,14 @@ static void logits_are_those_of_pytorch(void **state)
     int64_t vocab = tr->model.dims.vocab;
     int32_t rows = (int32_t)tr->job.batch.sequence;
     float *logits = calloc((size_t)(rows * vocab), sizeof(*logits));
+    struct dsflow_err err;
 
     assert_non_null(t);
     assert_int_equal(t->dims[0], rows);
     assert_int_equal(t->dims[1], vocab);
-    dsf_st_read_f32(t, 0, (size_t)(rows * vocab), logits);
+    must(dsf_st_read_f32(tr->batches, t, 0, (size_t)(rows * vocab), logits,
+                         &err),
+         &err);
     tr->host.load_batch = load_one_target;
     for (tr->row = 0; tr->row < rows - 1; tr->row++) {
         tr->target = (int32_t)(7 * tr->row % vocab);

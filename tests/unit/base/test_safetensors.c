@@ -39,6 +39,23 @@ static void put(const char *header, size_t ndata)
     fclose(out);
 }
 
+static void check_tensor(const struct dsf_st_file *f, const char *name,
+                         const void *want, size_t bytes)
+{
+    const struct dsf_st_tensor *t = dsf_st_find(f, name);
+    char *got = malloc(bytes);
+    struct dsflow_err err;
+
+    assert_non_null(t);
+    assert_int_equal(t->bytes, bytes);
+    assert_int_equal(dsf_st_read(f, t, 0, bytes / 2, got, &err), DSFLOW_OK);
+    assert_int_equal(dsf_st_read(f, t, bytes / 2, bytes - bytes / 2,
+                                 got + bytes / 2, &err),
+                     DSFLOW_OK);
+    assert_memory_equal(got, want, bytes);
+    free(got);
+}
+
 static void what_is_written_reads_back(void **state)
 {
     float a[6] = { 1, -2, 3.5f, 0, INFINITY, 1e-40f };
@@ -59,7 +76,9 @@ static void what_is_written_reads_back(void **state)
         int fd = open(path, O_WRONLY | O_TRUNC);
 
         assert_int_equal(
-            dsf_st_write(fd, path, list, 2, metadata, &hash[i], &err), 0);
+            dsf_st_write(fd, path, list, 2, metadata, NULL, NULL, &hash[i],
+                         &err),
+            0);
         close(fd);
     }
     assert_true(hash[0] == hash[1]);
@@ -67,26 +86,123 @@ static void what_is_written_reads_back(void **state)
         fail_msg("%s", err.msg);
     assert_int_equal(dsf_st_count(f), 2);
     assert_int_equal(dsf_st_find(f, "first \"a\"")->dims[1], 3);
-    assert_memory_equal(dsf_st_find(f, "first \"a\"")->data, a, sizeof(a));
-    assert_memory_equal(dsf_st_find(f, "b")->data, b, sizeof(b));
+    check_tensor(f, "first \"a\"", a, sizeof(a));
+    check_tensor(f, "b", b, sizeof(b));
     assert_null(dsf_st_find(f, "c"));
-    dsf_st_read_f32(dsf_st_find(f, "first \"a\""), 1, 2, some);
+    assert_int_equal(dsf_st_read_f32(f, dsf_st_find(f, "first \"a\""), 1, 2,
+                                     some, &err),
+                     DSFLOW_OK);
     assert_true(some[0] == -2 && some[1] == 3.5f);
+    dsf_st_close(f);
+}
+
+/* Hands out as many bytes at a time as it is told to. */
+struct pieces {
+    const char *from;
+    size_t bytes, each;
+};
+
+static int put_pieces(void *user, unsigned i, struct dsf_st_writer *out,
+                      struct dsflow_err *err)
+{
+    const struct pieces *p = (const struct pieces *)user + i;
+    int status = DSFLOW_OK;
+
+    for (size_t at = 0; at < p->bytes && status == DSFLOW_OK; at += p->each)
+        status = dsf_st_put(
+            out, p->from + at,
+            p->bytes - at < p->each ? p->bytes - at : p->each, err);
+    return status;
+}
+
+static void in_pieces_it_is_the_same_file(void **state)
+{
+    static float a[5000], b[300];
+    struct dsf_st_tensor list[] = {
+        { .name = (char *)"a", .dtype = DSF_F32, .ndims = 1, .dims = { 5000 },
+          .data = a, .bytes = sizeof(a) },
+        { .name = (char *)"b", .dtype = DSF_F32, .ndims = 1, .dims = { 300 },
+          .data = b, .bytes = sizeof(b) },
+    };
+    struct pieces pieces[] = { { (char *)a, sizeof(a), 0 },
+                               { (char *)b, sizeof(b), 0 } };
+    size_t each[] = { sizeof(a), 4096, 7 };
+    struct dsflow_err err;
+    struct dsf_st_file *f;
+    uint64_t whole, hash;
+    int fd = open(path, O_WRONLY | O_TRUNC);
+
+    for (int i = 0; i < 5000; i++)
+        a[i] = b[i % 300] = (float)i;
+    assert_int_equal(
+        dsf_st_write(fd, path, list, 2, NULL, NULL, NULL, &whole, &err), 0);
+    close(fd);
+    for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++) {
+        list[0].data = i == 1 ? a : NULL; /* beside one that is whole */
+        list[1].data = NULL;
+        pieces[0].each = pieces[1].each = each[i];
+        fd = open(path, O_WRONLY | O_TRUNC);
+        assert_int_equal(dsf_st_write(fd, path, list, 2, NULL, put_pieces,
+                                      pieces, &hash, &err),
+                         0);
+        close(fd);
+        assert_true(hash == whole);
+        assert_int_equal(dsf_st_open(path, &f, &err), DSFLOW_OK);
+        check_tensor(f, "a", a, sizeof(a));
+        check_tensor(f, "b", b, sizeof(b));
+        dsf_st_close(f);
+    }
+}
+
+static void a_file_that_is_cut_while_it_is_open_is_an_error(void **state)
+{
+    static float a[5000], back[5000];
+    struct dsf_st_tensor t = { .name = (char *)"a", .dtype = DSF_F32,
+                               .ndims = 1, .dims = { 5000 }, .data = a,
+                               .bytes = sizeof(a) };
+    struct dsflow_err err;
+    struct dsf_st_file *f;
+    int fd = open(path, O_WRONLY | O_TRUNC);
+
+    assert_int_equal(
+        dsf_st_write(fd, path, &t, 1, NULL, NULL, NULL, NULL, &err), 0);
+    assert_int_equal(dsf_st_open(path, &f, &err), DSFLOW_OK);
+    assert_int_equal(ftruncate(fd, 9000), 0);
+    close(fd);
+    assert_int_equal(
+        dsf_st_read(f, dsf_st_at(f, 0), 0, sizeof(a), back, &err), DSFLOW_EIO);
+    assert_non_null(strstr(err.msg, "ends at byte 9000"));
+    dsf_st_close(f);
+}
+
+static void read_all_halves(enum dsf_dtype dtype, float *to)
+{
+    static uint16_t bits[65536];
+    struct dsf_st_tensor t = { .name = (char *)"a", .dtype = dtype, .ndims = 1,
+                               .dims = { 65536 }, .data = bits,
+                               .bytes = sizeof(bits) };
+    struct dsflow_err err;
+    struct dsf_st_file *f;
+    int fd = open(path, O_WRONLY | O_TRUNC);
+
+    for (unsigned i = 0; i < 65536; i++)
+        bits[i] = (uint16_t)i;
+    assert_int_equal(
+        dsf_st_write(fd, path, &t, 1, NULL, NULL, NULL, NULL, &err), 0);
+    close(fd);
+    assert_int_equal(dsf_st_open(path, &f, &err), DSFLOW_OK);
+    assert_int_equal(dsf_st_read_f32(f, dsf_st_at(f, 0), 0, 65536, to, &err),
+                     DSFLOW_OK);
     dsf_st_close(f);
 }
 
 /* Every half there is, against the definition of IEEE 754. */
 static void halves_are_what_they_stand_for(void **state)
 {
-    static uint16_t bits[2 * 65536];
-    struct dsf_st_tensor t = { .dtype = DSF_F16, .data = bits };
     static float half[65536], bf16[65536];
 
-    for (unsigned i = 0; i < 65536; i++)
-        bits[i] = (uint16_t)i;
-    dsf_st_read_f32(&t, 0, 65536, half);
-    t.dtype = DSF_BF16;
-    dsf_st_read_f32(&t, 0, 65536, bf16);
+    read_all_halves(DSF_F16, half);
+    read_all_halves(DSF_BF16, bf16);
     for (unsigned i = 0; i < 65536; i++) {
         int exponent = i >> 10 & 31, fraction = i & 1023;
         double want = exponent == 0 ? ldexp(fraction, -24)
@@ -170,6 +286,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(in_pieces_it_is_the_same_file),
+        cmocka_unit_test(a_file_that_is_cut_while_it_is_open_is_an_error),
         cmocka_unit_test(halves_are_what_they_stand_for),
         cmocka_unit_test(damaged_files_are_named_with_what_is_wrong),
         cmocka_unit_test(short_and_absent_files_are_refused),

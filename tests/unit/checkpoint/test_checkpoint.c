@@ -5,6 +5,7 @@
 #include "lib/test.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -35,7 +36,7 @@ static int save(int64_t step, int64_t keep, struct dsflow_err *err)
                                .dims = { 5000 },
                                .data = weights,
                                .bytes = sizeof(weights) };
-    struct dsf_ckpt_part part = { "params", &t, 1 };
+    struct dsf_ckpt_part part = { .name = "params", .tensors = &t, .n = 1 };
 
     for (int i = 0; i < 5000; i++)
         weights[i] = (float)(step * 5000 + i);
@@ -74,7 +75,7 @@ static void what_is_saved_is_loaded(void **state)
     struct dsf_st_tensor t = { .name = (char *)"w",
                                .dtype = DSF_F32,
                                .bytes = sizeof(weights) };
-    struct dsf_ckpt_part part = { "params", &t, 1 };
+    struct dsf_ckpt_part part = { .name = "params", .tensors = &t, .n = 1 };
     struct dsflow_err err;
     float *copy = calloc(5000, sizeof(*copy));
     char *path = dsf_xasprintf("%s/step-3", dir);
@@ -90,6 +91,121 @@ static void what_is_saved_is_loaded(void **state)
     assert_true(dsf_ckpt_load(path, &part, 1, &err) < 0);
     free(path);
     free(copy);
+}
+
+/* Tensors that pass by in pieces of 1000 numbers; what fails, fails at one. */
+struct passing {
+    float *v;
+    unsigned fails; /* at this tensor + 1; 0: nothing does */
+    unsigned order[4], n;
+};
+
+static int hand_out(void *user, unsigned i, struct dsf_st_writer *out,
+                    struct dsflow_err *err)
+{
+    struct passing *p = user;
+    int status = DSFLOW_OK;
+
+    p->order[p->n++] = i;
+    for (int k = 0; k < 5 && status == DSFLOW_OK; k++)
+        status = p->fails == i + 1 && k == 3
+                     ? dsflow_fail(err, DSFLOW_EIO, "the disk fails")
+                     : dsf_st_put(out, p->v + 5000 * i + 1000 * k,
+                                  1000 * sizeof(float), err);
+    return status;
+}
+
+static int take_back(void *user, unsigned i, const struct dsf_st_file *file,
+                     const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    struct passing *p = user;
+    int status = DSFLOW_OK;
+
+    p->order[p->n++] = i;
+    for (size_t k = 0; k < 5 && status == DSFLOW_OK; k++)
+        status = dsf_st_read(file, from, 4000 * k, 4000,
+                             p->v + 5000 * i + 1000 * k, err);
+    return status;
+}
+
+static int save_passing(int64_t step, struct passing *p, bool in_memory,
+                        struct dsflow_err *err)
+{
+    static const char *const names[] = { "x", "y", "z" };
+    struct dsf_ckpt_meta meta = { .step = step, .job = "j", .identity = 7 };
+    struct dsf_st_tensor t[3];
+    struct dsf_ckpt_part part = { "params", t, 3, hand_out, take_back, p };
+
+    p->n = 0;
+    for (int i = 0; i < 3; i++)
+        t[i] = (struct dsf_st_tensor){ .name = (char *)names[i],
+                                       .dtype = DSF_F32,
+                                       .ndims = 1,
+                                       .dims = { 5000 },
+                                       .data =
+                                           in_memory ? p->v + 5000 * i : NULL,
+                                       .bytes = 20000 };
+    return dsf_ckpt_save(dir, &meta, &part, 1, 0, err);
+}
+
+static int load_passing(int64_t step, struct passing *p, struct dsflow_err *err)
+{
+    struct dsf_st_tensor t[] = {
+        { .name = (char *)"z", .dtype = DSF_F32, .bytes = 20000 },
+        { .name = (char *)"x", .dtype = DSF_F32, .bytes = 20000 },
+    };
+    struct dsf_ckpt_part part = { "params", t, 2, hand_out, take_back, p };
+    char *path = dsf_xasprintf("%s/step-%lld", dir, (long long)step);
+    int status;
+
+    p->n = 0;
+    status = dsf_ckpt_load(path, &part, 1, err);
+    free(path);
+    return status;
+}
+
+static void what_passes_by_is_the_same_checkpoint(void **state)
+{
+    static float v[15000], back[15000];
+    struct passing out = { .v = v }, in = { .v = back };
+    struct dsflow_err err;
+    char *cmp = dsf_xasprintf("cmp %s/step-1/params.safetensors "
+                              "%s/step-2/params.safetensors",
+                              dir, dir);
+
+    for (int i = 0; i < 15000; i++)
+        v[i] = (float)i / 7;
+    assert_int_equal(save_passing(1, &out, true, &err), DSFLOW_OK);
+    assert_int_equal(out.n, 0);
+    assert_int_equal(save_passing(2, &out, false, &err), DSFLOW_OK);
+    assert_int_equal(out.n, 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(out.order[i], i);
+    assert_int_equal(system(cmp), 0);
+    assert_int_equal(latest(0, &err), 2);
+    /* One that was written whole comes back in pieces. */
+    assert_int_equal(load_passing(1, &in, &err), DSFLOW_OK);
+    assert_int_equal(in.n, 2);
+    assert_memory_equal(back, v + 10000, 20000);
+    assert_memory_equal(back + 5000, v, 20000);
+    free(cmp);
+}
+
+static void what_fails_while_it_is_saved_leaves_the_one_before(void **state)
+{
+    static float v[15000];
+    struct passing p = { .v = v };
+    struct dsflow_err err;
+    char *left = dsf_xasprintf("%s/step-2.tmp", dir);
+
+    assert_int_equal(save_passing(1, &p, false, &err), DSFLOW_OK);
+    p.fails = 2;
+    assert_int_equal(save_passing(2, &p, false, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "the disk fails");
+    assert_int_equal(p.n, 2);
+    assert_int_equal(latest(0, &err), 1);
+    assert_int_not_equal(access(left, F_OK), 0);
+    free(left);
 }
 
 static void only_the_newest_are_kept(void **state)
@@ -238,6 +354,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
         TEST(what_is_saved_is_loaded),
+        TEST(what_passes_by_is_the_same_checkpoint),
+        TEST(what_fails_while_it_is_saved_leaves_the_one_before),
         TEST(only_the_newest_are_kept),
         TEST(a_damaged_one_is_named_and_the_one_before_offered),
         TEST(a_manifest_that_is_no_json_is_named),

@@ -82,14 +82,19 @@ static void load(struct reference *r, const char *name)
 {
     const struct dsf_st_tensor *tokens, *logits;
     struct dsf_st_file *file;
+    struct dsf_hf *hf;
     struct dsflow_err err;
     char table[700];
+    uint8_t *bytes;
 
     snprintf(table, sizeof(table), "family = \"%s\"\ninit = \"%s\"\n",
              strncmp(name, "gpt2", 4) == 0 ? "gpt2" : "llama",
              path_of(name, ""));
     make(&r->l, table);
-    must(dsf_hf_load(&r->l.model, path_of(name, ""), r->l.params, &err), &err);
+    must(dsf_hf_open(&r->l.model, path_of(name, ""), &hf, &err), &err);
+    for (unsigned u = 0; u < r->l.model.nunits; u++)
+        must(dsf_hf_read(hf, u, r->l.params[u], &err), &err);
+    dsf_hf_close(hf);
     must(dsf_st_open(path_of(name, "/batches.safetensors"), &file, &err), &err);
     tokens = dsf_st_find(file, "tokens");
     logits = dsf_st_find(file, "logits");
@@ -100,10 +105,14 @@ static void load(struct reference *r, const char *name)
     assert_int_equal(r->vocab, r->l.model.dims.vocab);
     assert_true(r->n > 8);
     r->tokens = calloc(r->n, sizeof(*r->tokens));
+    bytes = calloc(r->n, 1);
+    must(dsf_st_read(file, tokens, 0, r->n, bytes, &err), &err);
     for (size_t i = 0; i < r->n; i++)
-        r->tokens[i] = ((const uint8_t *)tokens->data)[i];
+        r->tokens[i] = bytes[i];
+    free(bytes);
     r->logits = calloc(r->n * r->vocab, sizeof(*r->logits));
-    dsf_st_read_f32(logits, 0, r->n * r->vocab, r->logits);
+    must(dsf_st_read_f32(file, logits, 0, r->n * r->vocab, r->logits, &err),
+         &err);
     dsf_st_close(file);
 }
 

@@ -1,0 +1,32 @@
+/* params.h - the weights of a model from where they are kept, a unit at a time:
+ * a checkpoint, a Hugging Face folder, or the generator of random ones. */
+#ifndef DSF_CLI_PARAMS_H
+#define DSF_CLI_PARAMS_H
+
+#include "cli/session.h"
+
+enum {
+    DSF_LATEST = -1, /* the latest checkpoint, if there is one */
+    DSF_START = -2,  /* the model as it starts, whatever was saved */
+};
+
+struct dsf_params; /* opaque */
+
+/* Those of the checkpoint of `step`. *from is the step they are of, DSF_START
+ * where there is no checkpoint. The session is borrowed. */
+int dsf_params_open(const struct dsf_session *s, int64_t step,
+                    struct dsf_params **params, int64_t *from,
+                    struct dsflow_err *err);
+void dsf_params_close(struct dsf_params *params); /* NULL is fine */
+
+/* A dsf_unit_fn; `params` is a struct dsf_params. */
+int dsf_params_read(void *params, unsigned unit, float *to,
+                    struct dsflow_err *err);
+
+/* The same all at once, by unit, in memory of their own: for commands that have
+ * no executor. */
+int dsf_params_all(const struct dsf_session *s, int64_t step, float ***all,
+                   int64_t *from, struct dsflow_err *err);
+void dsf_params_free(const struct dsf_session *s, float **all);
+
+#endif
