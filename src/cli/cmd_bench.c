@@ -1,6 +1,7 @@
 /* cmd_bench.c - the machine's own limits, and the file that plan reads. */
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/bench_io.h"
 #include "cli/bench_measure.h"
 #include "cli/cmd.h"
 #include "cli/machine_cache.h"
@@ -173,8 +174,8 @@ static int check_parts(const struct dsf_words *words, struct dsflow_err *err)
             k++;
         if (k == NPARTS)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "bench: %.60s: expected gemm, memory, tasks or "
-                               "link",
+                               "bench: %.60s: expected gemm, memory, tasks, "
+                               "link, or io and folders",
                                words->words[i]);
     }
     return DSFLOW_OK;
@@ -188,6 +189,17 @@ static bool is_asked(const struct dsf_words *words, const char *name)
     return words->nwords == 0;
 }
 
+/* Those of bench io were not given. */
+static int check_flags(const struct dsf_words *words, struct dsflow_err *err)
+{
+    for (unsigned i = 0; i < words->ngiven; i++)
+        if (strcmp(words->given[i].flag->name, "output") != 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "bench: --%s: expected with io and folders only",
+                               words->given[i].flag->name);
+    return DSFLOW_OK;
+}
+
 static int bench(const struct dsf_words *words, struct dsflow_err *err)
 {
     const char *output = dsf_flag_value(words, "output");
@@ -197,6 +209,8 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     int status = check_parts(words, err);
     bool first = true;
 
+    if (status == DSFLOW_OK)
+        status = check_flags(words, err);
     if (status == DSFLOW_OK && path == NULL)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "bench: neither HOME nor XDG_CACHE_HOME is set: "
@@ -224,22 +238,39 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     return status;
 }
 
+static int bench_or_io(const struct dsf_words *words, struct dsflow_err *err)
+{
+    if (words->nwords > 0 && strcmp(words->words[0], "io") == 0)
+        return dsf_bench_io(words, err);
+    return bench(words, err);
+}
+
 static const struct dsf_flag bench_flags[] = {
     { "output", "FILE", "write the machine file here, not in the cache" },
+    { "size", "SIZE", "io: of the files together (1GiB)" },
+    { "block", "SIZE", "io: try this one only" },
+    { "depth", "N", "io: try this one only" },
+    { "quick", NULL, "io: a quarter of it, in some seconds" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_bench = {
     .name = "bench",
-    .args = "[gemm] [memory] [tasks] [link] [--output FILE]",
+    .args = "[gemm] [memory] [tasks] [link] [--output FILE] | io FOLDER…",
     .summary = "measure this machine, for dsflow plan",
     .help =
         "Measures products of matrices, memory, every kind of task and copies\n"
         "between ranks, all of them where none is named, in about a minute,\n"
         "and writes a machine file that dsflow plan and dsflow run predict\n"
-        "with. Without it they measure less, once. Nothing else should run.",
+        "with. Without it they measure less, once. Nothing else should run.\n"
+        "\n"
+        "dsflow bench io FOLDER… measures the disks of these folders, with\n"
+        "files that have no name: blocks and numbers of transfers in flight,\n"
+        "threads and files, for reading, writing and both, beside fio where\n"
+        "it is installed. It ends with the tables to paste: [memory.nvme]\n"
+        "for a job, and [disk] for a machine file, which --output writes.",
     .flags = bench_flags,
     .least = 0,
-    .most = NPARTS,
-    .run = bench,
+    .most = 64, /* parts, or folders */
+    .run = bench_or_io,
 };

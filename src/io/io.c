@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum {
-    BLOCK = 1 << 20,
-    DEPTH = 4,
     MOST_BLOCK = 1 << 30, /* the kernel moves 2 GiB at once, at most */
     MOST_DEPTH = 1024
 };
@@ -98,8 +96,8 @@ int dsf_io_open(const struct dsf_io_options *options, struct dsf_io **out,
     if (status < 0)
         return status;
     io = dsf_xcalloc(1, sizeof(*io));
-    io->block = options->block > 0 ? options->block : BLOCK;
-    io->depth = options->depth > 0 ? options->depth : DEPTH;
+    io->block = options->block > 0 ? options->block : DSF_IO_BLOCK;
+    io->depth = options->depth > 0 ? options->depth : DSF_IO_DEPTH;
     io->size = (int64_t)dsf_io_aligned((size_t)options->size);
     io->nfiles = options->npaths;
     io->files = dsf_xcalloc(io->nfiles, sizeof(*io->files));

@@ -18,14 +18,17 @@
 
 /* Memory, offsets and lengths of requests are multiples of this. */
 enum { DSF_IO_ALIGN = 4096 };
+/* Of a store that does not ask for others. */
+enum { DSF_IO_BLOCK = 1 << 20, DSF_IO_DEPTH = 4 };
 
 struct dsf_io;
 
 struct dsf_io_options {
     const char *const *paths; /* folders that exist and can be written */
     unsigned npaths;
-    size_t block;   /* a multiple of DSF_IO_ALIGN; 0: 1 MiB */
-    unsigned depth; /* blocks in flight for each path and direction; 0: 4 */
+    size_t block;   /* a multiple of DSF_IO_ALIGN; 0: DSF_IO_BLOCK */
+    unsigned depth; /* blocks in flight for each path and direction; 0:
+                       DSF_IO_DEPTH */
     int64_t size;   /* bytes of the store, reserved at once */
     bool verify;    /* keep a checksum (XXH3) of what each request wrote in each
                        block, and check it when a request reads all of that */

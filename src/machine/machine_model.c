@@ -310,7 +310,7 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
     snprintf(machine->cpu, sizeof(machine->cpu), "%s", m->main.name);
 }
 
-static void write_disk(const struct dsf_machine_disk *d, FILE *out)
+void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out)
 {
     if (!(d->read > 0))
         return;
@@ -347,7 +347,7 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
             m->link.bandwidth, m->link.latency * 1e6);
     fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
             m->network.bandwidth, m->network.latency * 1e6);
-    write_disk(&m->disk, out);
+    dsf_machine_disk_write(&m->disk, out);
     if (m->nkinds > 0)
         fprintf(out, "\n# Seconds of a task, of an operation, of a byte, of a "
                      "score.\n[kinds]\n");

@@ -78,6 +78,8 @@ int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
                             struct dsflow_err *err);
 /* TOML that reads back to the same numbers. */
 int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
+/* Its table [disk], behind an empty line; nothing where there is none. */
+void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out);
 
 /* NULL where nothing was measured of it. */
 const struct dsf_kind_rate *

@@ -46,8 +46,56 @@ expect 0 "8 H200" plan job.toml --json --machine "$machines/h200-8.toml"
 expect 2 "expected at most the 1 GPUs of workstation" plan job.toml \
     --set mesh.data=2 --machine "$machines/workstation-1gpu.toml"
 
+# Disks: every way once, the sections to paste, and nothing is left.
+mkdir disk1 disk2
+expect 0 "for job.toml" bench io disk1 disk2 --quick --size 64MiB --output disk.toml
+for line in "256KiB +1 " "1MiB +4 " "4MiB +16 " "1 +2 " "2 +1 " "dsflow  .*GB/s .*GB/s .*GB/s"; do
+    grep -Eq "^$line" out || fault "bench io has no line '$line': $(cat out)"
+done
+if command -v fio > /dev/null; then
+    grep -Eq "^dsflow / fio +[0-9]+\.[0-9]+ +[0-9]+\.[0-9]+ +[0-9]+\.[0-9]+$" out ||
+        fault "bench io has nothing beside fio: $(cat out)"
+else
+    grep -q "^fio .*not installed" out || fault "bench io does not miss fio: $(cat out)"
+fi
+rmdir disk1 disk2 || fault "bench io left files"
+sed -n '/^\[memory.nvme\]/,/^$/p' out > nvme
+sed -n '/^\[disk\]/,/^$/p' out > disk
+sed -n '/^\[disk\]/,/^$/p' disk.toml > disk.written
+cmp disk disk.written || fault "bench io --output writes another disk than it says"
+{ job; cat nvme; } > pasted.toml
+mkdir disk1 disk2
+expect 0 "predicted step" plan pasted.toml --machine disk.toml
+
+# By itself, and without fio.
+mkdir bin
+ln -s "$(command -v "$dsflow")" bin/dsflow
+PATH=$here/bin "$dsflow" bench io disk1 --size 32MiB --block 64KiB --depth 3 --quick > out 2> err ||
+    fault "bench io without fio: $(cat err)"
+grep -q "fio  *fio is not installed" out || fault "bench io without fio: $(cat out)"
+grep -q '^block = "64KiB"$' out || fault "bench io chose another block: $(cat out)"
+grep -q '^depth = 3$' out || fault "bench io chose another depth: $(cat out)"
+
+# Ended in the middle: nothing is left.
+"$dsflow" bench io disk1 --size 256MiB > out 2> err &
+sleep 1
+kill -TERM $! 2> /dev/null || fault "bench io ended at once: $(cat err)"
+wait $!
+[ $? -eq 143 ] || fault "bench io did not end when it was told to"
+rmdir disk1 disk2 || fault "bench io left files when it was ended"
+
 # What is wrong is named.
-expect 2 "bench: io: expected gemm, memory, tasks or link" bench io
+expect 2 "bench io: expected the folders to measure" bench io
+expect 2 "nowhere: No such file or directory: expected a folder" bench io nowhere
+expect 2 "job.toml: Not a directory: expected a folder" bench io job.toml
+expect 2 'bench io: --size: 0: expected a size such as "1GiB"' bench io . --size 0
+expect 2 'bench io: --block: 5000: expected a size such as "1MiB"' bench io . --block 5000
+expect 2 "bench io: --block: expected 4MiB or what it is a multiple of" bench io . --block 12KiB
+expect 2 "--depth" bench io . --depth 17
+expect 1 "no room on the disk: 512.0 TiB needed" bench io . --size 512TiB
+expect 2 "bench: disk: expected gemm, memory, tasks, link, or io and folders" bench disk
+expect 2 "bench: io: expected gemm, memory, tasks, link, or io and folders" bench link io
+expect 2 "bench: --size: expected with io and folders only" bench link --size 1GiB
 expect 2 "no.toml" plan job.toml --machine no.toml
 echo "[machine]" > bad.toml
 echo "fp32 = \"fast\"" >> bad.toml

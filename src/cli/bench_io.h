@@ -1,0 +1,23 @@
+/* bench_io.h - how to use the disks of a job, and how fast they are: at length
+ * for who asks, and in a moment for a prediction. */
+#ifndef DSF_CLI_BENCH_IO_H
+#define DSF_CLI_BENCH_IO_H
+
+#include "cli/cmd.h"
+#include "machine/machine_model.h"
+
+/* `words` begin with "io"; the folders follow. */
+int dsf_bench_io(const struct dsf_words *words, struct dsflow_err *err);
+
+/* As a machine file has it, without a size. */
+struct dsf_machine_disk dsf_disk_of_rates(double read, double write,
+                                          double both, double latency);
+
+/* What files in these folders give, in a second and a half at most: all but
+ * the size, which is left as no limit. 0 stands for the engine's own block or
+ * depth. */
+int dsf_bench_disk(const char *const *paths, unsigned npaths, size_t block,
+                   unsigned depth, struct dsf_machine_disk *disk,
+                   struct dsflow_err *err);
+
+#endif

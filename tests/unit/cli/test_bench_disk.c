@@ -1,0 +1,60 @@
+/* test_bench_disk.c - disks are measured in a moment, and soundly. */
+#include "lib/test.h"
+
+#include "base/units.h"
+#include "cli/bench_io.h"
+
+#include <string.h>
+
+/* Nothing is known of the disk here: only what no disk can be. */
+static void a_disk_is_measured_in_a_moment(void **state)
+{
+    static const char *const paths[] = { ".", "." };
+    static const struct {
+        unsigned npaths, depth;
+        size_t block;
+    } cases[] = { { 1, 0, 0 }, { 2, 2, 256 << 10 }, { 1, 1, 512 << 20 } };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_machine_disk disk = { 0 };
+        struct dsflow_err err = { 0 };
+
+        assert_int_equal(dsf_bench_disk(paths, cases[i].npaths, cases[i].block,
+                                        cases[i].depth, &disk, &err),
+                         DSFLOW_OK);
+        assert_in_range((uintmax_t)disk.read, 1000000, 1000000000000);
+        assert_in_range((uintmax_t)disk.write, 1000000, 1000000000000);
+        assert_true(disk.latency > 1e-7 && disk.latency < 10);
+        assert_int_equal(disk.size, -1);
+    }
+}
+
+static void rates_make_a_disk(void **state)
+{
+    assert_true(dsf_disk_of_rates(2e9, 1e9, 3e9, 1e-4).duplex);
+    assert_false(dsf_disk_of_rates(2e9, 1e9, 2.9e9, 1e-4).duplex);
+}
+
+static void what_is_no_folder_is_named(void **state)
+{
+    static const char *const paths[] = { "/nowhere" };
+    struct dsf_machine_disk disk;
+    struct dsflow_err err = { 0 };
+
+    assert_int_equal(dsf_bench_disk(paths, 1, 0, 0, &disk, &err),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(err.msg, "/nowhere: "));
+    assert_int_equal(dsf_bench_disk(paths, 0, 0, 0, &disk, &err),
+                     DSFLOW_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_disk_is_measured_in_a_moment),
+        cmocka_unit_test(rates_make_a_disk),
+        cmocka_unit_test(what_is_no_folder_is_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
