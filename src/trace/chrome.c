@@ -195,6 +195,8 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
         double scale;
     } counters[DSF_NSERIES] = {
         [DSF_MEMORY] = { "memory", "MiB", 1 << 20 },
+        [DSF_MEMORY + DSFLOW_HOST] = { "cpu memory", "MiB", 1 << 20 },
+        [DSF_MEMORY + DSFLOW_NVME] = { "nvme", "MiB", 1 << 20 },
         [DSF_IN_FLIGHT] = { "in flight", "MiB", 1 << 20 },
         [DSF_READY] = { "ready", "tasks", 1 },
     };

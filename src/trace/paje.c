@@ -118,6 +118,9 @@ static const struct {
     enum dsf_family colour;
 } variables[DSF_NSERIES] = {
     [DSF_MEMORY] = { "VM", "memory (MiB)", 1 << 20, DSF_FORWARD },
+    [DSF_MEMORY + DSFLOW_HOST] = { "VH", "cpu memory (MiB)", 1 << 20,
+                                   DSF_BACKWARD_INPUT },
+    [DSF_MEMORY + DSFLOW_NVME] = { "VN", "nvme (MiB)", 1 << 20, DSF_SWAPS },
     [DSF_IN_FLIGHT] = { "VF", "in flight (MiB)", 1 << 20, DSF_MOVES },
     [DSF_READY] = { "VR", "ready tasks", 1, DSF_UPDATES },
 };

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "graph/succs.h"
+#include "graph/task.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,8 @@ double dsf_span_moves(const struct dsf_trace *trace,
     if (span->kind == DSF_SPAN_TRANSFER)
         return (double)data_of(trace, span->what)->bytes;
     t = task_of(trace, span);
+    if (t->op->swaps)
+        return (double)dsf_task_swapped(trace->graph, t);
     for (unsigned p = 0; t->op->comm && p < t->ndata; p++) {
         const struct dsflow_data_spec *d = data_of(trace, t->data[p].i);
 
@@ -100,6 +103,11 @@ static void change(struct replay *r, int rank, enum dsf_series series,
         r->changed[r->nchanged++] = i;
     r->dirty[i] |= (uint8_t)(1 << series);
     r->values[i][series] += by;
+}
+
+static enum dsf_series memory_of(const struct dsflow_data_spec *d)
+{
+    return (enum dsf_series)(DSF_MEMORY + d->tier);
 }
 
 /* Values count when the moment is over. */
@@ -172,7 +180,7 @@ static void touch(struct replay *r, const struct dsflow_task_spec *t,
     if (d->persistent)
         return;
     if (life->uses_left == 0)
-        change(r, d->home, DSF_MEMORY, (double)d->bytes);
+        change(r, d->home, memory_of(d), (double)d->bytes);
     else if (life->step == step)
         return;
     life->step = step;
@@ -185,7 +193,7 @@ static void let_go(struct replay *r, uint32_t data)
     const struct dsflow_data_spec *d = data_of(r->trace, data);
 
     if (!d->persistent && life->uses_left > 0 && --life->uses_left == 0)
-        change(r, d->home, DSF_MEMORY, -(double)d->bytes);
+        change(r, d->home, memory_of(d), -(double)d->bytes);
 }
 
 static void begin_span(struct replay *r, const struct dsf_span *s)
@@ -331,10 +339,10 @@ static void add_arrow(struct replay *r, size_t *cap, size_t *cap_also,
  * and its arrows would be a veil over everything. */
 static bool is_sent(const struct dsflow_task_spec *t)
 {
-    return t->op->comm && !t->op->repeats;
+    return t->op->swaps || (t->op->comm && !t->op->repeats);
 }
 
-/* The last that wrote what a task takes from other ranks. */
+/* The last that wrote what a task takes from other ranks, or memories. */
 static uint32_t source_of(const struct replay *r,
                           const struct dsflow_task_spec *t)
 {
@@ -345,7 +353,7 @@ static uint32_t source_of(const struct replay *r,
         const struct dsflow_data_spec *d = data_of(r->trace, t->data[p].i);
 
         if ((dsflow_task_access(t, p) & DSFLOW_R) && writer != NONE &&
-            d->home != t->rank &&
+            (d->home != t->rank || t->op->swaps) &&
             (last == NONE || r->v[writer].end > r->v[last].end))
             last = writer;
     }
@@ -457,7 +465,7 @@ static void count_data(struct replay *r)
 
         r->lives[i].writer = r->lives[i].moved = NONE;
         if (d->persistent)
-            change(r, d->home, DSF_MEMORY, (double)d->bytes);
+            change(r, d->home, memory_of(d), (double)d->bytes);
     }
 }
 

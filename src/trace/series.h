@@ -7,9 +7,10 @@
 #include "trace/steps.h"
 
 enum dsf_series {
-    DSF_MEMORY,    /* bytes of the data that is alive: in each step from the
-                      first task that has it to the last; persistent always */
-    DSF_IN_FLIGHT, /* bytes that are being moved */
+    DSF_MEMORY,    /* bytes of the data of a tier that is alive: in each step
+                      from the first task that has it to the last; persistent
+                      always. DSF_MEMORY + tier */
+    DSF_IN_FLIGHT = DSF_MEMORY + DSFLOW_NTIERS, /* bytes that are being moved */
     DSF_READY,     /* tasks that wait for a worker, and for nothing else */
     DSF_NSERIES
 };

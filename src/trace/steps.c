@@ -87,45 +87,75 @@ static void find_critical(struct dsf_laps *steps,
     free(next);
 }
 
-/* Workers of a rank take the same tasks, and those of several ranks any; a
- * link or a disk is alone. The least time is that of the busiest group. */
+/* What does the same work: the workers of a rank, and those of several; a link
+ * is alone, and a disk, or each of its two lanes where it is duplex. */
+struct teams {
+    unsigned n;
+    unsigned *of_lane; /* team */
+    unsigned *members; /* that work at the same time */
+};
+
+static void find_teams(struct teams *teams, const struct dsf_trace *trace)
+{
+    const struct dsf_timeline *timeline = &trace->timeline;
+    unsigned nranks = trace->facts.nranks, ndisks = 0;
+
+    teams->n = nranks + 1 + timeline->nlanes;
+    teams->of_lane = dsf_xcalloc(timeline->nlanes + 1, sizeof(unsigned));
+    teams->members = dsf_xcalloc(teams->n, sizeof(unsigned));
+    for (unsigned i = 0; i < timeline->nlanes; i++) {
+        const struct dsf_lane *lane = &timeline->lanes[i];
+        bool second = lane->kind == DSF_LANE_DISK && ndisks++ % 2 == 1 &&
+                      !trace->facts.duplex;
+
+        teams->of_lane[i] = second                          ? nranks + i
+                            : lane->kind != DSF_LANE_WORKER ? nranks + 1 + i
+                            : lane->rank >= 0 && (unsigned)lane->rank < nranks
+                                ? (unsigned)lane->rank
+                                : nranks;
+        teams->members[teams->of_lane[i]] += !second;
+    }
+}
+
+/* The least time is that of the busiest team. */
 static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace,
                       uint32_t first, uint32_t ntasks)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
-    unsigned nranks = trace->facts.nranks, shared = nranks;
-    unsigned n = nranks + 1 + timeline->nlanes;
-    double *work = dsf_xcalloc((size_t)n * steps->n + 1, sizeof(*work));
-    unsigned *members = dsf_xcalloc(n, sizeof(*members));
-    unsigned *group = dsf_xcalloc(timeline->nlanes + 1, sizeof(*group));
+    struct teams teams;
+    double *work, *reached; /* by step and team; until when a disk works */
 
-    for (unsigned i = 0; i < timeline->nlanes; i++) {
-        const struct dsf_lane *lane = &timeline->lanes[i];
-
-        group[i] = lane->kind != DSF_LANE_WORKER ? nranks + 1 + i
-                   : lane->rank >= 0 && (unsigned)lane->rank < nranks
-                       ? (unsigned)lane->rank
-                       : shared;
-        members[group[i]]++;
-    }
+    find_teams(&teams, trace);
+    work = dsf_xcalloc((size_t)teams.n * steps->n + 1, sizeof(*work));
+    reached = dsf_xcalloc((size_t)teams.n * steps->n + 1, sizeof(*reached));
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
+        size_t at = (size_t)s->step * teams.n + teams.of_lane[s->lane];
+        double from = s->start;
 
-        if (is_of_step(s, first, ntasks))
-            work[(size_t)s->step * n + group[s->lane]] += s->end - s->start;
+        if (!is_of_step(s, first, ntasks))
+            continue;
+        /* A disk that reads while it writes works once. */
+        if (timeline->lanes[s->lane].kind == DSF_LANE_DISK) {
+            from = from > reached[at] ? from : reached[at];
+            reached[at] = s->end > reached[at] ? s->end : reached[at];
+        }
+        work[at] += s->end > from ? s->end - from : 0;
     }
     for (unsigned step = 0; step < steps->n; step++) {
         struct dsf_lap *to = &steps->v[step];
 
         to->bound = to->critical;
-        for (unsigned i = 0; i < n; i++)
-            if (members[i] > 0 &&
-                work[(size_t)step * n + i] / members[i] > to->bound)
-                to->bound = work[(size_t)step * n + i] / members[i];
+        for (unsigned i = 0; i < teams.n; i++)
+            if (teams.members[i] > 0 &&
+                work[(size_t)step * teams.n + i] / teams.members[i] > to->bound)
+                to->bound =
+                    work[(size_t)step * teams.n + i] / teams.members[i];
     }
     free(work);
-    free(members);
-    free(group);
+    free(reached);
+    free(teams.of_lane);
+    free(teams.members);
 }
 
 /* What workers do between the ends of two steps, of whichever step it is. */

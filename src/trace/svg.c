@@ -60,7 +60,7 @@ struct gantt {
     size_t nlines, cap_lines;
     struct label *labels;
     size_t nlabels, cap_labels;
-    struct dsf_svg_memory *memory;
+    struct dsf_svg_memory *memory[DSFLOW_NTIERS];
 };
 
 struct dsf_svg_num dsf_svg_num(double v)
@@ -261,8 +261,8 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
 {
     struct gantt *g = user;
 
-    if (series == DSF_MEMORY)
-        dsf_svg_memory_add(g->memory, t, rank, v);
+    if (series < DSF_MEMORY + DSFLOW_NTIERS)
+        dsf_svg_memory_add(g->memory[series - DSF_MEMORY], t, rank, v);
 }
 
 static int by_lane_and_kind(const void *a, const void *b)
@@ -355,7 +355,13 @@ static void put_lane_names(struct gantt *g)
 {
     const struct dsf_timeline *timeline = &g->svg.trace->timeline;
     int nranks = (int)g->svg.trace->facts.nranks, left = g->svg.left;
+    const char *shared = "disks";
     double free_from = 0;
+
+    for (unsigned i = 0; i < g->nlanes; i++)
+        if (group_of(g, i) == nranks &&
+            timeline->lanes[i].kind == DSF_LANE_LINK)
+            shared = "links";
 
     for (int r = -1; r <= nranks; r++) {
         double top = INFINITY, bottom = 0;
@@ -384,7 +390,11 @@ static void put_lane_names(struct gantt *g)
             continue;
         free_from = (top + bottom) / 2 + 5;
         dsf_svg_text(g->svg.out, 8, (top + bottom) / 2 + 3.5,
-                     " class=\"b\"", r < 0 ? "all ranks" : r == nranks ? "links" : "rank %d", r);
+                     " class=\"b\"",
+                     r < 0         ? "all ranks"
+                     : r == nranks ? shared
+                                   : "rank %d",
+                     r);
     }
 }
 
@@ -580,6 +590,20 @@ static void play(struct gantt *g)
     }
 }
 
+/* One picture of each tier that has anything. */
+static double put_memory(struct gantt *g, double y)
+{
+    static const char *const names[DSFLOW_NTIERS] = {
+        [DSFLOW_DEVICE] = "memory",
+        [DSFLOW_HOST] = "cpu",
+        [DSFLOW_NVME] = "nvme",
+    };
+
+    for (int t = 0; t < DSFLOW_NTIERS; t++)
+        y = dsf_svg_memory_draw(g->memory[t], names[t], y);
+    return y;
+}
+
 /* The lower parts know where they end when they are drawn: the head, which has
  * the height, comes last and goes first. */
 static double draw(struct gantt *g)
@@ -590,7 +614,7 @@ static double draw(struct gantt *g)
     play(g);
     put_title(g);
     put_lane_names(g);
-    y = dsf_svg_memory_draw(g->memory, g->bottom + 22);
+    y = put_memory(g, g->bottom + 22);
     put_time_axis(g, top, y);
     put_boxes(g);
     put_lines(g);
@@ -627,7 +651,8 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
     g.narrow = g.narrow < 0.3 ? 0.3 : g.narrow;
     g.rows = dsf_xcalloc(g.nlanes + 1, sizeof(*g.rows));
     dsf_kinds_init(&g.svg.kinds, view.trace);
-    g.memory = dsf_svg_memory_new(&g.svg);
+    for (int t = 0; t < DSFLOW_NTIERS; t++)
+        g.memory[t] = dsf_svg_memory_new(&g.svg);
     g.svg.out = open_memstream(&body, &bytes);
     if (g.svg.out != NULL) {
         height = draw(&g);
@@ -638,7 +663,8 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
         fputs("</svg>\n", out);
     }
     free(body);
-    dsf_svg_memory_free(g.memory);
+    for (int t = 0; t < DSFLOW_NTIERS; t++)
+        dsf_svg_memory_free(g.memory[t]);
     dsf_kinds_fini(&g.svg.kinds);
     free(g.rows);
     free(g.boxes);

@@ -34,13 +34,14 @@ void dsf_svg_text(FILE *out, double x, double y, const char *how,
 /* The step between round ticks: at most `n` of them up to `most`. */
 double dsf_svg_tick(double most, int n);
 
-/* Memory of each rank: collected while the timeline is played. */
+/* Memory of each rank in one tier: collected while the timeline is played. */
 struct dsf_svg_memory;
 struct dsf_svg_memory *dsf_svg_memory_new(const struct dsf_svg *svg);
 void dsf_svg_memory_add(struct dsf_svg_memory *memory, double t, unsigned rank,
                         double bytes);
-/* Draws from `y` down, and returns where it ended. */
-double dsf_svg_memory_draw(struct dsf_svg_memory *memory, double y);
+/* Draws from `y` down, and returns where it ended: there, if it is empty. */
+double dsf_svg_memory_draw(struct dsf_svg_memory *memory, const char *title,
+                           double y);
 void dsf_svg_memory_free(struct dsf_svg_memory *memory);
 
 #endif

@@ -165,7 +165,8 @@ static uint32_t colour_of(unsigned i, unsigned n)
     return c;
 }
 
-static void put_axis(const struct dsf_svg *svg, double y, double most)
+static void put_axis(const struct dsf_svg *svg, const char *title, double y,
+                     double most)
 {
     FILE *out = svg->out;
     int power = most >= 1 << 30 ? 30 : most >= 1 << 20 ? 20 : 10;
@@ -181,7 +182,7 @@ static void put_axis(const struct dsf_svg *svg, double y, double most)
                      " text-anchor=\"end\" class=\"s\"", "%g%s%s", v,
                      v > 0 ? " " : "", v > 0 ? unit : "");
     }
-    dsf_svg_text(out, 8, y + HEIGHT / 2 + 4, " class=\"b\"", "memory");
+    dsf_svg_text(out, 8, y + HEIGHT / 2 + 4, " class=\"b\"", "%s", title);
 }
 
 static void put_curve(const struct dsf_svg_memory *m, unsigned rank, double y,
@@ -242,7 +243,8 @@ static double put_name(const struct dsf_svg_memory *m, const struct curve *c,
     return x + 34 + 5.4 * (double)strlen(c->names);
 }
 
-double dsf_svg_memory_draw(struct dsf_svg_memory *m, double y)
+double dsf_svg_memory_draw(struct dsf_svg_memory *m, const char *title,
+                           double y)
 {
     double most = fill(m), x = m->svg->left;
     struct curve *curves;
@@ -253,7 +255,7 @@ double dsf_svg_memory_draw(struct dsf_svg_memory *m, double y)
     y += 16;
     curves = dsf_xcalloc(m->nranks, sizeof(*curves));
     n = find_curves(m, most, curves);
-    put_axis(m->svg, y, most);
+    put_axis(m->svg, title, y, most);
     if (n > MOST_CURVES)
         put_band(m, y, most);
     for (unsigned i = 0; i < n && n <= MOST_CURVES; i++) {

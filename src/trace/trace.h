@@ -22,6 +22,7 @@ struct dsf_trace_facts {
     char *rates;      /* the description, as TOML; "": none */
     char *executor;   /* "starpu", "serial", "simulation" */
     bool simulated;
+    bool duplex;      /* the disk reads and writes at the same time */
     unsigned nranks;
     unsigned data, pipeline, tensor; /* the mesh */
     unsigned cores;   /* of the machine: it may have more than workers */

@@ -1,6 +1,6 @@
 /* trace_file.c - a trace on disk.
  *
- *   "dsflow trace 1\n"
+ *   "dsflow trace 2\n"
  *   head    u32 bytes, JSON: facts, lanes, kinds of task with their ports
  *   data    u32 count, then struct data_record and the name of each
  *   tasks   u32 count, then struct task_record of each
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[] = "dsflow trace 1\n";
+static const char magic[] = "dsflow trace 2\n";
 enum { MAGIC = sizeof(magic) - 1, ORDER = 0x01020304, MOST_HEAD = 1 << 28 };
 
 struct data_record {
@@ -30,7 +30,7 @@ struct data_record {
     uint8_t role, persistent, constant;
     uint8_t name; /* bytes of it, which follow */
     uint8_t ring; /* of the head's, from 1; 0: none */
-    uint8_t zero;
+    uint8_t tier;
 };
 
 struct task_record {
@@ -67,9 +67,10 @@ static json_t *op_json(const struct dsflow_op *op)
         json_array_append_new(ports, json_pack("{s:s, s:i}", "name",
                                                op->ports[p].name, "access",
                                                (int)op->ports[p].access));
-    return json_pack("{s:s, s:b, s:b, s:i, s:o}", "name", op->name, "comm",
-                     (int)op->comm, "repeats", (int)op->repeats, "optional",
-                     (int)op->noptional, "ports", ports);
+    return json_pack("{s:s, s:b, s:b, s:b, s:i, s:o}", "name", op->name, "comm",
+                     (int)op->comm, "swaps", (int)op->swaps, "repeats",
+                     (int)op->repeats, "optional", (int)op->noptional, "ports",
+                     ports);
 }
 
 /* Kinds of task in the order they come, and the number of each. */
@@ -114,11 +115,11 @@ static uint8_t ring_of(struct rings *rings, const char *ring)
 static json_t *facts_json(const struct dsf_trace_facts *f)
 {
     return json_pack(
-        "{s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:i, s:i, s:i, s:i, s:i, s:I, "
-        "s:I, s:I, s:f, s:f, s:f}",
+        "{s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:b, s:i, s:i, s:i, s:i, s:i, "
+        "s:I, s:I, s:I, s:f, s:f, s:f}",
         "name", f->name, "job", f->job, "machine", f->machine, "rates",
         f->rates, "executor", f->executor, "simulated", (int)f->simulated,
-        "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
+        "duplex", (int)f->duplex, "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
         (int)f->pipeline, "tensor", (int)f->tensor, "cores", (int)f->cores,
         "first", (json_int_t)f->first, "tokens", (json_int_t)f->tokens, "vocab",
         (json_int_t)f->vocab, "memory", f->memory, "predicted", f->predicted,
@@ -185,6 +186,7 @@ static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g,
             .constant = d->constant,
             .name = (uint8_t)name,
             .ring = ring_of(rings, d->ring),
+            .tier = d->tier,
         };
 
         put(file, &r, sizeof(r));
@@ -321,6 +323,7 @@ static bool read_facts(json_t *in, struct dsf_trace_facts *f)
     f->rates = copy_of(in, "rates");
     f->executor = copy_of(in, "executor");
     f->simulated = json_is_true(json_object_get(in, "simulated"));
+    f->duplex = json_is_true(json_object_get(in, "duplex"));
     f->nranks = (unsigned)ranks;
     f->data = (unsigned)data;
     f->pipeline = (unsigned)pipeline;
@@ -380,6 +383,7 @@ static bool read_op(json_t *in, struct dsflow_op *op)
     op->name = copy_of(in, "name");
     op->summary = "";
     op->comm = json_is_true(json_object_get(in, "comm"));
+    op->swaps = json_is_true(json_object_get(in, "swaps"));
     op->repeats = json_is_true(json_object_get(in, "repeats"));
     op->noptional = (unsigned)whole_of(in, "optional");
     json_array_foreach(json_object_get(in, "ports"), i, port)
@@ -439,6 +443,7 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
 
         if (!get(in, &r, sizeof(r)) || !get(in, name, r.name) ||
             r.role >= DSFLOW_NROLES || r.ring > ops->nrings ||
+            r.tier >= DSFLOW_NTIERS ||
             dsflow_graph_find(g, name, &id))
             return false;
         dsflow_graph_add_data(
@@ -446,6 +451,7 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
                                            .bytes = (size_t)r.bytes,
                                            .role = (enum dsflow_role)r.role,
                                            .home = r.home,
+                                           .tier = r.tier,
                                            .persistent = r.persistent,
                                            .constant = r.constant,
                                            .unit = r.unit,
@@ -460,17 +466,30 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
     return true;
 }
 
+/* A swap takes from the first and brings to the second, and nothing else has
+ * data on NVMe. */
+static bool data_is_sound(const struct dsf_trace *trace,
+                          const struct task_record *r)
+{
+    bool swaps = trace->ops->v[r->op].swaps;
+
+    if (swaps && r->ndata != 2)
+        return false;
+    for (unsigned p = 0; p < r->ndata; p++)
+        if (r->data[p] >= dsflow_graph_ndata(trace->graph) ||
+            (!swaps && dsflow_graph_data(trace->graph,
+                                         (dsflow_data_id){ r->data[p] })
+                               ->tier == DSFLOW_NVME))
+            return false;
+    return true;
+}
+
 static bool task_is_sound(const struct dsf_trace *trace,
                           const struct task_record *r)
 {
-    if (r->op >= trace->ops->n || r->phase >= DSFLOW_NPHASES ||
-        r->pass > DSFLOW_UPDATE || r->ndata > DSFLOW_MAX_PORTS ||
-        r->rank < DSFLOW_ANYWHERE)
-        return false;
-    for (unsigned p = 0; p < r->ndata; p++)
-        if (r->data[p] >= dsflow_graph_ndata(trace->graph))
-            return false;
-    return true;
+    return r->op < trace->ops->n && r->phase < DSFLOW_NPHASES &&
+           r->pass <= DSFLOW_UPDATE && r->ndata <= DSFLOW_MAX_PORTS &&
+           r->rank >= DSFLOW_ANYWHERE && data_is_sound(trace, r);
 }
 
 static bool read_tasks(FILE *in, struct dsf_trace *trace)

@@ -2,6 +2,7 @@
 #include "shown.h"
 
 #include "base/alloc.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,13 @@ OP(op_forward, "mlp.forward", 0);
 OP(op_backward, "mlp.backward_input", 0);
 OP(op_send, "send", 1);
 OP(op_update, "adam", 0);
+
+static const struct dsflow_op op_change = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "adam",
+    .nports = 1,
+    .ports = { { "what", DSFLOW_RW } },
+};
 
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, int home, bool persistent)
@@ -80,28 +88,48 @@ static void span(struct dsf_trace *trace, uint32_t what, unsigned lane,
                             .rank = lane == 0 ? 0 : 1 });
 }
 
-void shown_make(struct shown *shown)
+static void start(struct shown *shown, const char *name, unsigned nranks)
 {
     struct dsf_trace *trace = &shown->trace;
 
     memset(shown, 0, sizeof(*shown));
     trace->facts = (struct dsf_trace_facts){
-        .name = dsf_xstrdup("by \"hand\" <&>"),
+        .name = dsf_xstrdup(name),
         .job = dsf_xstrdup(""),
         .machine = dsf_xstrdup(""),
         .executor = dsf_xstrdup("serial"),
-        .nranks = 2,
+        .nranks = nranks,
         .data = 1,
-        .pipeline = 2,
+        .pipeline = nranks,
         .tensor = 1,
         .first = 7,
     };
     trace->graph = dsflow_graph_new();
-    make_graph(trace->graph);
+}
+
+static void weigh(struct dsf_trace *trace)
+{
     trace->tasks = dsf_xcalloc(dsflow_graph_ntasks(trace->graph),
                                sizeof(*trace->tasks));
     for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++)
         trace->tasks[i].predicted = -1;
+}
+
+static void finish(struct shown *shown)
+{
+    dsf_timeline_sort(&shown->trace.timeline);
+    shown->view.trace = &shown->trace;
+    dsf_laps_init(&shown->view.steps, &shown->trace);
+    shown->view.window = dsf_window_whole(&shown->trace);
+}
+
+void shown_make(struct shown *shown)
+{
+    struct dsf_trace *trace = &shown->trace;
+
+    start(shown, "by \"hand\" <&>", 2);
+    make_graph(trace->graph);
+    weigh(trace);
     dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, 0, "core 0");
     dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, 1, "core 1");
     dsf_timeline_add_lane(&trace->timeline, DSF_LANE_LINK, 1, "link 1");
@@ -112,10 +140,42 @@ void shown_make(struct shown *shown)
     span(trace, BW0, 1, 3, 4);
     span(trace, UPD, 0, 4, 5);
     span(trace, NOW, 1, 2.5, 2.5);
-    dsf_timeline_sort(&trace->timeline);
-    shown->view.trace = trace;
-    dsf_laps_init(&shown->view.steps, trace);
-    shown->view.window = dsf_window_whole(trace);
+    finish(shown);
+}
+
+void shown_make_tiers(struct shown *shown)
+{
+    struct dsf_trace *trace = &shown->trace;
+    dsflow_data_id m, slot, a;
+
+    start(shown, "tiers", 1);
+    m = dsflow_graph_add_data(
+        trace->graph, &(struct dsflow_data_spec){ .name = "m",
+                                                  .bytes = 100,
+                                                  .tier = DSFLOW_NVME,
+                                                  .persistent = true });
+    slot = dsflow_graph_add_data(
+        trace->graph, &(struct dsflow_data_spec){ .name = "slot",
+                                                  .bytes = 120,
+                                                  .tier = DSFLOW_HOST });
+    a = data(trace->graph, "a", 7, 0, false);
+    task(trace->graph, &op_forward, DSFLOW_FORWARD, 0, 0, 1, &a);
+    task(trace->graph, &dsf_op_swap_in, DSFLOW_UPDATE, 0, -1, 2,
+         (dsflow_data_id[]){ m, slot });
+    task(trace->graph, &op_change, DSFLOW_UPDATE, 0, -1, 1, &slot);
+    task(trace->graph, &dsf_op_swap_out, DSFLOW_UPDATE, 0, -1, 2,
+         (dsflow_data_id[]){ slot, m });
+    weigh(trace);
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, 0, "core 0");
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_DISK, -1, "disk read");
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_DISK, -1, "disk write");
+    span(trace, TFWD, 0, 0, 1);
+    span(trace, TGET, 1, 1, 2);
+    span(trace, TUPD, 0, 2, 4);
+    span(trace, TPUT, 2, 4, 5);
+    for (size_t i = 0; i < trace->timeline.n; i++)
+        trace->timeline.v[i].rank = 0;
+    finish(shown);
 }
 
 void shown_free(struct shown *shown)

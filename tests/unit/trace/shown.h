@@ -10,6 +10,16 @@
  * "b" (20, rank 0), send takes a to "c" (10, rank 1), fw0b makes "d" (40, rank
  * 1) of it, bw0 reads b and d and makes "e" (5, rank 1), upd reads e. At 2.5 s
  * "now", which takes no time, passes on core 1 while it is at fw0b.
+ *
+ * With tiers: one step of one rank, that streams a state from NVMe.
+ *
+ *   seconds     0    1    2    3    4    5
+ *   core 0      fwd  .    upd  upd  .    .
+ *   disk read   .    get  .    .    .    .
+ *   disk write  .    .    .    .    put  .
+ *
+ * "m" (100 bytes, NVMe) is persistent. get brings it to "slot" (120, main
+ * memory), upd writes that, put takes it back; fwd makes "a" (7, device).
  */
 #ifndef DSF_TESTS_UNIT_TRACE_SHOWN_H
 #define DSF_TESTS_UNIT_TRACE_SHOWN_H
@@ -25,7 +35,10 @@ struct shown {
 
 enum { FW0, FW1, SEND, FW0B, BW0, UPD, NOW };
 
+enum { TFWD, TGET, TUPD, TPUT };
+
 void shown_make(struct shown *shown);
+void shown_make_tiers(struct shown *shown);
 void shown_free(struct shown *shown);
 
 #define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-6)

@@ -42,7 +42,8 @@ static void arrow(void *user, double t, uint32_t number,
 static void value(void *user, double t, unsigned rank, enum dsf_series series,
                   double v)
 {
-    static const char *const names[] = { "memory", "flight", "ready" };
+    static const char *const names[] = { "memory", "host", "nvme", "flight",
+                                         "ready" };
 
     TELL("%g %s of %u = %g\n", t, names[series], rank, v);
 }
@@ -104,6 +105,25 @@ static void arrows_lead_to_what_moves_and_on_to_its_first_use(void **state)
                &(struct dsf_watcher){ .user = &told, .arrow = arrow });
     assert_string_equal(told.text, "1 leaves 0>2\n1 arrives 0>2\n"
                                    "2 leaves 2>3\n2 arrives 2>3\n");
+    shown_free(&shown);
+}
+
+static void each_tier_has_a_curve_and_swaps_have_arrows(void **state)
+{
+    struct shown shown;
+    struct told told = { "", 0 };
+
+    shown_make_tiers(&shown);
+    dsf_replay(&shown.view, &(struct dsf_watcher){
+                                .user = &told, .value = value, .arrow = arrow });
+    assert_string_equal(told.text, "0 memory of 0 = 7\n0 nvme of 0 = 100\n"
+                                   "0 ready of 0 = 1\n"
+                                   "1 memory of 0 = 0\n1 host of 0 = 120\n"
+                                   "1 flight of 0 = 100\n1 ready of 0 = 0\n"
+                                   "2 leaves 1>2\n2 arrives 1>2\n"
+                                   "2 flight of 0 = 0\n"
+                                   "4 leaves 2>3\n4 arrives 2>3\n"
+                                   "4 flight of 0 = 100\n");
     shown_free(&shown);
 }
 
@@ -172,6 +192,7 @@ int main(void)
         cmocka_unit_test(lanes_are_at_something_at_any_time),
         cmocka_unit_test(memory_goes_from_the_first_use_to_the_last),
         cmocka_unit_test(arrows_lead_to_what_moves_and_on_to_its_first_use),
+        cmocka_unit_test(each_tier_has_a_curve_and_swaps_have_arrows),
         cmocka_unit_test(a_window_cuts_what_reaches_out_of_it),
         cmocka_unit_test(the_bound_of_a_step_is_its_longest_way),
         cmocka_unit_test(steps_have_the_numbers_of_the_run),

@@ -149,6 +149,47 @@ static void a_trace_of_nothing_is_shown_too(void **state)
     shown_free(&shown);
 }
 
+static void every_swap_is_in_the_row_of_its_disk(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make_tiers(&shown);
+    /* Kinds: transfer, swap, mlp.forward, swap_in, adam, swap_out. */
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, "\n6 0 W1 CD R1 \"disk read\"\n");
+    assert_has(text, "\n6 0 W2 CD R1 \"disk write\"\n");
+    assert_has(text, "\n8 0.000000000 SD W1 SDi\n");
+    assert_has(text, "\n9 1.000000000 SD W1 SD3 3 -1 -1 7 0 0 0 -\n");
+    assert_has(text, "\n9 4.000000000 SD W2 SD5 3 -1 -1 7 0 0 0 -\n");
+    assert_has(text, "VN R0 9.5367");
+    assert_has(text, "VH R0 0.000114");
+    free(text);
+
+    text = shown_text(&shown, dsf_write_chrome);
+    assert_has(text, "\"cat\":\"disk\"");
+    assert_has(text, "\"name\":\"swap_in\"");
+    assert_has(text, "\"name\":\"cpu memory\",\"pid\":1");
+    assert_has(text, "\"name\":\"nvme\",\"pid\":1");
+    free(text);
+
+    text = shown_text(&shown, dsf_write_svg);
+    assert_has(text, ">disk read<");
+    assert_has(text, ">disks<");
+    assert_has(text, ">cpu<");
+    assert_has(text, ">nvme<");
+    assert_int_equal(count(text, ">links<"), 0);
+    free(text);
+    shown_free(&shown);
+
+    /* Without tiers there is one picture of memory. */
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_svg);
+    assert_int_equal(count(text, ">cpu<"), 0);
+    free(text);
+    shown_free(&shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +198,7 @@ int main(void)
         cmocka_unit_test(svg_escapes_and_shows_every_kind),
         cmocka_unit_test(dot_has_times_and_the_longest_way),
         cmocka_unit_test(a_trace_of_nothing_is_shown_too),
+        cmocka_unit_test(every_swap_is_in_the_row_of_its_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

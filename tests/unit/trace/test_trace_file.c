@@ -41,6 +41,16 @@ static const struct dsflow_op move = {
     .cost = cost,
 };
 
+static const struct dsflow_op bring = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "bring",
+    .nports = 2,
+    .swaps = 1,
+    .ports = { { "home", DSFLOW_R }, { "slot", DSFLOW_W } },
+    .check = check,
+    .cost = cost,
+};
+
 static struct dsflow_graph *graph(void)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -61,6 +71,18 @@ static struct dsflow_graph *graph(void)
                                        .at = 70,
                                        .block = 10,
                                        .persistent = 1 });
+    dsflow_data_id home = dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = "layer0.m",
+                                       .bytes = 700,
+                                       .role = DSFLOW_STATES,
+                                       .tier = DSFLOW_NVME,
+                                       .persistent = 1 });
+    dsflow_data_id slot = dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){ .name = "slot",
+                                       .bytes = 900,
+                                       .role = DSFLOW_STATES,
+                                       .tier = DSFLOW_HOST,
+                                       .ring = "offload.read_ahead" });
 
     dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &make,
                                                          .layer = -1,
@@ -78,6 +100,10 @@ static struct dsflow_graph *graph(void)
                                                          .fresh = 1,
                                                          .ndata = 2,
                                                          .data = { b, a } });
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &bring,
+                                                         .ndata = 2,
+                                                         .data = { home,
+                                                                   slot } });
     return g;
 }
 
@@ -96,6 +122,7 @@ static void write_trace(bool whole)
                                       .job = (char *)"[job]\nsteps = 3\n",
                                       .executor = (char *)"serial",
                                       .machine = (char *)"this",
+                                      .duplex = true,
                                       .nranks = 2,
                                       .data = 2,
                                       .pipeline = 1,
@@ -131,7 +158,7 @@ static void assert_task_came_back(const struct dsf_trace *t)
     const struct dsflow_task_spec *task =
         dsflow_graph_task(t->graph, (dsflow_task_id){ 1 });
 
-    assert_int_equal(dsflow_graph_ntasks(t->graph), 2);
+    assert_int_equal(dsflow_graph_ntasks(t->graph), 3);
     assert_string_equal(task->op->name, "move");
     assert_true(task->op->comm && task->op->repeats);
     assert_string_equal(task->op->ports[1].name, "in");
@@ -145,6 +172,24 @@ static void assert_task_came_back(const struct dsf_trace *t)
     assert_true(t->tasks[0].predicted == -1);
     assert_int_equal(
         dsflow_graph_task(t->graph, (dsflow_task_id){ 0 })->priority, -9);
+}
+
+static void assert_swap_came_back(const struct dsf_trace *t)
+{
+    const struct dsflow_task_spec *swap =
+        dsflow_graph_task(t->graph, (dsflow_task_id){ 2 });
+    const struct dsflow_data_spec *home =
+        dsflow_graph_data(t->graph, swap->data[0]);
+    const struct dsflow_data_spec *slot =
+        dsflow_graph_data(t->graph, swap->data[1]);
+
+    assert_true(swap->op->swaps && !swap->op->comm);
+    assert_int_equal(home->tier, DSFLOW_NVME);
+    assert_int_equal(slot->tier, DSFLOW_HOST);
+    assert_string_equal(slot->ring, "offload.read_ahead");
+    assert_int_equal(dsflow_graph_data(t->graph, (dsflow_data_id){ 0 })->tier,
+                     DSFLOW_DEVICE);
+    assert_true(t->facts.duplex);
 }
 
 static void a_trace_comes_back(void **state)
@@ -167,6 +212,7 @@ static void a_trace_comes_back(void **state)
     assert_int_equal(t.facts.cores, 4);
 
     assert_task_came_back(&t);
+    assert_swap_came_back(&t);
     assert_int_equal(
         dsflow_graph_preds(t.graph, (dsflow_task_id){ 1 }, &preds), 1);
     assert_true(dsflow_graph_data(t.graph, (dsflow_data_id){ 1 })->bytes ==
