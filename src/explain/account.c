@@ -107,6 +107,8 @@ static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
     }
     k->count++;
     k->seconds += span->end - span->start;
+    if (a->trace->timeline.lanes[span->lane].kind == DSF_LANE_WORKER)
+        k->on_workers += span->end - span->start;
     if (predicted < 0 || k->predicted < 0)
         k->predicted = -1;
     else
@@ -126,11 +128,12 @@ static void add_up(struct dsf_account *a)
         add_to_kind(a, span);
         if (t->lanes[span->lane].kind != DSF_LANE_WORKER) {
             r->linked += seconds;
-            a->links = a->links || span->kind == DSF_SPAN_TASK;
+            a->links = a->links || (span->kind == DSF_SPAN_TASK &&
+                                    t->lanes[span->lane].kind != DSF_LANE_DISK);
             continue;
         }
         a->busy[span->lane] += seconds;
-        if (dsf_task_of(a, span)->op->comm)
+        if (dsf_moves(a, span))
             r->moving += seconds;
         else
             r->busy += seconds;
@@ -205,6 +208,8 @@ static int find_bound(struct dsf_account *a, struct dsflow_err *err)
         .nranks = a->nranks,
         .workers = a->trace->timeline.workers,
         .links = a->links,
+        /* What it took on a disk has in it what was done beside. */
+        .duplex = true,
         .phase = DSFLOW_STEP,
         .steps = 3,
         .seconds = seconds,
@@ -223,6 +228,8 @@ static int find_bound(struct dsf_account *a, struct dsflow_err *err)
     status = dsf_simulate(g, &spec, &result, NULL, err);
     if (status == DSFLOW_OK) {
         a->bound = fmax(result.bound_seconds, use_of_links(a));
+        if (!a->trace->facts.duplex)
+            a->bound = fmax(a->bound, a->io_most / a->nsteps);
         a->critical = result.critical_seconds;
         a->simulated = result.step_seconds;
     }

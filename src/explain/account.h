@@ -33,6 +33,7 @@ struct dsf_kind_use {
     const struct dsflow_op *op; /* NULL: transfers */
     uint32_t count;             /* in the steps that count */
     double seconds;             /* of them */
+    double on_workers;          /* of that; else on links, disks, … */
     double predicted;           /* seconds of the same; < 0: not known */
     uint32_t all;               /* in the whole trace, whatever the phase */
     double all_seconds;
@@ -43,7 +44,7 @@ struct dsf_rank_use {
     double busy;    /* seconds of workers on tasks that compute */
     double moving;  /* … and on tasks that move data */
     double idle[DSF_NCAUSES];
-    double linked; /* seconds of links and disks */
+    double linked; /* seconds of links, disks, and cores beside a GPU */
 };
 
 /* Tasks of one kind and layer on the way that the step took. */
@@ -68,7 +69,7 @@ struct dsf_account {
     struct dsf_executed steps;
     unsigned nsteps; /* that count: what follows is of all of them */
     double seconds;  /* from their start to their end */
-    bool links;      /* tasks run on them */
+    bool links;      /* tasks run on links */
 
     struct dsf_rank_use *ranks, all;
     unsigned nranks;
@@ -83,7 +84,9 @@ struct dsf_account {
 
     double comm, comm_hidden; /* seconds of moving data, and of them those
                                  during which its rank computes */
-    double io, io_hidden;     /* the same of disks */
+    double io, io_hidden;     /* seconds during which disks work, of all, and of
+                                 them those during which some rank computes */
+    double io_most;           /* of the busiest disk */
     double bubble;            /* share of the workers' time that a stage waits
                                  for another */
     double queued;            /* seconds that tasks waited for a busy worker */

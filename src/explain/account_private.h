@@ -21,6 +21,18 @@ dsf_task_of(const struct dsf_account *a, const struct dsf_span *span)
     return dsflow_graph_task(a->trace->graph, (dsflow_task_id){ span->what });
 }
 
+/* Does it carry data, and compute nothing? */
+static inline bool dsf_moves(const struct dsf_account *a,
+                             const struct dsf_span *span)
+{
+    const struct dsflow_op *op;
+
+    if (span->kind == DSF_SPAN_TRANSFER)
+        return true;
+    op = dsf_task_of(a, span)->op;
+    return op->comm || op->swaps;
+}
+
 struct dsf_transfers; /* spans of transfers, by data */
 struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace);
 void dsf_transfers_free(struct dsf_transfers *t);

@@ -28,7 +28,8 @@ static bool fits(const struct dsf_whatif *w, const struct dsf_outcome *base,
 {
     double memory = w->account->trace->facts.memory;
 
-    return memory < 0 || o->peak <= memory || o->peak <= base->peak;
+    return !(o->over && !base->over) &&
+           (memory < 0 || o->peak <= memory || o->peak <= base->peak);
 }
 
 /* Of two changes of a key that gain about the same, the first is smaller. */
@@ -62,6 +63,7 @@ static void try_all(struct dsf_whatif *w, const struct dsf_candidates *c,
             .sets = { x->sets[0], x->sets[1], x->sets[2] },
             .link = x->link,
             .network = x->network,
+            .disk = x->disk,
             .transfers = x->transfers,
             .parallel = x->parallel,
         };
@@ -181,6 +183,19 @@ static char *say_moving(const struct dsf_account *a)
         a->comm > 0 ? 100 * a->comm_hidden / a->comm : 0);
 }
 
+static double disk_share(const struct dsf_account *a)
+{
+    return a->seconds > 0 ? a->io_most / a->seconds : 0;
+}
+
+static char *say_disk(const struct dsf_account *a)
+{
+    return dsf_xasprintf("the disk works %.0f %% of the step, %.0f %% of that "
+                         "while workers compute",
+                         100 * disk_share(a),
+                         a->io > 0 ? 100 * a->io_hidden / a->io : 0);
+}
+
 static char *say_again(const struct dsf_account *a)
 {
     const struct dsflow_graph *g = a->trace->graph;
@@ -233,6 +248,8 @@ static char *say_cause(const struct dsf_whatif *w,
                              "way between memories",
                              100 *
                                  share_of(a, a->all.idle[DSF_CAUSE_TRANSFER]));
+    case DSF_REASON_DISK:
+        return say_disk(a);
     case DSF_REASON_AGAIN:
         return say_again(a);
     case DSF_REASON_LARGE:
@@ -344,6 +361,11 @@ static char *say_limit(const struct dsf_account *a)
                              "of them, or less arithmetic",
                              n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
                              100 * busy);
+    if (disk_share(a) >= 0.9)
+        return dsf_xasprintf("the disk works %.0f %% of the step: a faster one, "
+                             "less on it (offload.share), or more tokens a "
+                             "step, which are as much traffic as few",
+                             100 * disk_share(a));
     if (way >= 0.9)
         return dsf_xasprintf("the longest way through the tasks takes %.0f %% "
                              "of the step: faster workers, or tasks that more "

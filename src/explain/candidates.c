@@ -257,6 +257,67 @@ static void add_moving(struct dsf_candidates *c, const struct dsf_whatif *w)
         ->rounds = true;
 }
 
+/* As a job has it: "16MiB". */
+static char *size_text(int64_t bytes)
+{
+    return bytes % (1 << 20) == 0
+               ? dsf_xasprintf("%lldMiB", (long long)(bytes >> 20))
+               : dsf_xasprintf("%lldKiB", (long long)(bytes >> 10));
+}
+
+static bool is_offloaded(const struct dsflow_plan *plan)
+{
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        if (plan->homes[role] != DSFLOW_DEVICE)
+            return true;
+    return false;
+}
+
+/* Rings of what is offloaded, and how much of it is. */
+static void add_offload(struct dsf_candidates *c, const struct dsf_whatif *w)
+{
+    const struct dsf_job_offload *job = &w->base.job.offload;
+    const struct dsflow_plan *plan = w->base.plan;
+    bool states = plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE;
+
+    if (!is_offloaded(plan))
+        return;
+    for (int64_t i = 1; i <= 4; i *= 2)
+        add_whole(c, DSF_REASON_SLOT, "offload.read_ahead", job->read_ahead,
+                  job->read_ahead + i);
+    for (int64_t i = 1; i <= 4; i *= 2)
+        add_whole(c, DSF_REASON_SLOT, "offload.write_behind", job->write_behind,
+                  job->write_behind + i);
+    for (int i = 0; i < 4 && plan->homes[DSFLOW_STATES] == DSFLOW_NVME; i++) {
+        int64_t to = i < 2 ? job->piece >> (i + 1) : job->piece << (i - 1);
+
+        if (to >= 1 << 16)
+            add(c, DSF_REASON_DISK, "offload.piece", size_text(job->piece),
+                size_text(to));
+    }
+    for (double to = plan->share + 0.25; states && to < 1.2; to += 0.25)
+        add(c, DSF_REASON_DISK, "offload.share",
+            dsf_xasprintf("%.2f", plan->share),
+            dsf_xasprintf("%.2f", to < 1 ? to : 1));
+}
+
+/* Faster disks are bought, as wires are. */
+static void add_disks(struct dsf_candidates *c, const struct dsf_whatif *w)
+{
+    const struct dsf_machine_disk *disk = &w->machine.disk;
+
+    for (double times = 2; times <= 4 && w->account->io > 0; times *= 2) {
+        struct dsf_candidate *x =
+            add(c, DSF_REASON_DISK, "disk.read", rate_text(disk->read),
+                rate_text(times * disk->read));
+
+        unset(x);
+        x->sets[1] = dsf_xasprintf("disk.write=%.3e", times * disk->write);
+        x->machine = true;
+        x->disk = times;
+    }
+}
+
 static void add_rest(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     static const char *const what[] = { "none", "attention", "block" };
@@ -280,6 +341,8 @@ void dsf_candidates_init(struct dsf_candidates *c, const struct dsf_whatif *w)
     add_pipeline(c, w);
     add_sizes(c, w);
     add_moving(c, w);
+    add_offload(c, w);
+    add_disks(c, w);
     add_rest(c, w);
 }
 

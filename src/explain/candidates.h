@@ -13,6 +13,7 @@ enum dsf_reason {
     DSF_REASON_BUSY,     /* all workers are busy */
     DSF_REASON_MOVING,   /* moving data is not hidden */
     DSF_REASON_TRANSFER, /* virtual devices wait for transfers */
+    DSF_REASON_DISK,     /* a disk is busy */
     DSF_REASON_AGAIN,    /* what was computed is computed again */
     DSF_REASON_ORDER     /* workers wait for data */
 };
@@ -22,7 +23,7 @@ struct dsf_candidate {
     const char *key;
     char *from, *to;
     char *sets[3]; /* for struct dsf_change; owned */
-    double link, network, transfers;
+    double link, network, disk, transfers;
     bool parallel, rounds, machine;
 };
 

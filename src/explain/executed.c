@@ -171,3 +171,20 @@ const struct dsf_span *dsf_executed_before(const struct dsf_executed *s,
     return place > 0 ? &trace->timeline.v[s->lane[span->lane][place - 1]]
                      : NULL;
 }
+
+const struct dsf_span *dsf_executed_until(const struct dsf_executed *s,
+                                          const struct dsf_trace *trace,
+                                          unsigned lane, double until)
+{
+    uint32_t low = 0, high = s->nlane[lane];
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+
+        if (trace->timeline.v[s->lane[lane][mid]].end <= until)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low > 0 ? &trace->timeline.v[s->lane[lane][low - 1]] : NULL;
+}

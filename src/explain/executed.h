@@ -58,4 +58,9 @@ const struct dsf_span *dsf_executed_before(const struct dsf_executed *s,
                                            const struct dsf_trace *trace,
                                            const struct dsf_span *span);
 
+/* The last on a lane that ended by then, or NULL. */
+const struct dsf_span *dsf_executed_until(const struct dsf_executed *s,
+                                          const struct dsf_trace *trace,
+                                          unsigned lane, double until);
+
 #endif

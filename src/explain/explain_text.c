@@ -207,9 +207,11 @@ static void print_shares(const struct dsf_account *a, FILE *out)
                 time_text(a->comm / a->nsteps / a->nranks).s,
                 percent(a->comm_hidden / a->comm).s);
     if (a->io > 0)
-        fprintf(
-            out, "Disks take %s of a step, %s of it while the rank computes.\n",
-            time_text(a->io / a->nsteps).s, percent(a->io_hidden / a->io).s);
+        fprintf(out,
+                "Disks read or write for %s of a step, %s of it while workers "
+                "compute.\n",
+                time_text(a->io / a->nsteps).s,
+                percent(a->io_hidden / a->io).s);
     if (a->trace->facts.pipeline > 1)
         fprintf(out,
                 "The bubble, in which stages wait for each other, is %s.\n",
@@ -235,7 +237,7 @@ static void print_kind(const struct dsf_account *a, const char *name,
 
     fprintf(out, "%-26s %7u %10s %10s %8s", name, k->count / a->nsteps,
             time_text(k->seconds / a->nsteps).s, time_text(each).s,
-            percent(of_workers(a, k->seconds)).s);
+            percent(of_workers(a, k->on_workers)).s);
     if (k->predicted > 0 && k->seconds > 0)
         fprintf(out, " %10.2f", k->predicted / k->seconds);
     fputc('\n', out);
@@ -256,6 +258,7 @@ static void print_kinds(const struct dsf_account *a, FILE *out)
     for (unsigned k = n; k < a->nkinds; k++) {
         rest.count += a->kinds[k].count;
         rest.seconds += a->kinds[k].seconds;
+        rest.on_workers += a->kinds[k].on_workers;
         rest.predicted = a->kinds[k].predicted < 0 || rest.predicted < 0
                              ? -1
                              : rest.predicted + a->kinds[k].predicted;

@@ -211,7 +211,7 @@ static void blame(struct waits *w, int rank, struct dsf_blocker b, double from,
             b = before;
             continue;
         }
-        if (!dsf_task_of(w->a, b.span)->op->comm) {
+        if (!dsf_moves(w->a, b.span)) {
             put_down(w, rank, reason_of(w, rank, &b), to - from);
             return;
         }

@@ -40,13 +40,42 @@ static const struct dsf_span *find_end(const struct dsf_account *a)
     return last;
 }
 
+/* The lane of the other direction, where a disk does one or the other. */
+static int other_way(const struct dsf_account *a, unsigned lane)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+    unsigned before = 0;
+
+    if (t->lanes[lane].kind != DSF_LANE_DISK || a->trace->facts.duplex)
+        return -1;
+    for (unsigned l = 0; l < lane; l++)
+        before += t->lanes[l].kind == DSF_LANE_DISK;
+    if (before % 2 == 1)
+        return (int)lane - 1;
+    return lane + 1 < t->nlanes ? (int)lane + 1 : -1;
+}
+
+/* What had the worker, or the disk, before a span. */
+static const struct dsf_span *find_on_lane(const struct dsf_account *a,
+                                           const struct dsf_span *span)
+{
+    const struct dsf_span *last =
+        dsf_executed_before(&a->steps, a->trace, span);
+    int other = other_way(a, span->lane);
+    const struct dsf_span *s =
+        other < 0 ? NULL
+                  : dsf_executed_until(&a->steps, a->trace, (unsigned)other,
+                                       span->start);
+
+    return s != NULL && (last == NULL || s->end > last->end) ? s : last;
+}
+
 /* What a task started after: the last of its predecessors, or what had its
  * worker before it. */
 static const struct dsf_span *find_before(const struct dsf_account *a,
                                           const struct dsf_span *span)
 {
-    const struct dsf_span *lane =
-        dsf_executed_before(&a->steps, a->trace, span);
+    const struct dsf_span *lane = find_on_lane(a, span);
     struct dsf_blocker b = { NULL, NULL };
 
     if (span->kind == DSF_SPAN_TASK &&

@@ -6,6 +6,7 @@
 #include "explain/whatif.h"
 
 #include "base/alloc.h"
+#include "graph/task.h"
 #include "policies/policies.h"
 #include "sim/cost.h"
 #include "sim/sim.h"
@@ -68,6 +69,28 @@ static unsigned kind_of(const struct dsf_whatif *w, const char *name)
     return k;
 }
 
+/* A disk that reads while it writes does both more slowly, unless it is duplex:
+ * then what it takes for all of it is what counts. */
+static double measure_disk(const struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+    double predicted = 0, took = 0;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct dsf_span *s = &t->v[i];
+
+        if (t->lanes[s->lane].kind != DSF_LANE_DISK ||
+            s->kind != DSF_SPAN_TASK || s->step < a->steps.from ||
+            s->step >= a->steps.to || a->trace->tasks[s->what].predicted < 0)
+            continue;
+        predicted += a->trace->tasks[s->what].predicted;
+        took += s->end - s->start;
+    }
+    if (!a->trace->facts.duplex)
+        took = a->io;
+    return predicted > 0 && took > 0 ? took / predicted : 1;
+}
+
 static void measure(struct dsf_whatif *w)
 {
     const struct dsf_account *a = w->account;
@@ -87,6 +110,9 @@ static void measure(struct dsf_whatif *w)
         if (use->op == NULL)
             continue;
         count += use->count;
+        /* Some of them may be the disk's. */
+        if (use->op->swaps && a->io > 0)
+            continue;
         if (use->predicted - beside <= 0)
             continue;
         w->factor[k] = took > 0 ? took / (use->predicted - beside) : 1;
@@ -94,6 +120,10 @@ static void measure(struct dsf_whatif *w)
         predicted += use->predicted - beside;
     }
     w->factor_of_all = predicted > 0 ? measured / predicted : 1;
+    for (unsigned k = 0; k < a->nkinds; k++)
+        if (a->kinds[k].op != NULL && a->kinds[k].op->swaps && a->io > 0)
+            w->factor[k] = w->factor_of_all;
+    w->factor_of_disk = measure_disk(a);
     w->overhead = said;
     if (!simulated && count > 0)
         w->overhead = a->all.idle[DSF_CAUSE_RUNTIME] / count;
@@ -201,18 +231,25 @@ static double *weigh(const struct dsf_whatif *w, const struct dsf_replan *r,
         machine.link.bandwidth *= change->link;
     if (change->network > 0)
         machine.network.bandwidth *= change->network;
+    if (change->disk > 0) {
+        machine.disk.read *= change->disk;
+        machine.disk.write *= change->disk;
+    }
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(r->graph, (dsflow_task_id){ i });
-        double kernel =
-            dsf_cost_seconds(&model, r->graph, t) - machine.main.overhead;
+        double cost = dsf_cost_seconds(&model, r->graph, t);
+        double kernel = cost - machine.main.overhead;
 
         if (t->op != op)
             k = kind_of(w, t->op->name);
         op = t->op;
-        seconds[i] =
-            w->overhead + w->delay[k] * waits +
-            kernel * (k < w->account->nkinds ? w->factor[k] : w->factor_of_all);
+        if (dsf_task_uses(r->graph, t, DSFLOW_NVME))
+            seconds[i] = cost * w->factor_of_disk;
+        else
+            seconds[i] = w->overhead + w->delay[k] * waits +
+                         kernel * (k < w->account->nkinds ? w->factor[k]
+                                                          : w->factor_of_all);
     }
     return seconds;
 }
@@ -235,12 +272,17 @@ static unsigned workers_of(const struct dsf_whatif *w,
 static void weigh_memory(const struct dsf_whatif *w, const struct dsf_replan *r,
                          struct dsf_outcome *out)
 {
+    int64_t host = r->job.memory.host;
     struct dsf_weights weights;
 
     dsf_weights_init(&weights, r->graph, (unsigned)r->plan->nranks,
                      is_gpu(w) ? 1 : r->plan->rank_workers);
     out->peak = weights.ranks[dsf_weights_neediest(&weights)].peak;
     out->tasks = weights.ntasks;
+    out->over = false;
+    for (unsigned i = 0; i < weights.nranks && host >= 0; i++)
+        out->over = out->over ||
+                    weights.ranks[i].tier_bytes[DSFLOW_HOST] > (double)host;
     dsf_weights_fini(&weights);
 }
 
@@ -253,6 +295,9 @@ static int evaluate(struct dsf_whatif *w, const struct dsf_replan *r,
         .nranks = (unsigned)r->plan->nranks,
         .workers = workers_of(w, r->plan, change),
         .links = is_gpu(w),
+        .node_ranks = dsf_machine_model_node_ranks(&w->machine,
+                                                   (unsigned)r->plan->nranks),
+        .duplex = w->machine.disk.duplex,
         .phase = DSFLOW_STEP,
         .steps = 3,
         .seconds = seconds,

@@ -25,6 +25,7 @@ struct dsf_whatif {
     double *factor;         /* by kind of the account: measured / predicted */
     double *delay;          /* by kind: seconds of waiting for transfers */
     double factor_of_all;   /* of kinds that the trace has not */
+    double factor_of_disk;  /* of what a disk does */
     double overhead;        /* seconds of a task beside its kernel */
     struct dsf_replan base; /* nothing changed */
     uint64_t built;         /* tasks, of all that was tried */
@@ -34,6 +35,7 @@ struct dsf_whatif {
 struct dsf_change {
     const char *sets[3];  /* "batch.micro=4", …; NULL: no more */
     double link, network; /* their bandwidth is so much larger; 0: the same */
+    double disk;          /* the same of a disk, both ways */
     double transfers;     /* share of waiting for transfers that is saved */
     bool parallel; /* the executor uses all workers, as serial does not */
 };
@@ -41,6 +43,7 @@ struct dsf_change {
 struct dsf_outcome {
     double seconds; /* of a step */
     double peak;    /* bytes of the rank that needs most */
+    bool over;      /* more main memory beside it than the job allows */
     uint32_t tasks; /* of a step */
 };
 

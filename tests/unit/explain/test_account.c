@@ -2,6 +2,7 @@
  * them. A step is begin, end; letters are tasks, dots idle time. */
 #include "explain/account.h"
 #include "sim/sim.h"
+#include "tasks/tasks.h"
 
 #include "lib/test.h"
 
@@ -424,6 +425,132 @@ static void parts_sum_to_the_whole_whatever_ran(void **state)
     }
 }
 
+static dsflow_data_id in_tier(struct dsf_trace *t, const char *name,
+                              enum dsflow_tier tier, bool persistent)
+{
+    return dsflow_graph_add_data(
+        t->graph, &(struct dsflow_data_spec){ .name = name,
+                                              .bytes = 4,
+                                              .tier = (uint8_t)tier,
+                                              .persistent = persistent });
+}
+
+static void add_disk(struct dsf_trace *t)
+{
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_DISK, -1, "disk read");
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_DISK, -1, "disk write");
+}
+
+/* core   AAuu.
+ *          ^ waits from 2 to 3
+ * read   ggg...
+ * write  .....p */
+static void waiting_for_a_disk_is_waiting_for_data_on_its_way(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 1);
+    dsflow_data_id home = in_tier(t, "home", DSFLOW_NVME, true);
+    dsflow_data_id slot = in_tier(t, "slot", DSFLOW_HOST, false);
+    struct dsf_account acc;
+    uint32_t a, g, u, p;
+
+    add_disk(t);
+    a = TASK(t, &work, 0, data(t, "a", NULL));
+    g = TASK(t, &dsf_op_swap_in, 0, home, slot);
+    u = TASK(t, &bump, 0, slot);
+    p = TASK(t, &dsf_op_swap_out, 0, slot, home);
+    ran(t, a, 0, 0, 0, 2);
+    ran(t, g, 0, 1, 0, 3);
+    ran(t, u, 0, 0, 3, 5);
+    ran(t, p, 0, 2, 5, 6);
+    account(&acc, t);
+    assert_whole(&acc);
+    assert_float_equal(acc.seconds, 6, 0);
+    assert_float_equal(acc.all.busy, 4, 0);
+    assert_float_equal(acc.all.moving, 0, 0);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 1, 0);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_END], 1, 0);
+    assert_float_equal(acc.all.linked, 4, 0);
+    assert_float_equal(acc.io, 4, 0);
+    assert_float_equal(acc.io_hidden, 2, 0);
+    assert_float_equal(acc.comm, 0, 0);
+    assert_float_equal(acc.bound, 6, 0); /* get, update, put */
+    assert_false(acc.links);
+    for (unsigned k = 0; k < acc.nkinds; k++)
+        assert_float_equal(acc.kinds[k].on_workers,
+                           acc.kinds[k].op->swaps ? 0 : acc.kinds[k].seconds,
+                           0);
+    assert_int_equal(acc.waits[0].cause, DSF_CAUSE_TRANSFER);
+    assert_string_equal(acc.waits[0].what, "swap_in");
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
+/* It works for 6 seconds, 2 of them both ways.
+ * read   gggg..
+ * write  ..pppp */
+static void a_disk_that_does_both_at_once_works_once(void **state)
+{
+    for (int duplex = 0; duplex < 2; duplex++) {
+        struct dsf_trace *t = new_trace(1, 1);
+        dsflow_data_id slot = in_tier(t, "kept", DSFLOW_HOST, true);
+        struct dsf_account acc;
+        uint32_t a, g, p;
+        add_disk(t);
+        t->facts.duplex = duplex;
+        a = TASK(t, &work, 0, data(t, "a", NULL));
+        g = TASK(t, &dsf_op_swap_in, 0, in_tier(t, "m", DSFLOW_NVME, true),
+                 in_tier(t, "slot", DSFLOW_HOST, false));
+        p = TASK(t, &dsf_op_swap_out, 0, slot,
+                 in_tier(t, "v", DSFLOW_NVME, true));
+        ran(t, a, 0, 0, 1, 2);
+        ran(t, g, 0, 1, 0, 4);
+        ran(t, p, 0, 2, 2, 6);
+        account(&acc, t);
+        assert_whole(&acc);
+        assert_float_equal(acc.io, 6, 0);
+        assert_float_equal(acc.io_most, 6, 0);
+        assert_float_equal(acc.io_hidden, 1, 0);
+        assert_float_equal(acc.critical, 4, 0);
+        assert_float_equal(acc.bound, duplex ? 4 : 6, 0);
+        dsf_account_fini(&acc);
+        free_trace(t);
+    }
+}
+
+/* Back from the end: what had the disk, whichever way.
+ * core   ......u
+ * read   gg..hh.
+ * write  ..pp...  */
+static void the_way_goes_over_both_lanes_of_a_disk(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 1);
+    dsflow_data_id slot = in_tier(t, "slot", DSFLOW_HOST, false);
+    struct dsf_account acc;
+    uint32_t g, p, h, u;
+
+    add_disk(t);
+    g = TASK(t, &dsf_op_swap_in, 0, in_tier(t, "m", DSFLOW_NVME, true),
+             in_tier(t, "other", DSFLOW_HOST, false));
+    p = TASK(t, &dsf_op_swap_out, 0, in_tier(t, "kept", DSFLOW_HOST, true),
+             in_tier(t, "v", DSFLOW_NVME, true));
+    h = TASK(t, &dsf_op_swap_in, 0, in_tier(t, "w", DSFLOW_NVME, true), slot);
+    u = TASK(t, &bump, 0, slot);
+    ran(t, g, 0, 1, 0, 2);
+    ran(t, p, 0, 2, 2, 4);
+    ran(t, h, 0, 1, 4, 6);
+    ran(t, u, 0, 0, 6, 7);
+    account(&acc, t);
+    assert_whole(&acc);
+    assert_float_equal(acc.way_seconds, 7, 0);
+    for (int c = 0; c < DSF_NCAUSES; c++)
+        assert_float_equal(acc.way_gaps[c], 0, 0);
+    assert_float_equal(acc.way[0].seconds, 4, 0);
+    assert_true(acc.way[0].op == &dsf_op_swap_in);
+    assert_true(acc.way[1].op == &dsf_op_swap_out);
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +565,9 @@ int main(void)
         cmocka_unit_test(the_way_goes_back_by_what_was_last),
         cmocka_unit_test(a_trace_without_a_whole_step_is_refused),
         cmocka_unit_test(parts_sum_to_the_whole_whatever_ran),
+        cmocka_unit_test(waiting_for_a_disk_is_waiting_for_data_on_its_way),
+        cmocka_unit_test(a_disk_that_does_both_at_once_works_once),
+        cmocka_unit_test(the_way_goes_over_both_lanes_of_a_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
