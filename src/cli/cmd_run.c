@@ -49,6 +49,9 @@ struct run {
     struct dsf_progress progress;
     struct dsf_meter meter;
     int64_t moved[DSF_NMOVES]; /* bytes of a step */
+    double read, written;      /* of them, from and to NVMe */
+    int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
+    double looked, looking;    /* when that was found out, and how long it took */
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
@@ -58,6 +61,7 @@ struct run {
     struct dsf_prediction prediction; /* of a step on it */
     double *seconds; /* of the steps that nothing interrupted */
     double *bounds;  /* what each of them takes at least */
+    double io, io_hidden; /* seconds of disks in all of them */
     size_t nseconds, cap_seconds, cap_bounds;
 };
 
@@ -252,6 +256,25 @@ static int pause_at_boundary(struct run *r, struct dsflow_err *err)
     return status;
 }
 
+/* Memory that was touched stays; looking takes time from the workers: not more
+ * than one part in a thousand. */
+static void find_held(struct run *r)
+{
+    enum { SHARE = 1000 };
+    double now = dsf_now();
+
+    if (r->looked > 0 && now - r->looked < SHARE * r->looking)
+        return;
+    for (int t = 0; t < DSFLOW_NTIERS; t++) {
+        r->held[t] = 0;
+        for (int32_t rank = 0; rank < r->s.plan->nranks; rank++)
+            r->held[t] += (int64_t)dsflow_exec_resident(
+                r->s.exec, (unsigned)rank, (enum dsflow_tier)t);
+    }
+    r->looked = dsf_now();
+    r->looking = r->looked - now;
+}
+
 static int take_report(struct run *r, struct dsflow_err *err)
 {
     struct dsf_report report = dsf_feed_next(&r->feed);
@@ -268,6 +291,9 @@ static int take_report(struct run *r, struct dsflow_err *err)
     int status;
 
     memcpy(step.moved, r->moved, sizeof(step.moved));
+    find_held(r);
+    step.device_bytes = r->held[DSFLOW_DEVICE];
+    step.nvme_bytes = r->held[DSFLOW_NVME];
     dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report.at,
                    &step);
     status = dsf_progress_step(&r->progress, &step, err);
@@ -281,6 +307,10 @@ static int take_report(struct run *r, struct dsflow_err *err)
                  sizeof(*r->bounds));
         r->bounds[r->nseconds] = step.efficiency * step.seconds;
         r->seconds[r->nseconds++] = step.seconds;
+        if (step.io_seconds > 0) {
+            r->io += step.io_seconds;
+            r->io_hidden += step.io_hidden * step.io_seconds;
+        }
     }
     r->last = report.at;
     if (status == DSFLOW_OK &&
@@ -350,21 +380,35 @@ static void say_time(struct run *r, unsigned workers)
                      1e3 * median, 1e3 * bound, bound / median, text);
 }
 
+/* What the ranks have in a larger memory. */
+static void say_tier(struct run *r, const struct dsf_weights *w,
+                     enum dsflow_tier tier)
+{
+    double planned = 0, measured = 0;
+
+    for (unsigned i = 0; i < w->nranks; i++) {
+        planned += w->ranks[i].tier_bytes[tier];
+        measured += (double)dsflow_exec_resident(r->s.exec, i, tier);
+    }
+    if (planned > 0)
+        dsf_progress_say(&r->progress, "offloaded to %s: %s, planned %s",
+                         dsflow_tier_str(tier), dsf_size_text(measured).s,
+                         dsf_size_text(planned).s);
+}
+
 /* Of all ranks, and of the one that has most. */
 static void say_memory(struct run *r)
 {
     struct dsf_weights w;
     struct rusage usage;
     double planned = 0;
-    unsigned most = 0;
+    unsigned most;
 
     dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
                      r->s.plan->rank_workers);
-    for (unsigned i = 0; i < w.nranks; i++) {
-        planned += w.ranks[i].peak;
-        if (w.ranks[i].peak > w.ranks[most].peak)
-            most = i;
-    }
+    most = dsf_weights_neediest(&w);
+    for (unsigned i = 0; i < w.nranks; i++)
+        planned += w.ranks[i].peak + w.ranks[i].tier_bytes[DSFLOW_HOST];
     getrusage(RUSAGE_SELF, &usage);
     dsf_progress_say(
         &r->progress,
@@ -375,7 +419,21 @@ static void say_memory(struct run *r)
                                                   DSFLOW_DEVICE))
             .s,
         dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
+    say_tier(r, &w, DSFLOW_HOST);
+    say_tier(r, &w, DSFLOW_NVME);
     dsf_weights_fini(&w);
+}
+
+/* What a step had to do with disks. */
+static void say_io(struct run *r)
+{
+    if (r->io > 0)
+        dsf_progress_say(&r->progress,
+                         "disk: %s read, %s written a step; busy %.4g ms, "
+                         "%.1f %% hidden behind compute",
+                         dsf_size_text(r->read).s, dsf_size_text(r->written).s,
+                         1e3 * r->io / (double)r->nseconds,
+                         100 * r->io_hidden / r->io);
 }
 
 /* Where the trace is, if there is one. */
@@ -406,6 +464,7 @@ static void say_end(struct run *r)
             100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
             stats.workers, stats.wall_seconds);
     say_memory(r);
+    say_io(r);
     say_time(r, stats.workers);
     say_trace(r);
 }
@@ -450,7 +509,7 @@ static void say_start(struct run *r, const char *folder)
         dsf_progress_say(&r->progress, "goes on from %s", folder);
 }
 
-/* Bytes that a step moves between ranks. */
+/* Bytes that a step moves between ranks, and between tiers of memory. */
 static void find_moved(struct run *r)
 {
     struct dsf_weights w;
@@ -464,6 +523,16 @@ static void find_moved(struct run *r)
                                                          : DSF_MOVE_REDUCE;
 
         r->moved[move] += (int64_t)w.kinds[k].moved;
+    }
+    for (unsigned i = 0; i < w.nranks; i++) {
+        const struct dsf_rank_weight *rank = &w.ranks[i];
+
+        for (int t = 0; t < DSFLOW_NTIERS; t++) {
+            r->moved[DSF_MOVE_SWAP_IN] += (int64_t)rank->in[t];
+            r->moved[DSF_MOVE_SWAP_OUT] += (int64_t)rank->out[t];
+        }
+        r->read += rank->in[DSFLOW_NVME];
+        r->written += rank->out[DSFLOW_NVME];
     }
     dsf_weights_fini(&w);
 }
@@ -506,7 +575,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
                                 : dsf_session_start(&r->s, err);
     if (status == DSFLOW_OK) {
         find_moved(r);
-        dsf_meter_init(&r->meter, r->s.exec, r->s.graph);
+        dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
+                       r->machine.disk.duplex);
         status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
                                  words, r->done, err);
     }

@@ -180,9 +180,19 @@ static void picture_figures(struct watch *w)
         dsf_row_add(labelled_row(w, "efficiency"), NULL,
                     "%s of what is possible",
                     dsf_percent_text(p->efficiency).s);
-    if (f->last.peak_bytes > 0)
-        dsf_row_add(labelled_row(w, "memory"), NULL, "%s at most",
+    if (f->last.peak_bytes > 0) {
+        row = labelled_row(w, "memory");
+        dsf_row_add(row, NULL, "%s at most",
                     dsf_size_text((double)f->last.peak_bytes).s);
+        if (f->last.nvme_bytes > 0)
+            dsf_row_add(row, NULL, ", and %s on nvme",
+                        dsf_size_text((double)f->last.nvme_bytes).s);
+    }
+    if (f->last.io_seconds > 0)
+        dsf_row_add(labelled_row(w, "disk"), NULL,
+                    "%s of the last step, %s of it hidden",
+                    dsf_time_text(f->last.io_seconds).s,
+                    dsf_percent_text(f->last.io_hidden).s);
     if (dsf_pace_has_shares(p)) {
         row = labelled_row(w, "time");
         dsf_row_add_shares(row, p->share, row->most - row->columns);

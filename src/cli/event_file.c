@@ -238,6 +238,13 @@ int dsf_event_file_step(struct dsf_event_file *e, const struct dsf_step *s,
     put_scalar(&b, "tokens_per_second", (double)s->tokens / s->seconds);
     put_scalar(&b, "efficiency", s->efficiency);
     put_scalar(&b, "memory/cpu", (double)s->peak_bytes);
+    if (s->device_bytes > 0)
+        put_scalar(&b, "memory/device", (double)s->device_bytes);
+    if (s->nvme_bytes > 0) {
+        put_scalar(&b, "memory/nvme", (double)s->nvme_bytes);
+        put_scalar(&b, "io/seconds", s->io_seconds);
+        put_scalar(&b, "io/hidden", s->io_hidden);
+    }
     for (unsigned i = 0; i < DSF_NSHARES; i++) {
         char tag[32];
 

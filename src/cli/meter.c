@@ -12,11 +12,11 @@
 #include <string.h>
 
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph)
+                    struct dsflow_graph *graph, bool duplex)
 {
     size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
 
-    *m = (struct dsf_meter){ .exec = exec, .graph = graph };
+    *m = (struct dsf_meter){ .exec = exec, .graph = graph, .duplex = duplex };
     while (m->ntasks < n - 1 &&
            dsflow_graph_task(graph, (dsflow_task_id){ m->ntasks })->phase ==
                DSFLOW_STEP)
@@ -26,6 +26,8 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
     m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
     m->ran = dsf_xcalloc(n, sizeof(*m->ran));
     m->busy = dsf_xcalloc(m->lanes.nlanes, sizeof(*m->busy));
+    for (unsigned i = 0; i < m->lanes.nlanes; i++)
+        m->disks = m->disks || m->lanes.lanes[i].kind == DSF_LANE_DISK;
 }
 
 void dsf_meter_fini(struct dsf_meter *m)
@@ -38,6 +40,7 @@ void dsf_meter_fini(struct dsf_meter *m)
     free(m->seconds);
     free(m->ran);
     free(m->busy);
+    dsf_io_meter_fini(&m->io);
     memset(m, 0, sizeof(*m));
 }
 
@@ -70,10 +73,26 @@ static enum dsf_share share_of(const struct dsf_meter *m,
     if (span->kind == DSF_SPAN_TRANSFER)
         return DSF_SHARE_MOVE;
     t = task_of(m, span);
-    return t->op->comm                   ? DSF_SHARE_MOVE
+    return t->op->comm || t->op->swaps   ? DSF_SHARE_MOVE
            : t->pass == DSFLOW_UPDATE   ? DSF_SHARE_UPDATE
            : t->pass == DSFLOW_BACKWARD ? DSF_SHARE_BACKWARD
                                         : DSF_SHARE_FORWARD;
+}
+
+static bool is_disk(const struct dsf_meter *m, const struct dsf_span *span)
+{
+    return m->lanes.lanes[span->lane].kind == DSF_LANE_DISK;
+}
+
+/* The new ones that disks, and what may hide them, are at. */
+static void keep_io(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n && m->disks; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+
+        if (is_disk(m, s) || share_of(m, s) != DSF_SHARE_MOVE)
+            dsf_io_meter_add(&m->io, s, is_disk(m, s));
+    }
 }
 
 /* What each task takes. Its first execution touches its memory for the first
@@ -108,8 +127,9 @@ static void add_up(struct dsf_meter *m, double from, double to)
         double here = fmin(s.end, to) - begun;
 
         if (s.end > from && here > 0) {
-            m->sums[share_of(m, &s)] += here;
             m->busy[s.lane] += here;
+            if (!is_disk(m, &s)) /* that is no worker's time */
+                m->sums[share_of(m, &s)] += here;
         }
         if (s.end > to)
             m->drained.v[n++] = s;
@@ -133,11 +153,14 @@ static void find_critical(struct dsf_meter *m)
 }
 
 /* The workers of a rank share its work; a worker that several ranks share has
- * work of its own; so has a link. */
-static double bound(const struct dsf_meter *m)
+ * work of its own; so has a link, and a disk: each way where it is duplex, else
+ * `io` seconds in all. */
+static double bound(const struct dsf_meter *m, double io)
 {
     double most = m->critical, all = 0;
 
+    if (!m->duplex && io > most)
+        most = io;
     for (unsigned i = 0; i < m->lanes.nlanes; i++) {
         double sum = m->busy[i];
         unsigned n = 1;
@@ -202,6 +225,7 @@ static void drain(struct dsf_meter *m, int64_t step, double from, double to,
     uint64_t lost = dsf_exec_drain(m->exec, &m->drained);
 
     learn(m);
+    keep_io(m);
     if (m->file != NULL) {
         m->lost += step >= m->first ? lost : 0;
         write_spans(m, step, end);
@@ -213,9 +237,12 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
-    double workers = seconds * m->lanes.workers, busy = 0;
+    double workers = seconds * m->lanes.workers, busy = 0, hidden;
 
     drain(m, i, from - began, to - began, false);
+    step->io_seconds =
+        dsf_io_meter_take(&m->io, from - began, to - began, &hidden);
+    step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
     step->efficiency = NAN;
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         busy += m->sums[k];
@@ -226,7 +253,7 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
     if (i > 0) {
         find_critical(m);
-        step->efficiency = fmin(1, bound(m) / seconds);
+        step->efficiency = fmin(1, bound(m, step->io_seconds) / seconds);
     }
 }
 

@@ -3,6 +3,7 @@
 #ifndef DSF_CLI_METER_H
 #define DSF_CLI_METER_H
 
+#include "cli/io_meter.h"
 #include "cli/metrics.h"
 #include "cli/session.h"
 #include "graph/succs.h"
@@ -24,6 +25,8 @@ struct dsf_meter {
     double searched;   /* when */
     double *busy;      /* by lane: seconds of the step */
     double sums[DSF_NSHARES];
+    bool disks, duplex;          /* lanes of them; see dsf_machine_disk */
+    struct dsf_io_meter io;
 
     struct dsf_timeline kept;    /* of them, what goes to the trace */
     struct dsf_trace_file *file; /* NULL: nothing is traced */
@@ -31,9 +34,9 @@ struct dsf_meter {
     uint64_t written, lost;      /* spans */
 };
 
-/* All is borrowed until fini. */
+/* All is borrowed until fini. `duplex`: of the disk, if there is one. */
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph);
+                    struct dsflow_graph *graph, bool duplex);
 void dsf_meter_fini(struct dsf_meter *m);
 
 /* Write the spans of steps `first` to `last` of this executor, counted from 0,
@@ -43,7 +46,7 @@ int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
                      struct dsflow_err *err);
 
 /* Step `i` of this executor, from 0, took from `from` to `to`, in seconds of
- * dsf_now: fills in its efficiency and shares. */
+ * dsf_now: fills in its efficiency, its shares and what its disks did. */
 void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step);
 

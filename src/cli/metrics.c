@@ -117,7 +117,7 @@ int dsf_metrics_begin(struct dsf_metrics *m, int64_t done,
  * of them. */
 static size_t padding(off_t end, size_t n)
 {
-    enum { PAGE = 4096, LONGEST = 640 };
+    enum { PAGE = 4096, LONGEST = 768 };
     size_t room = PAGE - (size_t)end % PAGE;
 
     return n <= room && room - n < LONGEST ? room - n : 0;
@@ -184,7 +184,7 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
     return put(
         m,
         json_pack("{s:I, s:o, s:o, s:o, s:o, s:b, s:I, s:o, s:o, s:o, s:o, "
-                  "s:{s:I}, s:o}",
+                  "s:{s:I, s:I, s:I}, s:o, s:o, s:o}",
                   "step", (json_int_t)s->step, "loss", real(s->loss), "lr",
                   real(s->lr), "grad_norm", real(s->grad_norm), "loss_scale",
                   real(s->loss_scale), "skipped", s->skipped, "tokens",
@@ -192,8 +192,11 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
                   "tokens_per_second", real((double)s->tokens / s->seconds),
                   "efficiency", real(s->efficiency), "share",
                   reals(DSF_NSHARES, dsf_share_names, s->share), "peak_bytes",
-                  "cpu", (json_int_t)s->peak_bytes, "bytes",
-                  counts(DSF_NMOVES, move_names, s->moved)),
+                  "device", (json_int_t)s->device_bytes, "cpu",
+                  (json_int_t)s->peak_bytes, "nvme",
+                  (json_int_t)s->nvme_bytes, "bytes",
+                  counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
+                  real(s->io_seconds), "io_hidden", real(s->io_hidden)),
         err);
 }
 
@@ -237,6 +240,7 @@ static void get_step(const json_t *root, struct dsf_step *s)
 {
     const json_t *share = json_object_get(root, "share");
     const json_t *bytes = json_object_get(root, "bytes");
+    const json_t *peak = json_object_get(root, "peak_bytes");
 
     *s = (struct dsf_step){
         .step = get_count(root, "step"),
@@ -248,7 +252,11 @@ static void get_step(const json_t *root, struct dsf_step *s)
         .tokens = get_count(root, "tokens"),
         .seconds = get_real(root, "seconds"),
         .efficiency = get_real(root, "efficiency"),
-        .peak_bytes = get_count(json_object_get(root, "peak_bytes"), "cpu"),
+        .peak_bytes = get_count(peak, "cpu"),
+        .device_bytes = get_count(peak, "device"),
+        .nvme_bytes = get_count(peak, "nvme"),
+        .io_seconds = get_real(root, "io_seconds"),
+        .io_hidden = get_real(root, "io_hidden"),
     };
     for (unsigned i = 0; i < DSF_NSHARES; i++)
         s->share[i] = get_real(share, dsf_share_names[i]);

@@ -40,6 +40,9 @@ struct dsf_step {
     bool skipped;      /* the gradients overflowed: nothing was updated */
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process; 0: dsf_progress_step asks */
+    int64_t device_bytes, nvme_bytes; /* of all ranks, that hold something */
+    double io_seconds;  /* during which a disk reads or writes */
+    double io_hidden;   /* share of it during which some worker computes */
     double efficiency;  /* lower bound of the step / its time */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */
     int64_t moved[DSF_NMOVES]; /* bytes */

@@ -126,6 +126,9 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
                     dsf_percent_text(p->pace.efficiency).s);
     dsf_row_add(&pieces[MEMORY], NULL, "%s",
                 dsf_size_text((double)s->peak_bytes).s);
+    if (s->nvme_bytes > 0)
+        dsf_row_add(&pieces[MEMORY], NULL, " + %s nvme",
+                    dsf_size_text((double)s->nvme_bytes).s);
     dsf_row_add(&pieces[LEFT], NULL, "%s",
                 dsf_left_text(&p->pace, s->step, p->steps).s);
 

@@ -37,6 +37,10 @@ static struct dsf_step step_of(int64_t n, double known)
         .loss_scale = 1,
         .tokens = 123456,
         .peak_bytes = 123456789012,
+        .device_bytes = 1234567890,
+        .nvme_bytes = 12345678901234,
+        .io_seconds = 0.25 * known,
+        .io_hidden = 0.75 * known,
         .efficiency = 0.875 * known,
         .share = { 0.31 * known, 0.5 * known, 0.06 * known, 0.05 * known,
                    0.08 * known },
@@ -183,6 +187,9 @@ static void a_line_reads_back(void **state)
         assert_true(fabs(r->share[i] - s.share[i]) < 1e-8);
     assert_memory_equal(r->moved, s.moved, sizeof(s.moved));
     assert_int_equal(r->peak_bytes, s.peak_bytes);
+    assert_int_equal(r->device_bytes, s.device_bytes);
+    assert_int_equal(r->nvme_bytes, s.nvme_bytes);
+    assert_true(r->io_seconds == 0.25 && r->io_hidden == 0.75);
 
     assert_int_equal(dsf_metrics_end(&m, 7, DSF_FAILED, "no \"luck\"", &err),
                      DSFLOW_OK);
