@@ -36,7 +36,7 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     if (file == NULL) {
         status = dsf_machine_probe(&s->machine, err);
         if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s)))
-            status = dsf_machine_present(&s->machine, m, err);
+            status = dsf_machine_of_job(&s->machine, &s->job, m, err);
         return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
     }
     status = dsf_machine_model_read(file, m, err);

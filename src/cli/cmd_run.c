@@ -130,7 +130,7 @@ static int write_plan(struct run *r, FILE *out, struct dsflow_err *err)
  * be in the way where the machine is measured. */
 static int predict(struct run *r, struct dsflow_err *err)
 {
-    int status = dsf_machine_present(&r->s.machine, &r->machine, err);
+    int status = dsf_machine_of_job(&r->s.machine, &r->s.job, &r->machine, err);
 
     if (status == DSFLOW_OK)
         status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,

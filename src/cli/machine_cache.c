@@ -3,23 +3,33 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "cli/bench_io.h"
 #include "cli/bench_measure.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-char *dsf_machine_cache_path(void)
+/* A file in our part of the cache; NULL where there is none. */
+static char *cache_path(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
     if (cache != NULL && cache[0] == '/')
-        return dsf_xasprintf("%s/dsflow/machine.toml", cache);
+        return dsf_xasprintf("%s/dsflow/%s", cache, name);
     if (home != NULL && home[0] == '/')
-        return dsf_xasprintf("%s/.cache/dsflow/machine.toml", home);
+        return dsf_xasprintf("%s/.cache/dsflow/%s", home, name);
     return NULL;
+}
+
+char *dsf_machine_cache_path(void)
+{
+    return cache_path("machine.toml");
 }
 
 /* What tells this machine from another that has the same folder. */
@@ -138,4 +148,100 @@ int dsf_machine_present(const struct dsf_machine *machine,
     free(path);
     free(name);
     return DSFLOW_OK;
+}
+
+static bool uses_nvme(const struct dsf_job *job)
+{
+    const struct dsf_job_offload *o = &job->offload;
+
+    return o->optimizer == DSF_OFFLOAD_NVME || o->params == DSF_OFFLOAD_NVME ||
+           o->gradients == DSF_OFFLOAD_NVME ||
+           o->activations == DSF_OFFLOAD_NVME;
+}
+
+/* What tells the disks of a job from others: where they are, and how they are
+ * used. Errors: a folder that is not there. */
+static int name_disks(const struct dsf_job *job, const char *machine,
+                      char **name, struct dsflow_err *err)
+{
+    const struct dsf_job_nvme *nvme = &job->nvme;
+    struct statfs fs;
+    struct stat st;
+
+    *name = dsf_xasprintf("%s, block %lld, depth %lld", machine,
+                          (long long)nvme->block, (long long)nvme->depth);
+    for (size_t i = 0; i < nvme->path.n; i++) {
+        char *before = *name;
+
+        if (stat(nvme->path.v[i], &st) < 0 ||
+            statfs(nvme->path.v[i], &fs) < 0 ||
+            access(nvme->path.v[i], W_OK | X_OK) < 0)
+            return dsf_job_fail(job, err, DSFLOW_EINVAL, "memory.nvme", "path",
+                                "%s: %s", nvme->path.v[i], strerror(errno));
+        *name = dsf_xasprintf("%s, disk %u:%u of %llx", before,
+                              major(st.st_dev), minor(st.st_dev),
+                              (unsigned long long)fs.f_type);
+        free(before);
+    }
+    return DSFLOW_OK;
+}
+
+/* A disk that is full, or that others are busy with, is no reason not to plan,
+ * nor to run. */
+static bool measure_disks(const struct dsf_job *job, struct dsf_machine_disk *d)
+{
+    const struct dsf_job_nvme *nvme = &job->nvme;
+    struct dsflow_err err;
+
+    dsf_info("measuring the disk of memory.nvme.path, once");
+    if (dsf_bench_disk((const char *const *)nvme->path.v,
+                       (unsigned)nvme->path.n, (size_t)nvme->block,
+                       (unsigned)nvme->depth, d, &err) == DSFLOW_OK)
+        return true;
+    d->read = d->write = 1e9;
+    dsf_warn("%s: the disk is not measured, and 1 GB/s is assumed", err.msg);
+    return false;
+}
+
+/* The disks of a job, in a file of their own, as another job has others. */
+static int find_disks(const struct dsf_job *job, struct dsf_machine_model *m,
+                      struct dsflow_err *err)
+{
+    struct dsf_machine_model disks;
+    struct dsflow_err warning;
+    char *name, *file, *path;
+    int status = name_disks(job, m->main.name, &name, err);
+
+    if (status < 0) {
+        free(name);
+        return status;
+    }
+    file = dsf_xasprintf("disk-%016llx.toml",
+                         (unsigned long long)XXH3_64bits(name, strlen(name)));
+    path = cache_path(file);
+    if (path == NULL || !load(path, name, &disks)) {
+        dsf_machine_model_init(&disks);
+        free(disks.main.name);
+        disks.main.name = dsf_xstrdup(name);
+        if (measure_disks(job, &disks.disk) && path != NULL &&
+            dsf_machine_save(&disks, path, &warning) < 0)
+            dsf_warn("what was measured is not kept: %s", warning.msg);
+    }
+    m->disk = disks.disk;
+    dsf_machine_model_fini(&disks);
+    free(name);
+    free(file);
+    free(path);
+    return DSFLOW_OK;
+}
+
+int dsf_machine_of_job(const struct dsf_machine *machine,
+                       const struct dsf_job *job, struct dsf_machine_model *m,
+                       struct dsflow_err *err)
+{
+    int status = dsf_machine_present(machine, m, err);
+
+    if (status == DSFLOW_OK && uses_nvme(job) && job->nvme.path.n > 0)
+        status = find_disks(job, m, err);
+    return status;
 }

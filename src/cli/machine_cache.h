@@ -4,6 +4,7 @@
 #define DSF_CLI_MACHINE_CACHE_H
 
 #include "cli/calibrate.h"
+#include "config/job.h"
 
 /* $XDG_CACHE_HOME/dsflow/machine.toml, or the same in ~/.cache; NULL where
  * there is neither. Freed by the caller. */
@@ -24,5 +25,12 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
  * would be in the way. */
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err);
+
+/* The same; and where the job keeps something on NVMe, the disks of its folders,
+ * with blocks as it has them: in a file of their own, as jobs have several. Other
+ * jobs touch no disk. Errors: DSFLOW_EINVAL for a folder that is not there. */
+int dsf_machine_of_job(const struct dsf_machine *machine,
+                       const struct dsf_job *job, struct dsf_machine_model *m,
+                       struct dsflow_err *err);
 
 #endif

@@ -107,7 +107,7 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     int status = dsf_machine_probe(&s->machine, err);
 
     if (status == DSFLOW_OK && dsf_fit_is_open(s))
-        status = dsf_machine_present(&s->machine, &m, err);
+        status = dsf_machine_of_job(&s->machine, &s->job, &m, err);
     if (status == DSFLOW_OK)
         status = dsf_fit(s, &m, until, err);
     dsf_machine_model_fini(&m);
