@@ -476,7 +476,7 @@ static int fill_unpack(uint64_t seed, unsigned port, void *data, size_t bytes,
     uint64_t state = seed;
     uint16_t *v = data;
     size_t heads = a->format == DSF_STATES_INT8 ? (bytes - (size_t)a->elems) / 2
-                                         : bytes / 2;
+                                                : bytes / 2;
 
     for (size_t i = 0; i < bytes; i++)
         ((uint8_t *)data)[i] = (uint8_t)dsf_random(&state);

@@ -134,26 +134,26 @@ void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
                 size_t n);
 void dsf_unpack16(const uint16_t *in, float *out, size_t n);
 
-/* 8 bits, and 16 for each block: 2^t, a power of two with 2^t <= the largest
- * size in the block < 2^(t + 1), once that is rounded, and whether one of the 8
- * is a sign. Errors of x:
+/* 8 bits, and 16 for each block: t, the power of two of its largest number once
+ * that is rounded (2^t <= |x| < 2^(t + 1); at least -95), and whether one of the
+ * 8 is a sign. Errors of x:
  *
  *   a block with negative numbers          without (a second moment)
  *   below 2^-4 |x| for |x| >= 2^(t - 3)    below 2^-4 x for x >= 2^(t - 7)
  *         2^-3 |x|            2^(t - 10)         2^-3 x        2^(t - 22)
  *         2^(t - 13) otherwise                   2^(t - 25) otherwise
  *
- * The mean is right, but where there are no negative numbers, none that is not
- * zero becomes zero: those below 2^(t - 25) become that. So do windows of codes
- * not go below 2^-95 as t. A block with an infinity or a NaN becomes NaNs.
- * Zeroes (of all bits) are zeroes, packed and unpacked.
+ * The mean is right, but for this: in a block without negative numbers those
+ * below 2^(t - 25) become 2^(t - 25), so that no second moment that is not zero
+ * becomes zero. A block with an infinity or a NaN becomes NaNs. Bytes of zeroes
+ * are zeroes.
  *
- * The idea of codes that cover many powers of two with a scale for each block is
- * that of Dettmers et al. 2022 (8-bit optimizers via block-wise quantization).
- * Their code has 128 steps in the highest power of ten and half as many in each
- * one below, down to 1; this one has steps of the same relative size in most of
- * the window, as a number that is rounded at random is to be a little off and
- * never a multiple. */
+ * A scale for each block, and codes that cover many powers of ten, are those of
+ * Dettmers et al. 2022 (8-bit optimizers via block-wise quantization). Their
+ * code has 64 steps (128 without a sign) in the highest power of ten and half as
+ * many in each one below: in the lowest, the next number is ten times as large.
+ * Here steps are relative, as a number that is rounded at random goes to either
+ * neighbour; and whole numbers do it, without a table. */
 void dsf_pack8(const struct dsf_rounding *r, const float *in, uint16_t *heads,
                uint8_t *codes, size_t n);
 void dsf_unpack8(const uint16_t *heads, const uint8_t *codes, float *out,

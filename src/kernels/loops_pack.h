@@ -62,8 +62,8 @@ INLINE void store_bytes(uint8_t *p, vu a)
 }
 
 /* 32 random bits for each number of a block: a hash of its place (the finalizer
- * lowbias32, with a second key between its rounds). Where the nearest is wanted,
- * the half that makes it so. */
+ * lowbias32, with a second key between its rounds). Where the nearest is
+ * wanted, the half that makes it so. */
 static void draw(const struct dsf_rounding *r, uint64_t block, uint32_t *bits)
 {
     uint64_t state = r->key + block, key = dsf_random(&state);

@@ -77,7 +77,8 @@ static void unpack(const struct dsf_pack_args *args, void *packed, float *whole)
 /* There and back. */
 static void turn(enum dsf_states format, int64_t step, struct numbers *v)
 {
-    const struct dsf_pack_args args = { .elems = N, .stream = 7,
+    const struct dsf_pack_args args = { .elems = N,
+                                        .stream = 7,
                                         .format = format };
 
     pack_at(&args, step, v->whole, v->packed);
@@ -192,9 +193,9 @@ static void the_mean_is_right(void **state)
                 bool negative;
                 int t = top_of(i / BLOCK, &negative);
 
-                unit = f == 0 ? 0x1p-7 * size
-                              : fmax(size / 8,
-                                     ldexp(1, t - (negative ? 13 : 25)));
+                unit = f == 0
+                           ? 0x1p-7 * size
+                           : fmax(size / 8, ldexp(1, t - (negative ? 13 : 25)));
                 /* That is rounded up. */
                 if (f == 1 && !negative && size < ldexp(1, t - 25))
                     continue;
@@ -212,7 +213,10 @@ static void random_numbers_are_of_step_stream_and_place(void **state)
 {
     static float a[4096], b[4096], in[4096];
     static uint8_t packed[8192];
-    const struct { uint64_t stream; int64_t at, step; } other[] = {
+    const struct {
+        uint64_t stream;
+        int64_t at, step;
+    } other[] = {
         { 1, 0, 2 }, { 2, 0, 1 }, { 1, 4096, 1 }, { 1, INT64_C(1) << 40, 1 },
         { 0, 0, 1 },
     };
@@ -328,8 +332,8 @@ static void blocks_that_lose_their_signs_give_the_same_bytes(void **state)
 
 static void special_numbers(void **state)
 {
-    static const float odd[] = { INFINITY, -INFINITY, 0x1.fffffep127f,
-                                 -0x1.fffffep127f, -0.0f, 0x1p-149f };
+    static const float odd[] = { INFINITY,         -INFINITY, 0x1.fffffep127f,
+                                 -0x1.fffffep127f, -0.0f,     0x1p-149f };
 
     memset(x.whole, 0, sizeof(x.whole));
     memcpy(x.whole, odd, sizeof(odd));
@@ -476,8 +480,7 @@ static double descend(enum dsf_states format, double *longest)
         memcpy(before, p, sizeof(p));
         dsf_adam_update(&a, p, g, m, v, UNKNOWNS);
         for (size_t i = 0; i < UNKNOWNS; i++)
-            *longest =
-                fmax(*longest, fabs((double)p[i] - (double)before[i]));
+            *longest = fmax(*longest, fabs((double)p[i] - (double)before[i]));
         if (format == DSF_STATES_FP32)
             continue;
         args.stream = 1;
