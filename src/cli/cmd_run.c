@@ -167,8 +167,9 @@ static int find_start(struct run *r, const struct dsf_words *words,
             meta.identity != r->s.identity)
             status = dsflow_fail(
                 err, DSFLOW_EINVAL,
-                "%s: is of another job: the model, the optimizer's kind, the "
-                "batch, the seed, the tokenizer or the text has changed",
+                "%s: is of another job: the model, the optimizer's kind or "
+                "what its states are kept as, the batch, the seed, the "
+                "tokenizer or the text has changed",
                 *folder);
     }
     free(dir);

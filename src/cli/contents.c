@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "codelets/pack.h"
 #include "model/parts.h"
 
 #include <stdlib.h>
@@ -51,13 +52,15 @@ static int by_place(const void *a, const void *b)
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsflow_optimizer *optimizer, int32_t tensor)
+                       const struct dsflow_optimizer *optimizer, int32_t tensor,
+                       enum dsf_states format)
 {
     *c = (struct dsf_contents){ .model = model,
                                 .graph = graph,
                                 .exec = exec,
                                 .optimizer = optimizer,
-                                .tensor = tensor };
+                                .tensor = tensor,
+                                .format = format };
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
         dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(graph, id);
@@ -117,9 +120,14 @@ static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
     return dsflow_graph_data(c->graph, c->v[i].id);
 }
 
-static bool in_one_piece(const struct dsf_contents *c, size_t n)
+static enum dsf_states format_of(const struct dsf_contents *c, unsigned kind)
 {
-    return n == 1 && c->tensor == 1;
+    return kind == DSF_KEPT_PARAM ? DSF_STATES_FP32 : c->format;
+}
+
+static bool in_one_piece(const struct dsf_contents *c, unsigned kind, size_t n)
+{
+    return n == 1 && c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32;
 }
 
 /* The memory of a holding; NULL with a message. On NVMe, until the next one. */
@@ -139,7 +147,7 @@ bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
 {
     size_t n, at = find(c, unit, kind, &n);
 
-    return in_one_piece(c, n) && spec_of(c, at)->tier != DSFLOW_NVME;
+    return in_one_piece(c, kind, n) && spec_of(c, at)->tier != DSFLOW_NVME;
 }
 
 float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
@@ -154,11 +162,15 @@ float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
 static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
                 int32_t part, float *own, bool get, struct dsflow_err *err)
 {
+    /* What was unpacked is packed again as it was. */
+    const struct dsf_rounding nearest = { .nearest = 1 };
+    enum dsf_states format = format_of(c, kind);
     size_t n, at = find(c, unit, kind, &n);
 
     for (size_t i = at; i < at + n; i++) {
         const struct dsflow_data_spec *d = spec_of(c, i);
-        float *piece;
+        size_t elems = (size_t)dsf_packed_elems(format, d->bytes);
+        void *piece;
 
         if (d->part != part)
             continue;
@@ -166,9 +178,9 @@ static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
         if (piece == NULL)
             return DSFLOW_EIO;
         if (get)
-            memcpy(own + d->at, piece, d->bytes);
+            dsf_unpack(format, piece, own + d->at, elems);
         else
-            memcpy(piece, own + d->at, d->bytes);
+            dsf_pack(format, &nearest, own + d->at, piece, elems);
     }
     return DSFLOW_OK;
 }
@@ -232,7 +244,7 @@ int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (in_one_piece(c, n)) {
+    if (in_one_piece(c, kind, n)) {
         whole = map(c, at, DSFLOW_W, err);
         return whole == NULL ? DSFLOW_EIO : read(user, unit, whole, err);
     }
@@ -276,7 +288,7 @@ int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (c->tensor == 1)
+    if (c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32)
         return write_pieces(c, unit, kind, out, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)
@@ -315,7 +327,7 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (c->tensor == 1)
+    if (c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32)
         return read_pieces(c, unit, kind, file, from, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)

@@ -137,6 +137,8 @@ static void name_components(const struct dsf_job *j, char *optimizer,
             at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
                                    s->name);
     }
+    if (j->offload.states != DSF_STATES_FP32 && at < size)
+        snprintf(others + at, size - at, "states %d\n", j->offload.states);
 }
 
 /* What must stay the same for a checkpoint to be continued bit for bit. */
@@ -269,7 +271,8 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     if (status < 0)
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
-                      dsf_job_optimizer(&s->job, NULL), s->plan->mesh.tensor);
+                      dsf_job_optimizer(&s->job, NULL), s->plan->mesh.tensor,
+                      (enum dsf_states)s->job.offload.states);
     fill_constants(s);
     return DSFLOW_OK;
 }

@@ -149,6 +149,7 @@ enum dsf_states { DSF_STATES_FP32, DSF_STATES_BF16, DSF_STATES_INT8 };
 
 struct dsf_job_offload { /* [offload] */
     int optimizer, params, gradients, activations; /* enum dsf_offload */
+    int states;   /* enum dsf_states: what offloaded ones are kept as */
     double share; /* of the states, that stays on the device; -1: auto */
     int64_t read_ahead, write_behind; /* units, or layers of activations */
     int64_t piece; /* bytes of a state that are read at a time */

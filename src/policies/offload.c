@@ -312,10 +312,10 @@ static void end_phase(struct offload *o, const struct dsflow_task_spec *last)
 
 /* --- updates in pieces --------------------------------------------------- */
 
-static bool is_update(const struct dsflow_graph *g,
-                      const struct dsflow_task_spec *t)
+bool dsf_offload_is_update(const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
 {
-    return t->pass == DSFLOW_UPDATE && t->ndata > 3 &&
+    return t->pass == DSFLOW_UPDATE && t->ndata > DSF_STATES_PORT &&
            dsflow_graph_data(g, t->data[2])->role == DSFLOW_PARAMS &&
            dsflow_graph_data(g, t->data[3])->role == DSFLOW_STATES;
 }
@@ -385,7 +385,8 @@ static struct dsflow_graph *cut_updates(const struct dsflow_plan *plan,
         const struct dsflow_task_spec *t =
             dsflow_graph_task(in, (dsflow_task_id){ i });
 
-        if (is_update(in, t) && plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
+        if (dsf_offload_is_update(in, t) &&
+            plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
             cut_update(&rw, plan, t);
         else
             dsflow_rewrite_task(&rw, t);
@@ -412,6 +413,11 @@ static int offload_decide(void *part, struct dsflow_plan *plan,
     plan->homes[DSFLOW_PARAMS] = tier_of(job->params);
     plan->homes[DSFLOW_GRADS] = tier_of(job->gradients);
     plan->homes[DSFLOW_ACTIVATIONS] = tier_of(job->activations);
+    if (job->states != DSF_STATES_FP32 && job->optimizer == DSF_OFFLOAD_NONE)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "offload", "states",
+                            "\"%s\": expected offload.optimizer = \"cpu\" or "
+                            "\"nvme\"",
+                            job->states == DSF_STATES_BF16 ? "bf16" : "int8");
     if (job->share >= 0)
         plan->share = job->share;
     return DSFLOW_OK;
@@ -438,6 +444,8 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
         return DSFLOW_OK;
     }
     pieces = cut_updates(plan, in);
+    if (plan->job->offload.states != DSF_STATES_FP32)
+        pieces = dsf_offload_pack(plan, pieces);
     o.rw = dsflow_rewrite_begin(pieces, out);
     dsf_offload_begin(&o);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(pieces); i++) {

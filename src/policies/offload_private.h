@@ -57,6 +57,17 @@ struct offload {
     size_t nrings, cap_rings;
 };
 
+/* Does the task update states of the optimizer? They are its ports from
+ * DSF_STATES_PORT on. */
+enum { DSF_STATES_PORT = 3 };
+bool dsf_offload_is_update(const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t);
+
+/* offload_states.c: the graph, which is freed, with its states in fewer
+ * bytes. */
+struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,
+                                      struct dsflow_graph *in);
+
 /* offload_rings.c: which data is offloaded, and the lengths of the rings. */
 void dsf_offload_begin(struct offload *o);
 void dsf_offload_end(struct offload *o);

@@ -67,7 +67,7 @@ static void find_homes(struct offload *o)
 
         o->items[i].ring = o->items[i].slot = -1;
         o->items[i].home =
-            is_kept(d) ? (uint8_t)o->plan->homes[d->role] : DSFLOW_DEVICE;
+            is_kept(d) ? (uint8_t)o->plan->homes[d->role] : d->tier;
     }
     if (o->plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
         keep_share(o);

@@ -154,6 +154,76 @@ static void states_in_main_memory_are_used_there(void **state)
     end_trial(&t);
 }
 
+static unsigned count(const struct trial *t, const struct dsflow_op *op)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++)
+        n += task_at(t, i)->op == op;
+    return n;
+}
+
+/* The bytes of all m and v, and those of the buffers of each. */
+static void states_are_kept_in_fewer_bytes(void **state)
+{
+    static const struct {
+        const char *name;
+        double share;
+    } formats[] = { { "bf16", 0.5 }, { "int8", 258.0 / 1024 } };
+    struct trial t;
+
+    for (size_t i = 0; i < 2; i++) {
+        char text[128];
+        double params;
+
+        snprintf(text, sizeof(text),
+                 "gpt2 offload.optimizer=nvme offload.piece=8KiB "
+                 "offload.states=%s",
+                 formats[i].name);
+        plan_trial(&t, text);
+        params = bytes_in(&t, DSFLOW_DEVICE, DSFLOW_PARAMS);
+        assert_true(bytes_in(&t, DSFLOW_NVME, DSFLOW_STATES) ==
+                    2 * formats[i].share * params);
+        assert_true(bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES) ==
+                    6 * 8192 * (1 + formats[i].share));
+        assert_int_equal(count(&t, &dsf_op_pack), 2 * count(&t, &dsf_op_adam));
+        assert_int_equal(count(&t, &dsf_op_unpack),
+                         2 * count(&t, &dsf_op_adam));
+        assert_int_equal(swaps(&t, &dsf_op_swap_in, "v.layer0.mlp.c1"), 1);
+        assert_int_equal(swaps(&t, &dsf_op_swap_out, "v.layer0.mlp.c1"), 1);
+        end_trial(&t);
+    }
+}
+
+/* Replicas round alike, and so do shards and pieces: what the rounding is a
+ * hash of is the place in the unit. */
+static void rounding_knows_no_replica_shard_or_piece(void **state)
+{
+    const struct dsf_pack_args *all[64], *a;
+    struct trial t;
+    unsigned n = 0, again = 0;
+
+    plan_trial(&t, "gpt2 offload.optimizer=cpu offload.states=int8 "
+                   "mesh.data=2 zero.stage=1 offload.piece=8KiB");
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
+        const struct dsflow_task_spec *k = task_at(&t, i);
+
+        if (k->op != &dsf_op_pack ||
+            strncmp(data_of(&t, k, 2)->name, "m.layer0.mlp.", 13) != 0)
+            continue;
+        a = k->args;
+        assert_int_equal(a->at, data_of(&t, k, 2)->at);
+        for (unsigned j = 0; j < n; j++) {
+            assert_true(all[j]->stream == a->stream);
+            again += all[j]->at == a->at;
+        }
+        assert_true(n < 64);
+        all[n++] = a;
+    }
+    assert_true(n >= 4 && again == 0);
+    end_trial(&t);
+}
+
 static void a_share_of_the_states_stays(void **state)
 {
     struct trial t;
@@ -203,6 +273,8 @@ int main(void)
         cmocka_unit_test(more_buffers_mean_less_traffic),
         cmocka_unit_test(states_are_read_and_written_once),
         cmocka_unit_test(states_in_main_memory_are_used_there),
+        cmocka_unit_test(states_are_kept_in_fewer_bytes),
+        cmocka_unit_test(rounding_knows_no_replica_shard_or_piece),
         cmocka_unit_test(a_share_of_the_states_stays),
         cmocka_unit_test(the_dead_are_not_written),
         cmocka_unit_test(single_units_stay),

@@ -1,0 +1,144 @@
+/* offload_states.c - states of the optimizer that are kept in fewer bytes: what
+ * is offloaded are those; around each update, they are unpacked into buffers of
+ * main memory and packed again.
+ *
+ * The random numbers of the rounding are a hash of the unit, the step and the
+ * place, so that replicas stay the same, and nothing depends on how ZeRO or
+ * `offload.piece` cuts.
+ */
+#include "policies/offload_private.h"
+
+#include "base/alloc.h"
+#include "tasks/packed.h"
+#include "tasks/tasks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct packer {
+    struct dsflow_rewrite rw;
+    const struct dsflow_plan *plan;
+    enum dsf_states format;
+    size_t *most;    /* by rank: bytes of its largest piece */
+    uint32_t *turns; /* by rank: updates so far */
+};
+
+static void find_most(struct packer *k)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(k->rw.in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(k->rw.in, (dsflow_task_id){ i });
+        size_t bytes;
+
+        if (!dsf_offload_is_update(k->rw.in, t))
+            continue;
+        bytes = dsflow_graph_data(k->rw.in, t->data[DSF_STATES_PORT])->bytes;
+        if (bytes > k->most[t->rank])
+            k->most[t->rank] = bytes;
+    }
+}
+
+/* The state as it is kept, under its name. */
+static dsflow_data_id kept(struct packer *k,
+                           const struct dsflow_data_spec *state)
+{
+    struct dsflow_data_spec own = *state;
+    int64_t elems = (int64_t)(state->bytes / sizeof(float));
+
+    own.bytes = dsf_packed_bytes(k->format, elems);
+    return dsflow_rewrite_named(k->rw.out, &own, "%s", own.name);
+}
+
+/* Where it is updated: as many buffers in turn as there are for what is read
+ * and written. */
+static dsflow_data_id buffer(struct packer *k,
+                             const struct dsflow_data_spec *state, int16_t rank)
+{
+    const struct dsf_job_offload *job = &k->plan->job->offload;
+    uint32_t length = 1 + (uint32_t)(job->read_ahead + job->write_behind);
+    struct dsflow_data_spec own = {
+        .bytes = k->most[rank],
+        .role = DSFLOW_STATES,
+        .home = rank,
+        .tier = DSFLOW_HOST,
+        .unit = -1,
+        .ring = "offload.read_ahead",
+    };
+
+    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%.*s.%u.r%d",
+                                (int)strcspn(state->name, "."), state->name,
+                                k->turns[rank] % length, rank);
+}
+
+static void emit(struct packer *k, const struct dsflow_task_spec *update,
+                 const struct dsflow_op *op,
+                 const struct dsflow_data_spec *state, dsflow_data_id first,
+                 dsflow_data_id second, const dsflow_data_id *control)
+{
+    struct dsflow_task_spec t = *update;
+    struct dsf_pack_args args = {
+        .elems = (int64_t)(state->bytes / sizeof(float)),
+        .at = state->at,
+        .stream = dsf_packed_stream(k->plan->job->main.seed, state),
+        .format = k->format,
+    };
+
+    t.op = op;
+    t.args = &args;
+    t.fresh = 0;
+    t.ndata = 0;
+    if (control != NULL)
+        t.data[t.ndata++] = *control;
+    t.data[t.ndata++] = first;
+    t.data[t.ndata++] = second;
+    dsflow_graph_add_task(k->rw.out, &t);
+}
+
+static void update(struct packer *k, const struct dsflow_task_spec *task)
+{
+    struct dsflow_task_spec t = *task;
+    const struct dsflow_data_spec *state;
+
+    for (unsigned p = 0; p < DSF_STATES_PORT; p++)
+        t.data[p] = dsflow_rewrite_data(&k->rw, task->data[p]);
+    for (unsigned p = DSF_STATES_PORT; p < t.ndata; p++) {
+        state = dsflow_graph_data(k->rw.in, task->data[p]);
+        t.data[p] = buffer(k, state, t.rank);
+        emit(k, task, &dsf_op_unpack, state, kept(k, state), t.data[p], NULL);
+    }
+    dsflow_graph_add_task(k->rw.out, &t);
+    for (unsigned p = DSF_STATES_PORT; p < t.ndata; p++) {
+        state = dsflow_graph_data(k->rw.in, task->data[p]);
+        emit(k, task, &dsf_op_pack, state, t.data[p], kept(k, state),
+             &t.data[0]);
+    }
+    k->turns[t.rank]++;
+}
+
+struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,
+                                      struct dsflow_graph *in)
+{
+    struct packer k = {
+        .rw = dsflow_rewrite_begin(in, dsflow_graph_new()),
+        .plan = plan,
+        .format = (enum dsf_states)plan->job->offload.states,
+        .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
+        .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
+    };
+
+    find_most(&k);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(in, (dsflow_task_id){ i });
+
+        if (dsf_offload_is_update(in, t))
+            update(&k, t);
+        else
+            dsflow_rewrite_task(&k.rw, t);
+    }
+    dsflow_rewrite_end(&k.rw);
+    dsflow_graph_free(in);
+    free(k.most);
+    free(k.turns);
+    return k.rw.out;
+}
