@@ -276,16 +276,29 @@ static void find_held(struct run *r)
     r->looking = r->looked - now;
 }
 
-static int take_report(struct run *r, struct dsflow_err *err)
+/* Adds to a message what there is to go on from. */
+static int fail_with_checkpoint(const struct run *r, int status,
+                                struct dsflow_err *err)
 {
-    struct dsf_report report = dsf_feed_next(&r->feed);
+    struct dsflow_err why = *err;
+
+    if (r->saved < 0)
+        return dsflow_fail(err, status, "%s; there is no checkpoint yet",
+                           why.msg);
+    return dsflow_fail(err, status, "%s; the last checkpoint is of step %lld",
+                       why.msg, (long long)r->saved);
+}
+
+static int take_step(struct run *r, const struct dsf_report *report,
+                     struct dsflow_err *err)
+{
     int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
     struct dsf_step step = {
         .step = ++r->done,
-        .loss = report.values[1] / (double)tokens,
-        .lr = report.values[2],
-        .grad_norm = report.values[3],
-        .seconds = report.at - r->last,
+        .loss = report->values[1] / (double)tokens,
+        .lr = report->values[2],
+        .grad_norm = report->values[3],
+        .seconds = report->at - r->last,
         .loss_scale = 1, /* fp32 */
         .tokens = tokens,
     };
@@ -295,7 +308,7 @@ static int take_report(struct run *r, struct dsflow_err *err)
     find_held(r);
     step.device_bytes = r->held[DSFLOW_DEVICE];
     step.nvme_bytes = r->held[DSFLOW_NVME];
-    dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report.at,
+    dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report->at,
                    &step);
     status = dsf_progress_step(&r->progress, &step, err);
 
@@ -313,17 +326,22 @@ static int take_report(struct run *r, struct dsflow_err *err)
             r->io_hidden += step.io_hidden * step.io_seconds;
         }
     }
-    r->last = report.at;
-    if (status == DSFLOW_OK &&
-        !(isfinite(step.loss) && isfinite(step.grad_norm)))
-        status = dsflow_fail(
-            err, DSFLOW_EFAIL,
-            "step %lld: the loss is %g and the gradient's norm %g: a lower "
-            "optimizer.lr or a longer schedule.warmup may help; the last "
-            "checkpoint is of step %lld",
-            (long long)step.step, step.loss, step.grad_norm,
-            (long long)(r->saved < 0 ? 0 : r->saved));
-    return status;
+    r->last = report->at;
+    if (status < 0 || (isfinite(step.loss) && isfinite(step.grad_norm)))
+        return status;
+    dsflow_fail(err, DSFLOW_EFAIL,
+                "step %lld: the loss is %g and the gradient's norm %g: a lower "
+                "optimizer.lr or a longer schedule.warmup may help",
+                (long long)step.step, step.loss, step.grad_norm);
+    return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
+}
+
+static int take_report(struct run *r, struct dsflow_err *err)
+{
+    struct dsf_report report = dsf_feed_next(&r->feed);
+    int status = dsflow_exec_failed(r->s.exec, err);
+
+    return status < 0 ? status : take_step(r, &report, err);
 }
 
 static int train(struct run *r, struct dsflow_err *err)
@@ -617,6 +635,9 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
         say_end(&r);
         status = print_sample(&r, err);
     }
+    if (status < 0 && r.s.exec != NULL &&
+        dsflow_exec_failed(r.s.exec, err) < 0)
+        status = fail_with_checkpoint(&r, err->status, err);
     dsf_progress_end(&r.progress, r.done, status, err);
     dsf_progress_close(&r.progress);
     dsf_meter_fini(&r.meter);

@@ -112,8 +112,10 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
         for (; submitted < nmicro && submitted < done + AHEAD; submitted++)
             if (status == DSFLOW_OK)
                 status = dsflow_exec_submit(s->exec, DSFLOW_EVAL, err);
-        if (status == DSFLOW_OK && done < submitted)
+        if (status == DSFLOW_OK && done < submitted) {
             sum += dsf_feed_next(feed).values[0];
+            status = dsflow_exec_failed(s->exec, err);
+        }
     }
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(s->exec, err);

@@ -30,7 +30,8 @@ struct dsf_feed {
 void dsf_feed_init(struct dsf_feed *feed, struct dsf_session *session);
 void dsf_feed_fini(struct dsf_feed *feed);
 
-/* The next report, in order; waits for it. */
+/* The next report, in order; waits for it. Where dsflow_exec_failed, there is one
+ * too, which means nothing. */
 struct dsf_report dsf_feed_next(struct dsf_feed *feed);
 
 /* Mean loss per token over the validation text, or its first `most` sequences

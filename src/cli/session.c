@@ -263,6 +263,11 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         .virtual_memory = m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
         .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
         .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
+        .disk = { .paths = (const char *const *)s->job.nvme.path.v,
+                  .npaths = s->job.nvme.path.n,
+                  .block = (size_t)s->job.nvme.block,
+                  .depth = (unsigned)s->job.nvme.depth,
+                  .verify = s->job.nvme.verify },
     };
     int status = exec_kind(words, &options.kind, err);
 
