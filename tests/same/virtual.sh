@@ -1,0 +1,34 @@
+# virtual.sh - the same bits on a virtual device that has little memory of its
+# own. A process of its own for each trial: OpenCL is set up once in one.
+cpu="offload.optimizer=cpu offload.params=cpu offload.gradients=cpu
+     offload.activations=cpu"
+nvme="offload.optimizer=nvme offload.params=nvme offload.gradients=nvme
+      offload.activations=nvme"
+failed=0
+
+trial() {
+    # shellcheck disable=SC2086 # words are what separates keys
+    set -- $*
+    if ! ./tests/same/test_meshes "$*" > virtual.log 2>&1; then
+        if grep -q "this build has no OpenCL\|offer 0 here" virtual.log; then
+            echo "no virtual devices here"
+            exit 77
+        fi
+        cat virtual.log
+        failed=1
+    fi
+    rm -f virtual.log
+}
+
+trial gpt2 machine.virtual=1 machine.virtual_memory=2MiB
+trial gpt2 machine.virtual=1 machine.virtual_memory=2MiB $cpu
+trial gpt2 machine.virtual=1 machine.virtual_memory=2MiB $nvme memory.nvme.path=.
+trial gpt2 machine.virtual=2 machine.virtual_memory=2MiB $nvme \
+    offload.read_ahead=0 offload.write_behind=0 batch.order=micro_major
+trial llama machine.virtual=1 machine.virtual_memory=4MiB $nvme \
+    offload.piece=4KiB optimizer.clip=0.0 memory.nvme.verify=true
+trial llama machine.virtual=1 machine.virtual_memory=4MiB $nvme \
+    mesh.data=2 zero.stage=3 zero.keep=0
+trial llama machine.virtual=2 machine.virtual_memory=4MiB $cpu \
+    mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0 recompute.what=block
+exit $failed
