@@ -151,13 +151,14 @@ void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
 
 /* --- the window ----------------------------------------------------------- */
 
-/* There is one size, so that it is allocated once for all of them. */
+/* There is one size, so that it is allocated once for all that can be mapped. */
 static size_t window_bytes(const struct dsflow_exec *exec)
 {
     size_t most = 0;
 
     for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
         if (is_on_disk(exec, (dsflow_data_id){ i }) &&
+            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->persistent &&
             dsf_exec_size(exec, i) > most)
             most = dsf_exec_size(exec, i);
     return most;
