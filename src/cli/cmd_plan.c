@@ -1,4 +1,5 @@
 /* cmd_plan.c - the step before it runs. */
+#include "cli/disks.h"
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "cli/record.h"
@@ -35,6 +36,8 @@ static int build(struct dsf_session *s, const char *file, const char *until,
 
     if (file == NULL) {
         status = dsf_machine_probe(&s->machine, err);
+        if (status == DSFLOW_OK)
+            status = dsf_disks_check(&s->job, err);
         if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s)))
             status = dsf_machine_of_job(&s->machine, &s->job, m, err);
         return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
@@ -62,9 +65,10 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
     /* Only when every policy has been applied is it known what is where. */
-    return status == DSFLOW_OK && whole
-               ? dsf_fit_check(s, present ? NULL : m, err)
-               : status;
+    if (status < 0 || !whole)
+        return status;
+    return present ? dsf_session_check_memory(s, err)
+                   : dsf_fit_check(s, m, err);
 }
 
 static int plan(const struct dsf_words *words, struct dsflow_err *err)

@@ -488,6 +488,23 @@ static void say_end(struct run *r)
     say_trace(r);
 }
 
+/* Is there memory for the whole model beside the tensors of the run? */
+static bool has_room(struct run *r)
+{
+    double needed =
+        dsf_session_copies(&r->s) + dsf_generator_bytes(&r->s.model);
+    double room = dsf_fit_room(&r->s);
+
+    if (dsf_session_copies(&r->s) == 0 || needed <= room)
+        return true;
+    dsf_progress_say(&r->progress,
+                     "no sample: the parameters in one piece take %s and %s of "
+                     "memory are left; dsflow generate %s prints one",
+                     dsf_size_text(needed).s, dsf_size_text(room).s,
+                     r->s.job.main.output);
+    return false;
+}
+
 static int print_sample(struct run *r, struct dsflow_err *err)
 {
     const struct dsf_job_sample *sample = &r->s.job.sample;
@@ -500,7 +517,7 @@ static int print_sample(struct run *r, struct dsflow_err *err)
     float **params;
     int status;
 
-    if (sample->tokens == 0)
+    if (sample->tokens == 0 || !has_room(r))
         return DSFLOW_OK;
     status = dsf_session_units(&r->s, &params, err);
     if (status == DSFLOW_OK) {

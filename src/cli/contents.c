@@ -1,4 +1,4 @@
-/* contents.c - whole tensors from replicas, shards, parts and pieces, and back. */
+/* contents.c - whole tensors from replicas, shards and pieces, and back. */
 #include "cli/contents.h"
 
 #include "base/alloc.h"
@@ -69,9 +69,8 @@ void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
         if (kind < 0)
             continue;
         dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
-        c->v[c->n++] = (struct dsf_holding){
-            (uint32_t)d->unit, (uint32_t)kind, d->part, d->at, id
-        };
+        c->v[c->n++] = (struct dsf_holding){ (uint32_t)d->unit, (uint32_t)kind,
+                                             d->part, d->at, id };
     }
     if (c->n > 0)
         qsort(c->v, c->n, sizeof(*c->v), by_place);

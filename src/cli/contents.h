@@ -27,16 +27,16 @@ struct dsf_contents {
     struct dsflow_graph *graph;
     struct dsflow_exec *exec;
     const struct dsflow_optimizer *optimizer;
-    int32_t tensor; /* parts of a unit */
+    int32_t tensor;         /* parts of a unit */
     enum dsf_states format; /* of the states; here and in files they are fp32 */
-    struct dsf_holding *v; /* by unit, kind, part and place in it */
+    struct dsf_holding *v;  /* by unit, kind, part and place in it */
     size_t n, cap;
 };
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsflow_optimizer *optimizer,
-                       int32_t tensor, enum dsf_states format);
+                       const struct dsflow_optimizer *optimizer, int32_t tensor,
+                       enum dsf_states format);
 void dsf_contents_fini(struct dsf_contents *c);
 
 /* The name of a state; "" of the parameters, NULL past the last. */
@@ -46,7 +46,8 @@ const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind);
 bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
                       unsigned kind);
 
-/* Is it in one piece in memory? Then it can be mapped, until the next submit. */
+/* Is it in one piece in memory? Then it can be mapped, until the next submit.
+ */
 bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
                          unsigned kind);
 float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,

@@ -1,79 +1,39 @@
-/* fit.c - budgets of memory, and the sizes that a job leaves open. */
-#include "cli/fit.h"
+/* fit.c - the sizes that a job leaves open. */
+#include "cli/fit_private.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
-#include "sim/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One way to fill in what is open. */
-struct way {
-    int64_t micro, stage;
-    int recompute;
-};
+const char *const dsf_recompute_names[] = { "none", "attention", "block" };
+static const char *const order_names[] = { "auto", "micro_major",
+                                           "layer_major" };
 
-static const char *const recompute_names[] = { "none", "attention", "block" };
+/* The order depends on the plan only where units are read from a disk. */
+static bool order_is_open(const struct dsf_job *job)
+{
+    return job->batch.order == DSF_ORDER_AUTO &&
+           job->offload.params == DSF_OFFLOAD_NVME;
+}
+
+static bool share_is_open(const struct dsf_job *job)
+{
+    return job->offload.share < 0 && job->offload.optimizer != DSF_OFFLOAD_NONE;
+}
 
 bool dsf_fit_is_open(const struct dsf_session *s)
 {
     return s->job.batch.micro < 0 || s->job.zero.stage < 0 ||
-           s->job.recompute.what == DSF_RECOMPUTE_AUTO;
+           s->job.recompute.what == DSF_RECOMPUTE_AUTO ||
+           order_is_open(&s->job) || share_is_open(&s->job);
 }
 
-static bool is_gpu(const struct dsf_machine_model *m)
-{
-    return m != NULL && m->main.kind == DSF_MACHINE_GPU;
-}
-
-double dsf_fit_budget(const struct dsf_session *s,
-                      const struct dsf_machine_model *m)
-{
-    double ranks = s->plan->nranks;
-
-    if (s->job.memory.device >= 0)
-        return (double)s->job.memory.device;
-    if (s->machine.available < 0 || s->machine.available == INT64_MAX)
-        return INFINITY;
-    return (double)s->machine.available / (is_gpu(m) ? 1 : ranks);
-}
-
-/* Ranks of a node share its main memory and its disk. */
-void dsf_fit_budgets(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, double *budget)
-{
-    const struct dsf_job *job = &s->job;
-    double ranks = s->plan->nranks;
-
-    if (m != NULL)
-        ranks = dsf_machine_model_node_ranks(m, (unsigned)s->plan->nranks);
-    budget[DSFLOW_DEVICE] = dsf_fit_budget(s, m);
-    budget[DSFLOW_HOST] = budget[DSFLOW_NVME] = INFINITY;
-    if (job->memory.host >= 0)
-        budget[DSFLOW_HOST] = (double)job->memory.host;
-    else if (is_gpu(m) && m->main.host >= 0)
-        budget[DSFLOW_HOST] = (double)m->main.host / ranks;
-    if (job->nvme.size >= 0)
-        budget[DSFLOW_NVME] = (double)job->nvme.size / s->plan->nranks;
-    else if (m != NULL && m->disk.size >= 0)
-        budget[DSFLOW_NVME] = (double)m->disk.size / ranks;
-}
-
-/* The rank that needs most, and what it needs. */
-static unsigned neediest(const struct dsf_session *s,
-                         const struct dsf_machine_model *m,
-                         struct dsf_weights *w)
-{
-    dsf_weights_init(w, s->graph, (unsigned)s->plan->nranks,
-                     is_gpu(m) ? 1 : s->plan->rank_workers);
-    return dsf_weights_neediest(w);
-}
-
-static void forget_plan(struct dsf_session *s)
+void dsf_fit_forget(struct dsf_session *s)
 {
     dsflow_graph_free(s->graph);
     dsf_plan_free(s->plan);
@@ -81,8 +41,8 @@ static void forget_plan(struct dsf_session *s)
     s->plan = NULL;
 }
 
-static int build(struct dsf_session *s, const char *until,
-                 struct dsflow_err *err)
+int dsf_fit_build(struct dsf_session *s, const char *until,
+                  struct dsflow_err *err)
 {
     int status = dsf_plan_new(&s->job, &s->model, &s->machine, &s->plan, err);
 
@@ -91,129 +51,95 @@ static int build(struct dsf_session *s, const char *until,
     return status;
 }
 
-static struct way way_of(const struct dsf_session *s)
+struct dsf_way dsf_way_of(const struct dsf_session *s)
 {
-    return (struct way){ s->job.batch.micro, s->job.zero.stage,
-                         s->job.recompute.what };
+    const struct dsf_job *job = &s->job;
+
+    return (struct dsf_way){ job->batch.micro, job->batch.in_flight,
+                             job->zero.stage,  job->recompute.what,
+                             job->batch.order, job->offload };
 }
 
-static void set_way(struct dsf_session *s, const struct way *way)
+void dsf_way_set(struct dsf_session *s, const struct dsf_way *way)
 {
     s->job.batch.micro = way->micro;
+    s->job.batch.in_flight = way->in_flight;
+    s->job.batch.order = way->order;
     s->job.zero.stage = way->stage;
     s->job.recompute.what = way->recompute;
+    s->job.offload = way->offload;
 }
 
-/* The first way to need less that fits: least of all is shared out, then least
- * is computed again, with micro-batches as large as may be. */
-static bool find_way(struct dsf_session *s, const struct dsf_machine_model *m,
-                     struct way *found)
+bool dsf_fit_lacking(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, struct dsf_lack *lack)
 {
-    const struct way asked = way_of(s);
-    struct dsflow_plan *plan = s->plan;
-    struct dsflow_graph *graph = s->graph;
-    int64_t most = s->job.mesh.data > 1 ? 3 : asked.stage;
-    double budget = dsf_fit_budget(s, m);
-    bool fits = false;
-
-    s->plan = NULL;
-    s->graph = NULL;
-    for (int64_t z = asked.stage; z <= most && !fits; z++)
-        for (int r = asked.recompute; r < DSF_RECOMPUTE_AUTO && !fits; r++)
-            for (int64_t n = plan->micro; n >= 1 && !fits; n--) {
-                struct dsf_weights w;
-                unsigned rank;
-
-                if (plan->micro % n != 0)
-                    continue;
-                *found = (struct way){ n, z, r };
-                set_way(s, found);
-                if (build(s, NULL, NULL) == DSFLOW_OK) {
-                    rank = neediest(s, m, &w);
-                    fits = w.ranks[rank].peak <= budget;
-                    dsf_weights_fini(&w);
-                }
-                forget_plan(s);
-            }
-    set_way(s, &asked);
-    s->plan = plan;
-    s->graph = graph;
-    return fits;
-}
-
-/* " …; these would fit", or what there is to be said of it. */
-static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
-{
-    static const uint32_t MANY = 300000; /* tasks: a search would take long */
-    struct way way;
-
-    if (dsflow_graph_ntasks(s->graph) > MANY)
-        return dsf_xstrdup("");
-    if (!find_way(s, m, &way))
-        return dsf_xstrdup("; nor does it fit with smaller micro-batches, "
-                           "recomputation and zero.stage = 3: more ranks, or "
-                           "a smaller model");
-    return dsf_xasprintf("; batch.micro = %lld, recompute.what = \"%s\" and "
-                         "zero.stage = %lld would fit",
-                         (long long)way.micro, recompute_names[way.recompute],
-                         (long long)way.stage);
-}
-
-int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
-                  struct dsflow_err *err)
-{
-    double budget = dsf_fit_budget(s, m);
     struct dsf_weights w;
-    unsigned most = neediest(s, m, &w);
-    const struct dsf_rank_weight *r = &w.ranks[most];
-    const double *b = r->role_bytes;
-    int status = DSFLOW_OK;
+    bool any;
 
-    if (r->peak > budget) {
-        char *then = advice(s, m);
-
-        status = dsf_job_fail(
-            &s->job, err, DSFLOW_EFIT, "memory", "device",
-            "rank %u needs %s (parameters %s, gradients %s, states %s, "
-            "activations %s, buffers %s) and has %s%s",
-            most, dsf_size_text(r->peak).s, dsf_size_text(b[DSFLOW_PARAMS]).s,
-            dsf_size_text(b[DSFLOW_GRADS]).s, dsf_size_text(b[DSFLOW_STATES]).s,
-            dsf_size_text(b[DSFLOW_ACTIVATIONS]).s,
-            dsf_size_text(b[DSFLOW_BUFFERS] + r->scratch).s,
-            dsf_size_text(budget).s, then);
-        free(then);
-    }
+    dsf_fit_weigh(s, m, &w);
+    any = dsf_fit_lacks(s, m, &w, lack);
     dsf_weights_fini(&w);
-    return status;
+    return any;
 }
 
 /* Of all ways: the fastest that fits, and what became of the others. */
 struct search {
-    struct way open, best;
-    double seconds; /* of the best; INFINITY: none yet */
-    double least; /* bytes of the neediest rank, of the way that needs least */
+    struct dsf_way open, best;
+    bool open_share;
+    double seconds;        /* of the best; INFINITY: none yet */
+    struct dsf_lack least; /* of the way that lacks least */
     unsigned fit, unfit;
     struct dsflow_err err; /* of a way that makes no plan */
 };
 
+/* Build the way; where the share is open, with the largest that fits. */
+static int build_way(struct dsf_session *s, const struct dsf_machine_model *m,
+                     struct dsf_way *way, struct search *search, bool *fit)
+{
+    struct dsf_weights w;
+    struct dsf_lack lack;
+    double share;
+    int status;
+
+    if (search->open_share)
+        way->offload.share = 0;
+    dsf_way_set(s, way);
+    status = dsf_fit_build(s, NULL, &search->err);
+    if (status < 0)
+        return status;
+    dsf_fit_weigh(s, m, &w);
+    *fit = !dsf_fit_lacks(s, m, &w, &lack);
+    share = dsf_fit_share(s, m, &w);
+    dsf_weights_fini(&w);
+    if (!*fit &&
+        !(search->least.needs - search->least.has <= lack.needs - lack.has &&
+          search->least.needs > 0))
+        search->least = lack;
+    if (!*fit || !search->open_share)
+        return DSFLOW_OK;
+    /* States stay in whole pieces, and their updates need room too. */
+    for (int k = (int)(100 * share); k >= 0; k--) {
+        way->offload.share = k / 100.0;
+        dsf_way_set(s, way);
+        dsf_fit_forget(s);
+        status = dsf_fit_build(s, NULL, &search->err);
+        if (status < 0 || !dsf_fit_lacking(s, m, &lack))
+            break;
+    }
+    return status;
+}
+
 static void try(struct dsf_session *s, const struct dsf_machine_model *m,
-                const struct way *way, struct search *search)
+                struct dsf_way way, struct search *search)
 {
     struct dsf_prediction prediction;
-    struct dsf_weights w;
-    unsigned most;
-    double peak;
+    bool fit = false;
 
-    set_way(s, way);
-    if (build(s, NULL, &search->err) < 0) {
-        forget_plan(s);
+    if (build_way(s, m, &way, search, &fit) < 0) {
+        dsf_fit_forget(s);
         return;
     }
-    most = neediest(s, m, &w);
-    peak = w.ranks[most].peak;
-    dsf_weights_fini(&w);
-    search->least = peak < search->least ? peak : search->least;
-    if (peak > dsf_fit_budget(s, m)) {
+    if (!fit) {
         search->unfit++;
     } else if (dsf_predict(s->plan, s->graph, m, &prediction, &search->err) ==
                DSFLOW_OK) {
@@ -221,17 +147,35 @@ static void try(struct dsf_session *s, const struct dsf_machine_model *m,
         /* Of two that are as fast, the first, which does less. */
         if (prediction.sim.step_seconds < 0.999 * search->seconds) {
             search->seconds = prediction.sim.step_seconds;
-            search->best = *way;
+            search->best = way;
         }
         dsf_prediction_fini(&prediction);
     }
-    forget_plan(s);
+    dsf_fit_forget(s);
+}
+
+/* Layers first: of two orders that are as fast, it reads less. */
+static void try_orders(struct dsf_session *s, const struct dsf_machine_model *m,
+                       struct dsf_way way, struct search *search)
+{
+    unsigned fit = search->fit;
+
+    if (!order_is_open(&s->job)) {
+        try(s, m, way, search);
+        return;
+    }
+    way.order = DSF_LAYER_MAJOR;
+    try(s, m, way, search);
+    way.order = DSF_MICRO_MAJOR;
+    if (search->fit == fit || m->disk.read > 0) /* else nobody can tell */
+        try(s, m, way, search);
+    dsf_way_set(s, &search->open);
 }
 
 static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
                     struct search *search)
 {
-    const struct way *open = &search->open;
+    const struct dsf_way *open = &search->open;
     int64_t each = s->job.batch.sequences / s->job.mesh.data;
     int64_t stages = s->job.mesh.data > 1 ? 3 : 0;
     bool again = open->recompute == DSF_RECOMPUTE_AUTO;
@@ -240,30 +184,43 @@ static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
          z <= (open->stage < 0 ? stages : open->stage); z++)
         for (int r = again ? DSF_RECOMPUTE_NONE : open->recompute;
              r <= (again ? (int)DSF_RECOMPUTE_BLOCK : open->recompute); r++)
-            for (int64_t n = 1; n <= each && n <= 1024; n++)
-                if (open->micro == n || (open->micro < 0 && each % n == 0))
-                    try(s, m, &(struct way){ n, z, r }, search);
+            for (int64_t n = 1; n <= each || open->micro == n; n++) {
+                struct dsf_way way = *open;
+
+                if (open->micro < 0 ? n > 1024 : n > open->micro)
+                    break;
+                if (open->micro < 0 ? each % n != 0 : n != open->micro)
+                    continue;
+                way.stage = z;
+                way.recompute = r;
+                way.micro = n;
+                try_orders(s, m, way, search);
+            }
 }
 
 /* Write the choice into the job, as the user could have. */
 static int settle(struct dsf_session *s, const struct search *search,
                   double budget, struct dsflow_err *err)
 {
-    const struct way *open = &search->open, *best = &search->best;
+    const struct dsf_way *open = &search->open, *best = &search->best;
     const bool is_open[] = { open->micro < 0,
                              open->recompute == DSF_RECOMPUTE_AUTO,
-                             open->stage < 0 };
-    char text[3][64], all[200] = "";
+                             open->stage < 0, open->order != best->order,
+                             search->open_share };
+    char text[5][64], all[400] = "";
     int status = DSFLOW_OK;
 
-    set_way(s, best);
+    dsf_way_set(s, best);
     snprintf(text[0], sizeof(text[0]), "batch.micro=%lld",
              (long long)best->micro);
     snprintf(text[1], sizeof(text[1]), "recompute.what=%s",
-             recompute_names[best->recompute]);
+             dsf_recompute_names[best->recompute]);
     snprintf(text[2], sizeof(text[2]), "zero.stage=%lld",
              (long long)best->stage);
-    for (int i = 0; i < 3 && status == DSFLOW_OK; i++) {
+    snprintf(text[3], sizeof(text[3]), "batch.order=%s",
+             order_names[best->order]);
+    snprintf(text[4], sizeof(text[4]), "offload.share=%g", best->offload.share);
+    for (int i = 0; i < 5 && status == DSFLOW_OK; i++) {
         size_t n = strlen(all);
 
         if (!is_open[i])
@@ -272,42 +229,64 @@ static int settle(struct dsf_session *s, const struct search *search,
         status = dsf_job_set(&s->job, text[i], err);
     }
     free(s->why);
-    s->why = dsf_xasprintf(
-        "%s: the fastest of %u that fit, %s a step; %u need%s more than %s a "
-        "rank",
-        all, search->fit, dsf_time_text(search->seconds).s, search->unfit,
-        search->unfit == 1 ? "s" : "",
-        isfinite(budget) ? dsf_size_text(budget).s : "there is");
+    if (search->open_share && search->fit == 1 && search->unfit == 0)
+        s->why = dsf_xasprintf("%s: the most that there is room for on the "
+                               "device, %s a step",
+                               all, dsf_time_text(search->seconds).s);
+    else
+        s->why = dsf_xasprintf(
+            "%s: the fastest of %u that fit, %s a step; %u need%s more than %s "
+            "a rank",
+            all, search->fit, dsf_time_text(search->seconds).s, search->unfit,
+            search->unfit == 1 ? "s" : "",
+            isfinite(budget) ? dsf_size_text(budget).s : "there is");
     return status;
+}
+
+/* Nothing fits. */
+static int fail_all(struct dsf_session *s, const struct search *search,
+                    struct dsflow_err *err)
+{
+    const struct dsf_lack *lack = &search->least;
+
+    return dsf_job_fail(
+        &s->job, err, DSFLOW_EFIT,
+        lack->tier == DSFLOW_NVME ? "memory.nvme" : "memory",
+        lack->tier == DSFLOW_NVME   ? "size"
+        : lack->tier == DSFLOW_HOST ? "host"
+                                    : "device",
+        "%u way%s to fill in what is auto: the smallest needs %s%s and there "
+        "are %s",
+        search->unfit, search->unfit == 1 ? "" : "s",
+        dsf_size_text(lack->needs).s,
+        lack->tier == DSFLOW_NVME ? "" : " on a rank",
+        dsf_size_text(lack->has).s);
 }
 
 static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err)
 {
-    struct search search = { .open = way_of(s),
-                             .seconds = INFINITY,
-                             .least = INFINITY };
+    struct search search = { .open = dsf_way_of(s),
+                             .open_share = share_is_open(&s->job),
+                             .seconds = INFINITY };
     double budget;
     int status;
 
     try_all(s, m, &search);
-    set_way(s, &search.open);
+    dsf_way_set(s, &search.open);
     if (search.fit == 0 && search.unfit == 0) {
         if (err != NULL)
             *err = search.err;
         return DSFLOW_EINVAL;
     }
     if (search.fit == 0)
-        return dsf_job_fail(&s->job, err, DSFLOW_EFIT, "memory", "device",
-                            "%u ways to fill in what is auto: the smallest "
-                            "needs %s on a rank, which is too much",
-                            search.unfit, dsf_size_text(search.least).s);
-    set_way(s, &search.best);
-    status = build(s, NULL, err);
+        return fail_all(s, &search, err);
+    dsf_way_set(s, &search.best);
+    status = dsf_fit_build(s, NULL, err);
     if (status < 0)
         return status;
     budget = dsf_fit_budget(s, m);
-    forget_plan(s);
+    dsf_fit_forget(s);
     return settle(s, &search, budget, err);
 }
 
@@ -316,5 +295,5 @@ int dsf_fit(struct dsf_session *s, const struct dsf_machine_model *m,
 {
     int status = dsf_fit_is_open(s) ? choose(s, m, err) : DSFLOW_OK;
 
-    return status == DSFLOW_OK ? build(s, until, err) : status;
+    return status == DSFLOW_OK ? dsf_fit_build(s, until, err) : status;
 }

@@ -2,30 +2,22 @@
 #ifndef DSF_CLI_FIT_H
 #define DSF_CLI_FIT_H
 
-#include "cli/session.h"
-#include "machine/machine_model.h"
+#include "cli/budget.h"
 
 /* The plan and the graph of a session, up to policy `until` (NULL: all). Where
- * the job leaves sizes open (batch.micro, recompute.what, zero.stage), all are
- * tried, and those are taken, and written into the job, whose step is
- * predicted to be the fastest on machine `m` that fits; s->why says so. `m` may
- * be NULL where dsf_fit_is_open says no. Errors: DSFLOW_EFIT where none fits. */
+ * the job leaves sizes open (batch.micro, recompute.what, zero.stage, and what
+ * dsf_fit_is_open knows of offloading), all are tried, and those are taken, and
+ * written into the job, whose step is predicted to be the fastest on machine
+ * `m` that fits; s->why says so. `m` may be NULL where dsf_fit_is_open says no.
+ * Errors: DSFLOW_EFIT where none fits. */
 int dsf_fit(struct dsf_session *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err);
 
 /* Are there sizes to choose? */
 bool dsf_fit_is_open(const struct dsf_session *s);
 
-/* Bytes that each rank may use: what the job says, else the memory of a device,
- * or an equal share of what is free. `m` NULL: the present machine. */
-double dsf_fit_budget(const struct dsf_session *s,
-                      const struct dsf_machine_model *m);
-
-/* The same of each tier; INFINITY: no limit that is known. */
-void dsf_fit_budgets(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, double *budget);
-
-/* Does every rank fit? The message has the figures, and what would fit. */
+/* Does every rank fit in each of its memories? The message has the figures, and
+ * what would fit. `m` NULL: the present machine. */
 int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err);
 

@@ -60,14 +60,18 @@ void dsf_generator_free(struct dsf_generator *g)
     free(g);
 }
 
+double dsf_generator_bytes(const struct dsf_model *m)
+{
+    return 2.0 * m->layers * m->dims.context * m->dims.kv_heads *
+           m->dims.head_dim * sizeof(float);
+}
+
 static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
 {
-    double cache = 2.0 * m->layers * m->dims.context * m->dims.kv_heads *
-                   m->dims.head_dim * sizeof(float);
-
     return dsflow_fail(err, DSFLOW_ENOMEM,
                        "memory: %s for the keys and values of %d tokens",
-                       dsf_size_text(cache).s, m->dims.context);
+                       dsf_size_text(dsf_generator_bytes(m)).s,
+                       m->dims.context);
 }
 
 int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,

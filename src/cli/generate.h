@@ -17,6 +17,9 @@ int dsf_generator_new(const struct dsf_model *model, const struct dsf_job *job,
                       struct dsf_generator **gen, struct dsflow_err *err);
 void dsf_generator_free(struct dsf_generator *gen); /* NULL is fine */
 
+/* Bytes that one needs: most are keys and values. */
+double dsf_generator_bytes(const struct dsf_model *model);
+
 /* Append tokens. More than fit in the model's context: DSFLOW_EFIT. */
 int dsf_generator_feed(struct dsf_generator *gen, const int32_t *tokens,
                        size_t n, struct dsflow_err *err);

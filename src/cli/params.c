@@ -1,4 +1,4 @@
-/* params.c - the weights of a model from where they are kept, a unit at a time. */
+/* params.c - the weights of a model, from where they are kept. */
 #include "cli/params.h"
 
 #include "base/alloc.h"

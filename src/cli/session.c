@@ -3,11 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/disks.h"
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "cli/params.h"
 #include "plugin/plugin.h"
-#include "sim/weights.h"
 #include "tasks/components.h"
 
 #include <inttypes.h>
@@ -87,6 +87,8 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     status = read_job(s, path, words, err);
     if (status == DSFLOW_OK)
         status = check_link(&s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;
     status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
@@ -106,6 +108,8 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     struct dsf_machine_model m = { 0 };
     int status = dsf_machine_probe(&s->machine, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_disks_check(&s->job, err);
     if (status == DSFLOW_OK && dsf_fit_is_open(s))
         status = dsf_machine_of_job(&s->machine, &s->job, &m, err);
     if (status == DSFLOW_OK)
@@ -196,26 +200,37 @@ static dsflow_data_id find(const struct dsf_session *s, const char *name)
     return id;
 }
 
-static int check_memory(struct dsf_session *s, struct dsflow_err *err)
+/* Budgets that were given do not make memory: is there as much as is needed? */
+static int check_present(const struct dsf_session *s,
+                         const struct dsf_weights *w, struct dsflow_err *err)
+{
+    double total = 0, disk = 0;
+
+    for (unsigned r = 0; r < w->nranks; r++) {
+        total += w->ranks[r].peak + w->ranks[r].tier_bytes[DSFLOW_HOST];
+        disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
+    }
+    if (s->machine.available >= 0 && total > (double)s->machine.available)
+        return dsflow_fail(
+            err, DSFLOW_EFIT,
+            "%s: the job needs %s of memory and %s are free (dsflow plan says "
+            "for what)",
+            s->job.path, dsf_size_text(total).s,
+            dsf_size_text((double)s->machine.available).s);
+    return dsf_disks_check_room(&s->job, disk, err);
+}
+
+int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_weights w;
     int status = dsf_fit_check(s, NULL, err);
-    double total = 0;
 
     if (status < 0)
         return status;
-    dsf_weights_init(&w, s->graph, (unsigned)s->plan->nranks,
-                     s->plan->rank_workers);
-    for (unsigned r = 0; r < w.nranks; r++)
-        total += w.ranks[r].peak;
+    dsf_fit_weigh(s, NULL, &w);
+    status = check_present(s, &w, err);
     dsf_weights_fini(&w);
-    if (s->machine.available < 0 || total <= (double)s->machine.available)
-        return DSFLOW_OK;
-    return dsflow_fail(err, DSFLOW_EFIT,
-                       "%s: the job needs %s of memory and %s are free (dsflow "
-                       "plan says for what)",
-                       s->job.path, dsf_size_text(total).s,
-                       dsf_size_text((double)s->machine.available).s);
+    return status;
 }
 
 static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
@@ -239,7 +254,7 @@ int dsf_session_check(struct dsf_session *s, const struct dsf_words *words,
     enum dsflow_exec_kind kind;
     int status = exec_kind(words, &kind, err);
 
-    return status == DSFLOW_OK ? check_memory(s, err) : status;
+    return status == DSFLOW_OK ? dsf_session_check_memory(s, err) : status;
 }
 
 /* The rotary table, on every rank that uses it. */
@@ -263,11 +278,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         .virtual_memory = m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
         .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
         .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
-        .disk = { .paths = (const char *const *)s->job.nvme.path.v,
-                  .npaths = s->job.nvme.path.n,
-                  .block = (size_t)s->job.nvme.block,
-                  .depth = (unsigned)s->job.nvme.depth,
-                  .verify = s->job.nvme.verify },
+        .disk = dsf_disks_options(&s->job),
     };
     int status = exec_kind(words, &options.kind, err);
 
@@ -301,7 +312,7 @@ int dsf_session_start(struct dsf_session *s, struct dsflow_err *err)
  * else that lives from step to step. Units pass by one at a time. */
 struct passing {
     struct dsf_session *s;
-    struct dsf_holding *what; /* by tensor: unit and kind; unused for counters */
+    struct dsf_holding *what; /* by tensor: its unit and kind */
 };
 
 struct contents {

@@ -46,6 +46,9 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 int dsf_session_check(struct dsf_session *s,
                       const struct dsf_words *words, struct dsflow_err *err);
 
+/* Does it fit in the memories of this machine, and are the folders there? */
+int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
+
 /* The executor, with memory and constants, but no weights yet. */
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err);

@@ -2,11 +2,16 @@
 . "${srcdir:-.}/tests/cli/lib.sh"
 job | sed 's/layers = 2/layers = 8/' > job.toml
 
-# needs SETS...: what a rank of the plan needs, in KiB.
-needs() {
+# needs_in TIER SETS...: what a rank of the plan needs of a memory, in KiB.
+needs_in() {
+    tier=$1
+    shift
     "$dsflow" plan job.toml "$@" --json |
-        sed -n 's/.*"cpu": \([0-9]*\).*/\1/p' | sort -n | tail -n 1 |
-        awk '{ printf "%d", ($1 + 1023) / 1024 }'
+        sed -n '/"peak_bytes"/,/}/s/.*"'"$tier"'": \([0-9]*\).*/\1/p' |
+        sort -n | tail -n 1 | awk '{ printf "%d", ($1 + 1023) / 1024 }'
+}
+needs() {
+    needs_in device "$@"
 }
 
 # A plan runs in what it says it needs, and not in less.

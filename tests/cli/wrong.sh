@@ -37,7 +37,7 @@ wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=y
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
-wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, replace, priorities" plan job.toml --until zeroo
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, zero, send, offload, replace, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, plugins or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
@@ -113,6 +113,52 @@ status=$?
     grep -q "^dsflow: --set: memory: device: rank 0 needs .* (parameters .*) and has 1.0 KiB" err ||
     fault "a budget that is too small: status $status: $(cat err)"
 cases=$((cases + 1))
+
+# Larger memories.
+set_wrong offload.optimizer disk 'offload: optimizer: "disk": expected none, cpu or nvme'
+set_wrong offload.piece 0 "offload: piece: 0 B: expected a size of 4KiB or more"
+set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or more"
+set_wrong offload.share 2 'offload: share: 2: expected "auto", or a number, 0 to 1'
+set_wrong memory.nvme.block 0 "memory.nvme: block: 0 bytes: expected a multiple of 4KiB"
+set_wrong memory.nvme.block 5000 "memory.nvme: block: 5000 bytes: expected a multiple of 4KiB"
+for key in optimizer params gradients activations; do
+    set_wrong offload.$key nvme "offload: $key: nvme: expected a folder or more in memory.nvme.path"
+done
+set_path() {
+    wrong 2 "--set: memory.nvme: path: $2" run job.toml --set offload.optimizer=nvme --set memory.nvme.path="$1"
+    wrong 2 "--set: memory.nvme: path: $2" plan job.toml --set offload.optimizer=nvme --set memory.nvme.path="$1"
+}
+set_path no-such "no-such: No such file or directory"
+set_path text.txt "text.txt: is no folder"
+set_path '["folder", "no-such"]' "no-such: No such file or directory"
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir -m 555 shut
+    set_path shut "shut: Permission denied"
+fi
+# A line of the file is named where the key is in it.
+{ cat job.toml; printf '[offload]\noptimizer = "nvme"\n[memory.nvme]\npath = "no-such"\n'; } > nvme.toml
+wrong 2 "nvme.toml:$(wc -l < nvme.toml): memory.nvme: path: no-such: No such file or directory" run nvme.toml
+
+# lacks KEY PATTERN SETS...: a budget that is too small, in one line.
+lacks() {
+    key=$1 pattern=$2
+    shift 2
+    timeout 60 "$dsflow" run job.toml "$@" > out 2> err
+    status=$?
+    [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
+        grep -q "^dsflow: --set: $key: $pattern" err ||
+        fault "too small, $*: status $status: $(cat err)"
+    cases=$((cases + 1))
+}
+nvme="--set memory.nvme.path=folder --set offload.optimizer=nvme"
+lacks "memory: device" "rank 0 needs .* (parameters .*) and has 0 B" --set memory.device=0
+lacks "memory: device" '.*offload.optimizer = "cpu" would fit' --set memory.device=1MiB
+lacks "memory: host" "rank 0 needs .* (states .*) and has 0 B" --set memory.host=0 --set offload.optimizer=cpu
+lacks "memory: host" '.* has 200.0 KiB; offload.optimizer = "nvme".* would fit' --set memory.host=200KiB --set offload.optimizer=cpu
+lacks "memory: host" ".* has 150.0 KiB; offload.read_ahead = 0.* would fit" --set memory.host=150KiB $nvme --set offload.piece=64KiB
+lacks "memory.nvme: size" "[0-9.]* KiB are needed (states .*) and there are 0 B" --set memory.nvme.size=0 $nvme --set offload.piece=8KiB
+lacks "memory.nvme: size" ".* and there are 40.0 KiB" --set memory.nvme.size=40KiB $nvme --set offload.piece=8KiB
+lacks "memory: host" ".* 2 ways\|1 way to fill in what is auto: the smallest needs" --set memory.host=0 --set offload.optimizer=cpu --set offload.share=auto --set memory.device=1200KiB
 
 # Models and tokenizers.
 mkdir hf

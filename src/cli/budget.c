@@ -1,0 +1,170 @@
+/* budget.c - what each rank may use of its memories, and what a plan needs that
+ * is more. */
+#include "cli/budget.h"
+
+#include "machine/memory.h"
+
+#include <math.h>
+
+/* What a process needs beside tensors: libraries (StarPU's with CUDA takes most
+ * of it), queues, the text at hand. On a small machine, where those are small
+ * too, a quarter. */
+static const double ROOM = 300 << 20;
+
+bool dsf_fit_is_gpu(const struct dsf_machine_model *m)
+{
+    return m != NULL && m->main.kind == DSF_MACHINE_GPU;
+}
+
+/* What a rank may use of main memory, for all its tiers. */
+static double share_of_memory(const struct dsf_session *s)
+{
+    double free = (double)s->machine.available;
+
+    if (s->machine.available < 0 || s->machine.available == INT64_MAX)
+        return INFINITY;
+    free -= free < 4 * ROOM ? free / 4 : ROOM;
+    return free < 0 ? 0 : free / s->plan->nranks;
+}
+
+double dsf_fit_budget(const struct dsf_session *s,
+                      const struct dsf_machine_model *m)
+{
+    const struct dsf_job_memory *memory = &s->job.memory;
+    double share;
+
+    if (memory->device >= 0)
+        return (double)memory->device;
+    if (dsf_fit_is_gpu(m))
+        return s->machine.available == INT64_MAX ? INFINITY
+                                                 : (double)s->machine.available;
+    share = share_of_memory(s);
+    if (memory->host >= 0)
+        share -= (double)memory->host;
+    return share < 0 ? 0 : share;
+}
+
+/* Main memory beside a device that takes `device` bytes. */
+static double host_budget(const struct dsf_session *s,
+                          const struct dsf_machine_model *m, double device)
+{
+    const struct dsf_job_memory *memory = &s->job.memory;
+    double left;
+
+    if (memory->host >= 0)
+        return (double)memory->host;
+    if (dsf_fit_is_gpu(m))
+        return m->main.host < 0
+                   ? INFINITY
+                   : (double)m->main.host / dsf_machine_model_node_ranks(
+                                                m, (unsigned)s->plan->nranks);
+    left = share_of_memory(s);
+    left -= memory->device >= 0 ? (double)memory->device : device;
+    return left < 0 ? 0 : left;
+}
+
+/* Of all ranks together. */
+static double disk_budget(const struct dsf_session *s,
+                          const struct dsf_machine_model *m)
+{
+    if (s->job.nvme.size >= 0)
+        return (double)s->job.nvme.size;
+    if (m != NULL && m->disk.size >= 0)
+        return (double)m->disk.size * (double)m->main.nodes;
+    return INFINITY; /* dsf_disks_check knows more */
+}
+
+void dsf_fit_weigh(const struct dsf_session *s,
+                   const struct dsf_machine_model *m, struct dsf_weights *w)
+{
+    dsf_weights_init(w, s->graph, (unsigned)s->plan->nranks,
+                     dsf_fit_is_gpu(m) ? 1 : s->plan->rank_workers);
+}
+
+void dsf_fit_budgets(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, double *budget)
+{
+    struct dsf_weights w;
+
+    dsf_fit_weigh(s, m, &w);
+    budget[DSFLOW_DEVICE] = dsf_fit_budget(s, m);
+    budget[DSFLOW_HOST] =
+        host_budget(s, m, w.ranks[dsf_weights_neediest(&w)].peak);
+    budget[DSFLOW_NVME] = disk_budget(s, m) / s->plan->nranks;
+    dsf_weights_fini(&w);
+}
+
+double dsf_fit_window(const struct dsf_session *s)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(s->graph, (dsflow_data_id){ i });
+
+        if (d->tier == DSFLOW_NVME && d->persistent && d->bytes > most)
+            most = d->bytes;
+    }
+    return (double)most / s->plan->nranks;
+}
+
+/* Is it the worst of its tier so far? */
+static void note(struct dsf_lack *lack, enum dsflow_tier tier, unsigned rank,
+                 double needs, double has)
+{
+    if (needs > has && !(lack->needs - lack->has > needs - has))
+        *lack = (struct dsf_lack){ tier, rank, needs, has };
+}
+
+bool dsf_fit_lacks(const struct dsf_session *s,
+                   const struct dsf_machine_model *m,
+                   const struct dsf_weights *w, struct dsf_lack *lack)
+{
+    double device = dsf_fit_budget(s, m), window = dsf_fit_window(s), disk = 0;
+
+    *lack = (struct dsf_lack){ 0 };
+    for (unsigned r = 0; r < w->nranks; r++)
+        note(lack, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
+    for (unsigned r = 0; r < w->nranks && lack->needs == 0; r++)
+        note(lack, DSFLOW_HOST, r, w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
+             host_budget(s, m, w->ranks[r].peak));
+    for (unsigned r = 0; r < w->nranks; r++)
+        disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
+    if (disk > 0 && lack->needs == 0)
+        note(lack, DSFLOW_NVME, 0, disk, disk_budget(s, m));
+    return lack->needs > 0;
+}
+
+double dsf_fit_share(const struct dsf_session *s,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w)
+{
+    double device = dsf_fit_budget(s, m), share = 1;
+
+    for (unsigned r = 0; r < w->nranks; r++) {
+        const struct dsf_rank_weight *rank = &w->ranks[r];
+        double states =
+            rank->in_tier[s->plan->homes[DSFLOW_STATES]][DSFLOW_STATES];
+        double room = device - rank->peak;
+
+        if (states == 0) /* all of them fit in the ring of main memory */
+            states = rank->in_tier[DSFLOW_HOST][DSFLOW_STATES];
+        if (states > 0 && room < share * states)
+            share = room / states;
+    }
+    return share < 0 ? 0 : share;
+}
+
+double dsf_fit_room(const struct dsf_session *s)
+{
+    double room = (double)s->plan->nranks * (double)s->job.memory.host;
+    struct dsf_weights w;
+
+    if (s->job.memory.host < 0)
+        return (double)dsf_memory_probe("").available;
+    dsf_fit_weigh(s, NULL, &w);
+    for (unsigned r = 0; r < w.nranks; r++)
+        room -= w.ranks[r].tier_bytes[DSFLOW_HOST];
+    dsf_weights_fini(&w);
+    return room < 0 ? 0 : room;
+}

@@ -1,0 +1,54 @@
+/* budget.h - what each rank may use of its memories, and what a plan needs that
+ * is more. */
+#ifndef DSF_CLI_BUDGET_H
+#define DSF_CLI_BUDGET_H
+
+#include "cli/session.h"
+#include "machine/machine_model.h"
+#include "sim/weights.h"
+
+/* Does each rank have a device of its own, beside main memory? */
+bool dsf_fit_is_gpu(const struct dsf_machine_model *m);
+
+/* Bytes that each rank may use of its device: what the job says, else the
+ * memory of a GPU, or an equal share of the main memory that is free, with room
+ * left for the process itself. `m` NULL: the present machine. */
+double dsf_fit_budget(const struct dsf_session *s,
+                      const struct dsf_machine_model *m);
+
+/* The same of each tier; INFINITY: no limit that is known. Where the ranks are
+ * cores, the device and the memory beside it come out of the same: one has what
+ * the other leaves. NVMe is shared out too. */
+void dsf_fit_budgets(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, double *budget);
+
+/* Too little of a memory. */
+struct dsf_lack {
+    enum dsflow_tier tier;
+    unsigned rank; /* that has too little; of NVMe, all together have */
+    double needs, has;
+};
+
+/* What each rank needs of main memory so that the program can look at what is
+ * on NVMe: to save it, one piece at a time. */
+double dsf_fit_window(const struct dsf_session *s);
+
+/* Main memory that is left to the program once all tensors have theirs. */
+double dsf_fit_room(const struct dsf_session *s);
+
+/* The weights of the plan of a session, on `m`; freed with dsf_weights_fini. */
+void dsf_fit_weigh(const struct dsf_session *s,
+                   const struct dsf_machine_model *m, struct dsf_weights *w);
+
+/* Does anything lack? */
+bool dsf_fit_lacks(const struct dsf_session *s,
+                   const struct dsf_machine_model *m,
+                   const struct dsf_weights *w, struct dsf_lack *lack);
+
+/* The largest share of the offloaded states that the devices have room for; of
+ * a plan that keeps none of them there. */
+double dsf_fit_share(const struct dsf_session *s,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w);
+
+#endif

@@ -1,0 +1,24 @@
+/* disks.h - the folders that a job offloads to: are they there, and have they
+ * room? */
+#ifndef DSF_CLI_DISKS_H
+#define DSF_CLI_DISKS_H
+
+#include <dsflow/exec.h>
+
+#include "config/job.h"
+
+/* Do the keys of [offload] and [memory.nvme] make sense, whatever there is? */
+int dsf_disks_check_keys(const struct dsf_job *job, struct dsflow_err *err);
+
+/* Are there folders where the job keeps anything on NVMe, and can they be
+ * written? The messages name the key, or the folder. */
+int dsf_disks_check(const struct dsf_job *job, struct dsflow_err *err);
+
+/* Have they room for `bytes` bytes in all? */
+int dsf_disks_check_room(const struct dsf_job *job, double bytes,
+                         struct dsflow_err *err);
+
+/* What an executor is told of them; borrowed from the job. */
+struct dsflow_disk dsf_disks_options(const struct dsf_job *job);
+
+#endif

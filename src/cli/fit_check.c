@@ -1,0 +1,286 @@
+/* fit_check.c - does a plan fit, and if not, what would? */
+#include "cli/fit_private.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const offload_names[] = { "none", "cpu", "nvme" };
+
+/* What is tried one after the other, beside what the job asks for. */
+static const struct level {
+    bool short_reads; /* rings of what is offloaded as short as may be */
+    int optimizer, others, activations; /* enum dsf_offload, at least */
+} levels[] = {
+    { false, 0, 0, 0 },
+    { true, 0, 0, 0 },
+    { false, DSF_OFFLOAD_CPU, 0, 0 },
+    { false, DSF_OFFLOAD_NVME, 0, 0 },
+    { true, DSF_OFFLOAD_NVME, 0, 0 },
+    { false, DSF_OFFLOAD_CPU, DSF_OFFLOAD_CPU, 0 },
+    { false, DSF_OFFLOAD_NVME, DSF_OFFLOAD_CPU, 0 },
+    { true, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME, 0 },
+    { true, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME },
+};
+enum { NLEVELS = sizeof(levels) / sizeof(*levels) };
+
+static void at_least(int *where, int least)
+{
+    *where = *where > least ? *where : least;
+}
+
+static struct dsf_way way_at(const struct dsf_way *asked,
+                             const struct level *level)
+{
+    struct dsf_way way = *asked;
+    struct dsf_job_offload *o = &way.offload;
+
+    if (level->short_reads) {
+        o->read_ahead = o->write_behind = 0;
+        o->piece = o->piece < 1 << 20 ? o->piece : 1 << 20;
+    }
+    at_least(&o->optimizer, level->optimizer);
+    at_least(&o->params, level->others);
+    at_least(&o->gradients, level->others);
+    at_least(&o->activations, level->activations);
+    return way;
+}
+
+static bool uses_disk(const struct dsf_way *way)
+{
+    return way->offload.optimizer == DSF_OFFLOAD_NVME ||
+           way->offload.params == DSF_OFFLOAD_NVME ||
+           way->offload.gradients == DSF_OFFLOAD_NVME ||
+           way->offload.activations == DSF_OFFLOAD_NVME;
+}
+
+/* A search for a way that fits. */
+struct hunt {
+    struct dsf_session *s;
+    const struct dsf_machine_model *m;
+    int64_t micro; /* of the plan */
+    uint32_t left; /* tasks that may be built before it has taken too long */
+};
+
+static bool fits(struct hunt *h, const struct dsf_way *way)
+{
+    struct dsf_session *s = h->s;
+    struct dsf_lack lack;
+    uint32_t ntasks;
+    bool does;
+
+    if (h->left == 0)
+        return false;
+    dsf_way_set(s, way);
+    does = dsf_fit_build(s, NULL, NULL) == DSFLOW_OK;
+    ntasks = does ? dsflow_graph_ntasks(s->graph) : 0;
+    h->left -= ntasks < h->left ? ntasks : h->left;
+    does = does && !dsf_fit_lacking(s, h->m, &lack);
+    dsf_fit_forget(s);
+    return does;
+}
+
+/* At one level: with rings of activations as they are, or of one; least of all
+ * is shared out, then least is computed again, with micro-batches as large as
+ * may be. `every`: nothing between is left out. */
+static bool find_at(struct hunt *h, const struct dsf_way *least, bool every,
+                    struct dsf_way *found)
+{
+    int64_t most = h->s->job.mesh.data > 1 ? 3 : least->stage;
+    int zs = every || most == least->stage ? 1 : (int)(most - least->stage);
+    int rs = every || least->recompute == DSF_RECOMPUTE_BLOCK
+                 ? 1
+                 : DSF_RECOMPUTE_BLOCK - least->recompute;
+
+    *found = *least;
+    for (int ring = 0; ring < 2; ring++) {
+        found->in_flight = ring == 0 ? least->in_flight : 1;
+        for (int64_t z = least->stage; z <= most; z += zs)
+            for (int r = least->recompute; r < DSF_RECOMPUTE_AUTO; r += rs)
+                for (int64_t n = h->micro; n >= 1; n--) {
+                    if (h->micro % n != 0 ||
+                        (!every && n != h->micro && n != 1))
+                        continue;
+                    found->stage = z;
+                    found->recompute = r;
+                    found->micro = n;
+                    if (fits(h, found))
+                        return true;
+                }
+    }
+    return false;
+}
+
+static bool find_way(struct hunt *h, struct dsf_way *found)
+{
+    struct dsf_session *s = h->s;
+    const struct dsf_way asked = dsf_way_of(s);
+    struct dsflow_plan *plan = s->plan;
+    struct dsflow_graph *graph = s->graph;
+    bool any = false;
+
+    s->plan = NULL;
+    s->graph = NULL;
+    for (int l = 0; l < NLEVELS && !any; l++) {
+        struct dsf_way least = way_at(&asked, &levels[l]);
+
+        if (l > 0 && memcmp(&least, &asked, sizeof(least)) == 0)
+            continue;
+        /* A machine that is described says whether it has a disk. */
+        if (uses_disk(&least) && h->m != NULL && !(h->m->disk.read > 0))
+            continue;
+        any = find_at(h, &least, l == 0, found);
+    }
+    dsf_way_set(s, &asked);
+    s->plan = plan;
+    s->graph = graph;
+    return any;
+}
+
+/* Keys with their values: "a = 1, b = 2 and c = 3". */
+struct keys {
+    char text[300];
+    unsigned n;
+};
+
+static void add_key(struct keys *k, bool differs, const char *key,
+                    const char *value)
+{
+    size_t at = strlen(k->text);
+
+    if (!differs)
+        return;
+    snprintf(k->text + at, sizeof(k->text) - at, "%s%s = %s",
+             k->n++ > 0 ? ", " : "", key, value);
+}
+
+static void add_number(struct keys *k, int64_t was, int64_t is, const char *key)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%lld", (long long)is);
+    add_key(k, was != is, key, text);
+}
+
+static void add_name(struct keys *k, int was, int is, const char *key,
+                     const char *const *names)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "\"%s\"", names[is]);
+    add_key(k, was != is, key, text);
+}
+
+static struct keys keys_of(const struct dsf_way *was, const struct dsf_way *is)
+{
+    const struct dsf_job_offload *a = &was->offload, *b = &is->offload;
+    struct keys k = { .n = 0 };
+
+    add_number(&k, was->micro, is->micro, "batch.micro");
+    add_number(&k, was->in_flight, is->in_flight, "batch.in_flight");
+    add_name(&k, was->recompute, is->recompute, "recompute.what",
+             dsf_recompute_names);
+    add_number(&k, was->stage, is->stage, "zero.stage");
+    add_name(&k, a->optimizer, b->optimizer, "offload.optimizer",
+             offload_names);
+    add_name(&k, a->params, b->params, "offload.params", offload_names);
+    add_name(&k, a->gradients, b->gradients, "offload.gradients",
+             offload_names);
+    add_name(&k, a->activations, b->activations, "offload.activations",
+             offload_names);
+    add_number(&k, a->read_ahead, b->read_ahead, "offload.read_ahead");
+    add_number(&k, a->write_behind, b->write_behind, "offload.write_behind");
+    add_key(&k, a->piece != b->piece, "offload.piece", "\"1MiB\"");
+    return k;
+}
+
+/* "; these would fit", or what there is to be said of it. */
+static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
+{
+    static const uint32_t MANY = 300000; /* tasks: a search would take long */
+    struct hunt h = { s, m, s->plan->micro, 5 * MANY };
+    struct dsf_way was = dsf_way_of(s), way = was;
+
+    if (dsflow_graph_ntasks(s->graph) > MANY)
+        return dsf_xstrdup("");
+    if (!find_way(&h, &way))
+        return dsf_xstrdup(
+            h.left == 0 ? ""
+                        : "; nor does it fit with smaller micro-batches, "
+                          "recomputation, zero.stage = 3 and offloading: more "
+                          "ranks, or a smaller model");
+    was.micro = s->plan->micro;
+    return dsf_xasprintf("; %s would fit", keys_of(&was, &way).text);
+}
+
+/* "parameters 12.0 GiB, states 3.0 GiB": what a memory is needed for. */
+struct uses {
+    char text[200];
+};
+
+static struct uses uses_of(const struct dsf_session *s,
+                           const struct dsf_weights *w,
+                           const struct dsf_lack *lack)
+{
+    static const char *const names[DSFLOW_NROLES] = { "parameters", "gradients",
+                                                      "states", "activations",
+                                                      "buffers" };
+    struct uses u = { "" };
+
+    for (int role = 0; role < DSFLOW_NROLES; role++) {
+        double bytes = w->ranks[lack->rank].in_tier[lack->tier][role];
+        size_t n = strlen(u.text);
+
+        for (unsigned r = 1; lack->tier == DSFLOW_NVME && r < w->nranks; r++)
+            bytes += w->ranks[r].in_tier[lack->tier][role];
+        if (lack->tier == DSFLOW_DEVICE && role == DSFLOW_BUFFERS)
+            bytes += w->ranks[lack->rank].scratch;
+        if (bytes > 0 || lack->tier == DSFLOW_DEVICE)
+            snprintf(u.text + n, sizeof(u.text) - n, "%s%s %s",
+                     n > 0 ? ", " : "", names[role], dsf_size_text(bytes).s);
+    }
+    if (lack->tier == DSFLOW_HOST && dsf_fit_window(s) > 0) {
+        size_t n = strlen(u.text);
+
+        snprintf(u.text + n, sizeof(u.text) - n, "%sa window on nvme %s",
+                 n > 0 ? ", " : "", dsf_size_text(dsf_fit_window(s)).s);
+    }
+    return u;
+}
+
+static int fail_lack(struct dsf_session *s, const struct dsf_lack *lack,
+                     const char *uses, const char *then, struct dsflow_err *err)
+{
+    const struct dsf_job *job = &s->job;
+    struct dsf_text needs = dsf_size_text(lack->needs);
+    struct dsf_text has = dsf_size_text(lack->has);
+
+    if (lack->tier == DSFLOW_NVME)
+        return dsf_job_fail(job, err, DSFLOW_EFIT, "memory.nvme", "size",
+                            "%s are needed (%s) and there are %s", needs.s,
+                            uses, has.s);
+    return dsf_job_fail(job, err, DSFLOW_EFIT, "memory",
+                        lack->tier == DSFLOW_HOST ? "host" : "device",
+                        "rank %u needs %s (%s) and has %s%s", lack->rank,
+                        needs.s, uses, has.s, then);
+}
+
+int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
+                  struct dsflow_err *err)
+{
+    struct dsf_weights w;
+    struct dsf_lack lack;
+    int status = DSFLOW_OK;
+
+    dsf_fit_weigh(s, m, &w);
+    if (dsf_fit_lacks(s, m, &w, &lack)) {
+        char *then = lack.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
+
+        status = fail_lack(s, &lack, uses_of(s, &w, &lack).text, then, err);
+        free(then);
+    }
+    dsf_weights_fini(&w);
+    return status;
+}
