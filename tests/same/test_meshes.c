@@ -8,6 +8,7 @@
  * runs that trial alone; SEED=7 TRIALS=500, other random ones. */
 #include "trial.h"
 
+#include "codelets/pack.h"
 #include "model/parts.h"
 #include "tasks/args.h"
 
@@ -28,7 +29,7 @@
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequences", "batch.tile",
-    "model.",       "optimizer.",  "zero.reduce",
+    "model.",       "optimizer.",  "zero.reduce",     "offload.states",
 };
 
 #define ALL_CPU                                                                \
@@ -188,6 +189,17 @@ static const char *const trials[] = {
     "llama " ALL_NVME " mesh.tensor=2 mesh.data=2 zero.stage=3 zero.keep=0",
     "llama " ALL_NVME " mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0 "
     "pipeline.schedule=interleaved recompute.what=attention",
+
+    /* In fewer bytes: the same ones whoever packs them. */
+    "gpt2 " ALL_NVME " offload.states=bf16",
+    "gpt2 " ALL_NVME " offload.states=int8 offload.piece=4KiB",
+    "llama " ALL_NVME " offload.states=int8 offload.piece=4KiB "
+    "offload.read_ahead=0 offload.write_behind=0",
+    "llama " ALL_CPU " offload.states=int8 mesh.data=2 offload.piece=4KiB",
+    "llama " ALL_NVME " offload.states=bf16 mesh.data=2 zero.stage=3 "
+    "zero.keep=0 mesh.pipeline=2",
+    "gpt2 " ALL_NVME " offload.states=int8 mesh.data=4 zero.stage=1 "
+    "offload.share=0.4 optimizer.kind=lion",
 };
 #define NTRIALS (sizeof(trials) / sizeof(*trials))
 
@@ -305,11 +317,18 @@ static float *new_part(const struct training *tr, unsigned u, int index,
     return part->elems > 0 ? calloc((size_t)part->elems, sizeof(float)) : NULL;
 }
 
+/* What persistent data of a kind is kept as. */
+static enum dsf_states format_of(const struct training *tr, int kind)
+{
+    return kind == PARAM ? DSF_STATES_FP32
+                         : (enum dsf_states)tr->trial.job.offload.states;
+}
+
 static bool is_piece(const struct training *tr,
                      const struct dsflow_data_spec *d, int kind,
                      const struct dsf_part *part)
 {
-    int64_t elems = (int64_t)(d->bytes / sizeof(float));
+    int64_t elems = dsf_packed_elems(format_of(tr, kind), d->bytes);
 
     if (kind_of(d) != kind || d->unit != (int32_t)part->unit ||
         d->part != part->part)
@@ -384,9 +403,12 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
                           float *numbers, float *known)
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(tr->trial.graph, id);
-    const float *from = dsflow_exec_map(tr->exec, id, DSFLOW_R);
+    enum dsf_states format = format_of(tr, kind_of(d));
+    size_t elems = (size_t)dsf_packed_elems(format, d->bytes);
+    float *from = calloc(elems + 1, sizeof(*from));
 
-    for (size_t i = 0; i < d->bytes / sizeof(float); i++) {
+    dsf_unpack(format, dsflow_exec_map(tr->exec, id, DSFLOW_R), from, elems);
+    for (size_t i = 0; i < elems; i++) {
         float *to = &numbers[d->at + (int64_t)i];
 
         if (known[d->at + (int64_t)i] > 0 &&
@@ -396,6 +418,7 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
         *to = from[i];
         known[d->at + (int64_t)i] = 1;
     }
+    free(from);
 }
 
 static void collect_part(struct training *tr, int kind, unsigned u, int index)
@@ -518,6 +541,8 @@ static char *reference_text(const struct trial *of, bool tensor)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
+    if (of->job.offload.states != DSF_STATES_FP32)
+        strcat(text, " offload.optimizer=cpu");
     if (tensor && of->plan->mesh.tensor > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
                 (int)of->plan->mesh.tensor);
