@@ -1,13 +1,13 @@
 /* disk_load.c - threads that keep a store busy while it is watched. */
 #include "cli/disk_load.h"
 
+#include "base/random.h"
 #include "base/units.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { AHEAD = 4, MOST_THREADS = 4 };
@@ -81,6 +81,16 @@ static void *run_stream(void *user)
             submit(s, i);
     }
     return NULL;
+}
+
+/* Memory that no disk can make smaller. */
+static char *random_memory(size_t bytes, struct dsflow_err *err)
+{
+    uint64_t *memory = dsf_io_alloc(bytes, err), seed = bytes;
+
+    for (size_t i = 0; memory != NULL && i < bytes / sizeof(*memory); i++)
+        memory[i] = dsf_random(&seed);
+    return (char *)memory;
 }
 
 /* Whole blocks on every file, half of the depth and more. */
@@ -165,14 +175,13 @@ int dsf_disk_measure(const struct dsf_disk_load *load, bool reads, bool writes,
     bool asked[2] = { [DSF_IO_READ] = reads, [DSF_IO_WRITE] = writes };
     size_t each = AHEAD * request_bytes(load, load->size / load->threads);
     size_t bytes = 2 * load->threads * each;
-    char *memory = dsf_io_alloc(bytes, err);
+    char *memory = random_memory(bytes, err);
     int status = memory != NULL ? DSFLOW_OK : DSFLOW_ENOMEM, ended;
     atomic_bool stop = false;
     unsigned n = 0;
 
     if (status < 0)
         return status;
-    memset(memory, 0x5a, bytes);
     for (int op = 0; op < 2; op++)
         for (unsigned t = 0; t < load->threads; t++, n++)
             if (status == DSFLOW_OK && asked[op])
@@ -195,13 +204,11 @@ int dsf_disk_fill(const struct dsf_disk_load *load, double seconds,
 {
     int64_t turn = (int64_t)(load->block * load->nfiles);
     size_t bytes = request_bytes(load, load->size);
-    void *memory = dsf_io_alloc(bytes, err);
+    void *memory = random_memory(bytes, err);
     double begun = dsf_now();
     int status = memory != NULL ? DSFLOW_OK : DSFLOW_ENOMEM;
     int64_t at = 0;
 
-    if (memory != NULL)
-        memset(memory, 0x5a, bytes);
     while (status == DSFLOW_OK && at < load->size &&
            (at < turn || dsf_now() - begun < seconds)) {
         size_t n = load->size - at < (int64_t)bytes ? (size_t)(load->size - at)

@@ -376,6 +376,8 @@ static int start_thread(struct dsf_io *io)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     number = pthread_create(&io->thread, NULL, engine, io);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (number == 0)
+        pthread_setname_np(io->thread, "dsflow-io");
     return number;
 }
 

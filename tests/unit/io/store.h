@@ -7,10 +7,14 @@
 #include "base/alloc.h"
 #include "io/io.h"
 
-#include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FOLDERS = 3 };
@@ -63,6 +67,50 @@ static inline unsigned char *memory_of(size_t bytes)
 
     assert_non_null(memory);
     return memory;
+}
+
+/* In a child, so that nothing of it stays: its exit status, or its signal. */
+static inline int in_a_child(void (*body)(struct folders *f), struct folders *f)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        body(f);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+/* From now on that system call fails with `number`, if its argument `arg` has
+ * all bits of `mask`. */
+static inline void refuse(long call, unsigned arg, uint32_t mask, int number)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 offsetof(struct seccomp_data, args) + 8 * arg),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, mask, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)number),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        _exit(77);
+}
+
+/* For children: they have no assertions of cmocka. */
+static inline void expect(bool right, const char *what)
+{
+    if (right)
+        return;
+    fprintf(stderr, "expected %s\n", what);
+    _exit(1);
 }
 
 #endif

@@ -6,14 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum { PAGE = DSF_IO_ALIGN };
 
@@ -228,50 +223,6 @@ static void spans_of_a_direction_follow_each_other(void **state)
     }
     dsf_io_free(memory, REQUESTS * 6 * PAGE);
     remove_folders(&f);
-}
-
-/* In a child, so that nothing of it stays: its exit status, or its signal. */
-static int in_a_child(void (*body)(struct folders *f), struct folders *f)
-{
-    int status;
-    pid_t pid = fork();
-
-    if (pid == 0) {
-        body(f);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
-}
-
-/* From now on that system call fails with `number`, if its argument `arg` has
- * all bits of `mask`. */
-static void refuse(long call, unsigned arg, uint32_t mask, int number)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                 offsetof(struct seccomp_data, args) + 8 * arg),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, mask, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)number),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-        _exit(77);
-}
-
-/* For children: they have no assertions of cmocka. */
-static void expect(bool right, const char *what)
-{
-    if (right)
-        return;
-    fprintf(stderr, "expected %s\n", what);
-    _exit(1);
 }
 
 static void expect_it_works(struct folders *f, bool async, const char *remark)

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
+#include <sys/syscall.h>
 
 enum { PAGE = DSF_IO_ALIGN, BLOCK = 4 * PAGE, BYTES = 16 * BLOCK };
 
@@ -276,6 +276,49 @@ static void a_full_disk_is_found_when_it_is_opened(void **state)
     assert_says(paths[0], "no room on the disk: 6.0 MiB needed, 2.0 MiB free");
 }
 
+/* Where space cannot be reserved another program may take it: sparse files, and
+ * a disk that is filled meanwhile. */
+static void fill_a_sparse_disk(struct folders *f)
+{
+    struct dsf_io_options o = { .paths = &f->paths[2],
+                                .npaths = 1,
+                                .size = 4 << 20 };
+    char *name = dsf_xasprintf("%s/other", f->v[2]);
+    struct dsf_io *store = NULL;
+    char expected[300];
+    int fd;
+
+    refuse(SYS_fallocate, 0, 0, EOPNOTSUPP);
+    expect(dsf_io_open(&o, &store, &err) == DSFLOW_OK, "a store");
+    expect(dsf_io_write(store, memory, 0, BYTES, &err) == DSFLOW_OK, "room");
+    fd = open(name, O_CREAT | O_WRONLY, 0600);
+    while (write(fd, memory, BYTES) > 0)
+        ;
+    expect(dsf_io_write(store, memory, 2 << 20, BYTES, &err) == DSFLOW_EIO,
+           "a full disk");
+    snprintf(expected, sizeof(expected),
+             "%s: write of 262144 bytes at 2097152: No space left on device",
+             f->v[2]);
+    expect(strcmp(err.msg, expected) == 0, expected);
+    expect(dsf_io_read(store, memory, 0, BYTES, &err) == DSFLOW_OK,
+           "what was written before");
+    dsf_io_close(store);
+    unlink(name);
+}
+
+static void a_disk_that_becomes_full_is_an_error(void **state)
+{
+    int status;
+
+    if (mount("tmpfs", folders.v[2], "tmpfs", 0, "size=8m") < 0)
+        skip();
+    status = in_a_child(fill_a_sparse_disk, &folders);
+    assert_int_equal(umount(folders.v[2]), 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_two_disks, close_disks)
 
 int main(void)
@@ -292,6 +335,7 @@ int main(void)
         TEST(folders_that_cannot_be_used_are_refused),
         TEST(more_than_there_is_is_refused_at_once),
         TEST(a_full_disk_is_found_when_it_is_opened),
+        TEST(a_disk_that_becomes_full_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
