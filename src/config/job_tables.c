@@ -308,11 +308,11 @@ static const struct dsflow_option offload_options[] = {
     DSFLOW_OPTION_CHOICE(OFFLOAD, activations, "\"none\"", offloads,
                          "where activations are kept until the backward pass"),
     DSFLOW_OPTION_CHOICE(OFFLOAD, states, "\"fp32\"", formats,
-                         "what offloaded states are kept as: bf16, rounded at "
-                         "random with errors below 1/128 of a number; int8, "
-                         "below 1/16 to 1/8 of all numbers but the least of "
-                         "each 256. They are 2 and 3.97 times smaller, and the "
-                         "losses of a run are others"),
+                         "what offloaded states are kept as, rounded at random: "
+                         "bf16, half the bytes, with errors below 1/128 of a "
+                         "number; int8, a quarter, with errors below 1/8 of a "
+                         "number or of a thousandth of the largest one in its "
+                         "block of 256. The losses are not those of fp32"),
     DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
                          "share of the states that stays on the device all "
                          "the same; auto: as much as fits"),
