@@ -21,6 +21,9 @@ for format in bf16 int8; do
     same $format $format-piece
     run $format-share $packed --set offload.share=0.5
     same $format $format-share
+    run $format-nvme $packed --set offload.optimizer=nvme \
+        --set memory.nvme.path="[\"$here\"]" --set offload.piece=4KiB
+    same $format $format-nvme
     for stage in 0 1 2 3; do
         run $format-z$stage $packed --set mesh.data=2 --set zero.stage=$stage \
             --set offload.piece=4KiB
