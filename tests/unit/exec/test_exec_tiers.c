@@ -49,7 +49,7 @@ static void await_cpu(const struct dsflow_call *call)
 {
     double since = dsf_now();
 
-    while (*awaited == 0 && dsf_now() < since + 60)
+    while (*awaited == 0 && dsf_now() < since + 300)
         usleep(100);
     came = *awaited != 0;
 }
@@ -94,7 +94,7 @@ static const struct dsflow_codelet await_codelet = { .abi = DSFLOW_CODELET_ABI,
 
 /* Sizes that are no whole pages, and one of several blocks. */
 enum { NSIZES = 3, NRANKS = 2, NHOMES = 4, NSLOTS = 3, STEPS = 3 };
-static const size_t words_of[NSIZES] = { 100, 3000, 655361 };
+static const size_t words_of[NSIZES] = { 100, 3000, 163841 };
 static const int rounds_of[NSIZES] = { 250, 100, 6 };
 
 /* Of one rank and size. */
@@ -121,7 +121,7 @@ static dsflow_data_id add_data(struct program *p, const char *what, int rank,
 {
     size_t bytes = words_of[size] * sizeof(uint32_t);
     dsflow_data_id id;
-    char name[32];
+    char name[48];
 
     snprintf(name, sizeof(name), "%s%d.%d.%d", what, rank, size, i);
     id = dsflow_graph_add_data(
@@ -539,7 +539,7 @@ static void a_disk_does_not_copy_to_itself(void **state)
 
 static void a_disk_works_while_the_only_worker_is_busy(void **state)
 {
-    enum { WORDS = 1 << 20 };
+    enum { WORDS = 1 << 14 };
     struct dsflow_data_spec d = { .bytes = WORDS * sizeof(uint32_t),
                                   .persistent = 1,
                                   .unit = -1 };
@@ -604,7 +604,7 @@ static void virtual_devices_swap_too(void **state)
     run(options);
     run_and_break(options, cut_files);
     /* Less than the slots of a rank. */
-    options.virtual_memory = 8 << 20;
+    options.virtual_memory = 3 << 20;
     run(options);
     options.scheduler = NULL;
     run(options);
