@@ -86,61 +86,76 @@ bool dsf_fit_lacking(const struct dsf_session *s,
 struct search {
     struct dsf_way open, best;
     bool open_share;
-    double seconds;        /* of the best; INFINITY: none yet */
-    struct dsf_lack least; /* of the way that lacks least */
+    double seconds;         /* of the best; INFINITY: none yet */
+    struct dsf_lack least;  /* of the way that lacks least … */
+    struct dsf_way lacking; /* … which is this one */
     unsigned fit, unfit;
     struct dsflow_err err; /* of a way that makes no plan */
 };
 
-/* Build the way; where the share is open, with the largest that fits. */
-static int build_way(struct dsf_session *s, const struct dsf_machine_model *m,
-                     struct dsf_way *way, struct search *search, bool *fit)
+static int build_way(struct dsf_session *s, const struct dsf_way *way,
+                     struct search *search)
+{
+    dsf_fit_forget(s);
+    dsf_way_set(s, way);
+    return dsf_fit_build(s, NULL, &search->err);
+}
+
+/* From a plan without any, build the one with the largest share of the states
+ * that the devices have room for. States stay in whole pieces, and their
+ * updates need room too. */
+static int keep_most(struct dsf_session *s, const struct dsf_machine_model *m,
+                     struct dsf_way *way, struct search *search)
 {
     struct dsf_weights w;
     struct dsf_lack lack;
-    double share;
-    int status;
+    int hundredths, status = DSFLOW_OK;
 
-    if (search->open_share)
-        way->offload.share = 0;
-    dsf_way_set(s, way);
-    status = dsf_fit_build(s, NULL, &search->err);
-    if (status < 0)
-        return status;
     dsf_fit_weigh(s, m, &w);
-    *fit = !dsf_fit_lacks(s, m, &w, &lack);
-    share = dsf_fit_share(s, m, &w);
+    hundredths = (int)(100 * dsf_fit_share(s, m, &w));
     dsf_weights_fini(&w);
-    if (!*fit &&
-        !(search->least.needs - search->least.has <= lack.needs - lack.has &&
-          search->least.needs > 0))
-        search->least = lack;
-    if (!*fit || !search->open_share)
+    if (hundredths == 0)
         return DSFLOW_OK;
-    /* States stay in whole pieces, and their updates need room too. */
-    for (int k = (int)(100 * share); k >= 0; k--) {
-        way->offload.share = k / 100.0;
-        dsf_way_set(s, way);
-        dsf_fit_forget(s);
-        status = dsf_fit_build(s, NULL, &search->err);
-        if (status < 0 || !dsf_fit_lacking(s, m, &lack))
-            break;
+    for (; hundredths > 0 && status == DSFLOW_OK; hundredths--) {
+        way->offload.share = hundredths / 100.0;
+        status = build_way(s, way, search);
+        if (status == DSFLOW_OK &&
+            !(dsf_fit_lacking(s, m, &lack) && lack.tier == DSFLOW_DEVICE))
+            return DSFLOW_OK;
     }
-    return status;
+    way->offload.share = 0;
+    return status == DSFLOW_OK ? build_way(s, way, search) : status;
+}
+
+static void note_lack(struct search *search, const struct dsf_way *way,
+                      const struct dsf_lack *lack)
+{
+    search->unfit++;
+    if (search->unfit > 1 &&
+        search->least.needs - search->least.has <= lack->needs - lack->has)
+        return;
+    search->least = *lack;
+    search->lacking = *way;
 }
 
 static void try(struct dsf_session *s, const struct dsf_machine_model *m,
                 struct dsf_way way, struct search *search)
 {
     struct dsf_prediction prediction;
-    bool fit = false;
+    struct dsf_lack lack;
+    int status;
 
-    if (build_way(s, m, &way, search, &fit) < 0) {
+    if (search->open_share)
+        way.offload.share = 0;
+    status = build_way(s, &way, search);
+    if (status == DSFLOW_OK && search->open_share)
+        status = keep_most(s, m, &way, search);
+    if (status < 0) {
         dsf_fit_forget(s);
         return;
     }
-    if (!fit) {
-        search->unfit++;
+    if (dsf_fit_lacking(s, m, &lack)) {
+        note_lack(search, &way, &lack);
     } else if (dsf_predict(s->plan, s->graph, m, &prediction, &search->err) ==
                DSFLOW_OK) {
         search->fit++;
@@ -263,6 +278,18 @@ static int fail_all(struct dsf_session *s, const struct search *search,
         dsf_size_text(lack->has).s);
 }
 
+/* The same of one or two: what each memory is needed for, and what would fit.
+ */
+static int fail_least(struct dsf_session *s, const struct dsf_machine_model *m,
+                      const struct search *search, struct dsflow_err *err)
+{
+    int status;
+
+    dsf_way_set(s, &search->lacking);
+    status = dsf_fit_build(s, NULL, err);
+    return status == DSFLOW_OK ? dsf_fit_check(s, m, err) : status;
+}
+
 static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err)
 {
@@ -280,7 +307,8 @@ static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
         return DSFLOW_EINVAL;
     }
     if (search.fit == 0)
-        return fail_all(s, &search, err);
+        return search.unfit > 2 ? fail_all(s, &search, err)
+                                : fail_least(s, m, &search, err);
     dsf_way_set(s, &search.best);
     status = dsf_fit_build(s, NULL, err);
     if (status < 0)

@@ -49,6 +49,58 @@ same auto same
 "$dsflow" plan job.toml --set recompute.what=auto | tail -n 1 |
     grep -q "^recompute.what=none" || fault "recomputes without need"
 
+# Main memory beside the device: what is needed is enough, and less is not.
+host=$(needs_in cpu --set offload.optimizer=cpu)
+[ "$host" -gt 0 ] || fault "states in main memory need $host KiB of it"
+"$dsflow" run job.toml --set job.output=beside --set job.steps=4 \
+    --set offload.optimizer=cpu --set memory.host="${host}KiB" > out 2>&1 ||
+    fault "does not run in the $host KiB beside the device: $(tail -n 1 out)"
+"$dsflow" plan job.toml --set offload.optimizer=cpu \
+    --set memory.host="$((host - 1))KiB" > out 2>&1
+[ $? -eq 2 ] || fault "fits in less than $host KiB beside the device"
+grep -q "memory: host: rank 0 needs .*(states .*) and has" out ||
+    fault "refused with: $(tail -n 1 out)"
+
+# The largest share of the states that fits: with it the job needs no more than
+# there is, and a tenth more of them would be too much.
+low=$(needs_in device --set offload.optimizer=cpu)
+some=$(((least + low) / 2))
+"$dsflow" plan job.toml --set offload.optimizer=cpu --set offload.share=auto \
+    --set memory.device="${some}KiB" > out 2>&1 ||
+    fault "no share of the states fits in $some KiB: $(tail -n 1 out)"
+share=$(sed -n 's/^offload.share=\([0-9.]*\): the most .*/\1/p' out)
+awk -v s="$share" 'BEGIN { exit !(s > 0.2 && s < 0.6) }' ||
+    fault "half of what states need is a share of $share: $(tail -n 1 out)"
+[ "$(needs_in device --set offload.optimizer=cpu --set offload.share="$share")" \
+    -le "$some" ] || fault "a share of $share needs more than $some KiB"
+more=$(awk -v s="$share" 'BEGIN { print s + 0.1 }')
+[ "$(needs_in device --set offload.optimizer=cpu --set offload.share="$more")" \
+    -gt "$some" ] || fault "a share of $more would fit too"
+"$dsflow" plan job.toml --set offload.optimizer=cpu --set offload.share=auto |
+    tail -n 1 | grep -q "^offload.share=1:" || fault "not all states stay, with room"
+
+"$dsflow" plan job.toml --set offload.optimizer=cpu --set offload.share=auto \
+    --set memory.host=0 > out 2>&1 ||
+    fault "all states stay, and need main memory: $(tail -n 1 out)"
+
+# With parameters on a disk a step goes layer by layer, unless that needs more
+# than there is, or takes longer.
+mkdir disk
+nvme="--set memory.nvme.path=disk --set offload.params=nvme --set offload.read_ahead=0"
+"$dsflow" plan job.toml $nvme > out 2>&1
+tail -n 1 out | grep -q "^batch.order=[a-z]*_major: the fastest of" ||
+    fault "says of the order: $(tail -n 1 out)"
+"$dsflow" plan job.toml $nvme --set batch.order=micro_major |
+    grep -q "^batch.order" && fault "an order that was given is chosen"
+
+# A sample needs the whole model: it is left out where there is no room for that.
+run sampled $nvme --set job.steps=4 --set sample.tokens=5 \
+    --set memory.host="$(($(needs_in cpu $nvme) + 60))KiB"
+grep -q "no sample: the parameters in one piece take .* of memory are left; dsflow generate sampled" log ||
+    fault "without room for a sample: $(tail -n 2 log)"
+"$dsflow" generate sampled --tokens 5 > out 2>&1 ||
+    fault "generate after that: $(tail -n 1 out)"
+
 # Nothing fits.
 "$dsflow" plan job.toml --set recompute.what=auto \
     --set memory.device=64KiB > out 2>&1

@@ -12,6 +12,27 @@ same whole parts
 lines=$(grep -c '"loss"' parts/metrics.jsonl)
 [ "$lines" -eq 20 ] || fault "metrics.jsonl has $lines lines of steps, not 20"
 
+# Where the states and parameters are does not matter: ten steps with them on
+# disks, ten with all in memory, and the other way round.
+mkdir disk
+nvme="--set memory.nvme.path=disk --set offload.optimizer=nvme --set offload.params=nvme \
+    --set offload.piece=4KiB --set offload.read_ahead=0 --set offload.write_behind=0 \
+    --set batch.order=micro_major"
+"$dsflow" plan job.toml $nvme --json | grep -q '"nvme": [1-9]' ||
+    fault "nothing is on the disk"
+run down --set job.steps=10 --set schedule.total=20 $nvme
+run down --resume
+same whole down
+run up --set job.steps=10 --set schedule.total=20
+run up --resume $nvme
+same whole up
+# The same where units are in shards, which are in pieces.
+mesh="--set mesh.data=2 --set zero.stage=3"
+run shards $mesh
+run down3 $mesh --set job.steps=10 --set schedule.total=20 $nvme
+run down3 $mesh --resume --set offload.optimizer=cpu
+same shards down3
+
 # Without --resume nothing is lost.
 "$dsflow" run job.toml --set job.output=parts > log 2>&1
 [ $? -eq 2 ] || fault "a folder with checkpoints was accepted"

@@ -158,7 +158,8 @@ lacks "memory: host" '.* has 200.0 KiB; offload.optimizer = "nvme".* would fit' 
 lacks "memory: host" ".* has 150.0 KiB; offload.read_ahead = 0.* would fit" --set memory.host=150KiB $nvme --set offload.piece=64KiB
 lacks "memory.nvme: size" "[0-9.]* KiB are needed (states .*) and there are 0 B" --set memory.nvme.size=0 $nvme --set offload.piece=8KiB
 lacks "memory.nvme: size" ".* and there are 40.0 KiB" --set memory.nvme.size=40KiB $nvme --set offload.piece=8KiB
-lacks "memory: host" ".* 2 ways\|1 way to fill in what is auto: the smallest needs" --set memory.host=0 --set offload.optimizer=cpu --set offload.share=auto --set memory.device=1200KiB
+lacks "memory: host" "rank 0 needs .* (states .*) and has 0 B" --set memory.host=0 --set offload.optimizer=cpu --set offload.share=auto --set memory.device=1500KiB
+lacks "memory: device" "rank 0 needs .* and has 1.2 MiB" --set offload.optimizer=cpu --set offload.share=auto --set memory.device=1200KiB
 
 # Models and tokenizers.
 mkdir hf
