@@ -331,11 +331,12 @@ static const struct dsflow_option offload_options[] = {
 static const struct dsflow_option memory_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, device, "\"auto\"",
                      "what each rank may use of its device; auto: an equal "
-                     "share of what is free"),
+                     "share of what is free, less what the program itself "
+                     "needs"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, host, "\"auto\"",
                      "what each rank may use of main memory beside its device, "
                      "for what is offloaded; auto: an equal share of what is "
-                     "free"),
+                     "free; of cores, what memory.device leaves of it"),
     { 0 },
 };
 
