@@ -103,6 +103,35 @@ near "$(number link-then step_seconds)" \
     "$(value link link.bandwidth seconds)" ||
     fault "a faster link takes $(number link-then step_seconds)"
 
+# A slow disk: another one, or less on it. Both ways at once, or not.
+disk() {
+    cores 2
+    printf '[disk]\nread = %s\nwrite = %s\nduplex = %s\n' $1 $2 $3
+}
+nvme="--set offload.optimizer=nvme --set memory.nvme.path=none"
+for duplex in true false; do
+    disk 4e7 4e7 $duplex > slow-disk.toml
+    simulate disk job.toml slow-disk.toml $nvme
+    named disk disk.read 'the disk works [0-9]* % of the step'
+    disk "$(value disk disk.read to)" \
+        "$(value disk disk.read also | sed 's/.*=//')" $duplex > faster.toml
+    simulate disk-then job.toml faster.toml $nvme
+    near "$(number disk-then step_seconds)" "$(value disk disk.read seconds)" ||
+        fault "a faster disk takes $(number disk-then step_seconds)"
+    near "$(number disk reproduced)" 1 ||
+        fault "disk: reproduced is $(number disk reproduced)"
+    named disk offload.share 'the disk works'
+    follow disk offload.share job.toml slow-disk.toml $nvme
+done
+
+# What is read is there too late: more of it ahead.
+disk 4e8 4e8 true > disk.toml
+late="--set offload.params=nvme --set offload.read_ahead=0"
+late="$late --set memory.nvme.path=none"
+simulate late job.toml disk.toml $late
+named late offload.read_ahead 'tasks wait for a slot of offload.read_ahead'
+follow late offload.read_ahead job.toml disk.toml $late
+
 # Tasks that are too small.
 simulate tiles job.toml cores.toml --set batch.tile=16
 named tiles batch.tile 'tasks are small'

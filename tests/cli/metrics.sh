@@ -27,7 +27,8 @@ whole run/metrics.jsonl "a run"
 steps run/metrics.jsonl 10
 for key in step loss lr grad_norm loss_scale skipped tokens seconds \
     tokens_per_second efficiency share forward backward update move idle \
-    peak_bytes cpu bytes gather reduce send swap_in swap_out; do
+    peak_bytes device cpu nvme bytes gather reduce send swap_in swap_out \
+    io_seconds io_hidden; do
     head -n 1 run/metrics.jsonl | grep -q "\"$key\":" || fault "no $key: $(head -n 1 run/metrics.jsonl)"
 done
 tail -n 1 run/metrics.jsonl | grep -q '"ended":"finished"' || fault "no last line"

@@ -113,12 +113,25 @@ mesh.data=4 zero.stage=3 zero.keep=0
 recompute.what=block
 mesh.tensor=2 mesh.data=2
 mesh.data=2 mesh.pipeline=2 mesh.tensor=2 zero.stage=1
+offload.optimizer=nvme memory.nvme.path=none
+offload.optimizer=nvme offload.params=nvme offload.activations=cpu memory.nvme.path=none mesh.data=2 zero.stage=3
 END
+for n in 8 9; do
+    grep -q '"name":"disk read"' sim-$n.json || fault "sim-$n: no disk"
+    [ $pajeng = no ] || grep -q 'State, disk write, .*, swap_out' sim-$n.dump ||
+        fault "sim-$n: no swap_out in the row of the disk"
+done
 
 # Runs: ranks that share two cores, and one after the other.
 run mesh --trace=all --set mesh.data=2 --set mesh.pipeline=2 --set job.steps=4 \
     --set machine.workers=2
 shown mesh mesh
+run disk --trace=all --set offload.optimizer=nvme --set memory.nvme.path=. \
+    --set offload.params=nvme --set job.steps=4
+shown disk disk
+grep -q '"name":"disk read"' disk.json || fault "a run has no disk"
+[ $pajeng = no ] || grep -q 'State, disk read, .*, swap_in' disk.dump ||
+    fault "no swap_in in the row of the disk"
 run serial --trace=all --executor serial --set job.steps=3
 shown serial serial
 
