@@ -43,13 +43,17 @@ struct dsf_exec_worker {
     char pad[64 - sizeof(void *) - sizeof(double) - sizeof(uint64_t)];
 };
 
-/* Spans that one thread noted and nobody has taken out. */
+/* Spans that one thread noted and nobody has taken out, in a list of blocks. */
+struct dsf_exec_spans;
 struct dsf_exec_ring {
-    struct dsf_span *v;
-    uint64_t mask;
-    _Atomic uint64_t put, lost;
-    char pad[32]; /* who puts and who takes have a cache line each */
+    struct dsf_exec_spans *last; /* of who notes */
+    uint64_t put;
+    _Atomic uint64_t lost;
+    char pad[40]; /* who notes and who takes have a cache line each */
+    struct dsf_exec_spans *first; /* of who takes */
+    uint32_t at;                  /* of that block: the next one to take */
     _Atomic uint64_t taken;
+    char pad2[40];
 };
 
 /* The data of one rank in one tier: one mapping, but for NVMe. */
@@ -88,6 +92,7 @@ struct dsflow_exec {
     struct dsf_exec_worker *workers;
     unsigned nworkers;
     struct dsf_exec_ring *rings; /* by worker, then of the others */
+    uint64_t most_spans;         /* of each ring */
     uint32_t *runs;              /* by task: how often it has run */
     double link_rate;            /* bytes/s of a slowed down link; 0: as it is */
     double opened, wall;

@@ -37,6 +37,7 @@ struct starpu_state {
     unsigned mask_words;
     bool *has_core; /* by rank: one of them is a CPU */
     struct dsf_starpu_disk disk;
+    struct dsf_starpu_submitter *submitter;
 };
 
 unsigned dsf_starpu_worker(void)
@@ -198,66 +199,6 @@ static uint32_t *mask_of(const struct starpu_state *s,
     return s->masks + (size_t)rank * s->mask_words;
 }
 
-static int starpu_exec_open(struct dsflow_exec *exec,
-                            const struct dsflow_exec_options *options,
-                            struct dsflow_err *err)
-{
-    struct starpu_state *s = dsf_xcalloc(1, sizeof(*s));
-    uint32_t n = dsflow_graph_ndata(exec->graph);
-    int status;
-
-    exec->priv = s;
-    s->virtuals = options->virtuals;
-    if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
-        return dsflow_fail(err, DSFLOW_ENOSYS,
-                           "machine: virtual: this build has no OpenCL");
-    status = check_scheduler(options->scheduler, err);
-    if (status < 0)
-        return status;
-    status = start(options, err);
-    if (status < 0)
-        return status;
-    s->started = true;
-    status = dsf_exec_add_workers(exec, starpu_worker_get_count(), err);
-    if (status < 0)
-        return status;
-
-    if (options->ranks > 1)
-        share_workers(s, options->ranks);
-    s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
-    for (uint32_t i = 0; i < n; i++)
-        dsf_starpu_register(exec, i, &s->handles[i]);
-    find_kinds(exec);
-    dsf_starpu_disk_init(&s->disk);
-    return DSFLOW_OK;
-}
-
-static void starpu_exec_close(struct dsflow_exec *exec)
-{
-    struct starpu_state *s = exec->priv;
-
-    if (s == NULL)
-        return;
-    if (s->started) {
-        starpu_task_wait_for_all();
-        /* Its thread ends tasks, and knows StarPU until it is back. */
-        dsf_exec_disk_close(exec);
-        if (s->handles != NULL)
-            for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
-                if (s->handles[i] != NULL)
-                    starpu_data_unregister_no_coherency(s->handles[i]);
-        starpu_shutdown();
-    }
-    for (unsigned k = 0; k < s->nkinds; k++)
-        free(s->kinds[k]);
-    free(s->kinds);
-    free(s->kind_of);
-    free(s->handles);
-    free(s->masks);
-    free(s->has_core);
-    free(s);
-}
-
 enum starpu_data_access_mode dsf_starpu_mode(enum dsflow_access access)
 {
     return access == DSFLOW_R   ? STARPU_R
@@ -309,28 +250,99 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
                                   call->task->op->name);
 }
 
+/* What does not outlive the step need not be copied off a device that runs out
+ * of memory. */
+static int end_phase(struct dsflow_exec *exec, uint32_t last,
+                     struct dsflow_err *err)
+{
+    struct starpu_state *s = exec->priv;
+
+    for (uint32_t i = 0;
+         i < dsflow_graph_ndata(exec->graph) && s->virtuals > 0; i++)
+        if (exec->mem[i] != NULL &&
+            !dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->persistent)
+            starpu_data_invalidate_submit(s->handles[i]);
+    return DSFLOW_OK;
+}
+
+static int starpu_exec_open(struct dsflow_exec *exec,
+                            const struct dsflow_exec_options *options,
+                            struct dsflow_err *err)
+{
+    struct starpu_state *s = dsf_xcalloc(1, sizeof(*s));
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+    int status;
+
+    exec->priv = s;
+    s->virtuals = options->virtuals;
+    if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
+        return dsflow_fail(err, DSFLOW_ENOSYS,
+                           "machine: virtual: this build has no OpenCL");
+    status = check_scheduler(options->scheduler, err);
+    if (status < 0)
+        return status;
+    status = start(options, err);
+    if (status < 0)
+        return status;
+    s->started = true;
+    status = dsf_exec_add_workers(exec, starpu_worker_get_count(), err);
+    if (status < 0)
+        return status;
+
+    if (options->ranks > 1)
+        share_workers(s, options->ranks);
+    s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
+    for (uint32_t i = 0; i < n; i++)
+        dsf_starpu_register(exec, i, &s->handles[i]);
+    find_kinds(exec);
+    dsf_starpu_disk_init(&s->disk);
+    s->submitter = dsf_starpu_submitter_new(exec, submit_task, end_phase);
+    return s->submitter != NULL
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EFAIL, "no thread for StarPU's tasks");
+}
+
+static void starpu_exec_close(struct dsflow_exec *exec)
+{
+    struct starpu_state *s = exec->priv;
+
+    if (s == NULL)
+        return;
+    dsf_starpu_submitter_free(s->submitter);
+    if (s->started) {
+        starpu_task_wait_for_all();
+        /* Its thread ends tasks, and knows StarPU until it is back. */
+        dsf_exec_disk_close(exec);
+        if (s->handles != NULL)
+            for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
+                if (s->handles[i] != NULL)
+                    starpu_data_unregister_no_coherency(s->handles[i]);
+        starpu_shutdown();
+    }
+    for (unsigned k = 0; k < s->nkinds; k++)
+        free(s->kinds[k]);
+    free(s->kinds);
+    free(s->kind_of);
+    free(s->handles);
+    free(s->masks);
+    free(s->has_core);
+    free(s);
+}
+
 static int starpu_exec_submit(struct dsflow_exec *exec, uint32_t first,
                               uint32_t last, struct dsflow_err *err)
 {
     struct starpu_state *s = exec->priv;
-    int status = DSFLOW_OK;
 
-    for (uint32_t i = first; i < last && status == DSFLOW_OK; i++)
-        status = submit_task(exec, i, err);
-
-    /* What does not outlive the step need not be copied off a device that
-     * runs out of memory. */
-    if (s->virtuals > 0)
-        for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
-            if (exec->mem[i] != NULL &&
-                !dsflow_graph_data(exec->graph, (dsflow_data_id){ i })
-                     ->persistent)
-                starpu_data_invalidate_submit(s->handles[i]);
-    return status;
+    dsf_starpu_submitter_add(s->submitter, first, last);
+    return DSFLOW_OK;
 }
 
 static int starpu_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 {
+    struct starpu_state *s = exec->priv;
+
+    dsf_starpu_submitter_wait(s->submitter);
     starpu_task_wait_for_all();
     return DSFLOW_OK;
 }

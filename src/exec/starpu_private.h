@@ -36,6 +36,21 @@ int dsf_starpu_disk_submit(struct dsf_starpu_disk *disk,
                            struct dsf_exec_call *call,
                            starpu_data_handle_t *handles);
 
+/* starpu_submit.c: a thread that hands over the tasks of a phase with `task`,
+ * and then calls `end` with the last, + 1. NULL: there is no thread. */
+struct dsf_starpu_submitter;
+typedef int (*dsf_starpu_submit_fn)(struct dsflow_exec *exec, uint32_t task,
+                                    struct dsflow_err *err);
+struct dsf_starpu_submitter *
+dsf_starpu_submitter_new(struct dsflow_exec *exec, dsf_starpu_submit_fn task,
+                         dsf_starpu_submit_fn end);
+/* Ends the thread, once all was handed over. NULL is fine. */
+void dsf_starpu_submitter_free(struct dsf_starpu_submitter *submitter);
+void dsf_starpu_submitter_add(struct dsf_starpu_submitter *submitter,
+                              uint32_t first, uint32_t last);
+/* Until all was handed over. */
+void dsf_starpu_submitter_wait(struct dsf_starpu_submitter *submitter);
+
 /* Worker `w` of the executor that runs the calling thread. */
 unsigned dsf_starpu_worker(void);
 
