@@ -280,7 +280,8 @@ static void add_offload(struct dsf_candidates *c, const struct dsf_whatif *w)
     const struct dsflow_plan *plan = w->base.plan;
     bool states = plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE;
 
-    if (!is_offloaded(plan))
+    /* One task at a time, and no other beside what the disk does. */
+    if (!is_offloaded(plan) || dsf_whatif_is_serial(w))
         return;
     for (int64_t i = 1; i <= 4; i *= 2)
         add_whole(c, DSF_REASON_SLOT, "offload.read_ahead", job->read_ahead,
