@@ -7,7 +7,7 @@
 #
 # JOB is a job.toml whose [memory.nvme] path is a folder on the disk; default:
 # examples/offload-350m.toml. MEMORY=no leaves out the runs in memory, where a
-# job does not fit: compute is then the busy time of the workers. Needs fio.
+# job does not fit: compute is then what the workers were busy for. Needs fio.
 set -euo pipefail
 here=$(dirname -- "$(realpath -- "$0")")
 . "$here/common.sh"
@@ -69,12 +69,15 @@ for job in "$@"; do
     for ((i = 1; i <= PAIRS; i++)); do
         compute=
         if [[ ${MEMORY:-yes} != no ]]; then
-            run_dsflow "$job" "${in_memory[@]}"
+            run_dsflow "$job" --set schedule.warmup=0 --set data.validation=0.0 "${in_memory[@]}"
             compute=$(step_seconds)
         fi
-        run_dsflow "$job"
+        run_dsflow "$job" --set schedule.warmup=0 --set data.validation=0.0
         step=$(step_seconds)
-        [[ -n $compute ]] || compute=$(of busy_seconds)
+        # The workers compute for all of a step but what they are idle.
+        [[ -n $compute ]] ||
+            compute=$(awk -v s="$step" -v i="$(of share.idle)" \
+                'BEGIN { print s * (1 - i) }')
         read=$(of bytes.swap_in) written=$(of bytes.swap_out)
         traffic=$(fio_seconds "$folder" "${read%.*}" "${written%.*}")
         awk -v s="$step" -v c="$compute" -v t="$traffic" \
