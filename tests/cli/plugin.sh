@@ -83,7 +83,7 @@ bad() {
         plan job.toml --set 'codelets.load=["./libbad.so"]'
 }
 bad 1 "optimizer pull: options: share: default: 2.0: expected a number, 0 to 1"
-bad 2 "task pull: made for interface 77: this dsflow has 1"
+bad 2 "task pull: made for interface 77: this dsflow has 2"
 bad 3 "task adam: the name is taken (built-in)"
 bad 4 "optimizer pull: task pull: args_size: 8: expected at least the 424 bytes of struct dsflow_update_args"
 bad 5 "optimizer pull: task pull: port grad: expected control R, grad R, param RW, states RW"

@@ -59,7 +59,8 @@ static void policies_stand_behind_the_one_they_name(void **state)
     static const char *const order[] = {
         "reference", "recompute", "tensor_parallel", "pipeline",
         "early",     "later",     "behind_early",    "zero",
-        "send",      "replace",   "priorities",      "last",
+        "send",      "offload",   "replace",         "priorities",
+        "last",
         NULL
     };
     struct dsflow_err err;
@@ -70,7 +71,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(12));
+    assert_null(dsflow_policy_at(13));
 }
 
 /* A schedule that is fine, then a policy that is not. */
