@@ -62,6 +62,9 @@ grep -Eq '^disk: .* read, .* written a step; busy .* hidden behind compute$' err
     fault "no disk: $(cat err)"
 grep '"loss"' run/metrics.jsonl | tail -n 1 > last
 grep -q '"nvme":[1-9][0-9]*.*"swap_in":[1-9]' last &&
-    grep -Eq '"io_seconds":[0-9.e-]+,"io_hidden":[0-9.e-]+}' last ||
+    grep -Eq '"io_seconds":[0-9.e-]+,"io_hidden":([0-9.e-]+|null)}' last ||
     fault "$(cat last)"
+# A step of a millisecond may find all of its transfers over before it began.
+grep -Eq '"io_seconds":[0-9.e-]*[1-9][0-9.e-]*,"io_hidden":[0-9]' \
+    run/metrics.jsonl || fault "no step has I/O: $(cat run/metrics.jsonl)"
 finish
