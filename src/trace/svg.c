@@ -389,12 +389,12 @@ static void put_lane_names(struct gantt *g)
         if (top > bottom || (top + bottom) / 2 - 5 < free_from)
             continue;
         free_from = (top + bottom) / 2 + 5;
-        dsf_svg_text(g->svg.out, 8, (top + bottom) / 2 + 3.5,
-                     " class=\"b\"",
-                     r < 0         ? "all ranks"
-                     : r == nranks ? shared
-                                   : "rank %d",
-                     r);
+        if (r == nranks)
+            dsf_svg_text(g->svg.out, 8, (top + bottom) / 2 + 3.5,
+                         " class=\"b\"", "%s", shared);
+        else
+            dsf_svg_text(g->svg.out, 8, (top + bottom) / 2 + 3.5,
+                         " class=\"b\"", r < 0 ? "all ranks" : "rank %d", r);
     }
 }
 
