@@ -40,6 +40,11 @@ static const char *asking_key(const struct dsf_job_offload *o)
                                                 : NULL;
 }
 
+bool dsf_disks_are_used(const struct dsf_job *job)
+{
+    return asking_key(&job->offload) != NULL;
+}
+
 static int check_folder(const struct dsf_job *job, const char *path,
                         struct dsflow_err *err)
 {

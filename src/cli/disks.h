@@ -10,6 +10,9 @@
 /* Do the keys of [offload] and [memory.nvme] make sense, whatever there is? */
 int dsf_disks_check_keys(const struct dsf_job *job, struct dsflow_err *err);
 
+/* Does the job keep anything on NVMe? */
+bool dsf_disks_are_used(const struct dsf_job *job);
+
 /* Are there folders where the job keeps anything on NVMe, and can they be
  * written? The messages name the key, or the folder. */
 int dsf_disks_check(const struct dsf_job *job, struct dsflow_err *err);

@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "cli/bench_io.h"
 #include "cli/bench_measure.h"
+#include "cli/disks.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -150,40 +150,27 @@ int dsf_machine_present(const struct dsf_machine *machine,
     return DSFLOW_OK;
 }
 
-static bool uses_nvme(const struct dsf_job *job)
-{
-    const struct dsf_job_offload *o = &job->offload;
-
-    return o->optimizer == DSF_OFFLOAD_NVME || o->params == DSF_OFFLOAD_NVME ||
-           o->gradients == DSF_OFFLOAD_NVME ||
-           o->activations == DSF_OFFLOAD_NVME;
-}
-
 /* What tells the disks of a job from others: where they are, and how they are
- * used. Errors: a folder that is not there. */
-static int name_disks(const struct dsf_job *job, const char *machine,
-                      char **name, struct dsflow_err *err)
+ * used. */
+static char *name_disks(const struct dsf_job *job, const char *machine)
 {
     const struct dsf_job_nvme *nvme = &job->nvme;
-    struct statfs fs;
-    struct stat st;
+    char *name = dsf_xasprintf("%s, block %lld, depth %lld", machine,
+                               (long long)nvme->block, (long long)nvme->depth);
 
-    *name = dsf_xasprintf("%s, block %lld, depth %lld", machine,
-                          (long long)nvme->block, (long long)nvme->depth);
     for (size_t i = 0; i < nvme->path.n; i++) {
-        char *before = *name;
+        struct stat st = { 0 };
+        struct statfs fs = { 0 };
+        char *before = name;
 
-        if (stat(nvme->path.v[i], &st) < 0 ||
-            statfs(nvme->path.v[i], &fs) < 0 ||
-            access(nvme->path.v[i], W_OK | X_OK) < 0)
-            return dsf_job_fail(job, err, DSFLOW_EINVAL, "memory.nvme", "path",
-                                "%s: %s", nvme->path.v[i], strerror(errno));
-        *name = dsf_xasprintf("%s, disk %u:%u of %llx", before,
-                              major(st.st_dev), minor(st.st_dev),
-                              (unsigned long long)fs.f_type);
+        stat(nvme->path.v[i], &st); /* dsf_disks_check has found them */
+        statfs(nvme->path.v[i], &fs);
+        name = dsf_xasprintf("%s, disk %u:%u of %llx", before,
+                             major(st.st_dev), minor(st.st_dev),
+                             (unsigned long long)fs.f_type);
         free(before);
     }
-    return DSFLOW_OK;
+    return name;
 }
 
 /* A disk that is full, or that others are busy with, is no reason not to plan,
@@ -204,20 +191,15 @@ static bool measure_disks(const struct dsf_job *job, struct dsf_machine_disk *d)
 }
 
 /* The disks of a job, in a file of their own, as another job has others. */
-static int find_disks(const struct dsf_job *job, struct dsf_machine_model *m,
-                      struct dsflow_err *err)
+static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
 {
     struct dsf_machine_model disks;
     struct dsflow_err warning;
-    char *name, *file, *path;
-    int status = name_disks(job, m->main.name, &name, err);
+    char *name = name_disks(job, m->main.name), *path;
+    char *file = dsf_xasprintf(
+        "disk-%016llx.toml",
+        (unsigned long long)XXH3_64bits(name, strlen(name)));
 
-    if (status < 0) {
-        free(name);
-        return status;
-    }
-    file = dsf_xasprintf("disk-%016llx.toml",
-                         (unsigned long long)XXH3_64bits(name, strlen(name)));
     path = cache_path(file);
     if (path == NULL || !load(path, name, &disks)) {
         dsf_machine_model_init(&disks);
@@ -232,7 +214,6 @@ static int find_disks(const struct dsf_job *job, struct dsf_machine_model *m,
     free(name);
     free(file);
     free(path);
-    return DSFLOW_OK;
 }
 
 int dsf_machine_of_job(const struct dsf_machine *machine,
@@ -241,7 +222,7 @@ int dsf_machine_of_job(const struct dsf_machine *machine,
 {
     int status = dsf_machine_present(machine, m, err);
 
-    if (status == DSFLOW_OK && uses_nvme(job) && job->nvme.path.n > 0)
-        status = find_disks(job, m, err);
+    if (status == DSFLOW_OK && dsf_disks_are_used(job))
+        find_disks(job, m);
     return status;
 }

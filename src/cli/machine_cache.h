@@ -28,7 +28,7 @@ int dsf_machine_present(const struct dsf_machine *machine,
 
 /* The same; and where the job keeps something on NVMe, the disks of its folders,
  * with blocks as it has them: in a file of their own, as jobs have several. Other
- * jobs touch no disk. Errors: DSFLOW_EINVAL for a folder that is not there. */
+ * jobs touch no disk. The folders are there: dsf_disks_check. */
 int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err);
