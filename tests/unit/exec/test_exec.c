@@ -4,6 +4,7 @@
 
 #include "exec/exec_trace.h"
 #include "lib/test.h"
+#include "unit/exec/virtual.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -244,22 +245,11 @@ static void every_scheduler_gives_the_serial_result(void **state)
  * first, and its absence of a device is a skip, not a pass. */
 static void a_virtual_device_gives_the_serial_result(void **state)
 {
-    struct dsflow_graph *g = dsflow_graph_new();
-    struct dsflow_host host = { 0 };
-    struct dsflow_exec *exec = NULL;
-    struct dsflow_err err;
     struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
                                            .workers = 1,
                                            .virtuals = 1 };
-    int status = dsflow_exec_open(g, &options, &host, &exec, &err);
 
-    dsflow_exec_close(exec);
-    dsflow_graph_free(g);
-    if (status == DSFLOW_EFIT || status == DSFLOW_ENOSYS) {
-        print_message("%s\n", err.msg);
-        skip();
-    }
-    assert_int_equal(status, DSFLOW_OK);
+    need_virtual_device(options);
     assert_same_as_serial(options);
     options.scheduler = "random";
     assert_same_as_serial(options);

@@ -8,6 +8,7 @@
 #include "graph/task.h"
 #include "lib/test.h"
 #include "tasks/tasks.h"
+#include "unit/exec/virtual.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -592,21 +593,11 @@ static void a_disk_works_while_the_only_worker_is_busy(void **state)
 /* First of all, as StarPU reads once what devices there are. */
 static void virtual_devices_swap_too(void **state)
 {
-    struct dsflow_graph *g = dsflow_graph_new();
-    struct dsflow_host host = { 0 };
-    struct dsflow_exec *exec = NULL;
-    struct dsflow_err err;
     struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
                                            .workers = 1,
                                            .virtuals = 1 };
-    int status = dsflow_exec_open(g, &options, &host, &exec, &err);
 
-    dsflow_exec_close(exec);
-    dsflow_graph_free(g);
-    if (status == DSFLOW_EFIT || status == DSFLOW_ENOSYS) {
-        print_message("%s\n", err.msg);
-        skip();
-    }
+    need_virtual_device(options);
     run(options);
     options.scheduler = "dmdas";
     run(options);
