@@ -2,6 +2,7 @@
 #include "cli/machine_cache.h"
 
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/log.h"
 #include "cli/bench_io.h"
 #include "cli/bench_measure.h"
@@ -91,28 +92,20 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err)
 {
     char *folders = dsf_xstrdup(path);
-    char *beside = dsf_xasprintf("%s.%ld", path, (long)getpid());
-    int status = DSFLOW_OK;
-    FILE *out;
+    struct dsf_aside file;
+    int status;
 
     make_folders(folders);
-    out = fopen(beside, "w");
-    if (out == NULL) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", beside);
-    } else {
-        fprintf(out, "# Measured by dsflow bench, or by the first dsflow plan "
-                     "or run.\n");
-        status = dsf_machine_model_write(m, out);
-        if (fclose(out) != 0 || status < 0)
-            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", beside);
-        else if (rename(beside, path) < 0)
-            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-        if (status < 0)
-            unlink(beside);
-    }
-    free(beside);
     free(folders);
-    return status;
+    if (dsf_aside_open(&file, path) < 0)
+        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    fprintf(file.out, "# Measured by dsflow bench, or by the first dsflow plan "
+                      "or run.\n");
+    status = dsf_machine_model_write(m, file.out);
+    if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
+        status = DSFLOW_EIO;
+    return status < 0 ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", path)
+                      : DSFLOW_OK;
 }
 
 /* Does the file describe this machine? Then it is read. */

@@ -3,6 +3,7 @@
 #include "text/token_cache.h"
 
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -112,31 +113,13 @@ static int make_folder(const char *dir)
     return rc;
 }
 
-static int write_all(int fd, const void *from, size_t bytes)
-{
-    const char *at = from;
-
-    while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 static int write_file(const char *path, uint64_t key,
                       const struct dsf_token_store *store)
 {
     size_t bytes = (store->train + store->validation) * store->width;
-    /* Two runs that share a folder write each its own. */
-    char *tmp = dsf_xasprintf("%s.%ld.tmp", path, (long)getpid());
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int rc = fd < 0 ? -1 : 0, saved;
+    struct dsf_aside file;
+    bool whole;
+    int why;
     struct header h = {
         .magic = MAGIC,
         .version = VERSION,
@@ -148,24 +131,18 @@ static int write_file(const char *path, uint64_t key,
         .tokens_hash = XXH3_64bits(store->tokens, bytes),
     };
 
-    if (fd < 0)
-        goto out_free;
     h.header_hash = header_hash(&h);
-    if (write_all(fd, &h, sizeof(h)) < 0 ||
-        write_all(fd, store->tokens, bytes) < 0 || fsync(fd) < 0 ||
-        rename(tmp, path) < 0)
-        rc = -1;
-    saved = errno;
-    close(fd);
-    if (rc < 0)
-        unlink(tmp);
-    errno = saved;
-
-out_free:
-    saved = errno;
-    free(tmp);
-    errno = saved;
-    return rc;
+    if (dsf_aside_open(&file, path) < 0)
+        return -1;
+    /* Straight from memory: there may be many gigabytes. */
+    setvbuf(file.out, NULL, _IONBF, 0);
+    whole = fwrite(&h, sizeof(h), 1, file.out) == 1 &&
+            fwrite(store->tokens, 1, bytes, file.out) == bytes;
+    why = errno;
+    if (dsf_aside_close(&file, whole) < 0)
+        return -1;
+    errno = why;
+    return whole ? 0 : -1;
 }
 
 void dsf_token_cache_write(const char *dir, uint64_t key,

@@ -1,0 +1,26 @@
+/* aside.h - a file that is written beside its name and takes the name once it
+ * is whole: who reads it finds the contents of before, or those of now. */
+#ifndef DSF_BASE_ASIDE_H
+#define DSF_BASE_ASIDE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct dsf_aside {
+    char *path, *beside;
+    FILE *out;     /* write here */
+    unsigned slot; /* what dsf_aside_drop_all knows of it */
+};
+
+/* Begin. 0, or -1 with errno: then there is nothing to close. */
+int dsf_aside_open(struct dsf_aside *a, const char *path);
+
+/* `whole`: on disk, and then in place of what was there; otherwise, or where
+ * that or a write before fails, nothing is left of it. 0, or -1 with errno. */
+int dsf_aside_close(struct dsf_aside *a, bool whole);
+
+/* Remove all that are not whole yet: for a signal that ends the process. Safe
+ * in its handler. */
+void dsf_aside_drop_all(void);
+
+#endif
