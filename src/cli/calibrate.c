@@ -16,8 +16,10 @@
 #include <dsflow/exec.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,6 +282,7 @@ static int time_apart(struct small *s, unsigned workers, double *seconds)
     fflush(NULL);
     child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         silence = open("/dev/null", O_WRONLY);
         if (silence >= 0)
             dup2(silence, STDERR_FILENO);

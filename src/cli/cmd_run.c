@@ -1,5 +1,7 @@
 /* cmd_run.c - train. */
 #include "base/alloc.h"
+#include "base/aside.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/feed.h"
 #include "cli/fit.h"
@@ -7,6 +9,7 @@
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
 #include "cli/progress.h"
+#include "cli/stop.h"
 #include "cli/traced.h"
 #include "sim/plan_report.h"
 #include "sim/weights.h"
@@ -22,26 +25,6 @@
 
 /* Steps that are submitted before the first of them is done. */
 enum { AHEAD = 2 };
-
-/* The signal that ends the run, once; a second one ends the process. */
-static volatile sig_atomic_t stopped_by;
-
-static void stop(int sig)
-{
-    if (stopped_by != 0)
-        _exit(128 + sig);
-    stopped_by = sig;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = { .sa_handler = stop, .sa_flags = SA_RESTART };
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    /* A write that meets a limit is an error of that write. */
-    signal(SIGXFSZ, SIG_IGN);
-}
 
 struct run {
     struct dsf_session s;
@@ -98,14 +81,14 @@ static int write_file(struct run *r, const char *name,
                       struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/%s", r->s.job.main.output, name);
-    FILE *out = fopen(path, "w");
+    struct dsf_aside file;
     int status;
 
-    if (out == NULL) {
+    if (dsf_aside_open(&file, path) < 0) {
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     } else {
-        status = write(r, out, err);
-        if (fclose(out) != 0 && status == DSFLOW_OK)
+        status = write(r, file.out, err);
+        if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
             status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     }
     free(path);
@@ -199,10 +182,10 @@ static int submit_ahead(struct run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    while (status == DSFLOW_OK && stopped_by == 0 &&
-           r->submitted < r->s.job.main.steps &&
+    while (status == DSFLOW_OK && r->submitted < r->s.job.main.steps &&
            r->submitted < r->done + AHEAD &&
-           (r->submitted == r->done || !is_boundary(r, r->submitted))) {
+           (r->submitted == r->done || !is_boundary(r, r->submitted)) &&
+           dsf_stop_claim(r->submitted + 1)) {
         status = dsflow_exec_submit(r->s.exec, DSFLOW_STEP, err);
         r->submitted++;
     }
@@ -215,9 +198,11 @@ static int save(struct run *r, struct dsflow_err *err)
 
     if (r->saved == r->done)
         return DSFLOW_OK;
+    dsf_stop_stage(DSF_STOP_SAVING);
     status = dsf_session_save(&r->s, r->done, err);
     if (status == DSFLOW_OK)
         r->saved = r->done;
+    dsf_stop_progress(r->done, r->saved);
     return status;
 }
 
@@ -228,8 +213,10 @@ static int validate(struct run *r, struct dsflow_err *err)
 
     if (r->s.text.validation_sequences == 0)
         return DSFLOW_OK;
+    dsf_stop_stage(DSF_STOP_VALIDATING);
     status = dsf_validate(&r->feed, r->s.job.validation.sequences, &loss, err);
-    if (status < 0 || stopped_by != 0) /* what there is of it means nothing */
+    /* What there is of one that was ended means nothing. */
+    if (status < 0 || dsf_stop_signal() != 0)
         return status;
     per_byte = dsf_per_byte(&r->s, loss);
     status =
@@ -253,6 +240,7 @@ static int pause_at_boundary(struct run *r, struct dsflow_err *err)
         status = save(r, err);
     if (status == DSFLOW_OK && (divides(job->validation.every, r->done) || end))
         status = validate(r, err);
+    dsf_stop_stage(DSF_STOP_STEPPING);
     r->last = dsf_now();
     return status;
 }
@@ -304,6 +292,7 @@ static int take_step(struct run *r, const struct dsf_report *report,
     };
     int status;
 
+    dsf_stop_progress(r->done, r->saved);
     memcpy(step.moved, r->moved, sizeof(step.moved));
     find_held(r);
     step.device_bytes = r->held[DSFLOW_DEVICE];
@@ -513,6 +502,7 @@ static int print_sample(struct run *r, struct dsflow_err *err)
         .top_p = sample->top_p,
         .top_k = sample->top_k,
         .seed = (uint64_t)sample->seed,
+        .stopped = dsf_stop_signal,
     };
     float **params;
     int status;
@@ -587,6 +577,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = make_output(r, err);
     if (status == DSFLOW_OK)
         status = dsf_progress_open(&r->progress, r->s.job.main.output, err);
+    if (status == DSFLOW_OK && dsf_metrics_is_empty(&r->progress.metrics))
+        dsf_stop_metrics(r->progress.metrics.fd);
     if (status == DSFLOW_OK)
         status = dsf_session_check(&r->s, words, err);
     if (status == DSFLOW_OK)
@@ -603,7 +595,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = predict(r, err);
     dsf_feed_init(&r->feed, &r->s);
-    r->feed.stop = &stopped_by;
+    r->feed.stopped = dsf_stop_signal;
     if (status == DSFLOW_OK)
         status = dsf_session_open(&r->s, words, &r->feed.host, err);
     if (status == DSFLOW_OK)
@@ -624,34 +616,64 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = dsf_progress_begin(
             &r->progress, r->done, r->s.job.main.steps,
             r->s.job.main.log_every, r->s.job.trace.tensorboard, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
+        dsf_stop_metrics(r->progress.metrics.fd);
+        dsf_stop_progress(r->done, r->saved);
         say_start(r, folder);
+    }
     free(folder);
     return status;
+}
+
+/* Save what a signal has stopped. */
+static int save_stopped(struct run *r, int sig, struct dsflow_err *err)
+{
+    int status = save(r, err);
+
+    if (status < 0)
+        return status;
+    dsf_progress_say(&r->progress, "stopped after step %lld, which is saved%s",
+                     (long long)r->done,
+                     r->done < r->s.job.main.steps ? ": go on with --resume"
+                                                   : ", and is the last");
+    return 128 + sig;
+}
+
+/* What comes after the steps; a signal ends it, and nothing is lost. */
+static int finish(struct run *r, int *sig, struct dsflow_err *err)
+{
+    int status;
+
+    say_end(r);
+    status = print_sample(r, err);
+    *sig = dsf_stop_stage(DSF_STOP_ENDING);
+    return status;
+}
+
+static void catch_signals(const struct dsf_words *words)
+{
+    dsf_stop_prepare(dsf_flag_value(words, "resume") != NULL,
+                     dsf_log_level() < DSFLOW_INFO);
+    /* A write that meets a limit, or that nobody reads any more, is an error of
+     * that write: Ctrl-C ends tee(1) too, behind which a run may be. */
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 static int run(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct run r = { 0 };
-    int status;
+    int status, sig = 0, late = 0;
 
-    catch_signals();
+    catch_signals(words);
     status = prepare(&r, words, err);
     if (status == DSFLOW_OK)
         status = train(&r, err);
-    if (status == DSFLOW_OK && stopped_by != 0) {
-        status = save(&r, err);
-        if (status == DSFLOW_OK) {
-            dsf_progress_say(&r.progress,
-                             "stopped after step %lld, which is saved: go on "
-                             "with --resume",
-                             (long long)r.done);
-            status = 128 + stopped_by;
-        }
-    } else if (status == DSFLOW_OK) {
-        say_end(&r);
-        status = print_sample(&r, err);
-    }
+    if (status == DSFLOW_OK)
+        sig = dsf_stop_stage(DSF_STOP_SAMPLING);
+    if (status == DSFLOW_OK)
+        status = sig != 0 ? save_stopped(&r, sig, err) : finish(&r, &late, err);
+    dsf_stop_stage(DSF_STOP_ENDING);
     if (status < 0 && r.s.exec != NULL &&
         dsflow_exec_failed(r.s.exec, err) < 0)
         status = fail_with_checkpoint(&r, err->status, err);
@@ -664,7 +686,7 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
     dsf_machine_model_fini(&r.machine);
     dsf_session_close(&r.s);
     dsf_feed_fini(&r.feed);
-    return status;
+    return status == DSFLOW_OK && late != 0 ? 128 + late : status;
 }
 
 static const struct dsf_flag run_flags[] = {
@@ -691,9 +713,11 @@ const struct dsf_cmd dsf_cmd_run = {
         "standard output. The output folder of the job receives\n"
         "metrics.jsonl, plan.json, job.toml, the checkpoints, and event files\n"
         "for TensorBoard. dsflow watch FOLDER follows a run.\n\n"
-        "Ctrl-C and SIGTERM finish the steps in progress, save a checkpoint\n"
-        "and exit with 130 or 143; a second one exits at once. --resume goes\n"
-        "on bit for bit.",
+        "Ctrl-C, SIGTERM and SIGHUP finish the steps in progress, save a\n"
+        "checkpoint and exit with 130, 143 or 129; a second signal, more than\n"
+        "a second later, exits at once without saving. Before the first step\n"
+        "there is nothing to save, and the first signal ends the run.\n"
+        "--resume goes on bit for bit.",
     .flags = run_flags,
     .least = 1,
     .most = 1,

@@ -40,7 +40,7 @@ static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
 
 static bool is_stopped(const struct dsf_feed *feed)
 {
-    return feed->stop != NULL && *feed->stop != 0;
+    return feed->stopped != NULL && feed->stopped() != 0;
 }
 
 static void report(void *user, const double *values, unsigned n)

@@ -4,7 +4,6 @@
 #define DSF_CLI_FEED_H
 
 #include <pthread.h>
-#include <signal.h>
 #include <dsflow/codelet.h>
 
 #include "cli/session.h"
@@ -20,7 +19,7 @@ struct dsf_feed {
     struct dsf_session *session; /* borrowed */
     struct dsflow_host host;     /* give this to the executor */
     int64_t validating;          /* sequences to validate on; 0: training */
-    const volatile sig_atomic_t *stop; /* not 0: end a validation; or NULL */
+    int (*stopped)(void);        /* not 0: end a validation; or NULL */
     pthread_mutex_t lock;
     pthread_cond_t filled;
     struct dsf_report ring[DSF_FEED_RING];
@@ -35,7 +34,7 @@ void dsf_feed_fini(struct dsf_feed *feed);
 struct dsf_report dsf_feed_next(struct dsf_feed *feed);
 
 /* Mean loss per token over the validation text, or its first `most` sequences
- * (-1: all). Nothing else may be running. Ended by `stop`, it returns
+ * (-1: all). Nothing else may be running. Ended by `stopped`, it returns
  * DSFLOW_OK, and the loss means nothing. */
 int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
                  struct dsflow_err *err);

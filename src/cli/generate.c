@@ -433,7 +433,8 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
         const char *bytes;
         size_t n;
 
-        if (id == eot)
+        if (id == eot ||
+            (sampling->stopped != NULL && sampling->stopped() != 0))
             break;
         bytes = dsf_decode(tok, id, &n);
         put_bytes(&utf8, bytes, n, out);

@@ -32,6 +32,7 @@ struct dsf_sampling {
     double top_p;       /* 1: all */
     int64_t top_k;      /* 0: all */
     uint64_t seed;
+    int (*stopped)(void); /* not 0: no more tokens; or NULL */
 };
 
 /* Choose a token < vocab; `state` starts as the seed and is carried on. The

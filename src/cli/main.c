@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "base/log.h"
+#include "cli/stop.h"
 #include "cli/words.h"
 #include "config/option.h"
 
@@ -117,6 +118,7 @@ int main(int argc, char **argv)
         print_help(stderr);
         return 2;
     }
+    dsf_stop_catch();
     status = run_cmd(argc - i, argv + i, &err);
     if (status < 0) {
         fprintf(stderr, "dsflow: %s\n", err.msg);

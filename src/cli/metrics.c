@@ -71,6 +71,13 @@ void dsf_metrics_close(struct dsf_metrics *m)
     *m = (struct dsf_metrics){ .fd = -1 };
 }
 
+bool dsf_metrics_is_empty(const struct dsf_metrics *m)
+{
+    struct stat st;
+
+    return fstat(m->fd, &st) == 0 && st.st_size == 0;
+}
+
 static bool is_end(const json_t *root)
 {
     return json_object_get(root, "ended") != NULL;

@@ -67,6 +67,7 @@ struct dsf_metrics {
 int dsf_metrics_open(struct dsf_metrics *m, const char *path,
                      struct dsflow_err *err);
 void dsf_metrics_close(struct dsf_metrics *m);
+bool dsf_metrics_is_empty(const struct dsf_metrics *m);
 
 /* Cut off the lines of steps past `done`, how the run ended before, and a line
  * that a crash of the machine left incomplete. */

@@ -206,15 +206,17 @@ int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step,
 
 void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
 {
+    char text[2048];
     va_list ap;
 
     if (p->quiet)
         return;
-    clear_bar(p);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+    clear_bar(p);
+    /* In one write: what a signal makes the run say comes before or after. */
+    fprintf(stderr, "%s\n", text);
 }
 
 int dsf_progress_validation(struct dsf_progress *p, int64_t step, double loss,
