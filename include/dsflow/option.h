@@ -22,7 +22,8 @@ enum dsflow_option_type {
     DSFLOW_PAIR,    /* double[2], written [0.9, 0.95] */
     DSFLOW_AUTO,    /* int64_t, or "auto", which is stored as -1 */
     DSFLOW_INTS,    /* struct dsflow_ints, written [4, 3, 5] */
-    DSFLOW_SHARE    /* double, or "auto", which is stored as -1 */
+    DSFLOW_SHARE,   /* double, or "auto", which is stored as -1 */
+    DSFLOW_EVERY    /* struct dsflow_every: steps, or a time "30min" */
 };
 
 struct dsflow_strings {
@@ -33,6 +34,12 @@ struct dsflow_strings {
 struct dsflow_ints {
     int64_t *v;
     unsigned n;
+};
+
+/* How often something is done: one of the two is 0; both are: never. */
+struct dsflow_every {
+    int64_t steps;
+    double seconds;
 };
 
 /* A table of options ends with an entry whose key is NULL. */

@@ -38,6 +38,8 @@ struct run {
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
+    double saved_at;         /* when it was saved, or the training began */
+    int64_t paused;          /* the last step after which everything stopped */
     double last;             /* when the step before was reported */
 
     struct dsf_machine_model machine;
@@ -174,8 +176,16 @@ static bool divides(int64_t every, int64_t step)
 static bool is_boundary(const struct run *r, int64_t step)
 {
     return divides(r->s.job.validation.every, step) ||
-           divides(r->s.job.checkpoint.every, step) ||
+           divides(r->s.job.checkpoint.every.steps, step) ||
            step == r->s.job.main.steps;
+}
+
+/* Is the time over after which the next checkpoint is saved? */
+static bool save_is_due(const struct run *r)
+{
+    double after = r->s.job.checkpoint.every.seconds;
+
+    return after > 0 && dsf_now() - r->saved_at >= after;
 }
 
 static int submit_ahead(struct run *r, struct dsflow_err *err)
@@ -184,7 +194,8 @@ static int submit_ahead(struct run *r, struct dsflow_err *err)
 
     while (status == DSFLOW_OK && r->submitted < r->s.job.main.steps &&
            r->submitted < r->done + AHEAD &&
-           (r->submitted == r->done || !is_boundary(r, r->submitted)) &&
+           (r->submitted == r->done ||
+            (!is_boundary(r, r->submitted) && !save_is_due(r))) &&
            dsf_stop_claim(r->submitted + 1)) {
         status = dsflow_exec_submit(r->s.exec, DSFLOW_STEP, err);
         r->submitted++;
@@ -200,8 +211,10 @@ static int save(struct run *r, struct dsflow_err *err)
         return DSFLOW_OK;
     dsf_stop_stage(DSF_STOP_SAVING);
     status = dsf_session_save(&r->s, r->done, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         r->saved = r->done;
+        r->saved_at = dsf_now();
+    }
     dsf_stop_progress(r->done, r->saved);
     return status;
 }
@@ -235,8 +248,10 @@ static int pause_at_boundary(struct run *r, struct dsflow_err *err)
     bool end = r->done == job->main.steps;
     int status = dsflow_exec_wait(r->s.exec, err);
 
-    if (status == DSFLOW_OK && (divides(job->checkpoint.every, r->done) ||
-                                (end && job->checkpoint.at_end)))
+    r->paused = r->done;
+    if (status == DSFLOW_OK &&
+        (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
+         (end && job->checkpoint.at_end)))
         status = save(r, err);
     if (status == DSFLOW_OK && (divides(job->validation.every, r->done) || end))
         status = validate(r, err);
@@ -303,7 +318,7 @@ static int take_step(struct run *r, const struct dsf_report *report,
 
     /* The first step touches memory for the first time; one after a pause
      * starts with nothing under way. */
-    if (r->done > r->first + 1 && !is_boundary(r, r->done - 1)) {
+    if (r->done > r->first + 1 && r->paused != r->done - 1) {
         dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
                  sizeof(*r->seconds));
         dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
@@ -338,7 +353,7 @@ static int train(struct run *r, struct dsflow_err *err)
     int status = DSFLOW_OK;
 
     r->submitted = r->first = r->done;
-    r->last = dsf_now();
+    r->last = r->saved_at = dsf_now();
     while (r->done < r->s.job.main.steps && status == DSFLOW_OK) {
         status = submit_ahead(r, err);
         if (r->submitted == r->done) /* stopped, and all is done */
@@ -346,7 +361,7 @@ static int train(struct run *r, struct dsflow_err *err)
         if (status == DSFLOW_OK)
             status = take_report(r, err);
         if (status == DSFLOW_OK && r->done == r->submitted &&
-            is_boundary(r, r->done))
+            (is_boundary(r, r->done) || save_is_due(r)))
             status = pause_at_boundary(r, err);
     }
     if (status == DSFLOW_OK)

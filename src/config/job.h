@@ -81,8 +81,8 @@ struct dsf_job_validation { /* [validation] */
 };
 
 struct dsf_job_checkpoint { /* [checkpoint] */
-    int64_t every; /* steps; 0: only at the end */
-    int64_t keep;  /* newest ones; 0: all */
+    struct dsflow_every every; /* never: only at the end */
+    int64_t keep;              /* newest ones; 0: all */
     bool at_end;
 };
 

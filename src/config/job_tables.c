@@ -201,8 +201,9 @@ static const struct dsflow_option validation_options[] = {
 
 #define CHECKPOINT struct dsf_job_checkpoint
 static const struct dsflow_option checkpoint_options[] = {
-    DSFLOW_OPTION_INT(CHECKPOINT, every, "0", 0, MANY,
-                      "steps between checkpoints; 0: at the end only"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_EVERY, CHECKPOINT, every, "0", 0, MANY,
+                         "steps between checkpoints, or the time after which "
+                         "the next is saved, \"30min\"; 0: at the end only"),
     DSFLOW_OPTION_INT(CHECKPOINT, keep, "2", 0, MANY,
                       "newest ones that are kept; 0: all"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, CHECKPOINT, at_end, "true",

@@ -83,6 +83,12 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
     case DSFLOW_TIME:
         snprintf(e.s, sizeof(e.s), "a time such as \"30s\"");
         break;
+    case DSFLOW_EVERY:
+        snprintf(e.s, sizeof(e.s),
+                 "a whole number of steps, %.0f to %.0f, or a time such as "
+                 "\"30min\"",
+                 o->min, o->max);
+        break;
     }
     return e;
 }
@@ -166,6 +172,21 @@ static bool set_size(int64_t *field, const struct dsf_toml_value *v)
     return v->type == DSF_TOML_STRING && dsf_parse_size(v->string, field) == 0;
 }
 
+static bool set_every(const struct dsflow_option *o, struct dsflow_every *field,
+                      const struct dsf_toml_value *v)
+{
+    struct dsflow_every every = { 0 };
+
+    if (v->type == DSF_TOML_INT && number_in(o, v))
+        every.steps = v->integer;
+    else if (v->type != DSF_TOML_STRING ||
+             dsf_parse_time(v->string, &every.seconds) < 0 ||
+             every.seconds <= 0)
+        return false;
+    *field = every;
+    return true;
+}
+
 static bool set(const struct dsflow_option *o, void *base,
                 const struct dsf_toml_value *v)
 {
@@ -223,6 +244,8 @@ static bool set(const struct dsflow_option *o, void *base,
     case DSFLOW_TIME:
         return v->type == DSF_TOML_STRING &&
                dsf_parse_time(v->string, field) == 0;
+    case DSFLOW_EVERY:
+        return set_every(o, field, v);
     }
     return false;
 }
@@ -255,6 +278,8 @@ static size_t field_size(enum dsflow_option_type type)
     case DSFLOW_SHARE:
     case DSFLOW_TIME:
         return sizeof(double);
+    case DSFLOW_EVERY:
+        return sizeof(struct dsflow_every);
     case DSFLOW_INT:
     case DSFLOW_AUTO:
     case DSFLOW_SIZE:

@@ -33,6 +33,21 @@ run down3 $mesh --set job.steps=10 --set schedule.total=20 $nvme
 run down3 $mesh --resume --set offload.optimizer=cpu
 same shards down3
 
+# A time instead of steps: here it is over after every step. It changes no bit,
+# and a long one adds nothing to what is saved at the end.
+run timed --set checkpoint.every=1us --set checkpoint.keep=0
+same whole timed
+n=$(ls -d timed/checkpoints/step-* | wc -l)
+[ "$n" -eq 20 ] || fault "$n checkpoints of 20 steps, each of which takes 1us"
+run hourly --set checkpoint.every=1h --set checkpoint.keep=0
+[ "$(ls hourly/checkpoints)" = "$(printf 'latest\nstep-20')" ] ||
+    fault "checkpoints within the first hour: $(ls hourly/checkpoints)"
+for every in 0s -1 1.5 30minutes true '[1, 2]'; do
+    "$dsflow" plan job.toml --set "checkpoint.every=$every" > log 2>&1
+    [ $? -eq 2 ] && grep -q 'checkpoint: every: .*: expected a whole number of steps, 0 to 1000000000, or a time such as "30min"' log ||
+        fault "checkpoint.every = $every: $(cat log)"
+done
+
 # Without --resume nothing is lost.
 "$dsflow" run job.toml --set job.output=parts > log 2>&1
 [ $? -eq 2 ] || fault "a folder with checkpoints was accepted"

@@ -117,6 +117,36 @@ static void every_key_has_a_help_and_a_default_that_it_accepts(void **state)
         }
 }
 
+static void checkpoints_are_saved_after_steps_or_after_a_time(void **state)
+{
+    static const char *const wrong[] = { "0min", "-1",     "1.5", "5 steps",
+                                         "soon", "1e400h", "true" };
+    static const char *const sets[] = { "checkpoint.every=30min" };
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    read_it(&job, text, NULL, 0);
+    assert_int_equal(job.checkpoint.every.steps, 0);
+    assert_true(job.checkpoint.every.seconds == 0);
+    assert_int_equal(dsf_job_set(&job, "checkpoint.every=7", &err), 0);
+    assert_int_equal(job.checkpoint.every.steps, 7);
+    assert_int_equal(dsf_job_set(&job, "checkpoint.every=1.5h", &err), 0);
+    assert_int_equal(job.checkpoint.every.steps, 0);
+    assert_true(job.checkpoint.every.seconds == 5400);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        char set[64];
+
+        snprintf(set, sizeof(set), "checkpoint.every=%s", wrong[i]);
+        assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, "or a time such as \"30min\""));
+    }
+    assert_true(job.checkpoint.every.seconds == 5400);
+    dsf_job_fini(&job);
+    read_it(&job, text, sets, 1);
+    assert_true(job.checkpoint.every.seconds == 1800);
+    dsf_job_fini(&job);
+}
+
 static void only_a_near_name_is_suggested(void **state)
 {
     static const char *const names[] = { "warmup", "min_ratio", "total" };
@@ -135,6 +165,7 @@ int main(void)
         cmocka_unit_test(a_written_job_reads_back),
         cmocka_unit_test(a_later_complaint_names_the_line),
         cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
+        cmocka_unit_test(checkpoints_are_saved_after_steps_or_after_a_time),
         cmocka_unit_test(only_a_near_name_is_suggested),
     };
 
