@@ -421,23 +421,49 @@ int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
     return DSFLOW_OK;
 }
 
+/* The header as text, freed by the caller. It is followed by spaces, so that
+ * the data start on 8 bytes. */
+static char *header_text(const struct dsf_st_tensor *tensors, unsigned n,
+                         const char *const *metadata, size_t *length,
+                         size_t *padded)
+{
+    json_t *header = header_json(tensors, n, metadata);
+    char *text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
+
+    json_decref(header);
+    *length = strlen(text);
+    *padded = (*length + 7) / 8 * 8;
+    return text;
+}
+
+int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n,
+                     const char *const *metadata)
+{
+    size_t length, padded;
+    int64_t bytes;
+
+    free(header_text(tensors, n, metadata, &length, &padded));
+    bytes = 8 + (int64_t)padded;
+    for (unsigned i = 0; i < n; i++)
+        bytes += (int64_t)tensors[i].bytes;
+    return bytes;
+}
+
 static int put_header(struct dsf_st_writer *out,
                       const struct dsf_st_tensor *tensors, unsigned n,
                       const char *const *metadata, struct dsflow_err *err)
 {
-    json_t *header = header_json(tensors, n, metadata);
-    char *text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    size_t length, padded;
+    char *text = header_text(tensors, n, metadata, &length, &padded);
     unsigned char raw[8];
     int status;
 
-    json_decref(header);
     for (int i = 0; i < 8; i++)
         raw[i] = (unsigned char)(padded >> 8 * i);
     status = dsf_st_put(out, raw, sizeof(raw), err);
     if (status == DSFLOW_OK)
         status = dsf_st_put(out, text, length, err);
-    if (status == DSFLOW_OK) /* so that the data start on 8 bytes */
+    if (status == DSFLOW_OK)
         status = dsf_st_put(out, "        ", padded - length, err);
     free(text);
     return status;

@@ -62,4 +62,8 @@ int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
                  unsigned n, const char *const *metadata, dsf_st_put_fn put,
                  void *user, uint64_t *hash, struct dsflow_err *err);
 
+/* The bytes of that file. */
+int64_t dsf_st_bytes(const struct dsf_st_tensor *tensors, unsigned n,
+                     const char *const *metadata);
+
 #endif

@@ -185,15 +185,19 @@ static char *step_path(const char *dir, int64_t step)
 }
 
 /* What a run that died left behind. */
+static bool is_unfinished(const char *name)
+{
+    return strncmp(name, "step-", 5) == 0 &&
+           (strstr(name, ".tmp") != NULL || strstr(name, ".old") != NULL);
+}
+
 static void remove_unfinished(const char *dir)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
 
     while (d != NULL && (e = readdir(d)) != NULL)
-        if (strncmp(e->d_name, "step-", 5) == 0 &&
-            (strstr(e->d_name, ".tmp") != NULL ||
-             strstr(e->d_name, ".old") != NULL)) {
+        if (is_unfinished(e->d_name)) {
             char *path = dsf_xasprintf("%s/%s", dir, e->d_name);
 
             remove_folder(path);
@@ -585,6 +589,45 @@ int dsf_ckpt_load(const char *folder, const struct dsf_ckpt_part *parts,
         dsf_st_close(file);
     }
     return status;
+}
+
+/* The bytes of the files in a folder. */
+static double bytes_in(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    struct stat st;
+    double bytes = 0;
+
+    while (dir != NULL && (e = readdir(dir)) != NULL)
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode))
+            bytes += 512.0 * (double)st.st_blocks;
+    if (dir != NULL)
+        closedir(dir);
+    return bytes;
+}
+
+struct dsf_ckpt_use dsf_ckpt_use(const char *dir)
+{
+    struct dsf_ckpt_use use = { 0 };
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char *path = dsf_xasprintf("%s/%s", dir, e->d_name);
+
+        if (step_of(e->d_name) >= 0) {
+            use.n++;
+            use.bytes += bytes_in(path);
+        } else if (is_unfinished(e->d_name)) {
+            use.unfinished += bytes_in(path);
+        }
+        free(path);
+    }
+    if (d != NULL)
+        closedir(d);
+    return use;
 }
 
 int dsf_ckpt_list(const char *dir,

@@ -77,6 +77,15 @@ const struct dsf_st_tensor *dsf_ckpt_find(const struct dsf_st_file *file,
                                           const struct dsf_st_tensor *wanted,
                                           struct dsflow_err *err);
 
+/* What there is in `dir`, whole or not: nothing is read. */
+struct dsf_ckpt_use {
+    unsigned n;        /* checkpoints, … */
+    double bytes;      /* … in all */
+    double unfinished; /* bytes that a run which died left behind: the next
+                          save removes them */
+};
+struct dsf_ckpt_use dsf_ckpt_use(const char *dir);
+
 /* For `dsflow checkpoint list`: calls `each` for every folder, oldest first;
  * `err->msg` says why one is not whole. */
 int dsf_ckpt_list(const char *dir,

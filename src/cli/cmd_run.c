@@ -26,6 +26,9 @@
 /* Steps that are submitted before the first of them is done. */
 enum { AHEAD = 2 };
 
+/* Seconds of work that should not be lost without a word. */
+enum { LONG = 30 * 60 };
+
 struct run {
     struct dsf_session s;
     struct dsf_feed feed;
@@ -35,6 +38,8 @@ struct run {
     double read, written;      /* of them, from and to NVMe */
     int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
     double looked, looking;    /* when that was found out, and how long it took */
+    bool overwrite;            /* the checkpoints of an earlier run go */
+    uint64_t found;            /* identity of the checkpoint to go on from */
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
@@ -123,6 +128,27 @@ static int predict(struct run *r, struct dsflow_err *err)
     return status;
 }
 
+/* A long run whose only save is its last act may lose all of it. */
+static void warn_unsaved(const struct run *r)
+{
+    const struct dsf_job *job = &r->s.job;
+    const struct dsflow_every *every = &job->checkpoint.every;
+    int64_t left = job->main.steps - r->done;
+    bool before = every->steps > 0 && every->steps < left;
+    double seconds =
+        r->prediction.sim.step_seconds * (double)(before ? every->steps : left);
+
+    if (every->seconds > 0 || seconds < LONG)
+        return;
+    dsf_warn("%s: checkpoint: every: %s takes about %s (predicted)%s: a time "
+             "such as \"30min\" saves more often",
+             job->path, before ? "the first checkpoint" : "the run",
+             dsf_time_text(seconds).s,
+             before                   ? ""
+             : job->checkpoint.at_end ? " and nothing is saved before its end"
+                                      : " and nothing is saved");
+}
+
 static int find_start(struct run *r, const struct dsf_words *words,
                       char **folder, struct dsflow_err *err)
 {
@@ -132,8 +158,9 @@ static int find_start(struct run *r, const struct dsf_words *words,
     int status = DSFLOW_OK;
 
     *folder = NULL;
-    if (dsf_flag_value(words, "overwrite") != NULL && resume == NULL) {
-        dsf_ckpt_remove_all(dir);
+    r->overwrite = dsf_flag_value(words, "overwrite") != NULL && resume == NULL;
+    if (r->overwrite) {
+        /* Removed once nothing else can be refused. */
     } else if (resume != NULL && resume[0] != '\0' &&
                strcmp(resume, "latest-good") != 0) {
         status = dsflow_fail(err, DSFLOW_EINVAL,
@@ -148,14 +175,7 @@ static int find_start(struct run *r, const struct dsf_words *words,
                 "%s has checkpoints: go on with --resume, or start over with "
                 "--overwrite, which removes them",
                 r->s.job.main.output);
-        if (status == DSFLOW_OK && *folder != NULL &&
-            meta.identity != r->s.identity)
-            status = dsflow_fail(
-                err, DSFLOW_EINVAL,
-                "%s: is of another job: the model, the optimizer's kind or "
-                "what its states are kept as, the batch, the seed, the "
-                "tokenizer or the text has changed",
-                *folder);
+        r->found = meta.identity;
     }
     free(dir);
     if (status < 0) {
@@ -164,7 +184,35 @@ static int find_start(struct run *r, const struct dsf_words *words,
     }
     r->done = *folder != NULL ? meta.step : 0;
     r->saved = *folder != NULL ? meta.step : -1;
+    if (status == DSFLOW_OK && r->done > r->s.job.main.steps)
+        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "steps",
+                              "%lld: %s is of step %lld",
+                              (long long)r->s.job.main.steps, *folder,
+                              (long long)r->done);
     return status;
+}
+
+/* Can it go on from there, bit for bit? */
+static int check_start(const struct run *r, const char *folder,
+                       struct dsflow_err *err)
+{
+    if (folder == NULL || r->found == r->s.identity)
+        return DSFLOW_OK;
+    return dsflow_fail(
+        err, DSFLOW_EINVAL,
+        "%s: is of another job: the model, the optimizer's kind or what its "
+        "states are kept as, the batch, the seed, the tokenizer or the text "
+        "has changed",
+        folder);
+}
+
+static void remove_earlier(const struct run *r)
+{
+    char *dir = dsf_session_checkpoints(&r->s);
+
+    if (r->overwrite)
+        dsf_ckpt_remove_all(dir);
+    free(dir);
 }
 
 static bool divides(int64_t every, int64_t step)
@@ -585,6 +633,10 @@ static int prepare(struct run *r, const struct dsf_words *words,
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
     if (status == DSFLOW_OK)
+        status = find_start(r, words, &folder, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_check_room(&r->s, r->done, r->overwrite, err);
+    if (status == DSFLOW_OK)
         status = dsf_traced_check(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&r->s, NULL, err);
@@ -599,20 +651,21 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = dsf_session_text(&r->s, err);
     if (status == DSFLOW_OK)
-        status = find_start(r, words, &folder, err);
-    if (status == DSFLOW_OK && r->done > r->s.job.main.steps)
-        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "steps",
-                              "%lld: %s is of step %lld",
-                              (long long)r->s.job.main.steps, folder,
-                              (long long)r->done);
+        status = check_start(r, folder, err);
+    if (status == DSFLOW_OK) /* now with what is offloaded to the same disk */
+        status = dsf_session_check_room(&r->s, r->done, r->overwrite, err);
     if (status == DSFLOW_OK)
         status = dsf_traced_choose(&r->s.job, words, r->done, err);
     if (status == DSFLOW_OK)
         status = predict(r, err);
+    if (status == DSFLOW_OK)
+        warn_unsaved(r);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stopped = dsf_stop_signal;
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
+        remove_earlier(r);
         status = dsf_session_open(&r->s, words, &r->feed.host, err);
+    }
     if (status == DSFLOW_OK)
         status = folder != NULL ? dsf_session_load(&r->s, folder, err)
                                 : dsf_session_start(&r->s, err);

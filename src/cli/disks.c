@@ -97,10 +97,18 @@ static unsigned count_beside(const struct dsflow_strings *paths,
     unsigned n = 0;
 
     if (stat(path, &here) < 0)
-        return 1;
+        return 0;
     for (unsigned i = 0; i < paths->n; i++)
         n += stat(paths->v[i], &there) == 0 && there.st_dev == here.st_dev;
     return n;
+}
+
+double dsf_disks_bytes_beside(const struct dsf_job *job, double bytes,
+                              const char *path)
+{
+    const struct dsflow_strings *paths = &job->nvme.path;
+
+    return paths->n == 0 ? 0 : bytes / paths->n * count_beside(paths, path);
 }
 
 int dsf_disks_check_room(const struct dsf_job *job, double bytes,
@@ -110,7 +118,7 @@ int dsf_disks_check_room(const struct dsf_job *job, double bytes,
 
     /* Every folder takes as much as the others. */
     for (unsigned i = 0; i < paths->n; i++) {
-        double needed = bytes / paths->n * count_beside(paths, paths->v[i]);
+        double needed = dsf_disks_bytes_beside(job, bytes, paths->v[i]);
 
         if (needed > free_of(paths->v[i]))
             return dsf_job_fail(job, err, DSFLOW_EFIT, "memory.nvme", "path",

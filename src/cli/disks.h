@@ -21,6 +21,10 @@ int dsf_disks_check(const struct dsf_job *job, struct dsflow_err *err);
 int dsf_disks_check_room(const struct dsf_job *job, double bytes,
                          struct dsflow_err *err);
 
+/* Of `bytes` bytes in all, those that go to the disk that `path` is on. */
+double dsf_disks_bytes_beside(const struct dsf_job *job, double bytes,
+                              const char *path);
+
 /* What an executor is told of them; borrowed from the job. */
 struct dsflow_disk dsf_disks_options(const struct dsf_job *job);
 

@@ -62,6 +62,12 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
 int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err);
 
+/* Is there room on disk for the checkpoints that are still to come after step
+ * `done`? Before the plan, what is offloaded to the same disk does not count
+ * yet. `fresh`: those that are there will be removed first. */
+int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
+                           struct dsflow_err *err);
+
 /* The weights of an open session as whole units, all at once: where a unit is in
  * one piece in memory, that piece itself, else a copy. */
 int dsf_session_units(struct dsf_session *s, float ***params,

@@ -182,8 +182,9 @@ static void add_counters(struct step *s)
 
     counter.persistent = 1;
     table.persistent = table.constant = 1;
-    s->cursor = add(s, counter, 4 * sizeof(int64_t), "cursor");
-    s->eval_cursor = add(s, counter, 4 * sizeof(int64_t), "eval_cursor");
+    s->cursor = add(s, counter, DSF_CURSOR * sizeof(int64_t), "cursor");
+    s->eval_cursor =
+        add(s, counter, DSF_CURSOR * sizeof(int64_t), "eval_cursor");
     s->control = add(s, counter, sizeof(struct dsflow_control), "control");
     if (dims->rope)
         s->rope = add(s, table,

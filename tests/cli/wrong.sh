@@ -206,8 +206,26 @@ rm -rf full.before && cp -r full full.before
     "$dsflow" run job.toml --set job.output=full --set job.steps=12 --resume > out 2> err
     echo $? > status
 )
-[ "$(cat status)" -eq 1 ] && grep -q "cannot be written" err ||
+[ "$(cat status)" -eq 2 ] && grep -q "raise the limit" err ||
     fault "a full disk: status $(cat status): $(cat err)"
+cmp full/checkpoints/latest full.before/checkpoints/latest || fault "a full disk lost a checkpoint"
+# The same in the middle of a run.
+if command -v prlimit > /dev/null; then
+    "$dsflow" run job.toml --set job.output=full --set job.steps=100000 \
+        --set schedule.total=20 --resume > out 2> err &
+    pid=$!
+    n=0
+    until grep -q '"step":11,' full/metrics.jsonl || [ $n -gt 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    prlimit --pid $pid --fsize=40000
+    kill -INT $pid
+    wait $pid
+    status=$?
+    [ $status -eq 1 ] && grep -q "cannot be written\|File too large" err ||
+        fault "a disk that fills: status $status: $(cat err)"
+fi
 "$dsflow" checkpoint verify full > out 2>&1 || fault "a full disk damaged: $(cat out)"
 cases=$((cases + 1))
 
