@@ -64,6 +64,14 @@ same() {
     done
 }
 
+# has_terminal: script(1) can make one: not in a chroot without /dev/pts.
+has_terminal() {
+    command -v script > /dev/null &&
+        script -qec true /dev/null > /dev/null 2>&1 < /dev/null && return 0
+    echo "no pseudo-terminal can be made here: what needs one is left out"
+    return 1
+}
+
 finish() {
     [ $faults -eq 0 ] && exit 0
     echo "$faults faults"

@@ -67,7 +67,7 @@ says 0 "tiny: running" live --once
 [ $? -eq 2 ] && grep -q "another run" out || fault "two runs in a folder: $(cat out)"
 
 # On a terminal: the other screen, and back from it when Ctrl-C ends it.
-if command -v script > /dev/null; then
+if has_terminal; then
     for colour in "" NO_COLOR=1; do
         script -qec "env TERM=xterm $colour timeout -s INT 2 '$dsflow' watch live" \
             terminal > /dev/null

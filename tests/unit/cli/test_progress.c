@@ -70,20 +70,35 @@ static unsigned widest(const char *text)
     return most;
 }
 
+/* Both ends of a terminal; the test is skipped where none can be made, as in a
+ * chroot without /dev/pts. */
+static int open_terminal(int *slave)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    const char *name = NULL;
+
+    if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
+        name = ptsname(master);
+    *slave = name != NULL ? open(name, O_RDWR | O_NOCTTY) : -1;
+    if (*slave < 0) {
+        if (master >= 0)
+            close(master);
+        skip();
+    }
+    return master;
+}
+
 /* What three steps of a run say on a terminal of so many columns. */
 static void run_on_terminal(unsigned short columns, double known, char *text,
                             size_t size)
 {
     struct winsize ws = { .ws_row = 24, .ws_col = columns };
-    int master = posix_openpt(O_RDWR | O_NOCTTY), slave, saved;
+    int slave, master = open_terminal(&slave), saved;
     struct dsf_progress p = { 0 };
     struct dsflow_err err = { 0 };
     size_t n = 0;
     ssize_t got;
 
-    if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
-        skip();
-    slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     ioctl(slave, TIOCSWINSZ, &ws);
     saved = dup(STDERR_FILENO);
     dup2(slave, STDERR_FILENO);
