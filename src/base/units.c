@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,25 @@ struct dsf_text dsf_seconds_text(double seconds)
         snprintf(t.s, sizeof(t.s), "%.4g ms", seconds * 1e3);
     else
         snprintf(t.s, sizeof(t.s), "%.4g us", seconds * 1e6);
+    return t;
+}
+
+struct dsf_text dsf_against_text(double measured, double predicted)
+{
+    double ratio = measured / predicted;
+    bool slower = ratio >= 1;
+    struct dsf_text t = { "" };
+
+    if (!isfinite(ratio) || ratio <= 0)
+        return t;
+    if (!slower)
+        ratio = 1 / ratio;
+    if (ratio < 1.05)
+        snprintf(t.s, sizeof(t.s), "as predicted");
+    else
+        snprintf(t.s, sizeof(t.s), "%.*f x %s than predicted",
+                 ratio < 9.95 ? 1 : 0, fmin(ratio, 1e6),
+                 slower ? "slower" : "faster");
     return t;
 }
 

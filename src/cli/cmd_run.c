@@ -432,23 +432,25 @@ static double median_of(double *v, size_t n)
     return v[n / 2];
 }
 
-/* A step as it was, as it could be at best, and as it was predicted. */
+/* A step as it was, as it was predicted, and as it could be at best. */
 static void say_time(struct run *r, unsigned workers)
 {
     double predicted = r->prediction.sim.step_seconds, median, bound;
-    char text[64] = "";
+    char text[96] = "";
 
     if (r->nseconds == 0)
         return;
     median = median_of(r->seconds, r->nseconds);
     bound = median_of(r->bounds, r->nseconds);
     if (workers == r->s.plan->workers) /* not the serial executor's one */
-        snprintf(text, sizeof(text), "; predicted %.4g ms, %.2f of it",
-                 1e3 * predicted, predicted / median);
+        snprintf(text, sizeof(text), ", predicted %s: %s",
+                 dsf_seconds_text(predicted).s,
+                 dsf_against_text(median, predicted).s);
     dsf_progress_say(&r->progress,
-                     "step %.4g ms (median), no faster than %.4g ms: "
-                     "efficiency %.2f%s",
-                     1e3 * median, 1e3 * bound, bound / median, text);
+                     "step %s (median)%s\nefficiency %.1f %%: with tasks "
+                     "like these no order takes less than %s",
+                     dsf_seconds_text(median).s, text, 100 * bound / median,
+                     dsf_seconds_text(bound).s);
 }
 
 /* What the ranks have in a larger memory. */
@@ -470,26 +472,35 @@ static void say_tier(struct run *r, const struct dsf_weights *w,
 /* Of all ranks, and of the one that has most. */
 static void say_memory(struct run *r)
 {
+    double planned = 0, tensors = 0, peak;
     struct dsf_weights w;
     struct rusage usage;
-    double planned = 0;
     unsigned most;
 
     dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
                      r->s.plan->rank_workers);
     most = dsf_weights_neediest(&w);
-    for (unsigned i = 0; i < w.nranks; i++)
+    for (unsigned i = 0; i < w.nranks; i++) {
         planned += w.ranks[i].peak + w.ranks[i].tier_bytes[DSFLOW_HOST];
+        for (int t = DSFLOW_DEVICE; t < DSFLOW_NVME; t++)
+            tensors +=
+                (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
+    }
     getrusage(RUSAGE_SELF, &usage);
-    dsf_progress_say(
-        &r->progress,
-        "peak memory %s, planned %s; tensors of rank %u: %s, planned %s",
-        dsf_size_text(1024.0 * (double)usage.ru_maxrss).s,
-        dsf_size_text(planned).s, most,
-        dsf_size_text((double)dsflow_exec_resident(r->s.exec, most,
-                                                  DSFLOW_DEVICE))
-            .s,
-        dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
+    peak = fmax(1024.0 * (double)usage.ru_maxrss, tensors);
+    dsf_progress_say(&r->progress,
+                     "peak memory %s: %s tensors, %s the program and its "
+                     "libraries; planned %s",
+                     dsf_size_text(peak).s, dsf_size_text(tensors).s,
+                     dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
+    if (w.nranks > 1)
+        dsf_progress_say(
+            &r->progress, "tensors of rank %u, which has most: %s, planned %s",
+            most,
+            dsf_size_text(
+                (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
+                .s,
+            dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
     say_tier(r, &w, DSFLOW_HOST);
     say_tier(r, &w, DSFLOW_NVME);
     dsf_weights_fini(&w);

@@ -157,7 +157,7 @@ static char *say_small(const struct dsf_account *a, const struct dsf_whatif *w)
         if (a->kinds[k].op != NULL)
             count += a->kinds[k].count;
     return dsf_xasprintf("tasks are small: %u a step, %s each, and the "
-                         "runtime takes %s beside each",
+                         "runtime adds %s to each",
                          count / a->nsteps,
                          dsf_time_text(count > 0 ? seconds / count : 0).s,
                          dsf_time_text(w->overhead).s);
@@ -211,8 +211,8 @@ static char *say_again(const struct dsf_account *a)
             strstr(t->op->name, ".forward") != NULL)
             again += s->end - s->start;
     }
-    return dsf_xasprintf("%.0f %% of the workers' time goes into computing "
-                         "again what was dropped",
+    return dsf_xasprintf("%.0f %% of the workers' time goes into "
+                         "recomputing activations",
                          100 * again / (a->all.workers * a->steps.seconds));
 }
 
@@ -358,18 +358,19 @@ static char *say_limit(const struct dsf_account *a)
             most = c;
     if (busy >= 0.9)
         return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step: more "
-                             "of them, or less arithmetic",
+                             "of them or less arithmetic would help",
                              n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
                              100 * busy);
     if (disk_share(a) >= 0.9)
-        return dsf_xasprintf("the disk works %.0f %% of the step: a faster one, "
-                             "less on it (offload.share), or more tokens a "
-                             "step, which are as much traffic as few",
-                             100 * disk_share(a));
+        return dsf_xasprintf(
+            "the disk works %.0f %% of the step: a faster one, "
+            "less on it (offload.share) or more tokens a "
+            "step, with the same traffic, would help",
+            100 * disk_share(a));
     if (way >= 0.9)
-        return dsf_xasprintf("the longest way through the tasks takes %.0f %% "
-                             "of the step: faster workers, or tasks that more "
-                             "of them share",
+        return dsf_xasprintf("the critical path takes %.0f %% of the step: "
+                             "faster workers or smaller tasks (batch.tile) "
+                             "would help",
                              100 * way);
     return dsf_xasprintf("workers are busy %.0f %% of the step; they wait most "
                          "for %s, %.0f %%",

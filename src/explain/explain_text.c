@@ -62,8 +62,9 @@ static void print_head(const struct dsf_account *a, FILE *out)
             a->nsteps > 1 ? " (median)" : "",
             s->seconds > 0 ? (double)f->tokens / s->seconds : 0);
     if (strcmp(f->executor, "starpu") == 0 && f->predicted > 0)
-        fprintf(out, "; predicted %s, %.2f of it", time_text(f->predicted).s,
-                s->seconds > 0 ? f->predicted / s->seconds : 0);
+        fprintf(out, "\nstep %s, predicted %s: %s", time_text(s->seconds).s,
+                time_text(f->predicted).s,
+                dsf_against_text(s->seconds, f->predicted).s);
     fprintf(out,
             "\nefficiency %s%s: with tasks like these no order takes less "
             "than %s\n",
@@ -90,7 +91,7 @@ static void print_one(const struct dsf_advice *x, const char *before,
     fprintf(out, "    %s = %s (now %s)", x->key, x->to, x->from);
     if (x->also != NULL)
         print_also(x->also, out);
-    fprintf(out, ": %.2f of the time", x->share);
+    fprintf(out, ": %.0f %% less time", 100 * (1 - x->share));
     if (fabs(x->bytes) >= 1024)
         fprintf(out, ", %c%s a rank%s", x->bytes > 0 ? '+' : '-',
                 dsf_size_text(fabs(x->bytes)).s,
@@ -109,10 +110,10 @@ static void print_notes(const struct dsf_advices *advices, FILE *out)
         machine = machine || advices->v[i].machine;
     }
     if (rounds)
-        fprintf(out, "  [1] sums in another order: other last bits, and no run "
-                     "to resume\n");
+        fprintf(out, "  [1] sums in another order: the last bits differ, and "
+                     "this run cannot be resumed with it\n");
     if (machine)
-        fprintf(out, "  [2] of the machine, not of the job\n");
+        fprintf(out, "  [2] another machine, not another job\n");
 }
 
 static void print_advice(const struct dsf_account *a,
@@ -131,20 +132,20 @@ static void print_advice(const struct dsf_account *a,
                   out);
     print_notes(advices, out);
     if (advices->n == 0)
-        fprintf(out,
-                "\n%s;\nnone of %u changes of its keys makes it 3 %% shorter\n",
+        fprintf(out, "\n%s;\nnone of %u changes that were tried saves 3 %%\n",
                 advices->limit, advices->tried);
     else
-        fprintf(out, "  (the best of %u changes, each simulated alone)\n",
+        fprintf(out, "  (the best of %u changes, each simulated by itself)\n",
                 advices->tried);
     if (advices->left > 0)
-        fprintf(out, "  %u more would take long to simulate, and were not\n",
+        fprintf(out, "  %u more were not tried: they take long to simulate\n",
                 advices->left);
     if (fabs(advices->reproduced - 1) > 0.1)
         fprintf(out,
-                "  rough: with nothing changed the simulation takes %.2f of "
-                "what was measured\n",
-                advices->reproduced);
+                "  these are rough: with nothing changed the simulation says "
+                "%s, and the step took %s\n",
+                time_text(advices->reproduced * a->steps.seconds).s,
+                time_text(a->steps.seconds).s);
 }
 
 /* Are there workers of several ranks? */
@@ -176,7 +177,8 @@ static void print_ranks(const struct dsf_account *a, FILE *out)
 {
     unsigned step = (a->nranks + MOST_RANKS - 1) / MOST_RANKS;
 
-    fprintf(out, "\n%-22s %8s %8s   idle, waiting for:\n", "", "", "");
+    fprintf(out, "\n%-22s %8s %8s   idle, waiting for:\n", "Share of the time",
+            "", "");
     fprintf(out, "%-22s %8s %8s", "Workers", "compute", "move");
     for (int c = 0; c < DSF_CAUSE_END; c++)
         fprintf(out, " %8s", dsf_cause_str((enum dsf_cause)c));
@@ -235,11 +237,11 @@ static void print_kind(const struct dsf_account *a, const char *name,
 {
     double each = k->count > 0 ? k->seconds / k->count : 0;
 
-    fprintf(out, "%-26s %7u %10s %10s %8s", name, k->count / a->nsteps,
+    fprintf(out, "%-26s %7u %10s %10s %10s", name, k->count / a->nsteps,
             time_text(k->seconds / a->nsteps).s, time_text(each).s,
             percent(of_workers(a, k->on_workers)).s);
-    if (k->predicted > 0 && k->seconds > 0)
-        fprintf(out, " %10.2f", k->predicted / k->seconds);
+    if (k->predicted > 0 && k->count > 0)
+        fprintf(out, " %10s", time_text(k->predicted / k->count).s);
     fputc('\n', out);
 }
 
@@ -249,8 +251,8 @@ static void print_kinds(const struct dsf_account *a, FILE *out)
     unsigned n = a->nkinds > MOST_KINDS + 1 ? MOST_KINDS : a->nkinds;
     char name[32];
 
-    fprintf(out, "\n%-26s %7s %10s %10s %8s %10s\n", "Tasks of a step", "count",
-            "total", "each", "share", "predicted");
+    fprintf(out, "\n%-26s %7s %10s %10s %10s %10s\n", "Tasks of a step",
+            "count", "total time", "time each", "of workers", "predicted");
     for (unsigned k = 0; k < n; k++)
         print_kind(a,
                    a->kinds[k].op != NULL ? a->kinds[k].op->name : "transfers",
@@ -347,8 +349,8 @@ static void print_way(const struct dsf_account *a, FILE *out)
             kinds[n++] = sum_of(a, i);
     qsort(kinds, n, sizeof(*kinds), longer);
     fprintf(out,
-            "\nWhat step %lld was waiting for, from its end back: %s, %s of "
-            "it in no task\n",
+            "\nThe chain of tasks that step %lld waited for: %s, %s of it "
+            "between tasks\n",
             (long long)(a->trace->facts.first + a->step),
             time_text(a->way_seconds).s,
             percent(a->way_seconds > 0 ? gaps / a->way_seconds : 0).s);

@@ -137,7 +137,7 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
 const struct dsflow_policy dsf_policy_priorities = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "priorities",
-    .summary = "the longest way to the end of the step first",
+    .summary = "the longest path to the end of the step first",
     .after = "replace",
     .rewrite = priorities_rewrite,
 };

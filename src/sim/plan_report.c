@@ -34,10 +34,10 @@ static void print_head(const struct dsflow_plan *plan,
             model->dims.vocab, (double)model->params / 1e6);
     fprintf(out,
             "step    %d sequences of %d tokens in %d micro-batches of %d, "
-            "%d tile%s of up to %d tokens each\n",
+            "%d tile%s of up to %d tokens%s\n",
             plan->nmicro * plan->micro, plan->sequence, plan->nmicro,
             plan->micro, plan->ntiles, plan->ntiles == 1 ? "" : "s",
-            plan->tiles[0].rows);
+            plan->tiles[0].rows, plan->ntiles == 1 ? "" : " each");
     if (plan->nranks > 1)
         fprintf(out, "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
                 mesh->data, mesh->pipeline, mesh->tensor, plan->nranks);
@@ -168,7 +168,7 @@ static void print_memory(const struct dsf_weights *w, const double *budget,
     for (int t = 0; t < ntiers && ntiers > 1; t++)
         fprintf(out, " %12s", dsflow_tier_str((enum dsflow_tier)t));
     if (ntiers == 1)
-        fprintf(out, " %12s%s", "bytes",
+        fprintf(out, " %12s%s", w->nranks > 1 ? "all ranks" : "size",
                 w->nranks > 1 ? "   least rank    most rank" : "");
     fputc('\n', out);
     for (int role = 0; role < DSFLOW_NROLES; role++)
@@ -205,13 +205,13 @@ static void print_traffic(const struct dsf_weights *w, FILE *out)
 
 /* "no faster than … by" it. */
 static const char *const bounds[DSF_NBOUNDS] = {
-    [DSF_BOUND_WAY] = "the longest way",
+    [DSF_BOUND_WAY] = "the critical path",
     [DSF_BOUND_WORK] = "the work of the workers",
-    [DSF_BOUND_LINK] = "what a link carries",
+    [DSF_BOUND_LINK] = "the traffic of a link",
     [DSF_BOUND_HOST] = "updates in main memory",
-    [DSF_BOUND_DISK] = "reads and writes of nvme",
-    [DSF_BOUND_READS] = "reads of nvme",
-    [DSF_BOUND_WRITES] = "writes of nvme",
+    [DSF_BOUND_DISK] = "reads from and writes to nvme",
+    [DSF_BOUND_READS] = "reads from nvme",
+    [DSF_BOUND_WRITES] = "writes to nvme",
 };
 
 static void print_time(const struct dsflow_plan *plan,
@@ -228,21 +228,21 @@ static void print_time(const struct dsflow_plan *plan,
     fprintf(out, "\n%-26s %12s, %.0f tokens/s\n", "predicted step",
             dsf_seconds_text(r->step_seconds).s,
             r->step_seconds > 0 ? tokens / r->step_seconds : 0);
-    fprintf(out, "%-26s %12s by %s, efficiency %.1f %%\n", "no faster than",
-            dsf_seconds_text(r->bound_seconds).s, bounds[r->bound],
-            100 * r->efficiency);
-    fprintf(out, "%-26s %12s, %u tasks\n", "longest way",
+    fprintf(out, "%-26s %12s, limited by %s; efficiency %.1f %%\n",
+            "no faster than", dsf_seconds_text(r->bound_seconds).s,
+            bounds[r->bound], 100 * r->efficiency);
+    fprintf(out, "%-26s %12s, %u tasks\n", "critical path",
             dsf_seconds_text(r->critical_seconds).s, r->ncritical);
-    fprintf(out, "%-26s %10.1f %%\n", "idle share of workers", 100 * r->bubble);
+    fprintf(out, "%-26s %10.1f %%\n", "workers idle", 100 * r->bubble);
     if (r->nranks > 1)
-        fprintf(out, "%-26s %12s to %s\n", "work of a rank",
+        fprintf(out, "%-26s %12s to %s\n", "work of each rank",
                 dsf_seconds_text(least).s, dsf_seconds_text(most).s);
     if (p->links && r->comm_seconds > 0)
-        fprintf(out, "%-26s %12s a rank, %.1f %% of it while computing\n",
+        fprintf(out, "%-26s %12s a rank, %.1f %% of it hidden behind compute\n",
                 "moving data", dsf_seconds_text(r->comm_seconds / r->nranks).s,
                 100 * r->hidden);
     if (r->io_seconds > 0)
-        fprintf(out, "%-26s %12s, %.1f %% of it while computing\n",
+        fprintf(out, "%-26s %12s, %.1f %% of it hidden behind compute\n",
                 "reading and writing nvme", dsf_seconds_text(r->io_seconds).s,
                 100 * r->io_hidden);
     for (int i = 0; i < DSF_NHOLDERS && r->holders[i].op != NULL; i++) {

@@ -173,7 +173,10 @@ run one --set batch.in_flight=1 --set batch.tile=48 --set machine.workers=2 \
 "$dsflow" trace one --json > one.json || fault "dsflow trace of a run: $?"
 grep -q '"ring": "batch.in_flight"' one.json ||
     { fault "no task of a run waited for a slot"; cat one.json; }
-"$dsflow" trace one | awk 'length > 100 { exit 1 }' ||
+"$dsflow" trace one > one.txt
+grep -Eq '^step .*, predicted .*: ([0-9.]+ x (slower|faster) than|as) predicted$' one.txt ||
+    { fault "the prediction is not beside the measurement"; cat one.txt; }
+awk 'length > 100 { exit 1 }' one.txt ||
     fault "lines of more than 100 columns"
 run serial --executor serial --trace
 "$dsflow" trace serial | grep -q 'serial, 1 rank, 1 worker' ||

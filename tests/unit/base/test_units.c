@@ -6,6 +6,7 @@
 #include "lib/test.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 static void sizes_have_units(void **state)
@@ -46,6 +47,26 @@ static void both_are_written_for_people(void **state)
     assert_string_equal(dsf_time_text(90000).s, "1 d 1 h");
 }
 
+static void a_time_is_set_beside_what_was_predicted(void **state)
+{
+    assert_string_equal(dsf_against_text(0.553, 0.111).s,
+                        "5.0 x slower than predicted");
+    assert_string_equal(dsf_against_text(0.111, 0.553).s,
+                        "5.0 x faster than predicted");
+    assert_string_equal(dsf_against_text(1.0, 1.04).s, "as predicted");
+    assert_string_equal(dsf_against_text(1.04, 1.0).s, "as predicted");
+    assert_string_equal(dsf_against_text(1.06, 1.0).s,
+                        "1.1 x slower than predicted");
+    assert_string_equal(dsf_against_text(33, 1).s,
+                        "33 x slower than predicted");
+    assert_string_equal(dsf_against_text(1e12, 1e-9).s,
+                        "1000000 x slower than predicted");
+    assert_string_equal(dsf_against_text(1, 0).s, "");
+    assert_string_equal(dsf_against_text(0, 1).s, "");
+    assert_string_equal(dsf_against_text(1, -1).s, "");
+    assert_string_equal(dsf_against_text(NAN, 1).s, "");
+}
+
 static void a_message_is_one_clean_line(void **state)
 {
     struct dsflow_err err;
@@ -82,6 +103,7 @@ int main(void)
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(times_have_units),
         cmocka_unit_test(both_are_written_for_people),
+        cmocka_unit_test(a_time_is_set_beside_what_was_predicted),
         cmocka_unit_test(a_message_is_one_clean_line),
         cmocka_unit_test(a_status_has_words_and_an_exit_status),
     };
