@@ -51,12 +51,15 @@ say() {
 # StarPU takes when it finds them and dsflow does not use: a package removed
 # later would leave it unable to start. What StarPU keeps of a piece of data grows
 # with the square of the memory nodes: 19 KB with 32 of them, 5 KB with 16, which
-# are main memory and 15 devices.
+# are main memory and 15 devices. A static library, which goes into dsflow: an
+# installed dsflow then needs nothing of this folder, and of StarPU's helpers for
+# cuBLAS and its like, which nobody calls, nothing is loaded.
 options=(
     --disable-build-doc --disable-build-examples --disable-build-tests
     --disable-fortran --disable-hip --disable-socl --disable-starpufft
     --disable-starpurm --disable-starpupy --disable-fstack-protector-all
-    --disable-leveldb --disable-papi --disable-glpk --disable-static
+    --disable-leveldb --disable-papi --disable-glpk
+    --enable-static --disable-shared --with-pic
     --enable-maxcpus=128 --enable-maxnumanodes=8
     --enable-maxbuffers=16 --enable-maxnodes=16
 )
@@ -96,8 +99,8 @@ is_pinned() {
 }
 
 # The stamp is written last, and says what was built and how.
-fix=$here/starpu-$series-cuda13.patch
-want="$pinned $(sha256sum <"$fix") ${options[*]}"
+fixes=("$here"/starpu-$series-*.patch)
+want="$pinned $(cat "${fixes[@]}" | sha256sum) ${options[*]}"
 if [ -n "${STARPU_TARBALL:-}" ] && ! is_pinned "$STARPU_TARBALL"; then
     want="$STARPU_TARBALL $want"
 fi
@@ -205,10 +208,13 @@ log=$state/log
 mkdir -p "$src" "$work/build"
 tar -xf "$tarball" -C "$src" --strip-components=1 --no-same-owner
 
-# CUDA 13 dropped a field that 1.4.10 reads; a later one may know that.
-if patch -d "$src" -p1 --dry-run --force --silent <"$fix" >/dev/null 2>&1; then
-    patch -d "$src" -p1 --force --silent <"$fix"
-fi
+# Each says what it is for; a later release may not need it.
+for fix in "${fixes[@]}"; do
+    if patch -d "$src" -p1 --dry-run --force --silent <"$fix" >/dev/null 2>&1
+    then
+        patch -d "$src" -p1 --force --silent <"$fix"
+    fi
+done
 
 say "building StarPU with ${has[*]:-CPUs only}, about a minute; log in $log"
 build() {
@@ -216,7 +222,10 @@ build() {
     NVCCFLAGS="-Xcompiler -fPIC" "$src/configure" --prefix="$prefix" \
         "${options[@]}" CFLAGS="-O2 -g -w"
     make -j"$(nproc)"
+    # Of an earlier build; and what makes libtool remember this folder.
+    rm -f "$prefix"/lib/libstarpu*
     make install
+    rm -f "$prefix"/lib/*.la
 }
 # Not `if build`: there, a command that fails would not stop it.
 set +e

@@ -6,9 +6,8 @@
 
 #include <math.h>
 
-/* What a process needs beside tensors: libraries (StarPU's with CUDA takes most
- * of it), queues, the text at hand. On a small machine, where those are small
- * too, a quarter. */
+/* What a process needs beside tensors: libraries, queues, the text at hand. On a
+ * small machine, where those are small too, a quarter. */
 static const double ROOM = 300 << 20;
 
 bool dsf_fit_is_gpu(const struct dsf_machine_model *m)

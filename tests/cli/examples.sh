@@ -16,6 +16,10 @@ PKG_CONFIG_SYSROOT_DIR=$here/root
 export PKG_CONFIG_PATH PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 dsflow=$here/root$prefix/bin/dsflow
 [ -x "$dsflow" ] || { echo "no $dsflow"; exit 1; }
+# Whoever starts it: nothing is looked for in the folder of who built it.
+for file in "$dsflow" "$here/root$prefix"/lib/libdsflow.so; do
+    readelf -d "$file" | grep -E 'R(UN)?PATH' && fault "$file has a path"
+done
 
 mkdir plugins
 cp "$source"/examples/plugins/* plugins && chmod -R u+w plugins
