@@ -96,6 +96,8 @@ int main(int argc, char **argv)
     struct dsflow_err err = { 0 };
     int i = 1, status;
 
+    /* Where /sys is not mounted, hwloc would say so at each look. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "-q") == 0) {
             dsflow_log_level_set(DSFLOW_WARN);

@@ -113,12 +113,15 @@ static int start(const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
     struct starpu_conf conf;
-    int ret;
+    int ret, status;
 
     /* Signals are the program's; StarPU's remarks help nobody here. */
     setenv("STARPU_CATCH_SIGNALS", "0", 1);
     setenv("STARPU_SILENT", "1", 0);
-    dsf_starpu_offer_virtual(options->virtuals, options->virtual_memory);
+    status = dsf_starpu_offer_virtual(options->virtuals,
+                                      options->virtual_memory, err);
+    if (status < 0)
+        return status;
 
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;

@@ -15,8 +15,8 @@ typedef void (*dsf_starpu_fn)(void *buffers[], void *call);
 extern const dsf_starpu_fn dsf_starpu_run_virtual;
 
 /* Environment that makes StarPU and PoCL offer `n` virtual devices of `bytes`
- * each (0: no limit); before starpu_init. */
-void dsf_starpu_offer_virtual(unsigned n, size_t bytes);
+ * each (0: no limit); before starpu_init. Refused where PoCL cannot start. */
+int dsf_starpu_offer_virtual(unsigned n, size_t bytes, struct dsflow_err *err);
 
 /* starpu_tensor.c: register data of the executor, whose copies between memories
  * are then noted (what is on NVMe has none); and the lanes of those copies. */

@@ -8,6 +8,7 @@
 #define CL_TARGET_OPENCL_VERSION 120
 
 #include "exec/starpu_private.h"
+#include "machine/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,14 +54,25 @@ const dsf_starpu_fn dsf_starpu_run_virtual = run_virtual;
 const dsf_starpu_fn dsf_starpu_run_virtual = NULL;
 #endif
 
-void dsf_starpu_offer_virtual(unsigned n, size_t bytes)
+int dsf_starpu_offer_virtual(unsigned n, size_t bytes, struct dsflow_err *err)
 {
     char devices[64 * 6 + 1] = "", limit[32];
+    struct dsf_machine machine;
+    int status;
 
     if (n == 0) {
         setenv("STARPU_NOPENCL", "0", 1);
-        return;
+        return DSFLOW_OK;
     }
+    status = dsf_machine_probe(&machine, err);
+    if (status < 0)
+        return status;
+    /* PoCL asks hwloc for memory, and ends the process where there is none. */
+    if (!machine.has_sysfs)
+        return dsflow_fail(err, DSFLOW_EFIT,
+                           "machine: virtual: %u devices: PoCL needs /sys, "
+                           "which is not mounted here",
+                           n);
     /* "basic" devices run on the calling thread: one core each. */
     for (unsigned i = 0; i < n && i < 64; i++)
         strcat(devices, "basic ");
@@ -72,4 +84,5 @@ void dsf_starpu_offer_virtual(unsigned n, size_t bytes)
         snprintf(limit, sizeof(limit), "%zu", bytes >> 20);
         setenv("STARPU_LIMIT_OPENCL_MEM", limit, 1);
     }
+    return DSFLOW_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 /* The files of a cgroup, of both versions. */
 struct version {
@@ -145,14 +146,28 @@ static void read_cgroups(const char *root, struct dsf_memory *m)
     free(file);
 }
 
+/* Where /proc is not mounted, the kernel still tells how much there is, but not
+ * how much of it would be given up for us: all counts as free. */
+static struct dsf_memory ask_kernel(void)
+{
+    struct sysinfo info;
+    int64_t total;
+
+    if (sysinfo(&info) < 0)
+        return (struct dsf_memory){ -1, -1 };
+    total = (int64_t)info.totalram * info.mem_unit;
+    return (struct dsf_memory){ total, total };
+}
+
 struct dsf_memory dsf_memory_probe(const char *root)
 {
     char *proc = dsf_xasprintf("%s/proc", root);
     int64_t total = read_key(proc, "meminfo", "MemTotal");
     int64_t available = read_key(proc, "meminfo", "MemAvailable");
-    struct dsf_memory m = { total < 0 ? -1 : total << 10,
-                            available < 0 ? -1 : available << 10 };
+    struct dsf_memory m = { total << 10, available << 10 };
 
+    if (total < 0 || available < 0)
+        m = ask_kernel();
     read_cgroups(root, &m);
     if (m.total >= 0)
         limit(&m.available, m.total);
