@@ -3,16 +3,16 @@
 #include "base/safetensors.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/half.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -26,7 +26,11 @@ static const struct {
     [DSF_F32] = { "F32", 4 },   [DSF_F64] = { "F64", 8 },
     [DSF_BF16] = { "BF16", 2 }, [DSF_F16] = { "F16", 2 },
     [DSF_I32] = { "I32", 4 },   [DSF_I64] = { "I64", 8 },
-    [DSF_U8] = { "U8", 1 },
+    [DSF_U8] = { "U8", 1 },     [DSF_BOOL] = { "BOOL", 1 },
+    [DSF_I8] = { "I8", 1 },     [DSF_I16] = { "I16", 2 },
+    [DSF_U16] = { "U16", 2 },   [DSF_U32] = { "U32", 4 },
+    [DSF_U64] = { "U64", 8 },   [DSF_F8_E4M3] = { "F8_E4M3", 1 },
+    [DSF_F8_E5M2] = { "F8_E5M2", 1 },
 };
 enum { NDTYPES = sizeof(dtypes) / sizeof(*dtypes) };
 
@@ -53,16 +57,16 @@ void dsf_st_close(struct dsf_st_file *f)
 
 static int open_file(struct dsf_st_file *f, struct dsflow_err *err)
 {
-    struct stat st;
+    int64_t bytes;
+    int status = dsf_file_open(f->path, &f->fd, &bytes, err);
 
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    if (f->fd < 0 || fstat(f->fd, &st) < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", f->path);
-    if (!S_ISREG(st.st_mode) || st.st_size < 8)
+    if (status < 0)
+        return status;
+    if (bytes < 8)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %lld bytes: expected a safetensors file",
-                           f->path, (long long)st.st_size);
-    f->bytes = (size_t)st.st_size;
+                           f->path, (long long)bytes);
+    f->bytes = (size_t)bytes;
     return DSFLOW_OK;
 }
 
@@ -108,6 +112,22 @@ static int find_dtype(const json_t *name)
     return -1;
 }
 
+static int fail_dtype(const struct dsf_st_file *f, const char *tensor,
+                      const json_t *dtype, struct dsflow_err *err)
+{
+    const char *name = json_string_value(dtype);
+    char known[160] = "";
+    size_t at = 0;
+
+    for (int i = 0; i < NDTYPES; i++)
+        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s",
+                               i == 0 ? "" : i + 1 < NDTYPES ? ", " : " or ",
+                               dtypes[i].name);
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %.100s: dtype %.20s: expected %s", f->path, tensor,
+                       name != NULL ? name : "is missing", known);
+}
+
 /* Shape and type of one tensor, and the bytes they make. */
 static int read_shape(const struct dsf_st_file *f, struct dsf_st_tensor *t,
                       const json_t *entry, size_t *bytes,
@@ -117,9 +137,7 @@ static int read_shape(const struct dsf_st_file *f, struct dsf_st_tensor *t,
     int dtype = find_dtype(json_object_get(entry, "dtype"));
 
     if (dtype < 0)
-        return damaged(f, t->name, "a type this version does not read: "
-                                   "expected F32, F64, BF16, F16, I32, I64 or "
-                                   "U8", err);
+        return fail_dtype(f, t->name, json_object_get(entry, "dtype"), err);
     if (!json_is_array(shape) || json_array_size(shape) > 8)
         return damaged(f, t->name, "expected a shape of up to 8 numbers", err);
     t->dtype = (enum dsf_dtype)dtype;
@@ -267,6 +285,11 @@ int dsf_st_open(const char *path, struct dsf_st_file **file,
     return DSFLOW_OK;
 }
 
+const char *dsf_st_dtype_name(enum dsf_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
 const char *dsf_st_path(const struct dsf_st_file *f)
 {
     return f->path;
@@ -291,27 +314,6 @@ const struct dsf_st_tensor *dsf_st_find(const struct dsf_st_file *f,
     return NULL;
 }
 
-static float from_bits(uint32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-/* IEEE 754 half precision: 1 sign, 5 exponent, 10 fraction bits. */
-static float half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
-    uint32_t exponent = h >> 10 & 0x1f, fraction = h & 0x3ff;
-
-    if (exponent == 0x1f)
-        return from_bits(sign | 0x7f800000 | fraction << 13);
-    if (exponent == 0)
-        return (sign ? -1.0f : 1.0f) * (float)fraction * 0x1p-24f;
-    return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
 int dsf_st_read(const struct dsf_st_file *f, const struct dsf_st_tensor *t,
                 size_t from, size_t bytes, void *to, struct dsflow_err *err)
 {
@@ -331,7 +333,7 @@ static void widen(enum dsf_dtype dtype, const char *from, size_t n, float *to)
             continue;
         }
         memcpy(&h, from + 2 * i, sizeof(h));
-        to[i] = dtype == DSF_BF16 ? from_bits((uint32_t)h << 16) : half(h);
+        to[i] = dtype == DSF_BF16 ? dsf_from_bf16(h) : dsf_from_fp16(h);
     }
 }
 

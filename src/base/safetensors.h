@@ -9,7 +9,24 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
-enum dsf_dtype { DSF_F32, DSF_F64, DSF_BF16, DSF_F16, DSF_I32, DSF_I64, DSF_U8 };
+/* The float types that dsf_st_read_f32 reads come first. */
+enum dsf_dtype {
+    DSF_F32,
+    DSF_F64,
+    DSF_BF16,
+    DSF_F16,
+    DSF_I32,
+    DSF_I64,
+    DSF_U8,
+    DSF_BOOL,
+    DSF_I8,
+    DSF_I16,
+    DSF_U16,
+    DSF_U32,
+    DSF_U64,
+    DSF_F8_E4M3,
+    DSF_F8_E5M2
+};
 
 struct dsf_st_tensor {
     char *name;
@@ -28,6 +45,7 @@ struct dsf_st_file; /* opaque */
 int dsf_st_open(const char *path, struct dsf_st_file **file,
                 struct dsflow_err *err);
 void dsf_st_close(struct dsf_st_file *file);
+const char *dsf_st_dtype_name(enum dsf_dtype dtype); /* "BF16" */
 const char *dsf_st_path(const struct dsf_st_file *file);
 unsigned dsf_st_count(const struct dsf_st_file *file);
 const struct dsf_st_tensor *dsf_st_at(const struct dsf_st_file *file,

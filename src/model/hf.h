@@ -12,8 +12,9 @@ int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
 /* The weights of a folder (model.safetensors, or shards named by
  * model.safetensors.index.json; fp32, fp64, bf16, fp16), read a unit at a time.
  * Missing, extra (except known buffers such as attn.bias, masked_bias, rotary
- * inv_freq) and misshapen tensors are found when it is opened; the errors name
- * file and tensor. The model is borrowed. */
+ * inv_freq) and misshapen tensors are found when it is opened; numbers that are
+ * not finite, and a head that is not the embedding it is tied to, when they are
+ * read. The errors name file and tensor. The model is borrowed. */
 struct dsf_hf; /* opaque */
 int dsf_hf_open(const struct dsf_model *model, const char *folder,
                 struct dsf_hf **hf, struct dsflow_err *err);

@@ -168,11 +168,11 @@ wrong 2 'tokenizer none: No such file or directory; expected "bytes", a tokenize
 echo '{"model_type": "bert"}' > hf/config.json
 wrong 2 'hf/config.json: model_type: "bert": expected gpt2, llama, mistral or qwen2' run job.toml --set model.init=hf
 echo '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 48, "vocab_size": 256}' > hf/config.json
-wrong 1 "hf: hf/model.safetensors: No such file or directory" run job.toml --set model.init=hf
+wrong 2 "hf: has no model.safetensors, nor model.safetensors.index.json and the files it names" run job.toml --set model.init=hf
 printf '\377\377\0\0\0\0\0\0{}' > hf/model.safetensors
-wrong 2 "hf: hf/model.safetensors: a header of 65535 bytes in a file of 10 (is the file truncated?)" run job.toml --set model.init=hf
+wrong 2 "hf/model.safetensors: a header of 65535 bytes in a file of 10 (is the file truncated?)" run job.toml --set model.init=hf
 printf '\106\0\0\0\0\0\0\0{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}         ' > hf/model.safetensors
-wrong 2 "hf: hf/model.safetensors: a: bytes 0 to 8: expected within the 0 bytes of data (is the file truncated?)" run job.toml --set model.init=hf
+wrong 2 "hf/model.safetensors: a: bytes 0 to 8: expected within the 0 bytes of data (is the file truncated?)" run job.toml --set model.init=hf
 sed 's/"n_layer": 2/"n_layer": 3/' hf/config.json > c && mv c hf/config.json
 wrong 2 "--set: model: layers: 2: config.json in hf says 3" run job.toml --set model.init=hf --set model.layers=2
 

@@ -1,0 +1,27 @@
+/* file.h - files that others wrote, opened and read whole. */
+#ifndef DSF_BASE_FILE_H
+#define DSF_BASE_FILE_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+
+/* Open a regular file for reading. Errors: DSFLOW_EINVAL where the path is
+ * wrong (nothing there, a folder, a pipe, no permission), else DSFLOW_EIO. */
+int dsf_file_open(const char *path, int *fd, int64_t *bytes,
+                  struct dsflow_err *err);
+
+/* A whole file of at most `most` bytes, ended with a NUL that is not counted;
+ * free it. */
+int dsf_file_load(const char *path, int64_t most, char **text, size_t *n,
+                  struct dsflow_err *err);
+
+/* JSON in which no object has a key twice. Errors name the line: `path` is for
+ * messages only. */
+int dsf_json_parse(const char *text, size_t n, const char *path, json_t **root,
+                   struct dsflow_err *err);
+int dsf_json_load(const char *path, int64_t most, json_t **root,
+                  struct dsflow_err *err);
+
+#endif

@@ -1,0 +1,410 @@
+/* test_hf.c - weights of a folder are read whole, or what is wrong with them is
+ * named. */
+#include "model/hf.h"
+
+#include "base/alloc.h"
+#include "base/safetensors.h"
+
+#include "lib/test.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "hf.XXXXXX";
+
+static int make_folder(void **state)
+{
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind,
+                      struct FTW *at)
+{
+    return remove(path);
+}
+
+static int remove_folder(void **state)
+{
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What the next files have that is not as it should be. */
+static struct {
+    const char *spoiled;  /* a tensor … */
+    size_t index;         /* … of which this element … */
+    double value;         /* … is this */
+    enum dsf_dtype dtype; /* of that tensor */
+    const char *left_out, *turned, *renamed;
+    struct dsf_st_tensor extra;
+} odd;
+
+static char *put_values(const struct dsf_tensor *t, struct dsf_st_tensor *out)
+{
+    size_t n = (size_t)(t->rows * t->cols);
+    float *f = dsf_xcalloc(2 * n, sizeof(*f));
+    double *d = (double *)f;
+    bool is_spoiled = odd.spoiled != NULL && strcmp(odd.spoiled, t->name) == 0;
+
+    out->dtype = is_spoiled ? odd.dtype : DSF_F32;
+    for (size_t i = 0; i < n; i++) {
+        double x = is_spoiled && i == odd.index ? odd.value : (double)i / 64;
+
+        if (out->dtype == DSF_F64)
+            d[i] = x;
+        else
+            f[i] = (float)x;
+    }
+    if (out->dtype == DSF_F16 || out->dtype == DSF_BF16)
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)f)[i] = i == odd.index ? 0xff80 : 0x3c00;
+    out->bytes = n * (out->dtype == DSF_F32   ? 4
+                      : out->dtype == DSF_F64 ? 8
+                                              : 2);
+    return (char *)f;
+}
+
+/* The tensors of `m` from unit `first` up to `last`, into a file. */
+static void write_file(const struct dsf_model *m, const char *name,
+                       unsigned first, unsigned last)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    struct dsf_st_tensor list[64] = { { 0 } };
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct dsflow_err err;
+    unsigned n = 0;
+
+    for (unsigned u = first; u < last; u++)
+        for (unsigned i = 0; i < m->units[u].ntensors; i++) {
+            const struct dsf_tensor *t = &m->units[u].tensors[i];
+            bool flip = t->transposed ^ (odd.turned != NULL &&
+                                         strcmp(odd.turned, t->name) == 0);
+
+            if (odd.left_out != NULL && strcmp(odd.left_out, t->name) == 0)
+                continue;
+            list[n].name = (char *)(odd.renamed != NULL &&
+                                            strcmp(odd.renamed, t->name) == 0
+                                        ? "other"
+                                        : t->name);
+            list[n].ndims = t->vector ? 1 : 2;
+            list[n].dims[0] = t->vector || flip ? t->cols : t->rows;
+            list[n].dims[1] = flip ? t->rows : t->cols;
+            list[n].data = put_values(t, &list[n]);
+            n++;
+        }
+    if (odd.extra.name != NULL)
+        list[n++] = odd.extra;
+    assert_int_equal(
+        dsf_st_write(fd, path, list, n, NULL, NULL, NULL, NULL, &err), 0);
+    for (unsigned i = 0; i < n; i++)
+        if (list[i].data != odd.extra.data)
+            free((void *)list[i].data);
+    close(fd);
+    free(path);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+
+    fputs(text, f);
+    fclose(f);
+    free(path);
+}
+
+static void remove_file(const char *name)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+
+    unlink(path);
+    free(path);
+}
+
+#define GPT2                                                                   \
+    "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_head\": 1, \"n_embd\": "   \
+    "4, "                                                                      \
+    "\"n_positions\": 4, \"vocab_size\": 8}"
+#define LLAMA(tied)                                                            \
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, "                   \
+    "\"num_attention_heads\": 1, \"hidden_size\": 4, \"intermediate_size\": "  \
+    "6, \"vocab_size\": 8, \"tie_word_embeddings\": " tied "}"
+
+static void make(struct dsf_model *m, const char *config)
+{
+    char *text = dsf_xasprintf("[job]\nsteps = 1\n[data]\ntrain = \"x\"\n"
+                               "[model]\ninit = \"%s\"\n",
+                               folder);
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    write_text("config.json", config);
+    if (dsf_job_parse(text, strlen(text), "job.toml", NULL, 0, NULL, &job,
+                      &err) < 0 ||
+        dsf_model_init(m, &job, &err) < 0)
+        fail_msg("%s", err.msg);
+    dsf_job_fini(&job);
+    free(text);
+}
+
+/* Open the folder and read every unit. */
+static int read_all(const struct dsf_model *m, struct dsflow_err *err)
+{
+    struct dsf_hf *hf = NULL;
+    int status = dsf_hf_open(m, folder, &hf, err);
+
+    for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
+        float *to = NULL;
+
+        assert_int_equal(dsf_unit_alloc(m, u, &to, err), 0);
+        status = dsf_hf_read(hf, u, to, err);
+        free(to);
+    }
+    dsf_hf_close(hf);
+    return status;
+}
+
+/* Write model.safetensors as `odd` says and read it: this message (NULL: it is
+ * good), without the folder's name. */
+static void reads(const char *config, const char *message)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_model m;
+    char *at;
+    int status;
+
+    make(&m, config);
+    write_file(&m, "model.safetensors", 0, m.nunits);
+    memset(&odd, 0, sizeof(odd));
+    status = read_all(&m, &err);
+    dsf_model_fini(&m);
+    while ((at = strstr(err.msg, folder)) != NULL)
+        memmove(at, at + strlen(folder), strlen(at + strlen(folder)) + 1);
+    assert_string_equal(err.msg, message != NULL ? message : "");
+    assert_int_equal(status, message != NULL ? DSFLOW_EINVAL : DSFLOW_OK);
+}
+
+#define WTE "transformer.wte.weight"
+#define FC  "transformer.h.0.mlp.c_fc.weight"
+
+static void numbers_that_are_none_are_named(void **state)
+{
+    static const struct {
+        const char *tensor;
+        size_t index;
+        enum dsf_dtype dtype;
+        double value;
+        const char *message;
+    } cases[] = {
+        { WTE, 0, DSF_F32, NAN, WTE ": element [0, 0] is nan" },
+        { WTE, 31, DSF_F32, INFINITY, WTE ": element [7, 3] is inf" },
+        { WTE, 6, DSF_F64, -INFINITY, WTE ": element [1, 2] is -inf" },
+        { WTE, 6, DSF_F64, 1e300, WTE ": element [1, 2] is inf" },
+        { WTE, 6, DSF_F16, 0, WTE ": element [1, 2] is nan" },
+        { WTE, 6, DSF_BF16, 0, WTE ": element [1, 2] is -inf" },
+        { FC, 33, DSF_F32, NAN, FC ": element [2, 1] is nan" },
+        { "transformer.ln_f.bias", 3, DSF_F32, -NAN,
+          "transformer.ln_f.bias: element [3] is nan" },
+    };
+
+    reads(GPT2, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *message = dsf_xasprintf("/model.safetensors: %s: expected finite "
+                                      "numbers",
+                                      cases[i].message);
+
+        odd.spoiled = cases[i].tensor;
+        odd.index = cases[i].index;
+        odd.dtype = cases[i].dtype;
+        odd.value = cases[i].value;
+        reads(GPT2, message);
+        free(message);
+    }
+}
+
+static void buffers_are_ignored_whatever_their_type(void **state)
+{
+    static const unsigned char mask[128];
+    static const struct {
+        enum dsf_dtype dtype;
+        size_t bytes;
+    } types[] = { { DSF_BOOL, 1 }, { DSF_U8, 1 },  { DSF_I8, 1 },
+                  { DSF_F32, 4 },  { DSF_F16, 2 }, { DSF_I64, 8 },
+                  { DSF_U16, 2 },  { DSF_F64, 8 }, { DSF_F8_E4M3, 1 } };
+    static const char *const names[] = { "transformer.h.0.attn.bias",
+                                         "h.0.attn.masked_bias" };
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        for (int n = 0; n < 2; n++) {
+            odd.extra = (struct dsf_st_tensor){ .name = (char *)names[n],
+                                                .dtype = types[i].dtype,
+                                                .ndims = 4,
+                                                .dims = { 1, 1, 4, 4 },
+                                                .data = mask,
+                                                .bytes = 16 * types[i].bytes };
+            reads(GPT2, NULL);
+        }
+}
+
+/* A head beside the embedding, of the values that put_values gives that. */
+static float *set_head(unsigned rows, enum dsf_dtype dtype)
+{
+    static float head[64];
+
+    for (int i = 0; i < 64; i++)
+        head[i] = (float)i / 64;
+    odd.extra = (struct dsf_st_tensor){ .name = (char *)"lm_head.weight",
+                                        .dtype = dtype,
+                                        .ndims = 2,
+                                        .dims = { rows, 4 },
+                                        .data = head,
+                                        .bytes = (size_t)rows * 16 };
+    return head;
+}
+
+static void a_tied_head_that_differs_is_refused(void **state)
+{
+    static const char *const configs[] = { GPT2, LLAMA("true") };
+    static const char *const names[] = { WTE, "model.embed_tokens.weight" };
+
+    for (int i = 0; i < 2; i++) {
+        char *message = dsf_xasprintf(
+            "/model.safetensors: lm_head.weight differs from %s, and "
+            "tie_word_embeddings of config.json makes them one: expected it to "
+            "be false, or no lm_head.weight",
+            names[i]);
+
+        set_head(8, DSF_F32);
+        reads(configs[i], NULL);
+        set_head(8, DSF_F32)[31] += 0x1p-20f;
+        reads(configs[i], message);
+        set_head(8, DSF_F32)[3] = NAN;
+        reads(configs[i], message);
+        set_head(9, DSF_F32);
+        reads(configs[i], "/model.safetensors: lm_head.weight: shape [9, 4]: "
+                          "config.json makes it [8, 4]");
+        set_head(8, DSF_I32);
+        reads(configs[i], "/model.safetensors: lm_head.weight: dtype I32: "
+                          "expected F32, F64, BF16 or F16");
+        free(message);
+    }
+    reads(LLAMA("false"), NULL);
+}
+
+static void tensors_that_do_not_fit_are_named(void **state)
+{
+    odd.turned = FC;
+    reads(GPT2, "/model.safetensors: " FC ": shape [16, 4]: config.json makes "
+                "it [4, 16]");
+    odd.left_out = "transformer.ln_f.bias";
+    reads(GPT2, ": has no tensor transformer.ln_f.bias");
+    odd.renamed = FC;
+    reads(GPT2, ": has no tensor " FC);
+    odd.extra = (struct dsf_st_tensor){ .name = (char *)"score.weight",
+                                        .dtype = DSF_F32,
+                                        .ndims = 1,
+                                        .dims = { 1 },
+                                        .data = "abcd",
+                                        .bytes = 4 };
+    reads(GPT2, "/model.safetensors: score.weight: a tensor that this model "
+                "has no place for");
+    odd.extra = (struct dsf_st_tensor){ .name = (char *)"ln_f.bias",
+                                        .dtype = DSF_F32,
+                                        .ndims = 1,
+                                        .dims = { 4 },
+                                        .data = "abcdabcdabcdabcd",
+                                        .bytes = 16 };
+    reads(GPT2, "/model.safetensors: ln_f.bias: is also in model.safetensors "
+                "as transformer.ln_f.bias: expected it once");
+}
+
+static void shards_are_checked(void **state)
+{
+    static const struct {
+        const char *index, *message;
+    } cases[] = {
+        { "{\"weight_map\": {\"a\": \"one\", \"b\": \"two\"}}", NULL },
+        { "{\"weight_map\": {\"a\": \"one\", \"b\": \"both\"}}",
+          "/both: transformer.wte.weight: is also in one: expected it once" },
+        { "{\"weight_map\": {\"a\": \"one\"}}",
+          ": has no tensor transformer.h.0.attn.c_attn.weight" },
+        { "{\"weight_map\": {\"a\": \"one\", \"b\": \"gone\"}}",
+          "/model.safetensors.index.json: weight_map: b: gone is not in this "
+          "folder" },
+        { "{\"weight_map\": {\"a\": \"../one\"}}",
+          "/model.safetensors.index.json: weight_map: a: expected the name of "
+          "a file beside it" },
+        { "{\"weight_map\": {\"a\": 3}}",
+          "/model.safetensors.index.json: weight_map: a: expected the name of "
+          "a file beside it" },
+        { "{\"weight_map\": {}}",
+          "/model.safetensors.index.json: weight_map: expected an object of "
+          "tensors and files" },
+        { "[]", "/model.safetensors.index.json: weight_map: expected an object "
+                "of tensors and files" },
+        { "{\"weight_map\": {\"a\": \"one\", \"a\": \"two\"}}",
+          "/model.safetensors.index.json:1: duplicate object key near "
+          "'\"a\"'" },
+        { "{", "/model.safetensors.index.json:1: string or '}' expected near "
+               "end of file" },
+    };
+    struct dsf_model m;
+
+    make(&m, GPT2);
+    remove_file("model.safetensors");
+    write_file(&m, "one", 0, 1);
+    write_file(&m, "two", 1, m.nunits);
+    write_file(&m, "both", 0, m.nunits);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsflow_err err = { .msg = "" };
+        char *at;
+
+        write_text("model.safetensors.index.json", cases[i].index);
+        assert_int_equal(read_all(&m, &err),
+                         cases[i].message != NULL ? DSFLOW_EINVAL : DSFLOW_OK);
+        at = strstr(err.msg, folder);
+        if (cases[i].message != NULL) {
+            assert_ptr_equal(at, err.msg);
+            assert_string_equal(at + strlen(folder), cases[i].message);
+        }
+    }
+    dsf_model_fini(&m);
+    /* As transformers, one file counts before an index. */
+    reads(GPT2, NULL);
+    remove_file("model.safetensors.index.json");
+}
+
+static void a_folder_without_weights_says_what_is_expected(void **state)
+{
+    struct dsflow_err err;
+    struct dsf_model m;
+
+    make(&m, GPT2);
+    remove_file("model.safetensors");
+    write_text("pytorch_model.bin", "");
+    assert_int_equal(read_all(&m, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg + strlen(folder),
+                        ": has no model.safetensors, nor "
+                        "model.safetensors.index.json and the files it names "
+                        "(pytorch_model.bin is not read: save the model as "
+                        "safetensors)");
+    dsf_model_fini(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_are_none_are_named),
+        cmocka_unit_test(buffers_are_ignored_whatever_their_type),
+        cmocka_unit_test(a_tied_head_that_differs_is_refused),
+        cmocka_unit_test(tensors_that_do_not_fit_are_named),
+        cmocka_unit_test(shards_are_checked),
+        cmocka_unit_test(a_folder_without_weights_says_what_is_expected),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
