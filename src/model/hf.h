@@ -5,9 +5,10 @@
 #include "model/model.h"
 
 /* Read config.json of `folder` into the [model] part of a job: called by
- * dsf_model_init. */
+ * dsf_model_init. `*window`: how many tokens a token sees, itself included,
+ * where attention slides (0: all before it). */
 int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
-                       struct dsflow_err *err);
+                       int64_t *window, struct dsflow_err *err);
 
 /* The weights of a folder (model.safetensors, or shards named by
  * model.safetensors.index.json; fp32, fp64, bf16, fp16), read a unit at a time.

@@ -1,95 +1,125 @@
 /* hf_config.c - config.json of a Hugging Face folder: every key that changes
- * the arithmetic is honoured, or refused by name. */
+ * the arithmetic is honoured, or refused by name. What is absent means what it
+ * means to transformers. */
 #include "model/hf.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
-#include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A config.json being read; the first thing that is wrong stays in `err`. */
+#define MOST_CONFIG ((int64_t)16 << 20)
+
+/* A config.json being read, or an object in it; the first thing that is wrong
+ * stays in `err`. */
 struct config {
-    const char *path;
-    json_t *root;
-    int status;
+    const char *path; /* of the file, with the key of the object */
+    const json_t *object;
+    int *status;
     struct dsflow_err *err;
 };
 
-static void wrong(struct config *c, const char *key, const char *expected)
+/* What an absent key means: this number, or nothing good. */
+#define REQUIRED (-1)
+
+static void wrong(const struct config *c, const char *key, const char *expected)
 {
+    const json_t *v = json_object_get(c->object, key);
     char *text;
 
-    if (c->status < 0)
+    if (*c->status < 0)
         return;
-    text = json_dumps(json_object_get(c->root, key), JSON_ENCODE_ANY);
-    c->status = dsflow_fail(c->err, DSFLOW_EINVAL, "%s: %s: %.60s: expected %s",
-                            c->path, key, text != NULL ? text : "is missing",
-                            expected);
+    text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    *c->status =
+        v == NULL
+            ? dsflow_fail(c->err, DSFLOW_EINVAL,
+                          "%s: %s: is missing: expected %s", c->path, key,
+                          expected)
+            : dsflow_fail(c->err, DSFLOW_EINVAL, "%s: %s: %.60s: expected %s",
+                          c->path, key, text != NULL ? text : "?", expected);
     free(text);
 }
 
-static const json_t *get(const struct config *c, const char *key)
+static bool has(const struct config *c, const char *key)
 {
-    const json_t *v = json_object_get(c->root, key);
-
-    return json_is_null(v) ? NULL : v;
+    return json_object_get(c->object, key) != NULL;
 }
 
-/* A whole number from 1 to `most`; absent: `fallback`, or an error if -1. */
-static int64_t whole(struct config *c, const char *key, int64_t fallback,
-                     int64_t most)
+/* The key says something: it is neither absent nor null. */
+static bool says(const struct config *c, const char *key)
 {
-    const json_t *v = get(c, key);
-    char expected[64];
+    return has(c, key) && !json_is_null(json_object_get(c->object, key));
+}
 
-    if (v == NULL && fallback >= 0)
-        return fallback;
-    if (json_is_integer(v) && json_integer_value(v) >= 1 &&
+/* A whole number from `least` to `most`. */
+static int64_t whole(const struct config *c, const char *key, int64_t absent,
+                     int64_t least, int64_t most)
+{
+    const json_t *v = json_object_get(c->object, key);
+    char expected[80];
+
+    if (v == NULL && absent != REQUIRED)
+        return absent;
+    if (json_is_integer(v) && json_integer_value(v) >= least &&
         json_integer_value(v) <= most)
         return json_integer_value(v);
-    snprintf(expected, sizeof(expected), "a whole number, 1 to %lld",
-             (long long)most);
+    snprintf(expected, sizeof(expected), "a whole number, %lld to %lld",
+             (long long)least, (long long)most);
     wrong(c, key, expected);
-    return 1;
+    return least > 0 ? least : 1;
 }
 
-static double number(struct config *c, const char *key, double fallback)
+/* The same of a key that may be null, which means `null`. */
+static int64_t whole_or_null(const struct config *c, const char *key,
+                             int64_t absent, int64_t null, int64_t most)
 {
-    const json_t *v = get(c, key);
+    if (has(c, key) && !says(c, key))
+        return null;
+    return whole(c, key, absent, 1, most);
+}
 
-    if (v == NULL)
-        return fallback;
-    if (json_is_number(v) && json_number_value(v) > 0)
+static double number(const struct config *c, const char *key, double absent,
+                     double least, double most)
+{
+    const json_t *v = json_object_get(c->object, key);
+    char expected[80];
+
+    if (v == NULL && absent != REQUIRED)
+        return absent;
+    if (json_is_number(v) && json_number_value(v) >= least &&
+        json_number_value(v) <= most)
         return json_number_value(v);
-    wrong(c, key, "a number above 0");
-    return fallback;
+    if (least == most)
+        snprintf(expected, sizeof(expected), "%g", least);
+    else
+        snprintf(expected, sizeof(expected), "a number, %g to %g", least, most);
+    wrong(c, key, expected);
+    return least;
 }
 
-static bool flag(struct config *c, const char *key, bool fallback)
+static bool flag(const struct config *c, const char *key, bool absent)
 {
-    const json_t *v = get(c, key);
+    const json_t *v = json_object_get(c->object, key);
 
     if (v == NULL)
-        return fallback;
+        return absent;
     if (json_is_boolean(v))
         return json_is_true(v);
     wrong(c, key, "true or false");
-    return fallback;
+    return absent;
 }
 
 /* A flag that this version knows at one value only. */
-static void only(struct config *c, const char *key, bool absent, bool is)
+static void only(const struct config *c, const char *key, bool absent, bool is)
 {
     if (flag(c, key, absent) != is)
         wrong(c, key, is ? "true" : "false");
 }
 
-static bool one_of(const struct config *c, const char *key,
-                   const char *const *names)
+static bool is_one_of(const json_t *value, const char *const *names)
 {
-    const char *text = json_string_value(get(c, key));
+    const char *text = json_string_value(value);
 
     for (; text != NULL && *names != NULL; names++)
         if (strcmp(text, *names) == 0)
@@ -97,25 +127,40 @@ static bool one_of(const struct config *c, const char *key,
     return false;
 }
 
-static void read_gpt2(struct config *c, struct dsf_job_model *m)
+/* A name that may be absent. */
+static void one_of(const struct config *c, const char *key,
+                   const char *const *names)
+{
+    char expected[120];
+    size_t at = 0;
+
+    if (!has(c, key) || is_one_of(json_object_get(c->object, key), names))
+        return;
+    for (size_t i = 0; names[i] != NULL && at < sizeof(expected); i++)
+        at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%s%s",
+                               i > 0 ? " or " : "", names[i]);
+    wrong(c, key, expected);
+}
+
+static void read_gpt2(const struct config *c, struct dsf_job_model *m)
 {
     static const char *const gelus[] = { "gelu_new", "gelu_pytorch_tanh",
                                          NULL };
 
     m->family = DSF_GPT2;
-    m->layers = whole(c, "n_layer", 12, 1024);
-    m->heads = m->kv_heads = whole(c, "n_head", 12, 1024);
-    m->width = whole(c, "n_embd", 768, 65536);
-    m->context = whole(c, "n_positions", 1024, 1048576);
-    m->vocab = whole(c, "vocab_size", 50257, 4194304);
-    m->ffn_width = whole(c, "n_inner", 4 * m->width, 1048576);
-    m->norm_eps = number(c, "layer_norm_epsilon", 1e-5);
+    m->layers = whole(c, "n_layer", 12, 1, 1024);
+    m->heads = m->kv_heads = whole(c, "n_head", 12, 1, 1024);
+    m->width = whole(c, "n_embd", 768, 1, 65536);
+    m->context = whole(c, "n_positions", 1024, 1, 1048576);
+    m->vocab = whole(c, "vocab_size", 50257, 2, 4194304);
+    m->ffn_width =
+        whole_or_null(c, "n_inner", 4 * m->width, 4 * m->width, 1048576);
+    m->norm_eps = number(c, "layer_norm_epsilon", 1e-5, 1e-12, 0.1);
     m->head_dim = m->width / m->heads;
     m->tied = true;
     m->qkv_bias = true;
-    if (get(c, "activation_function") != NULL &&
-        !one_of(c, "activation_function", gelus))
-        wrong(c, "activation_function", "gelu_new or gelu_pytorch_tanh");
+    m->rope_scaling = 0;
+    one_of(c, "activation_function", gelus);
     only(c, "scale_attn_weights", true, true);
     only(c, "scale_attn_by_inverse_layer_idx", false, false);
     only(c, "add_cross_attention", false, false);
@@ -124,105 +169,229 @@ static void read_gpt2(struct config *c, struct dsf_job_model *m)
         wrong(c, "n_head", "a divisor of n_embd");
 }
 
-/* rope_scaling, or rope_parameters as newer versions of transformers write
- * it, with rope_theta inside. */
-static void read_rope(struct config *c, struct dsf_job_model *m)
-{
-    const char *key =
-        get(c, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
-    const json_t *rope = get(c, key), *v;
-    const char *type;
+/* How positions turn: one of the two places where a config.json says it. */
+struct rope {
+    double theta, factor, low, high;
+    int64_t context;
+    bool llama3;
+};
 
-    m->rope_theta = number(c, "rope_theta", 10000);
-    m->rope_scaling = 0;
-    if (rope == NULL)
-        return;
-    if (!json_is_object(rope)) {
-        wrong(c, key, "an object");
-        return;
+/* What one object says, with what an absent key of it means. */
+static struct rope read_rope(const struct config *c, const char *key,
+                             double theta, int64_t context)
+{
+    static const char *const types[] = { "default", "llama3", NULL };
+    char *path = dsf_xasprintf("%s: %s", c->path, key);
+    struct config in = { path, json_object_get(c->object, key), c->status,
+                         c->err };
+    const char *type = has(&in, "rope_type") ? "rope_type" : "type";
+    struct rope r = { .factor = 1, .low = 1, .high = 1 };
+
+    r.theta = number(&in, "rope_theta", theta, 1, 1e12);
+    one_of(&in, type, types);
+    number(&in, "partial_rotary_factor", 1, 1, 1);
+    r.llama3 = is_one_of(json_object_get(in.object, type), types + 1);
+    if (r.llama3) {
+        r.factor = number(&in, "factor", REQUIRED, 1, 1024);
+        r.low = number(&in, "low_freq_factor", REQUIRED, 1e-3, 1024);
+        r.high = number(&in, "high_freq_factor", REQUIRED, 1e-3, 1024);
+        r.context =
+            whole(&in, "original_max_position_embeddings", context, 1, 1048576);
+        if (r.high <= r.low)
+            wrong(&in, "high_freq_factor", "more than low_freq_factor");
     }
-    v = json_object_get(rope, "rope_theta");
-    if (json_is_number(v))
-        m->rope_theta = json_number_value(v);
-    type = json_string_value(json_object_get(rope, "rope_type"));
-    if (type == NULL)
-        type = json_string_value(json_object_get(rope, "type"));
-    if (type == NULL || strcmp(type, "default") == 0)
-        return;
-    if (strcmp(type, "llama3") != 0) {
-        wrong(c, key, "rope_type default or llama3");
-        return;
-    }
-    m->rope_scaling = 1;
-    m->rope_factor = json_number_value(json_object_get(rope, "factor"));
-    m->rope_low_freq_factor =
-        json_number_value(json_object_get(rope, "low_freq_factor"));
-    m->rope_high_freq_factor =
-        json_number_value(json_object_get(rope, "high_freq_factor"));
-    m->rope_original_context = json_integer_value(
-        json_object_get(rope, "original_max_position_embeddings"));
-    if (!(m->rope_factor >= 1 && m->rope_low_freq_factor > 0 &&
-          m->rope_high_freq_factor > m->rope_low_freq_factor &&
-          m->rope_original_context > 0))
-        wrong(c, key, "factor, low_freq_factor < high_freq_factor and "
-                      "original_max_position_embeddings");
+    free(path);
+    return r;
 }
 
-static void read_llama(struct config *c, struct dsf_job_model *m, bool qwen2)
+/* Versions of transformers differ in which of the two counts. */
+static void must_agree(const struct config *c, const struct rope *parameters,
+                       const struct rope *scaling)
+{
+    const struct {
+        const char *key;
+        double one, other;
+    } numbers[] = {
+        { "rope_theta", parameters->theta, scaling->theta },
+        { "rope_type (llama3: 1)", parameters->llama3, scaling->llama3 },
+        { "factor", parameters->factor, scaling->factor },
+        { "low_freq_factor", parameters->low, scaling->low },
+        { "high_freq_factor", parameters->high, scaling->high },
+        { "original_max_position_embeddings", (double)parameters->context,
+          (double)scaling->context },
+    };
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        if (numbers[i].one != numbers[i].other && *c->status == DSFLOW_OK)
+            *c->status = dsflow_fail(
+                c->err, DSFLOW_EINVAL,
+                "%s: rope_scaling: %s: %.9g: rope_parameters says %.9g",
+                c->path, numbers[i].key, numbers[i].other, numbers[i].one);
+}
+
+/* rope_theta and rope_scaling, or rope_parameters with both inside, as newer
+ * versions of transformers write them. */
+static void read_ropes(const struct config *c, struct dsf_job_model *m)
+{
+    static const char *const keys[] = { "rope_parameters", "rope_scaling" };
+    double theta = number(c, "rope_theta", 10000, 1, 1e12);
+    struct rope r = { .theta = theta }, found[2];
+    unsigned n = 0;
+
+    number(c, "partial_rotary_factor", 1, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        const json_t *v = json_object_get(c->object, keys[i]);
+
+        if (says(c, keys[i]) && !json_is_object(v))
+            wrong(c, keys[i], "an object or null");
+        if (json_object_size(v) == 0)
+            continue;
+        r = found[n++] = read_rope(c, keys[i], theta, m->context);
+        if (has(c, "rope_theta") && r.theta != theta && *c->status == DSFLOW_OK)
+            *c->status = dsflow_fail(
+                c->err, DSFLOW_EINVAL,
+                "%s: %s: rope_theta: %.9g: the one beside it says %.9g",
+                c->path, keys[i], r.theta, theta);
+    }
+    if (n == 2)
+        must_agree(c, &found[0], &found[1]);
+    m->rope_theta = r.theta;
+    m->rope_scaling = r.llama3;
+    if (!r.llama3)
+        return;
+    m->rope_factor = r.factor;
+    m->rope_low_freq_factor = r.low;
+    m->rope_high_freq_factor = r.high;
+    m->rope_original_context = r.context;
+}
+
+/* What differs between the models of this family. */
+struct llama {
+    const char *type;
+    int64_t kv_heads; /* where the key is absent; 0: heads */
+    int64_t context;
+    bool qkv_bias;
+};
+
+/* Whether layers of a Qwen2 see a window: those that layer_types names, or else
+ * those from max_window_layers on. */
+static bool has_window(const struct config *c, int64_t layers)
+{
+    static const char *const types[] = { "full_attention", "sliding_attention",
+                                         NULL };
+    const json_t *list = json_object_get(c->object, "layer_types");
+    int64_t full = whole(c, "max_window_layers", 28, 0, 1048576);
+    bool windows = false;
+
+    if (!says(c, "layer_types"))
+        return full < layers;
+    if ((int64_t)json_array_size(list) != layers)
+        wrong(c, "layer_types", "as many as num_hidden_layers");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *type = json_array_get(list, i);
+
+        if (!is_one_of(type, types))
+            wrong(c, "layer_types", "full_attention or sliding_attention");
+        else
+            windows |= strcmp(json_string_value(type), types[1]) == 0;
+    }
+    return windows;
+}
+
+/* The tokens that a token sees, itself included; 0: all before it. */
+static int64_t read_window(const struct config *c, const struct llama *kind,
+                           int64_t layers)
+{
+    int64_t window = whole_or_null(c, "sliding_window",
+                                   strcmp(kind->type, "llama") == 0 ? 0 : 4096,
+                                   0, INT64_MAX);
+
+    if (strcmp(kind->type, "mistral") == 0)
+        return window;
+    if (strcmp(kind->type, "qwen2") != 0) {
+        if (window != 0)
+            wrong(c, "sliding_window", "null");
+        return 0;
+    }
+    if (!flag(c, "use_sliding_window", false))
+        return 0;
+    return has_window(c, layers) ? window : 0;
+}
+
+static void read_llama(const struct config *c, const struct llama *kind,
+                       struct dsf_job_model *m, int64_t *window)
 {
     static const char *const silu[] = { "silu", "swish", NULL };
 
     m->family = DSF_LLAMA;
-    m->layers = whole(c, "num_hidden_layers", -1, 1024);
-    m->heads = whole(c, "num_attention_heads", -1, 1024);
-    m->kv_heads = whole(c, "num_key_value_heads", m->heads, 1024);
-    m->width = whole(c, "hidden_size", -1, 65536);
-    m->ffn_width = whole(c, "intermediate_size", -1, 1048576);
-    m->context = whole(c, "max_position_embeddings", 2048, 1048576);
-    m->vocab = whole(c, "vocab_size", -1, 4194304);
-    m->norm_eps = number(c, "rms_norm_eps", 1e-6);
+    m->layers = whole(c, "num_hidden_layers", REQUIRED, 1, 1024);
+    m->heads = whole(c, "num_attention_heads", REQUIRED, 1, 1024);
+    m->kv_heads = whole_or_null(c, "num_key_value_heads",
+                                kind->kv_heads > 0 ? kind->kv_heads : m->heads,
+                                m->heads, 1024);
+    m->width = whole(c, "hidden_size", REQUIRED, 1, 65536);
+    m->ffn_width = whole(c, "intermediate_size", REQUIRED, 1, 1048576);
+    m->context = whole(c, "max_position_embeddings", kind->context, 1, 1048576);
+    m->vocab = whole(c, "vocab_size", REQUIRED, 2, 4194304);
+    m->norm_eps = number(c, "rms_norm_eps", 1e-6, 1e-12, 0.1);
     m->tied = flag(c, "tie_word_embeddings", false);
-    m->qkv_bias = qwen2;
-    if (get(c, "head_dim") == NULL && m->width % m->heads != 0)
+    m->qkv_bias = kind->qkv_bias;
+    if (!says(c, "head_dim") && m->width % m->heads != 0)
         wrong(c, "num_attention_heads", "a divisor of hidden_size");
-    m->head_dim = whole(c, "head_dim", m->width / m->heads, 1024);
+    m->head_dim = whole_or_null(c, "head_dim", m->width / m->heads,
+                                m->width / m->heads, 1024);
     if (m->heads % m->kv_heads != 0)
         wrong(c, "num_key_value_heads", "a divisor of num_attention_heads");
-    if (get(c, "hidden_act") != NULL && !one_of(c, "hidden_act", silu))
-        wrong(c, "hidden_act", "silu");
+    if (m->head_dim % 2 != 0)
+        wrong(c, says(c, "head_dim") ? "head_dim" : "num_attention_heads",
+              "heads of an even width");
+    one_of(c, "hidden_act", silu);
     only(c, "attention_bias", false, false);
     only(c, "mlp_bias", false, false);
-    only(c, "use_sliding_window", false, false);
-    if (!qwen2 && get(c, "sliding_window") != NULL)
-        wrong(c, "sliding_window", "null");
-    read_rope(c, m);
+    read_ropes(c, m);
+    *window = read_window(c, kind, m->layers);
+}
+
+static void read_model(const struct config *c, struct dsf_job_model *out,
+                       int64_t *window)
+{
+    static const struct llama llamas[] = {
+        { "llama", 0, 2048, false },
+        { "mistral", 8, 131072, false },
+        { "qwen2", 32, 32768, true },
+    };
+    const char *type =
+        json_string_value(json_object_get(c->object, "model_type"));
+
+    if (says(c, "quantization_config"))
+        wrong(c, "quantization_config", "none: weights must be floats");
+    if (type != NULL && strcmp(type, "gpt2") == 0) {
+        read_gpt2(c, out);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(llamas) / sizeof(*llamas); i++)
+        if (type != NULL && strcmp(type, llamas[i].type) == 0) {
+            read_llama(c, &llamas[i], out, window);
+            return;
+        }
+    wrong(c, "model_type", "gpt2, llama, mistral or qwen2");
 }
 
 int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
-                       struct dsflow_err *err)
+                       int64_t *window, struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/config.json", folder);
-    struct config c = { .path = path, .err = err };
-    const char *type;
-    json_error_t why;
+    json_t *root;
+    int status = dsf_json_load(path, MOST_CONFIG, &root, err);
+    struct config c = { path, root, &status, err };
 
-    c.root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    type = json_string_value(json_object_get(c.root, "model_type"));
-    if (!json_is_object(c.root))
-        c.status = dsflow_fail(err, DSFLOW_EINVAL, "%s:%d: %s", path,
-                               c.root == NULL && why.line > 0 ? why.line : 1,
-                               c.root == NULL ? why.text
-                                              : "expected an object");
-    else if (type != NULL && strcmp(type, "gpt2") == 0)
-        read_gpt2(&c, out);
-    else if (type != NULL && (strcmp(type, "llama") == 0 ||
-                              strcmp(type, "mistral") == 0))
-        read_llama(&c, out, false);
-    else if (type != NULL && strcmp(type, "qwen2") == 0)
-        read_llama(&c, out, true);
-    else
-        wrong(&c, "model_type", "gpt2, llama, mistral or qwen2");
-    json_decref(c.root);
+    *window = 0;
+    if (status == DSFLOW_OK && !json_is_object(root))
+        status =
+            dsflow_fail(err, DSFLOW_EINVAL, "%s: expected an object", path);
+    if (status == DSFLOW_OK)
+        read_model(&c, out, window);
+    json_decref(root);
     free(path);
-    return c.status;
+    return status;
 }

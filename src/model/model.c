@@ -345,18 +345,63 @@ static int agree(const struct dsf_job *job, const char *key, int64_t asked,
                         job->model.init, (long long)is);
 }
 
+/* The same of a number that is no whole one. */
+static int agree_real(const struct dsf_job *job, const char *key, double asked,
+                      double is, struct dsflow_err *err)
+{
+    if (!dsf_job_has(job, "model", key) || asked == is)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", key,
+                        "%g: config.json in %s says %g", asked, job->model.init,
+                        is);
+}
+
+/* The context of a folder's model: rotary positions have no parameters, so a
+ * job may take fewer. Where attention slides, sequences that fit in the window
+ * see all of themselves, as without one; longer ones are refused. */
+static int find_context(const struct dsf_job *job, struct dsf_job_model *c,
+                        int64_t window, struct dsflow_err *err)
+{
+    bool given = dsf_job_has(job, "model", "context") && job->model.context > 0;
+    int64_t longest = job->batch.sequence;
+    int status = DSFLOW_OK;
+
+    if (given && (c->family == DSF_GPT2 || job->model.context > c->context))
+        status = agree(job, "context", job->model.context, c->context, err);
+    else if (given)
+        c->context = job->model.context;
+    if (status < 0 || window == 0)
+        return status;
+    if (longest < 0)
+        longest = c->context;
+    if (longest > window)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL,
+                            job->batch.sequence < 0 ? "model" : "batch",
+                            job->batch.sequence < 0 ? "context" : "sequence",
+                            "%lld: config.json in %s means a sliding window "
+                            "of %lld tokens, which is for sequences that fit "
+                            "in it: expected model.context or batch.sequence "
+                            "of %lld at most",
+                            (long long)longest, job->model.init,
+                            (long long)window, (long long)window);
+    if (c->context > window)
+        c->context = window;
+    return DSFLOW_OK;
+}
+
 /* The numbers of the model: those of the job, or of the folder it starts
  * from. */
 static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
                         struct dsflow_err *err)
 {
     const struct dsf_job_model *j = &job->model;
+    int64_t window;
     int status;
 
     *c = *j;
     if (strcmp(j->init, "random") == 0)
         return DSFLOW_OK;
-    status = dsf_hf_read_config(j->init, c, err);
+    status = dsf_hf_read_config(j->init, c, &window, err);
     if (status < 0)
         return status;
     const struct {
@@ -370,18 +415,31 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
         { "head_dim", j->head_dim, c->head_dim },
         { "width", j->width, c->width },
         { "ffn_width", j->ffn_width, c->ffn_width },
-        { "context", j->context, c->context },
         { "vocab", j->vocab, c->vocab },
         { "tied", j->tied, c->tied },
         { "qkv_bias", j->qkv_bias, c->qkv_bias },
         { "rope_scaling", j->rope_scaling, c->rope_scaling },
+        { "rope_original_context", j->rope_original_context,
+          c->rope_original_context },
     };
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+    const struct {
+        const char *key;
+        double asked, is;
+    } reals[] = {
+        { "norm_eps", j->norm_eps, c->norm_eps },
+        { "rope_theta", j->rope_theta, c->rope_theta },
+        { "rope_factor", j->rope_factor, c->rope_factor },
+        { "rope_low_freq_factor", j->rope_low_freq_factor,
+          c->rope_low_freq_factor },
+        { "rope_high_freq_factor", j->rope_high_freq_factor,
+          c->rope_high_freq_factor },
+    };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && status >= 0; i++)
         status = agree(job, keys[i].key, keys[i].asked, keys[i].is, err);
-        if (status < 0)
-            return status;
-    }
-    return DSFLOW_OK;
+    for (size_t i = 0; i < sizeof(reals) / sizeof(*reals) && status >= 0; i++)
+        status =
+            agree_real(job, reals[i].key, reals[i].asked, reals[i].is, err);
+    return status < 0 ? status : find_context(job, c, window, err);
 }
 
 int dsf_model_init(struct dsf_model *m, const struct dsf_job *job,
