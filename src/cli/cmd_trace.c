@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "cli/cmd.h"
 #include "explain/explain.h"
+#include "trace/rows.h"
 #include "trace/show.h"
 
 #include <dsflow/plugin.h>
@@ -86,9 +87,16 @@ static int write_outputs(const struct dsf_words *words,
                          struct dsflow_err *err)
 {
     const char *range = dsf_flag_value(words, "steps");
-    struct dsf_view view = { .trace = trace, .chosen = range != NULL };
+    struct dsf_trace shown = *trace;
+    struct dsf_view view = { .trace = &shown, .chosen = range != NULL };
+    struct dsf_rows rows;
+    bool cut = dsf_rows_init(&rows, trace);
     int status = DSFLOW_OK;
 
+    if (cut) {
+        shown.timeline = rows.timeline;
+        view.worker = rows.worker;
+    }
     dsf_laps_init(&view.steps, trace);
     view.window = dsf_window_whole(trace);
     if (range != NULL)
@@ -103,6 +111,8 @@ static int write_outputs(const struct dsf_words *words,
         (*written)++;
     }
     dsf_laps_fini(&view.steps);
+    if (cut)
+        dsf_rows_fini(&rows);
     return status;
 }
 

@@ -25,14 +25,24 @@ static const char *shape_of(const struct dsflow_graph *g,
     return t->op->comm || t->op->swaps ? ", shape=ellipse" : "";
 }
 
-/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". Colours are of the
- * pass, and of swaps, and differ for colour-blind eyes too. */
-static void write_task(const struct dsflow_graph *g, uint32_t i,
-                       const struct dsf_dot *more, FILE *out)
+/* Colours are of the pass, and of the two directions of swaps, and differ for
+ * colour-blind eyes too. */
+static const char *colour_of(const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
 {
     static const char *const colours[] = { [DSFLOW_FORWARD] = "#cfe3f7",
                                            [DSFLOW_BACKWARD] = "#fbdcb8",
                                            [DSFLOW_UPDATE] = "#e6e6e6" };
+
+    if (t->op->swaps)
+        return dsf_task_brings(g, t) ? "#d9c8e8" : "#a98bc6";
+    return colours[t->pass];
+}
+
+/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". */
+static void write_task(const struct dsflow_graph *g, uint32_t i,
+                       const struct dsf_dot *more, FILE *out)
+{
     const struct dsflow_task_spec *t =
         dsflow_graph_task(g, (dsflow_task_id){ i });
 
@@ -46,8 +56,7 @@ static void write_task(const struct dsflow_graph *g, uint32_t i,
         fputc('"', out);
         more->style(more->user, i, out);
     } else
-        fprintf(out, "\", fillcolor=\"%s\"",
-                t->op->swaps ? "#d9c8e8" : colours[t->pass]);
+        fprintf(out, "\", fillcolor=\"%s\"", colour_of(g, t));
     fputs(shape_of(g, t), out);
     if (t->priority != 0)
         fprintf(out, ", tooltip=\"priority %d\"", (int)t->priority);

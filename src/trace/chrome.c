@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct chrome {
     const struct dsf_view *view;
@@ -29,6 +30,13 @@ static const char *const colours[DSF_NFAMILIES] = {
     [DSF_OTHER] = "generic_work",
     [DSF_IDLE] = "thread_state_sleeping",
 };
+
+static const char *colour_of(const struct dsf_kind *kind)
+{
+    if (strcmp(kind->name, "swap_out") == 0)
+        return "terrible"; /* darker */
+    return colours[kind->family];
+}
 
 static char *quoted(const char *text)
 {
@@ -234,10 +242,9 @@ void dsf_write_chrome(const struct dsf_view *view, FILE *out)
     for (unsigned k = 0; k < c.kinds.n; k++) {
         char *name = quoted(c.kinds.v[k].name);
 
-        c.kind_text[k] =
-            dsf_xasprintf("\"name\":%s,\"cat\":\"%s\",\"cname\":\"%s\"", name,
-                          dsf_family_name(c.kinds.v[k].family),
-                          colours[c.kinds.v[k].family]);
+        c.kind_text[k] = dsf_xasprintf(
+            "\"name\":%s,\"cat\":\"%s\",\"cname\":\"%s\"", name,
+            dsf_family_name(c.kinds.v[k].family), colour_of(&c.kinds.v[k]));
         free(name);
     }
     put_names(&c);

@@ -1,8 +1,8 @@
 /* paje.c - a trace for ViTE and the tools of Paje (Kergommeaux, Stein, Bernard
  * 2000): a process holds ranks, and a rank its workers, links and disks.
  *
- * The lanes that several ranks share are in a container beside those of ranks.
- * A lane is in exactly one state at any time, and "idle" is one.
+ * What is of no rank is in a container beside those of ranks. A lane is in
+ * exactly one state at any time, and "idle" is one.
  */
 #include "trace/show.h"
 
@@ -220,11 +220,19 @@ static void put_lanes_of(struct paje *p, unsigned rank)
 {
     const struct dsf_timeline *timeline = &p->trace->timeline;
 
-    for (unsigned i = 0; i < timeline->nlanes; i++)
-        if (owner(p->trace, &timeline->lanes[i]) == rank)
-            fprintf(p->out, "%d 0 W%u %s R%u \"%s\"\n", CONTAINER, i,
-                    lane_types[timeline->lanes[i].kind].container, rank,
-                    timeline->lanes[i].name);
+    for (unsigned i = 0; i < timeline->nlanes; i++) {
+        const struct dsf_lane *lane = &timeline->lanes[i];
+        char whose[32] = "";
+
+        if (owner(p->trace, lane) != rank)
+            continue;
+        /* Names are used once: a worker has several rows. */
+        if (p->view->worker != NULL && lane->kind == DSF_LANE_WORKER &&
+            lane->rank >= 0)
+            snprintf(whose, sizeof(whose), "rank %u on ", rank);
+        fprintf(p->out, "%d 0 W%u %s R%u \"%s%s\"\n", CONTAINER, i,
+                lane_types[lane->kind].container, rank, whose, lane->name);
+    }
 }
 
 /* What is shared comes first: it is what runs. */

@@ -8,20 +8,24 @@
 
 enum { TRANSFER, SWAP, NBUILTIN };
 
-/* Forward is light and backward dark, on paper without colours too. */
+/* Forward is light and backward dark, on paper without colours too. The shades
+ * of what works on layers reach from `light` to `dark`, per cent of white or of
+ * black: so far that they stay away from those of other families, for
+ * colour-blind eyes too. */
 static const struct {
     const char *name;
     uint32_t colour;
+    int light, dark;
 } families[DSF_NFAMILIES] = {
-    [DSF_FORWARD] = { "forward", 0x56b4e9 },
-    [DSF_BACKWARD_INPUT] = { "backward", 0x0072b2 },
-    [DSF_BACKWARD_WEIGHT] = { "weight gradients", 0x009e73 },
-    [DSF_RECOMPUTED] = { "forward again", 0xf0e442 },
-    [DSF_UPDATES] = { "update", 0xe69f00 },
-    [DSF_MOVES] = { "communication", 0xcc79a7 },
-    [DSF_SWAPS] = { "disk", 0xd55e00 },
-    [DSF_OTHER] = { "other", 0x999999 },
-    [DSF_IDLE] = { "idle", 0xf0f0f0 },
+    [DSF_FORWARD] = { "forward", 0x56b4e9, 80, 0 },
+    [DSF_BACKWARD_INPUT] = { "backward", 0x0072b2, 16, -64 },
+    [DSF_BACKWARD_WEIGHT] = { "weight gradients", 0x009e73, 56, -44 },
+    [DSF_RECOMPUTED] = { "forward again", 0xf0e442, 60, -60 },
+    [DSF_UPDATES] = { "update", 0xe69f00, 66, -14 },
+    [DSF_MOVES] = { "communication", 0xcc79a7, 64, -22 },
+    [DSF_SWAPS] = { "disk", 0xd55e00, 36, -44 },
+    [DSF_OTHER] = { "other", 0x999999, 0, -52 },
+    [DSF_IDLE] = { "idle", 0xf0f0f0, 0, 0 },
 };
 
 const char *dsf_family_name(enum dsf_family family)
@@ -68,48 +72,122 @@ enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
     return DSF_BACKWARD_INPUT;
 }
 
-/* Per cent of white, or of black where it is negative, mixed into the family's
- * colour: neighbours in a layer differ. */
-static int shade_of(const char *name)
-{
-    static const struct {
-        const char *segment;
-        int shade;
-    } known[] = {
-        { "embed", 45 },  { "norm", 35 },      { "qkv", 22 },
-        { "attention", 0 }, { "out", 30 },     { "mlp", -12 },
-        { "residual", 35 }, { "head", -28 },   { "send", 0 },
-        { "gather", 20 }, { "reduce_scatter", -18 }, { "split", 35 },
-        { "add", 35 },    { "sum", 25 },       { "square", 25 },
-        { "clip", 15 },   { "adam", 0 },       { "transfer", 10 },
-    };
-    size_t n = strcspn(name, ".");
-    unsigned hash = 0;
+struct look {
+    const char *name;
+    int8_t at; /* place among the shades of layers, or the shade itself */
+    uint8_t texture;
+};
 
-    if (n > 5 && strncmp(name + n - 5, "_part", 5) == 0)
-        n -= 5;
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-        if (strlen(known[i].segment) == n &&
-            strncmp(known[i].segment, name, n) == 0)
-            return known[i].shade;
+/* Work on layers, from light to dark; what follows each other in a layer is
+ * not next to each other here. */
+static const struct look segments[] = {
+    { "qkv", 0, DSF_UPWARD },      { "norm", 1, DSF_UPRIGHT },
+    { "out", 2, DSF_DOWNWARD },    { "residual", 3, DSF_LEVEL },
+    { "attention", 4, DSF_PLAIN }, { "embed", 5, DSF_DOTTED },
+    { "mlp", 6, DSF_LEVEL },       { "hidden", 7, DSF_UPRIGHT },
+    { "loss", 7, DSF_UPRIGHT },    { "logits", 7, DSF_UPRIGHT },
+    { "head", 8, DSF_CROSSED },
+};
+enum { DARKEST = 8 };
+
+/* All else. */
+static const struct look others[] = {
+    { "add", 66, DSF_CROSSED },
+    { "sum", 55, DSF_LEVEL },
+    { "square", 44, DSF_DOTTED },
+    { "clip", 33, DSF_UPWARD },
+    { "schedule", 22, DSF_UPRIGHT },
+    { "pack", 11, DSF_UPWARD },
+    { "adam", 0, DSF_PLAIN },
+    { "sgd", 0, DSF_PLAIN },
+    { "lion", 0, DSF_PLAIN },
+    { "unpack", -14, DSF_DOWNWARD },
+    { "split", 55, DSF_DOTTED },
+    { "gather", 34, DSF_DOWNWARD },
+    { "transfer", 16, DSF_UPRIGHT },
+    { "send", 0, DSF_PLAIN },
+    { "reduce_scatter", -22, DSF_UPWARD },
+    { "swap", 36, DSF_LEVEL },
+    { "swap_in", 0, DSF_PLAIN },
+    { "swap_out", -44, DSF_DOWNWARD },
+    { "load_batch", 0, DSF_PLAIN },
+    { "advance", -15, DSF_UPRIGHT },
+    { "report", -28, DSF_LEVEL },
+    { "report_loss", -40, DSF_UPWARD },
+    { "wait", -52, DSF_DOTTED },
+};
+
+static const struct look *find_look(const struct look *v, size_t n,
+                                    const char *name, size_t length)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(v[i].name) == length &&
+            strncmp(v[i].name, name, length) == 0)
+            return &v[i];
+    return NULL;
+}
+
+static size_t segment_of(const char *name)
+{
+    size_t n = strcspn(name, ".");
+
+    return n > 5 && strncmp(name + n - 5, "_part", 5) == 0 ? n - 5 : n;
+}
+
+#define LOOK(table, name, length)                                              \
+    find_look(table, sizeof(table) / sizeof(*(table)), name, length)
+
+/* Of a kind that nobody knows, as a plug-in brings it: one that stays. */
+static struct look look_of(enum dsf_family family, const char *name)
+{
+    size_t n = segment_of(name), dot = strcspn(name, ".");
+    const struct look *known = NULL;
+    struct look look = { name, 0, DSF_PLAIN };
+    unsigned hash = 0;
+    int light = families[family].light, dark = families[family].dark;
+
+    if (name[dot] == '.') { /* "mlp.hidden" beside "mlp.forward" */
+        known = LOOK(segments, name + dot + 1, strlen(name + dot + 1));
+        if (known == NULL)
+            known = LOOK(segments, name, n);
+        if (known != NULL) {
+            look = *known;
+            look.at = (int8_t)(light + (dark - light) * known->at / DARKEST);
+            return look;
+        }
+    }
+    known = LOOK(others, name, n);
+    if (known != NULL)
+        return *known;
     for (size_t i = 0; i < n; i++)
         hash = hash * 31 + (unsigned char)name[i];
-    return (int)(hash % 8) * 8 - 20;
+    look.at = (int8_t)((int)(hash % 8) * 8 - 20);
+    look.texture = (uint8_t)(hash / 8 % DSF_NTEXTURES);
+    return look;
+}
+
+uint32_t dsf_shade(uint32_t colour, int shade)
+{
+    uint32_t mixed = 0;
+    int to = shade > 0 ? 255 : 0;
+
+    for (int shift = 16; shift >= 0; shift -= 8) {
+        int c = (int)(colour >> shift & 0xff);
+
+        mixed |= (uint32_t)(c + (to - c) * abs(shade) / 100) << shift;
+    }
+    return mixed;
 }
 
 uint32_t dsf_kind_colour(enum dsf_family family, const char *name)
 {
-    uint32_t base = families[family].colour, colour = 0;
-    int shade = shade_of(name), to = shade > 0 ? 255 : 0;
+    return dsf_shade(families[family].colour,
+                     family == DSF_IDLE ? 0 : look_of(family, name).at);
+}
 
-    if (family == DSF_IDLE)
-        return base;
-    for (int shift = 16; shift >= 0; shift -= 8) {
-        int c = (int)(base >> shift & 0xff);
-
-        colour |= (uint32_t)(c + (to - c) * abs(shade) / 100) << shift;
-    }
-    return colour;
+enum dsf_texture dsf_kind_texture(enum dsf_family family, const char *name)
+{
+    return (enum dsf_texture)look_of(family, name).texture;
 }
 
 bool dsf_is_dark(uint32_t colour)
@@ -131,8 +209,9 @@ static unsigned find(struct dsf_kinds *kinds, size_t *cap,
         k++;
     if (k == kinds->n) {
         dsf_grow(&kinds->v, cap, ++kinds->n, sizeof(*kinds->v));
-        kinds->v[k] = (struct dsf_kind){ name, op, family,
-                                         dsf_kind_colour(family, name) };
+        kinds->v[k] =
+            (struct dsf_kind){ name, op, family, dsf_kind_colour(family, name),
+                               dsf_kind_texture(family, name) };
     }
     return k;
 }

@@ -1,6 +1,7 @@
 /* palette.h - kinds of span, and the colour of each: the same in every picture.
  * A family has a hue of Okabe and Ito's (2008), which colour-blind eyes tell
- * apart too, and its kinds have shades of it. */
+ * apart too. Its kinds have shades of it from light to dark, which everybody
+ * tells apart, and on paper and screens a texture each. */
 #ifndef DSF_TRACE_PALETTE_H
 #define DSF_TRACE_PALETTE_H
 
@@ -19,6 +20,18 @@ enum dsf_family {
     DSF_NFAMILIES
 };
 
+/* Lines that a kind has on its colour, where the picture is large enough. */
+enum dsf_texture {
+    DSF_PLAIN,
+    DSF_UPWARD,   /* "/" */
+    DSF_DOWNWARD, /* "\" */
+    DSF_LEVEL,    /* "-" */
+    DSF_UPRIGHT,  /* "|" */
+    DSF_CROSSED,  /* "+" */
+    DSF_DOTTED,
+    DSF_NTEXTURES
+};
+
 const char *dsf_family_name(enum dsf_family family);
 uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
 
@@ -26,6 +39,10 @@ uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
  * place too. */
 enum dsf_family dsf_family_of(const struct dsflow_task_spec *t);
 uint32_t dsf_kind_colour(enum dsf_family family, const char *name);
+enum dsf_texture dsf_kind_texture(enum dsf_family family, const char *name);
+
+/* Mixed with so many per cent of white, or, below 0, of black. */
+uint32_t dsf_shade(uint32_t colour, int shade);
 
 /* Is white what can be read on it? */
 bool dsf_is_dark(uint32_t colour);
@@ -36,6 +53,7 @@ struct dsf_kind {
     const struct dsflow_op *op;
     enum dsf_family family;
     uint32_t colour;
+    enum dsf_texture texture;
 };
 
 struct dsf_kinds {

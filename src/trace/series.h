@@ -42,9 +42,11 @@ struct dsf_watcher {
     void (*step)(void *user, double t, unsigned number);
 };
 
-/* What is shown of a trace. */
+/* What is shown of a trace. The lanes of its timeline are rows: see rows.h. */
 struct dsf_view {
     const struct dsf_trace *trace;
+    const uint16_t
+        *worker; /* by row, which one it is of; NULL: none is shared */
     struct dsf_laps steps;
     struct dsf_window window;
     bool chosen; /* the window, by who asks */

@@ -12,28 +12,11 @@
 
 enum { FEW_LINES = 200 };
 
-/* What a lane does from x0 to x1. */
-struct box {
-    float x0, x1;
-    uint16_t lane, kind;
-};
-
 /* Tasks of one micro-batch and pass that follow each other, for its number. */
 struct batch {
     double x0, x1;
     int16_t microbatch, rank;
     uint8_t pass;
-};
-
-/* A lane while its boxes are made. What is too narrow to be seen is gathered
- * into a box of the kind that has most of it. */
-struct row {
-    double y, height;
-    double x0, x1;
-    double *share; /* by kind, of what is gathered */
-    int only;      /* kind of all of it, or -1 */
-    bool open;
-    struct batch batch;
 };
 
 struct line {
@@ -45,17 +28,14 @@ struct label {
     float x;
     uint16_t lane;
     int16_t microbatch;
-    uint8_t pass;
 };
 
 struct gantt {
     struct dsf_svg svg;
-    struct row *rows; /* by lane */
+    struct dsf_svg_boxes *boxes;
+    struct batch *batches; /* by lane, while they are made */
     unsigned nlanes;
-    double narrow;    /* narrower boxes are gathered */
     double bottom;
-    struct box *boxes;
-    size_t nboxes, cap_boxes;
     struct line *lines;
     size_t nlines, cap_lines;
     struct label *labels;
@@ -77,6 +57,25 @@ struct dsf_svg_num dsf_svg_num(double v)
     return n;
 }
 
+void dsf_svg_escape(FILE *out, const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++)
+        switch (*c) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        default:
+            if ((unsigned char)*c >= ' ' || *c == '\n')
+                fputc(*c, out);
+        }
+}
+
 void dsf_svg_text(FILE *out, double x, double y, const char *how,
                   const char *fmt, ...)
 {
@@ -88,15 +87,7 @@ void dsf_svg_text(FILE *out, double x, double y, const char *how,
     va_end(ap);
     fprintf(out, "<text x=\"%s\" y=\"%s\"%s>", dsf_svg_num(x).s,
             dsf_svg_num(y).s, how);
-    for (const char *c = text; *c != '\0'; c++)
-        switch (*c) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        default:
-            if ((unsigned char)*c >= ' ')
-                fputc(*c, out);
-        }
+    dsf_svg_escape(out, text);
     fputs("</text>\n", out);
 }
 
@@ -146,66 +137,27 @@ static void place_rows(struct gantt *g)
             if (group_of(g, i) != r)
                 continue;
             any = true;
-            g->rows[i].y = g->bottom;
-            g->rows[i].height = unit * (is_worker(g, i) ? 1 : 0.5);
-            g->bottom += g->rows[i].height + (unit > 12 ? 1.5 : 0);
+            g->svg.rows[i].y = g->bottom;
+            g->svg.rows[i].height = unit * (is_worker(g, i) ? 1 : 0.5);
+            g->bottom += g->svg.rows[i].height + (unit > 12 ? 1.5 : 0);
         }
         if (any)
             g->bottom += unit > 12 ? 6 : unit > 4 ? 1.5 : 0.3;
     }
 }
 
-static void close_box(struct gantt *g, unsigned lane)
-{
-    struct row *row = &g->rows[lane];
-    unsigned kind = 0;
-
-    if (!row->open)
-        return;
-    for (unsigned k = 0; k < g->svg.kinds.n; k++) {
-        if (row->share[k] > row->share[kind])
-            kind = k;
-    }
-    memset(row->share, 0, g->svg.kinds.n * sizeof(*row->share));
-    row->open = false;
-    dsf_grow(&g->boxes, &g->cap_boxes, g->nboxes + 1, sizeof(*g->boxes));
-    g->boxes[g->nboxes++] = (struct box){ (float)row->x0, (float)row->x1,
-                                          (uint16_t)lane, (uint16_t)kind };
-}
-
-static void add_box(struct gantt *g, unsigned lane, int kind, double x0,
-                    double x1)
-{
-    struct row *row = &g->rows[lane];
-    double gap = x0 - row->x1;
-    bool narrow = x1 - x0 < g->narrow && row->x1 - row->x0 < g->narrow;
-    bool same = row->only == kind && gap < 0.05 && x1 - x0 < 3;
-
-    if (row->open && !same && !(narrow && gap < g->narrow))
-        close_box(g, lane);
-    if (!row->open) {
-        row->open = true;
-        row->x0 = x0;
-        row->only = kind;
-    }
-    if (row->only != kind)
-        row->only = -1;
-    row->x1 = x1;
-    row->share[kind] += x1 - x0;
-}
-
 static void close_batch(struct gantt *g, unsigned lane)
 {
-    struct batch *b = &g->rows[lane].batch;
+    struct batch *b = &g->batches[lane];
     double width = b->microbatch > 99 ? 22 : b->microbatch > 9 ? 16 : 10;
 
     if (b->microbatch >= 0 && b->x1 - b->x0 > width &&
-        g->rows[lane].height >= 9) {
+        g->svg.rows[lane].height >= 9) {
         dsf_grow(&g->labels, &g->cap_labels, g->nlabels + 1,
                  sizeof(*g->labels));
         g->labels[g->nlabels++] =
             (struct label){ (float)((b->x0 + b->x1) / 2), (uint16_t)lane,
-                            b->microbatch, b->pass };
+                            b->microbatch };
     }
     b->microbatch = -1;
 }
@@ -213,7 +165,7 @@ static void close_batch(struct gantt *g, unsigned lane)
 static void add_to_batch(struct gantt *g, const struct dsf_span *s, double x0,
                          double x1)
 {
-    struct batch *b = &g->rows[s->lane].batch;
+    struct batch *b = &g->batches[s->lane];
     const struct dsflow_task_spec *t;
 
     if (s->kind != DSF_SPAN_TASK || !is_worker(g, s->lane))
@@ -235,8 +187,7 @@ static void run(void *user, double t, size_t span, double end)
     const struct dsf_span *s = &g->svg.trace->timeline.v[span];
     double x0 = dsf_svg_x(&g->svg, t), x1 = dsf_svg_x(&g->svg, end);
 
-    add_box(g, s->lane, (int)dsf_kind_of(&g->svg.kinds, g->svg.trace, s), x0,
-            x1);
+    dsf_svg_boxes_add(g->boxes, span, x0, x1);
     add_to_batch(g, s, x0, x1);
 }
 
@@ -265,52 +216,15 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
         dsf_svg_memory_add(g->memory[series - DSF_MEMORY], t, rank, v);
 }
 
-static int by_lane_and_kind(const void *a, const void *b)
-{
-    const struct box *x = a, *y = b;
-
-    if (x->lane != y->lane)
-        return x->lane < y->lane ? -1 : 1;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    return x->x0 < y->x0 ? -1 : x->x0 > y->x0;
-}
-
-/* One path for all boxes of a kind on a lane. */
-static void put_boxes(struct gantt *g)
-{
-    FILE *out = g->svg.out;
-
-    if (g->nboxes > 1)
-        qsort(g->boxes, g->nboxes, sizeof(*g->boxes), by_lane_and_kind);
-    for (size_t i = 0; i < g->nboxes; i++) {
-        const struct box *b = &g->boxes[i];
-        const struct row *row = &g->rows[b->lane];
-        double width = b->x1 - b->x0;
-        struct dsf_svg_num x = dsf_svg_num(b->x0), h = dsf_svg_num(row->height);
-
-        /* A hair between boxes that are wide enough to be seen. */
-        width = width > 4 ? width - 0.4 : width < 0.3 ? 0.3 : width;
-        if (i == 0 || b->lane != b[-1].lane || b->kind != b[-1].kind)
-            fprintf(out, "<path fill=\"#%06x\" d=\"",
-                    g->svg.kinds.v[b->kind].colour);
-        fprintf(out, "M%s %sh%sv%sH%sz", x.s, dsf_svg_num(row->y).s,
-                dsf_svg_num(width).s, h.s, x.s);
-        if (i + 1 == g->nboxes || b->lane != b[1].lane || b->kind != b[1].kind)
-            fputs("\"/>\n", out);
-    }
-}
-
 static void put_labels(struct gantt *g)
 {
     for (size_t i = 0; i < g->nlabels; i++) {
         const struct label *l = &g->labels[i];
-        const struct row *row = &g->rows[l->lane];
+        const struct dsf_svg_row *row = &g->svg.rows[l->lane];
 
         dsf_svg_text(g->svg.out, l->x, row->y + row->height / 2 + 4,
-                     l->pass == DSFLOW_FORWARD
-                         ? " text-anchor=\"middle\" class=\"m\""
-                         : " text-anchor=\"middle\" class=\"m w\"",
+                     " text-anchor=\"middle\" class=\"m\" "
+                     "pointer-events=\"none\"",
                      "%d", l->microbatch);
     }
 }
@@ -336,7 +250,8 @@ static void put_lines(struct gantt *g)
             opacity);
     for (size_t i = 0; i < g->nlines; i++) {
         const struct line *l = &g->lines[i];
-        const struct row *a = &g->rows[l->from], *b = &g->rows[l->to];
+        const struct dsf_svg_row *a = &g->svg.rows[l->from],
+                                 *b = &g->svg.rows[l->to];
         bool down = a->y < b->y;
         double y0 = down ? a->y + a->height : a->y;
         double y1 = down ? b->y : b->y + b->height;
@@ -367,7 +282,7 @@ static void put_lane_names(struct gantt *g)
         double top = INFINITY, bottom = 0;
 
         for (unsigned i = 0; i < g->nlanes; i++) {
-            const struct row *row = &g->rows[i];
+            const struct dsf_svg_row *row = &g->svg.rows[i];
 
             if (group_of(g, i) != r)
                 continue;
@@ -426,68 +341,6 @@ static void put_time_axis(struct gantt *g, double top, double bottom)
     }
 }
 
-/* "mlp" of "mlp.forward" and of "mlp_part.forward": the family says more. */
-static int segment(const char *name)
-{
-    int n = (int)strcspn(name, ".");
-
-    return n > 5 && strncmp(name + n - 5, "_part", 5) == 0 ? n - 5 : n;
-}
-
-/* Is a kind that looks the same in the legend already? */
-static bool is_known(const struct dsf_kinds *kinds, const bool *present,
-                     unsigned kind)
-{
-    const struct dsf_kind *k = &kinds->v[kind];
-    int n = segment(k->name);
-
-    for (unsigned i = 0; i < kind; i++)
-        if (present[i] && kinds->v[i].family == k->family &&
-            segment(kinds->v[i].name) == n &&
-            strncmp(kinds->v[i].name, k->name, (size_t)n) == 0)
-            return true;
-    return false;
-}
-
-static double put_legend(struct gantt *g, double y)
-{
-    const struct dsf_kinds *kinds = &g->svg.kinds;
-    bool *present = dsf_xcalloc(kinds->n + 1, sizeof(*present));
-    FILE *out = g->svg.out;
-
-    for (size_t i = 0; i < g->nboxes; i++)
-        present[g->boxes[i].kind] = true;
-    for (unsigned f = 0; f < DSF_NFAMILIES; f++) {
-        double x = SVG_LEFT + 24;
-        bool any = false;
-
-        for (unsigned k = 0; k < kinds->n; k++) {
-            int n = segment(kinds->v[k].name);
-            double width = 28 + 5.6 * n;
-
-            if (!present[k] || kinds->v[k].family != f ||
-                is_known(kinds, present, k))
-                continue;
-            if (!any)
-                dsf_svg_text(out, 8, y + 9, " class=\"b\"", "%s",
-                             dsf_family_name((enum dsf_family)f));
-            if (x + width > SVG_RIGHT) {
-                x = SVG_LEFT + 24;
-                y += 15;
-            }
-            any = true;
-            fprintf(out, "<path fill=\"#%06x\" d=\"M%s %sh12v10h-12z\"/>\n",
-                    kinds->v[k].colour, dsf_svg_num(x).s, dsf_svg_num(y).s);
-            dsf_svg_text(out, x + 16, y + 9, " class=\"s\"", "%.*s", n,
-                         kinds->v[k].name);
-            x += width;
-        }
-        y += any ? 15 : 0;
-    }
-    free(present);
-    return y;
-}
-
 /* The steps that end in the window. */
 static void put_title(struct gantt *g)
 {
@@ -534,13 +387,17 @@ static void put_head(struct gantt *g, double height)
             "font-family=\"sans-serif\" font-size=\"12\">\n"
             "<style>.s{font-size:10px;fill:#444}.b{font-size:11px;"
             "font-weight:bold}.t{font-size:16px;font-weight:bold}"
-            ".m{font-size:11px}.w{fill:#fff}</style>\n"
+            ".m{font-size:11px;paint-order:stroke;stroke:#fff;"
+            "stroke-width:2.5px;stroke-linejoin:round}</style>\n"
             "<defs><marker id=\"a\" markerWidth=\"5\" markerHeight=\"4\" "
             "refX=\"5\" refY=\"2\" orient=\"auto\" "
             "markerUnits=\"userSpaceOnUse\"><path d=\"M0 0L5 2L0 4z\" "
-            "fill=\"#222\" stroke=\"none\"/></marker></defs>\n"
-            "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n",
-            SVG_WIDTH, height, SVG_WIDTH, height, SVG_WIDTH, height);
+            "fill=\"#222\" stroke=\"none\"/></marker>\n",
+            SVG_WIDTH, height, SVG_WIDTH, height);
+    dsf_svg_put_textures(&g->svg);
+    fprintf(g->svg.out,
+            "</defs>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n",
+            SVG_WIDTH, height);
 }
 
 static int by_time(const void *a, const void *b)
@@ -577,17 +434,11 @@ static void play(struct gantt *g)
         .user = g, .run = run, .arrow = arrow, .value = value
     };
 
-    for (unsigned i = 0; i < g->nlanes; i++) {
-        g->rows[i].share =
-            dsf_xcalloc(g->svg.kinds.n, sizeof(*g->rows[i].share));
-        g->rows[i].batch.microbatch = -1;
-    }
+    for (unsigned i = 0; i < g->nlanes; i++)
+        g->batches[i].microbatch = -1;
     dsf_replay(g->svg.view, &watcher);
-    for (unsigned i = 0; i < g->nlanes; i++) {
-        close_box(g, i);
+    for (unsigned i = 0; i < g->nlanes; i++)
         close_batch(g, i);
-        free(g->rows[i].share);
-    }
 }
 
 /* One picture of each tier that has anything. */
@@ -616,10 +467,10 @@ static double draw(struct gantt *g)
     put_lane_names(g);
     y = put_memory(g, g->bottom + 22);
     put_time_axis(g, top, y);
-    put_boxes(g);
+    dsf_svg_boxes_draw(g->boxes);
     put_lines(g);
     put_labels(g);
-    return put_legend(g, y + 16) + 4;
+    return dsf_svg_put_legend(g->boxes, y + 16) + 4;
 }
 
 /* Room for "rank 12" and the longest name of a lane. */
@@ -647,10 +498,10 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
     seconds = view.window.end - view.window.begin;
     g.svg.left = find_left(view.trace);
     g.svg.per_second = (SVG_RIGHT - g.svg.left) / (seconds > 0 ? seconds : 1);
-    g.narrow = 900.0 * g.nlanes / 100000;
-    g.narrow = g.narrow < 0.3 ? 0.3 : g.narrow;
-    g.rows = dsf_xcalloc(g.nlanes + 1, sizeof(*g.rows));
+    g.svg.rows = dsf_xcalloc(g.nlanes + 1, sizeof(*g.svg.rows));
+    g.batches = dsf_xcalloc(g.nlanes + 1, sizeof(*g.batches));
     dsf_kinds_init(&g.svg.kinds, view.trace);
+    g.boxes = dsf_svg_boxes_new(&g.svg);
     for (int t = 0; t < DSFLOW_NTIERS; t++)
         g.memory[t] = dsf_svg_memory_new(&g.svg);
     g.svg.out = open_memstream(&body, &bytes);
@@ -666,8 +517,9 @@ void dsf_write_svg(const struct dsf_view *whole, FILE *out)
     for (int t = 0; t < DSFLOW_NTIERS; t++)
         dsf_svg_memory_free(g.memory[t]);
     dsf_kinds_fini(&g.svg.kinds);
-    free(g.rows);
-    free(g.boxes);
+    dsf_svg_boxes_free(g.boxes);
+    free(g.svg.rows);
+    free(g.batches);
     free(g.lines);
     free(g.labels);
 }

@@ -9,10 +9,18 @@
  * where they are long. */
 enum { SVG_WIDTH = 1000, SVG_LEFT = 108, SVG_RIGHT = 976 };
 
+/* The colour of a worker's time with another rank. */
+enum { SVG_ELSEWHERE = 0xc4c4c4 };
+
+struct dsf_svg_row {
+    double y, height;
+};
+
 struct dsf_svg {
     const struct dsf_view *view;
     const struct dsf_trace *trace;
     struct dsf_kinds kinds;
+    struct dsf_svg_row *rows; /* by lane */
     FILE *out;
     int left;          /* where the time begins */
     double per_second; /* pixels */
@@ -31,8 +39,23 @@ struct dsf_svg_num dsf_svg_num(double v);
 void dsf_svg_text(FILE *out, double x, double y, const char *how,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+void dsf_svg_escape(FILE *out, const char *text);
+
 /* The step between round ticks: at most `n` of them up to `most`. */
 double dsf_svg_tick(double most, int n);
+
+/* The boxes in the rows: added in order of time, drawn when it is known where
+ * the rows are. */
+struct dsf_svg_boxes;
+struct dsf_svg_boxes *dsf_svg_boxes_new(const struct dsf_svg *svg);
+void dsf_svg_boxes_add(struct dsf_svg_boxes *boxes, size_t span, double x0,
+                       double x1);
+void dsf_svg_boxes_draw(struct dsf_svg_boxes *boxes);
+/* What the boxes that were drawn are filled with; for the head of the file. */
+void dsf_svg_put_textures(const struct dsf_svg *svg);
+/* Draws from `y` down, and returns where it ended. */
+double dsf_svg_put_legend(const struct dsf_svg_boxes *boxes, double y);
+void dsf_svg_boxes_free(struct dsf_svg_boxes *boxes);
 
 /* Memory of each rank in one tier: collected while the timeline is played. */
 struct dsf_svg_memory;

@@ -126,6 +126,18 @@ done
 run mesh --trace=all --set mesh.data=2 --set mesh.pipeline=2 --set job.steps=4 \
     --set machine.workers=2
 shown mesh mesh
+# Every rank has a row, on the core that it shares.
+for rank in 0 1 2 3; do
+    grep -q ">rank $rank<" mesh.svg || fault "mesh.svg: no rank $rank"
+    grep -q "^rank $rank, .*core $((rank % 2))$" mesh.svg ||
+        fault "mesh.svg: no title of a task of rank $rank"
+    [ $pajeng = no ] ||
+        grep -q "^State, rank $rank on core $((rank % 2)), .*, mlp.forward" mesh.dump ||
+        fault "mesh.paje: no task in the row of rank $rank"
+    grep -q "\"ph\":\"X\",\"pid\":$((rank + 1)),.*mlp.forward" mesh.json ||
+        fault "mesh.json: no task in the process of rank $rank"
+done
+[ "$(grep -c '>core [01]<' mesh.svg)" -ge 4 ] || fault "mesh.svg: no core is named"
 run disk --trace=all --set offload.optimizer=nvme --set memory.nvme.path=. \
     --set offload.params=nvme --set job.steps=4
 shown disk disk

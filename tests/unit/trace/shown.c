@@ -118,7 +118,13 @@ static void weigh(struct dsf_trace *trace)
 static void finish(struct shown *shown)
 {
     dsf_timeline_sort(&shown->trace.timeline);
-    shown->view.trace = &shown->trace;
+    shown->by_rank = shown->trace;
+    if (dsf_rows_init(&shown->rows, &shown->trace)) {
+        shown->by_rank.timeline = shown->rows.timeline;
+        shown->view.worker = shown->rows.worker;
+    }
+    shown->view.trace =
+        shown->rows.worker != NULL ? &shown->by_rank : &shown->trace;
     dsf_laps_init(&shown->view.steps, &shown->trace);
     shown->view.window = dsf_window_whole(&shown->trace);
 }
@@ -178,9 +184,36 @@ void shown_make_tiers(struct shown *shown)
     finish(shown);
 }
 
+void shown_make_shared(struct shown *shown)
+{
+    struct dsf_trace *trace = &shown->trace;
+
+    start(shown, "shared", 3);
+    make_graph(trace->graph);
+    weigh(trace);
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, DSFLOW_ANYWHERE,
+                          "core 0");
+    dsf_timeline_add_lane(&trace->timeline, DSF_LANE_WORKER, DSFLOW_ANYWHERE,
+                          "core 1");
+    span(trace, FW0, 0, 0, 1);
+    span(trace, FW1, 0, 1, 2);
+    span(trace, FW0B, 0, 2, 3);
+    span(trace, BW0, 0, 3, 4);
+    span(trace, UPD, 0, 5, 6);
+    span(trace, NOW, 1, 2.5, 2.51);
+    for (size_t i = 0; i < trace->timeline.n; i++)
+        trace->timeline.v[i].rank =
+            dsflow_graph_task(trace->graph,
+                              (dsflow_task_id){ trace->timeline.v[i].what })
+                ->rank;
+    finish(shown);
+}
+
 void shown_free(struct shown *shown)
 {
     dsf_laps_fini(&shown->view.steps);
+    if (shown->rows.worker != NULL)
+        dsf_rows_fini(&shown->rows);
     dsflow_graph_free(shown->trace.graph);
     dsf_trace_fini(&shown->trace);
 }

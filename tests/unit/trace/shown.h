@@ -20,16 +20,26 @@
  *
  * "m" (100 bytes, NVMe) is persistent. get brings it to "slot" (120, main
  * memory), upd writes that, put takes it back; fwd makes "a" (7, device).
+ *
+ * Shared: two ranks on one core, and a task of rank 1 that strayed to core 1
+ * beside its home, for a moment. Rank 2 does nothing.
+ *
+ *   seconds     0    1    2    3    4    5    6
+ *   core 0      fw0  fw1  fw0b bw0  .    upd
+ *   core 1      .    .    now  .    .    .
  */
 #ifndef DSF_TESTS_UNIT_TRACE_SHOWN_H
 #define DSF_TESTS_UNIT_TRACE_SHOWN_H
 
 #include <math.h>
 
+#include "trace/rows.h"
 #include "trace/show.h"
 
 struct shown {
     struct dsf_trace trace;
+    struct dsf_trace by_rank; /* of the same, when a worker is shared */
+    struct dsf_rows rows;
     struct dsf_view view;
 };
 
@@ -39,6 +49,7 @@ enum { TFWD, TGET, TUPD, TPUT };
 
 void shown_make(struct shown *shown);
 void shown_make_tiers(struct shown *shown);
+void shown_make_shared(struct shown *shown);
 void shown_free(struct shown *shown);
 
 #define assert_near(a, b) assert_true(fabs((a) - (b)) < 1e-6)

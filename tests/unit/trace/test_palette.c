@@ -3,6 +3,7 @@
 
 #include "trace/palette.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static enum dsf_family family(const char *name, enum dsflow_pass pass,
@@ -60,6 +61,117 @@ static void families_differ_and_so_do_kinds_that_are_neighbours(void **state)
                                               layer[i + 1])) > 15);
 }
 
+struct lab {
+    double v[3];
+};
+
+/* How a colour looks, in CIE L*a*b*, to eyes that lack one sort of cones
+ * (Machado, Oliveira, Fernandes 2009), or none. */
+static struct lab look(uint32_t colour, const double (*eye)[3])
+{
+    static const double to_xyz[3][3] = { { .4124, .3576, .1805 },
+                                         { .2126, .7152, .0722 },
+                                         { .0193, .1192, .9505 } };
+    static const double white[3] = { .9505, 1, 1.089 };
+    double rgb[3], seen[3], f[3];
+
+    for (int i = 0; i < 3; i++) {
+        double c = (colour >> (16 - 8 * i) & 255) / 255.0;
+
+        rgb[i] = c <= .04045 ? c / 12.92 : pow((c + .055) / 1.055, 2.4);
+    }
+    for (int i = 0; i < 3; i++) {
+        double c = eye[i][0] * rgb[0] + eye[i][1] * rgb[1] + eye[i][2] * rgb[2];
+
+        seen[i] = fmin(fmax(c, 0), 1);
+    }
+    for (int i = 0; i < 3; i++) {
+        double c = (to_xyz[i][0] * seen[0] + to_xyz[i][1] * seen[1] +
+                    to_xyz[i][2] * seen[2]) /
+                   white[i];
+
+        f[i] = c > .008856 ? cbrt(c) : 7.787 * c + 16 / 116.0;
+    }
+    return (struct lab){ { 116 * f[1] - 16, 500 * (f[0] - f[1]),
+                           200 * (f[1] - f[2]) } };
+}
+
+static double distance(struct lab a, struct lab b)
+{
+    double sum = 0;
+
+    for (int i = 0; i < 3; i++)
+        sum += (a.v[i] - b.v[i]) * (a.v[i] - b.v[i]);
+    return sqrt(sum);
+}
+
+/* A just noticeable difference is 2.3, and 1 for colours side by side. */
+static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
+{
+    static const double eyes[][3][3] = {
+        { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } },
+        { { .152286, 1.052583, -.204868 },
+          { .114503, .786281, .099216 },
+          { -.003882, -.048116, 1.051998 } },
+        { { .367322, .860646, -.227968 },
+          { .280085, .672501, .047413 },
+          { -.011820, .042940, .968881 } },
+        { { 1.255528, -.076749, -.178779 },
+          { -.078411, .930809, .147602 },
+          { .004733, .691367, .303900 } },
+    };
+    static const char *const kinds[][10] = {
+        [DSF_FORWARD] = { "embed.forward", "norm.forward", "residual.forward",
+                          "qkv.forward", "out.forward", "attention.forward",
+                          "mlp.forward", "head_part.loss", "head.forward" },
+        [DSF_BACKWARD_INPUT] = { "norm.backward_input", "qkv.backward_input",
+                                 "out.backward_input",
+                                 "attention.backward_input",
+                                 "mlp.backward_input", "head.backward_input" },
+        [DSF_BACKWARD_WEIGHT] = { "embed.backward_weight",
+                                  "norm.backward_weight",
+                                  "residual.backward_weight",
+                                  "qkv.backward_weight", "out.backward_weight",
+                                  "mlp.backward_weight",
+                                  "head.backward_weight" },
+        [DSF_RECOMPUTED] = { "norm.forward", "residual.forward", "qkv.forward",
+                             "out.forward", "attention.forward", "mlp.forward",
+                             "mlp.hidden" },
+        [DSF_UPDATES] = { "adam", "add", "square", "clip", "schedule", "pack",
+                          "unpack", "split" },
+        [DSF_MOVES] = { "send", "gather", "sum", "reduce_scatter", "transfer" },
+        [DSF_SWAPS] = { "swap_in", "swap_out", "swap" },
+        [DSF_OTHER] = { "load_batch", "advance", "report", "report_loss",
+                        "wait" },
+    };
+
+    for (unsigned e = 0; e < sizeof(eyes) / sizeof(*eyes); e++)
+        for (int f = 0; f < DSF_IDLE; f++)
+            for (unsigned i = 0; kinds[f][i] != NULL; i++)
+                for (unsigned k = 0; k < i; k++) {
+                    enum dsf_family family = (enum dsf_family)f;
+                    double d = distance(
+                        look(dsf_kind_colour(family, kinds[f][i]), eyes[e]),
+                        look(dsf_kind_colour(family, kinds[f][k]), eyes[e]));
+
+                    if (d < (e == 0 ? 4 : 2))
+                        fail_msg("%s and %s are %.1f apart for eyes %u",
+                                 kinds[f][i], kinds[f][k], d, e);
+                }
+}
+
+static void neighbours_in_a_layer_have_other_textures(void **state)
+{
+    static const char *const layer[] = { "qkv.x", "attention.x", "out.x",
+                                         "mlp.x", "qkv.x" };
+
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_not_equal(dsf_kind_texture(DSF_FORWARD, layer[i]),
+                             dsf_kind_texture(DSF_FORWARD, layer[i + 1]));
+    assert_int_not_equal(dsf_kind_texture(DSF_SWAPS, "swap_in"),
+                         dsf_kind_texture(DSF_SWAPS, "swap_out"));
+}
+
 static void a_part_of_a_segment_has_its_colour(void **state)
 {
     assert_int_equal(dsf_kind_colour(DSF_FORWARD, "mlp.forward"),
@@ -86,6 +198,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_family_follows_from_name_and_pass),
         cmocka_unit_test(families_differ_and_so_do_kinds_that_are_neighbours),
+        cmocka_unit_test(all_eyes_tell_the_kinds_of_a_family_apart),
+        cmocka_unit_test(neighbours_in_a_layer_have_other_textures),
         cmocka_unit_test(a_part_of_a_segment_has_its_colour),
         cmocka_unit_test(an_unknown_kind_keeps_the_colour_it_had),
         cmocka_unit_test(what_is_written_on_a_colour_can_be_read),

@@ -190,6 +190,107 @@ static void every_swap_is_in_the_row_of_its_disk(void **state)
     shown_free(&shown);
 }
 
+static void ranks_that_share_a_core_have_a_row_each(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make_shared(&shown);
+    /* Rows: rank 0 and 1 on core 0, rank 2 on core 0, strays of core 1. */
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, " CW R0 \"rank 0 on core 0\"\n");
+    assert_has(text, " CW R1 \"rank 1 on core 0\"\n");
+    assert_has(text, " CW R2 \"rank 2 on core 0\"\n");
+    assert_has(text, " CW R3 \"core 1\"\n");
+    assert_int_equal(count(text, "\"rank 1 on"), 1);
+    assert_int_equal(count(text, " SW W0 SW"), 4);
+    assert_int_equal(count(text, " SW W1 SW"), 4);
+    /* Each is idle while its core is at another rank, or at none. */
+    assert_has(text, "\n8 2.000000000 SW W0 SWi\n");
+    assert_has(text, "\n8 0.000000000 SW W1 SWi\n");
+    assert_has(text, "\n8 4.000000000 SW W1 SWi\n");
+    free(text);
+
+    text = shown_text(&shown, dsf_write_chrome);
+    for (unsigned r = 0; r < 3; r++) {
+        char name[100];
+
+        snprintf(name, sizeof(name),
+                 "\"name\":\"thread_name\",\"pid\":%u,\"tid\":%u,"
+                 "\"args\":{\"name\":\"core 0\"}",
+                 r + 1, r + 1);
+        assert_has(text, name);
+    }
+    free(text);
+
+    text = shown_text(&shown, dsf_write_svg);
+    for (unsigned r = 0; r < 3; r++) {
+        char name[100];
+
+        snprintf(name, sizeof(name), ">rank %u<", r);
+        assert_has(text, name);
+    }
+    assert_int_equal(count(text, ">core 0<"), 3);
+    assert_int_equal(count(text, ">core 1<"), 1);
+    assert_has(text, "its core runs another rank");
+    assert_int_equal(count(text, "stroke=\"#c4c4c4\" stroke-width=\"5.1\""), 3);
+    free(text);
+    shown_free(&shown);
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_svg);
+    assert_null(strstr(text, "another rank"));
+    assert_null(shown.rows.worker);
+    free(text);
+    shown_free(&shown);
+}
+
+static void a_box_says_what_it_is(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_svg);
+    assert_has(text, "<title>mlp.forward\nrank 0, micro-batch 1, layer 3, "
+                     "core 0\nstart 1 s, duration 1 s</title>");
+    assert_has(text, "<title>send\nrank 1, micro-batch 0, layer 3, link 1\n"
+                     "start 1 s, duration 1 s</title>");
+    assert_has(text, "<title>adam\nrank 0, layer 3, core 0\n"
+                     "start 4 s, duration 1 s</title>");
+    assert_int_equal(count(text, "<title>"), 6);
+    free(text);
+    shown_free(&shown);
+}
+
+static void swaps_of_both_directions_look_different(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make_tiers(&shown);
+    text = shown_text(&shown, dsf_write_svg);
+    assert_has(text, ">swap_in<");
+    assert_has(text, ">swap_out<");
+    assert_has(text, "<g fill=\"#d55e00\">");
+    assert_has(text, "<path fill=\"#783500\" d=\"M0 0h6v6h-6z\"/>");
+    free(text);
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, " SD \"swap_in\" \"0.8353 0.3686 0.0000\"");
+    free(text);
+    text = shown_text(&shown, dsf_write_chrome);
+    assert_has(text, "\"name\":\"swap_in\",\"cat\":\"disk\","
+                     "\"cname\":\"rail_animation\"");
+    assert_has(text, "\"name\":\"swap_out\",\"cat\":\"disk\","
+                     "\"cname\":\"terrible\"");
+    free(text);
+    text = shown_text(&shown, dsf_write_times_dot);
+    assert_has(text, "fillcolor=\"#d55e00\"");
+    assert_has(text, "fillcolor=\"#783500\"");
+    free(text);
+    shown_free(&shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +299,9 @@ int main(void)
         cmocka_unit_test(svg_escapes_and_shows_every_kind),
         cmocka_unit_test(dot_has_times_and_the_longest_way),
         cmocka_unit_test(a_trace_of_nothing_is_shown_too),
+        cmocka_unit_test(ranks_that_share_a_core_have_a_row_each),
+        cmocka_unit_test(a_box_says_what_it_is),
+        cmocka_unit_test(swaps_of_both_directions_look_different),
         cmocka_unit_test(every_swap_is_in_the_row_of_its_disk),
     };
 
