@@ -2,7 +2,9 @@
  * is more. */
 #include "cli/budget.h"
 
+#include "cli/disks.h"
 #include "machine/memory.h"
+#include "tasks/components.h"
 
 #include <math.h>
 
@@ -132,6 +134,52 @@ bool dsf_fit_lacks(const struct dsf_session *s,
     if (disk > 0 && lack->needs == 0)
         note(lack, DSFLOW_NVME, 0, disk, disk_budget(s, m));
     return lack->needs > 0;
+}
+
+double dsf_fit_least(const struct dsf_session *s)
+{
+    static const double bytes[] = {
+        [DSF_STATES_FP32] = 4, [DSF_STATES_BF16] = 2, [DSF_STATES_INT8] = 1
+    };
+    unsigned states =
+        dsf_optimizer_nstates(dsf_job_optimizer(&s->job, NULL), &s->job);
+
+    return (double)s->model.params *
+           (sizeof(float) + states * bytes[s->job.offload.states]);
+}
+
+/* Of all nodes; INFINITY: unknown. */
+static double all_memory(const struct dsf_session *s,
+                         const struct dsf_machine_model *m)
+{
+    int64_t known = s->machine.available;
+    double device, host;
+
+    if (m == NULL)
+        return known < 0 || known == INT64_MAX ? INFINITY : (double)known;
+    if (m->main.memory < 0 || (dsf_fit_is_gpu(m) && m->main.host < 0))
+        return INFINITY;
+    device = (double)m->main.memory;
+    host = dsf_fit_is_gpu(m) ? (double)m->main.host : 0;
+    if (dsf_fit_is_gpu(m))
+        device *= (double)m->main.devices;
+    return (double)m->main.nodes * (device + host);
+}
+
+bool dsf_fit_is_hopeless(const struct dsf_session *s,
+                         const struct dsf_machine_model *m, double *memory,
+                         double *disks)
+{
+    *memory = all_memory(s, m);
+    if (s->job.nvme.size >= 0)
+        *disks = (double)s->job.nvme.size;
+    else if (m == NULL)
+        *disks = dsf_disks_free(&s->job);
+    else if (m->disk.read > 0)
+        *disks = disk_budget(s, m);
+    else
+        *disks = 0;
+    return dsf_fit_least(s) > *memory + *disks;
 }
 
 double dsf_fit_share(const struct dsf_session *s,

@@ -45,6 +45,16 @@ bool dsf_fit_lacks(const struct dsf_session *s,
                    const struct dsf_machine_model *m,
                    const struct dsf_weights *w, struct dsf_lack *lack);
 
+/* Bytes that the parameters and the states of the optimizer take, wherever they
+ * are: the job needs more than that. Of a session that has its model. */
+double dsf_fit_least(const struct dsf_session *s);
+
+/* Do they not fit in all memory of `m` (NULL: the present machine) and the
+ * space of its disks together (which are told)? Then no plan does. */
+bool dsf_fit_is_hopeless(const struct dsf_session *s,
+                         const struct dsf_machine_model *m, double *memory,
+                         double *disks);
+
 /* The largest share of the offloaded states that the devices have room for; of
  * a plan that keeps none of them there. */
 double dsf_fit_share(const struct dsf_session *s,

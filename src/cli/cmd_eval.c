@@ -1,6 +1,7 @@
 /* cmd_eval.c - loss on the validation text. */
 #include "base/alloc.h"
 #include "base/log.h"
+#include "cli/early.h"
 #include "cli/feed.h"
 
 #include <math.h>
@@ -37,9 +38,11 @@ static int eval(const struct dsf_words *words, struct dsflow_err *err)
 
     dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
+        status = dsf_early_check(&s, words, err);
+    if (status == DSFLOW_OK)
         status = dsf_session_plan(&s, NULL, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_check(&s, words, err);
+        status = dsf_session_check_memory(&s, err);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&s, err);
     if (status == DSFLOW_OK)

@@ -1,5 +1,7 @@
 /* cmd_plan.c - the step before it runs. */
+#include "base/log.h"
 #include "cli/disks.h"
+#include "cli/early.h"
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "cli/record.h"
@@ -26,6 +28,17 @@ static int check_until(const char *until, struct dsflow_err *err)
                        until, known);
 }
 
+/* What can be known before anything is measured or built. */
+static int check(const struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsflow_err text;
+
+    /* The text of a job need not be here to plan it. */
+    if (dsf_early_check_text(s, &text) == DSFLOW_EFIT)
+        dsf_warn("%s", text.msg);
+    return dsf_early_check_size(s, err);
+}
+
 /* The plan and the graph of a machine that is described, or of this one, which
  * is measured when time is to be predicted. */
 static int build(struct dsf_session *s, const char *file, const char *until,
@@ -38,6 +51,8 @@ static int build(struct dsf_session *s, const char *file, const char *until,
         status = dsf_machine_probe(&s->machine, err);
         if (status == DSFLOW_OK)
             status = dsf_disks_check(&s->job, err);
+        if (status == DSFLOW_OK)
+            status = check(s, err);
         if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s)))
             status = dsf_machine_of_job(&s->machine, &s->job, m, err);
         return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
@@ -46,7 +61,8 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     if (status < 0)
         return status;
     dsf_machine_of_model(m, &s->machine);
-    return dsf_fit(s, m, until, err);
+    status = check(s, err);
+    return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
 }
 
 static int report(struct dsf_session *s, const struct dsf_machine_model *m,

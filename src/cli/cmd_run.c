@@ -3,6 +3,7 @@
 #include "base/aside.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/early.h"
 #include "cli/feed.h"
 #include "cli/fit.h"
 #include "cli/generate.h"
@@ -54,6 +55,33 @@ struct run {
     double io, io_hidden; /* seconds of disks in all of them */
     size_t nseconds, cap_seconds, cap_bounds;
 };
+
+/* Can it be made, or be written to? */
+static int check_output(const struct dsf_job *job, struct dsflow_err *err)
+{
+    char *path = dsf_xstrdup(job->main.output), *end = path + strlen(path);
+    struct stat st;
+    int why = 0;
+
+    /* The last folder of the path that is there. */
+    while (end > path && stat(path, &st) < 0 && errno == ENOENT) {
+        while (end > path && end[-1] != '/')
+            end--;
+        while (end > path + 1 && end[-1] == '/')
+            end--;
+        *end = '\0';
+    }
+    if (stat(end > path ? path : ".", &st) < 0)
+        why = errno;
+    else if (!S_ISDIR(st.st_mode))
+        why = ENOTDIR;
+    else if (access(end > path ? path : ".", W_OK | X_OK) < 0)
+        why = errno;
+    free(path);
+    return why == 0 ? DSFLOW_OK
+                    : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                                   "%s: %s", job->main.output, strerror(why));
+}
 
 static int make_output(struct run *r, struct dsflow_err *err)
 {
@@ -644,6 +672,10 @@ static int prepare(struct run *r, const struct dsf_words *words,
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
     if (status == DSFLOW_OK)
+        status = dsf_early_check(&r->s, words, err);
+    if (status == DSFLOW_OK)
+        status = check_output(&r->s.job, err);
+    if (status == DSFLOW_OK)
         status = find_start(r, words, &folder, err);
     if (status == DSFLOW_OK)
         status = dsf_session_check_room(&r->s, r->done, r->overwrite, err);
@@ -658,7 +690,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK && dsf_metrics_is_empty(&r->progress.metrics))
         dsf_stop_metrics(r->progress.metrics.fd);
     if (status == DSFLOW_OK)
-        status = dsf_session_check(&r->s, words, err);
+        status = dsf_session_check_memory(&r->s, err);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&r->s, err);
     if (status == DSFLOW_OK)

@@ -129,6 +129,18 @@ int dsf_disks_check_room(const struct dsf_job *job, double bytes,
     return DSFLOW_OK;
 }
 
+double dsf_disks_free(const struct dsf_job *job)
+{
+    const struct dsflow_strings *paths = &job->nvme.path;
+    double bytes = 0;
+
+    if (paths->n == 0)
+        return free_of(".");
+    for (unsigned i = 0; i < paths->n; i++)
+        bytes += free_of(paths->v[i]) / count_beside(paths, paths->v[i]);
+    return bytes;
+}
+
 struct dsflow_disk dsf_disks_options(const struct dsf_job *job)
 {
     const struct dsf_job_nvme *nvme = &job->nvme;

@@ -25,6 +25,10 @@ int dsf_disks_check_room(const struct dsf_job *job, double bytes,
 double dsf_disks_bytes_beside(const struct dsf_job *job, double bytes,
                               const char *path);
 
+/* Bytes that are free in its folders, each disk once; without any, where the
+ * program was started. INFINITY: unknown. */
+double dsf_disks_free(const struct dsf_job *job);
+
 /* What an executor is told of them; borrowed from the job. */
 struct dsflow_disk dsf_disks_options(const struct dsf_job *job);
 

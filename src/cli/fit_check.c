@@ -200,17 +200,19 @@ static struct keys keys_of(const struct dsf_way *was, const struct dsf_way *is)
 static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
 {
     static const uint32_t MANY = 300000; /* tasks: a search would take long */
+    static const char none[] =
+        "; nor does it fit with smaller micro-batches, recomputation, "
+        "zero.stage = 3 and offloading: more ranks, or a smaller model";
     struct hunt h = { s, m, s->plan->micro, 5 * MANY };
     struct dsf_way was = dsf_way_of(s), way = was;
+    double memory, disks;
 
+    if (dsf_fit_is_hopeless(s, m, &memory, &disks))
+        return dsf_xstrdup(none);
     if (dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");
     if (!find_way(&h, &way))
-        return dsf_xstrdup(
-            h.left == 0 ? ""
-                        : "; nor does it fit with smaller micro-batches, "
-                          "recomputation, zero.stage = 3 and offloading: more "
-                          "ranks, or a smaller model");
+        return dsf_xstrdup(h.left == 0 ? "" : none);
     was.micro = s->plan->micro;
     return dsf_xasprintf("; %s would fit", keys_of(&was, &way).text);
 }

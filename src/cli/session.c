@@ -106,11 +106,9 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
                      struct dsflow_err *err)
 {
     struct dsf_machine_model m = { 0 };
-    int status = dsf_machine_probe(&s->machine, err);
+    int status = DSFLOW_OK;
 
-    if (status == DSFLOW_OK)
-        status = dsf_disks_check(&s->job, err);
-    if (status == DSFLOW_OK && dsf_fit_is_open(s))
+    if (dsf_fit_is_open(s))
         status = dsf_machine_of_job(&s->machine, &s->job, &m, err);
     if (status == DSFLOW_OK)
         status = dsf_fit(s, &m, until, err);
@@ -222,8 +220,8 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
-static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
-                     struct dsflow_err *err)
+int dsf_session_executor(const struct dsf_words *words,
+                         enum dsflow_exec_kind *kind, struct dsflow_err *err)
 {
     const char *name = dsf_flag_value(words, "executor");
 
@@ -235,15 +233,6 @@ static int exec_kind(const struct dsf_words *words, enum dsflow_exec_kind *kind,
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL,
                        "--executor: %.60s: expected serial or starpu", name);
-}
-
-int dsf_session_check(struct dsf_session *s, const struct dsf_words *words,
-                      struct dsflow_err *err)
-{
-    enum dsflow_exec_kind kind;
-    int status = exec_kind(words, &kind, err);
-
-    return status == DSFLOW_OK ? dsf_session_check_memory(s, err) : status;
 }
 
 /* The rotary table, on every rank that uses it. */
@@ -269,7 +258,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
         .disk = dsf_disks_options(&s->job),
     };
-    int status = exec_kind(words, &options.kind, err);
+    int status = dsf_session_executor(words, &options.kind, err);
 
     if (status == DSFLOW_OK)
         status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);

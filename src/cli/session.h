@@ -34,17 +34,17 @@ struct dsf_session {
 int dsf_session_model(struct dsf_session *s, const char *path,
                       const struct dsf_words *words, struct dsflow_err *err);
 
-/* The machine, the plan and the graph, up to policy `until` (NULL: all). */
+/* The plan and the graph, up to policy `until` (NULL: all). After
+ * dsf_early_check, which finds the machine. */
 int dsf_session_plan(struct dsf_session *s, const char *until,
                      struct dsflow_err *err);
 
 /* The text of the job, as tokens. After the plan. */
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
-/* Is there such an executor, and memory for it? Before the text is read, as
- * that may take long. */
-int dsf_session_check(struct dsf_session *s,
-                      const struct dsf_words *words, struct dsflow_err *err);
+/* The executor that --executor names. */
+int dsf_session_executor(const struct dsf_words *words,
+                         enum dsflow_exec_kind *kind, struct dsflow_err *err);
 
 /* Does it fit in the memories of this machine, and are the folders there? */
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);

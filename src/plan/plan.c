@@ -114,6 +114,29 @@ static int check_groups(const struct dsflow_plan *plan, struct dsflow_err *err)
                         plan->groups, data);
 }
 
+int32_t dsf_plan_sequence(const struct dsf_job *job,
+                          const struct dsf_model *model)
+{
+    return job->batch.sequence < 0 ? model->dims.context
+                                   : (int32_t)job->batch.sequence;
+}
+
+/* Each tile of a layer is in ten tasks, forward and backward, beside those of
+ * attention: one for each pair of a tile and one that is not behind it, forward
+ * and backward. Tensor ranks have each of them, and about two more that gather or
+ * sum. */
+double dsf_plan_tasks(const struct dsflow_plan *plan)
+{
+    enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */
+    double layers = plan->model->layers, pieces = 1;
+    double ranks = plan->mesh.tensor > 1 ? 3 * plan->mesh.tensor : 1;
+
+    if (plan->tiles[0].rows < plan->sequence)
+        pieces = (double)plan->ntiles / plan->micro;
+    return ranks * plan->nmicro * plan->ntiles *
+           (AROUND + layers * (OF_LAYER + pieces + 1));
+}
+
 static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
@@ -121,7 +144,7 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
     int32_t context = plan->model->dims.context;
     int status;
 
-    plan->sequence = batch->sequence < 0 ? context : (int32_t)batch->sequence;
+    plan->sequence = dsf_plan_sequence(job, plan->model);
     if (plan->sequence > context)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "sequence",
                             "%d: expected at most the model's context, %d",

@@ -64,6 +64,14 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
                  struct dsflow_err *err);
 void dsf_plan_free(struct dsflow_plan *plan);
 
+/* Tokens of a sequence. */
+int32_t dsf_plan_sequence(const struct dsf_job *job,
+                          const struct dsf_model *model);
+
+/* About how many tasks its step has, before there is a graph: what other policies add
+ * is little beside it. */
+double dsf_plan_tasks(const struct dsflow_plan *plan);
+
 /* The micro-batch that data rank `d` works on at its turn; and the turn, the
  * data rank and the group of a micro-batch. */
 int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn);

@@ -52,10 +52,10 @@ static size_t cut_of(const struct dsf_text_file *file, double share)
     return exact;
 }
 
+/* Where the files are, and where they are cut. */
 static int find_source(struct source *s, struct dsflow_err *err)
 {
     const struct dsf_job_data *data = &s->job->data;
-    bool utf8 = *dsf_tokenizer_files(s->tok) != NULL;
     int status =
         dsf_text_files_open(s->job, "train", &data->train, &s->train, err);
 
@@ -63,10 +63,6 @@ static int find_source(struct source *s, struct dsflow_err *err)
         status =
             dsf_text_files_open(s->job, "validation_files",
                                 &data->validation_files, &s->validation, err);
-    if (status == DSFLOW_OK)
-        status = dsf_text_files_check(&s->train, utf8, err);
-    if (status == DSFLOW_OK)
-        status = dsf_text_files_check(&s->validation, utf8, err);
     if (status < 0)
         return status;
     s->cuts = dsf_xcalloc(s->train.n, sizeof(*s->cuts));
@@ -75,6 +71,16 @@ static int find_source(struct source *s, struct dsflow_err *err)
                          ? s->train.v[i].bytes
                          : cut_of(&s->train.v[i], data->validation);
     return DSFLOW_OK;
+}
+
+/* Is it text? That reads all of it. */
+static int check_source(const struct source *s, struct dsflow_err *err)
+{
+    bool utf8 = *dsf_tokenizer_files(s->tok) != NULL;
+    int status = dsf_text_files_check(&s->train, utf8, err);
+
+    return status == DSFLOW_OK ? dsf_text_files_check(&s->validation, utf8, err)
+                               : status;
 }
 
 static void close_source(struct source *s)
@@ -225,11 +231,48 @@ static void count(struct dsf_corpus *c, const struct source *s)
     info->bytes_per_token = tokens > 0 ? (double)kept / (double)tokens : 0.0;
 }
 
+/* Tokens of a text, or how many it has at most. */
+struct amount {
+    int64_t train, validation;
+    const char *most; /* "" or "at most " */
+};
+
+/* Is there a sequence to train on, and one to validate on where it is asked
+ * for? */
+static int check_amount(const struct source *s, const struct amount *n,
+                        int64_t sequence, int status, struct dsflow_err *err)
+{
+    const struct dsf_job *job = s->job;
+
+    if (n->train <= sequence)
+        return dsf_job_fail(job, err, status, "data", "train",
+                            "%s%" PRId64
+                            " tokens in %u files; expected %" PRId64
+                            " at least, for one sequence",
+                            n->most, n->train, s->train.n, sequence + 1);
+    if (n->validation > sequence)
+        return DSFLOW_OK;
+    if (s->validation.n > 0)
+        return dsf_job_fail(
+            job, err, status, "data", "validation_files",
+            "%s%" PRId64 " tokens in %u files; expected %" PRId64
+            " at least, for one sequence",
+            n->most, n->validation, s->validation.n, sequence + 1);
+    if (job->data.validation > 0.0)
+        return dsf_job_fail(job, err, status, "data", "validation",
+                            "%g: %s%" PRId64 " of %s%" PRId64
+                            " tokens; expected %" PRId64
+                            " at least, for one sequence, or 0 for none",
+                            job->data.validation, n->most, n->validation,
+                            n->most, n->train + n->validation, sequence + 1);
+    return DSFLOW_OK;
+}
+
 static int check(const struct dsf_corpus *c, const struct source *s,
                  int32_t vocab, struct dsflow_err *err)
 {
     const struct dsf_job *job = s->job;
-    const struct dsf_corpus_info *info = &c->info;
+    struct amount n = { c->info.train_tokens, c->info.validation_tokens, "" };
 
     if (c->store.most >= (uint32_t)vocab)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
@@ -237,27 +280,31 @@ static int check(const struct dsf_corpus *c, const struct source *s,
                             " of tokenizer %s; expected at least %" PRIu32,
                             vocab, c->store.most, job->data.tokenizer,
                             c->store.most + 1);
-    if (info->train_sequences == 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "train",
-                            "%" PRId64 " tokens in %u files; expected %" PRId64
-                            " at least, for one sequence",
-                            info->train_tokens, s->train.n, c->sequence + 1);
-    if (info->validation_sequences > 0)
-        return DSFLOW_OK;
-    if (s->validation.n > 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "validation_files",
-                            "%" PRId64 " tokens in %u files; expected %" PRId64
-                            " at least, for one sequence",
-                            info->validation_tokens, s->validation.n,
-                            c->sequence + 1);
-    if (job->data.validation > 0.0)
-        return dsf_job_fail(
-            job, err, DSFLOW_EINVAL, "data", "validation",
-            "%g: %" PRId64 " of %" PRId64 " tokens; expected %" PRId64
-            " at least, for one sequence, or 0 for none",
-            job->data.validation, info->validation_tokens,
-            info->train_tokens + info->validation_tokens, c->sequence + 1);
-    return DSFLOW_OK;
+    return check_amount(s, &n, c->sequence, DSFLOW_EINVAL, err);
+}
+
+int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
+                     int64_t sequence, struct dsflow_err *err)
+{
+    struct source s = { .job = job, .tok = tok };
+    bool exact = *dsf_tokenizer_files(tok) == NULL;
+    struct amount n = { 0, 0, exact ? "" : "at most " };
+    int64_t end = exact ? 0 : 1; /* of a text */
+    int status = find_source(&s, err);
+
+    for (unsigned i = 0; i < s.train.n && status == DSFLOW_OK; i++) {
+        int64_t cut = (int64_t)s.cuts[i], all = (int64_t)s.train.v[i].bytes;
+
+        n.train += dsf_tokenizer_most(tok, cut) + end;
+        n.validation += dsf_tokenizer_most(tok, all - cut) + end;
+    }
+    for (unsigned i = 0; i < s.validation.n && status == DSFLOW_OK; i++)
+        n.validation +=
+            dsf_tokenizer_most(tok, (int64_t)s.validation.v[i].bytes) + end;
+    if (status == DSFLOW_OK)
+        status = check_amount(&s, &n, sequence, DSFLOW_EFIT, err);
+    close_source(&s);
+    return status;
 }
 
 int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
@@ -269,6 +316,8 @@ int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
     int status = find_source(&s, err);
     uint64_t key;
 
+    if (status == DSFLOW_OK)
+        status = check_source(&s, err);
     *corpus = NULL;
     c->sequence = sequence;
     c->seed = (uint64_t)job->main.seed;

@@ -16,6 +16,8 @@ void dsf_tokenizer_free(struct dsf_tokenizer *tok);
 int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok); /* ids < this */
 /* End-of-text token, or -1. */
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok);
+/* How many tokens `bytes` bytes of text are at most. */
+int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes);
 /* 64-bit hash of everything that decides what encode gives. */
 uint64_t dsf_tokenizer_hash(const struct dsf_tokenizer *tok);
 /* Files that make the tokenizer (NULL-terminated; empty for bytes). */
@@ -38,6 +40,11 @@ const char *dsf_decode(const struct dsf_tokenizer *tok, int32_t id, size_t *n);
 
 /* The text of a job as tokens, split and shuffled. */
 struct dsf_corpus; /* opaque */
+
+/* Are the files of [data] there, and may they have text for a sequence? Nothing
+ * of them is read; DSFLOW_EFIT: they are too short. */
+int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
+                     int64_t sequence, struct dsflow_err *err);
 
 /* Find the files of [data], encode them (or map the cache under
  * `<cache_dir>`, keyed by the contents, the tokenizer and the split) and cut

@@ -191,6 +191,14 @@ int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok)
     return tok->vocab;
 }
 
+/* A token is of one byte at least; of the text as it is split: normal form C
+ * has up to three times the bytes (Unicode Standard Annex 15, 9), and each
+ * piece between added tokens, which is not empty, may get a space in front. */
+int64_t dsf_tokenizer_most(const struct dsf_tokenizer *tok, int64_t bytes)
+{
+    return bytes * ((tok->nfc ? 3 : 1) + (tok->prefix ? 1 : 0));
+}
+
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok)
 {
     return tok->eot;

@@ -22,6 +22,7 @@ struct dsf_tokenizer {
     struct dsf_bpe *bpe;     /* NULL: bytes */
     struct dsf_split *split; /* how text is cut before bpe */
     bool nfc;                /* in normal form C, before that */
+    bool prefix;             /* a space is put before what has none */
     struct dsf_added *added; /* sorted: the late ones last */
     unsigned nadded;
     size_t added_cap;

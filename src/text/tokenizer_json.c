@@ -196,6 +196,7 @@ static int read_byte_level(const struct source *s, const json_t *step,
     if (status < 0)
         return status;
     *byte_level = true;
+    s->tok->prefix |= prefix;
     if (prefix && dsf_split_add_prefix(s->tok->split, s->err) < 0)
         return in_file(s);
     if (regex && dsf_split_add_regex(s->tok->split, dsf_gpt2_regex, s->err) < 0)

@@ -187,10 +187,41 @@ set_text() {
 set_text empty.txt "empty"
 set_text nothing.txt "nothing.txt"
 set_text "*.nothing" "*.nothing"
-head -c 1000 "$(command -v "$dsflow")" > binary.txt
+head -c 10000 "$(command -v "$dsflow")" > binary.txt
 set_text binary.txt "binary.txt"
 echo "short" > short.txt
 set_text short.txt "expected 49 at least"
+
+# What can be known early takes no time: a graph of a hundred million tasks, a
+# model of many terabytes, whose plans would be tried for minutes.
+wrong 2 "job.toml:12: data: train: 26407 tokens in 1 files; expected 1048577 at least, for one sequence" \
+    run job.toml --set model.context=1048576 --set batch.sequence=auto
+# early PATTERN COMMAND SETS...: one line like this.
+early() {
+    pattern=$1
+    shift
+    timeout 60 "$dsflow" "$@" > out 2> err
+    status=$?
+    [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] && grep -q "$pattern" err ||
+        fault "early, $*: status $status: $(cat err)"
+    cases=$((cases + 1))
+}
+early "^dsflow: job.toml: batch: tile: a step has about .* million tasks: expected at most .* million here; fewer layers or micro-batches would fit$" \
+    run job.toml --set batch.sequences=30000 --set model.layers=1000
+huge="--set model.width=65536 --set model.layers=1024 --set model.heads=512"
+early "^dsflow: --set: model: width: 65536: 52.8 trillion parameters take .* TiB with the states of adamw: this machine has .* of memory and .* of free disk$" \
+    run job.toml $huge
+timeout 60 "$dsflow" plan job.toml $huge > out 2> err
+[ $? -eq 2 ] && grep -q "nor does it fit" err || fault "the plan of a model of terabytes: $(cat err)"
+# The text need not be here to plan, but if it is, it is said that it is short.
+"$dsflow" plan job.toml --set model.context=20000 --set batch.sequence=auto > out 2> err ||
+    fault "a plan for a text that is too short: $(cat err)"
+grep -q "warning: job.toml: data: validation: .*expected 20001 at least" err ||
+    fault "a text that is too short to plan for: $(cat err)"
+# Before the machine is measured, too.
+XDG_CACHE_HOME=$here/cold wrong 2 "--set: mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)" \
+    run job.toml --set mesh.data=3 --set batch.micro=auto
+[ -e cold ] && fault "the machine was measured for a batch that does not split"
 
 # Folders and disks.
 : > file

@@ -158,6 +158,29 @@ static void the_same_plan_gives_the_same_graph(void **state)
     free(text[1]);
 }
 
+static void the_size_of_a_graph_is_known_before_there_is_one(void **state)
+{
+    static const char *const jobs[] = {
+        four_micro,
+        "[batch]\nsequences = 32\nmicro = 4\nsequence = 64\ntile = 64\n",
+        "[batch]\nsequences = 64\nmicro = 1\nsequence = 64\ntile = 16\n",
+        "[batch]\nsequences = 16\nmicro = 8\nsequence = 64\ntile = 128\n",
+        "[batch]\nsequences = 16\n[mesh]\ntensor = 2\n",
+    };
+
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+        struct fixture f;
+        double about, is;
+
+        build(&f, "llama", jobs[i]);
+        about = dsf_plan_tasks(f.plan);
+        is = dsflow_graph_ntasks(f.graph);
+        if (about < 0.6 * is || about > 1.4 * is)
+            fail_msg("%s: %.0f tasks, not about %.0f", jobs[i], is, about);
+        done(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +189,7 @@ int main(void)
         cmocka_unit_test(an_update_waits_for_every_square_only_when_it_clips),
         cmocka_unit_test(what_others_wait_for_comes_first),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
+        cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,8 @@ static inline void check_gives(const struct dsf_tokenizer *tok,
     for (size_t i = 0; i < n && i < out.n; i++)
         assert_int_equal(out.v[i], ids[i]);
     assert_int_equal(out.n, n);
+    assert_true(out.n <=
+                (size_t)dsf_tokenizer_most(tok, (int64_t)strlen(text)));
     dsf_tokens_fini(&out);
 }
 

@@ -263,6 +263,52 @@ static void too_little_text_is_told_in_figures(void **state)
                         "files; expected 17 at least, for one sequence");
 }
 
+static int check_for(const char *data, int64_t sequence, struct dsflow_err *err)
+{
+    struct dsf_tokenizer *tok;
+    struct dsf_job job;
+    int status;
+
+    make_job(&job, data);
+    assert_int_equal(dsf_tokenizer_open("bytes", &tok, err), DSFLOW_OK);
+    status = dsf_corpus_check(&job, tok, sequence, err);
+    dsf_tokenizer_free(tok);
+    dsf_job_fini(&job);
+    return status;
+}
+
+static void too_little_text_is_known_without_reading_it(void **state)
+{
+    struct dsflow_err err;
+
+    write_file("nul", "a\0b\0c\0d\0e\0f\0g\0h\0i\0j\0k\0l\0", 24);
+    assert_int_equal(
+        check_for("train = [\"@/nul\"]\nvalidation = 0.0", 23, &err),
+        DSFLOW_OK);
+    assert_int_equal(
+        check_for("train = [\"@/nul\"]\nvalidation = 0.0", 24, &err),
+        DSFLOW_EFIT);
+    check_message(&err, "job.toml:5: data: train: 24 tokens in 1 files; "
+                        "expected 25 at least, for one sequence");
+    write_lines("a", 0, 100);
+    assert_int_equal(
+        check_for("train = [\"@/a\"]\nvalidation = 0.1", 100, &err),
+        DSFLOW_EFIT);
+    check_message(&err, "job.toml:6: data: validation: 0.1: 100 of 1000 "
+                        "tokens; expected 101 at least, for one sequence, or "
+                        "0 for none");
+    assert_int_equal(check_for("train = [\"@/a\"]\n"
+                               "validation_files = [\"@/nul\"]",
+                               24, &err),
+                     DSFLOW_EFIT);
+    check_message(&err, "job.toml:6: data: validation_files: 24 tokens in 1 "
+                        "files; expected 25 at least, for one sequence");
+    assert_int_equal(check_for("train = [\"@/none\"]", 10, &err),
+                     DSFLOW_EINVAL);
+    check_message(&err, "job.toml:5: data: train: /none: No such file or "
+                        "directory");
+}
+
 static void a_token_beyond_the_model_is_an_error(void **state)
 {
     struct dsf_corpus *c;
@@ -291,6 +337,7 @@ int main(void)
         WITH_FOLDER(a_damaged_cache_is_made_again),
         WITH_FOLDER(a_cache_that_cannot_be_written_is_done_without),
         WITH_FOLDER(too_little_text_is_told_in_figures),
+        WITH_FOLDER(too_little_text_is_known_without_reading_it),
         WITH_FOLDER(a_token_beyond_the_model_is_an_error),
     };
 

@@ -1,0 +1,24 @@
+/* early.h - what is wrong with a job and can be known at once: before anything
+ * is measured, read, tokenized or built, all of which may take long. */
+#ifndef DSF_CLI_EARLY_H
+#define DSF_CLI_EARLY_H
+
+#include "cli/session.h"
+
+/* Of a session that has its model: does the batch split, is the graph of a size
+ * that can be built? The machine of the session is that of the plan. */
+int dsf_early_check_size(const struct dsf_session *s, struct dsflow_err *err);
+
+/* Can the model be anywhere on this machine? */
+int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err);
+
+/* Are the files of the text there, and is it long enough? DSFLOW_EFIT: it is
+ * too short. */
+int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err);
+
+/* All of that, of a job that is to run here; the executor of --executor, and
+ * the folders of [memory.nvme]. It finds the machine of the session. */
+int dsf_early_check(struct dsf_session *s, const struct dsf_words *words,
+                    struct dsflow_err *err);
+
+#endif
