@@ -7,7 +7,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_LR_SCHEDULE_ABI  1
+#define DSFLOW_LR_SCHEDULE_ABI  2
 #define DSFLOW_LR_SCHEDULE_PART 128
 
 /* The keys of [schedule], which are there for all, and the base rate. */
@@ -28,10 +28,10 @@ struct dsflow_lr_schedule {
     const char *name;    /* "constant": the value of schedule.kind */
     const char *summary; /* one line, for `dsflow list schedules` */
 
-    unsigned warms_up; /* 1: it reads keys->warmup, which is an error in the
-                          job otherwise */
-    unsigned ends;     /* 1: it is made for keys->total steps, and the warm-up
-                          must be within them */
+    unsigned warms_up; /* 1: it reads keys->warmup; a job that sets it otherwise
+                          is warned */
+    unsigned ends;     /* 1: it is made for keys->total steps; a job whose
+                          warm-up is longer is warned */
 
     /* Keys of its own: the table of job.toml that has its name. NULL: none.
      * They fill `part`, of part_size bytes, at most DSFLOW_LR_SCHEDULE_PART.

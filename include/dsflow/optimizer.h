@@ -13,7 +13,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OPTIMIZER_ABI 1
+#define DSFLOW_OPTIMIZER_ABI 2
 
 #define DSFLOW_MAX_STATES  (DSFLOW_MAX_PORTS - 3)
 #define DSFLOW_MAX_TENSORS 12
@@ -79,8 +79,8 @@ struct dsflow_optimizer {
      * graph and in checkpoints. Ends with NULL. They begin as zeroes. */
     const char *states[DSFLOW_MAX_STATES + 1];
 
-    unsigned uses_momentum; /* 1: it reads momentum and nesterov of the job,
-                               which are an error otherwise */
+    unsigned uses_momentum; /* 1: it reads momentum and nesterov of the job; a
+                               job that sets them otherwise is warned */
     unsigned whole;         /* 1: it needs whole tensors: a unit is never cut,
                                and ranks share out units instead */
 

@@ -52,26 +52,44 @@ struct dsflow_option {
     double min, max;            /* for numbers; both bounds are allowed */
     const char *const *choices; /* for DSFLOW_CHOICE, ends with NULL */
     const char *help;           /* one line */
+
+    /* When the key has an effect: NULL: always. A job that sets the key where
+     * it has none is warned. Comparisons of keys of any table with values,
+     * joined by "and" and "or" (which binds less):
+     *     "zero.stage = 3 and mesh.data >= 2"
+     *     "schedule.kind = warmup|warmup_linear or schedule.total > 0"
+     * with = and != (of one value or of one among several), <, <=, > and >=.
+     * Values are numbers, true, false, words without quotes, or [] for an
+     * empty list. */
+    const char *used_with;
 };
 
-#define DSFLOW_OPTION_NUMBER(kind, type, field, dflt, lowest, highest, text)   \
+/* The last arguments of the macros below are the help and, optionally,
+ * used_with. */
+#define DSFLOW_OPTION_WORDS(text, when, ...) text, when
+#define DSFLOW_OPTION_FULL(name, kind, at, dflt, lowest, highest, names, ...)  \
     {                                                                          \
-#field, kind, offsetof(type, field), dflt, lowest, highest, NULL, text \
+        name, kind, at, dflt, lowest, highest, names,                          \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0)                          \
     }
-#define DSFLOW_OPTION_INT(type, field, dflt, lowest, highest, text)            \
-    DSFLOW_OPTION_NUMBER(DSFLOW_INT, type, field, dflt, lowest, highest, text)
-#define DSFLOW_OPTION_FLOAT(type, field, dflt, lowest, highest, text)          \
-    DSFLOW_OPTION_NUMBER(DSFLOW_FLOAT, type, field, dflt, lowest, highest, text)
-#define DSFLOW_OPTION_AUTO(type, field, dflt, lowest, highest, text)           \
-    DSFLOW_OPTION_NUMBER(DSFLOW_AUTO, type, field, dflt, lowest, highest, text)
-#define DSFLOW_OPTION_CHOICE(type, field, dflt, names, text)                   \
-    {                                                                          \
-#field, DSFLOW_CHOICE, offsetof(type, field), dflt, 0, 0, names, text  \
-    }
-#define DSFLOW_OPTION_OF(kind, type, field, dflt, text)                        \
-    {                                                                          \
-#field, kind, offsetof(type, field), dflt, 0, 0, NULL, text            \
-    }
+#define DSFLOW_OPTION_NUMBER(kind, type, field, dflt, lowest, highest, ...)    \
+    DSFLOW_OPTION_FULL(#field, kind, offsetof(type, field), dflt, lowest,      \
+                       highest, NULL, __VA_ARGS__)
+#define DSFLOW_OPTION_INT(type, field, dflt, lowest, highest, ...)             \
+    DSFLOW_OPTION_FULL(#field, DSFLOW_INT, offsetof(type, field), dflt,        \
+                       lowest, highest, NULL, __VA_ARGS__)
+#define DSFLOW_OPTION_FLOAT(type, field, dflt, lowest, highest, ...)           \
+    DSFLOW_OPTION_FULL(#field, DSFLOW_FLOAT, offsetof(type, field), dflt,      \
+                       lowest, highest, NULL, __VA_ARGS__)
+#define DSFLOW_OPTION_AUTO(type, field, dflt, lowest, highest, ...)            \
+    DSFLOW_OPTION_FULL(#field, DSFLOW_AUTO, offsetof(type, field), dflt,       \
+                       lowest, highest, NULL, __VA_ARGS__)
+#define DSFLOW_OPTION_CHOICE(type, field, dflt, names, ...)                    \
+    DSFLOW_OPTION_FULL(#field, DSFLOW_CHOICE, offsetof(type, field), dflt, 0,  \
+                       0, names, __VA_ARGS__)
+#define DSFLOW_OPTION_OF(kind, type, field, dflt, ...)                         \
+    DSFLOW_OPTION_FULL(#field, kind, offsetof(type, field), dflt, 0, 0, NULL,  \
+                       __VA_ARGS__)
 
 DSFLOW_END_DECLS
 

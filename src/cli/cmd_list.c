@@ -4,6 +4,7 @@
 #include "codelets/codelets.h"
 #include "config/job.h"
 #include "config/option.h"
+#include "config/when.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
@@ -21,6 +22,9 @@ static void print_text(FILE *out, const char *table,
     fprintf(out, "%-30s %-16s %s\n%-30s   expects %s\n", key,
             o->fallback != NULL ? o->fallback : "(required)", o->help, "",
             dsf_option_expected(o).s);
+    if (o->used_with != NULL)
+        fprintf(out, "%-30s   used with %s\n", "",
+                dsf_when_words(o->used_with).s);
 }
 
 static void list_keys_json(void)
@@ -31,10 +35,10 @@ static void list_keys_json(void)
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
         for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
             json_array_append_new(
-                keys, json_pack("{s:s, s:s, s:s?, s:s, s:s}", "table",
-                                t->name, "key", o->key, "default",
-                                o->fallback, "expects",
-                                dsf_option_expected(o).s, "meaning", o->help));
+                keys, json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?}", "table",
+                                t->name, "key", o->key, "default", o->fallback,
+                                "expects", dsf_option_expected(o).s, "meaning",
+                                o->help, "used_with", o->used_with));
     json_dumpf(keys, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(keys);
@@ -66,6 +70,8 @@ static void list_keys_roff(void)
             fputs(o->fallback != NULL ? "; default " : "; required", stdout);
             put_roff(o->fallback != NULL ? o->fallback : "");
             fputs(".\n", stdout);
+            if (o->used_with != NULL)
+                printf("Used with %s.\n", dsf_when_words(o->used_with).s);
         }
     }
 }

@@ -8,6 +8,7 @@
 #include "cli/session.h"
 #include "policies/policies.h"
 #include "sim/plan_report.h"
+#include "tasks/components.h"
 
 #include <string.h>
 
@@ -111,6 +112,8 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
         status =
             build(&s, dsf_flag_value(words, "machine"), until,
                        !dot || trace != NULL, &m, err);
+    if (status == DSFLOW_OK)
+        dsf_job_warn(&s.job);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
                      : report(&s, &m, dsf_flag_value(words, "machine") == NULL,

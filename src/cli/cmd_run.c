@@ -14,6 +14,7 @@
 #include "cli/traced.h"
 #include "sim/plan_report.h"
 #include "sim/weights.h"
+#include "tasks/components.h"
 
 #include <errno.h>
 #include <math.h>
@@ -683,6 +684,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = dsf_traced_check(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&r->s, NULL, err);
+    if (status == DSFLOW_OK)
+        dsf_job_warn(&r->s.job);
     if (status == DSFLOW_OK)
         status = make_output(r, err);
     if (status == DSFLOW_OK)

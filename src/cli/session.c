@@ -57,16 +57,6 @@ static int read_job(struct dsf_session *s, const char *path,
     return status;
 }
 
-/* A link that is slowed down is that of some device. */
-static int check_link(const struct dsf_job *job, struct dsflow_err *err)
-{
-    if (job->machine.virtual_link < 0 || job->machine.virtuals > 0)
-        return DSFLOW_OK;
-    return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "virtual_link",
-                        "there is no virtual device: expected machine.virtual "
-                        "of 1 or more");
-}
-
 static int check_vocab(const struct dsf_session *s, struct dsflow_err *err)
 {
     int32_t tokens = dsf_tokenizer_vocab(s->tok);
@@ -86,8 +76,6 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     memset(s, 0, sizeof(*s));
     status = read_job(s, path, words, err);
     if (status == DSFLOW_OK)
-        status = check_link(&s->job, err);
-    if (status == DSFLOW_OK)
         status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;
@@ -99,6 +87,10 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     status = dsf_model_init(&s->model, &s->job, err);
     if (status < 0)
         return status;
+    /* What config.json says decides which keys have an effect. */
+    s->job.model.family = (int)s->model.family;
+    if (s->model.family == DSF_LLAMA)
+        s->job.model.rope_scaling = s->model.rope_llama3;
     return check_vocab(s, err);
 }
 
@@ -139,8 +131,8 @@ static void name_components(const struct dsf_job *j, char *optimizer,
             at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
                                    s->name);
     }
-    if (j->offload.states != DSF_STATES_FP32 && at < size)
-        snprintf(others + at, size - at, "states %d\n", j->offload.states);
+    if (dsf_job_states(j) != DSF_STATES_FP32 && at < size)
+        snprintf(others + at, size - at, "states %d\n", dsf_job_states(j));
 }
 
 /* What must stay the same for a checkpoint to be continued bit for bit. */
@@ -266,7 +258,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
                       dsf_job_optimizer(&s->job, NULL), s->plan->mesh.tensor,
-                      (enum dsf_states)s->job.offload.states);
+                      dsf_job_states(&s->job));
     fill_constants(s);
     return DSFLOW_OK;
 }

@@ -268,6 +268,15 @@ int dsf_job_write(const struct dsf_job *job, FILE *out);
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
 
+/* What the states of the optimizer are kept as: offloaded ones only may be
+ * anything but fp32. */
+static inline enum dsf_states dsf_job_states(const struct dsf_job *job)
+{
+    return job->offload.optimizer == DSF_OFFLOAD_NONE
+               ? DSF_STATES_FP32
+               : (enum dsf_states)job->offload.states;
+}
+
 /* A message about a value that turned out wrong later, with the place where it
  * was set in front: "job.toml:3: model: heads: 5: expected a divisor of width
  * 128". Returns `status`. Where the key has its default, the place is the file

@@ -10,6 +10,21 @@
 #define MANY     1e9
 #define NO_LIMIT 9e15
 
+/* Conditions that several keys have. */
+#define OFFLOADED(where)                                                       \
+    "offload.optimizer " where " or offload.params " where                     \
+    " or offload.gradients " where " or offload.activations " where
+#define LLAMA      "model.family = llama"
+#define LLAMA3     LLAMA " and model.rope_scaling = llama3"
+#define WARMS_UP   "schedule.kind = warmup|warmup_cosine|warmup_linear"
+#define ONE_CYCLE  "schedule.kind = one_cycle"
+#define RANGE_TEST "schedule.kind = range_test"
+#define VALIDATES  "data.validation > 0 or data.validation_files != []"
+#define SAMPLES    "sample.tokens >= 1"
+#define CHOOSES    SAMPLES " and sample.temperature > 0"
+#define STAGE_3    "zero.stage = 3 and mesh.data >= 2"
+#define VIRTUAL    "machine.virtual >= 1"
+
 #define MAIN struct dsf_job_main
 static const struct dsflow_option main_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, name, "\"job\"",
@@ -17,7 +32,9 @@ static const struct dsflow_option main_options[] = {
     DSFLOW_OPTION_INT(MAIN, steps, NULL, 1, MANY,
                       "steps of training (updates of the weights)"),
     DSFLOW_OPTION_INT(MAIN, seed, "1", 0, NO_LIMIT,
-                      "of the initial weights and of the order of the text"),
+                      "of the initial weights and of the order of the text",
+                      "model.init = random or data.shuffle = true or "
+                      "offload.states != fp32"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, output, "\"runs/job\"",
                      "folder for metrics, checkpoints and the token cache"),
     DSFLOW_OPTION_INT(MAIN, log_every, "10", 1, MANY,
@@ -56,24 +73,28 @@ static const struct dsflow_option model_options[] = {
     DSFLOW_OPTION_FLOAT(MODEL, norm_eps, "1e-5", 1e-12, 0.1,
                         "added to the variance in norms"),
     DSFLOW_OPTION_FLOAT(MODEL, rope_theta, "10000.0", 1, 1e12,
-                        "base of the rotary frequencies"),
+                        "base of the rotary frequencies", LLAMA),
     DSFLOW_OPTION_FLOAT(MODEL, dropout, "0.0", 0, 0,
                         "dropout is not in this version: 0"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, MODEL, tied, "true",
                      "the head uses the embedding's matrix"),
-    DSFLOW_OPTION_OF(DSFLOW_BOOL, MODEL, qkv_bias, "false",
-                     "llama: biases on query, key and value, as Qwen2 has; "
-                     "gpt2 always has them"),
+    DSFLOW_OPTION_OF(
+        DSFLOW_BOOL, MODEL, qkv_bias, "false",
+        "biases on query, key and value, as Qwen2 has; gpt2 always "
+        "has them",
+        LLAMA),
     DSFLOW_OPTION_CHOICE(MODEL, rope_scaling, "\"none\"", scalings,
-                         "llama3: its scaling of the rotary frequencies"),
+                         "llama3: its scaling of the rotary frequencies",
+                         LLAMA),
     DSFLOW_OPTION_FLOAT(MODEL, rope_factor, "8.0", 1, 1024,
-                        "llama3 scaling: factor"),
+                        "factor of the scaling", LLAMA3),
     DSFLOW_OPTION_FLOAT(MODEL, rope_low_freq_factor, "1.0", 1e-3, 1024,
-                        "llama3 scaling: low_freq_factor"),
+                        "low_freq_factor of the scaling", LLAMA3),
     DSFLOW_OPTION_FLOAT(MODEL, rope_high_freq_factor, "4.0", 1e-3, 1024,
-                        "llama3 scaling: high_freq_factor"),
+                        "high_freq_factor of the scaling", LLAMA3),
     DSFLOW_OPTION_INT(MODEL, rope_original_context, "8192", 1, 1048576,
-                      "llama3 scaling: original_max_position_embeddings"),
+                      "original_max_position_embeddings of the scaling",
+                      LLAMA3),
     SEGMENT(embed),
     SEGMENT(qkv),
     SEGMENT(attention),
@@ -93,7 +114,8 @@ static const struct dsflow_option data_options[] = {
                      "\"bytes\", a tokenizer.json, or a folder that has one or "
                      "encoder.json and vocab.bpe"),
     DSFLOW_OPTION_FLOAT(DATA, validation, "0.05", 0, 0.9,
-                        "share of each file kept for validation"),
+                        "share of each file kept for validation",
+                        "data.validation_files = []"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, DATA, shuffle, "true",
                      "sequences in a new order in every epoch"),
     { 0 },
@@ -126,7 +148,8 @@ static const struct dsflow_option batch_options[] = {
                        "order of sums, and so the last bits"),
     DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
                        "micro-batches whose activations are in memory; auto: "
-                       "workers + 1"),
+                       "workers + 1",
+                       "batch.order != layer_major"),
     { 0 },
 };
 
@@ -137,18 +160,22 @@ static const struct dsflow_option optimizer_options[] = {
                      "a plug-in brings"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, lr, "3e-4", 0, 1e3,
                         "learning rate; the schedule multiplies it"),
-    { "betas", DSFLOW_PAIR, offsetof(OPTIMIZER, betas), "[0.9, 0.95]", 0,
-      0.999999, NULL, "decay of the running means (adam, adamw, lion)" },
+    DSFLOW_OPTION_NUMBER(DSFLOW_PAIR, OPTIMIZER, betas, "[0.9, 0.95]", 0,
+                         0.999999, "decay of the running means",
+                         "optimizer.kind = adamw|adam|lion"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, eps, "1e-8", 0, 1,
-                        "added to the denominator (adam, adamw)"),
+                        "added to the denominator",
+                        "optimizer.kind = adamw|adam"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, weight_decay, "0.1", 0, 100,
                         "of matrices; norms and biases have none"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, clip, "1.0", 0, 1e12,
                         "largest norm of the whole gradient; 0: no limit"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, momentum, "0.0", 0, 0.999999,
-                        "of sgd, and of optimizers that have one"),
+                        "share of the running mean that stays at each step",
+                        "optimizer.kind = sgd"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, OPTIMIZER, nesterov, "false",
-                     "Nesterov's momentum"),
+                     "Nesterov's momentum",
+                     "optimizer.kind = sgd and optimizer.momentum > 0"),
     { 0 },
 };
 
@@ -160,42 +187,49 @@ static const struct dsflow_option schedule_options[] = {
                      "warmup_linear, warmup, one_cycle, range_test, or one "
                      "that a plug-in brings"),
     DSFLOW_OPTION_INT(SCHEDULE, warmup, "0", 0, MANY,
-                      "steps up to the full rate"),
+                      "steps up to the full rate", WARMS_UP),
     DSFLOW_OPTION_CHOICE(SCHEDULE, warmup_shape, "\"linear\"", warmup_shapes,
-                         "way up; log is DeepSpeed's default"),
+                         "way up; log is DeepSpeed's default",
+                         WARMS_UP " and schedule.warmup >= 1"),
     DSFLOW_OPTION_FLOAT(SCHEDULE, warmup_ratio, "0.0", 0, 1,
-                        "rate of the first step, as a share of lr"),
+                        "rate of the first step, as a share of lr",
+                        WARMS_UP " and schedule.warmup >= 1"),
     DSFLOW_OPTION_FLOAT(SCHEDULE, min_ratio, "0.0", 0, 1,
-                        "warmup_cosine: rate of the last step, as a share of "
-                        "lr"),
+                        "rate of the last step, as a share of lr",
+                        "schedule.kind = warmup_cosine"),
     DSFLOW_OPTION_AUTO(SCHEDULE, total, "\"auto\"", 1, MANY,
                        "steps the schedule is made for; auto: those of the "
-                       "job"),
-    DSFLOW_OPTION_INT(SCHEDULE, half_cycle, "2000", 1, MANY,
-                      "one_cycle: steps up"),
+                       "job",
+                       "schedule.kind = warmup_cosine|warmup_linear"),
+    DSFLOW_OPTION_INT(SCHEDULE, half_cycle, "2000", 1, MANY, "steps up",
+                      ONE_CYCLE),
     DSFLOW_OPTION_AUTO(SCHEDULE, second_half_cycle, "\"auto\"", 1, MANY,
-                       "one_cycle: steps down; auto: half_cycle"),
+                       "steps down; auto: half_cycle", ONE_CYCLE),
     DSFLOW_OPTION_INT(SCHEDULE, decay_steps, "0", 0, MANY,
-                      "one_cycle: unit of the decay after the cycle; 0: none"),
+                      "unit of the decay after the cycle; 0: none",
+                      ONE_CYCLE " and schedule.decay_rate > 0"),
     DSFLOW_OPTION_FLOAT(SCHEDULE, cycle_min_ratio, "0.1", 0, 1,
-                        "one_cycle: lowest rate, as a share of lr"),
+                        "lowest rate, as a share of lr", ONE_CYCLE),
     DSFLOW_OPTION_FLOAT(SCHEDULE, decay_rate, "0.0", 0, 1e6,
-                        "one_cycle: decay after the cycle"),
+                        "decay after the cycle",
+                        ONE_CYCLE " and schedule.decay_steps >= 1"),
     DSFLOW_OPTION_INT(SCHEDULE, range_steps, "2000", 1, MANY,
-                      "range_test: steps of one interval"),
+                      "steps of one interval", RANGE_TEST),
     DSFLOW_OPTION_FLOAT(SCHEDULE, range_rate, "1.0", 0, 1e6,
-                        "range_test: growth per interval, as a share of lr"),
+                        "growth per interval, as a share of lr", RANGE_TEST),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, SCHEDULE, staircase, "false",
-                     "range_test: grow at the end of intervals only"),
+                     "grow at the end of intervals only", RANGE_TEST),
     { 0 },
 };
 
 #define VALIDATION struct dsf_job_validation
 static const struct dsflow_option validation_options[] = {
     DSFLOW_OPTION_INT(VALIDATION, every, "0", 0, MANY,
-                      "steps between validations; 0: at the end only"),
+                      "steps between validations; 0: at the end only",
+                      VALIDATES),
     DSFLOW_OPTION_AUTO(VALIDATION, sequences, "\"auto\"", 1, MANY,
-                       "of the validation text used each time; auto: all"),
+                       "of the validation text used each time; auto: all",
+                       VALIDATES),
     { 0 },
 };
 
@@ -205,7 +239,8 @@ static const struct dsflow_option checkpoint_options[] = {
                          "steps between checkpoints, or the time after which "
                          "the next is saved, \"30min\"; 0: at the end only"),
     DSFLOW_OPTION_INT(CHECKPOINT, keep, "2", 0, MANY,
-                      "newest ones that are kept; 0: all"),
+                      "newest ones that are kept; 0: all",
+                      "checkpoint.every != 0 or checkpoint.at_end = true"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, CHECKPOINT, at_end, "true",
                      "save when the last step is done"),
     { 0 },
@@ -214,16 +249,18 @@ static const struct dsflow_option checkpoint_options[] = {
 #define SAMPLE struct dsf_job_sample
 static const struct dsflow_option sample_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_STRING, SAMPLE, prompt, "\"\\n\"",
-                     "text the sample begins with"),
+                     "text the sample begins with", SAMPLES),
     DSFLOW_OPTION_INT(SAMPLE, tokens, "0", 0, 1048576,
                       "tokens printed when the run ends; 0: none"),
     DSFLOW_OPTION_FLOAT(SAMPLE, temperature, "0.8", 0, 100,
-                        "0: always the likeliest token"),
+                        "0: always the likeliest token", SAMPLES),
     DSFLOW_OPTION_FLOAT(SAMPLE, top_p, "1.0", 0, 1,
-                        "choose among the likeliest tokens of this share"),
+                        "choose among the likeliest tokens of this share",
+                        CHOOSES),
     DSFLOW_OPTION_INT(SAMPLE, top_k, "0", 0, 4194304,
-                      "choose among so many tokens; 0: all"),
-    DSFLOW_OPTION_INT(SAMPLE, seed, "1", 0, NO_LIMIT, "of the choices"),
+                      "choose among so many tokens; 0: all", CHOOSES),
+    DSFLOW_OPTION_INT(SAMPLE, seed, "1", 0, NO_LIMIT, "of the choices",
+                      CHOOSES),
     { 0 },
 };
 
@@ -245,16 +282,17 @@ static const struct dsflow_option zero_options[] = {
     DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
                        "what the replicas share out: 1 states of the "
                        "optimizer, 2 gradients too, 3 parameters too; auto: "
-                       "the fastest that fits"),
+                       "the fastest that fits",
+                       "mesh.data >= 2"),
     DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
                          "when gradients are summed over the groups: once a "
                          "step, or after each micro-batch, so that whole ones "
                          "never stay (which regroups the sums)"),
     DSFLOW_OPTION_INT(ZERO, prefetch, "1", 0, 64,
-                      "stage 3: layers whose parameters are gathered ahead"),
+                      "layers whose parameters are gathered ahead", STAGE_3),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, ZERO, keep, "\"64KiB\"",
-                     "stage 3: units up to this size stay gathered through "
-                     "the step"),
+                     "units up to this size stay gathered through the step",
+                     STAGE_3),
     { 0 },
 };
 
@@ -268,12 +306,16 @@ static const char *const pipeline_schedules[] = {
 };
 static const struct dsflow_option pipeline_options[] = {
     DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
-                         "order of the micro-batches in a stage"),
+                         "order of the micro-batches in a stage",
+                         "mesh.pipeline >= 2"),
     DSFLOW_OPTION_INT(PIPELINE, chunks, "2", 1, 64,
-                      "interleaved: pieces of the model that each stage has"),
-    { "split", DSFLOW_INTS, offsetof(PIPELINE, split), "[]", 0, 1024, NULL,
-      "blocks of each stage (of each chunk, in order of the layers); empty: "
-      "balanced by cost" },
+                      "pieces of the model that each stage has",
+                      "pipeline.schedule = interleaved and mesh.pipeline >= "
+                      "2"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, PIPELINE, split, "[]", 0, 1024,
+                         "blocks of each stage (of each chunk, in order of the "
+                         "layers); empty: balanced by cost",
+                         "mesh.pipeline >= 2"),
     { 0 },
 };
 
@@ -286,7 +328,8 @@ static const struct dsflow_option recompute_options[] = {
                          "keeping it; auto: the fastest that fits"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
                      "of which layers: \"all\", or numbers and ranges such "
-                     "as \"0-5,8\""),
+                     "as \"0-5,8\"",
+                     "recompute.what != none"),
     { 0 },
 };
 
@@ -308,23 +351,29 @@ static const struct dsflow_option offload_options[] = {
                          "where the gradients are kept"),
     DSFLOW_OPTION_CHOICE(OFFLOAD, activations, "\"none\"", offloads,
                          "where activations are kept until the backward pass"),
-    DSFLOW_OPTION_CHOICE(OFFLOAD, states, "\"fp32\"", formats,
-                         "what offloaded states are kept as, rounded at random: "
-                         "bf16, half the bytes, with errors below 1/128 of a "
-                         "number; int8, a quarter, with errors below 1/8 of a "
-                         "number or of a thousandth of the largest one in its "
-                         "block of 256. The losses are not those of fp32"),
+    DSFLOW_OPTION_CHOICE(
+        OFFLOAD, states, "\"fp32\"", formats,
+        "what offloaded states are kept as, rounded at random: "
+        "bf16, half the bytes, with errors below 1/128 of a "
+        "number; int8, a quarter, with errors below 1/8 of a "
+        "number or of a thousandth of the largest one in its "
+        "block of 256. The losses are not those of fp32",
+        "offload.optimizer != none"),
     DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
                          "share of the states that stays on the device all "
-                         "the same; auto: as much as fits"),
+                         "the same; auto: as much as fits",
+                         "offload.optimizer != none"),
     DSFLOW_OPTION_INT(OFFLOAD, read_ahead, "1", 0, 64,
                       "what is read before it is needed: units of parameters "
                       "and of gradients, layers of activations, pieces of "
-                      "states"),
+                      "states",
+                      OFFLOADED("!= none")),
     DSFLOW_OPTION_INT(OFFLOAD, write_behind, "1", 0, 64,
-                      "what may wait to be written, in the same measure"),
+                      "what may wait to be written, in the same measure",
+                      OFFLOADED("!= none")),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, OFFLOAD, piece, "\"16MiB\"",
-                     "of a state that is read and updated at a time"),
+                     "of a state that is read and updated at a time",
+                     "offload.optimizer != none"),
     { 0 },
 };
 
@@ -337,7 +386,8 @@ static const struct dsflow_option memory_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, host, "\"auto\"",
                      "what each rank may use of main memory beside its device, "
                      "for what is offloaded; auto: an equal share of what is "
-                     "free; of cores, what memory.device leaves of it"),
+                     "free; of cores, what memory.device leaves of it",
+                     "memory.device = auto or " OFFLOADED("!= none")),
     { 0 },
 };
 
@@ -345,19 +395,24 @@ static const struct dsflow_option memory_options[] = {
 static const struct dsflow_option nvme_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, NVME, path, "[]",
                      "folders on the disks that take what is offloaded to "
-                     "nvme; bytes are striped over them"),
+                     "nvme; bytes are striped over them",
+                     OFFLOADED("= nvme")),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, NVME, size, "\"auto\"",
                      "of the files together; auto: what is needed, if it is "
-                     "free"),
+                     "free",
+                     OFFLOADED("= nvme")),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, NVME, block, "\"1MiB\"",
                      "of one request: a multiple of 4KiB (dsflow bench io "
-                     "finds the best)"),
+                     "finds the best)",
+                     OFFLOADED("= nvme")),
     DSFLOW_OPTION_INT(NVME, depth, "4", 1, 256,
                       "requests in flight on each path, of reads and of "
-                      "writes"),
+                      "writes",
+                      OFFLOADED("= nvme")),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, NVME, verify, "false",
                      "keep a checksum of every block, and check it when the "
-                     "block is read"),
+                     "block is read",
+                     OFFLOADED("= nvme")),
     { 0 },
 };
 
@@ -365,13 +420,16 @@ static const struct dsflow_option nvme_options[] = {
 static const struct dsflow_option machine_options[] = {
     DSFLOW_OPTION_AUTO(MACHINE, workers, "\"auto\"", 1, 128,
                        "CPU workers; auto: one for each core"),
-    { "virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0", 0, 8, NULL,
-      "virtual devices (PoCL) with memory of their own, each on a core" },
+    DSFLOW_OPTION_FULL("virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0",
+                       0, 8, NULL,
+                       "virtual devices (PoCL) with memory of their own, each "
+                       "on a core"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_memory, "\"auto\"",
-                     "memory of each virtual device; auto: no limit"),
+                     "memory of each virtual device; auto: no limit", VIRTUAL),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_link, "\"auto\"",
                      "bytes a second of the link of each virtual device, which "
-                     "is slowed down to that; auto: as fast as it is"),
+                     "is slowed down to that; auto: as fast as it is",
+                     VIRTUAL),
     DSFLOW_OPTION_OF(
         DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
         "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
@@ -380,9 +438,9 @@ static const struct dsflow_option machine_options[] = {
 
 #define TRACE struct dsf_job_trace
 static const struct dsflow_option trace_options[] = {
-    { "steps", DSFLOW_INTS, offsetof(TRACE, steps), "[]", 1, MANY, NULL,
-      "[first, last]: of these steps every task and every transfer is kept, "
-      "for dsflow trace; empty: of none" },
+    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, TRACE, steps, "[]", 1, MANY,
+                         "[first, last]: of these steps every task and every "
+                         "transfer is kept, for dsflow trace; empty: of none"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, TRACE, tensorboard, "true",
                      "write the curves of the run for TensorBoard too: half a "
                      "kilobyte a step"),
@@ -450,7 +508,7 @@ int dsf_job_add_table(const char *name, const char *summary,
                       const struct dsflow_option *options, size_t size,
                       struct dsflow_err *err)
 {
-    int status = dsf_options_check(options, size, err);
+    int status = dsf_options_check(name, options, size, err);
 
     if (status == DSFLOW_OK && dsf_job_find_table(name) != NULL)
         status = dsflow_fail(err, DSFLOW_EINVAL,

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/when.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -343,8 +344,23 @@ static int check_option(const struct dsflow_option *o, size_t size,
     return DSFLOW_OK;
 }
 
-int dsf_options_check(const struct dsflow_option *options, size_t size,
-                      struct dsflow_err *err)
+static int check_conditions(const char *name,
+                            const struct dsflow_option *options,
+                            struct dsflow_err *err)
+{
+    char what[100];
+
+    for (const struct dsflow_option *o = options; o->key != NULL; o++)
+        if (o->used_with != NULL &&
+            dsf_when_check(o->used_with, name, options, err) < 0) {
+            snprintf(what, sizeof(what), "%.60s", o->key);
+            return dsflow_fail_in(err, DSFLOW_EINVAL, what);
+        }
+    return DSFLOW_OK;
+}
+
+int dsf_options_check(const char *name, const struct dsflow_option *options,
+                      size_t size, struct dsflow_err *err)
 {
     const struct dsflow_option *o;
     int status = DSFLOW_OK;
@@ -352,6 +368,8 @@ int dsf_options_check(const struct dsflow_option *options, size_t size,
 
     for (o = options; o->key != NULL && status == DSFLOW_OK; o++)
         status = check_option(o, size, err);
+    if (status == DSFLOW_OK)
+        status = check_conditions(name, options, err);
     if (status < 0)
         return status;
     base = dsf_xcalloc(1, size + 1);

@@ -7,9 +7,10 @@
 #include "config/toml_read.h"
 
 /* Is the table itself right: each key with a help, a field within `size` bytes,
- * and a default that it accepts? For tables that others bring. */
-int dsf_options_check(const struct dsflow_option *options, size_t size,
-                      struct dsflow_err *err);
+ * a default that it accepts, and a condition of keys that exist? For tables
+ * that others bring, which are not known by their `name` yet. */
+int dsf_options_check(const char *name, const struct dsflow_option *options,
+                      size_t size, struct dsflow_err *err);
 
 /* Every field gets its default; keys without one keep zero. */
 void dsf_options_default(const struct dsflow_option *options, void *base);

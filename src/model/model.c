@@ -316,10 +316,7 @@ static int check_family(const struct dsf_job *job,
     if (c->family == DSF_GPT2 && !c->tied)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "tied",
                             "false: gpt2's head is tied to its embedding");
-    if (c->family == DSF_GPT2 && c->rope_scaling != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "rope_scaling",
-                            "expected none: gpt2 has learned positions");
-    if (c->rope_scaling != 0 &&
+    if (c->family == DSF_LLAMA && c->rope_scaling != 0 &&
         c->rope_high_freq_factor <= c->rope_low_freq_factor)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model",
                             "rope_high_freq_factor",
@@ -463,7 +460,7 @@ int dsf_model_init(struct dsf_model *m, const struct dsf_job *job,
     m->layers = (int32_t)c.layers;
     m->tied = c.tied;
     m->rope_theta = c.rope_theta;
-    m->rope_llama3 = c.rope_scaling != 0;
+    m->rope_llama3 = llama && c.rope_scaling != 0;
     m->rope_factor = c.rope_factor;
     m->rope_low_freq_factor = c.rope_low_freq_factor;
     m->rope_high_freq_factor = c.rope_high_freq_factor;

@@ -413,11 +413,6 @@ static int offload_decide(void *part, struct dsflow_plan *plan,
     plan->homes[DSFLOW_PARAMS] = tier_of(job->params);
     plan->homes[DSFLOW_GRADS] = tier_of(job->gradients);
     plan->homes[DSFLOW_ACTIVATIONS] = tier_of(job->activations);
-    if (job->states != DSF_STATES_FP32 && job->optimizer == DSF_OFFLOAD_NONE)
-        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "offload", "states",
-                            "\"%s\": expected offload.optimizer = \"cpu\" or "
-                            "\"nvme\"",
-                            job->states == DSF_STATES_BF16 ? "bf16" : "int8");
     if (job->share >= 0)
         plan->share = job->share;
     return DSFLOW_OK;
@@ -444,7 +439,7 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
         return DSFLOW_OK;
     }
     pieces = cut_updates(plan, in);
-    if (plan->job->offload.states != DSF_STATES_FP32)
+    if (dsf_job_states(plan->job) != DSF_STATES_FP32)
         pieces = dsf_offload_pack(plan, pieces);
     o.rw = dsflow_rewrite_begin(pieces, out);
     dsf_offload_begin(&o);

@@ -121,7 +121,7 @@ struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,
     struct packer k = {
         .rw = dsflow_rewrite_begin(in, dsflow_graph_new()),
         .plan = plan,
-        .format = (enum dsf_states)plan->job->offload.states,
+        .format = dsf_job_states(plan->job),
         .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
     };

@@ -34,6 +34,11 @@ const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
                                              struct dsflow_err *err);
 int dsf_job_check_components(const struct dsf_job *job, struct dsflow_err *err);
 
+/* Warn of each key that was given and does nothing in this job, and of
+ * schedules that are longer than the run. Once a run, when sizes that were auto
+ * are known. */
+void dsf_job_warn(const struct dsf_job *job);
+
 struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job);
 struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);
 

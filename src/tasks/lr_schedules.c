@@ -236,24 +236,11 @@ const struct dsflow_lr_schedule *dsf_job_lr_schedule(const struct dsf_job *job,
 {
     const struct dsf_job_schedule *in = &job->schedule;
     const struct dsflow_lr_schedule *s = dsflow_lr_schedule_find(in->kind);
-    int64_t total = dsf_lr_keys(job).total;
 
     if (s == NULL) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "schedule", "kind",
                      "\"%.60s\": expected %s", in->kind,
                      dsf_registry_names(&dsf_lr_schedules).s);
-        return NULL;
-    }
-    if (in->warmup > 0 && !s->warms_up) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "schedule", "warmup",
-                     "%lld: expected 0: a schedule of kind %s has none",
-                     (long long)in->warmup, s->name);
-        return NULL;
-    }
-    if (in->warmup > total && s->ends) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "schedule", "warmup",
-                     "%lld: expected at most the %lld steps of the schedule",
-                     (long long)in->warmup, (long long)total);
         return NULL;
     }
     return dsf_job_check_part(job, s->options, err) < 0 ? NULL : s;

@@ -230,16 +230,6 @@ const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
                      dsf_registry_names(&dsf_optimizers).s);
         return NULL;
     }
-    if (in->momentum > 0 && !o->uses_momentum) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "momentum",
-                     "%g: expected 0: %s has none", in->momentum, o->name);
-        return NULL;
-    }
-    if (in->nesterov && (!o->uses_momentum || in->momentum == 0)) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "nesterov",
-                     "true: expected an optimizer with a momentum");
-        return NULL;
-    }
     if (o->whole && job->mesh.tensor > 1) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "kind",
                      "\"%s\": needs whole tensors: expected mesh.tensor = 1, "

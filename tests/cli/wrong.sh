@@ -49,7 +49,6 @@ set_wrong job.steps 1.5 "job: steps: 1.5: expected a whole number, 1 to 10000000
 set_wrong model.dropout 0.1 "model: dropout: 0.1: expected 0"
 set_wrong model.family bert 'model: family: "bert": expected gpt2 or llama'
 set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd or lion'
-set_wrong optimizer.momentum 0.9 "optimizer: momentum: 0.9: expected 0: adamw has none"
 set_wrong schedule.kind cosine 'schedule: kind: "cosine": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle or range_test'
 set_wrong model.mlp mine 'model: mlp: "mine": expected builtin'
 set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"
@@ -64,7 +63,6 @@ set_wrong nosuch.stage 1 "[nosuch]: unknown table"
 set_wrong batch.micro 3 "batch: micro: 3: expected a divisor of sequences, 4"
 set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches"
 set_wrong batch.sequence 64 "batch: sequence: 64: expected at most the model's context, 48"
-set_wrong schedule.warmup 11 "schedule: warmup: 11: expected at most the 10 steps of the schedule"
 set_wrong model.heads 5 "model: heads: 5: expected a divisor of width, 32"
 set_wrong model.kv_heads 1 "model: kv_heads: 1: gpt2 has as many as heads, 2"
 set_wrong model.tied false "model: tied: false: gpt2's head is tied to its embedding"
@@ -93,7 +91,6 @@ set_wrong pipeline.schedule 2f2b 'pipeline: schedule: "2f2b": expected 1f1b, gpi
 set_wrong pipeline.split "[1,-1]" "pipeline: split: [1, -1]: expected a list of whole numbers, 0 to 1024"
 set_wrong trace.steps '[1000000, 1000001]' 'trace: steps: 1000000: expected at most the 10 steps of the job'
 set_wrong trace.steps '[5]' 'trace: steps: expected the first and the last step'
-set_wrong machine.virtual_link 1MiB 'machine: virtual_link: there is no virtual device: expected machine.virtual of 1 or more'
 set_wrong trace.steps 'x' 'trace: steps: "x": expected a list of whole numbers, 1 to 1000000000'
 set_wrong zero.stage 4 'zero: stage: 4: expected "auto", or 0 to 3'
 set_wrong recompute.layers 1-2 'recompute: layers: "1-2": expected "all", or layers 0 to 1 such as "0-5,8"'

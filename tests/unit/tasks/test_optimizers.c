@@ -2,6 +2,8 @@
  * optimizer a job names. */
 #include "tasks/components.h"
 
+#include <dsflow/log.h>
+
 #include "lib/test.h"
 
 #include <string.h>
@@ -41,32 +43,80 @@ static void read_job(struct dsf_job *job, const char *rest)
         fail_msg("%s", err.msg);
 }
 
-static void refused(const char *rest, const char *message)
+/* The warnings so far, a line each. */
+static char warnings[2000];
+
+static void collect(void *user, enum dsflow_log_level level, const char *line)
+{
+    size_t n = strlen(warnings);
+
+    assert_int_equal(level, DSFLOW_WARN);
+    snprintf(warnings + n, sizeof(warnings) - n, "%s\n", line);
+}
+
+static void warned(const char *rest, const char *message)
 {
     struct dsflow_err err = { .msg = "" };
     struct dsf_job job;
 
     read_job(&job, rest);
-    assert_int_equal(dsf_job_check_components(&job, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, message);
+    if (dsf_job_check_components(&job, &err) < 0)
+        fail_msg("%s", err.msg);
+    warnings[0] = '\0';
+    dsflow_log_sink_set(collect, NULL);
+    dsf_job_warn(&job);
+    dsflow_log_sink_set(NULL, NULL);
+    assert_string_equal(warnings, message);
     dsf_job_fini(&job);
 }
 
-static void keys_that_do_not_go_with_what_is_named_are_refused(void **state)
+static void keys_that_what_is_named_does_not_read_are_warned_of(void **state)
 {
-    refused("[optimizer]\nkind = \"lion\"\nmomentum = 0.5",
-            "t:7: optimizer: momentum: 0.5: expected 0: lion has none");
-    refused("[optimizer]\nkind = \"sgd\"\nnesterov = true",
-            "t:7: optimizer: nesterov: true: expected an optimizer with a "
-            "momentum");
-    refused("[schedule]\nkind = \"one_cycle\"\nwarmup = 3",
-            "t:7: schedule: warmup: 3: expected 0: a schedule of kind "
-            "one_cycle has none");
-    refused("[schedule]\nkind = \"warmup_linear\"\nwarmup = 6",
-            "t:7: schedule: warmup: 6: expected at most the 5 steps of the "
-            "schedule");
-    refused("[model]\nhead = \"mine\"",
-            "t:6: model: head: \"mine\": expected builtin");
+    warned("[optimizer]\nkind = \"lion\"\nmomentum = 0.5",
+           "t:7: optimizer: momentum: has no effect: optimizer.kind is "
+           "\"lion\" (needs sgd)\n");
+    warned("[optimizer]\nkind = \"sgd\"\nnesterov = true",
+           "t:7: optimizer: nesterov: has no effect: optimizer.momentum is 0 "
+           "(needs more than 0)\n");
+    warned("[schedule]\nkind = \"one_cycle\"\nwarmup = 3\nhalf_cycle = 2",
+           "t:7: schedule: warmup: has no effect: schedule.kind is "
+           "\"one_cycle\" (needs warmup or warmup_cosine or "
+           "warmup_linear)\n");
+    /* That nothing is there is no surprise. */
+    warned("[optimizer]\nmomentum = 0.0\nnesterov = false\n[offload]\n"
+           "states = \"fp32\"\nshare = 0\n[zero]\nstage = 0\n[memory]\n"
+           "host = \"auto\"\n[memory.nvme]\npath = []",
+           "t:9: offload: states: has no effect: offload.optimizer is "
+           "\"none\"\n");
+}
+
+static void a_rise_longer_than_the_run_is_warned_of(void **state)
+{
+    warned("[schedule]\nkind = \"warmup_linear\"\nwarmup = 5", "");
+    warned("[schedule]\nkind = \"warmup_linear\"\nwarmup = 6",
+           "t:7: schedule: warmup: 6: longer than the 5 steps of the run: the "
+           "full rate is never reached\n");
+    warned("[schedule]\nkind = \"warmup\"\nwarmup = 6",
+           "t:7: schedule: warmup: 6: longer than the 5 steps of the run: the "
+           "full rate is never reached\n");
+    warned("[schedule]\nkind = \"warmup_cosine\"\nwarmup = 4\ntotal = 3",
+           "t:7: schedule: warmup: 4: longer than the 3 steps of the schedule: "
+           "the full rate is never reached\n");
+    warned("[schedule]\nkind = \"one_cycle\"",
+           "t: schedule: half_cycle: 2000: longer than the 5 steps of the run: "
+           "the full rate is never reached\n");
+}
+
+static void a_segment_that_nobody_brought_is_refused(void **state)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_job job;
+
+    read_job(&job, "[model]\nhead = \"mine\"");
+    assert_int_equal(dsf_job_check_components(&job, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "t:6: model: head: \"mine\": expected builtin");
+    dsf_job_fini(&job);
 }
 
 static void a_job_has_the_states_that_its_optimizer_needs(void **state)
@@ -95,7 +145,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shard_knows_the_tensors_that_it_has_a_part_of),
-        cmocka_unit_test(keys_that_do_not_go_with_what_is_named_are_refused),
+        cmocka_unit_test(keys_that_what_is_named_does_not_read_are_warned_of),
+        cmocka_unit_test(a_rise_longer_than_the_run_is_warned_of),
+        cmocka_unit_test(a_segment_that_nobody_brought_is_refused),
         cmocka_unit_test(a_job_has_the_states_that_its_optimizer_needs),
     };
 
