@@ -102,16 +102,52 @@ static json_t *hash_json(uint64_t hash)
     return json_string(text);
 }
 
+void dsf_ckpt_fields_add(struct dsf_ckpt_fields *of, const char *key,
+                         const char *value)
+{
+    dsf_grow(&of->v, &of->cap, of->n + 1, sizeof(*of->v));
+    of->v[of->n++] =
+        (struct dsf_ckpt_field){ dsf_xstrdup(key), dsf_xstrdup(value) };
+}
+
+const char *dsf_ckpt_fields_find(const struct dsf_ckpt_fields *of,
+                                 const char *key)
+{
+    for (size_t i = 0; i < of->n; i++)
+        if (strcmp(of->v[i].key, key) == 0)
+            return of->v[i].value;
+    return NULL;
+}
+
+void dsf_ckpt_fields_fini(struct dsf_ckpt_fields *of)
+{
+    for (size_t i = 0; i < of->n; i++) {
+        free(of->v[i].key);
+        free(of->v[i].value);
+    }
+    free(of->v);
+    *of = (struct dsf_ckpt_fields){ 0 };
+}
+
+static json_t *fields_json(const struct dsf_ckpt_fields *of)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; of != NULL && i < of->n; i++)
+        json_object_set_new(object, of->v[i].key, json_string(of->v[i].value));
+    return object;
+}
+
 /* All parts, then the manifest that makes them a checkpoint. */
 static int write_all(const char *folder, const struct dsf_ckpt_meta *meta,
                      const struct dsf_ckpt_part *parts, unsigned nparts,
                      struct dsflow_err *err)
 {
     json_t *files = json_object();
-    json_t *root =
-        json_pack("{s:i, s:s, s:I, s:o, s:o}", "version", VERSION, "job",
-                  meta->job, "step", (json_int_t)meta->step, "identity",
-                  hash_json(meta->identity), "files", files);
+    json_t *root = json_pack(
+        "{s:i, s:s, s:I, s:o, s:o, s:o}", "version", VERSION, "job", meta->job,
+        "step", (json_int_t)meta->step, "identity", hash_json(meta->identity),
+        "of", fields_json(meta->of), "files", files);
     int status = DSFLOW_OK;
     char *path, *text;
 
@@ -380,6 +416,23 @@ static int read_manifest(const char *path, json_t **root,
     meta->step = json_integer_value(json_object_get(r, "step"));
     meta->identity = parse_hash(json_object_get(r, "identity"));
     *root = r;
+    return DSFLOW_OK;
+}
+
+int dsf_ckpt_fields_read(const char *path, struct dsf_ckpt_fields *of,
+                         struct dsflow_err *err)
+{
+    struct dsf_ckpt_meta meta;
+    json_t *root, *value;
+    const char *key;
+    int status = read_manifest(path, &root, &meta, err);
+
+    if (status < 0)
+        return status;
+    json_object_foreach(json_object_get(root, "of"), key, value)
+        if (json_is_string(value))
+            dsf_ckpt_fields_add(of, key, json_string_value(value));
+    json_decref(root);
     return DSFLOW_OK;
 }
 

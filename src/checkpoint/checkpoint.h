@@ -19,7 +19,27 @@ struct dsf_ckpt_meta {
     int64_t step;      /* steps done */
     char job[64];      /* its name */
     uint64_t identity; /* hash of what must not change on resume */
+    const struct dsf_ckpt_fields *of; /* the same with names, to be written;
+                                         NULL where it was read */
 };
+
+/* What a checkpoint is of, key by key: "batch.groups" is "2". */
+struct dsf_ckpt_fields {
+    struct dsf_ckpt_field {
+        char *key, *value;
+    } * v;
+    size_t n, cap;
+};
+void dsf_ckpt_fields_add(struct dsf_ckpt_fields *of, const char *key,
+                         const char *value);
+const char *dsf_ckpt_fields_find(const struct dsf_ckpt_fields *of,
+                                 const char *key); /* or NULL */
+void dsf_ckpt_fields_fini(struct dsf_ckpt_fields *of);
+
+/* Those of the checkpoint in folder `path`; none where it is of a version that
+ * did not write them. */
+int dsf_ckpt_fields_read(const char *path, struct dsf_ckpt_fields *of,
+                         struct dsflow_err *err);
 
 /* Read tensor `i`, which the file has as `from`, with dsf_st_read. */
 typedef int (*dsf_ckpt_take_fn)(void *user, unsigned i,

@@ -10,6 +10,7 @@
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
 #include "cli/progress.h"
+#include "cli/resume.h"
 #include "cli/stop.h"
 #include "cli/traced.h"
 #include "sim/plan_report.h"
@@ -40,8 +41,7 @@ struct run {
     double read, written;      /* of them, from and to NVMe */
     int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
     double looked, looking;    /* when that was found out, and how long it took */
-    bool overwrite;            /* the checkpoints of an earlier run go */
-    uint64_t found;            /* identity of the checkpoint to go on from */
+    struct dsf_resume start;
     int64_t first;           /* steps that were done before */
     int64_t done, submitted; /* steps */
     int64_t saved;           /* the step of the last checkpoint; -1: none */
@@ -178,70 +178,17 @@ static void warn_unsaved(const struct run *r)
                                       : " and nothing is saved");
 }
 
+/* A checkpoint to go on from, as far as can be known by now. */
 static int find_start(struct run *r, const struct dsf_words *words,
-                      char **folder, struct dsflow_err *err)
+                      struct dsflow_err *err)
 {
-    const char *resume = dsf_flag_value(words, "resume");
-    char *dir = dsf_session_checkpoints(&r->s);
-    struct dsf_ckpt_meta meta = { 0 };
-    int status = DSFLOW_OK;
+    int status = dsf_resume_find(&r->start, &r->s, words, err);
 
-    *folder = NULL;
-    r->overwrite = dsf_flag_value(words, "overwrite") != NULL && resume == NULL;
-    if (r->overwrite) {
-        /* Removed once nothing else can be refused. */
-    } else if (resume != NULL && resume[0] != '\0' &&
-               strcmp(resume, "latest-good") != 0) {
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "--resume=%.60s: expected latest-good, or nothing",
-                             resume);
-    } else {
-        status = dsf_ckpt_latest(dir, resume != NULL && resume[0] != '\0',
-                                 folder, &meta, err);
-        if (resume == NULL && (status < 0 || *folder != NULL))
-            status = dsf_job_fail(
-                &r->s.job, err, DSFLOW_EINVAL, "job", "output",
-                "%s has checkpoints: go on with --resume, or start over with "
-                "--overwrite, which removes them",
-                r->s.job.main.output);
-        r->found = meta.identity;
-    }
-    free(dir);
-    if (status < 0) {
-        free(*folder);
-        *folder = NULL;
-    }
-    r->done = *folder != NULL ? meta.step : 0;
-    r->saved = *folder != NULL ? meta.step : -1;
-    if (status == DSFLOW_OK && r->done > r->s.job.main.steps)
-        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "steps",
-                              "%lld: %s is of step %lld",
-                              (long long)r->s.job.main.steps, *folder,
-                              (long long)r->done);
-    return status;
-}
-
-/* Can it go on from there, bit for bit? */
-static int check_start(const struct run *r, const char *folder,
-                       struct dsflow_err *err)
-{
-    if (folder == NULL || r->found == r->s.identity)
-        return DSFLOW_OK;
-    return dsflow_fail(
-        err, DSFLOW_EINVAL,
-        "%s: is of another job: the model, the optimizer's kind or what its "
-        "states are kept as, the batch, the seed, the tokenizer or the text "
-        "has changed",
-        folder);
-}
-
-static void remove_earlier(const struct run *r)
-{
-    char *dir = dsf_session_checkpoints(&r->s);
-
-    if (r->overwrite)
-        dsf_ckpt_remove_all(dir);
-    free(dir);
+    r->saved = -1;
+    if (status < 0 || r->start.folder == NULL)
+        return status;
+    r->done = r->saved = r->start.meta.step;
+    return dsf_resume_check(&r->start, &r->s, err);
 }
 
 static bool divides(int64_t every, int64_t step)
@@ -623,7 +570,7 @@ static int print_sample(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static void say_start(struct run *r, const char *folder)
+static void say_start(struct run *r)
 {
     dsf_progress_say(&r->progress,
                      "%s: %.2f M parameters; %lld tokens to train on, %lld to "
@@ -634,8 +581,12 @@ static void say_start(struct run *r, const char *folder)
                      r->s.text.cached ? " (from the cache)" : "");
     if (r->s.why != NULL)
         dsf_progress_say(&r->progress, "%s", r->s.why);
-    if (folder != NULL)
-        dsf_progress_say(&r->progress, "goes on from %s", folder);
+    if (r->start.folder != NULL)
+        dsf_progress_say(&r->progress, "goes on from %s", r->start.folder);
+    else if (r->start.asked)
+        dsf_progress_say(&r->progress,
+                         "%s has no checkpoint: starts from the beginning",
+                         r->s.job.main.output);
 }
 
 /* Bytes that a step moves between ranks, and between tiers of memory. */
@@ -669,7 +620,6 @@ static void find_moved(struct run *r)
 static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
-    char *folder = NULL;
     int status = dsf_session_model(&r->s, words->words[0], words, err);
 
     if (status == DSFLOW_OK)
@@ -677,9 +627,10 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = check_output(&r->s.job, err);
     if (status == DSFLOW_OK)
-        status = find_start(r, words, &folder, err);
+        status = find_start(r, words, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_check_room(&r->s, r->done, r->overwrite, err);
+        status =
+            dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
     if (status == DSFLOW_OK)
         status = dsf_traced_check(&r->s.job, err);
     if (status == DSFLOW_OK)
@@ -697,9 +648,10 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = dsf_session_text(&r->s, err);
     if (status == DSFLOW_OK)
-        status = check_start(r, folder, err);
+        status = dsf_resume_check(&r->start, &r->s, err);
     if (status == DSFLOW_OK) /* now with what is offloaded to the same disk */
-        status = dsf_session_check_room(&r->s, r->done, r->overwrite, err);
+        status =
+            dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
     if (status == DSFLOW_OK)
         status = dsf_traced_choose(&r->s.job, words, r->done, err);
     if (status == DSFLOW_OK)
@@ -709,12 +661,13 @@ static int prepare(struct run *r, const struct dsf_words *words,
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stopped = dsf_stop_signal;
     if (status == DSFLOW_OK) {
-        remove_earlier(r);
+        dsf_resume_remove(&r->start, &r->s);
         status = dsf_session_open(&r->s, words, &r->feed.host, err);
     }
     if (status == DSFLOW_OK)
-        status = folder != NULL ? dsf_session_load(&r->s, folder, err)
-                                : dsf_session_start(&r->s, err);
+        status = r->start.folder != NULL
+                     ? dsf_resume_load(&r->start, &r->s, err)
+                     : dsf_session_start(&r->s, err);
     if (status == DSFLOW_OK) {
         find_moved(r);
         dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
@@ -733,9 +686,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK) {
         dsf_stop_metrics(r->progress.metrics.fd);
         dsf_stop_progress(r->done, r->saved);
-        say_start(r, folder);
+        say_start(r);
     }
-    free(folder);
     return status;
 }
 
@@ -798,6 +750,7 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
     free(r.bounds);
     dsf_prediction_fini(&r.prediction);
     dsf_machine_model_fini(&r.machine);
+    dsf_resume_fini(&r.start);
     dsf_session_close(&r.s);
     dsf_feed_fini(&r.feed);
     return status == DSFLOW_OK && late != 0 ? 128 + late : status;
@@ -806,9 +759,10 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
 static const struct dsf_flag run_flags[] = {
     DSF_FLAG_SET,
     DSF_FLAG_EXECUTOR,
-    { "resume", "[=latest-good]",
+    { "resume", "[=latest-good|changed]",
       "go on from the latest checkpoint; if that is damaged, only "
-      "latest-good takes an older one" },
+      "latest-good takes an older one; if the job has changed, only changed "
+      "goes on, where that makes sense" },
     { "overwrite", NULL, "remove the checkpoints of an earlier run first" },
     { "trace", "[=FIRST:LAST]",
       "keep when and where every task of these steps ran, for dsflow trace; "

@@ -28,7 +28,8 @@ static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
         int64_t index = seq + i;
 
         if (feed->validating == 0)
-            dsf_corpus_train(s->corpus, step * s->job.batch.sequences + index,
+            dsf_corpus_train(s->corpus,
+                             s->first + step * s->job.batch.sequences + index,
                              pos, length, in, out);
         else if (step * s->plan->micro + index < feed->validating)
             dsf_corpus_validation(s->corpus, step * s->plan->micro + index,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/budget.h"
 #include "cli/disks.h"
+#include "cli/identity.h"
 #include "cli/room.h"
 #include "tasks/args.h"
 #include "tasks/components.h"
@@ -188,14 +189,18 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
 {
     struct dsf_ckpt_meta meta = { .step = step, .identity = s->identity };
     char *dir = dsf_session_checkpoints(s);
+    struct dsf_ckpt_fields of = { 0 };
     struct contents c;
     int status;
 
     snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
     list_contents(s, &c);
     map_counters(s, &c, DSFLOW_R);
+    dsf_identity_list(s, &of);
+    meta.of = &of;
     status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
     forget_contents(&c);
+    dsf_ckpt_fields_fini(&of);
     free(dir);
     return status;
 }
@@ -209,6 +214,15 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
     list_contents(s, &c);
     map_counters(s, &c, DSFLOW_RW);
     status = dsf_ckpt_load(folder, c.parts, 2, err);
+    if (status == DSFLOW_OK)
+        s->first = ((const int64_t *)c.parts[1].tensors[0].data)[1];
     forget_contents(&c);
     return status;
+}
+
+void dsf_session_set_first(struct dsf_session *s, int64_t first)
+{
+    int64_t *cursor = dsflow_exec_map(s->exec, find(s, "cursor"), DSFLOW_RW);
+
+    s->first = cursor[1] = first;
 }

@@ -5,18 +5,17 @@
 #include "base/units.h"
 #include "cli/disks.h"
 #include "cli/fit.h"
+#include "cli/identity.h"
 #include "cli/machine_cache.h"
 #include "cli/params.h"
 #include "plugin/plugin.h"
 #include "tasks/components.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 bool dsf_is_run(const char *path)
 {
@@ -108,63 +107,6 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     return status;
 }
 
-/* The built-in optimizers by number, as in checkpoints from before there were
- * others; then what others bring, where the job names it. */
-static void name_components(const struct dsf_job *j, char *optimizer,
-                            char *others, size_t size)
-{
-    const char *name;
-    size_t at = 0;
-    unsigned i = 0;
-
-    while (strcmp(dsflow_optimizer_at(i)->name, j->optimizer.kind) != 0)
-        i++;
-    if (strcmp(dsf_registry_at(&dsf_optimizers, i)->origin, DSF_BUILTIN) == 0)
-        snprintf(optimizer, size, "%u", i);
-    else
-        snprintf(optimizer, size, "%s", j->optimizer.kind);
-    others[0] = '\0';
-    for (i = 0; (name = dsf_segment_name(i)) != NULL && at < size; i++) {
-        const struct dsflow_segment *s = dsf_job_segment(j, name, NULL);
-
-        if (strcmp(s->name, "builtin") != 0)
-            at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
-                                   s->name);
-    }
-    if (dsf_job_states(j) != DSF_STATES_FP32 && at < size)
-        snprintf(others + at, size - at, "states %d\n", dsf_job_states(j));
-}
-
-/* What must stay the same for a checkpoint to be continued bit for bit. */
-static uint64_t find_identity(const struct dsf_session *s)
-{
-    const struct dsf_dims *d = &s->model.dims;
-    const struct dsf_job *j = &s->job;
-    char optimizer[256], others[256], *text;
-    uint64_t hash;
-
-    name_components(j, optimizer, others, sizeof(others));
-    text = dsf_xasprintf(
-        "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
-        "%.17g %.17g %.17g %lld\n%s %.17g\n"
-        "%lld %d %d %d %d %d %d %lld %d\n%016" PRIx64 " %016" PRIx64 "\n%s",
-        (int)s->model.family, s->model.layers, d->width, d->heads, d->kv_heads,
-        d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
-        (int)s->model.tied, d->rms, d->swiglu, d->rope,
-        (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
-        s->model.rope_factor, s->model.rope_low_freq_factor,
-        s->model.rope_high_freq_factor,
-        (long long)s->model.rope_original_context, optimizer,
-        j->optimizer.momentum, (long long)j->batch.sequences, s->plan->sequence,
-        s->plan->micro, s->plan->groups, s->plan->reduce_micro,
-        s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
-        (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok),
-        others);
-    hash = XXH3_64bits(text, strlen(text));
-    free(text);
-    return hash;
-}
-
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
 {
     char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
@@ -175,7 +117,7 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
     if (status < 0)
         return status;
     dsf_corpus_info(s->corpus, &s->text);
-    s->identity = find_identity(s);
+    s->identity = dsf_identity_hash(s);
     return DSFLOW_OK;
 }
 

@@ -27,6 +27,8 @@ struct dsf_session {
     struct dsf_contents contents; /* after open */
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     uint64_t identity; /* of what a checkpoint depends on; after text */
+    int64_t first;     /* number in the text of the first sequence of step 0:
+                          not 0 where a run went on with another job */
 };
 
 /* The job, its tokenizer and its model. `path` is a job.toml, or the folder of
@@ -61,6 +63,9 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err);
 int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err);
+
+/* The text goes on so that step 0 would have begun with sequence `first`. */
+void dsf_session_set_first(struct dsf_session *s, int64_t first);
 
 /* Is there room on disk for the checkpoints that are still to come after step
  * `done`? Before the plan, what is offloaded to the same disk does not count

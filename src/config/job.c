@@ -385,6 +385,36 @@ int dsf_job_read_main(const char *path, struct dsf_job *job,
     return status;
 }
 
+/* The value of a key as it was written, or its default. */
+static const char *text_of(const struct dsf_job *job, const struct dsf_table *t,
+                           const struct dsflow_option *o)
+{
+    const struct place *place = find_place(job, t->name, o->key);
+
+    return place != NULL         ? place->value
+           : o->fallback != NULL ? o->fallback
+                                 : "nothing";
+}
+
+void dsf_job_compare(const struct dsf_job *a, const struct dsf_job *b,
+                     void (*each)(void *user, const char *table,
+                                  const char *key, const char *in_a,
+                                  const char *in_b),
+                     void *user)
+{
+    const struct dsf_table *t;
+
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
+        const void *in_a = dsf_job_fields(a, t), *in_b = dsf_job_fields(b, t);
+
+        if (in_a == NULL || in_b == NULL)
+            continue;
+        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
+            if (!dsf_option_same(o, in_a, in_b))
+                each(user, t->name, o->key, text_of(a, t, o), text_of(b, t, o));
+    }
+}
+
 int dsf_job_write(const struct dsf_job *job, FILE *out)
 {
     const struct dsf_table *t;

@@ -268,6 +268,14 @@ int dsf_job_write(const struct dsf_job *job, FILE *out);
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
 
+/* The keys that two jobs have other values of, defaults included. Values are as
+ * one writes them. */
+void dsf_job_compare(const struct dsf_job *a, const struct dsf_job *b,
+                     void (*each)(void *user, const char *table,
+                                  const char *key, const char *in_a,
+                                  const char *in_b),
+                     void *user);
+
 /* What the states of the optimizer are kept as: offloaded ones only may be
  * anything but fp32. */
 static inline enum dsf_states dsf_job_states(const struct dsf_job *job)

@@ -134,7 +134,8 @@ static const struct dsflow_option batch_options[] = {
                        "tokens of a sequence; auto: the model's context"),
     DSFLOW_OPTION_AUTO(BATCH, groups, "\"auto\"", 1, 1024,
                        "groups of micro-batches whose gradients are summed "
-                       "apart, then together in a tree; auto: mesh.data. "
+                       "apart, then together in a tree; auto: mesh.data when "
+                       "a run begins, and what it began with when it goes on. "
                        "Jobs of equal groups give the same bits"),
     DSFLOW_OPTION_CHOICE(BATCH, order, "\"auto\"", orders,
                          "micro_major: a micro-batch through all layers, then "

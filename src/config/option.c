@@ -289,6 +289,39 @@ static size_t field_size(enum dsflow_option_type type)
     return 0;
 }
 
+static bool same_strings(const struct dsflow_strings *a,
+                         const struct dsflow_strings *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (unsigned i = 0; i < a->n; i++)
+        if (strcmp(a->v[i], b->v[i]) != 0)
+            return false;
+    return true;
+}
+
+bool dsf_option_same(const struct dsflow_option *o, const void *base_a,
+                     const void *base_b)
+{
+    const void *a = (const char *)base_a + o->offset;
+    const void *b = (const char *)base_b + o->offset;
+
+    switch (o->type) {
+    case DSFLOW_STRING:
+        return strcmp(*(char *const *)a, *(char *const *)b) == 0;
+    case DSFLOW_STRINGS:
+        return same_strings(a, b);
+    case DSFLOW_INTS: {
+        const struct dsflow_ints *x = a, *y = b;
+
+        return x->n == y->n &&
+               (x->n == 0 || memcmp(x->v, y->v, x->n * sizeof(*x->v)) == 0);
+    }
+    default:
+        return memcmp(a, b, field_size(o->type)) == 0;
+    }
+}
+
 /* Set the field to its default, where it has one. */
 static int set_default(const struct dsflow_option *o, void *base,
                        struct dsflow_err *err)

@@ -2,6 +2,7 @@
 #ifndef DSF_CONFIG_OPTION_H
 #define DSF_CONFIG_OPTION_H
 
+#include <stdbool.h>
 #include <dsflow/option.h>
 
 #include "config/toml_read.h"
@@ -25,6 +26,10 @@ const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
 /* Set the field of `option`. On error the message is "VALUE: expected …". */
 int dsf_option_set(const struct dsflow_option *option, void *base,
                    const struct dsf_toml_value *value, struct dsflow_err *err);
+
+/* Do two structures have the same value of it? */
+bool dsf_option_same(const struct dsflow_option *option, const void *a,
+                     const void *b);
 
 /* What an option accepts, in words: "1 to 64", "true or false". */
 struct dsf_expected {

@@ -11,8 +11,9 @@
 #include <dsflow/segments.h>
 
 /* load_batch               { cursor R, batch W }
- *   cursor: int64[DSF_CURSOR], [0] is the step to load. Calls host->load_batch
- *   for sequences seq .. seq+nseq of the step. */
+ *   cursor: int64[DSF_CURSOR], [0] is the step to load; [1] is the program's
+ *   own, 0 at first: sequences that come before those of step 0. Calls
+ * host->load_batch for sequences seq .. seq+nseq of the step. */
 enum { DSF_CURSOR = 4 };
 struct dsf_load_args {
     int32_t rows, nseq, pos;

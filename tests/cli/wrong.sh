@@ -33,7 +33,7 @@ wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x
 wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
 wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
 wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
-wrong 2 "--resume=yes: expected latest-good, or nothing" run job.toml --resume=yes
+wrong 2 "--resume=yes: expected latest-good, changed, or nothing" run job.toml --resume=yes
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
