@@ -93,6 +93,20 @@ static double last_transfer(const struct dsf_transfers *t,
     return last;
 }
 
+/* Is `name` in `text`, and not a part of a longer word or number there? */
+static bool has_name(const char *text, const char *name)
+{
+    size_t n = strlen(name);
+    const char *at = text;
+
+    while ((at = strstr(at, name)) != NULL) {
+        if ((at == text || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' '))
+            return true;
+        at++;
+    }
+    return false;
+}
+
 /* "memory to device 0" is of the worker "device 0", which does the copying and
  * nothing else meanwhile. */
 static bool copies(const struct dsf_trace *trace, unsigned worker)
@@ -100,8 +114,7 @@ static bool copies(const struct dsf_trace *trace, unsigned worker)
     const struct dsf_timeline *timeline = &trace->timeline;
 
     for (unsigned l = timeline->workers; l < timeline->nlanes; l++)
-        if (strstr(timeline->lanes[l].name, timeline->lanes[worker].name) !=
-            NULL)
+        if (has_name(timeline->lanes[l].name, timeline->lanes[worker].name))
             return true;
     return false;
 }

@@ -280,6 +280,36 @@ static void a_ready_task_waits_for_transfers_or_the_runtime(void **state)
     free_trace(t);
 }
 
+/* device 1   aa....bb   b is ready at 2; what is on the way is device 10's */
+static void
+a_device_does_not_copy_for_another_whose_number_begins_alike(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 0);
+    dsflow_data_id x = data(t, "x", NULL), y = data(t, "y", NULL),
+                   z = data(t, "z", NULL);
+    uint32_t a = TASK(t, &work, 0, x), b = TASK(t, &work, 0, y, x);
+    struct dsf_account acc;
+
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_WORKER, 0, "device 1");
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
+                          "memory to device 10");
+    ran(t, a, 0, 0, 0, 2);
+    ran(t, b, 0, 0, 6, 8);
+    dsf_timeline_add(&t->timeline,
+                     &(struct dsf_span){ .start = 3,
+                                         .end = 5,
+                                         .what = z.i,
+                                         .lane = 1,
+                                         .rank = -1,
+                                         .kind = DSF_SPAN_TRANSFER });
+    account(&acc, t);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 0, 0);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 4, 0);
+    assert_whole(&acc);
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
 /* core 0  aaaaaa..   b computes for 2 of the 3 seconds that m takes
  * link    .mmm.... */
 static void moving_is_hidden_while_its_rank_computes(void **state)
@@ -560,6 +590,8 @@ int main(void)
         cmocka_unit_test(what_only_waits_is_not_what_is_waited_for),
         cmocka_unit_test(waiting_for_a_slot_names_the_ring),
         cmocka_unit_test(a_ready_task_waits_for_transfers_or_the_runtime),
+        cmocka_unit_test(
+            a_device_does_not_copy_for_another_whose_number_begins_alike),
         cmocka_unit_test(moving_is_hidden_while_its_rank_computes),
         cmocka_unit_test(a_step_among_steps_is_what_counts),
         cmocka_unit_test(the_way_goes_back_by_what_was_last),
