@@ -90,6 +90,27 @@ int dsflow_exec_failed(const struct dsflow_exec *exec, struct dsflow_err *err)
                : dsflow_fail(err, status, "%s", exec->failure.msg);
 }
 
+static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
+                       int32_t pos, int32_t rows, int32_t *tokens,
+                       int32_t *targets)
+{
+    struct dsflow_exec *exec = user;
+
+    pthread_mutex_lock(&exec->loading);
+    exec->outer->load_batch(exec->outer->user, step, seq, nseq, pos, rows,
+                            tokens, targets);
+    pthread_mutex_unlock(&exec->loading);
+}
+
+static void report(void *user, const double *values, unsigned n)
+{
+    struct dsflow_exec *exec = user;
+
+    pthread_mutex_lock(&exec->reporting);
+    exec->outer->report(exec->outer->user, values, n);
+    pthread_mutex_unlock(&exec->reporting);
+}
+
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w)
 {
@@ -104,7 +125,7 @@ void dsf_exec_run(const struct dsf_exec_call *call,
                                                   .args = call->task->args,
                                                   .fresh = call->task->fresh,
                                                   .scratch = worker->scratch,
-                                                  .host = exec->host });
+                                                  .host = &exec->host });
     end = dsf_now();
     worker->busy += end - start;
     worker->tasks++;
@@ -139,7 +160,10 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->class =
         options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
     exec->graph = graph;
-    exec->host = host;
+    exec->outer = host;
+    exec->host = (struct dsflow_host){ exec, load_batch, report };
+    pthread_mutex_init(&exec->loading, NULL);
+    pthread_mutex_init(&exec->reporting, NULL);
     exec->opened = dsf_now();
     exec->link_rate = (double)options->virtual_link;
     status = find_codelets(exec, err);
@@ -169,6 +193,8 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     dsf_exec_free_rings(exec);
     dsf_exec_disk_close(exec);
     dsf_exec_free_memory(exec);
+    pthread_mutex_destroy(&exec->loading);
+    pthread_mutex_destroy(&exec->reporting);
     free(exec->calls);
     free(exec);
 }

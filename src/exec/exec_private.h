@@ -2,6 +2,7 @@
 #ifndef DSF_EXEC_EXEC_PRIVATE_H
 #define DSF_EXEC_EXEC_PRIVATE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <dsflow/exec.h>
@@ -78,7 +79,9 @@ struct dsf_exec_disk {
 struct dsflow_exec {
     const struct dsf_exec_class *class;
     struct dsflow_graph *graph;
-    const struct dsflow_host *host;
+    const struct dsflow_host *outer; /* whose functions `host` calls, */
+    struct dsflow_host host;         /* one call at a time of each */
+    pthread_mutex_t loading, reporting;
     struct dsf_exec_call *calls;            /* by task */
     uint32_t phase_end[DSFLOW_NPHASES];     /* tasks of phase p end here */
     void **mem; /* by data: in main memory; NULL: it is on NVMe */

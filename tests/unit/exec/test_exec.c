@@ -6,6 +6,7 @@
 #include "lib/test.h"
 #include "unit/exec/virtual.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,6 +291,52 @@ static void what_nobody_takes_out_is_counted(void **state)
     dsflow_graph_free(g);
 }
 
+struct caller {
+    _Atomic int inside;
+    _Atomic unsigned calls, together;
+};
+
+static void report_slowly(void *user, const double *values, unsigned n)
+{
+    struct caller *c = user;
+
+    if (atomic_fetch_add(&c->inside, 1) > 0)
+        c->together++;
+    for (int i = 0; i < 20000; i++)
+        atomic_signal_fence(memory_order_seq_cst);
+    atomic_fetch_sub(&c->inside, 1);
+    c->calls++;
+}
+
+/* As codelet.h promises, though nothing in this graph orders the calls. */
+static void a_function_of_the_host_is_called_once_at_a_time(void **state)
+{
+    enum { CALLS = 500 };
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct caller caller = { 0 };
+    struct dsflow_host host = { &caller, .report = report_slowly };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    dsflow_data_id d = dsflow_graph_add_data(
+        g, &(struct dsflow_data_spec){
+               .name = "d", .bytes = sizeof(uint32_t), .persistent = 1 });
+
+    for (int i = 0; i < CALLS; i++)
+        dsflow_graph_add_task(g, &(struct dsflow_task_spec){
+                                     .op = &tell, .ndata = 1, .data = { d } });
+    assert_int_equal(dsflow_exec_open(g,
+                                      &(struct dsflow_exec_options){
+                                          .kind = DSFLOW_STARPU, .workers = 2 },
+                                      &host, &exec, &err),
+                     DSFLOW_OK);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_int_equal(caller.calls, CALLS);
+    assert_int_equal(caller.together, 0);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
 {
     struct dsflow_graph *g = tangle(1);
@@ -317,6 +364,7 @@ int main(void)
         cmocka_unit_test(starpu_gives_the_serial_result),
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
+        cmocka_unit_test(a_function_of_the_host_is_called_once_at_a_time),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
     };
 
