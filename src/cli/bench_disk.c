@@ -18,24 +18,28 @@ struct dsf_machine_disk dsf_disk_of_rates(double read, double write,
     };
 }
 
-/* On files that were written. */
-static int measure_all(const struct dsf_disk_load *load,
-                       struct dsf_machine_disk *disk, struct dsflow_err *err)
+int dsf_disk_of_load(const struct dsf_disk_load *load,
+                     dsf_disk_measure_fn measure, struct dsf_machine_disk *disk,
+                     struct dsf_machine_scatter *scatter,
+                     struct dsflow_err *err)
 {
     struct dsf_disk_rate read, write, both;
     double latency;
-    int status = dsf_disk_measure(load, true, false, &read, err);
+    int status = dsf_disk_measure_rate(measure, load, true, false, &read, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_disk_measure(load, false, true, &write, err);
+        status = dsf_disk_measure_rate(measure, load, false, true, &write, err);
     if (status == DSFLOW_OK)
-        status = dsf_disk_measure(load, true, true, &both, err);
+        status = measure(load, true, true, &both, err);
     if (status == DSFLOW_OK)
         status = dsf_disk_latency(load, &latency, err);
-    if (status == DSFLOW_OK)
-        *disk = dsf_disk_of_rates(read.read, write.write,
-                                  both.read + both.write, latency);
-    return status;
+    if (status < 0)
+        return status;
+    *disk = dsf_disk_of_rates(read.read, write.write, both.read + both.write,
+                              latency);
+    scatter->read = read.scatter;
+    scatter->write = write.scatter;
+    return DSFLOW_OK;
 }
 
 /* As the job has it, but for what would need too much memory: blocks this large
@@ -55,7 +59,7 @@ static void limit(struct dsf_io_options *o)
 
 int dsf_bench_disk(const char *const *paths, unsigned npaths, size_t block,
                    unsigned depth, struct dsf_machine_disk *disk,
-                   struct dsflow_err *err)
+                   struct dsf_machine_scatter *scatter, struct dsflow_err *err)
 {
     enum { ENOUGH = 256 << 20 };
     struct dsf_io_options options = {
@@ -79,7 +83,7 @@ int dsf_bench_disk(const char *const *paths, unsigned npaths, size_t block,
         return status;
     status = dsf_disk_fill(&load, 0.3, &load.size, err);
     if (status == DSFLOW_OK)
-        status = measure_all(&load, disk, err);
+        status = dsf_disk_of_load(&load, dsf_disk_measure, disk, scatter, err);
     dsf_io_close(load.io);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "cli/disk_load.h"
 #include "cli/fio.h"
 #include "cli/machine_cache.h"
+#include "cli/measured.h"
 #include "cli/screen.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ struct way {
     size_t block;
     unsigned depth, threads, files; /* of each path */
     double read, write, both;       /* bytes a second */
+    struct dsf_machine_scatter scatter; /* of reading and of writing */
     double score; /* of the three the least share of the best there is */
 };
 
@@ -84,28 +86,26 @@ static struct dsf_disk_load load_of(const struct bench *b, const struct way *w)
                                    .seconds = b->seconds };
 }
 
-typedef int (*measure_fn)(const struct dsf_disk_load *load, bool reads,
-                          bool writes, struct dsf_disk_rate *rate,
-                          struct dsflow_err *err);
-
-static int measure(struct bench *b, struct way *w, measure_fn fn,
+static int measure(struct bench *b, struct way *w, dsf_disk_measure_fn fn,
                    struct dsflow_err *err)
 {
     struct dsf_disk_load load = load_of(b, w);
-    struct dsf_disk_rate rate;
+    struct dsf_disk_rate rate = { 0 };
     int status;
 
     draw(b, "reading");
-    status = fn(&load, true, false, &rate, err);
+    status = dsf_disk_measure_rate(fn, &load, true, false, &rate, err);
     w->read = rate.read;
+    w->scatter.read = rate.scatter;
     if (status == DSFLOW_OK) {
         draw(b, "writing");
-        status = fn(&load, false, true, &rate, err);
+        status = dsf_disk_measure_rate(fn, &load, false, true, &rate, err);
         w->write = rate.write;
+        w->scatter.write = rate.scatter;
     }
     if (status == DSFLOW_OK) {
         draw(b, "reading and writing");
-        status = fn(&load, true, true, &rate, err);
+        status = dsf_disk_measure_rate(fn, &load, true, true, &rate, err);
         w->both = rate.read + rate.write;
     }
     clear_bar(b);
@@ -156,14 +156,17 @@ static struct dsf_text block_text(size_t block)
 
 static void print_titles(const char *first, const char *second)
 {
-    printf("%-8s %8s %14s %14s %14s\n", first, second, "read", "write",
-           "both at once");
+    printf("%-8s %8s %14s %14s %14s %9s\n", first, second, "read", "write",
+           "both at once", "scatter");
 }
 
 static void print_rates(const struct way *w)
 {
-    printf("%9.2f GB/s %9.2f GB/s %9.2f GB/s\n", w->read / 1e9, w->write / 1e9,
+    printf("%9.2f GB/s %9.2f GB/s %9.2f GB/s", w->read / 1e9, w->write / 1e9,
            w->both / 1e9);
+    if (w->scatter.read > 0 || w->scatter.write > 0)
+        printf(" %7.0f %%", 100 * fmax(w->scatter.read, w->scatter.write));
+    printf("\n");
     fflush(stdout);
 }
 
@@ -339,6 +342,7 @@ static void say_remark(const struct dsf_io *io)
 
 /* The file of this machine, with these disks. */
 static int save(const char *path, const struct dsf_machine_disk *disk,
+                const struct dsf_machine_scatter *scatter,
                 struct dsflow_err *err)
 {
     struct dsf_machine machine;
@@ -350,11 +354,21 @@ static int save(const char *path, const struct dsf_machine_disk *disk,
     if (status < 0)
         return status;
     model.disk = *disk;
+    model.scatter.read = scatter->read;
+    model.scatter.write = scatter->write;
     status = dsf_machine_save(&model, path, err);
     if (status == DSFLOW_OK)
         printf("\nwritten to %s\n", path);
     dsf_machine_model_fini(&model);
     return status;
+}
+
+static void warn_of_scatter(const struct way *way)
+{
+    struct dsf_machine_model m = { .scatter = way->scatter };
+
+    fflush(stdout);
+    dsf_warn_of_scatter(&m, "the disk");
 }
 
 static int run(struct bench *b, const char *output, struct dsflow_err *err)
@@ -382,7 +396,8 @@ static int run(struct bench *b, const char *output, struct dsflow_err *err)
         return status;
     disk = dsf_disk_of_rates(way.read, way.write, way.both, latency);
     print_sections(b, &way, &disk);
-    return output != NULL ? save(output, &disk, err) : DSFLOW_OK;
+    warn_of_scatter(&way);
+    return output != NULL ? save(output, &disk, &way.scatter, err) : DSFLOW_OK;
 }
 
 /* A flag that is a size in [min, max], a multiple of a page. */

@@ -119,10 +119,14 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
         for (end = i + 1; end < n && v[end].op == v[i].op &&
                           dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
-        dsf_samples_add(samples,
-                        &(struct dsf_sample){ v[i].op->name, v[i].work,
-                                              v[i + (end - i) / 4].seconds,
-                                              (unsigned)(end - i) });
+        dsf_samples_add(
+            samples,
+            &(struct dsf_sample){ .kind = v[i].op->name,
+                                  .work = v[i].work,
+                                  .seconds = v[i + (end - i) / 4].seconds,
+                                  .spread = v[i + 3 * (end - i) / 4].seconds -
+                                            v[i + (end - i) / 4].seconds,
+                                  .n = (unsigned)(end - i) });
     }
 }
 
@@ -240,8 +244,13 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
     }
 }
 
-/* Seconds of a step in StarPU, as a run submits them: the lower quartile. */
-static int time_steps(struct small *s, unsigned workers, double *seconds,
+/* Of a step in StarPU, as a run submits them. */
+struct step_time {
+    double seconds; /* the lower quartile */
+    double scatter; /* from there to the upper one, as a share of it */
+};
+
+static int time_steps(struct small *s, unsigned workers, struct step_time *time,
                       struct dsflow_err *err)
 {
     enum { TURNS = 16, STEPS = 8 };
@@ -265,15 +274,16 @@ static int time_steps(struct small *s, unsigned workers, double *seconds,
     if (status < 0)
         return status;
     qsort(turns, TURNS, sizeof(*turns), by_value);
-    *seconds = turns[TURNS / 4];
+    time->seconds = turns[TURNS / 4];
+    time->scatter = turns[3 * TURNS / 4] / time->seconds - 1;
     return DSFLOW_OK;
 }
 
 /* The same in a process of its own: StarPU ends the process where its folder
  * cannot be made, and a plan must not depend on that. */
-static int time_apart(struct small *s, unsigned workers, double *seconds)
+static int time_apart(struct small *s, unsigned workers, struct step_time *time)
 {
-    double got = 0;
+    struct step_time got = { 0 };
     int fd[2], silence;
     pid_t child;
 
@@ -293,12 +303,12 @@ static int time_apart(struct small *s, unsigned workers, double *seconds)
     }
     close(fd[1]);
     if (child < 0 || read(fd[0], &got, sizeof(got)) != sizeof(got))
-        got = 0;
+        got.seconds = 0;
     close(fd[0]);
     if (child > 0)
         waitpid(child, NULL, 0);
-    *seconds = got;
-    return got > 0 ? DSFLOW_OK : DSFLOW_EFAIL;
+    *time = got;
+    return got.seconds > 0 ? DSFLOW_OK : DSFLOW_EFAIL;
 }
 
 /* Of the simulated step, with this overhead of a task. */
@@ -320,7 +330,8 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
                            struct dsf_machine_model *m, struct dsflow_err *err)
 {
     struct small s;
-    double measured = 0, low = 0, high = 200e-6, before = m->main.overhead;
+    struct step_time measured = { 0 };
+    double low = 0, high = 200e-6, before = m->main.overhead;
     int status = small_open(&s, &shapes[0], machine, err);
 
     if (status == DSFLOW_OK && time_apart(&s, machine->cores, &measured) < 0)
@@ -329,12 +340,14 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
     for (int i = 0; i < 12 && status == DSFLOW_OK; i++) {
         double half = (low + high) / 2;
 
-        if (simulated(&s, m, half) < measured)
+        if (simulated(&s, m, half) < measured.seconds)
             low = half;
         else
             high = half;
     }
     m->main.overhead = status == DSFLOW_OK ? (low + high) / 2 : before;
+    if (status == DSFLOW_OK)
+        m->scatter.overhead = measured.scatter;
     small_close(&s);
     return status;
 }

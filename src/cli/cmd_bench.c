@@ -5,6 +5,7 @@
 #include "cli/bench_measure.h"
 #include "cli/cmd.h"
 #include "cli/machine_cache.h"
+#include "cli/measured.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,40 @@ struct bench {
     struct dsf_machine machine;
     struct dsf_machine_model model;
 };
+
+/* A figure of one core, and of each of all at once. */
+struct figures {
+    struct dsf_measured one, all;
+};
+
+static int measure(const char *name, dsf_measure_fn fn, void *user,
+                   unsigned *workers, unsigned cores, double seconds,
+                   struct figures *f, struct dsflow_err *err)
+{
+    int status;
+
+    *workers = 1;
+    status = dsf_measure(name, fn, user, seconds, &f->one, err);
+    *workers = cores;
+    if (status == DSFLOW_OK)
+        status = dsf_measure(name, fn, user, seconds, &f->all, err);
+    return status;
+}
+
+static void print_titles(const char *what, const char *of)
+{
+    printf("%-16s %16s %14s %14s %9s\n", what, of, "1 core", "each of all",
+           "scatter");
+}
+
+/* Billions of a unit a second. */
+static void print_figures(const char *what, const char *of, const char *unit,
+                          const struct figures *f)
+{
+    printf("%-16s %16s %9.1f %-4s %9.1f %-4s %7.0f %%\n", what, of,
+           f->one.value / 1e9, unit, f->all.value / 1e9, unit,
+           100 * fmax(f->one.scatter, f->all.scatter));
+}
 
 /* C[m][n] = A B of length k, as a segment has it: forward, the gradient of the
  * input, the gradient of the weights. */
@@ -30,26 +65,59 @@ static const struct product {
     { "head", 0, 1, 256, 2048, 768 },
 };
 
+struct multiplying {
+    const struct product *p;
+    unsigned workers;
+};
+
+static int multiply(void *user, double seconds, double *value,
+                    struct dsflow_err *err)
+{
+    const struct multiplying *x = user;
+
+    *value = dsf_bench_gemm(x->p->ta, x->p->tb, x->p->m, x->p->n, x->p->k,
+                            x->workers, seconds);
+    return DSFLOW_OK;
+}
+
+/* The best product counts, with its scatter. */
 static int bench_gemm(struct bench *b, struct dsflow_err *err)
 {
-    unsigned cores = b->machine.cores;
-    double best = 0;
+    struct dsf_measured best = { 0 };
 
-    printf("%-16s %16s %14s %14s\n", "product", "m x n x k", "1 core",
-           "each of all");
+    print_titles("product", "m x n x k");
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         const struct product *p = &products[i];
+        struct multiplying x = { .p = p };
+        struct figures f;
         char shape[48];
-        double one, all;
+        int status = measure("gemm", multiply, &x, &x.workers, b->machine.cores,
+                             0.2, &f, err);
 
-        one = dsf_bench_gemm(p->ta, p->tb, p->m, p->n, p->k, 1, 0.2);
-        all = dsf_bench_gemm(p->ta, p->tb, p->m, p->n, p->k, cores, 0.2);
+        if (status < 0)
+            return status;
         snprintf(shape, sizeof(shape), "%zu x %zu x %zu", p->m, p->n, p->k);
-        printf("%-16s %16s %8.1f GF/s %8.1f GF/s\n", p->what, shape, one / 1e9,
-               all / 1e9);
-        best = all > best ? all : best;
+        print_figures(p->what, shape, "GF/s", &f);
+        if (f.all.value > best.value)
+            best = f.all;
     }
-    b->model.main.fp32 = best;
+    b->model.main.fp32 = best.value;
+    b->model.scatter.fp32 = best.scatter;
+    return DSFLOW_OK;
+}
+
+struct access {
+    enum dsf_bench_access kind;
+    size_t bytes;
+    unsigned workers;
+};
+
+static int touch(void *user, double seconds, double *value,
+                 struct dsflow_err *err)
+{
+    const struct access *a = user;
+
+    *value = dsf_bench_memory(a->kind, a->workers, a->bytes, seconds);
     return DSFLOW_OK;
 }
 
@@ -58,17 +126,18 @@ static int bench_memory(struct bench *b, struct dsflow_err *err)
     static const char *const names[] = { "read", "write", "copy" };
     enum { BYTES = 256 << 20 };
 
-    printf("%-16s %16s %14s %14s\n", "memory", "bytes", "1 core",
-           "each of all");
-    for (int a = DSF_BENCH_READ; a <= DSF_BENCH_COPY; a++) {
-        double one = dsf_bench_memory((enum dsf_bench_access)a, 1, BYTES, 0.3);
-        double all = dsf_bench_memory((enum dsf_bench_access)a,
-                                      b->machine.cores, BYTES, 0.3);
+    print_titles("memory", "bytes");
+    for (int k = DSF_BENCH_READ; k <= DSF_BENCH_COPY; k++) {
+        struct access a = { (enum dsf_bench_access)k, BYTES, 1 };
+        struct figures f;
+        int status = measure("memory", touch, &a, &a.workers, b->machine.cores,
+                             0.3, &f, err);
 
-        printf("%-16s %16s %8.1f GB/s %8.1f GB/s\n", names[a],
-               dsf_size_text(BYTES).s, one / 1e9, all / 1e9);
-        if (a == DSF_BENCH_COPY)
-            b->model.main.bandwidth = all;
+        if (status < 0)
+            return status;
+        print_figures(names[k], dsf_size_text(BYTES).s, "GB/s", &f);
+        b->model.main.bandwidth = f.all.value;
+        b->model.scatter.bandwidth = f.all.scatter;
     }
     return DSFLOW_OK;
 }
@@ -76,16 +145,20 @@ static int bench_memory(struct bench *b, struct dsflow_err *err)
 /* Ranks of one memory copy; the file says how fast, should it be split. */
 static int bench_link(struct bench *b, struct dsflow_err *err)
 {
-    printf("%-16s %16s %14s %14s\n", "link", "bytes", "1 core",
-           "each of all");
+    print_titles("link", "bytes");
     for (size_t bytes = 64 << 10; bytes <= 64 << 20; bytes *= 32) {
-        double one = dsf_bench_memory(DSF_BENCH_COPY, 1, bytes, 0.2) / 2;
-        double all =
-            dsf_bench_memory(DSF_BENCH_COPY, b->machine.cores, bytes, 0.2) / 2;
+        struct access a = { DSF_BENCH_COPY, bytes, 1 };
+        struct figures f;
+        int status = measure("link", touch, &a, &a.workers, b->machine.cores,
+                             0.2, &f, err);
 
-        printf("%-16s %16s %8.1f GB/s %8.1f GB/s\n", "copy",
-               dsf_size_text((double)bytes).s, one / 1e9, all / 1e9);
-        b->model.link.bandwidth = b->model.network.bandwidth = all;
+        if (status < 0)
+            return status;
+        f.one.value /= 2;
+        f.all.value /= 2;
+        print_figures("copy", dsf_size_text((double)bytes).s, "GB/s", &f);
+        b->model.link.bandwidth = b->model.network.bandwidth = f.all.value;
+        b->model.scatter.link = f.all.scatter;
     }
     b->model.link.latency = b->model.network.latency = b->model.main.overhead;
     return DSFLOW_OK;
@@ -140,14 +213,17 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL);
     dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all, NULL);
     dsf_rates_fit(&all, m);
+    m->scatter.tasks = dsf_samples_scatter(&all);
     status = dsf_calibrate_overhead(&b->machine, m, err);
     printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
            "longest", "operations", "memory", "alone x", "rates off",
            "at most");
     for (unsigned k = 0; k < m->nkinds; k++)
         print_kind(&m->kinds[k], &one, &all);
-    printf("a task costs %.1f us beside its kernel\n",
-           m->main.overhead * 1e6);
+    printf("a task costs %.1f us beside its kernel; scatter of tasks %.0f %%, "
+           "of steps %.0f %%\n",
+           m->main.overhead * 1e6, 100 * m->scatter.tasks,
+           100 * m->scatter.overhead);
     free(one.v);
     free(all.v);
     return status;
@@ -203,8 +279,8 @@ static int check_flags(const struct dsf_words *words, struct dsflow_err *err)
 static int bench(const struct dsf_words *words, struct dsflow_err *err)
 {
     const char *output = dsf_flag_value(words, "output");
-    char *path = output != NULL ? dsf_xstrdup(output)
-                                : dsf_machine_cache_path();
+    char *path =
+        output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
     struct bench b = { 0 };
     int status = check_parts(words, err);
     bool first = true;
@@ -231,8 +307,11 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     }
     if (status == DSFLOW_OK)
         status = dsf_machine_save(&b.model, path, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         printf("\nwritten to %s\n", path);
+        fflush(stdout);
+        dsf_warn_of_scatter(&b.model, "the machine");
+    }
     dsf_machine_model_fini(&b.model);
     free(path);
     return status;

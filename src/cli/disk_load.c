@@ -3,7 +3,9 @@
 
 #include "base/random.h"
 #include "base/units.h"
+#include "cli/measured.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -151,21 +153,36 @@ static void pause_for(double seconds, const atomic_bool *stop)
     }
 }
 
-/* What moves in the middle, when all are under way and none ends. */
+/* What moves in the middle, when all are under way and none ends. A request
+ * more or less is no scatter. */
 static void watch(const struct dsf_disk_load *load, const atomic_bool *stop,
                   struct dsf_disk_rate *rate)
 {
-    struct dsf_io_stats before, after;
-    double begun, seconds;
+    enum { PARTS = 4 };
+    double part[PARTS], least_apart, middle, begun, at, seconds;
+    size_t request = request_bytes(load, load->size / load->threads);
+    struct dsf_io_stats before, last, now;
 
     pause_for(load->seconds / 5, stop);
-    begun = dsf_now();
+    begun = at = dsf_now();
     dsf_io_stats(load->io, &before);
-    pause_for(load->seconds, stop);
-    dsf_io_stats(load->io, &after);
-    seconds = dsf_now() - begun;
-    rate->read = (double)(after.read - before.read) / seconds;
-    rate->write = (double)(after.written - before.written) / seconds;
+    last = before;
+    for (int i = 0; i < PARTS; i++) {
+        pause_for(load->seconds / PARTS, stop);
+        dsf_io_stats(load->io, &now);
+        seconds = dsf_now() - at;
+        at += seconds;
+        part[i] = (double)(now.read - last.read + now.written - last.written) /
+                  seconds;
+        last = now;
+    }
+    seconds = at - begun;
+    rate->read = (double)(now.read - before.read) / seconds;
+    rate->write = (double)(now.written - before.written) / seconds;
+    rate->scatter = dsf_scatter(part, PARTS, &middle);
+    least_apart = (double)request / (load->seconds / PARTS);
+    if (middle > 0)
+        rate->scatter = fmax(0, rate->scatter - least_apart / middle);
 }
 
 int dsf_disk_measure(const struct dsf_disk_load *load, bool reads, bool writes,
@@ -197,6 +214,29 @@ int dsf_disk_measure(const struct dsf_disk_load *load, bool reads, bool writes,
         }
     dsf_io_free(memory, bytes);
     return status;
+}
+
+int dsf_disk_measure_rate(dsf_disk_measure_fn measure,
+                          const struct dsf_disk_load *load, bool reads,
+                          bool writes, struct dsf_disk_rate *rate,
+                          struct dsflow_err *err)
+{
+    enum { TIMES = 5 };
+    struct dsf_disk_load longer = *load;
+
+    for (int i = 0; i < TIMES; i++, longer.seconds *= 2) {
+        int status = measure(&longer, reads, writes, rate, err);
+
+        if (status < 0)
+            return status;
+        if ((!reads || dsf_is_rate(rate->read)) &&
+            (!writes || dsf_is_rate(rate->write)))
+            return DSFLOW_OK;
+    }
+    return dsflow_fail(err, DSFLOW_EFAIL,
+                       "the disk: %g bytes a second read and %g written in "
+                       "%.1f s: it is too slow, or others are busy with it",
+                       rate->read, rate->write, longer.seconds / 2);
 }
 
 int dsf_disk_fill(const struct dsf_disk_load *load, double seconds,

@@ -14,11 +14,22 @@ struct dsf_disk_load {
 
 struct dsf_disk_rate {
     double read, write; /* bytes a second */
+    double scatter; /* of both together, over parts of the time; 0: unknown */
 };
 
 /* Reads, writes or both at once, one after the other through the store. */
+typedef int (*dsf_disk_measure_fn)(const struct dsf_disk_load *load, bool reads,
+                                   bool writes, struct dsf_disk_rate *rate,
+                                   struct dsflow_err *err);
 int dsf_disk_measure(const struct dsf_disk_load *load, bool reads, bool writes,
                      struct dsf_disk_rate *rate, struct dsflow_err *err);
+
+/* The same by `measure`; where nothing came to its end, as when others are busy
+ * with the disk, again and for longer. DSFLOW_EFAIL: that did not help. */
+int dsf_disk_measure_rate(dsf_disk_measure_fn measure,
+                          const struct dsf_disk_load *load, bool reads,
+                          bool writes, struct dsf_disk_rate *rate,
+                          struct dsflow_err *err);
 
 /* Write all of it once, or for so many seconds: what was never written is not
  * read from the disk, and takes longer to write. `filled` is how far it came,

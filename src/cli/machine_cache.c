@@ -7,6 +7,7 @@
 #include "cli/bench_io.h"
 #include "cli/bench_measure.h"
 #include "cli/disks.h"
+#include "cli/measured.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,10 +57,21 @@ static void set_rates(struct dsf_machine_model *m,
         m->main.fp32 = best;
 }
 
+static int copy_memory(void *user, double seconds, double *value,
+                       struct dsflow_err *err)
+{
+    const struct dsf_machine *machine = user;
+
+    *value =
+        dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, seconds);
+    return DSFLOW_OK;
+}
+
 void dsf_machine_measure(const struct dsf_machine *machine,
                          enum dsf_calibration how, struct dsf_machine_model *m,
                          FILE *log)
 {
+    struct dsf_measured copy = { 0 };
     struct dsf_samples samples = { 0 };
 
     dsf_machine_model_init(m);
@@ -70,8 +82,10 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     dsf_calibrate_tasks(machine, machine->cores, how, &samples, log);
     dsf_rates_fit(&samples, m);
     set_rates(m, &samples);
-    m->main.bandwidth =
-        dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, 0.1);
+    m->scatter.tasks = dsf_samples_scatter(&samples);
+    dsf_measure("memory", copy_memory, (void *)machine, 0.12, &copy, NULL);
+    m->main.bandwidth = copy.value;
+    m->scatter.bandwidth = copy.scatter;
     m->link.bandwidth = m->network.bandwidth = m->main.bandwidth / 2;
     if (dsf_calibrate_overhead(machine, m, NULL) < 0)
         dsf_debug("StarPU does not start: its overhead is a guess");
@@ -91,10 +105,13 @@ static void make_folders(char *path)
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err)
 {
-    char *folders = dsf_xstrdup(path);
     struct dsf_aside file;
-    int status;
+    int status = dsf_machine_model_check(m, err);
+    char *folders;
 
+    if (status < 0)
+        return status;
+    folders = dsf_xstrdup(path);
     make_folders(folders);
     free(folders);
     if (dsf_aside_open(&file, path) < 0)
@@ -108,8 +125,9 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                       : DSFLOW_OK;
 }
 
-/* Does the file describe this machine? Then it is read. */
-static bool load(const char *path, const char *name,
+/* Does the file describe `what`, which has this name? Then it is read. What it
+ * says is not believed where it cannot be. */
+static bool load(const char *path, const char *what, const char *name,
                  struct dsf_machine_model *m)
 {
     struct dsflow_err err;
@@ -117,7 +135,7 @@ static bool load(const char *path, const char *name,
     if (access(path, R_OK) < 0)
         return false;
     if (dsf_machine_model_read(path, m, &err) < 0) {
-        dsf_warn("%s; the machine is measured again", err.msg);
+        dsf_warn("%s; %s is measured again", err.msg, what);
         return false;
     }
     if (strcmp(m->main.name, name) == 0)
@@ -126,17 +144,30 @@ static bool load(const char *path, const char *name,
     return false;
 }
 
+static void measure_quickly(void *machine, struct dsf_machine_model *m)
+{
+    dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL);
+}
+
+/* What is assumed is not kept. */
+static void keep(const struct dsf_machine_model *m, const char *path)
+{
+    struct dsflow_err err;
+
+    if (path != NULL && dsf_machine_save(m, path, &err) < 0)
+        dsf_warn("what was measured is not kept: %s", err.msg);
+}
+
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err)
 {
     char *path = dsf_machine_cache_path(), *name = name_of(machine);
-    struct dsflow_err warning;
 
-    if (path == NULL || !load(path, name, m)) {
+    if (path == NULL || !load(path, "the machine", name, m)) {
         dsf_info("measuring the machine, once: this takes some seconds");
-        dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL);
-        if (path != NULL && dsf_machine_save(m, path, &warning) < 0)
-            dsf_warn("what was measured is not kept: %s", warning.msg);
+        if (dsf_measure_machine(measure_quickly, (void *)machine, m))
+            keep(m, path);
+        dsf_warn_of_scatter(m, "the machine");
     }
     free(path);
     free(name);
@@ -168,7 +199,8 @@ static char *name_disks(const struct dsf_job *job, const char *machine)
 
 /* A disk that is full, or that others are busy with, is no reason not to plan,
  * nor to run. */
-static bool measure_disks(const struct dsf_job *job, struct dsf_machine_disk *d)
+static bool measure_disks(const struct dsf_job *job,
+                          struct dsf_machine_model *m)
 {
     const struct dsf_job_nvme *nvme = &job->nvme;
     struct dsflow_err err;
@@ -176,10 +208,25 @@ static bool measure_disks(const struct dsf_job *job, struct dsf_machine_disk *d)
     dsf_info("measuring the disk of memory.nvme.path, once");
     if (dsf_bench_disk((const char *const *)nvme->path.v,
                        (unsigned)nvme->path.n, (size_t)nvme->block,
-                       (unsigned)nvme->depth, d, &err) == DSFLOW_OK)
+                       (unsigned)nvme->depth, &m->disk, &m->scatter,
+                       &err) == DSFLOW_OK &&
+        dsf_machine_model_check(m, &err) == DSFLOW_OK)
         return true;
-    d->read = d->write = 1e9;
+    m->disk.read = m->disk.write = 1e9;
     dsf_warn("%s: the disk is not measured, and 1 GB/s is assumed", err.msg);
+    return false;
+}
+
+/* A file without a disk is not what was kept. */
+static bool load_disks(const char *path, const char *name,
+                       struct dsf_machine_model *m)
+{
+    if (!load(path, "the disk", name, m))
+        return false;
+    if (dsf_machine_has_disk(m))
+        return true;
+    dsf_warn("%s: disk: is missing; the disk is measured again", path);
+    dsf_machine_model_fini(m);
     return false;
 }
 
@@ -187,20 +234,19 @@ static bool measure_disks(const struct dsf_job *job, struct dsf_machine_disk *d)
 static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
 {
     struct dsf_machine_model disks;
-    struct dsflow_err warning;
     char *name = name_disks(job, m->main.name), *path;
     char *file = dsf_xasprintf(
         "disk-%016llx.toml",
         (unsigned long long)XXH3_64bits(name, strlen(name)));
 
     path = cache_path(file);
-    if (path == NULL || !load(path, name, &disks)) {
+    if (path == NULL || !load_disks(path, name, &disks)) {
         dsf_machine_model_init(&disks);
         free(disks.main.name);
         disks.main.name = dsf_xstrdup(name);
-        if (measure_disks(job, &disks.disk) && path != NULL &&
-            dsf_machine_save(&disks, path, &warning) < 0)
-            dsf_warn("what was measured is not kept: %s", warning.msg);
+        if (measure_disks(job, &disks))
+            keep(&disks, path);
+        dsf_warn_of_scatter(&disks, "the disk");
     }
     m->disk = disks.disk;
     dsf_machine_model_fini(&disks);

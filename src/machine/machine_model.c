@@ -1,14 +1,21 @@
 /* machine_model.c - the description of a machine, from TOML and back. */
-#include "machine/machine_model.h"
+#include "machine/machine_model_private.h"
 
 #include "base/alloc.h"
-#include "config/option.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FAST 1e21
+/* Ranges of rates: what is outside cannot be a machine that trains, but a
+ * measurement that went wrong, or a unit that was mistaken. */
+#define FLOPS  1e8, 1e18 /* operations a second */
+#define MEMORY 1e7, 1e16 /* bytes a second */
+#define WIRE   1e3, 1e16
+#define STORE  1e4, 1e14
+
+#define RATE(type, field, dflt, range, help)                                   \
+    DSFLOW_OPTION_FLOAT(type, field, dflt, range, help)
 
 #define MAIN struct dsf_machine_main
 static const char *const kinds[] = { "cpu", "gpu", NULL };
@@ -25,17 +32,17 @@ static const struct dsflow_option main_options[] = {
                      "of a GPU, or of a node; auto: no limit"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MAIN, host, "\"auto\"",
                      "main memory of a node of GPUs; auto: no limit"),
-    DSFLOW_OPTION_FLOAT(MAIN, host_bandwidth, "1e11", 1e6, FAST,
-                        "bytes a second of that memory: its cores update what "
-                        "is offloaded at this rate, for all GPUs of the node"),
-    DSFLOW_OPTION_FLOAT(MAIN, host_link, "2.5e10", 1e3, FAST,
-                        "bytes a second between that memory and one GPU, while "
-                        "all are at it"),
-    DSFLOW_OPTION_FLOAT(MAIN, fp32, NULL, 1e6, FAST,
-                        "operations a second of a large product of matrices: "
-                        "of a GPU, or of a core while all work"),
-    DSFLOW_OPTION_FLOAT(MAIN, bandwidth, NULL, 1e6, FAST,
-                        "bytes a second of memory, of the same"),
+    RATE(MAIN, host_bandwidth, "1e11", MEMORY,
+         "bytes a second of that memory: its cores update what "
+         "is offloaded at this rate, for all GPUs of the node"),
+    RATE(MAIN, host_link, "2.5e10", WIRE,
+         "bytes a second between that memory and one GPU, while "
+         "all are at it"),
+    RATE(MAIN, fp32, NULL, FLOPS,
+         "operations a second of a large product of matrices: "
+         "of a GPU, or of a core while all work"),
+    RATE(MAIN, bandwidth, NULL, MEMORY,
+         "bytes a second of memory, of the same"),
     DSFLOW_OPTION_OF(DSFLOW_TIME, MAIN, overhead, "\"5us\"",
                      "of a task, beside its kernel"),
     { 0 },
@@ -43,8 +50,8 @@ static const struct dsflow_option main_options[] = {
 
 #define LINK struct dsf_machine_link
 static const struct dsflow_option link_options[] = {
-    DSFLOW_OPTION_FLOAT(LINK, bandwidth, "1e10", 1e3, FAST,
-                        "bytes a second into one device, while all receive"),
+    RATE(LINK, bandwidth, "1e10", WIRE,
+         "bytes a second into one device, while all receive"),
     DSFLOW_OPTION_OF(DSFLOW_TIME, LINK, latency, "\"10us\"",
                      "until the first byte"),
     { 0 },
@@ -52,12 +59,9 @@ static const struct dsflow_option link_options[] = {
 
 #define DISK struct dsf_machine_disk
 static const struct dsflow_option disk_options[] = {
-    DSFLOW_OPTION_FLOAT(DISK, read, "0.0", 0, FAST,
-                        "bytes a second, one after the other; 0: no disk"),
-    DSFLOW_OPTION_FLOAT(DISK, write, "0.0", 0, FAST,
-                        "bytes a second, one after the other"),
-    DSFLOW_OPTION_OF(DSFLOW_TIME, DISK, latency, "\"100us\"",
-                     "of one request"),
+    RATE(DISK, read, NULL, STORE, "bytes a second, one after the other"),
+    RATE(DISK, write, NULL, STORE, "bytes a second, one after the other"),
+    DSFLOW_OPTION_OF(DSFLOW_TIME, DISK, latency, "\"100us\"", "of one request"),
     DSFLOW_OPTION_OF(DSFLOW_BOOL, DISK, duplex, "false",
                      "reads and writes do not slow each other down"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, DISK, size, "\"auto\"",
@@ -65,31 +69,46 @@ static const struct dsflow_option disk_options[] = {
     { 0 },
 };
 
-static const struct table {
-    const char *name;
-    const struct dsflow_option *options;
-    size_t offset;
-} tables[] = {
+#define SCATTER struct dsf_machine_scatter
+#define SCATTER_OF(field, help)                                                \
+    DSFLOW_OPTION_FLOAT(SCATTER, field, "0.0", 0, 1e9, help)
+static const struct dsflow_option scatter_options[] = {
+    SCATTER_OF(fp32, "of products of matrices"),
+    SCATTER_OF(bandwidth, "of memory"),
+    SCATTER_OF(link, "of copies between ranks"),
+    SCATTER_OF(tasks, "of the times of tasks that are alike"),
+    SCATTER_OF(overhead, "of the times of a step"),
+    SCATTER_OF(read, "of reading from the disk"),
+    SCATTER_OF(write, "of writing to the disk"),
+    { 0 },
+};
+
+const struct dsf_machine_table dsf_machine_tables[] = {
     { "machine", main_options, offsetof(struct dsf_machine_model, main) },
     { "link", link_options, offsetof(struct dsf_machine_model, link) },
     { "network", link_options, offsetof(struct dsf_machine_model, network) },
     { "disk", disk_options, offsetof(struct dsf_machine_model, disk) },
+    { "scatter", scatter_options, offsetof(struct dsf_machine_model, scatter) },
 };
-enum { NTABLES = sizeof(tables) / sizeof(*tables) };
+_Static_assert(sizeof(dsf_machine_tables) / sizeof(*dsf_machine_tables) ==
+                   DSF_NMACHINE_TABLES,
+               "a table is missing");
 
 void dsf_machine_model_init(struct dsf_machine_model *m)
 {
     memset(m, 0, sizeof(*m));
-    for (unsigned i = 0; i < NTABLES; i++)
-        dsf_options_default(tables[i].options, (char *)m + tables[i].offset);
+    for (unsigned i = 0; i < DSF_NMACHINE_TABLES; i++)
+        dsf_options_default(dsf_machine_tables[i].options,
+                            (char *)m + dsf_machine_tables[i].offset);
     m->main.fp32 = 1e11;
     m->main.bandwidth = 1e10;
 }
 
 void dsf_machine_model_fini(struct dsf_machine_model *m)
 {
-    for (unsigned i = 0; i < NTABLES; i++)
-        dsf_options_fini(tables[i].options, (char *)m + tables[i].offset);
+    for (unsigned i = 0; i < DSF_NMACHINE_TABLES; i++)
+        dsf_options_fini(dsf_machine_tables[i].options,
+                         (char *)m + dsf_machine_tables[i].offset);
     for (unsigned k = 0; k < m->nkinds; k++)
         free(m->kinds[k].kind);
     free(m->kinds);
@@ -134,20 +153,22 @@ static const char *hint(char *buf, size_t size, const char *nearest)
 static int unknown_table(const struct dsf_toml_entry *e, const char *path,
                          struct dsflow_err *err)
 {
-    const char *names[NTABLES + 1];
+    const char *names[DSF_NMACHINE_TABLES + 1];
     char buf[128];
 
-    for (unsigned i = 0; i < NTABLES; i++)
-        names[i] = tables[i].name;
-    names[NTABLES] = "kinds";
+    for (unsigned i = 0; i < DSF_NMACHINE_TABLES; i++)
+        names[i] = dsf_machine_tables[i].name;
+    names[DSF_NMACHINE_TABLES] = "kinds";
     return dsflow_fail(
         err, DSFLOW_EINVAL, "%s:%d: [%.60s]: unknown table%s", path, e->line,
         e->table,
-        hint(buf, sizeof(buf), dsf_nearest(e->table, names, NTABLES + 1)));
+        hint(buf, sizeof(buf),
+             dsf_nearest(e->table, names, DSF_NMACHINE_TABLES + 1)));
 }
 
 static int unknown_key(const struct dsf_toml_entry *e, const char *path,
-                       const struct table *table, struct dsflow_err *err)
+                       const struct dsf_machine_table *table,
+                       struct dsflow_err *err)
 {
     const char *names[16];
     unsigned n = 0;
@@ -160,10 +181,9 @@ static int unknown_key(const struct dsf_toml_entry *e, const char *path,
                        hint(buf, sizeof(buf), dsf_nearest(e->key, names, n)));
 }
 
-static bool is_rate(const struct dsf_toml_value *v)
+static bool is_number(const struct dsf_toml_value *v)
 {
-    return (v->type == DSF_TOML_INT || v->type == DSF_TOML_FLOAT) &&
-           isfinite(v->number) && v->number >= 0;
+    return v->type == DSF_TOML_INT || v->type == DSF_TOML_FLOAT;
 }
 
 /* "adam" = [fixed, per_flop, per_byte], and per_score where it is not 0. */
@@ -173,22 +193,37 @@ static int set_kind(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
     const struct dsf_toml_value *v = &e->value;
     bool right = v->type == DSF_TOML_ARRAY &&
                  (v->nitems == DSF_NTERMS - 1 || v->nitems == DSF_NTERMS);
-    struct dsf_kind_rate *rate;
+    struct dsf_kind_rate rate = { 0 };
+    double *const terms[DSF_NTERMS] = { &rate.fixed, &rate.per_flop,
+                                        &rate.per_byte, &rate.per_score };
 
-    for (size_t i = 0; right && i < v->nitems; i++)
-        right = is_rate(&v->items[i]);
-    if (!right)
+    for (size_t i = 0; right && i < v->nitems; i++) {
+        right = is_number(&v->items[i]);
+        *terms[i] = v->items[i].number;
+    }
+    if (!right || !dsf_kind_rate_is_sound(&rate))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s:%d: kinds: %.60s: %.100s: expected three or "
-                           "four numbers of seconds, 0 or more: of a task, an "
-                           "operation, a byte, a score of attention",
+                           "four numbers of seconds, not all 0: of a task (0 "
+                           "to 10), an operation, a byte, a score of attention "
+                           "(0 to 1e-3)",
                            path, e->line, e->key, v->text);
-    rate = dsf_machine_model_add_kind(m, e->key);
-    rate->fixed = v->items[0].number;
-    rate->per_flop = v->items[1].number;
-    rate->per_byte = v->items[2].number;
-    rate->per_score = v->nitems == DSF_NTERMS ? v->items[3].number : 0;
+    rate.kind = dsf_machine_model_add_kind(m, e->key)->kind;
+    *dsf_machine_model_add_kind(m, e->key) = rate;
     return DSFLOW_OK;
+}
+
+/* Times have no range of their own. */
+static int check_time(const struct dsflow_option *o, const void *base,
+                      const char *text, struct dsflow_err *err)
+{
+    double seconds = *(const double *)((const char *)base + o->offset);
+
+    if (seconds >= 0 && seconds <= DSF_MACHINE_LONGEST)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%.100s: expected a time such as \"5us\", %gs at most",
+                       text, DSF_MACHINE_LONGEST);
 }
 
 static int set_key(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
@@ -206,17 +241,21 @@ static int set_key(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
                            path, e->line, e->key);
     if (strcmp(e->table, "kinds") == 0)
         return e->key[0] == '\0' ? DSFLOW_OK : set_kind(m, e, path, err);
-    while (i < NTABLES && strcmp(tables[i].name, e->table) != 0)
+    while (i < DSF_NMACHINE_TABLES &&
+           strcmp(dsf_machine_tables[i].name, e->table) != 0)
         i++;
-    if (i == NTABLES)
+    if (i == DSF_NMACHINE_TABLES)
         return unknown_table(e, path, err);
     if (e->key[0] == '\0')
         return DSFLOW_OK;
-    option = dsf_option_find(tables[i].options, e->key);
+    option = dsf_option_find(dsf_machine_tables[i].options, e->key);
     if (option == NULL)
-        return unknown_key(e, path, &tables[i], err);
-    status = dsf_option_set(option, (char *)m + tables[i].offset, &e->value,
-                            err);
+        return unknown_key(e, path, &dsf_machine_tables[i], err);
+    status = dsf_option_set(option, (char *)m + dsf_machine_tables[i].offset,
+                            &e->value, err);
+    if (status == DSFLOW_OK && option->type == DSFLOW_TIME)
+        status = check_time(option, (char *)m + dsf_machine_tables[i].offset,
+                            e->value.text, err);
     if (status == DSFLOW_OK)
         return DSFLOW_OK;
     place = dsf_xasprintf("%s:%d: %s: %s", path, e->line, e->table, e->key);
@@ -225,27 +264,33 @@ static int set_key(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
     return status;
 }
 
-static bool has_key(const struct dsf_toml *toml, const char *table,
-                    const char *key)
+/* The first entry of a table, or of its key; NULL: there is none. */
+static const struct dsf_toml_entry *
+find_entry(const struct dsf_toml *toml, const char *table, const char *key)
 {
     for (size_t i = 0; i < toml->n; i++)
         if (strcmp(toml->v[i].table, table) == 0 &&
-            strcmp(toml->v[i].key, key) == 0)
-            return true;
-    return false;
+            (key == NULL || strcmp(toml->v[i].key, key) == 0))
+            return &toml->v[i];
+    return NULL;
 }
 
+/* Keys without a default, of [machine] and of the tables that are there. */
 static int check_required(const struct dsf_toml *toml, const char *path,
                           struct dsflow_err *err)
 {
-    for (unsigned i = 0; i < NTABLES; i++)
-        for (const struct dsflow_option *o = tables[i].options; o->key != NULL;
-             o++)
-            if (o->fallback == NULL && !has_key(toml, tables[i].name, o->key))
+    for (unsigned i = 0; i < DSF_NMACHINE_TABLES; i++) {
+        const char *table = dsf_machine_tables[i].name;
+
+        if (i > 0 && find_entry(toml, table, NULL) == NULL)
+            continue;
+        for (const struct dsflow_option *o = dsf_machine_tables[i].options;
+             o->key != NULL; o++)
+            if (o->fallback == NULL && find_entry(toml, table, o->key) == NULL)
                 return dsflow_fail(err, DSFLOW_EINVAL,
                                    "%s: %s: %s: is missing: expected %s", path,
-                                   tables[i].name, o->key,
-                                   dsf_option_expected(o).s);
+                                   table, o->key, dsf_option_expected(o).s);
+    }
     return DSFLOW_OK;
 }
 
@@ -312,7 +357,7 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
 
 void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out)
 {
-    if (!(d->read > 0))
+    if (d->read == 0 && d->write == 0)
         return;
     fprintf(out, "\n[disk]\nread = %.6e\nwrite = %.6e\n", d->read, d->write);
     fprintf(out, "latency = \"%.4fus\"\nduplex = %s\n", d->latency * 1e6,
@@ -348,6 +393,7 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
     fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
             m->network.bandwidth, m->network.latency * 1e6);
     dsf_machine_disk_write(&m->disk, out);
+    dsf_machine_scatter_write(m, out);
     if (m->nkinds > 0)
         fprintf(out, "\n# Seconds of a task, of an operation, of a byte, of a "
                      "score.\n[kinds]\n");

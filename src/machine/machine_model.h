@@ -39,12 +39,19 @@ struct dsf_machine_link { /* [link] in a node, [network] between nodes */
 
 /* [disk]: what all ranks of a node share. */
 struct dsf_machine_disk {
-    double read, write; /* bytes/s, sequential; 0: there is none */
+    double read, write; /* bytes/s, sequential; both 0: there is none */
     double latency;     /* seconds of one request */
     bool duplex;        /* reads and writes at once take the time of the longer,
                            and not of both */
     int64_t size;       /* bytes; -1: no limit */
 };
+
+/* [scatter]: of what was measured several times, the largest and the smallest
+ * figure apart, as a share of the middle one. 0: not known. */
+struct dsf_machine_scatter {
+    double fp32, bandwidth, link, tasks, overhead, read, write;
+};
+#define DSF_SCATTERED 0.25 /* more says that the machine was disturbed */
 
 /* What was measured of a kind of task, on one core while all work: seconds =
  * fixed + flops * per_flop + bytes * per_byte + scores * per_score. */
@@ -59,6 +66,7 @@ struct dsf_machine_model {
     struct dsf_machine_main main;
     struct dsf_machine_link link, network;
     struct dsf_machine_disk disk;
+    struct dsf_machine_scatter scatter;
     struct dsf_kind_rate *kinds; /* [kinds] */
     unsigned nkinds;
     size_t cap_kinds;
@@ -76,6 +84,17 @@ int dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
 int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
                             struct dsf_machine_model *m,
                             struct dsflow_err *err);
+/* Is every rate one that a machine can have? What was measured may be 0, not a
+ * number, or absurd. DSFLOW_EINVAL: the first that is not. */
+int dsf_machine_model_check(const struct dsf_machine_model *m,
+                            struct dsflow_err *err);
+/* Give the first that is not its default, which goes to `text`. */
+void dsf_machine_model_mend(struct dsf_machine_model *m, char *text,
+                            size_t size);
+/* Which figures were apart by more than DSF_SCATTERED when they were measured,
+ * as "bandwidth by 41 %". Returns whether any was. */
+bool dsf_machine_model_scattered(const struct dsf_machine_model *m, char *text,
+                                 size_t size);
 /* TOML that reads back to the same numbers. */
 int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
 /* Its table [disk], behind an empty line; nothing where there is none. */
@@ -88,6 +107,11 @@ dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind);
  * the next is added. */
 struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
                                                  const char *kind);
+
+static inline bool dsf_machine_has_disk(const struct dsf_machine_model *m)
+{
+    return m->disk.read != 0 || m->disk.write != 0;
+}
 
 /* What a plan asks of a machine, for one that is described: the cores of a
  * node; the memory of a device, or of all nodes. */

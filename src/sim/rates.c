@@ -25,12 +25,29 @@ void dsf_samples_add(struct dsf_samples *samples,
             dsf_work_order(&s->work, &sample->work) != 0)
             continue;
         s->n += sample->n;
-        if (sample->seconds < s->seconds)
+        if (sample->seconds < s->seconds) {
             s->seconds = sample->seconds;
+            s->spread = sample->spread;
+        }
         return;
     }
     dsf_grow(&samples->v, &samples->cap, samples->n + 1, sizeof(*samples->v));
     samples->v[samples->n++] = *sample;
+}
+
+double dsf_samples_scatter(const struct dsf_samples *samples)
+{
+    double spread = 0, seconds = 0;
+
+    for (size_t i = 0; i < samples->n; i++) {
+        const struct dsf_sample *s = &samples->v[i];
+
+        if (s->seconds < 1e-4 || s->n < 4)
+            continue;
+        spread += s->n * s->spread;
+        seconds += s->n * s->seconds;
+    }
+    return seconds > 0 ? spread / seconds : 0;
 }
 
 /* How much a sample counts: a step is made of its long tasks. */

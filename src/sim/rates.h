@@ -9,8 +9,9 @@
 struct dsf_sample {
     const char *kind; /* borrowed, of an op */
     struct dsf_work work;
-    double seconds;
-    unsigned n; /* how many they were */
+    double seconds; /* the lower quartile of their times */
+    double spread;  /* seconds from there to the upper one */
+    unsigned n;     /* how many they were */
 };
 struct dsf_samples {
     struct dsf_sample *v;
@@ -20,6 +21,10 @@ struct dsf_samples {
 /* Where the same was measured before, the shorter time counts. */
 void dsf_samples_add(struct dsf_samples *samples,
                      const struct dsf_sample *sample);
+
+/* The spread as a share of the time, of all tasks that are long enough for it
+ * to mean something; 0: there are none. */
+double dsf_samples_scatter(const struct dsf_samples *samples);
 
 /* -1, 0 or 1, for sorting. */
 int dsf_work_order(const struct dsf_work *x, const struct dsf_work *y);

@@ -34,12 +34,56 @@ grep -v '^bandwidth' cache/dsflow/machine.toml > b
 cmp a b || fault "bench memory changes more than the bandwidth"
 expect 0 "predicted step" plan job.toml --machine m.toml
 
+# How far apart what was measured several times was, in the tables and the file.
+expect 0 "scatter" bench gemm link --output s.toml
+[ "$(grep -Ec '(GF|GB)/s .* +[0-9]+ %$' out)" -eq 9 ] || fault "bench names no scatter: $(cat out)"
+sed -n '/^\[scatter\]/,/^$/p' s.toml > scatter
+grep -Eq '^fp32 = [0-9.]+$' scatter && grep -Eq '^link = [0-9.]+$' scatter ||
+    fault "the file has no scatter of fp32 or link: $(cat s.toml)"
+
 # A file that is of another machine, or damaged, is not believed.
 sed -i 's/^name = .*/name = "another"/' cache/dsflow/machine.toml
 expect 0 "measuring the machine" plan job.toml
 echo "[machine" > cache/dsflow/machine.toml
 expect 0 "measured again" plan job.toml
 XDG_CACHE_HOME=/dev/null expect 0 "is not kept" plan job.toml
+
+# Nor are figures that no machine has; they are refused where they are described.
+for figure in 'overhead = "9h"' "bandwidth = inf" "bandwidth = 1e300" "fp32 = 0" "fp32 = -1e9" "fp32 = nan"; do
+    key=${figure%% *}
+    sed "0,/^$key = /s/^$key = .*/$figure/" m.toml > bad.toml
+    expect 2 "bad.toml:" plan job.toml --machine bad.toml
+    grep -Eq "^dsflow: bad.toml:[0-9]+: machine: $key: .*: expected a " err ||
+        fault "a machine with $figure: $(cat err)"
+done
+mv bad.toml cache/dsflow/machine.toml
+expect 0 "; the machine is measured again" plan job.toml
+expect 0 "predicted step" plan job.toml
+grep -q measure err && fault "the machine is measured a third time"
+sed 's/^\("mlp.forward" =\).*/\1 [0, 0, 0]/' m.toml > zero.toml
+expect 2 "kinds: mlp.forward: [0, 0, 0]: expected three or four numbers" plan job.toml --machine zero.toml
+
+# The disk of a job is measured again where what was kept of it cannot be.
+nvme="--set offload.optimizer=nvme --set memory.nvme.path=."
+# shellcheck disable=SC2086 # words are what separates flags
+set -- plan job.toml $nvme
+expect 0 "measuring the disk" "$@"
+kept=$(echo cache/dsflow/disk-*.toml)
+for figure in "write = 0" "read = -1" "write = nan"; do
+    sed -i "s/^${figure%% *} = .*/$figure/" "$kept"
+    expect 0 "; the disk is measured again" "$@"
+    expect 0 "predicted step" "$@"
+    grep -q measure err && fault "the disk is measured again after $figure: $(cat err)"
+done
+sed -i '/^\[disk\]/,/^$/d' "$kept"
+expect 0 "disk: is missing; the disk is measured again" "$@"
+expect 2 "disk: write: is missing: expected a number" plan job.toml --machine /dev/stdin << EOF
+[machine]
+fp32 = 1e11
+bandwidth = 1e10
+[disk]
+read = 1e9
+EOF
 
 # Described machines: the same prediction wherever it is made.
 for m in laptop workstation-1gpu h200-8 h200-64-nodes; do

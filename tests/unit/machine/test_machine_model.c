@@ -3,6 +3,7 @@
 
 #include "lib/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +37,8 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         const char *text, *expected;
     } wrong[] = {
         { "[machine]\nfp32 = 1e12\n",
-          "m.toml: machine: bandwidth: is missing: expected a number, 1e+06 "
-          "to 1e+21" },
+          "m.toml: machine: bandwidth: is missing: expected a number, 1e+07 "
+          "to 1e+16" },
         { LEAST "kind = \"tpu\"\n",
           "m.toml:4: machine: kind: \"tpu\": expected cpu or gpu" },
         { LEAST "nodes = 0\n",
@@ -50,11 +51,37 @@ static void what_is_wrong_is_named_with_its_line(void **state)
           "m.toml:5: link: latency: 3: expected a time such as \"30s\"" },
         { LEAST "[kinds]\nadam = [1, 2]\n",
           "m.toml:5: kinds: adam: [1, 2]: expected three or four numbers of "
-          "seconds, 0 or more: of a task, an operation, a byte, a score of "
-          "attention" },
+          "seconds, not all 0: of a task (0 to 10), an operation, a byte, a "
+          "score of attention (0 to 1e-3)" },
         { LEAST "[kinds]\nadam = [1, 2, -3]\n", NULL },
         { LEAST "[kinds]\nadam = \"fast\"\n", NULL },
         { LEAST "[kinds]\nadam = [1, nan, 1]\n", NULL },
+        { LEAST "[kinds]\nadam = [0, 0, 0]\n", NULL },
+        { LEAST "[kinds]\nadam = [0, 0.0, 0, 0]\n", NULL },
+        { LEAST "[kinds]\nadam = [1e300, 0, 0]\n", NULL },
+        { LEAST "[kinds]\nadam = [1, \"2\", 1]\n", NULL },
+        { "[machine]\nfp32 = 0\nbandwidth = 1e11\n",
+          "m.toml:2: machine: fp32: 0: expected a number, 1e+08 to 1e+18" },
+        { "[machine]\nfp32 = -1e12\nbandwidth = 1e11\n",
+          "m.toml:2: machine: fp32: -1e+12: expected a number, 1e+08 "
+          "to 1e+18" },
+        { "[machine]\nfp32 = 1e12\nbandwidth = inf\n",
+          "m.toml:3: machine: bandwidth: inf: expected a number, 1e+07 to "
+          "1e+16" },
+        { LEAST "[link]\nbandwidth = nan\n",
+          "m.toml:5: link: bandwidth: nan: expected a number, 1000 to 1e+16" },
+        { LEAST "[network]\nlatency = \"9h\"\n",
+          "m.toml:5: network: latency: \"9h\": expected a time such as "
+          "\"5us\", 10s at most" },
+        { LEAST "overhead = \"-1us\"\n", NULL },
+        { LEAST "[disk]\nread = 1e9\nwrite = 0\n",
+          "m.toml:6: disk: write: 0: expected a number, 10000 to 1e+14" },
+        { LEAST "[disk]\nread = 0.0\nwrite = 1e9\n", NULL },
+        { LEAST "[disk]\nread = 1e9\n",
+          "m.toml: disk: write: is missing: expected a number, 10000 to "
+          "1e+14" },
+        { LEAST "[disk]\nread = 1e9\nwrite = 1e300\n", NULL },
+        { LEAST "[scatter]\nread = -1\n", NULL },
         { "fp32 = 1e12\n", NULL },
         { "[machine\n", NULL },
     };
@@ -69,6 +96,58 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         else
             assert_non_null(strstr(err.msg, "m.toml:"));
     }
+}
+
+/* What a measurement that was disturbed may give. */
+static void a_figure_that_no_machine_has_is_found_and_mended(void **state)
+{
+    static const double wrong[] = { 0, -1, NAN, INFINITY, 1e300, 1e-3 };
+    struct dsf_machine_model m;
+    struct dsflow_err err;
+    char text[32];
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        dsf_machine_model_init(&m);
+        assert_int_equal(dsf_machine_model_check(&m, &err), DSFLOW_OK);
+        m.main.fp32 = wrong[i];
+        m.disk.read = 1e9;
+        m.disk.write = wrong[i];
+        dsf_machine_model_add_kind(&m, "adam")->per_byte = -wrong[i];
+        dsf_machine_model_add_kind(&m, "add")->fixed = 1e-6;
+        assert_int_equal(dsf_machine_model_check(&m, &err), DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, "machine: fp32: "));
+        dsf_machine_model_mend(&m, text, sizeof(text));
+        assert_string_equal(text, "1e+11");
+        assert_int_equal(dsf_machine_model_check(&m, &err), DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, "disk: write: "));
+        dsf_machine_model_mend(&m, text, sizeof(text));
+        assert_string_equal(text, "1e+09");
+        while (dsf_machine_model_check(&m, &err) < 0) {
+            assert_non_null(strstr(err.msg, "kinds: adam: "));
+            dsf_machine_model_mend(&m, text, sizeof(text));
+            assert_string_equal(text, "an estimate");
+        }
+        assert_null(dsf_machine_model_kind(&m, "adam"));
+        assert_non_null(dsf_machine_model_kind(&m, "add"));
+        dsf_machine_model_fini(&m);
+    }
+}
+
+static void scatter_is_named_where_it_is_large(void **state)
+{
+    struct dsf_machine_model m;
+    char text[64];
+
+    dsf_machine_model_init(&m);
+    m.scatter.fp32 = 0.25;
+    assert_false(dsf_machine_model_scattered(&m, text, sizeof(text)));
+    m.scatter.bandwidth = 0.41;
+    m.scatter.write = 3;
+    assert_true(dsf_machine_model_scattered(&m, text, sizeof(text)));
+    assert_string_equal(text, "bandwidth by 41 %, write by 300 %");
+    assert_true(dsf_machine_model_scattered(&m, text, 12));
+    assert_string_equal(text, "bandwidth b");
+    dsf_machine_model_fini(&m);
 }
 
 static void what_is_written_reads_back(void **state)
@@ -100,6 +179,8 @@ static void what_is_written_reads_back(void **state)
                                         .latency = 8e-5,
                                         .duplex = true,
                                         .size = 1LL << 41 };
+    m.scatter.fp32 = 0.125;
+    m.scatter.write = 1.5;
     rate = dsf_machine_model_add_kind(&m, "mlp.forward");
     rate->fixed = 1e-6;
     rate->per_flop = 2e-11;
@@ -126,6 +207,9 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.disk.latency / 8e-5, 1, 1e-6);
     assert_true(back.disk.duplex);
     assert_true(back.disk.size == 1LL << 41);
+    assert_float_equal(back.scatter.fp32, 0.125, 0);
+    assert_float_equal(back.scatter.write, 1.5, 0);
+    assert_float_equal(back.scatter.link, 0, 0);
     assert_float_equal(
         dsf_machine_model_kind(&back, "mlp.forward")->per_byte / 3e-10, 1,
         1e-6);
@@ -182,6 +266,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_out_has_a_default),
         cmocka_unit_test(what_is_wrong_is_named_with_its_line),
+        cmocka_unit_test(a_figure_that_no_machine_has_is_found_and_mended),
+        cmocka_unit_test(scatter_is_named_where_it_is_large),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(the_examples_are_right),
         cmocka_unit_test(ranks_fill_one_node_after_the_other),

@@ -104,7 +104,7 @@ static void a_task_takes_the_longer_of_arithmetic_and_memory(void **state)
 static void what_was_measured_of_a_kind_counts(void **state)
 {
     assert_float_equal(seconds(GPUS "[kinds]\n\"work\" = [1e-3, 2e-12, 0]\n"
-                                    "\"other\" = [1, 1, 1]\n",
+                                    "\"other\" = [1, 1e-3, 0]\n",
                                &work, 8, 2, (size_t[]){ 1000000, 0 },
                                (int[]){ 0, 0 }),
                        1e-6 + 1e-3 + 2e-4, 1e-12);

@@ -8,7 +8,9 @@
 static void add(struct dsf_samples *samples, const char *kind,
                 struct dsf_work work, double seconds)
 {
-    dsf_samples_add(samples, &(struct dsf_sample){ kind, work, seconds, 1 });
+    dsf_samples_add(
+        samples, &(struct dsf_sample){
+                     .kind = kind, .work = work, .seconds = seconds, .n = 1 });
 }
 
 static void rates_are_found_in_exact_times(void **state)
@@ -37,6 +39,32 @@ static void rates_are_found_in_exact_times(void **state)
     assert_null(dsf_machine_model_kind(&m, "other"));
     free(samples.v);
     dsf_machine_model_fini(&m);
+}
+
+/* Of tasks that are long, and many: by their time. */
+static void scatter_is_the_spread_of_long_tasks(void **state)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsf_sample s = { .kind = "a", .seconds = 1e-3, .n = 4 };
+
+    assert_float_equal(dsf_samples_scatter(&samples), 0, 0);
+    s.spread = 1e-4;
+    dsf_samples_add(&samples, &s);
+    s = (struct dsf_sample){ "b", { 1, 1, 1 }, 2e-3, 8e-4, 8 };
+    dsf_samples_add(&samples, &s);
+    /* One of a moment, and one that came once. */
+    s = (struct dsf_sample){ "c", { 1, 1, 1 }, 1e-5, 1e-3, 100 };
+    dsf_samples_add(&samples, &s);
+    s = (struct dsf_sample){ "d", { 1, 1, 1 }, 1, 5, 1 };
+    dsf_samples_add(&samples, &s);
+    assert_float_equal(dsf_samples_scatter(&samples),
+                       (4 * 1e-4 + 8 * 8e-4) / (4 * 1e-3 + 8 * 2e-3), 1e-12);
+    /* What was measured again, and faster, has its own. */
+    s = (struct dsf_sample){ "b", { 1, 1, 1 }, 1e-3, 0, 0 };
+    dsf_samples_add(&samples, &s);
+    assert_float_equal(dsf_samples_scatter(&samples),
+                       4 * 1e-4 / (4 * 1e-3 + 8 * 1e-3), 1e-12);
+    free(samples.v);
 }
 
 /* Times that fall with the size would ask for a rate below zero. */
@@ -93,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_found_in_exact_times),
+        cmocka_unit_test(scatter_is_the_spread_of_long_tasks),
         cmocka_unit_test(no_rate_is_below_zero),
         cmocka_unit_test(of_two_times_of_the_same_the_shorter_counts),
         cmocka_unit_test(one_sample_is_enough_for_its_size),
