@@ -660,6 +660,9 @@ static int prepare(struct run *r, const struct dsf_words *words,
         warn_unsaved(r);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stopped = dsf_stop_signal;
+    dsf_standstill_init(
+        &r->feed.standstill,
+        dsf_standstill_patience(r->prediction.sim.step_seconds));
     if (status == DSFLOW_OK) {
         dsf_resume_remove(&r->start, &r->s);
         status = dsf_session_open(&r->s, words, &r->feed.host, err);

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 /* Rows of sequences past the end of the validation text count for nothing. */
 static void load_nothing(int32_t rows, int32_t *tokens, int32_t *targets)
@@ -60,11 +61,17 @@ static void report(void *user, const double *values, unsigned n)
 
 void dsf_feed_init(struct dsf_feed *feed, struct dsf_session *session)
 {
+    pthread_condattr_t attr;
+
     memset(feed, 0, sizeof(*feed));
     feed->session = session;
     feed->host = (struct dsflow_host){ feed, load_batch, report };
+    dsf_standstill_init(&feed->standstill, dsf_standstill_patience(0));
     pthread_mutex_init(&feed->lock, NULL);
-    pthread_cond_init(&feed->filled, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&feed->filled, &attr);
+    pthread_condattr_destroy(&attr);
 }
 
 void dsf_feed_fini(struct dsf_feed *feed)
@@ -73,13 +80,31 @@ void dsf_feed_fini(struct dsf_feed *feed)
     pthread_mutex_destroy(&feed->lock);
 }
 
+/* For a report, or a second. */
+static void wait_a_second(struct dsf_feed *feed)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    pthread_cond_timedwait(&feed->filled, &feed->lock, &until);
+}
+
 struct dsf_report dsf_feed_next(struct dsf_feed *feed)
 {
+    const struct dsf_session *s = feed->session;
     struct dsf_report r;
 
     pthread_mutex_lock(&feed->lock);
-    while (feed->n == 0)
-        pthread_cond_wait(&feed->filled, &feed->lock);
+    while (feed->n == 0) {
+        wait_a_second(feed);
+        if (feed->n == 0 &&
+            dsf_standstill_look(&feed->standstill, s->exec, 1, dsf_now())) {
+            pthread_mutex_unlock(&feed->lock);
+            dsf_standstill_say(&feed->standstill, s->graph, s->exec);
+            pthread_mutex_lock(&feed->lock);
+        }
+    }
     r = feed->ring[feed->first];
     feed->first = (feed->first + 1) % DSF_FEED_RING;
     feed->n--;

@@ -7,6 +7,7 @@
 #include <dsflow/codelet.h>
 
 #include "cli/session.h"
+#include "cli/standstill.h"
 
 enum { DSF_FEED_VALUES = 5, DSF_FEED_RING = 16 };
 
@@ -19,6 +20,7 @@ struct dsf_feed {
     struct dsf_session *session; /* borrowed */
     struct dsflow_host host;     /* give this to the executor */
     int64_t validating;          /* sequences to validate on; 0: training */
+    struct dsf_standstill standstill;
     int (*stopped)(void);        /* not 0: end a validation; or NULL */
     pthread_mutex_t lock;
     pthread_cond_t filled;
@@ -29,8 +31,8 @@ struct dsf_feed {
 void dsf_feed_init(struct dsf_feed *feed, struct dsf_session *session);
 void dsf_feed_fini(struct dsf_feed *feed);
 
-/* The next report, in order; waits for it. Where dsflow_exec_failed, there is one
- * too, which means nothing. */
+/* The next report, in order; waits for it, and warns when no task ends any
+ * more. Where dsflow_exec_failed, there is one too, which means nothing. */
 struct dsf_report dsf_feed_next(struct dsf_feed *feed);
 
 /* Mean loss per token over the validation text, or its first `most` sequences

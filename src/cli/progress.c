@@ -21,6 +21,21 @@ int dsf_progress_open(struct dsf_progress *p, const char *output,
     return status;
 }
 
+static void clear_bar(struct dsf_progress *p)
+{
+    if (p->bar)
+        fputs("\r\033[K", stderr);
+    p->bar = false;
+}
+
+/* A line of the log, above the bar. */
+static void log_line(void *user, enum dsflow_log_level level, const char *line)
+{
+    clear_bar(user);
+    fprintf(stderr, "dsflow: %s%s\n", level == DSFLOW_WARN ? "warning: " : "",
+            line);
+}
+
 int dsf_progress_begin(struct dsf_progress *p, int64_t done, int64_t steps,
                        int64_t log_every, bool tensorboard,
                        struct dsflow_err *err)
@@ -40,14 +55,9 @@ int dsf_progress_begin(struct dsf_progress *p, int64_t done, int64_t steps,
         free(output);
     }
     p->begun = status == DSFLOW_OK;
+    if (p->begun)
+        dsflow_log_sink_set(log_line, p);
     return status;
-}
-
-static void clear_bar(struct dsf_progress *p)
-{
-    if (p->bar)
-        fputs("\r\033[K", stderr);
-    p->bar = false;
 }
 
 void dsf_progress_end(struct dsf_progress *p, int64_t done, int status,
@@ -65,6 +75,7 @@ void dsf_progress_end(struct dsf_progress *p, int64_t done, int status,
 
 void dsf_progress_close(struct dsf_progress *p)
 {
+    dsflow_log_sink_set(NULL, NULL);
     clear_bar(p);
     dsf_metrics_close(&p->metrics);
     dsf_event_file_close(&p->events);

@@ -111,6 +111,12 @@ static void report(void *user, const double *values, unsigned n)
     pthread_mutex_unlock(&exec->reporting);
 }
 
+uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task)
+{
+    return atomic_fetch_add_explicit(&exec->runs[task], 1,
+                                     memory_order_relaxed);
+}
+
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w)
 {
@@ -119,6 +125,7 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     uint32_t task = (uint32_t)(call - exec->calls);
     double start = dsf_now(), end;
 
+    atomic_store_explicit(&worker->runs, task + 1, memory_order_relaxed);
     if (call->codelet->host_only || !has_failed(exec))
         call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                                   .nbufs = call->task->ndata,
@@ -128,12 +135,13 @@ void dsf_exec_run(const struct dsf_exec_call *call,
                                                   .host = &exec->host });
     end = dsf_now();
     worker->busy += end - start;
-    worker->tasks++;
+    atomic_store_explicit(&worker->runs, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&worker->tasks, 1, memory_order_relaxed);
     dsf_exec_note(exec, w,
                   &(struct dsf_span){ .start = start - exec->opened,
                                       .end = end - exec->opened,
                                       .what = task,
-                                      .step = exec->runs[task]++,
+                                      .step = dsf_exec_count_run(exec, task),
                                       .lane = (uint16_t)w,
                                       .rank = call->task->rank,
                                       .kind = DSF_SPAN_TASK });
@@ -209,6 +217,7 @@ int dsflow_exec_submit(struct dsflow_exec *exec, enum dsflow_phase phase,
         return status;
     if (exec->busy_since == 0)
         exec->busy_since = dsf_now();
+    exec->submitted[phase]++;
     return exec->class->submit(exec, first, exec->phase_end[phase], err);
 }
 

@@ -132,7 +132,7 @@ void dsf_exec_disk_done(const struct dsf_exec_call *call,
             .start = start,
             .end = end,
             .what = task,
-            .step = exec->runs[task]++,
+            .step = dsf_exec_count_run(exec, task),
             .lane = (uint16_t)(d->lane + (request->op == DSF_IO_WRITE)),
             .rank = call->task->rank,
             .kind = DSF_SPAN_TASK });

@@ -40,8 +40,9 @@ extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu;
 struct dsf_exec_worker {
     void *scratch;
     double busy; /* seconds inside kernels */
-    uint64_t tasks;
-    char pad[64 - sizeof(void *) - sizeof(double) - sizeof(uint64_t)];
+    _Atomic uint64_t tasks;
+    _Atomic uint32_t runs; /* a task, + 1; 0: none */
+    char pad[64 - sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
 };
 
 /* Spans that one thread noted and nobody has taken out, in a list of blocks. */
@@ -96,7 +97,8 @@ struct dsflow_exec {
     unsigned nworkers;
     struct dsf_exec_ring *rings; /* by worker, then of the others */
     uint64_t most_spans;         /* of each ring */
-    uint32_t *runs;              /* by task: how often it has run */
+    _Atomic uint32_t *runs;      /* by task: how often it has run */
+    uint32_t submitted[DSFLOW_NPHASES]; /* how often */
     double link_rate;            /* bytes/s of a slowed down link; 0: as it is */
     double opened, wall;
     double busy_since; /* time of the first submit since the last wait */
@@ -116,6 +118,9 @@ void dsf_exec_add_rings(struct dsflow_exec *exec);
 void dsf_exec_free_rings(struct dsflow_exec *exec);
 void dsf_exec_note(struct dsflow_exec *exec, unsigned ring,
                    const struct dsf_span *span);
+
+/* A task has run once more: how often it had before. */
+uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task);
 
 /* Run a kernel on `bufs`, as worker `w`; none after a disk has failed, but for
  * what calls the host. */

@@ -1,5 +1,6 @@
 /* test_progress.c - what a run shows fits its terminal, and what it writes is
  * whole, whatever ends it. */
+#include "base/log.h"
 #include "cli/progress.h"
 
 #include "lib/test.h"
@@ -88,6 +89,9 @@ static int open_terminal(int *slave)
     return master;
 }
 
+/* A warning after those steps; NULL: none. */
+static const char *warning;
+
 /* What three steps of a run say on a terminal of so many columns. */
 static void run_on_terminal(unsigned short columns, double known, char *text,
                             size_t size)
@@ -111,6 +115,8 @@ static void run_on_terminal(unsigned short columns, double known, char *text,
         p.drawn = -1; /* every one is drawn */
         assert_int_equal(dsf_progress_step(&p, &s, &err), DSFLOW_OK);
     }
+    if (warning != NULL)
+        dsf_warn("%s", warning);
     dsf_progress_close(&p);
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
@@ -122,6 +128,17 @@ static void run_on_terminal(unsigned short columns, double known, char *text,
     text[n] = '\0';
     close(slave);
     close(master);
+}
+
+static void a_warning_takes_the_place_of_the_bar(void **state)
+{
+    static char text[1 << 16];
+
+    setenv("TERM", "xterm", 1);
+    warning = "look here";
+    run_on_terminal(80, 1, text, sizeof(text));
+    warning = NULL;
+    assert_non_null(strstr(text, "\r\033[Kdsflow: warning: look here\r\n"));
 }
 
 static void a_bar_never_wraps(void **state)
@@ -297,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bar_never_wraps),
+        cmocka_unit_test(a_warning_takes_the_place_of_the_bar),
         cmocka_unit_test(eighty_columns_show_where_the_time_goes),
         cmocka_unit_test(colours_and_redrawing_can_be_refused),
         cmocka_unit_test(a_line_reads_back),

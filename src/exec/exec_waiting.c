@@ -1,0 +1,92 @@
+/* exec_waiting.c - what was submitted and has not ended. */
+#include "exec/exec_waiting.h"
+
+#include "exec/exec_private.h"
+
+static uint32_t runs_of(const struct dsflow_exec *exec, uint32_t task)
+{
+    return atomic_load_explicit(&exec->runs[task], memory_order_relaxed);
+}
+
+uint64_t dsf_exec_ended(const struct dsflow_exec *exec)
+{
+    uint64_t n = atomic_load_explicit(&exec->disk.tasks, memory_order_relaxed);
+
+    for (unsigned w = 0; w < exec->nworkers; w++)
+        n +=
+            atomic_load_explicit(&exec->workers[w].tasks, memory_order_relaxed);
+    return n;
+}
+
+/* All steps before the one that is behind most are complete: what a task of it
+ * waits for is of the same step. */
+static struct dsf_waiting find_reason(struct dsflow_exec *exec, uint32_t task,
+                                      uint32_t step)
+{
+    const dsflow_task_id *preds;
+    uint32_t n;
+
+    for (unsigned w = 0; w < exec->nworkers; w++)
+        if (atomic_load_explicit(&exec->workers[w].runs,
+                                 memory_order_relaxed) == task + 1)
+            return (struct dsf_waiting){ task, DSF_WAITING_END, w };
+    n = dsflow_graph_preds(exec->graph, (dsflow_task_id){ task }, &preds);
+    for (uint32_t i = 0; i < n; i++)
+        if (runs_of(exec, preds[i].i) <= step)
+            return (struct dsf_waiting){ task, DSF_WAITING_TASK, preds[i].i };
+    return (struct dsf_waiting){ task,
+                                 exec->calls[task].by_disk ? DSF_WAITING_DISK
+                                                           : DSF_WAITING_WORKER,
+                                 0 };
+}
+
+/* Behind those that wait for no other task, or in front of those that do. */
+static void list(struct dsf_waiting *v, unsigned most, unsigned *n,
+                 const struct dsf_waiting *one)
+{
+    unsigned at = *n;
+
+    if (one->what != DSF_WAITING_TASK)
+        while (at > 0 && v[at - 1].what == DSF_WAITING_TASK)
+            at--;
+    if (at == most)
+        return;
+    *n += *n < most;
+    for (unsigned i = *n - 1; i > at; i--)
+        v[i] = v[i - 1];
+    v[at] = *one;
+}
+
+static uint32_t waiting_of(struct dsflow_exec *exec, uint32_t first,
+                           uint32_t last, uint32_t submitted, uint32_t *step,
+                           struct dsf_waiting *v, unsigned most, unsigned *n)
+{
+    uint32_t waiting = 0;
+
+    *step = submitted;
+    for (uint32_t i = first; i < last; i++)
+        if (runs_of(exec, i) < *step)
+            *step = runs_of(exec, i);
+    for (uint32_t i = first; i < last && *step < submitted; i++)
+        if (runs_of(exec, i) == *step) {
+            struct dsf_waiting one = find_reason(exec, i, *step);
+
+            list(v, most, n, &one);
+            waiting++;
+        }
+    return waiting;
+}
+
+uint32_t dsf_exec_waiting(struct dsflow_exec *exec, uint32_t *step,
+                          struct dsf_waiting *v, unsigned most, unsigned *n)
+{
+    uint32_t first = 0, waiting = 0;
+
+    *n = 0;
+    for (int p = 0; p < DSFLOW_NPHASES && waiting == 0; p++) {
+        waiting = waiting_of(exec, first, exec->phase_end[p],
+                             exec->submitted[p], step, v, most, n);
+        first = exec->phase_end[p];
+    }
+    return waiting;
+}
