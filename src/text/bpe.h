@@ -30,6 +30,9 @@ int dsf_bpe_finish(struct dsf_bpe *bpe, bool ignore_merges,
                    struct dsflow_err *err);
 
 int32_t dsf_bpe_vocab(const struct dsf_bpe *bpe); /* ids are below */
+size_t dsf_bpe_count(const struct dsf_bpe *bpe);  /* tokens */
+/* Whether every token is a byte, and its id the value of that byte. */
+bool dsf_bpe_is_bytes(const struct dsf_bpe *bpe);
 int32_t dsf_bpe_find(const struct dsf_bpe *bpe, const char *name,
                      size_t n); /* an id, or -1 */
 bool dsf_bpe_has(const struct dsf_bpe *bpe, int32_t id);

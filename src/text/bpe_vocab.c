@@ -244,6 +244,19 @@ int32_t dsf_bpe_vocab(const struct dsf_bpe *bpe)
     return (int32_t)bpe->names.nspans;
 }
 
+size_t dsf_bpe_count(const struct dsf_bpe *bpe)
+{
+    return bpe->names.used;
+}
+
+bool dsf_bpe_is_bytes(const struct dsf_bpe *bpe)
+{
+    for (int i = 0; i < 256; i++)
+        if (bpe->byte[i] != i)
+            return false;
+    return bpe->names.used == 256 && bpe->nmerges == 0;
+}
+
 int32_t dsf_bpe_find(const struct dsf_bpe *bpe, const char *name, size_t n)
 {
     return dsf_strings_find(&bpe->names, name, n);

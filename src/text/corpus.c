@@ -148,7 +148,7 @@ static int add_text(struct builder *b, const struct dsf_text_file *file,
 {
     /* Bytes can be cut anywhere, which keeps what is not packed yet small. */
     size_t most =
-        *dsf_tokenizer_files(b->tok) == NULL ? (size_t)1 << 20 : SIZE_MAX;
+        dsf_tokenizer_is_bytes(b->tok) ? (size_t)1 << 20 : SIZE_MAX;
     int32_t eot = dsf_tokenizer_eot(b->tok);
     bool any = from < to;
     int status;

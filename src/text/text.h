@@ -2,6 +2,7 @@
 #ifndef DSF_TEXT_TEXT_H
 #define DSF_TEXT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <dsflow/error.h>
@@ -13,6 +14,12 @@ struct dsf_tokenizer; /* opaque */
 int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
                        struct dsflow_err *err);
 void dsf_tokenizer_free(struct dsf_tokenizer *tok);
+/* Whether a folder has files of a tokenizer, which may still be refused. */
+bool dsf_tokenizer_is_in(const char *folder);
+bool dsf_tokenizer_is_bytes(const struct dsf_tokenizer *tok);
+/* Whether the same ids stand for the same text. */
+bool dsf_tokenizer_same(const struct dsf_tokenizer *a,
+                        const struct dsf_tokenizer *b);
 int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok); /* ids < this */
 /* End-of-text token, or -1. */
 int32_t dsf_tokenizer_eot(const struct dsf_tokenizer *tok);

@@ -2,6 +2,7 @@
 #include "text/tokenizer.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "text/bpe.h"
 #include "text/nfc.h"
 #include "text/split.h"
@@ -34,40 +35,6 @@ static const char *byte_text(int32_t id)
     return all + id;
 }
 
-static bool is_file(const char *dir, const char *name, char **path)
-{
-    struct stat st;
-
-    *path = dsf_xasprintf("%s/%s", dir, name);
-    if (stat(*path, &st) == 0 && S_ISREG(st.st_mode))
-        return true;
-    free(*path);
-    *path = NULL;
-    return false;
-}
-
-static int open_folder(struct dsf_tokenizer *t, const char *dir,
-                       struct dsflow_err *err)
-{
-    char *json = NULL, *encoder = NULL, *merges = NULL;
-    int status;
-
-    if (is_file(dir, "tokenizer.json", &json))
-        status = dsf_tokenizer_read_json(t, json, err);
-    else if (is_file(dir, "encoder.json", &encoder) &&
-             is_file(dir, "vocab.bpe", &merges))
-        status = dsf_tokenizer_read_gpt2(t, encoder, merges, err);
-    else
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: no tokenizer here; expected tokenizer.json, "
-                             "or encoder.json and vocab.bpe",
-                             dir);
-    free(json);
-    free(encoder);
-    free(merges);
-    return status;
-}
-
 int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
                        struct dsflow_err *err)
 {
@@ -84,13 +51,16 @@ int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
                              "tokenizer.json or a folder",
                              spec, strerror(errno));
     else if (S_ISDIR(st.st_mode))
-        status = open_folder(t, spec, err);
+        status = dsf_tokenizer_read_folder(t, spec, err);
     else
         status = dsf_tokenizer_read_json(t, spec, err);
     if (status < 0) {
         dsf_tokenizer_free(t);
         return status;
     }
+    if (dsf_tokenizer_holes(t) > 0)
+        dsf_warn("tokenizer %s: %d of the %d ids have no token", spec,
+                 (int)dsf_tokenizer_holes(t), (int)t->vocab);
     *tok = t;
     return DSFLOW_OK;
 }
@@ -163,11 +133,38 @@ static int by_start(const void *one, const void *other)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-void dsf_tokenizer_finish(struct dsf_tokenizer *tok)
+int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok)
+{
+    int32_t there = 0;
+
+    if (tok->bpe == NULL)
+        return 0;
+    for (unsigned i = 0; i < tok->nadded; i++)
+        there += !dsf_bpe_has(tok->bpe, tok->added[i].id);
+    return tok->vocab - there - (int32_t)dsf_bpe_count(tok->bpe);
+}
+
+/* A vocabulary in which every byte is a token of its own, with its value for an
+ * id, is what "bytes" is, and has its hash. */
+static void reduce_to_bytes(struct dsf_tokenizer *tok)
+{
+    if (tok->vocab != 256 || tok->nadded > 0 || tok->nfc || tok->prefix ||
+        !dsf_bpe_is_bytes(tok->bpe))
+        return;
+    dsf_bpe_free(tok->bpe);
+    dsf_split_free(tok->split);
+    tok->bpe = NULL;
+    tok->split = NULL;
+    tok->hash = RULES;
+}
+
+int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
+                         struct dsflow_err *err)
 {
     const struct dsf_added *a;
     uint64_t *starts;
     unsigned pair;
+    int32_t holes;
 
     tok->vocab = dsf_bpe_vocab(tok->bpe);
     if (tok->nadded > 0)
@@ -184,6 +181,36 @@ void dsf_tokenizer_finish(struct dsf_tokenizer *tok)
         for (unsigned i2 = 0; i2 < (a->bytes > 1 ? 1u : 256u); i2++)
             starts[(pair + i2) / 64] |= (uint64_t)1 << (pair + i2) % 64;
     }
+    holes = dsf_tokenizer_holes(tok);
+    if (holes > tok->vocab / 2)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: the highest id is %d, and there are %d tokens: "
+                           "expected ids that follow each other",
+                           path, (int)tok->vocab - 1, (int)(tok->vocab - holes));
+    reduce_to_bytes(tok);
+    return DSFLOW_OK;
+}
+
+bool dsf_tokenizer_is_bytes(const struct dsf_tokenizer *tok)
+{
+    return tok->bpe == NULL;
+}
+
+bool dsf_tokenizer_same(const struct dsf_tokenizer *a,
+                        const struct dsf_tokenizer *b)
+{
+    if (a->hash == b->hash)
+        return true;
+    if (a->vocab != b->vocab)
+        return false;
+    for (int32_t id = 0; id < a->vocab; id++) {
+        size_t na, nb;
+        const char *x = dsf_decode(a, id, &na), *y = dsf_decode(b, id, &nb);
+
+        if (na != nb || memcmp(x, y, na) != 0)
+            return false;
+    }
+    return true;
 }
 
 int32_t dsf_tokenizer_vocab(const struct dsf_tokenizer *tok)

@@ -39,8 +39,11 @@ void dsf_tokenizer_add_file(struct dsf_tokenizer *tok, const char *path,
                             const char *contents, size_t n);
 void dsf_tokenizer_add(struct dsf_tokenizer *tok, const char *text, size_t n,
                        int32_t id, bool late);
-/* All was added. */
-void dsf_tokenizer_finish(struct dsf_tokenizer *tok);
+/* All was added: `path` is for the message where most ids have no token. */
+int dsf_tokenizer_finish(struct dsf_tokenizer *tok, const char *path,
+                         struct dsflow_err *err);
+/* Of the ids below the size of the vocabulary, those without a token. */
+int32_t dsf_tokenizer_holes(const struct dsf_tokenizer *tok);
 
 /* Fill a new tokenizer, up to dsf_tokenizer_finish. */
 int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,
@@ -52,8 +55,11 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
 int dsf_tokenizer_read_gpt2(struct dsf_tokenizer *tok, const char *encoder,
                             const char *merges, struct dsflow_err *err);
 
-/* A whole file in memory, ended with a NUL that is not counted; free it. */
-int dsf_tokenizer_load(const char *path, char **text, size_t *n,
-                       struct dsflow_err *err);
+/* The files of a folder that make a tokenizer. */
+int dsf_tokenizer_read_folder(struct dsf_tokenizer *tok, const char *dir,
+                              struct dsflow_err *err);
+
+/* Bytes of a file: no vocabulary is near this; a mistaken path may be. */
+#define DSF_MOST_VOCAB ((int64_t)1 << 30)
 
 #endif

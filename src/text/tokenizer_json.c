@@ -2,12 +2,11 @@
  * kind: model, added_tokens, normalizer, pre_tokenizer. */
 #include "text/tokenizer.h"
 
-#include "base/alloc.h"
+#include "base/file.h"
 #include "text/bpe.h"
 #include "text/nfc.h"
 #include "text/split.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,11 +333,30 @@ static int by_text(const void *one, const void *other)
     return strcmp(a->text, b->text);
 }
 
+/* Hugging Face numbers a token that the vocabulary lacks itself, whatever the
+ * file says: it follows the others. */
+static int check_number(const struct source *s, const struct dsf_added *a,
+                        int32_t *most)
+{
+    int32_t count = (int32_t)dsf_bpe_count(s->tok->bpe);
+    int32_t next = *most >= count ? *most + 1 : count;
+
+    if (dsf_bpe_find(s->tok->bpe, a->text, a->bytes) < 0 && a->id != next)
+        return REFUSE(s,
+                      "added_tokens: \"%s\": id %d: expected %d, the first "
+                      "that is free",
+                      a->text, (int)a->id, (int)next);
+    if (a->id > *most)
+        *most = a->id;
+    return DSFLOW_OK;
+}
+
 static int read_all_added(const struct source *s, const json_t *added)
 {
     struct dsf_tokenizer *tok = s->tok;
     const struct dsf_added *a;
     int status = DSFLOW_OK;
+    int32_t most = -1;
 
     if (added != NULL && !json_is_array(added))
         return REFUSE(s, "added_tokens: expected an array");
@@ -360,7 +378,9 @@ static int read_all_added(const struct source *s, const json_t *added)
                           "\"%s\"",
                           a->text, (int)a->id, a[-1].text);
     }
-    return DSFLOW_OK;
+    for (unsigned i = 0; i < tok->nadded && status == DSFLOW_OK; i++)
+        status = check_number(s, &tok->added[i], &most);
+    return status;
 }
 
 /* A post-processor puts tokens around a text for a model's use of it; text to
@@ -437,13 +457,11 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
                              size_t n, const char *path, struct dsflow_err *err)
 {
     struct source s = { tok, path, err };
-    json_error_t bad;
-    json_t *all = json_loadb(text, n, 0, &bad);
-    int status;
+    json_t *all;
+    int status = dsf_json_parse(text, n, path, &all, err);
 
-    if (all == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%d: %s", path, bad.line,
-                           bad.text);
+    if (status < 0)
+        return status;
     tok->bpe = dsf_bpe_new();
     tok->split = dsf_split_new();
     dsf_tokenizer_add_file(tok, path, text, n);
@@ -466,8 +484,7 @@ int dsf_tokenizer_parse_json(struct dsf_tokenizer *tok, const char *text,
     if (status < 0)
         return status;
     tok->eot = find_eot(tok);
-    dsf_tokenizer_finish(tok);
-    return DSFLOW_OK;
+    return dsf_tokenizer_finish(tok, path, err);
 }
 
 int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,
@@ -475,7 +492,7 @@ int dsf_tokenizer_read_json(struct dsf_tokenizer *tok, const char *path,
 {
     char *text;
     size_t n;
-    int status = dsf_tokenizer_load(path, &text, &n, err);
+    int status = dsf_file_load(path, DSF_MOST_VOCAB, &text, &n, err);
 
     if (status == DSFLOW_OK)
         status = dsf_tokenizer_parse_json(tok, text, n, path, err);

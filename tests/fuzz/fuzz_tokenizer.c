@@ -4,6 +4,7 @@
 #include "text/tokenizer.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,13 +160,13 @@ int main(int argc, char **argv)
     size_t nsound, n;
 
     for (int i = 1; i < argc; i++) {
-        if (dsf_tokenizer_load(argv[i], &text, &n, &err) < 0)
+        if (dsf_file_load(argv[i], DSF_MOST_VOCAB, &text, &n, &err) < 0)
             die(err.msg);
         try(text, n);
         free(text);
     }
     if (argc == 1) {
-        if (dsf_tokenizer_load(path, &sound, &nsound, &err) < 0)
+        if (dsf_file_load(path, DSF_MOST_VOCAB, &sound, &nsound, &err) < 0)
             die(err.msg);
         if (!try(sound, nsound))
             die("the sound file was refused");

@@ -152,13 +152,13 @@ static void text_is_brought_into_normal_form_where_asked(void **state)
     dsf_tokenizer_free(tok);
     assert_int_equal(
         open_changed("{\"normalizer\": {\"type\": \"NFC\"}, "
-                     "\"added_tokens\": [{\"id\": 274, \"content\": "
-                     "\"<\u00e9>\", \"normalized\": true}, {\"id\": 275, "
+                     "\"added_tokens\": [{\"id\": 271, \"content\": "
+                     "\"<\u00e9>\", \"normalized\": true}, {\"id\": 272, "
                      "\"content\": \"<|e\u0301|>\", \"normalized\": false}]}",
                      &tok, &err),
         0);
-    GIVES(tok, "x<\u00e9>y<e\u0301>z", 120, 274, 121, 274, 122);
-    GIVES(tok, "<|e\u0301|><|\u00e9|>", 275, 60, 124, 195, 169, 124, 62);
+    GIVES(tok, "x<\u00e9>y<e\u0301>z", 120, 271, 121, 271, 122);
+    GIVES(tok, "<|e\u0301|><|\u00e9|>", 272, 60, 124, 195, 169, 124, 62);
     dsf_tokenizer_free(tok);
 }
 
@@ -230,6 +230,19 @@ static void what_is_not_supported_is_named(void **state)
         { "{\"added_tokens\": [{\"id\": 300, \"content\": \"x1\"}, "
           "{\"id\": 300, \"content\": \"x2\"}]}",
           "t.json: added_tokens: \"x2\": id 300 is also that of \"x1\"" },
+        /* Hugging Face would make it 271. */
+        { "{\"added_tokens\": [{\"id\": 274, \"content\": \"<m>\"}]}",
+          "t.json: added_tokens: \"<m>\": id 274: expected 271, the first that "
+          "is free" },
+        { "{\"added_tokens\": [{\"id\": 272, \"content\": \"x1\"}, "
+          "{\"id\": 4194304, \"content\": \"x2\"}]}",
+          "t.json: added_tokens: \"x2\": id: expected 0 to 4194303" },
+        { "{\"model\": {\"vocab\": {\"zz\": 4000000}}, \"added_tokens\": "
+          "[]}",
+          "t.json: the highest id is 4000000, and there are 272 tokens: "
+          "expected ids that follow each other" },
+        { "{\"model\": {\"merges\": [\"a \u00e9\u00e8\"]}}",
+          "t.json: merge 1: \"\u00e9\u00e8\" is not in the vocabulary" },
     };
     struct dsf_tokenizer *tok;
     struct dsflow_err err;
@@ -260,6 +273,102 @@ static void bytes_are_their_own_tokens(void **state)
     dsf_tokenizer_free(tok);
 }
 
+static void files_that_are_no_json_are_named(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "", "t.json: is empty: expected JSON" },
+        { "\xef\xbb\xbf{}", "t.json: begins with a byte order mark: expected "
+                            "JSON in UTF-8 without one" },
+        { "{\"model\": 1,\n\"model\": 2}",
+          "t.json:2: duplicate object key near '\"model\"'" },
+        { "{\"model\": {\"vocab\": {\"a\": 1, \"a\": 2}}}",
+          "t.json:1: duplicate object key near '\"a\"'" },
+        { "[]", "t.json: expected an object" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct dsf_tokenizer *tok = dsf_tokenizer_new();
+        struct dsflow_err err;
+
+        assert_int_equal(dsf_tokenizer_parse_json(tok, cases[i].text,
+                                                  strlen(cases[i].text),
+                                                  "t.json", &err),
+                         DSFLOW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+        dsf_tokenizer_free(tok);
+    }
+}
+
+/* A vocabulary of the 256 bytes, in GPT-2's alphabet, with more keys. */
+static struct dsf_tokenizer *open_bytes(const char *keys, int32_t shift)
+{
+    json_t *vocab = json_object(), *more = json_loads(keys, 0, NULL), *all;
+    struct dsf_tokenizer *tok = dsf_tokenizer_new();
+    struct dsflow_err err;
+    int other = 0x100;
+    char *text;
+
+    for (int byte = 0; byte < 256; byte++) {
+        bool itself = (byte >= '!' && byte <= '~') ||
+                      (byte >= 0xa1 && byte != 0xad);
+        int code = itself ? byte : other++;
+        char name[3] = { (char)code };
+
+        if (code >= 0x80) {
+            name[0] = (char)(0xc0 | code >> 6);
+            name[1] = (char)(0x80 | (code & 0x3f));
+        }
+        json_object_set_new(vocab, name, json_integer((byte + shift) % 256));
+    }
+    all = json_pack("{s:{s:s, s:o, s:[]}, s:{s:s, s:b}}", "model", "type",
+                    "BPE", "vocab", vocab, "merges", "pre_tokenizer", "type",
+                    "ByteLevel", "add_prefix_space", 0);
+    assert_int_equal(json_object_update_recursive(all, more), 0);
+    json_decref(more);
+    text = json_dumps(all, 0);
+    if (dsf_tokenizer_parse_json(tok, text, strlen(text), "t.json", &err) < 0)
+        fail_msg("%s", err.msg);
+    free(text);
+    json_decref(all);
+    return tok;
+}
+
+static void a_vocabulary_of_bytes_is_bytes(void **state)
+{
+    struct dsf_tokenizer *bytes, *tok = open_bytes("{}", 0);
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_tokenizer_open("bytes", &bytes, &err), DSFLOW_OK);
+    assert_true(dsf_tokenizer_is_bytes(tok));
+    assert_int_equal(dsf_tokenizer_vocab(tok), 256);
+    assert_int_equal(dsf_tokenizer_hash(tok), dsf_tokenizer_hash(bytes));
+    assert_string_equal(dsf_tokenizer_files(tok)[0], "t.json");
+    GIVES(tok, "h\u00e9 ", 104, 195, 169, 32);
+    check_any_bytes(tok);
+    dsf_tokenizer_free(tok);
+    tok = open_bytes("{}", 1);
+    assert_false(dsf_tokenizer_is_bytes(tok));
+    assert_false(dsf_tokenizer_same(tok, bytes));
+    GIVES(tok, "h\u00e9 ", 105, 196, 170, 33);
+    dsf_tokenizer_free(tok);
+    tok = open_bytes("{\"normalizer\": {\"type\": \"NFC\"}}", 0);
+    assert_false(dsf_tokenizer_is_bytes(tok));
+    assert_true(dsf_tokenizer_same(tok, bytes));
+    dsf_tokenizer_free(tok);
+    tok = open_bytes("{\"pre_tokenizer\": {\"add_prefix_space\": true}}", 0);
+    assert_false(dsf_tokenizer_is_bytes(tok));
+    dsf_tokenizer_free(tok);
+    tok = open_bytes("{\"added_tokens\": [{\"id\": 256, \"content\": "
+                     "\"<x>\"}]}",
+                     0);
+    assert_false(dsf_tokenizer_is_bytes(tok));
+    assert_false(dsf_tokenizer_same(tok, bytes));
+    dsf_tokenizer_free(tok);
+    dsf_tokenizer_free(bytes);
+}
+
 static void a_tokenizer_that_is_not_there_is_named(void **state)
 {
     struct dsf_tokenizer *tok;
@@ -272,7 +381,7 @@ static void a_tokenizer_that_is_not_there_is_named(void **state)
     assert_int_equal(dsf_tokenizer_open("/", &tok, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "/: no tokenizer here; expected "
                                  "tokenizer.json, or encoder.json and "
-                                 "vocab.bpe");
+                                 "vocab.bpe, or vocab.json and merges.txt");
 }
 
 static void the_hash_follows_the_contents(void **state)
@@ -300,6 +409,8 @@ int main(void)
         cmocka_unit_test(text_is_brought_into_normal_form_where_asked),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(bytes_are_their_own_tokens),
+        cmocka_unit_test(files_that_are_no_json_are_named),
+        cmocka_unit_test(a_vocabulary_of_bytes_is_bytes),
         cmocka_unit_test(a_tokenizer_that_is_not_there_is_named),
         cmocka_unit_test(the_hash_follows_the_contents),
     };
