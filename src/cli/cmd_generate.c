@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/generate.h"
 #include "cli/params.h"
+#include "cli/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,31 +26,23 @@ static int open_folder(struct dsf_session *s, const char *folder,
 {
     static const char text[] = "[job]\nsteps = 1\n[data]\ntrain = \"-\"\n";
     char *init = dsf_xasprintf("model.init=%s", folder);
-    char *tok = dsf_xasprintf("data.tokenizer=%s", folder);
     unsigned ngiven;
     const char **given = dsf_flag_values(words, "set", &ngiven);
-    const char **sets = dsf_xcalloc(ngiven + 2, sizeof(*sets));
+    const char **sets = dsf_xcalloc(ngiven + 1, sizeof(*sets));
     int status;
 
     sets[0] = init;
-    sets[1] = tok;
-    memcpy(sets + 2, given, ngiven * sizeof(*sets));
-    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, ngiven + 2,
+    memcpy(sets + 1, given, ngiven * sizeof(*sets));
+    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, ngiven + 1,
                            NULL, &s->job, err);
     if (status == DSFLOW_OK)
-        status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
+        status = dsf_vocabulary_open(s, err);
     if (status == DSFLOW_OK)
         status = dsf_model_init(&s->model, &s->job, err);
-    if (status == DSFLOW_OK &&
-        s->model.dims.vocab < dsf_tokenizer_vocab(s->tok))
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: a vocabulary of %d for a tokenizer of %d "
-                             "tokens",
-                             folder, s->model.dims.vocab,
-                             dsf_tokenizer_vocab(s->tok));
+    if (status == DSFLOW_OK)
+        status = dsf_vocabulary_check(s, err);
     free(sets);
     free(given);
-    free(tok);
     free(init);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "cli/generate.h"
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
+#include "cli/params.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
 #include "cli/stop.h"
@@ -617,6 +618,18 @@ static void find_moved(struct run *r)
     dsf_weights_fini(&w);
 }
 
+/* Are the weights that a new run starts from there? Their tensors are looked
+ * at, not their numbers. */
+static int check_weights(const struct run *r, struct dsflow_err *err)
+{
+    struct dsf_params *params = NULL;
+    int64_t from;
+    int status = dsf_params_open(&r->s, DSF_START, &params, &from, err);
+
+    dsf_params_close(params);
+    return status;
+}
+
 static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
@@ -628,6 +641,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = check_output(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = find_start(r, words, err);
+    if (status == DSFLOW_OK && r->start.folder == NULL)
+        status = check_weights(r, err);
     if (status == DSFLOW_OK)
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);

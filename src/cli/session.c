@@ -8,6 +8,7 @@
 #include "cli/identity.h"
 #include "cli/machine_cache.h"
 #include "cli/params.h"
+#include "cli/vocabulary.h"
 #include "plugin/plugin.h"
 #include "tasks/components.h"
 
@@ -56,17 +57,6 @@ static int read_job(struct dsf_session *s, const char *path,
     return status;
 }
 
-static int check_vocab(const struct dsf_session *s, struct dsflow_err *err)
-{
-    int32_t tokens = dsf_tokenizer_vocab(s->tok);
-
-    if (s->model.dims.vocab >= tokens)
-        return DSFLOW_OK;
-    return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "vocab",
-                        "%d: expected at least the %d tokens of %s",
-                        s->model.dims.vocab, tokens, s->job.data.tokenizer);
-}
-
 int dsf_session_model(struct dsf_session *s, const char *path,
                       const struct dsf_words *words, struct dsflow_err *err)
 {
@@ -78,7 +68,7 @@ int dsf_session_model(struct dsf_session *s, const char *path,
         status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;
-    status = dsf_tokenizer_open(s->job.data.tokenizer, &s->tok, err);
+    status = dsf_vocabulary_open(s, err);
     if (status < 0)
         return status;
     if (s->job.model.vocab < 0)
@@ -90,7 +80,7 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     s->job.model.family = (int)s->model.family;
     if (s->model.family == DSF_LLAMA)
         s->job.model.rope_scaling = s->model.rope_llama3;
-    return check_vocab(s, err);
+    return dsf_vocabulary_check(s, err);
 }
 
 int dsf_session_plan(struct dsf_session *s, const char *until,
@@ -110,9 +100,11 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
 {
     char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
-    int status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
-                                 s->model.dims.vocab, cache, &s->corpus, err);
+    int status;
 
+    dsf_vocabulary_say(s);
+    status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
+                             s->model.dims.vocab, cache, &s->corpus, err);
     free(cache);
     if (status < 0)
         return status;

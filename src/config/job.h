@@ -36,8 +36,8 @@ struct dsf_job_model {
 struct dsf_job_data { /* [data] */
     struct dsflow_strings train; /* files and globs */
     struct dsflow_strings validation_files; /* instead of a share of train */
-    char *tokenizer; /* "bytes", a tokenizer.json, or a folder with
-                        encoder.json + vocab.bpe (or a tokenizer.json) */
+    char *tokenizer; /* "bytes", a tokenizer.json, or a folder with one, or
+                        with encoder.json + vocab.bpe, vocab.json + merges.txt */
     double validation; /* share of the tokens kept for validation */
     bool shuffle;
 };

@@ -112,7 +112,8 @@ static const struct dsflow_option data_options[] = {
                      "text files to validate on, instead of a share of train"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, DATA, tokenizer, "\"bytes\"",
                      "\"bytes\", a tokenizer.json, or a folder that has one or "
-                     "encoder.json and vocab.bpe"),
+                     "GPT-2's two files; where it is not given and the folder "
+                     "of model.init has a tokenizer, that one"),
     DSFLOW_OPTION_FLOAT(DATA, validation, "0.05", 0, 0.9,
                         "share of each file kept for validation",
                         "data.validation_files = []"),

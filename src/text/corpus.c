@@ -76,7 +76,7 @@ static int find_source(struct source *s, struct dsflow_err *err)
 /* Is it text? That reads all of it. */
 static int check_source(const struct source *s, struct dsflow_err *err)
 {
-    bool utf8 = *dsf_tokenizer_files(s->tok) != NULL;
+    bool utf8 = !dsf_tokenizer_is_bytes(s->tok);
     int status = dsf_text_files_check(&s->train, utf8, err);
 
     return status == DSFLOW_OK ? dsf_text_files_check(&s->validation, utf8, err)
@@ -287,7 +287,7 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                      int64_t sequence, struct dsflow_err *err)
 {
     struct source s = { .job = job, .tok = tok };
-    bool exact = *dsf_tokenizer_files(tok) == NULL;
+    bool exact = dsf_tokenizer_is_bytes(tok);
     struct amount n = { 0, 0, exact ? "" : "at most " };
     int64_t end = exact ? 0 : 1; /* of a text */
     int status = find_source(&s, err);
