@@ -37,7 +37,8 @@ DSFLOW_API int dsflow_status_exit(int status);
 
 /* Fill `err` when it is not NULL, and return `status`, so that a failing
  * function ends with one line: return dsflow_fail(err, DSFLOW_EINVAL, ...).
- * "%m" is the text of errno. Control characters become '?'. */
+ * "%m" is the text of errno. Control characters, and bytes that are not
+ * UTF-8, become '?'. */
 DSFLOW_API int dsflow_fail(struct dsflow_err *err, int status, const char *fmt,
                            ...) DSFLOW_PRINTF(3, 4);
 

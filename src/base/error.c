@@ -1,7 +1,8 @@
 /* error.c - messages: decided once, carried up, printed by the command. */
 #include <dsflow/error.h>
 
-#include <ctype.h>
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,11 +44,14 @@ int dsflow_status_exit(int status)
 /* One line that a terminal can be trusted with; "..." where it was cut. */
 static void clean(char *msg, size_t size, int len)
 {
-    for (char *c = msg; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-    if (len >= (int)size)
-        memcpy(msg + size - 4, "...", 4);
+    size_t end = size - 4;
+
+    if (len >= (int)size) {
+        while (end > 0 && (msg[end] & 0xc0) == 0x80)
+            end--;
+        memcpy(msg + end, "...", 4);
+    }
+    dsf_utf8_clean(msg);
 }
 
 int dsflow_fail(struct dsflow_err *err, int status, const char *fmt, ...)

@@ -1,6 +1,8 @@
 /* log.c - lines for people, on standard error. */
 #include "base/log.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -32,6 +34,7 @@ static void write_line(enum dsflow_log_level level, const char *fmt,
     if (level > most)
         return;
     vsnprintf(line, sizeof(line), fmt, ap);
+    dsf_utf8_clean(line);
     if (sink != NULL)
         sink(sink_user, level, line);
     else

@@ -60,6 +60,11 @@ int dsf_parse_time(const char *text, double *seconds)
     return parse(text, times, seconds);
 }
 
+double dsf_unsigned_nan(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
 struct dsf_text dsf_size_text(double bytes)
 {
     static const char *const names[] = { "B",   "KiB", "MiB",
@@ -71,16 +76,19 @@ struct dsf_text dsf_size_text(double bytes)
         bytes /= 1024;
         u++;
     }
-    snprintf(t.s, sizeof(t.s), u == 0 ? "%.0f %s" : "%.1f %s", bytes, names[u]);
+    snprintf(t.s, sizeof(t.s), u == 0 ? "%.0f %s" : "%.1f %s",
+             dsf_unsigned_nan(bytes), names[u]);
     return t;
 }
 
 struct dsf_text dsf_time_text(double seconds)
 {
     struct dsf_text t;
-    long s = lround(seconds);
+    long s = isnan(seconds) ? 0 : lround(seconds);
 
-    if (seconds < 1e-3)
+    if (isnan(seconds))
+        snprintf(t.s, sizeof(t.s), "nan s");
+    else if (seconds < 1e-3)
         snprintf(t.s, sizeof(t.s), "%.0f us", seconds * 1e6);
     else if (seconds < 1)
         snprintf(t.s, sizeof(t.s), "%.0f ms", seconds * 1e3);
@@ -99,6 +107,7 @@ struct dsf_text dsf_seconds_text(double seconds)
 {
     struct dsf_text t;
 
+    seconds = dsf_unsigned_nan(seconds);
     if (seconds >= 1)
         snprintf(t.s, sizeof(t.s), "%.4g s", seconds);
     else if (seconds >= 1e-4)

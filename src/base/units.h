@@ -19,6 +19,9 @@ struct dsf_text dsf_seconds_text(double seconds); /* four digits: "27.37 s" */
  * them is not known. */
 struct dsf_text dsf_against_text(double measured, double predicted);
 
+/* The same number; a NaN without the sign that printf would show. */
+double dsf_unsigned_nan(double x);
+
 double dsf_now(void); /* seconds, monotonic */
 
 #endif

@@ -109,6 +109,8 @@ struct dsf_report dsf_feed_next(struct dsf_feed *feed)
     feed->first = (feed->first + 1) % DSF_FEED_RING;
     feed->n--;
     pthread_mutex_unlock(&feed->lock);
+    for (size_t i = 0; i < sizeof(r.values) / sizeof(*r.values); i++)
+        r.values[i] = dsf_unsigned_nan(r.values[i]);
     return r;
 }
 
@@ -146,7 +148,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(s->exec, err);
     feed->validating = 0;
-    *loss = sum / ((double)n * s->plan->sequence);
+    *loss = dsf_unsigned_nan(sum / ((double)n * s->plan->sequence));
     return status;
 }
 

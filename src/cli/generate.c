@@ -8,7 +8,7 @@
 #include "codelets/codelets.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -111,8 +111,9 @@ int main(int argc, char **argv)
             print_help(stdout);
             return 0;
         } else {
-            fprintf(stderr, "dsflow: %.60s: unknown option (dsflow --help)\n",
-                    argv[i]);
+            dsflow_fail(&err, DSFLOW_EINVAL,
+                        "%.60s: unknown option (dsflow --help)", argv[i]);
+            fprintf(stderr, "dsflow: %s\n", err.msg);
             return 2;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -186,7 +187,8 @@ static void say_legend(struct dsf_progress *p)
         if (next == 0)
             dsf_row_add(&row, NULL, "time of a step: ");
         next = dsf_row_add_legend(&row, NULL, next);
-        dsf_progress_say(p, "%s", row.s);
+        clear_bar(p);
+        fprintf(stderr, "%s\n", row.s); /* with its colours */
     } while (next < DSF_NSHARES);
 }
 
@@ -225,6 +227,7 @@ void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    dsf_utf8_clean(text);
     clear_bar(p);
     /* In one write: what a signal makes the run say comes before or after. */
     fprintf(stderr, "%s\n", text);

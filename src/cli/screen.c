@@ -211,6 +211,7 @@ struct dsf_text dsf_count_text(double n)
 {
     struct dsf_text t;
 
+    n = dsf_unsigned_nan(n);
     if (n < 1000)
         snprintf(t.s, sizeof(t.s), "%.0f", n);
     else if (n < 1e6)
@@ -224,7 +225,7 @@ struct dsf_text dsf_percent_text(double x)
 {
     struct dsf_text t;
 
-    snprintf(t.s, sizeof(t.s), "%.0f %%", 100 * x);
+    snprintf(t.s, sizeof(t.s), "%.0f %%", dsf_unsigned_nan(100 * x));
     return t;
 }
 

@@ -123,7 +123,7 @@ static int set_key(struct dsf_job *job, const char *place,
     table = dsf_job_find_table(e->table);
     if (table == NULL || dsf_job_fields(job, table) == NULL)
         return unknown_table(place, e->table, err);
-    if (e->key[0] == '\0') /* an empty table */
+    if (e->key[0] == '\0' && e->value.type == DSF_TOML_TABLE)
         return DSFLOW_OK;
     option = dsf_option_find(table->options, e->key);
     if (option == NULL)

@@ -435,12 +435,13 @@ void dsf_options_fini(const struct dsflow_option *options, void *base)
     }
 }
 
+enum { MOST_LETTERS = 40 };
+
 /* Levenshtein's distance, of short words. */
 static unsigned distance(const char *a, const char *b)
 {
-    enum { MOST = 40 };
-    unsigned row[MOST + 1];
-    size_t na = strnlen(a, MOST), nb = strnlen(b, MOST);
+    unsigned row[MOST_LETTERS + 1];
+    size_t na = strnlen(a, MOST_LETTERS), nb = strnlen(b, MOST_LETTERS);
 
     for (unsigned j = 0; j <= nb; j++)
         row[j] = j;
@@ -463,7 +464,7 @@ static unsigned distance(const char *a, const char *b)
 const char *dsf_nearest(const char *name, const char *const *names, unsigned n)
 {
     const char *best = NULL;
-    unsigned least = (unsigned)strlen(name) / 3 + 2;
+    unsigned least = (unsigned)strnlen(name, MOST_LETTERS) / 3 + 2;
 
     for (unsigned i = 0; i < n; i++) {
         unsigned d = distance(name, names[i]);

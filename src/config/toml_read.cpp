@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn, gnu::noinline]] void not_toml()
 {
-    throw std::logic_error("is not TOML");
+    throw std::logic_error("this line is not TOML");
 }
 
 } // namespace
@@ -19,6 +19,7 @@ namespace {
 #define TOML_ASSERT_ASSUME(what)  TOML_ASSERT(what)
 #include <toml++/toml.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,8 @@ std::string shortest(double x)
 {
     char text[40];
 
+    if (std::isnan(x))
+        return "nan";
     for (int digits = 6; digits <= 17; digits++) {
         std::snprintf(text, sizeof(text), "%.*g", digits, x);
         if (std::strtod(text, nullptr) == x)
@@ -91,6 +94,8 @@ void fill(struct dsf_toml_value &to, const toml::node &node)
     to = {};
     to.type = DSF_TOML_OTHER;
     to.text = copy(as_text(node));
+    if (node.is_table() && node.as_table()->empty())
+        to.type = DSF_TOML_TABLE;
     if (const auto *b = node.as_boolean()) {
         to.type = DSF_TOML_BOOL;
         to.integer = b->get();
@@ -143,6 +148,35 @@ void append_table(struct dsf_toml *out, const std::string &name,
         append(out, name.c_str(), toml::key(""), table);
 }
 
+/* The line that toml++ asserts at: with less of the text it does not get so
+ * far. */
+unsigned line_of_assertion(std::string_view text)
+{
+    unsigned line = 1;
+
+    for (size_t at = text.find('\n'); at != text.npos;
+         at = text.find('\n', at + 1), line++) {
+        try {
+            (void)toml::parse(text.substr(0, at + 1));
+        } catch (const toml::parse_error &) {
+        } catch (const std::logic_error &) {
+            return line;
+        }
+    }
+    return line;
+}
+
+/* What toml++ says, and what it means where that is not clear. */
+std::string explained(std::string_view what)
+{
+    std::string text(what);
+
+    if (what.find("could not determine value type") != what.npos ||
+        what.find("parsing boolean") != what.npos)
+        text += " (a string stands in quotes)";
+    return text;
+}
+
 void free_value(struct dsf_toml_value &v)
 {
     for (size_t i = 0; i < v.nitems; i++)
@@ -158,16 +192,20 @@ extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                               struct dsf_toml *out, struct dsflow_err *err)
 {
     toml::table root;
+    int status = dsf_toml_check(text, bytes, path, err);
 
+    if (status < 0)
+        return status;
     try {
         root = toml::parse(std::string_view(text, bytes));
     } catch (const toml::parse_error &e) {
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%u: %.*s", path,
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%u: %s", path,
                            static_cast<unsigned>(e.source().begin.line),
-                           static_cast<int>(e.description().size()),
-                           e.description().data());
+                           explained(e.description()).c_str());
     } catch (const std::exception &e) {
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path, e.what());
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s:%u: %s", path,
+                           line_of_assertion(std::string_view(text, bytes)),
+                           e.what());
     }
     for (const auto &[key, node] : root) {
         const toml::table *table = node.as_table();

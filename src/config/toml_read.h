@@ -3,6 +3,7 @@
 #ifndef DSF_CONFIG_TOML_READ_H
 #define DSF_CONFIG_TOML_READ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <dsflow/error.h>
@@ -15,6 +16,7 @@ enum dsf_toml_type {
     DSF_TOML_FLOAT,
     DSF_TOML_STRING,
     DSF_TOML_ARRAY, /* of the types above */
+    DSF_TOML_TABLE, /* an empty one, whose key is "" */
     DSF_TOML_OTHER  /* a date, a table in an array, … */
 };
 
@@ -40,8 +42,13 @@ struct dsf_toml {
     size_t n, cap;
 };
 
-/* Append every `table.key = value` of `text`. Tables without keys give nothing.
- * A syntax error is "path:line: what toml++ says". */
+/* Is it text in which every string ends, and without characters that TOML has
+ * in strings and comments only? The parser asks this first. */
+int dsf_toml_check(const char *text, size_t bytes, const char *path,
+                   struct dsflow_err *err);
+
+/* Append every `table.key = value` of `text`, and an entry for each table that
+ * has none. A syntax error is "path:line: what is wrong". */
 int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                    struct dsf_toml *out, struct dsflow_err *err);
 void dsf_toml_fini(struct dsf_toml *toml);

@@ -2,7 +2,7 @@
 #include "text/bpe_vocab.h"
 
 #include "base/alloc.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

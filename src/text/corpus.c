@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "text/text_files.h"
 #include "text/token_cache.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

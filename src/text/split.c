@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "text/regex.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <pcre2.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "text/bpe.h"
 #include "text/nfc.h"
 #include "text/split.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -80,6 +80,22 @@ wrong 2 "bad.toml: job: steps: is missing: expected a whole number, 1 to 1000000
 sed '/^layers/d' job.toml > bad.toml
 wrong 2 'bad.toml: model: layers: is missing: a model with init = "random" needs it' run bad.toml
 
+# Not TOML; and what a message quotes is no danger to a terminal.
+wrong_text() {
+    printf "$1" > bad.toml
+    wrong 2 "bad.toml:$2" run bad.toml
+}
+quoted="expected within quotes: without, there are only letters from A to Z, digits, _ and -"
+wrong_text 'ö = 1\n' "1: ö: $quoted"
+wrong_text '[$x]\n' "1: \$: $quoted"
+wrong_text '[job]\nname = "abc\n' '2: a string without its end: expected "'
+wrong_text '\n\n\377' "3: a byte 0xff: expected text in UTF-8"
+wrong_text '[job]\nsteps = 1\n"" = 2\n' "3: job: : unknown key"
+long=$(printf 'ö%.0s' $(seq 100))
+wrong 2 "--set: job: a$(printf 'ö%.0s' $(seq 29))?: unknown key" run job.toml --set "job.a$long=1"
+wrong 2 "--set: job: steps: \"?[31m?\": expected a whole number, 1 to 1000000000" run job.toml --set "job.steps=$(printf '\302\233[31m\377')"
+wrong 2 "?[2Jx.toml: No such file or directory" run "$(printf '\033[2Jx.toml')"
+
 # Meshes that cannot be, and what could: two layers, two heads, four
 # micro-batches.
 set_wrong mesh.pipeline 3 "mesh: pipeline: 3: expected at most 2 stages, as the model has 2 blocks"

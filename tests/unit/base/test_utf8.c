@@ -1,5 +1,5 @@
 /* test_utf8.c - which bytes are UTF-8. */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include "lib/test.h"
 

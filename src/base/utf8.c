@@ -1,5 +1,5 @@
-/* utf8.c - which bytes are UTF-8. */
-#include "text/utf8.h"
+/* utf8.c - which bytes are UTF-8, and what a terminal can be trusted with. */
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -70,4 +70,27 @@ size_t dsf_utf8_invalid(const char *s, size_t n)
     while (i < n && dsf_utf8_char(s + i, n - i) == 0)
         i++;
     return i;
+}
+
+void dsf_utf8_clean(char *s)
+{
+    size_t n = strlen(s), to = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t code = 0;
+
+        len = dsf_utf8_char(s + i, n - i);
+        if (len > 0)
+            code = dsf_utf8_code(s + i, len);
+        else /* the rest of the sequence goes with its beginning */
+            for (len = 1; (s[i + len] & 0xc0) == 0x80 && len < 4;)
+                len++;
+        if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+            s[to++] = '?';
+        } else {
+            memmove(s + to, s + i, len);
+            to += len;
+        }
+    }
+    s[to] = '\0';
 }

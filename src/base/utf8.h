@@ -1,6 +1,7 @@
-/* utf8.h - which bytes are UTF-8 (RFC 3629). */
-#ifndef DSF_TEXT_UTF8_H
-#define DSF_TEXT_UTF8_H
+/* utf8.h - which bytes are UTF-8 (RFC 3629), and what a terminal can be trusted
+ * with. */
+#ifndef DSF_BASE_UTF8_H
+#define DSF_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +16,9 @@ uint32_t dsf_utf8_code(const char *s, size_t len);
 size_t dsf_utf8_valid(const char *s, size_t n);
 /* The longest start of `s` in which no character begins. */
 size_t dsf_utf8_invalid(const char *s, size_t n);
+
+/* What is no character (as half of one, where a text was cut), and control
+ * characters, become '?'. The text gets no longer. */
+void dsf_utf8_clean(char *s);
 
 #endif
