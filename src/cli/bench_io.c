@@ -156,16 +156,16 @@ static struct dsf_text block_text(size_t block)
 
 static void print_titles(const char *first, const char *second)
 {
-    printf("%-8s %8s %14s %14s %14s %9s\n", first, second, "read", "write",
-           "both at once", "scatter");
+    printf("%-8s %8s %14s %14s %14s %11s\n", first, second, "read, GB/s",
+           "write, GB/s", "both at once", "scatter, %");
 }
 
 static void print_rates(const struct way *w)
 {
-    printf("%9.2f GB/s %9.2f GB/s %9.2f GB/s", w->read / 1e9, w->write / 1e9,
+    printf("%14.2f %14.2f %14.2f", w->read / 1e9, w->write / 1e9,
            w->both / 1e9);
     if (w->scatter.read > 0 || w->scatter.write > 0)
-        printf(" %7.0f %%", 100 * fmax(w->scatter.read, w->scatter.write));
+        printf(" %11.0f", 100 * fmax(w->scatter.read, w->scatter.write));
     printf("\n");
     fflush(stdout);
 }

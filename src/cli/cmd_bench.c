@@ -35,19 +35,21 @@ static int measure(const char *name, dsf_measure_fn fn, void *user,
     return status;
 }
 
-static void print_titles(const char *what, const char *of)
+static void print_titles(const char *what, const char *of, const char *unit)
 {
-    printf("%-16s %16s %14s %14s %9s\n", what, of, "1 core", "each of all",
-           "scatter");
+    char one[32];
+
+    snprintf(one, sizeof(one), "1 core, %s", unit);
+    printf("%-16s %16s %15s %15s %12s\n", what, of, one, "each of all",
+           "scatter, %");
 }
 
-/* Billions of a unit a second. */
-static void print_figures(const char *what, const char *of, const char *unit,
+/* Billions a second. */
+static void print_figures(const char *what, const char *of,
                           const struct figures *f)
 {
-    printf("%-16s %16s %9.1f %-4s %9.1f %-4s %7.0f %%\n", what, of,
-           f->one.value / 1e9, unit, f->all.value / 1e9, unit,
-           100 * fmax(f->one.scatter, f->all.scatter));
+    printf("%-16s %16s %15.1f %15.1f %12.0f\n", what, of, f->one.value / 1e9,
+           f->all.value / 1e9, 100 * fmax(f->one.scatter, f->all.scatter));
 }
 
 /* C[m][n] = A B of length k, as a segment has it: forward, the gradient of the
@@ -85,7 +87,7 @@ static int bench_gemm(struct bench *b, struct dsflow_err *err)
 {
     struct dsf_measured best = { 0 };
 
-    print_titles("product", "m x n x k");
+    print_titles("product", "m x n x k", "GFLOP/s");
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         const struct product *p = &products[i];
         struct multiplying x = { .p = p };
@@ -97,7 +99,7 @@ static int bench_gemm(struct bench *b, struct dsflow_err *err)
         if (status < 0)
             return status;
         snprintf(shape, sizeof(shape), "%zu x %zu x %zu", p->m, p->n, p->k);
-        print_figures(p->what, shape, "GF/s", &f);
+        print_figures(p->what, shape, &f);
         if (f.all.value > best.value)
             best = f.all;
     }
@@ -126,7 +128,7 @@ static int bench_memory(struct bench *b, struct dsflow_err *err)
     static const char *const names[] = { "read", "write", "copy" };
     enum { BYTES = 256 << 20 };
 
-    print_titles("memory", "bytes");
+    print_titles("memory", "size", "GB/s");
     for (int k = DSF_BENCH_READ; k <= DSF_BENCH_COPY; k++) {
         struct access a = { (enum dsf_bench_access)k, BYTES, 1 };
         struct figures f;
@@ -135,7 +137,7 @@ static int bench_memory(struct bench *b, struct dsflow_err *err)
 
         if (status < 0)
             return status;
-        print_figures(names[k], dsf_size_text(BYTES).s, "GB/s", &f);
+        print_figures(names[k], dsf_size_text(BYTES).s, &f);
         b->model.main.bandwidth = f.all.value;
         b->model.scatter.bandwidth = f.all.scatter;
     }
@@ -145,7 +147,7 @@ static int bench_memory(struct bench *b, struct dsflow_err *err)
 /* Ranks of one memory copy; the file says how fast, should it be split. */
 static int bench_link(struct bench *b, struct dsflow_err *err)
 {
-    print_titles("link", "bytes");
+    print_titles("link", "size", "GB/s");
     for (size_t bytes = 64 << 10; bytes <= 64 << 20; bytes *= 32) {
         struct access a = { DSF_BENCH_COPY, bytes, 1 };
         struct figures f;
@@ -156,7 +158,7 @@ static int bench_link(struct bench *b, struct dsflow_err *err)
             return status;
         f.one.value /= 2;
         f.all.value /= 2;
-        print_figures("copy", dsf_size_text((double)bytes).s, "GB/s", &f);
+        print_figures("copy", dsf_size_text((double)bytes).s, &f);
         b->model.link.bandwidth = b->model.network.bandwidth = f.all.value;
         b->model.scatter.link = f.all.scatter;
     }
@@ -196,7 +198,7 @@ static void print_kind(const struct dsf_kind_rate *rate,
     if (same != NULL)
         snprintf(ratio, sizeof(ratio), "%.2f",
                  longest->seconds / same->seconds);
-    printf("%-26s %10.3f ms %7.1f GF/s %7.1f GB/s %8s %8.1f %% %8.1f %%\n",
+    printf("%-26s %11.3f %9.1f %9.1f %10s %9.1f %9.1f\n",
            rate->kind, longest->seconds * 1e3,
            longest->work.flops / longest->seconds / 1e9,
            longest->work.bytes / longest->seconds / 1e9, ratio,
@@ -215,12 +217,12 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     dsf_rates_fit(&all, m);
     m->scatter.tasks = dsf_samples_scatter(&all);
     status = dsf_calibrate_overhead(&b->machine, m, err);
-    printf("%-26s %13s %12s %12s %8s %10s %10s\n", "task, on all cores",
-           "longest", "operations", "memory", "alone x", "rates off",
-           "at most");
+    printf("%-26s %11s %9s %9s %10s %9s %9s\n", "task, on all cores",
+           "longest, ms", "GFLOP/s", "GB/s", "x 1 core's", "fit off %",
+           "at most %");
     for (unsigned k = 0; k < m->nkinds; k++)
         print_kind(&m->kinds[k], &one, &all);
-    printf("a task costs %.1f us beside its kernel; scatter of tasks %.0f %%, "
+    printf("a task takes %.1f us beside its kernel; scatter of tasks %.0f %%, "
            "of steps %.0f %%\n",
            m->main.overhead * 1e6, 100 * m->scatter.tasks,
            100 * m->scatter.overhead);

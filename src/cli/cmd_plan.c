@@ -1,5 +1,6 @@
 /* cmd_plan.c - the step before it runs. */
 #include "base/log.h"
+#include "base/log.h"
 #include "cli/disks.h"
 #include "cli/early.h"
 #include "cli/fit.h"
@@ -81,11 +82,47 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     dsf_prediction_fini(&prediction);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
+    fflush(stdout); /* what is wrong with it stands below it, in a pipe too */
     /* Only when every policy has been applied is it known what is where. */
     if (status < 0 || !whole)
         return status;
     return present ? dsf_session_check_memory(s, err)
                    : dsf_fit_check(s, m, err);
+}
+
+/* The smallest job with the same mesh and the same kinds of task, as words of
+ * a command line; "" where this one is no larger. */
+static void find_smaller(const struct dsf_session *s, char *text, size_t size)
+{
+    const struct dsflow_plan *p = s->plan;
+    int layers = p->nchunks > 2 ? p->nchunks : 2;
+    int n = 0;
+
+    text[0] = '\0';
+    if (strcmp(s->job.model.init, "random") == 0 &&
+        s->job.pipeline.split.n == 0 && layers < s->model.layers)
+        n = snprintf(text, size, " --set model.layers=%d", layers);
+    if (p->groups < p->nmicro)
+        snprintf(text + n, size - (size_t)n, " --set batch.sequences=%d",
+                 p->groups * p->micro);
+}
+
+/* Graphviz takes minutes for some thousands of tasks, and hours for more. */
+static void warn_large(const struct dsf_session *s)
+{
+    enum { LARGE = 4000 };
+    uint32_t n = dsflow_graph_ntasks(s->graph);
+    char smaller[128];
+
+    if (n <= LARGE)
+        return;
+    find_smaller(s, smaller, sizeof(smaller));
+    dsf_warn(
+        "the graph has %u tasks, and Graphviz takes long to draw more than "
+        "some thousands: --until POLICY leaves out the policies after that "
+        "one%s%s%s",
+        n, smaller[0] != '\0' ? ";" : "", smaller,
+        smaller[0] != '\0' ? " makes a small job of the same kind" : "");
 }
 
 static int plan(const struct dsf_words *words, struct dsflow_err *err)
@@ -114,6 +151,8 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
                        !dot || trace != NULL, &m, err);
     if (status == DSFLOW_OK)
         dsf_job_warn(&s.job);
+    if (status == DSFLOW_OK && dot)
+        warn_large(&s);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
                      : report(&s, &m, dsf_flag_value(words, "machine") == NULL,

@@ -27,17 +27,21 @@ static void print_head(const struct dsflow_plan *plan,
     const struct dsf_mesh *mesh = &plan->mesh;
 
     fprintf(out,
-            "model   %s, %d layers, width %d, %d heads of %d, vocabulary %d: "
-            "%.4g M parameters\n",
+            "model   %s, %d layer%s, width %d, %d heads of %d, vocabulary %d: "
+            "%.4g %s parameters\n",
             model->family == DSF_GPT2 ? "gpt2" : "llama", model->layers,
-            model->dims.width, model->dims.heads, model->dims.head_dim,
-            model->dims.vocab, (double)model->params / 1e6);
+            model->layers == 1 ? "" : "s", model->dims.width, model->dims.heads,
+            model->dims.head_dim, model->dims.vocab,
+            (double)model->params / (model->params < 1e9 ? 1e6 : 1e9),
+            model->params < 1e9 ? "million" : "billion");
     fprintf(out,
-            "step    %d sequences of %d tokens in %d micro-batches of %d, "
+            "step    %d sequence%s of %d tokens in %d micro-batch%s of %d, "
             "%d tile%s of up to %d tokens%s\n",
-            plan->nmicro * plan->micro, plan->sequence, plan->nmicro,
-            plan->micro, plan->ntiles, plan->ntiles == 1 ? "" : "s",
-            plan->tiles[0].rows, plan->ntiles == 1 ? "" : " each");
+            plan->nmicro * plan->micro,
+            plan->nmicro * plan->micro == 1 ? "" : "s", plan->sequence,
+            plan->nmicro, plan->nmicro == 1 ? "" : "es", plan->micro,
+            plan->ntiles, plan->ntiles == 1 ? "" : "s", plan->tiles[0].rows,
+            plan->ntiles == 1 ? "" : " each");
     if (plan->nranks > 1)
         fprintf(out, "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
                 mesh->data, mesh->pipeline, mesh->tensor, plan->nranks);
@@ -47,8 +51,8 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "workers %u%s%s\n", plan->workers,
                 machine != NULL ? " of " : "",
                 machine != NULL ? machine->main.name : "");
-    fprintf(out, "graph   %u tasks, %u data, %u edges\n\n", w->ntasks, w->ndata,
-            w->nedges);
+    fprintf(out, "graph   %u tasks, %u pieces of data, %u edges\n\n", w->ntasks,
+            w->ndata, w->nedges);
 }
 
 static void print_kinds(const struct dsf_weights *w, FILE *out)

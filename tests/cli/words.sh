@@ -1,5 +1,6 @@
 # words.sh - what a run and its trace say at their end, for people: each figure
 # has a unit, and a prediction stands beside what was measured.
+machines=$(cd "${srcdir:-.}/examples/machines" && pwd)
 . "${srcdir:-.}/tests/cli/lib.sh"
 
 # has FILE PATTERN: a line of it is of that form.
@@ -29,6 +30,21 @@ sed -n 's/^peak memory \([^:]*\): \(.*\) tensors, \(.*\) the program.*/\1 \2 \3/
 
 "$dsflow" trace run > out || fault "trace"
 has out "^step $time, predicted $time: $beside\$"
+
+# A graph that Graphviz would not draw in minutes: its standard output is whole,
+# and the smaller job that is named works and is small.
+large="--machine $machines/laptop.toml --set model.layers=40 --set batch.sequences=48
+    --set mesh.data=2 --set mesh.pipeline=2 --set pipeline.schedule=interleaved"
+"$dsflow" plan job.toml $large --dot > large.dot 2> err || fault "--dot: $(cat err)"
+has err "^dsflow: warning: the graph has [0-9]* tasks, .*--until .* makes a small job"
+[ "$(wc -l < err)" -eq 1 ] || fault "more than a line: $(cat err)"
+smaller=$(sed -n 's/.*; \(--set .*\) makes a small job.*/\1/p' err)
+"$dsflow" plan job.toml $large $smaller --dot > small.dot 2> err ||
+    fault "--dot $smaller: $(cat err)"
+[ -s err ] && fault "the smaller job is warned of: $(cat err)"
+[ "$(wc -l < small.dot)" -lt "$(($(wc -l < large.dot) / 4))" ] ||
+    fault "$smaller is not smaller"
+tail -n 1 large.dot | grep -qx '}' || fault "the graph is not whole"
 
 # The serial executor is not what was predicted.
 run serial --executor serial
