@@ -604,10 +604,10 @@ const struct dsf_st_tensor *dsf_ckpt_find(const struct dsf_st_file *file,
     const char *path = dsf_st_path(file);
 
     if (t == NULL) {
-        dsflow_fail(err, DSFLOW_EFAIL, "%s: has no tensor %s", path,
+        dsflow_fail(err, DSFLOW_EINVAL, "%s: has no tensor %s", path,
                     wanted->name);
     } else if (t->dtype != wanted->dtype || t->bytes != wanted->bytes) {
-        dsflow_fail(err, DSFLOW_EFAIL, "%s: %s: %zu bytes: this job has %zu",
+        dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: %zu bytes: this job has %zu",
                     path, wanted->name, t->bytes, wanted->bytes);
         t = NULL;
     }
@@ -622,7 +622,7 @@ static int load_tensor(const struct dsf_st_file *file,
     const struct dsf_st_tensor *from = dsf_ckpt_find(file, to, err);
 
     if (from == NULL)
-        return DSFLOW_EFAIL;
+        return DSFLOW_EINVAL;
     if (to->data == NULL)
         return part->take(part->user, i, file, from, err);
     return dsf_st_read(file, from, 0, to->bytes, (void *)to->data, err);
@@ -671,6 +671,8 @@ struct dsf_ckpt_use dsf_ckpt_use(const char *dir)
         char *path = dsf_xasprintf("%s/%s", dir, e->d_name);
 
         if (step_of(e->d_name) >= 0) {
+            if (use.n == 0 || step_of(e->d_name) > use.newest)
+                use.newest = step_of(e->d_name);
             use.n++;
             use.bytes += bytes_in(path);
         } else if (is_unfinished(e->d_name)) {

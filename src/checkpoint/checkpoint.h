@@ -100,7 +100,8 @@ const struct dsf_st_tensor *dsf_ckpt_find(const struct dsf_st_file *file,
 /* What there is in `dir`, whole or not: nothing is read. */
 struct dsf_ckpt_use {
     unsigned n;        /* checkpoints, … */
-    double bytes;      /* … in all */
+    double bytes;      /* … in all, … */
+    int64_t newest;    /* … and the step of the last */
     double unfinished; /* bytes that a run which died left behind: the next
                           save removes them */
 };

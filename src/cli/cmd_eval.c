@@ -1,42 +1,21 @@
 /* cmd_eval.c - loss on the validation text. */
-#include "base/alloc.h"
-#include "base/log.h"
 #include "cli/early.h"
 #include "cli/feed.h"
+#include "cli/params.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* The weights of the newest checkpoint, where there is one. */
-static int load(struct dsf_session *s, const char *path, struct dsflow_err *err)
-{
-    char *dir = dsf_session_checkpoints(s), *folder = NULL;
-    struct dsf_ckpt_meta meta;
-    int status = DSFLOW_OK;
-
-    if (dsf_is_run(path))
-        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
-    if (status == DSFLOW_OK && folder != NULL) {
-        dsf_info("step %lld of %s", (long long)meta.step, path);
-        status = dsf_session_load(s, folder, err);
-    } else if (status == DSFLOW_OK) {
-        dsf_info("the model as it starts, without training");
-        status = dsf_session_start(s, err);
-    }
-    free(folder);
-    free(dir);
-    return status;
-}
 
 static int eval(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     struct dsf_feed feed;
+    int64_t step = DSF_LATEST, from;
     double loss;
-    int status = dsf_session_model(&s, words->words[0], words, err);
+    int status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
 
     dsf_feed_init(&feed, &s);
+    if (status == DSFLOW_OK)
+        status = dsf_session_model(&s, words->words[0], words, err);
     if (status == DSFLOW_OK)
         status = dsf_early_check(&s, words, err);
     if (status == DSFLOW_OK)
@@ -48,7 +27,9 @@ static int eval(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_session_open(&s, words, &feed.host, err);
     if (status == DSFLOW_OK)
-        status = load(&s, words->words[0], err);
+        status = dsf_session_start(&s, step, &from, err);
+    if (status == DSFLOW_OK)
+        dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
         status = dsf_validate(&feed, s.job.validation.sequences, &loss, err);
     if (status == DSFLOW_OK)
@@ -62,15 +43,20 @@ static int eval(const struct dsf_words *words, struct dsflow_err *err)
 static const struct dsf_flag eval_flags[] = {
     DSF_FLAG_SET,
     DSF_FLAG_EXECUTOR,
+    { "step", "N",
+      "the checkpoint of step N, not the latest; 0: the model as "
+      "it starts" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_eval = {
     .name = "eval",
-    .args = "RUN|job.toml [--set …]…",
+    .args = "RUN|job.toml [--step N] [--set …]…",
     .summary = "loss and perplexity on the validation text",
-    .help = "Of a run (its output folder), the newest checkpoint; of a job.toml,\n"
-            "the model it starts from: a Hugging Face folder, or random.",
+    .help =
+        "Of the newest checkpoint of a run: its output folder, or the\n"
+        "job.toml that has this folder. Where there is none, of the folder\n"
+        "that model.init names, which is said.",
     .flags = eval_flags,
     .least = 1,
     .most = 1,

@@ -1,6 +1,5 @@
 /* cmd_generate.c - sample from a model. */
 #include "base/alloc.h"
-#include "base/log.h"
 #include "cli/generate.h"
 #include "cli/params.h"
 #include "cli/vocabulary.h"
@@ -93,9 +92,8 @@ static int generate(const struct dsf_words *words, struct dsflow_err *err)
                     : dsf_session_model(&s, path, words, err);
     if (status == DSFLOW_OK)
         status = dsf_params_all(&s, step, &params, &from, err);
-    if (status == DSFLOW_OK && !folder && from == DSF_START)
-        dsf_info("%s: no checkpoint: the model as it starts, without training",
-                 path);
+    if (status == DSFLOW_OK && !folder)
+        dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
         status = dsf_generate_print(
             &s.model, &s.job, params, s.tok, prompt != NULL ? prompt : "",
@@ -113,7 +111,9 @@ static const struct dsf_flag generate_flags[] = {
     { "top-k", "K", "choose among the K likeliest tokens (0: all)" },
     { "top-p", "P", "choose among the likeliest tokens of share P (1)" },
     { "seed", "S", "of the choices (1): same seed, same text" },
-    { "step", "N", "the checkpoint of step N, not the latest" },
+    { "step", "N",
+      "the checkpoint of step N, not the latest; 0: the model as "
+      "it starts" },
     DSF_FLAG_SET,
     { 0 },
 };
@@ -123,7 +123,8 @@ const struct dsf_cmd dsf_cmd_generate = {
     .args = "RUN|job.toml|FOLDER [--prompt TEXT] [--tokens N] …",
     .summary = "sample text from a model",
     .help = "From the newest checkpoint of a run (its output folder or its\n"
-            "job.toml), or from a Hugging Face folder with its tokenizer.\n"
+            "job.toml; where there is none, from the folder that model.init\n"
+            "names), or from a Hugging Face folder with its tokenizer.\n"
             "Stops at the end-of-text token, or when the model's context is\n"
             "full. The text goes to standard output.",
     .flags = generate_flags,

@@ -634,6 +634,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
                    struct dsflow_err *err)
 {
     int status = dsf_session_model(&r->s, words->words[0], words, err);
+    int64_t from;
 
     if (status == DSFLOW_OK)
         status = dsf_early_check(&r->s, words, err);
@@ -685,7 +686,7 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = r->start.folder != NULL
                      ? dsf_resume_load(&r->start, &r->s, err)
-                     : dsf_session_start(&r->s, err);
+                     : dsf_session_start(&r->s, DSF_START, &from, err);
     if (status == DSFLOW_OK) {
         find_moved(r);
         dsf_meter_init(&r->meter, r->s.exec, r->s.graph,

@@ -1,5 +1,6 @@
 /* cmd_watch.c - follow a run from another terminal. */
 #include "base/alloc.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/cmd.h"
 #include "cli/follow.h"
 
@@ -60,6 +61,25 @@ static bool is_late(const struct dsf_follow *f)
            age(f) > fmax(10, 5 * f->pace.step_seconds);
 }
 
+/* What there is to go on from. */
+static void add_checkpoint(struct dsf_row *row, const struct dsf_follow *f,
+                           int64_t step)
+{
+    char *dir = dsf_xasprintf("%s/checkpoints", f->folder);
+    struct dsf_ckpt_use use = dsf_ckpt_use(dir);
+
+    if (use.n == 0)
+        dsf_row_add(row, NULL,
+                    ": there is no checkpoint, and run --resume "
+                    "starts from the beginning");
+    else if (use.newest == step)
+        dsf_row_add(row, NULL, ", which is saved: run --resume goes on");
+    else
+        dsf_row_add(row, NULL, ": run --resume goes on from step %lld",
+                    (long long)use.newest);
+    free(dir);
+}
+
 /* How the run is, in a sentence. */
 static void add_state(struct dsf_row *row, const struct dsf_follow *f)
 {
@@ -83,20 +103,16 @@ static void add_state(struct dsf_row *row, const struct dsf_follow *f)
         dsf_row_add(row, NULL, "finished after step %lld", step);
         break;
     case DSF_RUN_STOPPED:
-        dsf_row_add(row, NULL,
-                    "stopped after step %lld, which is saved: run --resume "
-                    "goes on",
-                    step);
+        dsf_row_add(row, NULL, "stopped after step %lld", step);
+        add_checkpoint(row, f, step);
         break;
     case DSF_RUN_FAILED:
         dsf_row_add(row, NULL, "failed after step %lld%s%s", step,
                     f->why[0] != '\0' ? ": " : "", f->why);
         break;
     case DSF_RUN_GONE:
-        dsf_row_add(row, NULL,
-                    "killed or crashed after step %lld: run --resume goes on "
-                    "from the last checkpoint",
-                    step);
+        dsf_row_add(row, NULL, "killed or crashed after step %lld", step);
+        add_checkpoint(row, f, step);
         break;
     }
 }

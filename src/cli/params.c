@@ -2,12 +2,14 @@
 #include "cli/params.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "model/hf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct dsf_params {
     const struct dsf_session *s;
@@ -24,7 +26,13 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
 
     if (step >= 0) {
         folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
-        status = dsf_ckpt_verify(folder, &meta, err);
+        if (access(folder, F_OK) < 0)
+            status = dsflow_fail(err, DSFLOW_EINVAL,
+                                 "--step %" PRId64 ": %s has no checkpoint of "
+                                 "that step (dsflow checkpoint list)",
+                                 step, p->s->job.main.output);
+        else
+            status = dsf_ckpt_verify(folder, &meta, err);
     } else {
         status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
     }
@@ -47,11 +55,20 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
 
     p->s = s;
     *from = DSF_START;
+    if (step == 0)
+        step = DSF_START;
     if (step != DSF_START)
         status = open_checkpoint(p, step, from, err);
-    if (status == DSFLOW_OK && p->checkpoint == NULL &&
-        strcmp(init, "random") != 0)
-        status = dsf_hf_open(&s->model, init, &p->hf, err);
+    if (status == DSFLOW_OK && p->checkpoint == NULL) {
+        if (strcmp(init, "random") != 0)
+            status = dsf_hf_open(&s->model, init, &p->hf, err);
+        else if (step != DSF_START)
+            status = dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "%s: has no checkpoint: train it first (dsflow run), or look "
+                "at the model as it starts (--step 0)",
+                s->job.main.output);
+    }
     if (status < 0) {
         dsf_params_close(p);
         return status;
@@ -69,6 +86,21 @@ void dsf_params_close(struct dsf_params *p)
     free(p);
 }
 
+void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from)
+{
+    const char *output = s->job.main.output, *init = s->job.model.init;
+
+    if (from >= 0)
+        dsf_info("step %" PRId64 " of %s", from, output);
+    else if (strcmp(init, "random") == 0)
+        dsf_info("the model as it starts, without training");
+    else if (step == DSF_LATEST)
+        dsf_info("%s has no checkpoint: the weights of model.init, %s", output,
+                 init);
+    else
+        dsf_info("the weights of model.init, %s", init);
+}
+
 static int read_saved(const struct dsf_params *p, unsigned u, float *to,
                       struct dsflow_err *err)
 {
@@ -81,7 +113,7 @@ static int read_saved(const struct dsf_params *p, unsigned u, float *to,
     const struct dsf_st_tensor *t = dsf_ckpt_find(p->checkpoint, &wanted, err);
 
     if (t == NULL)
-        return DSFLOW_EFAIL;
+        return DSFLOW_EINVAL;
     return dsf_st_read(p->checkpoint, t, 0, t->bytes, to, err);
 }
 

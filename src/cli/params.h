@@ -6,18 +6,22 @@
 #include "cli/session.h"
 
 enum {
-    DSF_LATEST = -1, /* the latest checkpoint, if there is one */
-    DSF_START = -2,  /* the model as it starts, whatever was saved */
+    DSF_LATEST = -1, /* the latest checkpoint; where there is none, the folder
+                        that the model starts from */
+    DSF_START = -2,  /* the model as it starts, whatever was saved; so is 0 */
 };
 
 struct dsf_params; /* opaque */
 
 /* Those of the checkpoint of `step`. *from is the step they are of, DSF_START
- * where there is no checkpoint. The session is borrowed. */
+ * where they are of no checkpoint. The session is borrowed. */
 int dsf_params_open(const struct dsf_session *s, int64_t step,
                     struct dsf_params **params, int64_t *from,
                     struct dsflow_err *err);
 void dsf_params_close(struct dsf_params *params); /* NULL is fine */
+
+/* A line for people: which weights these are. */
+void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from);
 
 /* A dsf_unit_fn; `params` is a struct dsf_params. */
 int dsf_params_read(void *params, unsigned unit, float *to,

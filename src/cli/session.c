@@ -197,11 +197,11 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     return DSFLOW_OK;
 }
 
-int dsf_session_start(struct dsf_session *s, struct dsflow_err *err)
+int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
+                      struct dsflow_err *err)
 {
     struct dsf_params *params;
-    int64_t from;
-    int status = dsf_params_open(s, DSF_START, &params, &from, err);
+    int status = dsf_params_open(s, step, &params, from, err);
 
     if (status < 0)
         return status;

@@ -55,8 +55,9 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
 int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err);
 
-/* Weights of step 0: random, or those of the folder `init`. */
-int dsf_session_start(struct dsf_session *s, struct dsflow_err *err);
+/* Weights only, and no states: those of `step`, as dsf_params_open has it. */
+int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
+                      struct dsflow_err *err);
 
 /* All that a step changes, to and from a checkpoint. */
 int dsf_session_save(struct dsf_session *s, int64_t step,

@@ -42,7 +42,22 @@ grep -q "kernels .* % of" log || fault "no closing line: $(cat log)"
 "$dsflow" plan job.toml --json $budgets | cmp - run/plan.json || fault "plan.json is not what plan prints"
 
 expect 0 "nats per byte" eval run
-expect 0 "perplexity" eval job.toml
+# A run, and the job whose output it is, mean the same model.
+for command in eval "generate --temperature 0 --tokens 20"; do
+    "$dsflow" $command run > a 2> err || fault "$command run: $(cat err)"
+    grep -q "^dsflow: step 10 of run" err || fault "$command run: $(cat err)"
+    "$dsflow" $command job.toml > b 2> err || fault "$command job.toml: $(cat err)"
+    grep -q "^dsflow: step 10 of run" err || fault "$command job.toml: $(cat err)"
+    cmp a b || fault "$command: the run and its job differ"
+    "$dsflow" $command job.toml --step 0 > b 2> err || fault "$command --step 0: $(cat err)"
+    grep -q "the model as it starts, without training" err || fault "$command --step 0: $(cat err)"
+    cmp -s a b && fault "$command: nothing was learnt"
+    expect 2 "none: has no checkpoint: train it first" $command job.toml --set job.output=none
+    expect 2 "--step 3: run has no checkpoint of that step" $command run --step 3
+    expect 2 "bytes: this job has" $command job.toml --set model.width=64
+done
+expect 2 "none: has no checkpoint" checkpoint export job.toml none-hf --set job.output=none
+[ ! -e none-hf ] || fault "a model that was never trained is exported"
 expect 0 "step 10" checkpoint list run
 expect 0 "step 10" checkpoint verify run
 expect 0 "whole" checkpoint verify run/checkpoints/step-10
@@ -60,7 +75,8 @@ expect 0 "step 10" checkpoint export run hf
 [ -s hf/model.safetensors ] && [ -s hf/config.json ] || fault "export: $(ls hf)"
 expect 2 "expected a new or empty folder" checkpoint export run hf
 a=$("$dsflow" eval run 2> /dev/null | head -n 1)
-b=$("$dsflow" eval job.toml --set model.init=hf 2> /dev/null | head -n 1)
+b=$("$dsflow" eval job.toml --set model.init=hf --set job.output=none 2> err | head -n 1)
+grep -q "none has no checkpoint: the weights of model.init, hf" err || fault "eval of init: $(cat err)"
 [ -n "$a" ] && [ "$a" = "$b" ] || fault "eval of the run: $a; of the export: $b"
 run tuned --set model.init=hf --set job.steps=2 --set schedule.warmup=2
 

@@ -136,7 +136,7 @@ same whole parts
 run other --set optimizer.kind=pull --set job.steps=4
 "$dsflow" run job.toml --set job.output=other --resume > log 2>&1 &&
     fault "another optimizer goes on from a checkpoint of pull"
-grep -q "is of another job" log || fault "another optimizer: $(cat log)"
+grep -q "cannot go on with another optimizer.kind" log || fault "another optimizer: $(cat log)"
 run base $all --set mesh.data=2 --executor serial
 for mesh in mesh.data=2,zero.stage=1 mesh.data=2,zero.stage=2 \
     mesh.data=2,zero.stage=3 mesh.data=2,mesh.pipeline=2,zero.stage=3; do

@@ -47,7 +47,7 @@ for format in bf16 int8; do
 
     "$dsflow" run job.toml --set job.output=$format-r --set job.steps=12 \
         --set batch.groups=2 --resume > log 2>&1
-    [ $? -eq 2 ] && grep -q "is of another job" log ||
+    [ $? -eq 2 ] && grep -q "the job has changed (offload.states)" log ||
         fault "a checkpoint with states of $format goes on in fp32: $(cat log)"
 done
 other bf16 int8

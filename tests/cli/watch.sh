@@ -85,13 +85,16 @@ watcher=$!
 sleep 0.3
 kill -INT $pid
 wait $watcher || fault "watch of a run that is stopped: status $?"
-grep -q "tiny: stopped after step" lines || { fault "stopped"; cat lines; }
+grep -q "tiny: stopped after step [0-9]*, which is saved: run --resume goes on" lines || { fault "stopped"; cat lines; }
 wait $pid
 
 begin killed
 kill -9 $pid
 wait $pid 2> /dev/null
 says 0 "tiny: killed or crashed after step" killed
+says 0 ": there is no checkpoint, and run --resume starts from the beginning" killed
+mkdir -p killed/checkpoints/step-2
+says 0 ": run --resume goes on from step 2" killed
 
 "$dsflow" run job.toml --set job.output=failed --set optimizer.kind=sgd --set optimizer.lr=1000 \
     --set schedule.kind=constant --set schedule.warmup=0 \
