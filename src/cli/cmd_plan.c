@@ -5,6 +5,7 @@
 #include "cli/early.h"
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
+#include "cli/machine_keys.h"
 #include "cli/record.h"
 #include "cli/session.h"
 #include "policies/policies.h"
@@ -51,6 +52,8 @@ static int build(struct dsf_session *s, const char *file, const char *until,
 
     if (file == NULL) {
         status = dsf_machine_probe(&s->machine, err);
+        if (status == DSFLOW_OK)
+            dsf_machine_keys_warn(&s->job, &s->machine);
         if (status == DSFLOW_OK)
             status = dsf_disks_check(&s->job, err);
         if (status == DSFLOW_OK)

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cli/budget.h"
 #include "cli/disks.h"
+#include "cli/machine_keys.h"
 #include "machine/memory.h"
 
 #include <math.h>
@@ -98,6 +99,8 @@ int dsf_early_check(struct dsf_session *s, const struct dsf_words *words,
 
     if (status == DSFLOW_OK)
         status = dsf_machine_probe(&s->machine, err);
+    if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
+        dsf_machine_keys_warn(&s->job, &s->machine);
     if (status == DSFLOW_OK)
         status = dsf_disks_check(&s->job, err);
     if (status == DSFLOW_OK)

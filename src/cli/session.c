@@ -7,6 +7,7 @@
 #include "cli/fit.h"
 #include "cli/identity.h"
 #include "cli/machine_cache.h"
+#include "cli/machine_keys.h"
 #include "cli/params.h"
 #include "cli/vocabulary.h"
 #include "plugin/plugin.h"
@@ -64,6 +65,8 @@ int dsf_session_model(struct dsf_session *s, const char *path,
 
     memset(s, 0, sizeof(*s));
     status = read_job(s, path, words, err);
+    if (status == DSFLOW_OK)
+        status = dsf_machine_keys_check(&s->job, err);
     if (status == DSFLOW_OK)
         status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)

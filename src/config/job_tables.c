@@ -420,8 +420,10 @@ static const struct dsflow_option nvme_options[] = {
 
 #define MACHINE struct dsf_job_machine
 static const struct dsflow_option machine_options[] = {
-    DSFLOW_OPTION_AUTO(MACHINE, workers, "\"auto\"", 1, 128,
-                       "CPU workers; auto: one for each core"),
+    DSFLOW_OPTION_AUTO(
+        MACHINE, workers, "\"auto\"", 1, 128,
+        "CPU workers; auto: one for each core; more than that share the "
+        "cores, which is slower"),
     DSFLOW_OPTION_FULL("virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0",
                        0, 8, NULL,
                        "virtual devices (PoCL) with memory of their own, each "
@@ -434,7 +436,8 @@ static const struct dsflow_option machine_options[] = {
                      VIRTUAL),
     DSFLOW_OPTION_OF(
         DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
-        "StarPU's scheduler: lws, eager, prio, dmda, dmdas and others"),
+        "StarPU's scheduler: lws (auto), ws, eager, prio, random, dm, dmda, "
+        "dmdap, dmdar or dmdas; no bit depends on it"),
     { 0 },
 };
 

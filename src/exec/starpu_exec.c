@@ -7,10 +7,12 @@
  */
 #include "config.h"
 
+#include "exec/about.h"
 #include "exec/starpu_private.h"
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "machine/machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,9 +111,35 @@ static void find_kinds(struct dsflow_exec *exec)
     }
 }
 
+/* StarPU binds each worker to a core; where several share one, the system does
+ * better. What the user has set stays. */
+static void set_binding(bool crowded)
+{
+    static bool ours;
+
+    if (crowded && getenv("STARPU_WORKERS_NOBIND") == NULL) {
+        setenv("STARPU_WORKERS_NOBIND", "1", 1);
+        ours = true;
+    } else if (!crowded && ours) {
+        unsetenv("STARPU_WORKERS_NOBIND");
+        ours = false;
+    }
+}
+
+/* Has each worker a core? Those that are asked for none have. */
+static bool is_crowded(const struct dsflow_exec_options *options)
+{
+    struct dsf_machine machine;
+
+    return options->workers > 0 &&
+           dsf_machine_probe(&machine, NULL) == DSFLOW_OK &&
+           options->workers + options->virtuals > machine.cores;
+}
+
 static int start(const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
+    bool crowded = is_crowded(options);
     struct starpu_conf conf;
     int ret, status;
 
@@ -123,14 +151,14 @@ static int start(const struct dsflow_exec_options *options,
     if (status < 0)
         return status;
 
+    set_binding(crowded);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
     conf.ncuda = 0;
     conf.nopencl = (int)options->virtuals;
     conf.disable_asynchronous_opencl_copy = 1; /* see starpu_tensor.c */
-    if (options->scheduler != NULL)
-        conf.sched_policy_name = options->scheduler;
+    dsf_starpu_set_scheduler(&conf, options->scheduler, crowded);
     ret = starpu_init(&conf);
     if (ret != 0)
         return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
@@ -145,29 +173,6 @@ static int start(const struct dsflow_exec_options *options,
                            options->virtuals, got);
     }
     return DSFLOW_OK;
-}
-
-static int check_scheduler(const char *name, struct dsflow_err *err)
-{
-    struct starpu_sched_policy **all;
-    char known[256] = "";
-
-    if (name == NULL)
-        return DSFLOW_OK;
-    all = starpu_sched_get_predefined_policies();
-    for (unsigned i = 0; all[i] != NULL; i++) {
-        size_t n = strlen(known);
-
-        if (strcmp(all[i]->policy_name, name) == 0)
-            return DSFLOW_OK;
-        /* The modular ones are many, and for those who study schedulers. */
-        if (strncmp(all[i]->policy_name, "modular-", 8) != 0)
-            snprintf(known + n, sizeof(known) - n, "%s%s", n > 0 ? " " : "",
-                     all[i]->policy_name);
-    }
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "machine: scheduler: %s: expected one of %s", name,
-                       known);
 }
 
 /* Rank r has the workers w with w ranks / workers = r; where there are more
@@ -281,9 +286,9 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "machine: virtual: this build has no OpenCL");
-    status = check_scheduler(options->scheduler, err);
+    status = dsf_exec_check_scheduler(options->scheduler, err);
     if (status < 0)
-        return status;
+        return dsflow_fail_in(err, status, "machine: scheduler");
     status = start(options, err);
     if (status < 0)
         return status;

@@ -18,6 +18,11 @@ extern const dsf_starpu_fn dsf_starpu_run_virtual;
  * each (0: no limit); before starpu_init. Refused where PoCL cannot start. */
 int dsf_starpu_offer_virtual(unsigned n, size_t bytes, struct dsflow_err *err);
 
+/* starpu_sched.c: one that is offered, or NULL, the default. `sleeping`: idle
+ * workers leave the cores to others. */
+void dsf_starpu_set_scheduler(struct starpu_conf *conf, const char *name,
+                              bool sleeping);
+
 /* starpu_tensor.c: register data of the executor, whose copies between memories
  * are then noted (what is on NVMe has none); and the lanes of those copies. */
 void dsf_starpu_register(struct dsflow_exec *exec, uint32_t data,

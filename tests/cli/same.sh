@@ -6,10 +6,21 @@ for workers in 1 2 3; do
     run w$workers --set machine.workers=$workers
     same serial w$workers
 done
-for scheduler in eager lws prio dmda dmdas random; do
+schedulers=$("$dsflow" plan job.toml --set machine.scheduler=fifo 2>&1 | sed -n 's/.*one of //p' | tr -d ,)
+for scheduler in $schedulers; do
     run s-$scheduler --set machine.workers=2 --set machine.scheduler=$scheduler
     same serial s-$scheduler
 done
+
+# More workers than cores: a warning that names the line, and the same bytes.
+for scheduler in lws random; do
+    run many-$scheduler --set machine.workers=120 --set machine.scheduler=$scheduler
+    grep -Eq "^dsflow: warning: --set: machine: workers: 120: this machine has [0-9]+ cores?: " log ||
+        fault "120 workers are not warned of: $(cat log)"
+    same serial many-$scheduler
+done
+"$dsflow" plan job.toml > log 2>&1
+grep -q "workers:" log && fault "workers that are auto are warned of: $(cat log)"
 
 # A virtual device: with plenty of memory, with hardly any, and under a
 # scheduler that puts tasks anywhere.

@@ -9,6 +9,7 @@
 #include "trial.h"
 
 #include "codelets/pack.h"
+#include "exec/about.h"
 #include "model/parts.h"
 #include "tasks/args.h"
 
@@ -200,6 +201,28 @@ static const char *const trials[] = {
     "zero.keep=0 mesh.pipeline=2",
     "gpt2 " ALL_NVME " offload.states=int8 mesh.data=4 zero.stage=1 "
     "offload.share=0.4 optimizer.kind=lion",
+
+    /* Whatever StarPU's scheduler does, and with four workers to a core. */
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=ws "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=eager "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=prio "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=random "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dm "
+    "machine.workers=3",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmda "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdap "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdar "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdas "
+    "machine.workers=3",
 };
 #define NTRIALS (sizeof(trials) / sizeof(*trials))
 
@@ -498,13 +521,15 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 {
     const struct dsf_job *job = &tr->trial.job;
     const char *folder = disk_of(job);
+    const char *scheduler = job->machine.scheduler;
     struct dsflow_exec_options options = {
         .kind = kind,
-        .workers = 2,
+        .workers =
+            job->machine.workers > 0 ? (unsigned)job->machine.workers : 2,
+        .scheduler = strcmp(scheduler, "auto") == 0 ? NULL : scheduler,
         .virtuals = (unsigned)job->machine.virtuals,
-        .virtual_memory = job->machine.virtuals > 0
-                              ? (size_t)job->machine.virtual_memory
-                              : 0,
+        .virtual_memory =
+            job->machine.virtuals > 0 ? (size_t)job->machine.virtual_memory : 0,
         .ranks = (unsigned)tr->trial.plan->nranks,
         .disk = { .paths = &folder,
                   .npaths = 1,
@@ -696,6 +721,16 @@ static int roll_power(struct dice *d, int n, int most)
     return 1 << roll(d, powers);
 }
 
+static const char *roll_scheduler(struct dice *d)
+{
+    const char *const *names = dsf_exec_schedulers();
+    int n = 0;
+
+    while (names[n] != NULL)
+        n++;
+    return names[roll(d, n)];
+}
+
 static char *random_trial(struct dice *d)
 {
     bool is_llama = roll(d, 2);
@@ -741,6 +776,9 @@ static char *random_trial(struct dice *d)
         ADD(" offload.piece=%s offload.share=%s", PICK(d, "4KiB", "16MiB"),
             PICK(d, "0.0", "0.0", "0.5"));
     }
+    /* Each scheduler that is offered, also with more workers than cores. */
+    ADD(" machine.scheduler=%s machine.workers=%s", roll_scheduler(d),
+        PICK(d, "1", "2", "3", "8"));
 #undef ADD
     return text;
 }

@@ -2,14 +2,18 @@
  * and give the same numbers. */
 #include <dsflow/exec.h>
 
+#include "exec/about.h"
 #include "exec/exec_trace.h"
 #include "lib/test.h"
+#include "machine/machine.h"
 #include "unit/exec/virtual.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
 /* x = x * args + y: the order of such tasks shows in the result. */
 static int check(const size_t *bytes, unsigned n, const void *args,
@@ -234,12 +238,65 @@ static void starpu_gives_the_serial_result(void **state)
 
 static void every_scheduler_gives_the_serial_result(void **state)
 {
-    static const char *const names[] = { "eager", "lws", "dmda", "dmdas",
-                                         "random", "prio" };
+    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
+        assert_same_as_serial(
+            (struct dsflow_exec_options){ .workers = 2, .scheduler = *name });
+}
 
-    for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
+static unsigned more_workers_than_cores(void)
+{
+    struct dsf_machine machine;
+
+    assert_int_equal(dsf_machine_probe(&machine, NULL), DSFLOW_OK);
+    if (machine.cores > 100)
+        skip(); /* StarPU has 128 workers at most */
+    return machine.cores + 6;
+}
+
+static void more_workers_than_cores_give_the_serial_result(void **state)
+{
+    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
         assert_same_as_serial((struct dsflow_exec_options){
-            .workers = 2, .scheduler = names[i] });
+            .workers = more_workers_than_cores(), .scheduler = *name });
+}
+
+/* How often the other threads of this process went to sleep. */
+static long sleeps_of_others(void)
+{
+    struct rusage all, own;
+
+    getrusage(RUSAGE_SELF, &all);
+    getrusage(RUSAGE_THREAD, &own);
+    return all.ru_nvcsw - own.ru_nvcsw;
+}
+
+/* A worker that looks for a task without pause keeps the core from another. */
+static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
+{
+    enum { MILLISECONDS = 20000, ENOUGH = 100 };
+    struct dsflow_graph *g = tangle(3);
+    struct told told = { 0 };
+    struct dsflow_host host = { &told, .report = report };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    long before;
+    int i = 0;
+
+    assert_int_equal(
+        dsflow_exec_open(
+            g,
+            &(struct dsflow_exec_options){
+                .kind = DSFLOW_STARPU, .workers = more_workers_than_cores() },
+            &host, &exec, &err),
+        DSFLOW_OK);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    before = sleeps_of_others();
+    while (sleeps_of_others() < before + ENOUGH && i++ < MILLISECONDS)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    assert_true(sleeps_of_others() >= before + ENOUGH);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
 }
 
 /* StarPU and OpenCL read what devices there are once in a process: this comes
@@ -353,7 +410,12 @@ static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
     assert_int_equal(status, DSFLOW_EINVAL);
     assert_non_null(
         strstr(err.msg, "machine: scheduler: fifo: expected one of "));
-    assert_non_null(strstr(err.msg, "dmdas"));
+    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
+        assert_non_null(strstr(err.msg, *name));
+    /* One of StarPU's that does not keep to a task's workers. */
+    assert_int_equal(dsf_exec_check_scheduler("heteroprio", &err),
+                     DSFLOW_EINVAL);
+    assert_int_equal(dsf_exec_check_scheduler(NULL, &err), DSFLOW_OK);
     dsflow_graph_free(g);
 }
 
@@ -363,6 +425,8 @@ int main(void)
         cmocka_unit_test(a_virtual_device_gives_the_serial_result),
         cmocka_unit_test(starpu_gives_the_serial_result),
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
+        cmocka_unit_test(more_workers_than_cores_give_the_serial_result),
+        cmocka_unit_test(more_workers_than_cores_sleep_while_they_are_idle),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
         cmocka_unit_test(a_function_of_the_host_is_called_once_at_a_time),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
