@@ -5,6 +5,7 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "config/toml_read.h"
+#include "config/unknown.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -66,46 +67,6 @@ static void add_place(struct dsf_job *job, const struct dsf_toml_entry *e,
                                    text, dsf_xstrdup(e->value.text) };
 }
 
-/* "; did you mean X?", or nothing. */
-static const char *hint(char *buf, size_t size, const char *nearest)
-{
-    if (nearest == NULL)
-        return "";
-    snprintf(buf, size, "; did you mean %s?", nearest);
-    return buf;
-}
-
-static int unknown_table(const char *place, const char *name,
-                         struct dsflow_err *err)
-{
-    enum { MOST = 64 };
-    const struct dsf_table *t;
-    const char *names[MOST];
-    unsigned n = 0;
-    char buf[128];
-
-    for (unsigned i = 0; i < MOST && (t = dsf_job_table_at(i)) != NULL; i++)
-        names[n++] = t->name;
-    return dsflow_fail(err, DSFLOW_EINVAL, "%s: [%.60s]: unknown table%s",
-                       place, name,
-                       hint(buf, sizeof(buf), dsf_nearest(name, names, n)));
-}
-
-static int unknown_key(const char *place, const struct dsf_table *table,
-                       const char *key, struct dsflow_err *err)
-{
-    const char *names[64];
-    unsigned n = 0;
-    char buf[128];
-
-    for (const struct dsflow_option *o = table->options;
-         o->key != NULL && n < sizeof(names) / sizeof(*names); o++)
-        names[n++] = o->key;
-    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: %.60s: unknown key%s",
-                       place, table->name, key,
-                       hint(buf, sizeof(buf), dsf_nearest(key, names, n)));
-}
-
 /* Set one key. `place` is "job.toml:12" or "--set"; on a wrong value the
  * message has the table and the key after it. */
 static int set_key(struct dsf_job *job, const char *place,
@@ -117,17 +78,15 @@ static int set_key(struct dsf_job *job, const char *place,
     int status;
 
     if (e->table[0] == '\0')
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %.60s: expected in a table such as [job]",
-                           place, e->key);
+        return dsf_key_alone(place, e->key, err);
     table = dsf_job_find_table(e->table);
     if (table == NULL || dsf_job_fields(job, table) == NULL)
-        return unknown_table(place, e->table, err);
+        return dsf_unknown_table(place, e->table, err);
     if (e->key[0] == '\0' && e->value.type == DSF_TOML_TABLE)
         return DSFLOW_OK;
     option = dsf_option_find(table->options, e->key);
     if (option == NULL)
-        return unknown_key(place, table, e->key, err);
+        return dsf_unknown_key(place, table, e->key, err);
     text = dsf_xasprintf("%s: %s: %s", place, e->table, e->key);
     status = dsf_option_set(option, dsf_job_fields(job, table), &e->value, err);
     if (status < 0) {
@@ -173,9 +132,15 @@ int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
     struct dsf_toml_entry *e;
     int status;
 
-    if (dot == NULL || dot == set || dot + 1 == equals)
+    if (dot == NULL || dot == set || dot + 1 == equals) {
+        char *key = dsf_xstrndup(set, strcspn(set, "="));
+        struct dsf_meant m = dsf_meant(key);
+
+        free(key);
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "--set %.100s: expected table.key=value", set);
+                           "--set %.100s: expected table.key=value%s%s", set,
+                           m.s[0] != '\0' ? "; " : "", m.s);
+    }
     status = parse_value(equals + 1, &toml);
     if (status < 0)
         return status;

@@ -22,6 +22,12 @@ set_wrong() {
     wrong 2 "--set: $message" run job.toml --set "$key=$value"
 }
 
+# wrong_text TEXT MESSAGE: the same of a job of this text, as printf has it.
+wrong_text() {
+    printf "$1" > bad.toml
+    wrong 2 "bad.toml:$2" run bad.toml
+}
+
 wrong 2 "no-such.toml: No such file or directory" run no-such.toml
 mkdir folder
 wrong 2 "folder: is a folder: expected a job.toml" run folder
@@ -60,6 +66,35 @@ set_wrong optimizer.larning_rate 1 "optimizer: larning_rate: unknown key"
 set_wrong optimizer.epss 1 "optimizer: epss: unknown key; did you mean eps?"
 set_wrong optimiser.lr 1 "[optimiser]: unknown table; did you mean optimizer?"
 set_wrong nosuch.stage 1 "[nosuch]: unknown table"
+# Names of Hugging Face, of DeepSpeed, and of another table.
+while read -r key ours; do
+    set_wrong "model.$key" 1 "model: $key: unknown key; dsflow's is $ours"
+done << END
+hidden_size model.width
+num_hidden_layers model.layers
+n_embd model.width
+Num-Attention-Heads model.heads
+vocab_size model.vocab
+learning_rate optimizer.lr
+train_batch_size batch.sequences
+gradient_clipping optimizer.clip
+offload_optimizer offload.optimizer
+activation_checkpointing recompute.what
+warmup_steps schedule.warmup
+max_steps job.steps
+output_dir job.output
+num_train_epochs job.steps, in updates of the weights
+END
+set_wrong model.lr 1 "model: lr: unknown key; it is optimizer.lr"
+set_wrong optimizer.seed 1 "optimizer: seed: unknown key; it is job.seed or sample.seed"
+set_wrong optimizer.dtype 1 "optimizer: dtype: unknown key; everything is computed and kept in fp32 in this version, and no key changes that"
+set_wrong zero_optimization.stage 2 "[zero_optimization]: unknown table; dsflow's is [zero]"
+set_wrong zero.offload_param.device cpu "[zero.offload_param]: unknown table; dsflow's is offload.params"
+set_wrong fp16.enabled true "[fp16]: unknown table; everything is computed and kept in fp32 in this version, and no key changes that"
+wrong 2 "--set lr=1: expected table.key=value; it is optimizer.lr" run job.toml --set lr=1
+wrong_text 'learning_rate = 1e-3\n' "1: learning_rate: expected in a table such as [job]; dsflow's is optimizer.lr"
+wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job.steps or trace.steps"
+wrong_text '[[job]]\nsteps = 5\n' "1: job: expected a table, which begins with [job]"
 set_wrong batch.micro 3 "batch: micro: 3: expected a divisor of sequences, 4"
 set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches"
 set_wrong batch.sequence 64 "batch: sequence: 64: expected at most the model's context, 48"
@@ -91,16 +126,12 @@ sed '/^layers/d' job.toml > bad.toml
 wrong 2 'bad.toml: model: layers: is missing: a model with init = "random" needs it' run bad.toml
 
 # Not TOML; and what a message quotes is no danger to a terminal.
-wrong_text() {
-    printf "$1" > bad.toml
-    wrong 2 "bad.toml:$2" run bad.toml
-}
 quoted="expected within quotes: without, there are only letters from A to Z, digits, _ and -"
 wrong_text 'ö = 1\n' "1: ö: $quoted"
 wrong_text '[$x]\n' "1: \$: $quoted"
 wrong_text '[job]\nname = "abc\n' '2: a string without its end: expected "'
 wrong_text '\n\n\377' "3: a byte 0xff: expected text in UTF-8"
-wrong_text '[job]\nsteps = 1\n"" = 2\n' "3: job: : unknown key"
+wrong_text '[job]\nsteps = 1\n"" = 2\n' '3: job: "": unknown key'
 long=$(printf 'ö%.0s' $(seq 100))
 wrong 2 "--set: job: a$(printf 'ö%.0s' $(seq 29))?: unknown key" run job.toml --set "job.a$long=1"
 wrong 2 "--set: job: steps: \"?[31m?\": expected a whole number, 1 to 1000000000" run job.toml --set "job.steps=$(printf '\302\233[31m\377')"

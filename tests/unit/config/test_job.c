@@ -1,7 +1,9 @@
 /* test_job.c - jobs as they are read, and written again. */
 #include "config/job.h"
 
+#include "config/job_tables.h"
 #include "config/option.h"
+#include "config/unknown.h"
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -157,6 +159,63 @@ static void only_a_near_name_is_suggested(void **state)
     assert_null(dsf_nearest("", names, 3));
 }
 
+static void names_of_others_are_known(void **state)
+{
+    struct dsf_meant m = dsf_meant("hidden_size");
+
+    assert_string_equal(m.s, "dsflow's is model.width");
+    assert_string_equal(dsf_meant("Micro-Batch-Size").s,
+                        "dsflow's is batch.micro");
+    assert_string_equal(dsf_meant("momentum").s, "it is optimizer.momentum");
+    assert_string_equal(dsf_meant("depth").s, "it is memory.nvme.depth");
+    assert_string_equal(dsf_meant("hidden_sizes").s, "");
+    assert_string_equal(dsf_meant("").s, "");
+}
+
+/* What is said to be dsflow's must be. */
+static void what_they_are_told_is_there(void **state)
+{
+    static const char *const theirs[] = {
+        "hidden_size",
+        "num_layers",
+        "vocab_size",
+        "tie_word_embeddings",
+        "rms_norm_eps",
+        "intermediate_size",
+        "max_position_embeddings",
+        "num_key_value_heads",
+        "train_micro_batch_size_per_gpu",
+        "learning_rate",
+        "lr_scheduler_type",
+        "save_steps",
+        "eval_steps",
+        "logging_steps",
+        "tensor_parallel_size",
+        "zero_stage",
+        "nvme_path",
+        "queue_depth",
+        "offload_param",
+        "num_threads",
+        "max_new_tokens",
+        "report_to",
+        "tokenizer_name",
+        "model_type",
+        "total_num_steps",
+    };
+
+    for (size_t i = 0; i < sizeof(theirs) / sizeof(*theirs); i++) {
+        struct dsf_meant m = dsf_meant(theirs[i]);
+        char *key = strrchr(m.s, '.');
+        const struct dsf_table *t;
+
+        assert_non_null(key);
+        *key++ = '\0';
+        t = dsf_job_find_table(strrchr(m.s, ' ') + 1);
+        if (t == NULL || dsf_option_find(t->options, key) == NULL)
+            fail_msg("%s: %s.%s", theirs[i], m.s, key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +226,8 @@ int main(void)
         cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
         cmocka_unit_test(checkpoints_are_saved_after_steps_or_after_a_time),
         cmocka_unit_test(only_a_near_name_is_suggested),
+        cmocka_unit_test(names_of_others_are_known),
+        cmocka_unit_test(what_they_are_told_is_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
