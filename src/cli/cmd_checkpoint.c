@@ -1,6 +1,7 @@
 /* cmd_checkpoint.c - list, verify and export checkpoints. */
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/notice.h"
 #include "cli/params.h"
 #include "model/hf.h"
 
@@ -70,6 +71,8 @@ static int export(const struct dsf_words *words, struct dsflow_err *err)
         status = dsf_session_model(&s, words->words[1], words, err);
     if (status == DSFLOW_OK)
         status = dsf_params_open(&s, step, &params, &from, err);
+    if (status == DSFLOW_OK)
+        dsf_notice("writing %.250s", words->words[2]);
     if (status == DSFLOW_OK)
         status = dsf_hf_export(&s.model, words->words[2], dsf_params_read,
                                params, dsf_tokenizer_files(s.tok), err);

@@ -6,6 +6,7 @@
 #include "cli/fit.h"
 #include "cli/machine_cache.h"
 #include "cli/machine_keys.h"
+#include "cli/notice.h"
 #include "cli/record.h"
 #include "cli/session.h"
 #include "policies/policies.h"
@@ -75,7 +76,11 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
 {
     struct dsf_prediction prediction;
     struct dsf_plan_facts facts = { m, &prediction, { 0 } };
-    int status = dsf_predict(s->plan, s->graph, m, &prediction, err);
+    int status;
+
+    dsf_notice("simulating steps");
+    status = dsf_predict(s->plan, s->graph, m, &prediction, err);
+    dsf_notice_end();
 
     if (status < 0)
         return status;

@@ -9,6 +9,7 @@
 #include "cli/generate.h"
 #include "cli/machine_cache.h"
 #include "cli/meter.h"
+#include "cli/notice.h"
 #include "cli/params.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
@@ -152,9 +153,11 @@ static int predict(struct run *r, struct dsflow_err *err)
 {
     int status = dsf_machine_of_job(&r->s.machine, &r->s.job, &r->machine, err);
 
+    dsf_notice("simulating steps");
     if (status == DSFLOW_OK)
         status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,
                              err);
+    dsf_notice_end();
     return status;
 }
 
@@ -235,7 +238,9 @@ static int save(struct run *r, struct dsflow_err *err)
     if (r->saved == r->done)
         return DSFLOW_OK;
     dsf_stop_stage(DSF_STOP_SAVING);
+    dsf_notice("saving the checkpoint of step %lld", (long long)r->done);
     status = dsf_session_save(&r->s, r->done, err);
+    dsf_notice_end();
     if (status == DSFLOW_OK) {
         r->saved = r->done;
         r->saved_at = dsf_now();

@@ -1,6 +1,7 @@
 /* cmd_trace.c - what was when: a trace as pictures, and in words. */
 #include "base/alloc.h"
 #include "cli/cmd.h"
+#include "cli/notice.h"
 #include "explain/explain.h"
 #include "trace/rows.h"
 #include "trace/show.h"
@@ -67,8 +68,11 @@ static int write_output(const struct output *output,
 static int explain(const char *path, const struct dsf_trace *trace, bool json,
                    struct dsflow_err *err)
 {
-    int status = dsf_explain(trace, json, dsflow_plugin_load, stdout, err);
+    int status;
 
+    dsf_notice("planning and simulating changes of the job");
+    status = dsf_explain(trace, json, dsflow_plugin_load, stdout, err);
+    dsf_notice_end();
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }
 

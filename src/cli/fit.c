@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/notice.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
 
@@ -321,7 +322,16 @@ static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
 int dsf_fit(struct dsf_session *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err)
 {
-    int status = dsf_fit_is_open(s) ? choose(s, m, err) : DSFLOW_OK;
+    int status = DSFLOW_OK;
 
-    return status == DSFLOW_OK ? dsf_fit_build(s, until, err) : status;
+    if (dsf_fit_is_open(s)) {
+        dsf_notice("planning with each value of what is auto");
+        status = choose(s, m, err);
+    }
+    if (status == DSFLOW_OK) {
+        dsf_notice("building the graph of a step");
+        status = dsf_fit_build(s, until, err);
+    }
+    dsf_notice_end();
+    return status;
 }

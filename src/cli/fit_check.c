@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "cli/notice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,12 +207,16 @@ static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
     struct hunt h = { s, m, s->plan->micro, 5 * MANY };
     struct dsf_way was = dsf_way_of(s), way = was;
     double memory, disks;
+    bool found;
 
     if (dsf_fit_is_hopeless(s, m, &memory, &disks))
         return dsf_xstrdup(none);
     if (dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");
-    if (!find_way(&h, &way))
+    dsf_notice("looking for what would fit");
+    found = find_way(&h, &way);
+    dsf_notice_end();
+    if (!found)
         return dsf_xstrdup(h.left == 0 ? "" : none);
     was.micro = s->plan->micro;
     return dsf_xasprintf("; %s would fit", keys_of(&was, &way).text);

@@ -427,6 +427,7 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
     uint64_t state = sampling->seed;
     struct utf8 utf8 = { .n = 0 };
     int status = DSFLOW_OK;
+    bool full = false;
 
     for (int64_t i = 0; i < tokens && status == DSFLOW_OK; i++) {
         int32_t id = dsf_sample(sampling, g->logits, vocab, &state);
@@ -441,14 +442,16 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
         fflush(out);
         if (i + 1 == tokens)
             break;
-        if (g->pos == g->model->dims.context) {
-            dsf_info("the model's context of %d tokens is full", g->pos);
+        full = g->pos == g->model->dims.context;
+        if (full)
             break;
-        }
         status = dsf_generator_feed(g, &id, 1, err);
     }
     put_held(&utf8, true, out);
     fputc('\n', out);
+    fflush(out); /* before the messages, which may share its terminal */
+    if (full)
+        dsf_info("the model's context of %d tokens is full", g->pos);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "base/log.h"
+#include "cli/notice.h"
 #include "cli/stop.h"
 #include "cli/words.h"
 #include "config/option.h"
@@ -87,6 +88,7 @@ static int run_cmd(int argc, char **argv, struct dsflow_err *err)
     status = dsf_words_read(cmd, argc - 1, argv + 1, &words, err);
     if (status == DSFLOW_OK)
         status = cmd->run(&words, err);
+    dsf_notice_end();
     dsf_words_fini(&words);
     return status;
 }

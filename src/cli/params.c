@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/notice.h"
 #include "model/hf.h"
 
 #include <inttypes.h>
@@ -143,11 +144,13 @@ int dsf_params_all(const struct dsf_session *s, int64_t step, float ***out,
     float **all = dsf_xcalloc(s->model.nunits, sizeof(*all));
     int status = dsf_params_open(s, step, &p, from, err);
 
+    dsf_notice("reading the weights");
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++) {
         status = dsf_unit_alloc(&s->model, u, &all[u], err);
         if (status == DSFLOW_OK)
             status = dsf_params_read(p, u, all[u], err);
     }
+    dsf_notice_end();
     dsf_params_close(p);
     if (status < 0) {
         dsf_params_free(s, all);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cli/identity.h"
+#include "cli/notice.h"
 #include "plugin/plugin.h"
 
 #include <stdlib.h>
@@ -83,8 +84,10 @@ int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
     char *dir = dsf_session_checkpoints(s);
     int status = read_flags(r, words, err);
 
+    dsf_notice("checking the last checkpoint");
     if (status == DSFLOW_OK && !r->overwrite)
         status = dsf_ckpt_latest(dir, r->good, &r->folder, &r->meta, err);
+    dsf_notice_end();
     free(dir);
     if (!r->asked && !r->overwrite && (status < 0 || r->folder != NULL))
         return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "job", "output",
@@ -306,7 +309,11 @@ int dsf_resume_load(const struct dsf_resume *r, struct dsf_session *s,
                     struct dsflow_err *err)
 {
     int64_t steps = r->meta.step, size = s->job.batch.sequences, seen;
-    int status = dsf_session_load(s, r->folder, err);
+    int status;
+
+    dsf_notice("reading %.250s", r->folder);
+    status = dsf_session_load(s, r->folder, err);
+    dsf_notice_end();
 
     if (status < 0 || !r->differs)
         return status;

@@ -8,6 +8,7 @@
 #include "cli/identity.h"
 #include "cli/machine_cache.h"
 #include "cli/machine_keys.h"
+#include "cli/notice.h"
 #include "cli/params.h"
 #include "cli/vocabulary.h"
 #include "plugin/plugin.h"
@@ -100,14 +101,29 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     return status;
 }
 
+/* What is read of one file, with its size, or of several. */
+static void notice_text(const struct dsf_job *job)
+{
+    const struct dsflow_strings *train = &job->data.train;
+    struct stat st;
+
+    if (train->n == 1 && stat(train->v[0], &st) == 0)
+        dsf_notice("tokenizing %.200s (%s)", train->v[0],
+                   dsf_size_text((double)st.st_size).s);
+    else
+        dsf_notice("tokenizing the text");
+}
+
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
 {
     char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
     int status;
 
     dsf_vocabulary_say(s);
+    notice_text(&s->job);
     status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
                              s->model.dims.vocab, cache, &s->corpus, err);
+    dsf_notice_end();
     free(cache);
     if (status < 0)
         return status;
@@ -190,7 +206,10 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
     int status = dsf_session_executor(words, &options.kind, err);
 
     if (status == DSFLOW_OK)
+        dsf_notice("allocating the memory of a step, and starting workers");
+    if (status == DSFLOW_OK)
         status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
+    dsf_notice_end();
     if (status < 0)
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
@@ -208,9 +227,13 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
 
     if (status < 0)
         return status;
+    dsf_notice(strcmp(s->job.model.init, "random") == 0
+                   ? "drawing the first weights"
+                   : "reading the weights");
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
         status = dsf_contents_fill(&s->contents, u, DSF_KEPT_PARAM,
                                    dsf_params_read, params, err);
+    dsf_notice_end();
     dsf_params_close(params);
     return status;
 }

@@ -8,7 +8,7 @@ wrong() {
     status=$1 message=$2
     shift 2
     cases=$((cases + 1))
-    timeout 60 "$dsflow" "$@" > out 2> err
+    timeout 60 "$dsflow" -q "$@" > out 2> err
     got=$?
     [ $got -eq "$status" ] || fault "dsflow $*: status $got, not $status"
     [ "$(cat err)" = "dsflow: $message" ] ||
@@ -161,7 +161,7 @@ wrong 2 "--set: batch: groups: 1: expected mesh.data, 2, times a power of two" \
     run job.toml --set mesh.data=2 --set batch.groups=1
 wrong 2 "--set: zero: reduce: micro: expected a stage of 1 to 3, which keeps shards of the sum" \
     run job.toml --set mesh.data=2 --set zero.reduce=micro
-"$dsflow" run job.toml --set memory.device=1KiB > out 2> err
+"$dsflow" -q run job.toml --set memory.device=1KiB > out 2> err
 status=$?
 [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
     grep -q "^dsflow: --set: memory: device: rank 0 needs .* (parameters .*) and has 1.0 KiB" err ||
@@ -197,7 +197,7 @@ wrong 2 "nvme.toml:$(wc -l < nvme.toml): memory.nvme: path: no-such: No such fil
 lacks() {
     key=$1 pattern=$2
     shift 2
-    timeout 60 "$dsflow" run job.toml "$@" > out 2> err
+    timeout 60 "$dsflow" -q run job.toml "$@" > out 2> err
     status=$?
     [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
         grep -q "^dsflow: --set: $key: $pattern" err ||
@@ -233,7 +233,7 @@ wrong 2 "--set: model: layers: 2: config.json in hf says 3" run job.toml --set m
 # Text.
 : > empty.txt
 set_text() {
-    "$dsflow" run job.toml --set data.train="$1" > out 2> err
+    "$dsflow" -q run job.toml --set data.train="$1" > out 2> err
     [ $? -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && grep -qF -e "$2" err ||
         fault "text $1: $(cat err)"
     cases=$((cases + 1))
@@ -254,7 +254,7 @@ wrong 2 "job.toml:12: data: train: 26407 tokens in 1 files; expected 1048577 at 
 early() {
     pattern=$1
     shift
-    timeout 60 "$dsflow" "$@" > out 2> err
+    timeout 60 "$dsflow" -q "$@" > out 2> err
     status=$?
     [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] && grep -q "$pattern" err ||
         fault "early, $*: status $status: $(cat err)"

@@ -7,6 +7,8 @@
 
 #include "lib/test.h"
 
+#include <dsflow/log.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +407,41 @@ static void what_is_printed_is_utf8(void **state)
                 "a\xf0\x9f\x98\x80!\xef\xbf\xbd\xef\xbf\xbd(\n");
 }
 
+/* What was printed when a message came. */
+static char *printed, *at_message;
+
+static void hear(void *user, enum dsflow_log_level level, const char *line)
+{
+    assert_null(at_message);
+    at_message = strdup(printed);
+}
+
+static void a_message_comes_after_the_line(void **state)
+{
+    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    struct dsf_tokenizer *tok = NULL;
+    struct dsflow_err err;
+    struct loaded l;
+    size_t n = 0;
+    FILE *out = open_memstream(&printed, &n);
+
+    make_script(&l, (const unsigned char *)"0123456789abcdef");
+    must(dsf_tokenizer_open("bytes", &tok, &err), &err);
+    dsflow_log_sink_set(hear, NULL);
+    must(dsf_generate_print(&l.model, NULL, l.params, tok, "x", 1, 100, &s, out,
+                            &err),
+         &err);
+    dsflow_log_sink_set(NULL, NULL);
+    fclose(out);
+    assert_non_null(at_message);
+    assert_string_equal(at_message, printed);
+    assert_int_equal(at_message[strlen(at_message) - 1], '\n');
+    free(at_message);
+    free(printed);
+    dsf_tokenizer_free(tok);
+    drop(&l);
+}
+
 static void a_prompt_beyond_the_context_is_refused(void **state)
 {
     struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
@@ -438,6 +475,7 @@ int main(void)
         cmocka_unit_test(top_k_and_top_p_leave_the_likeliest),
         cmocka_unit_test(a_seed_gives_the_same_tokens_everywhere),
         cmocka_unit_test(what_is_printed_is_utf8),
+        cmocka_unit_test(a_message_comes_after_the_line),
         cmocka_unit_test(a_prompt_beyond_the_context_is_refused),
     };
 
