@@ -368,7 +368,7 @@ static void warn_of_scatter(const struct way *way)
     struct dsf_machine_model m = { .scatter = way->scatter };
 
     fflush(stdout);
-    dsf_warn_of_scatter(&m, "the disk");
+    dsf_warn_of_scatter(&m, "the disk", "run dsflow bench io again");
 }
 
 static int run(struct bench *b, const char *output, struct dsflow_err *err)

@@ -312,7 +312,7 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK) {
         printf("\nwritten to %s\n", path);
         fflush(stdout);
-        dsf_warn_of_scatter(&b.model, "the machine");
+        dsf_warn_of_scatter(&b.model, "the machine", "run dsflow bench again");
     }
     dsf_machine_model_fini(&b.model);
     free(path);

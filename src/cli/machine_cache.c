@@ -167,7 +167,7 @@ int dsf_machine_present(const struct dsf_machine *machine,
         dsf_info("measuring the machine, once: this takes some seconds");
         if (dsf_measure_machine(measure_quickly, (void *)machine, m))
             keep(m, path);
-        dsf_warn_of_scatter(m, "the machine");
+        dsf_warn_of_scatter(m, "the machine", "run dsflow bench");
     }
     free(path);
     free(name);
@@ -234,7 +234,7 @@ static bool load_disks(const char *path, const char *name,
 static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
 {
     struct dsf_machine_model disks;
-    char *name = name_disks(job, m->main.name), *path;
+    char *name = name_disks(job, m->main.name), *path, *again;
     char *file = dsf_xasprintf(
         "disk-%016llx.toml",
         (unsigned long long)XXH3_64bits(name, strlen(name)));
@@ -246,7 +246,11 @@ static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
         disks.main.name = dsf_xstrdup(name);
         if (measure_disks(job, &disks))
             keep(&disks, path);
-        dsf_warn_of_scatter(&disks, "the disk");
+        again = path != NULL
+                    ? dsf_xasprintf("remove %s and measure it again", path)
+                    : dsf_xstrdup("measure it again");
+        dsf_warn_of_scatter(&disks, "the disk", again);
+        free(again);
     }
     m->disk = disks.disk;
     dsf_machine_model_fini(&disks);

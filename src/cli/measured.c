@@ -80,13 +80,13 @@ bool dsf_measure_machine(void (*measure)(void *user,
     return false;
 }
 
-void dsf_warn_of_scatter(const struct dsf_machine_model *m, const char *what)
+void dsf_warn_of_scatter(const struct dsf_machine_model *m, const char *what,
+                         const char *again)
 {
     char text[256];
 
     if (dsf_machine_model_scattered(m, text, sizeof(text)))
         dsf_warn("%s was disturbed while it was measured, as figures that "
-                 "should be alike differ: %s; run dsflow bench again when "
-                 "nothing else runs",
-                 what, text);
+                 "should be alike differ: %s; %s when nothing else runs",
+                 what, text, again);
 }

@@ -36,7 +36,8 @@ bool dsf_measure_machine(void (*measure)(void *user,
                          void *user, struct dsf_machine_model *m);
 
 /* Warn of scatter that says that something else was running: `what` was
- * measured then. Nothing where there is none. */
-void dsf_warn_of_scatter(const struct dsf_machine_model *m, const char *what);
+ * measured then, and what to do `again`. Nothing where there is none. */
+void dsf_warn_of_scatter(const struct dsf_machine_model *m, const char *what,
+                         const char *again);
 
 #endif
