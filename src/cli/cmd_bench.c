@@ -328,9 +328,9 @@ static int bench_or_io(const struct dsf_words *words, struct dsflow_err *err)
 
 static const struct dsf_flag bench_flags[] = {
     { "output", "FILE", "write the machine file here, not in the cache" },
-    { "size", "SIZE", "io: of the files together (1GiB)" },
-    { "block", "SIZE", "io: try this one only" },
-    { "depth", "N", "io: try this one only" },
+    { "size", "SIZE", "io: size of all files together (1GiB)" },
+    { "block", "SIZE", "io: try requests of this size only" },
+    { "depth", "N", "io: try this many requests in flight only" },
     { "quick", NULL, "io: a quarter of it, in some seconds" },
     { 0 },
 };

@@ -54,9 +54,10 @@ const struct dsf_cmd dsf_cmd_eval = {
     .args = "RUN|job.toml [--step N] [--set …]…",
     .summary = "loss and perplexity on the validation text",
     .help =
-        "Of the newest checkpoint of a run: its output folder, or the\n"
-        "job.toml that has this folder. Where there is none, of the folder\n"
-        "that model.init names, which is said.",
+        "Prints the loss on the validation text, per token and per byte, and\n"
+        "the perplexity of the newest checkpoint of a run: its output folder,\n"
+        "or the job.toml that has this folder. Where there is none, of the\n"
+        "folder that model.init names, which is said.",
     .flags = eval_flags,
     .least = 1,
     .most = 1,

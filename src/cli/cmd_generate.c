@@ -110,7 +110,7 @@ static const struct dsf_flag generate_flags[] = {
     { "temperature", "T", "0: always the likeliest token (0.8)" },
     { "top-k", "K", "choose among the K likeliest tokens (0: all)" },
     { "top-p", "P", "choose among the likeliest tokens of share P (1)" },
-    { "seed", "S", "of the choices (1): same seed, same text" },
+    { "seed", "S", "seed of the choices (1): the same seed, the same text" },
     { "step", "N",
       "the checkpoint of step N, not the latest; 0: the model as "
       "it starts" },

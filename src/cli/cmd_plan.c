@@ -174,7 +174,8 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
 
 static const struct dsf_flag plan_flags[] = {
     DSF_FLAG_SET,
-    { "machine", "FILE", "for the machine of this file, not for this one" },
+    { "machine", "FILE",
+      "plan for the machine that FILE describes, not for this one" },
     { "dot", NULL, "the graph, for Graphviz: dsflow plan … --dot | dot -Tsvg" },
     { "json", NULL, "the summary as JSON, as in plan.json" },
     { "trace", "FILE", "also the simulated timeline, for dsflow trace FILE" },

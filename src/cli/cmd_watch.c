@@ -7,6 +7,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -136,6 +137,22 @@ static struct dsf_row *labelled_row(struct watch *w, const char *label)
     return row;
 }
 
+/* All of it, or nothing where it does not fit: half a figure is another one. */
+static void add_whole(struct dsf_row *row, const char *fmt, ...)
+    DSFLOW_PRINTF(2, 3);
+static void add_whole(struct dsf_row *row, const char *fmt, ...)
+{
+    char text[80];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (row->columns + (unsigned)n <= row->most)
+        dsf_row_add(row, NULL, "%s", text);
+}
+
 static void picture_steps(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
@@ -188,27 +205,31 @@ static void picture_figures(struct watch *w)
     struct dsf_row *row;
     unsigned shown;
 
-    if (p->rate > 0)
-        dsf_row_add(labelled_row(w, "speed"), NULL, "%s tokens/s, %s a step",
-                    dsf_count_text(p->rate).s,
-                    dsf_time_text(p->step_seconds).s);
-    if (!isnan(p->efficiency))
-        dsf_row_add(labelled_row(w, "efficiency"), NULL,
-                    "%s of what is possible",
-                    dsf_percent_text(p->efficiency).s);
+    if (p->rate > 0) {
+        row = labelled_row(w, "speed");
+        dsf_row_add(row, NULL, "%s tokens/s", dsf_count_text(p->rate).s);
+        add_whole(row, ", %s a step", dsf_time_text(p->step_seconds).s);
+    }
+    if (!isnan(p->efficiency)) {
+        row = labelled_row(w, "efficiency");
+        dsf_row_add(row, NULL, "%s", dsf_percent_text(p->efficiency).s);
+        add_whole(row, " of what is possible");
+    }
     if (f->last.peak_bytes > 0) {
         row = labelled_row(w, "memory");
         dsf_row_add(row, NULL, "%s at most",
                     dsf_size_text((double)f->last.peak_bytes).s);
         if (f->last.nvme_bytes > 0)
-            dsf_row_add(row, NULL, ", and %s on nvme",
-                        dsf_size_text((double)f->last.nvme_bytes).s);
+            add_whole(row, ", %s on nvme",
+                      dsf_size_text((double)f->last.nvme_bytes).s);
     }
-    if (f->last.io_seconds > 0)
-        dsf_row_add(labelled_row(w, "disk"), NULL,
-                    "%s of the last step, %s of it hidden",
-                    dsf_time_text(f->last.io_seconds).s,
-                    dsf_percent_text(f->last.io_hidden).s);
+    if (f->last.io_seconds > 0) {
+        row = labelled_row(w, "disk");
+        dsf_row_add(row, NULL, "%s of the last step",
+                    dsf_time_text(f->last.io_seconds).s);
+        add_whole(row, ", %s of it hidden",
+                  dsf_percent_text(f->last.io_hidden).s);
+    }
     if (dsf_pace_has_shares(p)) {
         row = labelled_row(w, "time");
         dsf_row_add_shares(row, p->share, row->most - row->columns);
@@ -231,8 +252,8 @@ static void picture_losses(struct watch *w)
     struct dsf_row *row = labelled_row(w, "loss");
 
     dsf_row_add(row, DSF_BOLD, "%.4f", f->last.loss);
-    dsf_row_add(row, NULL, "  lr %.3g  gradient norm %.3g", f->last.lr,
-                f->last.grad_norm);
+    add_whole(row, "  lr %.3g", f->last.lr);
+    add_whole(row, "  gradient norm %.3g", f->last.grad_norm);
     if (f->nvalidations > 0 && row->columns + 14 <= row->most)
         dsf_row_add(row, DSF_DIM, "  ◆ validation");
     if (w->screen.rows < others + rows)

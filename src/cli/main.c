@@ -25,9 +25,31 @@ static void print_help(FILE *out)
                  "job.toml(5) are the manual.\n");
 }
 
+/* Where the help of a flag begins, and lines end. */
+enum { HELP_COLUMN = 27, HELP_WIDTH = 80 };
+
+static void print_wrapped(const char *text)
+{
+    size_t at = HELP_COLUMN;
+
+    while (*text != '\0') {
+        size_t n = strcspn(text, " ");
+
+        if (at > HELP_COLUMN && at + 1 + n > HELP_WIDTH) {
+            printf("\n%*s", HELP_COLUMN, "");
+            at = HELP_COLUMN;
+        }
+        at +=
+            (size_t)printf("%s%.*s", at > HELP_COLUMN ? " " : "", (int)n, text);
+        text += n + strspn(text + n, " ");
+    }
+    putchar('\n');
+}
+
 static void print_cmd_help(const struct dsf_cmd *cmd)
 {
-    printf("usage: dsflow %s %s\n\n%s\n", cmd->name, cmd->args, cmd->help);
+    printf("usage: dsflow %s%s%s\n\n%s\n", cmd->name,
+           cmd->args[0] != '\0' ? " " : "", cmd->args, cmd->help);
     if (cmd->flags->name != NULL)
         printf("\n");
     for (const struct dsf_flag *f = cmd->flags; f->name != NULL; f++) {
@@ -36,7 +58,11 @@ static void print_cmd_help(const struct dsf_cmd *cmd)
         snprintf(left, sizeof(left), "--%s%s%s", f->name,
                  f->arg == NULL || f->arg[0] == '[' ? "" : " ",
                  f->arg == NULL ? "" : f->arg);
-        printf("  %-24s %s\n", left, f->help);
+        if (strlen(left) > HELP_COLUMN - 3)
+            printf("  %s\n%*s", left, HELP_COLUMN, "");
+        else
+            printf("  %-*s ", HELP_COLUMN - 3, left);
+        print_wrapped(f->help);
     }
 }
 

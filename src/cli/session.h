@@ -93,7 +93,8 @@ bool dsf_is_run(const char *path);
 /* Flags that every command with a job takes. */
 #define DSF_FLAG_SET                                                           \
     {                                                                          \
-        "set", "TABLE.KEY=VALUE", "a key of the job, instead of what it says"  \
+        "set", "TABLE.KEY=VALUE",                                              \
+            "set a key of the job, in place of what it says"                   \
     }
 #define DSF_FLAG_EXECUTOR                                                      \
     {                                                                          \

@@ -17,6 +17,12 @@ expect 0 "dsflow 0." --version
 for c in run watch plan eval generate checkpoint list report; do
     expect 0 "usage: dsflow $c" $c --help
 done
+# The help of flags fits a terminal; usage lines may wrap.
+for c in run watch plan eval trace generate checkpoint list report bench codelet; do
+    "$dsflow" $c --help | grep '^  ' | awk 'length > 80 { exit 1 }' ||
+        fault "$c --help has flags of more than 80 columns"
+    "$dsflow" $c --help | grep -q ' $' && fault "$c --help: a line ends in a space"
+done
 expect 0 optimizer.weight_decay list keys
 expect 0 '"key": "weight_decay"' list keys --json
 expect 0 mlp.backward_weight list tasks
