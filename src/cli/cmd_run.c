@@ -428,11 +428,12 @@ static void say_time(struct run *r, unsigned workers)
         snprintf(text, sizeof(text), ", predicted %s: %s",
                  dsf_seconds_text(predicted).s,
                  dsf_against_text(median, predicted).s);
+    dsf_progress_say(&r->progress, "step %s (median)%s",
+                     dsf_seconds_text(median).s, text);
     dsf_progress_say(&r->progress,
-                     "step %s (median)%s\nefficiency %.1f %%: with tasks "
-                     "like these no order takes less than %s",
-                     dsf_seconds_text(median).s, text, 100 * bound / median,
-                     dsf_seconds_text(bound).s);
+                     "efficiency %.1f %%: with tasks like these no order takes "
+                     "less than %s",
+                     100 * bound / median, dsf_seconds_text(bound).s);
 }
 
 /* What the ranks have in a larger memory. */

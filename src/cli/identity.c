@@ -45,10 +45,33 @@ static void name_others(const struct dsf_job *j, char *others, size_t size)
         snprintf(others + at, size - at, "states %d\n", dsf_job_states(j));
 }
 
+/* How positions turn; the defaults of keys that nothing reads, so that they
+ * count for nothing. */
+struct rope {
+    double theta, factor, low, high;
+    int64_t context;
+};
+
+static struct rope rope_of(const struct dsf_model *m)
+{
+    struct rope r = { 10000, 8, 1, 4, 8192 };
+
+    if (m->dims.rope)
+        r.theta = m->rope_theta;
+    if (m->rope_llama3) {
+        r.factor = m->rope_factor;
+        r.low = m->rope_low_freq_factor;
+        r.high = m->rope_high_freq_factor;
+        r.context = m->rope_original_context;
+    }
+    return r;
+}
+
 uint64_t dsf_identity_hash(const struct dsf_session *s)
 {
     const struct dsf_dims *d = &s->model.dims;
     const struct dsf_job *j = &s->job;
+    struct rope rope = rope_of(&s->model);
     char optimizer[256], others[256], *text;
     uint64_t hash;
 
@@ -61,10 +84,8 @@ uint64_t dsf_identity_hash(const struct dsf_session *s)
         (int)s->model.family, s->model.layers, d->width, d->heads, d->kv_heads,
         d->head_dim, d->ffn, d->context, d->vocab, d->qkv_bias,
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
-        (int)s->model.rope_llama3, (double)d->eps, s->model.rope_theta,
-        s->model.rope_factor, s->model.rope_low_freq_factor,
-        s->model.rope_high_freq_factor,
-        (long long)s->model.rope_original_context, optimizer,
+        (int)s->model.rope_llama3, (double)d->eps, rope.theta, rope.factor,
+        rope.low, rope.high, (long long)rope.context, optimizer,
         j->optimizer.momentum, (long long)j->batch.sequences, s->plan->sequence,
         s->plan->micro, s->plan->groups, s->plan->reduce_micro,
         s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
@@ -110,6 +131,7 @@ static void list_model(const struct dsf_session *s, struct dsf_ckpt_fields *of)
 {
     const struct dsf_model *m = &s->model;
     const struct dsf_dims *d = &m->dims;
+    struct rope rope = rope_of(m);
     const char *name;
     char eps[32];
 
@@ -126,13 +148,12 @@ static void list_model(const struct dsf_session *s, struct dsf_ckpt_fields *of)
     add_flag(of, "model.qkv_bias", d->qkv_bias);
     snprintf(eps, sizeof(eps), "%.7g", (double)d->eps); /* a float */
     add_real(of, "model.norm_eps", strtod(eps, NULL));
-    add_real(of, "model.rope_theta", m->rope_theta);
+    add_real(of, "model.rope_theta", rope.theta);
     add(of, "model.rope_scaling", "%s", m->rope_llama3 ? "llama3" : "none");
-    add_real(of, "model.rope_factor", m->rope_factor);
-    add_real(of, "model.rope_low_freq_factor", m->rope_low_freq_factor);
-    add_real(of, "model.rope_high_freq_factor", m->rope_high_freq_factor);
-    add(of, "model.rope_original_context", "%" PRId64,
-        m->rope_original_context);
+    add_real(of, "model.rope_factor", rope.factor);
+    add_real(of, "model.rope_low_freq_factor", rope.low);
+    add_real(of, "model.rope_high_freq_factor", rope.high);
+    add(of, "model.rope_original_context", "%" PRId64, rope.context);
     for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++) {
         char key[64];
 

@@ -247,22 +247,24 @@ static int check_amount(const struct source *s, const struct amount *n,
     if (n->train <= sequence)
         return dsf_job_fail(job, err, status, "data", "train",
                             "%s%" PRId64
-                            " tokens in %u files; expected %" PRId64
-                            " at least, for one sequence",
-                            n->most, n->train, s->train.n, sequence + 1);
+                            " tokens in %u file%s: expected at least %" PRId64
+                            ", for one sequence",
+                            n->most, n->train, s->train.n,
+                            s->train.n == 1 ? "" : "s", sequence + 1);
     if (n->validation > sequence)
         return DSFLOW_OK;
     if (s->validation.n > 0)
         return dsf_job_fail(
             job, err, status, "data", "validation_files",
-            "%s%" PRId64 " tokens in %u files; expected %" PRId64
-            " at least, for one sequence",
-            n->most, n->validation, s->validation.n, sequence + 1);
+            "%s%" PRId64 " tokens in %u file%s: expected at least %" PRId64
+            ", for one sequence",
+            n->most, n->validation, s->validation.n,
+            s->validation.n == 1 ? "" : "s", sequence + 1);
     if (job->data.validation > 0.0)
         return dsf_job_fail(job, err, status, "data", "validation",
                             "%g: %s%" PRId64 " of %s%" PRId64
-                            " tokens; expected %" PRId64
-                            " at least, for one sequence, or 0 for none",
+                            " tokens: expected at least %" PRId64
+                            ", for one sequence, or 0 for none",
                             job->data.validation, n->most, n->validation,
                             n->most, n->train + n->validation, sequence + 1);
     return DSFLOW_OK;

@@ -25,6 +25,12 @@ done
 [ $? -eq 2 ] && grep -q "job: steps: 7: whole/checkpoints/step-20 is of step 20 already" log ||
     fault "fewer steps than there are: $(cat log)"
 
+# A key that nothing reads counts for nothing.
+cp -r whole idle
+run idle --resume --set model.rope_theta=5.0 --set model.rope_factor=2.0
+grep -q "in the run, now" log && fault "keys without an effect: $(cat log)"
+same idle before
+
 # Another job does not go on from these. Each key that differs is named, with
 # both values, and what it does.
 # refuses FORM KEY=VALUE...: into log.

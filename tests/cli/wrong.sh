@@ -244,11 +244,11 @@ set_text "*.nothing" "*.nothing"
 head -c 10000 "$(command -v "$dsflow")" > binary.txt
 set_text binary.txt "binary.txt"
 echo "short" > short.txt
-set_text short.txt "expected 49 at least"
+set_text short.txt "expected at least 49"
 
 # What can be known early takes no time: a graph of a hundred million tasks, a
 # model of many terabytes, whose plans would be tried for minutes.
-wrong 2 "job.toml:12: data: train: 26407 tokens in 1 files; expected 1048577 at least, for one sequence" \
+wrong 2 "job.toml:12: data: train: 26407 tokens in 1 file: expected at least 1048577, for one sequence" \
     run job.toml --set model.context=1048576 --set batch.sequence=auto
 # early PATTERN COMMAND SETS...: one line like this.
 early() {
@@ -270,7 +270,7 @@ timeout 60 "$dsflow" plan job.toml $huge > out 2> err
 # The text need not be here to plan, but if it is, it is said that it is short.
 "$dsflow" plan job.toml --set model.context=20000 --set batch.sequence=auto > out 2> err ||
     fault "a plan for a text that is too short: $(cat err)"
-grep -q "warning: job.toml: data: validation: .*expected 20001 at least" err ||
+grep -q "warning: job.toml: data: validation: .*expected at least 20001" err ||
     fault "a text that is too short to plan for: $(cat err)"
 # Before the machine is measured, too.
 XDG_CACHE_HOME=$here/cold wrong 2 "--set: mesh: data: 3: expected a divisor of the 4 micro-batches of a step (batch: sequences / micro)" \

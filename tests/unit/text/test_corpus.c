@@ -247,20 +247,20 @@ static void too_little_text_is_told_in_figures(void **state)
     assert_int_equal(
         open_for("train = [\"@/a\"]\nvalidation = 0.0", VOCAB, &c, &err),
         DSFLOW_EINVAL);
-    check_message(&err, "job.toml:5: data: train: 11 tokens in 1 files; "
-                        "expected 17 at least, for one sequence");
+    check_message(&err, "job.toml:5: data: train: 11 tokens in 1 file: "
+                        "expected at least 17, for one sequence");
     assert_int_equal(
         open_for("train = [\"@/b\"]\nvalidation = 0.3", VOCAB, &c, &err),
         DSFLOW_EINVAL);
-    check_message(&err, "job.toml:6: data: validation: 0.3: 10 of 30 tokens; "
-                        "expected 17 at least, for one sequence, or 0 for "
+    check_message(&err, "job.toml:6: data: validation: 0.3: 10 of 30 tokens: "
+                        "expected at least 17, for one sequence, or 0 for "
                         "none");
     assert_int_equal(open_for("train = [\"@/b\"]\nvalidation_files = "
                               "[\"@/a\"]",
                               VOCAB, &c, &err),
                      DSFLOW_EINVAL);
     check_message(&err, "job.toml:6: data: validation_files: 11 tokens in 1 "
-                        "files; expected 17 at least, for one sequence");
+                        "file: expected at least 17, for one sequence");
 }
 
 static int check_for(const char *data, int64_t sequence, struct dsflow_err *err)
@@ -288,21 +288,21 @@ static void too_little_text_is_known_without_reading_it(void **state)
     assert_int_equal(
         check_for("train = [\"@/nul\"]\nvalidation = 0.0", 24, &err),
         DSFLOW_EFIT);
-    check_message(&err, "job.toml:5: data: train: 24 tokens in 1 files; "
-                        "expected 25 at least, for one sequence");
+    check_message(&err, "job.toml:5: data: train: 24 tokens in 1 file: "
+                        "expected at least 25, for one sequence");
     write_lines("a", 0, 100);
     assert_int_equal(
         check_for("train = [\"@/a\"]\nvalidation = 0.1", 100, &err),
         DSFLOW_EFIT);
     check_message(&err, "job.toml:6: data: validation: 0.1: 100 of 1000 "
-                        "tokens; expected 101 at least, for one sequence, or "
+                        "tokens: expected at least 101, for one sequence, or "
                         "0 for none");
     assert_int_equal(check_for("train = [\"@/a\"]\n"
                                "validation_files = [\"@/nul\"]",
                                24, &err),
                      DSFLOW_EFIT);
     check_message(&err, "job.toml:6: data: validation_files: 24 tokens in 1 "
-                        "files; expected 25 at least, for one sequence");
+                        "file: expected at least 25, for one sequence");
     assert_int_equal(check_for("train = [\"@/none\"]", 10, &err),
                      DSFLOW_EINVAL);
     check_message(&err, "job.toml:5: data: train: /none: No such file or "
