@@ -3,7 +3,9 @@
 #include "base/units.h"
 #include "cli/notice.h"
 #include "cli/params.h"
+#include "cli/vocabulary.h"
 #include "model/hf.h"
+#include "text/tokenizer_export.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,14 +61,67 @@ static int verify(const struct dsf_words *words, struct dsflow_err *err)
     return status;
 }
 
+static const struct {
+    const char *name;
+    enum dsf_dtype dtype;
+} dtypes[] = { { "fp32", DSF_F32 }, { "bf16", DSF_BF16 }, { "fp16", DSF_F16 } };
+
+static int read_dtype(const struct dsf_words *words, enum dsf_dtype *dtype,
+                      struct dsflow_err *err)
+{
+    const char *name = dsf_flag_value(words, "dtype");
+
+    *dtype = DSF_F32;
+    for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(*dtypes);
+         i++)
+        if (strcmp(name, dtypes[i].name) == 0) {
+            *dtype = dtypes[i].dtype;
+            return DSFLOW_OK;
+        }
+    if (name == NULL)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "--dtype: %.60s: expected fp32, bf16 or fp16", name);
+}
+
+/* The weights, with the files of the tokenizer beside them. */
+static int write_folder(const struct dsf_session *s, const char *folder,
+                        enum dsf_dtype dtype, struct dsf_params *params,
+                        struct dsflow_err *err)
+{
+    struct dsf_tokenizer_export tok;
+    struct dsf_hf_file files[4];
+    struct dsf_hf_export_spec spec = { .folder = folder,
+                                       .dtype = dtype,
+                                       .files = files };
+    int status =
+        dsf_tokenizer_export(s->tok, dsf_vocabulary_source(s),
+                             s->model.dims.context, &tok, err);
+
+    if (status < 0)
+        return status;
+    for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
+        const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
+
+        files[spec.nfiles] =
+            (struct dsf_hf_file){ from->name, from->text, from->n };
+    }
+    spec.config = tok.ids;
+    status = dsf_hf_export(&s->model, &spec, dsf_params_read, params, err);
+    dsf_tokenizer_export_fini(&tok);
+    return status;
+}
+
 static int export(const struct dsf_words *words, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
     struct dsf_params *params = NULL;
-    int status;
+    enum dsf_dtype dtype;
+    int status = read_dtype(words, &dtype, err);
 
-    status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
+    if (status == DSFLOW_OK)
+        status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
         status = dsf_session_model(&s, words->words[1], words, err);
     if (status == DSFLOW_OK)
@@ -74,8 +129,7 @@ static int export(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         dsf_notice("writing %.250s", words->words[2]);
     if (status == DSFLOW_OK)
-        status = dsf_hf_export(&s.model, words->words[2], dsf_params_read,
-                               params, dsf_tokenizer_files(s.tok), err);
+        status = write_folder(&s, words->words[2], dtype, params, err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
                words->words[2]);
@@ -124,6 +178,7 @@ static int checkpoint(const struct dsf_words *words, struct dsflow_err *err)
 static const struct dsf_flag checkpoint_flags[] = {
     DSF_FLAG_SET,
     { "step", "N", "export: the checkpoint of step N, not the latest" },
+    { "dtype", "TYPE", "export: weights as fp32, bf16 or fp16 (fp32)" },
     { 0 },
 };
 
@@ -135,7 +190,8 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
         "list and verify read every byte of the checkpoints of a run (its\n"
         "output folder) and exit with 1 when one is damaged. export writes a\n"
         "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
-        "files) that transformers loads; a job reads one with model.init.",
+        "files, generation_config.json) that transformers loads; a job reads\n"
+        "one with model.init. Types of 16 bits are rounded to nearest.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,

@@ -82,6 +82,19 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+const char *dsf_vocabulary_source(const struct dsf_session *s)
+{
+    const char *init = s->job.model.init;
+    struct dsf_tokenizer *own = NULL;
+    bool same;
+
+    if (!has_own(&s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
+        return NULL;
+    same = dsf_tokenizer_same(own, s->tok);
+    dsf_tokenizer_free(own);
+    return same ? init : NULL;
+}
+
 void dsf_vocabulary_say(const struct dsf_session *s)
 {
     const struct dsf_job *job = &s->job;

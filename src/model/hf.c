@@ -369,20 +369,27 @@ void dsf_hf_close(struct dsf_hf *hf)
     free(hf);
 }
 
-int dsf_hf_not_finite(const char *path, const struct dsf_st_tensor *t, size_t i,
-                      float value, struct dsflow_err *err)
+const char *dsf_hf_place(const struct dsf_st_tensor *t, size_t i, char *text,
+                         size_t size)
 {
     int64_t at[8];
-    char where[200];
 
     for (unsigned d = t->ndims; d-- > 0; i /= (size_t)t->dims[d])
         at[d] = (int64_t)(i % (size_t)t->dims[d]);
-    return dsflow_fail(
-        err, DSFLOW_EINVAL, "%s: %s: element %s is %s: expected finite numbers",
-        path, t->name, shape_text(t->ndims, at, where, sizeof(where)),
-        isnan(value) ? "nan"
-        : value > 0  ? "inf"
-                     : "-inf");
+    return shape_text(t->ndims, at, text, size);
+}
+
+int dsf_hf_not_finite(const char *path, const struct dsf_st_tensor *t, size_t i,
+                      float value, struct dsflow_err *err)
+{
+    char place[200];
+
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %s: element %s is %s: expected finite numbers",
+                       path, t->name, dsf_hf_place(t, i, place, sizeof(place)),
+                       isnan(value) ? "nan"
+                       : value > 0  ? "inf"
+                                    : "-inf");
 }
 
 /* `embed` is the matrix that a tied model has for its head, too. */

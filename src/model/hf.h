@@ -2,6 +2,9 @@
 #ifndef DSF_MODEL_HF_H
 #define DSF_MODEL_HF_H
 
+#include <jansson.h>
+
+#include "base/safetensors.h"
 #include "model/model.h"
 
 /* Read config.json of `folder` into the [model] part of a job: called by
@@ -25,12 +28,26 @@ void dsf_hf_close(struct dsf_hf *hf); /* NULL is fine */
  * dsf_unit_fn. */
 int dsf_hf_read(void *hf, unsigned unit, float *to, struct dsflow_err *err);
 
-/* Write a folder that transformers loads: config.json, model.safetensors
- * (fp32) of the units that `read` gives in their order, and, where
- * `tokenizer_files` (NULL-terminated paths) are given, copies of them. The
- * folder appears whole or not at all. */
-int dsf_hf_export(const struct dsf_model *model, const char *folder,
-                  dsf_unit_fn read, void *user,
-                  const char *const *tokenizer_files, struct dsflow_err *err);
+/* A file that stands beside the weights. */
+struct dsf_hf_file {
+    const char *name, *text;
+    size_t n;
+};
+
+struct dsf_hf_export_spec {
+    const char *folder;
+    enum dsf_dtype dtype; /* of the weights: DSF_F32, DSF_BF16 or DSF_F16 */
+    const json_t *config; /* more keys for config.json, or NULL */
+    const struct dsf_hf_file *files;
+    unsigned nfiles;
+};
+
+/* Write a folder that transformers loads: config.json, model.safetensors of the
+ * units that `read` gives in their order, and the files. Sixteen bits are
+ * rounded to nearest, ties to even; a number that is beyond them is an error.
+ * The folder appears whole or not at all. */
+int dsf_hf_export(const struct dsf_model *model,
+                  const struct dsf_hf_export_spec *spec, dsf_unit_fn read,
+                  void *user, struct dsflow_err *err);
 
 #endif

@@ -2,17 +2,31 @@
 #include "model/hf.h"
 
 #include "base/alloc.h"
-#include "base/safetensors.h"
+#include "base/half.h"
+#include "model/hf_tensor.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* The number of the fewest digits that is the same float: 1e-05. */
+static double shortest(float x)
+{
+    char text[32];
+
+    for (int digits = 1; digits < 9; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, (double)x);
+        if (strtof(text, NULL) == x)
+            return strtod(text, NULL);
+    }
+    return (double)x;
+}
 
 static json_t *gpt2_config(const struct dsf_model *m)
 {
@@ -25,7 +39,7 @@ static json_t *gpt2_config(const struct dsf_model *m)
         m->layers, "n_head", d->heads, "n_embd", d->width, "n_inner", d->ffn,
         "n_positions", d->context, "vocab_size", d->vocab,
         "activation_function", "gelu_new", "layer_norm_epsilon",
-        (double)d->eps, "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop",
+        shortest(d->eps), "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop",
         0.0, "tie_word_embeddings", 1);
 }
 
@@ -35,14 +49,14 @@ static json_t *llama_config(const struct dsf_model *m)
     json_t *c = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, "
         "s:b}",
-        "architectures",
-        d->qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", "model_type",
-        d->qkv_bias ? "qwen2" : "llama", "num_hidden_layers", m->layers,
-        "num_attention_heads", d->heads, "num_key_value_heads", d->kv_heads,
-        "head_dim", d->head_dim, "hidden_size", d->width, "intermediate_size",
-        d->ffn, "max_position_embeddings", d->context, "vocab_size", d->vocab,
-        "hidden_act", "silu", "rms_norm_eps", (double)d->eps, "rope_theta",
-        m->rope_theta, "tie_word_embeddings", (int)m->tied);
+        "architectures", d->qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM",
+        "model_type", d->qkv_bias ? "qwen2" : "llama", "num_hidden_layers",
+        m->layers, "num_attention_heads", d->heads, "num_key_value_heads",
+        d->kv_heads, "head_dim", d->head_dim, "hidden_size", d->width,
+        "intermediate_size", d->ffn, "max_position_embeddings", d->context,
+        "vocab_size", d->vocab, "hidden_act", "silu", "rms_norm_eps",
+        shortest(d->eps), "rope_theta", m->rope_theta, "tie_word_embeddings",
+        (int)m->tied);
 
     if (m->rope_llama3)
         json_object_set_new(
@@ -94,15 +108,41 @@ static int write_text(const char *path, const char *text, size_t n,
     return finish_file(fd, path, status, err);
 }
 
-static int write_config(const struct dsf_model *m, const char *folder,
-                        struct dsflow_err *err)
+static const struct {
+    enum dsf_dtype dtype;
+    const char *name; /* of PyTorch */
+    double most;
+} dtypes[] = {
+    { DSF_F32, "float32", 0x1.fffffep127 },
+    { DSF_BF16, "bfloat16", 0x1.fep127 },
+    { DSF_F16, "float16", 65504 },
+};
+
+static unsigned index_of(enum dsf_dtype dtype)
+{
+    unsigned i = 0;
+
+    while (dtypes[i].dtype != dtype)
+        i++;
+    return i;
+}
+
+static int write_config(const struct dsf_model *m,
+                        const struct dsf_hf_export_spec *spec,
+                        const char *folder, struct dsflow_err *err)
 {
     json_t *config = m->family == DSF_GPT2 ? gpt2_config(m) : llama_config(m);
+    const char *dtype = dtypes[index_of(spec->dtype)].name;
     char *path = dsf_xasprintf("%s/config.json", folder), *text;
     int status;
 
-    json_object_set_new(config, "torch_dtype", json_string("float32"));
-    text = json_dumps(config, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    if (spec->config != NULL)
+        json_object_update(config, (json_t *)spec->config);
+    /* The second is the name that newer versions of transformers have. */
+    json_object_set_new(config, "torch_dtype", json_string(dtype));
+    json_object_set_new(config, "dtype", json_string(dtype));
+    text = json_dumps(config, JSON_INDENT(2) | JSON_PRESERVE_ORDER |
+                                  JSON_REAL_PRECISION(16));
     status = write_text(path, text, strlen(text), err);
     json_decref(config);
     free(text);
@@ -112,14 +152,19 @@ static int write_config(const struct dsf_model *m, const char *folder,
 
 /* Where the tensors of a file that is written come from: one unit is in memory
  * at a time. */
-struct export {
+struct export
+{
     const struct dsf_model *model;
+    enum dsf_dtype dtype;
+    const char *path; /* of the file */
     dsf_unit_fn read;
     void *user;
     const struct dsf_tensor **tensors; /* as in the file … */
     unsigned *units;                   /* … and of which unit each is */
     float *unit;                       /* what is in memory … */
     unsigned which;                    /* … of this one + 1; 0: nothing */
+    const struct dsf_st_tensor *list;
+    size_t put; /* elements of the tensor at hand */
 };
 
 /* Every tensor as the file has it. */
@@ -141,13 +186,15 @@ static struct dsf_st_tensor *list_tensors(struct export *x, unsigned *n)
             x->units[*n] = u;
             list[(*n)++] = (struct dsf_st_tensor){
                 .name = (char *)t->name,
-                .dtype = DSF_F32,
+                .dtype = x->dtype,
                 .ndims = t->vector ? 1 : 2,
                 .dims = { flipped ? t->cols : t->rows,
                           t->transposed ? t->rows : t->cols },
-                .bytes = (size_t)(t->rows * t->cols) * sizeof(float),
+                .bytes =
+                    (size_t)(t->rows * t->cols) * (x->dtype == DSF_F32 ? 4 : 2),
             };
         }
+    x->list = list;
     return list;
 }
 
@@ -165,8 +212,56 @@ static int fetch_unit(struct export *x, unsigned i, struct dsflow_err *err)
     return status == DSFLOW_OK ? x->read(x->user, u, x->unit, err) : status;
 }
 
+/* A number that rounds to none of the type. */
+static int fail_value(const struct export *x, const struct dsf_st_tensor *t,
+                      size_t i, float value, struct dsflow_err *err)
+{
+    double most = dtypes[index_of(x->dtype)].most;
+    char place[200];
+
+    if (!isfinite(value))
+        return dsf_hf_not_finite(x->path, t, i, value, err);
+    return dsflow_fail(
+        err, DSFLOW_EINVAL,
+        "%s: element %s is %g: expected %g at %s in %s (fp32 has "
+        "more range)",
+        t->name, dsf_hf_place(t, i, place, sizeof(place)), (double)value,
+        value < 0 ? -most : most, value < 0 ? "least" : "most",
+        dtypes[index_of(x->dtype)].name);
+}
+
+/* The next `n` numbers of tensor `t`, in the order of the file. */
+static int put_values(struct export *x, const struct dsf_st_tensor *t,
+                      const float *from, size_t n, struct dsf_st_writer *out,
+                      struct dsflow_err *err)
+{
+    enum { BLOCK = 1 << 14 };
+    uint16_t halves[BLOCK];
+    int status = DSFLOW_OK;
+
+    if (x->dtype == DSF_F32)
+        return dsf_st_put(out, from, n * sizeof(*from), err);
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i += BLOCK) {
+        size_t k = n - i < BLOCK ? n - i : BLOCK;
+
+        for (size_t j = 0; j < k; j++) {
+            uint16_t h = x->dtype == DSF_BF16 ? dsf_to_bf16(from[i + j])
+                                              : dsf_to_fp16(from[i + j]);
+            uint16_t top = x->dtype == DSF_BF16 ? 0x7f80 : 0x7c00;
+
+            if (!isfinite(from[i + j]) || (h & top) == top)
+                return fail_value(x, t, x->put + i + j, from[i + j], err);
+            halves[j] = h;
+        }
+        status = dsf_st_put(out, halves, k * sizeof(*halves), err);
+    }
+    x->put += n;
+    return status;
+}
+
 /* The other way round than it is here, some rows of the file at a time. */
-static int put_flipped(const struct dsf_tensor *t, const float *from,
+static int put_flipped(struct export *x, const struct dsf_st_tensor *to,
+                       const struct dsf_tensor *t, const float *from,
                        struct dsf_st_writer *out, struct dsflow_err *err)
 {
     enum { BLOCK = 32 };
@@ -179,8 +274,7 @@ static int put_flipped(const struct dsf_tensor *t, const float *from,
         for (int64_t r = 0; r < t->rows; r++)
             for (int64_t i = 0; i < n; i++)
                 rows[i * t->rows + r] = from[r * t->cols + c + i];
-        status = dsf_st_put(out, rows, (size_t)(n * t->rows) * sizeof(*rows),
-                            err);
+        status = put_values(x, to, rows, (size_t)(n * t->rows), out, err);
     }
     free(rows);
     return status;
@@ -195,10 +289,11 @@ static int put_tensor(void *user, unsigned i, struct dsf_st_writer *out,
 
     if (status < 0)
         return status;
+    x->put = 0;
     if (t->transposed)
-        return put_flipped(t, x->unit + t->offset, out, err);
-    return dsf_st_put(out, x->unit + t->offset,
-                      (size_t)(t->rows * t->cols) * sizeof(float), err);
+        return put_flipped(x, &x->list[i], t, x->unit + t->offset, out, err);
+    return put_values(x, &x->list[i], x->unit + t->offset,
+                      (size_t)(t->rows * t->cols), out, err);
 }
 
 static int write_weights(struct export *x, const char *folder,
@@ -210,11 +305,12 @@ static int write_weights(struct export *x, const char *folder,
     struct dsf_st_tensor *list = list_tensors(x, &n);
     int fd, status = create(path, &fd, err);
 
+    x->path = path;
     if (status == DSFLOW_OK)
-        status = finish_file(fd, path,
-                             dsf_st_write(fd, path, list, n, metadata,
-                                          put_tensor, x, NULL, err),
-                             err);
+        status = finish_file(
+            fd, path,
+            dsf_st_write(fd, path, list, n, metadata, put_tensor, x, NULL, err),
+            err);
     free(x->unit);
     free(x->units);
     free(x->tensors);
@@ -223,29 +319,13 @@ static int write_weights(struct export *x, const char *folder,
     return status;
 }
 
-static int copy_file(const char *from, const char *folder,
-                     struct dsflow_err *err)
+static int write_file(const struct dsf_hf_file *file, const char *folder,
+                      struct dsflow_err *err)
 {
-    const char *slash = strrchr(from, '/');
-    char *to = dsf_xasprintf("%s/%s", folder, slash != NULL ? slash + 1 : from);
-    FILE *in = fopen(from, "rb");
-    char *text = NULL;
-    size_t n = 0, cap = 0;
-    int status;
+    char *path = dsf_xasprintf("%s/%s", folder, file->name);
+    int status = write_text(path, file->text, file->n, err);
 
-    if (in == NULL) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", from);
-    } else {
-        do {
-            dsf_grow(&text, &cap, n + 65536, 1);
-            n += fread(text + n, 1, 65536, in);
-        } while (!feof(in) && !ferror(in));
-        status = ferror(in) ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", from)
-                            : write_text(to, text, n, err);
-        fclose(in);
-    }
-    free(text);
-    free(to);
+    free(path);
     return status;
 }
 
@@ -263,11 +343,14 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-int dsf_hf_export(const struct dsf_model *m, const char *folder,
-                  dsf_unit_fn read, void *user,
-                  const char *const *tokenizer_files, struct dsflow_err *err)
+int dsf_hf_export(const struct dsf_model *m,
+                  const struct dsf_hf_export_spec *spec, dsf_unit_fn read,
+                  void *user, struct dsflow_err *err)
 {
-    struct export x = { .model = m, .read = read, .user = user };
+    struct export x = {
+        .model = m, .dtype = spec->dtype, .read = read, .user = user
+    };
+    const char *folder = spec->folder;
     size_t n = strlen(folder);
     char *tmp;
     int status;
@@ -279,13 +362,11 @@ int dsf_hf_export(const struct dsf_model *m, const char *folder,
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", tmp);
         goto out;
     }
-    status = write_config(m, tmp, err);
+    status = write_config(m, spec, tmp, err);
     if (status == DSFLOW_OK)
         status = write_weights(&x, tmp, err);
-    for (; status == DSFLOW_OK && tokenizer_files != NULL &&
-           *tokenizer_files != NULL;
-         tokenizer_files++)
-        status = copy_file(*tokenizer_files, tmp, err);
+    for (unsigned i = 0; i < spec->nfiles && status == DSFLOW_OK; i++)
+        status = write_file(&spec->files[i], tmp, err);
     /* An empty folder is replaced; one that has files is refused. */
     if (status == DSFLOW_OK && rename(tmp, folder) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,

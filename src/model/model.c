@@ -346,7 +346,7 @@ static int agree(const struct dsf_job *job, const char *key, int64_t asked,
 static int agree_real(const struct dsf_job *job, const char *key, double asked,
                       double is, struct dsflow_err *err)
 {
-    if (!dsf_job_has(job, "model", key) || asked == is)
+    if (!dsf_job_has(job, "model", key) || (float)asked == (float)is)
         return DSFLOW_OK;
     return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", key,
                         "%g: config.json in %s says %g", asked, job->model.init,

@@ -14,6 +14,9 @@
 struct dsf_bpe;       /* opaque */
 struct dsf_bpe_cache; /* opaque: words that were seen */
 
+/* The character of GPT-2's alphabet for a byte, with a NUL. */
+void dsf_bpe_byte_name(unsigned byte, char name[3]);
+
 struct dsf_bpe *dsf_bpe_new(void);
 void dsf_bpe_free(struct dsf_bpe *bpe);
 

@@ -95,15 +95,38 @@ static bool is_itself(uint32_t byte)
            (byte >= 0xae && byte <= 0xff);
 }
 
+static uint32_t character_of(uint32_t byte)
+{
+    uint32_t other = 0x100;
+
+    if (is_itself(byte))
+        return byte;
+    for (uint32_t b = 0; b < byte; b++)
+        other += !is_itself(b);
+    return other;
+}
+
+void dsf_bpe_byte_name(unsigned byte, char name[3])
+{
+    uint32_t c = character_of(byte);
+
+    memset(name, 0, 3);
+    if (c < 0x80) {
+        name[0] = (char)c;
+    } else {
+        name[0] = (char)(0xc0 | c >> 6);
+        name[1] = (char)(0x80 | (c & 0x3f));
+    }
+}
+
 struct dsf_bpe *dsf_bpe_new(void)
 {
     struct dsf_bpe *bpe = dsf_xcalloc(1, sizeof(*bpe));
-    uint32_t other = 0x100;
 
     for (unsigned i = 0; i < DSF_ALPHABET; i++)
         bpe->alphabet[i] = -1;
     for (uint32_t byte = 0; byte < 0x100; byte++)
-        bpe->alphabet[is_itself(byte) ? byte : other++] = (int16_t)byte;
+        bpe->alphabet[character_of(byte)] = (int16_t)byte;
     return bpe;
 }
 

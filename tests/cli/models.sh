@@ -63,4 +63,83 @@ echo '{"model": {"type": "Unigram"}}' > hf274/tokenizer.json
     fault "a tokenizer of another kind: $(cat err)"
 silent plan init.toml --set data.tokenizer="$tiny"
 
+# has FILE KEY VALUE: of JSON with a key a line.
+has() {
+    grep -q "^ *\"$2\": $3,*\$" "$1" || fault "$1: $2 is not $3: $(grep "\"$2\"" "$1")"
+}
+
+# An exported folder is the same model again, with the same tokenizer.
+for name in bytes json pair; do
+    tok=bytes
+    [ $name = json ] && tok=$tiny
+    [ $name = pair ] && tok=gpt2 && mkdir gpt2 &&
+        { echo '{'
+          grep -E '^ *".*": [0-9]+,?$' bytes-hf/tokenizer.json
+          echo ', "<|endoftext|>": 256}'; } > gpt2/encoder.json &&
+        echo "#version: 0.2" > gpt2/vocab.bpe
+    run $name --set data.tokenizer=$tok
+    "$dsflow" checkpoint export $name $name-hf > log 2>&1 ||
+        fault "export of $name: $(cat log)"
+    "$dsflow" checkpoint export $name $name-16 --dtype bf16 > log 2>&1 ||
+        fault "export of $name: $(cat log)"
+    timeout 60 "$dsflow" run init.toml --set job.output=$name-2 \
+        --set model.init=$name-hf --set optimizer.lr=0 > out 2> err ||
+        fault "init from $name-hf: $(cat err)"
+    grep -q "the tokenizer is $name-hf, .*model.init has it" err ||
+        fault "init from $name-hf: $(cat err)"
+    "$dsflow" checkpoint export $name-2 $name-3 > log 2>&1 || fault "$(cat log)"
+    for f in $name-hf/*; do
+        cmp "$f" "$name-3/${f##*/}" || fault "$f is another after a round trip"
+    done
+    has $name-hf/config.json dtype '"float32"'
+    has $name-16/config.json torch_dtype '"bfloat16"'
+    has $name-hf/tokenizer_config.json model_max_length 48
+    [ -s $name-hf/generation_config.json ] || fault "no generation_config.json"
+    "$dsflow" eval $name > 1st && "$dsflow" eval $name-2 > 2nd && cmp 1st 2nd ||
+        fault "$name: another loss after a round trip"
+    "$dsflow" generate $name-hf --tokens 20 > 1st && "$dsflow" generate $name --tokens 20 > 2nd &&
+        cmp 1st 2nd || fault "$name: another text after a round trip"
+done
+has bytes-hf/config.json eos_token_id null
+has bytes-hf/config.json bos_token_id null
+has bytes-hf/tokenizer_config.json tokenizer_class '"PreTrainedTokenizerFast"'
+for role in bos eos; do
+    has json-hf/config.json ${role}_token_id 271
+    has json-hf/generation_config.json ${role}_token_id 271
+    has json-hf/tokenizer_config.json ${role}_token '"<|endoftext|>"'
+    has pair-hf/config.json ${role}_token_id 256
+done
+has json-hf/config.json pad_token_id null
+has pair-hf/tokenizer_config.json tokenizer_class '"GPT2Tokenizer"'
+[ -f pair-hf/vocab.json ] && [ -f pair-hf/merges.txt ] ||
+    fault "the files of the pair: $(ls pair-hf)"
+
+# What the source said of its tokens stays.
+cp -r json-hf source
+sed 's/"eos_token_id": 271/"eos_token_id": [271, 272]/' json-hf/config.json > source/config.json
+cat > source/tokenizer_config.json <<'END'
+{"model_max_length": 1000000000000000019884624838656, "pad_token": {"content": "<tool>"}, "chat_template": "{{ x }}", "n": 3}
+END
+echo '{"temperature": 0.6, "eos_token_id": [271, 272]}' > source/generation_config.json
+run sourced --set model.init=source --set model.layers=auto --set model.heads=auto \
+    --set model.width=auto --set model.context=auto
+"$dsflow" checkpoint export sourced sourced-hf > log 2>&1 || fault "$(cat log)"
+tr -d '\n ' < sourced-hf/config.json | grep -q '"eos_token_id":\[271,272\],"pad_token_id":null' ||
+    fault "ids of the source: $(cat sourced-hf/config.json)"
+tr -d '\n ' < sourced-hf/tokenizer_config.json |
+    grep -q '"model_max_length":48,"pad_token":{"content":"<tool>"},"chat_template":"{{x}}","n":3,' ||
+    fault "settings of the source: $(cat sourced-hf/tokenizer_config.json)"
+has sourced-hf/generation_config.json temperature 0.6
+
+# Sixteen bits.
+"$dsflow" checkpoint export bytes out16 --dtype fp8 > out 2> err
+[ $? -eq 2 ] && [ "$(cat err)" = "dsflow: --dtype: fp8: expected fp32, bf16 or fp16" ] ||
+    fault "--dtype fp8: $(cat err)"
+"$dsflow" checkpoint list bytes --dtype bf16 > out 2> err
+[ $? -eq 2 ] || fault "list --dtype: $(cat err)"
+"$dsflow" checkpoint export bytes fp16 --dtype fp16 > out 2> err || fault "$(cat err)"
+has fp16/config.json dtype '"float16"'
+size=$(wc -c < fp16/model.safetensors) whole=$(wc -c < bytes-hf/model.safetensors)
+[ $((size * 2)) -lt $((whole + 20000)) ] || fault "fp16 has $size bytes of $whole"
+
 finish

@@ -395,6 +395,71 @@ static void a_folder_without_weights_says_what_is_expected(void **state)
     dsf_model_fini(&m);
 }
 
+/* Units of ones, but for one number. */
+struct numbers {
+    const struct dsf_model *m;
+    float odd;
+};
+
+static int give(void *user, unsigned u, float *to, struct dsflow_err *err)
+{
+    const struct numbers *n = user;
+
+    for (int64_t i = 0; i < n->m->units[u].elems; i++)
+        to[i] = 1;
+    if (n->m->units[u].segment == DSF_MLP) /* row 2 of the file, column 1 */
+        to[1 * 4 + 2] = n->odd;
+    return DSFLOW_OK;
+}
+
+static void sixteen_bits_hold_what_they_can(void **state)
+{
+    static const struct {
+        enum dsf_dtype dtype;
+        float odd;
+        const char *message;
+    } cases[] = {
+        { DSF_F16, 65519, NULL },
+        { DSF_BF16, 1e38f, NULL },
+        { DSF_F32, 0x1.fffffep127f, NULL },
+        { DSF_F16, 65520,
+          FC ": element [2, 1] is 65520: expected 65504 at most in float16 "
+             "(fp32 has more range)" },
+        { DSF_F16, -1e6f,
+          FC ": element [2, 1] is -1e+06: expected -65504 at least in float16 "
+             "(fp32 has more range)" },
+        { DSF_BF16, 0x1.fffffep127f,
+          FC ": element [2, 1] is 3.40282e+38: expected 3.38953e+38 at most in "
+             "bfloat16 (fp32 has more range)" },
+        { DSF_BF16, NAN,
+          FC ": element [2, 1] is nan: expected finite numbers" },
+    };
+    char *to = dsf_xasprintf("%s/out", folder);
+    struct dsf_model m;
+
+    make(&m, GPT2);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct numbers numbers = { &m, cases[i].odd };
+        struct dsf_hf_export_spec spec = { .folder = to,
+                                           .dtype = cases[i].dtype };
+        struct dsflow_err err = { .msg = "" };
+        char *found = err.msg;
+        int status = dsf_hf_export(&m, &spec, give, &numbers, &err);
+
+        assert_int_equal(status, cases[i].message ? DSFLOW_EINVAL : DSFLOW_OK);
+        if (cases[i].message != NULL) {
+            found = strstr(err.msg, "transformer");
+            assert_non_null(found);
+            assert_string_equal(found, cases[i].message);
+            assert_int_equal(access(to, F_OK), -1);
+        } else {
+            assert_int_equal(nftw(to, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+        }
+    }
+    dsf_model_fini(&m);
+    free(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_tied_head_that_differs_is_refused),
         cmocka_unit_test(tensors_that_do_not_fit_are_named),
         cmocka_unit_test(shards_are_checked),
+        cmocka_unit_test(sixteen_bits_hold_what_they_can),
         cmocka_unit_test(a_folder_without_weights_says_what_is_expected),
     };
 
