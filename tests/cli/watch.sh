@@ -99,6 +99,11 @@ grep -q "tiny: stopped after step [0-9]*, which is saved: run --resume goes on" 
 wait $pid
 
 begin killed
+n=0 # beyond the checkpoint of step 2 that is made up below
+until grep -q '"step":3,' killed/metrics.jsonl || [ $n -gt 600 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
 kill -9 $pid
 wait $pid 2> /dev/null
 says 0 "tiny: killed or crashed after step" killed
