@@ -559,6 +559,7 @@ static int print_sample(struct run *r, struct dsflow_err *err)
         .top_p = sample->top_p,
         .top_k = sample->top_k,
         .seed = (uint64_t)sample->seed,
+        .quiet = true, /* it was said at the start */
         .stopped = dsf_stop_signal,
     };
     float **params;
@@ -650,6 +651,8 @@ static int prepare(struct run *r, const struct dsf_words *words,
         status = find_start(r, words, err);
     if (status == DSFLOW_OK && r->start.folder == NULL)
         status = check_weights(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_sample_check(&r->s.job, &r->s.model, r->s.tok, err);
     if (status == DSFLOW_OK)
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);

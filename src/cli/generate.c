@@ -68,10 +68,9 @@ double dsf_generator_bytes(const struct dsf_model *m)
 
 static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
 {
-    return dsflow_fail(err, DSFLOW_ENOMEM,
-                       "memory: %s for the keys and values of %d tokens",
-                       dsf_size_text(dsf_generator_bytes(m)).s,
-                       m->dims.context);
+    return dsflow_fail(
+        err, DSFLOW_ENOMEM, "memory: %s for the keys and values of %d tokens",
+        dsf_size_text(dsf_generator_bytes(m)).s, m->dims.context);
 }
 
 int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
@@ -267,14 +266,13 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
                                       m->norm_at.b, 1 };
     head.tile.rows = 1;
     head.tile.pos = g->pos - 1;
-    CALL(g, &dsf_op_head_logits, &head,
-         { g->x + (rows - 1) * width, width }, unit(g, DSF_NORM, 0),
-         unit(g, m->tied ? DSF_EMBED : DSF_HEAD, 0),
+    CALL(g, &dsf_op_head_logits, &head, { g->x + (rows - 1) * width, width },
+         unit(g, DSF_NORM, 0), unit(g, m->tied ? DSF_EMBED : DSF_HEAD, 0),
          { g->logits, (size_t)m->dims.vocab });
 }
 
-int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens,
-                       size_t n, struct dsflow_err *err)
+int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens, size_t n,
+                       struct dsflow_err *err)
 {
     size_t room = (size_t)(g->model->dims.context - g->pos);
 
@@ -428,6 +426,7 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
     struct utf8 utf8 = { .n = 0 };
     int status = DSFLOW_OK;
     bool full = false;
+    int64_t done = 0;
 
     for (int64_t i = 0; i < tokens && status == DSFLOW_OK; i++) {
         int32_t id = dsf_sample(sampling, g->logits, vocab, &state);
@@ -440,6 +439,7 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
         bytes = dsf_decode(tok, id, &n);
         put_bytes(&utf8, bytes, n, out);
         fflush(out);
+        done = i + 1;
         if (i + 1 == tokens)
             break;
         full = g->pos == g->model->dims.context;
@@ -450,8 +450,10 @@ static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
     put_held(&utf8, true, out);
     fputc('\n', out);
     fflush(out); /* before the messages, which may share its terminal */
-    if (full)
-        dsf_info("the model's context of %d tokens is full", g->pos);
+    if (full && !sampling->quiet)
+        dsf_info("stopped after %lld of %lld tokens: the model's context of %d "
+                 "is full",
+                 (long long)done, (long long)tokens, g->pos);
     return status;
 }
 
@@ -486,5 +488,33 @@ int dsf_generate_print(const struct dsf_model *model, const struct dsf_job *job,
     }
     dsf_generator_free(g);
     dsf_tokens_fini(&in);
+    return status;
+}
+
+int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
+                     const struct dsf_tokenizer *tok, struct dsflow_err *err)
+{
+    const struct dsf_job_sample *sample = &job->sample;
+    struct dsf_tokens in = { 0 };
+    int64_t context = model->dims.context, prompt;
+    int status;
+
+    if (sample->tokens == 0)
+        return DSFLOW_OK;
+    status =
+        dsf_encode(tok, sample->prompt, strlen(sample->prompt), 1, &in, err);
+    prompt = in.n > 0 ? (int64_t)in.n : 1;
+    dsf_tokens_fini(&in);
+    if (status == DSFLOW_OK && prompt > context)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "sample", "prompt",
+                            "%lld tokens: expected at most the model's "
+                            "context, %lld",
+                            (long long)prompt, (long long)context);
+    /* The last token is not fed to the model. */
+    if (status == DSFLOW_OK && sample->tokens > context - prompt + 1)
+        dsf_warn("sample.tokens: %lld: after a prompt of %lld the model's "
+                 "context of %lld has room for %lld",
+                 (long long)sample->tokens, (long long)prompt,
+                 (long long)context, (long long)(context - prompt + 1));
     return status;
 }

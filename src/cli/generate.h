@@ -2,6 +2,7 @@
 #ifndef DSF_CLI_GENERATE_H
 #define DSF_CLI_GENERATE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <dsflow/error.h>
 
@@ -32,6 +33,7 @@ struct dsf_sampling {
     double top_p;       /* 1: all */
     int64_t top_k;      /* 0: all */
     uint64_t seed;
+    bool quiet; /* no word of a context that is full */
     int (*stopped)(void); /* not 0: no more tokens; or NULL */
 };
 
@@ -49,5 +51,10 @@ int dsf_generate_print(const struct dsf_model *model,
                        size_t bytes, int64_t tokens,
                        const struct dsf_sampling *sampling, FILE *out,
                        struct dsflow_err *err);
+
+/* Does the prompt of [sample] fit in the context? Where not all of its tokens
+ * do, that is a warning. */
+int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
+                     const struct dsf_tokenizer *tok, struct dsflow_err *err);
 
 #endif

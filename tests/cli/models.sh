@@ -142,4 +142,31 @@ has fp16/config.json dtype '"float16"'
 size=$(wc -c < fp16/model.safetensors) whole=$(wc -c < bytes-hf/model.safetensors)
 [ $((size * 2)) -lt $((whole + 20000)) ] || fault "fp16 has $size bytes of $whole"
 
+# What a sample has no room for is said at the start of a run, and nothing at its
+# end; generate says where it stopped.
+run long --set sample.tokens=50 --set sample.prompt=abc
+[ "$(grep -c "context" log)" -eq 1 ] &&
+    sed 's/.*sample.tokens/sample.tokens/; 1q' log | grep -q \
+        "^sample.tokens: 50: after a prompt of 3 the model's context of 48 has room for 46$" ||
+    fault "a sample beyond the context: $(cat log)"
+run fits --set sample.tokens=46 --set sample.prompt=abc
+grep -q "context" log && fault "a sample within the context: $(cat log)"
+"$dsflow" run job.toml --set sample.tokens=1 --set sample.prompt="$(head -c 60 text.txt)" \
+    > out 2> err
+[ $? -eq 2 ] && [ "$(cat err)" = "dsflow: --set: sample: prompt: 60 tokens: expected at most the model's context, 48" ] ||
+    fault "a prompt beyond the context: $(cat err)"
+says "stopped after 46 of 60 tokens: the model's context of 48 is full" \
+    generate long --prompt abc --tokens 60
+silent generate long --prompt abc --tokens 46
+grep -q context err && fault "generate within the context: $(cat err)"
+
+# Samples of the shipped examples, which are of bytes, fit in what is trained.
+for e in "$(dirname "$tiny")"/../../../examples/*.toml; do
+    awk -F ' = ' '/^context/ && !n { n = $2 } /^sequence =/ { n = $2 }
+        /^prompt/ { split($2, p, "\""); k = length(p[2]) }
+        /^\[sample\]/ { on = 1 } on && /^tokens/ { t = $2 }
+        END { exit !(t == "" || k + t - 1 <= n) }' "$e" ||
+        fault "$e: its sample is longer than what it trains on"
+done
+
 finish
