@@ -14,7 +14,8 @@
 
 struct dsf_params {
     const struct dsf_session *s;
-    struct dsf_st_file *checkpoint; /* NULL: the model as it starts … */
+    struct dsf_st_file *checkpoint; /* of this run, or of the one that it
+                                       starts from; NULL: … */
     struct dsf_hf *hf;              /* … from here; NULL: at random */
 };
 
@@ -61,7 +62,10 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
     if (step != DSF_START)
         status = open_checkpoint(p, step, from, err);
     if (status == DSFLOW_OK && p->checkpoint == NULL) {
-        if (strcmp(init, "random") != 0)
+        if (s->origin != NULL)
+            status =
+                dsf_ckpt_open_part(s->origin, "params", &p->checkpoint, err);
+        else if (strcmp(init, "random") != 0)
             status = dsf_hf_open(&s->model, init, &p->hf, err);
         else if (step != DSF_START)
             status = dsflow_fail(

@@ -9,6 +9,7 @@
 #include "cli/machine_cache.h"
 #include "cli/machine_keys.h"
 #include "cli/notice.h"
+#include "cli/origin.h"
 #include "cli/params.h"
 #include "cli/vocabulary.h"
 #include "plugin/plugin.h"
@@ -72,9 +73,12 @@ int dsf_session_model(struct dsf_session *s, const char *path,
         status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;
-    status = dsf_vocabulary_open(s, err);
+    status = dsf_origin_find(s, err);
+    if (status == DSFLOW_OK)
+        status = dsf_vocabulary_open(s, err);
     if (status < 0)
         return status;
+    dsf_origin_check_tokenizer(s);
     if (s->job.model.vocab < 0)
         s->job.model.vocab = dsf_tokenizer_vocab(s->tok);
     status = dsf_model_init(&s->model, &s->job, err);
@@ -288,4 +292,6 @@ void dsf_session_close(struct dsf_session *s)
     dsf_job_fini(&s->job);
     dsf_contents_fini(&s->contents);
     free(s->why);
+    free(s->origin);
+    dsf_ckpt_fields_fini(&s->origin_of);
 }

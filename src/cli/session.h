@@ -25,6 +25,9 @@ struct dsf_session {
     struct dsflow_graph *graph;
     struct dsflow_exec *exec;
     struct dsf_contents contents; /* after open */
+    char *origin; /* the checkpoint of another run that model.init names; NULL:
+                     it names none … */
+    struct dsf_ckpt_fields origin_of; /* … and what that is of */
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     uint64_t identity; /* of what a checkpoint depends on; after text */
     int64_t first;     /* number in the text of the first sequence of step 0:

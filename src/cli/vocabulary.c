@@ -105,5 +105,5 @@ void dsf_vocabulary_say(const struct dsf_session *s)
     dsf_info("the tokenizer is %s, %d tokens: model.init %s, and "
              "data.tokenizer is not given",
              job->data.tokenizer, dsf_tokenizer_vocab(s->tok),
-             has_own(job) ? "has it" : "has none");
+             job->model.from_run || has_own(job) ? "has it" : "has none");
 }

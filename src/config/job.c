@@ -7,6 +7,7 @@
 #include "config/toml_read.h"
 #include "config/unknown.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,6 +153,32 @@ int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
     status = set_key(job, "--set", e, err);
     dsf_toml_fini(&toml);
     return status;
+}
+
+int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
+                 const char *text, const char *from, struct dsflow_err *err)
+{
+    const struct dsf_table *t = dsf_job_find_table(table);
+    const struct dsflow_option *o =
+        t != NULL ? dsf_option_find(t->options, key) : NULL;
+    const struct place *place = find_place(job, table, key);
+    struct dsf_toml toml = { 0 };
+    struct dsf_job given = *job;
+    int status;
+
+    if (o == NULL) /* of another version */
+        return DSFLOW_OK;
+    assert(o->type != DSFLOW_STRING && o->type != DSFLOW_STRINGS);
+    status = parse_value(text, &toml);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_option_set(o, dsf_job_fields(job, t), &toml.v[0].value, err);
+    dsf_toml_fini(&toml);
+    if (status < 0 || place == NULL || strcmp(place->value, "\"auto\"") == 0 ||
+        dsf_option_same(o, dsf_job_fields(job, t), dsf_job_fields(&given, t)))
+        return status;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, table, key, "%s: %s says %s",
+                        place->value, from, text);
 }
 
 static int check_keys(const struct dsf_job *job, const struct dsf_table *t,

@@ -31,6 +31,7 @@ struct dsf_job_model {
     /* What computes each segment: "builtin", or a name that a plug-in brings.
      */
     char *embed, *qkv, *attention, *out, *mlp, *head;
+    bool from_run; /* init is a run, whose numbers are filled in: no key */
 };
 
 struct dsf_job_data { /* [data] */
@@ -259,6 +260,11 @@ void dsf_job_fini(struct dsf_job *job);
 
 /* Set one more key, as --set does: "batch.micro=4". */
 int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err);
+
+/* A key that is left open gets the value `text`, as in TOML, which `from` has;
+ * one that is given must have this value. */
+int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
+                 const char *text, const char *from, struct dsflow_err *err);
 
 /* The keys that were given, with the values that counted, as TOML that reads
  * back to the same job. */

@@ -50,8 +50,11 @@ static const char *const scalings[] = { "none", "llama3", NULL };
                      "what computes the segment " #name                        \
                      ": builtin, or one that a plug-in brings")
 static const struct dsflow_option model_options[] = {
-    DSFLOW_OPTION_OF(DSFLOW_STRING, MODEL, init, "\"random\"",
-                     "\"random\", or a Hugging Face folder to start from"),
+    DSFLOW_OPTION_OF(
+        DSFLOW_STRING, MODEL, init, "\"random\"",
+        "\"random\", or what to start from: a Hugging Face folder, "
+        "or the output folder of a run, whose newest checkpoint "
+        "it is"),
     DSFLOW_OPTION_CHOICE(MODEL, family, "\"gpt2\"", families,
                          "gpt2 (learned positions, LayerNorm, GELU) or llama "
                          "(rotary positions, RMSNorm, SwiGLU)"),

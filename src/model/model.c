@@ -396,7 +396,7 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
     int status;
 
     *c = *j;
-    if (strcmp(j->init, "random") == 0)
+    if (strcmp(j->init, "random") == 0 || j->from_run)
         return DSFLOW_OK;
     status = dsf_hf_read_config(j->init, c, &window, err);
     if (status < 0)
