@@ -1,6 +1,7 @@
 /* utf8.c - which bytes are UTF-8, and what a terminal can be trusted with. */
 #include "base/utf8.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 size_t dsf_utf8_char(const char *s, size_t n)
@@ -72,7 +73,7 @@ size_t dsf_utf8_invalid(const char *s, size_t n)
     return i;
 }
 
-void dsf_utf8_clean(char *s)
+static void clean(char *s, bool lines)
 {
     size_t n = strlen(s), to = 0, len;
 
@@ -85,7 +86,9 @@ void dsf_utf8_clean(char *s)
         else /* the rest of the sequence goes with its beginning */
             for (len = 1; (s[i + len] & 0xc0) == 0x80 && len < 4;)
                 len++;
-        if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+        if (lines && code == '\n') {
+            s[to++] = '\n';
+        } else if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
             s[to++] = '?';
         } else {
             memmove(s + to, s + i, len);
@@ -93,4 +96,14 @@ void dsf_utf8_clean(char *s)
         }
     }
     s[to] = '\0';
+}
+
+void dsf_utf8_clean(char *s)
+{
+    clean(s, false);
+}
+
+void dsf_utf8_clean_lines(char *s)
+{
+    clean(s, true);
 }

@@ -20,5 +20,7 @@ size_t dsf_utf8_invalid(const char *s, size_t n);
 /* What is no character (as half of one, where a text was cut), and control
  * characters, become '?'. The text gets no longer. */
 void dsf_utf8_clean(char *s);
+/* The same of a text of several lines, whose ends stay. */
+void dsf_utf8_clean_lines(char *s);
 
 #endif

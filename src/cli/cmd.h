@@ -52,9 +52,10 @@ int dsf_flag_whole(const struct dsf_words *words, const char *name,
                    int64_t min, int64_t max, int64_t *value,
                    struct dsflow_err *err);
 
-extern const struct dsf_cmd dsf_cmd_run, dsf_cmd_plan, dsf_cmd_eval,
-    dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list, dsf_cmd_report,
-    dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch, dsf_cmd_codelet;
+extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
+    dsf_cmd_eval, dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list,
+    dsf_cmd_report, dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch,
+    dsf_cmd_codelet;
 
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 

@@ -1,99 +1,14 @@
 /* cmd_list.c - what this build has, from the tables it is built on. */
 #include "base/alloc.h"
 #include "cli/cmd.h"
+#include "cli/list_keys.h"
 #include "codelets/codelets.h"
-#include "config/job.h"
-#include "config/option.h"
-#include "config/when.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void print_text(FILE *out, const char *table,
-                       const struct dsflow_option *o)
-{
-    char key[64];
-
-    snprintf(key, sizeof(key), "%s.%s", table, o->key);
-    fprintf(out, "%-30s %-16s %s\n%-30s   expects %s\n", key,
-            o->fallback != NULL ? o->fallback : "(required)", o->help, "",
-            dsf_option_expected(o).s);
-    if (o->used_with != NULL)
-        fprintf(out, "%-30s   used with %s\n", "",
-                dsf_when_words(o->used_with).s);
-}
-
-static void list_keys_json(void)
-{
-    json_t *keys = json_array();
-    const struct dsf_table *t;
-
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            json_array_append_new(
-                keys, json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?}", "table",
-                                t->name, "key", o->key, "default", o->fallback,
-                                "expects", dsf_option_expected(o).s, "meaning",
-                                o->help, "used_with", o->used_with));
-    json_dumpf(keys, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    putchar('\n');
-    json_decref(keys);
-}
-
-/* For man(7): quotes and backslashes as roff wants them. */
-static void put_roff(const char *s)
-{
-    for (; *s != '\0'; s++)
-        if (*s == '\\')
-            fputs("\\e", stdout);
-        else if (*s == '"')
-            fputs("\\(dq", stdout);
-        else
-            putchar(*s);
-}
-
-static void list_keys_roff(void)
-{
-    const struct dsf_table *t;
-
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        printf(".SS [%s]\n%s\n", t->name, t->summary);
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            printf(".TP\n.B %s\n", o->key);
-            put_roff(o->help);
-            fputs(".\nExpects ", stdout);
-            put_roff(dsf_option_expected(o).s);
-            fputs(o->fallback != NULL ? "; default " : "; required", stdout);
-            put_roff(o->fallback != NULL ? o->fallback : "");
-            fputs(".\n", stdout);
-            if (o->used_with != NULL)
-                printf("Used with %s.\n", dsf_when_words(o->used_with).s);
-        }
-    }
-}
-
-static void list_keys(const struct dsf_words *words)
-{
-    const struct dsf_table *t;
-
-    if (dsf_flag_value(words, "json") != NULL) {
-        list_keys_json();
-        return;
-    }
-    if (dsf_flag_value(words, "roff") != NULL) {
-        list_keys_roff();
-        return;
-    }
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        printf("%s[%s] %s\n", i == 0 ? "" : "\n", t->name, t->summary);
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            print_text(stdout, t->name, o);
-    }
-}
 
 /* Where a component comes from, where that is not here. */
 static const char *from(const struct dsf_registered *r)
@@ -202,8 +117,37 @@ static const struct {
     { "tasks", list_tasks },         { "codelets", list_codelets },
     { "policies", list_policies },   { "optimizers", list_optimizers },
     { "schedules", list_schedules }, { "segments", list_segments },
-    { "plugins", list_plugins },     { "keys", list_keys }
+    { "plugins", list_plugins },     { "keys", NULL /* below */ }
 };
+
+/* A word of `list keys` that is not the name of a table or a key. */
+static bool is_library(const char *word)
+{
+    size_t n = strlen(word);
+
+    return strchr(word, '/') != NULL ||
+           (n > 3 && strcmp(word + n - 3, ".so") == 0);
+}
+
+static int list_keys(const struct dsf_words *words, struct dsflow_err *err)
+{
+    const char **names = dsf_xcalloc(words->nwords, sizeof(*names));
+    bool json = dsf_flag_value(words, "json") != NULL;
+    bool roff = dsf_flag_value(words, "roff") != NULL;
+    unsigned n = 0;
+    int status;
+
+    for (unsigned i = 1; i < words->nwords; i++)
+        if (!is_library(words->words[i]))
+            names[n++] = words->words[i];
+    status = dsf_list_keys(names, n,
+                           json   ? DSF_KEYS_JSON
+                           : roff ? DSF_KEYS_ROFF
+                                  : DSF_KEYS_TEXT,
+                           err);
+    free(names);
+    return status;
+}
 
 static int list(const struct dsf_words *words, struct dsflow_err *err)
 {
@@ -219,10 +163,14 @@ static int list(const struct dsf_words *words, struct dsflow_err *err)
                            "optimizers, schedules, segments, plugins or keys",
                            words->words[0]);
     for (unsigned i = 1; i < words->nwords && status == DSFLOW_OK; i++)
-        status = dsflow_plugin_load(words->words[i], err);
-    if (status == DSFLOW_OK)
-        lists[at].print(words);
-    return status;
+        if (lists[at].print != NULL || is_library(words->words[i]))
+            status = dsflow_plugin_load(words->words[i], err);
+    if (status < 0)
+        return status;
+    if (lists[at].print == NULL)
+        return list_keys(words, err);
+    lists[at].print(words);
+    return DSFLOW_OK;
 }
 
 static const struct dsf_flag list_flags[] = {
@@ -235,7 +183,7 @@ const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
         "tasks|codelets|policies|optimizers|schedules|segments|plugins|keys "
-        "[LIBRARY]… [--json|--roff]",
+        "[TABLE|KEY|LIBRARY]… [--json|--roff]",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"
@@ -243,8 +191,11 @@ const struct dsf_cmd dsf_cmd_list = {
         "schedules (of the learning rate), segments (of a layer): what\n"
         "optimizer.kind, schedule.kind and the keys of [model] may name.\n"
         "plugins: the libraries that were loaded. keys: every key of\n"
-        "job.toml, with default, range and meaning. Each says where it comes\n"
-        "from: with a LIBRARY, what that plug-in brings is there too.",
+        "job.toml, with default, range, meaning and what it is used with, or\n"
+        "those of a TABLE (optimizer), or one KEY (optimizer.lr, or lr). Each\n"
+        "says where it comes from: with a LIBRARY, what that plug-in brings "
+        "is\n"
+        "there too.",
     .flags = list_flags,
     .least = 1,
     .most = 64,

@@ -786,6 +786,7 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
 
 static const struct dsf_flag run_flags[] = {
     DSF_FLAG_SET,
+    { "steps", "N", "so many steps: the same as --set job.steps=N" },
     DSF_FLAG_EXECUTOR,
     { "resume", "[=latest-good|changed]",
       "go on from the latest checkpoint; if that is damaged, only "
@@ -800,8 +801,8 @@ static const struct dsf_flag run_flags[] = {
 
 const struct dsf_cmd dsf_cmd_run = {
     .name = "run",
-    .args = "job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] "
-            "[--trace]",
+    .args = "job.toml [--set TABLE.KEY=VALUE]… [--steps N] [--resume] "
+            "[--overwrite] [--trace]",
     .summary = "train a model",
     .help =
         "Trains the model of job.toml. Progress goes to standard error, as a\n"

@@ -227,7 +227,7 @@ void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    dsf_utf8_clean(text);
+    dsf_utf8_clean_lines(text);
     clear_bar(p);
     /* In one write: what a signal makes the run say comes before or after. */
     fprintf(stderr, "%s\n", text);

@@ -45,9 +45,15 @@ static int read_job(struct dsf_session *s, const char *path,
     bool is_run = dsf_is_run(path);
     char *file =
         is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
-    int status =
-        dsf_job_read(file, sets, nsets, dsflow_plugin_load, &s->job, err);
+    int64_t steps = 0;
+    int status = dsf_flag_whole(words, "steps", 1, 1000000000, &steps, err);
+    char *last = dsf_xasprintf("job.steps=%lld", (long long)steps);
 
+    if (steps > 0)
+        sets[nsets++] = last;
+    if (status == DSFLOW_OK)
+        status =
+            dsf_job_read(file, sets, nsets, dsflow_plugin_load, &s->job, err);
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&s->job, err);
     /* A run that was moved is where it was found. */
@@ -57,6 +63,7 @@ static int read_job(struct dsf_session *s, const char *path,
     }
     free(file);
     free(sets);
+    free(last);
     return status;
 }
 

@@ -14,7 +14,7 @@ expect() {
 expect 0 "usage: dsflow" --help
 expect 2 "usage: dsflow"
 expect 0 "dsflow 0." --version
-for c in run watch plan eval generate checkpoint list report; do
+for c in init run watch plan eval generate checkpoint list report; do
     expect 0 "usage: dsflow $c" $c --help
 done
 # The help of flags fits a terminal; usage lines may wrap.

@@ -33,7 +33,7 @@ mkdir folder
 wrong 2 "folder: is a folder: expected a job.toml" run folder
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
-wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--resume] [--overwrite] [--trace] (dsflow run --help)" run
+wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--steps N] [--resume] [--overwrite] [--trace] (dsflow run --help)" run
 wrong 2 "rum: unknown command; did you mean run" rum job.toml
 wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x
 wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set

@@ -31,6 +31,14 @@ static void what_is_no_character_becomes_a_question_mark(void **state)
     cleaned("\xff\xfe", "??");
 }
 
+static void the_ends_of_lines_stay_where_there_are_several(void **state)
+{
+    char text[] = "a\n\tb\xff\n";
+
+    dsf_utf8_clean_lines(text);
+    assert_string_equal(text, "a\n?b?\n");
+}
+
 static void a_name_that_was_cut_leaves_no_half_character(void **state)
 {
     struct dsflow_err err;
@@ -55,6 +63,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_character_becomes_a_question_mark),
+        cmocka_unit_test(the_ends_of_lines_stay_where_there_are_several),
         cmocka_unit_test(a_name_that_was_cut_leaves_no_half_character),
     };
 
