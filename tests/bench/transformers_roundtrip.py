@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Models go between dsflow and transformers, both ways.
 
-For a GPT-2, a LLaMA (grouped queries, untied head) and a Qwen2 of small
-size, with a text of random bytes as validation text:
+For a GPT-2, a LLaMA (grouped queries, untied head), a Mistral whose window is
+its context and a Qwen2 of small size, with a text of random bytes as validation text:
 
   in    transformers saves a model; `dsflow eval` on it gives the loss that
         transformers computes
@@ -10,6 +10,11 @@ size, with a text of random bytes as validation text:
         writes it; transformers loads that with no key missing or left over,
         and computes the loss that `dsflow eval` gives for the run; with
         greedy sampling both continue a prompt alike
+  again what was exported, as `init` of a run that changes nothing, is
+        exported again: the same bytes
+  types weights exported as bf16 and fp16 are those that torch rounds to
+  text  the exported tokenizer, which is of bytes, gives the ids of the bytes
+        of any text, and the text back
 
   VENV/bin/python transformers_roundtrip.py DSFLOW
 
@@ -25,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 
+import safetensors.torch
 import torch
 import transformers
 
@@ -33,7 +39,7 @@ LENGTH = 48   # tokens of a sequence
 STEPS = 5
 PROMPT, CONTINUED = "the cat sat on", 24
 
-SHARED = {"vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0,
+SHARED = {"vocab_size": 256, "bos_token_id": None, "eos_token_id": None,
           "initializer_range": 0.1}
 LLAMA = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "intermediate_size": 150,
@@ -43,6 +49,8 @@ MODELS = {
         n_layer=3, n_head=4, n_embd=64, n_positions=64,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **SHARED),
     "llama": transformers.LlamaConfig(tie_word_embeddings=False, **LLAMA),
+    "mistral": transformers.MistralConfig(
+        sliding_window=64, tie_word_embeddings=False, **LLAMA),
     "qwen2": transformers.Qwen2Config(tie_word_embeddings=True, **LLAMA),
 }
 
@@ -126,6 +134,45 @@ def near(what, got, expected):
                  f"{far:.1e} apart", far <= BOUND)
 
 
+def any_text(random):
+    ranges = [(1, 128), (128, 0x800), (0x800, 0xd800), (0xe000, 0x110000)]
+    return "".join(chr(random.randrange(*random.choice(ranges)))
+                   for _ in range(random.randrange(60)))
+
+
+def check_tokenizer(folder, name):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = [any_text(random.Random(seed)) for seed in range(200)]
+    return check(f"{name}: the tokenizer is bytes, both ways",
+                 all(tokenizer(t).input_ids == list(t.encode()) and
+                     tokenizer.decode(list(t.encode())) == t for t in texts))
+
+
+def check_again(dsflow, folder, name, job):
+    run(dsflow, "run", job, "--set", f"model.init={folder}/exported",
+        "--set", "optimizer.lr=0", "--set", f"job.output={folder}/again")
+    run(dsflow, "checkpoint", "export", folder / "again",
+        folder / "exported-again")
+    same = all((folder / "exported-again" / f.name).read_bytes() ==
+               f.read_bytes() for f in (folder / "exported").iterdir())
+    return check(f"{name} exported twice: the same bytes", same)
+
+
+def check_types(dsflow, folder, name):
+    good = True
+    whole = safetensors.torch.load_file(folder / "exported/model.safetensors")
+    for flag, dtype in ("bf16", torch.bfloat16), ("fp16", torch.float16):
+        run(dsflow, "checkpoint", "export", folder / "run", folder / flag,
+            "--dtype", flag)
+        half = safetensors.torch.load_file(folder / flag / "model.safetensors")
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder / flag, dtype="auto")
+        good &= check(f"{name} as {flag}: torch's rounding, and its dtype",
+                      model.dtype == dtype and whole.keys() == half.keys() and
+                      all(half[k].equal(whole[k].to(dtype)) for k in whole))
+    return good
+
+
 def round_trip(dsflow, folder, name):
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(MODELS[name]).eval()
@@ -148,6 +195,9 @@ def round_trip(dsflow, folder, name):
                "--temperature", 0, "--tokens", CONTINUED)
     good &= check(f"{name} continues the prompt alike",
                   greedy(back, PROMPT.encode()) in said)
+    good &= check_again(dsflow, folder, name, job)
+    good &= check_types(dsflow, folder, name)
+    good &= check_tokenizer(folder / "exported", name)
     return good
 
 
