@@ -1,5 +1,6 @@
 /* cmd_checkpoint.c - list, verify and export checkpoints. */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "cli/notice.h"
 #include "cli/params.h"
@@ -94,12 +95,17 @@ static int write_folder(const struct dsf_session *s, const char *folder,
     struct dsf_hf_export_spec spec = { .folder = folder,
                                        .dtype = dtype,
                                        .files = files };
-    int status =
-        dsf_tokenizer_export(s->tok, dsf_vocabulary_source(s),
-                             s->model.dims.context, &tok, err);
+    const char *source = dsf_vocabulary_source(s);
+    int status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
+                                      &tok, err);
 
     if (status < 0)
         return status;
+    if (source == NULL && s->model.family == DSF_LLAMA &&
+        s->model.dims.qkv_bias)
+        dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
+                 "any model of that kind (model.qkv_bias): load this tokenizer "
+                 "with PreTrainedTokenizerFast");
     for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
         const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
 

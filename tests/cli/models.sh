@@ -131,6 +131,11 @@ tr -d '\n ' < sourced-hf/tokenizer_config.json |
     fault "settings of the source: $(cat sourced-hf/tokenizer_config.json)"
 has sourced-hf/generation_config.json temperature 0.6
 
+# What transformers would read otherwise is said.
+run biased --set model.family=llama --set model.qkv_bias=true
+says "load this tokenizer with PreTrainedTokenizerFast" checkpoint export biased biased-hf
+silent checkpoint export bytes again-hf
+
 # Sixteen bits.
 "$dsflow" checkpoint export bytes out16 --dtype fp8 > out 2> err
 [ $? -eq 2 ] && [ "$(cat err)" = "dsflow: --dtype: fp8: expected fp32, bf16 or fp16" ] ||
