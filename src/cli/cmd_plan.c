@@ -13,6 +13,7 @@
 #include "sim/plan_report.h"
 #include "tasks/components.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int check_until(const char *until, struct dsflow_err *err)
@@ -90,6 +91,13 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     dsf_prediction_fini(&prediction);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
+    if (status == DSFLOW_OK && !json && whole) {
+        char *text = dsf_fit_gradients_text(s, m);
+
+        if (text != NULL)
+            printf("\n%s\n", text);
+        free(text);
+    }
     fflush(stdout); /* what is wrong with it stands below it, in a pipe too */
     /* Only when every policy has been applied is it known what is where. */
     if (status < 0 || !whole)

@@ -580,6 +580,8 @@ static int print_sample(struct run *r, struct dsflow_err *err)
 
 static void say_start(struct run *r)
 {
+    char *gradients = dsf_fit_gradients_text(&r->s, NULL);
+
     dsf_progress_say(&r->progress,
                      "%s: %.2f M parameters; %lld tokens to train on, %lld to "
                      "validate%s",
@@ -589,6 +591,9 @@ static void say_start(struct run *r)
                      r->s.text.cached ? " (from the cache)" : "");
     if (r->s.why != NULL)
         dsf_progress_say(&r->progress, "%s", r->s.why);
+    if (gradients != NULL)
+        dsf_progress_say(&r->progress, "%s", gradients);
+    free(gradients);
     if (r->start.folder != NULL)
         dsf_progress_say(&r->progress, "goes on from %s", r->start.folder);
     else if (r->start.asked)

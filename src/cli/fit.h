@@ -21,4 +21,10 @@ bool dsf_fit_is_open(const struct dsf_session *s);
 int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err);
 
+/* What ZeRO 2 or 3 does not share out: that whole gradients stay on each rank
+ * until the end of the step, with the bytes, and what zero.reduce = "micro"
+ * would make of it. NULL where they do not; freed by the caller. */
+char *dsf_fit_gradients_text(const struct dsf_session *s,
+                             const struct dsf_machine_model *m);
+
 #endif

@@ -378,6 +378,14 @@ int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
     return dsf_job_fail(plan->job, err, status, table, key, "%s", msg);
 }
 
+bool dsf_plan_passes_gradients(const struct dsflow_plan *plan)
+{
+    bool once = plan->groups == plan->mesh.data; /* one sum on each rank */
+
+    return plan->layer_major ||
+           (once && (plan->turns == 1 || plan->reduce_micro));
+}
+
 /* A pipeline has as many slots as its schedule needs, if the job does not say
  * that there be fewer. */
 const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk)

@@ -85,6 +85,11 @@ int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l);
 /* The key that sizes the rings of a chunk. */
 const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk);
 
+/* Is the gradient of each layer complete, and summed over the data ranks,
+ * before that of the next but one? Then whole ones need not stay in ZeRO 2
+ * and 3. */
+bool dsf_plan_passes_gradients(const struct dsflow_plan *plan);
+
 /* The pipeline stage of layer `l`. */
 int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l);
 

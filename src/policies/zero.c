@@ -695,13 +695,11 @@ static void rewrite_task(struct zero *z, const struct dsflow_task_spec *t)
 static void begin(struct zero *z)
 {
     const struct dsflow_plan *plan = z->plan;
-    int32_t groups = plan->groups / plan->mesh.data;
 
     z->data = plan->mesh.data;
     z->stage = plan->zero_stage;
     z->length = (int32_t)plan->job->zero.prefetch + 1;
-    z->passing = plan->layer_major ||
-                 (groups == 1 && (plan->turns == 1 || plan->reduce_micro));
+    z->passing = dsf_plan_passes_gradients(plan);
     z->spread =
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
     z->chunks = plan->nchunks / plan->mesh.pipeline;
