@@ -224,9 +224,21 @@ static bool is_ignored(int sig)
 static void catch (int sig)
 {
     struct sigaction action = { .sa_handler = on_signal,
-                                .sa_flags = SA_RESTART };
+                                .sa_flags = SA_RESTART | SA_ONSTACK };
 
     sigaction(sig, &action, NULL);
+}
+
+/* A stack of its own: while kernels that oneDNN makes at run time are called,
+ * the stack pointer may be in a buffer of the heap, which a handler would write
+ * to. The first thread, to which signals go, runs them with the serial
+ * executor. */
+static void set_stack(void)
+{
+    static unsigned char memory[1 << 16];
+    stack_t own = { .ss_sp = memory, .ss_size = sizeof(memory) };
+
+    sigaltstack(&own, NULL);
 }
 
 void dsf_stop_catch(void)
@@ -234,6 +246,7 @@ void dsf_stop_catch(void)
     static const int all[] = { SIGINT, SIGTERM, SIGHUP };
 
     atomic_store(&owner, getpid());
+    set_stack();
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         if (!is_ignored(all[i]))
             catch (all[i]);
