@@ -55,7 +55,7 @@ static int write_output(const struct output *output,
     bool good;
 
     if (out == NULL)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
     output->write(view, out);
     good = fflush(out) == 0 && !ferror(out);
     if (!here && fclose(out) != 0)

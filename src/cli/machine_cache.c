@@ -115,7 +115,7 @@ int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
     make_folders(folders);
     free(folders);
     if (dsf_aside_open(&file, path) < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
     fprintf(file.out, "# Measured by dsflow bench, or by the first dsflow plan "
                       "or run.\n");
     status = dsf_machine_model_write(m, file.out);

@@ -86,9 +86,10 @@ int dsf_words_read(const struct dsf_cmd *cmd, int argc, char **argv,
         }
     }
     if (w->nwords < cmd->least || w->nwords > cmd->most)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: expected: dsflow %s %s (dsflow %s --help)",
-                           cmd->name, cmd->name, cmd->args, cmd->name);
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "%s: expected: dsflow %s%s%s (dsflow %s --help)", cmd->name,
+            cmd->name, cmd->args[0] != '\0' ? " " : "", cmd->args, cmd->name);
     return DSFLOW_OK;
 }
 

@@ -359,7 +359,7 @@ int dsf_hf_export(const struct dsf_model *m,
         n--;
     tmp = dsf_xasprintf("%.*s.tmp-%ld", (int)n, folder, (long)getpid());
     if (mkdir(tmp, 0777) < 0) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", tmp);
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", folder);
         goto out;
     }
     status = write_config(m, spec, tmp, err);

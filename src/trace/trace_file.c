@@ -245,7 +245,7 @@ int dsf_trace_create(const char *path, const struct dsf_trace *trace,
     file->path = dsf_xstrdup(path);
     file->out = fopen(path, "wb");
     if (file->out == NULL) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
         dsf_trace_close(file, false, NULL);
         return status;
     }

@@ -31,6 +31,17 @@ expect 0 "load_batch" list codelets
 expect 0 StarPU report
 
 expect 0 "attention.forward" plan job.toml
+
+# What the command line names and cannot be written is wrong, as it is where it
+# cannot be read.
+: > file
+expect 2 "dsflow: report: expected: dsflow report (dsflow report --help)" report x
+expect 2 "dsflow: file/x: Not a directory" plan job.toml --trace file/x
+expect 2 "dsflow: none/x: No such file or directory" plan job.toml --trace none/x
+expect 0 "" plan job.toml --trace t.dsflow
+for format in svg paje chrome dot; do
+    expect 2 "dsflow: file/x: Not a directory" trace t.dsflow --$format file/x
+done
 expect 0 "digraph" plan job.toml --dot
 expect 0 '"role_bytes"' plan job.toml --json
 expect 0 "digraph" plan job.toml --dot --until reference
@@ -47,6 +58,7 @@ grep -q "kernels .* % of" log || fault "no closing line: $(cat log)"
 [ "$(grep -c . run/metrics.jsonl)" -eq 13 ] || fault "metrics.jsonl: $(cat run/metrics.jsonl)"
 "$dsflow" plan job.toml --json $budgets | cmp - run/plan.json || fault "plan.json is not what plan prints"
 
+expect 2 "dsflow: none/x/hf: No such file or directory" checkpoint export run none/x/hf
 expect 0 "nats per byte" eval run
 # A run, and the job whose output it is, mean the same model.
 for command in eval "generate --temperature 0 --tokens 20"; do
