@@ -1,155 +1,29 @@
 /* cmd_run.c - train. */
 #include "base/alloc.h"
-#include "base/aside.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/early.h"
-#include "cli/feed.h"
 #include "cli/fit.h"
 #include "cli/generate.h"
-#include "cli/machine_cache.h"
-#include "cli/meter.h"
 #include "cli/notice.h"
 #include "cli/params.h"
-#include "cli/progress.h"
-#include "cli/resume.h"
+#include "cli/run.h"
 #include "cli/stop.h"
 #include "cli/traced.h"
-#include "sim/plan_report.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Steps that are submitted before the first of them is done. */
 enum { AHEAD = 2 };
 
-/* Seconds of work that should not be lost without a word. */
-enum { LONG = 30 * 60 };
-
-struct run {
-    struct dsf_session s;
-    struct dsf_feed feed;
-    struct dsf_progress progress;
-    struct dsf_meter meter;
-    int64_t moved[DSF_NMOVES]; /* bytes of a step */
-    double read, written;      /* of them, from and to NVMe */
-    int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
-    double looked, looking;    /* when that was found out, and how long it took */
-    struct dsf_resume start;
-    int64_t first;           /* steps that were done before */
-    int64_t done, submitted; /* steps */
-    int64_t saved;           /* the step of the last checkpoint; -1: none */
-    double saved_at;         /* when it was saved, or the training began */
-    int64_t paused;          /* the last step after which everything stopped */
-    double last;             /* when the step before was reported */
-
-    struct dsf_machine_model machine;
-    struct dsf_prediction prediction; /* of a step on it */
-    double *seconds; /* of the steps that nothing interrupted */
-    double *bounds;  /* what each of them takes at least */
-    double io, io_hidden; /* seconds of disks in all of them */
-    size_t nseconds, cap_seconds, cap_bounds;
-};
-
-/* Can it be made, or be written to? */
-static int check_output(const struct dsf_job *job, struct dsflow_err *err)
-{
-    char *path = dsf_xstrdup(job->main.output), *end = path + strlen(path);
-    struct stat st;
-    int why = 0;
-
-    /* The last folder of the path that is there. */
-    while (end > path && stat(path, &st) < 0 && errno == ENOENT) {
-        while (end > path && end[-1] != '/')
-            end--;
-        while (end > path + 1 && end[-1] == '/')
-            end--;
-        *end = '\0';
-    }
-    if (stat(end > path ? path : ".", &st) < 0)
-        why = errno;
-    else if (!S_ISDIR(st.st_mode))
-        why = ENOTDIR;
-    else if (access(end > path ? path : ".", W_OK | X_OK) < 0)
-        why = errno;
-    free(path);
-    return why == 0 ? DSFLOW_OK
-                    : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
-                                   "%s: %s", job->main.output, strerror(why));
-}
-
-static int make_output(struct run *r, struct dsflow_err *err)
-{
-    const char *output = r->s.job.main.output;
-    char *path = dsf_xstrdup(output);
-    int status = DSFLOW_OK;
-
-    for (char *c = path + 1; status == DSFLOW_OK; c++) {
-        bool last = *c == '\0';
-
-        if (*c != '/' && !last)
-            continue;
-        *c = '\0';
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
-            status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job",
-                                  "output", "%s: %s", path, strerror(errno));
-        if (last)
-            break;
-        *c = '/';
-    }
-    if (status == DSFLOW_OK && access(output, W_OK | X_OK) < 0)
-        status = dsf_job_fail(&r->s.job, err, DSFLOW_EINVAL, "job", "output",
-                              "%s: %s", output, strerror(errno));
-    free(path);
-    return status;
-}
-
-/* Write `<output>/name` with `write`, which gets the run. */
-static int write_file(struct run *r, const char *name,
-                      int (*write)(struct run *r, FILE *out,
-                                   struct dsflow_err *err),
-                      struct dsflow_err *err)
-{
-    char *path = dsf_xasprintf("%s/%s", r->s.job.main.output, name);
-    struct dsf_aside file;
-    int status;
-
-    if (dsf_aside_open(&file, path) < 0) {
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    } else {
-        status = write(r, file.out, err);
-        if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
-            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    }
-    free(path);
-    return status;
-}
-
-static int write_job(struct run *r, FILE *out, struct dsflow_err *err)
-{
-    fprintf(out, "# The job of this run, with what --set changed.\n");
-    return dsf_job_write(&r->s.job, out);
-}
-
-static int write_plan(struct run *r, FILE *out, struct dsflow_err *err)
-{
-    struct dsf_plan_facts facts = { &r->machine, &r->prediction, { 0 } };
-
-    dsf_fit_budgets(&r->s, &r->machine, facts.budget);
-    return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
-}
-
 /* What a step will take here. Before the executor is open, whose workers would
  * be in the way where the machine is measured. */
-static int predict(struct run *r, struct dsflow_err *err)
+static int predict(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = dsf_machine_of_job(&r->s.machine, &r->s.job, &r->machine, err);
 
@@ -161,29 +35,8 @@ static int predict(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-/* A long run whose only save is its last act may lose all of it. */
-static void warn_unsaved(const struct run *r)
-{
-    const struct dsf_job *job = &r->s.job;
-    const struct dsflow_every *every = &job->checkpoint.every;
-    int64_t left = job->main.steps - r->done;
-    bool before = every->steps > 0 && every->steps < left;
-    double seconds =
-        r->prediction.sim.step_seconds * (double)(before ? every->steps : left);
-
-    if (every->seconds > 0 || seconds < LONG)
-        return;
-    dsf_warn("%s: checkpoint: every: %s takes about %s (predicted)%s: a time "
-             "such as \"30min\" saves more often",
-             job->path, before ? "the first checkpoint" : "the run",
-             dsf_time_text(seconds).s,
-             before                   ? ""
-             : job->checkpoint.at_end ? " and nothing is saved before its end"
-                                      : " and nothing is saved");
-}
-
 /* A checkpoint to go on from, as far as can be known by now. */
-static int find_start(struct run *r, const struct dsf_words *words,
+static int find_start(struct dsf_run *r, const struct dsf_words *words,
                       struct dsflow_err *err)
 {
     int status = dsf_resume_find(&r->start, &r->s, words, err);
@@ -201,7 +54,7 @@ static bool divides(int64_t every, int64_t step)
 }
 
 /* Steps after which everything stops for a moment. */
-static bool is_boundary(const struct run *r, int64_t step)
+static bool is_boundary(const struct dsf_run *r, int64_t step)
 {
     return divides(r->s.job.validation.every, step) ||
            divides(r->s.job.checkpoint.every.steps, step) ||
@@ -209,14 +62,14 @@ static bool is_boundary(const struct run *r, int64_t step)
 }
 
 /* Is the time over after which the next checkpoint is saved? */
-static bool save_is_due(const struct run *r)
+static bool save_is_due(const struct dsf_run *r)
 {
     double after = r->s.job.checkpoint.every.seconds;
 
     return after > 0 && dsf_now() - r->saved_at >= after;
 }
 
-static int submit_ahead(struct run *r, struct dsflow_err *err)
+static int submit_ahead(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
@@ -231,7 +84,7 @@ static int submit_ahead(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static int save(struct run *r, struct dsflow_err *err)
+static int save(struct dsf_run *r, struct dsflow_err *err)
 {
     int status;
 
@@ -249,7 +102,7 @@ static int save(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static int validate(struct run *r, struct dsflow_err *err)
+static int validate(struct dsf_run *r, struct dsflow_err *err)
 {
     double loss, per_byte;
     int status;
@@ -272,7 +125,7 @@ static int validate(struct run *r, struct dsflow_err *err)
 }
 
 /* What is due after step r->done, with everything at rest. */
-static int pause_at_boundary(struct run *r, struct dsflow_err *err)
+static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
 {
     const struct dsf_job *job = &r->s.job;
     bool end = r->done == job->main.steps;
@@ -292,7 +145,7 @@ static int pause_at_boundary(struct run *r, struct dsflow_err *err)
 
 /* Memory that was touched stays; looking takes time from the workers: not more
  * than one part in a thousand. */
-static void find_held(struct run *r)
+static void find_held(struct dsf_run *r)
 {
     enum { SHARE = 1000 };
     double now = dsf_now();
@@ -310,7 +163,7 @@ static void find_held(struct run *r)
 }
 
 /* Adds to a message what there is to go on from. */
-static int fail_with_checkpoint(const struct run *r, int status,
+static int fail_with_checkpoint(const struct dsf_run *r, int status,
                                 struct dsflow_err *err)
 {
     struct dsflow_err why = *err;
@@ -322,7 +175,7 @@ static int fail_with_checkpoint(const struct run *r, int status,
                        why.msg, (long long)r->saved);
 }
 
-static int take_step(struct run *r, const struct dsf_report *report,
+static int take_step(struct dsf_run *r, const struct dsf_report *report,
                      struct dsflow_err *err)
 {
     int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
@@ -370,7 +223,7 @@ static int take_step(struct run *r, const struct dsf_report *report,
     return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
 }
 
-static int take_report(struct run *r, struct dsflow_err *err)
+static int take_report(struct dsf_run *r, struct dsflow_err *err)
 {
     struct dsf_report report = dsf_feed_next(&r->feed);
     int status = dsflow_exec_failed(r->s.exec, err);
@@ -378,7 +231,7 @@ static int take_report(struct run *r, struct dsflow_err *err)
     return status < 0 ? status : take_step(r, &report, err);
 }
 
-static int train(struct run *r, struct dsflow_err *err)
+static int train(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
@@ -401,141 +254,8 @@ static int train(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median_of(double *v, size_t n)
-{
-    qsort(v, n, sizeof(*v), ascending);
-    return v[n / 2];
-}
-
-/* A step as it was, as it was predicted, and as it could be at best. */
-static void say_time(struct run *r, unsigned workers)
-{
-    double predicted = r->prediction.sim.step_seconds, median, bound;
-    char text[96] = "";
-
-    if (r->nseconds == 0)
-        return;
-    median = median_of(r->seconds, r->nseconds);
-    bound = median_of(r->bounds, r->nseconds);
-    if (workers == r->s.plan->workers) /* not the serial executor's one */
-        snprintf(text, sizeof(text), ", predicted %s: %s",
-                 dsf_seconds_text(predicted).s,
-                 dsf_against_text(median, predicted).s);
-    dsf_progress_say(&r->progress, "step %s (median)%s",
-                     dsf_seconds_text(median).s, text);
-    dsf_progress_say(&r->progress,
-                     "efficiency %.1f %%: with tasks like these no order takes "
-                     "less than %s",
-                     100 * bound / median, dsf_seconds_text(bound).s);
-}
-
-/* What the ranks have in a larger memory. */
-static void say_tier(struct run *r, const struct dsf_weights *w,
-                     enum dsflow_tier tier)
-{
-    double planned = 0, measured = 0;
-
-    for (unsigned i = 0; i < w->nranks; i++) {
-        planned += w->ranks[i].tier_bytes[tier];
-        measured += (double)dsflow_exec_resident(r->s.exec, i, tier);
-    }
-    if (planned > 0)
-        dsf_progress_say(&r->progress, "offloaded to %s: %s, planned %s",
-                         dsflow_tier_str(tier), dsf_size_text(measured).s,
-                         dsf_size_text(planned).s);
-}
-
-/* Of all ranks, and of the one that has most. */
-static void say_memory(struct run *r)
-{
-    double planned = 0, tensors = 0, peak;
-    struct dsf_weights w;
-    struct rusage usage;
-    unsigned most;
-
-    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
-                     r->s.plan->rank_workers);
-    most = dsf_weights_neediest(&w);
-    for (unsigned i = 0; i < w.nranks; i++) {
-        planned += w.ranks[i].peak + w.ranks[i].tier_bytes[DSFLOW_HOST];
-        for (int t = DSFLOW_DEVICE; t < DSFLOW_NVME; t++)
-            tensors +=
-                (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
-    }
-    getrusage(RUSAGE_SELF, &usage);
-    peak = fmax(1024.0 * (double)usage.ru_maxrss, tensors);
-    dsf_progress_say(&r->progress,
-                     "peak memory %s: %s tensors, %s the program and its "
-                     "libraries; planned %s",
-                     dsf_size_text(peak).s, dsf_size_text(tensors).s,
-                     dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
-    if (w.nranks > 1)
-        dsf_progress_say(
-            &r->progress, "tensors of rank %u, which has most: %s, planned %s",
-            most,
-            dsf_size_text(
-                (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
-                .s,
-            dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
-    say_tier(r, &w, DSFLOW_HOST);
-    say_tier(r, &w, DSFLOW_NVME);
-    dsf_weights_fini(&w);
-}
-
-/* What a step had to do with disks. */
-static void say_io(struct run *r)
-{
-    if (r->io > 0)
-        dsf_progress_say(&r->progress,
-                         "disk: %s read, %s written a step; busy %.4g ms, "
-                         "%.1f %% hidden behind compute",
-                         dsf_size_text(r->read).s, dsf_size_text(r->written).s,
-                         1e3 * r->io / (double)r->nseconds,
-                         100 * r->io_hidden / r->io);
-}
-
-/* Where the trace is, if there is one. */
-static void say_trace(struct run *r)
-{
-    if (r->meter.written == 0)
-        return;
-    dsf_progress_say(&r->progress,
-                     "steps %lld to %lld are traced: dsflow trace %s",
-                     (long long)(r->first + r->meter.first + 1),
-                     (long long)(r->first + r->meter.last + 1),
-                     r->s.job.main.output);
-    if (r->meter.lost > 0)
-        dsf_progress_say(&r->progress, "%llu tasks are missing in the trace",
-                         (unsigned long long)r->meter.lost);
-}
-
-/* The lines that say how well the machine was used. */
-static void say_end(struct run *r)
-{
-    struct dsflow_exec_stats stats;
-
-    dsflow_exec_stats(r->s.exec, &stats);
-    if (stats.wall_seconds > 0)
-        dsf_progress_say(
-            &r->progress, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
-            (unsigned long long)stats.tasks,
-            100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
-            stats.workers, stats.wall_seconds);
-    say_memory(r);
-    say_io(r);
-    say_time(r, stats.workers);
-    say_trace(r);
-}
-
 /* Is there memory for the whole model beside the tensors of the run? */
-static bool has_room(struct run *r)
+static bool has_room(struct dsf_run *r)
 {
     double needed =
         dsf_session_copies(&r->s) + dsf_generator_bytes(&r->s.model);
@@ -551,7 +271,7 @@ static bool has_room(struct run *r)
     return false;
 }
 
-static int print_sample(struct run *r, struct dsflow_err *err)
+static int print_sample(struct dsf_run *r, struct dsflow_err *err)
 {
     const struct dsf_job_sample *sample = &r->s.job.sample;
     struct dsf_sampling sampling = {
@@ -578,32 +298,8 @@ static int print_sample(struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static void say_start(struct run *r)
-{
-    char *gradients = dsf_fit_gradients_text(&r->s, NULL);
-
-    dsf_progress_say(&r->progress,
-                     "%s: %.2f M parameters; %lld tokens to train on, %lld to "
-                     "validate%s",
-                     r->s.job.main.name, (double)r->s.model.params / 1e6,
-                     (long long)r->s.text.train_tokens,
-                     (long long)r->s.text.validation_tokens,
-                     r->s.text.cached ? " (from the cache)" : "");
-    if (r->s.why != NULL)
-        dsf_progress_say(&r->progress, "%s", r->s.why);
-    if (gradients != NULL)
-        dsf_progress_say(&r->progress, "%s", gradients);
-    free(gradients);
-    if (r->start.folder != NULL)
-        dsf_progress_say(&r->progress, "goes on from %s", r->start.folder);
-    else if (r->start.asked)
-        dsf_progress_say(&r->progress,
-                         "%s has no checkpoint: starts from the beginning",
-                         r->s.job.main.output);
-}
-
 /* Bytes that a step moves between ranks, and between tiers of memory. */
-static void find_moved(struct run *r)
+static void find_moved(struct dsf_run *r)
 {
     struct dsf_weights w;
 
@@ -632,7 +328,7 @@ static void find_moved(struct run *r)
 
 /* Are the weights that a new run starts from there? Their tensors are looked
  * at, not their numbers. */
-static int check_weights(const struct run *r, struct dsflow_err *err)
+static int check_weights(const struct dsf_run *r, struct dsflow_err *err)
 {
     struct dsf_params *params = NULL;
     int64_t from;
@@ -642,16 +338,16 @@ static int check_weights(const struct run *r, struct dsflow_err *err)
     return status;
 }
 
-static int prepare(struct run *r, const struct dsf_words *words,
-                   struct dsflow_err *err)
+/* What can be known before anything is measured, built or read. */
+static int check(struct dsf_run *r, const struct dsf_words *words,
+                 struct dsflow_err *err)
 {
     int status = dsf_session_model(&r->s, words->words[0], words, err);
-    int64_t from;
 
     if (status == DSFLOW_OK)
         status = dsf_early_check(&r->s, words, err);
     if (status == DSFLOW_OK)
-        status = check_output(&r->s.job, err);
+        status = dsf_run_check_output(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = find_start(r, words, err);
     if (status == DSFLOW_OK && r->start.folder == NULL)
@@ -661,14 +357,19 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
-    if (status == DSFLOW_OK)
-        status = dsf_traced_check(&r->s.job, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_plan(&r->s, NULL, err);
+    return status == DSFLOW_OK ? dsf_traced_check(&r->s.job, err) : status;
+}
+
+/* The graph, the text and the prediction of a step. */
+static int plan(struct dsf_run *r, const struct dsf_words *words,
+                struct dsflow_err *err)
+{
+    int status = dsf_session_plan(&r->s, NULL, err);
+
     if (status == DSFLOW_OK)
         dsf_job_warn(&r->s.job);
     if (status == DSFLOW_OK)
-        status = make_output(r, err);
+        status = dsf_run_make_output(&r->s.job, err);
     if (status == DSFLOW_OK)
         status = dsf_progress_open(&r->progress, r->s.job.main.output, err);
     if (status == DSFLOW_OK && dsf_metrics_is_empty(&r->progress.metrics))
@@ -687,21 +388,31 @@ static int prepare(struct run *r, const struct dsf_words *words,
     if (status == DSFLOW_OK)
         status = predict(r, err);
     if (status == DSFLOW_OK)
-        warn_unsaved(r);
+        dsf_run_warn_unsaved(r);
+    return status;
+}
+
+static int prepare(struct dsf_run *r, const struct dsf_words *words,
+                   struct dsflow_err *err)
+{
+    int status = check(r, words, err);
+    int64_t from;
+
+    if (status == DSFLOW_OK)
+        status = plan(r, words, err);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stopped = dsf_stop_signal;
     dsf_standstill_init(
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
-    if (status == DSFLOW_OK) {
-        dsf_resume_remove(&r->start, &r->s);
+    if (status == DSFLOW_OK)
         status = dsf_session_open(&r->s, words, &r->feed.host, err);
-    }
     if (status == DSFLOW_OK)
         status = r->start.folder != NULL
                      ? dsf_resume_load(&r->start, &r->s, err)
                      : dsf_session_start(&r->s, DSF_START, &from, err);
     if (status == DSFLOW_OK) {
+        dsf_resume_remove(&r->start, &r->s);
         find_moved(r);
         dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
                        r->machine.disk.duplex);
@@ -709,23 +420,21 @@ static int prepare(struct run *r, const struct dsf_words *words,
                                  words, r->done, err);
     }
     if (status == DSFLOW_OK)
-        status = write_file(r, "job.toml", write_job, err);
+        status = dsf_run_write_files(r, err);
     if (status == DSFLOW_OK)
-        status = write_file(r, "plan.json", write_plan, err);
-    if (status == DSFLOW_OK)
-        status = dsf_progress_begin(
-            &r->progress, r->done, r->s.job.main.steps,
-            r->s.job.main.log_every, r->s.job.trace.tensorboard, err);
+        status = dsf_progress_begin(&r->progress, r->done, r->s.job.main.steps,
+                                    r->s.job.main.log_every,
+                                    r->s.job.trace.tensorboard, err);
     if (status == DSFLOW_OK) {
         dsf_stop_metrics(r->progress.metrics.fd);
         dsf_stop_progress(r->done, r->saved);
-        say_start(r);
+        dsf_run_say_start(r);
     }
     return status;
 }
 
 /* Save what a signal has stopped. */
-static int save_stopped(struct run *r, int sig, struct dsflow_err *err)
+static int save_stopped(struct dsf_run *r, int sig, struct dsflow_err *err)
 {
     int status = save(r, err);
 
@@ -739,11 +448,11 @@ static int save_stopped(struct run *r, int sig, struct dsflow_err *err)
 }
 
 /* What comes after the steps; a signal ends it, and nothing is lost. */
-static int finish(struct run *r, int *sig, struct dsflow_err *err)
+static int finish(struct dsf_run *r, int *sig, struct dsflow_err *err)
 {
     int status;
 
-    say_end(r);
+    dsf_run_say_end(r);
     status = print_sample(r, err);
     *sig = dsf_stop_stage(DSF_STOP_ENDING);
     return status;
@@ -761,7 +470,7 @@ static void catch_signals(const struct dsf_words *words)
 
 static int run(const struct dsf_words *words, struct dsflow_err *err)
 {
-    struct run r = { 0 };
+    struct dsf_run r = { 0 };
     int status, sig = 0, late = 0;
 
     catch_signals(words);
@@ -773,8 +482,7 @@ static int run(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = sig != 0 ? save_stopped(&r, sig, err) : finish(&r, &late, err);
     dsf_stop_stage(DSF_STOP_ENDING);
-    if (status < 0 && r.s.exec != NULL &&
-        dsflow_exec_failed(r.s.exec, err) < 0)
+    if (status < 0 && r.s.exec != NULL && dsflow_exec_failed(r.s.exec, err) < 0)
         status = fail_with_checkpoint(&r, err->status, err);
     dsf_progress_end(&r.progress, r.done, status, err);
     dsf_progress_close(&r.progress);

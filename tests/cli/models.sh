@@ -147,9 +147,19 @@ has fp16/config.json dtype '"float16"'
 size=$(wc -c < fp16/model.safetensors) whole=$(wc -c < bytes-hf/model.safetensors)
 [ $((size * 2)) -lt $((whole + 20000)) ] || fault "fp16 has $size bytes of $whole"
 
+# Weights that are found wrong when they are read cost no earlier run.
+run long
+"$dsflow" checkpoint export long broken > log 2>&1 || fault "no export: $(cat log)"
+printf '\000\000\300\177' | dd of=broken/model.safetensors bs=1 conv=notrunc 2> /dev/null \
+    seek=$(($(wc -c < broken/model.safetensors) - 4))
+cp -r long whole
+"$dsflow" run job.toml --set job.output=long --set model.init=broken --overwrite > out 2> err
+[ $? -eq 2 ] && tail -n 1 err | grep -q "broken/model.safetensors: .*nan" || fault "a weight that is no number: $(cat err)"
+same long whole
+
 # What a sample has no room for is said at the start of a run, and nothing at its
 # end; generate says where it stopped.
-run long --set sample.tokens=50 --set sample.prompt=abc
+run long --overwrite --set sample.tokens=50 --set sample.prompt=abc
 [ "$(grep -c "context" log)" -eq 1 ] &&
     sed 's/.*sample.tokens/sample.tokens/; 1q' log | grep -q \
         "^sample.tokens: 50: after a prompt of 3 the model's context of 48 has room for 46$" ||

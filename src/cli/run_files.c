@@ -1,0 +1,108 @@
+/* run_files.c - the output folder of a run, and what says there what it is of.
+ */
+#include "cli/run.h"
+
+#include "base/alloc.h"
+#include "base/aside.h"
+#include "cli/fit.h"
+#include "sim/plan_report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
+{
+    char *path = dsf_xstrdup(job->main.output), *end = path + strlen(path);
+    struct stat st;
+    int why = 0;
+
+    /* The last folder of the path that is there. */
+    while (end > path && stat(path, &st) < 0 && errno == ENOENT) {
+        while (end > path && end[-1] != '/')
+            end--;
+        while (end > path + 1 && end[-1] == '/')
+            end--;
+        *end = '\0';
+    }
+    if (stat(end > path ? path : ".", &st) < 0)
+        why = errno;
+    else if (!S_ISDIR(st.st_mode))
+        why = ENOTDIR;
+    else if (access(end > path ? path : ".", W_OK | X_OK) < 0)
+        why = errno;
+    free(path);
+    return why == 0 ? DSFLOW_OK
+                    : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                                   "%s: %s", job->main.output, strerror(why));
+}
+
+int dsf_run_make_output(const struct dsf_job *job, struct dsflow_err *err)
+{
+    const char *output = job->main.output;
+    char *path = dsf_xstrdup(output);
+    int status = DSFLOW_OK;
+
+    for (char *c = path + 1; status == DSFLOW_OK; c++) {
+        bool last = *c == '\0';
+
+        if (*c != '/' && !last)
+            continue;
+        *c = '\0';
+        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+            status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                                  "%s: %s", path, strerror(errno));
+        if (last)
+            break;
+        *c = '/';
+    }
+    if (status == DSFLOW_OK && access(output, W_OK | X_OK) < 0)
+        status = dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                              "%s: %s", output, strerror(errno));
+    free(path);
+    return status;
+}
+
+/* Write `<output>/name` with `write`, which gets the run. */
+static int write_file(struct dsf_run *r, const char *name,
+                      int (*write)(struct dsf_run *r, FILE *out,
+                                   struct dsflow_err *err),
+                      struct dsflow_err *err)
+{
+    char *path = dsf_xasprintf("%s/%s", r->s.job.main.output, name);
+    struct dsf_aside file;
+    int status;
+
+    if (dsf_aside_open(&file, path) < 0) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    } else {
+        status = write(r, file.out, err);
+        if (dsf_aside_close(&file, status == DSFLOW_OK) < 0)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    }
+    free(path);
+    return status;
+}
+
+static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
+{
+    fprintf(out, "# The job of this run, with what --set changed.\n");
+    return dsf_job_write(&r->s.job, out);
+}
+
+static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
+{
+    struct dsf_plan_facts facts = { &r->machine, &r->prediction, { 0 } };
+
+    dsf_fit_budgets(&r->s, &r->machine, facts.budget);
+    return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
+}
+
+int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = write_file(r, "job.toml", write_job, err);
+
+    return status < 0 ? status : write_file(r, "plan.json", write_plan, err);
+}

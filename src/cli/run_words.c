@@ -1,0 +1,189 @@
+/* run_words.c - what a run says at its start and at its end. */
+#include "cli/run.h"
+
+#include "base/log.h"
+#include "base/units.h"
+#include "cli/fit.h"
+#include "sim/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+/* Seconds of work that should not be lost without a word. */
+enum { LONG = 30 * 60 };
+
+void dsf_run_warn_unsaved(const struct dsf_run *r)
+{
+    const struct dsf_job *job = &r->s.job;
+    const struct dsflow_every *every = &job->checkpoint.every;
+    int64_t left = job->main.steps - r->done;
+    bool before = every->steps > 0 && every->steps < left;
+    double seconds =
+        r->prediction.sim.step_seconds * (double)(before ? every->steps : left);
+
+    if (every->seconds > 0 || seconds < LONG)
+        return;
+    dsf_warn("%s: checkpoint: every: %s takes about %s (predicted)%s: a time "
+             "such as \"30min\" saves more often",
+             job->path, before ? "the first checkpoint" : "the run",
+             dsf_time_text(seconds).s,
+             before                   ? ""
+             : job->checkpoint.at_end ? " and nothing is saved before its end"
+                                      : " and nothing is saved");
+}
+
+void dsf_run_say_start(struct dsf_run *r)
+{
+    char *gradients = dsf_fit_gradients_text(&r->s, NULL);
+
+    dsf_progress_say(&r->progress,
+                     "%s: %.2f M parameters; %lld tokens to train on, %lld to "
+                     "validate%s",
+                     r->s.job.main.name, (double)r->s.model.params / 1e6,
+                     (long long)r->s.text.train_tokens,
+                     (long long)r->s.text.validation_tokens,
+                     r->s.text.cached ? " (from the cache)" : "");
+    if (r->s.why != NULL)
+        dsf_progress_say(&r->progress, "%s", r->s.why);
+    if (gradients != NULL)
+        dsf_progress_say(&r->progress, "%s", gradients);
+    free(gradients);
+    if (r->start.folder != NULL)
+        dsf_progress_say(&r->progress, "goes on from %s", r->start.folder);
+    else if (r->start.asked)
+        dsf_progress_say(&r->progress,
+                         "%s has no checkpoint: starts from the beginning",
+                         r->s.job.main.output);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median_of(double *v, size_t n)
+{
+    qsort(v, n, sizeof(*v), ascending);
+    return v[n / 2];
+}
+
+/* A step as it was, as it was predicted, and as it could be at best. */
+static void say_time(struct dsf_run *r, unsigned workers)
+{
+    double predicted = r->prediction.sim.step_seconds, median, bound;
+    char text[96] = "";
+
+    if (r->nseconds == 0)
+        return;
+    median = median_of(r->seconds, r->nseconds);
+    bound = median_of(r->bounds, r->nseconds);
+    if (workers == r->s.plan->workers) /* not the serial executor's one */
+        snprintf(text, sizeof(text), ", predicted %s: %s",
+                 dsf_seconds_text(predicted).s,
+                 dsf_against_text(median, predicted).s);
+    dsf_progress_say(&r->progress, "step %s (median)%s",
+                     dsf_seconds_text(median).s, text);
+    dsf_progress_say(&r->progress,
+                     "efficiency %.1f %%: with tasks like these no order takes "
+                     "less than %s",
+                     100 * bound / median, dsf_seconds_text(bound).s);
+}
+
+/* What the ranks have in a larger memory. */
+static void say_tier(struct dsf_run *r, const struct dsf_weights *w,
+                     enum dsflow_tier tier)
+{
+    double planned = 0, measured = 0;
+
+    for (unsigned i = 0; i < w->nranks; i++) {
+        planned += w->ranks[i].tier_bytes[tier];
+        measured += (double)dsflow_exec_resident(r->s.exec, i, tier);
+    }
+    if (planned > 0)
+        dsf_progress_say(&r->progress, "offloaded to %s: %s, planned %s",
+                         dsflow_tier_str(tier), dsf_size_text(measured).s,
+                         dsf_size_text(planned).s);
+}
+
+/* Of all ranks, and of the one that has most. */
+static void say_memory(struct dsf_run *r)
+{
+    double planned = 0, tensors = 0, peak;
+    struct dsf_weights w;
+    struct rusage usage;
+    unsigned most;
+
+    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
+                     r->s.plan->rank_workers);
+    most = dsf_weights_neediest(&w);
+    for (unsigned i = 0; i < w.nranks; i++) {
+        planned += w.ranks[i].peak + w.ranks[i].tier_bytes[DSFLOW_HOST];
+        for (int t = DSFLOW_DEVICE; t < DSFLOW_NVME; t++)
+            tensors +=
+                (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    peak = fmax(1024.0 * (double)usage.ru_maxrss, tensors);
+    dsf_progress_say(&r->progress,
+                     "peak memory %s: %s tensors, %s the program and its "
+                     "libraries; planned %s",
+                     dsf_size_text(peak).s, dsf_size_text(tensors).s,
+                     dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
+    if (w.nranks > 1)
+        dsf_progress_say(
+            &r->progress, "tensors of rank %u, which has most: %s, planned %s",
+            most,
+            dsf_size_text(
+                (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
+                .s,
+            dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
+    say_tier(r, &w, DSFLOW_HOST);
+    say_tier(r, &w, DSFLOW_NVME);
+    dsf_weights_fini(&w);
+}
+
+/* What a step had to do with disks. */
+static void say_io(struct dsf_run *r)
+{
+    if (r->io > 0)
+        dsf_progress_say(&r->progress,
+                         "disk: %s read, %s written a step; busy %.4g ms, "
+                         "%.1f %% hidden behind compute",
+                         dsf_size_text(r->read).s, dsf_size_text(r->written).s,
+                         1e3 * r->io / (double)r->nseconds,
+                         100 * r->io_hidden / r->io);
+}
+
+/* Where the trace is, if there is one. */
+static void say_trace(struct dsf_run *r)
+{
+    if (r->meter.written == 0)
+        return;
+    dsf_progress_say(
+        &r->progress, "steps %lld to %lld are traced: dsflow trace %s",
+        (long long)(r->first + r->meter.first + 1),
+        (long long)(r->first + r->meter.last + 1), r->s.job.main.output);
+    if (r->meter.lost > 0)
+        dsf_progress_say(&r->progress, "%llu tasks are missing in the trace",
+                         (unsigned long long)r->meter.lost);
+}
+
+void dsf_run_say_end(struct dsf_run *r)
+{
+    struct dsflow_exec_stats stats;
+
+    dsflow_exec_stats(r->s.exec, &stats);
+    if (stats.wall_seconds > 0)
+        dsf_progress_say(
+            &r->progress, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+            (unsigned long long)stats.tasks,
+            100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
+            stats.workers, stats.wall_seconds);
+    say_memory(r);
+    say_io(r);
+    say_time(r, stats.workers);
+    say_trace(r);
+}
