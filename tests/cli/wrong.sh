@@ -59,6 +59,7 @@ set_wrong schedule.kind cosine 'schedule: kind: "cosine": expected constant, war
 set_wrong model.mlp mine 'model: mlp: "mine": expected builtin'
 set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"
 set_wrong optimizer.lr nan "optimizer: lr: nan: expected a number, 0 to 1000"
+set_wrong optimizer.lr -nan "optimizer: lr: nan: expected a number, 0 to 1000"
 set_wrong optimizer.betas "[0.9]" "optimizer: betas: [0.9]: expected two numbers, 0 to 0.999999"
 set_wrong data.shuffle 1 "data: shuffle: 1: expected true or false"
 set_wrong machine.virtual_memory many 'machine: virtual_memory: "many": expected a size such as "512MiB", or "auto"'
@@ -284,6 +285,13 @@ if [ "$(id -u)" -ne 0 ]; then
     mkdir -m 555 readonly
     wrong 2 "--set: job: output: readonly/run: Permission denied" run job.toml --set job.output=readonly/run
 fi
+# A run that diverges: the sign of a NaN says nothing.
+"$dsflow" run job.toml --set job.output=diverged --set optimizer.kind=sgd --set optimizer.lr=1000 \
+    --set optimizer.clip=0 --set schedule.kind=constant --set schedule.warmup=0 --set job.steps=30 --set job.log_every=1 > out 2> err
+[ $? -eq 1 ] && grep -q "^dsflow: step [0-9]*: the loss is nan and the gradient's norm nan: " err || fault "a run that diverges: $(cat err)"
+grep -q -e "-nan" out err diverged/metrics.jsonl && fault "a NaN with a sign: $(grep -e "-nan" out err diverged/metrics.jsonl)"
+cases=$((cases + 1))
+
 run full
 rm -rf full.before && cp -r full full.before
 (

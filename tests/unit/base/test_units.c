@@ -97,6 +97,17 @@ static void a_status_has_words_and_an_exit_status(void **state)
     assert_string_equal(dsflow_status_str(-99), "unknown status");
 }
 
+static void a_nan_has_no_sign(void **state)
+{
+    double x = -NAN;
+
+    assert_string_equal(dsf_size_text(x).s, "nan B");
+    assert_string_equal(dsf_time_text(x).s, "nan s");
+    assert_null(strchr(dsf_seconds_text(x).s, '-'));
+    assert_false(signbit(dsf_unsigned_nan(x)));
+    assert_true(dsf_unsigned_nan(-1.5) == -1.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +117,7 @@ int main(void)
         cmocka_unit_test(a_time_is_set_beside_what_was_predicted),
         cmocka_unit_test(a_message_is_one_clean_line),
         cmocka_unit_test(a_status_has_words_and_an_exit_status),
+        cmocka_unit_test(a_nan_has_no_sign),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
