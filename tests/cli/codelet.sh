@@ -63,7 +63,7 @@ wrong() {
 }
 wrong "libbad.so: has no codelet, schedule or policy nobody" check libbad.so nobody
 wrong "nowhere.so: No such file or directory" check nowhere.so
-wrong "--set: [sgd]: unknown table" check builtin --set sgd.lr=1
+wrong "--set: [sgd]: unknown table; dsflow's is optimizer.kind = \"sgd\"" check builtin --set sgd.lr=1
 wrong "codelet: chek: expected check" chek libbad.so
 wrong "--cases: 0: expected a whole number, 1 to 100000" check builtin --cases 0
 echo "$cases codelets"

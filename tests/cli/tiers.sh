@@ -47,7 +47,7 @@ plan $nvme --set memory.host=1GiB
 grep -Eq '^states +0 B +[0-9.]+ KiB +[0-9.]+ KiB$' out || fault "$(cat out)"
 grep -Eq '^budget of a rank .* 1.0 GiB +-$' out || fault "no budget: $(cat out)"
 grep -Eq '^nvme +[0-9.]+ KiB +[0-9.]+ KiB$' out || fault "no traffic: $(cat out)"
-grep -Eq '^reading and writing nvme .* while computing$' out ||
+grep -Eq '^reading and writing nvme .* hidden behind compute$' out ||
     fault "nothing of the disk's time: $(cat out)"
 plan $nvme --json
 for key in device cpu nvme budget_bytes tiers read_bytes written_bytes swap_in \
