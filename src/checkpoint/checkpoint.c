@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -413,6 +414,7 @@ static int read_manifest(const char *path, json_t **root,
     }
     memset(meta, 0, sizeof(*meta));
     snprintf(meta->job, sizeof(meta->job), "%s", job);
+    dsf_utf8_clean(meta->job);
     meta->step = json_integer_value(json_object_get(r, "step"));
     meta->identity = parse_hash(json_object_get(r, "identity"));
     *root = r;

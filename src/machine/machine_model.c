@@ -2,6 +2,7 @@
 #include "machine/machine_model_private.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -332,6 +333,8 @@ int dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
                              "%s: is larger than 1 MiB: no machine file", path);
     else
         status = dsf_machine_model_parse(text, n, path, m, err);
+    if (status == DSFLOW_OK)
+        dsf_utf8_clean(m->main.name);
     free(text);
     fclose(f);
     return status;

@@ -11,6 +11,7 @@
 #include "trace/trace.h"
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "trace/trace_private.h"
 
 #include <errno.h>
@@ -318,8 +319,10 @@ static bool read_facts(json_t *in, struct dsf_trace_facts *f)
             tensor = whole_of(in, "tensor");
 
     f->name = copy_of(in, "name");
+    dsf_utf8_clean(f->name);
     f->job = copy_of(in, "job");
     f->machine = copy_of(in, "machine");
+    dsf_utf8_clean(f->machine);
     f->rates = copy_of(in, "rates");
     f->executor = copy_of(in, "executor");
     f->simulated = json_is_true(json_object_get(in, "simulated"));

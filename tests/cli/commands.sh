@@ -116,4 +116,14 @@ grep -q 'label="step, rank 7"' priorities.dot || fault "no box of rank 7"
 # Moved elsewhere, a run is still a run.
 mv run moved
 expect 0 "loss" eval moved
+# A name is printed without what a terminal would obey.
+sed 's/^name.*/name = "a\\u001b[31m\\u009bb"/' job.toml > esc.toml
+grep -q u001b esc.toml || fault "the name of esc.toml: $(cat esc.toml)"
+"$dsflow" run esc.toml --set job.output=esc --steps 2 --trace > log 2>&1 || fault "run esc.toml: $(cat log)"
+for command in "trace esc" "checkpoint list esc" "watch esc --once"; do
+    "$dsflow" $command >> log 2>&1 || fault "$command: $(tail -1 log)"
+done
+grep -qF 'a?[31m?b' log || fault "no name: $(cat log)"
+escape=$(printf '\033') csi=$(printf '\302\233')
+grep -qF -e "$escape" -e "$csi" log && fault "a name that a terminal obeys: $(cat -v log)"
 finish
