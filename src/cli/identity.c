@@ -67,6 +67,13 @@ static struct rope rope_of(const struct dsf_model *m)
     return r;
 }
 
+/* The momentum, where the optimizer has one. */
+static double momentum_of(const struct dsf_job *j)
+{
+    return dsf_job_optimizer(j, NULL)->uses_momentum ? j->optimizer.momentum
+                                                     : 0;
+}
+
 uint64_t dsf_identity_hash(const struct dsf_session *s)
 {
     const struct dsf_dims *d = &s->model.dims;
@@ -86,7 +93,7 @@ uint64_t dsf_identity_hash(const struct dsf_session *s)
         (int)s->model.tied, d->rms, d->swiglu, d->rope,
         (int)s->model.rope_llama3, (double)d->eps, rope.theta, rope.factor,
         rope.low, rope.high, (long long)rope.context, optimizer,
-        j->optimizer.momentum, (long long)j->batch.sequences, s->plan->sequence,
+        momentum_of(j), (long long)j->batch.sequences, s->plan->sequence,
         s->plan->micro, s->plan->groups, s->plan->reduce_micro,
         s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
         (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok),
@@ -182,7 +189,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_ckpt_fields *of)
     list_model(s, of);
     add(of, "data.tokenizer", "%016" PRIx64, dsf_tokenizer_hash(s->tok));
     add(of, "optimizer.kind", "%s", j->optimizer.kind);
-    add_real(of, "optimizer.momentum", j->optimizer.momentum);
+    add_real(of, "optimizer.momentum", momentum_of(j));
     add(of, "offload.states", "%s", formats[dsf_job_states(j)]);
     add(of, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, "data.shuffle", j->data.shuffle);

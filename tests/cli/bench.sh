@@ -148,5 +148,5 @@ expect 2 "no.toml" plan job.toml --machine no.toml
 echo "[machine]" > bad.toml
 echo "fp32 = \"fast\"" >> bad.toml
 expect 2 "bad.toml:2: machine: fp32" plan job.toml --machine bad.toml
-expect 1 "/dev/null/m.toml" bench link --output /dev/null/m.toml
+expect 2 "/dev/null/m.toml" bench link --output /dev/null/m.toml
 finish

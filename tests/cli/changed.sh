@@ -27,7 +27,7 @@ done
 
 # A key that nothing reads counts for nothing.
 cp -r whole idle
-run idle --resume --set model.rope_theta=5.0 --set model.rope_factor=2.0
+run idle --resume --set model.rope_theta=5.0 --set model.rope_factor=2.0 --set optimizer.momentum=0.5
 grep -q "in the run, now" log && fault "keys without an effect: $(cat log)"
 same idle before
 
