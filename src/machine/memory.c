@@ -164,10 +164,11 @@ struct dsf_memory dsf_memory_probe(const char *root)
     char *proc = dsf_xasprintf("%s/proc", root);
     int64_t total = read_key(proc, "meminfo", "MemTotal");
     int64_t available = read_key(proc, "meminfo", "MemAvailable");
-    struct dsf_memory m = { total << 10, available << 10 };
+    struct dsf_memory m =
+        total < 0 || available < 0
+            ? ask_kernel()
+            : (struct dsf_memory){ total << 10, available << 10 };
 
-    if (total < 0 || available < 0)
-        m = ask_kernel();
     read_cgroups(root, &m);
     if (m.total >= 0)
         limit(&m.available, m.total);
