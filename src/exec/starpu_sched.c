@@ -112,7 +112,9 @@ static struct starpu_task *pop(unsigned context)
  *   given: they wait for ever for another, or end in an assertion;
  * - modular-parallel ones end in a signal;
  * - graph_test holds tasks back until somebody waits for all of them;
- * - peager, pheft: for tasks that take several cores; there are none.
+ * - peager, pheft: for tasks that take several cores; there are none;
+ * - dmdasd, modular-prio and modular-random-prio held too, on few jobs: nothing
+ *   speaks for them beside dmdas, prio and random.
  */
 static const char *const offered[] = { "lws",    "ws",    "eager", "prio",
                                        "random", "dm",    "dmda",  "dmdap",
