@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/wrap.h"
 #include "config/job.h"
+#include "config/job_tables.h"
 #include "config/option.h"
 #include "config/toml_read.h"
 #include "config/when.h"
@@ -65,16 +66,6 @@ static const char head[] =
     "behind a # has the value it shows unless it is set. dsflow list keys has "
     "all keys, and job.toml(5) too.";
 
-static const struct dsf_table *find_table(const char *name)
-{
-    const struct dsf_table *t;
-
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        if (strcmp(t->name, name) == 0)
-            return t;
-    return NULL;
-}
-
 /* The value of keys[i] where it is set; freed by the caller. */
 static char *value_of(unsigned i, const char *name)
 {
@@ -91,7 +82,7 @@ static char *value_of(unsigned i, const char *name)
 
 static void write_key(FILE *out, unsigned i, const char *name)
 {
-    const struct dsf_table *t = find_table(keys[i].table);
+    const struct dsf_table *t = dsf_job_find_table(keys[i].table);
     const struct dsflow_option *o = dsf_option_find(t->options, keys[i].key);
     char *value = value_of(i, name), *text;
     bool any = o->type == DSFLOW_STRING || o->type == DSFLOW_STRINGS;

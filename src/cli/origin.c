@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "plugin/plugin.h"
+#include "tasks/components.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -65,11 +66,10 @@ static int read_job(const struct dsf_session *s, const char *run,
 /* Shapes only: what computes a segment is a matter of the new job. */
 static bool is_segment(const char *key)
 {
-    static const char *const names[] = { "embed", "qkv", "attention",
-                                         "out",   "mlp", "head" };
+    const char *name;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (strcmp(names[i], key) == 0)
+    for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++)
+        if (strcmp(name, key) == 0)
             return true;
     return false;
 }
