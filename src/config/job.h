@@ -109,6 +109,7 @@ struct dsf_job_pipeline { /* [pipeline] */
     int schedule;             /* enum dsf_pipeline_schedule */
     int64_t chunks;           /* of each stage; interleaved */
     struct dsflow_ints split; /* blocks of each chunk, instead of by cost */
+    bool strict;              /* no sooner than the published schedule */
 };
 
 enum dsf_reduce { DSF_REDUCE_STEP, DSF_REDUCE_MICRO };

@@ -321,6 +321,12 @@ static const struct dsflow_option pipeline_options[] = {
                          "blocks of each stage (of each chunk, in order of the "
                          "layers); empty: balanced by cost",
                          "mesh.pipeline >= 2"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, PIPELINE, strict, "false",
+                     "a stage passes gradients on only when those of its own "
+                     "weights are there, too, as the schedules were published; "
+                     "otherwise as soon as it has them",
+                     "pipeline.schedule != zero_bubble and mesh.pipeline >= "
+                     "2"),
     { 0 },
 };
 

@@ -129,6 +129,9 @@ static void add_pipeline(struct dsf_candidates *c, const struct dsf_whatif *w)
     if (w->base.plan->mesh.pipeline < 2)
         return;
     add_splits(c, w);
+    if (job->strict)
+        add(c, DSF_REASON_STAGES, "pipeline.strict", dsf_xstrdup("true"),
+            dsf_xstrdup("false"));
     for (int s = DSF_1F1B; s <= DSF_ZERO_BUBBLE; s++) {
         struct dsf_candidate *x;
 

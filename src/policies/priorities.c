@@ -80,9 +80,12 @@ static int32_t in_pipeline(const struct order *o,
     if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE &&
         t->layer < plan->model->layers)
         return (int32_t)(share * step);
-    /* Weight gradients belong to their backward pass. */
-    return (n - at) * step +
-           (weight ? step - 1 : (int32_t)(share * (step - 2)));
+    /* Weight gradients belong to their backward pass. In a published schedule
+     * the next stage waits for them, so that they come first; otherwise for
+     * nothing but the gradient of its output, and they come last. */
+    if (weight)
+        return (n - at) * step + (plan->job->pipeline.strict ? step - 1 : 0);
+    return (n - at) * step + 1 + (int32_t)(share * (step - 3));
 }
 
 static double operations(const struct dsflow_graph *g,

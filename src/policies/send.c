@@ -22,17 +22,8 @@ struct copy {
     uint32_t next; /* +1 */
 };
 
-/* Gradients that were added to last on a rank: those of one layer. */
-struct weights {
-    int16_t layer;
-    unsigned n;
-    dsflow_data_id of[DSFLOW_MAX_PORTS - 1];
-};
-
 struct sends {
     struct dsflow_rewrite rw;
-    const struct dsflow_plan *plan;
-    struct weights *weights; /* by rank */
     struct copy *copies;
     size_t ncopies, cap_copies;
     uint32_t *first;   /* by data: +1, its copies */
@@ -63,35 +54,6 @@ static struct copy *copy_on(struct sends *s, dsflow_data_id id, int32_t rank)
     return &s->copies[s->ncopies - 1];
 }
 
-/* In a schedule whose backward pass is one thing, as it was published, a stage
- * passes the gradient on when its own weights have theirs; zero_bubble is the
- * one that does not wait. */
-static void wait_for_weights(struct sends *s,
-                             const struct dsflow_task_spec *reader,
-                             dsflow_data_id id)
-{
-    const struct dsflow_data_spec *d = dsflow_graph_data(s->rw.in, id);
-    const struct weights *w = &s->weights[d->home];
-    struct dsflow_task_spec t = *reader;
-    int32_t from, to, x, y;
-
-    dsf_mesh_coords(&s->plan->mesh, d->home, &from, &x, &y);
-    dsf_mesh_coords(&s->plan->mesh, reader->rank, &to, &x, &y);
-    if (s->plan->job->pipeline.schedule == DSF_ZERO_BUBBLE ||
-        reader->pass != DSFLOW_BACKWARD || from == to ||
-        d->role != DSFLOW_ACTIVATIONS || w->n == 0)
-        return;
-    t.op = &dsf_op_wait;
-    t.args = NULL;
-    t.rank = d->home;
-    t.fresh = 0;
-    t.ndata = (uint8_t)(w->n + 1);
-    t.data[0] = dsflow_rewrite_data(&s->rw, id);
-    for (unsigned i = 0; i < w->n; i++)
-        t.data[i + 1] = dsflow_rewrite_data(&s->rw, w->of[i]);
-    dsflow_graph_add_task(s->rw.out, &t);
-}
-
 static dsflow_data_id received(struct sends *s,
                                const struct dsflow_task_spec *reader,
                                dsflow_data_id id)
@@ -102,7 +64,6 @@ static dsflow_data_id received(struct sends *s,
 
     if (constant || copy->version == s->version[id.i])
         return copy->id;
-    wait_for_weights(s, reader, id);
     copy->version = s->version[id.i];
     t.op = &dsf_op_send;
     t.args = NULL;
@@ -112,17 +73,6 @@ static dsflow_data_id received(struct sends *s,
     t.data[1] = copy->id;
     dsflow_graph_add_task(s->rw.out, &t);
     return t.data[1];
-}
-
-static void note_weights(struct weights *w, int16_t layer, dsflow_data_id id)
-{
-    if (w->layer != layer)
-        *w = (struct weights){ .layer = layer };
-    for (unsigned i = 0; i < w->n; i++)
-        if (w->of[i].i == id.i)
-            return;
-    if (w->n < DSFLOW_MAX_PORTS - 1)
-        w->of[w->n++] = id;
 }
 
 static void send_what_it_reads(struct sends *s,
@@ -140,14 +90,9 @@ static void send_what_it_reads(struct sends *s,
                         : dsflow_rewrite_data(&s->rw, task->data[i]);
     }
     dsflow_graph_add_task(s->rw.out, &t);
-    for (unsigned i = 0; i < t.ndata; i++) {
-        if (!(dsflow_task_access(task, i) & DSFLOW_W))
-            continue;
-        s->version[task->data[i].i]++;
-        if (t.pass == DSFLOW_BACKWARD &&
-            dsflow_graph_data(s->rw.in, task->data[i])->role == DSFLOW_GRADS)
-            note_weights(&s->weights[t.rank], task->layer, task->data[i]);
-    }
+    for (unsigned i = 0; i < t.ndata; i++)
+        if (dsflow_task_access(task, i) & DSFLOW_W)
+            s->version[task->data[i].i]++;
 }
 
 static int send_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -156,9 +101,6 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
 {
     uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
     struct sends s = { .rw = dsflow_rewrite_begin(in, out),
-                       .plan = plan,
-                       .weights = dsf_xcalloc((size_t)plan->nranks,
-                                              sizeof(*s.weights)),
                        .first = dsf_xcalloc(ndata + 1, sizeof(*s.first)),
                        .version = dsf_xcalloc(ndata + 1, sizeof(*s.version)) };
     int phase = -1;
@@ -173,7 +115,6 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
         phase = t->phase;
         send_what_it_reads(&s, t);
     }
-    free(s.weights);
     free(s.copies);
     free(s.first);
     free(s.version);
@@ -185,6 +126,6 @@ const struct dsflow_policy dsf_policy_send = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "send",
     .summary = "copies of what another rank made",
-    .after = "zero",
+    .after = "strict",
     .rewrite = send_rewrite,
 };

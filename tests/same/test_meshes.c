@@ -87,6 +87,14 @@ static const char *const trials[] = {
     "llama mesh.pipeline=6 pipeline.schedule=zero_bubble",
     "llama mesh.pipeline=4 pipeline.schedule=gpipe pipeline.split=[1,2,2,1]",
     "llama mesh.pipeline=2 model.tied=true",
+    "gpt2 mesh.pipeline=2 pipeline.strict=true",
+    "gpt2 mesh.pipeline=4 pipeline.schedule=gpipe pipeline.strict=true",
+    "llama mesh.pipeline=3 pipeline.schedule=interleaved batch.sequences=7 "
+    "pipeline.strict=true",
+    "gpt2 mesh.pipeline=2 mesh.data=2 mesh.tensor=2 zero.stage=3 zero.keep=0 "
+    "pipeline.strict=true",
+    "gpt2 mesh.pipeline=2 batch.order=layer_major batch.groups=4 "
+    "pipeline.strict=true",
     "llama mesh.pipeline=3 pipeline.schedule=zero_bubble model.tied=true "
     "batch.tile=16",
 
@@ -759,6 +767,7 @@ static char *random_trial(struct dice *d)
         ADD(" pipeline.chunks=2 pipeline.schedule=interleaved");
     else
         ADD(" pipeline.schedule=%s", PICK(d, "1f1b", "gpipe", "zero_bubble"));
+    ADD(" pipeline.strict=%s", PICK(d, "false", "true"));
     ADD(" recompute.what=%s recompute.layers=%s",
         PICK(d, "none", "attention", "block"), PICK(d, "all", "all", "0,2-3"));
     if (roll(d, 4) == 0)

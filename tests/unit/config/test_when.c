@@ -104,6 +104,8 @@ static const struct {
     { "pipeline.chunks", "mesh.pipeline=2 pipeline.schedule=interleaved",
       "mesh.pipeline=2" },
     { "pipeline.split", "mesh.pipeline=2", "" },
+    { "pipeline.strict", "mesh.pipeline=2",
+      "mesh.pipeline=2 pipeline.schedule=zero_bubble" },
     { "recompute.layers", "recompute.what=block", "" },
     { "offload.states", "offload.optimizer=cpu", "offload.params=cpu" },
     { "offload.share", "offload.optimizer=nvme", "offload.params=nvme" },

@@ -59,9 +59,8 @@ static void policies_stand_behind_the_one_they_name(void **state)
     static const char *const order[] = {
         "reference", "recompute", "tensor_parallel", "pipeline",
         "early",     "later",     "behind_early",    "zero",
-        "send",      "offload",   "replace",         "priorities",
-        "last",
-        NULL
+        "strict",    "send",      "offload",         "replace",
+        "priorities", "last",     NULL
     };
     struct dsflow_err err;
 
@@ -71,7 +70,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(13));
+    assert_null(dsflow_policy_at(14));
 }
 
 /* A schedule that is fine, then a policy that is not. */
