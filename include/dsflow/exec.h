@@ -57,10 +57,11 @@ DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 struct dsflow_err *err);
 DSFLOW_API void dsflow_exec_close(struct dsflow_exec *exec); /* NULL is fine */
 
-/* Submit the tasks of a phase, after all submitted before; may return before
- * they have run. */
+/* Submit the tasks of a program of the graph, after all submitted before; may
+ * return before they have run. Errors: DSFLOW_EINVAL where the graph has no
+ * such program; as dsflow_exec_failed. */
 DSFLOW_API int dsflow_exec_submit(struct dsflow_exec *exec,
-                                  enum dsflow_phase phase,
+                                  dsflow_program program,
                                   struct dsflow_err *err);
 
 /* Until everything submitted has run. DSFLOW_EIO: a disk failed (as below). */

@@ -69,9 +69,16 @@ struct dsflow_data_spec {
     const char *ring;
 };
 
-/* Programs over the same data: a step of training, an evaluation of one
- * micro-batch, … A graph is submitted one phase at a time. */
-enum dsflow_phase { DSFLOW_STEP, DSFLOW_EVAL, DSFLOW_NPHASES };
+/* A program: tasks that are submitted together. The programs of a graph have
+ * its data in common: a step of training, the validation of one micro-batch, a
+ * step that does more than the others. They are numbered from 0 in the order in
+ * which they were added. */
+typedef uint8_t dsflow_program;
+
+enum {
+    DSFLOW_STEP,              /* "step": every graph begins with it */
+    DSFLOW_MAX_PROGRAMS = 64, /* of one graph */
+};
 
 /* What a task is for. A forward that is computed again is BACKWARD. */
 enum dsflow_pass { DSFLOW_FORWARD, DSFLOW_BACKWARD, DSFLOW_UPDATE };
@@ -84,7 +91,7 @@ struct dsflow_task_spec {
     int16_t tile;       /* of tokens within the micro-batch, or -1 */
     int16_t rank;       /* or DSFLOW_ANYWHERE: the scheduler chooses */
     int32_t priority;
-    uint8_t phase;
+    dsflow_program program;
     uint8_t pass;  /* enum dsflow_pass */
     uint8_t fresh; /* bit i: port i, RW in the op, has no contents yet and is
                       only written by this task */
@@ -98,6 +105,27 @@ dsflow_task_access(const struct dsflow_task_spec *t, unsigned i);
 
 DSFLOW_API struct dsflow_graph *dsflow_graph_new(void);
 DSFLOW_API void dsflow_graph_free(struct dsflow_graph *g); /* NULL is fine */
+
+/* The program called `name`, which is copied: letters, digits and `_`. Added
+ * unless there is one of that name. The check refuses a graph that was to have
+ * more than DSFLOW_MAX_PROGRAMS. */
+DSFLOW_API dsflow_program dsflow_graph_add_program(struct dsflow_graph *g,
+                                                   const char *name);
+DSFLOW_API unsigned dsflow_graph_nprograms(const struct dsflow_graph *g);
+
+/* Its name: borrowed until the graph is freed. */
+DSFLOW_API const char *dsflow_graph_program(const struct dsflow_graph *g,
+                                            dsflow_program program);
+
+/* The program called `name`: 1 and its number, or 0. */
+DSFLOW_API int dsflow_graph_find_program(const struct dsflow_graph *g,
+                                         const char *name,
+                                         dsflow_program *program);
+
+/* How many tasks the program has; they stand together from *first on. */
+DSFLOW_API uint32_t dsflow_graph_program_tasks(const struct dsflow_graph *g,
+                                               dsflow_program program,
+                                               uint32_t *first);
 
 DSFLOW_API dsflow_data_id dsflow_graph_add_data(
     struct dsflow_graph *g, const struct dsflow_data_spec *spec);
@@ -117,14 +145,15 @@ dsflow_graph_task(const struct dsflow_graph *g, dsflow_task_id id);
 DSFLOW_API int dsflow_graph_find(const struct dsflow_graph *g,
                                  const char *name, dsflow_data_id *id);
 
-/* Phases stand in order, every task passes its op's check, and nothing is read before it is written
- * in the same phase, unless it is persistent. */
+/* The tasks of a program stand together, programs in the order of their
+ * numbers; every task passes its op's check; and nothing is read before it is
+ * written in the same program, unless it is persistent. */
 DSFLOW_API int dsflow_graph_check(const struct dsflow_graph *g,
                                   struct dsflow_err *err);
 
-/* The tasks that task `id` must wait for within its phase, in ascending order,
- * each once: sets *list (borrowed until the next call on any task) and returns
- * how many. Edges come from order and access, as in the executor. */
+/* The tasks that task `id` must wait for within its program, in ascending
+ * order, each once: sets *list (borrowed until the next call on any task) and
+ * returns how many. Edges come from order and access, as in the executor. */
 DSFLOW_API uint32_t dsflow_graph_preds(struct dsflow_graph *g,
                                        dsflow_task_id id,
                                        const dsflow_task_id **list);

@@ -6,6 +6,9 @@
 
 DSFLOW_BEGIN_DECLS
 
+/* What a policy is given as `out` has the programs of `in`, with the same
+ * numbers. The functions here see to it where `out` is another graph. */
+
 /* All data and all tasks of `in`, in order, into `out`; `change` gets each task
  * before it is added, and may change its fields (priority, rank, op, …). The
  * args are those of the old graph: a `change` that wants others points to its

@@ -148,7 +148,7 @@ static void run_steps(struct dsflow_graph *g, struct dsf_pool *pool,
             const struct dsflow_task_spec *t =
                 dsflow_graph_task(g, (dsflow_task_id){ i });
 
-            if (t->phase != DSFLOW_STEP)
+            if (t->program != DSFLOW_STEP)
                 break;
             dsf_grow(&v, &cap, n + 1, sizeof(*v));
             v[n++] = (struct timing){ t->op, dsf_work_of(g, t), seconds[i] };

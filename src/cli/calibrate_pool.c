@@ -18,7 +18,7 @@ struct dsf_pool {
     struct dsflow_graph *g;
     const struct dsflow_host *host;
     unsigned workers;
-    uint32_t ntasks; /* of phase STEP, which comes first */
+    uint32_t ntasks; /* of the program `step`, which comes first */
     struct dsf_succs succs;
     const struct dsflow_codelet **codelets; /* by task */
     void *arena, **mem;                     /* by data */
@@ -94,7 +94,7 @@ static int find_codelets(struct dsf_pool *p, struct dsflow_err *err)
             dsflow_graph_task(p->g, (dsflow_task_id){ i });
         size_t scratch = dsf_task_scratch(p->g, t);
 
-        if (t->phase != DSFLOW_STEP)
+        if (t->program != DSFLOW_STEP)
             break;
         p->ntasks++;
         p->codelets[i] = dsflow_codelet_find(t->op);

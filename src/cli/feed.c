@@ -120,6 +120,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     enum { AHEAD = 4 };
     struct dsf_session *s = feed->session;
     int64_t n = s->text.validation_sequences, nmicro, submitted = 0;
+    dsflow_program eval;
     dsflow_data_id cursor;
     double sum = 0;
     int status = DSFLOW_OK;
@@ -130,6 +131,9 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: data: validation: no text to validate on",
                            s->job.path);
+    if (!dsflow_graph_find_program(s->graph, "eval", &eval))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "validation: the graph has no program eval");
     dsflow_graph_find(s->graph, "eval_cursor", &cursor);
     *(int64_t *)dsflow_exec_map(s->exec, cursor, DSFLOW_RW) = 0;
     feed->validating = n;
@@ -139,7 +143,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
             nmicro = submitted;
         for (; submitted < nmicro && submitted < done + AHEAD; submitted++)
             if (status == DSFLOW_OK)
-                status = dsflow_exec_submit(s->exec, DSFLOW_EVAL, err);
+                status = dsflow_exec_submit(s->exec, eval, err);
         if (status == DSFLOW_OK && done < submitted) {
             sum += dsf_feed_next(feed).values[0];
             status = dsflow_exec_failed(s->exec, err);

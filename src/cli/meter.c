@@ -18,7 +18,7 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
 
     *m = (struct dsf_meter){ .exec = exec, .graph = graph, .duplex = duplex };
     while (m->ntasks < n - 1 &&
-           dsflow_graph_task(graph, (dsflow_task_id){ m->ntasks })->phase ==
+           dsflow_graph_task(graph, (dsflow_task_id){ m->ntasks })->program ==
                DSFLOW_STEP)
         m->ntasks++;
     dsf_succs_init(&m->edges, graph, 0, m->ntasks, true);
@@ -187,8 +187,8 @@ static void keep_spans(struct dsf_meter *m, int64_t step)
     m->kept.n = 0;
     for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
-        bool of_step = s->kind == DSF_SPAN_TASK &&
-                       task_of(m, s)->phase == DSFLOW_STEP;
+        bool of_step =
+            s->kind == DSF_SPAN_TASK && task_of(m, s)->program == DSFLOW_STEP;
         int64_t at = of_step ? (int64_t)s->step : step;
 
         if (at >= m->first && at <= m->last)

@@ -91,15 +91,17 @@ void dsf_standstill_say(const struct dsf_standstill *s,
 {
     enum { SOME = 6 };
     struct dsf_waiting some[SOME];
-    uint32_t step, waiting;
+    dsflow_program program;
+    uint32_t run, waiting;
     unsigned n;
 
-    waiting = dsf_exec_waiting(exec, &step, some, SOME, &n);
+    waiting = dsf_exec_waiting(exec, &program, &run, some, SOME, &n);
     if (waiting == 0)
         return;
-    dsf_warn("no task has ended for %s: %u tasks of a step still have to "
-             "(Ctrl-C twice ends the run)",
-             dsf_time_text(s->silent).s, (unsigned)waiting);
+    dsf_warn("no task has ended for %s: %u tasks of the program %s still "
+             "have to (Ctrl-C twice ends the run)",
+             dsf_time_text(s->silent).s, (unsigned)waiting,
+             dsflow_graph_program(graph, program));
     for (unsigned i = 0; i < n; i++)
         say_one(graph, &some[i]);
     if (waiting > n)

@@ -392,8 +392,8 @@ static bool same_task(const struct dsflow_task_spec *a,
     return a->op == b->op && a->layer == b->layer &&
            a->microbatch == b->microbatch && a->tile == b->tile &&
            a->rank == b->rank && a->priority == b->priority &&
-           a->phase == b->phase && a->pass == b->pass && a->fresh == b->fresh &&
-           a->ndata == b->ndata &&
+           a->program == b->program && a->pass == b->pass &&
+           a->fresh == b->fresh && a->ndata == b->ndata &&
            memcmp(a->data, b->data, a->ndata * sizeof(*a->data)) == 0;
 }
 

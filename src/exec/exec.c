@@ -41,11 +41,7 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
         scratch = dsf_exec_padded(dsf_task_scratch(exec->graph, call->task));
         if (scratch > exec->scratch_bytes)
             exec->scratch_bytes = scratch;
-        exec->phase_end[call->task->phase] = i + 1;
     }
-    for (int p = 1; p < DSFLOW_NPHASES; p++)
-        if (exec->phase_end[p] < exec->phase_end[p - 1])
-            exec->phase_end[p] = exec->phase_end[p - 1];
     return DSFLOW_OK;
 }
 
@@ -173,6 +169,8 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     pthread_mutex_init(&exec->loading, NULL);
     pthread_mutex_init(&exec->reporting, NULL);
     exec->opened = dsf_now();
+    exec->submitted =
+        dsf_xcalloc(dsflow_graph_nprograms(graph), sizeof(*exec->submitted));
     exec->link_rate = (double)options->virtual_link;
     status = find_codelets(exec, err);
     if (status == DSFLOW_OK)
@@ -203,22 +201,30 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     dsf_exec_free_memory(exec);
     pthread_mutex_destroy(&exec->loading);
     pthread_mutex_destroy(&exec->reporting);
+    free(exec->submitted);
     free(exec->calls);
     free(exec);
 }
 
-int dsflow_exec_submit(struct dsflow_exec *exec, enum dsflow_phase phase,
+int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
                        struct dsflow_err *err)
 {
-    uint32_t first = phase == 0 ? 0 : exec->phase_end[phase - 1];
-    int status = dsf_exec_disk_unmap(exec, err);
+    unsigned nprograms = dsflow_graph_nprograms(exec->graph);
+    uint32_t first, n;
+    int status;
 
+    if (program >= nprograms)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "program %u: expected one of the %u of the graph",
+                           program, nprograms);
+    status = dsf_exec_disk_unmap(exec, err);
     if (status < 0)
         return status;
     if (exec->busy_since == 0)
         exec->busy_since = dsf_now();
-    exec->submitted[phase]++;
-    return exec->class->submit(exec, first, exec->phase_end[phase], err);
+    exec->submitted[program]++;
+    n = dsflow_graph_program_tasks(exec->graph, program, &first);
+    return exec->class->submit(exec, first, first + n, err);
 }
 
 int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)

@@ -83,8 +83,7 @@ struct dsflow_exec {
     const struct dsflow_host *outer; /* whose functions `host` calls, */
     struct dsflow_host host;         /* one call at a time of each */
     pthread_mutex_t loading, reporting;
-    struct dsf_exec_call *calls;            /* by task */
-    uint32_t phase_end[DSFLOW_NPHASES];     /* tasks of phase p end here */
+    struct dsf_exec_call *calls; /* by task */
     void **mem; /* by data: in main memory; NULL: it is on NVMe */
     bool *paged; /* by data: the disk has to do with it, in whole pages */
     struct dsf_arena (*arenas)[DSFLOW_NTIERS]; /* by rank */
@@ -98,7 +97,7 @@ struct dsflow_exec {
     struct dsf_exec_ring *rings; /* by worker, then of the others */
     uint64_t most_spans;         /* of each ring */
     _Atomic uint32_t *runs;      /* by task: how often it has run */
-    uint32_t submitted[DSFLOW_NPHASES]; /* how often */
+    uint32_t *submitted;         /* by program: how often */
     double link_rate;            /* bytes/s of a slowed down link; 0: as it is */
     double opened, wall;
     double busy_since; /* time of the first submit since the last wait */

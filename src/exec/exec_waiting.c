@@ -18,10 +18,10 @@ uint64_t dsf_exec_ended(const struct dsflow_exec *exec)
     return n;
 }
 
-/* All steps before the one that is behind most are complete: what a task of it
- * waits for is of the same step. */
+/* All runs of a program before the one that is behind most are complete: what a
+ * task of it waits for is of the same run. */
 static struct dsf_waiting find_reason(struct dsflow_exec *exec, uint32_t task,
-                                      uint32_t step)
+                                      uint32_t run)
 {
     const dsflow_task_id *preds;
     uint32_t n;
@@ -32,7 +32,7 @@ static struct dsf_waiting find_reason(struct dsflow_exec *exec, uint32_t task,
             return (struct dsf_waiting){ task, DSF_WAITING_END, w };
     n = dsflow_graph_preds(exec->graph, (dsflow_task_id){ task }, &preds);
     for (uint32_t i = 0; i < n; i++)
-        if (runs_of(exec, preds[i].i) <= step)
+        if (runs_of(exec, preds[i].i) <= run)
             return (struct dsf_waiting){ task, DSF_WAITING_TASK, preds[i].i };
     return (struct dsf_waiting){ task,
                                  exec->calls[task].by_disk ? DSF_WAITING_DISK
@@ -57,19 +57,21 @@ static void list(struct dsf_waiting *v, unsigned most, unsigned *n,
     v[at] = *one;
 }
 
-static uint32_t waiting_of(struct dsflow_exec *exec, uint32_t first,
-                           uint32_t last, uint32_t submitted, uint32_t *step,
-                           struct dsf_waiting *v, unsigned most, unsigned *n)
+static uint32_t waiting_of(struct dsflow_exec *exec, dsflow_program program,
+                           uint32_t *run, struct dsf_waiting *v, unsigned most,
+                           unsigned *n)
 {
-    uint32_t waiting = 0;
+    uint32_t submitted = exec->submitted[program], waiting = 0, first, last;
 
-    *step = submitted;
+    last = dsflow_graph_program_tasks(exec->graph, program, &first);
+    last += first;
+    *run = submitted;
     for (uint32_t i = first; i < last; i++)
-        if (runs_of(exec, i) < *step)
-            *step = runs_of(exec, i);
-    for (uint32_t i = first; i < last && *step < submitted; i++)
-        if (runs_of(exec, i) == *step) {
-            struct dsf_waiting one = find_reason(exec, i, *step);
+        if (runs_of(exec, i) < *run)
+            *run = runs_of(exec, i);
+    for (uint32_t i = first; i < last && *run < submitted; i++)
+        if (runs_of(exec, i) == *run) {
+            struct dsf_waiting one = find_reason(exec, i, *run);
 
             list(v, most, n, &one);
             waiting++;
@@ -77,16 +79,17 @@ static uint32_t waiting_of(struct dsflow_exec *exec, uint32_t first,
     return waiting;
 }
 
-uint32_t dsf_exec_waiting(struct dsflow_exec *exec, uint32_t *step,
-                          struct dsf_waiting *v, unsigned most, unsigned *n)
+uint32_t dsf_exec_waiting(struct dsflow_exec *exec, dsflow_program *program,
+                          uint32_t *run, struct dsf_waiting *v, unsigned most,
+                          unsigned *n)
 {
-    uint32_t first = 0, waiting = 0;
+    unsigned nprograms = dsflow_graph_nprograms(exec->graph);
+    uint32_t waiting = 0;
 
     *n = 0;
-    for (int p = 0; p < DSFLOW_NPHASES && waiting == 0; p++) {
-        waiting = waiting_of(exec, first, exec->phase_end[p],
-                             exec->submitted[p], step, v, most, n);
-        first = exec->phase_end[p];
+    for (unsigned p = 0; p < nprograms && waiting == 0; p++) {
+        *program = (dsflow_program)p;
+        waiting = waiting_of(exec, *program, run, v, most, n);
     }
     return waiting;
 }

@@ -12,7 +12,7 @@ enum dsf_waiting_for {
     DSF_WAITING_END,    /* it runs, on worker `on` */
     DSF_WAITING_DISK,   /* it was handed to the disk */
     DSF_WAITING_WORKER, /* nothing holds it back, and no worker has taken it */
-    DSF_WAITING_TASK,   /* task `on` of its step has not ended */
+    DSF_WAITING_TASK,   /* task `on` of its run has not ended */
 };
 
 struct dsf_waiting {
@@ -21,12 +21,14 @@ struct dsf_waiting {
     uint32_t on;
 };
 
-/* Of the oldest step that is not complete: its number (from 0, since the
- * executor was opened), and how many tasks of it have not ended. Up to `most`
+/* Of the oldest run that is not complete, of the first program that has one:
+ * which it is of the runs of this *program (from 0, since the executor was
+ * opened), and how many tasks of it have not ended. Up to `most`
  * of them are listed, those first that wait for no other: *n is their number.
  * While tasks end, it is a guess. Only for the thread that submits. 0: all have
  * ended. */
-uint32_t dsf_exec_waiting(struct dsflow_exec *exec, uint32_t *step,
-                          struct dsf_waiting *v, unsigned most, unsigned *n);
+uint32_t dsf_exec_waiting(struct dsflow_exec *exec, dsflow_program *program,
+                          uint32_t *run, struct dsf_waiting *v, unsigned most,
+                          unsigned *n);
 
 #endif

@@ -260,8 +260,8 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
 
 /* What does not outlive the step need not be copied off a device that runs out
  * of memory. */
-static int end_phase(struct dsflow_exec *exec, uint32_t last,
-                     struct dsflow_err *err)
+static int end_program(struct dsflow_exec *exec, uint32_t last,
+                       struct dsflow_err *err)
 {
     struct starpu_state *s = exec->priv;
 
@@ -304,7 +304,7 @@ static int starpu_exec_open(struct dsflow_exec *exec,
         dsf_starpu_register(exec, i, &s->handles[i]);
     find_kinds(exec);
     dsf_starpu_disk_init(&s->disk);
-    s->submitter = dsf_starpu_submitter_new(exec, submit_task, end_phase);
+    s->submitter = dsf_starpu_submitter_new(exec, submit_task, end_program);
     return s->submitter != NULL
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EFAIL, "no thread for StarPU's tasks");

@@ -41,7 +41,7 @@ int dsf_starpu_disk_submit(struct dsf_starpu_disk *disk,
                            struct dsf_exec_call *call,
                            starpu_data_handle_t *handles);
 
-/* starpu_submit.c: a thread that hands over the tasks of a phase with `task`,
+/* starpu_submit.c: a thread that hands over the tasks of a program with `task`,
  * and then calls `end` with the last, + 1. NULL: there is no thread. */
 struct dsf_starpu_submitter;
 typedef int (*dsf_starpu_submit_fn)(struct dsflow_exec *exec, uint32_t task,

@@ -74,7 +74,7 @@ static struct dsf_kind_use *kind_of(struct dsf_account *a,
 static bool counts(const struct dsf_account *a, const struct dsf_span *span)
 {
     return span->kind == DSF_SPAN_TASK &&
-           dsf_task_of(a, span)->phase == DSFLOW_STEP &&
+           dsf_task_of(a, span)->program == DSFLOW_STEP &&
            span->step >= a->steps.from && span->step < a->steps.to;
 }
 
@@ -210,7 +210,7 @@ static int find_bound(struct dsf_account *a, struct dsflow_err *err)
         .links = a->links,
         /* What it took on a disk has in it what was done beside. */
         .duplex = true,
-        .phase = DSFLOW_STEP,
+        .program = DSFLOW_STEP,
         .steps = 3,
         .seconds = seconds,
     };

@@ -35,7 +35,7 @@ struct dsf_kind_use {
     double seconds;             /* of them */
     double on_workers;          /* of that; else on links, disks, … */
     double predicted;           /* seconds of the same; < 0: not known */
-    uint32_t all;               /* in the whole trace, whatever the phase */
+    uint32_t all;               /* in the whole trace, whatever the program */
     double all_seconds;
 };
 

@@ -88,9 +88,9 @@ void dsf_edges_init(struct dsf_edges *e, const struct dsflow_graph *g)
             const struct dsflow_task_spec *t =
                 dsflow_graph_task(g, (dsflow_task_id){ i });
 
-            if (t->phase == DSFLOW_STEP && pass == 1)
+            if (t->program == DSFLOW_STEP && pass == 1)
                 wait_for(&w, t);
-            if (t->phase == DSFLOW_STEP)
+            if (t->program == DSFLOW_STEP)
                 use(&w, t, i, pass == 0);
             e->first[i + 1] = (uint32_t)w.n;
         }

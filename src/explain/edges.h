@@ -17,7 +17,7 @@ struct dsf_edges {
     struct dsf_edge *v;
 };
 
-/* Edges of the training step; other phases have none. A task may be there for
+/* Edges of the training step; other programs have none. A task may be there for
  * several pieces of data. */
 void dsf_edges_init(struct dsf_edges *e, const struct dsflow_graph *g);
 void dsf_edges_fini(struct dsf_edges *e);

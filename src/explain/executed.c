@@ -12,7 +12,7 @@ static bool is_step(const struct dsf_trace *trace, const struct dsf_span *span)
 {
     return span->kind == DSF_SPAN_TASK &&
            dsflow_graph_task(trace->graph, (dsflow_task_id){ span->what })
-                   ->phase == DSFLOW_STEP;
+                   ->program == DSFLOW_STEP;
 }
 
 static void index_lanes(struct dsf_executed *s, const struct dsf_trace *trace)
@@ -124,7 +124,7 @@ int dsf_executed_init(struct dsf_executed *s, const struct dsf_trace *trace,
     s->ntasks = dsflow_graph_ntasks(trace->graph);
     for (uint32_t i = 0; i < s->ntasks; i++)
         whole +=
-            dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->phase ==
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->program ==
             DSFLOW_STEP;
     s->base = UINT32_MAX;
     for (size_t i = 0; i < t->n; i++) {

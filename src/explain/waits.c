@@ -248,7 +248,7 @@ static void explain(struct waits *w, const struct dsf_span *next, double from,
     struct reason why = { DSF_CAUSE_TRANSFER, NULL, NULL };
     double ready = from, moving;
 
-    if (dsf_task_of(w->a, next)->phase == DSFLOW_STEP)
+    if (dsf_task_of(w->a, next)->program == DSFLOW_STEP)
         b = dsf_blocker_of(w->a, next);
     if (b.span != NULL)
         ready = fmax(from, fmin(to, b.span->end));

@@ -79,7 +79,7 @@ static const struct dsf_span *find_before(const struct dsf_account *a,
     struct dsf_blocker b = { NULL, NULL };
 
     if (span->kind == DSF_SPAN_TASK &&
-        dsf_task_of(a, span)->phase == DSFLOW_STEP)
+        dsf_task_of(a, span)->program == DSFLOW_STEP)
         b = dsf_blocker_of(a, span);
     if (b.span == NULL || (lane != NULL && lane->end > b.span->end))
         return lane;

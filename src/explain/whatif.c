@@ -298,7 +298,7 @@ static int evaluate(struct dsf_whatif *w, const struct dsf_replan *r,
         .node_ranks = dsf_machine_model_node_ranks(&w->machine,
                                                    (unsigned)r->plan->nranks),
         .duplex = w->machine.disk.duplex,
-        .phase = DSFLOW_STEP,
+        .program = DSFLOW_STEP,
         .steps = 3,
         .seconds = seconds,
     };

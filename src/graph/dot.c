@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *phase_name(unsigned phase)
-{
-    static const char *const names[DSFLOW_NPHASES] = { "step", "eval" };
-
-    return names[phase];
-}
-
 /* Round: between ranks, or memories; a drum: to or from a disk. */
 static const char *shape_of(const struct dsflow_graph *g,
                             const struct dsflow_task_spec *t)
@@ -74,15 +67,15 @@ static const struct dsflow_task_spec *task_at(struct dsflow_graph *g,
     return dsflow_graph_task(g, (dsflow_task_id){ i });
 }
 
-/* By phase, rank, micro-batch, and their order in the graph. */
+/* By program, rank, micro-batch, and their order in the graph. */
 static int by_cluster(const void *a, const void *b, void *graph)
 {
     uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
     const struct dsflow_task_spec *x = task_at(graph, i);
     const struct dsflow_task_spec *y = task_at(graph, j);
 
-    if (x->phase != y->phase)
-        return x->phase < y->phase ? -1 : 1;
+    if (x->program != y->program)
+        return x->program < y->program ? -1 : 1;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
     if (x->microbatch != y->microbatch)
@@ -108,23 +101,23 @@ static void write_clusters(struct dsflow_graph *g, const struct dsf_dot *more,
             i > 0 ? task_at(g, order[i - 1]) : NULL;
         const struct dsflow_task_spec *after =
             i + 1 < n ? task_at(g, order[i + 1]) : NULL;
-        bool new_rank = before == NULL || before->phase != t->phase ||
+        bool new_rank = before == NULL || before->program != t->program ||
                         before->rank != t->rank;
-        bool end_rank =
-            after == NULL || after->phase != t->phase || after->rank != t->rank;
-        const char *phase = phase_name(t->phase);
+        bool end_rank = after == NULL || after->program != t->program ||
+                        after->rank != t->rank;
+        const char *program = dsflow_graph_program(g, t->program);
 
         if (new_rank && t->rank >= 0)
             fprintf(out,
                     "  subgraph cluster_%s_r%d {\n"
                     "    label=\"%s, rank %d\";\n",
-                    phase, t->rank, phase, t->rank);
+                    program, t->rank, program, t->rank);
         if (t->microbatch >= 0 &&
             (new_rank || before->microbatch != t->microbatch))
             fprintf(out,
                     "  subgraph cluster_%s_r%d_m%d {\n"
                     "    label=\"%s, micro-batch %d\";\n",
-                    phase, t->rank < 0 ? 0 : t->rank, t->microbatch, phase,
+                    program, t->rank < 0 ? 0 : t->rank, t->microbatch, program,
                     t->microbatch);
         write_task(g, order[i], more, out);
         if (t->microbatch >= 0 &&

@@ -36,7 +36,10 @@ enum dsflow_access dsflow_task_access(const struct dsflow_task_spec *t,
 
 struct dsflow_graph *dsflow_graph_new(void)
 {
-    return dsf_xcalloc(1, sizeof(struct dsflow_graph));
+    struct dsflow_graph *g = dsf_xcalloc(1, sizeof(*g));
+
+    dsflow_graph_add_program(g, "step");
+    return g;
 }
 
 static void forget_edges(struct dsflow_graph *g)
@@ -60,6 +63,7 @@ void dsflow_graph_free(struct dsflow_graph *g)
     free(g->data);
     free(g->tasks);
     free(g->slots);
+    dsf_programs_free(g);
     forget_edges(g);
     free(g);
 }
@@ -206,13 +210,17 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
 dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
                                      const struct dsflow_task_spec *spec)
 {
+    struct dsf_program *program;
     struct dsflow_task_spec *t;
 
-    assert(spec->ndata <= DSFLOW_MAX_PORTS && spec->phase < DSFLOW_NPHASES);
+    assert(spec->ndata <= DSFLOW_MAX_PORTS && spec->program < g->nprograms);
     dsf_grow(&g->tasks, &g->cap_tasks, g->ntasks + 1, sizeof(*g->tasks));
     t = &g->tasks[g->ntasks];
     *t = *spec;
     t->args = keep_args(g, spec->args, spec->op->args_size);
+    program = &g->programs[spec->program];
+    if (program->ntasks++ == 0)
+        program->first = g->ntasks;
     forget_edges(g);
     return (dsflow_task_id){ g->ntasks++ };
 }
@@ -269,18 +277,19 @@ static int check_ports(const struct dsflow_task_spec *t, struct dsflow_err *err)
 
 int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
 {
+    /* By data: the last program that wrote it, + 1; they stand in order. */
     unsigned char *written = dsf_xcalloc(g->ndata + 1, 1);
-    int status = DSFLOW_OK;
+    int status = dsf_programs_check(g, err);
 
     for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++) {
         const struct dsflow_task_spec *t = &g->tasks[i];
         size_t bytes[DSFLOW_MAX_PORTS];
-        unsigned char bit = (unsigned char)(1u << t->phase);
 
-        if (i > 0 && t->phase < t[-1].phase)
+        if (i > 0 && t->program < t[-1].program)
             status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: a task of phase %u after one of %u",
-                                 t->op->name, t->phase, t[-1].phase);
+                                 "%s: a task of program %s after one of %s",
+                                 t->op->name, g->programs[t->program].name,
+                                 g->programs[t[-1].program].name);
         if (status == DSFLOW_OK)
             status = check_ports(t, err);
         for (unsigned p = 0; p < t->ndata && status == DSFLOW_OK; p++) {
@@ -291,7 +300,7 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
                                      "%s uses %s, which is on NVMe",
                                      t->op->name, d->name);
             else if (dsflow_task_access(t, p) & DSFLOW_R && !d->persistent &&
-                !(written[t->data[p].i] & bit))
+                     written[t->data[p].i] != t->program + 1)
                 status = dsflow_fail(err, DSFLOW_EINVAL,
                                      "%s reads %s, which nothing wrote",
                                      t->op->name, d->name);
@@ -302,7 +311,7 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
         status = t->op->check(bytes, t->ndata, t->args, err);
         for (unsigned p = 0; p < t->ndata; p++)
             if (dsflow_task_access(t, p) & DSFLOW_W)
-                written[t->data[p].i] |= bit;
+                written[t->data[p].i] = t->program + 1;
     }
     free(written);
     return status;
@@ -337,17 +346,17 @@ static void find_edges(struct dsflow_graph *g)
     struct reader *pool = NULL;
     uint32_t *list = NULL;
     size_t npool = 0, cap_pool = 0, cap_list = 0, cap_preds = 0, n = 0;
-    int phase = -1;
+    int program = -1;
 
     g->first_pred = dsf_xcalloc(g->ntasks + 1, sizeof(*g->first_pred));
     for (uint32_t i = 0; i < g->ntasks; i++) {
         const struct dsflow_task_spec *t = &g->tasks[i];
         uint32_t nlist = 0;
 
-        if (t->phase != phase) { /* a phase starts with everything settled */
+        if (t->program != program) { /* it starts with everything settled */
             memset(trails, 0, g->ndata * sizeof(*trails));
             npool = 0;
-            phase = t->phase;
+            program = t->program;
         }
         for (unsigned p = 0; p < t->ndata; p++) {
             struct trail *trail = &trails[t->data[p].i];

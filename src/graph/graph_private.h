@@ -5,7 +5,17 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+/* A program: its tasks follow each other. */
+struct dsf_program {
+    char *name;
+    uint32_t first, ntasks;
+};
+
 struct dsflow_graph {
+    struct dsf_program *programs;
+    unsigned nprograms;
+    bool refused; /* one more than there may be was to be added */
+
     struct dsflow_data_spec *data;
     struct dsflow_task_spec *tasks;
     size_t cap_data, cap_tasks;
@@ -22,5 +32,9 @@ struct dsflow_graph {
     uint32_t *first_pred; /* ntasks + 1; NULL until asked for */
     dsflow_task_id *preds;
 };
+
+/* program.c: frees them; and says whether all have a name that can be one. */
+void dsf_programs_free(struct dsflow_graph *g);
+int dsf_programs_check(const struct dsflow_graph *g, struct dsflow_err *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-/* Tasks are counted from the first of the phase. */
+/* Tasks are counted from the first of the program. */
 struct dsf_succs {
     uint32_t *first, *v;           /* in the step: of task i, first[i] on */
     uint32_t *first_next, *v_next; /* in the next step */

@@ -81,30 +81,32 @@ static void emit_swap(struct offload *o, const struct dsflow_task_spec *like,
 
 /* The next task that reads what `data` holds now: NEVER, where it is written
  * anew before, or where the step ends first. */
-static uint32_t next_read(const struct offload *o, uint32_t data, uint8_t phase)
+static uint32_t next_read(const struct offload *o, uint32_t data,
+                          dsflow_program program)
 {
     const struct item *item = &o->items[data];
     const struct use *use = &o->uses[item->next];
 
     if (item->next == item->end || !(use->access & DSFLOW_R) ||
-        dsflow_graph_task(o->rw.in, (dsflow_task_id){ use->task })->phase !=
-            phase)
+        dsflow_graph_task(o->rw.in, (dsflow_task_id){ use->task })->program !=
+            program)
         return NEVER;
     return use->task;
 }
 
 /* Will anybody want what is in the slot? */
-static bool lives(const struct offload *o, uint32_t data, uint8_t phase)
+static bool lives(const struct offload *o, uint32_t data,
+                  dsflow_program program)
 {
     const struct item *item = &o->items[data];
 
-    if (next_read(o, data, phase) != NEVER)
+    if (next_read(o, data, program) != NEVER)
         return true;
     return spec_of(o, data)->persistent &&
            (item->next == item->end ||
             dsflow_graph_task(o->rw.in,
                               (dsflow_task_id){ o->uses[item->next].task })
-                    ->phase != phase);
+                    ->program != program);
 }
 
 /* Its home has what the slot has, from here on. The task is one of the layer
@@ -126,7 +128,7 @@ static void vacate(struct offload *o, struct ring *ring, struct slot *slot,
 {
     uint32_t data = slot->occupant - 1;
 
-    if (slot->dirty && lives(o, data, t->phase))
+    if (slot->dirty && lives(o, data, t->program))
         clean(o, ring, slot, t);
     o->items[data].slot = -1;
     slot->occupant = 0;
@@ -136,12 +138,12 @@ static void vacate(struct offload *o, struct ring *ring, struct slot *slot,
 /* Is `a` the better one to give up? An empty one, else the one that is needed
  * last; of equal ones the one that was used first, as it is free first. */
 static bool gives_way(const struct offload *o, const struct slot *a,
-                      const struct slot *b, uint8_t phase)
+                      const struct slot *b, dsflow_program program)
 {
-    uint32_t x = a->occupant == 0 ? NEVER
-                                  : next_read(o, a->occupant - 1, phase);
-    uint32_t y = b->occupant == 0 ? NEVER
-                                  : next_read(o, b->occupant - 1, phase);
+    uint32_t x =
+        a->occupant == 0 ? NEVER : next_read(o, a->occupant - 1, program);
+    uint32_t y =
+        b->occupant == 0 ? NEVER : next_read(o, b->occupant - 1, program);
 
     return x != y ? x > y : a->used < b->used;
 }
@@ -181,7 +183,7 @@ static uint32_t resting(const struct offload *o, const struct ring *ring)
 }
 
 static struct slot *find_slot(const struct offload *o, struct ring *ring,
-                              uint32_t task, uint8_t phase)
+                              uint32_t task, dsflow_program program)
 {
     uint32_t left = ring->length - resting(o, ring);
     struct slot *best = NULL;
@@ -192,7 +194,7 @@ static struct slot *find_slot(const struct offload *o, struct ring *ring,
         struct slot *slot = &ring->slots[at - 1];
 
         if (slot->used != task + 1 &&
-            (best == NULL || gives_way(o, slot, best, phase)))
+            (best == NULL || gives_way(o, slot, best, program)))
             best = slot;
         at = slot->newer;
     }
@@ -211,7 +213,7 @@ static dsflow_data_id in_slot(struct offload *o, uint32_t data, uint32_t i,
     dsflow_data_id id;
 
     if (item->slot < 0) {
-        slot = find_slot(o, ring, i, t->phase);
+        slot = find_slot(o, ring, i, t->program);
         id = slot_id(o, ring, slot);
         if (slot->occupant != 0)
             vacate(o, ring, slot, t);
@@ -297,8 +299,8 @@ static void rewrite_task(struct offload *o, uint32_t i)
         o->items[task->data[p].i].next++;
 }
 
-/* At the end of a phase, what is kept goes home, and slots are empty. */
-static void end_phase(struct offload *o, const struct dsflow_task_spec *last)
+/* At the end of a program, what is kept goes home, and slots are empty. */
+static void end_program(struct offload *o, const struct dsflow_task_spec *last)
 {
     for (size_t i = 0; i < o->nrings; i++)
         for (uint32_t k = 0; k < o->rings[i].length; k++)
@@ -447,13 +449,13 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
         const struct dsflow_task_spec *next =
             dsflow_graph_task(pieces, (dsflow_task_id){ i });
 
-        if (t != NULL && next->phase != t->phase)
-            end_phase(&o, t);
+        if (t != NULL && next->program != t->program)
+            end_program(&o, t);
         t = next;
         rewrite_task(&o, i);
     }
     if (t != NULL)
-        end_phase(&o, t);
+        end_program(&o, t);
     dsf_offload_end(&o);
     dsflow_rewrite_end(&o.rw);
     dsflow_graph_free(pieces);

@@ -166,7 +166,8 @@ static void find_rings(struct offload *o)
  * pass are an epoch. */
 struct place {
     int16_t layer, microbatch;
-    uint8_t pass, phase;
+    uint8_t pass;
+    dsflow_program program;
     uint32_t epoch;
 };
 
@@ -175,8 +176,8 @@ static uint32_t epoch_of(struct place *p, const struct dsflow_task_spec *t,
 {
     if (p->epoch == 0 || p->layer != t->layer ||
         p->microbatch != t->microbatch || p->pass != t->pass ||
-        p->phase != t->phase)
-        *p = (struct place){ t->layer, t->microbatch, t->pass, t->phase,
+        p->program != t->program)
+        *p = (struct place){ t->layer, t->microbatch, t->pass, t->program,
                              ++*epochs };
     return p->epoch;
 }

@@ -22,6 +22,10 @@ extern const struct dsflow_policy dsf_policy_priorities;
  */
 extern struct dsf_registry dsf_policies;
 
+/* rewrite.c: the programs of `in` for `out`, with the same numbers. */
+void dsf_rewrite_programs(const struct dsflow_graph *in,
+                          struct dsflow_graph *out);
+
 /* Let every policy decide, then rewrite, up to the one called `until` (NULL:
  * all), and check the result. The graph belongs to the caller. */
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,

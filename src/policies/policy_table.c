@@ -166,6 +166,7 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         struct dsflow_graph *next = dsflow_graph_new();
 
+        dsf_rewrite_programs(g, next);
         status = order[i]->rewrite(plan->parts[i], plan, g, next, err);
         dsflow_graph_free(g);
         g = next;

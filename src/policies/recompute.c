@@ -46,6 +46,7 @@ struct recompute {
     struct dropped *dropped; /* by data of `in` */
     uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
     uint8_t *done;           /* [nmicro][layers] */
+    size_t cells;
 };
 
 static const struct rule *rule_of(const struct recompute *r,
@@ -67,7 +68,7 @@ static size_t cell(const struct recompute *r, const struct dsflow_task_spec *t)
            (size_t)t->layer;
 }
 
-/* Note what the forward tasks drop, and where they begin. */
+/* Note what the forward tasks drop. */
 static void find_dropped(struct recompute *r)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(r->rw.in); i++) {
@@ -81,7 +82,25 @@ static void find_dropped(struct recompute *r)
             if (rule->ports >> p & 1)
                 r->dropped[t->data[p].i] =
                     (struct dropped){ true, t->layer, t->tile };
-        if (t->phase == DSFLOW_STEP && r->forward[cell(r, t)] == 0)
+    }
+}
+
+/* Task `i` is the first of a program: note where its forward tasks begin. */
+static void begin_program(struct recompute *r, uint32_t i)
+{
+    const struct dsflow_graph *g = r->rw.in;
+    dsflow_program program =
+        dsflow_graph_task(g, (dsflow_task_id){ i })->program;
+
+    memset(r->forward, 0, r->cells * sizeof(*r->forward));
+    memset(r->done, 0, r->cells);
+    for (; i < dsflow_graph_ntasks(g); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        if (t->program != program)
+            return;
+        if (rule_of(r, t) != NULL && r->forward[cell(r, t)] == 0)
             r->forward[cell(r, t)] = i + 1;
     }
 }
@@ -206,11 +225,20 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
         .dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
         .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
         .done = dsf_xcalloc(cells, 1),
+        .cells = cells,
     };
+    int program = -1;
 
     find_dropped(&r);
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
-        rewrite_task(&r, dsflow_graph_task(in, (dsflow_task_id){ i }));
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(in, (dsflow_task_id){ i });
+
+        if (t->program != program)
+            begin_program(&r, i);
+        program = t->program;
+        rewrite_task(&r, t);
+    }
     free(r.dropped);
     free(r.forward);
     free(r.done);

@@ -24,7 +24,7 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
         .microbatch = (int16_t)s->m,
         .tile = (int16_t)s->t,
         .rank = DSFLOW_ANYWHERE,
-        .phase = s->phase,
+        .program = s->program,
         .pass = s->pass,
         .fresh = (uint8_t)fresh,
         .ndata = (uint8_t)n,
@@ -446,7 +446,7 @@ static void train_step(struct step *s)
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
     int32_t together = plan->layer_major ? plan->turns : 1;
 
-    s->phase = DSFLOW_STEP;
+    s->program = DSFLOW_STEP;
     stand_aside(s);
     dsf_step_begin_update(s);
     for (int32_t turn = 0; turn < plan->turns; turn += together) {
@@ -471,7 +471,7 @@ static void eval_step(struct step *s)
     const struct dsflow_plan *plan = s->plan;
     dsflow_data_id *losses = dsf_xcalloc((size_t)plan->ntiles, sizeof(*losses));
 
-    s->phase = DSFLOW_EVAL;
+    s->program = dsflow_graph_add_program(s->g, "eval");
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);
     for (s->t = 0; s->t < plan->ntiles; s->t++)

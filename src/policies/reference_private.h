@@ -69,7 +69,8 @@ struct step {
     struct dsflow_err *err;
 
     /* Where the tasks that are being emitted stand. */
-    uint8_t phase, pass;
+    dsflow_program program;
+    uint8_t pass;
     int32_t d, turn, m, t; /* data rank, its turn, micro-batch, tile */
 };
 

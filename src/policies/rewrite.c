@@ -2,15 +2,25 @@
 #include <dsflow/rewrite.h>
 
 #include "base/alloc.h"
+#include "policies/policies.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
+
+void dsf_rewrite_programs(const struct dsflow_graph *in,
+                          struct dsflow_graph *out)
+{
+    for (unsigned p = 0; p < dsflow_graph_nprograms(in); p++)
+        dsflow_graph_add_program(out,
+                                 dsflow_graph_program(in, (dsflow_program)p));
+}
 
 struct dsflow_rewrite dsflow_rewrite_begin(struct dsflow_graph *in,
                                            struct dsflow_graph *out)
 {
     uint32_t n = dsflow_graph_ndata(in);
 
+    dsf_rewrite_programs(in, out);
     return (struct dsflow_rewrite){
         .in = in,
         .out = out,
@@ -67,6 +77,7 @@ void dsflow_rewrite_all(struct dsflow_graph *in, struct dsflow_graph *out,
                         void (*change)(void *user, struct dsflow_task_spec *t),
                         void *user)
 {
+    dsf_rewrite_programs(in, out);
     for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
         dsflow_graph_add_data(out,
                               dsflow_graph_data(in, (dsflow_data_id){ i }));

@@ -27,7 +27,7 @@ struct sends {
     struct copy *copies;
     size_t ncopies, cap_copies;
     uint32_t *first;   /* by data: +1, its copies */
-    uint32_t *version; /* by data: times it was written, and phases begun */
+    uint32_t *version; /* by data: times it was written, and programs begun */
 };
 
 static struct copy *copy_on(struct sends *s, dsflow_data_id id, int32_t rank)
@@ -103,16 +103,16 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
     struct sends s = { .rw = dsflow_rewrite_begin(in, out),
                        .first = dsf_xcalloc(ndata + 1, sizeof(*s.first)),
                        .version = dsf_xcalloc(ndata + 1, sizeof(*s.version)) };
-    int phase = -1;
+    int program = -1;
 
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(in, (dsflow_task_id){ i });
 
-        /* What a copy is of may have changed between phases. */
-        for (uint32_t d = 0; t->phase != phase && d < ndata; d++)
+        /* What a copy is of may have changed between programs. */
+        for (uint32_t d = 0; t->program != program && d < ndata; d++)
             s.version[d]++;
-        phase = t->phase;
+        program = t->program;
         send_what_it_reads(&s, t);
     }
     free(s.copies);

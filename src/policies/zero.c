@@ -55,7 +55,7 @@ struct zero {
     bool passing;                /* gradients are complete layer by layer */
     dsflow_data_id *leaders;     /* [data]: gradients that are being summed */
     int32_t nleaders;
-    uint8_t phase;
+    dsflow_program program;
 };
 
 static const struct dsflow_data_spec *spec_of(const struct zero *z,
@@ -674,8 +674,8 @@ static bool is_gradients(const struct zero *z, const struct dsflow_task_spec *t)
 
 static void rewrite_task(struct zero *z, const struct dsflow_task_spec *t)
 {
-    if (t->phase != z->phase) {
-        z->phase = t->phase;
+    if (t->program != z->program) {
+        z->program = t->program;
         forget(z);
     }
     if (t->op == &dsf_op_add && is_gradients(z, t))

@@ -1,4 +1,4 @@
-/* sim.c - list scheduling of a phase of a graph: whenever a worker is free it
+/* sim.c - list scheduling of a program of a graph: whenever a worker is free it
  * takes the ready task of the highest priority, first come in the graph's order
  * (Graham 1969). Time goes from one end of a task to the next.
  */
@@ -357,20 +357,12 @@ static void count_waits(struct sim *s)
     }
 }
 
-/* The tasks of the phase stand together. */
-static int find_phase(struct sim *s, struct dsflow_err *err)
+static int find_tasks(struct sim *s, struct dsflow_err *err)
 {
-    uint32_t n = dsflow_graph_ntasks(s->g);
+    s->ntasks = dsflow_graph_program_tasks(s->g, s->spec->program, &s->first);
+    for (uint32_t i = 0; i < s->ntasks; i++) {
+        const struct dsflow_task_spec *t = dsf_sim_task(s, i);
 
-    s->first = n;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(s->g, (dsflow_task_id){ i });
-
-        if (t->phase != s->spec->phase)
-            continue;
-        if (s->ntasks++ == 0)
-            s->first = i;
         if (t->rank != DSFLOW_ANYWHERE &&
             (t->rank < 0 || (unsigned)t->rank >= s->spec->nranks))
             return dsflow_fail(err, DSFLOW_EINVAL,
@@ -448,7 +440,7 @@ int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,
                  struct dsflow_err *err)
 {
     struct sim s = { .g = g, .spec = spec };
-    int status = find_phase(&s, err);
+    int status = find_tasks(&s, err);
 
     memset(result, 0, sizeof(*result));
     if (status < 0)

@@ -24,7 +24,7 @@ struct dsf_sim_spec {
     bool links;
     unsigned node_ranks; /* of a node; 0: all */
     bool duplex;
-    enum dsflow_phase phase;
+    dsflow_program program;
     unsigned steps; /* consecutive: 1, or so many that the last but one, which
                        is reported, has others before and after it */
     dsf_cost_fn cost;

@@ -29,11 +29,11 @@ struct group {
 struct sim {
     struct dsflow_graph *g;
     const struct dsf_sim_spec *spec;
-    uint32_t first, ntasks; /* of the phase */
+    uint32_t first, ntasks; /* of the program */
     uint32_t n;             /* instances */
     uint32_t reported;      /* step */
     struct dsf_succs edges;
-    double *cost;        /* by task of the phase */
+    double *cost;        /* by task of the program */
     uint32_t *waits;     /* by instance: predecessors that have not ended */
     double *start, *end; /* by instance */
     double *ready;

@@ -48,7 +48,7 @@ static void count_kinds(struct dsf_weights *w, const struct dsflow_graph *g)
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
 
-        if (t->phase == DSFLOW_STEP)
+        if (t->program == DSFLOW_STEP)
             find_kind(w, &cap, t->op);
     }
 }
@@ -80,7 +80,7 @@ static void count_tasks(struct dsf_weights *w, struct dsflow_graph *g,
 
         if (scratch > rank->scratch)
             rank->scratch = scratch;
-        if (t->phase != DSFLOW_STEP)
+        if (t->program != DSFLOW_STEP)
             continue;
         k = find_kind(w, NULL, t->op);
         flops = dsf_task_cost(g, t).flops;

@@ -18,7 +18,6 @@ struct life {
     uint32_t moved;     /* span that moves it, and whose arrow is to be drawn */
     uint32_t uses_left; /* in the step it is alive in; 0: it is not */
     uint32_t step;
-    uint32_t uses[DSFLOW_NPHASES]; /* in one step */
 };
 
 struct replay {
@@ -42,6 +41,8 @@ struct replay {
     struct dsf_succs succs;
 
     struct life *lives; /* by data */
+    uint32_t *uses;     /* by data and program: in one run of it */
+    unsigned nprograms;
     double (*values)[DSF_NSERIES]; /* by rank, and of none */
     double (*last)[DSF_NSERIES];   /* as they were told */
     uint8_t *dirty;     /* by rank: bits of series */
@@ -184,7 +185,7 @@ static void touch(struct replay *r, const struct dsflow_task_spec *t,
     else if (life->step == step)
         return;
     life->step = step;
-    life->uses_left = life->uses[t->phase];
+    life->uses_left = r->uses[(size_t)data * r->nprograms + t->program];
 }
 
 static void let_go(struct replay *r, uint32_t data)
@@ -452,13 +453,15 @@ static void count_data(struct replay *r)
     const struct dsflow_graph *g = r->trace->graph;
     uint32_t ndata = dsflow_graph_ndata(g);
 
+    r->nprograms = dsflow_graph_nprograms(g);
     r->lives = dsf_xcalloc((size_t)ndata + 1, sizeof(*r->lives));
+    r->uses = dsf_xcalloc((size_t)ndata * r->nprograms + 1, sizeof(*r->uses));
     for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(g, (dsflow_task_id){ i });
 
         for (unsigned p = 0; p < t->ndata; p++)
-            r->lives[t->data[p].i].uses[t->phase]++;
+            r->uses[(size_t)t->data[p].i * r->nprograms + t->program]++;
     }
     for (uint32_t i = 0; i < ndata; i++) {
         const struct dsflow_data_spec *d = data_of(r->trace, i);
@@ -529,6 +532,7 @@ void dsf_replay(const struct dsf_view *view, const struct dsf_watcher *watcher)
     free(r.waits);
     dsf_succs_fini(&r.succs);
     free(r.lives);
+    free(r.uses);
     free(r.values);
     free(r.last);
     free(r.dirty);

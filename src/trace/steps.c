@@ -15,7 +15,7 @@ void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
 
     *first = *ntasks = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (dsflow_graph_task(g, (dsflow_task_id){ i })->phase != DSFLOW_STEP)
+        if (dsflow_graph_task(g, (dsflow_task_id){ i })->program != DSFLOW_STEP)
             continue;
         if ((*ntasks)++ == 0)
             *first = i;

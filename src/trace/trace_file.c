@@ -1,7 +1,8 @@
 /* trace_file.c - a trace on disk.
  *
- *   "dsflow trace 2\n"
- *   head    u32 bytes, JSON: facts, lanes, kinds of task with their ports
+ *   "dsflow trace 3\n"
+ *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
+ *           ports
  *   data    u32 count, then struct data_record and the name of each
  *   tasks   u32 count, then struct task_record of each
  *   spans   blocks: u32 count, then struct dsf_span; a count of 0 ends them
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[] = "dsflow trace 2\n";
+static const char magic[] = "dsflow trace 3\n";
 enum { MAGIC = sizeof(magic) - 1, ORDER = 0x01020304, MOST_HEAD = 1 << 28 };
 
 struct data_record {
@@ -39,7 +40,7 @@ struct task_record {
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
     uint16_t op;
-    uint8_t phase, pass, fresh, ndata;
+    uint8_t program, pass, fresh, ndata;
     uint32_t data[DSFLOW_MAX_PORTS];
 };
 
@@ -113,6 +114,17 @@ static uint8_t ring_of(struct rings *rings, const char *ring)
     return (uint8_t)(i + 1);
 }
 
+static json_t *programs_json(const struct dsflow_graph *g)
+{
+    json_t *programs = json_array();
+
+    for (unsigned p = 0; p < dsflow_graph_nprograms(g); p++)
+        json_array_append_new(
+            programs, json_pack("{s:s}", "name",
+                                dsflow_graph_program(g, (dsflow_program)p)));
+    return programs;
+}
+
 static json_t *facts_json(const struct dsf_trace_facts *f)
 {
     return json_pack(
@@ -155,11 +167,11 @@ static void put_head(struct dsf_trace_file *file, const struct dsf_trace *trace,
                 dsflow_graph_task(trace->graph, (dsflow_task_id){ i })->op);
     for (unsigned k = 0; k < kinds->n; k++)
         json_array_append_new(ops, op_json(kinds->v[k]));
-    head = json_pack("{s:i, s:o, s:o, s:i, s:o, s:o}", "order", ORDER, "facts",
-                     facts_json(&trace->facts), "lanes",
-                     lanes_json(&trace->timeline), "workers",
-                     (int)trace->timeline.workers, "kinds", ops, "rings",
-                     names);
+    head = json_pack(
+        "{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "order", ORDER, "facts",
+        facts_json(&trace->facts), "programs", programs_json(trace->graph),
+        "lanes", lanes_json(&trace->timeline), "workers",
+        (int)trace->timeline.workers, "kinds", ops, "rings", names);
     text = json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(17));
     put_count(file, strlen(text));
     put(file, text, strlen(text));
@@ -215,7 +227,7 @@ static void put_tasks(struct dsf_trace_file *file,
             .tile = t->tile,
             .rank = t->rank,
             .op = kind_of(kinds, t->op),
-            .phase = t->phase,
+            .program = t->program,
             .pass = t->pass,
             .fresh = t->fresh,
             .ndata = t->ndata,
@@ -363,6 +375,22 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
     return timeline->workers > 0;
 }
 
+/* In the order of their numbers, as the first is there already. */
+static bool read_programs(json_t *head, struct dsflow_graph *g)
+{
+    json_t *program, *programs = json_object_get(head, "programs");
+    size_t i;
+
+    json_array_foreach(programs, i, program)
+    {
+        const char *name = json_string_value(json_object_get(program, "name"));
+
+        if (name == NULL || dsflow_graph_add_program(g, name) != i)
+            return false;
+    }
+    return json_array_size(programs) > 0;
+}
+
 static void read_rings(json_t *head, struct dsf_trace_ops *ops)
 {
     json_t *name, *names = json_object_get(head, "rings");
@@ -419,7 +447,8 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
         json_t *ops = json_object_get(head, "kinds");
 
         good = read_facts(json_object_get(head, "facts"), &trace->facts) &&
-               read_lanes(head, &trace->timeline);
+               read_lanes(head, &trace->timeline) &&
+               read_programs(head, trace->graph);
         read_rings(head, trace->ops);
         trace->ops->n = (unsigned)json_array_size(ops);
         trace->ops->v =
@@ -490,7 +519,8 @@ static bool data_is_sound(const struct dsf_trace *trace,
 static bool task_is_sound(const struct dsf_trace *trace,
                           const struct task_record *r)
 {
-    return r->op < trace->ops->n && r->phase < DSFLOW_NPHASES &&
+    return r->op < trace->ops->n &&
+           r->program < dsflow_graph_nprograms(trace->graph) &&
            r->pass <= DSFLOW_UPDATE && r->ndata <= DSFLOW_MAX_PORTS &&
            r->rank >= DSFLOW_ANYWHERE && data_is_sound(trace, r);
 }
@@ -515,7 +545,7 @@ static bool read_tasks(FILE *in, struct dsf_trace *trace)
                                        .tile = r.tile,
                                        .rank = r.rank,
                                        .priority = r.priority,
-                                       .phase = r.phase,
+                                       .program = r.program,
                                        .pass = r.pass,
                                        .fresh = r.fresh,
                                        .ndata = r.ndata };
@@ -568,7 +598,7 @@ static const struct dsflow_task_spec *task_of(const struct dsf_trace *trace,
 static bool is_step(const struct dsf_trace *trace, const struct dsf_span *s)
 {
     return s->kind == DSF_SPAN_TASK &&
-           task_of(trace, s->what)->phase == DSFLOW_STEP;
+           task_of(trace, s->what)->program == DSFLOW_STEP;
 }
 
 /* A run was traced from some step on: that is the first one of the timeline.
@@ -581,7 +611,7 @@ static bool count_steps(struct dsf_trace *trace)
     uint32_t first = UINT32_MAX, last = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        whole += task_of(trace, i)->phase == DSFLOW_STEP;
+        whole += task_of(trace, i)->program == DSFLOW_STEP;
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
 

@@ -506,12 +506,14 @@ static void collect_data(struct training *tr)
         }
 }
 
-static void submit(struct training *tr, enum dsflow_phase phase, int times)
+static void submit(struct training *tr, const char *name, int times)
 {
+    dsflow_program program;
     struct dsflow_err err;
 
+    assert_true(dsflow_graph_find_program(tr->trial.graph, name, &program));
     for (int i = 0; i < times; i++)
-        must(tr->text, dsflow_exec_submit(tr->exec, phase, &err), &err);
+        must(tr->text, dsflow_exec_submit(tr->exec, program, &err), &err);
     must(tr->text, dsflow_exec_wait(tr->exec, &err), &err);
 }
 
@@ -553,8 +555,8 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
         dsflow_exec_open(tr->trial.graph, &options, &tr->host, &tr->exec, &err),
         &err);
     fill_data(tr);
-    submit(tr, DSFLOW_STEP, STEPS);
-    submit(tr, DSFLOW_EVAL, 1);
+    submit(tr, "step", STEPS);
+    submit(tr, "eval", 1);
     assert_int_equal(tr->result->nreports, STEPS);
     collect_data(tr);
     dsflow_exec_close(tr->exec);

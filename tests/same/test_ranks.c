@@ -171,7 +171,7 @@ static double received_by(const struct trial *t, int r)
             dsflow_graph_task(t->graph, (dsflow_task_id){ i });
 
         for (unsigned p = 0; p < task->ndata; p++)
-            if (task->phase == DSFLOW_STEP && task->rank == r &&
+            if (task->program == DSFLOW_STEP && task->rank == r &&
                 data_of(t, task, p)->home != r)
                 bytes += (double)data_of(t, task, p)->bytes;
     }

@@ -192,12 +192,14 @@ static void stop(struct training *tr)
     free(tr);
 }
 
-static void submit(struct training *tr, enum dsflow_phase phase, unsigned times)
+static void submit(struct training *tr, const char *name, unsigned times)
 {
+    dsflow_program program;
     struct dsflow_err err;
 
+    assert_true(dsflow_graph_find_program(tr->graph, name, &program));
     for (unsigned i = 0; i < times; i++)
-        must(dsflow_exec_submit(tr->exec, phase, &err), &err);
+        must(dsflow_exec_submit(tr->exec, program, &err), &err);
     must(dsflow_exec_wait(tr->exec, &err), &err);
 }
 
@@ -248,7 +250,7 @@ static void twenty_losses_and_norms_are_those_of_pytorch(void **state)
 
     assert_int_equal(nsteps, 20);
     assert_int_equal(json_array_size(norms), nsteps);
-    submit(tr, DSFLOW_STEP, nsteps);
+    submit(tr, "step", nsteps);
     assert_int_equal(tr->nreports, nsteps);
     for (unsigned i = 0; i < nsteps; i++) {
         check_near("loss", i, tr->losses[i] / tokens_of_step(tr),
@@ -267,7 +269,7 @@ static void every_gradient_is_that_of_pytorch(void **state)
     char path[600];
     unsigned ncompared = 0;
 
-    submit(tr, DSFLOW_STEP, 1);
+    submit(tr, "step", 1);
     snprintf(path, sizeof(path), "%s/gradients.safetensors", tr->folder);
     must(dsf_st_open(path, &file, &err), &err);
     for (unsigned u = 0; u < tr->model.nunits; u++) {
@@ -313,7 +315,7 @@ static void evaluation_gives_the_loss_of_the_first_step(void **state)
     json_t *losses = json_object_get(tr->reference, "losses");
 
     tr->host.load_batch = load_evaluation;
-    submit(tr, DSFLOW_EVAL, (unsigned)(batch->sequences / batch->micro));
+    submit(tr, "eval", (unsigned)(batch->sequences / batch->micro));
     check_near("loss", 0, tr->eval_loss / tokens_of_step(tr),
                json_number_value(json_array_get(losses, 0)));
     stop(tr);
@@ -348,7 +350,7 @@ static void check_logit(struct training *tr, const float *logits, int64_t n)
     double want = loss_of_logits(logits + tr->row * n, n, tr->target);
 
     tr->eval_loss = 0;
-    submit(tr, DSFLOW_EVAL, 1);
+    submit(tr, "eval", 1);
     if (!(fabs(tr->eval_loss - want) <= LOGITS_BOUND))
         fail_msg("token %d, logit %d: %.9g: expected %.9g", (int)tr->row,
                  (int)tr->target, -tr->eval_loss, -want);

@@ -37,7 +37,7 @@ static double step_seconds(const char *text, struct dsf_timeline *timeline)
              &(struct dsf_sim_spec){ .nranks = (unsigned)t.plan->nranks,
                                      .workers = (unsigned)t.plan->nranks,
                                      .links = true,
-                                     .phase = DSFLOW_STEP,
+                                     .program = DSFLOW_STEP,
                                      .steps = 1,
                                      .cost = one_second },
              &result, timeline, &err),

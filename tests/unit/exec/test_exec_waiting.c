@@ -10,12 +10,15 @@ static void what_waits_is_listed_with_what_for(void **state)
     struct dsflow_exec *exec = blocked_exec(g, &host, 2);
     struct dsf_waiting v[4];
     uint64_t before = dsf_exec_ended(exec);
+    dsflow_program program = 99;
     uint32_t step = 99;
     unsigned n;
 
     /* Task 2, which nothing holds back, may have run before task 0 began. */
     assert_true(before <= 1);
-    assert_int_equal(dsf_exec_waiting(exec, &step, v, 4, &n), 4 - before);
+    assert_int_equal(dsf_exec_waiting(exec, &program, &step, v, 4, &n),
+                     4 - before);
+    assert_int_equal(program, DSFLOW_STEP);
     assert_int_equal(step, 0);
     assert_int_equal(n, 4 - before);
     assert_int_equal(v[0].task, 0);
@@ -31,17 +34,18 @@ static void what_waits_is_listed_with_what_for(void **state)
     assert_int_equal(v[n - 1].task, 3);
     assert_int_equal(v[n - 1].on, 1);
     /* Of a few, those that wait for no other come first. */
-    assert_int_equal(dsf_exec_waiting(exec, &step, v, 1, &n), 4 - before);
+    assert_int_equal(dsf_exec_waiting(exec, &program, &step, v, 1, &n),
+                     4 - before);
     assert_int_equal(n, 1);
     assert_int_equal(v[0].task, 0);
 
     sem_post(&let_go);
     sem_wait(&began); /* of the second step: the first has ended but for 2 */
-    dsf_exec_waiting(exec, &step, v, 4, &n);
+    dsf_exec_waiting(exec, &program, &step, v, 4, &n);
     assert_true(step <= 1 && n >= 1);
     let_all_go(exec, 1);
     assert_int_equal(dsf_exec_ended(exec), 8);
-    assert_int_equal(dsf_exec_waiting(exec, &step, v, 4, &n), 0);
+    assert_int_equal(dsf_exec_waiting(exec, &program, &step, v, 4, &n), 0);
     assert_int_equal(n, 0);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);

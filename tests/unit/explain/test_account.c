@@ -419,7 +419,7 @@ static void parts_sum_to_the_whole_whatever_ran(void **state)
         struct dsf_sim_spec spec = { .nranks = nranks,
                                      .workers = workers,
                                      .links = links,
-                                     .phase = DSFLOW_STEP,
+                                     .program = DSFLOW_STEP,
                                      .steps = 4,
                                      .seconds = seconds };
         struct dsf_sim_result result;

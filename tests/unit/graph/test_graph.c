@@ -131,20 +131,22 @@ static void the_op_has_the_last_word_on_sizes(void **state)
     dsflow_graph_free(g);
 }
 
-static void phases_stand_in_order(void **state)
+static void programs_stand_in_order(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     dsflow_data_id a = data(g, "a", 8, 1);
+    dsflow_program more = dsflow_graph_add_program(g, "more");
     struct dsflow_err err;
 
     dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &bump,
                                                          .args = &(int){ 0 },
-                                                         .phase = DSFLOW_EVAL,
+                                                         .program = more,
                                                          .ndata = 1,
                                                          .data = { a } });
     add_bump(g, a, 0);
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "bump: a task of phase 0 after one of 1");
+    assert_string_equal(err.msg,
+                        "bump: a task of program step after one of more");
     dsflow_graph_free(g);
 }
 
@@ -242,7 +244,7 @@ int main(void)
         cmocka_unit_test(a_fresh_port_is_written_only),
         cmocka_unit_test(wrong_ports_are_refused),
         cmocka_unit_test(the_op_has_the_last_word_on_sizes),
-        cmocka_unit_test(phases_stand_in_order),
+        cmocka_unit_test(programs_stand_in_order),
         cmocka_unit_test(names_find_data),
         cmocka_unit_test(
             readers_follow_the_writer_and_the_next_writer_follows_them),

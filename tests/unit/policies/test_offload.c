@@ -28,7 +28,7 @@ static unsigned swaps(const struct trial *t, const struct dsflow_op *op,
     for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
         const struct dsflow_task_spec *k = task_at(t, i);
 
-        n += k->op == op && k->phase == DSFLOW_STEP &&
+        n += k->op == op && k->program == DSFLOW_STEP &&
              strncmp(data_of(t, k, home)->name, prefix, strlen(prefix)) == 0;
     }
     return n;
@@ -246,7 +246,7 @@ static void the_dead_are_not_written(void **state)
     plan_trial(&t, "gpt2 offload.activations=nvme offload.gradients=nvme");
     for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++)
         if (task_at(&t, i)->op == &dsf_op_swap_out)
-            assert_int_equal(task_at(&t, i)->phase, DSFLOW_STEP);
+            assert_int_equal(task_at(&t, i)->program, DSFLOW_STEP);
     assert_in_range(swaps(&t, &dsf_op_swap_out, "grad0.layer"), 0,
                     swaps(&t, &dsf_op_swap_in, "grad0.layer"));
     assert_true(swaps(&t, &dsf_op_swap_out, "h.l0") > 0);

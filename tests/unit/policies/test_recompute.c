@@ -17,7 +17,7 @@ static unsigned count(const struct trial *t, const struct dsflow_op *op,
             dsflow_graph_task(t->graph, (dsflow_task_id){ i });
 
         n += task->op == op && task->pass == (uint8_t)pass &&
-             task->phase == DSFLOW_STEP;
+             task->program == DSFLOW_STEP;
     }
     return n;
 }

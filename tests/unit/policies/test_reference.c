@@ -47,15 +47,18 @@ static void done(struct fixture *f)
 }
 
 static unsigned count(const struct fixture *f, const struct dsflow_op *op,
-                      unsigned phase)
+                      const char *name)
 {
+    dsflow_program program;
     unsigned n = 0;
+
+    assert_true(dsflow_graph_find_program(f->graph, name, &program));
 
     for (uint32_t i = 0; i < dsflow_graph_ntasks(f->graph); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(f->graph, (dsflow_task_id){ i });
 
-        n += t->op == op && t->phase == phase;
+        n += t->op == op && t->program == program;
     }
     return n;
 }
@@ -68,17 +71,16 @@ static void every_layer_tile_and_micro_batch_has_its_tasks(void **state)
     struct fixture f;
 
     build(&f, "gpt2", four_micro); /* 3 layers, 3 tiles, 4 micro-batches */
-    assert_int_equal(count(&f, &dsf_op_qkv_forward, DSFLOW_STEP), 36);
-    assert_int_equal(count(&f, &dsf_op_mlp_backward_weight, DSFLOW_STEP), 36);
+    assert_int_equal(count(&f, &dsf_op_qkv_forward, "step"), 36);
+    assert_int_equal(count(&f, &dsf_op_mlp_backward_weight, "step"), 36);
     /* Causal pairs of three tiles: 1 + 2 + 3. */
-    assert_int_equal(count(&f, &dsf_op_attention_forward, DSFLOW_STEP), 72);
-    assert_int_equal(count(&f, &dsf_op_attention_backward_input, DSFLOW_STEP),
-                     72);
-    assert_int_equal(count(&f, &dsf_op_head_forward, DSFLOW_STEP), 12);
-    assert_int_equal(count(&f, &dsf_op_adam, DSFLOW_STEP), f.model.nunits);
-    assert_int_equal(count(&f, &dsf_op_report, DSFLOW_STEP), 1);
-    assert_int_equal(count(&f, &dsf_op_qkv_forward, DSFLOW_EVAL), 9);
-    assert_int_equal(count(&f, &dsf_op_mlp_backward_input, DSFLOW_EVAL), 0);
+    assert_int_equal(count(&f, &dsf_op_attention_forward, "step"), 72);
+    assert_int_equal(count(&f, &dsf_op_attention_backward_input, "step"), 72);
+    assert_int_equal(count(&f, &dsf_op_head_forward, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_adam, "step"), f.model.nunits);
+    assert_int_equal(count(&f, &dsf_op_report, "step"), 1);
+    assert_int_equal(count(&f, &dsf_op_qkv_forward, "eval"), 9);
+    assert_int_equal(count(&f, &dsf_op_mlp_backward_input, "eval"), 0);
     done(&f);
 }
 
@@ -89,8 +91,7 @@ static void groups_sum_apart_and_then_in_a_tree(void **state)
     build(&f, "llama",
           "[batch]\nsequences = 4\nmicro = 1\nsequence = 8\ngroups = 4\n");
     /* And what the head gives to the tied embedding, in each group. */
-    assert_int_equal(count(&f, &dsf_op_add, DSFLOW_STEP),
-                     3 * f.model.nunits + 4);
+    assert_int_equal(count(&f, &dsf_op_add, "step"), 3 * f.model.nunits + 4);
     done(&f);
 }
 

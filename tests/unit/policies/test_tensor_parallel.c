@@ -66,6 +66,7 @@ static void build(struct fixture *f, const char *model, const char *rest,
         dsf_policies_build(f->plan, "reference", &whole, &f->err) < 0)
         fail_msg("%s", f->err.msg);
     f->graph = dsflow_graph_new();
+    dsf_rewrite_programs(whole, f->graph);
     if (dsf_policy_tensor_parallel.rewrite(NULL, f->plan, whole, f->graph,
                                            &f->err) < 0 ||
         dsflow_graph_check(f->graph, &f->err) < 0)
@@ -143,7 +144,9 @@ static float **run(struct fixture *f)
     struct dsflow_host host = { f, load_batch, report };
     float **params = calloc(f->model.nunits, sizeof(*params));
     struct dsflow_exec *exec;
+    dsflow_program eval;
 
+    assert_true(dsflow_graph_find_program(f->graph, "eval", &eval));
     if (dsflow_exec_open(f->graph, &options, &host, &exec, &f->err) < 0)
         fail_msg("%s", f->err.msg);
     if (f->model.dims.rope)
@@ -157,7 +160,7 @@ static float **run(struct fixture *f)
     move_params(f, exec, params, 0);
     for (int i = 0; i < STEPS; i++)
         assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &f->err), 0);
-    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_EVAL, &f->err), 0);
+    assert_int_equal(dsflow_exec_submit(exec, eval, &f->err), 0);
     assert_int_equal(dsflow_exec_wait(exec, &f->err), 0);
     move_params(f, exec, params, 1);
     dsflow_exec_close(exec);
@@ -336,7 +339,8 @@ static void a_block_moves_ten_times_its_rows(void **state)
             if (dsflow_task_access(t, k) & DSFLOW_W)
                 home[t->data[k].i] = t->rank;
             else if (t->op->comm && t->layer == 1 && t->tile >= 0 &&
-                     t->phase == DSFLOW_STEP && home[t->data[k].i] != t->rank &&
+                     t->program == DSFLOW_STEP &&
+                     home[t->data[k].i] != t->rank &&
                      dsflow_graph_data(f.graph, t->data[k])->role !=
                          DSFLOW_GRADS)
                 moved += (double)dsflow_graph_data(f.graph, t->data[k])->bytes;

@@ -51,12 +51,12 @@ static dsflow_data_id data(struct dsflow_graph *g, const char *name,
 }
 
 static void add(struct dsflow_graph *g, const struct dsflow_op *op, int rank,
-                enum dsflow_phase phase, dsflow_data_id a, dsflow_data_id b)
+                dsflow_program program, dsflow_data_id a, dsflow_data_id b)
 {
     dsflow_graph_add_task(
         g, &(struct dsflow_task_spec){ .op = op,
                                        .rank = (int16_t)rank,
-                                       .phase = (uint8_t)phase,
+                                       .program = program,
                                        .ndata = (uint8_t)op->nports,
                                        .data = { a, b } });
 }
@@ -74,7 +74,7 @@ static void each_rank_has_what_is_at_home_there(void **state)
     add(g, &work, DSFLOW_ANYWHERE, DSFLOW_STEP, c, c);
     add(g, &move, 1, DSFLOW_STEP, b, a); /* from rank 0 */
     add(g, &move, 0, DSFLOW_STEP, c, a); /* its own, and of no home */
-    add(g, &work, 1, DSFLOW_EVAL, b, c);
+    add(g, &work, 1, dsflow_graph_add_program(g, "eval"), b, c);
     dsf_weights_init(&w, g, 2, 3);
 
     assert_int_equal(w.ntasks, 5);
@@ -117,7 +117,7 @@ static void tiers_and_what_moves_between_them_are_apart(void **state)
     add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, home, slot);
     add(g, &dsf_op_swap_out, 0, DSFLOW_STEP, slot, home);
     add(g, &dsf_op_swap_in, 0, DSFLOW_STEP, kept, used);
-    add(g, &dsf_op_swap_in, 0, DSFLOW_EVAL, kept, used);
+    add(g, &dsf_op_swap_in, 0, dsflow_graph_add_program(g, "eval"), kept, used);
     dsf_weights_init(&w, g, 1, 1);
 
     assert_true(w.ranks[0].peak == 50);
