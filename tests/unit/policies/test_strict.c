@@ -91,7 +91,7 @@ static void a_stage_waits_for_all_gradients_of_its_layer(void **state)
         unsigned n;
 
         if (task->op != &dsf_op_send || task->pass != DSFLOW_BACKWARD ||
-            task->phase != DSFLOW_STEP)
+            task->program != DSFLOW_STEP)
             continue;
         from = dsflow_graph_data(t.graph, task->data[0]);
         if (from->role != DSFLOW_ACTIVATIONS ||
