@@ -99,7 +99,8 @@ static void interleaving_divides_the_bubble(void **state)
 
             snprintf(schedule, sizeof(schedule),
                      "interleaved pipeline.chunks=%d", v);
-            assert_true(simulate(schedule, STRICT, s, v * s, m) == 3 * (v * m + s - 1));
+            assert_true(simulate(schedule, STRICT, s, v * s, m) ==
+                        3 * (v * m + s - 1));
         }
 }
 
@@ -173,8 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bubbles_are_those_of_the_formula),
-        cmocka_unit_test(
-            bubbles_are_smaller_where_nothing_waits_for_weights),
+        cmocka_unit_test(bubbles_are_smaller_where_nothing_waits_for_weights),
         cmocka_unit_test(interleaving_divides_the_bubble),
         cmocka_unit_test(zero_bubble_is_idle_for_a_third_of_the_time),
         cmocka_unit_test(the_order_of_1f1b_is_that_of_its_source),

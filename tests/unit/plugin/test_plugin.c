@@ -57,10 +57,11 @@ static void must(int status, const struct dsflow_err *err)
 static void policies_stand_behind_the_one_they_name(void **state)
 {
     static const char *const order[] = {
-        "reference", "recompute", "tensor_parallel", "pipeline",
-        "early",     "later",     "behind_early",    "zero",
-        "strict",    "send",      "offload",         "replace",
-        "priorities", "last",     NULL
+        "reference",    "recompute", "tensor_parallel",
+        "pipeline",     "early",     "later",
+        "behind_early", "zero",      "strict",
+        "send",         "offload",   "replace",
+        "priorities",   "last",      NULL
     };
     struct dsflow_err err;
 

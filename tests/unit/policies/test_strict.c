@@ -32,9 +32,8 @@ static void nothing_waits_unless_the_job_asks_for_it(void **state)
                                   "pipeline.schedule=zero_bubble",
                            &dsf_op_wait),
                      0);
-    assert_int_equal(count("gpt2 mesh.data=2 pipeline.strict=true",
-                           &dsf_op_wait),
-                     0);
+    assert_int_equal(
+        count("gpt2 mesh.data=2 pipeline.strict=true", &dsf_op_wait), 0);
     assert_true(count(STAGES " pipeline.strict=true", &dsf_op_wait) >= 8);
 }
 
