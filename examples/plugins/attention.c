@@ -116,15 +116,17 @@ static void cost(const size_t *bytes, unsigned n, const void *args,
 }
 
 static const struct dsflow_op forward_op = {
-    .abi = DSFLOW_OP_ABI, .name = "plain.forward", .check = check, .cost = cost,
-    .summary = "attention", .args_size = sizeof(struct dsflow_attention_args),
+    .abi = DSFLOW_OP_ABI, .name = "plain.forward", .summary = "attention",
+    .segment = "attention", .direction = DSFLOW_DIR_FORWARD, .check = check,
+    .cost = cost, .args_size = sizeof(struct dsflow_attention_args),
     .nports = 4, .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R },
                             { "att", DSFLOW_RW }, { "lse", DSFLOW_RW } },
 };
 static const struct dsflow_op backward_input_op = {
-    .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .check = check,
-    .summary = "gradients of queries, keys and values", .cost = cost,
+    .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .summary = "gradient",
+    .segment = "attention", .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .args_size = sizeof(struct dsflow_attention_args), .nports = 7,
+    .check = check, .cost = cost,
     .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "datt", DSFLOW_R },
                { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
                { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW } },

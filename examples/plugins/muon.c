@@ -131,6 +131,7 @@ static const struct dsflow_op op = {
     .ports = { { "control", DSFLOW_R }, { "grad", DSFLOW_R },
                { "param", DSFLOW_RW }, { "m", DSFLOW_RW }, { "v", DSFLOW_RW } },
     .check = dsflow_update_check, .scratch = scratch,
+    .direction = DSFLOW_DIR_UPDATE, .update = 1,
 };
 static const struct dsflow_codelet codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = update,

@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OP_ABI    2
+#define DSFLOW_OP_ABI    3
 #define DSFLOW_MAX_PORTS 8
 
 enum dsflow_access {
@@ -25,6 +25,22 @@ enum dsflow_access {
 struct dsflow_cost {
     double flops;
     double bytes; /* read and written, counted once each */
+    double scores; /* exponentials of attention, however wide a head is */
+};
+
+/* What a kind of task does in a step. Pictures, accounts and priorities go by
+ * this, and not by names. */
+enum dsflow_direction {
+    DSFLOW_DIR_NONE,            /* its pass (graph.h) says enough */
+    DSFLOW_DIR_FORWARD,         /* of a segment */
+    DSFLOW_DIR_HIDDEN,          /* as much of it as its gradients need */
+    DSFLOW_DIR_BACKWARD_INPUT,  /* gradients of activations */
+    DSFLOW_DIR_BACKWARD_WEIGHT, /* gradients of parameters */
+    DSFLOW_DIR_UPDATE,          /* from gradients to new parameters */
+    DSFLOW_DIR_MOVE,            /* between ranks */
+    DSFLOW_DIR_SWAP,            /* between memories of a rank */
+    DSFLOW_DIR_HOST,            /* it feeds, counts, reports or orders */
+    DSFLOW_NDIRECTIONS
 };
 
 struct dsflow_port {
@@ -35,6 +51,10 @@ struct dsflow_port {
 struct dsflow_op {
     unsigned abi;        /* DSFLOW_OP_ABI */
     const char *name;    /* "adam"; also the state name in traces */
+    const char *segment; /* of the model, that it computes: "mlp"; or NULL */
+    uint8_t direction;   /* enum dsflow_direction */
+    uint8_t update;      /* 1: an optimizer's, { control, grad, param, states … }
+                            (optimizer.h) */
     const char *summary; /* one line, for `dsflow list tasks` */
     size_t args_size;    /* bytes copied into the graph with each task */
     unsigned nports;     /* how many of `ports` are described */

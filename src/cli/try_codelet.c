@@ -458,7 +458,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
 struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
                                  const struct dsflow_op *op)
 {
-    struct dsflow_cost cost = { 0, 0 };
+    struct dsflow_cost cost = { 0 };
 
     if (op->cost != NULL)
         op->cost(c->bytes, c->n, c->args, &cost);

@@ -208,7 +208,8 @@ static char *say_again(const struct dsf_account *a)
             dsf_executed_span(&a->steps, a->trace, i, a->step);
 
         if (s != NULL && t->pass == DSFLOW_BACKWARD &&
-            strstr(t->op->name, ".forward") != NULL)
+            (t->op->direction == DSFLOW_DIR_FORWARD ||
+             t->op->direction == DSFLOW_DIR_HIDDEN))
             again += s->end - s->start;
     }
     return dsf_xasprintf("%.0f %% of the workers' time goes into "

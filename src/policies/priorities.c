@@ -14,7 +14,6 @@
 #include "tasks/components.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Only the ratio of arithmetic to memory matters here: a core of today does
  * some ten operations in the time it moves a byte. */
@@ -70,8 +69,7 @@ static int32_t in_pipeline(const struct order *o,
     int32_t n = 2 * o->chunks * o->turns, step = HIGHEST / (n + 2);
     int32_t chunk = dsf_plan_chunk(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
-    bool weight = strstr(dsf_job_original(plan->job, t->op)->name,
-                         "backward_weight") != NULL;
+    bool weight = t->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
     int32_t at =
         *place(o, chunk % plan->mesh.pipeline, chunk / plan->mesh.pipeline,
                dsf_plan_turn(plan, t->microbatch), backward);

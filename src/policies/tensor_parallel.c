@@ -200,9 +200,7 @@ static void scatter(struct dsf_tensors *s, struct dsf_place *at,
 
 static int lane_of(const struct dsflow_task_spec *task)
 {
-    const char *pass = strchr(task->op->name, '.');
-
-    if (pass != NULL && strcmp(pass, ".backward_weight") == 0)
+    if (task->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
         return DSF_LANE_WEIGHT;
     /* A forward task that is computed again is of the backward pass. */
     return task->pass == DSFLOW_BACKWARD ? DSF_LANE_INPUT : DSF_LANE_FORWARD;

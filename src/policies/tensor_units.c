@@ -47,20 +47,11 @@ static unsigned unit_port(const struct dsflow_task_spec *task)
     return task->op == &dsf_op_add || task->op == &dsf_op_square ? 0 : 2;
 }
 
-/* Is it an optimizer's, { control, grad, param, states … }? */
-static bool is_optimizer(const struct dsf_tensors *s,
-                         const struct dsflow_task_spec *task)
-{
-    return task->pass == DSFLOW_UPDATE && task->ndata > 2 &&
-           dsf_tensor_spec(s, task->data[2])->role == DSFLOW_PARAMS &&
-           dsflow_task_access(task, 2) & DSFLOW_W;
-}
-
 bool dsf_tensor_is_update(const struct dsf_tensors *s,
                           const struct dsflow_task_spec *task)
 {
     return (task->op == &dsf_op_add || task->op == &dsf_op_square ||
-            is_optimizer(s, task)) &&
+            task->op->update) &&
            dsf_tensor_spec(s, task->data[unit_port(task)])->unit >= 0;
 }
 

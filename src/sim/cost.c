@@ -2,8 +2,6 @@
 #include "sim/cost.h"
 
 #include "graph/task.h"
-#include "tasks/tasks.h"
-#include "tasks/tile.h"
 
 struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
                                   const struct dsflow_graph *g,
@@ -46,26 +44,12 @@ static double wire_seconds(const struct dsf_cost_model *model,
     return network > link ? network : link;
 }
 
-/* A score costs an exponential, however wide a head is. */
-static double count_scores(const struct dsflow_task_spec *t)
-{
-    const struct dsflow_attention_args *a = t->args;
-    double length;
-
-    if (t->op != &dsf_op_attention_forward &&
-        t->op != &dsf_op_attention_backward_input)
-        return 0;
-    length = (double)dsf_tile_length(&a->tile);
-    return (double)a->tile.rows * a->tile.heads *
-           (a->diagonal ? (length + 1) / 2 : (double)a->keys);
-}
-
 struct dsf_work dsf_work_of(const struct dsflow_graph *g,
                             const struct dsflow_task_spec *t)
 {
     struct dsflow_cost cost = dsf_task_cost(g, t);
 
-    return (struct dsf_work){ cost.flops, cost.bytes, count_scores(t) };
+    return (struct dsf_work){ cost.flops, cost.bytes, cost.scores };
 }
 
 double dsf_rate_seconds(const struct dsf_kind_rate *rate,

@@ -129,6 +129,11 @@ static int check_op(const struct dsflow_optimizer *o, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "optimizer %.60s: task %.60s: is not registered",
                            o->name, op->name);
+    if (!op->update)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "optimizer %.60s: task %.60s: does not say that it "
+                           "is an update (op.h)",
+                           o->name, op->name);
     if (op->args_size < sizeof(struct dsflow_update_args))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "optimizer %.60s: task %.60s: args_size: %zu: "

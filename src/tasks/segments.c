@@ -91,6 +91,14 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
                            "%s has",
                            what, op->nports, op->noptional, old->nports,
                            old->noptional, old->name);
+    if (op->segment == NULL || strcmp(op->segment, old->segment) != 0 ||
+        op->direction != old->direction)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: segment %.40s, direction %u: expected %s, %u, "
+                           "as %s has",
+                           what, op->segment != NULL ? op->segment : "NULL",
+                           op->direction, old->segment, old->direction,
+                           old->name);
     for (unsigned i = 0; i < op->nports; i++)
         if (strcmp(op->ports[i].name, old->ports[i].name) != 0 ||
             op->ports[i].access != old->ports[i].access)
@@ -231,22 +239,4 @@ const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
         return op;
     s = dsf_job_segment(job, old->replaces, NULL);
     return s != NULL && op_at(s, at) != NULL ? op_at(s, at) : op;
-}
-
-const struct dsflow_op *dsf_job_original(const struct dsf_job *job,
-                                         const struct dsflow_op *op)
-{
-    unsigned at;
-
-    if (segment_of(op, &at) != NULL) /* as nearly all are */
-        return op;
-    for (unsigned k = 0; k < NSEGMENTS; k++) {
-        const struct dsflow_segment *s =
-            dsf_job_segment(job, segments[k].replaces, NULL);
-
-        for (unsigned i = 0; s != NULL && i < NOPS; i++)
-            if (op_at(s, i) == op)
-                return op_at(&segments[k], i);
-    }
-    return op;
 }

@@ -35,6 +35,12 @@ static double pairs(const struct dsflow_attention_args *a)
                        : (double)a->tile.rows * a->keys;
 }
 
+/* Of all heads; each costs an exponential. */
+static double scores(const struct dsflow_attention_args *a)
+{
+    return pairs(a) * a->tile.heads;
+}
+
 static size_t keys_of_one(const struct dsflow_attention_args *a)
 {
     return (size_t)a->keys / (size_t)a->tile.nseq;
@@ -64,6 +70,7 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
     const struct dsflow_tile *t = &a->tile;
 
     cost->flops = pairs(a) * t->heads * (4.0 * t->head_dim + 10);
+    cost->scores = scores(a);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, bytes, n);
 }
 
@@ -82,6 +89,8 @@ static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
 const struct dsflow_op dsf_op_attention_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "attention.forward",
+    .segment = "attention",
+    .direction = DSFLOW_DIR_FORWARD,
     .summary = "attention of a tile of queries to a tile of keys",
     .args_size = sizeof(struct dsflow_attention_args),
     .nports = 4,
@@ -119,6 +128,7 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
     const struct dsflow_tile *t = &a->tile;
 
     cost->flops = pairs(a) * t->heads * (10.0 * t->head_dim + 12);
+    cost->scores = scores(a);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, bytes, n);
 }
 
@@ -138,6 +148,8 @@ static size_t backward_input_scratch(const size_t *bytes, unsigned n,
 const struct dsflow_op dsf_op_attention_backward_input = {
     .abi = DSFLOW_OP_ABI,
     .name = "attention.backward_input",
+    .segment = "attention",
+    .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradients of queries, keys and values",
     .args_size = sizeof(struct dsflow_attention_args),
     .nports = 7,

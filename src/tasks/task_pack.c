@@ -105,6 +105,7 @@ static void pack_cost(const size_t *bytes, unsigned n, const void *args,
 const struct dsflow_op dsf_op_pack = {
     .abi = DSFLOW_OP_ABI,
     .name = "pack",
+    .direction = DSFLOW_DIR_UPDATE,
     .summary = "states in bf16 or 8 bits, rounded at random",
     .args_size = sizeof(struct dsf_pack_args),
     .nports = 3,
@@ -118,6 +119,7 @@ const struct dsflow_op dsf_op_pack = {
 const struct dsflow_op dsf_op_unpack = {
     .abi = DSFLOW_OP_ABI,
     .name = "unpack",
+    .direction = DSFLOW_DIR_UPDATE,
     .summary = "states in fp32 from bf16 or 8 bits",
     .args_size = sizeof(struct dsf_pack_args),
     .nports = 2,

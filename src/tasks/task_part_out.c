@@ -39,6 +39,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
 const struct dsflow_op dsf_op_out_part_forward = {
     .abi = DSFLOW_OP_ABI,
     .name = "out_part.forward",
+    .segment = "out",
+    .direction = DSFLOW_DIR_FORWARD,
     .summary = "projection of the output of some heads",
     .args_size = sizeof(struct dsflow_out_args),
     .nports = 3,

@@ -29,6 +29,7 @@ static void schedule_cost(const size_t *bytes, unsigned n, const void *args,
 const struct dsflow_op dsf_op_schedule = {
     .abi = DSFLOW_OP_ABI,
     .name = "schedule",
+    .direction = DSFLOW_DIR_UPDATE,
     .summary = "learning rate and bias corrections of the step",
     .args_size = sizeof(struct dsf_schedule_args),
     .nports = 1,

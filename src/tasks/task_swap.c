@@ -21,6 +21,7 @@ static void swap_cost(const size_t *bytes, unsigned n, const void *args,
 const struct dsflow_op dsf_op_swap_in = {
     .abi = DSFLOW_OP_ABI,
     .name = "swap_in",
+    .direction = DSFLOW_DIR_SWAP,
     .summary = "from main memory or NVMe into a buffer of the device",
     .nports = 2,
     .swaps = 1,
@@ -32,6 +33,7 @@ const struct dsflow_op dsf_op_swap_in = {
 const struct dsflow_op dsf_op_swap_out = {
     .abi = DSFLOW_OP_ABI,
     .name = "swap_out",
+    .direction = DSFLOW_DIR_SWAP,
     .summary = "from a buffer of the device to main memory or NVMe",
     .nports = 2,
     .swaps = 1,

@@ -33,8 +33,8 @@ static const char *const colours[DSF_NFAMILIES] = {
 
 static const char *colour_of(const struct dsf_kind *kind)
 {
-    if (strcmp(kind->name, "swap_out") == 0)
-        return "terrible"; /* darker */
+    if (kind->family == DSF_SWAPS && dsf_is_dark(kind->colour))
+        return "terrible";
     return colours[kind->family];
 }
 

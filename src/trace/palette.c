@@ -38,36 +38,28 @@ uint32_t dsf_family_colour(enum dsf_family family)
     return families[family].colour;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
+/* What a kind says of itself; what says nothing goes by its pass. */
 enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
 {
-    static const char *const others[] = { "load_batch", "advance", "report",
-                                          "report_loss", "wait" };
-    const char *name = t->op->name;
+    const struct dsflow_op *op = t->op;
 
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        if (strcmp(name, others[i]) == 0)
-            return DSF_OTHER;
-    if (strncmp(name, "swap", 4) == 0)
+    if (op->direction == DSFLOW_DIR_HOST)
+        return DSF_OTHER;
+    if (op->swaps)
         return DSF_SWAPS;
-    if (t->op->comm)
+    if (op->comm)
         return DSF_MOVES;
     if (t->pass == DSFLOW_UPDATE)
         return DSF_UPDATES;
-    /* Work on a layer is of a segment: "mlp.forward". */
-    if (strchr(name, '.') == NULL && t->layer < 0)
+    /* What works on a model is of a segment or in a layer. */
+    if (op->segment == NULL && t->layer < 0)
         return DSF_OTHER;
     if (t->pass == DSFLOW_FORWARD)
         return DSF_FORWARD;
-    if (ends_with(name, ".backward_weight"))
+    if (op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
         return DSF_BACKWARD_WEIGHT;
-    if (ends_with(name, ".forward") || ends_with(name, ".hidden"))
+    if (op->direction == DSFLOW_DIR_FORWARD ||
+        op->direction == DSFLOW_DIR_HIDDEN)
         return DSF_RECOMPUTED;
     return DSF_BACKWARD_INPUT;
 }
@@ -85,8 +77,7 @@ static const struct look segments[] = {
     { "out", 2, DSF_DOWNWARD },    { "residual", 3, DSF_LEVEL },
     { "attention", 4, DSF_PLAIN }, { "embed", 5, DSF_DOTTED },
     { "mlp", 6, DSF_LEVEL },       { "hidden", 7, DSF_UPRIGHT },
-    { "loss", 7, DSF_UPRIGHT },    { "logits", 7, DSF_UPRIGHT },
-    { "head", 8, DSF_CROSSED },
+    { "loss", 7, DSF_UPRIGHT },    { "head", 8, DSF_CROSSED },
 };
 enum { DARKEST = 8 };
 
@@ -118,49 +109,39 @@ static const struct look others[] = {
 };
 
 static const struct look *find_look(const struct look *v, size_t n,
-                                    const char *name, size_t length)
+                                    const char *name)
 {
     for (size_t i = 0; i < n; i++)
-        if (strlen(v[i].name) == length &&
-            strncmp(v[i].name, name, length) == 0)
+        if (strcmp(v[i].name, name) == 0)
             return &v[i];
     return NULL;
 }
 
-static size_t segment_of(const char *name)
+#define LOOK(table, name)                                                      \
+    find_look(table, sizeof(table) / sizeof(*(table)), name)
+
+/* Of one that nobody knows, as a plug-in brings it: a look that stays. */
+static struct look look_of(enum dsf_family family, const char *segment,
+                           enum dsflow_direction direction, const char *name)
 {
-    size_t n = strcspn(name, ".");
-
-    return n > 5 && strncmp(name + n - 5, "_part", 5) == 0 ? n - 5 : n;
-}
-
-#define LOOK(table, name, length)                                              \
-    find_look(table, sizeof(table) / sizeof(*(table)), name, length)
-
-/* Of a kind that nobody knows, as a plug-in brings it: one that stays. */
-static struct look look_of(enum dsf_family family, const char *name)
-{
-    size_t n = segment_of(name), dot = strcspn(name, ".");
     const struct look *known = NULL;
     struct look look = { name, 0, DSF_PLAIN };
     unsigned hash = 0;
     int light = families[family].light, dark = families[family].dark;
 
-    if (name[dot] == '.') { /* "mlp.hidden" beside "mlp.forward" */
-        known = LOOK(segments, name + dot + 1, strlen(name + dot + 1));
-        if (known == NULL)
-            known = LOOK(segments, name, n);
-        if (known != NULL) {
-            look = *known;
-            look.at = (int8_t)(light + (dark - light) * known->at / DARKEST);
-            return look;
-        }
+    if (segment != NULL)
+        known = LOOK(segments,
+                     direction == DSFLOW_DIR_HIDDEN ? "hidden" : segment);
+    if (known != NULL) {
+        look = *known;
+        look.at = (int8_t)(light + (dark - light) * known->at / DARKEST);
+        return look;
     }
-    known = LOOK(others, name, n);
+    known = LOOK(others, name);
     if (known != NULL)
         return *known;
-    for (size_t i = 0; i < n; i++)
-        hash = hash * 31 + (unsigned char)name[i];
+    for (const char *c = segment != NULL ? segment : name; *c != '\0'; c++)
+        hash = hash * 31 + (unsigned char)*c;
     look.at = (int8_t)((int)(hash % 8) * 8 - 20);
     look.texture = (uint8_t)(hash / 8 % DSF_NTEXTURES);
     return look;
@@ -179,23 +160,26 @@ uint32_t dsf_shade(uint32_t colour, int shade)
     return mixed;
 }
 
-uint32_t dsf_kind_colour(enum dsf_family family, const char *name)
-{
-    return dsf_shade(families[family].colour,
-                     family == DSF_IDLE ? 0 : look_of(family, name).at);
-}
-
-enum dsf_texture dsf_kind_texture(enum dsf_family family, const char *name)
-{
-    return (enum dsf_texture)look_of(family, name).texture;
-}
-
 bool dsf_is_dark(uint32_t colour)
 {
     /* Luma of ITU-R BT.601. */
     return 299 * (colour >> 16 & 255) + 587 * (colour >> 8 & 255) +
                114 * (colour & 255) <
            115000;
+}
+
+struct dsf_kind dsf_kind_make(const struct dsflow_op *op, const char *name,
+                              enum dsf_family family)
+{
+    struct look look =
+        look_of(family, op != NULL ? op->segment : NULL,
+                op != NULL ? (enum dsflow_direction)op->direction
+                           : DSFLOW_DIR_NONE,
+                name);
+
+    return (struct dsf_kind){ name, op, family,
+                              dsf_shade(families[family].colour, look.at),
+                              (enum dsf_texture)look.texture };
 }
 
 static unsigned find(struct dsf_kinds *kinds, size_t *cap,
@@ -209,9 +193,7 @@ static unsigned find(struct dsf_kinds *kinds, size_t *cap,
         k++;
     if (k == kinds->n) {
         dsf_grow(&kinds->v, cap, ++kinds->n, sizeof(*kinds->v));
-        kinds->v[k] =
-            (struct dsf_kind){ name, op, family, dsf_kind_colour(family, name),
-                               dsf_kind_texture(family, name) };
+        kinds->v[k] = dsf_kind_make(op, name, family);
     }
     return k;
 }

@@ -35,11 +35,8 @@ enum dsf_texture {
 const char *dsf_family_name(enum dsf_family family);
 uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
 
-/* From the name of the op, its pass and its `comm`; so that plug-ins have a
- * place too. */
+/* From what the op says of itself and the pass of the task. */
 enum dsf_family dsf_family_of(const struct dsflow_task_spec *t);
-uint32_t dsf_kind_colour(enum dsf_family family, const char *name);
-enum dsf_texture dsf_kind_texture(enum dsf_family family, const char *name);
 
 /* Mixed with so many per cent of white, or, below 0, of black. */
 uint32_t dsf_shade(uint32_t colour, int shade);
@@ -55,6 +52,10 @@ struct dsf_kind {
     uint32_t colour;
     enum dsf_texture texture;
 };
+
+/* `op` may be NULL: a transfer or a swap. */
+struct dsf_kind dsf_kind_make(const struct dsflow_op *op, const char *name,
+                              enum dsf_family family);
 
 struct dsf_kinds {
     struct dsf_kind *v;

@@ -334,18 +334,15 @@ void dsf_svg_put_textures(const struct dsf_svg *svg)
     }
 }
 
-/* "mlp" of "mlp.forward" and of "mlp_part.forward", as the family says the
- * rest; all of "mlp.hidden". */
-static int short_name(const char *name)
+/* The segment, where the family says the rest. */
+static const char *short_name(const struct dsf_kind *kind)
 {
-    static const char *const known[] = { ".forward", ".backward_input",
-                                         ".backward_weight" };
-    int n = (int)strcspn(name, ".");
+    const struct dsflow_op *op = kind->op;
 
-    for (unsigned i = 0; i < sizeof(known) / sizeof(*known); i++)
-        if (strcmp(name + n, known[i]) == 0)
-            return n > 5 && strncmp(name + n - 5, "_part", 5) == 0 ? n - 5 : n;
-    return (int)strlen(name);
+    return op != NULL && op->segment != NULL &&
+                   op->direction != DSFLOW_DIR_HIDDEN
+               ? op->segment
+               : kind->name;
 }
 
 /* Is a kind that looks the same in the legend already? */
@@ -353,12 +350,10 @@ static bool is_known(const struct dsf_kinds *kinds, const bool *present,
                      unsigned kind)
 {
     const struct dsf_kind *k = &kinds->v[kind];
-    int n = short_name(k->name);
 
     for (unsigned i = 0; i < kind; i++)
         if (present[i] && kinds->v[i].family == k->family &&
-            short_name(kinds->v[i].name) == n &&
-            strncmp(kinds->v[i].name, k->name, (size_t)n) == 0)
+            strcmp(short_name(&kinds->v[i]), short_name(k)) == 0)
             return true;
     return false;
 }
@@ -372,8 +367,8 @@ static double put_family(const struct dsf_svg *svg, const bool *present,
     bool any = false;
 
     for (unsigned k = 0; k < kinds->n; k++) {
-        int n = short_name(kinds->v[k].name);
-        double width = 36 + 5.6 * n;
+        const char *name = short_name(&kinds->v[k]);
+        double width = 36 + 5.6 * (int)strlen(name);
 
         if (!present[k] || kinds->v[k].family != family ||
             is_known(kinds, present, k))
@@ -390,8 +385,7 @@ static double put_family(const struct dsf_svg *svg, const bool *present,
         put_fill(svg, k);
         fprintf(svg->out, " d=\"M%s %sh20v11h-20z\"/>\n", dsf_svg_num(x).s,
                 dsf_svg_num(y).s);
-        dsf_svg_text(svg->out, x + 24, y + 9, " class=\"s\"", "%.*s", n,
-                     kinds->v[k].name);
+        dsf_svg_text(svg->out, x + 24, y + 9, " class=\"s\"", "%s", name);
         x += width;
     }
     return y + (any ? 16 : 0);

@@ -32,6 +32,7 @@ void dsf_trace_fini(struct dsf_trace *trace)
         dsflow_graph_free(trace->graph);
         for (unsigned i = 0; i < ops->n; i++) {
             free((char *)ops->v[i].name);
+            free((char *)ops->v[i].segment);
             for (unsigned p = 0; p < ops->v[i].nports; p++)
                 free((char *)ops->v[i].ports[p].name);
         }

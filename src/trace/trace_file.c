@@ -69,7 +69,9 @@ static json_t *op_json(const struct dsflow_op *op)
         json_array_append_new(ports, json_pack("{s:s, s:i}", "name",
                                                op->ports[p].name, "access",
                                                (int)op->ports[p].access));
-    return json_pack("{s:s, s:b, s:b, s:b, s:i, s:o}", "name", op->name, "comm",
+    return json_pack("{s:s, s:s?, s:i, s:b, s:b, s:b, s:b, s:i, s:o}", "name",
+                     op->name, "segment", op->segment, "direction",
+                     (int)op->direction, "update", (int)op->update, "comm",
                      (int)op->comm, "swaps", (int)op->swaps, "repeats",
                      (int)op->repeats, "optional", (int)op->noptional, "ports",
                      ports);
@@ -413,6 +415,10 @@ static bool read_op(json_t *in, struct dsflow_op *op)
     op->abi = DSFLOW_OP_ABI;
     op->name = copy_of(in, "name");
     op->summary = "";
+    if (json_is_string(json_object_get(in, "segment")))
+        op->segment = copy_of(in, "segment");
+    op->direction = (uint8_t)whole_of(in, "direction");
+    op->update = json_is_true(json_object_get(in, "update"));
     op->comm = json_is_true(json_object_get(in, "comm"));
     op->swaps = json_is_true(json_object_get(in, "swaps"));
     op->repeats = json_is_true(json_object_get(in, "repeats"));

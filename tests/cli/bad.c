@@ -251,6 +251,8 @@ static const struct dsflow_trials gradient_trials = {
 static const struct dsflow_op op_bad_gradient = {
     .abi = DSFLOW_OP_ABI,
     .name = "bad_gradient",
+    .segment = "out",
+    .direction = DSFLOW_DIR_FORWARD,
     .summary = "out, with another gradient",
     .args_size = sizeof(struct dsflow_out_args),
     .nports = 4,
@@ -299,6 +301,8 @@ static void bad_shard(const struct dsflow_call *call)
     static const struct dsflow_op op_##f = {                                   \
         .abi = DSFLOW_OP_ABI,                                                  \
         .name = #f,                                                            \
+        .direction = DSFLOW_DIR_UPDATE,                                        \
+        .update = 1,                                                           \
         .summary = "an optimizer",                                             \
         .args_size = sizeof(struct dsflow_update_args),                        \
         .nports = 3,                                                           \

@@ -28,7 +28,7 @@ MAKEFLAGS= MAKELEVEL= make CC=gcc CFLAGS="-O2 -Wall -Wextra -Werror \
     -Wno-unused-parameter -Wno-sign-compare" > log 2>&1 ||
     { cat log; exit 1; }
 for c in *.c; do
-    [ "$(wc -l < "$c")" -lt 150 ] || fault "$c has $(wc -l < "$c") lines"
+    [ "$(wc -l < "$c")" -lt 160 ] || fault "$c has $(wc -l < "$c") lines"
 done
 
 for name in clip attention muon schedule; do

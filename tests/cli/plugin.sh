@@ -83,7 +83,7 @@ bad() {
         plan job.toml --set 'codelets.load=["./libbad.so"]'
 }
 bad 1 "optimizer pull: options: share: default: 2.0: expected a number, 0 to 1"
-bad 2 "task pull: made for interface 77: this dsflow has 2"
+bad 2 "task pull: made for interface 77: this dsflow has 3"
 bad 3 "task adam: the name is taken (built-in)"
 bad 4 "optimizer pull: task pull: args_size: 8: expected at least the 424 bytes of struct dsflow_update_args"
 bad 5 "optimizer pull: task pull: port grad: expected control R, grad R, param RW, states RW"
@@ -116,6 +116,8 @@ bad 31 "defines no dsflow_plugin: expected a plug-in of dsflow"
 bad 32 "plug-in good: made for interface 77: this dsflow has 1"
 bad 33 "plug-in: has no name"
 bad 34 "plug-in has no component"
+bad 41 "segment same for attention: task same.attention: segment attention, direction 0: expected attention, 1, as attention.forward has"
+bad 42 "optimizer pull: task pull: does not say that it is an update (op.h)"
 
 # All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
 cp with.toml job.toml

@@ -51,6 +51,8 @@ static void pull_cost(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op pull_op = {
     .abi = WRONG(2, 77, DSFLOW_OP_ABI),
     .name = WRONG(3, "adam", "pull"),
+    .direction = DSFLOW_DIR_UPDATE,
+    .update = WRONG(42, 0, 1),
     .summary = "towards the gradient, by the length of each tensor",
     .args_size = WRONG(4, 8, sizeof(struct pull_args)),
     .nports = 4,
@@ -147,6 +149,8 @@ static size_t same_scratch(const size_t *bytes, unsigned n, const void *args)
 static const struct dsflow_op same_op = {
     .abi = DSFLOW_OP_ABI,
     .name = "same.attention",
+    .segment = "attention",
+    .direction = WRONG(41, DSFLOW_DIR_NONE, DSFLOW_DIR_FORWARD),
     .summary = "what the built-in attention does",
     .args_size = WRONG(19, 8, sizeof(struct dsflow_attention_args)),
     .nports = WRONG(20, 3, 4),

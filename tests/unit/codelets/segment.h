@@ -17,7 +17,7 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
     size_t bytes[DSFLOW_MAX_PORTS];
     struct dsflow_err err = { .msg = "" };
-    struct dsflow_cost cost = { -1, -1 };
+    struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct guarded scratch;
 
     for (unsigned i = 0; i < n; i++) {

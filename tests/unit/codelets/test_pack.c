@@ -41,7 +41,7 @@ static void task(const struct dsflow_codelet *c,
                  const struct dsf_pack_args *args, struct dsflow_buf *bufs)
 {
     size_t bytes[3];
-    struct dsflow_cost cost = { -1, -1 };
+    struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct dsflow_err err;
 
     for (unsigned i = 0; i < c->op->nports; i++)

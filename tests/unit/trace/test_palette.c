@@ -6,36 +6,60 @@
 #include <math.h>
 #include <stdlib.h>
 
-static enum dsf_family family(const char *name, enum dsflow_pass pass,
-                              bool comm, int layer)
+static enum dsf_family family(const struct dsflow_op *op, enum dsflow_pass pass,
+                              int layer)
 {
-    struct dsflow_op op = { .name = name, .comm = comm };
-    struct dsflow_task_spec t = { .op = &op,
-                                  .pass = (uint8_t)pass,
-                                  .layer = (int16_t)layer };
-
-    return dsf_family_of(&t);
+    return dsf_family_of(&(struct dsflow_task_spec){
+        .op = op, .pass = (uint8_t)pass, .layer = (int16_t)layer });
 }
 
-static void a_family_follows_from_name_and_pass(void **state)
+/* A kind of task that says no more of itself. */
+static struct dsflow_op of(const char *segment, enum dsflow_direction direction)
 {
-    assert_int_equal(family("mlp.forward", DSFLOW_FORWARD, false, 0),
-                     DSF_FORWARD);
-    assert_int_equal(family("mlp.forward", DSFLOW_BACKWARD, false, 0),
-                     DSF_RECOMPUTED);
-    assert_int_equal(family("mlp.backward_input", DSFLOW_BACKWARD, false, 0),
-                     DSF_BACKWARD_INPUT);
-    assert_int_equal(family("mlp.backward_weight", DSFLOW_BACKWARD, false, 0),
-                     DSF_BACKWARD_WEIGHT);
-    assert_int_equal(family("adam", DSFLOW_UPDATE, false, -1), DSF_UPDATES);
-    assert_int_equal(family("send", DSFLOW_FORWARD, true, 0), DSF_MOVES);
-    assert_int_equal(family("swap_in", DSFLOW_FORWARD, true, 0), DSF_SWAPS);
-    assert_int_equal(family("load_batch", DSFLOW_FORWARD, false, -1),
-                     DSF_OTHER);
-    /* Of a plug-in. */
-    assert_int_equal(family("mine.forward", DSFLOW_FORWARD, false, 1),
-                     DSF_FORWARD);
-    assert_int_equal(family("muon", DSFLOW_UPDATE, false, 1), DSF_UPDATES);
+    return (struct dsflow_op){ .name = "x",
+                               .segment = segment,
+                               .direction = (uint8_t)direction };
+}
+
+static void a_family_follows_from_what_a_kind_says_and_from_the_pass(
+    void **state)
+{
+    const struct dsflow_op forward = of("mlp", DSFLOW_DIR_FORWARD),
+                           hidden = of("mlp", DSFLOW_DIR_HIDDEN),
+                           input = of("mlp", DSFLOW_DIR_BACKWARD_INPUT),
+                           weight = of("mlp", DSFLOW_DIR_BACKWARD_WEIGHT),
+                           update = of(NULL, DSFLOW_DIR_UPDATE),
+                           host = of(NULL, DSFLOW_DIR_HOST),
+                           mine = of(NULL, DSFLOW_DIR_NONE);
+    const struct dsflow_op move = { .name = "adam", .comm = 1 };
+    const struct dsflow_op swap = { .name = "adam", .swaps = 1 };
+
+    assert_int_equal(family(&forward, DSFLOW_FORWARD, 0), DSF_FORWARD);
+    assert_int_equal(family(&forward, DSFLOW_BACKWARD, 0), DSF_RECOMPUTED);
+    assert_int_equal(family(&hidden, DSFLOW_BACKWARD, 0), DSF_RECOMPUTED);
+    assert_int_equal(family(&input, DSFLOW_BACKWARD, 0), DSF_BACKWARD_INPUT);
+    assert_int_equal(family(&weight, DSFLOW_BACKWARD, 0), DSF_BACKWARD_WEIGHT);
+    assert_int_equal(family(&update, DSFLOW_UPDATE, -1), DSF_UPDATES);
+    assert_int_equal(family(&move, DSFLOW_FORWARD, 0), DSF_MOVES);
+    assert_int_equal(family(&swap, DSFLOW_FORWARD, 0), DSF_SWAPS);
+    assert_int_equal(family(&host, DSFLOW_FORWARD, -1), DSF_OTHER);
+    /* Of a plug-in that says nothing. */
+    assert_int_equal(family(&mine, DSFLOW_FORWARD, 1), DSF_FORWARD);
+    assert_int_equal(family(&mine, DSFLOW_UPDATE, 1), DSF_UPDATES);
+    assert_int_equal(family(&mine, DSFLOW_FORWARD, -1), DSF_OTHER);
+}
+
+/* How the segment looks; "*mlp" is the hidden part of one, and "-add" what is
+ * of none. */
+static struct dsf_kind kind(enum dsf_family family, const char *name)
+{
+    struct dsflow_op op = of(*name == '-'   ? NULL
+                             : *name == '*' ? name + 1
+                                            : name,
+                             *name == '*' ? DSFLOW_DIR_HIDDEN
+                                          : DSFLOW_DIR_FORWARD);
+
+    return dsf_kind_make(&op, *name == '-' ? name + 1 : "x.y", family);
 }
 
 static int apart(uint32_t a, uint32_t b)
@@ -47,8 +71,8 @@ static int apart(uint32_t a, uint32_t b)
 
 static void families_differ_and_so_do_kinds_that_are_neighbours(void **state)
 {
-    static const char *const layer[] = { "qkv.x", "attention.x", "out.x",
-                                         "mlp.x", "qkv.x" };
+    static const char *const layer[] = { "qkv", "attention", "out", "mlp",
+                                         "qkv" };
 
     for (int a = 0; a < DSF_NFAMILIES; a++)
         for (int b = 0; b < a; b++)
@@ -56,9 +80,9 @@ static void families_differ_and_so_do_kinds_that_are_neighbours(void **state)
                               dsf_family_colour((enum dsf_family)b)) > 60);
     for (int f = 0; f < DSF_OTHER; f++)
         for (unsigned i = 0; i < 4; i++)
-            assert_true(apart(dsf_kind_colour((enum dsf_family)f, layer[i]),
-                              dsf_kind_colour((enum dsf_family)f,
-                                              layer[i + 1])) > 15);
+            assert_true(
+                apart(kind((enum dsf_family)f, layer[i]).colour,
+                      kind((enum dsf_family)f, layer[i + 1]).colour) > 15);
 }
 
 struct lab {
@@ -121,28 +145,21 @@ static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
           { .004733, .691367, .303900 } },
     };
     static const char *const kinds[][10] = {
-        [DSF_FORWARD] = { "embed.forward", "norm.forward", "residual.forward",
-                          "qkv.forward", "out.forward", "attention.forward",
-                          "mlp.forward", "head_part.loss", "head.forward" },
-        [DSF_BACKWARD_INPUT] = { "norm.backward_input", "qkv.backward_input",
-                                 "out.backward_input",
-                                 "attention.backward_input",
-                                 "mlp.backward_input", "head.backward_input" },
-        [DSF_BACKWARD_WEIGHT] = { "embed.backward_weight",
-                                  "norm.backward_weight",
-                                  "residual.backward_weight",
-                                  "qkv.backward_weight", "out.backward_weight",
-                                  "mlp.backward_weight",
-                                  "head.backward_weight" },
-        [DSF_RECOMPUTED] = { "norm.forward", "residual.forward", "qkv.forward",
-                             "out.forward", "attention.forward", "mlp.forward",
-                             "mlp.hidden" },
-        [DSF_UPDATES] = { "adam", "add", "square", "clip", "schedule", "pack",
-                          "unpack", "split" },
-        [DSF_MOVES] = { "send", "gather", "sum", "reduce_scatter", "transfer" },
-        [DSF_SWAPS] = { "swap_in", "swap_out", "swap" },
-        [DSF_OTHER] = { "load_batch", "advance", "report", "report_loss",
-                        "wait" },
+        [DSF_FORWARD] = { "embed", "norm", "residual", "qkv", "out",
+                          "attention", "mlp", "loss", "head" },
+        [DSF_BACKWARD_INPUT] = { "norm", "qkv", "out", "attention", "mlp",
+                                 "head" },
+        [DSF_BACKWARD_WEIGHT] = { "embed", "norm", "residual", "qkv", "out",
+                                  "mlp", "head" },
+        [DSF_RECOMPUTED] = { "norm", "residual", "qkv", "out", "attention",
+                             "mlp", "*mlp" },
+        [DSF_UPDATES] = { "-adam", "-add", "-square", "-clip", "-schedule",
+                          "-pack", "-unpack", "-split" },
+        [DSF_MOVES] = { "-send", "-gather", "-sum", "-reduce_scatter",
+                        "-transfer" },
+        [DSF_SWAPS] = { "-swap_in", "-swap_out", "-swap" },
+        [DSF_OTHER] = { "-load_batch", "-advance", "-report", "-report_loss",
+                        "-wait" },
     };
 
     for (unsigned e = 0; e < sizeof(eyes) / sizeof(*eyes); e++)
@@ -151,8 +168,8 @@ static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
                 for (unsigned k = 0; k < i; k++) {
                     enum dsf_family family = (enum dsf_family)f;
                     double d = distance(
-                        look(dsf_kind_colour(family, kinds[f][i]), eyes[e]),
-                        look(dsf_kind_colour(family, kinds[f][k]), eyes[e]));
+                        look(kind(family, kinds[f][i]).colour, eyes[e]),
+                        look(kind(family, kinds[f][k]).colour, eyes[e]));
 
                     if (d < (e == 0 ? 4 : 2))
                         fail_msg("%s and %s are %.1f apart for eyes %u",
@@ -162,28 +179,28 @@ static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
 
 static void neighbours_in_a_layer_have_other_textures(void **state)
 {
-    static const char *const layer[] = { "qkv.x", "attention.x", "out.x",
-                                         "mlp.x", "qkv.x" };
+    static const char *const layer[] = { "qkv", "attention", "out", "mlp",
+                                         "qkv" };
 
     for (unsigned i = 0; i < 4; i++)
-        assert_int_not_equal(dsf_kind_texture(DSF_FORWARD, layer[i]),
-                             dsf_kind_texture(DSF_FORWARD, layer[i + 1]));
-    assert_int_not_equal(dsf_kind_texture(DSF_SWAPS, "swap_in"),
-                         dsf_kind_texture(DSF_SWAPS, "swap_out"));
+        assert_int_not_equal(kind(DSF_FORWARD, layer[i]).texture,
+                             kind(DSF_FORWARD, layer[i + 1]).texture);
+    assert_int_not_equal(kind(DSF_SWAPS, "-swap_in").texture,
+                         kind(DSF_SWAPS, "-swap_out").texture);
 }
 
-static void a_part_of_a_segment_has_its_colour(void **state)
+static void a_segment_has_its_colour_whatever_the_kind_is_called(void **state)
 {
-    assert_int_equal(dsf_kind_colour(DSF_FORWARD, "mlp.forward"),
-                     dsf_kind_colour(DSF_FORWARD, "mlp_part.forward"));
-    assert_int_equal(dsf_kind_colour(DSF_UPDATES, "adam"), 0xe69f00);
+    struct dsflow_op op = of("mlp", DSFLOW_DIR_FORWARD);
+
+    assert_int_equal(dsf_kind_make(&op, "adam", DSF_FORWARD).colour,
+                     dsf_kind_make(&op, "qkv.forward", DSF_FORWARD).colour);
+    assert_int_equal(kind(DSF_UPDATES, "-adam").colour, 0xe69f00);
 }
 
-static void an_unknown_kind_keeps_the_colour_it_had(void **state)
+static void an_unknown_segment_keeps_the_colour_it_had(void **state)
 {
-    assert_int_equal(dsf_kind_colour(DSF_FORWARD, "mine.forward"), 0x5cb7e9);
-    assert_int_equal(dsf_kind_colour(DSF_FORWARD, "mine_part.forward"),
-                     0x5cb7e9);
+    assert_int_equal(kind(DSF_FORWARD, "mine").colour, 0x5cb7e9);
 }
 
 static void what_is_written_on_a_colour_can_be_read(void **state)
@@ -196,12 +213,12 @@ static void what_is_written_on_a_colour_can_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_family_follows_from_name_and_pass),
+        cmocka_unit_test(a_family_follows_from_what_a_kind_says_and_from_the_pass),
         cmocka_unit_test(families_differ_and_so_do_kinds_that_are_neighbours),
         cmocka_unit_test(all_eyes_tell_the_kinds_of_a_family_apart),
         cmocka_unit_test(neighbours_in_a_layer_have_other_textures),
-        cmocka_unit_test(a_part_of_a_segment_has_its_colour),
-        cmocka_unit_test(an_unknown_kind_keeps_the_colour_it_had),
+        cmocka_unit_test(a_segment_has_its_colour_whatever_the_kind_is_called),
+        cmocka_unit_test(an_unknown_segment_keeps_the_colour_it_had),
         cmocka_unit_test(what_is_written_on_a_colour_can_be_read),
     };
 
