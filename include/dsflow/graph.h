@@ -62,6 +62,14 @@ struct dsflow_data_spec {
     int64_t at;   /* of its first element, within the part */
     int64_t block; /* elements: it may be cut at multiples of this */
 
+    /* 1 + its place in the plan's list of what is kept between steps (plan.h);
+     * 0: it is not kept. */
+    uint16_t kept;
+    /* Data of one class and size may take turns in buffers, where a policy
+     * gives it some: the keys and values of all layers are one. 0: of no class;
+     * numbers below 0 are for plug-ins. */
+    int32_t ring_class;
+
     /* Where it is one of several buffers used in turn: the key that says how
      * many, such as "zero.prefetch". Borrowed; NULL: none. Writing it waits for
      * its last reader, and more of them wait less; what explains a timeline

@@ -16,23 +16,9 @@ const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind)
     return kind < DSF_NKEPT ? c->optimizer->states[kind - 1] : NULL;
 }
 
-/* "m.layer0.qkv" is a state called m. */
-static int kind_of(const struct dsf_contents *c,
-                   const struct dsflow_data_spec *d)
+static int kind_of(const struct dsflow_data_spec *d)
 {
-    size_t n = strcspn(d->name, ".");
-    const char *name;
-
-    if (!d->persistent || d->unit < 0)
-        return -1;
-    if (d->role == DSFLOW_PARAMS)
-        return DSF_KEPT_PARAM;
-    if (d->role != DSFLOW_STATES)
-        return -1;
-    for (unsigned k = 1; (name = dsf_contents_name(c, k)) != NULL; k++)
-        if (strlen(name) == n && strncmp(d->name, name, n) == 0)
-            return (int)k;
-    return -1;
+    return d->persistent && d->unit >= 0 ? (int)d->kept - 1 : -1;
 }
 
 static int by_place(const void *a, const void *b)
@@ -64,7 +50,7 @@ void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
         dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(graph, id);
-        int kind = kind_of(c, d);
+        int kind = kind_of(d);
 
         if (kind < 0)
             continue;

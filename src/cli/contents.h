@@ -9,10 +9,11 @@
 
 #include "base/safetensors.h"
 #include "model/model.h"
+#include "plan/plan.h"
 
 /* What is kept of each unit: its parameters, and from 1 on the states of the
  * optimizer, in its order. */
-enum { DSF_KEPT_PARAM, DSF_NKEPT = 1 + DSFLOW_MAX_STATES };
+enum { DSF_NKEPT = DSF_KEPT_STATE + DSFLOW_MAX_STATES };
 
 /* One piece of data of a unit: a replica, or a part of it. */
 struct dsf_holding {

@@ -17,6 +17,10 @@ struct dsf_piece {
     int32_t rows, nseq, seq, pos;
 };
 
+/* Places in the list of what is kept between steps (graph.h: kept): the
+ * parameters, then the states of the optimizer in its order. */
+enum { DSF_KEPT_PARAM, DSF_KEPT_STATE };
+
 struct dsflow_plan {
     const struct dsf_job *job; /* borrowed, all three */
     const struct dsf_model *model;

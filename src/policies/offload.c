@@ -15,6 +15,7 @@
 #include "policies/offload_private.h"
 
 #include "base/alloc.h"
+#include "policies/ring_class.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
@@ -43,6 +44,26 @@ static dsflow_data_id home_of(struct offload *o, uint32_t data)
     return o->rw.copy[data];
 }
 
+/* "param.z4096", "m", "kv.z512". */
+struct text {
+    char s[64];
+};
+
+static struct text name_of(const struct offload *o, const struct ring *ring)
+{
+    struct text text;
+
+    if (ring->role == DSFLOW_STATES)
+        snprintf(text.s, sizeof(text.s), "%s",
+                 dsf_offload_state_name(o->plan, ring->of));
+    else
+        snprintf(text.s, sizeof(text.s), "%s.z%zu",
+                 ring->role == DSFLOW_PARAMS ? "param"
+                                             : dsf_ring_name(ring->of).s,
+                 ring->elems);
+    return text;
+}
+
 static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                               struct slot *slot)
 {
@@ -57,7 +78,8 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
 
     if (slot == &ring->slots[ring->nmade]) {
         slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%u.r%d",
-                                        ring->name, ring->nmade, ring->rank);
+                                        name_of(o, ring).s, ring->nmade,
+                                        ring->rank);
         ring->nmade++;
     }
     return slot->id;
@@ -317,9 +339,7 @@ static void end_program(struct offload *o, const struct dsflow_task_spec *last)
 bool dsf_offload_is_update(const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
 {
-    return t->pass == DSFLOW_UPDATE && t->ndata > DSF_STATES_PORT &&
-           dsflow_graph_data(g, t->data[2])->role == DSFLOW_PARAMS &&
-           dsflow_graph_data(g, t->data[3])->role == DSFLOW_STATES;
+    return t->op->update && t->ndata > DSF_STATES_PORT;
 }
 
 /* Elements before piece `i` of `n`: whole blocks. */

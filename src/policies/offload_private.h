@@ -19,9 +19,10 @@ struct slot {
 
 /* The buffers that data of one sort take turns in, on one rank. */
 struct ring {
-    char name[64];
     int16_t rank;
     uint8_t role, tier; /* of the buffers */
+    int32_t of;         /* which state (kept), or the ring_class */
+    size_t elems;       /* of each; 0: of any size */
     size_t bytes;       /* of the largest */
     uint32_t members;   /* data that would use it */
     bool written;       /* and not only read */
@@ -62,6 +63,10 @@ struct offload {
 enum { DSF_STATES_PORT = 3 };
 bool dsf_offload_is_update(const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t);
+
+/* The name of the state that data says it is (graph.h: kept). */
+const char *dsf_offload_state_name(const struct dsflow_plan *plan,
+                                   int32_t kept);
 
 /* offload_states.c: the graph, which is freed, with its states in fewer
  * bytes. */

@@ -105,39 +105,39 @@ static void find_uses(struct offload *o)
     }
 }
 
-/* The name of the sort: "m" of "m.layer0.qkv", "kv" of "kv.l0.s0.t1"; the
- * parameters of a layer differ in their sizes. States of all sizes are cut in
- * pieces, which can share buffers. */
-static void name_ring(char *name, size_t size, const struct dsflow_data_spec *d)
+/* Which data share a ring: parameters of one size, whatever layer they are of;
+ * one state of all sizes, as it is cut in pieces that can share buffers; else
+ * one class and size. */
+static struct ring key_of(const struct dsflow_data_spec *d)
 {
-    int n = (int)strcspn(d->name, ".");
+    struct ring key = { .rank = d->home, .role = (uint8_t)d->role };
 
-    if (d->role == DSFLOW_PARAMS)
-        snprintf(name, size, "param.z%zu", d->bytes / sizeof(float));
-    else if (d->role == DSFLOW_STATES)
-        snprintf(name, size, "%.*s", n, d->name);
-    else
-        snprintf(name, size, "%.*s.z%zu", n, d->name,
-                 d->bytes / sizeof(float));
+    if (d->role != DSFLOW_STATES)
+        key.elems = d->bytes / sizeof(float);
+    if (d->role == DSFLOW_STATES)
+        key.of = d->kept;
+    else if (d->role != DSFLOW_PARAMS)
+        key.of = d->ring_class;
+    return key;
+}
+
+static bool is_same(const struct ring *a, const struct ring *b)
+{
+    return a->rank == b->rank && a->role == b->role && a->of == b->of &&
+           a->elems == b->elems;
 }
 
 static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d)
 {
-    char name[sizeof(o->rings->name)];
+    struct ring key = key_of(d);
     size_t i = 0;
 
-    name_ring(name, sizeof(name), d);
-    while (i < o->nrings && (o->rings[i].rank != d->home ||
-                             strcmp(o->rings[i].name, name) != 0))
+    while (i < o->nrings && !is_same(&o->rings[i], &key))
         i++;
     if (i == o->nrings) {
         dsf_grow(&o->rings, &o->cap_rings, ++o->nrings, sizeof(*o->rings));
-        memset(&o->rings[i], 0, sizeof(o->rings[i]));
-        memcpy(o->rings[i].name, name, sizeof(name));
-        o->rings[i].rank = d->home;
-        o->rings[i].role = (uint8_t)d->role;
-        o->rings[i].tier =
-            d->role == DSFLOW_STATES ? DSFLOW_HOST : DSFLOW_DEVICE;
+        key.tier = d->role == DSFLOW_STATES ? DSFLOW_HOST : DSFLOW_DEVICE;
+        o->rings[i] = key;
     }
     return (int32_t)i;
 }

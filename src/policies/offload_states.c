@@ -9,6 +9,7 @@
 #include "policies/offload_private.h"
 
 #include "base/alloc.h"
+#include "tasks/components.h"
 #include "tasks/packed.h"
 #include "tasks/tasks.h"
 
@@ -38,6 +39,13 @@ static void find_most(struct packer *k)
     }
 }
 
+const char *dsf_offload_state_name(const struct dsflow_plan *plan, int32_t kept)
+{
+    const struct dsflow_optimizer *o = dsf_job_optimizer(plan->job, NULL);
+
+    return o->states[kept - 1 - DSF_KEPT_STATE];
+}
+
 /* The state as it is kept, under its name. */
 static dsflow_data_id kept(struct packer *k,
                            const struct dsflow_data_spec *state)
@@ -65,9 +73,10 @@ static dsflow_data_id buffer(struct packer *k,
         .ring = "offload.read_ahead",
     };
 
-    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%.*s.%u.r%d",
-                                (int)strcspn(state->name, "."), state->name,
-                                k->turns[rank] % length, rank);
+    return dsflow_rewrite_named(
+        k->rw.out, &own, "fp32.%s.%u.r%d",
+        dsf_offload_state_name(k->plan, state->kept),
+        k->turns[rank] % length, rank);
 }
 
 static void emit(struct packer *k, const struct dsflow_task_spec *update,

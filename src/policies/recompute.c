@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
+#include "policies/ring_class.h"
 #include "tasks/tasks.h"
 
 #include <ctype.h>
@@ -79,7 +80,8 @@ static void find_dropped(struct recompute *r)
         if (rule == NULL)
             continue;
         for (unsigned p = 0; p < t->ndata; p++)
-            if (rule->ports >> p & 1)
+            if (rule->ports >> p & 1 &&
+                dsflow_graph_data(r->rw.in, t->data[p])->ring_class != 0)
                 r->dropped[t->data[p].i] =
                     (struct dropped){ true, t->layer, t->tile };
     }
@@ -117,10 +119,9 @@ static dsflow_data_id passing(struct recompute *r,
     bool back = t->pass == DSFLOW_BACKWARD;
     int32_t place = d->layer % (back ? plan->depth : PASSING);
 
-    /* "q" of "q.l3.s0.t1": the rest of the name is new. */
     return dsflow_rewrite_named(
-        r->rw.out, &spec, "%.*s.%s%d.c%d.s%d.t%d", (int)strcspn(spec.name, "."),
-        spec.name, back ? "again" : "once", place, chunk / plan->mesh.pipeline,
+        r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
+        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place, chunk / plan->mesh.pipeline,
         dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
 }
 

@@ -8,6 +8,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "policies/ring_class.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -47,16 +48,21 @@ dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
 
 static void add_gradients(struct step *s, struct gradients *g,
                           struct dsflow_data_spec spec, int64_t bytes,
-                          const char *each, const char *sum, const char *unit)
+                          enum dsf_ring_class each, enum dsf_ring_class sum,
+                          const char *unit)
 {
     int32_t groups = s->plan->groups;
 
     g->of = dsf_xcalloc((size_t)groups, sizeof(*g->of));
     g->begun = dsf_xcalloc((size_t)groups, sizeof(*g->begun));
-    for (int32_t i = 0; i < groups; i++)
-        g->of[i] = add(s, spec, bytes, "%s%d.%s", each, i, unit);
+    for (int32_t i = 0; i < groups; i++) {
+        spec.ring_class = dsf_ring_of_group(each, i);
+        g->of[i] = add(s, spec, bytes, "%s.%s",
+                       dsf_ring_name(spec.ring_class).s, unit);
+    }
+    spec.ring_class = sum;
     if (s->plan->reduce_micro)
-        g->sum = add(s, spec, bytes, "%s.%s", sum, unit);
+        g->sum = add(s, spec, bytes, "%s.%s", dsf_ring_name(sum).s, unit);
 }
 
 static void add_unit(struct step *s, unsigned u)
@@ -76,13 +82,26 @@ static void add_unit(struct step *s, unsigned u)
     param.persistent = 1;
     state = param;
     state.role = DSFLOW_STATES;
+    param.kept = 1 + DSF_KEPT_PARAM;
     d->param = add(s, param, bytes, "%s", unit->name);
-    for (unsigned i = 0; i < s->nstates; i++)
+    for (unsigned i = 0; i < s->nstates; i++) {
+        state.kept = (uint16_t)(1 + DSF_KEPT_STATE + i);
         d->states[i] =
             add(s, state, bytes, "%s.%s", s->optimizer->states[i], unit->name);
-    add_gradients(s, &d->grad, grad, bytes, "grad", "sum", unit->name);
+    }
+    add_gradients(s, &d->grad, grad, bytes, DSF_RING_GRAD, DSF_RING_SUM,
+                  unit->name);
     if (s->model->tied && unit->segment == DSF_EMBED)
-        add_gradients(s, &d->tied, grad, bytes, "tied", "tiedsum", unit->name);
+        add_gradients(s, &d->tied, grad, bytes, DSF_RING_TIED,
+                      DSF_RING_TIED_SUM, unit->name);
+}
+
+/* The same data, of a class. */
+static struct dsflow_data_spec of_class(struct dsflow_data_spec spec,
+                                        enum dsf_ring_class ring)
+{
+    spec.ring_class = ring;
+    return spec;
 }
 
 static const struct dsflow_data_spec activation = { .role = DSFLOW_ACTIVATIONS,
@@ -128,20 +147,21 @@ static void add_layer(struct step *s, int l)
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
     d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
     for (int i = 0; i < d->x_slots * n; i++)
-        d->x[i] = add(s, kept, bytes_of(s, i % n).x, "x.l%d.s%d.t%d", l, i / n,
-                      i % n);
+        d->x[i] = add(s, of_class(kept, DSF_RING_X), bytes_of(s, i % n).x,
+                      "x.l%d.s%d.t%d", l, i / n, i % n);
     for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
         struct tile_bytes b = bytes_of(s, i % n);
 
-#define KEPT(name, bytes)                                                      \
-    add(s, kept, bytes, "%s.l%d.s%d.t%d", name, l, i / n, i % n)
+#define KEPT(ring, bytes)                                                      \
+    add(s, of_class(kept, ring), bytes, "%s.l%d.s%d.t%d",                      \
+        dsf_ring_name(ring).s, l, i / n, i % n)
         d->stash[i] = (struct stash){
-            .q = KEPT("q", b.q),
-            .kv = KEPT("kv", b.kv),
-            .att = KEPT("att", b.q),
-            .lse = KEPT("lse", 2 * b.stat),
-            .mid = KEPT("mid", b.x),
-            .h = KEPT("h", b.h),
+            .q = KEPT(DSF_RING_Q, b.q),
+            .kv = KEPT(DSF_RING_KV, b.kv),
+            .att = KEPT(DSF_RING_ATT, b.q),
+            .lse = KEPT(DSF_RING_LSE, 2 * b.stat),
+            .mid = KEPT(DSF_RING_MID, b.x),
+            .h = KEPT(DSF_RING_H, b.h),
         };
 #undef KEPT
     }
@@ -156,20 +176,23 @@ static void add_lane(struct step *s, int lane, int t)
     /* Lanes are as many as slots, or as workers. */
     passing.ring =
         dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->mesh.pipeline);
-    d->datt = add(s, passing, b.q, "datt.s%d.t%d", lane, t);
-    d->delta = add(s, passing, b.stat, "delta.s%d.t%d", lane, t);
+    d->datt = add(s, of_class(passing, DSF_RING_DATT), b.q, "datt.s%d.t%d",
+                  lane, t);
+    d->delta = add(s, of_class(passing, DSF_RING_DELTA), b.stat,
+                   "delta.s%d.t%d", lane, t);
     d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
     for (int r = 0; r < s->plan->depth; r++) {
-#define PASSING(name, bytes)                                                   \
-    add(s, passing, bytes, "%s.l%d.s%d.t%d", name, r, lane, t)
+#define PASSING(ring, bytes)                                                   \
+    add(s, of_class(passing, ring), bytes, "%s.l%d.s%d.t%d",                   \
+        dsf_ring_name(ring).s, r, lane, t)
         d->flow[r] = (struct flow){
-            .dx = PASSING("dx", b.x),
-            .dmid = PASSING("dmid", b.x),
-            .dh = PASSING("dh", b.h),
-            .dq = PASSING("dq", b.q),
-            .dkv = PASSING("dkv", b.kv),
-            .dnorm_qkv = PASSING("dnorm_qkv", b.dnorm),
-            .dnorm_mlp = PASSING("dnorm_mlp", b.dnorm),
+            .dx = PASSING(DSF_RING_DX, b.x),
+            .dmid = PASSING(DSF_RING_DMID, b.x),
+            .dh = PASSING(DSF_RING_DH, b.h),
+            .dq = PASSING(DSF_RING_DQ, b.q),
+            .dkv = PASSING(DSF_RING_DKV, b.kv),
+            .dnorm_qkv = PASSING(DSF_RING_DNORM_QKV, b.dnorm),
+            .dnorm_mlp = PASSING(DSF_RING_DNORM_MLP, b.dnorm),
         };
 #undef PASSING
     }
@@ -206,9 +229,10 @@ static void add_logits(struct step *s)
     s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
     for (int i = 0; i < plan->logits; i++) {
         s->logits[i].logits =
-            add(s, spec, most_rows * s->shape.vocab * cell, "logits.%d", i);
-        s->logits[i].dnorm =
-            add(s, spec, 2 * s->shape.width * cell, "dnorm.%d", i);
+            add(s, of_class(spec, DSF_RING_LOGITS),
+                most_rows * s->shape.vocab * cell, "logits.%d", i);
+        s->logits[i].dnorm = add(s, of_class(spec, DSF_RING_DNORM),
+                                 2 * s->shape.width * cell, "dnorm.%d", i);
     }
 }
 

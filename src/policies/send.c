@@ -43,6 +43,7 @@ static struct copy *copy_on(struct sends *s, dsflow_data_id id, int32_t rank)
     if (spec.role == DSFLOW_GRADS || spec.role == DSFLOW_PARAMS)
         spec.role = DSFLOW_BUFFERS;
     spec.unit = -1;
+    spec.kept = 0;
     dsf_grow(&s->copies, &s->cap_copies, s->ncopies + 1, sizeof(*s->copies));
     s->copies[s->ncopies] = (struct copy){
         .rank = rank,

@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
+#include "policies/ring_class.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 
@@ -311,14 +312,14 @@ static dsflow_data_id gradient(struct zero *z, dsflow_data_id id)
     const struct dsflow_data_spec *spec = spec_of(z, id);
     struct dsflow_data_spec own = *spec;
 
-    if (z->stage < 2 || !z->passing || !in_block(z, spec))
+    if (z->stage < 2 || !z->passing || !in_block(z, spec) ||
+        spec->ring_class == 0)
         return dsflow_rewrite_data(&z->rw, id);
     if (!z->rw.copied[id.i]) {
         own.unit = -1;
-        /* "grad3" of "grad3.layer0.qkv": groups have buffers of their own. */
         z->rw.copy[id.i] = dsflow_rewrite_named(
-            z->rw.out, &own, "%.*s.%s.r%d", (int)strcspn(spec->name, "."),
-            spec->name, class_of(z, spec).s, spec->home);
+            z->rw.out, &own, "%s.%s.r%d", dsf_ring_name(spec->ring_class).s,
+            class_of(z, spec).s, spec->home);
         z->rw.copied[id.i] = 1;
     }
     return z->rw.copy[id.i];
@@ -660,13 +661,6 @@ static void update(struct zero *z, const struct dsflow_task_spec *t)
         gather_all(z, t, t->data[2], param->id);
 }
 
-static bool is_update(const struct zero *z, const struct dsflow_task_spec *t)
-{
-    return t->pass == DSFLOW_UPDATE && t->ndata > 2 &&
-           spec_of(z, t->data[2])->role == DSFLOW_PARAMS &&
-           dsflow_task_access(t, 2) & DSFLOW_W;
-}
-
 static bool is_gradients(const struct zero *z, const struct dsflow_task_spec *t)
 {
     return spec_of(z, t->data[0])->role == DSFLOW_GRADS;
@@ -684,9 +678,9 @@ static void rewrite_task(struct zero *z, const struct dsflow_task_spec *t)
         square(z, t);
     else if (t->op == &dsf_op_sum)
         sum_shards(z, t);
-    else if (is_update(z, t) && z->stage == 0)
+    else if (t->op->update && z->stage == 0)
         update_replicas(z, t);
-    else if (is_update(z, t))
+    else if (t->op->update)
         update(z, t);
     else
         plain(z, t);

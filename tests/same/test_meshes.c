@@ -329,13 +329,7 @@ static void free_result(struct result *r)
 /* Which of a result's numbers persistent data holds; -1: none. */
 static int kind_of(const struct dsflow_data_spec *d)
 {
-    if (!d->persistent || d->unit < 0)
-        return -1;
-    if (d->role == DSFLOW_PARAMS)
-        return PARAM;
-    if (d->role != DSFLOW_STATES)
-        return -1;
-    return d->name[0] == 'm' ? M : V;
+    return d->persistent && d->unit >= 0 ? d->kept - 1 : -1;
 }
 
 /* Part `index` of unit `u`, as this mesh cuts it; NULL where it is empty. From
