@@ -2,6 +2,7 @@
 #ifndef DSFLOW_H
 #define DSFLOW_H
 
+#include <dsflow/axis.h>
 #include <dsflow/codelet.h>
 #include <dsflow/error.h>
 #include <dsflow/exec.h>

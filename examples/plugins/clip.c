@@ -87,7 +87,8 @@ static const struct dsflow_option options[] = {
 
 static int decide(void *part, struct dsflow_plan *plan, struct dsflow_err *err)
 {
-    if (dsflow_plan_data(plan) > 1 || dsflow_plan_tensor(plan) > 1)
+    if (dsflow_plan_axis(plan, "data") > 1 ||
+        dsflow_plan_axis(plan, "tensor") > 1)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "unit_clip: expected mesh.data = 1 and mesh.tensor "
                            "= 1: a rank must have whole units");

@@ -7,6 +7,7 @@
 #ifndef DSFLOW_PLAN_H
 #define DSFLOW_PLAN_H
 
+#include <dsflow/axis.h>
 #include <dsflow/graph.h>
 
 DSFLOW_BEGIN_DECLS
@@ -15,11 +16,28 @@ struct dsflow_plan;
 
 DSFLOW_API int32_t dsflow_plan_layers(const struct dsflow_plan *plan);
 
-/* Ranks in all, and along each axis of the mesh. */
+/* Ranks in all, and along the axis "data", "pipeline", "tensor" or another one
+ * (axis.h): 1 where there is no axis of this name. */
 DSFLOW_API int32_t dsflow_plan_ranks(const struct dsflow_plan *plan);
-DSFLOW_API int32_t dsflow_plan_data(const struct dsflow_plan *plan);
-DSFLOW_API int32_t dsflow_plan_stages(const struct dsflow_plan *plan);
-DSFLOW_API int32_t dsflow_plan_tensor(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_axis(const struct dsflow_plan *plan,
+                                    const char *axis);
+
+/* The coordinate of a rank on an axis, from 0; and the rank that has coordinate
+ * `coord` there and is like `rank` on all other axes. */
+DSFLOW_API int32_t dsflow_plan_coord(const struct dsflow_plan *plan,
+                                     int32_t rank, const char *axis);
+DSFLOW_API int32_t dsflow_plan_peer(const struct dsflow_plan *plan,
+                                    int32_t rank, const char *axis,
+                                    int32_t coord);
+
+/* The ranks, `rank` among them, that have the same of what `shares` names (enum
+ * dsflow_share, or-ed): with DSFLOW_SHARE_LAYERS | DSFLOW_SHARE_TENSORS those
+ * that have the same weights, with DSFLOW_SHARE_SEQUENCES those that work on
+ * the same micro-batches. In increasing order into `ranks`, which has room for
+ * all ranks or is NULL; returns how many there are. */
+DSFLOW_API int32_t dsflow_plan_same(const struct dsflow_plan *plan,
+                                    int32_t rank, unsigned shares,
+                                    int32_t *ranks);
 
 /* Micro-batches of a step; of each data rank; tiles of each. */
 DSFLOW_API int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan);

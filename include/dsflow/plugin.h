@@ -20,6 +20,7 @@
 #ifndef DSFLOW_PLUGIN_H
 #define DSFLOW_PLUGIN_H
 
+#include <dsflow/axis.h>
 #include <dsflow/codelet.h>
 #include <dsflow/lr_schedule.h>
 #include <dsflow/op.h>
@@ -29,7 +30,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_PLUGIN_ABI 1
+#define DSFLOW_PLUGIN_ABI 2
 
 struct dsflow_plugin {
     unsigned abi; /* DSFLOW_PLUGIN_ABI */
@@ -43,6 +44,7 @@ struct dsflow_plugin {
     const struct dsflow_optimizer *const *optimizers;
     const struct dsflow_lr_schedule *const *schedules;
     const struct dsflow_segment *const *segments;
+    const struct dsflow_axis *const *axes;
     const struct dsflow_policy *const *policies;
 };
 

@@ -69,6 +69,16 @@ static void list_policies(const struct dsf_words *words)
                from(dsf_registry_find(&dsf_policies, p->name)));
 }
 
+/* As one writes them in [mesh]. */
+static void list_axes(const struct dsf_words *words)
+{
+    const struct dsf_registered *r;
+
+    for (size_t i = 0; (r = dsf_registry_at(&dsf_axes, i)) != NULL; i++)
+        printf("%-16s %s; %s\n", r->name,
+               ((const struct dsflow_axis *)r->thing)->summary, from(r));
+}
+
 static void list_optimizers(const struct dsf_words *words)
 {
     const struct dsf_registered *r;
@@ -117,7 +127,8 @@ static const struct {
     { "tasks", list_tasks },         { "codelets", list_codelets },
     { "policies", list_policies },   { "optimizers", list_optimizers },
     { "schedules", list_schedules }, { "segments", list_segments },
-    { "plugins", list_plugins },     { "keys", NULL /* below */ }
+    { "axes", list_axes },           { "plugins", list_plugins },
+    { "keys", NULL /* below */ }
 };
 
 /* A word of `list keys` that is not the name of a table or a key. */
@@ -160,7 +171,8 @@ static int list(const struct dsf_words *words, struct dsflow_err *err)
     if (at == N)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "list: %.60s: expected tasks, codelets, policies, "
-                           "optimizers, schedules, segments, plugins or keys",
+                           "optimizers, schedules, segments, axes, plugins "
+                           "or keys",
                            words->words[0]);
     for (unsigned i = 1; i < words->nwords && status == DSFLOW_OK; i++)
         if (lists[at].print != NULL || is_library(words->words[i]))
@@ -182,14 +194,15 @@ static const struct dsf_flag list_flags[] = {
 const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
-        "tasks|codelets|policies|optimizers|schedules|segments|plugins|keys "
-        "[TABLE|KEY|LIBRARY]… [--json|--roff]",
+        "tasks|codelets|policies|optimizers|schedules|segments|axes|plugins|"
+        "keys [TABLE|KEY|LIBRARY]… [--json|--roff]",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"
         "each. policies: the passes over the graph, in order. optimizers,\n"
         "schedules (of the learning rate), segments (of a layer): what\n"
-        "optimizer.kind, schedule.kind and the keys of [model] may name.\n"
+        "optimizer.kind, schedule.kind and the keys of [model] may name. axes\n"
+        "of the mesh: the keys of [mesh].\n"
         "plugins: the libraries that were loaded. keys: every key of\n"
         "job.toml, with default, range, meaning and what it is used with, or\n"
         "those of a TABLE (optimizer), or one KEY (optimizer.lr, or lr). Each\n"

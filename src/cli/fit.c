@@ -192,8 +192,8 @@ static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
                     struct search *search)
 {
     const struct dsf_way *open = &search->open;
-    int64_t each = s->job.batch.sequences / s->job.mesh.data;
-    int64_t stages = s->job.mesh.data > 1 ? 3 : 0;
+    int64_t each = s->job.batch.sequences / s->job.mesh.size[DSF_AXIS_DATA];
+    int64_t stages = s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : 0;
     bool again = open->recompute == DSF_RECOMPUTE_AUTO;
 
     for (int64_t z = open->stage < 0 ? 0 : open->stage;

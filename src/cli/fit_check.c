@@ -89,7 +89,7 @@ static bool fits(struct hunt *h, const struct dsf_way *way)
 static bool find_at(struct hunt *h, const struct dsf_way *least, bool every,
                     struct dsf_way *found)
 {
-    int64_t most = h->s->job.mesh.data > 1 ? 3 : least->stage;
+    int64_t most = h->s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : least->stage;
     int zs = every || most == least->stage ? 1 : (int)(most - least->stage);
     int rs = every || least->recompute == DSF_RECOMPUTE_BLOCK
                  ? 1

@@ -54,7 +54,7 @@ char *dsf_fit_gradients_text(const struct dsf_session *s,
     const struct dsflow_plan *plan = s->plan;
     double now, micro;
 
-    if (plan->zero_stage < 2 || plan->mesh.data == 1 || plan->reduce_micro ||
+    if (plan->zero_stage < 2 || plan->nreplicas == 1 || plan->reduce_micro ||
         dsf_plan_passes_gradients(plan))
         return NULL;
     now = gradients_of(s, m);

@@ -95,7 +95,7 @@ uint64_t dsf_identity_hash(const struct dsf_session *s)
         rope.low, rope.high, (long long)rope.context, optimizer,
         momentum_of(j), (long long)j->batch.sequences, s->plan->sequence,
         s->plan->micro, s->plan->groups, s->plan->reduce_micro,
-        s->plan->mesh.tensor, s->plan->ntiles, (long long)j->main.seed,
+        s->plan->nparts, s->plan->ntiles, (long long)j->main.seed,
         (int)j->data.shuffle, s->text.content, dsf_tokenizer_hash(s->tok),
         others);
     hash = XXH3_64bits(text, strlen(text));
@@ -177,7 +177,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_ckpt_fields *of)
     add(of, "batch.micro", "%d", plan->micro);
     add(of, "batch.groups", "%d", plan->groups);
     add(of, "zero.reduce", "%s", plan->reduce_micro ? "micro" : "step");
-    add(of, "mesh.tensor", "%d", plan->mesh.tensor);
+    add(of, "mesh.tensor", "%d", plan->nparts);
     add(of, "batch.tile", "%d to a micro-batch", plan->ntiles);
 }
 

@@ -35,6 +35,19 @@ static char *rates_text(const struct dsf_machine_model *m)
     return text;
 }
 
+static void put_axes(struct dsf_trace_facts *facts, const struct dsf_mesh *mesh)
+{
+    const struct dsflow_axis *axis;
+
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+        struct dsf_trace_axis *a = &facts->axes[facts->naxes++];
+
+        snprintf(a->name, sizeof(a->name), "%s", axis->name);
+        a->size = (unsigned)mesh->size[i];
+        a->stride = (unsigned)mesh->stride[i];
+    }
+}
+
 void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const struct dsf_machine_model *m,
                      const struct dsf_prediction *prediction,
@@ -54,9 +67,6 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .simulated = strcmp(executor, "simulation") == 0,
         .duplex = m->disk.duplex,
         .nranks = (unsigned)plan->nranks,
-        .data = (unsigned)plan->mesh.data,
-        .pipeline = (unsigned)plan->mesh.pipeline,
-        .tensor = (unsigned)plan->mesh.tensor,
         .cores = s->machine.cores,
         .first = 1,
         .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
@@ -65,6 +75,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .predicted = prediction->sim.step_seconds,
         .bound = prediction->sim.bound_seconds,
     };
+    put_axes(&trace->facts, &plan->mesh);
     trace->graph = s->graph;
     dsf_trace_weigh(trace);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)

@@ -60,9 +60,9 @@ static void take_open_sizes(const struct dsf_resume *r, struct dsf_session *s)
 {
     const struct dsf_job *was = r->job;
     struct dsf_job_batch *batch = &s->job.batch;
-    int64_t data = s->job.mesh.data;
+    int64_t data = s->job.mesh.size[DSF_AXIS_DATA];
     int64_t groups = was == NULL             ? -1
-                     : was->batch.groups < 0 ? was->mesh.data
+                     : was->batch.groups < 0 ? was->mesh.size[DSF_AXIS_DATA]
                                              : was->batch.groups;
     int64_t micro =
         number_of(r, "batch.micro", was != NULL ? was->batch.micro : -1);
@@ -213,8 +213,8 @@ static void say(const struct comparison *c, const struct difference *d)
         dsf_warn("batch.groups: \"auto\" is mesh.data; a run that has "
                  "batch.groups = %lld from its start goes on bit for bit on 1 "
                  "to %lld data ranks",
-                 (long long)c->s->job.mesh.data,
-                 (long long)c->s->job.mesh.data);
+                 (long long)c->s->job.mesh.size[DSF_AXIS_DATA],
+                 (long long)c->s->job.mesh.size[DSF_AXIS_DATA]);
 }
 
 /* The first with which nothing that was saved means anything; NULL: none. */

@@ -276,6 +276,8 @@ static void begin(struct dsf_job *job, const char *path)
     memset(job, 0, sizeof(*job));
     job->path = dsf_xstrdup(path);
     job->where = dsf_xcalloc(1, sizeof(*job->where));
+    for (int a = 0; a < DSF_MAX_AXES; a++) /* also of one that is loaded */
+        job->mesh.size[a] = 1;
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
         if (t->size == 0)
             dsf_options_default(t->options, dsf_job_fields(job, t));

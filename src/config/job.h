@@ -8,6 +8,8 @@
 #include <dsflow/error.h>
 #include <dsflow/option.h>
 
+#include "config/axes.h"
+
 struct dsf_job_main { /* [job] */
     char *name;
     int64_t steps, seed;
@@ -94,8 +96,8 @@ struct dsf_job_sample { /* [sample]: text printed at the end of a run */
     int64_t top_k, seed;
 };
 
-struct dsf_job_mesh { /* [mesh]: ranks along each axis */
-    int64_t data, pipeline, tensor;
+struct dsf_job_mesh { /* [mesh]: ranks along each axis of the table */
+    int64_t size[DSF_MAX_AXES];
 };
 
 enum dsf_pipeline_schedule {

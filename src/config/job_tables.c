@@ -269,18 +269,6 @@ static const struct dsflow_option sample_options[] = {
     { 0 },
 };
 
-#define MESH struct dsf_job_mesh
-static const struct dsflow_option mesh_options[] = {
-    DSFLOW_OPTION_INT(MESH, data, "1", 1, 1024,
-                      "replicas of the model, each with its own share of the "
-                      "micro-batches"),
-    DSFLOW_OPTION_INT(MESH, pipeline, "1", 1, 1024,
-                      "stages, each with its own layers"),
-    DSFLOW_OPTION_INT(MESH, tensor, "1", 1, 64,
-                      "ranks that share the heads and columns of each layer"),
-    { 0 },
-};
-
 #define ZERO struct dsf_job_zero
 static const char *const reduces[] = { "step", "micro", NULL };
 static const struct dsflow_option zero_options[] = {
@@ -483,7 +471,8 @@ static const struct dsf_table tables[] = {
     TABLE("validation", validation, "loss on text that is not trained on"),
     TABLE("checkpoint", checkpoint, "the run on disk"),
     TABLE("sample", sample, "text written by the model when the run ends"),
-    TABLE("mesh", mesh, "ranks: data x pipeline x tensor of them"),
+    { "mesh", "ranks along each axis; their product in all", dsf_axes_keys,
+      offsetof(struct dsf_job, mesh), 0 },
     TABLE("zero", zero, "what data-parallel ranks share out"),
     TABLE("pipeline", pipeline, "stages"),
     TABLE("recompute", recompute, "activations that are computed again"),
@@ -503,6 +492,7 @@ static size_t cap_added;
 
 const struct dsf_table *dsf_job_table_at(unsigned i)
 {
+    dsf_axes_make_keys();
     if (i < NTABLES)
         return &tables[i];
     return i - NTABLES < nadded ? &added[i - NTABLES] : NULL;

@@ -20,10 +20,9 @@ const char *dsf_cause_str(enum dsf_cause cause)
 
 int dsf_account_stage(const struct dsf_account *a, int rank)
 {
-    const struct dsf_trace_facts *f = &a->trace->facts;
-    unsigned each = f->data * f->tensor;
-
-    return each > 0 && rank >= 0 ? rank / (int)each : 0;
+    return rank < 0 ? 0
+                    : (int)dsf_trace_coord(&a->trace->facts, (unsigned)rank,
+                                           "pipeline");
 }
 
 int dsf_rank_of(const struct dsf_account *a, const struct dsf_span *span)

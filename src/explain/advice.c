@@ -87,7 +87,7 @@ static struct dsf_text whose(const struct dsf_account *a, int rank)
 {
     struct dsf_text t = { "" };
 
-    if (a->trace->facts.pipeline > 1)
+    if (dsf_trace_axis(&a->trace->facts, "pipeline") > 1)
         snprintf(t.s, sizeof(t.s), " of stage %d", dsf_account_stage(a, rank));
     else if (a->nranks > 1)
         snprintf(t.s, sizeof(t.s), " of rank %d", rank);

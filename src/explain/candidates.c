@@ -48,7 +48,7 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
     const struct dsf_job *job = &w->base.job;
     int64_t ahead = job->zero.prefetch, slots = 0;
 
-    if (plan->zero_stage == 3 && plan->mesh.data > 1)
+    if (plan->zero_stage == 3 && plan->nreplicas > 1)
         for (int64_t i = 1; i <= 4; i *= 2)
             if (ahead + i <= plan->model->layers && ahead + i <= 64)
                 add_whole(c, DSF_REASON_SLOT, "zero.prefetch", ahead,
@@ -57,7 +57,7 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
         if (plan->slots[i] > slots)
             slots = plan->slots[i];
     if (plan->layer_major || slots >= plan->turns ||
-        (plan->mesh.pipeline > 1 && job->batch.in_flight < 0))
+        (plan->nstages > 1 && job->batch.in_flight < 0))
         return;
     for (int64_t i = 1; i <= 4; i *= 2)
         if (slots + i <= plan->turns)
@@ -85,7 +85,7 @@ static void add_splits(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     const struct dsf_account *a = w->account;
     const struct dsflow_plan *plan = w->base.plan;
-    int n = plan->nchunks, stages = plan->mesh.pipeline, busiest = 0;
+    int n = plan->nchunks, stages = plan->nstages, busiest = 0;
     int64_t *blocks = dsf_xcalloc((size_t)n + 1, sizeof(*blocks));
     double *busy = dsf_xcalloc((size_t)stages + 1, sizeof(*busy));
     char *now;
@@ -126,7 +126,7 @@ static void add_pipeline(struct dsf_candidates *c, const struct dsf_whatif *w)
                                          [DSF_ZERO_BUBBLE] = "zero_bubble" };
     const struct dsf_job_pipeline *job = &w->base.job.pipeline;
 
-    if (w->base.plan->mesh.pipeline < 2)
+    if (w->base.plan->nstages < 2)
         return;
     add_splits(c, w);
     if (job->strict)
@@ -151,7 +151,7 @@ static void add_sizes(struct dsf_candidates *c, const struct dsf_whatif *w)
     const struct dsflow_plan *plan = w->base.plan;
     int64_t rows = plan->tiles[0].rows;
     int64_t of_micro = (int64_t)plan->micro * plan->sequence;
-    int64_t each = (int64_t)plan->nmicro * plan->micro / plan->mesh.data;
+    int64_t each = (int64_t)plan->nmicro * plan->micro / plan->nreplicas;
 
     for (int64_t i = 2; i <= 8; i *= 2)
         if (rows * i <= of_micro)
@@ -250,7 +250,7 @@ static void add_moving(struct dsf_candidates *c, const struct dsf_whatif *w)
 
     add_wires(c, w);
     add_virtual_link(c, w);
-    if (plan->mesh.data < 2)
+    if (plan->nreplicas < 2)
         return;
     for (int32_t s = plan->zero_stage - 1; s >= 0; s--)
         add_whole(c, DSF_REASON_MOVING, "zero.stage", plan->zero_stage, s);
@@ -331,7 +331,7 @@ static void add_rest(struct dsf_candidates *c, const struct dsf_whatif *w)
     for (int r = now - 1; r >= 0 && now < DSF_RECOMPUTE_AUTO; r--)
         add(c, DSF_REASON_AGAIN, "recompute.what", dsf_xstrdup(what[now]),
             dsf_xstrdup(what[r]));
-    if (w->base.plan->mesh.pipeline == 1)
+    if (w->base.plan->nstages == 1)
         add(c, DSF_REASON_ORDER, "batch.order",
             dsf_xstrdup(layers ? "layer_major" : "micro_major"),
             dsf_xstrdup(layers ? "micro_major" : "layer_major"));

@@ -192,16 +192,24 @@ static void put_times(json_t *root, const struct dsf_account *a)
     put(root, "queued_seconds", a->queued / a->nsteps);
     put(root, "queued_tasks", (double)a->nqueued / a->nsteps);
 }
+static json_t *mesh_json(const struct dsf_trace_facts *f)
+{
+    json_t *mesh = json_object();
+
+    for (unsigned i = 0; i < f->naxes; i++)
+        json_object_set_new(mesh, f->axes[i].name,
+                            json_integer(f->axes[i].size));
+    return mesh;
+}
 
 int dsf_explain_json(const struct dsf_account *a,
                      const struct dsf_advices *advices, FILE *out)
 {
     const struct dsf_trace_facts *f = &a->trace->facts;
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:b, s:b, s:{s:i, s:i, s:i}, s:[I, I]}", "name",
+        "{s:s, s:s, s:s, s:b, s:b, s:o, s:[I, I]}", "name",
         f->name, "machine", f->machine, "executor", f->executor, "simulated",
-        (int)f->simulated, "cut", (int)a->trace->cut, "mesh", "data",
-        (int)f->data, "pipeline", (int)f->pipeline, "tensor", (int)f->tensor,
+        (int)f->simulated, "cut", (int)a->trace->cut, "mesh", mesh_json(f),
         "steps", (json_int_t)(f->first + a->steps.from),
         (json_int_t)(f->first + a->steps.to - 1));
     int ret;

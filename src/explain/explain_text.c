@@ -188,7 +188,7 @@ static void print_ranks(const struct dsf_account *a, FILE *out)
         char name[64];
 
         snprintf(name, sizeof(name), "rank %u", r);
-        if (a->trace->facts.pipeline > 1)
+        if (dsf_trace_axis(&a->trace->facts, "pipeline") > 1)
             snprintf(name, sizeof(name), "rank %u, stage %d", r,
                      dsf_account_stage(a, (int)r));
         print_rank(a, name, &a->ranks[r], out);
@@ -214,7 +214,7 @@ static void print_shares(const struct dsf_account *a, FILE *out)
                 "compute.\n",
                 time_text(a->io / a->nsteps).s,
                 percent(a->io_hidden / a->io).s);
-    if (a->trace->facts.pipeline > 1)
+    if (dsf_trace_axis(&a->trace->facts, "pipeline") > 1)
         fprintf(out,
                 "The bubble, in which stages wait for each other, is %s.\n",
                 percent(a->bubble).s);

@@ -70,7 +70,7 @@ static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
     const struct dsf_job_batch *batch = &job->batch;
-    int32_t data = plan->mesh.data;
+    int32_t data = plan->nreplicas;
     int64_t micro = batch->micro;
 
     /* A micro-batch that the job leaves open, where nobody chose one: what each
@@ -105,7 +105,7 @@ static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
 /* A data rank must own a subtree of the tree of groups. */
 static int check_groups(const struct dsflow_plan *plan, struct dsflow_err *err)
 {
-    int32_t data = plan->mesh.data, each = plan->groups / data;
+    int32_t data = plan->nreplicas, each = plan->groups / data;
 
     if (data == 1 || (plan->groups % data == 0 && (each & (each - 1)) == 0))
         return DSFLOW_OK;
@@ -129,7 +129,7 @@ double dsf_plan_tasks(const struct dsflow_plan *plan)
 {
     enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */
     double layers = plan->model->layers, pieces = 1;
-    double ranks = plan->mesh.tensor > 1 ? 3 * plan->mesh.tensor : 1;
+    double ranks = plan->nparts > 1 ? 3 * plan->nparts : 1;
 
     if (plan->tiles[0].rows < plan->sequence)
         pieces = (double)plan->ntiles / plan->micro;
@@ -164,18 +164,26 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
 
 static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
 {
-    const struct dsf_job_mesh *mesh = &plan->job->mesh;
-    int64_t ranks = mesh->data * mesh->pipeline * mesh->tensor;
+    const int64_t *size = plan->job->mesh.size;
+    const struct dsflow_axis *axis;
+    unsigned longest = 0;
+    double ranks = 1;
 
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+        ranks *= (double)size[i];
+        longest = size[i] > size[longest] ? i : longest;
+    }
     if (ranks > INT16_MAX)
-        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "data",
-                            "%lld ranks in all: expected at most %d",
-                            (long long)ranks, INT16_MAX);
-    plan->mesh =
-        (struct dsf_mesh){ (int32_t)mesh->data, (int32_t)mesh->pipeline,
-                           (int32_t)mesh->tensor };
-    plan->nranks = (int32_t)ranks;
-    plan->rank_workers = plan->workers / (unsigned)ranks;
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh",
+                            dsflow_axis_at(longest)->name,
+                            "%.0f ranks in all: expected at most %d", ranks,
+                            INT16_MAX);
+    dsf_mesh_init(&plan->mesh, size);
+    plan->nranks = dsf_mesh_ranks(&plan->mesh);
+    plan->nreplicas = plan->mesh.size[DSF_AXIS_DATA];
+    plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];
+    plan->nparts = plan->mesh.size[DSF_AXIS_TENSOR];
+    plan->rank_workers = plan->workers / (unsigned)plan->nranks;
     if (plan->rank_workers == 0 || plan->machine->devices > 0)
         plan->rank_workers = 1;
     return DSFLOW_OK;
@@ -232,7 +240,7 @@ void dsf_plan_free(struct dsflow_plan *plan)
  * group is worked through before the next. */
 int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn)
 {
-    int32_t groups = plan->groups / plan->mesh.data; /* of this rank */
+    int32_t groups = plan->groups / plan->nreplicas; /* of this rank */
     int32_t each = plan->nmicro / plan->groups;      /* in a group */
 
     if (!plan->reduce_micro)
@@ -242,7 +250,7 @@ int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn)
 
 int32_t dsf_plan_turn(const struct dsflow_plan *plan, int32_t m)
 {
-    int32_t groups = plan->groups / plan->mesh.data;
+    int32_t groups = plan->groups / plan->nreplicas;
     int32_t each = plan->nmicro / plan->groups;
 
     if (!plan->reduce_micro)
@@ -267,7 +275,7 @@ int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l)
 
 int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l)
 {
-    return dsf_plan_chunk(plan, l) % plan->mesh.pipeline;
+    return dsf_plan_chunk(plan, l) % plan->nstages;
 }
 
 /* What policies of plug-ins may know of a plan, and change in it. */
@@ -282,19 +290,33 @@ int32_t dsflow_plan_ranks(const struct dsflow_plan *plan)
     return plan->nranks;
 }
 
-int32_t dsflow_plan_data(const struct dsflow_plan *plan)
+int32_t dsflow_plan_axis(const struct dsflow_plan *plan, const char *axis)
 {
-    return plan->mesh.data;
+    int i = dsf_axis_find(axis);
+
+    return i < 0 ? 1 : plan->mesh.size[i];
 }
 
-int32_t dsflow_plan_stages(const struct dsflow_plan *plan)
+int32_t dsflow_plan_coord(const struct dsflow_plan *plan, int32_t rank,
+                          const char *axis)
 {
-    return plan->mesh.pipeline;
+    int i = dsf_axis_find(axis);
+
+    return i < 0 ? 0 : dsf_mesh_at(&plan->mesh, rank, i);
 }
 
-int32_t dsflow_plan_tensor(const struct dsflow_plan *plan)
+int32_t dsflow_plan_peer(const struct dsflow_plan *plan, int32_t rank,
+                         const char *axis, int32_t coord)
 {
-    return plan->mesh.tensor;
+    int i = dsf_axis_find(axis);
+
+    return i < 0 ? rank : dsf_mesh_peer(&plan->mesh, rank, i, coord);
+}
+
+int32_t dsflow_plan_same(const struct dsflow_plan *plan, int32_t rank,
+                         unsigned shares, int32_t *ranks)
+{
+    return dsf_mesh_same(&plan->mesh, rank, shares, ranks);
 }
 
 int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan)
@@ -380,7 +402,7 @@ int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
 
 bool dsf_plan_passes_gradients(const struct dsflow_plan *plan)
 {
-    bool once = plan->groups == plan->mesh.data; /* one sum on each rank */
+    bool once = plan->groups == plan->nreplicas; /* one sum on each rank */
 
     return plan->layer_major ||
            (once && (plan->turns == 1 || plan->reduce_micro));
@@ -392,7 +414,7 @@ const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk)
 {
     int64_t asked = plan->job->batch.in_flight;
 
-    if (plan->mesh.pipeline > 1 && (asked < 0 || plan->slots[chunk] < asked))
+    if (plan->nstages > 1 && (asked < 0 || plan->slots[chunk] < asked))
         return "pipeline.schedule";
     return "batch.in_flight";
 }

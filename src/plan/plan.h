@@ -29,6 +29,9 @@ struct dsflow_plan {
     unsigned workers;        /* CPU workers and virtual devices */
     struct dsf_mesh mesh;
     int32_t nranks;
+    int32_t nreplicas; /* ranks along the axis data, … */
+    int32_t nstages;   /* … pipeline, … */
+    int32_t nparts;    /* … and tensor */
     unsigned rank_workers;   /* of each rank; several may share one */
 
     int32_t sequence;        /* tokens */
@@ -43,7 +46,7 @@ struct dsflow_plan {
 
     /* By the policy pipeline. The pieces that are placed are the embedding, the
      * blocks, and the head with its norm: layer l is piece l + 1. Chunk c of
-     * consecutive pieces is on stage c mod mesh.pipeline. */
+     * consecutive pieces is on stage c mod nstages. */
     int32_t nchunks;
     int32_t *chunk_of;       /* [layers + 2]: of each piece */
     int32_t *slots;          /* [nchunks]: ring of activations, in turns */

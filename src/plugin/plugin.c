@@ -23,7 +23,7 @@ struct list {
     const void *const *things;
     struct dsf_registry *registry;
 };
-enum { NLISTS = 6 };
+enum { NLISTS = 7 };
 
 static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
 {
@@ -33,6 +33,7 @@ static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
         { (const void *const *)p->optimizers, &dsf_optimizers },
         { (const void *const *)p->schedules, &dsf_lr_schedules },
         { (const void *const *)p->segments, &dsf_segments },
+        { (const void *const *)p->axes, &dsf_axes },
         { (const void *const *)p->policies, &dsf_policies },
     };
 

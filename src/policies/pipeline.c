@@ -68,7 +68,7 @@ static int read_split(const struct dsflow_plan *plan, int *first,
 static int too_many_chunks(const struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
-    int stages = plan->mesh.pipeline, layers = plan->model->layers;
+    int stages = plan->nstages, layers = plan->model->layers;
 
     if (plan->nchunks == stages || stages > layers)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "mesh", "pipeline",
@@ -106,7 +106,7 @@ static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
 static void size_rings(struct dsflow_plan *plan)
 {
     const struct dsf_job *job = plan->job;
-    int32_t stages = plan->mesh.pipeline, turns = plan->turns;
+    int32_t stages = plan->nstages, turns = plan->turns;
     int32_t ahead = (int32_t)plan->rank_workers + 1;
     enum dsf_pipeline_schedule schedule = job->pipeline.schedule;
     bool late = stages > 1 && schedule == DSF_ZERO_BUBBLE;
@@ -140,7 +140,7 @@ static int pipeline_decide(void *part, struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
     const struct dsf_job_pipeline *job = &plan->job->pipeline;
-    int32_t stages = plan->mesh.pipeline;
+    int32_t stages = plan->nstages;
     bool interleaved = stages > 1 && job->schedule == DSF_INTERLEAVED;
     int status;
 
@@ -199,10 +199,26 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
     return p->copies[p->ncopies - 1].id;
 }
 
-/* The stage that has unit `u` between steps. */
-static int32_t unit_stage(const struct dsflow_plan *plan, int32_t u)
+/* The first rank that is there on the axes of dsflow: axes that others bring
+ * are theirs to place on. */
+static int32_t rank_at(const struct dsflow_plan *plan, int32_t stage,
+                       int32_t replica, int32_t part)
 {
-    return dsf_plan_stage(plan, plan->model->units[u].layer);
+    return dsf_mesh_rank(&plan->mesh,
+                         &(struct dsf_coords){
+                             .at = { [DSF_AXIS_PIPELINE] = stage,
+                                     [DSF_AXIS_DATA] = replica,
+                                     [DSF_AXIS_TENSOR] = part } });
+}
+
+/* The rank that has a part of a unit between steps. */
+static int32_t rank_of_unit(const struct dsflow_plan *plan,
+                            const struct dsflow_data_spec *d)
+{
+    int32_t layer = plan->model->units[d->unit].layer;
+
+    return rank_at(plan, dsf_plan_stage(plan, layer), 0,
+                   d->part % plan->nparts);
 }
 
 static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
@@ -211,8 +227,8 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
     int32_t part = t->rank < 0 ? 0 : t->rank;
 
     if (t->microbatch >= 0)
-        return dsf_mesh_rank(&plan->mesh, dsf_plan_stage(plan, t->layer),
-                             dsf_plan_replica(plan, t->microbatch), part);
+        return rank_at(plan, dsf_plan_stage(plan, t->layer),
+                       dsf_plan_replica(plan, t->microbatch), part);
     /* Of a unit: where its gradient is, which may be with another group. */
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(p->in, t->data[i]);
@@ -220,8 +236,7 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
         if (d->unit >= 0 && p->last[t->data[i].i] >= 0)
             return p->last[t->data[i].i];
         if (d->unit >= 0)
-            return dsf_mesh_rank(&plan->mesh, unit_stage(plan, d->unit), 0,
-                                 d->part % plan->mesh.tensor);
+            return rank_of_unit(plan, d);
     }
     return 0;
 }
@@ -229,7 +244,7 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
 static void place_task(struct place *p, struct dsflow_task_spec t)
 {
     const struct dsflow_plan *plan = p->plan;
-    int32_t data = plan->mesh.data;
+    int32_t data = plan->nreplicas;
     int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica(plan, t.microbatch);
     int32_t rank = rank_of(p, &t);
 
@@ -255,7 +270,7 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
                             struct dsflow_err *err)
 {
     uint32_t ndata = dsflow_graph_ndata(in);
-    size_t data = (size_t)plan->mesh.data;
+    size_t data = (size_t)plan->nreplicas;
     struct place p = {
         .plan = plan,
         .in = in,
@@ -271,11 +286,7 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
 
         p.last[i] = -1;
         if (d->persistent)
-            p.last[i] =
-                d->unit < 0
-                    ? 0
-                    : dsf_mesh_rank(&plan->mesh, unit_stage(plan, d->unit), 0,
-                                    d->part % plan->mesh.tensor);
+            p.last[i] = d->unit < 0 ? 0 : rank_of_unit(plan, d);
     }
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
         place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));

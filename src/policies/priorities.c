@@ -41,7 +41,7 @@ static int32_t *place(const struct order *o, int32_t stage, int32_t chunk,
 
 static struct order order_of(const struct dsflow_plan *plan)
 {
-    int32_t stages = plan->mesh.pipeline;
+    int32_t stages = plan->nstages;
     struct order o = { .plan = plan,
                        .chunks = plan->nchunks / stages,
                        .turns = plan->turns };
@@ -71,7 +71,7 @@ static int32_t in_pipeline(const struct order *o,
     bool backward = t->pass == DSFLOW_BACKWARD;
     bool weight = t->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
     int32_t at =
-        *place(o, chunk % plan->mesh.pipeline, chunk / plan->mesh.pipeline,
+        *place(o, chunk % plan->nstages, chunk / plan->nstages,
                dsf_plan_turn(plan, t->microbatch), backward);
 
     /* Those of the head are not put off: logits are too large to keep. */
@@ -124,7 +124,7 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
 
         if (operations(in, &t) < NOTHING || t.op->comm)
             t.priority = HIGHEST;
-        else if (plan->mesh.pipeline > 1 && t.microbatch >= 0)
+        else if (plan->nstages > 1 && t.microbatch >= 0)
             t.priority = in_pipeline(&order, &t, level[i] / top);
         else
             t.priority = (int32_t)(level[i] / top * HIGHEST);

@@ -121,7 +121,7 @@ static dsflow_data_id passing(struct recompute *r,
 
     return dsflow_rewrite_named(
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
-        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place, chunk / plan->mesh.pipeline,
+        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place, chunk / plan->nstages,
         dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
 }
 

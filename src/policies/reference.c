@@ -76,7 +76,7 @@ static const struct lane_data *lane_at(const struct step *s, int l, int t)
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsf_plan_chunk(plan, l);
     int32_t lane =
-        chunk / plan->mesh.pipeline * s->nlanes + s->turn % plan->lanes[chunk];
+        chunk / plan->nstages * s->nlanes + s->turn % plan->lanes[chunk];
 
     return &s->lanes[lane * plan->ntiles + t];
 }
@@ -399,7 +399,7 @@ static bool ends_round(const struct step *s, int32_t turn)
 {
     const struct dsflow_plan *plan = s->plan;
 
-    return (turn + 1) % (plan->groups / plan->mesh.data) == 0;
+    return (turn + 1) % (plan->groups / plan->nreplicas) == 0;
 }
 
 /* Layer `l` backwards, `layers` being the head, whose tasks stand already. */
@@ -407,7 +407,7 @@ static void backward_wave(struct step *s, struct wave wave, int l,
                           dsflow_data_id *losses)
 {
     for (int32_t turn = wave.first; turn < wave.end; turn++) {
-        for (int32_t d = 0; d < s->plan->mesh.data; d++) {
+        for (int32_t d = 0; d < s->plan->nreplicas; d++) {
             stand_at(s, d, turn);
             s->pass = DSFLOW_BACKWARD;
             if (l == s->model->layers)
@@ -428,7 +428,7 @@ static void forward_wave(struct step *s, struct wave wave,
     s->pass = DSFLOW_FORWARD;
     for (int l = -1; l < s->model->layers; l++)
         for (int32_t turn = wave.first; turn < wave.end; turn++)
-            for (int32_t d = 0; d < s->plan->mesh.data; d++) {
+            for (int32_t d = 0; d < s->plan->nreplicas; d++) {
                 stand_at(s, d, turn);
                 for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
                     if (l < 0)

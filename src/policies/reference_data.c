@@ -175,7 +175,7 @@ static void add_lane(struct step *s, int lane, int t)
 
     /* Lanes are as many as slots, or as workers. */
     passing.ring =
-        dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->mesh.pipeline);
+        dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->nstages);
     d->datt = add(s, of_class(passing, DSF_RING_DATT), b.q, "datt.s%d.t%d",
                   lane, t);
     d->delta = add(s, of_class(passing, DSF_RING_DELTA), b.stat,
@@ -261,7 +261,7 @@ void dsf_step_add_data(struct step *s)
             s->nlanes = plan->lanes[c];
     /* Each chunk of a stage has lanes of its own: they take turns in another
      * order than the micro-batches. */
-    s->nchunks = plan->nchunks / plan->mesh.pipeline;
+    s->nchunks = plan->nchunks / plan->nstages;
     s->lanes =
         dsf_xcalloc((size_t)(s->nchunks * s->nlanes * n), sizeof(*s->lanes));
     for (int lane = 0; lane < s->nchunks * s->nlanes; lane++)

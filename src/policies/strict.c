@@ -77,10 +77,7 @@ static void emit_wait(struct strict *s, const struct dsflow_task_spec *reader,
 
 static int32_t stage_of(const struct strict *s, int32_t rank)
 {
-    int32_t stage, data, tensor;
-
-    dsf_mesh_coords(&s->plan->mesh, rank, &stage, &data, &tensor);
-    return stage;
+    return dsf_mesh_at(&s->plan->mesh, rank, DSF_AXIS_PIPELINE);
 }
 
 static void wait_for_weights(struct strict *s, const struct dsflow_task_spec *t)
@@ -104,7 +101,7 @@ static int strict_rewrite(const void *part, const struct dsflow_plan *plan,
     struct strict s = { .plan = plan };
 
     if (!job->strict || job->schedule == DSF_ZERO_BUBBLE ||
-        plan->mesh.pipeline == 1) {
+        plan->nstages == 1) {
         dsflow_rewrite_all(in, out, NULL, NULL);
         return DSFLOW_OK;
     }

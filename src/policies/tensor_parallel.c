@@ -127,7 +127,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
     unsigned to = rule->ports[0], from = rule->ports[1];
     struct dsf_cut_data *d =
         from < DSF_SHARED ? &s->data[at->task->data[from].i] : NULL;
-    bool late = s->plan->mesh.pipeline > 1 &&
+    bool late = s->plan->nstages > 1 &&
                 s->plan->job->pipeline.schedule == DSF_ZERO_BUBBLE;
     int32_t by = dsf_plan_replica(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
@@ -269,11 +269,11 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
 static void begin(struct dsf_tensors *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    size_t places = (size_t)(plan->nchunks * plan->mesh.data);
+    size_t places = (size_t)(plan->nchunks * plan->nreplicas);
     size_t rings =
-        (size_t)(plan->nchunks / plan->mesh.pipeline) * DSF_NLANES * DSF_NTEMPS;
+        (size_t)(plan->nchunks / plan->nstages) * DSF_NLANES * DSF_NTEMPS;
 
-    s->parts = plan->mesh.tensor;
+    s->parts = plan->nparts;
     s->length = (int32_t)plan->rank_workers + 1;
     s->data = dsf_xcalloc(dsflow_graph_ndata(s->in) + 1, sizeof(*s->data));
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
@@ -335,7 +335,7 @@ static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
 static int tensor_parallel_decide(void *part, struct dsflow_plan *plan,
                                   struct dsflow_err *err)
 {
-    int32_t parts = plan->mesh.tensor, size, ignored;
+    int32_t parts = plan->nparts, size, ignored;
     const char *what = unsplit(plan, parts, &size);
     char fits[128] = "1";
     size_t n = 1;

@@ -17,7 +17,7 @@ static struct dsflow_tile part_tile(const struct dsflow_plan *plan, int32_t t,
                                     const void *whole)
 {
     struct dsflow_tile tile;
-    int32_t parts = plan->mesh.tensor, first;
+    int32_t parts = plan->nparts, first;
 
     memcpy(&tile, whole, sizeof(tile));
     tile.heads = dsf_share(tile.heads, parts, t, &first);
@@ -36,7 +36,7 @@ static struct dsflow_tile rows_tile(const struct dsflow_plan *plan, int32_t t,
     struct dsflow_tile tile = part_tile(plan, t, whole);
     int32_t first;
 
-    tile.rows = dsf_share(tile.rows, plan->mesh.tensor, t, &first);
+    tile.rows = dsf_share(tile.rows, plan->nparts, t, &first);
     tile.nseq = 1;
     tile.pos = 0;
     return tile;
@@ -103,10 +103,10 @@ static int fill_qkv(const struct dsflow_plan *plan, int32_t t,
                                      .v = -1,
                                      .kb = -1,
                                      .vb = -1 };
-    if (!dsf_parts_share_kv(plan->model, plan->mesh.tensor))
+    if (!dsf_parts_share_kv(plan->model, plan->nparts))
         return 1;
     /* The head that follows this part's queries. */
-    head = (int64_t)t * d->kv_heads / plan->mesh.tensor * rows;
+    head = (int64_t)t * d->kv_heads / plan->nparts * rows;
     a->k = shared->w + head * d->width;
     a->v = a->k + d->kv_heads * rows * d->width;
     if (shared->b >= 0) {
@@ -154,7 +154,7 @@ static int fill_head(const struct dsflow_plan *plan, int32_t t,
                                               .w = part->w,
                                               .first = part->first,
                                               .whole = a->tile.vocab,
-                                              .parts = plan->mesh.tensor,
+                                              .parts = plan->nparts,
                                               .scale = a->scale };
     return 0;
 }

@@ -88,18 +88,12 @@ static int64_t shard_elems(const struct zero *z,
 /* The rank beside `rank` at data coordinate `d`. */
 static int32_t beside(const struct zero *z, int32_t rank, int32_t d)
 {
-    int32_t stage, here, t;
-
-    dsf_mesh_coords(&z->plan->mesh, rank, &stage, &here, &t);
-    return dsf_mesh_rank(&z->plan->mesh, stage, d, t);
+    return dsf_mesh_peer(&z->plan->mesh, rank, DSF_AXIS_DATA, d);
 }
 
 static int32_t replica_of(const struct zero *z, int32_t rank)
 {
-    int32_t stage, d, t;
-
-    dsf_mesh_coords(&z->plan->mesh, rank, &stage, &d, &t);
-    return d;
+    return dsf_mesh_at(&z->plan->mesh, rank, DSF_AXIS_DATA);
 }
 
 static const struct dsf_unit *unit_of(const struct zero *z,
@@ -115,7 +109,7 @@ static bool in_block(const struct zero *z, const struct dsflow_data_spec *spec)
     enum dsf_segment s = unit_of(z, spec)->segment;
 
     return (s == DSF_QKV || s == DSF_OUT || s == DSF_MLP) &&
-           spec->part < z->plan->mesh.tensor;
+           spec->part < z->plan->nparts;
 }
 
 /* Units that can share buffers have the same text here: the rest of the name of
@@ -256,7 +250,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     dsflow_data_id whole;
 
     if (!in_block(z, spec) || (int64_t)spec->bytes <= plan->job->zero.keep) {
-        size_t at = ((size_t)spec->unit * (size_t)(plan->mesh.tensor + 1) +
+        size_t at = ((size_t)spec->unit * (size_t)(plan->nparts + 1) +
                      (size_t)spec->part) *
                         (size_t)plan->nranks +
                     (size_t)rank;
@@ -268,7 +262,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
         z->kept[at] = 1;
     } else {
         bool back = t->pass == DSFLOW_BACKWARD;
-        int32_t chunk = dsf_plan_chunk(plan, t->layer) / plan->mesh.pipeline;
+        int32_t chunk = dsf_plan_chunk(plan, t->layer) / plan->nstages;
         struct ring *ring =
             &z->rings[((rank * z->chunks + chunk) * 2 + back) * 3 +
                       (int)(unit_of(z, spec)->segment - DSF_QKV)];
@@ -301,7 +295,7 @@ static void forget(struct zero *z)
     for (int32_t i = 0; i < plan->nranks * z->chunks * 6; i++)
         memset(z->rings[i].unit, 0, (size_t)z->length * sizeof(uint32_t));
     memset(z->kept, 0,
-           plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
+           plan->model->nunits * (size_t)(plan->nparts + 1) *
                (size_t)plan->nranks);
 }
 
@@ -690,20 +684,20 @@ static void begin(struct zero *z)
 {
     const struct dsflow_plan *plan = z->plan;
 
-    z->data = plan->mesh.data;
+    z->data = plan->nreplicas;
     z->stage = plan->zero_stage;
     z->length = (int32_t)plan->job->zero.prefetch + 1;
     z->passing = dsf_plan_passes_gradients(plan);
     z->spread =
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
-    z->chunks = plan->nchunks / plan->mesh.pipeline;
+    z->chunks = plan->nchunks / plan->nstages;
     z->rings =
         dsf_xcalloc((size_t)(plan->nranks * z->chunks) * 6, sizeof(*z->rings));
     for (int32_t i = 0; i < plan->nranks * z->chunks * 6; i++)
         z->rings[i].unit =
             dsf_xcalloc((size_t)z->length, sizeof(*z->rings[i].unit));
     z->kept =
-        dsf_xcalloc(plan->model->nunits * (size_t)(plan->mesh.tensor + 1) *
+        dsf_xcalloc(plan->model->nunits * (size_t)(plan->nparts + 1) *
                         (size_t)plan->nranks,
                     1);
     z->leaders = dsf_xcalloc((size_t)z->data, sizeof(*z->leaders));
@@ -727,7 +721,7 @@ static int zero_decide(void *part, struct dsflow_plan *plan,
     const struct dsf_job_zero *job = &plan->job->zero;
 
     plan->zero_stage = job->stage < 0 ? 0 : (int32_t)job->stage;
-    if (plan->reduce_micro && plan->zero_stage == 0 && plan->mesh.data > 1)
+    if (plan->reduce_micro && plan->zero_stage == 0 && plan->nreplicas > 1)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "zero", "reduce",
                             "micro: expected a stage of 1 to 3, which keeps "
                             "shards of the sum");

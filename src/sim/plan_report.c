@@ -24,7 +24,6 @@ static void print_head(const struct dsflow_plan *plan,
                        const struct dsf_weights *w, FILE *out)
 {
     const struct dsf_model *model = plan->model;
-    const struct dsf_mesh *mesh = &plan->mesh;
 
     fprintf(out,
             "model   %s, %d layer%s, width %d, %d heads of %d, vocabulary %d: "
@@ -43,8 +42,8 @@ static void print_head(const struct dsflow_plan *plan,
             plan->ntiles, plan->ntiles == 1 ? "" : "s", plan->tiles[0].rows,
             plan->ntiles == 1 ? "" : " each");
     if (plan->nranks > 1)
-        fprintf(out, "mesh    data %d x pipeline %d x tensor %d: %d ranks\n",
-                mesh->data, mesh->pipeline, mesh->tensor, plan->nranks);
+        fprintf(out, "mesh    %s: %d ranks\n", dsf_mesh_text(&plan->mesh).s,
+                plan->nranks);
     if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
         fprintf(out, "machine %s\n", machine->main.name);
     else
@@ -378,6 +377,29 @@ static json_t *tiers_json(const struct dsf_rank_weight *r)
     return tiers;
 }
 
+/* A number for each axis. */
+static json_t *axes_json(const int32_t *numbers)
+{
+    const struct dsflow_axis *axis;
+    json_t *all = json_object();
+
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++)
+        json_object_set_new(all, axis->name, json_integer(numbers[i]));
+    return all;
+}
+
+/* Readers ask for these axes too, which are to come. */
+static json_t *mesh_json(const struct dsf_mesh *mesh)
+{
+    static const char *const awaited[] = { "sequence", "expert" };
+    json_t *all = axes_json(mesh->size);
+
+    for (size_t i = 0; i < sizeof(awaited) / sizeof(*awaited); i++)
+        if (json_object_get(all, awaited[i]) == NULL)
+            json_object_set_new(all, awaited[i], json_integer(1));
+    return all;
+}
+
 static json_t *rank_json(const struct dsflow_plan *plan,
                          const struct dsf_plan_facts *facts,
                          const struct dsf_weights *w, unsigned i)
@@ -386,13 +408,13 @@ static json_t *rank_json(const struct dsflow_plan *plan,
     const struct dsf_prediction *p = facts->prediction;
     const struct dsf_rank_weight *r = &w->ranks[i];
     bool gpu = machine != NULL && machine->main.kind == DSF_MACHINE_GPU;
-    int32_t stage, d, t;
+    int32_t stage = dsf_mesh_at(&plan->mesh, (int32_t)i, DSF_AXIS_PIPELINE);
+    struct dsf_coords coords = dsf_mesh_coords(&plan->mesh, (int32_t)i);
     json_t *rank;
 
-    dsf_mesh_coords(&plan->mesh, (int32_t)i, &stage, &d, &t);
-    rank = json_pack("{s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "rank",
-                     (int)i, "device", gpu ? "gpu" : "cpu", "stage", (int)stage,
-                     "peak_bytes", peaks_json(r), "budget_bytes",
+    rank = json_pack("{s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "rank", (int)i, "device", gpu ? "gpu" : "cpu", "stage",
+                     (int)stage, "coords", axes_json(coords.at), "peak_bytes", peaks_json(r), "budget_bytes",
                      budgets_json(facts->budget), "role_bytes", roles_json(r),
                      "tasks", tasks_json(w, r), "bytes", moved_json(w, r),
                      "tiers", tiers_json(r));
@@ -432,7 +454,6 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err)
 {
-    const struct dsf_mesh *mesh = &plan->mesh;
     json_t *ranks = json_array(), *root;
     struct dsf_weights w;
     int ret;
@@ -441,10 +462,8 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      workers_of_rank(plan, facts->machine));
     for (unsigned r = 0; r < w.nranks; r++)
         json_array_append_new(ranks, rank_json(plan, facts, &w, r));
-    root = json_pack("{s:{s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:I, s:I, s:o}",
-                     "mesh", "data", (int)mesh->data, "pipeline",
-                     (int)mesh->pipeline, "tensor", (int)mesh->tensor,
-                     "sequence", 1, "expert", 1, "ranks", ranks, "tasks",
+    root = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o}", "mesh",
+                     mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
                      (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
     if (facts->prediction != NULL)

@@ -228,6 +228,7 @@ const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
 {
     const struct dsf_job_optimizer *in = &job->optimizer;
     const struct dsflow_optimizer *o = dsflow_optimizer_find(in->kind);
+    int axis = dsf_axis_sharing(job->mesh.size, DSFLOW_SHARE_TENSORS);
 
     if (o == NULL) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "kind",
@@ -235,11 +236,12 @@ const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
                      dsf_registry_names(&dsf_optimizers).s);
         return NULL;
     }
-    if (o->whole && job->mesh.tensor > 1) {
+    if (o->whole && axis >= 0) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "kind",
-                     "\"%s\": needs whole tensors: expected mesh.tensor = 1, "
+                     "\"%s\": needs whole tensors: expected mesh.%s = 1, "
                      "not %lld",
-                     o->name, (long long)job->mesh.tensor);
+                     o->name, dsflow_axis_at((unsigned)axis)->name,
+                     (long long)job->mesh.size[axis]);
         return NULL;
     }
     return dsf_job_check_part(job, o->options, err) < 0 ? NULL : o;

@@ -202,16 +202,18 @@ const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
                                           m->out,   m->mlp, m->head };
     const struct dsflow_segment *old = replaced(replaces), *s;
     const char *name = keys[old - segments];
+    int axis = dsf_axis_sharing(job->mesh.size, DSFLOW_SHARE_TENSORS);
 
     s = dsflow_segment_find(replaces, name);
     if (s == NULL) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
                      "\"%.60s\": expected %s", name, names_of(replaces).s);
-    } else if (s != old && job->mesh.tensor > 1) {
+    } else if (s != old && axis >= 0) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
-                     "\"%s\": works on whole layers: expected mesh.tensor = 1, "
+                     "\"%s\": works on whole layers: expected mesh.%s = 1, "
                      "not %lld",
-                     s->name, (long long)job->mesh.tensor);
+                     s->name, dsflow_axis_at((unsigned)axis)->name,
+                     (long long)job->mesh.size[axis]);
         s = NULL;
     }
     return s;

@@ -348,7 +348,7 @@ static void put_title(struct gantt *g)
     const struct dsf_view *view = g->svg.view;
     double seconds = 0, bound = 0, idle = 0;
     unsigned first = 0, n = 0;
-    char when[64] = "";
+    char when[64] = "", mesh[200];
 
     for (unsigned k = 0; k < view->steps.n; k++) {
         const struct dsf_lap *s = &view->steps.v[k];
@@ -371,12 +371,13 @@ static void put_title(struct gantt *g)
     else
         snprintf(when, sizeof(when), "step %lld, ",
                  (long long)f->first + first);
+    dsf_trace_mesh_text(f, mesh, sizeof(mesh));
     dsf_svg_text(g->svg.out, 8, 40, "",
                  "%s%s%s: efficiency %.1f %%, workers idle %.1f %%; "
-                 "data %u x pipeline %u x tensor %u",
+                 "%s",
                  when, f->simulated ? "simulated, " : "",
                  dsf_seconds_text(seconds / n).s, 100 * bound / seconds,
-                 100 * idle / seconds, f->data, f->pipeline, f->tensor);
+                 100 * idle / seconds, mesh);
 }
 
 static void put_head(struct gantt *g, double height)

@@ -5,6 +5,7 @@
 #include "graph/task.h"
 #include "trace/trace_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,41 @@ void dsf_trace_weigh(struct dsf_trace *trace)
         trace->tasks[i] =
             (struct dsf_trace_task){ cost.flops, cost.bytes, -1 };
     }
+}
+
+static const struct dsf_trace_axis *find(const struct dsf_trace_facts *facts,
+                                         const char *axis)
+{
+    for (unsigned i = 0; i < facts->naxes; i++)
+        if (strcmp(facts->axes[i].name, axis) == 0)
+            return &facts->axes[i];
+    return NULL;
+}
+
+unsigned dsf_trace_axis(const struct dsf_trace_facts *facts, const char *axis)
+{
+    const struct dsf_trace_axis *found = find(facts, axis);
+
+    return found != NULL ? found->size : 1;
+}
+
+unsigned dsf_trace_coord(const struct dsf_trace_facts *facts, unsigned rank,
+                         const char *axis)
+{
+    const struct dsf_trace_axis *found = find(facts, axis);
+
+    return found != NULL ? rank / found->stride % found->size : 0;
+}
+
+void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
+                         size_t size)
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (unsigned i = 0; i < facts->naxes && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s %u", i > 0 ? " x " : "",
+                              facts->axes[i].name, facts->axes[i].size);
 }
 
 void dsf_trace_fini(struct dsf_trace *trace)

@@ -15,6 +15,13 @@ struct dsf_trace_task {
     double predicted;    /* seconds, in the prediction of the run; < 0: none */
 };
 
+/* An axis of the mesh, in the order of the keys of [mesh]. */
+#define DSF_TRACE_AXES 8
+struct dsf_trace_axis {
+    char name[32];
+    unsigned size, stride; /* ranks along it; from one to the next */
+};
+
 struct dsf_trace_facts {
     char *name;       /* of the job */
     char *job;        /* job.toml, with what --set changed */
@@ -24,7 +31,8 @@ struct dsf_trace_facts {
     bool simulated;
     bool duplex;      /* the disk reads and writes at the same time */
     unsigned nranks;
-    unsigned data, pipeline, tensor; /* the mesh */
+    struct dsf_trace_axis axes[DSF_TRACE_AXES]; /* of the mesh */
+    unsigned naxes;
     unsigned cores;   /* of the machine: it may have more than workers */
     int64_t first;    /* number, from 1, of the step whose spans have step 0 */
     int64_t tokens;   /* of a step */
@@ -42,6 +50,16 @@ struct dsf_trace {
     bool cut;                      /* the run did not end by itself */
     struct dsf_trace_ops *ops;     /* of a graph that was read; NULL else */
 };
+
+/* Ranks along the axis of this name, and the coordinate of a rank on it: 1 and 0
+ * where there is none. */
+unsigned dsf_trace_axis(const struct dsf_trace_facts *facts, const char *axis);
+unsigned dsf_trace_coord(const struct dsf_trace_facts *facts, unsigned rank,
+                         const char *axis);
+
+/* "data 2 x pipeline 1 x tensor 4". */
+void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
+                         size_t size);
 
 /* What a graph costs: fills trace->tasks from trace->graph; nothing is
  * predicted as yet. */

@@ -127,18 +127,29 @@ static json_t *programs_json(const struct dsflow_graph *g)
     return programs;
 }
 
+static json_t *axes_json(const struct dsf_trace_facts *f)
+{
+    json_t *axes = json_array();
+
+    for (unsigned i = 0; i < f->naxes; i++)
+        json_array_append_new(
+            axes, json_pack("{s:s, s:i, s:i}", "name", f->axes[i].name, "size",
+                            (int)f->axes[i].size, "stride",
+                            (int)f->axes[i].stride));
+    return axes;
+}
+
 static json_t *facts_json(const struct dsf_trace_facts *f)
 {
     return json_pack(
-        "{s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:b, s:i, s:i, s:i, s:i, s:i, "
+        "{s:s?, s:s?, s:s?, s:s?, s:s?, s:b, s:b, s:i, s:o, s:i, "
         "s:I, s:I, s:I, s:f, s:f, s:f}",
         "name", f->name, "job", f->job, "machine", f->machine, "rates",
         f->rates, "executor", f->executor, "simulated", (int)f->simulated,
-        "duplex", (int)f->duplex, "ranks", (int)f->nranks, "data", (int)f->data, "pipeline",
-        (int)f->pipeline, "tensor", (int)f->tensor, "cores", (int)f->cores,
-        "first", (json_int_t)f->first, "tokens", (json_int_t)f->tokens, "vocab",
-        (json_int_t)f->vocab, "memory", f->memory, "predicted", f->predicted,
-        "bound", f->bound);
+        "duplex", (int)f->duplex, "ranks", (int)f->nranks, "mesh",
+        axes_json(f), "cores", (int)f->cores, "first", (json_int_t)f->first,
+        "tokens", (json_int_t)f->tokens, "vocab", (json_int_t)f->vocab,
+        "memory", f->memory, "predicted", f->predicted, "bound", f->bound);
 }
 
 static void put(struct dsf_trace_file *file, const void *at, size_t bytes)
@@ -326,11 +337,37 @@ static int64_t whole_of(json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+/* As many ranks as there are points. */
+static bool read_axes(json_t *in, struct dsf_trace_facts *f)
+{
+    int64_t points = 1;
+    json_t *axis;
+    size_t i;
+
+    if (json_array_size(in) > DSF_TRACE_AXES)
+        return false;
+    json_array_foreach(in, i, axis)
+    {
+        int64_t size = whole_of(axis, "size");
+        int64_t stride = whole_of(axis, "stride");
+        const char *name = json_string_value(json_object_get(axis, "name"));
+
+        if (name == NULL || size < 1 || size > f->nranks || stride < 1 ||
+            stride > f->nranks || points > f->nranks)
+            return false;
+        points *= size;
+        snprintf(f->axes[i].name, sizeof(f->axes[i].name), "%s", name);
+        dsf_utf8_clean(f->axes[i].name);
+        f->axes[i].size = (unsigned)size;
+        f->axes[i].stride = (unsigned)stride;
+        f->naxes++;
+    }
+    return points == f->nranks;
+}
+
 static bool read_facts(json_t *in, struct dsf_trace_facts *f)
 {
-    int64_t ranks = whole_of(in, "ranks"), data = whole_of(in, "data"),
-            pipeline = whole_of(in, "pipeline"),
-            tensor = whole_of(in, "tensor");
+    int64_t ranks = whole_of(in, "ranks");
 
     f->name = copy_of(in, "name");
     dsf_utf8_clean(f->name);
@@ -342,9 +379,6 @@ static bool read_facts(json_t *in, struct dsf_trace_facts *f)
     f->simulated = json_is_true(json_object_get(in, "simulated"));
     f->duplex = json_is_true(json_object_get(in, "duplex"));
     f->nranks = (unsigned)ranks;
-    f->data = (unsigned)data;
-    f->pipeline = (unsigned)pipeline;
-    f->tensor = (unsigned)tensor;
     f->cores = (unsigned)whole_of(in, "cores");
     f->first = whole_of(in, "first");
     f->tokens = whole_of(in, "tokens");
@@ -353,8 +387,8 @@ static bool read_facts(json_t *in, struct dsf_trace_facts *f)
     f->predicted = json_number_value(json_object_get(in, "predicted"));
     f->bound = json_number_value(json_object_get(in, "bound"));
     /* Ranks stand in 16 bits. */
-    return ranks > 0 && ranks <= INT16_MAX && data > 0 && data <= ranks &&
-           pipeline > 0 && pipeline <= ranks && tensor > 0 && tensor <= ranks;
+    return ranks > 0 && ranks <= INT16_MAX &&
+           read_axes(json_object_get(in, "mesh"), f);
 }
 
 static bool read_lanes(json_t *head, struct dsf_timeline *timeline)

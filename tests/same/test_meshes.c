@@ -337,7 +337,7 @@ static int kind_of(const struct dsflow_data_spec *d)
 static float *new_part(const struct training *tr, unsigned u, int index,
                        struct dsf_part *part)
 {
-    dsf_part_init(part, &tr->trial.model, tr->trial.plan->mesh.tensor, u,
+    dsf_part_init(part, &tr->trial.model, tr->trial.plan->nparts, u,
                   index);
     return part->elems > 0 ? calloc((size_t)part->elems, sizeof(float)) : NULL;
 }
@@ -411,7 +411,7 @@ static void fill_data(struct training *tr)
         float *whole = calloc((size_t)model->units[u].elems, sizeof(*whole));
 
         dsf_model_randomize(model, u, 1, whole);
-        for (int i = 0; i < 2 * tr->trial.plan->mesh.tensor; i++)
+        for (int i = 0; i < 2 * tr->trial.plan->nparts; i++)
             fill_part(tr, whole, u, i);
         free(whole);
     }
@@ -494,7 +494,7 @@ static void collect_data(struct training *tr)
 {
     for (int k = 0; k < NKINDS; k++)
         for (unsigned u = 0; u < tr->trial.model.nunits; u++) {
-            for (int i = 0; i < 2 * tr->trial.plan->mesh.tensor; i++)
+            for (int i = 0; i < 2 * tr->trial.plan->nparts; i++)
                 collect_part(tr, k, u, i);
             check_known(tr, k, u);
         }
@@ -572,9 +572,9 @@ static char *reference_text(const struct trial *of, bool tensor)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
     if (of->job.offload.states != DSF_STATES_FP32)
         strcat(text, " offload.optimizer=cpu");
-    if (tensor && of->plan->mesh.tensor > 1)
+    if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
-                (int)of->plan->mesh.tensor);
+                (int)of->plan->nparts);
     return text;
 }
 

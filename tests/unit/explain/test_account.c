@@ -46,8 +46,8 @@ static struct dsf_trace *new_trace(unsigned nranks, unsigned workers)
 
     t->graph = dsflow_graph_new();
     t->facts.nranks = nranks;
-    t->facts.data = nranks;
-    t->facts.pipeline = t->facts.tensor = 1;
+    t->facts.axes[0] = (struct dsf_trace_axis){ "data", nranks, 1 };
+    t->facts.naxes = 1;
     t->facts.first = 1;
     for (unsigned w = 0; w < workers; w++)
         dsf_timeline_add_lane(&t->timeline, DSF_LANE_WORKER,

@@ -99,9 +99,8 @@ static void start(struct shown *shown, const char *name, unsigned nranks)
         .machine = dsf_xstrdup(""),
         .executor = dsf_xstrdup("serial"),
         .nranks = nranks,
-        .data = 1,
-        .pipeline = nranks,
-        .tensor = 1,
+        .axes = { { "data", 1, 1 }, { "pipeline", nranks, 1 } },
+        .naxes = 2,
         .first = 7,
     };
     trace->graph = dsflow_graph_new();
