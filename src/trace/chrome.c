@@ -113,12 +113,9 @@ static void put_names(struct chrome *c)
     free(name);
     put_name(c, "process", 0, -1, "all ranks");
     put_name(c, "thread", 0, 0, "steps");
-    for (unsigned r = 0; r < c->trace->facts.nranks; r++) {
-        char text[32];
-
-        snprintf(text, sizeof(text), "rank %u", r);
-        put_name(c, "process", r + 1, -1, text);
-    }
+    for (unsigned r = 0; r < c->trace->facts.nranks; r++)
+        put_name(c, "process", r + 1, -1,
+                 dsf_trace_rank_text(&c->trace->facts, r).s);
     for (unsigned i = 0; i < timeline->nlanes; i++)
         put_name(c, "thread", process_of(c->trace, timeline->lanes[i].rank),
                  (int)i + 1, timeline->lanes[i].name);

@@ -249,7 +249,9 @@ static void put_containers(struct paje *p)
         put_lanes_of(p, nranks);
     }
     for (unsigned r = 0; r < nranks; r++) {
-        fprintf(p->out, "%d 0 R%u CR P0 \"rank %u\"\n", CONTAINER, r, r);
+        fprintf(p->out, "%d 0 R%u CR P0", CONTAINER, r);
+        put_name(dsf_trace_rank_text(&p->trace->facts, r).s, p->out);
+        fputc('\n', p->out);
         put_lanes_of(p, r);
     }
 }

@@ -49,6 +49,29 @@ unsigned dsf_trace_coord(const struct dsf_trace_facts *facts, unsigned rank,
     return found != NULL ? rank / found->stride % found->size : 0;
 }
 
+struct dsf_rank_text dsf_trace_rank_text(const struct dsf_trace_facts *facts,
+                                         unsigned rank)
+{
+    struct dsf_rank_text text;
+    size_t n =
+        (size_t)snprintf(text.s, sizeof(text.s), "rank %u", rank);
+    unsigned several = 0, said = 0;
+
+    for (unsigned i = 0; i < facts->naxes; i++)
+        several += facts->axes[i].size > 1;
+    for (unsigned i = 0; i < facts->naxes && several > 1; i++) {
+        const struct dsf_trace_axis *a = &facts->axes[i];
+
+        if (a->size > 1 && n < sizeof(text.s))
+            n += (size_t)snprintf(text.s + n, sizeof(text.s) - n, "%s%s %u%s",
+                                  said == 0 ? " (" : ", ", a->name,
+                                  rank / a->stride % a->size,
+                                  said + 1 == several ? ")" : "");
+        said += a->size > 1;
+    }
+    return text;
+}
+
 void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
                          size_t size)
 {

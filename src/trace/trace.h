@@ -57,6 +57,14 @@ unsigned dsf_trace_axis(const struct dsf_trace_facts *facts, const char *axis);
 unsigned dsf_trace_coord(const struct dsf_trace_facts *facts, unsigned rank,
                          const char *axis);
 
+/* "rank 5"; where several axes have more than one rank, with its coordinates on
+ * them: "rank 5 (data 1, pipeline 0)". */
+struct dsf_rank_text {
+    char s[160];
+};
+struct dsf_rank_text dsf_trace_rank_text(const struct dsf_trace_facts *facts,
+                                         unsigned rank);
+
 /* "data 2 x pipeline 1 x tensor 4". */
 void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
                          size_t size);

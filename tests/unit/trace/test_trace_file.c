@@ -192,6 +192,24 @@ static void assert_swap_came_back(const struct dsf_trace *t)
     assert_true(t->facts.duplex);
 }
 
+static void a_rank_says_where_it_is_on_several_axes(void **state)
+{
+    struct dsf_trace_facts f = { .nranks = 12,
+                                 .axes = { { "data", 2, 3 },
+                                           { "pipeline", 1, 6 },
+                                           { "copies", 2, 6 },
+                                           { "tensor", 3, 1 } },
+                                 .naxes = 4 };
+    char mesh[64];
+
+    assert_string_equal(dsf_trace_rank_text(&f, 10).s,
+                        "rank 10 (data 1, copies 1, tensor 1)");
+    dsf_trace_mesh_text(&f, mesh, sizeof(mesh));
+    assert_string_equal(mesh, "data 2 x pipeline 1 x copies 2 x tensor 3");
+    f.axes[0].size = f.axes[3].size = 1;
+    assert_string_equal(dsf_trace_rank_text(&f, 1).s, "rank 1");
+}
+
 static void a_trace_comes_back(void **state)
 {
     const dsflow_task_id *preds;
@@ -210,6 +228,11 @@ static void a_trace_comes_back(void **state)
     assert_true(t.facts.memory == 1.5e9);
     assert_true(t.facts.predicted == 0.1 && t.facts.bound == 0.09);
     assert_int_equal(t.facts.cores, 4);
+    assert_int_equal(t.facts.naxes, 2);
+    assert_int_equal(dsf_trace_axis(&t.facts, "data"), 2);
+    assert_int_equal(dsf_trace_coord(&t.facts, 1, "data"), 1);
+    assert_int_equal(dsf_trace_axis(&t.facts, "tensor"), 1);
+    assert_int_equal(dsf_trace_coord(&t.facts, 1, "tensor"), 0);
 
     assert_task_came_back(&t);
     assert_swap_came_back(&t);
@@ -302,6 +325,7 @@ static void any_bytes_are_read_or_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_says_where_it_is_on_several_axes),
         cmocka_unit_test(a_trace_comes_back),
         cmocka_unit_test(a_run_that_was_killed_leaves_what_it_wrote),
         cmocka_unit_test(any_bytes_are_read_or_refused),
