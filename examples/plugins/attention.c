@@ -1,8 +1,7 @@
 /* attention.c - a segment: the attention of Vaswani et al. 2017 (eq. 1), as
- * plainly as it can be written. job.toml: [model] attention = "plain".
- *
- * `dsflow codelet check` compares it with the built-in one; one that computes
- * something else brings trials with a reference. */
+ * plainly as it can be written. job.toml: [model] attention = "plain". `dsflow
+ * codelet check` compares it with the built-in one; one that computes something
+ * else brings trials with a reference. */
 #include <dsflow/plugin.h>
 #include <math.h>
 #include <string.h>
@@ -119,17 +118,16 @@ static const struct dsflow_op forward_op = {
     .abi = DSFLOW_OP_ABI, .name = "plain.forward", .summary = "attention",
     .segment = "attention", .direction = DSFLOW_DIR_FORWARD, .check = check,
     .cost = cost, .args_size = sizeof(struct dsflow_attention_args),
-    .nports = 4, .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R },
-                            { "att", DSFLOW_RW }, { "lse", DSFLOW_RW } },
+    DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R },
+        { "att", DSFLOW_RW }, { "lse", DSFLOW_RW }),
 };
 static const struct dsflow_op backward_input_op = {
     .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .summary = "gradient",
     .segment = "attention", .direction = DSFLOW_DIR_BACKWARD_INPUT,
-    .args_size = sizeof(struct dsflow_attention_args), .nports = 7,
-    .check = check, .cost = cost,
-    .ports = { { "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "datt", DSFLOW_R },
-               { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
-               { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW } },
+    .args_size = sizeof(struct dsflow_attention_args), .check = check,
+    .cost = cost, DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R },
+        { "datt", DSFLOW_R }, { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
+        { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW }),
 };
 static const struct dsflow_codelet forward_codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &forward_op, .cpu = forward,

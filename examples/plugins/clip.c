@@ -39,8 +39,8 @@ static void cost(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "unit_clip",
     .summary = "the gradient of a unit, scaled to a norm",
-    .args_size = sizeof(struct args), .nports = 1,
-    .ports = { { "grad", DSFLOW_RW } }, .check = check, .cost = cost,
+    .args_size = sizeof(struct args), DSFLOW_PORTS({ "grad", DSFLOW_RW }),
+    .check = check, .cost = cost,
 };
 
 /* One thread, nothing kept, and sums in one order: the same bits every time. */
@@ -126,7 +126,7 @@ static int rewrite(const void *part, const struct dsflow_plan *plan,
             clip.op = &op;
             clip.args = &a;
             clip.ndata = 1;
-            clip.data[0] = t.data[1];
+            clip.data = &t.data[1];
             dsflow_rewrite_task(&rw, &clip);
         }
         dsflow_rewrite_task(&rw, &t);

@@ -127,11 +127,10 @@ static size_t scratch(const size_t *bytes, unsigned n, const void *args)
 
 static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "muon", .summary = "Muon's update of a unit",
-    .args_size = sizeof(struct args), .nports = 5,
-    .ports = { { "control", DSFLOW_R }, { "grad", DSFLOW_R },
-               { "param", DSFLOW_RW }, { "m", DSFLOW_RW }, { "v", DSFLOW_RW } },
-    .check = dsflow_update_check, .scratch = scratch,
-    .direction = DSFLOW_DIR_UPDATE, .update = 1,
+    .args_size = sizeof(struct args), .direction = DSFLOW_DIR_UPDATE,
+    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
+        { "param", DSFLOW_RW }, { "m", DSFLOW_RW }, { "v", DSFLOW_RW }),
+    .check = dsflow_update_check, .scratch = scratch, .update = 1,
 };
 static const struct dsflow_codelet codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = update,
@@ -139,7 +138,7 @@ static const struct dsflow_codelet codelet = {
 static const struct dsflow_optimizer optimizer = {
     .abi = DSFLOW_OPTIMIZER_ABI, .name = "muon", .op = &op, .fill = fill,
     .summary = "Muon for the matrices of layers, AdamW for the rest",
-    .states = { "m", "v" }, .whole = 1,
+    .states = (const char *const[]){ "m", "v", NULL }, .whole = 1,
     .options = options, .part_size = sizeof(struct muon),
 };
 const struct dsflow_plugin dsflow_plugin = {

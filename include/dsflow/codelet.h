@@ -6,7 +6,10 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_CODELET_ABI 2
+#define DSFLOW_CODELET_ABI 3
+
+/* Ports that a random case of a codelet may have. */
+#define DSFLOW_TRIAL_PORTS 32
 
 /* One buffer as a kernel sees it, in the memory of its device. */
 struct dsflow_buf {
@@ -51,10 +54,11 @@ typedef void (*dsflow_cuda_fn)(const struct dsflow_call *call, void *stream);
  * and different seeds should give different shapes: small ones, odd ones, and
  * each value of a flag. */
 struct dsflow_trials {
-    /* Choose a case: how many ports (*n, DSFLOW_MAX_PORTS at most) of how many
-     * bytes each, the op's args_size bytes of `args` (zeroed), and which ports
-     * are fresh (bit i of *fresh, 0 before). The op's check must accept them.
-     * Returns DSFLOW_OK, or a negative status when this seed gives no case. */
+    /* Choose a case: how many ports (*n, DSFLOW_TRIAL_PORTS at most) of how
+     * many bytes each, the op's args_size bytes of `args` (zeroed), and which
+     * ports are fresh (bit i of *fresh, 0 before). The op's check must accept
+     * them. Returns DSFLOW_OK, or a negative status when this seed gives no
+     * case. */
     int (*make)(uint64_t seed, size_t *bytes, unsigned *n, void *args,
                 unsigned *fresh);
 

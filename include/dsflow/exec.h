@@ -26,6 +26,7 @@ struct dsflow_disk {
 };
 
 struct dsflow_exec_options {
+    uint32_t size; /* of this structure: DSFLOW_EXEC_OPTIONS sets it */
     enum dsflow_exec_kind kind;
     unsigned workers;       /* CPU workers; 0: one per core. StarPU only */
     unsigned ranks;         /* of the graph; the workers are shared out among
@@ -38,6 +39,11 @@ struct dsflow_exec_options {
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
 };
 
+/* Options, from those that are not 0. */
+#define DSFLOW_EXEC_OPTIONS(...)                                               \
+    ((struct dsflow_exec_options){ .size = sizeof(struct dsflow_exec_options), \
+                                   __VA_ARGS__ })
+
 /* Time spent, summed since the executor was opened. */
 struct dsflow_exec_stats {
     unsigned workers;
@@ -46,10 +52,11 @@ struct dsflow_exec_stats {
     uint64_t tasks;
 };
 
-/* Allocates the memory of all data and starts the workers; reserves the space on
- * the disks. `graph` and `host` are borrowed until close. Errors: DSFLOW_ENOMEM
- * with the bytes asked for, DSFLOW_EIO when there is no room on a disk,
- * DSFLOW_ENOSYS when a kind of task has no codelet for the workers there are. */
+/* Allocates the memory of all data and starts the workers; reserves the space
+ * on the disks. `graph` and `host` are borrowed until close. Errors:
+ * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EINVAL for options of another
+ * size, DSFLOW_EIO when there is no room on a disk, DSFLOW_ENOSYS when a kind
+ * of task has no codelet for the workers there are. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 const struct dsflow_exec_options *options,
                                 const struct dsflow_host *host,

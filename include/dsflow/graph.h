@@ -47,9 +47,10 @@ enum dsflow_tier {
 DSFLOW_API const char *dsflow_tier_str(enum dsflow_tier tier);
 
 struct dsflow_data_spec {
+    uint32_t size; /* of this structure: DSFLOW_DATA sets it */
+    enum dsflow_role role;
     const char *name; /* unique; copied */
     size_t bytes;
-    enum dsflow_role role;
     int16_t home;       /* rank in whose memory it is, or ANYWHERE */
     uint8_t tier;       /* enum dsflow_tier: in which of its memories */
     uint8_t persistent; /* it has contents before the first task and keeps them
@@ -77,6 +78,12 @@ struct dsflow_data_spec {
     const char *ring;
 };
 
+/* A description of data, from its fields: DSFLOW_DATA(.name = "x", …). What is
+ * not named is 0. */
+#define DSFLOW_DATA(...)                                                       \
+    ((struct dsflow_data_spec){ .size = sizeof(struct dsflow_data_spec),       \
+                                __VA_ARGS__ })
+
 /* A program: tasks that are submitted together. The programs of a graph have
  * its data in common: a step of training, the validation of one micro-batch, a
  * step that does more than the others. They are numbered from 0 in the order in
@@ -92,20 +99,26 @@ enum {
 enum dsflow_pass { DSFLOW_FORWARD, DSFLOW_BACKWARD, DSFLOW_UPDATE };
 
 struct dsflow_task_spec {
+    uint32_t size;  /* of this structure: DSFLOW_TASK sets it */
+    uint32_t ndata; /* of `data` */
     const struct dsflow_op *op;
     const void *args; /* op->args_size bytes, copied */
-    int16_t layer;    /* or -1 */
+    const dsflow_data_id *data; /* in the order of the op's ports; copied */
+    uint32_t fresh; /* bit i: port i, RW in the op and one of the first 32, has
+                       no contents yet and is only written by this task */
+    int32_t priority;
+    int16_t layer;      /* or -1 */
     int16_t microbatch; /* or -1 */
     int16_t tile;       /* of tokens within the micro-batch, or -1 */
     int16_t rank;       /* or DSFLOW_ANYWHERE: the scheduler chooses */
-    int32_t priority;
     dsflow_program program;
-    uint8_t pass;  /* enum dsflow_pass */
-    uint8_t fresh; /* bit i: port i, RW in the op, has no contents yet and is
-                      only written by this task */
-    uint8_t ndata;
-    dsflow_data_id data[DSFLOW_MAX_PORTS]; /* in the order of the op's ports */
+    uint8_t pass; /* enum dsflow_pass */
 };
+
+/* A description of a task, from its fields; what is not named is 0. */
+#define DSFLOW_TASK(...)                                                       \
+    ((struct dsflow_task_spec){ .size = sizeof(struct dsflow_task_spec),       \
+                                __VA_ARGS__ })
 
 /* How task `t` uses its port `i`: the op's access, or W where it is fresh. */
 DSFLOW_API enum dsflow_access
@@ -135,6 +148,10 @@ DSFLOW_API uint32_t dsflow_graph_program_tasks(const struct dsflow_graph *g,
                                                dsflow_program program,
                                                uint32_t *first);
 
+/* What cannot be added (a structure of another size, a name that is taken, a
+ * task of data that is not there) is a fault: dsflow_graph_check reports the
+ * first one. Data of a name that is taken is that which has it; else the id is
+ * one of nothing. */
 DSFLOW_API dsflow_data_id dsflow_graph_add_data(
     struct dsflow_graph *g, const struct dsflow_data_spec *spec);
 DSFLOW_API dsflow_task_id dsflow_graph_add_task(

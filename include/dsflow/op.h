@@ -12,8 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OP_ABI    3
-#define DSFLOW_MAX_PORTS 8
+#define DSFLOW_OP_ABI 3
 
 enum dsflow_access {
     DSFLOW_R = 1,
@@ -48,6 +47,12 @@ struct dsflow_port {
     enum dsflow_access access;
 };
 
+/* The ports of an op, in order: .nports and .ports of it. */
+#define DSFLOW_PORTS(...)                                                      \
+    .nports = sizeof((const struct dsflow_port[]){ __VA_ARGS__ }) /            \
+              sizeof(struct dsflow_port),                                      \
+    .ports = (const struct dsflow_port[]){ __VA_ARGS__ }
+
 struct dsflow_op {
     unsigned abi;        /* DSFLOW_OP_ABI */
     const char *name;    /* "adam"; also the state name in traces */
@@ -59,12 +64,13 @@ struct dsflow_op {
     size_t args_size;    /* bytes copied into the graph with each task */
     unsigned nports;     /* how many of `ports` are described */
     unsigned noptional;  /* the last ones, that a task may leave out */
-    unsigned repeats;    /* 1: the last port may come again, up to MAX_PORTS */
+    unsigned repeats;    /* 1: the last port, R or W, may come again, as often
+                            as a task wants */
     unsigned comm;       /* 1: it moves data between ranks: what it reads may be
                             on another rank, and that is its traffic */
     unsigned swaps;      /* 1: it copies port 0 to port 1, from one memory of
                             its rank to another: its data may be on NVMe */
-    struct dsflow_port ports[DSFLOW_MAX_PORTS];
+    const struct dsflow_port *ports; /* nports of them */
 
     /* Do these sizes and arguments make sense together? `bytes[i]` is the size
      * of the data on port i, of `n`. */

@@ -13,9 +13,8 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OPTIMIZER_ABI 2
+#define DSFLOW_OPTIMIZER_ABI 3
 
-#define DSFLOW_MAX_STATES  (DSFLOW_MAX_PORTS - 3)
 #define DSFLOW_MAX_TENSORS 12
 
 /* What changes from step to step, written by the tasks `schedule` and `clip`:
@@ -76,8 +75,9 @@ struct dsflow_optimizer {
     const struct dsflow_op *op;
 
     /* Of its states, each as large as the unit: "m" is "m.layer3.qkv" in the
-     * graph and in checkpoints. Ends with NULL. They begin as zeroes. */
-    const char *states[DSFLOW_MAX_STATES + 1];
+     * graph and in checkpoints. Ends with NULL; NULL: it keeps none. They begin
+     * as zeroes. */
+    const char *const *states;
 
     unsigned uses_momentum; /* 1: it reads momentum and nesterov of the job; a
                                job that sets them otherwise is warned */

@@ -20,7 +20,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_POLICY_ABI 3
+#define DSFLOW_POLICY_ABI 4
 
 /* Priorities of tasks are 0 to this: the larger is run first. */
 #define DSFLOW_TOP_PRIORITY 1000000

@@ -11,8 +11,9 @@ DSFLOW_BEGIN_DECLS
 
 /* All data and all tasks of `in`, in order, into `out`; `change` gets each task
  * before it is added, and may change its fields (priority, rank, op, …). The
- * args are those of the old graph: a `change` that wants others points to its
- * own, which must live until it is called again. NULL: no change. */
+ * args and the list of data are those of the old graph: a `change` that wants
+ * others points to its own, which must live until it is called again. NULL: no
+ * change. */
 DSFLOW_API void
 dsflow_rewrite_all(struct dsflow_graph *in, struct dsflow_graph *out,
                    void (*change)(void *user, struct dsflow_task_spec *t),
@@ -24,6 +25,8 @@ struct dsflow_rewrite {
     struct dsflow_graph *in, *out;
     dsflow_data_id *copy; /* by data of `in`, where `copied` */
     uint8_t *copied;
+    dsflow_data_id *list; /* of the task that is added */
+    size_t cap_list;
 };
 DSFLOW_API struct dsflow_rewrite dsflow_rewrite_begin(struct dsflow_graph *in,
                                                       struct dsflow_graph *out);

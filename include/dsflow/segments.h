@@ -15,7 +15,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_SEGMENT_ABI 1
+#define DSFLOW_SEGMENT_ABI 2
 
 /* The shape of a block and of the tile: first in every segment's arguments. */
 struct dsflow_tile {

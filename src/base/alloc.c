@@ -43,6 +43,13 @@ void *dsf_xrealloc(void *p, size_t n, size_t size)
         checked(realloc(p, n * size > 0 ? n * size : 1), n * size), n * size);
 }
 
+void *dsf_xcopy(const void *p, size_t n, size_t size)
+{
+    void *copy = dsf_xrealloc(NULL, n, size);
+
+    return n > 0 ? memcpy(copy, p, n * size) : copy;
+}
+
 char *dsf_xstrdup(const char *s)
 {
     return dsf_xstrndup(s, strlen(s));

@@ -9,6 +9,8 @@
  * memory: what cannot hold its own graph cannot train. Free with free(). */
 void *dsf_xcalloc(size_t n, size_t size);
 void *dsf_xrealloc(void *p, size_t n, size_t size);
+/* A copy of `n` elements of `size` bytes. */
+void *dsf_xcopy(const void *p, size_t n, size_t size);
 char *dsf_xstrdup(const char *s);
 char *dsf_xstrndup(const char *s, size_t n);
 char *dsf_xasprintf(const char *fmt, ...)

@@ -254,8 +254,8 @@ static int time_steps(struct small *s, unsigned workers, struct step_time *time,
                       struct dsflow_err *err)
 {
     enum { TURNS = 16, STEPS = 8 };
-    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
-                                           .workers = workers };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers);
     struct dsflow_exec *exec = NULL;
     double turns[TURNS];
     int status = dsflow_exec_open(s->graph, &options, &s->host, &exec, err);

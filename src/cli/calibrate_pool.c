@@ -175,7 +175,7 @@ static uint32_t take(struct dsf_pool *p)
 static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
 {
     const struct dsflow_task_spec *t = task_of(p, i);
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_buf *bufs = dsf_xcalloc(t->ndata, sizeof(*bufs));
     double start;
 
     for (unsigned k = 0; k < t->ndata; k++)
@@ -190,6 +190,7 @@ static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
                                                .scratch = scratch,
                                                .host = p->host });
     p->seconds[i] = dsf_thread_seconds() - start;
+    free(bufs);
 }
 
 static void *work(void *user)

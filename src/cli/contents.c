@@ -13,7 +13,7 @@ const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind)
 {
     if (kind == DSF_KEPT_PARAM)
         return "";
-    return kind < DSF_NKEPT ? c->optimizer->states[kind - 1] : NULL;
+    return c->optimizer->states != NULL ? c->optimizer->states[kind - 1] : NULL;
 }
 
 static int kind_of(const struct dsflow_data_spec *d)

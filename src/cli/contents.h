@@ -11,10 +11,6 @@
 #include "model/model.h"
 #include "plan/plan.h"
 
-/* What is kept of each unit: its parameters, and from 1 on the states of the
- * optimizer, in its order. */
-enum { DSF_NKEPT = DSF_KEPT_STATE + DSFLOW_MAX_STATES };
-
 /* One piece of data of a unit: a replica, or a part of it. */
 struct dsf_holding {
     uint32_t unit, kind;

@@ -125,6 +125,9 @@ int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
     return DSFLOW_OK;
 }
 
+/* Of the tasks that generate. */
+enum { MOST_PORTS = 8 };
+
 /* Run one task on `n` buffers. What the check of a built-in one would refuse is
  * a bug; that of another may not know of single rows, or have no codelet. */
 static void call(struct dsf_generator *g, const struct dsflow_op *op,
@@ -133,7 +136,7 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
 {
     const struct dsflow_op *own = dsf_job_op(g->job, op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
-    size_t bytes[DSFLOW_MAX_PORTS], scratch;
+    size_t bytes[MOST_PORTS], scratch;
 
     for (unsigned i = 0; i < n; i++)
         bytes[i] = bufs[i].bytes;
@@ -171,7 +174,7 @@ static void call_on(struct dsf_generator *g, const struct dsflow_op *op,
                     const void *args, unsigned fresh, unsigned n,
                     const struct place *places)
 {
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[MOST_PORTS];
 
     for (unsigned i = 0; i < n; i++)
         bufs[i] =

@@ -98,7 +98,7 @@ static void list_contents(struct dsf_session *s, struct contents *c)
     static const char *const names[] = { "params", "states" };
     const struct dsflow_optimizer *o = dsf_job_optimizer(&s->job, NULL);
     unsigned nstates = dsf_optimizer_nstates(o, &s->job);
-    size_t most = (size_t)s->model.nunits * DSF_NKEPT + NCOUNTERS;
+    size_t most = (size_t)s->model.nunits * (1 + nstates) + NCOUNTERS;
 
     c->tensors = dsf_xcalloc(2 * most, sizeof(*c->tensors));
     for (int p = 0; p < 2; p++) {

@@ -205,15 +205,16 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
                      const struct dsflow_host *host, struct dsflow_err *err)
 {
     const struct dsf_job_machine *m = &s->job.machine;
-    struct dsflow_exec_options options = {
-        .workers = s->plan->workers - (unsigned)m->virtuals,
-        .ranks = (unsigned)s->plan->nranks,
-        .virtuals = (unsigned)m->virtuals,
-        .virtual_memory = m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
-        .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
-        .scheduler = strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
-        .disk = dsf_disks_options(&s->job),
-    };
+    struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
+            .workers = s->plan->workers - (unsigned)m->virtuals,
+            .ranks = (unsigned)s->plan->nranks,
+            .virtuals = (unsigned)m->virtuals,
+            .virtual_memory =
+                m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
+            .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
+            .scheduler =
+                strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
+            .disk = dsf_disks_options(&s->job));
     int status = dsf_session_executor(words, &options.kind, err);
 
     if (status == DSFLOW_OK)

@@ -108,7 +108,7 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
         return;
     }
     if (c->n < op->nports - op->noptional ||
-        c->n > (op->repeats ? DSFLOW_MAX_PORTS : op->nports))
+        c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
         dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
     if (op->check != NULL && op->check(c->bytes, c->n, c->args, &err) < 0)
         dsf_child_fault("the op's check refuses a case: %s", err.msg);
@@ -119,22 +119,22 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
 
 void dsf_case_free(struct dsf_case *c)
 {
-    for (unsigned i = 0; i < DSFLOW_MAX_PORTS; i++)
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(c->before[i]);
     free(c->args);
 }
 
 void dsf_left_free(struct dsf_left *l)
 {
-    for (unsigned i = 0; i < DSFLOW_MAX_PORTS; i++)
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(l->v[i]);
 }
 
 /* Memory of a call: its ports, its arguments, its scratch. */
 struct memory {
-    struct dsf_guarded v[DSFLOW_MAX_PORTS + 2];
-    char names[DSFLOW_MAX_PORTS][48];
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsf_guarded v[DSFLOW_TRIAL_PORTS + 2];
+    char names[DSFLOW_TRIAL_PORTS][48];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     struct dsflow_call call;
     unsigned n;
 };
@@ -394,8 +394,8 @@ static void run_with_garbage(const struct dsf_case *c,
 void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
                   const struct dsf_computes *reference)
 {
-    unsigned char *untouched[DSFLOW_MAX_PORTS] = { NULL };
-    unsigned char *by_reference[DSFLOW_MAX_PORTS] = { NULL };
+    unsigned char *untouched[DSFLOW_TRIAL_PORTS] = { NULL };
+    unsigned char *by_reference[DSFLOW_TRIAL_PORTS] = { NULL };
     struct dsf_left first, expected = { { NULL } };
     char where[256];
 
@@ -414,7 +414,7 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
     }
     compare(c, &first, untouched, reference->cpu != NULL ? &expected : NULL,
             by_reference);
-    for (unsigned i = 0; i < DSFLOW_MAX_PORTS; i++) {
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++) {
         free(untouched[i]);
         free(by_reference[i]);
     }

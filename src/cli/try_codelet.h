@@ -26,9 +26,9 @@ struct dsf_case {
     const struct dsflow_trials *trials;
     const struct dsflow_op *op; /* whose ports they are */
     unsigned n, fresh;
-    size_t bytes[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
     void *args;
-    void *before[DSFLOW_MAX_PORTS]; /* contents; of W and fresh ones: none */
+    void *before[DSFLOW_TRIAL_PORTS]; /* contents; of W and fresh ones: none */
 };
 
 /* What these do ends the child (child.h) when something is wrong. */
@@ -58,7 +58,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what);
 /* What a run of it leaves in port `i`, on plain memory; freed by
  * dsf_left_free. */
 struct dsf_left {
-    void *v[DSFLOW_MAX_PORTS]; /* NULL: it only reads the port */
+    void *v[DSFLOW_TRIAL_PORTS]; /* NULL: it only reads the port */
 };
 void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
                   struct dsf_left *left);

@@ -134,7 +134,7 @@ static unsigned add_buffers(struct passes *p, int pass)
     const struct dsflow_trials *t = dsflow_codelet_find(original)->trials;
     unsigned n = 0, fresh = 0;
     unsigned char args[512] = { 0 };
-    size_t bytes[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
 
     t->make(p->seed, bytes, &n, args, &fresh);
     for (unsigned i = 0; i < n; i++) {
@@ -161,8 +161,8 @@ static bool run_pass(struct passes *p, int pass)
 {
     const struct dsflow_op *op = op_of(p->segment, pass);
     const struct dsflow_codelet *codelet;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
-    size_t bytes[DSFLOW_MAX_PORTS], scratch_bytes;
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS], scratch_bytes;
     unsigned n, fresh = 0;
     float *scratch;
 
@@ -253,7 +253,7 @@ static bool begin(struct passes *p)
 {
     const struct dsflow_op *first = original_op(p->segment, FORWARD);
     const struct dsflow_trials *t = dsflow_codelet_find(first)->trials;
-    size_t bytes[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
     unsigned n, fresh = 0;
 
     t->make(p->seed, bytes, &n, &p->args, &fresh);

@@ -91,7 +91,7 @@ static void reduce_scatter_cpu(const struct dsflow_call *call)
 
     for (size_t i = 0; i < elems; i += CHUNK) {
         const size_t len = elems - i < CHUNK ? elems - i : CHUNK;
-        const float *leaves[DSFLOW_MAX_PORTS];
+        const float *leaves[DSF_MAX_PIECES + 1];
         float sum[CHUNK];
 
         for (unsigned k = 0, port = 0; k < n; k++) {

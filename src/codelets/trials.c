@@ -387,7 +387,7 @@ static int make_sum(uint64_t seed, size_t *bytes, unsigned *n, void *args,
 {
     uint64_t state = seed;
 
-    *n = (unsigned)any(&state, 2, DSFLOW_MAX_PORTS);
+    *n = (unsigned)any(&state, 2, DSFLOW_TRIAL_PORTS);
     bytes[0] = sizeof(double);
     for (unsigned i = 1; i < *n; i++)
         bytes[i] = (size_t)any(&state, 1, 30) * sizeof(double);
@@ -395,7 +395,7 @@ static int make_sum(uint64_t seed, size_t *bytes, unsigned *n, void *args,
     return DSFLOW_OK;
 }
 const struct dsflow_trials dsf_trials_sum = { .make = make_sum,
-                                              .doubles = 0xff };
+                                              .doubles = ~0u };
 
 static int make_clip(uint64_t seed, size_t *bytes, unsigned *n, void *args,
                      unsigned *fresh)

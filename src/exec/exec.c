@@ -41,6 +41,8 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
         scratch = dsf_exec_padded(dsf_task_scratch(exec->graph, call->task));
         if (scratch > exec->scratch_bytes)
             exec->scratch_bytes = scratch;
+        if (call->task->ndata > exec->most_ports)
+            exec->most_ports = call->task->ndata;
     }
     return DSFLOW_OK;
 }
@@ -50,6 +52,9 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
 {
     exec->workers = dsf_xcalloc(n, sizeof(*exec->workers));
     exec->nworkers = n;
+    for (unsigned w = 0; w < n; w++)
+        exec->workers[w].bufs =
+            dsf_xcalloc(exec->most_ports + 1, sizeof(struct dsflow_buf));
     dsf_exec_add_rings(exec);
     if (exec->scratch_bytes == 0)
         return DSFLOW_OK;
@@ -158,9 +163,14 @@ int dsflow_exec_open(struct dsflow_graph *graph,
                      const struct dsflow_host *host, struct dsflow_exec **out,
                      struct dsflow_err *err)
 {
-    struct dsflow_exec *exec = dsf_xcalloc(1, sizeof(*exec));
+    struct dsflow_exec *exec;
     int status;
 
+    if (options->size != sizeof(*options))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "options of an executor: %u bytes: expected %zu",
+                           options->size, sizeof(*options));
+    exec = dsf_xcalloc(1, sizeof(*exec));
     exec->class =
         options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
     exec->graph = graph;
@@ -193,8 +203,10 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     if (exec == NULL)
         return;
     exec->class->close(exec);
-    for (unsigned w = 0; w < exec->nworkers; w++)
+    for (unsigned w = 0; w < exec->nworkers; w++) {
         free(exec->workers[w].scratch);
+        free(exec->workers[w].bufs);
+    }
     free(exec->workers);
     dsf_exec_free_rings(exec);
     dsf_exec_disk_close(exec);

@@ -39,10 +39,11 @@ extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu;
 /* What one worker counts for itself; a cache line each. */
 struct dsf_exec_worker {
     void *scratch;
+    struct dsflow_buf *bufs; /* of the task it runs: room for any */
     double busy; /* seconds inside kernels */
     _Atomic uint64_t tasks;
     _Atomic uint32_t runs; /* a task, + 1; 0: none */
-    char pad[64 - sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
+    char pad[64 - 2 * sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
 };
 
 /* Spans that one thread noted and nobody has taken out, in a list of blocks. */
@@ -92,6 +93,7 @@ struct dsflow_exec {
     struct dsflow_err failure; /* the first of a disk, once `failed` says so */
     _Atomic int failing, failed;
     size_t scratch_bytes;
+    uint32_t most_ports; /* of a task */
     struct dsf_exec_worker *workers;
     unsigned nworkers;
     struct dsf_exec_ring *rings; /* by worker, then of the others */

@@ -32,7 +32,7 @@ static void run(const struct dsf_exec_call *call)
 {
     const struct dsflow_exec *exec = call->exec;
     const struct dsflow_task_spec *t = call->task;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_buf *bufs = exec->workers[0].bufs;
 
     for (unsigned p = 0; p < t->ndata; p++)
         bufs[p] = (struct dsflow_buf){

@@ -50,14 +50,15 @@ unsigned dsf_starpu_worker(void)
 static void run_cpu(void *buffers[], void *arg)
 {
     const struct dsf_exec_call *call = arg;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    unsigned worker = dsf_starpu_worker();
+    struct dsflow_buf *bufs = call->exec->workers[worker].bufs;
 
     for (unsigned p = 0; p < call->task->ndata; p++)
         bufs[p] = (struct dsflow_buf){
             (void *)STARPU_VARIABLE_GET_PTR(buffers[p]),
             STARPU_VARIABLE_GET_ELEMSIZE(buffers[p])
         };
-    dsf_exec_run(call, bufs, dsf_starpu_worker());
+    dsf_exec_run(call, bufs, worker);
 }
 
 /* Microseconds, for the schedulers that want a model. All workers here are
@@ -230,6 +231,10 @@ static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
     if (mask != NULL) {
         task->workerids = mask;
         task->workerids_len = s->mask_words;
+    }
+    if (t->ndata > STARPU_NMAXBUFS) { /* freed with the task */
+        task->dyn_handles = calloc(t->ndata, sizeof(*task->dyn_handles));
+        task->dyn_modes = calloc(t->ndata, sizeof(*task->dyn_modes));
     }
     for (unsigned p = 0; p < t->ndata; p++) {
         STARPU_TASK_SET_HANDLE(task, s->handles[t->data[p].i], p);

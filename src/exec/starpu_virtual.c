@@ -23,29 +23,34 @@ static cl_map_flags map_flags(enum dsflow_access access)
                                 : CL_MAP_READ | CL_MAP_WRITE;
 }
 
+static cl_mem memory_of(void *buffer)
+{
+    return (cl_mem)STARPU_VARIABLE_GET_DEV_HANDLE(buffer);
+}
+
 static void run_virtual(void *buffers[], void *arg)
 {
     const struct dsf_exec_call *call = arg;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
     unsigned worker = dsf_starpu_worker();
+    struct dsflow_buf *bufs = call->exec->workers[worker].bufs;
     cl_command_queue queue;
-    cl_mem mem[DSFLOW_MAX_PORTS];
     cl_int ret = CL_SUCCESS;
 
     starpu_opencl_get_queue(starpu_worker_get_devid((int)worker), &queue);
     for (unsigned p = 0; p < call->task->ndata; p++) {
-        mem[p] = (cl_mem)STARPU_VARIABLE_GET_DEV_HANDLE(buffers[p]);
         bufs[p].bytes = STARPU_VARIABLE_GET_ELEMSIZE(buffers[p]);
-        bufs[p].ptr = clEnqueueMapBuffer(
-            queue, mem[p], CL_TRUE, map_flags(dsflow_task_access(call->task, p)),
-            STARPU_VARIABLE_GET_OFFSET(buffers[p]), bufs[p].bytes, 0, NULL,
-            NULL, &ret);
+        bufs[p].ptr =
+            clEnqueueMapBuffer(queue, memory_of(buffers[p]), CL_TRUE,
+                               map_flags(dsflow_task_access(call->task, p)),
+                               STARPU_VARIABLE_GET_OFFSET(buffers[p]),
+                               bufs[p].bytes, 0, NULL, NULL, &ret);
         if (ret != CL_SUCCESS)
             STARPU_OPENCL_REPORT_ERROR(ret);
     }
     dsf_exec_run(call, bufs, worker);
     for (unsigned p = 0; p < call->task->ndata; p++)
-        clEnqueueUnmapMemObject(queue, mem[p], bufs[p].ptr, 0, NULL, NULL);
+        clEnqueueUnmapMemObject(queue, memory_of(buffers[p]), bufs[p].ptr, 0,
+                                NULL, NULL);
     clFinish(queue);
 }
 

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The id of what could not be added. */
+#define NOTHING UINT32_MAX
+
 const char *dsflow_role_str(enum dsflow_role role)
 {
     static const char *const names[DSFLOW_NROLES] = { "params", "grads",
@@ -31,7 +34,7 @@ enum dsflow_access dsflow_task_access(const struct dsflow_task_spec *t,
     const struct dsflow_op *op = t->op;
     unsigned p = i < op->nports ? i : op->nports - 1;
 
-    return t->fresh >> i & 1 ? DSFLOW_W : op->ports[p].access;
+    return i < 32 && t->fresh >> i & 1 ? DSFLOW_W : op->ports[p].access;
 }
 
 struct dsflow_graph *dsflow_graph_new(void)
@@ -54,11 +57,9 @@ void dsflow_graph_free(struct dsflow_graph *g)
 {
     if (g == NULL)
         return;
-    for (uint32_t i = 0; i < g->ndata; i++)
-        free((char *)g->data[i].name);
-    for (size_t i = 0; i < g->nblocks; i++)
-        free(g->blocks[i]);
-    free(g->blocks);
+    dsf_blocks_fini(&g->names);
+    dsf_blocks_fini(&g->lists);
+    dsf_blocks_fini(&g->kept);
     free(g->args);
     free(g->data);
     free(g->tasks);
@@ -119,14 +120,11 @@ static void grow_args(struct dsflow_graph *g)
     free(old);
 }
 
-/* Arguments live in blocks that never move, so that they can be borrowed. */
 static const void *keep_args(struct dsflow_graph *g, const void *args,
                              size_t bytes)
 {
-    enum { BLOCK = 1 << 16 };
-    size_t need = (bytes + 15) & ~(size_t)15, hash;
     struct dsf_args *slot;
-    void *at;
+    size_t hash;
 
     if (bytes == 0)
         return NULL;
@@ -135,19 +133,10 @@ static const void *keep_args(struct dsflow_graph *g, const void *args,
     slot = find_args(g, args, bytes, hash);
     if (slot->at != NULL)
         return slot->at;
-    if (g->nblocks == 0 || g->used + need > g->block_bytes) {
-        dsf_grow(&g->blocks, &g->cap_blocks, g->nblocks + 1,
-                 sizeof(*g->blocks));
-        g->block_bytes = need > BLOCK ? need : BLOCK;
-        g->blocks[g->nblocks++] = dsf_xcalloc(1, g->block_bytes);
-        g->used = 0;
-    }
-    at = (char *)g->blocks[g->nblocks - 1] + g->used;
-    g->used += need;
-    memcpy(at, args, bytes);
-    *slot = (struct dsf_args){ at, bytes, hash };
+    *slot = (struct dsf_args){ dsf_blocks_copy(&g->kept, args, bytes, 16),
+                               bytes, hash };
     g->nargs++;
-    return at;
+    return slot->at;
 }
 
 /* FNV-1a; the names of a graph are ours, so nobody picks collisions. */
@@ -192,19 +181,57 @@ int dsflow_graph_find(const struct dsflow_graph *g, const char *name,
     return 1;
 }
 
+/* Where the fault goes: only the first one is kept. */
+static struct dsflow_err *fault_of(struct dsflow_graph *g)
+{
+    return g->fault.status == DSFLOW_OK ? &g->fault : NULL;
+}
+
 dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
                                      const struct dsflow_data_spec *spec)
 {
     uint32_t *slot;
 
+    if (spec->size != sizeof(*spec)) {
+        dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+                    "data: a description of %u bytes: expected %zu", spec->size,
+                    sizeof(*spec));
+        return (dsflow_data_id){ NOTHING };
+    }
     grow_slots(g);
     slot = find_slot(g, spec->name);
-    assert(*slot == 0 && "two data of one name");
+    if (*slot != 0) {
+        dsflow_fail(fault_of(g), DSFLOW_EINVAL, "two data called %s",
+                    spec->name);
+        return (dsflow_data_id){ *slot - 1 };
+    }
     dsf_grow(&g->data, &g->cap_data, g->ndata + 1, sizeof(*g->data));
     g->data[g->ndata] = *spec;
-    g->data[g->ndata].name = dsf_xstrdup(spec->name);
+    g->data[g->ndata].name =
+        dsf_blocks_copy(&g->names, spec->name, strlen(spec->name) + 1, 1);
     *slot = ++g->ndata;
     return (dsflow_data_id){ g->ndata - 1 };
+}
+
+/* Can it be added? */
+static bool is_task(struct dsflow_graph *g, const struct dsflow_task_spec *spec)
+{
+    if (spec->size != sizeof(*spec))
+        return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+                           "task: a description of %u bytes: expected %zu",
+                           spec->size, sizeof(*spec)) == DSFLOW_OK;
+    if (spec->program >= g->nprograms)
+        return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+                           "%s: program %u: expected less than %u",
+                           spec->op->name, spec->program,
+                           g->nprograms) == DSFLOW_OK;
+    for (uint32_t p = 0; p < spec->ndata; p++)
+        if (spec->data[p].i >= g->ndata)
+            return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+                               "%s: port %u: data %u: expected less than %u",
+                               spec->op->name, p, spec->data[p].i,
+                               g->ndata) == DSFLOW_OK;
+    return true;
 }
 
 dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
@@ -213,11 +240,15 @@ dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
     struct dsf_program *program;
     struct dsflow_task_spec *t;
 
-    assert(spec->ndata <= DSFLOW_MAX_PORTS && spec->program < g->nprograms);
+    if (!is_task(g, spec))
+        return (dsflow_task_id){ NOTHING };
     dsf_grow(&g->tasks, &g->cap_tasks, g->ntasks + 1, sizeof(*g->tasks));
     t = &g->tasks[g->ntasks];
     *t = *spec;
     t->args = keep_args(g, spec->args, spec->op->args_size);
+    t->data =
+        dsf_blocks_copy(&g->lists, spec->data,
+                        spec->ndata * sizeof(*spec->data), sizeof(*spec->data));
     program = &g->programs[spec->program];
     if (program->ntasks++ == 0)
         program->first = g->ntasks;
@@ -249,28 +280,49 @@ const struct dsflow_task_spec *dsflow_graph_task(const struct dsflow_graph *g,
     return &g->tasks[id.i];
 }
 
-static int check_ports(const struct dsflow_task_spec *t, struct dsflow_err *err)
+/* How many data, and which of them are fresh. */
+static int check_count(const struct dsflow_task_spec *t, struct dsflow_err *err)
 {
     const struct dsflow_op *op = t->op;
     unsigned least = op->nports - op->noptional;
 
+    if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: port %s comes again: expected R or W, not RW",
+                           op->name, op->ports[op->nports - 1].name);
+    if (t->ndata < least && op->repeats)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %u data: expected at least %u", op->name,
+                           t->ndata, least);
     if (t->ndata < least || (t->ndata > op->nports && !op->repeats))
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u data: expected %u to %u",
-                           op->name, t->ndata, least,
-                           op->repeats ? DSFLOW_MAX_PORTS : op->nports);
-    for (unsigned p = 0; p < t->ndata; p++) {
-        enum dsflow_access declared =
-            op->ports[p < op->nports ? p : op->nports - 1].access;
-
-        if (t->fresh >> p & 1 && declared == DSFLOW_R)
+                           op->name, t->ndata, least, op->nports);
+    for (unsigned p = 0; p < 32 && t->fresh >> p != 0; p++)
+        if (t->fresh >> p & 1 &&
+            (p >= t->ndata ||
+             op->ports[p < op->nports ? p : op->nports - 1].access == DSFLOW_R))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is only read, so not fresh",
                                op->name, p);
-        for (unsigned q = 0; q < p; q++)
-            if (t->data[p].i == t->data[q].i)
-                return dsflow_fail(err, DSFLOW_EINVAL,
-                                   "%s: ports %u and %u are the same data",
-                                   op->name, q, p);
+    return DSFLOW_OK;
+}
+
+/* No data twice; by data, `used` is the last task that used it, + 1. */
+static int check_ports(const struct dsflow_task_spec *t, uint32_t task,
+                       uint32_t *used, struct dsflow_err *err)
+{
+    for (uint32_t p = 0; p < t->ndata; p++) {
+        uint32_t q = 0;
+
+        if (used[t->data[p].i] != task + 1) {
+            used[t->data[p].i] = task + 1;
+            continue;
+        }
+        while (t->data[q].i != t->data[p].i)
+            q++;
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: ports %u and %u are the same data", t->op->name,
+                           q, p);
     }
     return DSFLOW_OK;
 }
@@ -279,11 +331,15 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
 {
     /* By data: the last program that wrote it, + 1; they stand in order. */
     unsigned char *written = dsf_xcalloc(g->ndata + 1, 1);
-    int status = dsf_programs_check(g, err);
+    uint32_t *used = dsf_xcalloc(g->ndata + 1, sizeof(*used));
+    int status = g->fault.status;
 
+    if (status < 0)
+        dsflow_fail(err, status, "%s", g->fault.msg);
+    else
+        status = dsf_programs_check(g, err);
     for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++) {
         const struct dsflow_task_spec *t = &g->tasks[i];
-        size_t bytes[DSFLOW_MAX_PORTS];
 
         if (i > 0 && t->program < t[-1].program)
             status = dsflow_fail(err, DSFLOW_EINVAL,
@@ -291,7 +347,9 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
                                  t->op->name, g->programs[t->program].name,
                                  g->programs[t[-1].program].name);
         if (status == DSFLOW_OK)
-            status = check_ports(t, err);
+            status = check_count(t, err);
+        if (status == DSFLOW_OK)
+            status = check_ports(t, i, used, err);
         for (unsigned p = 0; p < t->ndata && status == DSFLOW_OK; p++) {
             const struct dsflow_data_spec *d = &g->data[t->data[p].i];
 
@@ -307,13 +365,13 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
         }
         if (status < 0)
             break;
-        dsf_task_bytes(g, t, bytes);
-        status = t->op->check(bytes, t->ndata, t->args, err);
+        status = dsf_task_check(g, t, err);
         for (unsigned p = 0; p < t->ndata; p++)
             if (dsflow_task_access(t, p) & DSFLOW_W)
                 written[t->data[p].i] = t->program + 1;
     }
     free(written);
+    free(used);
     return status;
 }
 
@@ -327,32 +385,46 @@ struct trail {
     uint32_t readers; /* +1, into a pool */
 };
 
-static void add_pred(uint32_t *list, uint32_t *n, uint32_t task)
-{
-    uint32_t i = *n;
+/* The predecessors of the task that is looked at. */
+struct preds {
+    uint32_t *v, n;
+    size_t cap;
+    uint32_t *of; /* by task: the last one it precedes, + 1 */
+    bool sorted;
+};
 
-    for (uint32_t k = 0; k < *n; k++)
-        if (list[k] == task)
-            return;
-    for (; i > 0 && list[i - 1] > task; i--)
-        list[i] = list[i - 1];
-    list[i] = task;
-    (*n)++;
+static void add_pred(struct preds *list, uint32_t pred, uint32_t task)
+{
+    if (list->of[pred] == task + 1)
+        return;
+    list->of[pred] = task + 1;
+    dsf_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v));
+    list->sorted =
+        list->sorted && (list->n == 0 || list->v[list->n - 1] < pred);
+    list->v[list->n++] = pred;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
 }
 
 static void find_edges(struct dsflow_graph *g)
 {
     struct trail *trails = dsf_xcalloc(g->ndata + 1, sizeof(*trails));
     struct reader *pool = NULL;
-    uint32_t *list = NULL;
-    size_t npool = 0, cap_pool = 0, cap_list = 0, cap_preds = 0, n = 0;
+    struct preds list = { .of = dsf_xcalloc(g->ntasks + 1, sizeof(uint32_t)) };
+    size_t npool = 0, cap_pool = 0, cap_preds = 0, n = 0;
     int program = -1;
 
     g->first_pred = dsf_xcalloc(g->ntasks + 1, sizeof(*g->first_pred));
     for (uint32_t i = 0; i < g->ntasks; i++) {
         const struct dsflow_task_spec *t = &g->tasks[i];
-        uint32_t nlist = 0;
 
+        list.n = 0;
+        list.sorted = true;
         if (t->program != program) { /* it starts with everything settled */
             memset(trails, 0, g->ndata * sizeof(*trails));
             npool = 0;
@@ -363,15 +435,10 @@ static void find_edges(struct dsflow_graph *g)
             bool writes = dsflow_task_access(t, p) & DSFLOW_W;
 
             if (writes)
-                for (uint32_t r = trail->readers; r != 0;
-                     r = pool[r - 1].next) {
-                    dsf_grow(&list, &cap_list, nlist + 1, sizeof(*list));
-                    add_pred(list, &nlist, pool[r - 1].task - 1);
-                }
-            if (trail->writer != 0 && (!writes || trail->readers == 0)) {
-                dsf_grow(&list, &cap_list, nlist + 1, sizeof(*list));
-                add_pred(list, &nlist, trail->writer - 1);
-            }
+                for (uint32_t r = trail->readers; r != 0; r = pool[r - 1].next)
+                    add_pred(&list, pool[r - 1].task - 1, i);
+            if (trail->writer != 0 && (!writes || trail->readers == 0))
+                add_pred(&list, trail->writer - 1, i);
         }
         for (unsigned p = 0; p < t->ndata; p++) {
             struct trail *trail = &trails[t->data[p].i];
@@ -384,13 +451,16 @@ static void find_edges(struct dsflow_graph *g)
             pool[npool] = (struct reader){ i + 1, trail->readers };
             trail->readers = (uint32_t)++npool;
         }
-        dsf_grow(&g->preds, &cap_preds, n + nlist + 1, sizeof(*g->preds));
-        for (uint32_t k = 0; k < nlist; k++)
-            g->preds[n + k].i = list[k];
-        n += nlist;
+        if (!list.sorted)
+            qsort(list.v, list.n, sizeof(*list.v), ascending);
+        dsf_grow(&g->preds, &cap_preds, n + list.n + 1, sizeof(*g->preds));
+        for (uint32_t k = 0; k < list.n; k++)
+            g->preds[n + k].i = list.v[k];
+        n += list.n;
         g->first_pred[i + 1] = (uint32_t)n;
     }
-    free(list);
+    free(list.v);
+    free(list.of);
     free(pool);
     free(trails);
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+#include "base/blocks.h"
+
 /* A program: its tasks follow each other. */
 struct dsf_program {
     char *name;
@@ -21,13 +23,15 @@ struct dsflow_graph {
     size_t cap_data, cap_tasks;
     uint32_t ndata, ntasks;
 
-    void **blocks; /* of arguments */
-    size_t nblocks, cap_blocks, block_bytes, used;
+    struct dsf_blocks names, lists; /* of data; of the data of each task */
+    struct dsf_blocks kept;         /* arguments */
     struct dsf_args *args; /* those that stand there: the same once */
     size_t nargs, cap_args; /* cap_args: a power of two */
 
     uint32_t *slots; /* hash of names: position in data + 1 */
     size_t nslots;   /* a power of two */
+
+    struct dsflow_err fault; /* the first of what could not be added */
 
     uint32_t *first_pred; /* ntasks + 1; NULL until asked for */
     dsflow_task_id *preds;

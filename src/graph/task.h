@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-/* Sizes of the data of `t`, in the order of its ports. */
-void dsf_task_bytes(const struct dsflow_graph *g,
-                    const struct dsflow_task_spec *t, size_t *bytes);
+/* Do the sizes of its data and its arguments make sense together? */
+int dsf_task_check(const struct dsflow_graph *g,
+                   const struct dsflow_task_spec *t, struct dsflow_err *err);
 
 struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
                                  const struct dsflow_task_spec *t);

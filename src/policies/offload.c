@@ -67,14 +67,10 @@ static struct text name_of(const struct offload *o, const struct ring *ring)
 static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                               struct slot *slot)
 {
-    struct dsflow_data_spec spec = {
-        .bytes = ring->bytes,
-        .role = (enum dsflow_role)ring->role,
-        .home = ring->rank,
-        .tier = ring->tier,
-        .unit = -1,
-        .ring = "offload.read_ahead",
-    };
+    struct dsflow_data_spec spec =
+        DSFLOW_DATA(.bytes = ring->bytes, .role = (enum dsflow_role)ring->role,
+                    .home = ring->rank, .tier = ring->tier, .unit = -1,
+                    .ring = "offload.read_ahead");
 
     if (slot == &ring->slots[ring->nmade]) {
         slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%u.r%d",
@@ -96,8 +92,7 @@ static void emit_swap(struct offload *o, const struct dsflow_task_spec *like,
     t.rank = ring->rank;
     t.fresh = 0;
     t.ndata = 2;
-    t.data[0] = from;
-    t.data[1] = to;
+    t.data = (dsflow_data_id[]){ from, to };
     dsflow_graph_add_task(o->rw.out, &t);
 }
 
@@ -302,6 +297,7 @@ static void rewrite_task(struct offload *o, uint32_t i)
         dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
     struct dsflow_task_spec t = *task;
     bool cpu = on_cpu(o, task);
+    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
 
     hold(o, task, i);
     for (unsigned p = 0; p < t.ndata; p++) {
@@ -310,13 +306,15 @@ static void rewrite_task(struct offload *o, uint32_t i)
         enum dsflow_access access = dsflow_task_access(task, p);
 
         if (item->ring < 0)
-            t.data[p] = home_of(o, data);
+            ports[p] = home_of(o, data);
         else if (cpu && item->home == DSFLOW_HOST)
-            t.data[p] = at_home(o, data, task, access);
+            ports[p] = at_home(o, data, task, access);
         else
-            t.data[p] = in_slot(o, data, i, task, access);
+            ports[p] = in_slot(o, data, i, task, access);
     }
+    t.data = ports;
     dsflow_graph_add_task(o->rw.out, &t);
+    free(ports);
     for (unsigned p = 0; p < t.ndata; p++)
         o->items[task->data[p].i].next++;
 }
@@ -367,6 +365,7 @@ static void cut_update(struct dsflow_rewrite *rw,
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(rw->in, task->data[3]);
     struct dsflow_update_args *args = dsf_xcalloc(1, task->op->args_size);
+    dsflow_data_id *ports = dsf_xcalloc(task->ndata, sizeof(*ports));
     int64_t n = count_pieces(plan, d);
 
     for (int64_t i = 0; i < n; i++) {
@@ -378,20 +377,21 @@ static void cut_update(struct dsflow_rewrite *rw,
         args->grad_at += from;
         args->param_at += from;
         t.args = args;
+        t.data = ports;
         for (unsigned p = 0; p < 3; p++)
-            t.data[p] = dsflow_rewrite_data(rw, task->data[p]);
+            ports[p] = dsflow_rewrite_data(rw, task->data[p]);
         for (unsigned p = 3; p < t.ndata; p++) {
             struct dsflow_data_spec own =
                 *dsflow_graph_data(rw->in, task->data[p]);
 
             own.at += from;
             own.bytes = (size_t)elems * sizeof(float);
-            t.data[p] =
-                dsflow_rewrite_named(rw->out, &own, n > 1 ? "%s.c%d" : "%s",
-                                     own.name, (int)i);
+            ports[p] = dsflow_rewrite_named(
+                rw->out, &own, n > 1 ? "%s.c%d" : "%s", own.name, (int)i);
         }
         dsflow_graph_add_task(rw->out, &t);
     }
+    free(ports);
     free(args);
 }
 

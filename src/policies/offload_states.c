@@ -64,14 +64,10 @@ static dsflow_data_id buffer(struct packer *k,
 {
     const struct dsf_job_offload *job = &k->plan->job->offload;
     uint32_t length = 1 + (uint32_t)(job->read_ahead + job->write_behind);
-    struct dsflow_data_spec own = {
-        .bytes = k->most[rank],
-        .role = DSFLOW_STATES,
-        .home = rank,
-        .tier = DSFLOW_HOST,
-        .unit = -1,
-        .ring = "offload.read_ahead",
-    };
+    struct dsflow_data_spec own =
+        DSFLOW_DATA(.bytes = k->most[rank], .role = DSFLOW_STATES, .home = rank,
+                    .tier = DSFLOW_HOST, .unit = -1,
+                    .ring = "offload.read_ahead");
 
     return dsflow_rewrite_named(
         k->rw.out, &own, "fp32.%s.%u.r%d",
@@ -91,15 +87,17 @@ static void emit(struct packer *k, const struct dsflow_task_spec *update,
         .stream = dsf_packed_stream(k->plan->job->main.seed, state),
         .format = k->format,
     };
+    dsflow_data_id data[3];
 
     t.op = op;
     t.args = &args;
     t.fresh = 0;
+    t.data = data;
     t.ndata = 0;
     if (control != NULL)
-        t.data[t.ndata++] = *control;
-    t.data[t.ndata++] = first;
-    t.data[t.ndata++] = second;
+        data[t.ndata++] = *control;
+    data[t.ndata++] = first;
+    data[t.ndata++] = second;
     dsflow_graph_add_task(k->rw.out, &t);
 }
 
@@ -107,12 +105,14 @@ static void update(struct packer *k, const struct dsflow_task_spec *task)
 {
     struct dsflow_task_spec t = *task;
     const struct dsflow_data_spec *state;
+    dsflow_data_id *data = dsf_xcopy(t.data, t.ndata, sizeof(*data));
 
+    t.data = data;
     for (unsigned p = 0; p < DSF_STATES_PORT; p++)
-        t.data[p] = dsflow_rewrite_data(&k->rw, task->data[p]);
+        data[p] = dsflow_rewrite_data(&k->rw, task->data[p]);
     for (unsigned p = DSF_STATES_PORT; p < t.ndata; p++) {
         state = dsflow_graph_data(k->rw.in, task->data[p]);
-        t.data[p] = buffer(k, state, t.rank);
+        data[p] = buffer(k, state, t.rank);
         emit(k, task, &dsf_op_unpack, state, kept(k, state), t.data[p], NULL);
     }
     dsflow_graph_add_task(k->rw.out, &t);
@@ -122,6 +122,7 @@ static void update(struct packer *k, const struct dsflow_task_spec *task)
              &t.data[0]);
     }
     k->turns[t.rank]++;
+    free(data);
 }
 
 struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,

@@ -247,11 +247,12 @@ static void place_task(struct place *p, struct dsflow_task_spec t)
     int32_t data = plan->nreplicas;
     int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica(plan, t.microbatch);
     int32_t rank = rank_of(p, &t);
+    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
 
     for (unsigned i = 0; i < t.ndata; i++) {
-        uint32_t id = t.data[i].i;
+        uint32_t id = ports[i].i;
         const struct dsflow_data_spec *spec =
-            dsflow_graph_data(p->in, t.data[i]);
+            dsflow_graph_data(p->in, ports[i]);
         bool shared = spec->unit >= 0 || spec->persistent;
         int32_t *at = shared || t.microbatch < 0
                           ? &p->last[id]
@@ -259,10 +260,12 @@ static void place_task(struct place *p, struct dsflow_task_spec t)
 
         if (dsflow_task_access(&t, i) == DSFLOW_W)
             *at = p->last[id] = rank;
-        t.data[i] = copy_on(p, t.data[i], *at);
+        ports[i] = copy_on(p, ports[i], *at);
     }
+    t.data = ports;
     t.rank = (int16_t)rank;
     dsflow_graph_add_task(p->out, &t);
+    free(ports);
 }
 
 static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,

@@ -127,11 +127,15 @@ static dsflow_data_id passing(struct recompute *r,
 
 static void emit(struct recompute *r, struct dsflow_task_spec t)
 {
+    dsflow_data_id *data = dsf_xcopy(t.data, t.ndata, sizeof(*data));
+
     for (unsigned p = 0; p < t.ndata; p++)
-        t.data[p] = r->dropped[t.data[p].i].is
-                        ? passing(r, &t, t.data[p])
-                        : dsflow_rewrite_data(&r->rw, t.data[p]);
+        data[p] = r->dropped[data[p].i].is
+                      ? passing(r, &t, data[p])
+                      : dsflow_rewrite_data(&r->rw, data[p]);
+    t.data = data;
     dsflow_graph_add_task(r->rw.out, &t);
+    free(data);
 }
 
 /* The forward tasks of one micro-batch in one layer, once more. */
@@ -151,7 +155,7 @@ static void compute_again(struct recompute *r,
             continue;
         if (rule->again != NULL) {
             t.op = rule->again;
-            t.ndata = (uint8_t)rule->nports;
+            t.ndata = rule->nports;
         }
         t.pass = DSFLOW_BACKWARD;
         emit(r, t);

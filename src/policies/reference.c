@@ -17,20 +17,12 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
                    int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data)
 {
-    struct dsflow_task_spec t = {
-        .op = op,
-        .args = args,
-        .layer = (int16_t)l,
-        .microbatch = (int16_t)s->m,
-        .tile = (int16_t)s->t,
-        .rank = DSFLOW_ANYWHERE,
-        .program = s->program,
-        .pass = s->pass,
-        .fresh = (uint8_t)fresh,
-        .ndata = (uint8_t)n,
-    };
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = op, .args = args, .layer = (int16_t)l,
+                    .microbatch = (int16_t)s->m, .tile = (int16_t)s->t,
+                    .rank = DSFLOW_ANYWHERE, .program = s->program,
+                    .pass = s->pass, .fresh = fresh, .data = data, .ndata = n);
 
-    memcpy(t.data, data, n * sizeof(*data));
     dsflow_graph_add_task(s->g, &t);
 }
 

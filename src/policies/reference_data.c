@@ -41,8 +41,7 @@ dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
-    return add(s,
-               (struct dsflow_data_spec){ .role = DSFLOW_BUFFERS, .unit = -1 },
+    return add(s, DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1),
                n * (int64_t)sizeof(double), "%s", name);
 }
 
@@ -70,12 +69,10 @@ static void add_unit(struct step *s, unsigned u)
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
     int64_t bytes = unit->elems * (int64_t)sizeof(float);
-    struct dsflow_data_spec grad = {
-        .role = DSFLOW_GRADS,
-        .unit = (int32_t)u,
-        /* One block is never cut. */
-        .block = s->optimizer->whole ? unit->elems : unit->block,
-    };
+    struct dsflow_data_spec grad =
+        DSFLOW_DATA(.role = DSFLOW_GRADS, .unit = (int32_t)u,
+                    /* One block is never cut. */
+                    .block = s->optimizer->whole ? unit->elems : unit->block);
     struct dsflow_data_spec param = grad, state;
 
     param.role = DSFLOW_PARAMS;
@@ -84,6 +81,7 @@ static void add_unit(struct step *s, unsigned u)
     state.role = DSFLOW_STATES;
     param.kept = 1 + DSF_KEPT_PARAM;
     d->param = add(s, param, bytes, "%s", unit->name);
+    d->states = dsf_xcalloc(s->nstates + 1, sizeof(*d->states));
     for (unsigned i = 0; i < s->nstates; i++) {
         state.kept = (uint16_t)(1 + DSF_KEPT_STATE + i);
         d->states[i] =
@@ -104,10 +102,10 @@ static struct dsflow_data_spec of_class(struct dsflow_data_spec spec,
     return spec;
 }
 
-static const struct dsflow_data_spec activation = { .role = DSFLOW_ACTIVATIONS,
-                                                    .unit = -1 };
-static const struct dsflow_data_spec buffer = { .role = DSFLOW_BUFFERS,
-                                                .unit = -1 };
+static const struct dsflow_data_spec activation =
+    DSFLOW_DATA(.role = DSFLOW_ACTIVATIONS, .unit = -1);
+static const struct dsflow_data_spec buffer =
+    DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1);
 
 /* Bytes of what a tile of `rows` has. */
 struct tile_bytes {
@@ -273,6 +271,7 @@ void dsf_step_add_data(struct step *s)
 void dsf_step_free(struct step *s)
 {
     for (unsigned u = 0; u < s->model->nunits; u++) {
+        free(s->units[u].states);
         free(s->units[u].grad.of);
         free(s->units[u].grad.begun);
         free(s->units[u].tied.of);

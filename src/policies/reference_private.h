@@ -18,7 +18,7 @@ struct gradients {
  * from the head: one order of sums, whether or not both are on one rank. */
 struct unit_data {
     dsflow_data_id param, square;
-    dsflow_data_id states[DSFLOW_MAX_STATES]; /* of the optimizer */
+    dsflow_data_id *states; /* of the optimizer */
     struct gradients grad, tied;
 };
 

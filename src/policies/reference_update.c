@@ -71,11 +71,8 @@ static void update_unit(struct step *s, unsigned u)
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
     struct dsflow_optimizer_keys keys = dsf_optimizer_keys(job);
-    dsflow_data_id ports[DSFLOW_MAX_PORTS] = {
-        s->control, s->plan->reduce_micro ? d->grad.sum : d->grad.of[0],
-        d->param
-    };
     struct dsflow_err why = { .msg = "" };
+    dsflow_data_id *ports;
     void *args;
 
     if (s->plan->no_update || s->status < 0)
@@ -87,8 +84,13 @@ static void update_unit(struct step *s, unsigned u)
     if (s->status < 0)
         dsf_job_fail(job, s->err, s->status, "optimizer", "kind", "%s: %s",
                      o->name, why.msg);
+    ports = dsf_xcalloc(3 + s->nstates, sizeof(*ports));
+    ports[0] = s->control;
+    ports[1] = s->plan->reduce_micro ? d->grad.sum : d->grad.of[0];
+    ports[2] = d->param;
     memcpy(ports + 3, d->states, s->nstates * sizeof(*ports));
     dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + s->nstates, ports);
+    free(ports);
     free(args);
 }
 
@@ -165,7 +167,7 @@ void dsf_step_complete(struct step *s, unsigned u)
 
 dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
 {
-    enum { FAN = DSFLOW_MAX_PORTS - 1 };
+    enum { FAN = 7 };
     dsflow_data_id *level = dsf_xcalloc(n + 1, sizeof(*level));
     dsflow_data_id result;
 
@@ -174,7 +176,7 @@ dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
         size_t nnext = 0;
 
         for (size_t i = 0; i < n; i += FAN) {
-            dsflow_data_id ports[DSFLOW_MAX_PORTS];
+            dsflow_data_id ports[FAN + 1];
             unsigned k = (unsigned)(n - i < FAN ? n - i : FAN);
 
             ports[0] = dsf_step_add_double(s, 1, "sum.%u", s->nsums++);

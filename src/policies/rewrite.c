@@ -33,6 +33,7 @@ void dsflow_rewrite_end(struct dsflow_rewrite *rw)
 {
     free(rw->copy);
     free(rw->copied);
+    free(rw->list);
 }
 
 dsflow_data_id dsflow_rewrite_data(struct dsflow_rewrite *rw, dsflow_data_id id)
@@ -50,8 +51,10 @@ void dsflow_rewrite_task(struct dsflow_rewrite *rw,
 {
     struct dsflow_task_spec t = *task;
 
-    for (unsigned p = 0; p < t.ndata; p++)
-        t.data[p] = dsflow_rewrite_data(rw, t.data[p]);
+    dsf_grow(&rw->list, &rw->cap_list, t.ndata, sizeof(*rw->list));
+    for (uint32_t p = 0; p < t.ndata; p++)
+        rw->list[p] = dsflow_rewrite_data(rw, t.data[p]);
+    t.data = rw->list;
     dsflow_graph_add_task(rw->out, &t);
 }
 

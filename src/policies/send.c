@@ -70,8 +70,7 @@ static dsflow_data_id received(struct sends *s,
     t.args = NULL;
     t.fresh = 0;
     t.ndata = 2;
-    t.data[0] = dsflow_rewrite_data(&s->rw, id);
-    t.data[1] = copy->id;
+    t.data = (dsflow_data_id[]){ dsflow_rewrite_data(&s->rw, id), copy->id };
     dsflow_graph_add_task(s->rw.out, &t);
     return t.data[1];
 }
@@ -80,17 +79,20 @@ static void send_what_it_reads(struct sends *s,
                                const struct dsflow_task_spec *task)
 {
     struct dsflow_task_spec t = *task;
+    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
 
     for (unsigned i = 0; i < t.ndata; i++) {
         const struct dsflow_data_spec *d =
             dsflow_graph_data(s->rw.in, task->data[i]);
         bool reads = dsflow_task_access(task, i) == DSFLOW_R;
 
-        t.data[i] = reads && !t.op->comm && d->home != t.rank
-                        ? received(s, task, task->data[i])
-                        : dsflow_rewrite_data(&s->rw, task->data[i]);
+        ports[i] = reads && !t.op->comm && d->home != t.rank
+                       ? received(s, task, task->data[i])
+                       : dsflow_rewrite_data(&s->rw, task->data[i]);
     }
+    t.data = ports;
     dsflow_graph_add_task(s->rw.out, &t);
+    free(ports);
     for (unsigned i = 0; i < t.ndata; i++)
         if (dsflow_task_access(task, i) & DSFLOW_W)
             s->version[task->data[i].i]++;

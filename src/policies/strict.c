@@ -62,17 +62,21 @@ static void emit_wait(struct strict *s, const struct dsflow_task_spec *reader,
 {
     const struct weights *w = &s->weights[rank];
     struct dsflow_task_spec t = *reader;
+    dsflow_data_id *data;
 
+    if (w->n == 0)
+        return;
     t.op = &dsf_op_wait;
     t.args = NULL;
     t.rank = (int16_t)rank;
     t.fresh = 0;
-    t.data[0] = dsflow_rewrite_data(&s->rw, id);
-    for (size_t at = 0; at < w->n;) {
-        for (t.ndata = 1; t.ndata < DSFLOW_MAX_PORTS && at < w->n; at++)
-            t.data[t.ndata++] = dsflow_rewrite_data(&s->rw, w->of[at]);
-        dsflow_graph_add_task(s->rw.out, &t);
-    }
+    t.ndata = (uint32_t)w->n + 1;
+    t.data = data = dsf_xcalloc(t.ndata, sizeof(*data));
+    data[0] = dsflow_rewrite_data(&s->rw, id);
+    for (size_t i = 0; i < w->n; i++)
+        data[i + 1] = dsflow_rewrite_data(&s->rw, w->of[i]);
+    dsflow_graph_add_task(s->rw.out, &t);
+    free(data);
 }
 
 static int32_t stage_of(const struct strict *s, int32_t rank)

@@ -149,11 +149,10 @@ static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
                                size_t bytes, int32_t a, int32_t b)
 {
     static const char lanes[] = "fbw";
-    struct dsflow_data_spec spec = { .bytes = bytes,
-                                     .role = DSFLOW_BUFFERS,
-                                     .home = DSFLOW_ANYWHERE,
-                                     .unit = -1,
-                                     .ring = "machine.workers" };
+    struct dsflow_data_spec spec =
+        DSFLOW_DATA(.bytes = bytes, .role = DSFLOW_BUFFERS,
+                    .home = DSFLOW_ANYWHERE, .unit = -1,
+                    .ring = "machine.workers");
     char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
     char to[16] = "";
     dsflow_data_id id;
@@ -213,9 +212,9 @@ void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
     task.op = op;
     task.args = args;
     task.rank = (int16_t)t;
-    task.fresh = (uint8_t)fresh;
-    task.ndata = (uint8_t)n;
-    memcpy(task.data, data, n * sizeof(*data));
+    task.fresh = fresh;
+    task.ndata = n;
+    task.data = data;
     dsflow_graph_add_task(s->out, &task);
 }
 
@@ -243,9 +242,9 @@ void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                     int32_t t, int64_t elems, dsflow_data_id into,
                     const dsflow_data_id *leaf, int32_t stride)
 {
-    dsflow_data_id ports[DSFLOW_MAX_PORTS] = { into };
+    dsflow_data_id ports[DSF_MAX_PIECES + 1] = { into };
     struct dsf_move_args args = { .elems = { elems }, .self = -1 };
-    unsigned n = 1, most = DSFLOW_MAX_PORTS;
+    unsigned n = 1, most = DSF_MAX_PIECES + 1;
 
     for (int32_t p = 0; p < s->parts; p++) {
         ports[n++] = leaf[p * stride];
@@ -254,7 +253,7 @@ void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
         dsf_tensor_emit(s, like, &dsf_op_reduce_scatter, &args, t,
                         args.self < 0, n, ports);
         args.self = 0; /* the rest is added to what there is */
-        most = DSFLOW_MAX_PORTS - 1;
+        most = DSF_MAX_PIECES;
         n = 1;
     }
 }

@@ -82,7 +82,7 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
 
     for (int32_t t = 0; t < s->parts; t++) {
         union dsf_part_args args;
-        dsflow_data_id data[DSFLOW_MAX_PORTS];
+        dsflow_data_id data[DSF_RULE_PORTS];
         unsigned fresh = 0;
         int leave;
 
@@ -141,7 +141,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
     }
     temp = dsf_tensor_take(s, at, (int)to);
     for (int32_t t = 0; t < s->parts; t++) {
-        dsflow_data_id ports[DSFLOW_MAX_PORTS] = { temp->id[t] };
+        dsflow_data_id ports[DSF_MAX_PIECES + 1] = { temp->id[t] };
         struct dsf_move_args args = { .self = -1 };
         unsigned n = 0, fresh = 1;
 
@@ -172,7 +172,7 @@ static void scatter(struct dsf_tensors *s, struct dsf_place *at,
     struct dsf_temp *from = dsf_tensor_take(s, at, rule->ports[1]);
 
     for (int32_t a = 0; a < s->parts; a++) {
-        dsflow_data_id ports[DSFLOW_MAX_PORTS] = { from->id[a] };
+        dsflow_data_id ports[DSF_MAX_PIECES + 1] = { from->id[a] };
         struct dsf_move_args args = { .self = -1 };
         unsigned n = 0;
 

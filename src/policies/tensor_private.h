@@ -70,19 +70,22 @@ enum dsf_rule_kind {
     DSF_RULE_SCATTER, /* ports[0]: own rows of the sum of ports[1] of all */
 };
 
+/* Ports of a task that a rule knows. */
+#define DSF_RULE_PORTS 8
+
 struct dsf_rule {
     enum dsf_rule_kind kind;
     const struct dsflow_op *op;
     dsf_part_fill_fn fill;
     uint8_t unit; /* a port or DSF_SHARED + port: what `fill` is told of */
-    uint8_t nports, ports[DSFLOW_MAX_PORTS];
+    uint8_t nports, ports[DSF_RULE_PORTS];
 };
 
 #define DSF_MAX_RULES 6
 
 struct dsf_op_rules {
     const struct dsflow_op *op;
-    uint8_t cuts[DSFLOW_MAX_PORTS]; /* enum dsf_cut, of its ports */
+    uint8_t cuts[DSF_RULE_PORTS]; /* enum dsf_cut, of its ports */
     struct dsf_rule rules[DSF_MAX_RULES + 1];
 };
 

@@ -90,7 +90,7 @@ static void update_part(struct dsf_tensors *s,
                         const struct dsflow_task_spec *task,
                         const struct dsf_part *part)
 {
-    dsflow_data_id data[DSFLOW_MAX_PORTS];
+    dsflow_data_id *data = dsf_xcalloc(task->ndata, sizeof(*data));
     void *args = dsf_xcalloc(1, task->op->args_size);
 
     for (unsigned i = 0; i < task->ndata; i++) {
@@ -101,6 +101,7 @@ static void update_part(struct dsf_tensors *s,
     fill_unit(task, part, args);
     dsf_tensor_emit(s, task, task->op, args, part->part % s->parts, task->fresh,
                     task->ndata, data);
+    free(data);
     free(args);
 }
 
@@ -133,7 +134,7 @@ int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t n,
 int dsf_tensor_keep(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                     struct dsflow_err *err)
 {
-    dsflow_data_id ports[DSFLOW_MAX_PORTS];
+    dsflow_data_id ports[DSF_MAX_PIECES + 1];
     unsigned n = 0, fresh = task->fresh;
 
     for (unsigned i = 0; i < task->ndata; i++) {
@@ -149,7 +150,7 @@ int dsf_tensor_keep(struct dsf_tensors *s, const struct dsflow_task_spec *task,
         for (int32_t p = 0; p <= (blocks ? s->parts : 0); p++) {
             if (!dsf_is_data(d->id[p]))
                 continue;
-            if (n == DSFLOW_MAX_PORTS) {
+            if (n == DSF_MAX_PIECES + 1) {
                 dsf_tensor_emit(s, task, task->op, task->args, task->rank,
                                 fresh, n, ports);
                 fresh = 0;

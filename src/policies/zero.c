@@ -144,9 +144,9 @@ static void emit(struct zero *z, const struct dsflow_task_spec *like,
     t.op = op;
     t.args = args;
     t.rank = (int16_t)rank;
-    t.fresh = (uint8_t)fresh;
-    t.ndata = (uint8_t)n;
-    memcpy(t.data, data, n * sizeof(*data));
+    t.fresh = fresh;
+    t.ndata = n;
+    t.data = data;
     dsflow_graph_add_task(z->rw.out, &t);
 }
 
@@ -198,12 +198,9 @@ static int64_t shard_at(const struct zero *z, dsflow_data_id id, int32_t d)
 static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
                             int32_t from, int32_t d)
 {
-    struct dsflow_data_spec own = {
-        .bytes = (size_t)shard_elems(z, spec, d) * sizeof(float),
-        .role = DSFLOW_BUFFERS,
-        .home = (int16_t)from,
-        .unit = -1,
-    };
+    struct dsflow_data_spec own =
+        DSFLOW_DATA(.bytes = (size_t)shard_elems(z, spec, d) * sizeof(float),
+                    .role = DSFLOW_BUFFERS, .home = (int16_t)from, .unit = -1);
 
     return dsflow_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
                                 class_of(z, spec).s, from, d);
@@ -216,7 +213,7 @@ static void gather(struct zero *z, const struct dsflow_task_spec *like,
                    dsflow_data_id whole, bool fresh, int32_t but,
                    const dsflow_data_id *ids)
 {
-    dsflow_data_id ports[DSFLOW_MAX_PORTS] = { whole };
+    dsflow_data_id ports[DSF_MAX_PIECES + 1] = { whole };
     struct dsf_move_args args = { .self = -1 };
     unsigned n = 0;
 
@@ -243,9 +240,9 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     const struct dsflow_plan *plan = z->plan;
     const struct dsflow_data_spec *spec = spec_of(z, id);
     const struct spread *s = spread_of(z, id);
-    struct dsflow_data_spec own = {
-        .bytes = spec->bytes, .role = DSFLOW_PARAMS, .home = t->rank, .unit = -1
-    };
+    struct dsflow_data_spec own =
+        DSFLOW_DATA(.bytes = spec->bytes, .role = DSFLOW_PARAMS,
+                    .home = t->rank, .unit = -1);
     int32_t rank = t->rank;
     dsflow_data_id whole;
 
@@ -336,10 +333,13 @@ static dsflow_data_id port(struct zero *z, const struct dsflow_task_spec *t,
 static void plain(struct zero *z, const struct dsflow_task_spec *task)
 {
     struct dsflow_task_spec t = *task;
+    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
 
     for (unsigned i = 0; i < t.ndata; i++)
-        t.data[i] = port(z, task, i);
+        ports[i] = port(z, task, i);
+    t.data = ports;
     dsflow_graph_add_task(z->rw.out, &t);
+    free(ports);
 }
 
 /* A leaf of a sum: elements from `at` on. */
@@ -359,14 +359,13 @@ static int32_t fold(struct zero *z, const struct dsflow_task_spec *like,
 
     for (int32_t i = 0; i < n; i += EACH, out++) {
         struct dsf_move_args args = { .self = -1 };
-        dsflow_data_id ports[DSFLOW_MAX_PORTS];
+        dsflow_data_id ports[DSF_MAX_PIECES + 1];
         int32_t k = n - i < EACH ? n - i : EACH;
-        struct dsflow_data_spec own = {
-            .bytes = (size_t)shard_elems(z, spec, owner) * sizeof(float),
-            .role = DSFLOW_BUFFERS,
-            .home = (int16_t)rank,
-            .unit = -1,
-        };
+        struct dsflow_data_spec own =
+            DSFLOW_DATA(.bytes =
+                            (size_t)shard_elems(z, spec, owner) * sizeof(float),
+                        .role = DSFLOW_BUFFERS, .home = (int16_t)rank,
+                        .unit = -1);
 
         ports[0] =
             dsflow_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d",
@@ -391,7 +390,7 @@ static void reduce(struct zero *z, const struct dsflow_task_spec *like,
 {
     int32_t rank = beside(z, spec->home, owner), n = z->data, self = -1;
     struct dsf_move_args args = { .self = -1 };
-    dsflow_data_id ports[DSFLOW_MAX_PORTS] = { into };
+    dsflow_data_id ports[DSF_MAX_PIECES + 1] = { into };
     unsigned nports = 1;
 
     for (int level = 0; n > DSF_MAX_PIECES; level++)
@@ -417,7 +416,7 @@ static void offer(struct zero *z, const struct dsflow_task_spec *like,
                   dsflow_data_id whole)
 {
     struct dsf_move_args args = { .self = -1 };
-    dsflow_data_id ports[DSFLOW_MAX_PORTS] = { whole };
+    dsflow_data_id ports[DSF_MAX_PIECES + 1] = { whole };
     int32_t rank = beside(z, spec->home, d);
     unsigned n = 0;
 
@@ -547,7 +546,7 @@ static void square(struct zero *z, const struct dsflow_task_spec *t)
 /* Left to right over all shards of each input. */
 static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
 {
-    dsflow_data_id ports[DSFLOW_MAX_PORTS];
+    dsflow_data_id ports[DSF_MAX_PIECES + 1];
     unsigned n = 1, fresh = t->fresh;
 
     ports[0] = dsflow_rewrite_data(&z->rw, t->data[0]);
@@ -557,7 +556,7 @@ static void sum_shards(struct zero *z, const struct dsflow_task_spec *t)
         for (int32_t d = 0; d < (s->id == NULL ? 1 : z->data); d++) {
             if (s->id != NULL && s->id[d].i == none.i)
                 continue;
-            if (n == DSFLOW_MAX_PORTS) {
+            if (n == DSF_MAX_PIECES + 1) {
                 emit(z, t, t->op, t->args, t->rank, fresh, n, ports);
                 fresh = 0;
                 n = 1;
@@ -611,11 +610,10 @@ static void gather_all(struct zero *z, const struct dsflow_task_spec *t,
 static void update_replicas(struct zero *z, const struct dsflow_task_spec *t)
 {
     const dsflow_data_id *whole = z->spread[t->data[1].i].id;
+    dsflow_data_id *ports = dsf_xcalloc(t->ndata, sizeof(*ports));
 
     gather_all(z, t, t->data[1], whole);
     for (int32_t d = 0; d < z->data; d++) {
-        dsflow_data_id ports[DSFLOW_MAX_PORTS];
-
         ports[0] = dsflow_rewrite_data(&z->rw, t->data[0]);
         ports[1] = whole[d];
         for (unsigned i = 2; i < t->ndata; i++)
@@ -623,6 +621,7 @@ static void update_replicas(struct zero *z, const struct dsflow_task_spec *t)
         emit(z, t, t->op, t->args, beside(z, spec_of(z, t->data[2])->home, d),
              t->fresh, t->ndata, ports);
     }
+    free(ports);
 }
 
 /* The update of a unit: { control, grad, param, states … }. */
@@ -630,11 +629,11 @@ static void update(struct zero *z, const struct dsflow_task_spec *t)
 {
     const struct dsflow_data_spec *spec = spec_of(z, t->data[2]);
     const struct spread *param = spread_of(z, t->data[2]);
+    dsflow_data_id *ports = dsf_xcalloc(t->ndata, sizeof(*ports));
 
     for (int32_t d = 0; d < z->data; d++) {
         int64_t elems = shard_elems(z, spec, d);
         struct dsflow_update_args *args;
-        dsflow_data_id ports[DSFLOW_MAX_PORTS];
 
         if (elems == 0)
             continue;
@@ -651,6 +650,7 @@ static void update(struct zero *z, const struct dsflow_task_spec *t)
              ports);
         free(args);
     }
+    free(ports);
     if (z->stage < 3)
         gather_all(z, t, t->data[2], param->id);
 }

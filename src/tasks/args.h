@@ -77,7 +77,7 @@ struct dsf_add_args {
  *   into[at[0] .. at[0]+elems[0]) = the sum of in[i][from[i] ..] and, where
  *   self >= 0, of what stands there, as leaf `self` among them, in a tree of
  *   pairs: leaves at strides of 1, 2, 4 … are added. */
-#define DSF_MAX_PIECES (DSFLOW_MAX_PORTS - 1)
+#define DSF_MAX_PIECES 7
 struct dsf_move_args {
     int64_t elems[DSF_MAX_PIECES], at[DSF_MAX_PIECES], from[DSF_MAX_PIECES];
     int32_t self;

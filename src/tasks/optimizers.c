@@ -45,7 +45,7 @@ static const struct dsflow_optimizer adamw = {
     .name = "adamw",
     .summary = "Adam with decoupled weight decay",
     .op = &dsf_op_adam,
-    .states = { "m", "v" },
+    .states = (const char *const[]){ "m", "v", NULL },
     .fill = fill_decoupled,
 };
 
@@ -54,7 +54,7 @@ static const struct dsflow_optimizer adam = {
     .name = "adam",
     .summary = "Adam, with weight decay as a part of the gradient",
     .op = &dsf_op_adam,
-    .states = { "m", "v" },
+    .states = (const char *const[]){ "m", "v", NULL },
     .fill = fill_plain,
 };
 
@@ -63,7 +63,7 @@ static const struct dsflow_optimizer sgd = {
     .name = "sgd",
     .summary = "gradient descent, with or without (Nesterov's) momentum",
     .op = &dsf_op_sgd,
-    .states = { "m" },
+    .states = (const char *const[]){ "m", NULL },
     .uses_momentum = 1,
     .nstates = sgd_states,
     .fill = fill_plain,
@@ -74,7 +74,7 @@ static const struct dsflow_optimizer lion = {
     .name = "lion",
     .summary = "Lion: the sign of a mix of gradient and momentum",
     .op = &dsf_op_lion,
-    .states = { "m" },
+    .states = (const char *const[]){ "m", NULL },
     .fill = fill_plain,
 };
 
@@ -84,7 +84,7 @@ static unsigned count_states(const struct dsflow_optimizer *o)
 {
     unsigned n = 0;
 
-    while (n < DSFLOW_MAX_STATES && o->states[n] != NULL)
+    while (o->states != NULL && o->states[n] != NULL)
         n++;
     return n;
 }
@@ -95,10 +95,6 @@ static int check_states(const struct dsflow_optimizer *o,
 {
     unsigned n = count_states(o);
 
-    if (o->states[n] != NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: states: expected at most %d",
-                           o->name, DSFLOW_MAX_STATES);
     for (unsigned i = 0; i < n; i++) {
         if (o->states[i][0] == '\0' || strchr(o->states[i], '.') != NULL ||
             strlen(o->states[i]) > 16)

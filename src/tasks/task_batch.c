@@ -31,8 +31,7 @@ const struct dsflow_op dsf_op_load_batch = {
     .direction = DSFLOW_DIR_HOST,
     .summary = "tokens and targets of a tile, from the text",
     .args_size = sizeof(struct dsf_load_args),
-    .nports = 2,
-    .ports = { { "cursor", DSFLOW_R }, { "batch", DSFLOW_W } },
+    DSFLOW_PORTS({ "cursor", DSFLOW_R }, { "batch", DSFLOW_W }),
     .check = load_check,
     .cost = load_cost,
 };
@@ -57,8 +56,7 @@ const struct dsflow_op dsf_op_advance = {
     .name = "advance",
     .direction = DSFLOW_DIR_HOST,
     .summary = "the next step loads the next batch",
-    .nports = 1,
-    .ports = { { "cursor", DSFLOW_RW } },
+    DSFLOW_PORTS({ "cursor", DSFLOW_RW }),
     .check = advance_check,
     .cost = advance_cost,
 };

@@ -33,8 +33,7 @@ const struct dsflow_op dsf_op_square = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "squared norm of a gradient",
     .args_size = sizeof(struct dsf_square_args),
-    .nports = 2,
-    .ports = { { "in", DSFLOW_R }, { "out", DSFLOW_W } },
+    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
     .check = square_check,
     .cost = square_cost,
 };
@@ -62,10 +61,9 @@ const struct dsflow_op dsf_op_sum = {
     .name = "sum",
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "sum of numbers, left to right",
-    .nports = 2,
     .repeats = 1,
     .comm = 1,
-    .ports = { { "out", DSFLOW_RW }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = sum_check,
     .cost = sum_cost,
 };
@@ -96,8 +94,7 @@ const struct dsflow_op dsf_op_clip = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "scale that keeps the gradient's norm within the limit",
     .args_size = sizeof(struct dsf_clip_args),
-    .nports = 2,
-    .ports = { { "norm2", DSFLOW_R }, { "control", DSFLOW_RW } },
+    DSFLOW_PORTS({ "norm2", DSFLOW_R }, { "control", DSFLOW_RW }),
     .check = clip_check,
     .cost = clip_cost,
 };

@@ -108,10 +108,8 @@ const struct dsflow_op dsf_op_pack = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "states in bf16 or 8 bits, rounded at random",
     .args_size = sizeof(struct dsf_pack_args),
-    .nports = 3,
-    .ports = { { "control", DSFLOW_R },
-               { "whole", DSFLOW_R },
-               { "packed", DSFLOW_W } },
+    DSFLOW_PORTS({ "control", DSFLOW_R }, { "whole", DSFLOW_R },
+                 { "packed", DSFLOW_W }),
     .check = pack_check,
     .cost = pack_cost,
 };
@@ -122,8 +120,7 @@ const struct dsflow_op dsf_op_unpack = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "states in fp32 from bf16 or 8 bits",
     .args_size = sizeof(struct dsf_pack_args),
-    .nports = 2,
-    .ports = { { "packed", DSFLOW_R }, { "whole", DSFLOW_W } },
+    DSFLOW_PORTS({ "packed", DSFLOW_R }, { "whole", DSFLOW_W }),
     .check = unpack_check,
     .cost = pack_cost,
 };

@@ -43,8 +43,7 @@ const struct dsflow_op dsf_op_out_part_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "projection of the output of some heads",
     .args_size = sizeof(struct dsflow_out_args),
-    .nports = 3,
-    .ports = { { "att", DSFLOW_R }, { "unit", DSFLOW_R }, { "y", DSFLOW_W } },
+    DSFLOW_PORTS({ "att", DSFLOW_R }, { "unit", DSFLOW_R }, { "y", DSFLOW_W }),
     .check = forward_check,
     .cost = forward_cost,
 };

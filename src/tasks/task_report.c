@@ -23,10 +23,8 @@ const struct dsflow_op dsf_op_report = {
     .name = "report",
     .direction = DSFLOW_DIR_HOST,
     .summary = "loss, norm and learning rate of the step, for the log",
-    .nports = 3,
-    .ports = { { "control", DSFLOW_R },
-               { "loss", DSFLOW_R },
-               { "cursor", DSFLOW_R } },
+    DSFLOW_PORTS({ "control", DSFLOW_R }, { "loss", DSFLOW_R },
+                 { "cursor", DSFLOW_R }),
     .check = report_check,
     .cost = report_cost,
 };
@@ -45,8 +43,7 @@ const struct dsflow_op dsf_op_report_loss = {
     .name = "report_loss",
     .direction = DSFLOW_DIR_HOST,
     .summary = "loss of a micro-batch of the validation text",
-    .nports = 1,
-    .ports = { { "loss", DSFLOW_R } },
+    DSFLOW_PORTS({ "loss", DSFLOW_R }),
     .check = report_loss_check,
     .cost = report_cost,
 };

@@ -32,8 +32,7 @@ const struct dsflow_op dsf_op_schedule = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "learning rate and bias corrections of the step",
     .args_size = sizeof(struct dsf_schedule_args),
-    .nports = 1,
-    .ports = { { "control", DSFLOW_RW } },
+    DSFLOW_PORTS({ "control", DSFLOW_RW }),
     .check = schedule_check,
     .cost = schedule_cost,
 };

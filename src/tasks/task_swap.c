@@ -23,9 +23,8 @@ const struct dsflow_op dsf_op_swap_in = {
     .name = "swap_in",
     .direction = DSFLOW_DIR_SWAP,
     .summary = "from main memory or NVMe into a buffer of the device",
-    .nports = 2,
     .swaps = 1,
-    .ports = { { "home", DSFLOW_R }, { "slot", DSFLOW_W } },
+    DSFLOW_PORTS({ "home", DSFLOW_R }, { "slot", DSFLOW_W }),
     .check = swap_check,
     .cost = swap_cost,
 };
@@ -35,9 +34,8 @@ const struct dsflow_op dsf_op_swap_out = {
     .name = "swap_out",
     .direction = DSFLOW_DIR_SWAP,
     .summary = "from a buffer of the device to main memory or NVMe",
-    .nports = 2,
     .swaps = 1,
-    .ports = { { "slot", DSFLOW_R }, { "home", DSFLOW_W } },
+    DSFLOW_PORTS({ "slot", DSFLOW_R }, { "home", DSFLOW_W }),
     .check = swap_check,
     .cost = swap_cost,
 };

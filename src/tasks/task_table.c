@@ -68,13 +68,12 @@ const struct dsflow_op *const dsf_ops[] = {
 
 static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
 {
-    if (op->nports < 1 || op->nports > DSFLOW_MAX_PORTS ||
-        op->noptional >= op->nports)
+    if (op->nports < 1 || op->ports == NULL || op->noptional >= op->nports)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: %u ports, %u optional: expected 1 to "
-                           "%d, one required",
-                           op->name, op->nports, op->noptional,
-                           DSFLOW_MAX_PORTS);
+                           "task %.60s: %u ports, %u optional: expected one "
+                           "that is required",
+                           op->name, op->ports == NULL ? 0 : op->nports,
+                           op->noptional);
     for (unsigned i = 0; i < op->nports; i++)
         if (op->ports[i].name == NULL || op->ports[i].access < DSFLOW_R ||
             op->ports[i].access > DSFLOW_RW)
@@ -82,6 +81,11 @@ static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
                                "task %.60s: port %u: expected a name, and R, W "
                                "or RW",
                                op->name, i);
+    if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: port %.40s comes again: expected R or "
+                           "W, not RW",
+                           op->name, op->ports[op->nports - 1].name);
     return DSFLOW_OK;
 }
 

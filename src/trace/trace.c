@@ -94,6 +94,7 @@ void dsf_trace_fini(struct dsf_trace *trace)
             free((char *)ops->v[i].segment);
             for (unsigned p = 0; p < ops->v[i].nports; p++)
                 free((char *)ops->v[i].ports[p].name);
+            free((struct dsflow_port *)ops->v[i].ports);
         }
         for (unsigned i = 0; i < ops->nrings; i++)
             free(ops->rings[i]);

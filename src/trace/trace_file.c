@@ -4,7 +4,7 @@
  *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
  *           ports
  *   data    u32 count, then struct data_record and the name of each
- *   tasks   u32 count, then struct task_record of each
+ *   tasks   u32 count, then struct task_record and the data of each
  *   spans   blocks: u32 count, then struct dsf_span; a count of 0 ends them
  *
  * Numbers are the machine's own; the head says which byte comes first.
@@ -39,9 +39,10 @@ struct task_record {
     double flops, bytes, predicted;
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
+    uint32_t fresh;
+    uint32_t ndata; /* numbers of data, uint32_t each, which follow */
     uint16_t op;
-    uint8_t program, pass, fresh, ndata;
-    uint32_t data[DSFLOW_MAX_PORTS];
+    uint8_t program, pass;
 };
 
 struct dsf_trace_file {
@@ -246,9 +247,8 @@ static void put_tasks(struct dsf_trace_file *file,
             .ndata = t->ndata,
         };
 
-        for (unsigned p = 0; p < t->ndata; p++)
-            r.data[p] = t->data[p].i;
         put(file, &r, sizeof(r));
+        put(file, t->data, t->ndata * sizeof(*t->data));
     }
 }
 
@@ -443,7 +443,8 @@ static void read_rings(json_t *head, struct dsf_trace_ops *ops)
 
 static bool read_op(json_t *in, struct dsflow_op *op)
 {
-    json_t *port;
+    json_t *port, *ports = json_object_get(in, "ports");
+    struct dsflow_port *v = dsf_xcalloc(json_array_size(ports) + 1, sizeof(*v));
     size_t i;
 
     op->abi = DSFLOW_OP_ABI;
@@ -457,12 +458,11 @@ static bool read_op(json_t *in, struct dsflow_op *op)
     op->swaps = json_is_true(json_object_get(in, "swaps"));
     op->repeats = json_is_true(json_object_get(in, "repeats"));
     op->noptional = (unsigned)whole_of(in, "optional");
-    json_array_foreach(json_object_get(in, "ports"), i, port)
+    op->ports = v;
+    json_array_foreach(ports, i, port)
     {
-        if (i == DSFLOW_MAX_PORTS)
-            return false;
-        op->ports[i].name = copy_of(port, "name");
-        op->ports[i].access = (enum dsflow_access)whole_of(port, "access");
+        v[i].name = copy_of(port, "name");
+        v[i].access = (enum dsflow_access)whole_of(port, "access");
         op->nports++;
     }
     return op->nports > 0;
@@ -519,21 +519,13 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
             dsflow_graph_find(g, name, &id))
             return false;
         dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = name,
-                                           .bytes = (size_t)r.bytes,
-                                           .role = (enum dsflow_role)r.role,
-                                           .home = r.home,
-                                           .tier = r.tier,
-                                           .persistent = r.persistent,
-                                           .constant = r.constant,
-                                           .unit = r.unit,
-                                           .part = r.part,
-                                           .at = r.at,
-                                           .block = r.block,
-                                           .ring =
-                                               r.ring > 0
-                                                   ? ops->rings[r.ring - 1]
-                                                   : NULL });
+            g,
+            &DSFLOW_DATA(.name = name, .bytes = (size_t)r.bytes,
+                         .role = (enum dsflow_role)r.role, .home = r.home,
+                         .tier = r.tier, .persistent = r.persistent,
+                         .constant = r.constant, .unit = r.unit, .part = r.part,
+                         .at = r.at, .block = r.block,
+                         .ring = r.ring > 0 ? ops->rings[r.ring - 1] : NULL));
     }
     return true;
 }
@@ -541,17 +533,17 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
 /* A swap takes from the first and brings to the second, and nothing else has
  * data on NVMe. */
 static bool data_is_sound(const struct dsf_trace *trace,
-                          const struct task_record *r)
+                          const struct task_record *r,
+                          const dsflow_data_id *data)
 {
     bool swaps = trace->ops->v[r->op].swaps;
 
     if (swaps && r->ndata != 2)
         return false;
     for (unsigned p = 0; p < r->ndata; p++)
-        if (r->data[p] >= dsflow_graph_ndata(trace->graph) ||
-            (!swaps && dsflow_graph_data(trace->graph,
-                                         (dsflow_data_id){ r->data[p] })
-                               ->tier == DSFLOW_NVME))
+        if (data[p].i >= dsflow_graph_ndata(trace->graph) ||
+            (!swaps &&
+             dsflow_graph_data(trace->graph, data[p])->tier == DSFLOW_NVME))
             return false;
     return true;
 }
@@ -561,42 +553,42 @@ static bool task_is_sound(const struct dsf_trace *trace,
 {
     return r->op < trace->ops->n &&
            r->program < dsflow_graph_nprograms(trace->graph) &&
-           r->pass <= DSFLOW_UPDATE && r->ndata <= DSFLOW_MAX_PORTS &&
-           r->rank >= DSFLOW_ANYWHERE && data_is_sound(trace, r);
+           r->pass <= DSFLOW_UPDATE && r->rank >= DSFLOW_ANYWHERE &&
+           r->ndata <= dsflow_graph_ndata(trace->graph);
 }
 
 static bool read_tasks(FILE *in, struct dsf_trace *trace)
 {
     size_t cap = 0;
+    dsflow_data_id *data;
+    bool good = true;
     uint32_t n;
 
     if (!get(in, &n, sizeof(n)))
         return false;
+    data = dsf_xcalloc(dsflow_graph_ndata(trace->graph) + 1, sizeof(*data));
     dsf_grow(&trace->tasks, &cap, 1, sizeof(*trace->tasks));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && good; i++) {
         struct task_record r;
         struct dsflow_task_spec t;
 
-        if (!get(in, &r, sizeof(r)) || !task_is_sound(trace, &r))
-            return false;
-        t = (struct dsflow_task_spec){ .op = &trace->ops->v[r.op],
-                                       .layer = r.layer,
-                                       .microbatch = r.microbatch,
-                                       .tile = r.tile,
-                                       .rank = r.rank,
-                                       .priority = r.priority,
-                                       .program = r.program,
-                                       .pass = r.pass,
-                                       .fresh = r.fresh,
-                                       .ndata = r.ndata };
-        for (unsigned p = 0; p < r.ndata; p++)
-            t.data[p].i = r.data[p];
+        good = get(in, &r, sizeof(r)) && task_is_sound(trace, &r) &&
+               get(in, data, r.ndata * sizeof(*data)) &&
+               data_is_sound(trace, &r, data);
+        if (!good)
+            break;
+        t = DSFLOW_TASK(.op = &trace->ops->v[r.op], .layer = r.layer,
+                        .microbatch = r.microbatch, .tile = r.tile,
+                        .rank = r.rank, .priority = r.priority,
+                        .program = r.program, .pass = r.pass, .fresh = r.fresh,
+                        .data = data, .ndata = r.ndata);
         dsflow_graph_add_task(trace->graph, &t);
         dsf_grow(&trace->tasks, &cap, i + 2, sizeof(*trace->tasks));
         trace->tasks[i] =
             (struct dsf_trace_task){ r.flops, r.bytes, r.predicted };
     }
-    return true;
+    free(data);
+    return good;
 }
 
 /* Those of a block that is not whole are dropped with it. */

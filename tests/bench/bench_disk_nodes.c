@@ -147,8 +147,7 @@ static const struct dsflow_op op_use = {
     .abi = DSFLOW_OP_ABI,
     .name = "bench_use",
     .summary = "takes its time",
-    .nports = 2,
-    .ports = { { "chain", DSFLOW_RW }, { "piece", DSFLOW_R } },
+    DSFLOW_PORTS({ "chain", DSFLOW_RW }, { "piece", DSFLOW_R }),
     .check = check,
 };
 
@@ -170,21 +169,17 @@ static dsflow_data_id add(struct dsflow_graph *g, const char *what, unsigned i,
 
     snprintf(name, sizeof(name), "%s%u", what, i);
     return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = size,
-                                       .role = DSFLOW_BUFFERS,
-                                       .tier = (uint8_t)tier,
-                                       .persistent = tier == DSFLOW_NVME ||
-                                                     size < 64,
-                                       .unit = -1 });
+        g, &DSFLOW_DATA(.name = name, .bytes = size, .role = DSFLOW_BUFFERS,
+                        .tier = (uint8_t)tier,
+                        .persistent = tier == DSFLOW_NVME || size < 64,
+                        .unit = -1));
 }
 
 static void add_task(struct dsflow_graph *g, const struct dsflow_op *op,
                      dsflow_data_id a, dsflow_data_id b)
 {
-    dsflow_graph_add_task(
-        g, &(struct dsflow_task_spec){
-               .op = op, .layer = -1, .ndata = 2, .data = { a, b } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = op, .layer = -1, .ndata = 2,
+                                          .data = (dsflow_data_id[]){ a, b }));
 }
 
 /* What stands in a slot stays until its turn comes: at the turn of a pass the
@@ -219,9 +214,9 @@ static struct dsflow_graph *build(void)
 
 static int run_tasks(const char *folder)
 {
-    struct dsflow_exec_options options = {
-        .kind = DSFLOW_STARPU, .disk = { .paths = &folder, .npaths = 1 }
-    };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU,
+                            .disk = { .paths = &folder, .npaths = 1 });
     struct dsflow_graph *g;
     struct dsflow_exec *exec;
     struct dsflow_err err;

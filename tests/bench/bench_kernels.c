@@ -58,8 +58,8 @@ struct segment {
     const struct dsflow_codelet *codelet;
     const void *args;
     unsigned nports, nshapes;
-    size_t bytes[DSFLOW_MAX_PORTS];
-    float *ports[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
+    float *ports[DSFLOW_TRIAL_PORTS];
     struct shape shapes[3];
 };
 
@@ -76,7 +76,7 @@ static void products(const struct segment *s, float *a, float *b, float *c)
 static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 {
     const struct dsflow_op *op = s->codelet->op;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     double own = INFINITY, plain = INFINITY;
     struct dsflow_cost cost;
     struct dsflow_err err;

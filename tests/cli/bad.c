@@ -172,10 +172,8 @@ static const struct dsflow_trials trials = { .make = make, .reference = good };
         .abi = DSFLOW_OP_ABI,                                                  \
         .name = #f,                                                            \
         .summary = "a task",                                                   \
-        .nports = 3,                                                           \
-        .ports = { { "in", DSFLOW_R },                                         \
-                   { "out", DSFLOW_W },                                        \
-                   { "sum", DSFLOW_RW } },                                     \
+        DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W },                  \
+                     { "sum", DSFLOW_RW }),                                    \
         .check = check,                                                        \
         .scratch = scratch,                                                    \
     };                                                                         \
@@ -255,11 +253,8 @@ static const struct dsflow_op op_bad_gradient = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "out, with another gradient",
     .args_size = sizeof(struct dsflow_out_args),
-    .nports = 4,
-    .ports = { { "x", DSFLOW_R },
-               { "att", DSFLOW_R },
-               { "unit", DSFLOW_R },
-               { "y", DSFLOW_W } },
+    DSFLOW_PORTS({ "x", DSFLOW_R }, { "att", DSFLOW_R }, { "unit", DSFLOW_R },
+                 { "y", DSFLOW_W }),
     .check = gradient_check,
 };
 static const struct dsflow_codelet codelet_bad_gradient = {
@@ -305,10 +300,8 @@ static void bad_shard(const struct dsflow_call *call)
         .update = 1,                                                           \
         .summary = "an optimizer",                                             \
         .args_size = sizeof(struct dsflow_update_args),                        \
-        .nports = 3,                                                           \
-        .ports = { { "control", DSFLOW_R },                                    \
-                   { "grad", DSFLOW_R },                                       \
-                   { "param", DSFLOW_RW } },                                   \
+        DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },            \
+                     { "param", DSFLOW_RW }),                                  \
         .check = dsflow_update_check,                                          \
     };                                                                         \
     static const struct dsflow_codelet codelet_##f = {                         \
@@ -347,12 +340,9 @@ static int change(const void *part, const struct dsflow_plan *plan,
 
     dsflow_rewrite_all(in, out, NULL, NULL);
     snprintf(name, sizeof(name), "data%d", calls++);
-    dsflow_graph_add_data(out,
-                          &(struct dsflow_data_spec){ .name = name,
-                                                      .bytes = 4,
-                                                      .home = DSFLOW_ANYWHERE,
-                                                      .persistent = 1,
-                                                      .unit = -1 });
+    dsflow_graph_add_data(out, &DSFLOW_DATA(.name = name, .bytes = 4,
+                                            .home = DSFLOW_ANYWHERE,
+                                            .persistent = 1, .unit = -1));
     return DSFLOW_OK;
 }
 static const struct dsflow_policy bad_policy = {

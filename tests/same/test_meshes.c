@@ -526,20 +526,20 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
     const struct dsf_job *job = &tr->trial.job;
     const char *folder = disk_of(job);
     const char *scheduler = job->machine.scheduler;
-    struct dsflow_exec_options options = {
-        .kind = kind,
-        .workers =
-            job->machine.workers > 0 ? (unsigned)job->machine.workers : 2,
-        .scheduler = strcmp(scheduler, "auto") == 0 ? NULL : scheduler,
-        .virtuals = (unsigned)job->machine.virtuals,
-        .virtual_memory =
-            job->machine.virtuals > 0 ? (size_t)job->machine.virtual_memory : 0,
-        .ranks = (unsigned)tr->trial.plan->nranks,
-        .disk = { .paths = &folder,
-                  .npaths = 1,
-                  .block = 64 << 10,
-                  .verify = job->nvme.verify },
-    };
+    struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
+            .kind = kind,
+            .workers =
+                job->machine.workers > 0 ? (unsigned)job->machine.workers : 2,
+            .scheduler = strcmp(scheduler, "auto") == 0 ? NULL : scheduler,
+            .virtuals = (unsigned)job->machine.virtuals,
+            .virtual_memory = job->machine.virtuals > 0
+                                  ? (size_t)job->machine.virtual_memory
+                                  : 0,
+            .ranks = (unsigned)tr->trial.plan->nranks,
+            .disk = { .paths = &folder,
+                      .npaths = 1,
+                      .block = 64 << 10,
+                      .verify = job->nvme.verify });
     struct dsflow_err err;
 
     tr->result = new_result(&tr->trial.model);

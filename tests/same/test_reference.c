@@ -160,7 +160,8 @@ static struct training *start(const struct run *run, bool no_update)
 {
     struct training *tr = calloc(1, sizeof(*tr));
     const char *srcdir = getenv("srcdir");
-    struct dsflow_exec_options options = { .kind = DSFLOW_SERIAL };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
     struct dsflow_err err;
 
     snprintf(tr->folder, sizeof(tr->folder), "%s/tests/reference/%s",

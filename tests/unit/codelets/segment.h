@@ -14,8 +14,8 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
                        unsigned fresh, unsigned n, struct tensor *const *ports)
 {
     const struct dsflow_op *op = codelet->op;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
-    size_t bytes[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err = { .msg = "" };
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct guarded scratch;

@@ -14,8 +14,8 @@ static void run(const struct dsflow_codelet *codelet,
                 const struct dsf_move_args *args, unsigned n, float **ptrs,
                 const size_t *elems)
 {
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
-    size_t bytes[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err;
 
     for (unsigned i = 0; i < n; i++) {

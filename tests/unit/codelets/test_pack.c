@@ -394,7 +394,7 @@ static void bytes_say_how_many_numbers_there_are(void **state)
 
 static void replicas_and_shards_have_one_stream(void **state)
 {
-    struct dsflow_data_spec m = { .name = "m.layer3.qkv", .unit = 10 };
+    struct dsflow_data_spec m = DSFLOW_DATA(.name = "m.layer3.qkv", .unit = 10);
     uint64_t h = dsf_packed_stream(1, &m);
 
     m.name = "m.layer3.qkv.s1.c4";

@@ -33,11 +33,11 @@ static void fill_port(const struct dsflow_trials *trials, uint64_t seed,
 static void try(const struct dsflow_codelet *c, uint64_t seed)
 {
     const struct dsflow_op *op = c->op;
-    size_t bytes[DSFLOW_MAX_PORTS], again[DSFLOW_MAX_PORTS];
+    size_t bytes[DSFLOW_TRIAL_PORTS], again[DSFLOW_TRIAL_PORTS];
     unsigned n, n2, fresh = 0, fresh2 = 0;
     unsigned char args[1024] = { 0 }, args2[1024] = { 0 };
-    struct guarded mem[DSFLOW_MAX_PORTS], scratch;
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct guarded mem[DSFLOW_TRIAL_PORTS], scratch;
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err = { .msg = "" };
 
     assert_true(op->args_size <= sizeof(args));

@@ -32,7 +32,7 @@ static void run_fresh(const struct dsflow_codelet *codelet, const void *args,
                       unsigned n, void **ptrs, const size_t *bytes,
                       unsigned fresh)
 {
-    struct dsflow_buf bufs[DSFLOW_MAX_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err;
 
     for (unsigned i = 0; i < n; i++)

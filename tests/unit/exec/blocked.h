@@ -35,8 +35,7 @@ static const struct dsflow_op block_op = {
     .abi = DSFLOW_OP_ABI,
     .name = "test_block",
     .summary = "waits until it is let go",
-    .nports = 1,
-    .ports = { { "x", DSFLOW_RW } },
+    DSFLOW_PORTS({ "x", DSFLOW_RW }),
     .check = blocked_check,
     .cost = blocked_cost,
 };
@@ -44,8 +43,7 @@ static const struct dsflow_op pass_op = {
     .abi = DSFLOW_OP_ABI,
     .name = "test_pass",
     .summary = "does nothing",
-    .nports = 1,
-    .ports = { { "x", DSFLOW_RW } },
+    DSFLOW_PORTS({ "x", DSFLOW_RW }),
     .check = blocked_check,
     .cost = blocked_cost,
 };
@@ -61,7 +59,8 @@ static const struct dsflow_codelet pass_codelet = { .abi = DSFLOW_CODELET_ABI,
 static inline struct dsflow_graph *blocked_graph(void)
 {
     struct dsflow_graph *g = dsflow_graph_new();
-    const struct dsflow_data_spec spec = { .bytes = 64, .persistent = 1 };
+    const struct dsflow_data_spec spec =
+        DSFLOW_DATA(.bytes = 64, .persistent = 1);
     struct dsflow_data_spec a = spec, b = spec;
     dsflow_data_id one, other;
 
@@ -71,13 +70,12 @@ static inline struct dsflow_graph *blocked_graph(void)
     other = dsflow_graph_add_data(g, &b);
     for (int i = 0; i < 4; i++)
         dsflow_graph_add_task(
-            g, &(struct dsflow_task_spec){
-                   .op = i == 0 ? &block_op : &pass_op,
-                   .layer = (int16_t)(i == 1 ? 7 : -1),
-                   .rank = (int16_t)(i == 3 ? 0 : DSFLOW_ANYWHERE),
-                   .priority = i == 0,
-                   .ndata = 1,
-                   .data = { i == 2 ? other : one } });
+            g,
+            &DSFLOW_TASK(.op = i == 0 ? &block_op : &pass_op,
+                         .layer = (int16_t)(i == 1 ? 7 : -1),
+                         .rank = (int16_t)(i == 3 ? 0 : DSFLOW_ANYWHERE),
+                         .priority = i == 0, .ndata = 1,
+                         .data = (dsflow_data_id[]){ i == 2 ? other : one }));
     return g;
 }
 
@@ -85,8 +83,8 @@ static inline struct dsflow_graph *blocked_graph(void)
 static inline struct dsflow_exec *
 blocked_exec(struct dsflow_graph *g, const struct dsflow_host *host, int steps)
 {
-    const struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
-                                                 .workers = 1 };
+    const struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1);
     struct dsflow_exec *exec = NULL;
     struct dsflow_err err;
 

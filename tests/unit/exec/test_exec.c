@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* x = x * args + y: the order of such tasks shows in the result. */
+/* x = x * args + y + …: the order of such tasks shows in the result. */
 static int check(const size_t *bytes, unsigned n, const void *args,
                  struct dsflow_err *err)
 {
@@ -45,6 +45,9 @@ static void mix_cpu(const struct dsflow_call *call)
     memcpy(tmp, x, call->bufs[0].bytes);
     for (size_t i = 0; i < n; i++)
         x[i] = tmp[i] * k + y[i] + (uint32_t)i;
+    for (unsigned p = 2; p < call->nbufs; p++)
+        for (size_t i = 0; i < n; i++)
+            x[i] = x[i] * p + ((const uint32_t *)call->bufs[p].ptr)[i];
 }
 
 static void tell_cpu(const struct dsflow_call *call)
@@ -57,10 +60,10 @@ static void tell_cpu(const struct dsflow_call *call)
 static const struct dsflow_op mix = {
     .abi = DSFLOW_OP_ABI,
     .name = "test_mix",
-    .summary = "x = x * k + y",
+    .summary = "x = x * k + y + …",
     .args_size = sizeof(uint32_t),
-    .nports = 2,
-    .ports = { { "x", DSFLOW_RW }, { "y", DSFLOW_R } },
+    .repeats = 1,
+    DSFLOW_PORTS({ "x", DSFLOW_RW }, { "y", DSFLOW_R }),
     .check = check,
     .cost = cost,
     .scratch = scratch,
@@ -69,8 +72,7 @@ static const struct dsflow_op tell = {
     .abi = DSFLOW_OP_ABI,
     .name = "test_tell",
     .summary = "report x[0]",
-    .nports = 1,
-    .ports = { { "x", DSFLOW_R } },
+    DSFLOW_PORTS({ "x", DSFLOW_R }),
     .check = check,
     .cost = cost,
 };
@@ -82,7 +84,8 @@ static const struct dsflow_codelet tell_codelet = { .abi = DSFLOW_CODELET_ABI,
                                                     .cpu = tell_cpu,
                                                     .host_only = 1 };
 
-enum { NDATA = 12, NTASKS = 400, WORDS = 3000, STEPS = 3 };
+/* More data than StarPU has room for in a task that is not told. */
+enum { NDATA = 20, NTASKS = 400, WORDS = 3000, STEPS = 3 };
 
 struct told {
     double last;
@@ -97,7 +100,8 @@ static void report(void *user, const double *values, unsigned n)
     told->n += n;
 }
 
-/* A tangle of tasks over a few data, the same for the same seed. */
+/* A tangle of tasks over a few data, some of them over all, the same for the
+ * same seed. */
 static struct dsflow_graph *tangle(unsigned seed)
 {
     struct dsflow_graph *g = dsflow_graph_new();
@@ -108,24 +112,24 @@ static struct dsflow_graph *tangle(unsigned seed)
 
         snprintf(name, sizeof(name), "d%d", i);
         d[i] = dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = name,
-                                           .bytes = WORDS * sizeof(uint32_t),
-                                           .persistent = 1 });
+            g, &DSFLOW_DATA(.name = name, .bytes = WORDS * sizeof(uint32_t),
+                            .persistent = 1));
     }
     for (int i = 0; i < NTASKS; i++) {
         unsigned x = (seed = seed * 1103515245 + 12345) >> 16;
         uint32_t k = 2 * (x % 1000) + 3;
-        unsigned a = x % NDATA, b = (a + 1 + x / 16 % (NDATA - 1)) % NDATA;
+        unsigned a = x % NDATA, step = 1 + x / 16 % (NDATA - 1);
+        dsflow_data_id ids[NDATA] = { d[a], d[(a + step) % NDATA] };
 
-        dsflow_graph_add_task(
-            g, &(struct dsflow_task_spec){ .op = &mix,
-                                           .args = &k,
-                                           .priority = (int32_t)(x % 50),
-                                           .ndata = 2,
-                                           .data = { d[a], d[b] } });
+        for (unsigned p = 2; p < NDATA; p++)
+            ids[p] = d[(a + (step + p - 2) % (NDATA - 1) + 1) % NDATA];
+        dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &mix, .args = &k,
+                                              .priority = (int32_t)(x % 50),
+                                              .ndata = i % 50 == 49 ? NDATA : 2,
+                                              .data = ids));
     }
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){
-                                 .op = &tell, .ndata = 1, .data = { d[0] } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &tell, .ndata = 1,
+                                          .data = (dsflow_data_id[]){ d[0] }));
     return g;
 }
 
@@ -219,8 +223,7 @@ static uint32_t *run(const struct dsflow_exec_options *options,
 static void assert_same_as_serial(struct dsflow_exec_options options)
 {
     struct told told;
-    uint32_t *want =
-        run(&(struct dsflow_exec_options){ .kind = DSFLOW_SERIAL }, &told);
+    uint32_t *want = run(&DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL), &told);
     uint32_t *got;
 
     options.kind = DSFLOW_STARPU;
@@ -232,15 +235,15 @@ static void assert_same_as_serial(struct dsflow_exec_options options)
 
 static void starpu_gives_the_serial_result(void **state)
 {
-    assert_same_as_serial((struct dsflow_exec_options){ .workers = 1 });
-    assert_same_as_serial((struct dsflow_exec_options){ .workers = 2 });
+    assert_same_as_serial(DSFLOW_EXEC_OPTIONS(.workers = 1));
+    assert_same_as_serial(DSFLOW_EXEC_OPTIONS(.workers = 2));
 }
 
 static void every_scheduler_gives_the_serial_result(void **state)
 {
     for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
         assert_same_as_serial(
-            (struct dsflow_exec_options){ .workers = 2, .scheduler = *name });
+            DSFLOW_EXEC_OPTIONS(.workers = 2, .scheduler = *name));
 }
 
 static unsigned more_workers_than_cores(void)
@@ -256,8 +259,9 @@ static unsigned more_workers_than_cores(void)
 static void more_workers_than_cores_give_the_serial_result(void **state)
 {
     for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
-        assert_same_as_serial((struct dsflow_exec_options){
-            .workers = more_workers_than_cores(), .scheduler = *name });
+        assert_same_as_serial(
+            DSFLOW_EXEC_OPTIONS(.workers = more_workers_than_cores(),
+                                .scheduler = *name));
 }
 
 /* How often the other threads of this process went to sleep. */
@@ -285,8 +289,8 @@ static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
     assert_int_equal(
         dsflow_exec_open(
             g,
-            &(struct dsflow_exec_options){
-                .kind = DSFLOW_STARPU, .workers = more_workers_than_cores() },
+            &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU,
+                                 .workers = more_workers_than_cores()),
             &host, &exec, &err),
         DSFLOW_OK);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
@@ -303,9 +307,8 @@ static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
  * first, and its absence of a device is a skip, not a pass. */
 static void a_virtual_device_gives_the_serial_result(void **state)
 {
-    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
-                                           .workers = 1,
-                                           .virtuals = 1 };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1);
 
     need_virtual_device(options);
     assert_same_as_serial(options);
@@ -327,11 +330,10 @@ static void what_nobody_takes_out_is_counted(void **state)
     enum { MANY = 12 };
     uint64_t lost;
 
-    assert_int_equal(dsflow_exec_open(g,
-                                      &(struct dsflow_exec_options){
-                                          .kind = DSFLOW_SERIAL },
-                                      &host, &exec, &err),
-                     DSFLOW_OK);
+    assert_int_equal(
+        dsflow_exec_open(g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL), &host,
+                         &exec, &err),
+        DSFLOW_OK);
     for (int step = 0; step < MANY; step++)
         dsflow_exec_submit(exec, DSFLOW_STEP, &err);
     lost = dsf_exec_drain(exec, &t);
@@ -375,17 +377,17 @@ static void a_function_of_the_host_is_called_once_at_a_time(void **state)
     struct dsflow_exec *exec;
     struct dsflow_err err;
     dsflow_data_id d = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){
-               .name = "d", .bytes = sizeof(uint32_t), .persistent = 1 });
+        g,
+        &DSFLOW_DATA(.name = "d", .bytes = sizeof(uint32_t), .persistent = 1));
 
     for (int i = 0; i < CALLS; i++)
-        dsflow_graph_add_task(g, &(struct dsflow_task_spec){
-                                     .op = &tell, .ndata = 1, .data = { d } });
-    assert_int_equal(dsflow_exec_open(g,
-                                      &(struct dsflow_exec_options){
-                                          .kind = DSFLOW_STARPU, .workers = 2 },
-                                      &host, &exec, &err),
-                     DSFLOW_OK);
+        dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &tell, .ndata = 1,
+                                              .data = (dsflow_data_id[]){ d }));
+    assert_int_equal(
+        dsflow_exec_open(
+            g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2), &host,
+            &exec, &err),
+        DSFLOW_OK);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
     assert_int_equal(caller.calls, CALLS);
@@ -400,12 +402,11 @@ static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
     struct dsflow_host host = { 0 };
     struct dsflow_exec *exec;
     struct dsflow_err err;
-    int status = dsflow_exec_open(
-        g,
-        &(struct dsflow_exec_options){ .kind = DSFLOW_STARPU,
-                                       .workers = 1,
-                                       .scheduler = "fifo" },
-        &host, &exec, &err);
+    int status = dsflow_exec_open(g,
+                                  &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU,
+                                                       .workers = 1,
+                                                       .scheduler = "fifo"),
+                                  &host, &exec, &err);
 
     assert_int_equal(status, DSFLOW_EINVAL);
     assert_non_null(

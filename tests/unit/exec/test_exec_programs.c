@@ -31,8 +31,7 @@ static const struct dsflow_op mix = {
     .name = "test_mix",
     .summary = "x = x * k + y",
     .args_size = sizeof(uint32_t),
-    .nports = 2,
-    .ports = { { "x", DSFLOW_RW }, { "y", DSFLOW_R } },
+    DSFLOW_PORTS({ "x", DSFLOW_RW }, { "y", DSFLOW_R }),
     .check = check,
 };
 static const struct dsflow_codelet mix_codelet = { .abi = DSFLOW_CODELET_ABI,
@@ -49,22 +48,22 @@ static struct dsflow_graph *programs(void)
     for (int i = 0; i < NDATA; i++) {
         snprintf(name, sizeof(name), "d%d", i);
         d[i] = dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = name,
-                                           .bytes = WORDS * sizeof(uint32_t),
-                                           .persistent = 1 });
+            g, &DSFLOW_DATA(.name = name, .bytes = WORDS * sizeof(uint32_t),
+                            .persistent = 1));
     }
     for (uint32_t p = 0; p < NPROGRAMS; p++) {
         snprintf(name, sizeof(name), p == 0 ? "step" : "program%u",
                  (unsigned)p);
         for (uint32_t i = 0; i <= p; i++)
             dsflow_graph_add_task(
-                g, &(struct dsflow_task_spec){
-                       .op = &mix,
-                       .args = &(uint32_t){ 2 * (p + 7 * i) + 3 },
-                       .program = dsflow_graph_add_program(g, name),
-                       .ndata = 2,
-                       .data = { d[(p + i) % NDATA],
-                                 d[(p + i + 1 + i % (NDATA - 1)) % NDATA] } });
+                g,
+                &DSFLOW_TASK(.op = &mix,
+                             .args = &(uint32_t){ 2 * (p + 7 * i) + 3 },
+                             .program = dsflow_graph_add_program(g, name),
+                             .ndata = 2,
+                             .data = (dsflow_data_id[]){
+                                 d[(p + i) % NDATA],
+                                 d[(p + i + 1 + i % (NDATA - 1)) % NDATA] }));
     }
     return g;
 }
@@ -73,7 +72,8 @@ static struct dsflow_graph *programs(void)
 static void run(enum dsflow_exec_kind kind, uint32_t (*left)[WORDS])
 {
     struct dsflow_graph *g = programs();
-    struct dsflow_exec_options options = { .kind = kind, .workers = 3 };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = kind, .workers = 3);
     struct dsflow_host host = { 0 };
     struct dsflow_exec_stats stats;
     struct dsflow_exec *exec;
@@ -117,7 +117,8 @@ static void ten_programs_leave_what_their_order_says(void **state)
 static void what_the_graph_does_not_have_is_refused(void **state)
 {
     struct dsflow_graph *g = programs();
-    struct dsflow_exec_options options = { .kind = DSFLOW_SERIAL };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
     struct dsflow_host host = { 0 };
     struct dsflow_exec *exec;
     struct dsflow_err err;

@@ -60,24 +60,21 @@ static const struct dsflow_op mix_op = {
     .name = "tiers_mix",
     .summary = "x = x * k + y",
     .args_size = sizeof(uint32_t),
-    .nports = 2,
-    .ports = { { "x", DSFLOW_RW }, { "y", DSFLOW_R } },
+    DSFLOW_PORTS({ "x", DSFLOW_RW }, { "y", DSFLOW_R }),
     .check = check,
 };
 static const struct dsflow_op tell_op = {
     .abi = DSFLOW_OP_ABI,
     .name = "tiers_tell",
     .summary = "report x[0]",
-    .nports = 1,
-    .ports = { { "x", DSFLOW_R } },
+    DSFLOW_PORTS({ "x", DSFLOW_R }),
     .check = check,
 };
 static const struct dsflow_op await_op = {
     .abi = DSFLOW_OP_ABI,
     .name = "tiers_await",
     .summary = "keep a worker busy",
-    .nports = 1,
-    .ports = { { "x", DSFLOW_RW } },
+    DSFLOW_PORTS({ "x", DSFLOW_RW }),
     .check = check,
 };
 static const struct dsflow_codelet mix_codelet = { .abi = DSFLOW_CODELET_ABI,
@@ -126,12 +123,9 @@ static dsflow_data_id add_data(struct program *p, const char *what, int rank,
 
     snprintf(name, sizeof(name), "%s%d.%d.%d", what, rank, size, i);
     id = dsflow_graph_add_data(
-        p->g, &(struct dsflow_data_spec){ .name = name,
-                                          .bytes = bytes,
-                                          .home = (int16_t)rank,
-                                          .tier = (uint8_t)tier,
-                                          .persistent = persistent,
-                                          .unit = -1 });
+        p->g, &DSFLOW_DATA(.name = name, .bytes = bytes, .home = (int16_t)rank,
+                           .tier = (uint8_t)tier, .persistent = persistent,
+                           .unit = -1));
     p->words[id.i] = calloc(words_of[size], sizeof(uint32_t));
     return id;
 }
@@ -140,12 +134,11 @@ static void add_task(struct program *p, const struct dsflow_op *op, int rank,
                      uint32_t k, dsflow_data_id a, dsflow_data_id b)
 {
     dsflow_graph_add_task(
-        p->g, &(struct dsflow_task_spec){ .op = op,
-                                          .args = op == &mix_op ? &k : NULL,
-                                          .rank = (int16_t)rank,
-                                          .priority = (int32_t)any(p, 9),
-                                          .ndata = op == &tell_op ? 1 : 2,
-                                          .data = { a, b } });
+        p->g,
+        &DSFLOW_TASK(.op = op, .args = op == &mix_op ? &k : NULL,
+                     .rank = (int16_t)rank, .priority = (int32_t)any(p, 9),
+                     .ndata = op == &tell_op ? 1 : 2,
+                     .data = (dsflow_data_id[]){ a, b }));
 }
 
 static void load(struct program *p, int rank, struct place *at,
@@ -396,7 +389,7 @@ static void run(struct dsflow_exec_options options)
 
 static void serial_swaps_are_copies(void **state)
 {
-    run((struct dsflow_exec_options){ .kind = DSFLOW_SERIAL });
+    run(DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL));
 }
 
 static void starpu_swaps_are_copies(void **state)
@@ -404,9 +397,8 @@ static void starpu_swaps_are_copies(void **state)
     static const char *const schedulers[] = { NULL, "dmdas", "prio", "eager" };
 
     for (unsigned i = 0; i < 4; i++)
-        run((struct dsflow_exec_options){ .kind = DSFLOW_STARPU,
-                                          .workers = 1 + i % 3,
-                                          .scheduler = schedulers[i] });
+        run(DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1 + i % 3,
+                                .scheduler = schedulers[i]));
 }
 
 /* --- faults --------------------------------------------------------------- */
@@ -464,7 +456,8 @@ static void run_and_break(struct dsflow_exec_options options,
 
 static void a_disk_that_fails_ends_the_run(void **state)
 {
-    struct dsflow_exec_options options = { .kind = DSFLOW_SERIAL };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
 
     run_and_break(options, cut_files);
     run_and_break(options, lose_files);
@@ -484,8 +477,7 @@ static void what_cannot_be_put_back_is_a_failure(void **state)
     struct program p;
 
     make_program(&p, 3);
-    exec = open_exec(p.g, (struct dsflow_exec_options){ .kind = DSFLOW_SERIAL },
-                     &host);
+    exec = open_exec(p.g, DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL), &host);
     assert_non_null(dsflow_exec_map(exec, p.places[0][0].nvme[0], DSFLOW_RW));
     lose_files(exec);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_EIO);
@@ -497,9 +489,9 @@ static void what_cannot_be_put_back_is_a_failure(void **state)
 static void a_folder_that_is_not_there_is_refused_at_once(void **state)
 {
     static const char *const nowhere[] = { "no/such/folder" };
-    struct dsflow_exec_options options = {
-        .kind = DSFLOW_SERIAL, .disk = { .paths = nowhere, .npaths = 1 }
-    };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL,
+                            .disk = { .paths = nowhere, .npaths = 1 });
     struct dsflow_host host = { 0 };
     struct dsflow_exec *exec;
     struct dsflow_err err;
@@ -525,11 +517,11 @@ static void a_disk_does_not_copy_to_itself(void **state)
     make_program(&p, 3);
     add_task(&p, &dsf_op_swap_in, 0, 0, p.places[0][0].nvme[0],
              p.places[0][0].nvme[1]);
-    assert_int_equal(dsflow_exec_open(p.g,
-                                      &(struct dsflow_exec_options){
-                                          .kind = DSFLOW_SERIAL, .disk = disk },
-                                      &host, &exec, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        dsflow_exec_open(
+            p.g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL, .disk = disk),
+            &host, &exec, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "task swap_in of nvme0.0.0: expected one of its "
                         "data in memory, and the other on NVMe");
@@ -543,9 +535,8 @@ static void a_disk_does_not_copy_to_itself(void **state)
 static void a_disk_works_while_the_only_worker_is_busy(void **state)
 {
     enum { WORDS = 1 << 14 };
-    struct dsflow_data_spec d = { .bytes = WORDS * sizeof(uint32_t),
-                                  .persistent = 1,
-                                  .unit = -1 };
+    struct dsflow_data_spec d = DSFLOW_DATA(.bytes = WORDS * sizeof(uint32_t),
+                                            .persistent = 1, .unit = -1);
     struct dsflow_graph *g = dsflow_graph_new();
     struct dsflow_host host = { 0 };
     struct dsf_timeline t = { 0 };
@@ -561,16 +552,14 @@ static void a_disk_works_while_the_only_worker_is_busy(void **state)
     d.name = "home";
     d.tier = DSFLOW_NVME;
     home = dsflow_graph_add_data(g, &d);
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &await_op,
-                                                         .priority = 1,
-                                                         .ndata = 1,
-                                                         .data = { other } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &await_op, .priority = 1,
+                                          .ndata = 1,
+                                          .data = (dsflow_data_id[]){ other }));
     dsflow_graph_add_task(
-        g, &(struct dsflow_task_spec){
-               .op = &dsf_op_swap_in, .ndata = 2, .data = { home, slot } });
+        g, &DSFLOW_TASK(.op = &dsf_op_swap_in, .ndata = 2,
+                        .data = (dsflow_data_id[]){ home, slot }));
     exec = open_exec(
-        g, (struct dsflow_exec_options){ .kind = DSFLOW_STARPU, .workers = 1 },
-        &host);
+        g, DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1), &host);
     words = dsflow_exec_map(exec, home, DSFLOW_W);
     fill(words, d.bytes, 1);
     awaited = (uint32_t *)exec->mem[slot.i] + WORDS - 1;
@@ -587,9 +576,8 @@ static void a_disk_works_while_the_only_worker_is_busy(void **state)
 /* First of all, as StarPU reads once what devices there are. */
 static void virtual_devices_swap_too(void **state)
 {
-    struct dsflow_exec_options options = { .kind = DSFLOW_STARPU,
-                                           .workers = 1,
-                                           .virtuals = 1 };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1);
 
     need_virtual_device(options);
     run(options);

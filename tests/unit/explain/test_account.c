@@ -13,31 +13,27 @@
 static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
-    .nports = 2,
     .repeats = 1,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .noptional = 1,
 };
 static const struct dsflow_op bump = {
     .abi = DSFLOW_OP_ABI,
     .name = "bump",
-    .nports = 2,
     .noptional = 1,
-    .ports = { { "what", DSFLOW_RW }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "what", DSFLOW_RW }, { "in", DSFLOW_R }),
 };
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .nports = 2,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .comm = 1,
 };
 
 static const struct dsflow_op hold = {
     .abi = DSFLOW_OP_ABI,
     .name = "hold",
-    .nports = 2,
-    .ports = { { "what", DSFLOW_RW }, { "until", DSFLOW_R } },
+    DSFLOW_PORTS({ "what", DSFLOW_RW }, { "until", DSFLOW_R }),
 };
 
 static struct dsf_trace *new_trace(unsigned nranks, unsigned workers)
@@ -68,25 +64,22 @@ static dsflow_data_id data(struct dsf_trace *t, const char *name,
                            const char *ring)
 {
     return dsflow_graph_add_data(
-        t->graph,
-        &(struct dsflow_data_spec){ .name = name, .bytes = 4, .ring = ring });
+        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .ring = ring));
 }
 
 static dsflow_data_id kept(struct dsf_trace *t, const char *name)
 {
     return dsflow_graph_add_data(
-        t->graph, &(struct dsflow_data_spec){
-                      .name = name, .bytes = 4, .persistent = 1 });
+        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .persistent = 1));
 }
 
 static uint32_t task(struct dsf_trace *t, const struct dsflow_op *op, int rank,
                      unsigned n, const dsflow_data_id *ids)
 {
-    struct dsflow_task_spec spec = {
-        .op = op, .layer = -1, .rank = (int16_t)rank, .ndata = (uint8_t)n
-    };
+    struct dsflow_task_spec spec =
+        DSFLOW_TASK(.op = op, .layer = -1, .rank = (int16_t)rank, .data = ids,
+                    .ndata = n);
 
-    memcpy(spec.data, ids, n * sizeof(*ids));
     return dsflow_graph_add_task(t->graph, &spec).i;
 }
 #define TASK(t, op, rank, ...)                                                 \
@@ -459,10 +452,8 @@ static dsflow_data_id in_tier(struct dsf_trace *t, const char *name,
                               enum dsflow_tier tier, bool persistent)
 {
     return dsflow_graph_add_data(
-        t->graph, &(struct dsflow_data_spec){ .name = name,
-                                              .bytes = 4,
-                                              .tier = (uint8_t)tier,
-                                              .persistent = persistent });
+        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .tier = (uint8_t)tier,
+                               .persistent = persistent));
 }
 
 static void add_disk(struct dsf_trace *t)

@@ -9,9 +9,8 @@
 static const struct dsflow_op any = {
     .abi = DSFLOW_OP_ABI,
     .name = "any",
-    .nports = 3,
     .noptional = 2,
-    .ports = { { "a", DSFLOW_RW }, { "b", DSFLOW_R }, { "c", DSFLOW_W } },
+    DSFLOW_PORTS({ "a", DSFLOW_RW }, { "b", DSFLOW_R }, { "c", DSFLOW_W }),
 };
 
 static unsigned roll(unsigned *seed, unsigned n)
@@ -30,19 +29,21 @@ static struct dsflow_graph *random_graph(unsigned seed)
         char name[8];
 
         snprintf(name, sizeof(name), "d%u", d);
-        dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = name, .persistent = d % 2 });
+        dsflow_graph_add_data(g,
+                              &DSFLOW_DATA(.name = name, .persistent = d % 2));
     }
     for (unsigned i = 0; i < NTASKS; i++) {
         unsigned first = roll(&seed, NDATA);
-        struct dsflow_task_spec t = { .op = &any,
-                                      .fresh = (uint8_t)roll(&seed, 2),
-                                      .ndata = (uint8_t)(1 + roll(&seed, 3)) };
+        struct dsflow_task_spec t =
+            DSFLOW_TASK(.op = &any, .fresh = roll(&seed, 2),
+                        .ndata = 1 + roll(&seed, 3));
+        dsflow_data_id ids[3];
 
         for (unsigned p = 0; p < 3; p++)
-            t.data[p].i = (first + p * (1 + roll(&seed, 2))) % NDATA;
-        if (t.data[1].i == t.data[2].i || t.data[2].i == t.data[0].i)
+            ids[p].i = (first + p * (1 + roll(&seed, 2))) % NDATA;
+        if (ids[1].i == ids[2].i || ids[2].i == ids[0].i)
             t.ndata = 1;
+        t.data = ids;
         dsflow_graph_add_task(g, &t);
     }
     return g;
@@ -117,19 +118,16 @@ static void they_order_what_the_simulator_orders(void **state)
 static void only_what_is_written_over_is_a_slot(void **state)
 {
     struct dsflow_graph *g = dsflow_graph_new();
-    dsflow_data_id x =
-        dsflow_graph_add_data(g, &(struct dsflow_data_spec){ .name = "x" });
-    dsflow_data_id p = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = "p", .persistent = 1 });
+    dsflow_data_id x = dsflow_graph_add_data(g, &DSFLOW_DATA(.name = "x"));
+    dsflow_data_id p =
+        dsflow_graph_add_data(g, &DSFLOW_DATA(.name = "p", .persistent = 1));
     struct dsf_edges e;
 
     /* Writes x; adds to x; writes x anew; adds to p, twice. */
     for (unsigned i = 0; i < 5; i++)
         dsflow_graph_add_task(
-            g, &(struct dsflow_task_spec){ .op = &any,
-                                           .fresh = i == 0 || i == 2,
-                                           .ndata = 1,
-                                           .data = { i < 3 ? x : p } });
+            g, &DSFLOW_TASK(.op = &any, .fresh = i == 0 || i == 2, .ndata = 1,
+                            .data = (dsflow_data_id[]){ i < 3 ? x : p }));
     dsf_edges_init(&e, g);
     assert_int_equal(e.first[5], 5);
     assert_true(e.v[0].slot && e.v[0].before && e.v[0].task == 2);

@@ -18,16 +18,14 @@ static int any_size(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op copy = {
     .abi = DSFLOW_OP_ABI,
     .name = "copy",
-    .nports = 2,
-    .ports = { { "from", DSFLOW_R }, { "to", DSFLOW_W } },
+    DSFLOW_PORTS({ "from", DSFLOW_R }, { "to", DSFLOW_W }),
     .check = any_size,
 };
 static const struct dsflow_op bump = {
     .abi = DSFLOW_OP_ABI,
     .name = "bump",
     .args_size = sizeof(int),
-    .nports = 1,
-    .ports = { { "what", DSFLOW_RW } },
+    DSFLOW_PORTS({ "what", DSFLOW_RW }),
     .check = any_size,
 };
 
@@ -35,28 +33,24 @@ static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, int persistent)
 {
     return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .persistent = (uint8_t)persistent });
+        g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                        .persistent = (uint8_t)persistent));
 }
 
 static dsflow_task_id add_copy(struct dsflow_graph *g, dsflow_data_id from,
                                dsflow_data_id to)
 {
     return dsflow_graph_add_task(
-        g, &(struct dsflow_task_spec){
-               .op = &copy, .ndata = 2, .data = { from, to } });
+        g, &DSFLOW_TASK(.op = &copy, .ndata = 2,
+                        .data = (dsflow_data_id[]){ from, to }));
 }
 
 static dsflow_task_id add_bump(struct dsflow_graph *g, dsflow_data_id what,
                                unsigned fresh)
 {
     return dsflow_graph_add_task(
-        g, &(struct dsflow_task_spec){ .op = &bump,
-                                       .args = &(int){ 7 },
-                                       .fresh = (uint8_t)fresh,
-                                       .ndata = 1,
-                                       .data = { what } });
+        g, &DSFLOW_TASK(.op = &bump, .args = &(int){ 7 }, .fresh = fresh,
+                        .ndata = 1, .data = (dsflow_data_id[]){ what }));
 }
 
 static void reading_what_nobody_wrote_is_refused(void **state)
@@ -106,8 +100,8 @@ static void wrong_ports_are_refused(void **state)
     dsflow_data_id a = data(g, "a", 64, 1);
     struct dsflow_err err;
 
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){
-                                 .op = &copy, .ndata = 1, .data = { a } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &copy, .ndata = 1,
+                                          .data = (dsflow_data_id[]){ a }));
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "copy: 1 data: expected 2 to 2");
     dsflow_graph_free(g);
@@ -117,6 +111,118 @@ static void wrong_ports_are_refused(void **state)
     add_copy(g, a, a);
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "copy: ports 0 and 1 are the same data");
+    dsflow_graph_free(g);
+}
+
+static const struct dsflow_op many = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "many",
+    .repeats = 1,
+    DSFLOW_PORTS({ "into", DSFLOW_RW }, { "from", DSFLOW_R }),
+    .check = any_size,
+};
+
+/* `into`, and the results of as many copies. */
+static dsflow_task_id add_many(struct dsflow_graph *g,
+                               const struct dsflow_op *op, unsigned n)
+{
+    dsflow_data_id *ids = calloc(n, sizeof(*ids)), a = data(g, "a", 8, 1);
+    dsflow_task_id id;
+    char name[16];
+
+    ids[0] = data(g, "into", 8, 0);
+    for (unsigned i = 1; i < n; i++) {
+        snprintf(name, sizeof(name), "d%u", i);
+        ids[n - i] = data(g, name, 8, 0); /* the last one comes first */
+        add_copy(g, a, ids[n - i]);
+    }
+    id = dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = op, .ndata = n, .data = ids, .fresh = 1));
+    free(ids);
+    return id;
+}
+
+static void a_task_has_as_many_ports_as_it_needs(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_task_id id = add_many(g, &many, 100);
+    const struct dsflow_task_spec *t = dsflow_graph_task(g, id);
+    const dsflow_task_id *preds;
+    dsflow_data_id d50;
+    struct dsflow_err err;
+
+    assert_int_equal(t->ndata, 100);
+    assert_int_equal(dsflow_graph_find(g, "d50", &d50), 1);
+    assert_int_equal(t->data[50].i, d50.i);
+    assert_int_equal(dsflow_task_access(t, 0), DSFLOW_W);
+    assert_int_equal(dsflow_task_access(t, 32), DSFLOW_R); /* not bit 0 */
+    assert_int_equal(dsflow_task_access(t, 99), DSFLOW_R);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_graph_preds(g, id, &preds), 99);
+    for (uint32_t i = 0; i < 99; i++)
+        assert_int_equal(preds[i].i, i);
+    assert_true(dsf_task_cost(g, t).bytes == 8 * 100);
+    dsflow_graph_free(g);
+}
+
+static void a_port_that_comes_again_is_read_or_written(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_op op = many;
+    struct dsflow_err err;
+
+    op.ports = (const struct dsflow_port[]){ { "into", DSFLOW_RW },
+                                             { "from", DSFLOW_RW } };
+    add_many(g, &op, 3);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "many: port from comes again: expected R or "
+                                 "W, not RW");
+    dsflow_graph_free(g);
+}
+
+/* What is added wrongly is not there, and the first of it is reported. */
+static void what_cannot_be_added_is_a_fault_of_the_graph(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 8, 1);
+    struct dsflow_err err;
+
+    assert_int_equal(data(g, "a", 16, 0).i, a.i);
+    assert_int_equal(dsflow_graph_ndata(g), 1);
+    assert_int_equal(dsflow_graph_data(g, a)->bytes, 8);
+    add_copy(g, a, (dsflow_data_id){ 7 });
+    assert_int_equal(dsflow_graph_ntasks(g), 0);
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "two data called a");
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    a = data(g, "a", 8, 1);
+    add_copy(g, a, (dsflow_data_id){ 7 });
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "copy: port 1: data 7: expected less than 1");
+    dsflow_graph_free(g);
+}
+
+static void a_description_of_another_size_is_refused(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_err err;
+    char text[100];
+
+    dsflow_graph_add_data(g, &(struct dsflow_data_spec){ .name = "a" });
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    snprintf(text, sizeof(text), "data: a description of 0 bytes: expected %zu",
+             sizeof(struct dsflow_data_spec));
+    assert_string_equal(err.msg, text);
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .size = 8 });
+    assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
+    snprintf(text, sizeof(text), "task: a description of 8 bytes: expected %zu",
+             sizeof(struct dsflow_task_spec));
+    assert_string_equal(err.msg, text);
     dsflow_graph_free(g);
 }
 
@@ -138,11 +244,9 @@ static void programs_stand_in_order(void **state)
     dsflow_program more = dsflow_graph_add_program(g, "more");
     struct dsflow_err err;
 
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &bump,
-                                                         .args = &(int){ 0 },
-                                                         .program = more,
-                                                         .ndata = 1,
-                                                         .data = { a } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &bump, .args = &(int){ 0 },
+                                          .program = more, .ndata = 1,
+                                          .data = (dsflow_data_id[]){ a }));
     add_bump(g, a, 0);
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
@@ -243,6 +347,10 @@ int main(void)
         cmocka_unit_test(persistent_data_may_be_read_first),
         cmocka_unit_test(a_fresh_port_is_written_only),
         cmocka_unit_test(wrong_ports_are_refused),
+        cmocka_unit_test(a_task_has_as_many_ports_as_it_needs),
+        cmocka_unit_test(a_port_that_comes_again_is_read_or_written),
+        cmocka_unit_test(what_cannot_be_added_is_a_fault_of_the_graph),
+        cmocka_unit_test(a_description_of_another_size_is_refused),
         cmocka_unit_test(the_op_has_the_last_word_on_sizes),
         cmocka_unit_test(programs_stand_in_order),
         cmocka_unit_test(names_find_data),

@@ -15,8 +15,7 @@ static int any_size(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op copy = {
     .abi = DSFLOW_OP_ABI,
     .name = "copy",
-    .nports = 2,
-    .ports = { { "from", DSFLOW_R }, { "to", DSFLOW_W } },
+    DSFLOW_PORTS({ "from", DSFLOW_R }, { "to", DSFLOW_W }),
     .check = any_size,
 };
 
@@ -24,18 +23,16 @@ static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            int persistent)
 {
     return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){
-               .name = name, .bytes = 8, .persistent = (uint8_t)persistent });
+        g, &DSFLOW_DATA(.name = name, .bytes = 8,
+                        .persistent = (uint8_t)persistent));
 }
 
 static void add(struct dsflow_graph *g, dsflow_program program,
                 dsflow_data_id from, dsflow_data_id to)
 {
-    dsflow_graph_add_task(g,
-                          &(struct dsflow_task_spec){ .op = &copy,
-                                                      .program = program,
-                                                      .ndata = 2,
-                                                      .data = { from, to } });
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &copy, .program = program, .ndata = 2,
+                        .data = (dsflow_data_id[]){ from, to }));
 }
 
 static void a_graph_begins_with_the_program_step(void **state)

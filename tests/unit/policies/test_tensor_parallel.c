@@ -140,7 +140,8 @@ static void move_params(struct fixture *f, struct dsflow_exec *exec,
 /* Four steps and an evaluation; the parameters they end with, by unit. */
 static float **run(struct fixture *f)
 {
-    struct dsflow_exec_options options = { .kind = DSFLOW_SERIAL };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
     struct dsflow_host host = { f, load_batch, report };
     float **params = calloc(f->model.nunits, sizeof(*params));
     struct dsflow_exec *exec;

@@ -25,9 +25,8 @@ static void cost_of(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
-    .nports = 2,
     .repeats = 1,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .check = any,
     .cost = cost_of,
 };
@@ -41,9 +40,8 @@ static void cost_of_move(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .nports = 2,
     .repeats = 1,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .comm = 1,
     .check = any,
     .cost = cost_of_move,
@@ -55,8 +53,7 @@ static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int home)
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
     return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){
-               .name = name, .bytes = bytes, .home = (int16_t)home });
+        g, &DSFLOW_DATA(.name = name, .bytes = bytes, .home = (int16_t)home));
 }
 
 /* Seconds of a task of rank 0 on ports of `bytes` bytes at `homes`. */
@@ -65,7 +62,8 @@ static double seconds(const char *machine, const struct dsflow_op *op,
                       const int *homes)
 {
     struct dsflow_graph *g = dsflow_graph_new();
-    struct dsflow_task_spec t = { .op = op, .ndata = (uint8_t)n };
+    struct dsflow_task_spec t = DSFLOW_TASK(.op = op, .ndata = n);
+    dsflow_data_id ids[4];
     struct dsf_machine_model m;
     struct dsf_cost_model model = { &m, nranks };
     struct dsflow_err err;
@@ -75,7 +73,8 @@ static double seconds(const char *machine, const struct dsflow_op *op,
         0)
         fail_msg("%s", err.msg);
     for (unsigned i = 0; i < n; i++)
-        t.data[i] = data(g, bytes[i], homes[i]);
+        ids[i] = data(g, bytes[i], homes[i]);
+    t.data = ids;
     s = dsf_cost_seconds(&model, g, &t);
     dsf_machine_model_fini(&m);
     dsflow_graph_free(g);
@@ -153,7 +152,8 @@ static double between(const char *machine, const struct dsflow_op *op,
                       enum dsflow_tier from, enum dsflow_tier to)
 {
     struct dsflow_graph *g = dsflow_graph_new();
-    struct dsflow_task_spec t = { .op = op, .ndata = 2 };
+    struct dsflow_task_spec t = DSFLOW_TASK(.op = op, .ndata = 2);
+    dsflow_data_id ids[2];
     enum dsflow_tier tiers[2] = { from, to };
     struct dsf_machine_model m;
     struct dsf_cost_model model = { &m, 8 };
@@ -164,10 +164,11 @@ static double between(const char *machine, const struct dsflow_op *op,
         0)
         fail_msg("%s", err.msg);
     for (unsigned i = 0; i < 2; i++)
-        t.data[i] = dsflow_graph_add_data(
-            g, &(struct dsflow_data_spec){ .name = i == 0 ? "from" : "to",
-                                           .bytes = i == 0 ? 1000000 : 1500000,
-                                           .tier = (uint8_t)tiers[i] });
+        ids[i] = dsflow_graph_add_data(
+            g, &DSFLOW_DATA(.name = i == 0 ? "from" : "to",
+                            .bytes = i == 0 ? 1000000 : 1500000,
+                            .tier = (uint8_t)tiers[i]));
+    t.data = ids;
     s = dsf_cost_seconds(&model, g, &t);
     dsf_machine_model_fini(&m);
     dsflow_graph_free(g);

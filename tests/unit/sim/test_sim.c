@@ -21,9 +21,8 @@ static void by_bytes(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
-    .nports = 2,
     .repeats = 1,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .noptional = 1,
     .check = any,
     .cost = by_bytes,
@@ -31,16 +30,14 @@ static const struct dsflow_op work = {
 static const struct dsflow_op bump = {
     .abi = DSFLOW_OP_ABI,
     .name = "bump",
-    .nports = 1,
-    .ports = { { "what", DSFLOW_RW } },
+    DSFLOW_PORTS({ "what", DSFLOW_RW }),
     .check = any,
     .cost = by_bytes,
 };
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .nports = 2,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .comm = 1,
     .check = any,
     .cost = by_bytes,
@@ -65,9 +62,8 @@ static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int persistent)
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
     return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .persistent = (uint8_t)persistent });
+        g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                        .persistent = (uint8_t)persistent));
 }
 
 struct at {
@@ -77,13 +73,10 @@ struct at {
 static uint32_t task(struct dsflow_graph *g, const struct dsflow_op *op,
                      struct at at, unsigned n, const dsflow_data_id *ids)
 {
-    struct dsflow_task_spec t = { .op = op,
-                                  .rank = (int16_t)at.rank,
-                                  .priority = at.priority,
-                                  .layer = (int16_t)at.layer,
-                                  .ndata = (uint8_t)n };
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = op, .rank = (int16_t)at.rank, .priority = at.priority,
+                    .layer = (int16_t)at.layer, .data = ids, .ndata = n);
 
-    memcpy(t.data, ids, n * sizeof(*ids));
     return dsflow_graph_add_task(g, &t).i;
 }
 
@@ -502,17 +495,15 @@ static void a_step_without_tasks_takes_no_time(void **state)
 static const struct dsflow_op bring = {
     .abi = DSFLOW_OP_ABI,
     .name = "bring",
-    .nports = 2,
     .swaps = 1,
-    .ports = { { "home", DSFLOW_R }, { "slot", DSFLOW_W } },
+    DSFLOW_PORTS({ "home", DSFLOW_R }, { "slot", DSFLOW_W }),
     .check = any,
 };
 static const struct dsflow_op take = {
     .abi = DSFLOW_OP_ABI,
     .name = "take",
-    .nports = 2,
     .swaps = 1,
-    .ports = { { "slot", DSFLOW_R }, { "home", DSFLOW_W } },
+    DSFLOW_PORTS({ "slot", DSFLOW_R }, { "home", DSFLOW_W }),
     .check = any,
 };
 
@@ -522,11 +513,9 @@ static dsflow_data_id data_at(struct dsflow_graph *g, size_t bytes,
     char name[32];
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
-    return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .tier = (uint8_t)tier,
-                                       .persistent = 1 });
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                                                 .tier = (uint8_t)tier,
+                                                 .persistent = 1));
 }
 
 static void check_span(const struct dsf_timeline *timeline, uint32_t i,

@@ -24,8 +24,7 @@ static size_t scratch_of(const size_t *bytes, unsigned n, const void *args)
 static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
-    .nports = 1,
-    .ports = { { "out", DSFLOW_W } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }),
     .check = any,
     .cost = cost_of,
     .scratch = scratch_of,
@@ -33,8 +32,7 @@ static const struct dsflow_op work = {
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .nports = 2,
-    .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
     .comm = 1,
     .check = any,
     .cost = cost_of,
@@ -43,22 +41,18 @@ static const struct dsflow_op move = {
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, enum dsflow_role role, int home)
 {
-    return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .role = role,
-                                       .home = (int16_t)home });
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                                                 .role = role,
+                                                 .home = (int16_t)home));
 }
 
 static void add(struct dsflow_graph *g, const struct dsflow_op *op, int rank,
                 dsflow_program program, dsflow_data_id a, dsflow_data_id b)
 {
-    dsflow_graph_add_task(
-        g, &(struct dsflow_task_spec){ .op = op,
-                                       .rank = (int16_t)rank,
-                                       .program = program,
-                                       .ndata = (uint8_t)op->nports,
-                                       .data = { a, b } });
+    dsflow_graph_add_task(g,
+                          &DSFLOW_TASK(.op = op, .rank = (int16_t)rank,
+                                       .program = program, .ndata = op->nports,
+                                       .data = (dsflow_data_id[]){ a, b }));
 }
 
 static void each_rank_has_what_is_at_home_there(void **state)
@@ -98,11 +92,9 @@ static dsflow_data_id data_in(struct dsflow_graph *g, const char *name,
                               size_t bytes, enum dsflow_role role,
                               enum dsflow_tier tier)
 {
-    return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .role = role,
-                                       .tier = (uint8_t)tier });
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                                                 .role = role,
+                                                 .tier = (uint8_t)tier));
 }
 
 static void tiers_and_what_moves_between_them_are_apart(void **state)

@@ -101,6 +101,7 @@ static int check(const size_t *bytes, unsigned n, const void *args,
 static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
 {
     static struct dsflow_op op;
+    static struct dsflow_port port;
     struct dsflow_err err;
 
     op = (struct dsflow_op){ .abi = DSFLOW_OP_ABI + 1, .name = "mine" };
@@ -116,13 +117,19 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
     op.check = check;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "task mine: 0 ports, 0 optional: expected 1 to "
-                        "8, one required");
+                        "task mine: 0 ports, 0 optional: expected one that is "
+                        "required");
     op.nports = 1;
+    op.ports = &port;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task mine: port 0: expected a name, and R, W "
                                  "or RW");
-    op.ports[0] = (struct dsflow_port){ "in", DSFLOW_R };
+    port = (struct dsflow_port){ "in", DSFLOW_RW };
+    op.repeats = 1;
+    assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "task mine: port in comes again: expected R "
+                                 "or W, not RW");
+    op.repeats = 0;
     op.name = "adam";
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task adam: the name is taken (built-in)");

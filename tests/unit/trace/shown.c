@@ -11,10 +11,9 @@
     static const struct dsflow_op id = {                                       \
         .abi = DSFLOW_OP_ABI,                                                  \
         .name = text,                                                          \
-        .nports = 2,                                                           \
         .comm = moves,                                                         \
         .repeats = !(moves),                                                   \
-        .ports = { { "out", DSFLOW_W }, { "in", DSFLOW_R } },                  \
+        DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),                 \
         .noptional = 1,                                                        \
     }
 
@@ -26,33 +25,26 @@ OP(op_update, "adam", 0);
 static const struct dsflow_op op_change = {
     .abi = DSFLOW_OP_ABI,
     .name = "adam",
-    .nports = 1,
-    .ports = { { "what", DSFLOW_RW } },
+    DSFLOW_PORTS({ "what", DSFLOW_RW }),
 };
 
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, int home, bool persistent)
 {
-    return dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = name,
-                                       .bytes = bytes,
-                                       .home = (int16_t)home,
-                                       .persistent = persistent });
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+                                                 .home = (int16_t)home,
+                                                 .persistent = persistent));
 }
 
 static void task(struct dsflow_graph *g, const struct dsflow_op *op,
                  enum dsflow_pass pass, int rank, int microbatch,
                  unsigned ndata, const dsflow_data_id *ids)
 {
-    struct dsflow_task_spec t = { .op = op,
-                                  .layer = 3,
-                                  .microbatch = (int16_t)microbatch,
-                                  .tile = -1,
-                                  .rank = (int16_t)rank,
-                                  .pass = (uint8_t)pass,
-                                  .ndata = (uint8_t)ndata };
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = op, .layer = 3, .microbatch = (int16_t)microbatch,
+                    .tile = -1, .rank = (int16_t)rank, .pass = (uint8_t)pass,
+                    .data = ids, .ndata = ndata);
 
-    memcpy(t.data, ids, ndata * sizeof(*ids));
     dsflow_graph_add_task(g, &t);
 }
 
@@ -155,14 +147,11 @@ void shown_make_tiers(struct shown *shown)
 
     start(shown, "tiers", 1);
     m = dsflow_graph_add_data(
-        trace->graph, &(struct dsflow_data_spec){ .name = "m",
-                                                  .bytes = 100,
-                                                  .tier = DSFLOW_NVME,
-                                                  .persistent = true });
+        trace->graph, &DSFLOW_DATA(.name = "m", .bytes = 100,
+                                   .tier = DSFLOW_NVME, .persistent = true));
     slot = dsflow_graph_add_data(
-        trace->graph, &(struct dsflow_data_spec){ .name = "slot",
-                                                  .bytes = 120,
-                                                  .tier = DSFLOW_HOST });
+        trace->graph,
+        &DSFLOW_DATA(.name = "slot", .bytes = 120, .tier = DSFLOW_HOST));
     a = data(trace->graph, "a", 7, 0, false);
     task(trace->graph, &op_forward, DSFLOW_FORWARD, 0, 0, 1, &a);
     task(trace->graph, &dsf_op_swap_in, DSFLOW_UPDATE, 0, -1, 2,

@@ -9,8 +9,8 @@
 static enum dsf_family family(const struct dsflow_op *op, enum dsflow_pass pass,
                               int layer)
 {
-    return dsf_family_of(&(struct dsflow_task_spec){
-        .op = op, .pass = (uint8_t)pass, .layer = (int16_t)layer });
+    return dsf_family_of(
+        &DSFLOW_TASK(.op = op, .pass = (uint8_t)pass, .layer = (int16_t)layer));
 }
 
 /* A kind of task that says no more of itself. */

@@ -24,19 +24,17 @@ static void cost(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op make = {
     .abi = DSFLOW_OP_ABI,
     .name = "make",
-    .nports = 1,
-    .ports = { { "out", DSFLOW_W } },
+    DSFLOW_PORTS({ "out", DSFLOW_W }),
     .check = check,
     .cost = cost,
 };
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .nports = 2,
     .noptional = 1,
     .repeats = 1,
     .comm = 1,
-    .ports = { { "out", DSFLOW_RW }, { "in", DSFLOW_R } },
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = check,
     .cost = cost,
 };
@@ -44,9 +42,8 @@ static const struct dsflow_op move = {
 static const struct dsflow_op bring = {
     .abi = DSFLOW_OP_ABI,
     .name = "bring",
-    .nports = 2,
     .swaps = 1,
-    .ports = { { "home", DSFLOW_R }, { "slot", DSFLOW_W } },
+    DSFLOW_PORTS({ "home", DSFLOW_R }, { "slot", DSFLOW_W }),
     .check = check,
     .cost = cost,
 };
@@ -55,55 +52,31 @@ static struct dsflow_graph *graph(void)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     dsflow_data_id a = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = "layer0.x",
-                                       .bytes = 1000,
-                                       .role = DSFLOW_ACTIVATIONS,
-                                       .home = 0,
-                                       .unit = -1,
-                                       .ring = "batch.in_flight" });
+        g, &DSFLOW_DATA(.name = "layer0.x", .bytes = 1000,
+                        .role = DSFLOW_ACTIVATIONS, .home = 0, .unit = -1,
+                        .ring = "batch.in_flight"));
     dsflow_data_id b = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = "layer0.x@1",
-                                       .bytes = 6000000000,
-                                       .role = DSFLOW_GRADS,
-                                       .home = 1,
-                                       .unit = 4,
-                                       .part = 1,
-                                       .at = 70,
-                                       .block = 10,
-                                       .persistent = 1 });
+        g, &DSFLOW_DATA(.name = "layer0.x@1", .bytes = 6000000000,
+                        .role = DSFLOW_GRADS, .home = 1, .unit = 4, .part = 1,
+                        .at = 70, .block = 10, .persistent = 1));
     dsflow_data_id home = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = "layer0.m",
-                                       .bytes = 700,
-                                       .role = DSFLOW_STATES,
-                                       .tier = DSFLOW_NVME,
-                                       .persistent = 1 });
+        g, &DSFLOW_DATA(.name = "layer0.m", .bytes = 700, .role = DSFLOW_STATES,
+                        .tier = DSFLOW_NVME, .persistent = 1));
     dsflow_data_id slot = dsflow_graph_add_data(
-        g, &(struct dsflow_data_spec){ .name = "slot",
-                                       .bytes = 900,
-                                       .role = DSFLOW_STATES,
-                                       .tier = DSFLOW_HOST,
-                                       .ring = "offload.read_ahead" });
+        g, &DSFLOW_DATA(.name = "slot", .bytes = 900, .role = DSFLOW_STATES,
+                        .tier = DSFLOW_HOST, .ring = "offload.read_ahead"));
 
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &make,
-                                                         .layer = -1,
-                                                         .microbatch = 3,
-                                                         .tile = 7,
-                                                         .rank = 0,
-                                                         .priority = -9,
-                                                         .ndata = 1,
-                                                         .data = { a } });
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &move,
-                                                         .layer = 2,
-                                                         .microbatch = -1,
-                                                         .rank = 1,
-                                                         .pass = DSFLOW_UPDATE,
-                                                         .fresh = 1,
-                                                         .ndata = 2,
-                                                         .data = { b, a } });
-    dsflow_graph_add_task(g, &(struct dsflow_task_spec){ .op = &bring,
-                                                         .ndata = 2,
-                                                         .data = { home,
-                                                                   slot } });
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &make, .layer = -1,
+                                          .microbatch = 3, .tile = 7, .rank = 0,
+                                          .priority = -9, .ndata = 1,
+                                          .data = (dsflow_data_id[]){ a }));
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &move, .layer = 2, .microbatch = -1, .rank = 1,
+                        .pass = DSFLOW_UPDATE, .fresh = 1, .ndata = 2,
+                        .data = (dsflow_data_id[]){ b, a }));
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &bring, .ndata = 2,
+                        .data = (dsflow_data_id[]){ home, slot }));
     return g;
 }
 
