@@ -64,7 +64,7 @@ struct dsf_rank_text dsf_trace_rank_text(const struct dsf_trace_facts *facts,
 
         if (a->size > 1 && n < sizeof(text.s))
             n += (size_t)snprintf(text.s + n, sizeof(text.s) - n, "%s%s %u%s",
-                                  said == 0 ? " (" : ", ", a->name,
+                                  said == 0 ? " (" : " ", a->name,
                                   rank / a->stride % a->size,
                                   said + 1 == several ? ")" : "");
         said += a->size > 1;

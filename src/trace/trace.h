@@ -58,7 +58,8 @@ unsigned dsf_trace_coord(const struct dsf_trace_facts *facts, unsigned rank,
                          const char *axis);
 
 /* "rank 5"; where several axes have more than one rank, with its coordinates on
- * them: "rank 5 (data 1, pipeline 0)". */
+ * them: "rank 5 (data 1 pipeline 0)". No comma, which ends a field for
+ * readers of Paje. */
 struct dsf_rank_text {
     char s[160];
 };

@@ -77,7 +77,7 @@ tr -d ' \n' < out | grep -q '"mesh":{"data":1,"pipeline":1,"tensor":2,"copies":2
     fault "trace --json: $(tr -d ' \n' < out | cut -c 1-300)"
 "$dsflow" trace tensors --paje out 2> log || fault "trace --paje: $(cat log)"
 for rank in 0 1 2 3; do
-    grep -q "\"rank $rank (tensor $((rank % 2)), copies $((rank / 2)))\"" out ||
+    grep -q "\"rank $rank (tensor $((rank % 2)) copies $((rank / 2)))\"" out ||
         fault "trace --paje: no row of rank $rank: $(grep CR out)"
 done
 finish

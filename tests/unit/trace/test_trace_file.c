@@ -176,7 +176,7 @@ static void a_rank_says_where_it_is_on_several_axes(void **state)
     char mesh[64];
 
     assert_string_equal(dsf_trace_rank_text(&f, 10).s,
-                        "rank 10 (data 1, copies 1, tensor 1)");
+                        "rank 10 (data 1 copies 1 tensor 1)");
     dsf_trace_mesh_text(&f, mesh, sizeof(mesh));
     assert_string_equal(mesh, "data 2 x pipeline 1 x copies 2 x tensor 3");
     f.axes[0].size = f.axes[3].size = 1;
