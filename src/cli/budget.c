@@ -4,6 +4,7 @@
 
 #include "cli/disks.h"
 #include "machine/memory.h"
+#include "policies/keys.h"
 #include "tasks/components.h"
 
 #include <math.h>
@@ -145,7 +146,7 @@ double dsf_fit_least(const struct dsf_session *s)
         dsf_optimizer_nstates(dsf_job_optimizer(&s->job, NULL), &s->job);
 
     return (double)s->model.params *
-           (sizeof(float) + states * bytes[s->job.offload.states]);
+           (sizeof(float) + states * bytes[dsf_offload_keys(&s->job)->states]);
 }
 
 /* Of all nodes; INFINITY: unknown. */
@@ -191,7 +192,8 @@ double dsf_fit_share(const struct dsf_session *s,
     for (unsigned r = 0; r < w->nranks; r++) {
         const struct dsf_rank_weight *rank = &w->ranks[r];
         double states =
-            rank->in_tier[s->plan->homes[DSFLOW_STATES]][DSFLOW_STATES];
+            rank->in_tier[dsf_offload_keys(&s->job)->home[DSFLOW_STATES]]
+                         [DSFLOW_STATES];
         double room = device - rank->peak;
 
         if (states == 0) /* all of them fit in the ring of main memory */

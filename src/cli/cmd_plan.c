@@ -9,7 +9,7 @@
 #include "cli/notice.h"
 #include "cli/record.h"
 #include "cli/session.h"
-#include "policies/policies.h"
+#include "policies/keys.h"
 #include "sim/plan_report.h"
 #include "tasks/components.h"
 
@@ -116,7 +116,7 @@ static void find_smaller(const struct dsf_session *s, char *text, size_t size)
 
     text[0] = '\0';
     if (strcmp(s->job.model.init, "random") == 0 &&
-        s->job.pipeline.split.n == 0 && layers < s->model.layers)
+        dsf_pipeline_keys(&s->job)->split.n == 0 && layers < s->model.layers)
         n = snprintf(text, size, " --set model.layers=%d", layers);
     if (p->groups < p->nmicro)
         snprintf(text + n, size - (size_t)n, " --set batch.sequences=%d",

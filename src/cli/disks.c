@@ -3,6 +3,7 @@
 #include "cli/disks.h"
 
 #include "base/units.h"
+#include "policies/keys.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,7 +17,7 @@ enum { PAGE = 4096 };
 
 int dsf_disks_check_keys(const struct dsf_job *job, struct dsflow_err *err)
 {
-    int64_t piece = job->offload.piece, block = job->nvme.block;
+    int64_t piece = dsf_offload_keys(job)->piece, block = job->nvme.block;
 
     if (piece < PAGE)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "offload", "piece",
@@ -31,18 +32,20 @@ int dsf_disks_check_keys(const struct dsf_job *job, struct dsflow_err *err)
 }
 
 /* The key that asks for NVMe; NULL: none does. */
-static const char *asking_key(const struct dsf_job_offload *o)
+static const char *asking_key(const struct dsf_job *job)
 {
-    return o->optimizer == DSF_OFFLOAD_NVME     ? "optimizer"
-           : o->params == DSF_OFFLOAD_NVME      ? "params"
-           : o->gradients == DSF_OFFLOAD_NVME   ? "gradients"
-           : o->activations == DSF_OFFLOAD_NVME ? "activations"
-                                                : NULL;
+    const int *home = dsf_offload_keys(job)->home;
+
+    return home[DSFLOW_STATES] == DSFLOW_NVME        ? "optimizer"
+           : home[DSFLOW_PARAMS] == DSFLOW_NVME      ? "params"
+           : home[DSFLOW_GRADS] == DSFLOW_NVME       ? "gradients"
+           : home[DSFLOW_ACTIVATIONS] == DSFLOW_NVME ? "activations"
+                                                     : NULL;
 }
 
 bool dsf_disks_are_used(const struct dsf_job *job)
 {
-    return asking_key(&job->offload) != NULL;
+    return asking_key(job) != NULL;
 }
 
 static int check_folder(const struct dsf_job *job, const char *path,
@@ -66,7 +69,7 @@ static int check_folder(const struct dsf_job *job, const char *path,
 int dsf_disks_check(const struct dsf_job *job, struct dsflow_err *err)
 {
     const struct dsflow_strings *paths = &job->nvme.path;
-    const char *key = asking_key(&job->offload);
+    const char *key = asking_key(job);
     int status = DSFLOW_OK;
 
     if (key == NULL)

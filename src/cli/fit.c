@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/notice.h"
+#include "config/when.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
 
@@ -18,19 +19,19 @@ static const char *const order_names[] = { "auto", "micro_major",
 /* The order depends on the plan only where units are read from a disk. */
 static bool order_is_open(const struct dsf_job *job)
 {
-    return job->batch.order == DSF_ORDER_AUTO &&
-           job->offload.params == DSF_OFFLOAD_NVME;
+    return dsf_job_is(job, "batch.order = auto and offload.params = nvme");
 }
 
 static bool share_is_open(const struct dsf_job *job)
 {
-    return job->offload.share < 0 && job->offload.optimizer != DSF_OFFLOAD_NONE;
+    return dsf_job_is(job,
+                      "offload.share = auto and offload.optimizer != none");
 }
 
 bool dsf_fit_is_open(const struct dsf_session *s)
 {
-    return s->job.batch.micro < 0 || s->job.zero.stage < 0 ||
-           s->job.recompute.what == DSF_RECOMPUTE_AUTO ||
+    return dsf_job_is(&s->job, "batch.micro = auto or zero.stage = auto or "
+                               "recompute.what = auto") ||
            order_is_open(&s->job) || share_is_open(&s->job);
 }
 
@@ -56,9 +57,11 @@ struct dsf_way dsf_way_of(const struct dsf_session *s)
 {
     const struct dsf_job *job = &s->job;
 
-    return (struct dsf_way){ job->batch.micro, job->batch.in_flight,
-                             job->zero.stage,  job->recompute.what,
-                             job->batch.order, job->offload };
+    return (struct dsf_way){
+        job->batch.micro,          job->batch.in_flight,
+        dsf_zero_keys(job)->stage, dsf_recompute_keys(job)->what,
+        job->batch.order,          *dsf_offload_keys(job)
+    };
 }
 
 void dsf_way_set(struct dsf_session *s, const struct dsf_way *way)
@@ -66,9 +69,10 @@ void dsf_way_set(struct dsf_session *s, const struct dsf_way *way)
     s->job.batch.micro = way->micro;
     s->job.batch.in_flight = way->in_flight;
     s->job.batch.order = way->order;
-    s->job.zero.stage = way->stage;
-    s->job.recompute.what = way->recompute;
-    s->job.offload = way->offload;
+    ((struct dsf_zero_keys *)dsf_zero_keys(&s->job))->stage = way->stage;
+    ((struct dsf_recompute_keys *)dsf_recompute_keys(&s->job))->what =
+        way->recompute;
+    *(struct dsf_offload_keys *)dsf_offload_keys(&s->job) = way->offload;
 }
 
 bool dsf_fit_lacking(const struct dsf_session *s,

@@ -13,17 +13,17 @@ static const char *const offload_names[] = { "none", "cpu", "nvme" };
 /* What is tried one after the other, beside what the job asks for. */
 static const struct level {
     bool short_reads; /* rings of what is offloaded as short as may be */
-    int optimizer, others, activations; /* enum dsf_offload, at least */
+    int optimizer, others, activations; /* enum dsflow_tier, at least */
 } levels[] = {
     { false, 0, 0, 0 },
     { true, 0, 0, 0 },
-    { false, DSF_OFFLOAD_CPU, 0, 0 },
-    { false, DSF_OFFLOAD_NVME, 0, 0 },
-    { true, DSF_OFFLOAD_NVME, 0, 0 },
-    { false, DSF_OFFLOAD_CPU, DSF_OFFLOAD_CPU, 0 },
-    { false, DSF_OFFLOAD_NVME, DSF_OFFLOAD_CPU, 0 },
-    { true, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME, 0 },
-    { true, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME, DSF_OFFLOAD_NVME },
+    { false, DSFLOW_HOST, 0, 0 },
+    { false, DSFLOW_NVME, 0, 0 },
+    { true, DSFLOW_NVME, 0, 0 },
+    { false, DSFLOW_HOST, DSFLOW_HOST, 0 },
+    { false, DSFLOW_NVME, DSFLOW_HOST, 0 },
+    { true, DSFLOW_NVME, DSFLOW_NVME, 0 },
+    { true, DSFLOW_NVME, DSFLOW_NVME, DSFLOW_NVME },
 };
 enum { NLEVELS = sizeof(levels) / sizeof(*levels) };
 
@@ -36,25 +36,25 @@ static struct dsf_way way_at(const struct dsf_way *asked,
                              const struct level *level)
 {
     struct dsf_way way = *asked;
-    struct dsf_job_offload *o = &way.offload;
+    struct dsf_offload_keys *o = &way.offload;
 
     if (level->short_reads) {
         o->read_ahead = o->write_behind = 0;
         o->piece = o->piece < 1 << 20 ? o->piece : 1 << 20;
     }
-    at_least(&o->optimizer, level->optimizer);
-    at_least(&o->params, level->others);
-    at_least(&o->gradients, level->others);
-    at_least(&o->activations, level->activations);
+    at_least(&o->home[DSFLOW_STATES], level->optimizer);
+    at_least(&o->home[DSFLOW_PARAMS], level->others);
+    at_least(&o->home[DSFLOW_GRADS], level->others);
+    at_least(&o->home[DSFLOW_ACTIVATIONS], level->activations);
     return way;
 }
 
 static bool uses_disk(const struct dsf_way *way)
 {
-    return way->offload.optimizer == DSF_OFFLOAD_NVME ||
-           way->offload.params == DSF_OFFLOAD_NVME ||
-           way->offload.gradients == DSF_OFFLOAD_NVME ||
-           way->offload.activations == DSF_OFFLOAD_NVME;
+    return way->offload.home[DSFLOW_STATES] == DSFLOW_NVME ||
+           way->offload.home[DSFLOW_PARAMS] == DSFLOW_NVME ||
+           way->offload.home[DSFLOW_GRADS] == DSFLOW_NVME ||
+           way->offload.home[DSFLOW_ACTIVATIONS] == DSFLOW_NVME;
 }
 
 /* A search for a way that fits. */
@@ -176,7 +176,7 @@ static void add_name(struct keys *k, int was, int is, const char *key,
 
 static struct keys keys_of(const struct dsf_way *was, const struct dsf_way *is)
 {
-    const struct dsf_job_offload *a = &was->offload, *b = &is->offload;
+    const struct dsf_offload_keys *a = &was->offload, *b = &is->offload;
     struct keys k = { .n = 0 };
 
     add_number(&k, was->micro, is->micro, "batch.micro");
@@ -184,13 +184,14 @@ static struct keys keys_of(const struct dsf_way *was, const struct dsf_way *is)
     add_name(&k, was->recompute, is->recompute, "recompute.what",
              dsf_recompute_names);
     add_number(&k, was->stage, is->stage, "zero.stage");
-    add_name(&k, a->optimizer, b->optimizer, "offload.optimizer",
-             offload_names);
-    add_name(&k, a->params, b->params, "offload.params", offload_names);
-    add_name(&k, a->gradients, b->gradients, "offload.gradients",
-             offload_names);
-    add_name(&k, a->activations, b->activations, "offload.activations",
-             offload_names);
+    add_name(&k, a->home[DSFLOW_STATES], b->home[DSFLOW_STATES],
+             "offload.optimizer", offload_names);
+    add_name(&k, a->home[DSFLOW_PARAMS], b->home[DSFLOW_PARAMS],
+             "offload.params", offload_names);
+    add_name(&k, a->home[DSFLOW_GRADS], b->home[DSFLOW_GRADS],
+             "offload.gradients", offload_names);
+    add_name(&k, a->home[DSFLOW_ACTIVATIONS], b->home[DSFLOW_ACTIVATIONS],
+             "offload.activations", offload_names);
     add_number(&k, a->read_ahead, b->read_ahead, "offload.read_ahead");
     add_number(&k, a->write_behind, b->write_behind, "offload.write_behind");
     add_key(&k, a->piece != b->piece, "offload.piece", "\"1MiB\"");

@@ -34,6 +34,7 @@ static double gradients_of(const struct dsf_session *s,
 static double gradients_of_micro(const struct dsf_session *s,
                                  const struct dsf_machine_model *m)
 {
+    struct dsf_zero_keys *keys = (struct dsf_zero_keys *)dsf_zero_keys(&s->job);
     struct dsf_session other = *s;
     double bytes = 0;
 
@@ -41,9 +42,10 @@ static double gradients_of_micro(const struct dsf_session *s,
         return 0;
     other.plan = NULL;
     other.graph = NULL;
-    other.job.zero.reduce = DSF_REDUCE_MICRO;
+    keys->reduce = DSF_REDUCE_MICRO;
     if (dsf_fit_build(&other, NULL, NULL) == DSFLOW_OK)
         bytes = gradients_of(&other, m);
+    keys->reduce = DSF_REDUCE_STEP;
     dsf_fit_forget(&other);
     return bytes;
 }
@@ -52,9 +54,10 @@ char *dsf_fit_gradients_text(const struct dsf_session *s,
                              const struct dsf_machine_model *m)
 {
     const struct dsflow_plan *plan = s->plan;
+    int32_t stage = dsf_zero_stage(&s->job);
     double now, micro;
 
-    if (plan->zero_stage < 2 || plan->nreplicas == 1 || plan->reduce_micro ||
+    if (stage < 2 || plan->nreplicas == 1 || plan->reduce_micro ||
         dsf_plan_passes_gradients(plan))
         return NULL;
     now = gradients_of(s, m);
@@ -64,11 +67,11 @@ char *dsf_fit_gradients_text(const struct dsf_session *s,
             "zero.stage = %d with zero.reduce = \"step\": each rank keeps "
             "whole gradients, up to %s, until the end of the step; zero.reduce "
             "= \"micro\", which regroups the sums, leaves shards of them",
-            plan->zero_stage, dsf_size_text(now).s);
+            stage, dsf_size_text(now).s);
     return dsf_xasprintf(
         "zero.stage = %d with zero.reduce = \"step\": each rank keeps whole "
         "gradients, up to %s, until the end of the step; zero.reduce = "
         "\"micro\", which regroups the sums, would need %s%s",
-        plan->zero_stage, dsf_size_text(now).s, micro < now ? "" : "more, ",
+        stage, dsf_size_text(now).s, micro < now ? "" : "more, ",
         dsf_size_text(micro).s);
 }

@@ -3,12 +3,13 @@
 #define DSF_CLI_FIT_PRIVATE_H
 
 #include "cli/fit.h"
+#include "policies/keys.h"
 
 /* One way to fill in what is open, or to need less. */
 struct dsf_way {
     int64_t micro, in_flight, stage;
     int recompute, order;
-    struct dsf_job_offload offload;
+    struct dsf_offload_keys offload;
 };
 
 extern const char *const dsf_recompute_names[];

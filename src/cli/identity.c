@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "policies/keys.h"
 #include "tasks/components.h"
 
 #include <inttypes.h>

@@ -13,6 +13,7 @@
 #include "cli/params.h"
 #include "cli/vocabulary.h"
 #include "plugin/plugin.h"
+#include "policies/keys.h"
 #include "tasks/components.h"
 
 #include <stdio.h>

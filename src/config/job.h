@@ -100,41 +100,6 @@ struct dsf_job_mesh { /* [mesh]: ranks along each axis of the table */
     int64_t size[DSF_MAX_AXES];
 };
 
-enum dsf_pipeline_schedule {
-    DSF_1F1B,
-    DSF_GPIPE,
-    DSF_INTERLEAVED,
-    DSF_ZERO_BUBBLE
-};
-
-struct dsf_job_pipeline { /* [pipeline] */
-    int schedule;             /* enum dsf_pipeline_schedule */
-    int64_t chunks;           /* of each stage; interleaved */
-    struct dsflow_ints split; /* blocks of each chunk, instead of by cost */
-    bool strict;              /* no sooner than the published schedule */
-};
-
-enum dsf_reduce { DSF_REDUCE_STEP, DSF_REDUCE_MICRO };
-
-struct dsf_job_zero { /* [zero] */
-    int64_t stage;    /* 0 to 3; -1: auto */
-    int reduce;       /* enum dsf_reduce */
-    int64_t prefetch; /* layers gathered ahead; stage 3 */
-    int64_t keep;     /* bytes: smaller units stay gathered; stage 3 */
-};
-
-enum dsf_recompute {
-    DSF_RECOMPUTE_NONE,
-    DSF_RECOMPUTE_ATTENTION,
-    DSF_RECOMPUTE_BLOCK,
-    DSF_RECOMPUTE_AUTO
-};
-
-struct dsf_job_recompute { /* [recompute] */
-    int what;     /* enum dsf_recompute */
-    char *layers; /* "all", or numbers and ranges: "0-5,8" */
-};
-
 struct dsf_job_memory { /* [memory]: bytes of one rank; -1: what there is */
     int64_t device, host;
 };
@@ -147,17 +112,7 @@ struct dsf_job_nvme { /* [memory.nvme] */
     bool verify;   /* checksums of what is written, checked when it is read */
 };
 
-enum dsf_offload { DSF_OFFLOAD_NONE, DSF_OFFLOAD_CPU, DSF_OFFLOAD_NVME };
-
 enum dsf_states { DSF_STATES_FP32, DSF_STATES_BF16, DSF_STATES_INT8 };
-
-struct dsf_job_offload { /* [offload] */
-    int optimizer, params, gradients, activations; /* enum dsf_offload */
-    int states;   /* enum dsf_states: what offloaded ones are kept as */
-    double share; /* of the states, that stays on the device; -1: auto */
-    int64_t read_ahead, write_behind; /* units, or layers of activations */
-    int64_t piece; /* bytes of a state that are read at a time */
-};
 
 struct dsf_job_machine { /* [machine] */
     int64_t workers;  /* CPU workers; -1: one per core */
@@ -193,10 +148,6 @@ struct dsf_job {
     struct dsf_job_checkpoint checkpoint;
     struct dsf_job_sample sample;
     struct dsf_job_mesh mesh;
-    struct dsf_job_zero zero;
-    struct dsf_job_pipeline pipeline;
-    struct dsf_job_recompute recompute;
-    struct dsf_job_offload offload;
     struct dsf_job_memory memory;
     struct dsf_job_nvme nvme;
     struct dsf_job_machine machine;
@@ -284,15 +235,6 @@ void dsf_job_compare(const struct dsf_job *a, const struct dsf_job *b,
                                   const char *key, const char *in_a,
                                   const char *in_b),
                      void *user);
-
-/* What the states of the optimizer are kept as: offloaded ones only may be
- * anything but fp32. */
-static inline enum dsf_states dsf_job_states(const struct dsf_job *job)
-{
-    return job->offload.optimizer == DSF_OFFLOAD_NONE
-               ? DSF_STATES_FP32
-               : (enum dsf_states)job->offload.states;
-}
 
 /* A message about a value that turned out wrong later, with the place where it
  * was set in front: "job.toml:3: model: heads: 5: expected a divisor of width

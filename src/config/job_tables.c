@@ -22,7 +22,6 @@
 #define VALIDATES  "data.validation > 0 or data.validation_files != []"
 #define SAMPLES    "sample.tokens >= 1"
 #define CHOOSES    SAMPLES " and sample.temperature > 0"
-#define STAGE_3    "zero.stage = 3 and mesh.data >= 2"
 #define VIRTUAL    "machine.virtual >= 1"
 
 #define MAIN struct dsf_job_main
@@ -269,113 +268,6 @@ static const struct dsflow_option sample_options[] = {
     { 0 },
 };
 
-#define ZERO struct dsf_job_zero
-static const char *const reduces[] = { "step", "micro", NULL };
-static const struct dsflow_option zero_options[] = {
-    DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
-                       "what the replicas share out: 1 states of the "
-                       "optimizer, 2 gradients too, 3 parameters too; auto: "
-                       "the fastest that fits",
-                       "mesh.data >= 2"),
-    DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
-                         "when gradients are summed over the groups: once a "
-                         "step, or after each micro-batch, so that whole ones "
-                         "never stay (which regroups the sums)"),
-    DSFLOW_OPTION_INT(ZERO, prefetch, "1", 0, 64,
-                      "layers whose parameters are gathered ahead", STAGE_3),
-    DSFLOW_OPTION_OF(DSFLOW_SIZE, ZERO, keep, "\"64KiB\"",
-                     "units up to this size stay gathered through the step",
-                     STAGE_3),
-    { 0 },
-};
-
-#define PIPELINE struct dsf_job_pipeline
-static const char *const pipeline_schedules[] = {
-    [DSF_1F1B] = "1f1b",
-    [DSF_GPIPE] = "gpipe",
-    [DSF_INTERLEAVED] = "interleaved",
-    [DSF_ZERO_BUBBLE] = "zero_bubble",
-    NULL,
-};
-static const struct dsflow_option pipeline_options[] = {
-    DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
-                         "order of the micro-batches in a stage",
-                         "mesh.pipeline >= 2"),
-    DSFLOW_OPTION_INT(PIPELINE, chunks, "2", 1, 64,
-                      "pieces of the model that each stage has",
-                      "pipeline.schedule = interleaved and mesh.pipeline >= "
-                      "2"),
-    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, PIPELINE, split, "[]", 0, 1024,
-                         "blocks of each stage (of each chunk, in order of the "
-                         "layers); empty: balanced by cost",
-                         "mesh.pipeline >= 2"),
-    DSFLOW_OPTION_OF(DSFLOW_BOOL, PIPELINE, strict, "false",
-                     "a stage passes gradients on only when those of its own "
-                     "weights are there, too, as the schedules were published; "
-                     "otherwise as soon as it has them",
-                     "pipeline.schedule != zero_bubble and mesh.pipeline >= "
-                     "2"),
-    { 0 },
-};
-
-#define RECOMPUTE struct dsf_job_recompute
-static const char *const recomputes[] = { "none", "attention", "block", "auto",
-                                          NULL };
-static const struct dsflow_option recompute_options[] = {
-    DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
-                         "what the backward pass computes again instead of "
-                         "keeping it; auto: the fastest that fits"),
-    DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
-                     "of which layers: \"all\", or numbers and ranges such "
-                     "as \"0-5,8\"",
-                     "recompute.what != none"),
-    { 0 },
-};
-
-#define OFFLOAD struct dsf_job_offload
-static const char *const offloads[] = { "none", "cpu", "nvme", NULL };
-static const char *const formats[] = {
-    [DSF_STATES_FP32] = "fp32",
-    [DSF_STATES_BF16] = "bf16",
-    [DSF_STATES_INT8] = "int8",
-    NULL,
-};
-static const struct dsflow_option offload_options[] = {
-    DSFLOW_OPTION_CHOICE(OFFLOAD, optimizer, "\"none\"", offloads,
-                         "where the states of the optimizer are kept, which "
-                         "then runs on the CPU; nvme needs memory.nvme.path"),
-    DSFLOW_OPTION_CHOICE(OFFLOAD, params, "\"none\"", offloads,
-                         "where the parameters are kept"),
-    DSFLOW_OPTION_CHOICE(OFFLOAD, gradients, "\"none\"", offloads,
-                         "where the gradients are kept"),
-    DSFLOW_OPTION_CHOICE(OFFLOAD, activations, "\"none\"", offloads,
-                         "where activations are kept until the backward pass"),
-    DSFLOW_OPTION_CHOICE(
-        OFFLOAD, states, "\"fp32\"", formats,
-        "what offloaded states are kept as, rounded at random: "
-        "bf16, half the bytes, with errors below 1/128 of a "
-        "number; int8, a quarter, with errors below 1/8 of a "
-        "number or of a thousandth of the largest one in its "
-        "block of 256. The losses are not those of fp32",
-        "offload.optimizer != none"),
-    DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
-                         "share of the states that stays on the device all "
-                         "the same; auto: as much as fits",
-                         "offload.optimizer != none"),
-    DSFLOW_OPTION_INT(OFFLOAD, read_ahead, "1", 0, 64,
-                      "what is read before it is needed: units of parameters "
-                      "and of gradients, layers of activations, pieces of "
-                      "states",
-                      OFFLOADED("!= none")),
-    DSFLOW_OPTION_INT(OFFLOAD, write_behind, "1", 0, 64,
-                      "what may wait to be written, in the same measure",
-                      OFFLOADED("!= none")),
-    DSFLOW_OPTION_OF(DSFLOW_SIZE, OFFLOAD, piece, "\"16MiB\"",
-                     "of a state that is read and updated at a time",
-                     "offload.optimizer != none"),
-    { 0 },
-};
-
 #define MEMORY struct dsf_job_memory
 static const struct dsflow_option memory_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MEMORY, device, "\"auto\"",
@@ -473,10 +365,6 @@ static const struct dsf_table tables[] = {
     TABLE("sample", sample, "text written by the model when the run ends"),
     { "mesh", "ranks along each axis; their product in all", dsf_axes_keys,
       offsetof(struct dsf_job, mesh), 0 },
-    TABLE("zero", zero, "what data-parallel ranks share out"),
-    TABLE("pipeline", pipeline, "stages"),
-    TABLE("recompute", recompute, "activations that are computed again"),
-    TABLE("offload", offload, "what is kept in larger memories"),
     TABLE("memory", memory, "budgets"),
     TABLE("memory.nvme", nvme, "disks for what is offloaded"),
     TABLE("machine", machine, "workers and devices"),
@@ -490,9 +378,20 @@ static struct dsf_table *added;
 static unsigned nadded;
 static size_t cap_added;
 
+static void add_builtin(void)
+{
+    static bool done;
+
+    if (done)
+        return;
+    done = true;
+    dsf_job_add_builtin_tables();
+}
+
 const struct dsf_table *dsf_job_table_at(unsigned i)
 {
     dsf_axes_make_keys();
+    add_builtin();
     if (i < NTABLES)
         return &tables[i];
     return i - NTABLES < nadded ? &added[i - NTABLES] : NULL;
@@ -528,6 +427,7 @@ int dsf_job_add_table(const char *name, const char *summary,
 
 unsigned dsf_job_added_tables(void)
 {
+    add_builtin();
     return nadded;
 }
 

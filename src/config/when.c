@@ -5,6 +5,7 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,6 +280,14 @@ enum dsf_truth dsf_when(const struct dsf_job *job, const char *when,
         }
     }
     return one > all ? one : all;
+}
+
+bool dsf_job_is(const struct dsf_job *job, const char *when)
+{
+    struct dsf_when_text why;
+
+    assert(dsf_when_check(when, NULL, NULL, NULL) == DSFLOW_OK);
+    return dsf_when(job, when, NULL, &why) == DSF_YES;
 }
 
 /* Could the key have this value? */

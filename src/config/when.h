@@ -23,6 +23,10 @@ struct dsf_when_text {
 enum dsf_truth dsf_when(const struct dsf_job *job, const char *when,
                         dsf_foreign_fn foreign, struct dsf_when_text *why);
 
+/* The same for a condition of dsflow's own, where names from outside do not
+ * matter. */
+bool dsf_job_is(const struct dsf_job *job, const char *when);
+
 /* Is it written as it should be, and of keys that exist? `options` is a table
  * that may not be known by its name `table` yet. */
 int dsf_when_check(const char *when, const char *table,

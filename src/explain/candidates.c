@@ -2,8 +2,10 @@
 #include "explain/candidates.h"
 
 #include "base/alloc.h"
+#include "config/option.h"
+#include "policies/keys.h"
 
-#include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,9 +48,9 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     const struct dsflow_plan *plan = w->base.plan;
     const struct dsf_job *job = &w->base.job;
-    int64_t ahead = job->zero.prefetch, slots = 0;
+    int64_t ahead = dsf_zero_keys(job)->prefetch, slots = 0;
 
-    if (plan->zero_stage == 3 && plan->nreplicas > 1)
+    if (dsf_zero_stage(job) == 3 && plan->nreplicas > 1)
         for (int64_t i = 1; i <= 4; i *= 2)
             if (ahead + i <= plan->model->layers && ahead + i <= 64)
                 add_whole(c, DSF_REASON_SLOT, "zero.prefetch", ahead,
@@ -98,7 +100,7 @@ static void add_splits(struct dsf_candidates *c, const struct dsf_whatif *w)
     for (int s = 1; s < stages; s++)
         if (busy[s] > busy[busiest])
             busiest = s;
-    if (w->base.job.pipeline.split.n > 0)
+    if (dsf_pipeline_keys(&w->base.job)->split.n > 0)
         add(c, DSF_REASON_STAGES, "pipeline.split", dsf_xstrdup(now),
             dsf_xstrdup("[]"));
     for (int from = 0; from < n; from++)
@@ -120,11 +122,9 @@ static void add_splits(struct dsf_candidates *c, const struct dsf_whatif *w)
 
 static void add_pipeline(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
-    static const char *const names[] = { [DSF_1F1B] = "1f1b",
-                                         [DSF_GPIPE] = "gpipe",
-                                         [DSF_INTERLEAVED] = "interleaved",
-                                         [DSF_ZERO_BUBBLE] = "zero_bubble" };
-    const struct dsf_job_pipeline *job = &w->base.job.pipeline;
+    const struct dsf_pipeline_keys *job = dsf_pipeline_keys(&w->base.job);
+    const char *const *names =
+        dsf_option_find(dsf_policy_pipeline.options, "schedule")->choices;
 
     if (w->base.plan->nstages < 2)
         return;
@@ -246,14 +246,15 @@ static void add_moving(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     const struct dsflow_plan *plan = w->base.plan;
     const struct dsf_job *job = &w->base.job;
-    bool micro = job->zero.reduce == DSF_REDUCE_MICRO;
+    bool micro = plan->reduce_micro;
+    int32_t stage = dsf_zero_stage(job);
 
     add_wires(c, w);
     add_virtual_link(c, w);
     if (plan->nreplicas < 2)
         return;
-    for (int32_t s = plan->zero_stage - 1; s >= 0; s--)
-        add_whole(c, DSF_REASON_MOVING, "zero.stage", plan->zero_stage, s);
+    for (int32_t s = stage - 1; s >= 0; s--)
+        add_whole(c, DSF_REASON_MOVING, "zero.stage", stage, s);
     add(c, DSF_REASON_MOVING, "zero.reduce",
         dsf_xstrdup(micro ? "micro" : "step"),
         dsf_xstrdup(micro ? "step" : "micro"))
@@ -268,23 +269,15 @@ static char *size_text(int64_t bytes)
                : dsf_xasprintf("%lldKiB", (long long)(bytes >> 10));
 }
 
-static bool is_offloaded(const struct dsflow_plan *plan)
-{
-    for (int role = 0; role < DSFLOW_NROLES; role++)
-        if (plan->homes[role] != DSFLOW_DEVICE)
-            return true;
-    return false;
-}
-
 /* Rings of what is offloaded, and how much of it is. */
 static void add_offload(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
-    const struct dsf_job_offload *job = &w->base.job.offload;
-    const struct dsflow_plan *plan = w->base.plan;
-    bool states = plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE;
+    const struct dsf_offload_keys *job = dsf_offload_keys(&w->base.job);
+    enum dsflow_tier states = (enum dsflow_tier)job->home[DSFLOW_STATES];
+    double share = fmax(job->share, 0);
 
     /* One task at a time, and no other beside what the disk does. */
-    if (!is_offloaded(plan) || dsf_whatif_is_serial(w))
+    if (!dsf_is_offloaded(&w->base.job) || dsf_whatif_is_serial(w))
         return;
     for (int64_t i = 1; i <= 4; i *= 2)
         add_whole(c, DSF_REASON_SLOT, "offload.read_ahead", job->read_ahead,
@@ -292,16 +285,16 @@ static void add_offload(struct dsf_candidates *c, const struct dsf_whatif *w)
     for (int64_t i = 1; i <= 4; i *= 2)
         add_whole(c, DSF_REASON_SLOT, "offload.write_behind", job->write_behind,
                   job->write_behind + i);
-    for (int i = 0; i < 4 && plan->homes[DSFLOW_STATES] == DSFLOW_NVME; i++) {
+    for (int i = 0; i < 4 && states == DSFLOW_NVME; i++) {
         int64_t to = i < 2 ? job->piece >> (i + 1) : job->piece << (i - 1);
 
         if (to >= 1 << 16)
             add(c, DSF_REASON_DISK, "offload.piece", size_text(job->piece),
                 size_text(to));
     }
-    for (double to = plan->share + 0.25; states && to < 1.2; to += 0.25)
-        add(c, DSF_REASON_DISK, "offload.share",
-            dsf_xasprintf("%.2f", plan->share),
+    for (double to = share + 0.25; states != DSFLOW_DEVICE && to < 1.2;
+         to += 0.25)
+        add(c, DSF_REASON_DISK, "offload.share", dsf_xasprintf("%.2f", share),
             dsf_xasprintf("%.2f", to < 1 ? to : 1));
 }
 
@@ -326,7 +319,7 @@ static void add_rest(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     static const char *const what[] = { "none", "attention", "block" };
     bool layers = w->base.plan->layer_major;
-    int now = w->base.job.recompute.what;
+    int now = dsf_recompute_keys(&w->base.job)->what;
 
     for (int r = now - 1; r >= 0 && now < DSF_RECOMPUTE_AUTO; r--)
         add(c, DSF_REASON_AGAIN, "recompute.what", dsf_xstrdup(what[now]),

@@ -5,6 +5,7 @@
 #include <dsflow/plan.h>
 
 #include "base/alloc.h"
+#include "config/when.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -204,10 +205,10 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
     if (cpus < 0)
         cpus = machine->cores > virtuals ? machine->cores - virtuals : 1;
     plan->workers = (unsigned)(cpus + virtuals);
-    plan->layer_major = job->batch.order == DSF_LAYER_MAJOR ||
-                        (job->batch.order == DSF_ORDER_AUTO &&
-                         job->offload.params == DSF_OFFLOAD_NVME);
-    plan->reduce_micro = job->zero.reduce == DSF_REDUCE_MICRO;
+    plan->layer_major =
+        dsf_job_is(job, "batch.order = layer_major or "
+                        "batch.order = auto and offload.params = nvme");
+    plan->reduce_micro = dsf_job_is(job, "zero.reduce = micro");
 
     status = set_mesh(plan, err);
     if (status == DSFLOW_OK)
@@ -232,7 +233,6 @@ void dsf_plan_free(struct dsflow_plan *plan)
     free(plan->chunk_of);
     free(plan->slots);
     free(plan->lanes);
-    free(plan->recompute);
     free(plan);
 }
 

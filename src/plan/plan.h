@@ -55,11 +55,6 @@ struct dsflow_plan {
                                 turns, by … */
     int32_t depth;           /* … layers */
     int32_t logits;          /* ring of logits of a data rank, in tiles */
-    int32_t zero_stage;
-    uint8_t *recompute;      /* [layers]: enum dsf_recompute */
-    enum dsflow_tier homes[DSFLOW_NROLES]; /* where data of a role is kept */
-    double share;            /* of the states that stays on the device */
-    bool no_update;          /* leave the optimizer out: gradients stay */
 
     void *parts[DSF_MAX_POLICIES]; /* by position in dsf_policies */
 };

@@ -6,7 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "config/job.h"
+enum dsf_pipeline_schedule {
+    DSF_1F1B,
+    DSF_GPIPE,
+    DSF_INTERLEAVED,
+    DSF_ZERO_BUBBLE
+};
 
 /* One forward or backward of one chunk for one micro-batch. */
 struct dsf_turn {

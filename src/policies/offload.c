@@ -192,11 +192,9 @@ static void touch(struct ring *ring, struct slot *slot, uint32_t i)
  * not be read while it is in use. */
 static uint32_t resting(const struct offload *o, const struct ring *ring)
 {
-    const struct dsf_job_offload *job = &o->plan->job->offload;
-
     return ring->together *
-           ((uint32_t)(job->read_ahead > 0) +
-            (uint32_t)(ring->written && job->write_behind > 0));
+           ((uint32_t)(o->keys->read_ahead > 0) +
+            (uint32_t)(ring->written && o->keys->write_behind > 0));
 }
 
 static struct slot *find_slot(const struct offload *o, struct ring *ring,
@@ -353,7 +351,7 @@ static int64_t count_pieces(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
     int64_t blocks = (int64_t)(d->bytes / sizeof(float)) / d->block;
-    int64_t most = plan->job->offload.piece;
+    int64_t most = dsf_offload_keys(plan->job)->piece;
     int64_t n = ((int64_t)d->bytes + most - 1) / most;
 
     return n > blocks ? blocks : n;
@@ -408,7 +406,7 @@ static struct dsflow_graph *cut_updates(const struct dsflow_plan *plan,
             dsflow_graph_task(in, (dsflow_task_id){ i });
 
         if (dsf_offload_is_update(in, t) &&
-            plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
+            dsf_offload_keys(plan->job)->home[DSFLOW_STATES] != DSFLOW_DEVICE)
             cut_update(&rw, plan, t);
         else
             dsflow_rewrite_task(&rw, t);
@@ -419,33 +417,14 @@ static struct dsflow_graph *cut_updates(const struct dsflow_plan *plan,
 
 /* --- the policy ---------------------------------------------------------- */
 
-static enum dsflow_tier tier_of(int where)
-{
-    return where == DSF_OFFLOAD_NVME  ? DSFLOW_NVME
-           : where == DSF_OFFLOAD_CPU ? DSFLOW_HOST
-                                      : DSFLOW_DEVICE;
-}
-
 static int offload_decide(void *part, struct dsflow_plan *plan,
                           struct dsflow_err *err)
 {
-    const struct dsf_job_offload *job = &plan->job->offload;
+    struct dsf_offload_keys *keys = part;
 
-    plan->homes[DSFLOW_STATES] = tier_of(job->optimizer);
-    plan->homes[DSFLOW_PARAMS] = tier_of(job->params);
-    plan->homes[DSFLOW_GRADS] = tier_of(job->gradients);
-    plan->homes[DSFLOW_ACTIVATIONS] = tier_of(job->activations);
-    if (job->share >= 0)
-        plan->share = job->share;
+    if (keys->share < 0) /* auto, and nobody chose */
+        keys->share = 0;
     return DSFLOW_OK;
-}
-
-static bool is_asked(const struct dsflow_plan *plan)
-{
-    for (int role = 0; role < DSFLOW_NROLES; role++)
-        if (plan->homes[role] != DSFLOW_DEVICE)
-            return true;
-    return false;
 }
 
 static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -453,10 +432,10 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
     struct dsflow_graph *pieces;
-    struct offload o = { .plan = plan };
+    struct offload o = { .plan = plan, .keys = part };
     const struct dsflow_task_spec *t = NULL;
 
-    if (!is_asked(plan)) {
+    if (!dsf_is_offloaded(plan->job)) {
         dsflow_rewrite_all(in, out, NULL, NULL);
         return DSFLOW_OK;
     }
@@ -482,11 +461,64 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
+#define OFFLOAD struct dsf_offload_keys
+#define OFFLOADED                                                              \
+    "offload.optimizer != none or offload.params != none"                      \
+    " or offload.gradients != none or offload.activations != none"
+static const char *const memories[] = { [DSFLOW_DEVICE] = "none",
+                                        [DSFLOW_HOST] = "cpu",
+                                        [DSFLOW_NVME] = "nvme",
+                                        NULL };
+#define HOME(key, role, ...)                                                   \
+    DSFLOW_OPTION_FULL(key, DSFLOW_CHOICE, offsetof(OFFLOAD, home[role]),      \
+                       "\"none\"", 0, 0, memories, __VA_ARGS__)
+static const char *const formats[] = {
+    [DSF_STATES_FP32] = "fp32",
+    [DSF_STATES_BF16] = "bf16",
+    [DSF_STATES_INT8] = "int8",
+    NULL,
+};
+static const struct dsflow_option offload_options[] = {
+    HOME("optimizer", DSFLOW_STATES,
+         "where the states of the optimizer are kept, which "
+         "then runs on the CPU; nvme needs memory.nvme.path"),
+    HOME("params", DSFLOW_PARAMS, "where the parameters are kept"),
+    HOME("gradients", DSFLOW_GRADS, "where the gradients are kept"),
+    HOME("activations", DSFLOW_ACTIVATIONS,
+         "where activations are kept until the backward pass"),
+    DSFLOW_OPTION_CHOICE(
+        OFFLOAD, states, "\"fp32\"", formats,
+        "what offloaded states are kept as, rounded at random: "
+        "bf16, half the bytes, with errors below 1/128 of a "
+        "number; int8, a quarter, with errors below 1/8 of a "
+        "number or of a thousandth of the largest one in its "
+        "block of 256. The losses are not those of fp32",
+        "offload.optimizer != none"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
+                         "share of the states that stays on the device all "
+                         "the same; auto: as much as fits",
+                         "offload.optimizer != none"),
+    DSFLOW_OPTION_INT(OFFLOAD, read_ahead, "1", 0, 64,
+                      "what is read before it is needed: units of parameters "
+                      "and of gradients, layers of activations, pieces of "
+                      "states",
+                      OFFLOADED),
+    DSFLOW_OPTION_INT(OFFLOAD, write_behind, "1", 0, 64,
+                      "what may wait to be written, in the same measure",
+                      OFFLOADED),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, OFFLOAD, piece, "\"16MiB\"",
+                     "of a state that is read and updated at a time",
+                     "offload.optimizer != none"),
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_offload = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "offload",
     .summary = "states, parameters, gradients, activations in larger memories",
     .after = "send",
+    .options = offload_options,
+    .part_size = sizeof(struct dsf_offload_keys),
     .decide = offload_decide,
     .rewrite = offload_rewrite,
 };

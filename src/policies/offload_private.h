@@ -4,7 +4,7 @@
 
 #include <dsflow/rewrite.h>
 
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 /* A buffer that holds one piece of data at a time. */
 struct slot {
@@ -52,6 +52,7 @@ struct item {
 struct offload {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
+    const struct dsf_offload_keys *keys;
     struct item *items; /* by data of rw.in */
     struct use *uses;
     struct ring *rings;

@@ -49,8 +49,7 @@ static void keep_share(struct offload *o)
                 continue;
             if (pass == 0) {
                 all[d->home] += bytes;
-            } else if (kept[d->home] + bytes <=
-                       o->plan->share * all[d->home]) {
+            } else if (kept[d->home] + bytes <= o->keys->share * all[d->home]) {
                 kept[d->home] += bytes;
                 o->items[i].home = DSFLOW_DEVICE;
             }
@@ -67,9 +66,9 @@ static void find_homes(struct offload *o)
 
         o->items[i].ring = o->items[i].slot = -1;
         o->items[i].home =
-            is_kept(d) ? (uint8_t)o->plan->homes[d->role] : d->tier;
+            is_kept(d) ? (uint8_t)o->keys->home[d->role] : d->tier;
     }
-    if (o->plan->homes[DSFLOW_STATES] != DSFLOW_DEVICE)
+    if (o->keys->home[DSFLOW_STATES] != DSFLOW_DEVICE)
         keep_share(o);
 }
 
@@ -215,17 +214,17 @@ static void count_together(struct offload *o)
 
 static void size_rings(struct offload *o)
 {
-    const struct dsf_job_offload *job = &o->plan->job->offload;
+    const struct dsf_offload_keys *keys = o->keys;
 
     for (size_t i = 0; i < o->nrings; i++) {
         struct ring *ring = &o->rings[i];
-        int64_t times = 1 + job->read_ahead;
+        int64_t times = 1 + keys->read_ahead;
 
         /* The pieces of a unit are updated one after the other. */
         if (ring->role == DSFLOW_STATES)
             ring->together = 1;
         if (ring->written)
-            times += job->write_behind;
+            times += keys->write_behind;
         if ((int64_t)ring->members > (int64_t)ring->together * times) {
             ring->length = (uint32_t)(ring->together * times);
             ring->slots = dsf_xcalloc(ring->length, sizeof(*ring->slots));

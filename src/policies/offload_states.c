@@ -62,8 +62,8 @@ static dsflow_data_id kept(struct packer *k,
 static dsflow_data_id buffer(struct packer *k,
                              const struct dsflow_data_spec *state, int16_t rank)
 {
-    const struct dsf_job_offload *job = &k->plan->job->offload;
-    uint32_t length = 1 + (uint32_t)(job->read_ahead + job->write_behind);
+    const struct dsf_offload_keys *keys = dsf_offload_keys(k->plan->job);
+    uint32_t length = 1 + (uint32_t)(keys->read_ahead + keys->write_behind);
     struct dsflow_data_spec own =
         DSFLOW_DATA(.bytes = k->most[rank], .role = DSFLOW_STATES, .home = rank,
                     .tier = DSFLOW_HOST, .unit = -1,

@@ -7,11 +7,10 @@
  * is 1F1B (Narayanan et al. 2019; 2021 for interleaved; Huang et al. 2019 for
  * GPipe; Qi et al. 2024 for zero bubble). The tasks keep their order.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include "base/alloc.h"
 #include "plan/partition.h"
-#include "plan/schedule_slots.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -46,10 +45,10 @@ static void balance(const struct dsflow_plan *plan, int *first)
     free(weights);
 }
 
-static int read_split(const struct dsflow_plan *plan, int *first,
+static int read_split(const struct dsflow_plan *plan,
+                      const struct dsflow_ints *split, int *first,
                       struct dsflow_err *err)
 {
-    const struct dsflow_ints *split = &plan->job->pipeline.split;
     int64_t sum = 0;
 
     for (unsigned i = 0; i < split->n; i++)
@@ -82,13 +81,14 @@ static int too_many_chunks(const struct dsflow_plan *plan,
                         layers);
 }
 
-static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
+static int cut_layers(struct dsflow_plan *plan, const struct dsflow_ints *split,
+                      struct dsflow_err *err)
 {
     int layers = plan->model->layers, n = plan->nchunks, status = DSFLOW_OK;
     int *first = dsf_xcalloc((size_t)n + 1, sizeof(*first));
 
-    if (plan->job->pipeline.split.n > 0)
-        status = read_split(plan, first, err);
+    if (split->n > 0)
+        status = read_split(plan, split, first, err);
     else if (n > layers)
         status = too_many_chunks(plan, err);
     else
@@ -103,13 +103,13 @@ static int cut_layers(struct dsflow_plan *plan, struct dsflow_err *err)
 }
 
 /* How far a rank may run ahead. */
-static void size_rings(struct dsflow_plan *plan)
+static void size_rings(struct dsflow_plan *plan,
+                       enum dsf_pipeline_schedule schedule)
 {
     const struct dsf_job *job = plan->job;
     int32_t stages = plan->nstages, turns = plan->turns;
     int32_t ahead = (int32_t)plan->rank_workers + 1;
-    enum dsf_pipeline_schedule schedule = job->pipeline.schedule;
-    bool late = stages > 1 && schedule == DSF_ZERO_BUBBLE;
+    bool late = dsf_pipeline_defers_weights(plan);
 
     plan->slots = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->slots));
     plan->lanes = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->lanes));
@@ -136,18 +136,24 @@ static void size_rings(struct dsflow_plan *plan)
         plan->depth = 3;
 }
 
+bool dsf_pipeline_defers_weights(const struct dsflow_plan *plan)
+{
+    return plan->nstages > 1 &&
+           dsf_pipeline_keys(plan->job)->schedule == DSF_ZERO_BUBBLE;
+}
+
 static int pipeline_decide(void *part, struct dsflow_plan *plan,
                            struct dsflow_err *err)
 {
-    const struct dsf_job_pipeline *job = &plan->job->pipeline;
+    const struct dsf_pipeline_keys *keys = part;
     int32_t stages = plan->nstages;
-    bool interleaved = stages > 1 && job->schedule == DSF_INTERLEAVED;
+    bool interleaved = stages > 1 && keys->schedule == DSF_INTERLEAVED;
     int status;
 
-    plan->nchunks = interleaved ? stages * (int32_t)job->chunks : stages;
-    status = cut_layers(plan, err);
+    plan->nchunks = interleaved ? stages * (int32_t)keys->chunks : stages;
+    status = cut_layers(plan, &keys->split, err);
     if (status == DSFLOW_OK)
-        size_rings(plan);
+        size_rings(plan, keys->schedule);
     return status;
 }
 
@@ -300,11 +306,42 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
+#define PIPELINE struct dsf_pipeline_keys
+static const char *const pipeline_schedules[] = {
+    [DSF_1F1B] = "1f1b",
+    [DSF_GPIPE] = "gpipe",
+    [DSF_INTERLEAVED] = "interleaved",
+    [DSF_ZERO_BUBBLE] = "zero_bubble",
+    NULL,
+};
+static const struct dsflow_option pipeline_options[] = {
+    DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
+                         "order of the micro-batches in a stage",
+                         "mesh.pipeline >= 2"),
+    DSFLOW_OPTION_INT(PIPELINE, chunks, "2", 1, 64,
+                      "pieces of the model that each stage has",
+                      "pipeline.schedule = interleaved and mesh.pipeline >= "
+                      "2"),
+    DSFLOW_OPTION_NUMBER(DSFLOW_INTS, PIPELINE, split, "[]", 0, 1024,
+                         "blocks of each stage (of each chunk, in order of the "
+                         "layers); empty: balanced by cost",
+                         "mesh.pipeline >= 2"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, PIPELINE, strict, "false",
+                     "a stage passes gradients on only when those of its own "
+                     "weights are there, too, as the schedules were published; "
+                     "otherwise as soon as it has them",
+                     "pipeline.schedule != zero_bubble and mesh.pipeline >= "
+                     "2"),
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_pipeline = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "pipeline",
     .summary = "layers on stages, micro-batches on data ranks",
     .after = "tensor_parallel",
+    .options = pipeline_options,
+    .part_size = sizeof(struct dsf_pipeline_keys),
     .decide = pipeline_decide,
     .rewrite = pipeline_rewrite,
 };

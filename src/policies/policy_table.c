@@ -3,6 +3,7 @@
 #include "policies/policies.h"
 
 #include "base/alloc.h"
+#include "config/job_tables.h"
 #include "tasks/components.h"
 
 #include <string.h>
@@ -88,6 +89,11 @@ struct dsf_registry dsf_policies = {
     .add = add,
     .builtin = builtin,
 };
+
+void dsf_job_add_builtin_tables(void)
+{
+    (void)dsf_registry_count(&dsf_policies); /* adds those of the list */
+}
 
 int dsflow_policy_register(const struct dsflow_policy *policy,
                            struct dsflow_err *err)

@@ -6,11 +6,10 @@
  * little waits, so come after what the next layer needs. Tasks that cost
  * nothing (sums of numbers, reports) go before all: waiting would be dearer.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include "base/alloc.h"
 #include "graph/task.h"
-#include "plan/schedule_slots.h"
 #include "tasks/components.h"
 
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 /* Where each turn stands in the order of its stage (schedule_slots.h). */
 struct order {
     const struct dsflow_plan *plan;
+    const struct dsf_pipeline_keys *keys;
     int32_t *at; /* [stages][chunks of a stage][turns][2] */
     int32_t chunks, turns;
 };
@@ -43,6 +43,7 @@ static struct order order_of(const struct dsflow_plan *plan)
 {
     int32_t stages = plan->nstages;
     struct order o = { .plan = plan,
+                       .keys = dsf_pipeline_keys(plan->job),
                        .chunks = plan->nchunks / stages,
                        .turns = plan->turns };
     int32_t n = 2 * o.chunks * o.turns;
@@ -50,8 +51,8 @@ static struct order order_of(const struct dsflow_plan *plan)
 
     o.at = dsf_xcalloc((size_t)(stages * n), sizeof(*o.at));
     for (int32_t s = 0; s < stages; s++) {
-        dsf_pipeline_order(plan->job->pipeline.schedule, stages, s, o.chunks,
-                           o.turns, turns);
+        dsf_pipeline_order(o.keys->schedule, stages, s, o.chunks, o.turns,
+                           turns);
         for (int32_t i = 0; i < n; i++)
             *place(&o, s, turns[i].chunk, turns[i].micro, turns[i].backward) =
                 i;
@@ -75,14 +76,14 @@ static int32_t in_pipeline(const struct order *o,
                dsf_plan_turn(plan, t->microbatch), backward);
 
     /* Those of the head are not put off: logits are too large to keep. */
-    if (weight && plan->job->pipeline.schedule == DSF_ZERO_BUBBLE &&
+    if (weight && o->keys->schedule == DSF_ZERO_BUBBLE &&
         t->layer < plan->model->layers)
         return (int32_t)(share * step);
     /* Weight gradients belong to their backward pass. In a published schedule
      * the next stage waits for them, so that they come first; otherwise for
      * nothing but the gradient of its output, and they come last. */
     if (weight)
-        return (n - at) * step + (plan->job->pipeline.strict ? step - 1 : 0);
+        return (n - at) * step + (o->keys->strict ? step - 1 : 0);
     return (n - at) * step + 1 + (int32_t)(share * (step - 3));
 }
 

@@ -6,7 +6,7 @@
  * the forward pass, another for the backward pass, in which the forward tasks
  * stand once more, up to the last one whose results are needed.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
@@ -44,6 +44,7 @@ struct dropped {
 struct recompute {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
+    uint8_t *what;           /* [layers]: enum dsf_recompute */
     struct dropped *dropped; /* by data of `in` */
     uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
     uint8_t *done;           /* [nmicro][layers] */
@@ -57,8 +58,7 @@ static const struct rule *rule_of(const struct recompute *r,
         t->pass != DSFLOW_FORWARD)
         return NULL;
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-        if (rules[i].op == t->op &&
-            r->plan->recompute[t->layer] >= (int)rules[i].least)
+        if (rules[i].op == t->op && r->what[t->layer] >= (int)rules[i].least)
             return &rules[i];
     return NULL;
 }
@@ -167,7 +167,7 @@ static void rewrite_task(struct recompute *r, const struct dsflow_task_spec *t)
     bool back = t->pass == DSFLOW_BACKWARD && t->layer >= 0 &&
                 t->layer < r->plan->model->layers;
 
-    if (back && r->plan->recompute[t->layer] != DSF_RECOMPUTE_NONE &&
+    if (back && r->what[t->layer] != DSF_RECOMPUTE_NONE &&
         !r->done[cell(r, t)]) {
         r->done[cell(r, t)] = 1;
         compute_again(r, t);
@@ -175,15 +175,18 @@ static void rewrite_task(struct recompute *r, const struct dsflow_task_spec *t)
     emit(r, *t);
 }
 
-/* Numbers and ranges: "0-5,8". */
-static int read_layers(struct dsflow_plan *plan, uint8_t what,
+/* what[l]: what is computed again of layer l. The layers are numbers and
+ * ranges: "0-5,8". */
+static int read_layers(const struct dsf_recompute_keys *keys,
+                       const struct dsflow_plan *plan, uint8_t *what,
                        struct dsflow_err *err)
 {
-    const char *text = plan->job->recompute.layers, *c = text;
+    int is = keys->what == DSF_RECOMPUTE_AUTO ? DSF_RECOMPUTE_NONE : keys->what;
+    const char *text = keys->layers, *c = text;
     int layers = plan->model->layers;
 
     if (strcmp(text, "all") == 0) {
-        memset(plan->recompute, what, (size_t)layers);
+        memset(what, is, (size_t)layers);
         return DSFLOW_OK;
     }
     do {
@@ -200,7 +203,7 @@ static int read_layers(struct dsflow_plan *plan, uint8_t what,
                                 "\"%.60s\": expected \"all\", or layers 0 to "
                                 "%d such as \"0-5,8\"",
                                 text, layers - 1);
-        memset(plan->recompute + first, what, (size_t)(last - first + 1));
+        memset(what + first, is, (size_t)(last - first + 1));
         c = end + (*end == ',');
         if (*end == '\0')
             return DSFLOW_OK;
@@ -210,13 +213,11 @@ static int read_layers(struct dsflow_plan *plan, uint8_t what,
 static int recompute_decide(void *part, struct dsflow_plan *plan,
                             struct dsflow_err *err)
 {
-    int what = plan->job->recompute.what;
+    uint8_t *what = dsf_xcalloc((size_t)plan->model->layers, 1);
+    int status = read_layers(part, plan, what, err);
 
-    plan->recompute =
-        dsf_xcalloc((size_t)plan->model->layers, sizeof(*plan->recompute));
-    return read_layers(
-        plan, (uint8_t)(what == DSF_RECOMPUTE_AUTO ? DSF_RECOMPUTE_NONE : what),
-        err);
+    free(what);
+    return status;
 }
 
 static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -227,6 +228,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     struct recompute r = {
         .rw = dsflow_rewrite_begin(in, out),
         .plan = plan,
+        .what = dsf_xcalloc((size_t)plan->model->layers, 1),
         .dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
         .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
         .done = dsf_xcalloc(cells, 1),
@@ -234,6 +236,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     };
     int program = -1;
 
+    read_layers(part, plan, r.what, NULL); /* no error: it was checked */
     find_dropped(&r);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
         const struct dsflow_task_spec *t =
@@ -244,6 +247,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
         program = t->program;
         rewrite_task(&r, t);
     }
+    free(r.what);
     free(r.dropped);
     free(r.forward);
     free(r.done);
@@ -251,11 +255,27 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
+#define RECOMPUTE struct dsf_recompute_keys
+static const char *const recomputes[] = { "none", "attention", "block", "auto",
+                                          NULL };
+static const struct dsflow_option recompute_options[] = {
+    DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
+                         "what the backward pass computes again instead of "
+                         "keeping it; auto: the fastest that fits"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, RECOMPUTE, layers, "\"all\"",
+                     "of which layers: \"all\", or numbers and ranges such "
+                     "as \"0-5,8\"",
+                     "recompute.what != none"),
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_recompute = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "recompute",
     .summary = "activations computed again instead of kept",
     .after = "reference",
+    .options = recompute_options,
+    .part_size = sizeof(struct dsf_recompute_keys),
     .decide = recompute_decide,
     .rewrite = recompute_rewrite,
 };

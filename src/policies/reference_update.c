@@ -75,7 +75,7 @@ static void update_unit(struct step *s, unsigned u)
     dsflow_data_id *ports;
     void *args;
 
-    if (s->plan->no_update || s->status < 0)
+    if (s->status < 0)
         return;
     args = dsf_xcalloc(1, o->op->args_size);
     describe(unit, args);

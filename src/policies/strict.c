@@ -6,7 +6,7 @@
  * pipeline.strict a task `wait` puts it in: it has no work, writes the
  * gradient that another stage reads, and reads those of the weights.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
@@ -101,11 +101,10 @@ static int strict_rewrite(const void *part, const struct dsflow_plan *plan,
                           struct dsflow_graph *in, struct dsflow_graph *out,
                           struct dsflow_err *err)
 {
-    const struct dsf_job_pipeline *job = &plan->job->pipeline;
     struct strict s = { .plan = plan };
 
-    if (!job->strict || job->schedule == DSF_ZERO_BUBBLE ||
-        plan->nstages == 1) {
+    if (!dsf_pipeline_keys(plan->job)->strict || plan->nstages == 1 ||
+        dsf_pipeline_defers_weights(plan)) {
         dsflow_rewrite_all(in, out, NULL, NULL);
         return DSFLOW_OK;
     }

@@ -127,8 +127,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
     unsigned to = rule->ports[0], from = rule->ports[1];
     struct dsf_cut_data *d =
         from < DSF_SHARED ? &s->data[at->task->data[from].i] : NULL;
-    bool late = s->plan->nstages > 1 &&
-                s->plan->job->pipeline.schedule == DSF_ZERO_BUBBLE;
+    bool late = dsf_pipeline_defers_weights(s->plan);
     int32_t by = dsf_plan_replica(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
 

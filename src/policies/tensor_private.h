@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "model/parts.h"
-#include "policies/policies.h"
+#include "policies/keys.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 

@@ -16,7 +16,7 @@
  * of a unit in each pass; its buffer is one of a ring. Nothing here depends on
  * what else the graph has.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
@@ -48,6 +48,7 @@ struct ring {
 struct zero {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
+    const struct dsf_zero_keys *keys;
     int32_t data, stage, length; /* ranks; ZeRO's stage; of the rings */
     struct spread *spread;       /* by data of `in` */
     struct ring *rings;          /* by rank, chunk, pass and segment */
@@ -246,7 +247,7 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     int32_t rank = t->rank;
     dsflow_data_id whole;
 
-    if (!in_block(z, spec) || (int64_t)spec->bytes <= plan->job->zero.keep) {
+    if (!in_block(z, spec) || (int64_t)spec->bytes <= z->keys->keep) {
         size_t at = ((size_t)spec->unit * (size_t)(plan->nparts + 1) +
                      (size_t)spec->part) *
                         (size_t)plan->nranks +
@@ -685,8 +686,8 @@ static void begin(struct zero *z)
     const struct dsflow_plan *plan = z->plan;
 
     z->data = plan->nreplicas;
-    z->stage = plan->zero_stage;
-    z->length = (int32_t)plan->job->zero.prefetch + 1;
+    z->stage = dsf_zero_stage(plan->job);
+    z->length = (int32_t)z->keys->prefetch + 1;
     z->passing = dsf_plan_passes_gradients(plan);
     z->spread =
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
@@ -718,10 +719,8 @@ static void end(struct zero *z)
 static int zero_decide(void *part, struct dsflow_plan *plan,
                        struct dsflow_err *err)
 {
-    const struct dsf_job_zero *job = &plan->job->zero;
-
-    plan->zero_stage = job->stage < 0 ? 0 : (int32_t)job->stage;
-    if (plan->reduce_micro && plan->zero_stage == 0 && plan->nreplicas > 1)
+    if (plan->reduce_micro && dsf_zero_stage(plan->job) == 0 &&
+        plan->nreplicas > 1)
         return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "zero", "reduce",
                             "micro: expected a stage of 1 to 3, which keeps "
                             "shards of the sum");
@@ -732,7 +731,9 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_graph *in, struct dsflow_graph *out,
                         struct dsflow_err *err)
 {
-    struct zero z = { .plan = plan, .rw = dsflow_rewrite_begin(in, out) };
+    struct zero z = { .plan = plan,
+                      .keys = part,
+                      .rw = dsflow_rewrite_begin(in, out) };
     uint32_t n = dsflow_graph_ntasks(in);
 
     begin(&z);
@@ -750,11 +751,34 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
+#define ZERO    struct dsf_zero_keys
+#define STAGE_3 "zero.stage = 3 and mesh.data >= 2"
+static const char *const reduces[] = { "step", "micro", NULL };
+static const struct dsflow_option zero_options[] = {
+    DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
+                       "what the replicas share out: 1 states of the "
+                       "optimizer, 2 gradients too, 3 parameters too; auto: "
+                       "the fastest that fits",
+                       "mesh.data >= 2"),
+    DSFLOW_OPTION_CHOICE(ZERO, reduce, "\"step\"", reduces,
+                         "when gradients are summed over the groups: once a "
+                         "step, or after each micro-batch, so that whole ones "
+                         "never stay (which regroups the sums)"),
+    DSFLOW_OPTION_INT(ZERO, prefetch, "1", 0, 64,
+                      "layers whose parameters are gathered ahead", STAGE_3),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, ZERO, keep, "\"64KiB\"",
+                     "units up to this size stay gathered through the step",
+                     STAGE_3),
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_zero = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "zero",
     .summary = "data ranks share out states, gradients and parameters",
     .after = "pipeline",
+    .options = zero_options,
+    .part_size = sizeof(struct dsf_zero_keys),
     .decide = zero_decide,
     .rewrite = zero_rewrite,
 };

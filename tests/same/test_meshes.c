@@ -345,8 +345,9 @@ static float *new_part(const struct training *tr, unsigned u, int index,
 /* What persistent data of a kind is kept as. */
 static enum dsf_states format_of(const struct training *tr, int kind)
 {
-    return kind == PARAM ? DSF_STATES_FP32
-                         : (enum dsf_states)tr->trial.job.offload.states;
+    return kind == PARAM
+               ? DSF_STATES_FP32
+               : (enum dsf_states)dsf_offload_keys(&tr->trial.job)->states;
 }
 
 static bool is_piece(const struct training *tr,
@@ -570,7 +571,7 @@ static char *reference_text(const struct trial *of, bool tensor)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
-    if (of->job.offload.states != DSF_STATES_FP32)
+    if (dsf_offload_keys(&of->job)->states != DSF_STATES_FP32)
         strcat(text, " offload.optimizer=cpu");
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",

@@ -10,6 +10,7 @@
 #include "tasks/args.h"
 
 #include <dsflow/exec.h>
+#include <dsflow/rewrite.h>
 
 #include <jansson.h>
 #include <math.h>
@@ -156,6 +157,24 @@ static void fill_data(struct training *tr)
         dsf_model_rope_table(model, map(tr, "rope", DSFLOW_W));
 }
 
+/* The same graph without updates: gradients stay. */
+static struct dsflow_graph *without_updates(struct dsflow_graph *g)
+{
+    struct dsflow_graph *out = dsflow_graph_new();
+    struct dsflow_rewrite rw = dsflow_rewrite_begin(g, out);
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(g, (dsflow_task_id){ i });
+
+        if (!t->op->update)
+            dsflow_rewrite_task(&rw, t);
+    }
+    dsflow_rewrite_end(&rw);
+    dsflow_graph_free(g);
+    return out;
+}
+
 static struct training *start(const struct run *run, bool no_update)
 {
     struct training *tr = calloc(1, sizeof(*tr));
@@ -171,8 +190,9 @@ static struct training *start(const struct run *run, bool no_update)
     must(dsf_machine_probe(&tr->machine, &err), &err);
     must(dsf_plan_new(&tr->job, &tr->model, &tr->machine, &tr->plan, &err),
          &err);
-    tr->plan->no_update = no_update;
     must(dsf_policies_build(tr->plan, NULL, &tr->graph, &err), &err);
+    if (no_update)
+        tr->graph = without_updates(tr->graph);
     tr->host = (struct dsflow_host){ tr, load_batch, report };
     must(dsflow_exec_open(tr->graph, &options, &tr->host, &tr->exec, &err),
          &err);

@@ -3,7 +3,7 @@
 #ifndef DSF_TESTS_SAME_TRIAL_H
 #define DSF_TESTS_SAME_TRIAL_H
 
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #define MAX_SETS 32
 

@@ -1,0 +1,103 @@
+/* keys.h - what job.toml says to the built-in policies. The table of each policy
+ * stands in its file, as `options`, and fills one of these structures, with
+ * which the part of the policy in the plan begins. Who needs the value of a key
+ * on a lower floor asks for it by its name (config/when.h). */
+#ifndef DSF_POLICIES_KEYS_H
+#define DSF_POLICIES_KEYS_H
+
+#include "config/job.h"
+#include "plan/schedule_slots.h"
+#include "policies/policies.h"
+
+struct dsf_pipeline_keys {
+    int schedule;             /* enum dsf_pipeline_schedule */
+    int64_t chunks;           /* of each stage; interleaved */
+    struct dsflow_ints split; /* blocks of each chunk, instead of by cost */
+    bool strict;              /* no sooner than the published schedule */
+};
+
+enum dsf_reduce { DSF_REDUCE_STEP, DSF_REDUCE_MICRO };
+
+struct dsf_zero_keys {
+    int64_t stage;    /* 0 to 3; -1: auto */
+    int reduce;       /* enum dsf_reduce */
+    int64_t prefetch; /* layers gathered ahead; stage 3 */
+    int64_t keep;     /* bytes: smaller units stay gathered; stage 3 */
+};
+
+enum dsf_recompute {
+    DSF_RECOMPUTE_NONE,
+    DSF_RECOMPUTE_ATTENTION,
+    DSF_RECOMPUTE_BLOCK,
+    DSF_RECOMPUTE_AUTO
+};
+
+struct dsf_recompute_keys {
+    int what;     /* enum dsf_recompute */
+    char *layers; /* "all", or numbers and ranges: "0-5,8" */
+};
+
+struct dsf_offload_keys {
+    int home[DSFLOW_NROLES]; /* enum dsflow_tier: where data of a role is kept */
+    int states;   /* enum dsf_states: what offloaded ones are kept as */
+    double share; /* of the states, that stays on the device; -1: auto */
+    int64_t read_ahead, write_behind; /* units, or layers of activations */
+    int64_t piece; /* bytes of a state that are read at a time */
+};
+
+static inline const struct dsf_pipeline_keys *
+dsf_pipeline_keys(const struct dsf_job *job)
+{
+    return dsf_job_part(job, dsf_policy_pipeline.options);
+}
+
+static inline const struct dsf_zero_keys *
+dsf_zero_keys(const struct dsf_job *job)
+{
+    return dsf_job_part(job, dsf_policy_zero.options);
+}
+
+static inline const struct dsf_recompute_keys *
+dsf_recompute_keys(const struct dsf_job *job)
+{
+    return dsf_job_part(job, dsf_policy_recompute.options);
+}
+
+static inline const struct dsf_offload_keys *
+dsf_offload_keys(const struct dsf_job *job)
+{
+    return dsf_job_part(job, dsf_policy_offload.options);
+}
+
+/* The stage of ZeRO; 0 where it is auto as yet. */
+static inline int32_t dsf_zero_stage(const struct dsf_job *job)
+{
+    int64_t stage = dsf_zero_keys(job)->stage;
+
+    return stage < 0 ? 0 : (int32_t)stage;
+}
+
+/* Are gradients of weights put off, to fill the bubbles of the pipeline? */
+bool dsf_pipeline_defers_weights(const struct dsflow_plan *plan);
+
+/* Is anything kept elsewhere than on the device? */
+static inline bool dsf_is_offloaded(const struct dsf_job *job)
+{
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        if (dsf_offload_keys(job)->home[role] != DSFLOW_DEVICE)
+            return true;
+    return false;
+}
+
+/* What the states of the optimizer are kept as: offloaded ones only may be
+ * anything but fp32. */
+static inline enum dsf_states dsf_job_states(const struct dsf_job *job)
+{
+    const struct dsf_offload_keys *keys = dsf_offload_keys(job);
+
+    return keys->home[DSFLOW_STATES] == DSFLOW_DEVICE
+               ? DSF_STATES_FP32
+               : (enum dsf_states)keys->states;
+}
+
+#endif
