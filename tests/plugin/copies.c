@@ -66,12 +66,15 @@ static dsflow_data_id copy_of(struct copies *c, dsflow_data_id id, int32_t at)
 static void emit(struct copies *c, const struct dsflow_task_spec *task,
                  int32_t at)
 {
+    dsflow_data_id *data = calloc(task->ndata, sizeof(*data));
     struct dsflow_task_spec t = *task;
 
     for (unsigned i = 0; i < t.ndata; i++)
-        t.data[i] = copy_of(c, t.data[i], at);
+        data[i] = copy_of(c, t.data[i], at);
+    t.data = data;
     t.rank = (int16_t)dsflow_plan_peer(c->plan, t.rank, "copies", at);
     dsflow_graph_add_task(c->rw.out, &t);
+    free(data);
 }
 
 static int rewrite(const void *part, const struct dsflow_plan *plan,
