@@ -8,8 +8,7 @@
 # there; a second run does nothing unless what it would build has changed.
 #
 # Exit status: 0 installed, or there already; 1 it did not build; 2 the command
-# line is wrong; 3 the source cannot be had (configure then takes the system's
-# StarPU).
+# line is wrong; 3 no source can be reached.
 set -euo pipefail
 exec </dev/null
 
@@ -185,7 +184,7 @@ find_source() {
     tarball=$state/starpu_$pinned.orig.tar.gz
     is_pinned "$tarball" && return 0
     if ! command -v apt-get >/dev/null; then
-        say "no apt-get here: set STARPU_TARBALL to StarPU's source"
+        say "no apt-get here, which would download it"
         return 1
     fi
     for suite in $suites; do
@@ -197,7 +196,11 @@ find_source() {
 }
 
 if ! find_source; then
-    say "the source of StarPU $series cannot be had"
+    say "no source of StarPU $series can be reached. Any of these will do:
+  STARPU_TARBALL=FILE $0: FILE is starpu_$pinned.orig.tar.gz of
+    https://deb.debian.org/debian/pool/main/s/starpu/
+  a mirror in apt's sources that has Debian's $suites
+  StarPU $series built by hand in DIR, and configure --with-starpu=DIR"
     exit 3
 fi
 

@@ -53,14 +53,11 @@ install_packages() {
         -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "${absent[@]}" >&2
 }
 
-# StarPU 1.4 if it can be made, else Debian's 1.3, which configure finds.
+# StarPU 1.4, built here; or the system's, where it is one and that cannot be.
 install_starpu() {
-    local status=0
-
-    "$top/scripts/build-starpu.sh" "$starpu_prefix" || status=$?
-    [ $status -ne 0 ] || return 0
-    say "StarPU 1.4 is not to be had (status $status): taking Debian's"
-    install_packages libstarpu-dev
+    "$top/scripts/build-starpu.sh" "$starpu_prefix" && return 0
+    pkg-config --exists starpu-1.4 || return 1
+    say "taking the system's StarPU $(pkg-config --modversion starpu-1.4)"
 }
 
 # build DIR OPTIONS...: configure when needed, and make.

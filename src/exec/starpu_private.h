@@ -1,5 +1,5 @@
-/* starpu_private.h - StarPU as this project sees it: 1.4, or 1.3 where 1.4
- * cannot be had. Nothing outside src/exec includes it. */
+/* starpu_private.h - StarPU 1.4 as this project sees it. Nothing outside
+ * src/exec includes it. */
 #ifndef DSF_EXEC_STARPU_PRIVATE_H
 #define DSF_EXEC_STARPU_PRIVATE_H
 

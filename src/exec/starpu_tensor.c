@@ -67,12 +67,7 @@ static const struct starpu_data_copy_methods copy_methods = {
     .any_to_any = copy,
 };
 
-static void register_tensor(starpu_data_handle_t handle,
-#ifdef HAVE_STARPU_1_4
-                            int home,
-#else
-                            unsigned home,
-#endif
+static void register_tensor(starpu_data_handle_t handle, int home,
                             void *interface)
 {
     struct tensor *tensor = interface;
