@@ -115,7 +115,7 @@ static const struct {
 static const struct {
     const char *alias, *name;
     double unit;
-    enum dsf_family colour;
+    enum dsf_kind_family colour;
 } variables[DSF_NSERIES] = {
     [DSF_MEMORY] = { "VM", "memory (MiB)", 1 << 20, DSF_FORWARD },
     [DSF_MEMORY + DSFLOW_HOST] = { "VH", "cpu memory (MiB)", 1 << 20,

@@ -28,18 +28,18 @@ static const struct {
     [DSF_IDLE] = { "idle", 0xf0f0f0, 0, 0 },
 };
 
-const char *dsf_family_name(enum dsf_family family)
+const char *dsf_family_name(enum dsf_kind_family family)
 {
     return families[family].name;
 }
 
-uint32_t dsf_family_colour(enum dsf_family family)
+uint32_t dsf_family_colour(enum dsf_kind_family family)
 {
     return families[family].colour;
 }
 
 /* What a kind says of itself; what says nothing goes by its pass. */
-enum dsf_family dsf_family_of(const struct dsflow_task_spec *t)
+enum dsf_kind_family dsf_family_of(const struct dsflow_task_spec *t)
 {
     const struct dsflow_op *op = t->op;
 
@@ -121,7 +121,7 @@ static const struct look *find_look(const struct look *v, size_t n,
     find_look(table, sizeof(table) / sizeof(*(table)), name)
 
 /* Of one that nobody knows, as a plug-in brings it: a look that stays. */
-static struct look look_of(enum dsf_family family, const char *segment,
+static struct look look_of(enum dsf_kind_family family, const char *segment,
                            enum dsflow_direction direction, const char *name)
 {
     const struct look *known = NULL;
@@ -169,7 +169,7 @@ bool dsf_is_dark(uint32_t colour)
 }
 
 struct dsf_kind dsf_kind_make(const struct dsflow_op *op, const char *name,
-                              enum dsf_family family)
+                              enum dsf_kind_family family)
 {
     struct look look =
         look_of(family, op != NULL ? op->segment : NULL,
@@ -184,7 +184,7 @@ struct dsf_kind dsf_kind_make(const struct dsflow_op *op, const char *name,
 
 static unsigned find(struct dsf_kinds *kinds, size_t *cap,
                      const struct dsflow_op *op, const char *name,
-                     enum dsf_family family)
+                     enum dsf_kind_family family)
 {
     unsigned k = 0;
 

@@ -7,7 +7,7 @@
 
 #include "trace/trace.h"
 
-enum dsf_family {
+enum dsf_kind_family {
     DSF_FORWARD,
     DSF_BACKWARD_INPUT,
     DSF_BACKWARD_WEIGHT,
@@ -32,11 +32,11 @@ enum dsf_texture {
     DSF_NTEXTURES
 };
 
-const char *dsf_family_name(enum dsf_family family);
-uint32_t dsf_family_colour(enum dsf_family family); /* 0xRRGGBB */
+const char *dsf_family_name(enum dsf_kind_family family);
+uint32_t dsf_family_colour(enum dsf_kind_family family); /* 0xRRGGBB */
 
 /* From what the op says of itself and the pass of the task. */
-enum dsf_family dsf_family_of(const struct dsflow_task_spec *t);
+enum dsf_kind_family dsf_family_of(const struct dsflow_task_spec *t);
 
 /* Mixed with so many per cent of white, or, below 0, of black. */
 uint32_t dsf_shade(uint32_t colour, int shade);
@@ -48,14 +48,14 @@ bool dsf_is_dark(uint32_t colour);
 struct dsf_kind {
     const char *name; /* of the op, or "transfer", "swap" */
     const struct dsflow_op *op;
-    enum dsf_family family;
+    enum dsf_kind_family family;
     uint32_t colour;
     enum dsf_texture texture;
 };
 
 /* `op` may be NULL: a transfer or a swap. */
 struct dsf_kind dsf_kind_make(const struct dsflow_op *op, const char *name,
-                              enum dsf_family family);
+                              enum dsf_kind_family family);
 
 struct dsf_kinds {
     struct dsf_kind *v;

@@ -360,7 +360,7 @@ static bool is_known(const struct dsf_kinds *kinds, const bool *present,
 
 /* The kinds of a family from `y` down; returns where they end. */
 static double put_family(const struct dsf_svg *svg, const bool *present,
-                         enum dsf_family family, double y)
+                         enum dsf_kind_family family, double y)
 {
     const struct dsf_kinds *kinds = &svg->kinds;
     double x = SVG_LEFT + 24;
@@ -414,7 +414,7 @@ double dsf_svg_put_legend(const struct dsf_svg_boxes *b, double y)
     for (size_t i = 0; i < b->n; i++)
         present[b->v[i].kind] = true;
     for (unsigned f = 0; f < DSF_NFAMILIES; f++)
-        y = put_family(b->svg, present, (enum dsf_family)f, y);
+        y = put_family(b->svg, present, (enum dsf_kind_family)f, y);
     free(present);
     return b->busy != NULL ? put_elsewhere(b->svg, y) : y;
 }

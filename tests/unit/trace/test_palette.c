@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static enum dsf_family family(const struct dsflow_op *op, enum dsflow_pass pass,
+static enum dsf_kind_family family(const struct dsflow_op *op, enum dsflow_pass pass,
                               int layer)
 {
     return dsf_family_of(
@@ -51,7 +51,7 @@ static void a_family_follows_from_what_a_kind_says_and_from_the_pass(
 
 /* How the segment looks; "*mlp" is the hidden part of one, and "-add" what is
  * of none. */
-static struct dsf_kind kind(enum dsf_family family, const char *name)
+static struct dsf_kind kind(enum dsf_kind_family family, const char *name)
 {
     struct dsflow_op op = of(*name == '-'   ? NULL
                              : *name == '*' ? name + 1
@@ -76,13 +76,13 @@ static void families_differ_and_so_do_kinds_that_are_neighbours(void **state)
 
     for (int a = 0; a < DSF_NFAMILIES; a++)
         for (int b = 0; b < a; b++)
-            assert_true(apart(dsf_family_colour((enum dsf_family)a),
-                              dsf_family_colour((enum dsf_family)b)) > 60);
+            assert_true(apart(dsf_family_colour((enum dsf_kind_family)a),
+                              dsf_family_colour((enum dsf_kind_family)b)) > 60);
     for (int f = 0; f < DSF_OTHER; f++)
         for (unsigned i = 0; i < 4; i++)
             assert_true(
-                apart(kind((enum dsf_family)f, layer[i]).colour,
-                      kind((enum dsf_family)f, layer[i + 1]).colour) > 15);
+                apart(kind((enum dsf_kind_family)f, layer[i]).colour,
+                      kind((enum dsf_kind_family)f, layer[i + 1]).colour) > 15);
 }
 
 struct lab {
@@ -166,7 +166,7 @@ static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
         for (int f = 0; f < DSF_IDLE; f++)
             for (unsigned i = 0; kinds[f][i] != NULL; i++)
                 for (unsigned k = 0; k < i; k++) {
-                    enum dsf_family family = (enum dsf_family)f;
+                    enum dsf_kind_family family = (enum dsf_kind_family)f;
                     double d = distance(
                         look(kind(family, kinds[f][i]).colour, eyes[e]),
                         look(kind(family, kinds[f][k]).colour, eyes[e]));
