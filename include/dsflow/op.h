@@ -42,6 +42,15 @@ enum dsflow_direction {
     DSFLOW_NDIRECTIONS
 };
 
+/* What data goes from rank to rank for. */
+enum dsflow_comm {
+    DSFLOW_COMM_NONE,
+    DSFLOW_COMM_SEND,   /* from one to another */
+    DSFLOW_COMM_GATHER, /* pieces of one thing */
+    DSFLOW_COMM_REDUCE, /* to be summed */
+    DSFLOW_NCOMMS
+};
+
 struct dsflow_port {
     const char *name;
     enum dsflow_access access;
@@ -66,8 +75,9 @@ struct dsflow_op {
     unsigned noptional;  /* the last ones, that a task may leave out */
     unsigned repeats;    /* 1: the last port, R or W, may come again, as often
                             as a task wants */
-    unsigned comm;       /* 1: it moves data between ranks: what it reads may be
-                            on another rank, and that is its traffic */
+    unsigned comm;       /* enum dsflow_comm; not 0: it moves data between
+                            ranks: what it reads may be on another rank, and that
+                            is its traffic */
     unsigned swaps;      /* 1: it copies port 0 to port 1, from one memory of
                             its rank to another: its data may be on NVMe */
     const struct dsflow_port *ports; /* nports of them */

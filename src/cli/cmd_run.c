@@ -301,17 +301,18 @@ static int print_sample(struct dsf_run *r, struct dsflow_err *err)
 /* Bytes that a step moves between ranks, and between tiers of memory. */
 static void find_moved(struct dsf_run *r)
 {
+    static const enum dsf_move moves[] = {
+        [DSFLOW_COMM_NONE] = DSF_MOVE_SEND, /* which moves nothing */
+        [DSFLOW_COMM_SEND] = DSF_MOVE_SEND,
+        [DSFLOW_COMM_GATHER] = DSF_MOVE_GATHER,
+        [DSFLOW_COMM_REDUCE] = DSF_MOVE_REDUCE,
+    };
     struct dsf_weights w;
 
     dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
                      r->s.plan->rank_workers);
     for (unsigned k = 0; k < w.nkinds; k++) {
-        const char *name = w.kinds[k].op->name;
-        enum dsf_move move = strcmp(name, "gather") == 0 ? DSF_MOVE_GATHER
-                             : strcmp(name, "send") == 0 ? DSF_MOVE_SEND
-                                                         : DSF_MOVE_REDUCE;
-
-        r->moved[move] += (int64_t)w.kinds[k].moved;
+        r->moved[moves[w.kinds[k].op->comm]] += (int64_t)w.kinds[k].moved;
     }
     for (unsigned i = 0; i < w.nranks; i++) {
         const struct dsf_rank_weight *rank = &w.ranks[i];

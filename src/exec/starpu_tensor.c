@@ -110,6 +110,15 @@ void dsf_starpu_register(struct dsflow_exec *exec, uint32_t data,
     starpu_data_register(handle, STARPU_MAIN_RAM, &tensor, &tensor_ops);
 }
 
+/* 1 + the worker whose memory a node is; 0: main memory. */
+static uint16_t worker_of(unsigned node)
+{
+    for (unsigned w = 0; node > 0 && w < starpu_worker_get_count(); w++)
+        if ((unsigned)starpu_worker_get_memory_node(w) == node)
+            return (uint16_t)(w + 1);
+    return 0;
+}
+
 /* In the order of lane_of. */
 void dsf_starpu_add_links(struct dsf_timeline *timeline)
 {
@@ -127,5 +136,7 @@ void dsf_starpu_add_links(struct dsf_timeline *timeline)
                 snprintf(b, sizeof(b), "device %u", to - 1);
             dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
                                   "%s to %s", a, b);
+            timeline->lanes[timeline->nlanes - 1].ends[0] = worker_of(from);
+            timeline->lanes[timeline->nlanes - 1].ends[1] = worker_of(to);
         }
 }

@@ -16,10 +16,37 @@
 #include <string.h>
 
 struct dsf_transfers {
+    unsigned nlanes;
     uint32_t *first;      /* by data, and one more */
     uint32_t *v;          /* spans, in order of start */
     struct dsf_cover any; /* all of them */
+    struct dsf_cover *own; /* [lanes]: what a worker copies itself */
+    bool *copies;          /* [lanes]: is it one that does? */
 };
+
+/* A device does the copying to and from its memory, and nothing else meanwhile.
+ */
+static void find_copiers(struct dsf_transfers *t,
+                         const struct dsf_timeline *timeline)
+{
+    t->own = dsf_xcalloc((size_t)timeline->nlanes + 1, sizeof(*t->own));
+    t->copies = dsf_xcalloc((size_t)timeline->nlanes + 1, sizeof(*t->copies));
+    for (unsigned l = 0; l < timeline->nlanes; l++)
+        for (int end = 0; end < 2; end++)
+            if (timeline->lanes[l].ends[end] > 0)
+                t->copies[timeline->lanes[l].ends[end] - 1] = true;
+}
+
+static void add_own(struct dsf_transfers *t,
+                    const struct dsf_timeline *timeline,
+                    const struct dsf_span *span)
+{
+    const struct dsf_lane *link = &timeline->lanes[span->lane];
+
+    for (int end = 0; end < 2; end++)
+        if (link->ends[end] > 0)
+            dsf_cover_add(&t->own[link->ends[end] - 1], span);
+}
 
 struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace)
 {
@@ -27,6 +54,8 @@ struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace)
     const struct dsf_timeline *timeline = &trace->timeline;
     struct dsf_transfers *t = dsf_xcalloc(1, sizeof(*t));
 
+    t->nlanes = timeline->nlanes;
+    find_copiers(t, timeline);
     t->first = dsf_xcalloc((size_t)ndata + 2, sizeof(*t->first));
     t->v = dsf_xcalloc(timeline->n + 1, sizeof(*t->v));
     for (size_t i = 0; i < timeline->n; i++)
@@ -39,13 +68,18 @@ struct dsf_transfers *dsf_transfers_new(const struct dsf_trace *trace)
             continue;
         t->v[t->first[timeline->v[i].what + 1]++] = (uint32_t)i;
         dsf_cover_add(&t->any, &timeline->v[i]);
+        add_own(t, timeline, &timeline->v[i]);
     }
     return t;
 }
 
 void dsf_transfers_free(struct dsf_transfers *t)
 {
+    for (unsigned l = 0; l < t->nlanes; l++)
+        dsf_cover_fini(&t->own[l]);
     dsf_cover_fini(&t->any);
+    free(t->own);
+    free(t->copies);
     free(t->first);
     free(t->v);
     free(t);
@@ -93,32 +127,6 @@ static double last_transfer(const struct dsf_transfers *t,
     return last;
 }
 
-/* Is `name` in `text`, and not a part of a longer word or number there? */
-static bool has_name(const char *text, const char *name)
-{
-    size_t n = strlen(name);
-    const char *at = text;
-
-    while ((at = strstr(at, name)) != NULL) {
-        if ((at == text || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' '))
-            return true;
-        at++;
-    }
-    return false;
-}
-
-/* "memory to device 0" is of the worker "device 0", which does the copying and
- * nothing else meanwhile. */
-static bool copies(const struct dsf_trace *trace, unsigned worker)
-{
-    const struct dsf_timeline *timeline = &trace->timeline;
-
-    for (unsigned l = timeline->workers; l < timeline->nlanes; l++)
-        if (has_name(timeline->lanes[l].name, timeline->lanes[worker].name))
-            return true;
-    return false;
-}
-
 double dsf_transfers_seconds(const struct dsf_transfers *t,
                              const struct dsf_trace *trace,
                              const struct dsf_span *task, double from,
@@ -126,9 +134,10 @@ double dsf_transfers_seconds(const struct dsf_transfers *t,
 {
     if (t->any.n == 0 || to <= from)
         return 0;
-    if (!copies(trace, task->lane))
-        to = last_transfer(t, trace, task, from, to);
-    return dsf_cover_overlap(&t->any, from, to);
+    if (t->copies[task->lane])
+        return dsf_cover_overlap(&t->own[task->lane], from, to);
+    return dsf_cover_overlap(&t->any, from,
+                             last_transfer(t, trace, task, from, to));
 }
 
 /* What a part of a gap is put down to. */

@@ -62,7 +62,7 @@ const struct dsflow_op dsf_op_sum = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "sum of numbers, left to right",
     .repeats = 1,
-    .comm = 1,
+    .comm = DSFLOW_COMM_REDUCE,
     DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = sum_check,
     .cost = sum_cost,

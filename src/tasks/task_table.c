@@ -89,6 +89,19 @@ static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+static int check_labels(const struct dsflow_op *op, struct dsflow_err *err)
+{
+    if (op->direction >= DSFLOW_NDIRECTIONS)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: direction: %u: expected 0 to %d",
+                           op->name, op->direction, DSFLOW_NDIRECTIONS - 1);
+    if (op->comm >= DSFLOW_NCOMMS)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: comm: %u: expected 0 to %d", op->name,
+                           op->comm, DSFLOW_NCOMMS - 1);
+    return DSFLOW_OK;
+}
+
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
     const struct dsflow_op *op = thing;
@@ -100,6 +113,8 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
                              op->name);
     if (status == DSFLOW_OK)
         status = check_ports(op, err);
+    if (status == DSFLOW_OK)
+        status = check_labels(op, err);
     if (status == DSFLOW_OK)
         status = dsf_registry_add(&dsf_task_kinds, op->name, op, origin, err);
     return status;

@@ -32,6 +32,8 @@ struct dsf_lane {
     char name[28]; /* "core 0", "device 1", "memory to device 1", "link 3" */
     int16_t rank;  /* whose it is, or ANYWHERE: of several */
     uint8_t kind;  /* enum dsf_lane_kind */
+    uint16_t ends[2]; /* of a link: 1 + the worker whose memory it begins and
+                         ends at, which does the copying; 0: of none */
 };
 
 /* Workers are the first lanes. The spans of a lane do not overlap, and are in

@@ -28,11 +28,11 @@ struct data_record {
     uint64_t bytes;
     int64_t at, block;
     int32_t unit, part;
+    uint32_t ring; /* of the head's, from 1; 0: none */
     int16_t home;
     uint8_t role, persistent, constant;
     uint8_t name; /* bytes of it, which follow */
-    uint8_t ring; /* of the head's, from 1; 0: none */
-    uint8_t tier;
+    uint8_t tier, rest[5];
 };
 
 struct task_record {
@@ -56,9 +56,13 @@ static json_t *lanes_json(const struct dsf_timeline *timeline)
 
     for (unsigned i = 0; i < timeline->nlanes; i++)
         json_array_append_new(
-            lanes, json_pack("{s:s, s:i, s:i}", "name", timeline->lanes[i].name,
-                             "rank", (int)timeline->lanes[i].rank, "kind",
-                             (int)timeline->lanes[i].kind));
+            lanes,
+            json_pack("{s:s, s:i, s:i, s:[i, i]}", "name",
+                      timeline->lanes[i].name, "rank",
+                      (int)timeline->lanes[i].rank, "kind",
+                      (int)timeline->lanes[i].kind, "ends",
+                      (int)timeline->lanes[i].ends[0],
+                      (int)timeline->lanes[i].ends[1]));
     return lanes;
 }
 
@@ -70,7 +74,7 @@ static json_t *op_json(const struct dsflow_op *op)
         json_array_append_new(ports, json_pack("{s:s, s:i}", "name",
                                                op->ports[p].name, "access",
                                                (int)op->ports[p].access));
-    return json_pack("{s:s, s:s?, s:i, s:b, s:b, s:b, s:b, s:i, s:o}", "name",
+    return json_pack("{s:s, s:s?, s:i, s:b, s:i, s:b, s:b, s:i, s:o}", "name",
                      op->name, "segment", op->segment, "direction",
                      (int)op->direction, "update", (int)op->update, "comm",
                      (int)op->comm, "swaps", (int)op->swaps, "repeats",
@@ -95,14 +99,14 @@ static uint16_t kind_of(struct kinds *kinds, const struct dsflow_op *op)
     return (uint16_t)kinds->n++;
 }
 
-/* The same of rings; a graph has a handful. */
-enum { MOST_RINGS = 64 };
+/* The same of rings, from 1; 0: of none. */
 struct rings {
-    const char *v[MOST_RINGS];
+    const char **v;
+    size_t cap;
     unsigned n;
 };
 
-static uint8_t ring_of(struct rings *rings, const char *ring)
+static uint32_t ring_of(struct rings *rings, const char *ring)
 {
     unsigned i = 0;
 
@@ -110,11 +114,11 @@ static uint8_t ring_of(struct rings *rings, const char *ring)
         return 0;
     while (i < rings->n && strcmp(rings->v[i], ring) != 0)
         i++;
-    if (i == MOST_RINGS)
-        return 0;
-    if (i == rings->n)
+    if (i == rings->n) {
+        dsf_grow(&rings->v, &rings->cap, rings->n + 1, sizeof(*rings->v));
         rings->v[rings->n++] = ring;
-    return (uint8_t)(i + 1);
+    }
+    return i + 1;
 }
 
 static json_t *programs_json(const struct dsflow_graph *g)
@@ -280,6 +284,7 @@ int dsf_trace_create(const char *path, const struct dsf_trace *trace,
     put_data(file, trace->graph, &rings);
     put_tasks(file, trace, &kinds);
     free(kinds.v);
+    free(rings.v);
     status = check_out(file, err);
     if (status < 0) {
         dsf_trace_close(file, false, NULL);
@@ -407,6 +412,14 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
             return false;
         dsf_timeline_add_lane(timeline, (enum dsf_lane_kind)kind, (int)rank,
                               "%s", name);
+        for (size_t end = 0; end < 2; end++) {
+            int64_t worker = json_integer_value(
+                json_array_get(json_object_get(lane, "ends"), end));
+
+            if (worker < 0 || worker > timeline->workers)
+                return false;
+            timeline->lanes[i].ends[end] = (uint16_t)worker;
+        }
     }
     return timeline->workers > 0;
 }
@@ -454,7 +467,7 @@ static bool read_op(json_t *in, struct dsflow_op *op)
         op->segment = copy_of(in, "segment");
     op->direction = (uint8_t)whole_of(in, "direction");
     op->update = json_is_true(json_object_get(in, "update"));
-    op->comm = json_is_true(json_object_get(in, "comm"));
+    op->comm = (unsigned)whole_of(in, "comm");
     op->swaps = json_is_true(json_object_get(in, "swaps"));
     op->repeats = json_is_true(json_object_get(in, "repeats"));
     op->noptional = (unsigned)whole_of(in, "optional");

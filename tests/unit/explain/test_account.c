@@ -273,9 +273,28 @@ static void a_ready_task_waits_for_transfers_or_the_runtime(void **state)
     free_trace(t);
 }
 
-/* device 1   aa....bb   b is ready at 2; what is on the way is device 10's */
-static void
-a_device_does_not_copy_for_another_whose_number_begins_alike(void **state)
+static void add_link(struct dsf_trace *t, const char *name, uint16_t end)
+{
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE, "%s",
+                          name);
+    t->timeline.lanes[t->timeline.nlanes - 1].ends[1] = end;
+}
+
+static void copied(struct dsf_trace *t, dsflow_data_id data, uint16_t lane,
+                   double start, double end)
+{
+    dsf_timeline_add(&t->timeline,
+                     &(struct dsf_span){ .start = start,
+                                         .end = end,
+                                         .what = data.i,
+                                         .lane = lane,
+                                         .rank = -1,
+                                         .kind = DSF_SPAN_TRANSFER });
+}
+
+/* device 1   aa....bb   b is ready at 2; of what is on the way, a second is
+ * copied by device 1, the rest is device 10's */
+static void a_device_copies_what_is_on_its_own_links(void **state)
 {
     struct dsf_trace *t = new_trace(1, 0);
     dsflow_data_id x = data(t, "x", NULL), y = data(t, "y", NULL),
@@ -284,20 +303,15 @@ a_device_does_not_copy_for_another_whose_number_begins_alike(void **state)
     struct dsf_account acc;
 
     dsf_timeline_add_lane(&t->timeline, DSF_LANE_WORKER, 0, "device 1");
-    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
-                          "memory to device 10");
+    add_link(t, "memory to device 1", 1);
+    add_link(t, "memory to device 10", 0);
     ran(t, a, 0, 0, 0, 2);
     ran(t, b, 0, 0, 6, 8);
-    dsf_timeline_add(&t->timeline,
-                     &(struct dsf_span){ .start = 3,
-                                         .end = 5,
-                                         .what = z.i,
-                                         .lane = 1,
-                                         .rank = -1,
-                                         .kind = DSF_SPAN_TRANSFER });
+    copied(t, z, 1, 3, 4);
+    copied(t, z, 2, 3, 5);
     account(&acc, t);
-    assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 0, 0);
-    assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 4, 0);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 1, 0);
+    assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 3, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
     free_trace(t);
@@ -582,7 +596,7 @@ int main(void)
         cmocka_unit_test(waiting_for_a_slot_names_the_ring),
         cmocka_unit_test(a_ready_task_waits_for_transfers_or_the_runtime),
         cmocka_unit_test(
-            a_device_does_not_copy_for_another_whose_number_begins_alike),
+            a_device_copies_what_is_on_its_own_links),
         cmocka_unit_test(moving_is_hidden_while_its_rank_computes),
         cmocka_unit_test(a_step_among_steps_is_what_counts),
         cmocka_unit_test(the_way_goes_back_by_what_was_last),

@@ -130,6 +130,14 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
     assert_string_equal(err.msg, "task mine: port in comes again: expected R "
                                  "or W, not RW");
     op.repeats = 0;
+    op.direction = DSFLOW_NDIRECTIONS;
+    assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "task mine: direction: 9: expected 0 to 8");
+    op.direction = DSFLOW_DIR_NONE;
+    op.comm = 7;
+    assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "task mine: comm: 7: expected 0 to 3");
+    op.comm = DSFLOW_COMM_NONE;
     op.name = "adam";
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "task adam: the name is taken (built-in)");

@@ -42,6 +42,9 @@ static const struct dsflow_op move = {
 static const struct dsflow_op bring = {
     .abi = DSFLOW_OP_ABI,
     .name = "bring",
+    .segment = "mlp",
+    .direction = DSFLOW_DIR_SWAP,
+    .update = 1,
     .swaps = 1,
     DSFLOW_PORTS({ "home", DSFLOW_R }, { "slot", DSFLOW_W }),
     .check = check,
@@ -117,6 +120,7 @@ static void write_trace(bool whole)
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core %d", 0);
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 1, "core %d", 1);
     dsf_timeline_add_lane(&t.timeline, DSF_LANE_LINK, -1, "memory to x");
+    t.timeline.lanes[2].ends[1] = 2;
     assert_int_equal(dsf_trace_create(path, &t, &file, &err), DSFLOW_OK);
     assert_int_equal(dsf_trace_append(file, spans, 1, &err), DSFLOW_OK);
     assert_int_equal(dsf_trace_append(file, spans + 1, 2, &err), DSFLOW_OK);
@@ -134,6 +138,7 @@ static void assert_task_came_back(const struct dsf_trace *t)
     assert_int_equal(dsflow_graph_ntasks(t->graph), 3);
     assert_string_equal(task->op->name, "move");
     assert_true(task->op->comm && task->op->repeats);
+    assert_null(task->op->segment);
     assert_string_equal(task->op->ports[1].name, "in");
     assert_int_equal(task->layer, 2);
     assert_int_equal(task->microbatch, -1);
@@ -157,6 +162,9 @@ static void assert_swap_came_back(const struct dsf_trace *t)
         dsflow_graph_data(t->graph, swap->data[1]);
 
     assert_true(swap->op->swaps && !swap->op->comm);
+    assert_string_equal(swap->op->segment, "mlp");
+    assert_int_equal(swap->op->direction, DSFLOW_DIR_SWAP);
+    assert_int_equal(swap->op->update, 1);
     assert_int_equal(home->tier, DSFLOW_NVME);
     assert_int_equal(slot->tier, DSFLOW_HOST);
     assert_string_equal(slot->ring, "offload.read_ahead");
@@ -222,6 +230,8 @@ static void a_trace_comes_back(void **state)
     assert_int_equal(t.timeline.nlanes, 3);
     assert_int_equal(t.timeline.workers, 2);
     assert_string_equal(t.timeline.lanes[2].name, "memory to x");
+    assert_int_equal(t.timeline.lanes[2].ends[0], 0);
+    assert_int_equal(t.timeline.lanes[2].ends[1], 2);
     assert_int_equal(t.timeline.n, 3);
     assert_true(t.timeline.v[0].start == 0.25);
     assert_int_equal(t.timeline.v[0].kind, DSF_SPAN_TRANSFER);
@@ -295,6 +305,40 @@ static void any_bytes_are_read_or_refused(void **state)
     unlink(path);
 }
 
+static void every_ring_comes_back_however_many_there_are(void **state)
+{
+    enum { NRINGS = 300 };
+    static char keys[NRINGS][32];
+    struct dsf_trace t = { .facts = { .name = (char *)"rings",
+                                      .job = (char *)"",
+                                      .machine = (char *)"",
+                                      .rates = (char *)"",
+                                      .executor = (char *)"serial",
+                                      .nranks = 1 } };
+    struct dsf_trace_file *file;
+    struct dsflow_err err;
+
+    t.graph = dsflow_graph_new();
+    for (unsigned i = 0; i < NRINGS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "mine.key%u", i);
+        dsflow_graph_add_data(t.graph, &DSFLOW_DATA(.name = keys[i], .bytes = 8,
+                                                    .ring = keys[i]));
+    }
+    dsf_trace_weigh(&t);
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core 0");
+    assert_int_equal(dsf_trace_create(path, &t, &file, &err), DSFLOW_OK);
+    assert_int_equal(dsf_trace_close(file, true, &err), DSFLOW_OK);
+    dsflow_graph_free(t.graph);
+    free(t.tasks);
+    dsf_timeline_fini(&t.timeline);
+
+    assert_int_equal(dsf_trace_read(path, &t, &err), DSFLOW_OK);
+    for (unsigned i = 0; i < NRINGS; i++)
+        assert_string_equal(
+            dsflow_graph_data(t.graph, (dsflow_data_id){ i })->ring, keys[i]);
+    dsf_trace_fini(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +346,7 @@ int main(void)
         cmocka_unit_test(a_trace_comes_back),
         cmocka_unit_test(a_run_that_was_killed_leaves_what_it_wrote),
         cmocka_unit_test(any_bytes_are_read_or_refused),
+        cmocka_unit_test(every_ring_comes_back_however_many_there_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
