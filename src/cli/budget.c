@@ -111,30 +111,30 @@ double dsf_fit_window(const struct dsf_session *s)
 }
 
 /* Is it the worst of its tier so far? */
-static void note(struct dsf_lack *lack, enum dsflow_tier tier, unsigned rank,
+static void note(struct dsf_shortfall *shortfall, enum dsflow_tier tier, unsigned rank,
                  double needs, double has)
 {
-    if (needs > has && !(lack->needs - lack->has > needs - has))
-        *lack = (struct dsf_lack){ tier, rank, needs, has };
+    if (needs > has && !(shortfall->needs - shortfall->has > needs - has))
+        *shortfall = (struct dsf_shortfall){ tier, rank, needs, has };
 }
 
-bool dsf_fit_lacks(const struct dsf_session *s,
+bool dsf_fit_shortfall(const struct dsf_session *s,
                    const struct dsf_machine_model *m,
-                   const struct dsf_weights *w, struct dsf_lack *lack)
+                   const struct dsf_weights *w, struct dsf_shortfall *shortfall)
 {
     double device = dsf_fit_budget(s, m), window = dsf_fit_window(s), disk = 0;
 
-    *lack = (struct dsf_lack){ 0 };
+    *shortfall = (struct dsf_shortfall){ 0 };
     for (unsigned r = 0; r < w->nranks; r++)
-        note(lack, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
-    for (unsigned r = 0; r < w->nranks && lack->needs == 0; r++)
-        note(lack, DSFLOW_HOST, r, w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
+        note(shortfall, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
+    for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
+        note(shortfall, DSFLOW_HOST, r, w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
              host_budget(s, m, w->ranks[r].peak));
     for (unsigned r = 0; r < w->nranks; r++)
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
-    if (disk > 0 && lack->needs == 0)
-        note(lack, DSFLOW_NVME, 0, disk, disk_budget(s, m));
-    return lack->needs > 0;
+    if (disk > 0 && shortfall->needs == 0)
+        note(shortfall, DSFLOW_NVME, 0, disk, disk_budget(s, m));
+    return shortfall->needs > 0;
 }
 
 double dsf_fit_least(const struct dsf_session *s)

@@ -23,7 +23,7 @@ void dsf_fit_budgets(const struct dsf_session *s,
                      const struct dsf_machine_model *m, double *budget);
 
 /* Too little of a memory. */
-struct dsf_lack {
+struct dsf_shortfall {
     enum dsflow_tier tier;
     unsigned rank; /* that has too little; of NVMe, all together have */
     double needs, has;
@@ -40,10 +40,10 @@ double dsf_fit_room(const struct dsf_session *s);
 void dsf_fit_weigh(const struct dsf_session *s,
                    const struct dsf_machine_model *m, struct dsf_weights *w);
 
-/* Does anything lack? */
-bool dsf_fit_lacks(const struct dsf_session *s,
+/* Whether a memory is too small; the largest shortfall is then in *shortfall. */
+bool dsf_fit_shortfall(const struct dsf_session *s,
                    const struct dsf_machine_model *m,
-                   const struct dsf_weights *w, struct dsf_lack *lack);
+                   const struct dsf_weights *w, struct dsf_shortfall *shortfall);
 
 /* Bytes that the parameters and the states of the optimizer take, wherever they
  * are: the job needs more than that. Of a session that has its model. */

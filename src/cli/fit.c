@@ -53,56 +53,56 @@ int dsf_fit_build(struct dsf_session *s, const char *until,
     return status;
 }
 
-struct dsf_way dsf_way_of(const struct dsf_session *s)
+struct dsf_choice dsf_choice_of(const struct dsf_session *s)
 {
     const struct dsf_job *job = &s->job;
 
-    return (struct dsf_way){
+    return (struct dsf_choice){
         job->batch.micro,          job->batch.in_flight,
         dsf_zero_keys(job)->stage, dsf_recompute_keys(job)->what,
         job->batch.order,          *dsf_offload_keys(job)
     };
 }
 
-void dsf_way_set(struct dsf_session *s, const struct dsf_way *way)
+void dsf_choice_set(struct dsf_session *s, const struct dsf_choice *choice)
 {
-    s->job.batch.micro = way->micro;
-    s->job.batch.in_flight = way->in_flight;
-    s->job.batch.order = way->order;
-    ((struct dsf_zero_keys *)dsf_zero_keys(&s->job))->stage = way->stage;
+    s->job.batch.micro = choice->micro;
+    s->job.batch.in_flight = choice->in_flight;
+    s->job.batch.order = choice->order;
+    ((struct dsf_zero_keys *)dsf_zero_keys(&s->job))->stage = choice->stage;
     ((struct dsf_recompute_keys *)dsf_recompute_keys(&s->job))->what =
-        way->recompute;
-    *(struct dsf_offload_keys *)dsf_offload_keys(&s->job) = way->offload;
+        choice->recompute;
+    *(struct dsf_offload_keys *)dsf_offload_keys(&s->job) = choice->offload;
 }
 
-bool dsf_fit_lacking(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, struct dsf_lack *lack)
+bool dsf_fit_falls_short(const struct dsf_session *s,
+                     const struct dsf_machine_model *m, struct dsf_shortfall *shortfall)
 {
     struct dsf_weights w;
     bool any;
 
     dsf_fit_weigh(s, m, &w);
-    any = dsf_fit_lacks(s, m, &w, lack);
+    any = dsf_fit_shortfall(s, m, &w, shortfall);
     dsf_weights_fini(&w);
     return any;
 }
 
 /* Of all ways: the fastest that fits, and what became of the others. */
 struct search {
-    struct dsf_way open, best;
+    struct dsf_choice open, best;
     bool open_share;
     double seconds;         /* of the best; INFINITY: none yet */
-    struct dsf_lack least;  /* of the way that lacks least … */
-    struct dsf_way lacking; /* … which is this one */
+    struct dsf_shortfall least;  /* of the choice that lacks least, … */
+    struct dsf_choice lacking; /* … which is this one */
     unsigned fit, unfit;
-    struct dsflow_err err; /* of a way that makes no plan */
+    struct dsflow_err err; /* of a choice that makes no plan */
 };
 
-static int build_way(struct dsf_session *s, const struct dsf_way *way,
+static int build_choice(struct dsf_session *s, const struct dsf_choice *choice,
                      struct search *search)
 {
     dsf_fit_forget(s);
-    dsf_way_set(s, way);
+    dsf_choice_set(s, choice);
     return dsf_fit_build(s, NULL, &search->err);
 }
 
@@ -110,10 +110,10 @@ static int build_way(struct dsf_session *s, const struct dsf_way *way,
  * that the devices have room for. States stay in whole pieces, and their
  * updates need room too. */
 static int keep_most(struct dsf_session *s, const struct dsf_machine_model *m,
-                     struct dsf_way *way, struct search *search)
+                     struct dsf_choice *choice, struct search *search)
 {
     struct dsf_weights w;
-    struct dsf_lack lack;
+    struct dsf_shortfall shortfall;
     int hundredths, status = DSFLOW_OK;
 
     dsf_fit_weigh(s, m, &w);
@@ -122,52 +122,52 @@ static int keep_most(struct dsf_session *s, const struct dsf_machine_model *m,
     if (hundredths == 0)
         return DSFLOW_OK;
     for (; hundredths > 0 && status == DSFLOW_OK; hundredths--) {
-        way->offload.share = hundredths / 100.0;
-        status = build_way(s, way, search);
+        choice->offload.share = hundredths / 100.0;
+        status = build_choice(s, choice, search);
         if (status == DSFLOW_OK &&
-            !(dsf_fit_lacking(s, m, &lack) && lack.tier == DSFLOW_DEVICE))
+            !(dsf_fit_falls_short(s, m, &shortfall) && shortfall.tier == DSFLOW_DEVICE))
             return DSFLOW_OK;
     }
-    way->offload.share = 0;
-    return status == DSFLOW_OK ? build_way(s, way, search) : status;
+    choice->offload.share = 0;
+    return status == DSFLOW_OK ? build_choice(s, choice, search) : status;
 }
 
-static void note_lack(struct search *search, const struct dsf_way *way,
-                      const struct dsf_lack *lack)
+static void note_shortfall(struct search *search, const struct dsf_choice *choice,
+                      const struct dsf_shortfall *shortfall)
 {
     search->unfit++;
     if (search->unfit > 1 &&
-        search->least.needs - search->least.has <= lack->needs - lack->has)
+        search->least.needs - search->least.has <= shortfall->needs - shortfall->has)
         return;
-    search->least = *lack;
-    search->lacking = *way;
+    search->least = *shortfall;
+    search->lacking = *choice;
 }
 
 static void try(struct dsf_session *s, const struct dsf_machine_model *m,
-                struct dsf_way way, struct search *search)
+                struct dsf_choice choice, struct search *search)
 {
     struct dsf_prediction prediction;
-    struct dsf_lack lack;
+    struct dsf_shortfall shortfall;
     int status;
 
     if (search->open_share)
-        way.offload.share = 0;
-    status = build_way(s, &way, search);
+        choice.offload.share = 0;
+    status = build_choice(s, &choice, search);
     if (status == DSFLOW_OK && search->open_share)
-        status = keep_most(s, m, &way, search);
+        status = keep_most(s, m, &choice, search);
     if (status < 0) {
         dsf_fit_forget(s);
         return;
     }
-    if (dsf_fit_lacking(s, m, &lack)) {
-        note_lack(search, &way, &lack);
+    if (dsf_fit_falls_short(s, m, &shortfall)) {
+        note_shortfall(search, &choice, &shortfall);
     } else if (dsf_predict(s->plan, s->graph, m, &prediction, &search->err) ==
                DSFLOW_OK) {
         search->fit++;
         /* Of two that are as fast, the first, which does less. */
         if (prediction.sim.step_seconds < 0.999 * search->seconds) {
             search->seconds = prediction.sim.step_seconds;
-            search->best = way;
+            search->best = choice;
         }
         dsf_prediction_fini(&prediction);
     }
@@ -176,26 +176,26 @@ static void try(struct dsf_session *s, const struct dsf_machine_model *m,
 
 /* Layers first: of two orders that are as fast, it reads less. */
 static void try_orders(struct dsf_session *s, const struct dsf_machine_model *m,
-                       struct dsf_way way, struct search *search)
+                       struct dsf_choice choice, struct search *search)
 {
     unsigned fit = search->fit;
 
     if (!order_is_open(&s->job)) {
-        try(s, m, way, search);
+        try(s, m, choice, search);
         return;
     }
-    way.order = DSF_LAYER_MAJOR;
-    try(s, m, way, search);
-    way.order = DSF_MICRO_MAJOR;
+    choice.order = DSF_LAYER_MAJOR;
+    try(s, m, choice, search);
+    choice.order = DSF_MICRO_MAJOR;
     if (search->fit == fit || m->disk.read > 0) /* else nobody can tell */
-        try(s, m, way, search);
-    dsf_way_set(s, &search->open);
+        try(s, m, choice, search);
+    dsf_choice_set(s, &search->open);
 }
 
 static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
                     struct search *search)
 {
-    const struct dsf_way *open = &search->open;
+    const struct dsf_choice *open = &search->open;
     int64_t each = s->job.batch.sequences / s->job.mesh.size[DSF_AXIS_DATA];
     int64_t stages = s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : 0;
     bool again = open->recompute == DSF_RECOMPUTE_AUTO;
@@ -205,16 +205,16 @@ static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
         for (int r = again ? DSF_RECOMPUTE_NONE : open->recompute;
              r <= (again ? (int)DSF_RECOMPUTE_BLOCK : open->recompute); r++)
             for (int64_t n = 1; n <= each || open->micro == n; n++) {
-                struct dsf_way way = *open;
+                struct dsf_choice choice = *open;
 
                 if (open->micro < 0 ? n > 1024 : n > open->micro)
                     break;
                 if (open->micro < 0 ? each % n != 0 : n != open->micro)
                     continue;
-                way.stage = z;
-                way.recompute = r;
-                way.micro = n;
-                try_orders(s, m, way, search);
+                choice.stage = z;
+                choice.recompute = r;
+                choice.micro = n;
+                try_orders(s, m, choice, search);
             }
 }
 
@@ -222,7 +222,7 @@ static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
 static int settle(struct dsf_session *s, const struct search *search,
                   double budget, struct dsflow_err *err)
 {
-    const struct dsf_way *open = &search->open, *best = &search->best;
+    const struct dsf_choice *open = &search->open, *best = &search->best;
     const bool is_open[] = { open->micro < 0,
                              open->recompute == DSF_RECOMPUTE_AUTO,
                              open->stage < 0, open->order != best->order,
@@ -230,7 +230,7 @@ static int settle(struct dsf_session *s, const struct search *search,
     char text[5][64], all[400] = "";
     int status = DSFLOW_OK;
 
-    dsf_way_set(s, best);
+    dsf_choice_set(s, best);
     snprintf(text[0], sizeof(text[0]), "batch.micro=%lld",
              (long long)best->micro);
     snprintf(text[1], sizeof(text[1]), "recompute.what=%s",
@@ -267,20 +267,20 @@ static int settle(struct dsf_session *s, const struct search *search,
 static int fail_all(struct dsf_session *s, const struct search *search,
                     struct dsflow_err *err)
 {
-    const struct dsf_lack *lack = &search->least;
+    const struct dsf_shortfall *shortfall = &search->least;
 
     return dsf_job_fail(
         &s->job, err, DSFLOW_EFIT,
-        lack->tier == DSFLOW_NVME ? "memory.nvme" : "memory",
-        lack->tier == DSFLOW_NVME   ? "size"
-        : lack->tier == DSFLOW_HOST ? "host"
+        shortfall->tier == DSFLOW_NVME ? "memory.nvme" : "memory",
+        shortfall->tier == DSFLOW_NVME   ? "size"
+        : shortfall->tier == DSFLOW_HOST ? "host"
                                     : "device",
         "%u way%s to fill in what is auto: the smallest needs %s%s and there "
         "are %s",
         search->unfit, search->unfit == 1 ? "" : "s",
-        dsf_size_text(lack->needs).s,
-        lack->tier == DSFLOW_NVME ? "" : " on a rank",
-        dsf_size_text(lack->has).s);
+        dsf_size_text(shortfall->needs).s,
+        shortfall->tier == DSFLOW_NVME ? "" : " on a rank",
+        dsf_size_text(shortfall->has).s);
 }
 
 /* The same of one or two: what each memory is needed for, and what would fit.
@@ -290,7 +290,7 @@ static int fail_least(struct dsf_session *s, const struct dsf_machine_model *m,
 {
     int status;
 
-    dsf_way_set(s, &search->lacking);
+    dsf_choice_set(s, &search->lacking);
     status = dsf_fit_build(s, NULL, err);
     return status == DSFLOW_OK ? dsf_fit_check(s, m, err) : status;
 }
@@ -298,14 +298,14 @@ static int fail_least(struct dsf_session *s, const struct dsf_machine_model *m,
 static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err)
 {
-    struct search search = { .open = dsf_way_of(s),
+    struct search search = { .open = dsf_choice_of(s),
                              .open_share = share_is_open(&s->job),
                              .seconds = INFINITY };
     double budget;
     int status;
 
     try_all(s, m, &search);
-    dsf_way_set(s, &search.open);
+    dsf_choice_set(s, &search.open);
     if (search.fit == 0 && search.unfit == 0) {
         if (err != NULL)
             *err = search.err;
@@ -314,7 +314,7 @@ static int choose(struct dsf_session *s, const struct dsf_machine_model *m,
     if (search.fit == 0)
         return search.unfit > 2 ? fail_all(s, &search, err)
                                 : fail_least(s, m, &search, err);
-    dsf_way_set(s, &search.best);
+    dsf_choice_set(s, &search.best);
     status = dsf_fit_build(s, NULL, err);
     if (status < 0)
         return status;

@@ -11,10 +11,10 @@
 static const char *const offload_names[] = { "none", "cpu", "nvme" };
 
 /* What is tried one after the other, beside what the job asks for. */
-static const struct level {
+static const struct fallback {
     bool short_reads; /* rings of what is offloaded as short as may be */
     int optimizer, others, activations; /* enum dsflow_tier, at least */
-} levels[] = {
+} fallbacks[] = {
     { false, 0, 0, 0 },
     { true, 0, 0, 0 },
     { false, DSFLOW_HOST, 0, 0 },
@@ -25,69 +25,69 @@ static const struct level {
     { true, DSFLOW_NVME, DSFLOW_NVME, 0 },
     { true, DSFLOW_NVME, DSFLOW_NVME, DSFLOW_NVME },
 };
-enum { NLEVELS = sizeof(levels) / sizeof(*levels) };
+enum { NFALLBACKS = sizeof(fallbacks) / sizeof(*fallbacks) };
 
 static void at_least(int *where, int least)
 {
     *where = *where > least ? *where : least;
 }
 
-static struct dsf_way way_at(const struct dsf_way *asked,
-                             const struct level *level)
+static struct dsf_choice choice_at(const struct dsf_choice *asked,
+                             const struct fallback *fallback)
 {
-    struct dsf_way way = *asked;
-    struct dsf_offload_keys *o = &way.offload;
+    struct dsf_choice choice = *asked;
+    struct dsf_offload_keys *o = &choice.offload;
 
-    if (level->short_reads) {
+    if (fallback->short_reads) {
         o->read_ahead = o->write_behind = 0;
         o->piece = o->piece < 1 << 20 ? o->piece : 1 << 20;
     }
-    at_least(&o->home[DSFLOW_STATES], level->optimizer);
-    at_least(&o->home[DSFLOW_PARAMS], level->others);
-    at_least(&o->home[DSFLOW_GRADS], level->others);
-    at_least(&o->home[DSFLOW_ACTIVATIONS], level->activations);
-    return way;
+    at_least(&o->home[DSFLOW_STATES], fallback->optimizer);
+    at_least(&o->home[DSFLOW_PARAMS], fallback->others);
+    at_least(&o->home[DSFLOW_GRADS], fallback->others);
+    at_least(&o->home[DSFLOW_ACTIVATIONS], fallback->activations);
+    return choice;
 }
 
-static bool uses_disk(const struct dsf_way *way)
+static bool uses_disk(const struct dsf_choice *choice)
 {
-    return way->offload.home[DSFLOW_STATES] == DSFLOW_NVME ||
-           way->offload.home[DSFLOW_PARAMS] == DSFLOW_NVME ||
-           way->offload.home[DSFLOW_GRADS] == DSFLOW_NVME ||
-           way->offload.home[DSFLOW_ACTIVATIONS] == DSFLOW_NVME;
+    return choice->offload.home[DSFLOW_STATES] == DSFLOW_NVME ||
+           choice->offload.home[DSFLOW_PARAMS] == DSFLOW_NVME ||
+           choice->offload.home[DSFLOW_GRADS] == DSFLOW_NVME ||
+           choice->offload.home[DSFLOW_ACTIVATIONS] == DSFLOW_NVME;
 }
 
 /* A search for a way that fits. */
-struct hunt {
+struct search {
     struct dsf_session *s;
     const struct dsf_machine_model *m;
     int64_t micro; /* of the plan */
     uint32_t left; /* tasks that may be built before it has taken too long */
 };
 
-static bool fits(struct hunt *h, const struct dsf_way *way)
+static bool fits(struct search *h, const struct dsf_choice *choice)
 {
     struct dsf_session *s = h->s;
-    struct dsf_lack lack;
+    struct dsf_shortfall shortfall;
     uint32_t ntasks;
     bool does;
 
     if (h->left == 0)
         return false;
-    dsf_way_set(s, way);
+    dsf_choice_set(s, choice);
     does = dsf_fit_build(s, NULL, NULL) == DSFLOW_OK;
     ntasks = does ? dsflow_graph_ntasks(s->graph) : 0;
     h->left -= ntasks < h->left ? ntasks : h->left;
-    does = does && !dsf_fit_lacking(s, h->m, &lack);
+    does = does && !dsf_fit_falls_short(s, h->m, &shortfall);
     dsf_fit_forget(s);
     return does;
 }
 
-/* At one level: with rings of activations as they are, or of one; least of all
+/* With one fallback: with rings of activations as they are, or of one; least of all
  * is shared out, then least is computed again, with micro-batches as large as
  * may be. `every`: nothing between is left out. */
-static bool find_at(struct hunt *h, const struct dsf_way *least, bool every,
-                    struct dsf_way *found)
+static bool find_at(struct search *h, const struct dsf_choice *least, bool every,
+                    struct dsf_choice *found)
 {
     int64_t most = h->s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : least->stage;
     int zs = every || most == least->stage ? 1 : (int)(most - least->stage);
@@ -114,18 +114,18 @@ static bool find_at(struct hunt *h, const struct dsf_way *least, bool every,
     return false;
 }
 
-static bool find_way(struct hunt *h, struct dsf_way *found)
+static bool find_choice(struct search *h, struct dsf_choice *found)
 {
     struct dsf_session *s = h->s;
-    const struct dsf_way asked = dsf_way_of(s);
+    const struct dsf_choice asked = dsf_choice_of(s);
     struct dsflow_plan *plan = s->plan;
     struct dsflow_graph *graph = s->graph;
     bool any = false;
 
     s->plan = NULL;
     s->graph = NULL;
-    for (int l = 0; l < NLEVELS && !any; l++) {
-        struct dsf_way least = way_at(&asked, &levels[l]);
+    for (int l = 0; l < NFALLBACKS && !any; l++) {
+        struct dsf_choice least = choice_at(&asked, &fallbacks[l]);
 
         if (l > 0 && memcmp(&least, &asked, sizeof(least)) == 0)
             continue;
@@ -134,7 +134,7 @@ static bool find_way(struct hunt *h, struct dsf_way *found)
             continue;
         any = find_at(h, &least, l == 0, found);
     }
-    dsf_way_set(s, &asked);
+    dsf_choice_set(s, &asked);
     s->plan = plan;
     s->graph = graph;
     return any;
@@ -174,7 +174,7 @@ static void add_name(struct keys *k, int was, int is, const char *key,
     add_key(k, was != is, key, text);
 }
 
-static struct keys keys_of(const struct dsf_way *was, const struct dsf_way *is)
+static struct keys keys_of(const struct dsf_choice *was, const struct dsf_choice *is)
 {
     const struct dsf_offload_keys *a = &was->offload, *b = &is->offload;
     struct keys k = { .n = 0 };
@@ -205,8 +205,8 @@ static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
     static const char none[] =
         "; nor does it fit with smaller micro-batches, recomputation, "
         "zero.stage = 3 and offloading: more ranks, or a smaller model";
-    struct hunt h = { s, m, s->plan->micro, 5 * MANY };
-    struct dsf_way was = dsf_way_of(s), way = was;
+    struct search h = { s, m, s->plan->micro, 5 * MANY };
+    struct dsf_choice was = dsf_choice_of(s), choice = was;
     double memory, disks;
     bool found;
 
@@ -215,12 +215,12 @@ static char *advice(struct dsf_session *s, const struct dsf_machine_model *m)
     if (dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");
     dsf_notice("looking for what would fit");
-    found = find_way(&h, &way);
+    found = find_choice(&h, &choice);
     dsf_notice_end();
     if (!found)
         return dsf_xstrdup(h.left == 0 ? "" : none);
     was.micro = s->plan->micro;
-    return dsf_xasprintf("; %s would fit", keys_of(&was, &way).text);
+    return dsf_xasprintf("; %s would fit", keys_of(&was, &choice).text);
 }
 
 /* "parameters 12.0 GiB, states 3.0 GiB": what a memory is needed for. */
@@ -230,7 +230,7 @@ struct uses {
 
 static struct uses uses_of(const struct dsf_session *s,
                            const struct dsf_weights *w,
-                           const struct dsf_lack *lack)
+                           const struct dsf_shortfall *shortfall)
 {
     static const char *const names[DSFLOW_NROLES] = { "parameters", "gradients",
                                                       "states", "activations",
@@ -238,18 +238,18 @@ static struct uses uses_of(const struct dsf_session *s,
     struct uses u = { "" };
 
     for (int role = 0; role < DSFLOW_NROLES; role++) {
-        double bytes = w->ranks[lack->rank].in_tier[lack->tier][role];
+        double bytes = w->ranks[shortfall->rank].in_tier[shortfall->tier][role];
         size_t n = strlen(u.text);
 
-        for (unsigned r = 1; lack->tier == DSFLOW_NVME && r < w->nranks; r++)
-            bytes += w->ranks[r].in_tier[lack->tier][role];
-        if (lack->tier == DSFLOW_DEVICE && role == DSFLOW_BUFFERS)
-            bytes += w->ranks[lack->rank].scratch;
-        if (bytes > 0 || lack->tier == DSFLOW_DEVICE)
+        for (unsigned r = 1; shortfall->tier == DSFLOW_NVME && r < w->nranks; r++)
+            bytes += w->ranks[r].in_tier[shortfall->tier][role];
+        if (shortfall->tier == DSFLOW_DEVICE && role == DSFLOW_BUFFERS)
+            bytes += w->ranks[shortfall->rank].scratch;
+        if (bytes > 0 || shortfall->tier == DSFLOW_DEVICE)
             snprintf(u.text + n, sizeof(u.text) - n, "%s%s %s",
                      n > 0 ? ", " : "", names[role], dsf_size_text(bytes).s);
     }
-    if (lack->tier == DSFLOW_HOST && dsf_fit_window(s) > 0) {
+    if (shortfall->tier == DSFLOW_HOST && dsf_fit_window(s) > 0) {
         size_t n = strlen(u.text);
 
         snprintf(u.text + n, sizeof(u.text) - n, "%sa window on nvme %s",
@@ -258,20 +258,20 @@ static struct uses uses_of(const struct dsf_session *s,
     return u;
 }
 
-static int fail_lack(struct dsf_session *s, const struct dsf_lack *lack,
+static int fail_short(struct dsf_session *s, const struct dsf_shortfall *shortfall,
                      const char *uses, const char *then, struct dsflow_err *err)
 {
     const struct dsf_job *job = &s->job;
-    struct dsf_text needs = dsf_size_text(lack->needs);
-    struct dsf_text has = dsf_size_text(lack->has);
+    struct dsf_text needs = dsf_size_text(shortfall->needs);
+    struct dsf_text has = dsf_size_text(shortfall->has);
 
-    if (lack->tier == DSFLOW_NVME)
+    if (shortfall->tier == DSFLOW_NVME)
         return dsf_job_fail(job, err, DSFLOW_EFIT, "memory.nvme", "size",
                             "%s are needed (%s) and there are %s", needs.s,
                             uses, has.s);
     return dsf_job_fail(job, err, DSFLOW_EFIT, "memory",
-                        lack->tier == DSFLOW_HOST ? "host" : "device",
-                        "rank %u needs %s (%s) and has %s%s", lack->rank,
+                        shortfall->tier == DSFLOW_HOST ? "host" : "device",
+                        "rank %u needs %s (%s) and has %s%s", shortfall->rank,
                         needs.s, uses, has.s, then);
 }
 
@@ -279,14 +279,14 @@ int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
                   struct dsflow_err *err)
 {
     struct dsf_weights w;
-    struct dsf_lack lack;
+    struct dsf_shortfall shortfall;
     int status = DSFLOW_OK;
 
     dsf_fit_weigh(s, m, &w);
-    if (dsf_fit_lacks(s, m, &w, &lack)) {
-        char *then = lack.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
+    if (dsf_fit_shortfall(s, m, &w, &shortfall)) {
+        char *then = shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
 
-        status = fail_lack(s, &lack, uses_of(s, &w, &lack).text, then, err);
+        status = fail_short(s, &shortfall, uses_of(s, &w, &shortfall).text, then, err);
         free(then);
     }
     dsf_weights_fini(&w);
