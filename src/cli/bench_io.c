@@ -401,11 +401,11 @@ static int run(struct bench *b, const char *output, struct dsflow_err *err)
 }
 
 /* A flag that is a size in [min, max], a multiple of a page. */
-static int flag_size(const struct dsf_words *words, const char *name,
+static int flag_size(const struct dsf_cli_args *args, const char *name,
                      int64_t min, int64_t max, int64_t *value,
                      struct dsflow_err *err)
 {
-    const char *text = dsf_flag_value(words, name);
+    const char *text = dsf_flag_value(args, name);
 
     if (text == NULL || (dsf_parse_size(text, value) == 0 && *value >= min &&
                          *value <= max && *value % DSF_IO_ALIGN == 0))
@@ -419,18 +419,18 @@ static int flag_size(const struct dsf_words *words, const char *name,
 }
 
 /* What is tried: all, or what was named. */
-static int read_cases(struct bench *b, const struct dsf_words *words,
+static int read_cases(struct bench *b, const struct dsf_cli_args *args,
                       struct dsflow_err *err)
 {
-    bool quick = dsf_flag_value(words, "quick") != NULL;
+    bool quick = dsf_flag_value(args, "quick") != NULL;
     const unsigned *depths = quick ? quick_depths : all_depths;
     size_t size = quick ? sizeof(quick_depths) : sizeof(all_depths);
     int64_t block = 0, depth = 0;
     int status =
-        flag_size(words, "block", DSF_IO_ALIGN, MOST_BLOCK, &block, err);
+        flag_size(args, "block", DSF_IO_ALIGN, MOST_BLOCK, &block, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "depth", 1, MOST_DEPTH, &depth, err);
+        status = dsf_flag_whole(args, "depth", 1, MOST_DEPTH, &depth, err);
     if (status == DSFLOW_OK && block > 0 && MOST_BLOCK % block != 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "bench io: --block: expected 4MiB or what it is "
@@ -450,29 +450,29 @@ static int read_cases(struct bench *b, const struct dsf_words *words,
     return status;
 }
 
-int dsf_bench_io(const struct dsf_words *words, struct dsflow_err *err)
+int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    bool quick = dsf_flag_value(words, "quick") != NULL;
-    struct bench b = { .paths = words->words + 1,
-                       .npaths = words->nwords - 1,
+    bool quick = dsf_flag_value(args, "quick") != NULL;
+    struct bench b = { .paths = args->words + 1,
+                       .npaths = args->nwords - 1,
                        .size = quick ? 256 << 20 : 1 << 30,
                        .seconds = quick ? 0.1 : 0.5 };
     int64_t turn = (int64_t)b.npaths * 2 * LEAST_FILE;
-    int status = read_cases(&b, words, err);
+    int status = read_cases(&b, args, err);
 
     if (status == DSFLOW_OK && b.npaths == 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "bench io: expected the folders to measure, such "
                              "as /tmp");
     if (status == DSFLOW_OK)
-        status = flag_size(words, "size", DSF_IO_ALIGN, INT64_C(1) << 50,
+        status = flag_size(args, "size", DSF_IO_ALIGN, INT64_C(1) << 50,
                            &b.size, err);
     if (status < 0)
         return status;
     b.size = (b.size + turn - 1) / turn * turn;
     /* The ways of the sweep, three more, the engine and fio; files twice. */
     b.figures = 3 * (b.nblocks * b.ndepths + 5) + 2;
-    status = run(&b, dsf_flag_value(words, "output"), err);
+    status = run(&b, dsf_flag_value(args, "output"), err);
     clear_bar(&b);
     dsf_io_close(b.io);
     return status;

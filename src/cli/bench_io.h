@@ -7,8 +7,8 @@
 #include "cli/disk_load.h"
 #include "machine/machine_model.h"
 
-/* `words` begin with "io"; the folders follow. */
-int dsf_bench_io(const struct dsf_words *words, struct dsflow_err *err);
+/* The words of `args` begin with "io"; the folders follow. */
+int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* As a machine file has it, without a size. */
 struct dsf_machine_disk dsf_disk_of_rates(double read, double write,

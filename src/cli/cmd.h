@@ -15,14 +15,14 @@ struct dsf_flag {
 };
 
 /* What stood after the command's name. */
-struct dsf_words {
+struct dsf_cli_args {
     const char **words; /* that are no flags */
     unsigned nwords;
-    struct dsf_given {
+    struct dsf_cli_opt {
         const struct dsf_flag *flag;
         const char *value; /* "" when there is none */
-    } *given;
-    unsigned ngiven;
+    } *opts;
+    unsigned nopts;
 };
 
 struct dsf_cmd {
@@ -32,23 +32,23 @@ struct dsf_cmd {
     unsigned least, most;         /* words that are no flags */
     /* Returns DSFLOW_OK, a negative status with `err`, or an exit status
      * above 0 when everything was said. */
-    int (*run)(const struct dsf_words *words, struct dsflow_err *err);
+    int (*run)(const struct dsf_cli_args *args, struct dsflow_err *err);
 };
 
 /* The last value of a flag; NULL when it was not given. */
-const char *dsf_flag_value(const struct dsf_words *words, const char *name);
+const char *dsf_flag_value(const struct dsf_cli_args *args, const char *name);
 
 /* Every value of a flag, in order; the array is freed by the caller. */
-const char **dsf_flag_values(const struct dsf_words *words, const char *name,
+const char **dsf_flag_values(const struct dsf_cli_args *args, const char *name,
                              unsigned *n);
 
 /* The value of a flag as a number in [min, max], or `fallback`. */
-int dsf_flag_number(const struct dsf_words *words, const char *name,
+int dsf_flag_number(const struct dsf_cli_args *args, const char *name,
                     double min, double max, double *value,
                     struct dsflow_err *err);
 
 /* The same of a whole number. */
-int dsf_flag_whole(const struct dsf_words *words, const char *name,
+int dsf_flag_whole(const struct dsf_cli_args *args, const char *name,
                    int64_t min, int64_t max, int64_t *value,
                    struct dsflow_err *err);
 

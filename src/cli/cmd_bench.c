@@ -243,52 +243,52 @@ static const struct part {
 enum { NPARTS = sizeof(parts) / sizeof(*parts) };
 
 /* Every part was named, or none. */
-static int check_parts(const struct dsf_words *words, struct dsflow_err *err)
+static int check_parts(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    for (unsigned i = 0; i < words->nwords; i++) {
+    for (unsigned i = 0; i < args->nwords; i++) {
         unsigned k = 0;
 
-        while (k < NPARTS && strcmp(parts[k].name, words->words[i]) != 0)
+        while (k < NPARTS && strcmp(parts[k].name, args->words[i]) != 0)
             k++;
         if (k == NPARTS)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "bench: %.60s: expected gemm, memory, tasks, "
                                "link, or io and folders",
-                               words->words[i]);
+                               args->words[i]);
     }
     return DSFLOW_OK;
 }
 
-static bool is_asked(const struct dsf_words *words, const char *name)
+static bool is_asked(const struct dsf_cli_args *args, const char *name)
 {
-    for (unsigned i = 0; i < words->nwords; i++)
-        if (strcmp(words->words[i], name) == 0)
+    for (unsigned i = 0; i < args->nwords; i++)
+        if (strcmp(args->words[i], name) == 0)
             return true;
-    return words->nwords == 0;
+    return args->nwords == 0;
 }
 
 /* Those of bench io were not given. */
-static int check_flags(const struct dsf_words *words, struct dsflow_err *err)
+static int check_flags(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    for (unsigned i = 0; i < words->ngiven; i++)
-        if (strcmp(words->given[i].flag->name, "output") != 0)
+    for (unsigned i = 0; i < args->nopts; i++)
+        if (strcmp(args->opts[i].flag->name, "output") != 0)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "bench: --%s: expected with io and folders only",
-                               words->given[i].flag->name);
+                               args->opts[i].flag->name);
     return DSFLOW_OK;
 }
 
-static int bench(const struct dsf_words *words, struct dsflow_err *err)
+static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *output = dsf_flag_value(words, "output");
+    const char *output = dsf_flag_value(args, "output");
     char *path =
         output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
     struct bench b = { 0 };
-    int status = check_parts(words, err);
+    int status = check_parts(args, err);
     bool first = true;
 
     if (status == DSFLOW_OK)
-        status = check_flags(words, err);
+        status = check_flags(args, err);
     if (status == DSFLOW_OK && path == NULL)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "bench: neither HOME nor XDG_CACHE_HOME is set: "
@@ -299,7 +299,7 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_machine_present(&b.machine, &b.model, err);
     for (int i = 0; i < NPARTS && status == DSFLOW_OK; i++) {
-        if (!is_asked(words, parts[i].name))
+        if (!is_asked(args, parts[i].name))
             continue;
         if (!first)
             printf("\n");
@@ -319,11 +319,11 @@ static int bench(const struct dsf_words *words, struct dsflow_err *err)
     return status;
 }
 
-static int bench_or_io(const struct dsf_words *words, struct dsflow_err *err)
+static int bench_or_io(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    if (words->nwords > 0 && strcmp(words->words[0], "io") == 0)
-        return dsf_bench_io(words, err);
-    return bench(words, err);
+    if (args->nwords > 0 && strcmp(args->words[0], "io") == 0)
+        return dsf_bench_io(args, err);
+    return bench(args, err);
 }
 
 static const struct dsf_flag bench_flags[] = {

@@ -34,9 +34,9 @@ static void print_one(void *user, const char *path,
 }
 
 /* Every checkpoint of a run; exit status 1 when one is damaged. */
-static int list(const struct dsf_words *words, struct dsflow_err *err)
+static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    char *dir = dsf_xasprintf("%s/checkpoints", words->words[1]);
+    char *dir = dsf_xasprintf("%s/checkpoints", args->words[1]);
     struct count count = { 0 };
     int status = dsf_ckpt_list(dir, print_one, &count, err);
 
@@ -45,18 +45,18 @@ static int list(const struct dsf_words *words, struct dsflow_err *err)
 }
 
 /* Of a run: every checkpoint; of a checkpoint's folder: that one. */
-static int verify(const struct dsf_words *words, struct dsflow_err *err)
+static int verify(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    char *manifest = dsf_xasprintf("%s/manifest.json", words->words[1]);
+    char *manifest = dsf_xasprintf("%s/manifest.json", args->words[1]);
     struct dsf_ckpt_meta meta;
     int status;
 
     if (access(manifest, F_OK) == 0) {
-        status = dsf_ckpt_verify(words->words[1], &meta, err);
+        status = dsf_ckpt_verify(args->words[1], &meta, err);
         if (status == DSFLOW_OK)
             printf("step %lld is whole\n", (long long)meta.step);
     } else {
-        status = list(words, err);
+        status = list(args, err);
     }
     free(manifest);
     return status;
@@ -67,10 +67,10 @@ static const struct {
     enum dsf_dtype dtype;
 } dtypes[] = { { "fp32", DSF_F32 }, { "bf16", DSF_BF16 }, { "fp16", DSF_F16 } };
 
-static int read_dtype(const struct dsf_words *words, enum dsf_dtype *dtype,
+static int read_dtype(const struct dsf_cli_args *args, enum dsf_dtype *dtype,
                       struct dsflow_err *err)
 {
-    const char *name = dsf_flag_value(words, "dtype");
+    const char *name = dsf_flag_value(args, "dtype");
 
     *dtype = DSF_F32;
     for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(*dtypes);
@@ -118,29 +118,29 @@ static int write_folder(const struct dsf_session *s, const char *folder,
     return status;
 }
 
-static int export(const struct dsf_words *words, struct dsflow_err *err)
+static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
     struct dsf_params *params = NULL;
     enum dsf_dtype dtype;
-    int status = read_dtype(words, &dtype, err);
+    int status = read_dtype(args, &dtype, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
+        status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, words->words[1], words, err);
+        status = dsf_session_model(&s, args->words[1], args, err);
     if (status == DSFLOW_OK)
         status = dsf_params_open(&s, step, &params, &from, err);
     if (status == DSFLOW_OK)
-        dsf_notice("writing %.250s", words->words[2]);
+        dsf_notice("writing %.250s", args->words[2]);
     if (status == DSFLOW_OK)
-        status = write_folder(&s, words->words[2], dtype, params, err);
+        status = write_folder(&s, args->words[2], dtype, params, err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
-               words->words[2]);
+               args->words[2]);
     else if (status == DSFLOW_OK)
-        printf("%s: the model of step %lld\n", words->words[2],
+        printf("%s: the model of step %lld\n", args->words[2],
                (long long)from);
     dsf_params_close(params);
     dsf_session_close(&s);
@@ -150,7 +150,7 @@ static int export(const struct dsf_words *words, struct dsflow_err *err)
 static const struct {
     const char *name, *args;
     unsigned nwords; /* with the name */
-    int (*run)(const struct dsf_words *words, struct dsflow_err *err);
+    int (*run)(const struct dsf_cli_args *args, struct dsflow_err *err);
 } actions[] = {
     { "list", "RUN", 2, list },
     { "verify", "RUN or FOLDER", 2, verify },
@@ -158,27 +158,27 @@ static const struct {
 };
 
 /* What one action takes, another must not take and ignore. */
-static int run_action(size_t i, const struct dsf_words *words,
+static int run_action(size_t i, const struct dsf_cli_args *args,
                       struct dsflow_err *err)
 {
-    if (words->nwords != actions[i].nwords)
+    if (args->nwords != actions[i].nwords)
         return dsflow_fail(err, DSFLOW_EINVAL, "checkpoint %s: expected %s",
                            actions[i].name, actions[i].args);
-    if (words->ngiven > 0 && actions[i].run != export)
+    if (args->nopts > 0 && actions[i].run != export)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "checkpoint %s: --%s: is for export only",
-                           actions[i].name, words->given[0].flag->name);
-    return actions[i].run(words, err);
+                           actions[i].name, args->opts[0].flag->name);
+    return actions[i].run(args, err);
 }
 
-static int checkpoint(const struct dsf_words *words, struct dsflow_err *err)
+static int checkpoint(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     for (size_t i = 0; i < sizeof(actions) / sizeof(*actions); i++)
-        if (strcmp(words->words[0], actions[i].name) == 0)
-            return run_action(i, words, err);
+        if (strcmp(args->words[0], actions[i].name) == 0)
+            return run_action(i, args, err);
     return dsflow_fail(err, DSFLOW_EINVAL,
                        "checkpoint: %.60s: expected list, verify or export",
-                       words->words[0]);
+                       args->words[0]);
 }
 
 static const struct dsf_flag checkpoint_flags[] = {

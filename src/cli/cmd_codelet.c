@@ -197,34 +197,34 @@ static void try_all(const char *origin, const struct dsf_try *how,
 }
 
 /* What the flags say; how->sets is freed by the caller. */
-static int read_flags(const struct dsf_words *words, struct dsf_try *how,
+static int read_flags(const struct dsf_cli_args *args, struct dsf_try *how,
                       struct dsflow_err *err)
 {
     int64_t seed = 1, cases = 16;
-    int status = dsf_flag_whole(words, "seed", 0, INT64_MAX / 16, &seed, err);
+    int status = dsf_flag_whole(args, "seed", 0, INT64_MAX / 16, &seed, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "cases", 1, 100000, &cases, err);
+        status = dsf_flag_whole(args, "cases", 1, 100000, &cases, err);
     if (status == DSFLOW_OK)
         status =
-            dsf_flag_number(words, "timeout", 0.1, 86400, &how->limit, err);
+            dsf_flag_number(args, "timeout", 0.1, 86400, &how->limit, err);
     how->seed = (uint64_t)seed;
     how->cases = (unsigned)cases;
-    how->sets = dsf_flag_values(words, "set", &how->nsets);
+    how->sets = dsf_flag_values(args, "set", &how->nsets);
     return status;
 }
 
-static int check(const struct dsf_words *words, struct dsflow_err *err)
+static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *library = words->words[1];
+    const char *library = args->words[1];
     bool builtin = strcmp(library, "builtin") == 0;
     struct dsf_try how = { .limit = 10 };
     struct count count = {
-        .names = words->words + 2,
-        .nnames = words->nwords - 2,
-        .seen = dsf_xcalloc(words->nwords, 1),
+        .names = args->words + 2,
+        .nnames = args->nwords - 2,
+        .seen = dsf_xcalloc(args->nwords, 1),
     };
-    int status = read_flags(words, &how, err);
+    int status = read_flags(args, &how, err);
 
     if (status == DSFLOW_OK && !builtin)
         status = dsflow_plugin_load(library, err);
@@ -242,12 +242,12 @@ static int check(const struct dsf_words *words, struct dsflow_err *err)
     return status < 0 ? status : count.faults > 0;
 }
 
-static int codelet(const struct dsf_words *words, struct dsflow_err *err)
+static int codelet(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    if (strcmp(words->words[0], "check") == 0)
-        return check(words, err);
+    if (strcmp(args->words[0], "check") == 0)
+        return check(args, err);
     return dsflow_fail(err, DSFLOW_EINVAL, "codelet: %.60s: expected check",
-                       words->words[0]);
+                       args->words[0]);
 }
 
 static const struct dsf_flag codelet_flags[] = {

@@ -5,19 +5,19 @@
 
 #include <math.h>
 
-static int eval(const struct dsf_words *words, struct dsflow_err *err)
+static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     struct dsf_feed feed;
     int64_t step = DSF_LATEST, from;
     double loss;
-    int status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
+    int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
 
     dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, words->words[0], words, err);
+        status = dsf_session_model(&s, args->words[0], args, err);
     if (status == DSFLOW_OK)
-        status = dsf_early_check(&s, words, err);
+        status = dsf_early_check(&s, args, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&s, NULL, err);
     if (status == DSFLOW_OK)
@@ -25,7 +25,7 @@ static int eval(const struct dsf_words *words, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_session_text(&s, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_open(&s, words, &feed.host, err);
+        status = dsf_session_open(&s, args, &feed.host, err);
     if (status == DSFLOW_OK)
         status = dsf_session_start(&s, step, &from, err);
     if (status == DSFLOW_OK)

@@ -21,18 +21,18 @@ static bool has_file(const char *folder, const char *name)
 /* A Hugging Face folder is a job of its own: a model and its tokenizer, unless
  * --set names another one. */
 static int open_folder(struct dsf_session *s, const char *folder,
-                       const struct dsf_words *words, struct dsflow_err *err)
+                       const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     static const char text[] = "[job]\nsteps = 1\n[data]\ntrain = \"-\"\n";
     char *init = dsf_xasprintf("model.init=%s", folder);
-    unsigned ngiven;
-    const char **given = dsf_flag_values(words, "set", &ngiven);
-    const char **sets = dsf_xcalloc(ngiven + 1, sizeof(*sets));
+    unsigned nopts;
+    const char **given = dsf_flag_values(args, "set", &nopts);
+    const char **sets = dsf_xcalloc(nopts + 1, sizeof(*sets));
     int status;
 
     sets[0] = init;
-    memcpy(sets + 1, given, ngiven * sizeof(*sets));
-    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, ngiven + 1,
+    memcpy(sets + 1, given, nopts * sizeof(*sets));
+    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, nopts + 1,
                            NULL, &s->job, err);
     if (status == DSFLOW_OK)
         status = dsf_vocabulary_open(s, err);
@@ -46,41 +46,41 @@ static int open_folder(struct dsf_session *s, const char *folder,
     return status;
 }
 
-static int read_sampling(const struct dsf_words *words,
+static int read_sampling(const struct dsf_cli_args *args,
                          struct dsf_sampling *sampling, int64_t *tokens,
                          struct dsflow_err *err)
 {
     int64_t seed = 1;
     int status =
-        dsf_flag_number(words, "temperature", 0, 100, &sampling->temperature,
+        dsf_flag_number(args, "temperature", 0, 100, &sampling->temperature,
                         err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_number(words, "top-p", 0, 1, &sampling->top_p, err);
+        status = dsf_flag_number(args, "top-p", 0, 1, &sampling->top_p, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "top-k", 0, 4194304, &sampling->top_k,
+        status = dsf_flag_whole(args, "top-k", 0, 4194304, &sampling->top_k,
                                 err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "seed", 0, INT64_MAX, &seed, err);
+        status = dsf_flag_whole(args, "seed", 0, INT64_MAX, &seed, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "tokens", 0, 1048576, tokens, err);
+        status = dsf_flag_whole(args, "tokens", 0, 1048576, tokens, err);
     sampling->seed = (uint64_t)seed;
     return status;
 }
 
-static int generate(const struct dsf_words *words, struct dsflow_err *err)
+static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *path = words->words[0];
-    const char *prompt = dsf_flag_value(words, "prompt");
+    const char *path = args->words[0];
+    const char *prompt = dsf_flag_value(args, "prompt");
     struct dsf_sampling sampling = { .temperature = 0.8, .top_p = 1 };
     struct dsf_session s = { 0 };
     bool folder = has_file(path, "config.json") && !has_file(path, "job.toml");
     int64_t tokens = 100, step = folder ? DSF_START : DSF_LATEST, from;
     float **params = NULL;
-    int status = read_sampling(words, &sampling, &tokens, err);
+    int status = read_sampling(args, &sampling, &tokens, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(words, "step", 0, 1000000000, &step, err);
+        status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK && folder && step >= 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "--step: %s is a Hugging Face folder and has no "
@@ -88,8 +88,8 @@ static int generate(const struct dsf_words *words, struct dsflow_err *err)
                              path);
     if (status < 0)
         return status;
-    status = folder ? open_folder(&s, path, words, err)
-                    : dsf_session_model(&s, path, words, err);
+    status = folder ? open_folder(&s, path, args, err)
+                    : dsf_session_model(&s, path, args, err);
     if (status == DSFLOW_OK)
         status = dsf_params_all(&s, step, &params, &from, err);
     if (status == DSFLOW_OK && !folder)

@@ -138,9 +138,9 @@ static int write_job(const char *path, const char *name, struct dsflow_err *err)
     return DSFLOW_EIO;
 }
 
-static int init(const struct dsf_words *words, struct dsflow_err *err)
+static int init(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *folder = words->nwords > 0 ? words->words[0] : NULL;
+    const char *folder = args->nwords > 0 ? args->words[0] : NULL;
     char *path = folder != NULL ? dsf_xasprintf("%s/job.toml", folder)
                                 : dsf_xstrdup("job.toml");
     char *name = name_of(folder != NULL ? folder : "");

@@ -21,7 +21,7 @@ static const char *from(const struct dsf_registered *r)
     return text;
 }
 
-static void list_tasks(const struct dsf_words *words)
+static void list_tasks(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
 
@@ -39,7 +39,7 @@ static void list_tasks(const struct dsf_words *words)
 }
 
 /* By kind of task, and those that have none. */
-static void list_codelets(const struct dsf_words *words)
+static void list_codelets(const struct dsf_cli_args *args)
 {
     const struct dsflow_op *op;
 
@@ -60,7 +60,7 @@ static void list_codelets(const struct dsf_words *words)
     }
 }
 
-static void list_policies(const struct dsf_words *words)
+static void list_policies(const struct dsf_cli_args *args)
 {
     const struct dsflow_policy *p;
 
@@ -70,7 +70,7 @@ static void list_policies(const struct dsf_words *words)
 }
 
 /* As one writes them in [mesh]. */
-static void list_axes(const struct dsf_words *words)
+static void list_axes(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
 
@@ -79,7 +79,7 @@ static void list_axes(const struct dsf_words *words)
                ((const struct dsflow_axis *)r->thing)->summary, from(r));
 }
 
-static void list_optimizers(const struct dsf_words *words)
+static void list_optimizers(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
 
@@ -88,7 +88,7 @@ static void list_optimizers(const struct dsf_words *words)
                ((const struct dsflow_optimizer *)r->thing)->summary, from(r));
 }
 
-static void list_schedules(const struct dsf_words *words)
+static void list_schedules(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
 
@@ -98,7 +98,7 @@ static void list_schedules(const struct dsf_words *words)
 }
 
 /* As one writes them in [model]. */
-static void list_segments(const struct dsf_words *words)
+static void list_segments(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
 
@@ -111,7 +111,7 @@ static void list_segments(const struct dsf_words *words)
     }
 }
 
-static void list_plugins(const struct dsf_words *words)
+static void list_plugins(const struct dsf_cli_args *args)
 {
     const struct dsflow_plugin *p;
     const char *origin;
@@ -122,7 +122,7 @@ static void list_plugins(const struct dsf_words *words)
 
 static const struct {
     const char *name;
-    void (*print)(const struct dsf_words *words);
+    void (*print)(const struct dsf_cli_args *args);
 } lists[] = {
     { "tasks", list_tasks },         { "codelets", list_codelets },
     { "policies", list_policies },   { "optimizers", list_optimizers },
@@ -140,17 +140,17 @@ static bool is_library(const char *word)
            (n > 3 && strcmp(word + n - 3, ".so") == 0);
 }
 
-static int list_keys(const struct dsf_words *words, struct dsflow_err *err)
+static int list_keys(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char **names = dsf_xcalloc(words->nwords, sizeof(*names));
-    bool json = dsf_flag_value(words, "json") != NULL;
-    bool roff = dsf_flag_value(words, "roff") != NULL;
+    const char **names = dsf_xcalloc(args->nwords, sizeof(*names));
+    bool json = dsf_flag_value(args, "json") != NULL;
+    bool roff = dsf_flag_value(args, "roff") != NULL;
     unsigned n = 0;
     int status;
 
-    for (unsigned i = 1; i < words->nwords; i++)
-        if (!is_library(words->words[i]))
-            names[n++] = words->words[i];
+    for (unsigned i = 1; i < args->nwords; i++)
+        if (!is_library(args->words[i]))
+            names[n++] = args->words[i];
     status = dsf_list_keys(names, n,
                            json   ? DSF_KEYS_JSON
                            : roff ? DSF_KEYS_ROFF
@@ -160,28 +160,28 @@ static int list_keys(const struct dsf_words *words, struct dsflow_err *err)
     return status;
 }
 
-static int list(const struct dsf_words *words, struct dsflow_err *err)
+static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     enum { N = sizeof(lists) / sizeof(*lists) };
     size_t at = 0;
     int status = DSFLOW_OK;
 
-    while (at < N && strcmp(words->words[0], lists[at].name) != 0)
+    while (at < N && strcmp(args->words[0], lists[at].name) != 0)
         at++;
     if (at == N)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "list: %.60s: expected tasks, codelets, policies, "
                            "optimizers, schedules, segments, axes, plugins "
                            "or keys",
-                           words->words[0]);
-    for (unsigned i = 1; i < words->nwords && status == DSFLOW_OK; i++)
-        if (lists[at].print != NULL || is_library(words->words[i]))
-            status = dsflow_plugin_load(words->words[i], err);
+                           args->words[0]);
+    for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
+        if (lists[at].print != NULL || is_library(args->words[i]))
+            status = dsflow_plugin_load(args->words[i], err);
     if (status < 0)
         return status;
     if (lists[at].print == NULL)
-        return list_keys(words, err);
-    lists[at].print(words);
+        return list_keys(args, err);
+    lists[at].print(args);
     return DSFLOW_OK;
 }
 

@@ -141,12 +141,12 @@ static void warn_large(const struct dsf_session *s)
         smaller[0] != '\0' ? " makes a small job of the same kind" : "");
 }
 
-static int plan(const struct dsf_words *words, struct dsflow_err *err)
+static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    const char *until = dsf_flag_value(words, "until");
-    bool dot = dsf_flag_value(words, "dot") != NULL;
-    bool json = dsf_flag_value(words, "json") != NULL;
-    const char *trace = dsf_flag_value(words, "trace");
+    const char *until = dsf_flag_value(args, "until");
+    bool dot = dsf_flag_value(args, "dot") != NULL;
+    bool json = dsf_flag_value(args, "json") != NULL;
+    const char *trace = dsf_flag_value(args, "trace");
     struct dsf_machine_model m = { 0 };
     struct dsf_session s = { 0 };
     int status = DSFLOW_OK;
@@ -158,12 +158,12 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "plan: --trace and --until: expected one of them");
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, words->words[0], words, err);
+        status = dsf_session_model(&s, args->words[0], args, err);
     if (status == DSFLOW_OK) /* with the policies that the job has loaded */
         status = check_until(until, err);
     if (status == DSFLOW_OK)
         status =
-            build(&s, dsf_flag_value(words, "machine"), until,
+            build(&s, dsf_flag_value(args, "machine"), until,
                        !dot || trace != NULL, &m, err);
     if (status == DSFLOW_OK)
         dsf_job_warn(&s.job);
@@ -171,7 +171,7 @@ static int plan(const struct dsf_words *words, struct dsflow_err *err)
         warn_large(&s);
     if (status == DSFLOW_OK)
         status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
-                     : report(&s, &m, dsf_flag_value(words, "machine") == NULL,
+                     : report(&s, &m, dsf_flag_value(args, "machine") == NULL,
                               until == NULL, json, err);
     if (status == DSFLOW_OK && trace != NULL)
         status = dsf_record_simulation(&s, &m, trace, err);

@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "machine/machine.h"
 
-static int report(const struct dsf_words *words, struct dsflow_err *err)
+static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_machine m;
     int status = dsf_machine_probe(&m, err);

@@ -36,10 +36,10 @@ static int predict(struct dsf_run *r, struct dsflow_err *err)
 }
 
 /* A checkpoint to go on from, as far as can be known by now. */
-static int find_start(struct dsf_run *r, const struct dsf_words *words,
+static int find_start(struct dsf_run *r, const struct dsf_cli_args *args,
                       struct dsflow_err *err)
 {
-    int status = dsf_resume_find(&r->start, &r->s, words, err);
+    int status = dsf_resume_find(&r->start, &r->s, args, err);
 
     r->saved = -1;
     if (status < 0 || r->start.folder == NULL)
@@ -340,17 +340,17 @@ static int check_weights(const struct dsf_run *r, struct dsflow_err *err)
 }
 
 /* What can be known before anything is measured, built or read. */
-static int check(struct dsf_run *r, const struct dsf_words *words,
+static int check(struct dsf_run *r, const struct dsf_cli_args *args,
                  struct dsflow_err *err)
 {
-    int status = dsf_session_model(&r->s, words->words[0], words, err);
+    int status = dsf_session_model(&r->s, args->words[0], args, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_early_check(&r->s, words, err);
+        status = dsf_early_check(&r->s, args, err);
     if (status == DSFLOW_OK)
         status = dsf_run_check_output(&r->s.job, err);
     if (status == DSFLOW_OK)
-        status = find_start(r, words, err);
+        status = find_start(r, args, err);
     if (status == DSFLOW_OK && r->start.folder == NULL)
         status = check_weights(r, err);
     if (status == DSFLOW_OK)
@@ -362,7 +362,7 @@ static int check(struct dsf_run *r, const struct dsf_words *words,
 }
 
 /* The graph, the text and the prediction of a step. */
-static int plan(struct dsf_run *r, const struct dsf_words *words,
+static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
                 struct dsflow_err *err)
 {
     int status = dsf_session_plan(&r->s, NULL, err);
@@ -385,7 +385,7 @@ static int plan(struct dsf_run *r, const struct dsf_words *words,
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
     if (status == DSFLOW_OK)
-        status = dsf_traced_choose(&r->s.job, words, r->done, err);
+        status = dsf_traced_choose(&r->s.job, args, r->done, err);
     if (status == DSFLOW_OK)
         status = predict(r, err);
     if (status == DSFLOW_OK)
@@ -393,21 +393,21 @@ static int plan(struct dsf_run *r, const struct dsf_words *words,
     return status;
 }
 
-static int prepare(struct dsf_run *r, const struct dsf_words *words,
+static int prepare(struct dsf_run *r, const struct dsf_cli_args *args,
                    struct dsflow_err *err)
 {
-    int status = check(r, words, err);
+    int status = check(r, args, err);
     int64_t from;
 
     if (status == DSFLOW_OK)
-        status = plan(r, words, err);
+        status = plan(r, args, err);
     dsf_feed_init(&r->feed, &r->s);
     r->feed.stopped = dsf_stop_signal;
     dsf_standstill_init(
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
     if (status == DSFLOW_OK)
-        status = dsf_session_open(&r->s, words, &r->feed.host, err);
+        status = dsf_session_open(&r->s, args, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = r->start.folder != NULL
                      ? dsf_resume_load(&r->start, &r->s, err)
@@ -418,7 +418,7 @@ static int prepare(struct dsf_run *r, const struct dsf_words *words,
         dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
                        r->machine.disk.duplex);
         status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
-                                 words, r->done, err);
+                                 args, r->done, err);
     }
     if (status == DSFLOW_OK)
         status = dsf_run_write_files(r, err);
@@ -459,9 +459,9 @@ static int finish(struct dsf_run *r, int *sig, struct dsflow_err *err)
     return status;
 }
 
-static void catch_signals(const struct dsf_words *words)
+static void catch_signals(const struct dsf_cli_args *args)
 {
-    dsf_stop_prepare(dsf_flag_value(words, "resume") != NULL,
+    dsf_stop_prepare(dsf_flag_value(args, "resume") != NULL,
                      dsf_log_level() < DSFLOW_INFO);
     /* A write that meets a limit, or that nobody reads any more, is an error of
      * that write: Ctrl-C ends tee(1) too, behind which a run may be. */
@@ -469,13 +469,13 @@ static void catch_signals(const struct dsf_words *words)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int run(const struct dsf_words *words, struct dsflow_err *err)
+static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_run r = { 0 };
     int status, sig = 0, late = 0;
 
-    catch_signals(words);
-    status = prepare(&r, words, err);
+    catch_signals(args);
+    status = prepare(&r, args, err);
     if (status == DSFLOW_OK)
         status = train(&r, err);
     if (status == DSFLOW_OK)

@@ -77,20 +77,20 @@ static int explain(const char *path, const struct dsf_trace *trace, bool json,
 }
 
 /* Is there anything to write, or to choose steps for? */
-static bool wants_view(const struct dsf_words *words)
+static bool wants_view(const struct dsf_cli_args *args)
 {
-    bool wants = dsf_flag_value(words, "steps") != NULL;
+    bool wants = dsf_flag_value(args, "steps") != NULL;
 
     for (unsigned i = 0; i < NOUTPUTS; i++)
-        wants = wants || dsf_flag_value(words, outputs[i].flag) != NULL;
+        wants = wants || dsf_flag_value(args, outputs[i].flag) != NULL;
     return wants;
 }
 
-static int write_outputs(const struct dsf_words *words,
+static int write_outputs(const struct dsf_cli_args *args,
                          const struct dsf_trace *trace, unsigned *written,
                          struct dsflow_err *err)
 {
-    const char *range = dsf_flag_value(words, "steps");
+    const char *range = dsf_flag_value(args, "steps");
     struct dsf_trace shown = *trace;
     struct dsf_view view = { .trace = &shown, .chosen = range != NULL };
     struct dsf_rows rows;
@@ -107,7 +107,7 @@ static int write_outputs(const struct dsf_words *words,
         status =
             dsf_window_parse(range, trace, &view.steps, &view.window, err);
     for (unsigned i = 0; i < NOUTPUTS && status == DSFLOW_OK; i++) {
-        const char *path = dsf_flag_value(words, outputs[i].flag);
+        const char *path = dsf_flag_value(args, outputs[i].flag);
 
         if (path == NULL)
             continue;
@@ -120,26 +120,26 @@ static int write_outputs(const struct dsf_words *words,
     return status;
 }
 
-static int show(const struct dsf_words *words, const struct dsf_trace *trace,
+static int show(const struct dsf_cli_args *args, const struct dsf_trace *trace,
                 struct dsflow_err *err)
 {
-    bool summary = dsf_flag_value(words, "summary") != NULL;
-    bool json = dsf_flag_value(words, "json") != NULL;
+    bool summary = dsf_flag_value(args, "summary") != NULL;
+    bool json = dsf_flag_value(args, "json") != NULL;
     unsigned written = 0;
     int status = DSFLOW_OK;
 
-    if (wants_view(words))
-        status = write_outputs(words, trace, &written, err);
+    if (wants_view(args))
+        status = write_outputs(args, trace, &written, err);
     if (status == DSFLOW_OK && (written == 0 || summary || json))
-        status = explain(words->words[0], trace, json, err);
+        status = explain(args->words[0], trace, json, err);
     return status;
 }
 
-static int trace(const struct dsf_words *words, struct dsflow_err *err)
+static int trace(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_trace trace;
     char *file;
-    int status = find(words->words[0], &file, err);
+    int status = find(args->words[0], &file, err);
 
     if (status < 0)
         return status;
@@ -147,7 +147,7 @@ static int trace(const struct dsf_words *words, struct dsflow_err *err)
     free(file);
     if (status < 0)
         return status;
-    status = show(words, &trace, err);
+    status = show(args, &trace, err);
     dsf_trace_fini(&trace);
     return status;
 }

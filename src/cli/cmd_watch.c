@@ -411,12 +411,12 @@ static void follow(struct watch *w)
     }
 }
 
-static int run(const struct dsf_words *words, struct dsflow_err *err)
+static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct watch *w = dsf_xcalloc(1, sizeof(*w));
-    int status = dsf_follow_open(&w->follow, words->words[0], err);
+    int status = dsf_follow_open(&w->follow, args->words[0], err);
 
-    if (status == DSFLOW_OK && dsf_flag_value(words, "once") != NULL) {
+    if (status == DSFLOW_OK && dsf_flag_value(args, "once") != NULL) {
         dsf_follow_poll(&w->follow);
         make_picture(w, false);
         put_picture(w, false);

@@ -91,11 +91,11 @@ int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err)
                             dsf_plan_sequence(&s->job, &s->model), err);
 }
 
-int dsf_early_check(struct dsf_session *s, const struct dsf_words *words,
+int dsf_early_check(struct dsf_session *s, const struct dsf_cli_args *args,
                     struct dsflow_err *err)
 {
     enum dsflow_exec_kind kind;
-    int status = dsf_session_executor(words, &kind, err);
+    int status = dsf_session_executor(args, &kind, err);
 
     if (status == DSFLOW_OK)
         status = dsf_machine_probe(&s->machine, err);

@@ -18,7 +18,7 @@ int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err);
 
 /* All of that, of a job that is to run here; the executor of --executor, and
  * the folders of [memory.nvme]. It finds the machine of the session. */
-int dsf_early_check(struct dsf_session *s, const struct dsf_words *words,
+int dsf_early_check(struct dsf_session *s, const struct dsf_cli_args *args,
                     struct dsflow_err *err);
 
 #endif

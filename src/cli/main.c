@@ -96,7 +96,7 @@ static bool wants_help(int argc, char **argv)
 static int run_cmd(int argc, char **argv, struct dsflow_err *err)
 {
     const struct dsf_cmd *cmd = NULL;
-    struct dsf_words words;
+    struct dsf_cli_args args;
     bool help = strcmp(argv[0], "help") == 0; /* as people try it */
     int status;
 
@@ -111,11 +111,11 @@ static int run_cmd(int argc, char **argv, struct dsflow_err *err)
         print_cmd_help(cmd);
         return DSFLOW_OK;
     }
-    status = dsf_words_read(cmd, argc - 1, argv + 1, &words, err);
+    status = dsf_cli_args_read(cmd, argc - 1, argv + 1, &args, err);
     if (status == DSFLOW_OK)
-        status = cmd->run(&words, err);
+        status = cmd->run(&args, err);
     dsf_notice_end();
-    dsf_words_fini(&words);
+    dsf_cli_args_fini(&args);
     return status;
 }
 

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_flags(struct dsf_resume *r, const struct dsf_words *words,
+static int read_flags(struct dsf_resume *r, const struct dsf_cli_args *args,
                       struct dsflow_err *err)
 {
-    const char *resume = dsf_flag_value(words, "resume");
+    const char *resume = dsf_flag_value(args, "resume");
 
     r->asked = resume != NULL;
-    r->overwrite = dsf_flag_value(words, "overwrite") != NULL;
+    r->overwrite = dsf_flag_value(args, "overwrite") != NULL;
     if (r->asked && r->overwrite)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "--resume and --overwrite: expected one of them");
@@ -79,10 +79,10 @@ static void take_open_sizes(const struct dsf_resume *r, struct dsf_session *s)
 }
 
 int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
-                    const struct dsf_words *words, struct dsflow_err *err)
+                    const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     char *dir = dsf_session_checkpoints(s);
-    int status = read_flags(r, words, err);
+    int status = read_flags(r, args, err);
 
     dsf_notice("checking the last checkpoint");
     if (status == DSFLOW_OK && !r->overwrite)

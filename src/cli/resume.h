@@ -24,7 +24,7 @@ struct dsf_resume {
  * that the job leaves open, and that decide bits, are then those of the run
  * where they can be. */
 int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
-                    const struct dsf_words *words, struct dsflow_err *err);
+                    const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* Can the session go on from it? Each key that differs is said, with both
  * values. Called after the model, which finds what cannot be, and after the

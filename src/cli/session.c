@@ -39,15 +39,15 @@ char *dsf_session_checkpoints(const struct dsf_session *s)
 }
 
 static int read_job(struct dsf_session *s, const char *path,
-                    const struct dsf_words *words, struct dsflow_err *err)
+                    const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     unsigned nsets;
-    const char **sets = dsf_flag_values(words, "set", &nsets);
+    const char **sets = dsf_flag_values(args, "set", &nsets);
     bool is_run = dsf_is_run(path);
     char *file =
         is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
     int64_t steps = 0;
-    int status = dsf_flag_whole(words, "steps", 1, 1000000000, &steps, err);
+    int status = dsf_flag_whole(args, "steps", 1, 1000000000, &steps, err);
     char *last = dsf_xasprintf("job.steps=%lld", (long long)steps);
 
     if (steps > 0)
@@ -69,12 +69,12 @@ static int read_job(struct dsf_session *s, const char *path,
 }
 
 int dsf_session_model(struct dsf_session *s, const char *path,
-                      const struct dsf_words *words, struct dsflow_err *err)
+                      const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     int status;
 
     memset(s, 0, sizeof(*s));
-    status = read_job(s, path, words, err);
+    status = read_job(s, path, args, err);
     if (status == DSFLOW_OK)
         status = dsf_machine_keys_check(&s->job, err);
     if (status == DSFLOW_OK)
@@ -177,10 +177,10 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
-int dsf_session_executor(const struct dsf_words *words,
+int dsf_session_executor(const struct dsf_cli_args *args,
                          enum dsflow_exec_kind *kind, struct dsflow_err *err)
 {
-    const char *name = dsf_flag_value(words, "executor");
+    const char *name = dsf_flag_value(args, "executor");
 
     *kind = DSFLOW_STARPU;
     if (name == NULL || strcmp(name, "starpu") == 0)
@@ -202,7 +202,7 @@ static void fill_constants(struct dsf_session *s)
                 dsflow_exec_map(s->exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 
-int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
+int dsf_session_open(struct dsf_session *s, const struct dsf_cli_args *args,
                      const struct dsflow_host *host, struct dsflow_err *err)
 {
     const struct dsf_job_machine *m = &s->job.machine;
@@ -216,7 +216,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
             .scheduler =
                 strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
             .disk = dsf_disks_options(&s->job));
-    int status = dsf_session_executor(words, &options.kind, err);
+    int status = dsf_session_executor(args, &options.kind, err);
 
     if (status == DSFLOW_OK)
         dsf_notice("allocating the memory of a step, and starting workers");

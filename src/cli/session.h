@@ -37,7 +37,7 @@ struct dsf_session {
 /* The job, its tokenizer and its model. `path` is a job.toml, or the folder of
  * a run, whose job.toml is then read. The overrides are those of --set. */
 int dsf_session_model(struct dsf_session *s, const char *path,
-                      const struct dsf_words *words, struct dsflow_err *err);
+                      const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* The plan and the graph, up to policy `until` (NULL: all). After
  * dsf_early_check, which finds the machine. */
@@ -48,14 +48,14 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
 /* The executor that --executor names. */
-int dsf_session_executor(const struct dsf_words *words,
+int dsf_session_executor(const struct dsf_cli_args *args,
                          enum dsflow_exec_kind *kind, struct dsflow_err *err);
 
 /* Does it fit in the memories of this machine, and are the folders there? */
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
 
 /* The executor, with memory and constants, but no weights yet. */
-int dsf_session_open(struct dsf_session *s, const struct dsf_words *words,
+int dsf_session_open(struct dsf_session *s, const struct dsf_cli_args *args,
                      const struct dsflow_host *host, struct dsflow_err *err);
 
 /* Weights only, and no states: those of `step`, as dsf_params_open has it. */

@@ -41,10 +41,10 @@ static void choose_some(int64_t steps, int64_t done, long long *first,
     *last = *first + SOME - 1;
 }
 
-int dsf_traced_choose(struct dsf_job *job, const struct dsf_words *words,
+int dsf_traced_choose(struct dsf_job *job, const struct dsf_cli_args *args,
                       int64_t done, struct dsflow_err *err)
 {
-    const char *value = dsf_flag_value(words, "trace");
+    const char *value = dsf_flag_value(args, "trace");
     int64_t steps = job->main.steps;
     long long first = 1, last = steps;
     char *set, rest;
@@ -93,7 +93,7 @@ static int record(struct dsf_meter *meter, const struct dsf_session *s,
 int dsf_traced_open(struct dsf_meter *meter, const struct dsf_session *s,
                     const struct dsf_machine_model *machine,
                     const struct dsf_prediction *prediction,
-                    const struct dsf_words *words, int64_t done,
+                    const struct dsf_cli_args *args, int64_t done,
                     struct dsflow_err *err)
 {
     const struct dsflow_ints *steps = &s->job.trace.steps;
@@ -102,7 +102,7 @@ int dsf_traced_open(struct dsf_meter *meter, const struct dsf_session *s,
 
     if (steps->n > 0 && steps->v[1] > done && done < s->job.main.steps)
         status = record(meter, s, machine, prediction,
-                        dsf_flag_value(words, "executor"), path, done, err);
+                        dsf_flag_value(args, "executor"), path, done, err);
     else if (done == 0)
         unlink(path);
     free(path);

@@ -10,7 +10,7 @@ int dsf_traced_check(const struct dsf_job *job, struct dsflow_err *err);
 
 /* Those of --trace, which then are those of the job. `done`: steps that were
  * done before this run. */
-int dsf_traced_choose(struct dsf_job *job, const struct dsf_words *words,
+int dsf_traced_choose(struct dsf_job *job, const struct dsf_cli_args *args,
                       int64_t done, struct dsflow_err *err);
 
 /* The trace in the folder of the run, where the job asks for one; otherwise the
@@ -18,7 +18,7 @@ int dsf_traced_choose(struct dsf_job *job, const struct dsf_words *words,
 int dsf_traced_open(struct dsf_meter *meter, const struct dsf_session *s,
                     const struct dsf_machine_model *machine,
                     const struct dsf_prediction *prediction,
-                    const struct dsf_words *words, int64_t done,
+                    const struct dsf_cli_args *args, int64_t done,
                     struct dsflow_err *err);
 
 #endif

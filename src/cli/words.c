@@ -34,7 +34,7 @@ static int unknown_flag(const struct dsf_cmd *cmd, const char *word,
 }
 
 /* One flag, whose value may be the next word: returns how many it took. */
-static int add_flag(const struct dsf_cmd *cmd, struct dsf_words *w,
+static int add_flag(const struct dsf_cmd *cmd, struct dsf_cli_args *w,
                     const char *word, const char *next, struct dsflow_err *err)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
@@ -55,19 +55,19 @@ static int add_flag(const struct dsf_cmd *cmd, struct dsf_words *w,
         value = next;
         took = 2;
     }
-    w->given[w->ngiven++] =
-        (struct dsf_given){ flag, value != NULL ? value : "" };
+    w->opts[w->nopts++] =
+        (struct dsf_cli_opt){ flag, value != NULL ? value : "" };
     return took;
 }
 
-int dsf_words_read(const struct dsf_cmd *cmd, int argc, char **argv,
-                   struct dsf_words *w, struct dsflow_err *err)
+int dsf_cli_args_read(const struct dsf_cmd *cmd, int argc, char **argv,
+                   struct dsf_cli_args *w, struct dsflow_err *err)
 {
     bool flags = true;
 
     memset(w, 0, sizeof(*w));
     w->words = dsf_xcalloc((size_t)argc + 1, sizeof(*w->words));
-    w->given = dsf_xcalloc((size_t)argc + 1, sizeof(*w->given));
+    w->opts = dsf_xcalloc((size_t)argc + 1, sizeof(*w->opts));
     for (int i = 0; i < argc;) {
         if (flags && strcmp(argv[i], "--") == 0) {
             flags = false;
@@ -93,33 +93,33 @@ int dsf_words_read(const struct dsf_cmd *cmd, int argc, char **argv,
     return DSFLOW_OK;
 }
 
-void dsf_words_fini(struct dsf_words *w)
+void dsf_cli_args_fini(struct dsf_cli_args *w)
 {
     free(w->words);
-    free(w->given);
+    free(w->opts);
 }
 
-const char *dsf_flag_value(const struct dsf_words *w, const char *name)
+const char *dsf_flag_value(const struct dsf_cli_args *w, const char *name)
 {
-    for (unsigned i = w->ngiven; i-- > 0;)
-        if (strcmp(w->given[i].flag->name, name) == 0)
-            return w->given[i].value;
+    for (unsigned i = w->nopts; i-- > 0;)
+        if (strcmp(w->opts[i].flag->name, name) == 0)
+            return w->opts[i].value;
     return NULL;
 }
 
-const char **dsf_flag_values(const struct dsf_words *w, const char *name,
+const char **dsf_flag_values(const struct dsf_cli_args *w, const char *name,
                              unsigned *n)
 {
-    const char **values = dsf_xcalloc(w->ngiven + 1, sizeof(*values));
+    const char **values = dsf_xcalloc(w->nopts + 1, sizeof(*values));
 
     *n = 0;
-    for (unsigned i = 0; i < w->ngiven; i++)
-        if (strcmp(w->given[i].flag->name, name) == 0)
-            values[(*n)++] = w->given[i].value;
+    for (unsigned i = 0; i < w->nopts; i++)
+        if (strcmp(w->opts[i].flag->name, name) == 0)
+            values[(*n)++] = w->opts[i].value;
     return values;
 }
 
-int dsf_flag_number(const struct dsf_words *w, const char *name, double min,
+int dsf_flag_number(const struct dsf_cli_args *w, const char *name, double min,
                     double max, double *value, struct dsflow_err *err)
 {
     const char *text = dsf_flag_value(w, name);
@@ -137,7 +137,7 @@ int dsf_flag_number(const struct dsf_words *w, const char *name, double min,
     return DSFLOW_OK;
 }
 
-int dsf_flag_whole(const struct dsf_words *w, const char *name, int64_t min,
+int dsf_flag_whole(const struct dsf_cli_args *w, const char *name, int64_t min,
                    int64_t max, int64_t *value, struct dsflow_err *err)
 {
     const char *text = dsf_flag_value(w, name);
