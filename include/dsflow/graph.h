@@ -128,8 +128,8 @@ DSFLOW_API struct dsflow_graph *dsflow_graph_new(void);
 DSFLOW_API void dsflow_graph_free(struct dsflow_graph *g); /* NULL is fine */
 
 /* The program called `name`, which is copied: letters, digits and `_`. Added
- * unless there is one of that name. The check refuses a graph that was to have
- * more than DSFLOW_MAX_PROGRAMS. */
+ * unless there is one of that name. A name that is none, or one more than
+ * DSFLOW_MAX_PROGRAMS, is a fault, as below. */
 DSFLOW_API dsflow_program dsflow_graph_add_program(struct dsflow_graph *g,
                                                    const char *name);
 DSFLOW_API unsigned dsflow_graph_nprograms(const struct dsflow_graph *g);

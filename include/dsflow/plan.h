@@ -74,6 +74,33 @@ DSFLOW_API int32_t dsflow_plan_lanes(const struct dsflow_plan *plan,
 DSFLOW_API void dsflow_plan_set_lanes(struct dsflow_plan *plan, int32_t chunk,
                                       int32_t lanes);
 
+/* Steps of a run that a program of the graph stands for, in place of `step`. */
+struct dsflow_program_steps {
+    uint32_t size;    /* of this structure: DSFLOW_PROGRAM_STEPS sets it */
+    const char *name; /* of the program; copied */
+    int64_t first;    /* the first of the steps, which count from 1, … */
+    int64_t every;    /* … every so many of them from there on, … */
+    int64_t last;     /* … up to this one; 0: up to the end of the run */
+};
+#define DSFLOW_PROGRAM_STEPS(...)                                              \
+    ((struct dsflow_program_steps){                                            \
+        .size = sizeof(struct dsflow_program_steps), __VA_ARGS__ })
+
+/* When it decides, a policy may say so of a program that it adds to the graph
+ * when it rewrites, such as one that does more every fifth step. The program
+ * trains as `step` does: it has the task `report`, for which the training loop
+ * waits. Of several programs for a step the last one added is what runs.
+ * Errors: DSFLOW_EINVAL for steps that are none, and for `eval`, which
+ * validates. */
+DSFLOW_API int dsflow_plan_add_program(struct dsflow_plan *plan,
+                                       const struct dsflow_program_steps *steps,
+                                       struct dsflow_err *err);
+
+/* The name of the program of a step, from 1: "step", unless another one stands
+ * for it. Borrowed as long as the plan. */
+DSFLOW_API const char *dsflow_plan_program_of(const struct dsflow_plan *plan,
+                                              int64_t step);
+
 /* A message about a key of the job, with the place where it was set in front:
  * "job.toml:12: table: key: …". Returns `status`, as dsflow_fail. */
 DSFLOW_API int dsflow_plan_fail(const struct dsflow_plan *plan,

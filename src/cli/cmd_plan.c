@@ -81,10 +81,14 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
 
     dsf_notice("simulating steps");
     status = dsf_predict(s->plan, s->graph, m, &prediction, err);
+    if (status == DSFLOW_OK)
+        status = dsf_predict_programs(s->plan, s->graph, m, &prediction, err);
     dsf_notice_end();
 
-    if (status < 0)
+    if (status < 0) {
+        dsf_prediction_fini(&prediction);
         return status;
+    }
     dsf_fit_budgets(s, m, facts.budget);
     status = json ? dsf_plan_report_json(s->plan, s->graph, &facts, stdout, err)
                   : dsf_plan_report(s->plan, s->graph, &facts, stdout);

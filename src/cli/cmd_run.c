@@ -10,8 +10,12 @@
 #include "cli/run.h"
 #include "cli/stop.h"
 #include "cli/traced.h"
+#include "plan/programs.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
+#include "tasks/tasks.h"
+
+#include <dsflow/plan.h>
 
 #include <math.h>
 #include <signal.h>
@@ -31,6 +35,9 @@ static int predict(struct dsf_run *r, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,
                              err);
+    if (status == DSFLOW_OK)
+        status = dsf_predict_programs(r->s.plan, r->s.graph, &r->machine,
+                                      &r->prediction, err);
     dsf_notice_end();
     return status;
 }
@@ -78,7 +85,9 @@ static int submit_ahead(struct dsf_run *r, struct dsflow_err *err)
            (r->submitted == r->done ||
             (!is_boundary(r, r->submitted) && !save_is_due(r))) &&
            dsf_stop_claim(r->submitted + 1)) {
-        status = dsflow_exec_submit(r->s.exec, DSFLOW_STEP, err);
+        status = dsflow_exec_submit(
+            r->s.exec,
+            dsf_plan_program(r->s.plan, r->s.graph, r->submitted + 1), err);
         r->submitted++;
     }
     return status;
@@ -188,8 +197,12 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         .loss_scale = 1, /* fp32 */
         .tokens = tokens,
     };
+    const char *program = dsflow_plan_program_of(r->s.plan, step.step);
+    bool plain = strcmp(program, "step") == 0;
     int status;
 
+    if (!plain)
+        snprintf(step.program, sizeof(step.program), "%s", program);
     dsf_stop_progress(r->done, r->saved);
     memcpy(step.moved, r->moved, sizeof(step.moved));
     find_held(r);
@@ -200,8 +213,9 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
     status = dsf_progress_step(&r->progress, &step, err);
 
     /* The first step touches memory for the first time; one after a pause
-     * starts with nothing under way. */
-    if (r->done > r->first + 1 && r->paused != r->done - 1) {
+     * starts with nothing under way; what is predicted is the program `step`.
+     */
+    if (plain && r->done > r->first + 1 && r->paused != r->done - 1) {
         dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
                  sizeof(*r->seconds));
         dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
@@ -361,6 +375,30 @@ static int check(struct dsf_run *r, const struct dsf_cli_args *args,
     return status == DSFLOW_OK ? dsf_traced_check(&r->s.job, err) : status;
 }
 
+/* The training loop waits for one report of each step. */
+static int check_reports(const struct dsf_session *s, struct dsflow_err *err)
+{
+    for (unsigned p = 0; p < dsflow_graph_nprograms(s->graph); p++) {
+        const char *name = dsflow_graph_program(s->graph, (dsflow_program)p);
+        uint32_t first, reports = 0;
+        uint32_t n =
+            dsflow_graph_program_tasks(s->graph, (dsflow_program)p, &first);
+
+        if (!dsf_plan_runs_in_steps(s->plan, name))
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            reports +=
+                dsflow_graph_task(s->graph, (dsflow_task_id){ first + i })
+                    ->op == &dsf_op_report;
+        if (reports != 1)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "program %s runs in steps and has %u tasks "
+                               "report: expected 1",
+                               name, reports);
+    }
+    return DSFLOW_OK;
+}
+
 /* The graph, the text and the prediction of a step. */
 static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
                 struct dsflow_err *err)
@@ -369,6 +407,8 @@ static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
 
     if (status == DSFLOW_OK)
         dsf_job_warn(&r->s.job);
+    if (status == DSFLOW_OK)
+        status = check_reports(&r->s, err);
     if (status == DSFLOW_OK)
         status = dsf_run_make_output(&r->s.job, err);
     if (status == DSFLOW_OK)
@@ -415,7 +455,7 @@ static int prepare(struct dsf_run *r, const struct dsf_cli_args *args,
     if (status == DSFLOW_OK) {
         dsf_resume_remove(&r->start, &r->s);
         find_moved(r);
-        dsf_meter_init(&r->meter, r->s.exec, r->s.graph,
+        dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
                        r->machine.disk.duplex);
         status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
                                  args, r->done, err);

@@ -6,22 +6,42 @@
 #include "base/units.h"
 #include "exec/exec_trace.h"
 #include "graph/critical.h"
+#include "plan/programs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void find_programs(struct dsf_meter *m)
+{
+    unsigned n = dsflow_graph_nprograms(m->graph);
+
+    m->programs = dsf_xcalloc(n, sizeof(*m->programs));
+    for (unsigned i = 0; i < n; i++) {
+        struct dsf_meter_program *p = &m->programs[i];
+        dsflow_program program = (dsflow_program)i;
+
+        p->counts = dsf_plan_runs_in_steps(
+            m->plan, dsflow_graph_program(m->graph, program));
+        if (!p->counts)
+            continue;
+        p->ntasks = dsflow_graph_program_tasks(m->graph, program, &p->first);
+        dsf_succs_init(&p->edges, m->graph, p->first, p->ntasks, true);
+    }
+}
+
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph, bool duplex)
+                    const struct dsflow_plan *plan, struct dsflow_graph *graph,
+                    int64_t done, bool duplex)
 {
     size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
 
-    *m = (struct dsf_meter){ .exec = exec, .graph = graph, .duplex = duplex };
-    while (m->ntasks < n - 1 &&
-           dsflow_graph_task(graph, (dsflow_task_id){ m->ntasks })->program ==
-               DSFLOW_STEP)
-        m->ntasks++;
-    dsf_succs_init(&m->edges, graph, 0, m->ntasks, true);
+    *m = (struct dsf_meter){ .exec = exec,
+                             .plan = plan,
+                             .graph = graph,
+                             .done = done,
+                             .duplex = duplex };
+    find_programs(m);
     dsf_exec_lanes(exec, &m->lanes);
     m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
     m->ran = dsf_xcalloc(n, sizeof(*m->ran));
@@ -33,7 +53,12 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
 void dsf_meter_fini(struct dsf_meter *m)
 {
     dsf_trace_close(m->file, false, NULL);
-    dsf_succs_fini(&m->edges);
+    for (unsigned i = 0;
+         m->programs != NULL && i < dsflow_graph_nprograms(m->graph); i++) {
+        dsf_succs_fini(&m->programs[i].edges);
+        free(m->programs[i].step);
+    }
+    free(m->programs);
     dsf_timeline_fini(&m->lanes);
     dsf_timeline_fini(&m->drained);
     dsf_timeline_fini(&m->kept);
@@ -63,6 +88,17 @@ static const struct dsflow_task_spec *task_of(const struct dsf_meter *m,
                                               const struct dsf_span *span)
 {
     return dsflow_graph_task(m->graph, (dsflow_task_id){ span->what });
+}
+
+static struct dsf_meter_program *program_of(const struct dsf_meter *m,
+                                            const struct dsf_span *span)
+{
+    return &m->programs[task_of(m, span)->program];
+}
+
+static bool is_of_step(const struct dsf_meter *m, const struct dsf_span *span)
+{
+    return span->kind == DSF_SPAN_TASK && program_of(m, span)->counts;
 }
 
 static enum dsf_share share_of(const struct dsf_meter *m,
@@ -112,6 +148,32 @@ static void learn(struct dsf_meter *m)
     }
 }
 
+/* The step in which a program ran for the `run`-th time, as steps are submitted
+ * in their order. */
+static uint32_t step_of(struct dsf_meter *m, const struct dsf_meter_program *p,
+                        uint32_t run)
+{
+    while (p->nruns <= run) {
+        struct dsf_meter_program *of = &m->programs[dsf_plan_program(
+            m->plan, m->graph, m->done + m->known + 1)];
+
+        dsf_grow(&of->step, &of->cap_runs, of->nruns + 1, sizeof(*of->step));
+        of->step[of->nruns++] = m->known++;
+    }
+    return (uint32_t)p->step[run];
+}
+
+/* The executor counts the runs of each program by itself. */
+static void count_steps(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n; i++) {
+        struct dsf_span *s = &m->drained.v[i];
+
+        if (is_of_step(m, s))
+            s->step = step_of(m, program_of(m, s), s->step);
+    }
+}
+
 /* Sums over [from, to]. A report is taken some time after it was made: what
  * ended meanwhile is carried over to the next step. What began before `from`
  * and was not seen by then counts whole, as nobody counted its beginning. */
@@ -139,25 +201,26 @@ static void add_up(struct dsf_meter *m, double from, double to)
 
 /* The longest way changes little from step to step, and finding it takes time
  * from the workers: not more than one part in a thousand. */
-static void find_critical(struct dsf_meter *m)
+static void find_critical(const struct dsf_meter *m,
+                          struct dsf_meter_program *p)
 {
     enum { SHARE = 1000, MIDDLE = 1 };
     double now = dsf_now();
 
-    if (m->critical > 0 && now - m->searched < SHARE * m->search)
+    if (p->critical > 0 && now - p->searched < SHARE * p->search)
         return;
-    m->critical =
-        dsf_critical(&m->edges, m->seconds, m->ntasks, MIDDLE, NULL, NULL);
-    m->searched = now;
-    m->search = dsf_now() - now;
+    p->critical = dsf_critical(&p->edges, m->seconds + p->first, p->ntasks,
+                               MIDDLE, NULL, NULL);
+    p->searched = now;
+    p->search = dsf_now() - now;
 }
 
 /* The workers of a rank share its work; a worker that several ranks share has
  * work of its own; so has a link, and a disk: each way where it is duplex, else
  * `io` seconds in all. */
-static double bound(const struct dsf_meter *m, double io)
+static double bound(const struct dsf_meter *m, double critical, double io)
 {
-    double most = m->critical, all = 0;
+    double most = critical, all = 0;
 
     if (!m->duplex && io > most)
         most = io;
@@ -187,9 +250,7 @@ static void keep_spans(struct dsf_meter *m, int64_t step)
     m->kept.n = 0;
     for (size_t i = m->carried; i < m->drained.n; i++) {
         const struct dsf_span *s = &m->drained.v[i];
-        bool of_step =
-            s->kind == DSF_SPAN_TASK && task_of(m, s)->program == DSFLOW_STEP;
-        int64_t at = of_step ? (int64_t)s->step : step;
+        int64_t at = is_of_step(m, s) ? (int64_t)s->step : step;
 
         if (at >= m->first && at <= m->last)
             dsf_timeline_add(&m->kept, s);
@@ -225,6 +286,7 @@ static void drain(struct dsf_meter *m, int64_t step, double from, double to,
     uint64_t lost = dsf_exec_drain(m->exec, &m->drained);
 
     learn(m);
+    count_steps(m);
     keep_io(m);
     if (m->file != NULL) {
         m->lost += step >= m->first ? lost : 0;
@@ -238,6 +300,8 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
     double workers = seconds * m->lanes.workers, busy = 0, hidden;
+    struct dsf_meter_program *p =
+        &m->programs[dsf_plan_program(m->plan, m->graph, m->done + i + 1)];
 
     drain(m, i, from - began, to - began, false);
     step->io_seconds =
@@ -252,8 +316,9 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
         step->share[k] = m->sums[k] / fmax(busy, workers);
     step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
     if (i > 0) {
-        find_critical(m);
-        step->efficiency = fmin(1, bound(m, step->io_seconds) / seconds);
+        find_critical(m, p);
+        step->efficiency =
+            fmin(1, bound(m, p->critical, step->io_seconds) / seconds);
     }
 }
 

@@ -9,20 +9,31 @@
 #include "graph/succs.h"
 #include "trace/trace.h"
 
+/* A program that runs in steps. */
+struct dsf_meter_program {
+    bool counts;            /* it is one; else the rest is 0 */
+    struct dsf_succs edges; /* of its tasks */
+    uint32_t first, ntasks;
+    double critical; /* longest way through a step of it; 0: not known yet */
+    double search;   /* seconds that finding it took */
+    double searched; /* when */
+    int64_t *step;   /* by run of it: the step that was, counted from 0 */
+    size_t nruns, cap_runs;
+};
+
 struct dsf_meter {
     struct dsflow_exec *exec;
     struct dsflow_graph *graph;
-    struct dsf_succs edges;      /* of the tasks of a step */
-    uint32_t ntasks;             /* the first ones of the graph */
+    const struct dsflow_plan *plan;
+    int64_t done;  /* steps before the first one of this executor */
+    int64_t known; /* steps whose program is noted in step[] */
+    struct dsf_meter_program *programs; /* by program of the graph */
     struct dsf_timeline lanes;   /* no spans */
     struct dsf_timeline drained; /* those that ended after the step before, … */
     size_t carried;              /* … of which so many were seen by then */
 
     double *seconds;   /* by task: what it takes, smoothed */
     uint32_t *ran;     /* by task: how often it was measured */
-    double critical;   /* longest way through a step; 0: not known yet */
-    double search;     /* seconds that finding it took */
-    double searched;   /* when */
     double *busy;      /* by lane: seconds of the step */
     double sums[DSF_NSHARES];
     bool disks, duplex;          /* lanes of them; see dsf_machine_disk */
@@ -34,9 +45,11 @@ struct dsf_meter {
     uint64_t written, lost;      /* spans */
 };
 
-/* All is borrowed until fini. `duplex`: of the disk, if there is one. */
+/* All is borrowed until fini. `done`: steps before the first one of this
+ * executor. `duplex`: of the disk, if there is one. */
 void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
-                    struct dsflow_graph *graph, bool duplex);
+                    const struct dsflow_plan *plan, struct dsflow_graph *graph,
+                    int64_t done, bool duplex);
 void dsf_meter_fini(struct dsf_meter *m);
 
 /* Write the spans of steps `first` to `last` of this executor, counted from 0,

@@ -188,23 +188,23 @@ static json_t *counts(unsigned n, const char *const *names, const int64_t *v)
 int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
                      struct dsflow_err *err)
 {
-    return put(
-        m,
-        json_pack("{s:I, s:o, s:o, s:o, s:o, s:b, s:I, s:o, s:o, s:o, s:o, "
-                  "s:{s:I, s:I, s:I}, s:o, s:o, s:o}",
-                  "step", (json_int_t)s->step, "loss", real(s->loss), "lr",
-                  real(s->lr), "grad_norm", real(s->grad_norm), "loss_scale",
-                  real(s->loss_scale), "skipped", s->skipped, "tokens",
-                  (json_int_t)s->tokens, "seconds", real(s->seconds),
-                  "tokens_per_second", real((double)s->tokens / s->seconds),
-                  "efficiency", real(s->efficiency), "share",
-                  reals(DSF_NSHARES, dsf_share_names, s->share), "peak_bytes",
-                  "device", (json_int_t)s->device_bytes, "cpu",
-                  (json_int_t)s->peak_bytes, "nvme",
-                  (json_int_t)s->nvme_bytes, "bytes",
-                  counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
-                  real(s->io_seconds), "io_hidden", real(s->io_hidden)),
-        err);
+    json_t *line = json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:b, s:I, s:o, s:o, s:o, s:o, "
+        "s:{s:I, s:I, s:I}, s:o, s:o, s:o}",
+        "step", (json_int_t)s->step, "loss", real(s->loss), "lr", real(s->lr),
+        "grad_norm", real(s->grad_norm), "loss_scale", real(s->loss_scale),
+        "skipped", s->skipped, "tokens", (json_int_t)s->tokens, "seconds",
+        real(s->seconds), "tokens_per_second",
+        real((double)s->tokens / s->seconds), "efficiency", real(s->efficiency),
+        "share", reals(DSF_NSHARES, dsf_share_names, s->share), "peak_bytes",
+        "device", (json_int_t)s->device_bytes, "cpu", (json_int_t)s->peak_bytes,
+        "nvme", (json_int_t)s->nvme_bytes, "bytes",
+        counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
+        real(s->io_seconds), "io_hidden", real(s->io_hidden));
+
+    if (s->program[0] != '\0')
+        json_object_set_new(line, "program", json_string(s->program));
+    return put(m, line, err);
 }
 
 int dsf_metrics_validation(struct dsf_metrics *m,
@@ -248,6 +248,7 @@ static void get_step(const json_t *root, struct dsf_step *s)
     const json_t *share = json_object_get(root, "share");
     const json_t *bytes = json_object_get(root, "bytes");
     const json_t *peak = json_object_get(root, "peak_bytes");
+    const char *program = json_string_value(json_object_get(root, "program"));
 
     *s = (struct dsf_step){
         .step = get_count(root, "step"),
@@ -265,6 +266,8 @@ static void get_step(const json_t *root, struct dsf_step *s)
         .io_seconds = get_real(root, "io_seconds"),
         .io_hidden = get_real(root, "io_hidden"),
     };
+    snprintf(s->program, sizeof(s->program), "%s",
+             program != NULL ? program : "");
     for (unsigned i = 0; i < DSF_NSHARES; i++)
         s->share[i] = get_real(share, dsf_share_names[i]);
     for (unsigned i = 0; i < DSF_NMOVES; i++)

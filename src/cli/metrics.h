@@ -34,6 +34,7 @@ extern const char *const dsf_share_names[DSF_NSHARES];
 /* One step, as it is reported. A number that is not known is NAN. */
 struct dsf_step {
     int64_t step; /* from 1 */
+    char program[64]; /* that ran, where it is not `step`; else "" */
     double loss;  /* mean over the tokens of the step */
     double lr, grad_norm, seconds;
     double loss_scale; /* 1 in fp32 */

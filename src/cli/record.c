@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "cli/fit.h"
+#include "plan/programs.h"
 #include "sim/cost.h"
 
 #include <math.h>
@@ -48,6 +49,18 @@ static void put_axes(struct dsf_trace_facts *facts, const struct dsf_mesh *mesh)
     }
 }
 
+/* The programs that run in steps, as bits. */
+static uint64_t steps_of(const struct dsf_session *s)
+{
+    uint64_t bits = 0;
+
+    for (unsigned p = 0; p < dsflow_graph_nprograms(s->graph); p++)
+        if (dsf_plan_runs_in_steps(
+                s->plan, dsflow_graph_program(s->graph, (dsflow_program)p)))
+            bits |= (uint64_t)1 << p;
+    return bits;
+}
+
 void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const struct dsf_machine_model *m,
                      const struct dsf_prediction *prediction,
@@ -69,6 +82,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
         .nranks = (unsigned)plan->nranks,
         .cores = s->machine.cores,
         .first = 1,
+        .steps = steps_of(s),
         .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
         .vocab = s->model.dims.vocab,
         .memory = isfinite(memory) ? memory : -1,

@@ -401,9 +401,15 @@ static bool same_graph(const struct dsflow_graph *a,
                        const struct dsflow_graph *b)
 {
     uint32_t ndata = dsflow_graph_ndata(a), ntasks = dsflow_graph_ntasks(a);
+    unsigned nprograms = dsflow_graph_nprograms(a);
 
-    if (dsflow_graph_ndata(b) != ndata || dsflow_graph_ntasks(b) != ntasks)
+    if (dsflow_graph_ndata(b) != ndata || dsflow_graph_ntasks(b) != ntasks ||
+        dsflow_graph_nprograms(b) != nprograms)
         return false;
+    for (unsigned p = 0; p < nprograms; p++)
+        if (strcmp(dsflow_graph_program(a, (dsflow_program)p),
+                   dsflow_graph_program(b, (dsflow_program)p)) != 0)
+            return false;
     for (dsflow_data_id d = { 0 }; d.i < ndata; d.i++)
         if (!same_data(dsflow_graph_data(a, d), dsflow_graph_data(b, d)))
             return false;

@@ -162,6 +162,30 @@ void dsf_executed_fini(struct dsf_executed *s, const struct dsf_trace *trace)
     memset(s, 0, sizeof(*s));
 }
 
+uint32_t dsf_executed_steps(const struct dsf_trace *trace,
+                            dsflow_program program)
+{
+    const struct dsf_timeline *t = &trace->timeline;
+    uint32_t last = 0, n = 0;
+    bool *seen;
+
+    for (size_t i = 0; i < t->n; i++)
+        last = t->v[i].step > last ? t->v[i].step : last;
+    seen = dsf_xcalloc((size_t)last + 1, sizeof(*seen));
+    for (size_t i = 0; i < t->n; i++) {
+        const struct dsf_span *s = &t->v[i];
+
+        if (!dsf_trace_is_step(trace, s) || seen[s->step] ||
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
+                    ->program != program)
+            continue;
+        seen[s->step] = true;
+        n++;
+    }
+    free(seen);
+    return n;
+}
+
 const struct dsf_span *dsf_executed_before(const struct dsf_executed *s,
                                            const struct dsf_trace *trace,
                                            const struct dsf_span *span)

@@ -53,6 +53,10 @@ static inline double dsf_executed_end(const struct dsf_executed *s,
     return s->ended[step - s->base];
 }
 
+/* How many steps of the trace ran the program. */
+uint32_t dsf_executed_steps(const struct dsf_trace *trace,
+                            dsflow_program program);
+
 /* What ran on the lane of a span before it; NULL: nothing. */
 const struct dsf_span *dsf_executed_before(const struct dsf_executed *s,
                                            const struct dsf_trace *trace,

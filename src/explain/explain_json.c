@@ -170,6 +170,22 @@ static json_t *way_json(const struct dsf_account *a)
     return o;
 }
 
+/* The programs of the graph, and how many steps ran each; `eval` runs in none.
+ */
+static json_t *programs_json(const struct dsf_account *a)
+{
+    const struct dsflow_graph *g = a->trace->graph;
+    json_t *list = json_array();
+
+    for (unsigned p = 0; p < dsflow_graph_nprograms(g); p++)
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:i}", "name",
+                      dsflow_graph_program(g, (dsflow_program)p), "steps",
+                      (int)dsf_executed_steps(a->trace, (dsflow_program)p)));
+    return list;
+}
+
 static void put_times(json_t *root, const struct dsf_account *a)
 {
     const struct dsf_trace_facts *f = &a->trace->facts;
@@ -215,6 +231,7 @@ int dsf_explain_json(const struct dsf_account *a,
     int ret;
 
     put_times(root, a);
+    json_object_set_new(root, "programs", programs_json(a));
     json_object_set_new(root, "advice", advices_json(advices));
     json_object_set_new(root, "all", use_json(a, &a->all));
     json_object_set_new(root, "ranks", ranks_json(a));

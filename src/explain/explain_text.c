@@ -70,6 +70,15 @@ static void print_head(const struct dsf_account *a, FILE *out)
             "than %s\n",
             percent(dsf_account_efficiency(a)).s, on_average,
             time_text(bound).s);
+    for (unsigned p = DSFLOW_STEP + 1;
+         p < dsflow_graph_nprograms(a->trace->graph); p++) {
+        uint32_t n = dsf_executed_steps(a->trace, (dsflow_program)p);
+
+        if (n > 0)
+            fprintf(out, "%u step%s ran the program %s: not counted here\n", n,
+                    n == 1 ? "" : "s",
+                    dsflow_graph_program(a->trace->graph, (dsflow_program)p));
+    }
     if (a->trace->cut)
         fprintf(out, "the trace breaks off: the run did not end by itself\n");
 }

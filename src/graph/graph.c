@@ -181,19 +181,13 @@ int dsflow_graph_find(const struct dsflow_graph *g, const char *name,
     return 1;
 }
 
-/* Where the fault goes: only the first one is kept. */
-static struct dsflow_err *fault_of(struct dsflow_graph *g)
-{
-    return g->fault.status == DSFLOW_OK ? &g->fault : NULL;
-}
-
 dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
                                      const struct dsflow_data_spec *spec)
 {
     uint32_t *slot;
 
     if (spec->size != sizeof(*spec)) {
-        dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                     "data: a description of %u bytes: expected %zu", spec->size,
                     sizeof(*spec));
         return (dsflow_data_id){ NOTHING };
@@ -201,7 +195,7 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
     grow_slots(g);
     slot = find_slot(g, spec->name);
     if (*slot != 0) {
-        dsflow_fail(fault_of(g), DSFLOW_EINVAL, "two data called %s",
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL, "two data called %s",
                     spec->name);
         return (dsflow_data_id){ *slot - 1 };
     }
@@ -217,17 +211,17 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
 static bool is_task(struct dsflow_graph *g, const struct dsflow_task_spec *spec)
 {
     if (spec->size != sizeof(*spec))
-        return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+        return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                            "task: a description of %u bytes: expected %zu",
                            spec->size, sizeof(*spec)) == DSFLOW_OK;
     if (spec->program >= g->nprograms)
-        return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+        return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                            "%s: program %u: expected less than %u",
                            spec->op->name, spec->program,
                            g->nprograms) == DSFLOW_OK;
     for (uint32_t p = 0; p < spec->ndata; p++)
         if (spec->data[p].i >= g->ndata)
-            return dsflow_fail(fault_of(g), DSFLOW_EINVAL,
+            return dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
                                "%s: port %u: data %u: expected less than %u",
                                spec->op->name, p, spec->data[p].i,
                                g->ndata) == DSFLOW_OK;
@@ -336,8 +330,6 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
 
     if (status < 0)
         dsflow_fail(err, status, "%s", g->fault.msg);
-    else
-        status = dsf_programs_check(g, err);
     for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++) {
         const struct dsflow_task_spec *t = &g->tasks[i];
 

@@ -16,7 +16,6 @@ struct dsf_program {
 struct dsflow_graph {
     struct dsf_program *programs;
     unsigned nprograms;
-    bool refused; /* one more than there may be was to be added */
 
     struct dsflow_data_spec *data;
     struct dsflow_task_spec *tasks;
@@ -37,8 +36,12 @@ struct dsflow_graph {
     dsflow_task_id *preds;
 };
 
-/* program.c: frees them; and says whether all have a name that can be one. */
-void dsf_programs_free(struct dsflow_graph *g);
-int dsf_programs_check(const struct dsflow_graph *g, struct dsflow_err *err);
+/* Where a fault goes: only the first one is kept. */
+static inline struct dsflow_err *dsf_graph_fault(struct dsflow_graph *g)
+{
+    return g->fault.status == DSFLOW_OK ? &g->fault : NULL;
+}
+
+void dsf_programs_free(struct dsflow_graph *g); /* program.c */
 
 #endif

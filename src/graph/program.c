@@ -1,11 +1,20 @@
 /* program.c - the programs of a graph, by name. */
-#include "graph/graph_private.h"
+#include "graph/program.h"
 
 #include "base/alloc.h"
+#include "graph/graph_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool dsf_program_is_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+    return name[0] != '\0' && name[strspn(name, letters)] == '\0';
+}
 
 int dsflow_graph_find_program(const struct dsflow_graph *g, const char *name,
                               dsflow_program *program)
@@ -26,9 +35,16 @@ dsflow_program dsflow_graph_add_program(struct dsflow_graph *g,
     if (dsflow_graph_find_program(g, name, &found))
         return found;
     if (g->nprograms == DSFLOW_MAX_PROGRAMS) {
-        g->refused = true;
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                    "program %.60s: expected at most %d in a graph", name,
+                    DSFLOW_MAX_PROGRAMS);
         return DSFLOW_MAX_PROGRAMS - 1;
     }
+    if (!dsf_program_is_name(name))
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                    "program \"%.60s\": expected a name of letters, digits "
+                    "and _",
+                    name);
     g->programs =
         dsf_xrealloc(g->programs, g->nprograms + 1, sizeof(*g->programs));
     g->programs[g->nprograms] =
@@ -61,26 +77,4 @@ void dsf_programs_free(struct dsflow_graph *g)
     for (unsigned p = 0; p < g->nprograms; p++)
         free(g->programs[p].name);
     free(g->programs);
-}
-
-/* Names stand in DOT, in files of other tools and in JSON. */
-int dsf_programs_check(const struct dsflow_graph *g, struct dsflow_err *err)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-
-    if (g->refused)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "expected at most %d programs in a graph",
-                           DSFLOW_MAX_PROGRAMS);
-    for (unsigned p = 0; p < g->nprograms; p++) {
-        const char *name = g->programs[p].name;
-
-        if (name[0] == '\0' || name[strspn(name, letters)] != '\0')
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "program \"%.60s\": expected a name of letters, "
-                               "digits and _",
-                               name);
-    }
-    return DSFLOW_OK;
 }

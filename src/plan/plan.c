@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "config/when.h"
+#include "plan/programs.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -233,6 +234,7 @@ void dsf_plan_free(struct dsflow_plan *plan)
     free(plan->chunk_of);
     free(plan->slots);
     free(plan->lanes);
+    dsf_plan_free_programs(plan);
     free(plan);
 }
 

@@ -21,6 +21,12 @@ struct dsf_piece {
  * parameters, then the states of the optimizer in its order. */
 enum { DSF_KEPT_PARAM, DSF_KEPT_STATE };
 
+/* A program of some steps in place of `step`: see dsflow_program_steps. */
+struct dsf_plan_program {
+    char *name;
+    int64_t first, every, last;
+};
+
 struct dsflow_plan {
     const struct dsf_job *job; /* borrowed, all three */
     const struct dsf_model *model;
@@ -55,6 +61,9 @@ struct dsflow_plan {
                                 turns, by … */
     int32_t depth;           /* … layers */
     int32_t logits;          /* ring of logits of a data rank, in tiles */
+
+    struct dsf_plan_program *programs; /* of several for a step, the last */
+    unsigned nprograms;
 
     void *parts[DSF_MAX_POLICIES]; /* by position in dsf_policies */
 };

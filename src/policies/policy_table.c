@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "config/job_tables.h"
+#include "plan/programs.h"
 #include "tasks/components.h"
 
 #include <string.h>
@@ -183,6 +184,8 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
     }
     if (status == DSFLOW_OK)
         status = dsflow_graph_check(g, err);
+    if (status == DSFLOW_OK && until == NULL)
+        status = dsf_plan_check_programs(plan, g, err);
     if (status < 0) {
         dsflow_graph_free(g);
         return status;

@@ -3,6 +3,7 @@
 #include "sim/plan_report.h"
 
 #include "base/units.h"
+#include "plan/programs.h"
 #include "sim/weights.h"
 
 #include <jansson.h>
@@ -259,6 +260,30 @@ static void print_time(const struct dsflow_plan *plan,
     }
 }
 
+/* What is submitted: by name, with its tasks and its time, and when it runs. */
+static void print_programs(const struct dsflow_plan *plan,
+                           const struct dsflow_graph *g,
+                           const struct dsf_prediction *p, FILE *out)
+{
+    bool timed = p != NULL && p->seconds != NULL;
+
+    fprintf(out, "%-26s %8s%s  runs in\n", "program", "tasks",
+            timed ? "    predicted" : "");
+    for (unsigned i = 0; i < dsflow_graph_nprograms(g); i++) {
+        const char *name = dsflow_graph_program(g, (dsflow_program)i);
+        uint32_t first;
+
+        fprintf(out, "%-26s %8u", name,
+                dsflow_graph_program_tasks(g, (dsflow_program)i, &first));
+        if (timed)
+            fprintf(out, " %12s", dsf_seconds_text(p->seconds[i]).s);
+        fputs("  ", out);
+        dsf_plan_write_runs(plan, name, out);
+        fputc('\n', out);
+    }
+    fputc('\n', out);
+}
+
 int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
                     const struct dsf_plan_facts *facts, FILE *out)
 {
@@ -267,6 +292,7 @@ int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
     dsf_weights_init(&w, g, (unsigned)plan->nranks,
                      workers_of_rank(plan, facts->machine));
     print_head(plan, facts->machine, &w, out);
+    print_programs(plan, g, facts->prediction, out);
     print_kinds(&w, out);
     print_memory(&w, facts->budget, out);
     print_traffic(&w, out);
@@ -450,6 +476,45 @@ static json_t *predicted_json(const struct dsf_machine_model *machine,
         r->io_hidden, "holders", holders);
 }
 
+/* The steps that a program stands for; null: up to the end. */
+static json_t *runs_json(const struct dsflow_plan *plan, const char *name)
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; i < plan->nprograms; i++) {
+        const struct dsf_plan_program *p = &plan->programs[i];
+
+        if (strcmp(p->name, name) != 0)
+            continue;
+        json_array_append_new(
+            list, json_pack("{s:I, s:I, s:o}", "first", (json_int_t)p->first,
+                            "every", (json_int_t)p->every, "last",
+                            p->last > 0 ? json_integer(p->last) : json_null()));
+    }
+    return list;
+}
+
+static json_t *programs_json(const struct dsflow_plan *plan,
+                             const struct dsflow_graph *g,
+                             const struct dsf_prediction *p)
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; i < dsflow_graph_nprograms(g); i++) {
+        const char *name = dsflow_graph_program(g, (dsflow_program)i);
+        uint32_t first;
+        json_t *one = json_pack("{s:s, s:I, s:o}", "name", name, "tasks",
+                                (json_int_t)dsflow_graph_program_tasks(
+                                    g, (dsflow_program)i, &first),
+                                "steps", runs_json(plan, name));
+
+        if (p != NULL && p->seconds != NULL)
+            json_object_set_new(one, "seconds", json_real(p->seconds[i]));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_plan_facts *facts, FILE *out,
                          struct dsflow_err *err)
@@ -466,6 +531,8 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
                      (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
+    json_object_set_new(root, "programs",
+                        programs_json(plan, g, facts->prediction));
     if (facts->prediction != NULL)
         json_object_set_new(root, "predicted",
                             predicted_json(facts->machine, facts->prediction));

@@ -1,9 +1,11 @@
 /* predict.c - what a step of a plan will take on a machine. */
 #include "sim/predict.h"
 
+#include "base/alloc.h"
 #include "graph/task.h"
 #include "sim/cost.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A step begins while the one before ends: the second of three is like any. */
@@ -29,6 +31,27 @@ static int check_disk(const struct dsflow_graph *g,
     return DSFLOW_OK;
 }
 
+static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
+                                   const struct dsf_cost_model *model,
+                                   dsflow_program program)
+{
+    const struct dsf_machine_model *machine = model->machine;
+    unsigned nranks = (unsigned)plan->nranks;
+    bool gpus = machine->main.kind == DSF_MACHINE_GPU;
+
+    return (struct dsf_sim_spec){
+        .nranks = nranks,
+        .workers = gpus ? nranks : plan->workers,
+        .links = gpus,
+        .node_ranks = dsf_machine_model_node_ranks(machine, nranks),
+        .duplex = machine->disk.duplex,
+        .program = program,
+        .steps = STEPS,
+        .cost = dsf_cost_fn_seconds,
+        .user = (void *)model,
+    };
+}
+
 int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
                          struct dsf_prediction *out,
@@ -39,17 +62,7 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     bool gpus = m->kind == DSF_MACHINE_GPU;
     struct dsf_cost_model model = { machine, nranks };
     int status = check_disk(g, machine, err);
-    struct dsf_sim_spec spec = {
-        .nranks = nranks,
-        .workers = gpus ? nranks : plan->workers,
-        .links = gpus,
-        .node_ranks = dsf_machine_model_node_ranks(machine, nranks),
-        .duplex = machine->disk.duplex,
-        .program = DSFLOW_STEP,
-        .steps = STEPS,
-        .cost = dsf_cost_fn_seconds,
-        .user = &model,
-    };
+    struct dsf_sim_spec spec = spec_of(plan, &model, DSFLOW_STEP);
 
     memset(out, 0, sizeof(*out));
     if (status < 0)
@@ -71,7 +84,31 @@ int dsf_predict(const struct dsflow_plan *plan, struct dsflow_graph *g,
     return dsf_predict_timeline(plan, g, machine, out, NULL, err);
 }
 
+int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                         const struct dsf_machine_model *machine,
+                         struct dsf_prediction *out, struct dsflow_err *err)
+{
+    struct dsf_cost_model model = { machine, (unsigned)plan->nranks };
+    unsigned n = dsflow_graph_nprograms(g);
+    int status = DSFLOW_OK;
+
+    out->seconds = dsf_xcalloc(n, sizeof(*out->seconds));
+    out->seconds[DSFLOW_STEP] = out->sim.step_seconds;
+    for (unsigned p = DSFLOW_STEP + 1; p < n && status == DSFLOW_OK; p++) {
+        struct dsf_sim_spec spec = spec_of(plan, &model, (dsflow_program)p);
+        struct dsf_sim_result result;
+
+        status = dsf_simulate(g, &spec, &result, NULL, err);
+        if (status == DSFLOW_OK)
+            out->seconds[p] = result.step_seconds;
+        dsf_sim_result_fini(&result);
+    }
+    return status;
+}
+
 void dsf_prediction_fini(struct dsf_prediction *p)
 {
+    free(p->seconds);
+    p->seconds = NULL;
     dsf_sim_result_fini(&p->sim);
 }

@@ -10,6 +10,7 @@ struct dsf_prediction {
     struct dsf_sim_result sim; /* of a step in the middle of a run */
     unsigned workers;          /* cores, or GPUs */
     bool links;                /* that work beside them */
+    double *seconds; /* by program of the graph; NULL: not asked for */
 };
 
 /* Errors: DSFLOW_EFIT where the machine has fewer GPUs than the plan ranks. */
@@ -22,6 +23,11 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
                          struct dsf_prediction *out,
                          struct dsf_timeline *timeline, struct dsflow_err *err);
+/* The seconds of each program too, where it runs again and again. After
+ * dsf_predict. */
+int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
+                         const struct dsf_machine_model *machine,
+                         struct dsf_prediction *out, struct dsflow_err *err);
 void dsf_prediction_fini(struct dsf_prediction *p);
 
 #endif

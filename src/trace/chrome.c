@@ -214,12 +214,17 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
 static void step(void *user, double t, unsigned number)
 {
     struct chrome *c = user;
+    const struct dsf_lap *lap = &c->view->steps.v[number];
 
-    put_counter(c, t, 0, "efficiency", "%",
-                100 * dsf_lap_efficiency(&c->view->steps.v[number]));
-    fprintf(c->out, ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
-                    "\"name\":\"step %lld\"",
+    put_counter(c, t, 0, "efficiency", "%", 100 * dsf_lap_efficiency(lap));
+    fprintf(c->out,
+            ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
+            "\"name\":\"step %lld",
             (long long)c->trace->facts.first + number);
+    if (lap->program != DSFLOW_STEP)
+        fprintf(c->out, " (%s)",
+                dsflow_graph_program(c->trace->graph, lap->program));
+    fputc('"', c->out);
     put_time(c, "ts", since(c, t));
     fputs("}", c->out);
 }

@@ -81,7 +81,8 @@ static void find_way(struct times *times)
     uint32_t first, ntasks, *way, n;
     struct dsf_succs edges;
 
-    dsf_step_tasks(times->trace->graph, &first, &ntasks);
+    ntasks =
+        dsflow_graph_program_tasks(times->trace->graph, DSFLOW_STEP, &first);
     if (ntasks == 0)
         return;
     dsf_succs_init(&edges, times->trace->graph, first, ntasks, false);

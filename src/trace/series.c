@@ -408,7 +408,8 @@ static void count_waits(struct replay *r)
 {
     uint32_t *at, n;
 
-    dsf_step_tasks(r->trace->graph, &r->first, &r->ntasks);
+    r->ntasks =
+        dsflow_graph_program_tasks(r->trace->graph, DSFLOW_STEP, &r->first);
     for (size_t i = 0; i < r->n; i++)
         if (r->v[i].kind == DSF_SPAN_TASK && r->v[i].step >= r->nsteps &&
             r->v[i].what - r->first < r->ntasks)

@@ -8,26 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
-                    uint32_t *ntasks)
-{
-    uint32_t n = dsflow_graph_ntasks(g);
-
-    *first = *ntasks = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (dsflow_graph_task(g, (dsflow_task_id){ i })->program != DSFLOW_STEP)
-            continue;
-        if ((*ntasks)++ == 0)
-            *first = i;
-    }
-}
-
-static bool is_of_step(const struct dsf_span *s, uint32_t first,
-                       uint32_t ntasks)
-{
-    return s->kind == DSF_SPAN_TASK && s->what - first < ntasks;
-}
-
 uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
                          uint32_t ntasks, unsigned nsteps)
 {
@@ -37,28 +17,36 @@ uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
 
-        if (is_of_step(s, first, ntasks) && s->step < nsteps)
+        if (s->kind == DSF_SPAN_TASK && s->what - first < ntasks &&
+            s->step < nsteps)
             at[(size_t)s->step * ntasks + s->what - first] = (uint32_t)i + 1;
     }
     return at;
 }
 
-/* The longest ways through all steps so far, step by step: steps overlap, so
- * that what one adds is what it needs. */
-static void find_critical(struct dsf_laps *steps,
-                          const struct dsf_trace *trace, uint32_t first,
-                          uint32_t ntasks)
+/* The longest ways through the steps of one program, step by step: steps
+ * overlap, so that what one adds to those that follow each other is what it
+ * needs. The first one after another program is alone. */
+static void find_critical(struct dsf_laps *steps, const struct dsf_trace *trace,
+                          dsflow_program program)
 {
-    uint32_t *at = dsf_step_spans(trace, first, ntasks, steps->n);
-    double *level = dsf_xcalloc((size_t)ntasks + 1, sizeof(*level));
-    double *next = dsf_xcalloc((size_t)ntasks + 1, sizeof(*next));
-    double longest = 0;
+    uint32_t first, ntasks, *at;
+    double *level, *next, longest = 0;
     struct dsf_succs succs;
 
+    ntasks = dsflow_graph_program_tasks(trace->graph, program, &first);
+    at = dsf_step_spans(trace, first, ntasks, steps->n);
+    level = dsf_xcalloc((size_t)ntasks + 1, sizeof(*level));
+    next = dsf_xcalloc((size_t)ntasks + 1, sizeof(*next));
     dsf_succs_init(&succs, trace->graph, first, ntasks, steps->n > 1);
     for (unsigned step = 0; step < steps->n; step++) {
         double *other = level, before = longest;
 
+        if (steps->v[step].program != program) {
+            memset(level, 0, (size_t)ntasks * sizeof(*level));
+            longest = 0;
+            continue;
+        }
         for (uint32_t i = 0; i < ntasks; i++) {
             uint32_t span = at[(size_t)step * ntasks + i], n;
             const uint32_t *list = dsf_succs(&succs, i, &n);
@@ -118,8 +106,7 @@ static void find_teams(struct teams *teams, const struct dsf_trace *trace)
 }
 
 /* The least time is that of the busiest team. */
-static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace,
-                      uint32_t first, uint32_t ntasks)
+static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
     struct teams teams;
@@ -133,7 +120,7 @@ static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace,
         size_t at = (size_t)s->step * teams.n + teams.of_lane[s->lane];
         double from = s->start;
 
-        if (!is_of_step(s, first, ntasks))
+        if (!dsf_trace_is_step(trace, s))
             continue;
         /* A disk that reads while it writes works once. */
         if (timeline->lanes[s->lane].kind == DSF_LANE_DISK) {
@@ -194,13 +181,11 @@ static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
 void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
-    uint32_t first, ntasks;
     double end;
 
     memset(steps, 0, sizeof(*steps));
-    dsf_step_tasks(trace->graph, &first, &ntasks);
     for (size_t i = 0; i < timeline->n; i++)
-        if (is_of_step(&timeline->v[i], first, ntasks) &&
+        if (dsf_trace_is_step(trace, &timeline->v[i]) &&
             timeline->v[i].step >= steps->n)
             steps->n = timeline->v[i].step + 1;
     if (steps->n == 0)
@@ -211,13 +196,16 @@ void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace)
         const struct dsf_span *s = &timeline->v[i];
         struct dsf_lap *step = &steps->v[s->step];
 
-        if (!is_of_step(s, first, ntasks))
+        if (!dsf_trace_is_step(trace, s))
             continue;
         if (s->step < steps->first)
             steps->first = s->step;
         if (!step->ran || s->end > step->end)
             step->end = s->end;
         step->ran = true;
+        step->program =
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
+                ->program;
     }
     end = timeline->v[0].start;
     for (unsigned k = steps->first; k < steps->n; k++) {
@@ -228,8 +216,10 @@ void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace)
         step->begin = end;
         end = step->end;
     }
-    find_critical(steps, trace, first, ntasks);
-    find_work(steps, trace, first, ntasks);
+    for (unsigned p = 0; p < dsflow_graph_nprograms(trace->graph); p++)
+        if (p == DSFLOW_STEP || trace->facts.steps >> p & 1)
+            find_critical(steps, trace, (dsflow_program)p);
+    find_work(steps, trace);
     find_idle(steps, trace);
 }
 

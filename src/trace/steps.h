@@ -8,6 +8,7 @@
 /* A step as it ran. */
 struct dsf_lap {
     bool ran;          /* else the rest is 0 */
+    dsflow_program program; /* that the step ran */
     double begin, end; /* from the end of the step before to its own */
     double critical;   /* the longest way through its tasks, as they were */
     double bound;      /* the most of that, of work per worker, of use per link
@@ -28,12 +29,9 @@ void dsf_laps_fini(struct dsf_laps *steps);
 /* bound / time, at most 1. */
 double dsf_lap_efficiency(const struct dsf_lap *step);
 
-/* Tasks of the phase that is a step stand together: the first, and how many. */
-void dsf_step_tasks(const struct dsflow_graph *g, uint32_t *first,
-                    uint32_t *ntasks);
-
-/* By instance, step * ntasks + task - first: its position in the timeline
- * and 1, or 0 when it did not run. Freed by the caller. */
+/* Of the tasks of a program that runs in steps, by instance, step * ntasks +
+ * task - first: its position in the timeline and 1, or 0 when it did not run.
+ * Freed by the caller. */
 uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
                          uint32_t ntasks, unsigned nsteps);
 

@@ -348,7 +348,9 @@ static void put_title(struct gantt *g)
     const struct dsf_view *view = g->svg.view;
     double seconds = 0, bound = 0, idle = 0;
     unsigned first = 0, n = 0;
-    char when[64] = "", mesh[200];
+    const char *program;
+    char when[96] = "", mesh[200];
+    bool is_plain;
 
     for (unsigned k = 0; k < view->steps.n; k++) {
         const struct dsf_lap *s = &view->steps.v[k];
@@ -364,13 +366,17 @@ static void put_title(struct gantt *g)
     dsf_svg_text(g->svg.out, 8, 22, " class=\"t\"", "%s", f->name);
     if (n == 0 || seconds <= 0)
         return;
+    is_plain = view->steps.v[first].program == DSFLOW_STEP;
+    program =
+        dsflow_graph_program(g->svg.trace->graph, view->steps.v[first].program);
     if (n > 1)
         snprintf(when, sizeof(when), "steps %lld to %lld, each ",
                  (long long)f->first + first,
                  (long long)f->first + first + n - 1);
     else
-        snprintf(when, sizeof(when), "step %lld, ",
-                 (long long)f->first + first);
+        snprintf(when, sizeof(when), "step %lld%s%.40s, ",
+                 (long long)f->first + first, is_plain ? "" : " of ",
+                 is_plain ? "" : program);
     dsf_trace_mesh_text(f, mesh, sizeof(mesh));
     dsf_svg_text(g->svg.out, 8, 40, "",
                  "%s%s%s: efficiency %.1f %%, workers idle %.1f %%; "

@@ -14,7 +14,8 @@ enum dsf_span_kind {
 struct dsf_span {
     double start, end; /* seconds since the timeline began */
     uint32_t what;     /* position in the graph */
-    uint32_t step;     /* executions of the same task before this one */
+    uint32_t step;     /* executions of the same task before this one; in a
+                          trace, the step (see dsf_trace_is_step) */
     uint16_t lane;     /* where it ran */
     int16_t rank;      /* of the task, home of the data, or ANYWHERE */
     uint8_t kind;      /* enum dsf_span_kind */

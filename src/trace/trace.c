@@ -9,6 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool dsf_trace_is_step(const struct dsf_trace *trace,
+                       const struct dsf_span *span)
+{
+    dsflow_program program;
+
+    if (span->kind != DSF_SPAN_TASK)
+        return false;
+    program = dsflow_graph_task(trace->graph, (dsflow_task_id){ span->what })
+                  ->program;
+    return program == DSFLOW_STEP || trace->facts.steps >> program & 1;
+}
+
 void dsf_trace_weigh(struct dsf_trace *trace)
 {
     uint32_t n = dsflow_graph_ntasks(trace->graph);

@@ -35,6 +35,7 @@ struct dsf_trace_facts {
     unsigned naxes;
     unsigned cores;   /* of the machine: it may have more than workers */
     int64_t first;    /* number, from 1, of the step whose spans have step 0 */
+    uint64_t steps;   /* bit p: program p runs in steps; 0 does in any case */
     int64_t tokens;   /* of a step */
     int64_t vocab;    /* of the model: the tokenizer's where the job is silent */
     double memory;    /* bytes that a rank may use; < 0: no limit */
@@ -69,6 +70,12 @@ struct dsf_rank_text dsf_trace_rank_text(const struct dsf_trace_facts *facts,
 /* "data 2 x pipeline 1 x tensor 4". */
 void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
                          size_t size);
+
+/* Is it a task of a program that runs in steps? Then `step` of the span is the
+ * number of the step, whichever program that runs; of other tasks, executions
+ * before. */
+bool dsf_trace_is_step(const struct dsf_trace *trace,
+                       const struct dsf_span *span);
 
 /* What a graph costs: fills trace->tasks from trace->graph; nothing is
  * predicted as yet. */

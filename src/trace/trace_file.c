@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "graph/program.h"
 #include "trace/trace_private.h"
 
 #include <errno.h>
@@ -121,14 +122,16 @@ static uint32_t ring_of(struct rings *rings, const char *ring)
     return i + 1;
 }
 
-static json_t *programs_json(const struct dsflow_graph *g)
+static json_t *programs_json(const struct dsf_trace *trace)
 {
+    const struct dsflow_graph *g = trace->graph;
     json_t *programs = json_array();
 
     for (unsigned p = 0; p < dsflow_graph_nprograms(g); p++)
         json_array_append_new(
-            programs, json_pack("{s:s}", "name",
-                                dsflow_graph_program(g, (dsflow_program)p)));
+            programs, json_pack("{s:s, s:b}", "name",
+                                dsflow_graph_program(g, (dsflow_program)p),
+                                "steps", (int)(trace->facts.steps >> p & 1)));
     return programs;
 }
 
@@ -187,9 +190,9 @@ static void put_head(struct dsf_trace_file *file, const struct dsf_trace *trace,
         json_array_append_new(ops, op_json(kinds->v[k]));
     head = json_pack(
         "{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "order", ORDER, "facts",
-        facts_json(&trace->facts), "programs", programs_json(trace->graph),
-        "lanes", lanes_json(&trace->timeline), "workers",
-        (int)trace->timeline.workers, "kinds", ops, "rings", names);
+        facts_json(&trace->facts), "programs", programs_json(trace), "lanes",
+        lanes_json(&trace->timeline), "workers", (int)trace->timeline.workers,
+        "kinds", ops, "rings", names);
     text = json_dumps(head, JSON_COMPACT | JSON_REAL_PRECISION(17));
     put_count(file, strlen(text));
     put(file, text, strlen(text));
@@ -425,7 +428,7 @@ static bool read_lanes(json_t *head, struct dsf_timeline *timeline)
 }
 
 /* In the order of their numbers, as the first is there already. */
-static bool read_programs(json_t *head, struct dsflow_graph *g)
+static bool read_programs(json_t *head, struct dsf_trace *trace)
 {
     json_t *program, *programs = json_object_get(head, "programs");
     size_t i;
@@ -434,8 +437,12 @@ static bool read_programs(json_t *head, struct dsflow_graph *g)
     {
         const char *name = json_string_value(json_object_get(program, "name"));
 
-        if (name == NULL || dsflow_graph_add_program(g, name) != i)
+        if (name == NULL || !dsf_program_is_name(name) ||
+            i == DSFLOW_MAX_PROGRAMS ||
+            dsflow_graph_add_program(trace->graph, name) != i)
             return false;
+        if (json_is_true(json_object_get(program, "steps")))
+            trace->facts.steps |= (uint64_t)1 << i;
     }
     return json_array_size(programs) > 0;
 }
@@ -500,8 +507,7 @@ static bool read_head(FILE *in, struct dsf_trace *trace)
         json_t *ops = json_object_get(head, "kinds");
 
         good = read_facts(json_object_get(head, "facts"), &trace->facts) &&
-               read_lanes(head, &trace->timeline) &&
-               read_programs(head, trace->graph);
+               read_lanes(head, &trace->timeline) && read_programs(head, trace);
         read_rings(head, trace->ops);
         trace->ops->n = (unsigned)json_array_size(ops);
         trace->ops->v =
@@ -634,16 +640,17 @@ static bool read_spans(FILE *in, struct dsf_trace *trace)
     return true;
 }
 
-static const struct dsflow_task_spec *task_of(const struct dsf_trace *trace,
-                                              uint32_t i)
+/* Tasks of the shortest program that runs in steps; at least 1. */
+static uint32_t least_tasks(const struct dsf_trace *trace)
 {
-    return dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
-}
+    uint32_t least = UINT32_MAX, first, n;
 
-static bool is_step(const struct dsf_trace *trace, const struct dsf_span *s)
-{
-    return s->kind == DSF_SPAN_TASK &&
-           task_of(trace, s->what)->program == DSFLOW_STEP;
+    for (unsigned p = 0; p < dsflow_graph_nprograms(trace->graph); p++) {
+        n = dsflow_graph_program_tasks(trace->graph, (dsflow_program)p, &first);
+        if (n > 0 && n < least && (p == 0 || trace->facts.steps >> p & 1))
+            least = n;
+    }
+    return least;
 }
 
 /* A run was traced from some step on: that is the first one of the timeline.
@@ -652,15 +659,12 @@ static bool is_step(const struct dsf_trace *trace, const struct dsf_span *s)
 static bool count_steps(struct dsf_trace *trace)
 {
     struct dsf_timeline *timeline = &trace->timeline;
-    uint32_t n = dsflow_graph_ntasks(trace->graph), whole = 0;
-    uint32_t first = UINT32_MAX, last = 0;
+    uint32_t whole = least_tasks(trace), first = UINT32_MAX, last = 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        whole += task_of(trace, i)->program == DSFLOW_STEP;
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
 
-        if (!is_step(trace, s))
+        if (!dsf_trace_is_step(trace, s))
             continue;
         first = s->step < first ? s->step : first;
         last = s->step > last ? s->step : last;
@@ -668,7 +672,7 @@ static bool count_steps(struct dsf_trace *trace)
     if (first > last)
         return true;
     for (size_t i = 0; i < timeline->n; i++)
-        if (is_step(trace, &timeline->v[i]))
+        if (dsf_trace_is_step(trace, &timeline->v[i]))
             timeline->v[i].step -= first;
     trace->facts.first += first;
     return last - first <= 4 + 2 * (timeline->n / whole);

@@ -31,7 +31,7 @@ for c in *.c; do
     [ "$(wc -l < "$c")" -lt 160 ] || fault "$c has $(wc -l < "$c") lines"
 done
 
-for name in clip attention muon schedule; do
+for name in clip attention muon schedule average; do
     "$dsflow" codelet check ./lib$name.so --cases 12 > log 2>&1 ||
         fault "codelet check of $name: $(cat log)"
     grep -q "  ok" log || fault "$name: nothing was checked: $(cat log)"
@@ -94,6 +94,38 @@ paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit ba
     fault "attention: other losses than the built-in one"
 "$dsflow" plan attention.toml --set data.train=../text.txt --dot > log
 grep -q plain.backward_input log || fault "attention: is not in the graph"
+
+# A program: every fifth step has tasks of its own, and no bit of the training
+# depends on it; where its policy stands makes no difference, nor does the mesh.
+train average average --trace=all
+train plain beside
+same beside average
+train average often --set average.every=1 --executor serial
+same beside often
+train average pieces --set job.steps=4
+train average pieces --resume
+same pieces average
+train plain two --set mesh.data=2 --set batch.groups=2
+train average shards --set mesh.data=2 --set batch.groups=2 --set zero.stage=2
+same two shards
+programs=$(sed -n 's/^{"step":\([0-9]*\),"loss".*"program":"\(.*\)".*/\1 \2/p' \
+    average/metrics.jsonl)
+[ "$programs" = "5 average" ] || fault "average: metrics.jsonl has '$programs'"
+grep -q '"program"' plain/metrics.jsonl && fault "a program in metrics.jsonl"
+"$dsflow" plan average.toml --set data.train=../text.txt > log
+grep -q "^average .* steps 5, 10, …$" log && grep -q "^step .* all other steps$" log &&
+    grep -q "^eval .* validations$" log || fault "average: the plan says $(cat log)"
+"$dsflow" trace average > log || fault "trace of average: $(cat log)"
+grep -q "^1 step ran the program average: not counted here" log ||
+    fault "average: the trace says $(head -8 log)"
+"$dsflow" trace average --chrome - > log && grep -q '"step 5 (average)"' log &&
+    grep -q '"name":"average' log || fault "average: no step 5 in the trace"
+sed 's/after = "priorities"/after = "reference"/' average.c > first.c
+gcc -O2 -shared -fPIC -o libfirst.so first.c $(pkg-config --cflags dsflow) ||
+    fault "average behind reference"
+train average first --set 'codelets.load="./libfirst.so"' --set mesh.data=2 \
+    --set batch.groups=2 --set zero.stage=3 --set recompute.what=block
+same two first
 
 # A schedule of its own: the same bits.
 train plain ones --set batch.micro=1

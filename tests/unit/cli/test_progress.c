@@ -205,6 +205,7 @@ static void a_line_reads_back(void **state)
     assert_int_equal(dsf_metrics_open(&m, in_folder("metrics.jsonl"), &err),
                      DSFLOW_OK);
     s.loss = NAN;
+    strcpy(s.program, "every_fifth");
     assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
     fd = open(in_folder("metrics.jsonl"), O_RDONLY);
     n = read(fd, text, sizeof(text));
@@ -213,6 +214,7 @@ static void a_line_reads_back(void **state)
     assert_int_equal(line.kind, DSF_LINE_STEP);
     r = &line.step;
     assert_int_equal(r->step, 7);
+    assert_string_equal(r->program, "every_fifth");
     assert_true(isnan(r->loss));
     assert_true(fabs(r->efficiency - 0.875) < 1e-8);
     for (unsigned i = 0; i < DSF_NSHARES; i++)

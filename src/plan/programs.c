@@ -1,0 +1,147 @@
+/* programs.c - which program of the graph a step runs. */
+#include "plan/programs.h"
+
+#include <dsflow/plan.h>
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char step_name[] = "step", eval_name[] = "eval";
+
+static int check(const struct dsflow_program_steps *s, struct dsflow_err *err)
+{
+    if (s->size != sizeof(*s) || s->name == NULL)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "a program of steps: expected its size and its name");
+    if (strcmp(s->name, eval_name) == 0)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "program eval: it is of validations, and of no step");
+    if (s->first < 1 || s->every < 1 || (s->last != 0 && s->last < s->first))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "program %.60s: first %lld, every %lld, last %lld: "
+                           "expected steps from 1 on, in order",
+                           s->name, (long long)s->first, (long long)s->every,
+                           (long long)s->last);
+    return DSFLOW_OK;
+}
+
+static bool is_same(const struct dsf_plan_program *p,
+                    const struct dsflow_program_steps *s)
+{
+    return strcmp(p->name, s->name) == 0 && p->first == s->first &&
+           p->every == s->every && p->last == s->last;
+}
+
+int dsflow_plan_add_program(struct dsflow_plan *plan,
+                            const struct dsflow_program_steps *steps,
+                            struct dsflow_err *err)
+{
+    int status = check(steps, err);
+
+    if (status < 0)
+        return status;
+    for (unsigned i = 0; i < plan->nprograms; i++)
+        if (is_same(&plan->programs[i], steps))
+            return DSFLOW_OK;
+    plan->programs = dsf_xrealloc(plan->programs, plan->nprograms + 1,
+                                  sizeof(*plan->programs));
+    plan->programs[plan->nprograms++] =
+        (struct dsf_plan_program){ dsf_xstrdup(steps->name), steps->first,
+                                   steps->every, steps->last };
+    return DSFLOW_OK;
+}
+
+static bool runs(const struct dsf_plan_program *p, int64_t step)
+{
+    return step >= p->first && (p->last == 0 || step <= p->last) &&
+           (step - p->first) % p->every == 0;
+}
+
+const char *dsflow_plan_program_of(const struct dsflow_plan *plan, int64_t step)
+{
+    for (unsigned i = plan->nprograms; i-- > 0;)
+        if (runs(&plan->programs[i], step))
+            return plan->programs[i].name;
+    return step_name;
+}
+
+dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
+                                const struct dsflow_graph *g, int64_t step)
+{
+    dsflow_program program = DSFLOW_STEP;
+
+    dsflow_graph_find_program(g, dsflow_plan_program_of(plan, step), &program);
+    return program;
+}
+
+bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name)
+{
+    if (strcmp(name, step_name) == 0)
+        return true;
+    for (unsigned i = 0; i < plan->nprograms; i++)
+        if (strcmp(plan->programs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+int dsf_plan_check_programs(const struct dsflow_plan *plan,
+                            const struct dsflow_graph *g,
+                            struct dsflow_err *err)
+{
+    for (unsigned i = 0; i < plan->nprograms; i++) {
+        const struct dsf_plan_program *p = &plan->programs[i];
+        dsflow_program program;
+        uint32_t first;
+
+        if (!dsflow_graph_find_program(g, p->name, &program) ||
+            dsflow_graph_program_tasks(g, program, &first) == 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "program %.60s: is to run in step %lld, and no "
+                               "policy has made its tasks",
+                               p->name, (long long)p->first);
+    }
+    return DSFLOW_OK;
+}
+
+/* "step 5", "steps 1 to 100", "steps 5, 10, …", "steps 5, 10, … to 100" */
+static void write_steps(const struct dsf_plan_program *p, FILE *out)
+{
+    long long first = p->first, second = p->first + p->every, last = p->last;
+
+    if (last != 0 && second > last)
+        fprintf(out, "step %lld", first);
+    else if (last != 0 && p->every == 1)
+        fprintf(out, "steps %lld to %lld", first, last);
+    else
+        fprintf(out, "steps %lld, %lld, …", first, second);
+    if (last != 0 && second <= last && p->every > 1)
+        fprintf(out, " to %lld", last);
+}
+
+void dsf_plan_write_runs(const struct dsflow_plan *plan, const char *name,
+                         FILE *out)
+{
+    unsigned n = 0;
+
+    if (strcmp(name, eval_name) == 0)
+        fputs("validations", out);
+    for (unsigned i = 0; i < plan->nprograms; i++)
+        if (strcmp(plan->programs[i].name, name) == 0) {
+            fputs(n++ > 0 ? "; " : "", out);
+            write_steps(&plan->programs[i], out);
+        }
+    if (n == 0 && strcmp(name, step_name) == 0)
+        fputs(plan->nprograms > 0 ? "all other steps" : "every step", out);
+}
+
+void dsf_plan_free_programs(struct dsflow_plan *plan)
+{
+    for (unsigned i = 0; i < plan->nprograms; i++)
+        free(plan->programs[i].name);
+    free(plan->programs);
+}

@@ -1,0 +1,25 @@
+/* programs.h - which program of the graph a step runs. */
+#ifndef DSF_PLAN_PROGRAMS_H
+#define DSF_PLAN_PROGRAMS_H
+
+#include "plan/plan.h"
+
+/* The program of a step, from 1, in the graph of the plan. */
+dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
+                                const struct dsflow_graph *g, int64_t step);
+
+/* Whether the program is what some step runs: not so `eval`. */
+bool dsf_plan_runs_in_steps(const struct dsflow_plan *plan, const char *name);
+
+/* Whether the graph has the programs that steps are to run. */
+int dsf_plan_check_programs(const struct dsflow_plan *plan,
+                            const struct dsflow_graph *g,
+                            struct dsflow_err *err);
+
+/* When it runs, for people: "steps 5, 10, …", "validations". */
+void dsf_plan_write_runs(const struct dsflow_plan *plan, const char *name,
+                         FILE *out);
+
+void dsf_plan_free_programs(struct dsflow_plan *plan);
+
+#endif
