@@ -4,6 +4,7 @@
 
 #include <dsflow/axis.h>
 #include <dsflow/codelet.h>
+#include <dsflow/dtype.h>
 #include <dsflow/error.h>
 #include <dsflow/exec.h>
 #include <dsflow/export.h>

@@ -103,15 +103,15 @@ static const struct dsflow_op *builtin(unsigned n)
     return dsflow_op_find(n == 4 ? "attention.forward"
                                  : "attention.backward_input");
 }
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
-    return builtin(n)->check(bytes, n, args, err);
+    return builtin(n)->check(shapes, n, args, err);
 }
-static void cost(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *c)
+static void cost(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *c)
 {
-    builtin(n)->cost(bytes, n, args, c);
+    builtin(n)->cost(shapes, n, args, c);
 }
 
 static const struct dsflow_op forward_op = {

@@ -13,22 +13,21 @@ struct args { /* of a task; copied into the graph */
     double decay;
 };
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     const struct args *a = args;
 
     if (a->elems < 0 || a->at < 0 ||
-        (size_t)(a->at + a->elems) > bytes[0] / sizeof(float) ||
-        (size_t)a->elems > bytes[1] / sizeof(float))
+        a->at + a->elems > shapes[0].elems || a->elems > shapes[1].elems)
         return dsflow_fail(err, DSFLOW_EINVAL, "average: %lld numbers from %lld"
                            " on: more than there are",
                            (long long)a->elems, (long long)a->at);
     return DSFLOW_OK;
 }
 
-static void cost(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *cost)
+static void cost(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *cost)
 {
     const struct args *a = args;
 
@@ -40,7 +39,8 @@ static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "average",
     .summary = "exponential moving average of parameters",
     .args_size = sizeof(struct args),
-    DSFLOW_PORTS({ "param", DSFLOW_R }, { "mean", DSFLOW_RW }),
+    DSFLOW_PORTS({ "param", DSFLOW_R, DSFLOW_FP32 },
+                 { "mean", DSFLOW_RW, DSFLOW_FP32 }),
     .check = check, .cost = cost,
 };
 
@@ -55,15 +55,15 @@ static void average(const struct dsflow_call *call)
 }
 
 /* Random cases for `dsflow codelet check`. */
-static int make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                unsigned *fresh)
+static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                void *args, unsigned *fresh)
 {
     struct args *a = args;
 
     *a = (struct args){ (int64_t)(seed * 37 % 1000), (int64_t)(seed % 5),
                         0.9 + 0.01 * (double)(seed % 10) };
-    bytes[0] = (size_t)(a->at + a->elems) * sizeof(float);
-    bytes[1] = (size_t)a->elems * sizeof(float);
+    shapes[0] = dsflow_shape_of(DSFLOW_FP32, a->at + a->elems);
+    shapes[1] = dsflow_shape_of(DSFLOW_FP32, a->elems);
     *n = 2;
     return DSFLOW_OK;
 }
@@ -100,7 +100,7 @@ static void add_mean(struct dsflow_rewrite *rw, const struct part *part,
     const struct dsflow_update_args *u = update->args;
     struct args args = { u->elems, u->param_at, part->decay };
     struct dsflow_data_spec mean = DSFLOW_DATA(
-        .bytes = (size_t)u->elems * sizeof(float), .role = DSFLOW_STATES,
+        .elems = u->elems, .dtype = DSFLOW_FP32, .role = DSFLOW_STATES,
         .home = dsflow_graph_data(rw->in, update->data[2])->home,
         .persistent = 1, .unit = -1);
     dsflow_data_id data[] = {

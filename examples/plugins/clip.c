@@ -13,22 +13,22 @@ struct args { /* of a task; copied into the graph */
     double norm;
 };
 
-/* The graph asks once for each task: do its sizes make sense? */
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+/* The graph asks once for each task: do its shapes make sense? */
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     const struct args *a = args;
 
-    if (a->elems < 0 || (size_t)a->elems > bytes[0] / sizeof(float))
+    if (a->elems < 0 || a->elems > shapes[0].elems)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "unit_clip: %lld numbers in %zu bytes",
-                           (long long)a->elems, bytes[0]);
+                           "unit_clip: %lld numbers of %lld",
+                           (long long)a->elems, (long long)shapes[0].elems);
     return DSFLOW_OK;
 }
 
 /* The simulator and the scheduler ask what it takes. */
-static void cost(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *cost)
+static void cost(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *cost)
 {
     const struct args *a = args;
 
@@ -39,7 +39,7 @@ static void cost(const size_t *bytes, unsigned n, const void *args,
 static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "unit_clip",
     .summary = "the gradient of a unit, scaled to a norm",
-    .args_size = sizeof(struct args), DSFLOW_PORTS({ "grad", DSFLOW_RW }),
+    .args_size = sizeof(struct args), DSFLOW_PORTS({ "grad", DSFLOW_RW, DSFLOW_FP32 }),
     .check = check, .cost = cost,
 };
 
@@ -58,14 +58,14 @@ static void clip(const struct dsflow_call *call)
 }
 
 /* Random cases for `dsflow codelet check`. */
-static int make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                unsigned *fresh)
+static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                void *args, unsigned *fresh)
 {
     struct args *a = args;
 
     a->elems = (int64_t)(seed * 37 % 1000);
     a->norm = seed % 4; /* 0: everything is clipped */
-    bytes[0] = (size_t)a->elems * sizeof(float) + seed % 3 * 64;
+    shapes[0] = dsflow_shape_of(DSFLOW_FP32, a->elems + seed % 3 * 16);
     *n = 1;
     return DSFLOW_OK;
 }

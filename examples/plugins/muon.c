@@ -118,7 +118,8 @@ static void update(const struct dsflow_call *call)
 }
 
 /* X twice, A and B, which are no larger. Units begin with their matrices. */
-static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args)
 {
     const struct dsflow_update_args *at = args;
 

@@ -15,6 +15,8 @@ DSFLOW_BEGIN_DECLS
 struct dsflow_buf {
     void *ptr; /* aligned to 64 bytes */
     size_t bytes;
+    int64_t elems;
+    enum dsflow_dtype dtype;
 };
 
 /* What the program around the graph does for it: the few tasks that meet the
@@ -54,18 +56,19 @@ typedef void (*dsflow_cuda_fn)(const struct dsflow_call *call, void *stream);
  * and different seeds should give different shapes: small ones, odd ones, and
  * each value of a flag. */
 struct dsflow_trials {
-    /* Choose a case: how many ports (*n, DSFLOW_TRIAL_PORTS at most) of how
-     * many bytes each, the op's args_size bytes of `args` (zeroed), and which
-     * ports are fresh (bit i of *fresh, 0 before). The op's check must accept
-     * them. Returns DSFLOW_OK, or a negative status when this seed gives no
-     * case. */
-    int (*make)(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                unsigned *fresh);
+    /* Choose a case: how many ports (*n, DSFLOW_TRIAL_PORTS at most) and
+     * the shape of each (dsflow_shape_of), the op's args_size bytes of `args`
+     * (zeroed), and which ports are fresh (bit i of *fresh, 0 before). The op's
+     * check must accept them. Returns DSFLOW_OK, or a negative status when this
+     * seed gives no case. */
+    int (*make)(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                void *args, unsigned *fresh);
 
-    /* The contents of port `port`, `bytes` of it, before the task runs. NULL:
-     * every port that is read is filled with numbers (float) of a normal
-     * distribution. A port for which it returns 0 is filled so too. */
-    int (*fill)(uint64_t seed, unsigned port, void *data, size_t bytes,
+    /* The contents of port `port`, `elems` elements, before the task runs.
+     * NULL: every port that is read is filled with numbers of a normal
+     * distribution, which need a type of floats. A port for which it returns 0
+     * is filled so too. */
+    int (*fill)(uint64_t seed, unsigned port, void *data, int64_t elems,
                 const void *args);
 
     /* The same result, computed plainly; it gets the same memory and `scratch`.
@@ -75,9 +78,6 @@ struct dsflow_trials {
     /* How far numbers may be apart: |a - b| <= tolerance * (1 + |b|). 0: 1e-4.
      */
     double tolerance;
-
-    unsigned doubles; /* bit i: port i has numbers of type double */
-    unsigned bytes;   /* bit i: port i has bytes that are no numbers */
 };
 
 struct dsflow_codelet {

@@ -24,6 +24,7 @@ typedef struct {
 } dsflow_task_id;
 
 #define DSFLOW_ANYWHERE (-1)
+#define DSFLOW_MAX_DIMS 4
 
 /* What a piece of data is for; memory is reported by role. */
 enum dsflow_role {
@@ -50,7 +51,11 @@ struct dsflow_data_spec {
     uint32_t size; /* of this structure: DSFLOW_DATA sets it */
     enum dsflow_role role;
     const char *name; /* unique; copied */
-    size_t bytes;
+    int64_t elems;
+    size_t bytes; /* follows from elems and dtype: the graph fills it */
+    int64_t dims[DSFLOW_MAX_DIMS]; /* their product is elems */
+    uint8_t ndims;                 /* 0: it is flat, or nobody said */
+    uint8_t dtype;                 /* enum dsflow_dtype */
     int16_t home;       /* rank in whose memory it is, or ANYWHERE */
     uint8_t tier;       /* enum dsflow_tier: in which of its memories */
     uint8_t persistent; /* it has contents before the first task and keeps them

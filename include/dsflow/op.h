@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/dtype.h>
 #include <dsflow/error.h>
 
 DSFLOW_BEGIN_DECLS
@@ -54,6 +55,7 @@ enum dsflow_comm {
 struct dsflow_port {
     const char *name;
     enum dsflow_access access;
+    enum dsflow_dtype dtype; /* of its elements; 0: what `check` accepts */
 };
 
 /* The ports of an op, in order: .nports and .ports of it. */
@@ -82,15 +84,16 @@ struct dsflow_op {
                             its rank to another: its data may be on NVMe */
     const struct dsflow_port *ports; /* nports of them */
 
-    /* Do these sizes and arguments make sense together? `bytes[i]` is the size
-     * of the data on port i, of `n`. */
-    int (*check)(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err);
+    /* Do these shapes and arguments make sense together? `shapes[i]` is the
+     * data on port i, of `n`. */
+    int (*check)(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err);
     /* NULL: it moves the bytes of its ports once each, and computes nothing. */
-    void (*cost)(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *cost);
+    void (*cost)(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *cost);
     /* Bytes of working memory the kernel wants beside its ports; NULL: none. */
-    size_t (*scratch)(const size_t *bytes, unsigned n, const void *args);
+    size_t (*scratch)(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args);
 };
 
 /* Make `op` known by its name. `op` is borrowed for good: make it static. */

@@ -114,12 +114,14 @@ DSFLOW_API const struct dsflow_optimizer *dsflow_optimizer_at(unsigned i);
 /* What the `check` of an optimizer's op must at least find right: that the
  * numbers of the task are within its ports. A `check` of its own calls it
  * first; `args` begins with struct dsflow_update_args. */
-DSFLOW_API int dsflow_update_check(const size_t *bytes, unsigned n,
-                                   const void *args, struct dsflow_err *err);
+DSFLOW_API int dsflow_update_check(const struct dsflow_shape *shapes,
+                                   unsigned n, const void *args,
+                                   struct dsflow_err *err);
 
 /* A cost for ops that do `flops` operations a number: each tensor is read and
  * written once, the gradient only read. */
-DSFLOW_API void dsflow_update_cost(unsigned n, const void *args, double flops,
+DSFLOW_API void dsflow_update_cost(const struct dsflow_shape *shapes,
+                                   unsigned n, const void *args, double flops,
                                    struct dsflow_cost *cost);
 
 DSFLOW_END_DECLS

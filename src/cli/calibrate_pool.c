@@ -79,7 +79,7 @@ static int allocate(struct dsf_pool *p, struct dsflow_err *err)
             p->mem[i] = at;
             at += padded(d->bytes);
             if (d->role == DSFLOW_PARAMS)
-                fill(p->mem[i], d->bytes / sizeof(float));
+                fill(p->mem[i], (size_t)d->elems);
         }
     return DSFLOW_OK;
 }
@@ -178,10 +178,12 @@ static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
     struct dsflow_buf *bufs = dsf_xcalloc(t->ndata, sizeof(*bufs));
     double start;
 
-    for (unsigned k = 0; k < t->ndata; k++)
-        bufs[k] = (struct dsflow_buf){ p->mem[t->data[k].i],
-                                       dsflow_graph_data(p->g, t->data[k])
-                                           ->bytes };
+    for (unsigned k = 0; k < t->ndata; k++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(p->g, t->data[k]);
+
+        bufs[k] = (struct dsflow_buf){ p->mem[t->data[k].i], d->bytes, d->elems,
+                                       (enum dsflow_dtype)d->dtype };
+    }
     start = dsf_thread_seconds();
     p->codelets[i]->cpu(&(struct dsflow_call){ .bufs = bufs,
                                                .nbufs = t->ndata,

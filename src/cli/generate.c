@@ -136,20 +136,21 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
 {
     const struct dsflow_op *own = dsf_job_op(g->job, op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
-    size_t bytes[MOST_PORTS], scratch;
+    struct dsflow_shape shapes[MOST_PORTS];
+    size_t scratch;
 
     for (unsigned i = 0; i < n; i++)
-        bytes[i] = bufs[i].bytes;
+        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
     if (own != op && g->err.status == DSFLOW_OK) {
         if (codelet == NULL || codelet->cpu == NULL)
             dsflow_fail(&g->err, DSFLOW_ENOSYS,
                         "task %.60s: no codelet for a CPU", own->name);
-        else if (own->check(bytes, n, args, &g->err) < 0)
+        else if (own->check(shapes, n, args, &g->err) < 0)
             dsflow_fail_in(&g->err, g->err.status, "generation");
     }
     if (g->err.status != DSFLOW_OK)
         return;
-    scratch = own->scratch == NULL ? 0 : own->scratch(bytes, n, args);
+    scratch = own->scratch == NULL ? 0 : own->scratch(shapes, n, args);
     if (scratch > g->scratch_bytes) {
         free(g->scratch);
         g->scratch_bytes = (scratch + 63) / 64 * 64;
@@ -164,7 +165,7 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
                                         .scratch = g->scratch });
 }
 
-/* A buffer of a call: where it is and how many floats it has. */
+/* A buffer of a call: where it is and how many numbers it has. */
 struct place {
     void *ptr;
     size_t n;
@@ -176,9 +177,15 @@ static void call_on(struct dsf_generator *g, const struct dsflow_op *op,
 {
     struct dsflow_buf bufs[MOST_PORTS];
 
-    for (unsigned i = 0; i < n; i++)
-        bufs[i] =
-            (struct dsflow_buf){ places[i].ptr, places[i].n * sizeof(float) };
+    for (unsigned i = 0; i < n; i++) {
+        enum dsflow_dtype dtype =
+            op->ports[i].dtype != 0 ? op->ports[i].dtype : DSFLOW_FP32;
+        int64_t elems = (int64_t)places[i].n;
+
+        bufs[i] = (struct dsflow_buf){ places[i].ptr,
+                                       dsflow_dtype_bytes(dtype, elems), elems,
+                                       dtype };
+    }
     call(g, op, args, n, fresh, bufs);
 }
 

@@ -3,6 +3,7 @@
 #include "cli/try_codelet.h"
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/random.h"
 #include "base/units.h"
 
@@ -43,10 +44,12 @@ void dsf_case_words(const struct dsf_case *c, char *to, size_t size)
     size_t at = 0;
 
     for (unsigned i = 0; i < c->n && at < size; i++)
-        at += (size_t)snprintf(to + at, size - at, "%s%s %zu",
-                               i > 0 ? ", " : "", name_of(c, i), c->bytes[i]);
+        at += (size_t)snprintf(to + at, size - at, "%s%s %lld %s",
+                               i > 0 ? ", " : "", name_of(c, i),
+                               (long long)c->shapes[i].elems,
+                               dsflow_dtype_str(c->shapes[i].dtype));
     if (at < size)
-        snprintf(to + at, size - at, " bytes; --seed %llu --cases 1",
+        snprintf(to + at, size - at, "; --seed %llu --cases 1",
                  (unsigned long long)c->seed);
 }
 
@@ -76,20 +79,28 @@ void dsf_case_fill(uint64_t seed, unsigned port, float *v, size_t n)
 static void fill_port(struct dsf_case *c, unsigned i)
 {
     const struct dsflow_trials *t = c->trials;
+    const struct dsflow_shape *s = &c->shapes[i];
+    void *v = c->before[i] = dsf_xcalloc(1, s->bytes + 1);
+    uint64_t state = c->seed + i;
 
-    c->before[i] = dsf_xcalloc(1, c->bytes[i] + 1);
-    if (t->fill != NULL &&
-        t->fill(c->seed, i, c->before[i], c->bytes[i], c->args))
+    if (t->fill != NULL && t->fill(c->seed, i, v, s->elems, c->args))
         return;
-    if (t->doubles >> i & 1) {
-        double *v = c->before[i];
-        uint64_t state = c->seed + i;
-
-        for (size_t k = 0; k < c->bytes[i] / sizeof(*v); k++)
-            v[k] = dsf_random_normal(&state);
-    } else {
-        dsf_case_fill(c->seed, i, c->before[i], c->bytes[i] / sizeof(float));
-    }
+    if (s->dtype == DSFLOW_FP32)
+        dsf_case_fill(c->seed, i, v, (size_t)s->elems);
+    for (int64_t k = 0; k < s->elems; k++)
+        switch (s->dtype) {
+        case DSFLOW_FP64:
+            ((double *)v)[k] = dsf_random_normal(&state);
+            break;
+        case DSFLOW_BF16:
+            ((uint16_t *)v)[k] = dsf_to_bf16((float)dsf_random_normal(&state));
+            break;
+        case DSFLOW_FP16:
+            ((uint16_t *)v)[k] = dsf_to_fp16((float)dsf_random_normal(&state));
+            break;
+        default: /* zeroes: who has others fills them */
+            break;
+        }
 }
 
 void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
@@ -103,14 +114,14 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
              (unsigned long long)seed);
     dsf_child_step("its trials: ", where);
     c->args = dsf_xcalloc(1, op->args_size + 1);
-    if (trials->make(seed, c->bytes, &c->n, c->args, &c->fresh) < 0) {
+    if (trials->make(seed, c->shapes, &c->n, c->args, &c->fresh) < 0) {
         c->n = 0; /* none of this seed */
         return;
     }
     if (c->n < op->nports - op->noptional ||
         c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
         dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
-    if (op->check != NULL && op->check(c->bytes, c->n, c->args, &err) < 0)
+    if (op->check != NULL && op->check(c->shapes, c->n, c->args, &err) < 0)
         dsf_child_fault("the op's check refuses a case: %s", err.msg);
     for (unsigned i = 0; i < c->n; i++)
         if (access_of(c, i) != DSFLOW_W)
@@ -147,14 +158,15 @@ static void put_ports(struct memory *m, const struct dsf_case *c,
         bool random = way->random_ports >> i & 1;
 
         snprintf(m->names[i], sizeof(m->names[i]), "port %s", name_of(c, i));
-        dsf_guarded_init(g, m->names[i], access_of(c, i), c->bytes[i],
+        dsf_guarded_init(g, m->names[i], access_of(c, i), c->shapes[i].bytes,
                          way->at_end);
         if (c->before[i] != NULL)
-            memcpy(g->ptr, c->before[i], c->bytes[i]);
+            memcpy(g->ptr, c->before[i], c->shapes[i].bytes);
         else
             garbage(g->ptr, g->bytes, random ? RANDOM_BYTES : NAN_BYTES);
         dsf_guarded_close(g);
-        m->bufs[i] = (struct dsflow_buf){ g->ptr, g->bytes };
+        m->bufs[i] = (struct dsflow_buf){ g->ptr, g->bytes, c->shapes[i].elems,
+                                          c->shapes[i].dtype };
     }
 }
 
@@ -163,7 +175,7 @@ static void prepare(struct memory *m, const struct dsf_case *c,
 {
     static const struct dsflow_host nobody;
     size_t bytes =
-        op->scratch == NULL ? 0 : op->scratch(c->bytes, c->n, c->args);
+        op->scratch == NULL ? 0 : op->scratch(c->shapes, c->n, c->args);
     struct dsf_guarded *args = &m->v[c->n], *scratch = &m->v[c->n + 1];
 
     put_ports(m, c, way);
@@ -228,8 +240,8 @@ static void run(const struct dsf_case *c, const struct dsf_computes *what,
     *left = (struct dsf_left){ { NULL } };
     for (unsigned i = 0; i < c->n; i++)
         if (access_of(c, i) != DSFLOW_R) {
-            left->v[i] = dsf_xcalloc(1, c->bytes[i] + 1);
-            memcpy(left->v[i], m.bufs[i].ptr, c->bytes[i]);
+            left->v[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
+            memcpy(left->v[i], m.bufs[i].ptr, c->shapes[i].bytes);
         }
     release(&m);
 }
@@ -240,22 +252,33 @@ void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
     run(c, what, &(struct way){ .at_end = true }, left);
 }
 
-/* Element `e` of a port, whatever it holds. */
+/* Element `e` of a port; of structures and packed numbers, byte `e`. */
 static double number(const struct dsf_case *c, const void *v, unsigned port,
                      size_t e)
 {
-    if (c->trials->doubles >> port & 1)
+    switch (c->shapes[port].dtype) {
+    case DSFLOW_FP32:
+        return (double)((const float *)v)[e];
+    case DSFLOW_BF16:
+        return (double)dsf_from_bf16(((const uint16_t *)v)[e]);
+    case DSFLOW_FP16:
+        return (double)dsf_from_fp16(((const uint16_t *)v)[e]);
+    case DSFLOW_FP64:
         return ((const double *)v)[e];
-    if (c->trials->bytes >> port & 1)
+    case DSFLOW_INT32:
+        return ((const int32_t *)v)[e];
+    case DSFLOW_INT64:
+        return (double)((const int64_t *)v)[e];
+    default:
         return ((const unsigned char *)v)[e];
-    return (double)((const float *)v)[e];
+    }
 }
 
 static size_t width(const struct dsf_case *c, unsigned port)
 {
-    return c->trials->doubles >> port & 1 ? sizeof(double)
-           : c->trials->bytes >> port & 1 ? 1
-                                          : sizeof(float);
+    enum dsflow_dtype dtype = c->shapes[port].dtype;
+
+    return dtype == DSFLOW_INT8_BLOCK ? 1 : dsflow_dtype_bytes(dtype, 1);
 }
 
 /* The first element that is not the same, bit by bit; or `n`. */
@@ -272,7 +295,7 @@ static size_t first_other(const struct dsf_case *c, unsigned port,
 
 static size_t count(const struct dsf_case *c, unsigned port)
 {
-    return c->bytes[port] / width(c, port);
+    return c->shapes[port].bytes / width(c, port);
 }
 
 /* Run it another way: every bit must be the same as in `first`; or what
@@ -305,10 +328,10 @@ static void try_garbage(const struct dsf_case *c,
                         const struct dsf_left *first, unsigned char **untouched)
 {
     struct way way = { .at_end = true, .random_ports = 1u << p };
-    unsigned char *held = dsf_xcalloc(1, c->bytes[p] + 1);
+    unsigned char *held = dsf_xcalloc(1, c->shapes[p].bytes + 1);
     struct dsf_left other;
 
-    garbage(held, c->bytes[p], RANDOM_BYTES);
+    garbage(held, c->shapes[p].bytes, RANDOM_BYTES);
     run(c, what, &way, &other);
     for (unsigned i = 0; i < c->n; i++) {
         size_t n = count(c, i), w = width(c, i);
@@ -385,7 +408,7 @@ static void run_with_garbage(const struct dsf_case *c,
     run(c, what, &plain, first);
     run_same(c, what, &plain, first, "is not the same twice");
     for (unsigned i = 0; i < c->n; i++) {
-        untouched[i] = dsf_xcalloc(1, c->bytes[i] + 1);
+        untouched[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
         if (c->before[i] == NULL)
             try_garbage(c, what, i, first, untouched);
     }
@@ -445,7 +468,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
 
         for (unsigned i = 0; i < c->n; i++)
             if (c->before[i] != NULL && access_of(c, i) != DSFLOW_R)
-                memcpy(m.bufs[i].ptr, c->before[i], c->bytes[i]);
+                memcpy(m.bufs[i].ptr, c->before[i], c->shapes[i].bytes);
         start = dsf_now();
         what->cpu(&m.call);
         v[n++] = dsf_now() - start;
@@ -461,10 +484,10 @@ struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
     struct dsflow_cost cost = { 0 };
 
     if (op->cost != NULL)
-        op->cost(c->bytes, c->n, c->args, &cost);
+        op->cost(c->shapes, c->n, c->args, &cost);
     for (unsigned i = 0; op->cost == NULL && i < c->n; i++)
         cost.bytes +=
-            (double)c->bytes[i] * (access_of(c, i) == DSFLOW_RW ? 2 : 1);
+            (double)c->shapes[i].bytes * (access_of(c, i) == DSFLOW_RW ? 2 : 1);
     return cost;
 }
 

@@ -26,7 +26,7 @@ struct dsf_case {
     const struct dsflow_trials *trials;
     const struct dsflow_op *op; /* whose ports they are */
     unsigned n, fresh;
-    size_t bytes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     void *args;
     void *before[DSFLOW_TRIAL_PORTS]; /* contents; of W and fresh ones: none */
 };

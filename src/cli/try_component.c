@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
+#include "graph/task.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
 
@@ -173,8 +174,8 @@ static void fill_update(struct dsf_case *c, const unsigned char *used)
     const struct dsflow_update_args *a = c->args;
 
     for (unsigned i = 0; i < c->n; i++) {
-        size_t n = c->bytes[i] / sizeof(float);
-        float *v = c->before[i] = dsf_xcalloc(1, c->bytes[i] + 1);
+        size_t n = (size_t)c->shapes[i].elems;
+        float *v = c->before[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
 
         if (i == CONTROL) {
             memcpy(v, &control, sizeof(control));
@@ -195,7 +196,7 @@ static void fill_update(struct dsf_case *c, const unsigned char *used)
 static void make_update(struct dsf_case *c, const struct built *b,
                         const struct dsflow_task_spec *task, uint64_t seed)
 {
-    static const struct dsflow_trials trials = { .doubles = 1u << CONTROL };
+    static const struct dsflow_trials trials;
     unsigned char *used;
 
     *c = (struct dsf_case){ .seed = seed,
@@ -205,8 +206,7 @@ static void make_update(struct dsf_case *c, const struct built *b,
                             .fresh = task->fresh };
     c->args = dsf_xcalloc(1, task->op->args_size);
     memcpy(c->args, task->args, task->op->args_size);
-    for (unsigned i = 0; i < c->n; i++)
-        c->bytes[i] = dsflow_graph_data(b->graph, task->data[i])->bytes;
+    dsf_task_shapes(b->graph, task, c->shapes);
     used = used_of(c->args);
     fill_update(c, used);
     free(used);
@@ -247,10 +247,10 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
     a->grad_at += from;
     a->param_at += from;
     for (unsigned i = STATES; i < s.n; i++) {
-        s.bytes[i] = (size_t)elems * sizeof(float);
+        s.shapes[i] = dsflow_shape_of(DSFLOW_FP32, elems);
         s.before[i] = (float *)c->before[i] + from;
     }
-    if (c->op->check != NULL && c->op->check(s.bytes, s.n, a, &err) < 0)
+    if (c->op->check != NULL && c->op->check(s.shapes, s.n, a, &err) < 0)
         dsf_child_fault("the op's check refuses a shard: %s", err.msg);
     dsf_case_run(&s, by, &left);
     for (unsigned i = PARAM; i < s.n; i++) {
@@ -259,7 +259,7 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
         const float *own = (const float *)left.v[i] + begin_of(a, i);
 
         for (int64_t e = 0; e < elems; e++)
-            if (memcmp(&all[e], &own[e], sizeof(float)) != 0)
+            if (memcmp(&all[e], &own[e], sizeof(*own)) != 0)
                 dsf_child_fault(
                     "a shard of numbers %lld to %lld differs from the whole "
                     "unit in port %s, number %lld: %.9g, expected %.9g",

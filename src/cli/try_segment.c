@@ -34,8 +34,9 @@ static const struct segment_sums {
 
 struct buffer {
     const char *name;
-    float *v;
+    float *v; /* or numbers of another type */
     size_t floats;
+    struct dsflow_shape shape;
 };
 
 struct passes {
@@ -134,21 +135,22 @@ static unsigned add_buffers(struct passes *p, int pass)
     const struct dsflow_trials *t = dsflow_codelet_find(original)->trials;
     unsigned n = 0, fresh = 0;
     unsigned char args[512] = { 0 };
-    size_t bytes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
 
-    t->make(p->seed, bytes, &n, args, &fresh);
+    t->make(p->seed, shapes, &n, args, &fresh);
     for (unsigned i = 0; i < n; i++) {
         const char *name = original->ports[i].name;
+        size_t size = (shapes[i].bytes + 3) / 4;
         struct buffer *b = buffer_of(p, name);
 
         if (b != NULL || p->n == MOST_BUFFERS)
             continue;
         b = &p->v[p->n++];
-        *b = (struct buffer){ name, floats(bytes[i] / sizeof(float)),
-                              bytes[i] / sizeof(float) };
+        *b = (struct buffer){ name, floats(size), size, shapes[i] };
         if (original->ports[i].access == DSFLOW_W || is_sum(p, name))
             continue;
-        if (t->fill == NULL || !t->fill(p->seed, i, b->v, bytes[i], args))
+        if (t->fill == NULL ||
+            !t->fill(p->seed, i, b->v, shapes[i].elems, args))
             dsf_case_fill(p->seed, 16 * (unsigned)pass + i, b->v, b->floats);
         for (size_t k = 0; k < b->floats && strstr("unit weight", name); k++)
             b->v[k] *= 0.2f; /* as weights are: sums of many stay near 1 */
@@ -162,7 +164,8 @@ static bool run_pass(struct passes *p, int pass)
     const struct dsflow_op *op = op_of(p->segment, pass);
     const struct dsflow_codelet *codelet;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    size_t bytes[DSFLOW_TRIAL_PORTS], scratch_bytes;
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    size_t scratch_bytes;
     unsigned n, fresh = 0;
     float *scratch;
 
@@ -175,15 +178,16 @@ static bool run_pass(struct passes *p, int pass)
 
         if (b == NULL)
             return false;
-        bytes[i] = b->floats * sizeof(float);
-        bufs[i] = (struct dsflow_buf){ b->v, bytes[i] };
+        shapes[i] = b->shape;
+        bufs[i] = (struct dsflow_buf){ b->v, b->shape.bytes, b->shape.elems,
+                                       b->shape.dtype };
         if (op->ports[i].access == DSFLOW_RW && is_sum(p, op->ports[i].name))
             fresh |= 1u << i;
     }
     if (codelet == NULL || codelet->cpu == NULL ||
-        (op->check != NULL && op->check(bytes, n, &p->args, NULL) < 0))
+        (op->check != NULL && op->check(shapes, n, &p->args, NULL) < 0))
         return false;
-    scratch_bytes = op->scratch != NULL ? op->scratch(bytes, n, &p->args) : 0;
+    scratch_bytes = op->scratch != NULL ? op->scratch(shapes, n, &p->args) : 0;
     scratch = floats(scratch_bytes / sizeof(float) + 1);
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = n,
@@ -242,7 +246,8 @@ static void keep_cotangents(struct passes *p)
     for (unsigned i = 0; p->sums->sums[i][0] != NULL; i++) {
         const struct buffer *b = buffer_of(p, p->sums->sums[i][0]);
 
-        p->kept[i] = (struct buffer){ b->name, floats(b->floats), b->floats };
+        p->kept[i] =
+            (struct buffer){ b->name, floats(b->floats), b->floats, b->shape };
         memcpy(p->kept[i].v, b->v, b->floats * sizeof(float));
     }
 }
@@ -253,10 +258,10 @@ static bool begin(struct passes *p)
 {
     const struct dsflow_op *first = original_op(p->segment, FORWARD);
     const struct dsflow_trials *t = dsflow_codelet_find(first)->trials;
-    size_t bytes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     unsigned n, fresh = 0;
 
-    t->make(p->seed, bytes, &n, &p->args, &fresh);
+    t->make(p->seed, shapes, &n, &p->args, &fresh);
     /* No slope of a norm of few numbers; and large ones would take long. */
     if (p->args.attention.tile.width < 8 || p->args.attention.tile.width > 128)
         return false;

@@ -31,7 +31,7 @@ static inline float *dsf_gradient_but(const struct dsflow_call *call,
                                       float *beta)
 {
     float *grad = call->bufs[port].ptr;
-    size_t from = 0, end = call->bufs[port].bytes / sizeof(float);
+    size_t from = 0, end = (size_t)call->bufs[port].elems;
 
     *beta = call->fresh >> port & 1 ? 0 : 1;
     if (*beta > 0)

@@ -26,13 +26,23 @@ const struct dsflow_codelet dsf_codelet_wait = {
     .cpu = wait_cpu,
 };
 
+/* Copy `elems` elements of the type of port 0 between two ports. */
+static void copy(const struct dsflow_call *call, unsigned to, int64_t to_at,
+                 unsigned from, int64_t from_at, int64_t elems)
+{
+    size_t width = dsflow_dtype_bytes(call->bufs[0].dtype, 1);
+
+    memcpy((char *)call->bufs[to].ptr + (size_t)to_at * width,
+           (const char *)call->bufs[from].ptr + (size_t)from_at * width,
+           (size_t)elems * width);
+}
+
 static void split_cpu(const struct dsflow_call *call)
 {
     const struct dsf_move_args *a = call->args;
 
     for (unsigned i = 0; i + 1 < call->nbufs; i++)
-        memcpy(dsf_floats(call, i + 1), dsf_floats(call, 0) + a->at[i],
-               (size_t)a->elems[i] * sizeof(float));
+        copy(call, i + 1, 0, 0, a->at[i], a->elems[i]);
 }
 
 const struct dsflow_codelet dsf_codelet_split = {
@@ -46,9 +56,7 @@ static void gather_cpu(const struct dsflow_call *call)
     const struct dsf_move_args *a = call->args;
 
     for (unsigned i = 0; i + 1 < call->nbufs; i++)
-        memcpy(dsf_floats(call, 0) + a->at[i],
-               dsf_floats(call, i + 1) + a->from[i],
-               (size_t)a->elems[i] * sizeof(float));
+        copy(call, 0, a->at[i], i + 1, a->from[i], a->elems[i]);
 }
 
 const struct dsflow_codelet dsf_codelet_gather = {

@@ -33,7 +33,7 @@ static void sum_cpu(const struct dsflow_call *call)
     for (unsigned i = 1; i < call->nbufs; i++) {
         const double *in = call->bufs[i].ptr;
 
-        for (size_t k = 0; k < call->bufs[i].bytes / sizeof(double); k++)
+        for (int64_t k = 0; k < call->bufs[i].elems; k++)
             sum += in[k];
     }
     *out = sum;

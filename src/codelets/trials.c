@@ -140,45 +140,60 @@ static struct sizes head(uint64_t *s, union segment *a)
     return (struct sizes){ .unit = n, .norm = norm };
 }
 
-/* Numbers of a port, by a letter: see the ports in segments.h. */
-static size_t numbers(char port, const struct dsflow_tile *t,
-                      const struct sizes *z)
+static struct dsflow_shape floats(size_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP32, (int64_t)n);
+}
+
+static struct dsflow_shape doubles(size_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP64, (int64_t)n);
+}
+
+static struct dsflow_shape control(void)
+{
+    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+}
+
+/* The shape of a port, by a letter: see the ports in segments.h. */
+static struct dsflow_shape port_shape(char port, const struct dsflow_tile *t,
+                                      const struct sizes *z)
 {
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
 
     switch (port) {
     case 'x':
-        return rows * width;
+        return floats(rows * width);
     case 'q':
-        return rows * dsf_tile_qwidth(t);
+        return floats(rows * dsf_tile_qwidth(t));
     case 'k':
-        return z->keys * dsf_tile_kvwidth(t);
+        return floats(z->keys * dsf_tile_kvwidth(t));
     case 'l':
-        return 2 * rows * (size_t)t->heads;
+        return floats(2 * rows * (size_t)t->heads);
     case 'd':
-        return rows * (size_t)t->heads;
+        return floats(rows * (size_t)t->heads);
     case 'h':
-        return rows * dsf_tile_hwidth(t);
+        return floats(rows * dsf_tile_hwidth(t));
     case 'n':
-        return 2 * width;
+        return floats(2 * width);
     case 'u':
-        return z->unit;
+        return floats(z->unit);
     case 'm':
-        return z->norm;
+        return floats(z->norm);
     case 'r':
-        return (size_t)t->context * (size_t)t->head_dim;
+        return floats((size_t)t->context * (size_t)t->head_dim);
     case 'b':
-        return 2 * rows;
+        return dsflow_shape_of(DSFLOW_INT32, 2 * t->rows);
     case 'g':
-        return rows * (size_t)t->vocab;
-    default: /* 's': a double */
-        return 2;
+        return floats(rows * (size_t)t->vocab);
+    default: /* 's': a loss */
+        return doubles(1);
     }
 }
 
 static void make_segment(uint64_t seed, segment_fn *segment, const char *ports,
-                         size_t args_size, size_t *bytes, unsigned *n,
-                         void *args)
+                         size_t args_size, struct dsflow_shape *shapes,
+                         unsigned *n, void *args)
 {
     uint64_t state = seed;
     union segment a = { .tile = { 0 } };
@@ -189,7 +204,7 @@ static void make_segment(uint64_t seed, segment_fn *segment, const char *ports,
     *n = 0;
     for (; *ports != '\0'; ports++)
         if (*ports != 'r' || a.tile.rope)
-            bytes[(*n)++] = sizeof(float) * numbers(*ports, &a.tile, &z);
+            shapes[(*n)++] = port_shape(*ports, &a.tile, &z);
     memcpy(args, &a, args_size);
 }
 
@@ -223,7 +238,7 @@ static int fill_batch(int32_t *batch, uint64_t *state,
     return 1;
 }
 
-static int fill_embed(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_embed(uint64_t seed, unsigned port, void *data, int64_t elems,
                       const void *args)
 {
     uint64_t state = seed + 1;
@@ -231,7 +246,7 @@ static int fill_embed(uint64_t seed, unsigned port, void *data, size_t bytes,
     return port == 0 ? fill_batch(data, &state, args) : 0;
 }
 
-static int fill_head(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_head(uint64_t seed, unsigned port, void *data, int64_t elems,
                      const void *args)
 {
     uint64_t state = seed + 1;
@@ -240,9 +255,9 @@ static int fill_head(uint64_t seed, unsigned port, void *data, size_t bytes,
 }
 
 static int fill_attention(uint64_t seed, unsigned port, void *data,
-                          size_t bytes, const void *args)
+                          int64_t elems, const void *args)
 {
-    size_t n = bytes / sizeof(float) / 2;
+    size_t n = (size_t)elems / 2;
     uint64_t state = seed + 1;
     float *lse = data;
 
@@ -256,10 +271,10 @@ static int fill_attention(uint64_t seed, unsigned port, void *data,
 }
 
 #define SEGMENT(name, segment, ports, what_is_fresh, ...)                      \
-    static int make_##name(uint64_t seed, size_t *bytes, unsigned *n,          \
-                           void *args, unsigned *fresh)                        \
+    static int make_##name(uint64_t seed, struct dsflow_shape *shapes,         \
+                           unsigned *n, void *args, unsigned *fresh)           \
     {                                                                          \
-        make_segment(seed, segment, ports, dsf_op_##name.args_size, bytes, n,  \
+        make_segment(seed, segment, ports, dsf_op_##name.args_size, shapes, n, \
                      args);                                                    \
         *fresh = what_is_fresh;                                                \
         return DSFLOW_OK;                                                      \
@@ -284,13 +299,13 @@ SEGMENT(mlp_forward, mlp, "xuhx", 0)
 SEGMENT(mlp_hidden, mlp, "xuh", 0)
 SEGMENT(mlp_backward_input, mlp, "xxuhhxn", 0)
 SEGMENT(mlp_backward_weight, mlp, "xxuhhnu", fresh_grad(seed, 0x40))
-SEGMENT(head_forward, head, "xmubgs", 0, .fill = fill_head, .doubles = 0x20)
+SEGMENT(head_forward, head, "xmubgs", 0, .fill = fill_head)
 SEGMENT(head_backward_input, head, "gxmuxn", 0)
 SEGMENT(head_backward_weight, head, "gxmnum", fresh_grad(seed, 0x30))
 SEGMENT(head_logits, head, "xmug", 0)
 
 /* The control of an optimizer's step, and what it may not be below 0. */
-static int fill_update(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_update(uint64_t seed, unsigned port, void *data, int64_t elems,
                        const void *args)
 {
     uint64_t state = seed + port;
@@ -306,13 +321,14 @@ static int fill_update(uint64_t seed, unsigned port, void *data, size_t bytes,
             .scale = 0.5,
         };
     if (port == 4)
-        for (size_t i = 0; i < bytes / sizeof(float); i++)
+        for (int64_t i = 0; i < elems; i++)
             v[i] = (float)fabs(dsf_random_normal(&state));
     return port == 0 || port == 4;
 }
 
-static int make_update(uint64_t seed, unsigned ports, size_t *bytes,
-                       unsigned *n, struct dsf_update_args *a)
+static int make_update(uint64_t seed, unsigned ports,
+                       struct dsflow_shape *shapes, unsigned *n,
+                       struct dsf_update_args *a)
 {
     uint64_t state = seed;
     size_t elems = (size_t)any(&state, 1, 300);
@@ -329,19 +345,19 @@ static int make_update(uint64_t seed, unsigned ports, size_t *bytes,
     a->decoupled = any(&state, 0, 1);
     a->nesterov = ports > 3 && any(&state, 0, 1);
     *n = ports;
-    bytes[0] = sizeof(struct dsflow_control);
+    shapes[0] = control();
     for (unsigned i = 1; i < ports; i++)
-        bytes[i] = elems * sizeof(float);
-    bytes[1] += (size_t)a->at.grad_at * sizeof(float);
-    bytes[2] += (size_t)a->at.param_at * sizeof(float);
+        shapes[i] = floats(elems);
+    shapes[1] = floats(elems + (size_t)a->at.grad_at);
+    shapes[2] = floats(elems + (size_t)a->at.param_at);
     return DSFLOW_OK;
 }
 
 #define UPDATE(name, nports)                                                   \
-    static int make_##name(uint64_t seed, size_t *bytes, unsigned *n,          \
-                           void *args, unsigned *fresh)                        \
+    static int make_##name(uint64_t seed, struct dsflow_shape *shapes,         \
+                           unsigned *n, void *args, unsigned *fresh)           \
     {                                                                          \
-        return make_update(seed, nports, bytes, n, args);                      \
+        return make_update(seed, nports, shapes, n, args);                     \
     }                                                                          \
     const struct dsflow_trials dsf_trials_##name = { .make = make_##name,      \
                                                      .fill = fill_update };
@@ -349,24 +365,24 @@ UPDATE(adam, 5)
 UPDATE(sgd, seed & 1 ? 3 : 4)
 UPDATE(lion, 4)
 
-static int make_add(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                    unsigned *fresh)
+static int make_add(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                    void *args, unsigned *fresh)
 {
     struct dsf_add_args *a = args;
     uint64_t state = seed;
 
     a->elems = any(&state, 0, 300);
     a->from_at = any(&state, 0, 40);
-    bytes[0] = (size_t)a->elems * sizeof(float);
-    bytes[1] = bytes[0] + (size_t)a->from_at * sizeof(float);
+    shapes[0] = floats((size_t)a->elems);
+    shapes[1] = floats((size_t)(a->elems + a->from_at));
     *n = 2;
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
 const struct dsflow_trials dsf_trials_add = { .make = make_add };
 
-static int make_square(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                       unsigned *fresh)
+static int make_square(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                       void *args, unsigned *fresh)
 {
     struct dsf_square_args *a = args;
     uint64_t state = seed;
@@ -374,56 +390,53 @@ static int make_square(uint64_t seed, size_t *bytes, unsigned *n, void *args,
     a->block = any(&state, 1, 40);
     a->elems = a->block * any(&state, 1, 9);
     a->at = a->block * any(&state, 0, 3);
-    bytes[0] = (size_t)(a->at + a->elems) * sizeof(float);
-    bytes[1] = (size_t)(a->elems / a->block) * sizeof(double);
+    shapes[0] = floats((size_t)(a->at + a->elems));
+    shapes[1] = doubles((size_t)(a->elems / a->block));
     *n = 2;
     return DSFLOW_OK;
 }
-const struct dsflow_trials dsf_trials_square = { .make = make_square,
-                                                 .doubles = 2 };
+const struct dsflow_trials dsf_trials_square = { .make = make_square };
 
-static int make_sum(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                    unsigned *fresh)
+static int make_sum(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                    void *args, unsigned *fresh)
 {
     uint64_t state = seed;
 
     *n = (unsigned)any(&state, 2, DSFLOW_TRIAL_PORTS);
-    bytes[0] = sizeof(double);
+    shapes[0] = doubles(1);
     for (unsigned i = 1; i < *n; i++)
-        bytes[i] = (size_t)any(&state, 1, 30) * sizeof(double);
+        shapes[i] = doubles((size_t)any(&state, 1, 30));
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
-const struct dsflow_trials dsf_trials_sum = { .make = make_sum,
-                                              .doubles = ~0u };
+const struct dsflow_trials dsf_trials_sum = { .make = make_sum };
 
-static int make_clip(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                     unsigned *fresh)
+static int make_clip(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                     void *args, unsigned *fresh)
 {
     uint64_t state = seed;
 
     ((struct dsf_clip_args *)args)->limit = any(&state, 0, 3);
-    bytes[0] = sizeof(double);
-    bytes[1] = sizeof(struct dsflow_control);
+    shapes[0] = doubles(1);
+    shapes[1] = control();
     *n = 2;
     return DSFLOW_OK;
 }
 
-static int fill_clip(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_clip(uint64_t seed, unsigned port, void *data, int64_t elems,
                      const void *args)
 {
     uint64_t state = seed;
 
     if (port == 0)
         *(double *)data = 4 * fabs(dsf_random_normal(&state));
-    return port == 0 ? 1 : fill_update(seed, 0, data, bytes, args);
+    return port == 0 ? 1 : fill_update(seed, 0, data, elems, args);
 }
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
-                                               .fill = fill_clip,
-                                               .doubles = 3 };
+                                               .fill = fill_clip };
 
-static void make_packed(uint64_t seed, size_t *whole, size_t *packed,
-                        struct dsf_pack_args *a)
+static void make_packed(uint64_t seed, struct dsflow_shape *whole,
+                        struct dsflow_shape *packed, struct dsf_pack_args *a)
 {
     uint64_t state = seed;
 
@@ -431,37 +444,37 @@ static void make_packed(uint64_t seed, size_t *whole, size_t *packed,
     a->at = DSF_PACKED_BLOCK * any(&state, 0, 9);
     a->stream = dsf_random(&state);
     a->format = any(&state, DSF_STATES_BF16, DSF_STATES_INT8);
-    *whole = dsf_packed_bytes(DSF_STATES_FP32, a->elems);
-    *packed = dsf_packed_bytes(a->format, a->elems);
+    *whole = floats((size_t)a->elems);
+    *packed = dsflow_shape_of(dsf_packed_dtype(a->format), a->elems);
 }
 
-static int make_pack(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                     unsigned *fresh)
+static int make_pack(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                     void *args, unsigned *fresh)
 {
-    make_packed(seed, &bytes[1], &bytes[2], args);
-    bytes[0] = sizeof(struct dsflow_control);
+    make_packed(seed, &shapes[1], &shapes[2], args);
+    shapes[0] = control();
     *n = 3;
     return DSFLOW_OK;
 }
 
-static int make_unpack(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                       unsigned *fresh)
+static int make_unpack(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                       void *args, unsigned *fresh)
 {
-    make_packed(seed, &bytes[1], &bytes[0], args);
+    make_packed(seed, &shapes[1], &shapes[0], args);
     *n = 2;
     return DSFLOW_OK;
 }
 
 /* Squares, as of a second moment, or any numbers. */
-static int fill_pack(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_pack(uint64_t seed, unsigned port, void *data, int64_t elems,
                      const void *args)
 {
     uint64_t state = seed;
     float *v = data;
 
     if (port == 0)
-        return fill_update(seed, 0, data, bytes, args);
-    for (size_t i = 0; i < bytes / sizeof(*v); i++) {
+        return fill_update(seed, 0, data, elems, args);
+    for (int64_t i = 0; i < elems; i++) {
         v[i] = (float)dsf_random_normal(&state);
         v[i] *= seed & 1 ? v[i] : 1;
     }
@@ -469,14 +482,15 @@ static int fill_pack(uint64_t seed, unsigned port, void *data, size_t bytes,
 }
 
 /* Codes of any kind, but none of what is no number. */
-static int fill_unpack(uint64_t seed, unsigned port, void *data, size_t bytes,
+static int fill_unpack(uint64_t seed, unsigned port, void *data, int64_t elems,
                        const void *args)
 {
     const struct dsf_pack_args *a = args;
     uint64_t state = seed;
     uint16_t *v = data;
-    size_t heads = a->format == DSF_STATES_INT8 ? (bytes - (size_t)a->elems) / 2
-                                                : bytes / 2;
+    size_t bytes = dsf_packed_bytes(a->format, elems);
+    size_t heads =
+        a->format == DSF_STATES_INT8 ? (bytes - (size_t)elems) / 2 : bytes / 2;
 
     for (size_t i = 0; i < bytes; i++)
         ((uint8_t *)data)[i] = (uint8_t)dsf_random(&state);
@@ -486,8 +500,6 @@ static int fill_unpack(uint64_t seed, unsigned port, void *data, size_t bytes,
 }
 
 const struct dsflow_trials dsf_trials_pack = { .make = make_pack,
-                                               .fill = fill_pack,
-                                               .bytes = 4 };
+                                               .fill = fill_pack };
 const struct dsflow_trials dsf_trials_unpack = { .make = make_unpack,
-                                                 .fill = fill_unpack,
-                                                 .bytes = 1 };
+                                                 .fill = fill_unpack };

@@ -123,6 +123,17 @@ void dsf_exec_note(struct dsflow_exec *exec, unsigned ring,
 /* A task has run once more: how often it had before. */
 uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task);
 
+/* The data of port `p` as a kernel sees it, at `ptr`. */
+static inline struct dsflow_buf dsf_exec_buf(const struct dsf_exec_call *call,
+                                             unsigned p, void *ptr)
+{
+    const struct dsflow_data_spec *d =
+        dsflow_graph_data(call->exec->graph, call->task->data[p]);
+
+    return (struct dsflow_buf){ ptr, d->bytes, d->elems,
+                                (enum dsflow_dtype)d->dtype };
+}
+
 /* Run a kernel on `bufs`, as worker `w`; none after a disk has failed, but for
  * what calls the host. */
 void dsf_exec_run(const struct dsf_exec_call *call,

@@ -35,10 +35,7 @@ static void run(const struct dsf_exec_call *call)
     struct dsflow_buf *bufs = exec->workers[0].bufs;
 
     for (unsigned p = 0; p < t->ndata; p++)
-        bufs[p] = (struct dsflow_buf){
-            exec->mem[t->data[p].i],
-            dsflow_graph_data(exec->graph, t->data[p])->bytes
-        };
+        bufs[p] = dsf_exec_buf(call, p, exec->mem[t->data[p].i]);
     dsf_exec_run(call, bufs, 0);
 }
 

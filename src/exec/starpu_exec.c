@@ -54,10 +54,8 @@ static void run_cpu(void *buffers[], void *arg)
     struct dsflow_buf *bufs = call->exec->workers[worker].bufs;
 
     for (unsigned p = 0; p < call->task->ndata; p++)
-        bufs[p] = (struct dsflow_buf){
-            (void *)STARPU_VARIABLE_GET_PTR(buffers[p]),
-            STARPU_VARIABLE_GET_ELEMSIZE(buffers[p])
-        };
+        bufs[p] =
+            dsf_exec_buf(call, p, (void *)STARPU_VARIABLE_GET_PTR(buffers[p]));
     dsf_exec_run(call, bufs, worker);
 }
 

@@ -38,7 +38,7 @@ static void run_virtual(void *buffers[], void *arg)
 
     starpu_opencl_get_queue(starpu_worker_get_devid((int)worker), &queue);
     for (unsigned p = 0; p < call->task->ndata; p++) {
-        bufs[p].bytes = STARPU_VARIABLE_GET_ELEMSIZE(buffers[p]);
+        bufs[p] = dsf_exec_buf(call, p, NULL);
         bufs[p].ptr =
             clEnqueueMapBuffer(queue, memory_of(buffers[p]), CL_TRUE,
                                map_flags(dsflow_task_access(call->task, p)),

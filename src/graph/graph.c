@@ -201,6 +201,8 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
     }
     dsf_grow(&g->data, &g->cap_data, g->ndata + 1, sizeof(*g->data));
     g->data[g->ndata] = *spec;
+    g->data[g->ndata].bytes =
+        dsflow_dtype_bytes((enum dsflow_dtype)spec->dtype, spec->elems);
     g->data[g->ndata].name =
         dsf_blocks_copy(&g->names, spec->name, strlen(spec->name) + 1, 1);
     *slot = ++g->ndata;
@@ -301,6 +303,27 @@ static int check_count(const struct dsflow_task_spec *t, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* Data of the types that the ports declare. */
+static int check_types(const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = t->op;
+
+    for (uint32_t p = 0; p < t->ndata; p++) {
+        const struct dsflow_port *port =
+            &op->ports[p < op->nports ? p : op->nports - 1];
+        enum dsflow_dtype dtype =
+            (enum dsflow_dtype)g->data[t->data[p].i].dtype;
+
+        if (port->dtype != 0 && port->dtype != dtype)
+            return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: expected %s, is %s",
+                               op->name, port->name,
+                               dsflow_dtype_str(port->dtype),
+                               dsflow_dtype_str(dtype));
+    }
+    return DSFLOW_OK;
+}
+
 /* No data twice; by data, `used` is the last task that used it, + 1. */
 static int check_ports(const struct dsflow_task_spec *t, uint32_t task,
                        uint32_t *used, struct dsflow_err *err)
@@ -342,6 +365,8 @@ int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
             status = check_count(t, err);
         if (status == DSFLOW_OK)
             status = check_ports(t, i, used, err);
+        if (status == DSFLOW_OK)
+            status = check_types(g, t, err);
         for (unsigned p = 0; p < t->ndata && status == DSFLOW_OK; p++) {
             const struct dsflow_data_spec *d = &g->data[t->data[p].i];
 

@@ -5,22 +5,33 @@
 
 #include <stdlib.h>
 
-/* Sizes of the data of a task: `few`, unless there are many. */
-struct sizes {
-    size_t few[16], *v;
+/* Shapes of the data of a task: `few`, unless there are many. */
+struct shapes {
+    struct dsflow_shape few[16], *v;
 };
 
-static void get_sizes(struct sizes *s, const struct dsflow_graph *g,
-                      const struct dsflow_task_spec *t)
+void dsf_task_shapes(const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t,
+                     struct dsflow_shape *shapes)
+{
+    for (uint32_t p = 0; p < t->ndata; p++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+
+        shapes[p] = (struct dsflow_shape){ d->bytes, d->elems,
+                                           (enum dsflow_dtype)d->dtype };
+    }
+}
+
+static void get_shapes(struct shapes *s, const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t)
 {
     s->v = t->ndata <= sizeof(s->few) / sizeof(*s->few)
                ? s->few
                : dsf_xcalloc(t->ndata, sizeof(*s->v));
-    for (uint32_t p = 0; p < t->ndata; p++)
-        s->v[p] = dsflow_graph_data(g, t->data[p])->bytes;
+    dsf_task_shapes(g, t, s->v);
 }
 
-static void free_sizes(struct sizes *s)
+static void free_shapes(struct shapes *s)
 {
     if (s->v != s->few)
         free(s->v);
@@ -29,12 +40,12 @@ static void free_sizes(struct sizes *s)
 int dsf_task_check(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, struct dsflow_err *err)
 {
-    struct sizes s;
+    struct shapes s;
     int status;
 
-    get_sizes(&s, g, t);
+    get_shapes(&s, g, t);
     status = t->op->check(s.v, t->ndata, t->args, err);
-    free_sizes(&s);
+    free_shapes(&s);
     return status;
 }
 
@@ -42,29 +53,29 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
                                  const struct dsflow_task_spec *t)
 {
     struct dsflow_cost cost = { 0 };
-    struct sizes s;
+    struct shapes s;
 
-    get_sizes(&s, g, t);
+    get_shapes(&s, g, t);
     if (t->op->cost != NULL)
         t->op->cost(s.v, t->ndata, t->args, &cost);
     for (uint32_t i = 0; t->op->cost == NULL && i < t->ndata; i++)
-        cost.bytes +=
-            (double)s.v[i] * (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
-    free_sizes(&s);
+        cost.bytes += (double)s.v[i].bytes *
+                      (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
+    free_shapes(&s);
     return cost;
 }
 
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {
-    struct sizes s;
+    struct shapes s;
     size_t bytes;
 
     if (t->op->scratch == NULL)
         return 0;
-    get_sizes(&s, g, t);
+    get_shapes(&s, g, t);
     bytes = t->op->scratch(s.v, t->ndata, t->args);
-    free_sizes(&s);
+    free_shapes(&s);
     return bytes;
 }
 

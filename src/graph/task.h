@@ -1,11 +1,16 @@
-/* task.h - what the op of a task says of it, given the sizes of its data. */
+/* task.h - what the op of a task says of it, given the shapes of its data. */
 #ifndef DSF_GRAPH_TASK_H
 #define DSF_GRAPH_TASK_H
 
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-/* Do the sizes of its data and its arguments make sense together? */
+/* Shapes of the data of `t`, in the order of its ports. */
+void dsf_task_shapes(const struct dsflow_graph *g,
+                     const struct dsflow_task_spec *t,
+                     struct dsflow_shape *shapes);
+
+/* Do the shapes of its data and its arguments make sense together? */
 int dsf_task_check(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, struct dsflow_err *err);
 

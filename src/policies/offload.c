@@ -57,10 +57,10 @@ static struct text name_of(const struct offload *o, const struct ring *ring)
         snprintf(text.s, sizeof(text.s), "%s",
                  dsf_offload_state_name(o->plan, ring->of));
     else
-        snprintf(text.s, sizeof(text.s), "%s.z%zu",
+        snprintf(text.s, sizeof(text.s), "%s.z%lld",
                  ring->role == DSFLOW_PARAMS ? "param"
                                              : dsf_ring_name(ring->of).s,
-                 ring->elems);
+                 (long long)ring->elems);
     return text;
 }
 
@@ -68,8 +68,9 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                               struct slot *slot)
 {
     struct dsflow_data_spec spec =
-        DSFLOW_DATA(.bytes = ring->bytes, .role = (enum dsflow_role)ring->role,
-                    .home = ring->rank, .tier = ring->tier, .unit = -1,
+        DSFLOW_DATA(.elems = ring->most, .dtype = ring->dtype,
+                    .role = (enum dsflow_role)ring->role, .home = ring->rank,
+                    .tier = ring->tier, .unit = -1,
                     .ring = "offload.read_ahead");
 
     if (slot == &ring->slots[ring->nmade]) {
@@ -341,16 +342,15 @@ bool dsf_offload_is_update(const struct dsflow_graph *g,
 /* Elements before piece `i` of `n`: whole blocks. */
 static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
 {
-    int64_t elems = (int64_t)(d->bytes / sizeof(float));
-    int64_t blocks = elems / d->block;
+    int64_t blocks = d->elems / d->block;
 
-    return i == n ? elems : blocks * i / n * d->block;
+    return i == n ? d->elems : blocks * i / n * d->block;
 }
 
 static int64_t count_pieces(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
-    int64_t blocks = (int64_t)(d->bytes / sizeof(float)) / d->block;
+    int64_t blocks = d->elems / d->block;
     int64_t most = dsf_offload_keys(plan->job)->piece;
     int64_t n = ((int64_t)d->bytes + most - 1) / most;
 
@@ -383,7 +383,7 @@ static void cut_update(struct dsflow_rewrite *rw,
                 *dsflow_graph_data(rw->in, task->data[p]);
 
             own.at += from;
-            own.bytes = (size_t)elems * sizeof(float);
+            own.elems = elems;
             ports[p] = dsflow_rewrite_named(
                 rw->out, &own, n > 1 ? "%s.c%d" : "%s", own.name, (int)i);
         }

@@ -22,8 +22,9 @@ struct ring {
     int16_t rank;
     uint8_t role, tier; /* of the buffers */
     int32_t of;         /* which state (kept), or the ring_class */
-    size_t elems;       /* of each; 0: of any size */
-    size_t bytes;       /* of the largest */
+    int64_t elems;      /* of each; 0: of any size */
+    int64_t most;       /* elements of the largest */
+    uint8_t dtype;
     uint32_t members;   /* data that would use it */
     bool written;       /* and not only read */
     uint32_t together;  /* most that tasks of one layer and micro-batch use */

@@ -109,10 +109,12 @@ static void find_uses(struct offload *o)
  * one class and size. */
 static struct ring key_of(const struct dsflow_data_spec *d)
 {
-    struct ring key = { .rank = d->home, .role = (uint8_t)d->role };
+    struct ring key = { .rank = d->home,
+                        .role = (uint8_t)d->role,
+                        .dtype = d->dtype };
 
     if (d->role != DSFLOW_STATES)
-        key.elems = d->bytes / sizeof(float);
+        key.elems = d->elems;
     if (d->role == DSFLOW_STATES)
         key.of = d->kept;
     else if (d->role != DSFLOW_PARAMS)
@@ -123,7 +125,7 @@ static struct ring key_of(const struct dsflow_data_spec *d)
 static bool is_same(const struct ring *a, const struct ring *b)
 {
     return a->rank == b->rank && a->role == b->role && a->of == b->of &&
-           a->elems == b->elems;
+           a->elems == b->elems && a->dtype == b->dtype;
 }
 
 static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d)
@@ -156,8 +158,8 @@ static void find_rings(struct offload *o)
         item->ring = ring_of(o, d);
         ring = &o->rings[item->ring];
         ring->members++;
-        if (d->bytes > ring->bytes)
-            ring->bytes = d->bytes;
+        if (d->elems > ring->most)
+            ring->most = d->elems;
     }
 }
 

@@ -20,7 +20,7 @@ struct packer {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
     enum dsf_states format;
-    size_t *most;    /* by rank: bytes of its largest piece */
+    int64_t *most;   /* by rank: numbers of its largest piece */
     uint32_t *turns; /* by rank: updates so far */
 };
 
@@ -29,13 +29,13 @@ static void find_most(struct packer *k)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(k->rw.in); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(k->rw.in, (dsflow_task_id){ i });
-        size_t bytes;
+        int64_t elems;
 
         if (!dsf_offload_is_update(k->rw.in, t))
             continue;
-        bytes = dsflow_graph_data(k->rw.in, t->data[DSF_STATES_PORT])->bytes;
-        if (bytes > k->most[t->rank])
-            k->most[t->rank] = bytes;
+        elems = dsflow_graph_data(k->rw.in, t->data[DSF_STATES_PORT])->elems;
+        if (elems > k->most[t->rank])
+            k->most[t->rank] = elems;
     }
 }
 
@@ -51,9 +51,8 @@ static dsflow_data_id kept(struct packer *k,
                            const struct dsflow_data_spec *state)
 {
     struct dsflow_data_spec own = *state;
-    int64_t elems = (int64_t)(state->bytes / sizeof(float));
 
-    own.bytes = dsf_packed_bytes(k->format, elems);
+    own.dtype = dsf_packed_dtype(k->format);
     return dsflow_rewrite_named(k->rw.out, &own, "%s", own.name);
 }
 
@@ -65,9 +64,9 @@ static dsflow_data_id buffer(struct packer *k,
     const struct dsf_offload_keys *keys = dsf_offload_keys(k->plan->job);
     uint32_t length = 1 + (uint32_t)(keys->read_ahead + keys->write_behind);
     struct dsflow_data_spec own =
-        DSFLOW_DATA(.bytes = k->most[rank], .role = DSFLOW_STATES, .home = rank,
-                    .tier = DSFLOW_HOST, .unit = -1,
-                    .ring = "offload.read_ahead");
+        DSFLOW_DATA(.elems = k->most[rank], .dtype = DSFLOW_FP32,
+                    .role = DSFLOW_STATES, .home = rank, .tier = DSFLOW_HOST,
+                    .unit = -1, .ring = "offload.read_ahead");
 
     return dsflow_rewrite_named(
         k->rw.out, &own, "fp32.%s.%u.r%d",
@@ -82,7 +81,7 @@ static void emit(struct packer *k, const struct dsflow_task_spec *update,
 {
     struct dsflow_task_spec t = *update;
     struct dsf_pack_args args = {
-        .elems = (int64_t)(state->bytes / sizeof(float)),
+        .elems = state->elems,
         .at = state->at,
         .stream = dsf_packed_stream(k->plan->job->main.seed, state),
         .format = k->format,

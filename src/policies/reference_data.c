@@ -14,11 +14,11 @@
 #include <stdlib.h>
 
 static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
-                          int64_t bytes, const char *fmt, ...)
+                          int64_t elems, const char *fmt, ...)
     DSFLOW_PRINTF(4, 5);
 
 static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
-                          int64_t bytes, const char *fmt, ...)
+                          int64_t elems, const char *fmt, ...)
 {
     char name[96];
     va_list ap;
@@ -27,7 +27,7 @@ static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
     spec.name = name;
-    spec.bytes = (size_t)bytes;
+    spec.elems = elems;
     spec.home = DSFLOW_ANYWHERE;
     return dsflow_graph_add_data(s->g, &spec);
 }
@@ -41,12 +41,14 @@ dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
-    return add(s, DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1),
-               n * (int64_t)sizeof(double), "%s", name);
+    return add(
+        s,
+        DSFLOW_DATA(.dtype = DSFLOW_FP64, .role = DSFLOW_BUFFERS, .unit = -1),
+        n, "%s", name);
 }
 
 static void add_gradients(struct step *s, struct gradients *g,
-                          struct dsflow_data_spec spec, int64_t bytes,
+                          struct dsflow_data_spec spec, int64_t elems,
                           enum dsf_ring_class each, enum dsf_ring_class sum,
                           const char *unit)
 {
@@ -56,21 +58,22 @@ static void add_gradients(struct step *s, struct gradients *g,
     g->begun = dsf_xcalloc((size_t)groups, sizeof(*g->begun));
     for (int32_t i = 0; i < groups; i++) {
         spec.ring_class = dsf_ring_of_group(each, i);
-        g->of[i] = add(s, spec, bytes, "%s.%s",
+        g->of[i] = add(s, spec, elems, "%s.%s",
                        dsf_ring_name(spec.ring_class).s, unit);
     }
     spec.ring_class = sum;
     if (s->plan->reduce_micro)
-        g->sum = add(s, spec, bytes, "%s.%s", dsf_ring_name(sum).s, unit);
+        g->sum = add(s, spec, elems, "%s.%s", dsf_ring_name(sum).s, unit);
 }
 
 static void add_unit(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
-    int64_t bytes = unit->elems * (int64_t)sizeof(float);
+    int64_t elems = unit->elems;
     struct dsflow_data_spec grad =
-        DSFLOW_DATA(.role = DSFLOW_GRADS, .unit = (int32_t)u,
+        DSFLOW_DATA(.dtype = DSFLOW_FP32, .role = DSFLOW_GRADS,
+                    .unit = (int32_t)u,
                     /* One block is never cut. */
                     .block = s->optimizer->whole ? unit->elems : unit->block);
     struct dsflow_data_spec param = grad, state;
@@ -80,17 +83,17 @@ static void add_unit(struct step *s, unsigned u)
     state = param;
     state.role = DSFLOW_STATES;
     param.kept = 1 + DSF_KEPT_PARAM;
-    d->param = add(s, param, bytes, "%s", unit->name);
+    d->param = add(s, param, elems, "%s", unit->name);
     d->states = dsf_xcalloc(s->nstates + 1, sizeof(*d->states));
     for (unsigned i = 0; i < s->nstates; i++) {
         state.kept = (uint16_t)(1 + DSF_KEPT_STATE + i);
         d->states[i] =
-            add(s, state, bytes, "%s.%s", s->optimizer->states[i], unit->name);
+            add(s, state, elems, "%s.%s", s->optimizer->states[i], unit->name);
     }
-    add_gradients(s, &d->grad, grad, bytes, DSF_RING_GRAD, DSF_RING_SUM,
+    add_gradients(s, &d->grad, grad, elems, DSF_RING_GRAD, DSF_RING_SUM,
                   unit->name);
     if (s->model->tied && unit->segment == DSF_EMBED)
-        add_gradients(s, &d->tied, grad, bytes, DSF_RING_TIED,
+        add_gradients(s, &d->tied, grad, elems, DSF_RING_TIED,
                       DSF_RING_TIED_SUM, unit->name);
 }
 
@@ -103,27 +106,27 @@ static struct dsflow_data_spec of_class(struct dsflow_data_spec spec,
 }
 
 static const struct dsflow_data_spec activation =
-    DSFLOW_DATA(.role = DSFLOW_ACTIVATIONS, .unit = -1);
+    DSFLOW_DATA(.dtype = DSFLOW_FP32, .role = DSFLOW_ACTIVATIONS, .unit = -1);
 static const struct dsflow_data_spec buffer =
     DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1);
 
-/* Bytes of what a tile of `rows` has. */
-struct tile_bytes {
+/* Elements of what a tile of `rows` has. */
+struct tile_elems {
     int64_t x, q, kv, stat, h, dnorm;
 };
 
-static struct tile_bytes bytes_of(const struct step *s, int t)
+static struct tile_elems elems_of(const struct step *s, int t)
 {
     const struct dsflow_tile *at = &s->shape;
-    int64_t cells = s->plan->tiles[t].rows * (int64_t)sizeof(float);
+    int64_t cells = s->plan->tiles[t].rows;
 
-    return (struct tile_bytes){
+    return (struct tile_elems){
         .x = cells * at->width,
         .q = cells * at->heads * at->head_dim,
         .kv = 2 * cells * at->kv_heads * at->head_dim,
         .stat = cells * at->heads,
         .h = cells * at->ffn * (at->swiglu ? 2 : 1),
-        .dnorm = 2 * at->width * (int64_t)sizeof(float),
+        .dnorm = 2 * at->width,
     };
 }
 
@@ -145,13 +148,13 @@ static void add_layer(struct step *s, int l)
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
     d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
     for (int i = 0; i < d->x_slots * n; i++)
-        d->x[i] = add(s, of_class(kept, DSF_RING_X), bytes_of(s, i % n).x,
+        d->x[i] = add(s, of_class(kept, DSF_RING_X), elems_of(s, i % n).x,
                       "x.l%d.s%d.t%d", l, i / n, i % n);
     for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
-        struct tile_bytes b = bytes_of(s, i % n);
+        struct tile_elems b = elems_of(s, i % n);
 
-#define KEPT(ring, bytes)                                                      \
-    add(s, of_class(kept, ring), bytes, "%s.l%d.s%d.t%d",                      \
+#define KEPT(ring, elems)                                                      \
+    add(s, of_class(kept, ring), elems, "%s.l%d.s%d.t%d",                      \
         dsf_ring_name(ring).s, l, i / n, i % n)
         d->stash[i] = (struct stash){
             .q = KEPT(DSF_RING_Q, b.q),
@@ -169,7 +172,7 @@ static void add_lane(struct step *s, int lane, int t)
 {
     struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
     struct dsflow_data_spec passing = activation;
-    struct tile_bytes b = bytes_of(s, t);
+    struct tile_elems b = elems_of(s, t);
 
     /* Lanes are as many as slots, or as workers. */
     passing.ring =
@@ -180,8 +183,8 @@ static void add_lane(struct step *s, int lane, int t)
                    "delta.s%d.t%d", lane, t);
     d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
     for (int r = 0; r < s->plan->depth; r++) {
-#define PASSING(ring, bytes)                                                   \
-    add(s, of_class(passing, ring), bytes, "%s.l%d.s%d.t%d",                   \
+#define PASSING(ring, elems)                                                   \
+    add(s, of_class(passing, ring), elems, "%s.l%d.s%d.t%d",                   \
         dsf_ring_name(ring).s, r, lane, t)
         d->flow[r] = (struct flow){
             .dx = PASSING(DSF_RING_DX, b.x),
@@ -199,26 +202,25 @@ static void add_lane(struct step *s, int lane, int t)
 static void add_counters(struct step *s)
 {
     const struct dsf_dims *dims = &s->model->dims;
-    struct dsflow_data_spec counter = buffer, table = buffer;
+    struct dsflow_data_spec counter = buffer, table = buffer, control = buffer;
 
-    counter.persistent = 1;
+    counter.dtype = DSFLOW_INT64;
+    table.dtype = DSFLOW_FP32;
+    counter.persistent = control.persistent = 1;
     table.persistent = table.constant = 1;
-    s->cursor = add(s, counter, DSF_CURSOR * sizeof(int64_t), "cursor");
-    s->eval_cursor =
-        add(s, counter, DSF_CURSOR * sizeof(int64_t), "eval_cursor");
-    s->control = add(s, counter, sizeof(struct dsflow_control), "control");
+    s->cursor = add(s, counter, DSF_CURSOR, "cursor");
+    s->eval_cursor = add(s, counter, DSF_CURSOR, "eval_cursor");
+    s->control = add(s, control, sizeof(struct dsflow_control), "control");
     if (dims->rope)
-        s->rope = add(s, table,
-                      (int64_t)dims->context * dims->head_dim *
-                          (int64_t)sizeof(float),
-                      "rope");
+        s->rope =
+            add(s, table, (int64_t)dims->context * dims->head_dim, "rope");
 }
 
 static void add_logits(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     struct dsflow_data_spec spec = activation;
-    int64_t most_rows = 0, cell = sizeof(float);
+    int64_t most_rows = 0;
 
     spec.ring = "machine.workers";
     for (int t = 0; t < plan->ntiles; t++)
@@ -226,11 +228,10 @@ static void add_logits(struct step *s)
             most_rows = plan->tiles[t].rows;
     s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
     for (int i = 0; i < plan->logits; i++) {
-        s->logits[i].logits =
-            add(s, of_class(spec, DSF_RING_LOGITS),
-                most_rows * s->shape.vocab * cell, "logits.%d", i);
+        s->logits[i].logits = add(s, of_class(spec, DSF_RING_LOGITS),
+                                  most_rows * s->shape.vocab, "logits.%d", i);
         s->logits[i].dnorm = add(s, of_class(spec, DSF_RING_DNORM),
-                                 2 * s->shape.width * cell, "dnorm.%d", i);
+                                 2 * s->shape.width, "dnorm.%d", i);
     }
 }
 
@@ -241,6 +242,7 @@ void dsf_step_add_data(struct step *s)
     int32_t nbatches = plan->slots[dsf_plan_chunk(plan, -1)] * n;
     struct dsflow_data_spec batch = buffer;
 
+    batch.dtype = DSFLOW_INT32;
     batch.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, -1));
     add_counters(s);
     s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
@@ -248,9 +250,8 @@ void dsf_step_add_data(struct step *s)
         add_unit(s, u);
     s->batch = dsf_xcalloc((size_t)nbatches, sizeof(*s->batch));
     for (int i = 0; i < nbatches; i++)
-        s->batch[i] = add(
-            s, batch, 2 * plan->tiles[i % n].rows * (int64_t)sizeof(int32_t),
-            "batch.s%d.t%d", i / n, i % n);
+        s->batch[i] = add(s, batch, 2 * plan->tiles[i % n].rows,
+                          "batch.s%d.t%d", i / n, i % n);
     s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
     for (int l = 0; l <= layers; l++)
         add_layer(s, l);

@@ -51,9 +51,8 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
         d->id[p] = dsf_no_data();
         if (part->elems == 0)
             continue;
-        spec.bytes = d->cut == DSF_CUT_UNIT
-                         ? (size_t)part->elems * sizeof(float)
-                         : (size_t)(part->elems / part->block) * sizeof(double);
+        spec.elems =
+            d->cut == DSF_CUT_UNIT ? part->elems : part->elems / part->block;
         spec.block = d->cut == DSF_CUT_UNIT ? part->block : 0;
         spec.part = d->cut == DSF_CUT_UNIT ? part->part : 0;
         d->id[p] = add_data(s, spec, whole->name, shared ? ".shared" : ".p",
@@ -62,27 +61,25 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
 }
 
 /* What rank `t` has of other data. */
-static size_t part_bytes(const struct dsf_tensors *s,
-                         const struct dsf_cut_data *d, size_t bytes, int32_t t)
+static int64_t part_elems(const struct dsf_tensors *s,
+                          const struct dsf_cut_data *d, int64_t elems,
+                          int32_t t)
 {
     const struct dsf_dims *dims = &s->plan->model->dims;
-    size_t row = (size_t)dims->width * sizeof(float);
-    int32_t first;
+    int32_t rows = (int32_t)(elems / dims->width), first;
 
     switch (d->cut) {
     case DSF_CUT_ROWS:
-        return row *
-               (size_t)dsf_share((int32_t)(bytes / row), s->parts, t, &first);
+        return (int64_t)dims->width * dsf_share(rows, s->parts, t, &first);
     case DSF_CUT_COLUMNS:
-        return bytes / (size_t)s->parts;
+        return elems / s->parts;
     case DSF_CUT_KV:
-        return bytes /
-               (size_t)(dims->kv_heads < s->parts ? dims->kv_heads : s->parts);
+        return elems / (dims->kv_heads < s->parts ? dims->kv_heads : s->parts);
     case DSF_CUT_VOCAB:
-        return bytes / (size_t)dims->vocab *
-               (size_t)dsf_share(dims->vocab, s->parts, t, &first);
+        return elems / dims->vocab *
+               dsf_share(dims->vocab, s->parts, t, &first);
     default:
-        return bytes;
+        return elems;
     }
 }
 
@@ -109,36 +106,33 @@ int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
         for (int32_t t = 0; t < s->parts; t++) {
             struct dsflow_data_spec own = *spec;
 
-            own.bytes = part_bytes(s, d, spec->bytes, t);
+            own.elems = part_elems(s, d, spec->elems, t);
             d->id[t] = add_data(s, own, spec->name, ".p", t);
         }
     return DSFLOW_OK;
 }
 
-static size_t temp_bytes(const struct dsf_tensors *s, int kind, int32_t t)
+static int64_t temp_elems(const struct dsf_tensors *s, int kind, int32_t t)
 {
     const struct dsflow_plan *plan = s->plan;
-    size_t stats = sizeof(struct dsf_head_stats), rows = 0, own, width, blocks;
     struct dsflow_tile tile = { .vocab = plan->model->dims.vocab };
+    int64_t rows = 0, width = plan->model->dims.width;
     int32_t first;
 
     for (int32_t i = 0; i < plan->ntiles; i++)
-        if ((size_t)plan->tiles[i].rows > rows)
-            rows = (size_t)plan->tiles[i].rows;
-    own = (size_t)dsf_share((int32_t)rows, s->parts, t, &first);
-    width = (size_t)plan->model->dims.width * sizeof(float);
+        if (plan->tiles[i].rows > rows)
+            rows = plan->tiles[i].rows;
     switch (kind) {
     case DSF_XN:
     case DSF_R:
-        return own * width;
+        return width * dsf_share((int32_t)rows, s->parts, t, &first);
     case DSF_STATS:
-        return rows * stats;
+        return rows * DSF_HEAD_STATS;
     case DSF_ALL:
-        return rows * stats * (size_t)s->parts;
+        return rows * DSF_HEAD_STATS * s->parts;
     case DSF_TOPS:
         tile.vocab = dsf_share(tile.vocab, s->parts, t, &first);
-        blocks = dsf_head_blocks(&tile);
-        return rows * blocks * sizeof(float);
+        return rows * (int64_t)dsf_head_blocks(&tile);
     default:
         return rows * width;
     }
@@ -146,11 +140,12 @@ static size_t temp_bytes(const struct dsf_tensors *s, int kind, int32_t t)
 
 static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
                                int32_t chunk, int lane, int32_t slot,
-                               size_t bytes, int32_t a, int32_t b)
+                               enum dsflow_dtype dtype, int64_t elems,
+                               int32_t a, int32_t b)
 {
     static const char lanes[] = "fbw";
     struct dsflow_data_spec spec =
-        DSFLOW_DATA(.bytes = bytes, .role = DSFLOW_BUFFERS,
+        DSFLOW_DATA(.elems = elems, .dtype = dtype, .role = DSFLOW_BUFFERS,
                     .home = DSFLOW_ANYWHERE, .unit = -1,
                     .ring = "machine.workers");
     char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
@@ -176,6 +171,8 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     int32_t d = dsf_plan_replica(plan, task->microbatch), slot;
     size_t index = (size_t)(at->lane * DSF_NTEMPS + k);
     struct dsf_temp *temp = at->temp[k];
+    enum dsflow_dtype dtype =
+        kind == DSF_STATS || kind == DSF_ALL ? DSFLOW_FP64 : DSFLOW_FP32;
 
     if (temp != NULL)
         return temp;
@@ -193,12 +190,12 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     temp->piece =
         dsf_xcalloc((size_t)(s->parts * s->parts), sizeof(*temp->piece));
     for (int32_t a = 0; a < s->parts; a++) {
-        temp->id[a] = add_temp(s, names[k], of_stage, at->lane, slot,
-                               temp_bytes(s, kind, a), a, -1);
+        temp->id[a] = add_temp(s, names[k], of_stage, at->lane, slot, dtype,
+                               temp_elems(s, kind, a), a, -1);
         for (int32_t b = 0; b < s->parts && kind == DSF_Y; b++)
             temp->piece[a * s->parts + b] =
-                add_temp(s, "piece", of_stage, at->lane, slot,
-                         temp_bytes(s, DSF_R, b), a, b);
+                add_temp(s, "piece", of_stage, at->lane, slot, DSFLOW_FP32,
+                         temp_elems(s, DSF_R, b), a, b);
     }
     return temp;
 }
@@ -227,7 +224,7 @@ dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
     if (d->add == NULL) {
         struct dsflow_data_spec spec = *whole;
 
-        spec.bytes = dsflow_graph_data(s->out, d->id[s->parts])->bytes;
+        spec.elems = dsflow_graph_data(s->out, d->id[s->parts])->elems;
         spec.unit = -1;
         spec.part = 0;
         spec.block = 0;

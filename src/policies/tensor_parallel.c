@@ -116,7 +116,7 @@ static int64_t span(const struct dsf_tensors *s, const struct dsf_place *at,
     int64_t width = s->plan->model->dims.width, stats;
     int32_t row, rows = dsf_share(at->rows, s->parts, t, &row);
 
-    stats = at->rows * (int64_t)(sizeof(struct dsf_head_stats) / sizeof(float));
+    stats = at->rows * DSF_HEAD_STATS;
     *first = kind == DSF_ALL ? t * stats : row * width;
     return kind == DSF_ALL ? stats : rows * width;
 }

@@ -72,7 +72,7 @@ static const struct dsflow_data_spec *spec_of(const struct zero *z,
 static int64_t cut(const struct zero *z, const struct dsflow_data_spec *spec,
                    int32_t d)
 {
-    int64_t blocks = (int64_t)(spec->bytes / sizeof(float)) / spec->block;
+    int64_t blocks = spec->elems / spec->block;
 
     if (blocks == 1)
         return d > (spec->unit + spec->unit / z->data) % z->data ? spec->block
@@ -129,8 +129,9 @@ static struct text class_of(const struct zero *z,
     struct text text;
 
     if (in_block(z, spec))
-        snprintf(text.s, sizeof(text.s), "%s.z%zu.k%d", segments[unit->segment],
-                 spec->bytes / sizeof(float), unit->layer % PASSING);
+        snprintf(text.s, sizeof(text.s), "%s.z%lld.k%d",
+                 segments[unit->segment], (long long)spec->elems,
+                 unit->layer % PASSING);
     else
         snprintf(text.s, sizeof(text.s), "%s.p%d", unit->name, spec->part);
     return text;
@@ -179,9 +180,9 @@ static const struct spread *spread_of(struct zero *z, dsflow_data_id id)
         own.home = (int16_t)beside(z, spec->home, d);
         if (!whole) {
             own.at = spec->at + cut(z, spec, d);
-            own.bytes = (size_t)shard_elems(z, spec, d) * sizeof(float);
+            own.elems = shard_elems(z, spec, d);
         }
-        if (own.bytes > 0)
+        if (own.elems > 0)
             ids[d] = dsflow_rewrite_named(
                 z->rw.out, &own, whole ? d == 0 ? "%s" : "%s.d%d" : "%s.s%d",
                 spec->name, d);
@@ -200,7 +201,7 @@ static dsflow_data_id piece(struct zero *z, const struct dsflow_data_spec *spec,
                             int32_t from, int32_t d)
 {
     struct dsflow_data_spec own =
-        DSFLOW_DATA(.bytes = (size_t)shard_elems(z, spec, d) * sizeof(float),
+        DSFLOW_DATA(.elems = shard_elems(z, spec, d), .dtype = spec->dtype,
                     .role = DSFLOW_BUFFERS, .home = (int16_t)from, .unit = -1);
 
     return dsflow_rewrite_named(z->rw.out, &own, "piece.%s.r%d.s%d",
@@ -242,8 +243,8 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
     const struct dsflow_data_spec *spec = spec_of(z, id);
     const struct spread *s = spread_of(z, id);
     struct dsflow_data_spec own =
-        DSFLOW_DATA(.bytes = spec->bytes, .role = DSFLOW_PARAMS,
-                    .home = t->rank, .unit = -1);
+        DSFLOW_DATA(.elems = spec->elems, .dtype = spec->dtype,
+                    .role = DSFLOW_PARAMS, .home = t->rank, .unit = -1);
     int32_t rank = t->rank;
     dsflow_data_id whole;
 
@@ -272,11 +273,11 @@ static dsflow_data_id gathered(struct zero *z, dsflow_data_id id,
             at = ring->next++ % (uint32_t)z->length;
         own.ring = "zero.prefetch";
         whole = dsflow_rewrite_named(
-            z->rw.out, &own, "whole.%s.z%zu.c%d.%s%u.r%d",
+            z->rw.out, &own, "whole.%s.z%lld.c%d.%s%u.r%d",
             unit_of(z, spec)->segment == DSF_QKV   ? "qkv"
             : unit_of(z, spec)->segment == DSF_OUT ? "out"
                                                    : "mlp",
-            spec->bytes / sizeof(float), chunk, back ? "b" : "f", at, rank);
+            (long long)spec->elems, chunk, back ? "b" : "f", at, rank);
         if (ring->unit[at] == id.i + 1)
             return whole;
         ring->unit[at] = id.i + 1;
@@ -363,10 +364,9 @@ static int32_t fold(struct zero *z, const struct dsflow_task_spec *like,
         dsflow_data_id ports[DSF_MAX_PIECES + 1];
         int32_t k = n - i < EACH ? n - i : EACH;
         struct dsflow_data_spec own =
-            DSFLOW_DATA(.bytes =
-                            (size_t)shard_elems(z, spec, owner) * sizeof(float),
-                        .role = DSFLOW_BUFFERS, .home = (int16_t)rank,
-                        .unit = -1);
+            DSFLOW_DATA(.elems = shard_elems(z, spec, owner),
+                        .dtype = spec->dtype, .role = DSFLOW_BUFFERS,
+                        .home = (int16_t)rank, .unit = -1);
 
         ports[0] =
             dsflow_rewrite_named(z->rw.out, &own, "partial%d.%d.%s.r%d.s%d",
@@ -462,7 +462,7 @@ static void reduce_scatter(struct zero *z, const struct dsflow_task_spec *like)
                       };
         shard.home = (int16_t)beside(z, spec->home, owner);
         shard.at = spec->at + cut(z, spec, owner);
-        shard.bytes = (size_t)shard_elems(z, spec, owner) * sizeof(float);
+        shard.elems = shard_elems(z, spec, owner);
         if (z->stage >= 2)
             ids[owner] = dsflow_rewrite_named(z->rw.out, &shard, "%s.s%d",
                                               spec->name, owner);
@@ -489,7 +489,7 @@ static void add_shards(struct zero *z, const struct dsflow_task_spec *t)
             continue;
         own.home = (int16_t)rank;
         own.at = spec->at + cut(z, spec, d);
-        own.bytes = (size_t)elems * sizeof(float);
+        own.elems = elems;
         into[d] =
             dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", spec->name, d);
         emit(z, t, &dsf_op_add,
@@ -537,7 +537,7 @@ static void square(struct zero *z, const struct dsflow_task_spec *t)
         if (args.elems == 0)
             continue;
         own.home = (int16_t)rank;
-        own.bytes = (size_t)(args.elems / args.block) * sizeof(double);
+        own.elems = args.elems / args.block;
         outs[d] = dsflow_rewrite_named(z->rw.out, &own, "%s.s%d", out->name, d);
         emit(z, t, t->op, &args, rank, t->fresh, 2,
              (dsflow_data_id[]){ in->id[d], outs[d] });

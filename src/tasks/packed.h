@@ -9,7 +9,9 @@
 
 /* Numbers of a unit are packed in blocks of so many. The blocks at which a unit
  * may be cut (dsflow_data_spec.block) are multiples of it. */
-#define DSF_PACKED_BLOCK 256
+#define DSF_PACKED_BLOCK DSFLOW_BLOCK_ELEMS
+
+enum dsflow_dtype dsf_packed_dtype(enum dsf_states format);
 
 /* Bytes of `elems` numbers, and how many numbers such bytes have. In int8, two
  * bytes for each block come first. */

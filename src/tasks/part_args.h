@@ -85,6 +85,7 @@ struct dsf_head_stats {
     double sum;    /* of e^(logit - top) */
     double target; /* the target's logit, 0 where it is of another part */
 };
+enum { DSF_HEAD_STATS = 3 }; /* numbers (fp64) in one */
 
 /* The part has columns first .. first + tile.vocab of `whole`.
  *

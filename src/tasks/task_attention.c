@@ -46,8 +46,8 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
     return (size_t)a->keys / (size_t)a->tile.nseq;
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -56,27 +56,28 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_attention_forward, bytes,
+    return dsf_ports_check(&dsf_op_attention_forward, shapes,
                            (size_t[]){ q, (size_t)a->keys * dsf_tile_kvwidth(t),
                                        q, 2 * rows * (size_t)t->heads },
                            n, err);
 }
 
 /* Two products of a score's length, and about 10 for its exponential. */
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
     cost->flops = pairs(a) * t->heads * (4.0 * t->head_dim + 10);
     cost->scores = scores(a);
-    cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, shapes, n);
 }
 
 /* Keys (transposed) and values of a head; a strip of queries, outputs and
  * scores. */
-static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
@@ -100,7 +101,7 @@ const struct dsflow_op dsf_op_attention_forward = {
     .scratch = forward_scratch,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_attention_args *a = args;
@@ -113,12 +114,12 @@ static int backward_input_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_attention_backward_input, bytes,
+        &dsf_op_attention_backward_input, shapes,
         (size_t[]){ q, kv, q, 2 * rows * heads, rows * heads, q, kv }, n, err);
 }
 
 /* Five products, one of them the scores again. */
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_attention_args *a = args;
@@ -126,13 +127,13 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
 
     cost->flops = pairs(a) * t->heads * (10.0 * t->head_dim + 12);
     cost->scores = scores(a);
-    cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, shapes, n);
 }
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
-static size_t backward_input_scratch(const size_t *bytes, unsigned n,
-                                     const void *args)
+static size_t backward_input_scratch(const struct dsflow_shape *shapes,
+                                     unsigned n, const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);

@@ -1,28 +1,30 @@
 /* task_batch.c - the tokens of a tile, and the step they are taken from. */
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int load_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int load_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
     const struct dsf_load_args *a = args;
+    int status;
 
     if (a->rows < 1 || a->nseq < 1 || a->rows % a->nseq != 0 || a->pos < 0 ||
         a->seq < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "load_batch: %d rows of %d sequences from token %d",
                            (int)a->rows, (int)a->nseq, (int)a->pos);
-    if (bytes[0] < sizeof(int64_t) ||
-        bytes[1] < 2 * sizeof(int32_t) * (size_t)a->rows)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "load_batch: batch: %zu bytes for %d rows",
-                           bytes[1], (int)a->rows);
-    return DSFLOW_OK;
+    status =
+        dsf_port_check(&dsf_op_load_batch, 0, &shapes[0], DSFLOW_INT64, 1, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(&dsf_op_load_batch, 1, &shapes[1], DSFLOW_INT32,
+                                2 * (int64_t)a->rows, err);
+    return status;
 }
 
-static void load_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void load_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = 2.0 * (double)bytes[1];
+    cost->bytes = 2.0 * (double)shapes[1].bytes;
 }
 
 const struct dsflow_op dsf_op_load_batch = {
@@ -31,22 +33,20 @@ const struct dsflow_op dsf_op_load_batch = {
     .direction = DSFLOW_DIR_HOST,
     .summary = "tokens and targets of a tile, from the text",
     .args_size = sizeof(struct dsf_load_args),
-    DSFLOW_PORTS({ "cursor", DSFLOW_R }, { "batch", DSFLOW_W }),
+    DSFLOW_PORTS({ "cursor", DSFLOW_R, DSFLOW_INT64 },
+                 { "batch", DSFLOW_W, DSFLOW_INT32 }),
     .check = load_check,
     .cost = load_cost,
 };
 
-static int advance_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int advance_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
-    if (bytes[0] < sizeof(int64_t))
-        return dsflow_fail(err, DSFLOW_EINVAL, "advance: cursor: %zu bytes",
-                           bytes[0]);
-    return DSFLOW_OK;
+    return dsf_port_check(&dsf_op_advance, 0, &shapes[0], DSFLOW_INT64, 1, err);
 }
 
-static void advance_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void advance_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(int64_t);
 }
@@ -56,7 +56,7 @@ const struct dsflow_op dsf_op_advance = {
     .name = "advance",
     .direction = DSFLOW_DIR_HOST,
     .summary = "the next step loads the next batch",
-    DSFLOW_PORTS({ "cursor", DSFLOW_RW }),
+    DSFLOW_PORTS({ "cursor", DSFLOW_RW, DSFLOW_INT64 }),
     .check = advance_check,
     .cost = advance_cost,
 };

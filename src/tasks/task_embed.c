@@ -2,9 +2,10 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static int embed_check(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n, const struct dsflow_embed_args *a,
-                       unsigned x, unsigned unit, struct dsflow_err *err)
+static int embed_check(const struct dsflow_op *op,
+                       const struct dsflow_shape *shapes, unsigned n,
+                       const struct dsflow_embed_args *a, unsigned x,
+                       unsigned unit, struct dsflow_err *err)
 {
     const struct dsflow_tile *t = &a->tile;
     size_t floats[3] = { 0 };
@@ -23,12 +24,12 @@ static int embed_check(const struct dsflow_op *op, const size_t *bytes,
                                &floats[unit], err);
     if (status < 0)
         return status;
-    return dsf_ports_check(op, bytes, floats, n, err);
+    return dsf_ports_check(op, shapes, floats, n, err);
 }
 
 /* A row of the table and one of the positions for each token. */
-static void embed_cost(const size_t *bytes, unsigned n, const void *args,
-                       struct dsflow_cost *cost)
+static void embed_cost(const struct dsflow_shape *shapes, unsigned n,
+                       const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_embed_args *a = args;
     double x = (double)dsf_tile_x(&a->tile);
@@ -38,10 +39,10 @@ static void embed_cost(const size_t *bytes, unsigned n, const void *args,
         sizeof(float) * (2.0 * a->tile.rows + x * (a->wpe < 0 ? 2 : 3));
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
-    return embed_check(&dsf_op_embed_forward, bytes, n, args, 2, 1, err);
+    return embed_check(&dsf_op_embed_forward, shapes, n, args, 2, 1, err);
 }
 
 const struct dsflow_op dsf_op_embed_forward = {
@@ -51,20 +52,20 @@ const struct dsflow_op dsf_op_embed_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "token and position embeddings of a tile",
     .args_size = sizeof(struct dsflow_embed_args),
-    DSFLOW_PORTS({ "batch", DSFLOW_R }, { "embed", DSFLOW_R },
+    DSFLOW_PORTS({ "batch", DSFLOW_R, DSFLOW_INT32 }, { "embed", DSFLOW_R },
                  { "x", DSFLOW_W }),
     .check = forward_check,
     .cost = embed_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    return embed_check(&dsf_op_embed_backward_weight, bytes, n, args, 1, 2,
+    return embed_check(&dsf_op_embed_backward_weight, shapes, n, args, 1, 2,
                        err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_embed_args *a = args;
@@ -82,7 +83,7 @@ const struct dsflow_op dsf_op_embed_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the embeddings, added up by token",
     .args_size = sizeof(struct dsflow_embed_args),
-    DSFLOW_PORTS({ "batch", DSFLOW_R }, { "dx", DSFLOW_R },
+    DSFLOW_PORTS({ "batch", DSFLOW_R, DSFLOW_INT32 }, { "dx", DSFLOW_R },
                  { "grad", DSFLOW_RW }),
     .check = backward_weight_check,
     .cost = backward_weight_cost,

@@ -46,8 +46,8 @@ static double gemm_flops(const struct dsflow_tile *t)
     return 2.0 * (double)logits_floats(t) * t->width;
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -56,15 +56,15 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_forward, bytes,
+    return dsf_ports_check(&dsf_op_head_forward, shapes,
                            (size_t[]){ dsf_tile_x(t), norm, weight,
                                        2 * (size_t)t->rows, logits_floats(t),
-                                       sizeof(double) / sizeof(float) },
+                                       1 },
                            n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
 
@@ -76,7 +76,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
 
 /* The normed tile; for each block of columns the maximum and the sum of each
  * row; the logit of each target. */
-static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -97,14 +98,14 @@ const struct dsflow_op dsf_op_head_forward = {
     .summary = "logits, loss, and gradient of the logits of a tile",
     .args_size = sizeof(struct dsflow_head_args),
     DSFLOW_PORTS({ "x", DSFLOW_R }, { "norm", DSFLOW_R },
-                 { "weight", DSFLOW_R }, { "batch", DSFLOW_R },
-                 { "logits", DSFLOW_W }, { "loss", DSFLOW_W }),
+                 { "weight", DSFLOW_R }, { "batch", DSFLOW_R, DSFLOW_INT32 },
+                 { "logits", DSFLOW_W }, { "loss", DSFLOW_W, DSFLOW_FP64 }),
     .check = forward_check,
     .cost = forward_cost,
     .scratch = forward_scratch,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_head_args *a = args;
@@ -115,13 +116,13 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_backward_input, bytes,
+    return dsf_ports_check(&dsf_op_head_backward_input, shapes,
                            (size_t[]){ logits_floats(t), x, norm, weight, x,
                                        2 * (size_t)t->width },
                            n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
@@ -131,7 +132,7 @@ static void backward_input_cost(const size_t *bytes, unsigned n,
 }
 
 /* The gradient of the normed tile, or that tile. */
-static size_t backward_scratch(const size_t *bytes, unsigned n,
+static size_t backward_scratch(const struct dsflow_shape *shapes, unsigned n,
                                const void *args)
 {
     const struct dsflow_head_args *a = args;
@@ -154,7 +155,7 @@ const struct dsflow_op dsf_op_head_backward_input = {
     .scratch = backward_scratch,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_head_args *a = args;
@@ -165,13 +166,13 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_backward_weight, bytes,
+    return dsf_ports_check(&dsf_op_head_backward_weight, shapes,
                            (size_t[]){ logits_floats(t), dsf_tile_x(t), norm,
                                        2 * (size_t)t->width, weight, norm },
                            n, err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
@@ -196,8 +197,8 @@ const struct dsflow_op dsf_op_head_backward_weight = {
     .scratch = backward_scratch,
 };
 
-static int logits_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int logits_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -207,7 +208,7 @@ static int logits_check(const size_t *bytes, unsigned n, const void *args,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_head_logits, bytes,
+        &dsf_op_head_logits, shapes,
         (size_t[]){ dsf_tile_x(t), norm, weight, logits_floats(t) }, n, err);
 }
 

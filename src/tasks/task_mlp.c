@@ -33,19 +33,19 @@ static int unit_floats(const struct dsflow_op *op,
 }
 
 /* Two products, and about 20 for an activation and a norm. */
-static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsflow_tile *t,
-                     struct dsflow_cost *cost)
+static void mlp_cost(const struct dsflow_op *op,
+                     const struct dsflow_shape *shapes, unsigned n,
+                     const struct dsflow_tile *t, struct dsflow_cost *cost)
 {
     double rows = t->rows, h = (double)dsf_tile_hwidth(t);
 
     cost->flops = 2 * rows * t->width * (h + t->ffn) + 20 * rows * t->ffn +
                   8 * rows * t->width;
-    cost->bytes = dsf_ports_bytes(op, bytes, n);
+    cost->bytes = dsf_ports_bytes(op, shapes, n);
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -54,23 +54,24 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_forward, bytes,
+    return dsf_ports_check(&dsf_op_mlp_forward, shapes,
                            (size_t[]){ dsf_tile_x(t), unit,
                                        (size_t)t->rows * dsf_tile_hwidth(t),
                                        dsf_tile_x(t) },
                            n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_mlp_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_forward, bytes, n, &a->tile, cost);
+    mlp_cost(&dsf_op_mlp_forward, shapes, n, &a->tile, cost);
 }
 
 /* The normed tile, then the activations: never both are needed. */
-static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -93,8 +94,8 @@ const struct dsflow_op dsf_op_mlp_forward = {
     .scratch = forward_scratch,
 };
 
-static int hidden_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int hidden_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -103,24 +104,25 @@ static int hidden_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_hidden, bytes,
-                           (size_t[]){ dsf_tile_x(t), unit,
-                                       (size_t)t->rows * dsf_tile_hwidth(t) },
-                           n, err);
+    return dsf_ports_check(
+        &dsf_op_mlp_hidden, shapes,
+        (size_t[]){ dsf_tile_x(t), unit, (size_t)t->rows * dsf_tile_hwidth(t) },
+        n, err);
 }
 
-static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
+static void hidden_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_mlp_args *a = args;
     double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
 
     cost->flops = 2 * rows * a->tile.width * h + rows * h +
                   8 * rows * a->tile.width;
-    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_hidden, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_hidden, shapes, n);
 }
 
-static size_t hidden_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t hidden_scratch(const struct dsflow_shape *shapes, unsigned n,
+                             const void *args)
 {
     const struct dsflow_mlp_args *a = args;
 
@@ -140,7 +142,7 @@ const struct dsflow_op dsf_op_mlp_hidden = {
     .scratch = hidden_scratch,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_mlp_args *a = args;
@@ -152,20 +154,20 @@ static int backward_input_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_mlp_backward_input, bytes,
+        &dsf_op_mlp_backward_input, shapes,
         (size_t[]){ x, x, unit, h, h, x, 2 * (size_t)t->width }, n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_mlp_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_backward_input, bytes, n, &a->tile, cost);
+    mlp_cost(&dsf_op_mlp_backward_input, shapes, n, &a->tile, cost);
 }
 
 /* The gradient of the normed tile, or that tile. */
-static size_t backward_scratch(const size_t *bytes, unsigned n,
+static size_t backward_scratch(const struct dsflow_shape *shapes, unsigned n,
                                const void *args)
 {
     const struct dsflow_mlp_args *a = args;
@@ -188,7 +190,7 @@ const struct dsflow_op dsf_op_mlp_backward_input = {
     .scratch = backward_scratch,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_mlp_args *a = args;
@@ -198,7 +200,7 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_backward_weight, bytes,
+    return dsf_ports_check(&dsf_op_mlp_backward_weight, shapes,
                            (size_t[]){ x, x, unit, rows * (size_t)t->ffn,
                                        rows * dsf_tile_hwidth(t),
                                        2 * (size_t)t->width, unit },
@@ -206,13 +208,13 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 }
 
 /* Of the unit only the norm is read. */
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_mlp_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_backward_weight, bytes, n, &a->tile, cost);
-    cost->bytes += 8.0 * a->tile.width - (double)bytes[2];
+    mlp_cost(&dsf_op_mlp_backward_weight, shapes, n, &a->tile, cost);
+    cost->bytes += 8.0 * a->tile.width - (double)shapes[2].bytes;
 }
 
 const struct dsflow_op dsf_op_mlp_backward_weight = {

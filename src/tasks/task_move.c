@@ -1,32 +1,23 @@
 /* task_move.c - what carries numbers from rank to rank. */
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-/* Are numbers at .. at+elems within `bytes`? */
-static int within(const struct dsflow_op *op, unsigned port, size_t bytes,
-                  int64_t at, int64_t elems, struct dsflow_err *err)
+static int send_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
-    int64_t has = (int64_t)(bytes / sizeof(float));
-
-    if (at >= 0 && elems >= 0 && at <= has && elems <= has - at)
+    if (shapes[0].dtype == shapes[1].dtype &&
+        shapes[0].elems == shapes[1].elems)
         return DSFLOW_OK;
     return dsflow_fail(
-        err, DSFLOW_EINVAL, "%s: port %u: %lld numbers from %lld on, of %lld",
-        op->name, port, (long long)elems, (long long)at, (long long)has);
+        err, DSFLOW_EINVAL, "send: %lld %s into %lld %s",
+        (long long)shapes[0].elems, dsflow_dtype_str(shapes[0].dtype),
+        (long long)shapes[1].elems, dsflow_dtype_str(shapes[1].dtype));
 }
 
-static int send_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static void send_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    if (bytes[0] != bytes[1])
-        return dsflow_fail(err, DSFLOW_EINVAL, "send: %zu bytes into %zu",
-                           bytes[0], bytes[1]);
-    return DSFLOW_OK;
-}
-
-static void send_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
-{
-    cost->bytes = 2.0 * (double)bytes[0];
+    cost->bytes = 2.0 * (double)shapes[0].bytes;
 }
 
 const struct dsflow_op dsf_op_send = {
@@ -40,14 +31,14 @@ const struct dsflow_op dsf_op_send = {
     .cost = send_cost,
 };
 
-static int wait_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int wait_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void wait_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void wait_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
     cost->flops = 0;
 }
@@ -63,34 +54,36 @@ const struct dsflow_op dsf_op_wait = {
     .cost = wait_cost,
 };
 
-static int split_check(const size_t *bytes, unsigned n, const void *args,
-                       struct dsflow_err *err)
+static int split_check(const struct dsflow_shape *shapes, unsigned n,
+                       const void *args, struct dsflow_err *err)
 {
     const struct dsf_move_args *a = args;
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++) {
-        status = within(&dsf_op_split, 0, bytes[0], a->at[i], a->elems[i], err);
+        status = dsf_range_check(&dsf_op_split, 0, &shapes[0], shapes[0].dtype,
+                                 a->at[i], a->elems[i], err);
         if (status == DSFLOW_OK)
-            status =
-                within(&dsf_op_split, i + 1, bytes[i + 1], 0, a->elems[i], err);
+            status = dsf_range_check(&dsf_op_split, i + 1, &shapes[i + 1],
+                                     shapes[0].dtype, 0, a->elems[i], err);
     }
     return status;
 }
 
-static double moved(unsigned n, const struct dsf_move_args *a)
+static double moved(const struct dsflow_shape *shapes, unsigned n,
+                    const struct dsf_move_args *a)
 {
-    double elems = 0;
+    double bytes = 0;
 
     for (unsigned i = 0; i + 1 < n; i++)
-        elems += (double)a->elems[i];
-    return elems;
+        bytes += (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems[i]);
+    return bytes;
 }
 
-static void move_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void move_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = 2.0 * sizeof(float) * moved(n, args);
+    cost->bytes = 2.0 * moved(shapes, n, args);
 }
 
 const struct dsflow_op dsf_op_split = {
@@ -105,18 +98,19 @@ const struct dsflow_op dsf_op_split = {
     .cost = move_cost,
 };
 
-static int gather_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int gather_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsf_move_args *a = args;
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++) {
-        status =
-            within(&dsf_op_gather, 0, bytes[0], a->at[i], a->elems[i], err);
+        status = dsf_range_check(&dsf_op_gather, 0, &shapes[0], shapes[0].dtype,
+                                 a->at[i], a->elems[i], err);
         if (status == DSFLOW_OK)
-            status = within(&dsf_op_gather, i + 1, bytes[i + 1], a->from[i],
-                            a->elems[i], err);
+            status =
+                dsf_range_check(&dsf_op_gather, i + 1, &shapes[i + 1],
+                                shapes[0].dtype, a->from[i], a->elems[i], err);
     }
     return status;
 }
@@ -134,16 +128,16 @@ const struct dsflow_op dsf_op_gather = {
     .cost = move_cost,
 };
 
-static int reduce_scatter_check(const size_t *bytes, unsigned n,
+static int reduce_scatter_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsf_move_args *a = args;
-    int status =
-        within(&dsf_op_reduce_scatter, 0, bytes[0], a->at[0], a->elems[0], err);
+    int status = dsf_range_check(&dsf_op_reduce_scatter, 0, &shapes[0],
+                                 DSFLOW_FP32, a->at[0], a->elems[0], err);
 
     for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++)
-        status = within(&dsf_op_reduce_scatter, i + 1, bytes[i + 1], a->from[i],
-                        a->elems[0], err);
+        status = dsf_range_check(&dsf_op_reduce_scatter, i + 1, &shapes[i + 1],
+                                 DSFLOW_FP32, a->from[i], a->elems[0], err);
     if (status == DSFLOW_OK && (a->self < -1 || a->self > (int)n - 1))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "reduce_scatter: self: %d: expected -1 to %u",
@@ -151,14 +145,15 @@ static int reduce_scatter_check(const size_t *bytes, unsigned n,
     return status;
 }
 
-static void reduce_scatter_cost(const size_t *bytes, unsigned n,
+static void reduce_scatter_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_move_args *a = args;
     double leaves = n - 1 + (a->self >= 0);
 
     cost->flops = (leaves - 1) * (double)a->elems[0];
-    cost->bytes = sizeof(float) * (leaves + 1) * (double)a->elems[0];
+    cost->bytes =
+        (leaves + 1) * (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems[0]);
 }
 
 const struct dsflow_op dsf_op_reduce_scatter = {

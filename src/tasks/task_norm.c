@@ -1,30 +1,35 @@
 /* task_norm.c - the norm of the whole gradient, and clipping by it. */
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int square_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int square_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsf_square_args *a = args;
+    const struct dsflow_op *op = &dsf_op_square;
+    int status;
 
-    if (a->elems < 0 || a->at < 0 || a->block < 1 ||
-        a->elems % a->block != 0 ||
-        (int64_t)(bytes[0] / sizeof(float)) - a->at < a->elems ||
-        (int64_t)(bytes[1] / sizeof(double)) < a->elems / a->block)
+    if (a->elems < 0 || a->at < 0 || a->block < 1 || a->elems % a->block != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "square: %lld numbers from %lld on, in blocks of "
-                           "%lld, of %zu bytes",
+                           "%lld",
                            (long long)a->elems, (long long)a->at,
-                           (long long)a->block, bytes[0]);
-    return DSFLOW_OK;
+                           (long long)a->block);
+    status =
+        dsf_range_check(op, 0, &shapes[0], DSFLOW_FP32, a->at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64,
+                                a->elems / a->block, err);
+    return status;
 }
 
-static void square_cost(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
+static void square_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_square_args *a = args;
 
     cost->flops = 2.0 * (double)a->elems;
-    cost->bytes = sizeof(float) * (double)a->elems;
+    cost->bytes = (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems);
 }
 
 const struct dsflow_op dsf_op_square = {
@@ -33,27 +38,30 @@ const struct dsflow_op dsf_op_square = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "squared norm of a gradient",
     .args_size = sizeof(struct dsf_square_args),
-    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
+    DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32 },
+                 { "out", DSFLOW_W, DSFLOW_FP64 }),
     .check = square_check,
     .cost = square_cost,
 };
 
-static int sum_check(const size_t *bytes, unsigned n, const void *args,
-                     struct dsflow_err *err)
+static int sum_check(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_err *err)
 {
-    for (unsigned i = 0; i < n; i++)
-        if (bytes[i] < sizeof(double) || bytes[i] % sizeof(double) != 0)
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "sum: %zu bytes: expected doubles", bytes[i]);
-    return DSFLOW_OK;
+    int status = DSFLOW_OK;
+
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
+        status =
+            dsf_port_check(&dsf_op_sum, i, &shapes[i], DSFLOW_FP64, 1, err);
+    return status;
 }
 
-static void sum_cost(const size_t *bytes, unsigned n, const void *args,
-                     struct dsflow_cost *cost)
+static void sum_cost(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_cost *cost)
 {
-    for (unsigned i = 0; i < n; i++)
-        cost->bytes += (double)bytes[i];
-    cost->flops = cost->bytes / sizeof(double);
+    for (unsigned i = 0; i < n; i++) {
+        cost->bytes += (double)shapes[i].bytes;
+        cost->flops += (double)shapes[i].elems;
+    }
 }
 
 const struct dsflow_op dsf_op_sum = {
@@ -63,27 +71,29 @@ const struct dsflow_op dsf_op_sum = {
     .summary = "sum of numbers, left to right",
     .repeats = 1,
     .comm = DSFLOW_COMM_REDUCE,
-    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+    DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
+                 { "in", DSFLOW_R, DSFLOW_FP64 }),
     .check = sum_check,
     .cost = sum_cost,
 };
 
-static int clip_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int clip_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
     const struct dsf_clip_args *a = args;
+    int status;
 
-    if (bytes[0] < sizeof(double) || bytes[1] < sizeof(struct dsflow_control))
-        return dsflow_fail(err, DSFLOW_EINVAL, "clip: control: %zu bytes",
-                           bytes[1]);
     if (!(a->limit >= 0))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "clip: limit: %g: expected 0 or more", a->limit);
-    return DSFLOW_OK;
+    status = dsf_port_check(&dsf_op_clip, 0, &shapes[0], DSFLOW_FP64, 1, err);
+    if (status == DSFLOW_OK)
+        status = dsf_control_check(&dsf_op_clip, 1, &shapes[1], err);
+    return status;
 }
 
-static void clip_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void clip_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }
@@ -94,7 +104,7 @@ const struct dsflow_op dsf_op_clip = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "scale that keeps the gradient's norm within the limit",
     .args_size = sizeof(struct dsf_clip_args),
-    DSFLOW_PORTS({ "norm2", DSFLOW_R }, { "control", DSFLOW_RW }),
+    DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 }, { "control", DSFLOW_RW }),
     .check = clip_check,
     .cost = clip_cost,
 };

@@ -24,8 +24,8 @@ static double gemm_flops(const struct dsflow_tile *t)
     return 2.0 * (double)dsf_tile_x(t) * (double)dsf_tile_qwidth(t);
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_out_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -34,20 +34,20 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_out_forward, bytes,
+    return dsf_ports_check(&dsf_op_out_forward, shapes,
                            (size_t[]){ dsf_tile_x(t),
                                        (size_t)t->rows * dsf_tile_qwidth(t),
                                        unit, dsf_tile_x(t) },
                            n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_out_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + 2.0 * (double)dsf_tile_x(&a->tile);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_forward, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_out_forward, shapes, n);
 }
 
 const struct dsflow_op dsf_op_out_forward = {
@@ -63,7 +63,7 @@ const struct dsflow_op dsf_op_out_forward = {
     .cost = forward_cost,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_out_args *a = args;
@@ -73,21 +73,21 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_out_backward_input, bytes,
+    return dsf_ports_check(&dsf_op_out_backward_input, shapes,
                            (size_t[]){ dsf_tile_x(t), rows * dsf_tile_qwidth(t),
                                        unit, rows * dsf_tile_qwidth(t),
                                        rows * (size_t)t->heads },
                            n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_out_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
     cost->flops = gemm_flops(t) + 2.0 * t->rows * (double)dsf_tile_qwidth(t);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_input, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_input, shapes, n);
 }
 
 const struct dsflow_op dsf_op_out_backward_input = {
@@ -103,7 +103,7 @@ const struct dsflow_op dsf_op_out_backward_input = {
     .cost = backward_input_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_out_args *a = args;
@@ -114,18 +114,18 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_out_backward_weight, bytes,
+        &dsf_op_out_backward_weight, shapes,
         (size_t[]){ dsf_tile_x(t), (size_t)t->rows * dsf_tile_qwidth(t), unit },
         n, err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_out_args *a = args;
 
     cost->flops = gemm_flops(&a->tile) + (double)dsf_tile_x(&a->tile);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_weight, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_weight, shapes, n);
 }
 
 const struct dsflow_op dsf_op_out_backward_weight = {

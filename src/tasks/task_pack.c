@@ -4,12 +4,26 @@
 
 #include "base/random.h"
 #include "tasks/packed.h"
+#include "tasks/shapes.h"
 
 #include <string.h>
 
 static size_t count_heads(int64_t elems)
 {
     return ((size_t)elems + DSF_PACKED_BLOCK - 1) / DSF_PACKED_BLOCK;
+}
+
+enum dsflow_dtype dsf_packed_dtype(enum dsf_states format)
+{
+    switch (format) {
+    case DSF_STATES_BF16:
+        return DSFLOW_BF16;
+    case DSF_STATES_INT8:
+        return DSFLOW_INT8_BLOCK;
+    case DSF_STATES_FP32:
+        break;
+    }
+    return DSFLOW_FP32;
 }
 
 size_t dsf_packed_bytes(enum dsf_states format, int64_t elems)
@@ -58,43 +72,45 @@ uint64_t dsf_packed_stream(int64_t seed, const struct dsflow_data_spec *state)
     return stir(stir(h, (uint64_t)state->unit), (uint64_t)state->part);
 }
 
-static int check(const char *name, size_t whole, size_t packed,
+static int check(const struct dsflow_op *op, unsigned whole, unsigned packed,
+                 const struct dsflow_shape *shapes,
                  const struct dsf_pack_args *a, struct dsflow_err *err)
 {
+    int status;
+
     if (a->format != DSF_STATES_BF16 && a->format != DSF_STATES_INT8)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: format %d: expected bf16 or int8", name,
+                           "%s: format %d: expected bf16 or int8", op->name,
                            (int)a->format);
     if (a->at < 0 || a->at % DSF_PACKED_BLOCK != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: from number %lld on: expected a multiple of %d",
-                           name, (long long)a->at, DSF_PACKED_BLOCK);
-    if (a->elems < 0 || whole / sizeof(float) < (size_t)a->elems ||
-        packed < dsf_packed_bytes(a->format, a->elems))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %lld numbers in %zu and, packed, %zu bytes",
-                           name, (long long)a->elems, whole, packed);
-    return DSFLOW_OK;
+                           op->name, (long long)a->at, DSF_PACKED_BLOCK);
+    status = dsf_range_check(op, whole, &shapes[whole], DSFLOW_FP32, 0,
+                             a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(op, packed, &shapes[packed],
+                                 dsf_packed_dtype(a->format), 0, a->elems, err);
+    return status;
 }
 
-static int pack_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int pack_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
-    if (bytes[0] < sizeof(struct dsflow_control))
-        return dsflow_fail(err, DSFLOW_EINVAL, "pack: control: %zu bytes",
-                           bytes[0]);
-    return check("pack", bytes[1], bytes[2], args, err);
+    int status = dsf_control_check(&dsf_op_pack, 0, &shapes[0], err);
+
+    return status < 0 ? status : check(&dsf_op_pack, 1, 2, shapes, args, err);
 }
 
-static int unpack_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int unpack_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
-    return check("unpack", bytes[1], bytes[0], args, err);
+    return check(&dsf_op_unpack, 1, 0, shapes, args, err);
 }
 
 /* No floating-point operations: bytes, and what it takes to make them. */
-static void pack_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void pack_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_pack_args *a = args;
 

@@ -2,9 +2,10 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static int embed_check(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n, const struct dsf_embed_part_args *a,
-                       unsigned x, unsigned unit, struct dsflow_err *err)
+static int embed_check(const struct dsflow_op *op,
+                       const struct dsflow_shape *shapes, unsigned n,
+                       const struct dsf_embed_part_args *a, unsigned x,
+                       unsigned unit, struct dsflow_err *err)
 {
     const struct dsflow_tile *t = &a->tile;
     size_t floats[3] = { 0 }, width = (size_t)t->width;
@@ -32,18 +33,18 @@ static int embed_check(const struct dsflow_op *op, const size_t *bytes,
                                &floats[unit], err);
     if (status < 0)
         return status;
-    return dsf_ports_check(op, bytes, floats, n, err);
+    return dsf_ports_check(op, shapes, floats, n, err);
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
-    return embed_check(&dsf_op_embed_part_forward, bytes, n, args, 2, 1, err);
+    return embed_check(&dsf_op_embed_part_forward, shapes, n, args, 2, 1, err);
 }
 
 /* How many of its rows this part has is not known: as many as all have. */
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_embed_part_args *a = args;
     double x = (double)dsf_tile_x(&a->tile);
@@ -60,20 +61,20 @@ const struct dsflow_op dsf_op_embed_part_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "embeddings of the tokens that one tensor rank has",
     .args_size = sizeof(struct dsf_embed_part_args),
-    DSFLOW_PORTS({ "batch", DSFLOW_R }, { "embed", DSFLOW_R },
+    DSFLOW_PORTS({ "batch", DSFLOW_R, DSFLOW_INT32 }, { "embed", DSFLOW_R },
                  { "x", DSFLOW_W }),
     .check = forward_check,
     .cost = forward_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
-    return embed_check(&dsf_op_embed_part_backward_weight, bytes, n, args, 1, 2,
-                       err);
+    return embed_check(&dsf_op_embed_part_backward_weight, shapes, n, args, 1,
+                       2, err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_embed_part_args *a = args;
@@ -90,7 +91,7 @@ const struct dsflow_op dsf_op_embed_part_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the embeddings that one tensor rank has",
     .args_size = sizeof(struct dsf_embed_part_args),
-    DSFLOW_PORTS({ "batch", DSFLOW_R }, { "dx", DSFLOW_R },
+    DSFLOW_PORTS({ "batch", DSFLOW_R, DSFLOW_INT32 }, { "dx", DSFLOW_R },
                  { "grad", DSFLOW_RW }),
     .check = backward_weight_check,
     .cost = backward_weight_cost,

@@ -36,9 +36,9 @@ static size_t logits_floats(const struct dsflow_tile *t)
     return (size_t)t->rows * (size_t)t->vocab;
 }
 
-static size_t stats_floats(const struct dsflow_tile *t)
+static size_t stats_elems(const struct dsflow_tile *t)
 {
-    return (size_t)t->rows * sizeof(struct dsf_head_stats) / sizeof(float);
+    return (size_t)t->rows * DSF_HEAD_STATS;
 }
 
 static size_t tops_floats(const struct dsflow_tile *t)
@@ -57,8 +57,8 @@ static void gemm_cost(const struct dsflow_tile *t, struct dsflow_cost *cost)
                                    (double)dsf_tile_x(t));
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -67,15 +67,15 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_part_forward, bytes,
+    return dsf_ports_check(&dsf_op_head_part_forward, shapes,
                            (size_t[]){ dsf_tile_x(t), weight,
                                        2 * (size_t)t->rows, logits_floats(t),
-                                       stats_floats(t), tops_floats(t) },
+                                       stats_elems(t), tops_floats(t) },
                            n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;
 
@@ -85,7 +85,8 @@ static void forward_cost(const size_t *bytes, unsigned n, const void *args,
 }
 
 /* For each block of columns the sum of each row. */
-static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsf_head_part_args *a = args;
 
@@ -100,15 +101,15 @@ const struct dsflow_op dsf_op_head_part_forward = {
     .summary = "logits over some of the vocabulary, and what the loss needs",
     .args_size = sizeof(struct dsf_head_part_args),
     DSFLOW_PORTS({ "xn", DSFLOW_R }, { "weight", DSFLOW_R },
-                 { "batch", DSFLOW_R }, { "logits", DSFLOW_W },
-                 { "stats", DSFLOW_W }, { "tops", DSFLOW_W }),
+                 { "batch", DSFLOW_R, DSFLOW_INT32 }, { "logits", DSFLOW_W },
+                 { "stats", DSFLOW_W, DSFLOW_FP64 }, { "tops", DSFLOW_W }),
     .check = forward_check,
     .cost = forward_cost,
     .scratch = forward_scratch,
 };
 
-static int loss_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int loss_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -117,20 +118,19 @@ static int loss_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_part_loss, bytes,
+    return dsf_ports_check(&dsf_op_head_part_loss, shapes,
                            (size_t[]){ logits_floats(t), 2 * (size_t)t->rows,
-                                       (size_t)a->parts * stats_floats(t),
-                                       tops_floats(t),
-                                       sizeof(double) / sizeof(float) },
+                                       (size_t)a->parts * stats_elems(t),
+                                       tops_floats(t), 1 },
                            n, err);
 }
 
-static void loss_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void loss_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    double stats = (double)a->parts * (double)stats_floats(t);
+    double stats = (double)a->parts * (double)stats_elems(t);
 
     cost->flops = (double)logits_floats(t) + 5 * stats;
     cost->bytes =
@@ -145,14 +145,14 @@ const struct dsflow_op dsf_op_head_part_loss = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "loss of all parts, and gradient of the logits of one",
     .args_size = sizeof(struct dsf_head_part_args),
-    DSFLOW_PORTS({ "logits", DSFLOW_RW }, { "batch", DSFLOW_R },
-                 { "stats", DSFLOW_R }, { "tops", DSFLOW_R },
-                 { "loss", DSFLOW_W }),
+    DSFLOW_PORTS({ "logits", DSFLOW_RW }, { "batch", DSFLOW_R, DSFLOW_INT32 },
+                 { "stats", DSFLOW_R, DSFLOW_FP64 }, { "tops", DSFLOW_R },
+                 { "loss", DSFLOW_W, DSFLOW_FP64 }),
     .check = loss_check,
     .cost = loss_cost,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
@@ -163,12 +163,12 @@ static int backward_input_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_head_part_backward_input, bytes,
+        &dsf_op_head_part_backward_input, shapes,
         (size_t[]){ logits_floats(&a->tile), weight, dsf_tile_x(&a->tile) }, n,
         err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;
@@ -189,7 +189,7 @@ const struct dsflow_op dsf_op_head_part_backward_input = {
     .cost = backward_input_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsf_head_part_args *a = args;
@@ -200,12 +200,12 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_head_part_backward_weight, bytes,
+        &dsf_op_head_part_backward_weight, shapes,
         (size_t[]){ logits_floats(&a->tile), dsf_tile_x(&a->tile), weight }, n,
         err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_head_part_args *a = args;

@@ -23,18 +23,18 @@ static int unit_floats(const struct dsflow_op *op,
 }
 
 /* Two products, and about 20 for an activation. */
-static void mlp_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsflow_tile *t,
-                     struct dsflow_cost *cost)
+static void mlp_cost(const struct dsflow_op *op,
+                     const struct dsflow_shape *shapes, unsigned n,
+                     const struct dsflow_tile *t, struct dsflow_cost *cost)
 {
     double rows = t->rows, h = (double)dsf_tile_hwidth(t);
 
     cost->flops = 2 * rows * t->width * (h + t->ffn) + 20 * rows * t->ffn;
-    cost->bytes = dsf_ports_bytes(op, bytes, n);
+    cost->bytes = dsf_ports_bytes(op, shapes, n);
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -44,20 +44,21 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_mlp_part_forward, bytes,
+        &dsf_op_mlp_part_forward, shapes,
         (size_t[]){ x, unit, (size_t)t->rows * dsf_tile_hwidth(t), x }, n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_mlp_part_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_part_forward, bytes, n, &a->tile, cost);
+    mlp_cost(&dsf_op_mlp_part_forward, shapes, n, &a->tile, cost);
 }
 
 /* The activations. */
-static size_t forward_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsf_mlp_part_args *a = args;
 
@@ -78,8 +79,8 @@ const struct dsflow_op dsf_op_mlp_part_forward = {
     .scratch = forward_scratch,
 };
 
-static int hidden_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int hidden_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -88,20 +89,20 @@ static int hidden_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_part_hidden, bytes,
-                           (size_t[]){ dsf_tile_x(t), unit,
-                                       (size_t)t->rows * dsf_tile_hwidth(t) },
-                           n, err);
+    return dsf_ports_check(
+        &dsf_op_mlp_part_hidden, shapes,
+        (size_t[]){ dsf_tile_x(t), unit, (size_t)t->rows * dsf_tile_hwidth(t) },
+        n, err);
 }
 
-static void hidden_cost(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
+static void hidden_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_mlp_part_args *a = args;
     double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
 
     cost->flops = 2 * rows * a->tile.width * h + rows * h;
-    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_part_hidden, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_mlp_part_hidden, shapes, n);
 }
 
 const struct dsflow_op dsf_op_mlp_part_hidden = {
@@ -116,7 +117,7 @@ const struct dsflow_op dsf_op_mlp_part_hidden = {
     .cost = hidden_cost,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
@@ -127,16 +128,16 @@ static int backward_input_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_part_backward_input, bytes,
+    return dsf_ports_check(&dsf_op_mlp_part_backward_input, shapes,
                            (size_t[]){ x, unit, h, h, x }, n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_mlp_part_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_part_backward_input, bytes, n, &a->tile, cost);
+    mlp_cost(&dsf_op_mlp_part_backward_input, shapes, n, &a->tile, cost);
 }
 
 const struct dsflow_op dsf_op_mlp_part_backward_input = {
@@ -152,7 +153,7 @@ const struct dsflow_op dsf_op_mlp_part_backward_input = {
     .cost = backward_input_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsf_mlp_part_args *a = args;
@@ -162,19 +163,19 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_mlp_part_backward_weight, bytes,
+    return dsf_ports_check(&dsf_op_mlp_part_backward_weight, shapes,
                            (size_t[]){ x, x, rows * (size_t)t->ffn,
                                        rows * dsf_tile_hwidth(t), unit },
                            n, err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_mlp_part_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
-    mlp_cost(&dsf_op_mlp_part_backward_weight, bytes, n, t, cost);
+    mlp_cost(&dsf_op_mlp_part_backward_weight, shapes, n, t, cost);
     cost->flops -= 20.0 * t->rows * t->ffn; /* no activation here */
 }
 

@@ -50,8 +50,8 @@ static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
         sizeof(float) * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
 }
 
-static int norm_forward_check(const size_t *bytes, unsigned n, const void *args,
-                              struct dsflow_err *err)
+static int norm_forward_check(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args, struct dsflow_err *err)
 {
     const struct dsf_norm_args *a = args;
     size_t unit = 0, x = dsf_tile_x(&a->tile);
@@ -59,12 +59,12 @@ static int norm_forward_check(const size_t *bytes, unsigned n, const void *args,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_norm_forward, bytes,
+    return dsf_ports_check(&dsf_op_norm_forward, shapes,
                            (size_t[]){ x, unit, x }, n, err);
 }
 
-static void norm_forward_cost(const size_t *bytes, unsigned n, const void *args,
-                              struct dsflow_cost *cost)
+static void norm_forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_norm_args *a = args;
 
@@ -83,8 +83,9 @@ const struct dsflow_op dsf_op_norm_forward = {
     .cost = norm_forward_cost,
 };
 
-static int norm_backward_input_check(const size_t *bytes, unsigned n,
-                                     const void *args, struct dsflow_err *err)
+static int norm_backward_input_check(const struct dsflow_shape *shapes,
+                                     unsigned n, const void *args,
+                                     struct dsflow_err *err)
 {
     const struct dsf_norm_args *a = args;
     size_t unit = 0, x = dsf_tile_x(&a->tile);
@@ -93,12 +94,13 @@ static int norm_backward_input_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        &dsf_op_norm_backward_input, bytes,
+        &dsf_op_norm_backward_input, shapes,
         (size_t[]){ x, x, unit, x, 2 * (size_t)a->tile.width, x }, n, err);
 }
 
-static void norm_backward_input_cost(const size_t *bytes, unsigned n,
-                                     const void *args, struct dsflow_cost *cost)
+static void norm_backward_input_cost(const struct dsflow_shape *shapes,
+                                     unsigned n, const void *args,
+                                     struct dsflow_cost *cost)
 {
     const struct dsf_norm_args *a = args;
 
@@ -120,8 +122,9 @@ const struct dsflow_op dsf_op_norm_backward_input = {
     .cost = norm_backward_input_cost,
 };
 
-static int norm_backward_weight_check(const size_t *bytes, unsigned n,
-                                      const void *args, struct dsflow_err *err)
+static int norm_backward_weight_check(const struct dsflow_shape *shapes,
+                                      unsigned n, const void *args,
+                                      struct dsflow_err *err)
 {
     const struct dsf_norm_args *a = args;
     size_t unit = 0;
@@ -129,13 +132,13 @@ static int norm_backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_norm_backward_weight, bytes,
+    return dsf_ports_check(&dsf_op_norm_backward_weight, shapes,
                            (size_t[]){ 2 * (size_t)a->tile.width, unit }, n,
                            err);
 }
 
-static void norm_backward_weight_cost(const size_t *bytes, unsigned n,
-                                      const void *args,
+static void norm_backward_weight_cost(const struct dsflow_shape *shapes,
+                                      unsigned n, const void *args,
                                       struct dsflow_cost *cost)
 {
     const struct dsf_norm_args *a = args;
@@ -169,7 +172,7 @@ static int residual_floats(const struct dsflow_op *op,
     return status;
 }
 
-static int residual_forward_check(const size_t *bytes, unsigned n,
+static int residual_forward_check(const struct dsflow_shape *shapes, unsigned n,
                                   const void *args, struct dsflow_err *err)
 {
     const struct dsf_residual_args *a = args;
@@ -181,11 +184,11 @@ static int residual_forward_check(const size_t *bytes, unsigned n,
                              dsf_op_residual_forward.name, n, a->b < 0 ? 3 : 4);
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_residual_forward, bytes,
+    return dsf_ports_check(&dsf_op_residual_forward, shapes,
                            (size_t[]){ x, x, x, unit }, n, err);
 }
 
-static void residual_forward_cost(const size_t *bytes, unsigned n,
+static void residual_forward_cost(const struct dsflow_shape *shapes, unsigned n,
                                   const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_residual_args *a = args;
@@ -210,8 +213,8 @@ const struct dsflow_op dsf_op_residual_forward = {
     .cost = residual_forward_cost,
 };
 
-static int residual_backward_weight_check(const size_t *bytes, unsigned n,
-                                          const void *args,
+static int residual_backward_weight_check(const struct dsflow_shape *shapes,
+                                          unsigned n, const void *args,
                                           struct dsflow_err *err)
 {
     const struct dsf_residual_args *a = args;
@@ -221,12 +224,12 @@ static int residual_backward_weight_check(const size_t *bytes, unsigned n,
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_residual_backward_weight, bytes,
+    return dsf_ports_check(&dsf_op_residual_backward_weight, shapes,
                            (size_t[]){ dsf_tile_x(&a->tile), unit }, n, err);
 }
 
-static void residual_backward_weight_cost(const size_t *bytes, unsigned n,
-                                          const void *args,
+static void residual_backward_weight_cost(const struct dsflow_shape *shapes,
+                                          unsigned n, const void *args,
                                           struct dsflow_cost *cost)
 {
     const struct dsf_residual_args *a = args;

@@ -3,8 +3,8 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_out_part_forward;
     const struct dsflow_out_args *a = args;
@@ -22,18 +22,18 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        op, bytes, (size_t[]){ (size_t)t->rows * nq, unit, dsf_tile_x(t) }, n,
+        op, shapes, (size_t[]){ (size_t)t->rows * nq, unit, dsf_tile_x(t) }, n,
         err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_out_args *a = args;
 
     cost->flops =
         2.0 * (double)dsf_tile_x(&a->tile) * (double)dsf_tile_qwidth(&a->tile);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_part_forward, bytes, n);
+    cost->bytes = dsf_ports_bytes(&dsf_op_out_part_forward, shapes, n);
 }
 
 const struct dsflow_op dsf_op_out_part_forward = {

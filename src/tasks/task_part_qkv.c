@@ -70,7 +70,8 @@ static double shared_bytes(const struct dsf_qkv_part_args *a)
 
 /* The table of rotations is read for the rows of the tile only, and of what is
  * shared the part's rows. */
-static void qkv_cost(const struct dsflow_op *op, const size_t *bytes, int rope,
+static void qkv_cost(const struct dsflow_op *op,
+                     const struct dsflow_shape *shapes, int rope,
                      const struct dsf_qkv_part_args *a,
                      struct dsflow_cost *cost)
 {
@@ -78,7 +79,7 @@ static void qkv_cost(const struct dsflow_op *op, const size_t *bytes, int rope,
     double out = (double)(dsf_tile_qwidth(t) + dsf_tile_kvwidth(t));
 
     cost->flops = 2.0 * (double)dsf_tile_x(t) * out;
-    cost->bytes = dsf_ports_bytes(op, bytes, 4) + shared_bytes(a);
+    cost->bytes = dsf_ports_bytes(op, shapes, 4) + shared_bytes(a);
     if (rope && t->rope) {
         cost->flops += 3.0 * t->rows * out;
         cost->bytes +=
@@ -86,8 +87,8 @@ static void qkv_cost(const struct dsflow_op *op, const size_t *bytes, int rope,
     }
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_forward;
     const struct dsf_qkv_part_args *a = args;
@@ -100,18 +101,18 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        op, bytes,
+        op, shapes,
         (size_t[]){ dsf_tile_x(t), unit, rows * dsf_tile_qwidth(t),
                     rows * dsf_tile_kvwidth(t), rope_floats(t), shared },
         n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_qkv_part_args *a = args;
 
-    qkv_cost(&dsf_op_qkv_part_forward, bytes, 1, a, cost);
+    qkv_cost(&dsf_op_qkv_part_forward, shapes, 1, a, cost);
 }
 
 const struct dsflow_op dsf_op_qkv_part_forward = {
@@ -129,7 +130,7 @@ const struct dsflow_op dsf_op_qkv_part_forward = {
     .cost = forward_cost,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_backward_input;
@@ -142,19 +143,19 @@ static int backward_input_check(const size_t *bytes, unsigned n,
         status = check_ports(op, n, 1, a, err);
     if (status < 0)
         return status;
-    return dsf_ports_check(op, bytes,
+    return dsf_ports_check(op, shapes,
                            (size_t[]){ rows * dsf_tile_qwidth(t),
                                        rows * dsf_tile_kvwidth(t), unit,
                                        dsf_tile_x(t), rope_floats(t), shared },
                            n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_qkv_part_args *a = args;
 
-    qkv_cost(&dsf_op_qkv_part_backward_input, bytes, 1, a, cost);
+    qkv_cost(&dsf_op_qkv_part_backward_input, shapes, 1, a, cost);
 }
 
 const struct dsflow_op dsf_op_qkv_part_backward_input = {
@@ -172,7 +173,7 @@ const struct dsflow_op dsf_op_qkv_part_backward_input = {
     .cost = backward_input_cost,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_part_backward_weight;
@@ -185,19 +186,19 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
         status = check_ports(op, n, 0, a, err);
     if (status < 0)
         return status;
-    return dsf_ports_check(op, bytes,
+    return dsf_ports_check(op, shapes,
                            (size_t[]){ rows * dsf_tile_qwidth(t),
                                        rows * dsf_tile_kvwidth(t),
                                        dsf_tile_x(t), unit, shared },
                            n, err);
 }
 
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_qkv_part_args *a = args;
 
-    qkv_cost(&dsf_op_qkv_part_backward_weight, bytes, 0, a, cost);
+    qkv_cost(&dsf_op_qkv_part_backward_weight, shapes, 0, a, cost);
     cost->bytes += shared_bytes(a); /* written too */
 }
 

@@ -46,27 +46,28 @@ static double gemm_flops(const struct dsflow_tile *t)
 }
 
 /* The table of rotations is read for the rows of the tile only. */
-static void qkv_cost(const struct dsflow_op *op, const size_t *bytes,
-                     unsigned n, const struct dsflow_tile *t,
-                     struct dsflow_cost *cost)
+static void qkv_cost(const struct dsflow_op *op,
+                     const struct dsflow_shape *shapes, unsigned n,
+                     const struct dsflow_tile *t, struct dsflow_cost *cost)
 {
     cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
-    cost->bytes = dsf_ports_bytes(op, bytes, t->rope ? n - 1 : n);
+    cost->bytes = dsf_ports_bytes(op, shapes, t->rope ? n - 1 : n);
     if (t->rope)
         cost->bytes +=
             (double)(dsf_tile_length(t) * (size_t)t->head_dim * sizeof(float));
 }
 
 /* The normed tile, or the gradient of it. */
-static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args)
 {
     const struct dsflow_qkv_args *a = args;
 
     return dsf_tile_x(&a->tile) * sizeof(float);
 }
 
-static int forward_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int forward_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_forward;
     const struct dsflow_qkv_args *a = args;
@@ -81,18 +82,18 @@ static int forward_check(const size_t *bytes, unsigned n, const void *args,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        op, bytes,
+        op, shapes,
         (size_t[]){ dsf_tile_x(t), unit, rows * dsf_tile_qwidth(t),
                     rows * dsf_tile_kvwidth(t), rope_floats(t) },
         n, err);
 }
 
-static void forward_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_qkv_args *a = args;
 
-    qkv_cost(&dsf_op_qkv_forward, bytes, n, &a->tile, cost);
+    qkv_cost(&dsf_op_qkv_forward, shapes, n, &a->tile, cost);
 }
 
 const struct dsflow_op dsf_op_qkv_forward = {
@@ -110,7 +111,7 @@ const struct dsflow_op dsf_op_qkv_forward = {
     .scratch = scratch,
 };
 
-static int backward_input_check(const size_t *bytes, unsigned n,
+static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_backward_input;
@@ -126,18 +127,18 @@ static int backward_input_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        op, bytes,
+        op, shapes,
         (size_t[]){ rows * dsf_tile_qwidth(t), rows * dsf_tile_kvwidth(t), x,
                     unit, x, x, 2 * (size_t)t->width, rope_floats(t) },
         n, err);
 }
 
-static void backward_input_cost(const size_t *bytes, unsigned n,
+static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_qkv_args *a = args;
 
-    qkv_cost(&dsf_op_qkv_backward_input, bytes, n, &a->tile, cost);
+    qkv_cost(&dsf_op_qkv_backward_input, shapes, n, &a->tile, cost);
 }
 
 const struct dsflow_op dsf_op_qkv_backward_input = {
@@ -156,7 +157,7 @@ const struct dsflow_op dsf_op_qkv_backward_input = {
     .scratch = scratch,
 };
 
-static int backward_weight_check(const size_t *bytes, unsigned n,
+static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_err *err)
 {
     const struct dsflow_op *op = &dsf_op_qkv_backward_weight;
@@ -170,22 +171,22 @@ static int backward_weight_check(const size_t *bytes, unsigned n,
     if (status < 0)
         return status;
     return dsf_ports_check(
-        op, bytes,
+        op, shapes,
         (size_t[]){ rows * dsf_tile_qwidth(t), rows * dsf_tile_kvwidth(t),
                     dsf_tile_x(t), unit, 2 * (size_t)t->width, unit },
         n, err);
 }
 
 /* Of the unit only the norm is read; of the gradient all is. */
-static void backward_weight_cost(const size_t *bytes, unsigned n,
+static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_qkv_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
     cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
-    cost->bytes = dsf_ports_bytes(&dsf_op_qkv_backward_weight, bytes, n) -
-                  (double)bytes[3] + 8.0 * t->width;
+    cost->bytes = dsf_ports_bytes(&dsf_op_qkv_backward_weight, shapes, n) -
+                  (double)shapes[3].bytes + 8.0 * t->width;
 }
 
 const struct dsflow_op dsf_op_qkv_backward_weight = {

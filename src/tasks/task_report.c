@@ -1,21 +1,24 @@
 /* task_report.c - what a step says of itself to the program around it. */
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int report_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+static int report_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
-    if (bytes[0] < sizeof(struct dsflow_control) || bytes[1] < sizeof(double) ||
-        bytes[2] < sizeof(int64_t))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "report: %zu, %zu and %zu bytes", bytes[0],
-                           bytes[1], bytes[2]);
-    return DSFLOW_OK;
+    const struct dsflow_op *op = &dsf_op_report;
+    int status = dsf_control_check(op, 0, &shapes[0], err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64, 1, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(op, 2, &shapes[2], DSFLOW_INT64, 1, err);
+    return status;
 }
 
-static void report_cost(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
+static void report_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = (double)bytes[0];
+    cost->bytes = (double)shapes[0].bytes;
 }
 
 const struct dsflow_op dsf_op_report = {
@@ -23,19 +26,17 @@ const struct dsflow_op dsf_op_report = {
     .name = "report",
     .direction = DSFLOW_DIR_HOST,
     .summary = "loss, norm and learning rate of the step, for the log",
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "loss", DSFLOW_R },
-                 { "cursor", DSFLOW_R }),
+    DSFLOW_PORTS({ "control", DSFLOW_R }, { "loss", DSFLOW_R, DSFLOW_FP64 },
+                 { "cursor", DSFLOW_R, DSFLOW_INT64 }),
     .check = report_check,
     .cost = report_cost,
 };
 
-static int report_loss_check(const size_t *bytes, unsigned n, const void *args,
-                             struct dsflow_err *err)
+static int report_loss_check(const struct dsflow_shape *shapes, unsigned n,
+                             const void *args, struct dsflow_err *err)
 {
-    if (bytes[0] < sizeof(double))
-        return dsflow_fail(err, DSFLOW_EINVAL, "report_loss: %zu bytes",
-                           bytes[0]);
-    return DSFLOW_OK;
+    return dsf_port_check(&dsf_op_report_loss, 0, &shapes[0], DSFLOW_FP64, 1,
+                          err);
 }
 
 const struct dsflow_op dsf_op_report_loss = {
@@ -43,7 +44,7 @@ const struct dsflow_op dsf_op_report_loss = {
     .name = "report_loss",
     .direction = DSFLOW_DIR_HOST,
     .summary = "loss of a micro-batch of the validation text",
-    DSFLOW_PORTS({ "loss", DSFLOW_R }),
+    DSFLOW_PORTS({ "loss", DSFLOW_R, DSFLOW_FP64 }),
     .check = report_loss_check,
     .cost = report_cost,
 };

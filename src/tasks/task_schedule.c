@@ -1,15 +1,13 @@
 /* task_schedule.c - what changes from one step to the next: the learning rate
  * and the bias corrections. */
+#include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int schedule_check(const size_t *bytes, unsigned n, const void *args,
-                          struct dsflow_err *err)
+static int schedule_check(const struct dsflow_shape *shapes, unsigned n,
+                          const void *args, struct dsflow_err *err)
 {
     const struct dsf_schedule_args *a = args;
 
-    if (bytes[0] < sizeof(struct dsflow_control))
-        return dsflow_fail(err, DSFLOW_EINVAL, "schedule: control: %zu bytes",
-                           bytes[0]);
     if (a->schedule == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "schedule: expected a schedule");
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
@@ -17,11 +15,11 @@ static int schedule_check(const size_t *bytes, unsigned n, const void *args,
                            "schedule: betas: %g, %g: expected 0 to 1, 1 not "
                            "included",
                            a->beta1, a->beta2);
-    return DSFLOW_OK;
+    return dsf_control_check(&dsf_op_schedule, 0, &shapes[0], err);
 }
 
-static void schedule_cost(const size_t *bytes, unsigned n, const void *args,
-                          struct dsflow_cost *cost)
+static void schedule_cost(const struct dsflow_shape *shapes, unsigned n,
+                          const void *args, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }

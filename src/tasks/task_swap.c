@@ -1,21 +1,26 @@
 /* task_swap.c - what carries numbers from one memory of a rank to another. */
 #include "tasks/tasks.h"
 
-static int swap_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int swap_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
-    return DSFLOW_OK;
+    if (shapes[0].dtype == shapes[1].dtype)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "swap: %s into %s",
+                       dsflow_dtype_str(shapes[0].dtype),
+                       dsflow_dtype_str(shapes[1].dtype));
 }
 
-static double least(const size_t *bytes)
+static double least(const struct dsflow_shape *shapes)
 {
-    return (double)(bytes[0] < bytes[1] ? bytes[0] : bytes[1]);
+    return (double)(shapes[0].bytes < shapes[1].bytes ? shapes[0].bytes
+                                                      : shapes[1].bytes);
 }
 
-static void swap_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void swap_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = 2 * least(bytes);
+    cost->bytes = 2 * least(shapes);
 }
 
 const struct dsflow_op dsf_op_swap_in = {

@@ -3,28 +3,28 @@
 #include "tasks/tasks.h"
 
 #include "tasks/components.h"
+#include "tasks/shapes.h"
 
-static int add_check(const size_t *bytes, unsigned n, const void *args,
-                     struct dsflow_err *err)
+static int add_check(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_err *err)
 {
     const struct dsf_add_args *a = args;
+    int status = dsf_range_check(&dsf_op_add, 0, &shapes[0], DSFLOW_FP32, 0,
+                                 a->elems, err);
 
-    if (a->elems < 0 || a->from_at < 0 ||
-        (int64_t)(bytes[0] / sizeof(float)) < a->elems ||
-        (int64_t)(bytes[1] / sizeof(float)) - a->from_at < a->elems)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "add: %lld numbers in %zu and %zu bytes",
-                           (long long)a->elems, bytes[0], bytes[1]);
-    return DSFLOW_OK;
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(&dsf_op_add, 1, &shapes[1], DSFLOW_FP32,
+                                 a->from_at, a->elems, err);
+    return status;
 }
 
-static void add_cost(const size_t *bytes, unsigned n, const void *args,
-                     struct dsflow_cost *cost)
+static void add_cost(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_cost *cost)
 {
     const struct dsf_add_args *a = args;
 
     cost->flops = (double)a->elems;
-    cost->bytes = 3.0 * sizeof(float) * (double)a->elems;
+    cost->bytes = 3.0 * (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems);
 }
 
 const struct dsflow_op dsf_op_add = {
@@ -33,35 +33,38 @@ const struct dsflow_op dsf_op_add = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "gradients of one group onto those of another",
     .args_size = sizeof(struct dsf_add_args),
-    DSFLOW_PORTS({ "into", DSFLOW_RW }, { "from", DSFLOW_R }),
+    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
+                 { "from", DSFLOW_R, DSFLOW_FP32 }),
     .check = add_check,
     .cost = add_cost,
 };
 
-int dsflow_update_check(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_err *err)
+/* For the messages: which optimizer it is, is not known to its check. */
+static const struct dsflow_op update = {
+    .name = "update",
+    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
+                 { "param", DSFLOW_RW }, { "state", DSFLOW_RW }),
+};
+
+int dsflow_update_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
 {
     const struct dsflow_update_args *a = args;
+    int status;
 
     if (a->elems < 0 || a->decay < 0 || a->decay > a->elems ||
         a->grad_at < 0 || a->param_at < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "update: %lld of %lld numbers decay",
                            (long long)a->decay, (long long)a->elems);
-    if (bytes[0] < sizeof(struct dsflow_control))
-        return dsflow_fail(err, DSFLOW_EINVAL, "update: control: %zu bytes",
-                           bytes[0]);
-    for (unsigned i = 1; i < n; i++) {
-        int64_t at = i == 1 ? a->grad_at : i == 2 ? a->param_at : 0;
-
-        if ((int64_t)(bytes[i] / sizeof(float)) - at < a->elems)
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "update: port %u: %zu bytes: expected %lld "
-                               "numbers from %lld on",
-                               i, bytes[i], (long long)a->elems,
-                               (long long)at);
-    }
-    return DSFLOW_OK;
+    status = dsf_control_check(&update, 0, &shapes[0], err);
+    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
+        status = dsf_range_check(&update, i, &shapes[i], DSFLOW_FP32,
+                                 i == 1   ? a->grad_at
+                                 : i == 2 ? a->param_at
+                                          : 0,
+                                 a->elems, err);
+    return status;
 }
 
 void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
@@ -82,19 +85,22 @@ void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
     args->ntensors = n;
 }
 
-void dsflow_update_cost(unsigned n, const void *args, double flops,
+void dsflow_update_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, double flops,
                         struct dsflow_cost *cost)
 {
     const struct dsflow_update_args *a = args;
 
     cost->flops = flops * (double)a->elems;
-    cost->bytes = sizeof(float) * (double)a->elems * (2.0 * (n - 1) - 1);
+    for (unsigned i = 1; i < n; i++)
+        cost->bytes += (i == 1 ? 1.0 : 2.0) *
+                       (double)dsflow_dtype_bytes(shapes[i].dtype, a->elems);
 }
 
-static void update_cost(const size_t *bytes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
+static void update_cost(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_cost *cost)
 {
-    dsflow_update_cost(n, args, 12, cost);
+    dsflow_update_cost(shapes, n, args, 12, cost);
 }
 
 const struct dsflow_op dsf_op_adam = {

@@ -54,19 +54,21 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
     return DSFLOW_OK;
 }
 
-int dsf_ports_check(const struct dsflow_op *op, const size_t *bytes,
-                    const size_t *floats, unsigned n, struct dsflow_err *err)
+int dsf_ports_check(const struct dsflow_op *op,
+                    const struct dsflow_shape *shapes, const size_t *elems,
+                    unsigned n, struct dsflow_err *err)
 {
+    int status = DSFLOW_OK;
+
     if (n < op->nports - op->noptional || n > op->nports)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u ports: expected %u",
                            op->name, n, op->nports);
-    for (unsigned i = 0; i < n; i++) {
-        if (bytes[i] / sizeof(float) < floats[i])
-            return dsflow_fail(
-                err, DSFLOW_EINVAL, "%s: %s: %zu bytes: expected %zu", op->name,
-                op->ports[i].name, bytes[i], floats[i] * sizeof(float));
-    }
-    return DSFLOW_OK;
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
+        status = dsf_port_check(op, i, &shapes[i],
+                                op->ports[i].dtype != 0 ? op->ports[i].dtype
+                                                        : DSFLOW_FP32,
+                                (int64_t)elems[i], err);
+    return status;
 }
 
 int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
@@ -82,12 +84,13 @@ int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
     return DSFLOW_OK;
 }
 
-double dsf_ports_bytes(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n)
+double dsf_ports_bytes(const struct dsflow_op *op,
+                       const struct dsflow_shape *shapes, unsigned n)
 {
     double sum = 0;
 
     for (unsigned i = 0; i < n; i++)
-        sum += (double)bytes[i] * (op->ports[i].access == DSFLOW_RW ? 2 : 1);
+        sum += (double)shapes[i].bytes *
+               (op->ports[i].access == DSFLOW_RW ? 2 : 1);
     return sum;
 }

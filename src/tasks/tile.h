@@ -4,6 +4,7 @@
 
 #include <dsflow/op.h>
 #include "tasks/args.h"
+#include "tasks/shapes.h"
 
 /* Attention works on this many queries by this many keys at a time; the head
  * takes this many columns of the vocabulary at a time. Their scratch, and so
@@ -54,9 +55,11 @@ static inline size_t dsf_round16(size_t n)
 int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
                    struct dsflow_err *err);
 
-/* Has every port at least floats[i] numbers of 4 bytes? */
-int dsf_ports_check(const struct dsflow_op *op, const size_t *bytes,
-                    const size_t *floats, unsigned n, struct dsflow_err *err);
+/* Has every port at least elems[i] elements, of the type it declares, or of
+ * fp32 where it declares none? */
+int dsf_ports_check(const struct dsflow_op *op,
+                    const struct dsflow_shape *shapes, const size_t *elems,
+                    unsigned n, struct dsflow_err *err);
 
 /* A tensor of `n` numbers at `at` of a unit: raise *need to its end. `at` may
  * be -1 when `optional`. */
@@ -71,7 +74,7 @@ static inline size_t dsf_head_blocks(const struct dsflow_tile *t)
 
 /* Numbers of a unit read or written: those of all ports, counted once, and
  * twice where a port is both. */
-double dsf_ports_bytes(const struct dsflow_op *op, const size_t *bytes,
-                       unsigned n);
+double dsf_ports_bytes(const struct dsflow_op *op,
+                       const struct dsflow_shape *shapes, unsigned n);
 
 #endif

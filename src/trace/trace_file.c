@@ -539,7 +539,7 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
             return false;
         dsflow_graph_add_data(
             g,
-            &DSFLOW_DATA(.name = name, .bytes = (size_t)r.bytes,
+            &DSFLOW_DATA(.name = name, .elems = (int64_t)r.bytes,
                          .role = (enum dsflow_role)r.role, .home = r.home,
                          .tier = r.tier, .persistent = r.persistent,
                          .constant = r.constant, .unit = r.unit, .part = r.part,

@@ -169,7 +169,7 @@ static dsflow_data_id add(struct dsflow_graph *g, const char *what, unsigned i,
 
     snprintf(name, sizeof(name), "%s%u", what, i);
     return dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = name, .bytes = size, .role = DSFLOW_BUFFERS,
+        g, &DSFLOW_DATA(.name = name, .elems = size, .role = DSFLOW_BUFFERS,
                         .tier = (uint8_t)tier,
                         .persistent = tier == DSFLOW_NVME || size < 64,
                         .unit = -1));

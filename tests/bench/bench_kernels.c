@@ -77,6 +77,7 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 {
     const struct dsflow_op *op = s->codelet->op;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     double own = INFINITY, plain = INFINITY;
     struct dsflow_cost cost;
     struct dsflow_err err;
@@ -85,15 +86,22 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 
     if (strncmp(op->name, wanted, strlen(wanted)) != 0)
         return;
-    for (unsigned i = 0; i < s->nports; i++)
-        bufs[i] = (struct dsflow_buf){ s->ports[i], s->bytes[i] };
-    if (op->check(s->bytes, s->nports, s->args, &err) < 0) {
+    for (unsigned i = 0; i < s->nports; i++) {
+        enum dsflow_dtype dtype =
+            op->ports[i].dtype != 0 ? op->ports[i].dtype : DSFLOW_FP32;
+
+        shapes[i] = dsflow_shape_of(
+            dtype, (int64_t)(s->bytes[i] / dsflow_dtype_bytes(dtype, 1)));
+        bufs[i] = (struct dsflow_buf){ s->ports[i], s->bytes[i],
+                                       shapes[i].elems, dtype };
+    }
+    if (op->check(shapes, s->nports, s->args, &err) < 0) {
         fprintf(stderr, "bench_kernels: %s\n", err.msg);
         exit(1);
     }
-    op->cost(s->bytes, s->nports, s->args, &cost);
+    op->cost(shapes, s->nports, s->args, &cost);
     if (op->scratch)
-        room += op->scratch(s->bytes, s->nports, s->args);
+        room += op->scratch(shapes, s->nports, s->args);
     scratch = numbers(room / sizeof(float), 1);
     for (unsigned i = 0; i <= repetitions; i++) {
         double t0 = now(), t1, t2;

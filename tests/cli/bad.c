@@ -11,24 +11,27 @@
 /* Every task: out = 2 in, of as many numbers; `sum` is added to, or set. */
 enum { IN, OUT, SUM };
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
-    return bytes[IN] <= bytes[OUT] && bytes[IN] <= bytes[SUM]
+    return shapes[IN].elems <= shapes[OUT].elems &&
+                   shapes[IN].elems <= shapes[SUM].elems
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EINVAL, "sizes");
 }
 
-static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args)
 {
-    return bytes[IN];
+    return shapes[IN].bytes;
 }
 
-static int make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                unsigned *fresh)
+static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+                void *args, unsigned *fresh)
 {
     *n = 3;
-    bytes[IN] = bytes[OUT] = bytes[SUM] = 4 * (1 + seed * 7 % 50);
+    shapes[IN] = shapes[OUT] = shapes[SUM] =
+        dsflow_shape_of(DSFLOW_FP32, 1 + (int64_t)(seed * 7 % 50));
     *fresh = seed & 1 ? 1 << SUM : 0;
     return DSFLOW_OK;
 }
@@ -220,16 +223,16 @@ static const struct dsflow_codelet *original(void)
     return dsflow_codelet_find(dsflow_op_find("out.forward"));
 }
 
-static int gradient_make(uint64_t seed, size_t *bytes, unsigned *n, void *args,
-                         unsigned *fresh)
+static int gradient_make(uint64_t seed, struct dsflow_shape *shapes,
+                         unsigned *n, void *args, unsigned *fresh)
 {
-    return original()->trials->make(seed, bytes, n, args, fresh);
+    return original()->trials->make(seed, shapes, n, args, fresh);
 }
 
-static int gradient_check(const size_t *bytes, unsigned n, const void *args,
-                          struct dsflow_err *err)
+static int gradient_check(const struct dsflow_shape *shapes, unsigned n,
+                          const void *args, struct dsflow_err *err)
 {
-    return original()->op->check(bytes, n, args, err);
+    return original()->op->check(shapes, n, args, err);
 }
 
 static void bad_gradient(const struct dsflow_call *call)
@@ -340,7 +343,7 @@ static int change(const void *part, const struct dsflow_plan *plan,
 
     dsflow_rewrite_all(in, out, NULL, NULL);
     snprintf(name, sizeof(name), "data%d", calls++);
-    dsflow_graph_add_data(out, &DSFLOW_DATA(.name = name, .bytes = 4,
+    dsflow_graph_add_data(out, &DSFLOW_DATA(.name = name, .elems = 4,
                                             .home = DSFLOW_ANYWHERE,
                                             .persistent = 1, .unit = -1));
     return DSFLOW_OK;

@@ -20,7 +20,7 @@ is() {
 }
 is good "ok"
 is untried "not tried: it has no trials"
-is bad_crash "FAULT +crashes: SIGSEGV at address 0x10, outside its buffers .in [0-9]+, out [0-9]+, sum [0-9]+ bytes; --seed 1 --cases 1"
+is bad_crash "FAULT +crashes: SIGSEGV at address 0x10, outside its buffers .in [0-9]+ fp32, out [0-9]+ fp32, sum [0-9]+ fp32; --seed 1 --cases 1"
 is bad_access "FAULT +writes port in, which it declares as R, at byte 0 "
 is bad_past "FAULT +writes 4 bytes past the end of port out "
 is bad_far "FAULT +writes past the end of port out, at byte 40[0-9]+ of "

@@ -42,10 +42,10 @@ static int pull_fill(const void *part,
     return DSFLOW_OK;
 }
 
-static void pull_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void pull_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    dsflow_update_cost(n, args, 6, cost);
+    dsflow_update_cost(shapes, n, args, 6, cost);
 }
 
 static const struct dsflow_op pull_op = {
@@ -127,21 +127,22 @@ static const struct dsflow_lr_schedule halves = {
 };
 
 /* Attention that leaves the work to the built-in one, and knows of it. */
-static int same_check(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_err *err)
+static int same_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
-    return dsflow_op_find("attention.forward")->check(bytes, n, args, err);
+    return dsflow_op_find("attention.forward")->check(shapes, n, args, err);
 }
 
-static void same_cost(const size_t *bytes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
+static void same_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
-    dsflow_op_find("attention.forward")->cost(bytes, n, args, cost);
+    dsflow_op_find("attention.forward")->cost(shapes, n, args, cost);
 }
 
-static size_t same_scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t same_scratch(const struct dsflow_shape *shapes, unsigned n,
+                           const void *args)
 {
-    return dsflow_op_find("attention.forward")->scratch(bytes, n, args);
+    return dsflow_op_find("attention.forward")->scratch(shapes, n, args);
 }
 
 static const struct dsflow_op same_op = {

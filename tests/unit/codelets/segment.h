@@ -9,26 +9,52 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
+/* `elems` elements of the type that a port has. */
+static inline struct dsflow_shape shape_of(const struct dsflow_op *op,
+                                           unsigned port, size_t elems)
+{
+    enum dsflow_dtype dtype =
+        op->ports[port < op->nports ? port : op->nports - 1].dtype;
+
+    return dsflow_shape_of(dtype != 0 ? dtype : DSFLOW_FP32, (int64_t)elems);
+}
+
+/* The op's check, of ports with as many elements. */
+static inline int check_elems(const struct dsflow_op *op, const size_t *elems,
+                              unsigned n, const void *args,
+                              struct dsflow_err *err)
+{
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+
+    for (unsigned i = 0; i < n; i++)
+        shapes[i] = shape_of(op, i, elems[i]);
+    return op->check(shapes, n, args, err);
+}
+
 /* Check as the graph does, then run; `fresh` as in the graph. */
 static inline void run(const struct dsflow_codelet *codelet, const void *args,
                        unsigned fresh, unsigned n, struct tensor *const *ports)
 {
     const struct dsflow_op *op = codelet->op;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    size_t bytes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err = { .msg = "" };
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct guarded scratch;
 
     for (unsigned i = 0; i < n; i++) {
-        bytes[i] = ports[i]->n * sizeof(float);
-        bufs[i] = (struct dsflow_buf){ ports[i]->f, bytes[i] };
+        size_t bytes = ports[i]->n * sizeof(float);
+
+        shapes[i] = shape_of(op, i, 1);
+        shapes[i] = shape_of(op, i, bytes / shapes[i].bytes);
+        bufs[i] = (struct dsflow_buf){ ports[i]->f, bytes, shapes[i].elems,
+                                       shapes[i].dtype };
     }
-    if (op->check(bytes, n, args, &err) != DSFLOW_OK)
+    if (op->check(shapes, n, args, &err) != DSFLOW_OK)
         fail_msg("%s", err.msg);
-    op->cost(bytes, n, args, &cost);
+    op->cost(shapes, n, args, &cost);
     assert_true(cost.flops >= 0 && cost.bytes > 0);
-    scratch = guarded_new(op->scratch ? op->scratch(bytes, n, args) : 0);
+    scratch = guarded_new(op->scratch ? op->scratch(shapes, n, args) : 0);
     memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = n,

@@ -267,31 +267,30 @@ static void what_does_not_agree_is_refused(void **state)
     struct dsflow_attention_args a = { .tile = shape(1, 4, 2, 8),
                                        .keys = 8,
                                        .diagonal = 1 };
-    size_t bytes[] = { 1024, 1024, 1024, 256 };
+    size_t elems[] = { 256, 256, 256, 64 };
     struct dsflow_err err;
-    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
-        dsf_op_attention_forward.check;
+    const struct dsflow_op *op = &dsf_op_attention_forward;
 
     a.tile.rows = 8;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
-    bytes[3] = 255;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    elems[3] = 63;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "attention.forward: lse: 255 bytes: expected 256");
-    bytes[3] = 256;
+                        "attention.forward: lse: 63 fp32: expected 64");
+    elems[3] = 64;
     a.keys = 7;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "attention.forward: keys: 7: expected the 8 "
                                  "rows of the tile");
     a.diagonal = 0;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "attention.forward: keys: 7: expected 1 to "
                                  "0, before the tile");
     a.tile.pos = 7;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
     a.tile.nseq = 2;
     a.tile.pos = 0;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
 }
 
 int main(void)

@@ -80,23 +80,23 @@ static void what_does_not_agree_is_refused(void **state)
                              .context = 2,
                              .eps = 1e-5f };
     struct dsflow_embed_args a = { t, 0, 80 };
-    size_t bytes[] = { 32, 384, 128 };
+    size_t elems[] = { 8, 96, 32 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_embed_forward.check(bytes, 3, &a, &err), 0);
+    assert_int_equal(check_elems(&dsf_op_embed_forward, elems, 3, &a, &err), 0);
     a.tile.pos = 1;
-    assert_int_equal(dsf_op_embed_forward.check(bytes, 3, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_embed_forward, elems, 3, &a, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "embed.forward: pos: 1: expected 0 for whole "
                                  "sequences");
     a.tile.pos = 0;
     a.wte = -1;
-    assert_int_equal(dsf_op_embed_forward.check(bytes, 3, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_embed_forward, elems, 3, &a, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "embed.forward: wte: offset -1 in a unit");
     a.wte = 0;
     a.tile.vocab = 0;
-    assert_int_equal(dsf_op_embed_forward.check(bytes, 3, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_embed_forward, elems, 3, &a, &err),
                      DSFLOW_EINVAL);
 }
 

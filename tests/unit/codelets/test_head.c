@@ -206,26 +206,25 @@ static void what_does_not_agree_is_refused(void **state)
                              .context = 4,
                              .eps = 1e-5f };
     struct dsflow_head_args a = { t, 0, 0, 8, 1 };
-    size_t bytes[] = { 64, 64, 320, 16, 80, 8 };
+    size_t elems[] = { 16, 16, 80, 4, 20, 1 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_head_forward.check(bytes, 6, &a, &err), 0);
-    bytes[5] = 4;
-    assert_int_equal(dsf_op_head_forward.check(bytes, 6, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err), 0);
+    elems[5] = 0;
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "head.forward: loss: 4 bytes: expected 8");
-    bytes[5] = 8;
+    assert_string_equal(err.msg, "head.forward: loss: 0 fp64: expected 1");
+    elems[5] = 1;
     a.scale = INFINITY;
-    assert_int_equal(dsf_op_head_forward.check(bytes, 6, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "head.forward: scale: inf: expected a finite number");
     a.scale = 1;
     a.w = 1;
-    assert_int_equal(dsf_op_head_forward.check(bytes, 6, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "head.forward: weight: 320 bytes: expected 324");
+    assert_string_equal(err.msg, "head.forward: weight: 80 fp32: expected 81");
 }
 
 int main(void)

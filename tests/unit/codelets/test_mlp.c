@@ -173,27 +173,25 @@ static void what_does_not_agree_is_refused(void **state)
                              .context = 4,
                              .eps = 1e-5f };
     struct dsflow_mlp_args a = { t, 0, -1, 128, -1, 256, -1 };
-    size_t bytes[] = { 128, 1056, 256, 128 };
+    size_t elems[] = { 32, 264, 64, 32 };
     struct dsflow_err err;
-    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
-        dsf_op_mlp_forward.check;
+    const struct dsflow_op *op = &dsf_op_mlp_forward;
 
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     a.tile.swiglu = 1;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "mlp.forward: h: 256 bytes: expected 512");
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "mlp.forward: h: 64 fp32: expected 128");
     a.tile.swiglu = 0;
     a.b2 = 264;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "mlp.forward: unit: 1056 bytes: expected 1088");
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "mlp.forward: unit: 264 fp32: expected 272");
     a.b2 = -2;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "mlp.forward: b2: offset -2 in a unit");
     a.b2 = -1;
     a.tile.ffn = 0;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "mlp.forward: ffn: 0: expected 1 to 16777216");
 }
 

@@ -15,14 +15,15 @@ static void run(const struct dsflow_codelet *codelet,
                 const size_t *elems)
 {
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    size_t bytes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err;
 
     for (unsigned i = 0; i < n; i++) {
-        bytes[i] = elems[i] * sizeof(float);
-        bufs[i] = (struct dsflow_buf){ ptrs[i], bytes[i] };
+        shapes[i] = dsflow_shape_of(DSFLOW_FP32, (int64_t)elems[i]);
+        bufs[i] = (struct dsflow_buf){ ptrs[i], shapes[i].bytes,
+                                       shapes[i].elems, DSFLOW_FP32 };
     }
-    if (codelet->op->check(bytes, n, args, &err) < 0)
+    if (codelet->op->check(shapes, n, args, &err) < 0)
         fail_msg("%s", err.msg);
     codelet->cpu(
         &(struct dsflow_call){ .bufs = bufs, .nbufs = n, .args = args });
@@ -105,24 +106,51 @@ static void sums_are_in_the_order_of_their_tree(void **state)
             check_sum(n, self);
 }
 
+/* The op's check, of two ports with as many numbers. */
+static int check_two(const struct dsflow_op *op, int64_t a, int64_t b,
+                     const struct dsf_move_args *args, struct dsflow_err *err)
+{
+    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, a),
+                                           dsflow_shape_of(DSFLOW_FP32, b) };
+
+    return op->check(shapes, 2, args, err);
+}
+
 static void what_is_out_of_bounds_is_refused(void **state)
 {
     struct dsf_move_args args = { .elems = { 10 }, .at = { 5 }, .self = -1 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_split.check((size_t[]){ 56, 40 }, 2, &args, &err),
+    assert_int_equal(check_two(&dsf_op_split, 14, 10, &args, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "split: port 0: 10 numbers from 5 on, of 14");
-    assert_int_equal(dsf_op_split.check((size_t[]){ 60, 40 }, 2, &args, &err),
-                     DSFLOW_OK);
+    assert_string_equal(err.msg, "split: in: 10 numbers from 5 on, of 14");
+    assert_int_equal(check_two(&dsf_op_split, 15, 10, &args, &err), DSFLOW_OK);
     args.elems[0] = INT64_MAX;
-    assert_int_equal(dsf_op_gather.check((size_t[]){ 60, 40 }, 2, &args, &err),
+    assert_int_equal(check_two(&dsf_op_gather, 15, 10, &args, &err),
                      DSFLOW_EINVAL);
     args = (struct dsf_move_args){ .elems = { 10 }, .self = 3 };
-    assert_int_equal(
-        dsf_op_reduce_scatter.check((size_t[]){ 40, 40 }, 2, &args, &err),
-        DSFLOW_EINVAL);
-    assert_int_equal(dsf_op_send.check((size_t[]){ 40, 44 }, 2, NULL, &err),
+    assert_int_equal(check_two(&dsf_op_reduce_scatter, 10, 10, &args, &err),
+                     DSFLOW_EINVAL);
+    assert_int_equal(check_two(&dsf_op_send, 10, 11, NULL, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "send: 10 fp32 into 11 fp32");
+}
+
+static void another_type_is_refused(void **state)
+{
+    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, 10),
+                                           dsflow_shape_of(DSFLOW_BF16, 10) };
+    struct dsf_move_args args = { .elems = { 10 }, .self = -1 };
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_op_split.check(shapes, 2, &args, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "split: out: expected fp32, is bf16");
+    assert_int_equal(dsf_op_gather.check(shapes, 2, &args, &err),
+                     DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_reduce_scatter.check(shapes, 2, &args, &err),
+                     DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_send.check(shapes, 2, NULL, &err), DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_swap_in.check(shapes, 2, NULL, &err),
                      DSFLOW_EINVAL);
 }
 
@@ -132,6 +160,7 @@ int main(void)
         cmocka_unit_test(what_was_split_is_gathered),
         cmocka_unit_test(sums_are_in_the_order_of_their_tree),
         cmocka_unit_test(what_is_out_of_bounds_is_refused),
+        cmocka_unit_test(another_type_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

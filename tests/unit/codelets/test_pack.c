@@ -40,18 +40,36 @@ static void fill(float *v, size_t n, uint64_t seed, int spread, bool squares)
 static void task(const struct dsflow_codelet *c,
                  const struct dsf_pack_args *args, struct dsflow_buf *bufs)
 {
-    size_t bytes[3];
+    struct dsflow_shape shapes[3];
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct dsflow_err err;
 
     for (unsigned i = 0; i < c->op->nports; i++)
-        bytes[i] = bufs[i].bytes;
-    if (c->op->check(bytes, c->op->nports, args, &err) < 0)
+        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
+    if (c->op->check(shapes, c->op->nports, args, &err) < 0)
         fail_msg("%s", err.msg);
-    c->op->cost(bytes, c->op->nports, args, &cost);
+    c->op->cost(shapes, c->op->nports, args, &cost);
     assert_true(cost.bytes > 0 || args->elems == 0);
     c->cpu(&(struct dsflow_call){
         .bufs = bufs, .nbufs = c->op->nports, .args = args });
+}
+
+static struct dsflow_buf buf_of(void *ptr, struct dsflow_shape s)
+{
+    return (struct dsflow_buf){ ptr, s.bytes, s.elems, s.dtype };
+}
+
+static struct dsflow_buf whole_buf(const struct dsf_pack_args *args,
+                                   float *whole)
+{
+    return buf_of(whole, dsflow_shape_of(DSFLOW_FP32, args->elems));
+}
+
+static struct dsflow_buf packed_buf(const struct dsf_pack_args *args,
+                                    void *packed)
+{
+    return buf_of(packed,
+                  dsflow_shape_of(dsf_packed_dtype(args->format), args->elems));
 }
 
 static void pack_at(const struct dsf_pack_args *args, int64_t step,
@@ -61,17 +79,16 @@ static void pack_at(const struct dsf_pack_args *args, int64_t step,
 
     task(&dsf_codelet_pack, args,
          (struct dsflow_buf[]){
-             { &control, sizeof(control) },
-             { whole, (size_t)args->elems * sizeof(float) },
-             { packed, dsf_packed_bytes(args->format, args->elems) } });
+             { &control, sizeof(control), sizeof(control), DSFLOW_BYTES },
+             whole_buf(args, whole),
+             packed_buf(args, packed) });
 }
 
 static void unpack(const struct dsf_pack_args *args, void *packed, float *whole)
 {
     task(&dsf_codelet_unpack, args,
-         (struct dsflow_buf[]){
-             { packed, dsf_packed_bytes(args->format, args->elems) },
-             { whole, (size_t)args->elems * sizeof(float) } });
+         (struct dsflow_buf[]){ packed_buf(args, packed),
+                                whole_buf(args, whole) });
 }
 
 /* There and back. */
@@ -411,13 +428,14 @@ static void replicas_and_shards_have_one_stream(void **state)
     assert_true(dsf_packed_stream(1, &m) != h);
 }
 
-static void refuses(const struct dsf_pack_args *a, size_t whole, size_t packed,
-                    const char *says)
+static void refuses(const struct dsf_pack_args *a, int64_t whole,
+                    struct dsflow_shape packed, const char *says)
 {
     struct dsflow_err err;
-    size_t bytes[] = { packed, whole };
+    struct dsflow_shape shapes[] = { packed,
+                                     dsflow_shape_of(DSFLOW_FP32, whole) };
 
-    assert_int_equal(dsf_op_unpack.check(bytes, 2, a, &err), DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_unpack.check(shapes, 2, a, &err), DSFLOW_EINVAL);
     assert_non_null(strstr(err.msg, says));
 }
 
@@ -425,20 +443,28 @@ static void what_does_not_fit_is_refused(void **state)
 {
     struct dsf_pack_args a = { 512, 256, 1, DSF_STATES_INT8 };
     struct dsflow_err err;
-    size_t bytes[] = { 8, 2048, 516 };
+    const struct dsflow_shape packed = dsflow_shape_of(DSFLOW_INT8_BLOCK, 512);
+    struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_BYTES, 8),
+                                     dsflow_shape_of(DSFLOW_FP32, 512),
+                                     packed };
 
-    assert_int_equal(dsf_op_unpack.check((size_t[]){ 516, 2048 }, 2, &a, &err),
-                     DSFLOW_OK);
-    refuses(&a, 2047, 516, "512 numbers in 2047 and, packed, 516 bytes");
-    refuses(&a, 2048, 515, "512 numbers");
+    assert_int_equal(
+        dsf_op_unpack.check((struct dsflow_shape[]){ packed, shapes[1] }, 2, &a,
+                            &err),
+        DSFLOW_OK);
+    refuses(&a, 511, packed, "whole: 512 numbers from 0 on, of 511");
+    refuses(&a, 512, dsflow_shape_of(DSFLOW_INT8_BLOCK, 511), "512 numbers");
+    refuses(&a, 512, dsflow_shape_of(DSFLOW_BF16, 512),
+            "unpack: packed: expected int8_block, is bf16");
     a.at = 128;
-    refuses(&a, 2048, 516, "from number 128 on: expected a multiple of 256");
+    refuses(&a, 512, packed, "from number 128 on: expected a multiple of 256");
     a.at = 0;
     a.format = DSF_STATES_FP32;
-    refuses(&a, 2048, 2048, "expected bf16 or int8");
+    refuses(&a, 512, dsflow_shape_of(DSFLOW_FP32, 512),
+            "expected bf16 or int8");
     a.format = DSF_STATES_INT8;
-    assert_int_equal(dsf_op_pack.check(bytes, 3, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "pack: control: 8 bytes");
+    assert_int_equal(dsf_op_pack.check(shapes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "pack: control: 8 bytes: expected 48");
 }
 
 /* The sizes of gradients in one block are 2^-10 to 1, and one number in eight

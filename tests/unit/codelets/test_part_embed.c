@@ -116,28 +116,27 @@ static void the_sum_over_the_parts_is_the_whole_bit_for_bit(void **state)
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsf_embed_part_args a = { .tile = tile_of(1, 0), .wpe = -1 };
-    size_t bytes[] = { 192, 7676, 1824 };
+    size_t elems[] = { 48, 1919, 456 };
     struct dsflow_err err;
-    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
-        dsf_op_embed_part_forward.check;
+    const struct dsflow_op *op = &dsf_op_embed_part_forward;
 
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_OK);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_OK);
     a.npos = 3;
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
         err.msg,
         "embed_part.forward: 3 positions from 0 on: expected some of 0");
     a.wpe = 101 * 19;
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "embed_part.forward: embed: 7676 bytes: expected 7904");
+                        "embed_part.forward: embed: 1919 fp32: expected 1976");
     a.first_pos = 38;
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
         err.msg,
         "embed_part.forward: 3 positions from 38 on: expected some of 40");
     a.first = -1;
-    assert_int_equal(check(bytes, 3, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "embed_part.forward: first: -1: expected 0 or more");
 }

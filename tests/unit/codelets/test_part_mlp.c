@@ -284,32 +284,38 @@ static void what_does_not_agree_is_refused(void **state)
 {
     struct dsf_mlp_part_args mlp = { shape, 0, -1, 4608 };
     struct dsflow_out_args out = { shape, 0, 0 };
-    size_t bytes[] = { 1728, 36864, 3456, 1728 };
-    size_t sizes[] = { 36, 192, 1728 };
+    size_t elems[] = { 432, 9216, 864, 432 };
+    size_t sizes[] = { 9, 48, 432 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_mlp_part_forward.check(bytes, 4, &mlp, &err), 0);
+    assert_int_equal(
+        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err), 0);
     mlp.tile.swiglu = 1;
-    assert_int_equal(dsf_op_mlp_part_forward.check(bytes, 4, &mlp, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "mlp_part.forward: h: 3456 bytes: expected 6912");
+                        "mlp_part.forward: h: 864 fp32: expected 1728");
     mlp.w2 = -1;
-    assert_int_equal(dsf_op_mlp_part_forward.check(bytes, 4, &mlp, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg, "mlp_part.forward: w2: offset -1 in a unit");
 
-    assert_int_equal(dsf_op_out_part_forward.check(sizes, 3, &out, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(
         err.msg, "out_part.forward: b: 0: expected -1, a part adds none");
     out.b = -1;
-    assert_int_equal(dsf_op_out_part_forward.check(sizes, 3, &out, &err), 0);
-    sizes[1] = 188;
-    assert_int_equal(dsf_op_out_part_forward.check(sizes, 3, &out, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err), 0);
+    sizes[1] = 47;
+    assert_int_equal(
+        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "out_part.forward: unit: 188 bytes: expected 192");
+                        "out_part.forward: unit: 47 fp32: expected 48");
 }
 
 int main(void)

@@ -147,39 +147,41 @@ static void what_does_not_agree_is_refused(void **state)
                                   0,
                                   8 };
     struct dsf_residual_args residual = { norm.tile, -1 };
-    size_t bytes[] = { 128, 64, 128, 128 };
-    size_t sizes[] = { 128, 128, 128, 4 };
+    size_t elems[] = { 32, 16, 32, 32 };
+    size_t sizes[] = { 32, 32, 32, 1 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_norm_forward.check(bytes, 3, &norm, &err), 0);
-    bytes[1] = 60;
-    assert_int_equal(dsf_op_norm_forward.check(bytes, 3, &norm, &err),
+    assert_int_equal(check_elems(&dsf_op_norm_forward, elems, 3, &norm, &err),
+                     0);
+    elems[1] = 15;
+    assert_int_equal(check_elems(&dsf_op_norm_forward, elems, 3, &norm, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "norm.forward: unit: 60 bytes: expected 64");
+    assert_string_equal(err.msg, "norm.forward: unit: 15 fp32: expected 16");
     norm.tile.eps = NAN;
-    assert_int_equal(dsf_op_norm_forward.check(bytes, 3, &norm, &err),
+    assert_int_equal(check_elems(&dsf_op_norm_forward, elems, 3, &norm, &err),
                      DSFLOW_EINVAL);
     norm.tile.rows = 0;
-    assert_int_equal(dsf_op_norm_forward.check(bytes, 3, &norm, &err),
+    assert_int_equal(check_elems(&dsf_op_norm_forward, elems, 3, &norm, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "norm.forward: rows: 0: expected 1 to 16777216");
 
     /* Only a forward without a bias has nothing in the unit. */
-    assert_int_equal(dsf_op_residual_forward.check(sizes, 3, &residual, &err),
-                     0);
-    assert_int_equal(dsf_op_residual_forward.check(sizes, 4, &residual, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        check_elems(&dsf_op_residual_forward, sizes, 3, &residual, &err), 0);
+    assert_int_equal(
+        check_elems(&dsf_op_residual_forward, sizes, 4, &residual, &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg, "residual.forward: 4 ports: expected 3");
     residual.b = 0;
-    assert_int_equal(dsf_op_residual_forward.check(sizes, 4, &residual, &err),
-                     DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "residual.forward: unit: 4 bytes: expected 32");
-    residual.b = -1;
     assert_int_equal(
-        dsf_op_residual_backward_weight.check(sizes, 2, &residual, &err),
+        check_elems(&dsf_op_residual_forward, sizes, 4, &residual, &err),
         DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "residual.forward: unit: 1 fp32: expected 8");
+    residual.b = -1;
+    assert_int_equal(check_elems(&dsf_op_residual_backward_weight, sizes, 2,
+                                 &residual, &err),
+                     DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "residual.backward_weight: b: offset -1 in a unit");
 }

@@ -338,41 +338,40 @@ static void what_does_not_agree_is_refused(void **state)
                              .context = 3,
                              .eps = 1e-5f };
     struct dsf_qkv_part_args a = { t, 0, -1, -1, -1, -1, -1 };
-    size_t bytes[] = { 384, 2048, 384, 384, 48, 1000 };
+    size_t elems[] = { 96, 512, 96, 96, 12, 250 };
     struct dsflow_err err;
-    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
-        dsf_op_qkv_part_forward.check;
+    const struct dsflow_op *op = &dsf_op_qkv_part_forward;
 
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
-    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 4");
     a.b = 512;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "qkv_part.forward: unit: 2048 bytes: expected 2176");
+                        "qkv_part.forward: unit: 512 fp32: expected 544");
     a.b = -1;
     a.tile.rope = 1;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv_part.forward: 4 ports: expected 5");
-    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_OK);
-    bytes[4] = 44;
-    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_OK);
+    elems[4] = 11;
+    assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "qkv_part.forward: rope: 44 bytes: expected 48");
-    bytes[4] = 48;
+                        "qkv_part.forward: rope: 11 fp32: expected 12");
+    elems[4] = 12;
     a.k = 0;
-    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv_part.forward: v: offset -1 in a unit");
     a.v = 128;
-    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 6");
-    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "qkv_part.forward: shared: 1000 bytes: expected 1024");
-    bytes[5] = 1024;
-    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_OK);
+                        "qkv_part.forward: shared: 250 fp32: expected 256");
+    elems[5] = 256;
+    assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_OK);
     a.tile.rope = 0;
-    assert_int_equal(check(bytes, 6, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
         err.msg, "qkv_part.forward: shared keys: expected rotary positions");
 }

@@ -227,42 +227,40 @@ static void what_does_not_agree_is_refused(void **state)
                              .context = 3,
                              .eps = 1e-5f };
     struct dsflow_qkv_args a = { t, 0, -1, 512, -1 };
-    size_t bytes[] = { 384, 2112, 384, 384, 1 << 20 };
+    size_t elems[] = { 96, 528, 96, 96, 262144 };
     struct dsflow_err err;
-    int (*check)(const size_t *, unsigned, const void *, struct dsflow_err *) =
-        dsf_op_qkv_forward.check;
+    const struct dsflow_op *op = &dsf_op_qkv_forward;
 
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_OK);
-    assert_int_equal(check(bytes, 5, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv.forward: 5 ports: expected 4");
-    bytes[1] = 2111;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "qkv.forward: unit: 2111 bytes: expected 2112");
-    bytes[1] = 2112;
+    elems[1] = 527;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "qkv.forward: unit: 527 fp32: expected 528");
+    elems[1] = 528;
     a.tile.kv_heads = 3;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
         err.msg, "qkv.forward: kv_heads: 3: expected a divisor of 4 heads");
     a.tile.kv_heads = 2;
     a.tile.context = 2;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "qkv.forward: tokens 0 to 3 in a context of 2");
     a.tile.context = 3;
     a.tile.rope = 1;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv.forward: 4 ports: expected 5");
     a.tile.rope = 0;
     a.tile.eps = NAN;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     a.tile.eps = 1e-5f;
     a.norm_w = -1;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv.forward: norm_w: offset -1 in a unit");
     a.norm_w = 512;
     a.tile.rows = 7;
-    assert_int_equal(check(bytes, 4, &a, &err), DSFLOW_EINVAL);
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
         err.msg, "qkv.forward: 7 rows for 2 sequences: expected a multiple");
 }

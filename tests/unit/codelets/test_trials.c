@@ -15,25 +15,25 @@ static void fill_normal(float *data, size_t n, uint64_t seed)
 }
 
 static void fill_port(const struct dsflow_trials *trials, uint64_t seed,
-                      unsigned port, struct guarded *buf, const void *args)
+                      unsigned port, const struct dsflow_buf *buf,
+                      const void *args)
 {
-    double *d = (void *)buf->p;
+    double *d = buf->ptr;
 
     if (trials->fill != NULL &&
-        trials->fill(seed, port, buf->p, buf->bytes, args))
+        trials->fill(seed, port, buf->ptr, buf->elems, args))
         return;
-    if (trials->doubles >> port & 1)
-        for (size_t i = 0; i < buf->bytes / sizeof(double); i++)
-            d[i] = sin((double)(seed + i));
+    if (buf->dtype == DSFLOW_FP64)
+        for (int64_t i = 0; i < buf->elems; i++)
+            d[i] = sin((double)seed + (double)i);
     else
-        fill_normal((void *)buf->p, buf->bytes / sizeof(float),
-                    seed * 8 + port);
+        fill_normal(buf->ptr, (size_t)buf->elems, seed * 8 + port);
 }
 
 static void try(const struct dsflow_codelet *c, uint64_t seed)
 {
     const struct dsflow_op *op = c->op;
-    size_t bytes[DSFLOW_TRIAL_PORTS], again[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS], again[DSFLOW_TRIAL_PORTS];
     unsigned n, n2, fresh = 0, fresh2 = 0;
     unsigned char args[1024] = { 0 }, args2[1024] = { 0 };
     struct guarded mem[DSFLOW_TRIAL_PORTS], scratch;
@@ -41,43 +41,42 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
     struct dsflow_err err = { .msg = "" };
 
     assert_true(op->args_size <= sizeof(args));
-    assert_int_equal(c->trials->make(seed, bytes, &n, args, &fresh), 0);
+    assert_int_equal(c->trials->make(seed, shapes, &n, args, &fresh), 0);
     assert_int_equal(c->trials->make(seed, again, &n2, args2, &fresh2), 0);
     assert_true(n == n2 && fresh == fresh2);
     assert_memory_equal(args, args2, sizeof(args));
-    assert_memory_equal(bytes, again, n * sizeof(*bytes));
-    if (op->check(bytes, n, args, &err) != DSFLOW_OK)
+    for (unsigned i = 0; i < n; i++)
+        assert_true(shapes[i].elems == again[i].elems &&
+                    shapes[i].dtype == again[i].dtype);
+    if (op->check(shapes, n, args, &err) != DSFLOW_OK)
         fail_msg("%s, seed %llu: %s", op->name, (unsigned long long)seed,
                  err.msg);
     for (unsigned i = 0; i < n; i++) {
         enum dsflow_access access =
             op->ports[i < op->nports ? i : op->nports - 1].access;
 
-        mem[i] = guarded_new(bytes[i]);
-        memset(mem[i].p, 0xff, bytes[i]);
+        mem[i] = guarded_new(shapes[i].bytes);
+        memset(mem[i].p, 0xff, shapes[i].bytes);
+        bufs[i] = (struct dsflow_buf){ mem[i].p, shapes[i].bytes,
+                                       shapes[i].elems, shapes[i].dtype };
         if (access != DSFLOW_W && !(fresh >> i & 1))
-            fill_port(c->trials, seed, i, &mem[i], args);
-        bufs[i] = (struct dsflow_buf){ mem[i].p, bytes[i] };
+            fill_port(c->trials, seed, i, &bufs[i], args);
     }
     scratch =
-        guarded_new(op->scratch != NULL ? op->scratch(bytes, n, args) : 0);
+        guarded_new(op->scratch != NULL ? op->scratch(shapes, n, args) : 0);
     c->cpu(&(struct dsflow_call){ .bufs = bufs,
                                   .nbufs = n,
                                   .args = args,
                                   .fresh = fresh,
                                   .scratch = scratch.p });
     for (unsigned i = 0; i < n; i++) {
-        const float *f = (void *)mem[i].p;
+        const float *f = bufs[i].ptr;
 
-        /* Structures and whole numbers are no floats. */
-        for (size_t k = 0; k < bytes[i] / sizeof(float); k++)
-            if (!((c->trials->doubles | c->trials->bytes) >> i & 1) &&
-                !isfinite(f[k]) &&
-                strcmp(op->ports[i].name, "batch") != 0 &&
-                strcmp(op->ports[i].name, "control") != 0)
-                fail_msg("%s, seed %llu: %s[%zu] is %g", op->name,
-                         (unsigned long long)seed, op->ports[i].name, k,
-                         (double)f[k]);
+        for (int64_t k = 0; k < bufs[i].elems; k++)
+            if (bufs[i].dtype == DSFLOW_FP32 && !isfinite(f[k]))
+                fail_msg("%s, seed %llu: %s[%lld] is %g", op->name,
+                         (unsigned long long)seed, op->ports[i].name,
+                         (long long)k, (double)f[k]);
         guarded_free(&mem[i]);
     }
     guarded_free(&scratch);

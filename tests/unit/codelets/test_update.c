@@ -32,12 +32,24 @@ static void run_fresh(const struct dsflow_codelet *codelet, const void *args,
                       unsigned n, void **ptrs, const size_t *bytes,
                       unsigned fresh)
 {
+    const struct dsflow_op *op = codelet->op;
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     struct dsflow_err err;
 
-    for (unsigned i = 0; i < n; i++)
-        bufs[i] = (struct dsflow_buf){ ptrs[i], bytes[i] };
-    if (codelet->op->check(bytes, n, args, &err) < 0)
+    for (unsigned i = 0; i < n; i++) {
+        unsigned p = i < op->nports ? i : op->nports - 1;
+        bool control = strcmp(op->ports[p].name, "control") == 0;
+        enum dsflow_dtype dtype = control                  ? DSFLOW_BYTES
+                                  : op->ports[p].dtype > 0 ? op->ports[p].dtype
+                                                           : DSFLOW_FP32;
+
+        shapes[i] = dsflow_shape_of(
+            dtype, (int64_t)(bytes[i] / dsflow_dtype_bytes(dtype, 1)));
+        bufs[i] =
+            (struct dsflow_buf){ ptrs[i], bytes[i], shapes[i].elems, dtype };
+    }
+    if (op->check(shapes, n, args, &err) < 0)
         fail_msg("%s", err.msg);
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = n,

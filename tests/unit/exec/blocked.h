@@ -9,14 +9,14 @@
 
 static sem_t began, let_go;
 
-static int blocked_check(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_err *err)
+static int blocked_check(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void blocked_cost(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void blocked_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     cost->flops = 1;
 }
@@ -60,7 +60,7 @@ static inline struct dsflow_graph *blocked_graph(void)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     const struct dsflow_data_spec spec =
-        DSFLOW_DATA(.bytes = 64, .persistent = 1);
+        DSFLOW_DATA(.elems = 64, .persistent = 1);
     struct dsflow_data_spec a = spec, b = spec;
     dsflow_data_id one, other;
 

@@ -16,22 +16,23 @@
 #include <time.h>
 
 /* x = x * args + y + …: the order of such tasks shows in the result. */
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *c)
+static void cost(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *c)
 {
-    c->flops = 2.0 * (double)bytes[0];
-    c->bytes = (double)bytes[0];
+    c->flops = 2.0 * (double)shapes[0].bytes;
+    c->bytes = (double)shapes[0].bytes;
 }
 
-static size_t scratch(const size_t *bytes, unsigned n, const void *args)
+static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args)
 {
-    return bytes[0];
+    return shapes[0].bytes;
 }
 
 static void mix_cpu(const struct dsflow_call *call)
@@ -112,7 +113,7 @@ static struct dsflow_graph *tangle(unsigned seed)
 
         snprintf(name, sizeof(name), "d%d", i);
         d[i] = dsflow_graph_add_data(
-            g, &DSFLOW_DATA(.name = name, .bytes = WORDS * sizeof(uint32_t),
+            g, &DSFLOW_DATA(.name = name, .elems = WORDS * sizeof(uint32_t),
                             .persistent = 1));
     }
     for (int i = 0; i < NTASKS; i++) {
@@ -378,7 +379,7 @@ static void a_function_of_the_host_is_called_once_at_a_time(void **state)
     struct dsflow_err err;
     dsflow_data_id d = dsflow_graph_add_data(
         g,
-        &DSFLOW_DATA(.name = "d", .bytes = sizeof(uint32_t), .persistent = 1));
+        &DSFLOW_DATA(.name = "d", .elems = sizeof(uint32_t), .persistent = 1));
 
     for (int i = 0; i < CALLS; i++)
         dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &tell, .ndata = 1,

@@ -9,8 +9,8 @@
 
 enum { NPROGRAMS = 10, NDATA = 6, WORDS = 500, RUNS = 60 };
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
@@ -48,7 +48,7 @@ static struct dsflow_graph *programs(void)
     for (int i = 0; i < NDATA; i++) {
         snprintf(name, sizeof(name), "d%d", i);
         d[i] = dsflow_graph_add_data(
-            g, &DSFLOW_DATA(.name = name, .bytes = WORDS * sizeof(uint32_t),
+            g, &DSFLOW_DATA(.name = name, .elems = WORDS * sizeof(uint32_t),
                             .persistent = 1));
     }
     for (uint32_t p = 0; p < NPROGRAMS; p++) {

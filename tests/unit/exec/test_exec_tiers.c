@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
@@ -123,7 +123,7 @@ static dsflow_data_id add_data(struct program *p, const char *what, int rank,
 
     snprintf(name, sizeof(name), "%s%d.%d.%d", what, rank, size, i);
     id = dsflow_graph_add_data(
-        p->g, &DSFLOW_DATA(.name = name, .bytes = bytes, .home = (int16_t)rank,
+        p->g, &DSFLOW_DATA(.name = name, .elems = bytes, .home = (int16_t)rank,
                            .tier = (uint8_t)tier, .persistent = persistent,
                            .unit = -1));
     p->words[id.i] = calloc(words_of[size], sizeof(uint32_t));
@@ -535,7 +535,7 @@ static void a_disk_does_not_copy_to_itself(void **state)
 static void a_disk_works_while_the_only_worker_is_busy(void **state)
 {
     enum { WORDS = 1 << 14 };
-    struct dsflow_data_spec d = DSFLOW_DATA(.bytes = WORDS * sizeof(uint32_t),
+    struct dsflow_data_spec d = DSFLOW_DATA(.elems = WORDS * sizeof(uint32_t),
                                             .persistent = 1, .unit = -1);
     struct dsflow_graph *g = dsflow_graph_new();
     struct dsflow_host host = { 0 };
@@ -561,7 +561,7 @@ static void a_disk_works_while_the_only_worker_is_busy(void **state)
     exec = open_exec(
         g, DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1), &host);
     words = dsflow_exec_map(exec, home, DSFLOW_W);
-    fill(words, d.bytes, 1);
+    fill(words, WORDS * sizeof(*words), 1);
     awaited = (uint32_t *)exec->mem[slot.i] + WORDS - 1;
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);

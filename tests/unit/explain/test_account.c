@@ -64,13 +64,13 @@ static dsflow_data_id data(struct dsf_trace *t, const char *name,
                            const char *ring)
 {
     return dsflow_graph_add_data(
-        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .ring = ring));
+        t->graph, &DSFLOW_DATA(.name = name, .elems = 4, .ring = ring));
 }
 
 static dsflow_data_id kept(struct dsf_trace *t, const char *name)
 {
     return dsflow_graph_add_data(
-        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .persistent = 1));
+        t->graph, &DSFLOW_DATA(.name = name, .elems = 4, .persistent = 1));
 }
 
 static uint32_t task(struct dsf_trace *t, const struct dsflow_op *op, int rank,
@@ -466,7 +466,7 @@ static dsflow_data_id in_tier(struct dsf_trace *t, const char *name,
                               enum dsflow_tier tier, bool persistent)
 {
     return dsflow_graph_add_data(
-        t->graph, &DSFLOW_DATA(.name = name, .bytes = 4, .tier = (uint8_t)tier,
+        t->graph, &DSFLOW_DATA(.name = name, .elems = 4, .tier = (uint8_t)tier,
                                .persistent = persistent));
 }
 

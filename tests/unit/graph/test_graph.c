@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any_size(const size_t *bytes, unsigned n, const void *args,
-                    struct dsflow_err *err)
+static int any_size(const struct dsflow_shape *shapes, unsigned n,
+                    const void *args, struct dsflow_err *err)
 {
-    if (bytes[0] == 13)
+    if (shapes[0].bytes == 13)
         return dsflow_fail(err, DSFLOW_EINVAL, "copy: 13 bytes");
     return DSFLOW_OK;
 }
@@ -33,7 +33,7 @@ static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, int persistent)
 {
     return dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+        g, &DSFLOW_DATA(.name = name, .elems = bytes,
                         .persistent = (uint8_t)persistent));
 }
 

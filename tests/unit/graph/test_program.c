@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any_size(const size_t *bytes, unsigned n, const void *args,
-                    struct dsflow_err *err)
+static int any_size(const struct dsflow_shape *shapes, unsigned n,
+                    const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
@@ -23,7 +23,7 @@ static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            int persistent)
 {
     return dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = name, .bytes = 8,
+        g, &DSFLOW_DATA(.name = name, .elems = 8,
                         .persistent = (uint8_t)persistent));
 }
 

@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any(const size_t *bytes, unsigned n, const void *args,
+static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
                struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
 /* 100 operations a byte of the first port. */
-static void cost_of(const size_t *bytes, unsigned n, const void *args,
-                    struct dsflow_cost *cost)
+static void cost_of(const struct dsflow_shape *shapes, unsigned n,
+                    const void *args, struct dsflow_cost *cost)
 {
-    cost->flops = 100.0 * (double)bytes[0];
+    cost->flops = 100.0 * (double)shapes[0].bytes;
     for (unsigned i = 0; i < n; i++)
-        cost->bytes += (double)bytes[i];
+        cost->bytes += (double)shapes[i].bytes;
 }
 
 static const struct dsflow_op work = {
@@ -31,10 +31,10 @@ static const struct dsflow_op work = {
     .cost = cost_of,
 };
 
-static void cost_of_move(const size_t *bytes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void cost_of_move(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = 2.0 * (double)bytes[0];
+    cost->bytes = 2.0 * (double)shapes[0].bytes;
 }
 
 static const struct dsflow_op move = {
@@ -53,7 +53,7 @@ static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int home)
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
     return dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = name, .bytes = bytes, .home = (int16_t)home));
+        g, &DSFLOW_DATA(.name = name, .elems = bytes, .home = (int16_t)home));
 }
 
 /* Seconds of a task of rank 0 on ports of `bytes` bytes at `homes`. */
@@ -166,7 +166,7 @@ static double between(const char *machine, const struct dsflow_op *op,
     for (unsigned i = 0; i < 2; i++)
         ids[i] = dsflow_graph_add_data(
             g, &DSFLOW_DATA(.name = i == 0 ? "from" : "to",
-                            .bytes = i == 0 ? 1000000 : 1500000,
+                            .elems = i == 0 ? 1000000 : 1500000,
                             .tier = (uint8_t)tiers[i]));
     t.data = ids;
     s = dsf_cost_seconds(&model, g, &t);

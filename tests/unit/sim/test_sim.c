@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any(const size_t *bytes, unsigned n, const void *args,
+static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
                struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void by_bytes(const size_t *bytes, unsigned n, const void *args,
-                     struct dsflow_cost *cost)
+static void by_bytes(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_cost *cost)
 {
-    cost->bytes = (double)bytes[0];
+    cost->bytes = (double)shapes[0].bytes;
 }
 
 static const struct dsflow_op work = {
@@ -62,7 +62,7 @@ static dsflow_data_id data(struct dsflow_graph *g, size_t bytes, int persistent)
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
     return dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+        g, &DSFLOW_DATA(.name = name, .elems = bytes,
                         .persistent = (uint8_t)persistent));
 }
 
@@ -513,7 +513,7 @@ static dsflow_data_id data_at(struct dsflow_graph *g, size_t bytes,
     char name[32];
 
     snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
-    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .elems = bytes,
                                                  .tier = (uint8_t)tier,
                                                  .persistent = 1));
 }

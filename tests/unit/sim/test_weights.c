@@ -4,21 +4,22 @@
 #include "lib/test.h"
 #include "tasks/tasks.h"
 
-static int any(const size_t *bytes, unsigned n, const void *args,
+static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
                struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost_of(const size_t *bytes, unsigned n, const void *args,
-                    struct dsflow_cost *cost)
+static void cost_of(const struct dsflow_shape *shapes, unsigned n,
+                    const void *args, struct dsflow_cost *cost)
 {
     cost->flops = 10;
 }
 
-static size_t scratch_of(const size_t *bytes, unsigned n, const void *args)
+static size_t scratch_of(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args)
 {
-    return bytes[0] / 2;
+    return shapes[0].bytes / 2;
 }
 
 static const struct dsflow_op work = {
@@ -41,7 +42,7 @@ static const struct dsflow_op move = {
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, enum dsflow_role role, int home)
 {
-    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .elems = bytes,
                                                  .role = role,
                                                  .home = (int16_t)home));
 }
@@ -92,7 +93,7 @@ static dsflow_data_id data_in(struct dsflow_graph *g, const char *name,
                               size_t bytes, enum dsflow_role role,
                               enum dsflow_tier tier)
 {
-    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .elems = bytes,
                                                  .role = role,
                                                  .tier = (uint8_t)tier));
 }

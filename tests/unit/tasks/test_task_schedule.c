@@ -92,8 +92,8 @@ static void a_constant_rate_stays(void **state)
     POINTS("constant", &a, { 0, 0.25 }, { 1000000, 0.25 });
 }
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }

@@ -31,7 +31,7 @@ static const struct dsflow_op op_change = {
 static dsflow_data_id data(struct dsflow_graph *g, const char *name,
                            size_t bytes, int home, bool persistent)
 {
-    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .bytes = bytes,
+    return dsflow_graph_add_data(g, &DSFLOW_DATA(.name = name, .elems = bytes,
                                                  .home = (int16_t)home,
                                                  .persistent = persistent));
 }
@@ -147,11 +147,11 @@ void shown_make_tiers(struct shown *shown)
 
     start(shown, "tiers", 1);
     m = dsflow_graph_add_data(
-        trace->graph, &DSFLOW_DATA(.name = "m", .bytes = 100,
+        trace->graph, &DSFLOW_DATA(.name = "m", .elems = 100,
                                    .tier = DSFLOW_NVME, .persistent = true));
     slot = dsflow_graph_add_data(
         trace->graph,
-        &DSFLOW_DATA(.name = "slot", .bytes = 120, .tier = DSFLOW_HOST));
+        &DSFLOW_DATA(.name = "slot", .elems = 120, .tier = DSFLOW_HOST));
     a = data(trace->graph, "a", 7, 0, false);
     task(trace->graph, &op_forward, DSFLOW_FORWARD, 0, 0, 1, &a);
     task(trace->graph, &dsf_op_swap_in, DSFLOW_UPDATE, 0, -1, 2,

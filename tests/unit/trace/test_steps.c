@@ -29,7 +29,7 @@ static struct dsflow_graph *graph(void)
     assert_int_equal(dsflow_graph_add_program(g, "idle"), IDLE);
     for (int i = 0; i < 2; i++)
         dsflow_graph_add_data(g, &DSFLOW_DATA(.name = i == 0 ? "a" : "b",
-                                              .bytes = 8, .persistent = 1));
+                                              .elems = 8, .persistent = 1));
     for (int i = 0; i < 6; i++)
         dsflow_graph_add_task(
             g, &DSFLOW_TASK(.op = &change, .program = programs[i], .ndata = 1,

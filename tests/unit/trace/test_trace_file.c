@@ -8,16 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static int check(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost(const size_t *bytes, unsigned n, const void *args,
-                 struct dsflow_cost *c)
+static void cost(const struct dsflow_shape *shapes, unsigned n,
+                 const void *args, struct dsflow_cost *c)
 {
-    c->flops = 3.0 * (double)bytes[0];
+    c->flops = 3.0 * (double)shapes[0].bytes;
     c->bytes = 5.0;
 }
 
@@ -55,18 +55,18 @@ static struct dsflow_graph *graph(void)
 {
     struct dsflow_graph *g = dsflow_graph_new();
     dsflow_data_id a = dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = "layer0.x", .bytes = 1000,
+        g, &DSFLOW_DATA(.name = "layer0.x", .elems = 1000,
                         .role = DSFLOW_ACTIVATIONS, .home = 0, .unit = -1,
                         .ring = "batch.in_flight"));
     dsflow_data_id b = dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = "layer0.x@1", .bytes = 6000000000,
+        g, &DSFLOW_DATA(.name = "layer0.x@1", .elems = 6000000000,
                         .role = DSFLOW_GRADS, .home = 1, .unit = 4, .part = 1,
                         .at = 70, .block = 10, .persistent = 1));
     dsflow_data_id home = dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = "layer0.m", .bytes = 700, .role = DSFLOW_STATES,
+        g, &DSFLOW_DATA(.name = "layer0.m", .elems = 700, .role = DSFLOW_STATES,
                         .tier = DSFLOW_NVME, .persistent = 1));
     dsflow_data_id slot = dsflow_graph_add_data(
-        g, &DSFLOW_DATA(.name = "slot", .bytes = 900, .role = DSFLOW_STATES,
+        g, &DSFLOW_DATA(.name = "slot", .elems = 900, .role = DSFLOW_STATES,
                         .tier = DSFLOW_HOST, .ring = "offload.read_ahead"));
 
     dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &make, .layer = -1,
@@ -321,7 +321,7 @@ static void every_ring_comes_back_however_many_there_are(void **state)
     t.graph = dsflow_graph_new();
     for (unsigned i = 0; i < NRINGS; i++) {
         snprintf(keys[i], sizeof(keys[i]), "mine.key%u", i);
-        dsflow_graph_add_data(t.graph, &DSFLOW_DATA(.name = keys[i], .bytes = 8,
+        dsflow_graph_add_data(t.graph, &DSFLOW_DATA(.name = keys[i], .elems = 8,
                                                     .ring = keys[i]));
     }
     dsf_trace_weigh(&t);
