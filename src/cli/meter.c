@@ -199,7 +199,7 @@ static void add_up(struct dsf_meter *m, double from, double to)
     m->drained.n = m->carried = n;
 }
 
-/* The longest way changes little from step to step, and finding it takes time
+/* The critical path changes little from step to step, and finding it takes time
  * from the workers: not more than one part in a thousand. */
 static void find_critical(const struct dsf_meter *m,
                           struct dsf_meter_program *p)

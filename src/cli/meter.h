@@ -14,7 +14,7 @@ struct dsf_meter_program {
     bool counts;            /* it is one; else the rest is 0 */
     struct dsf_succs edges; /* of its tasks */
     uint32_t first, ntasks;
-    double critical; /* longest way through a step of it; 0: not known yet */
+    double critical; /* critical path of one of its steps; 0: not known yet */
     double search;   /* seconds that finding it took */
     double searched; /* when */
     int64_t *step;   /* by run of it: the step that was, counted from 0 */

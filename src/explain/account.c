@@ -259,7 +259,7 @@ int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
     share_workers(a);
     dsf_account_waits(a);
     sum_ranks(a);
-    dsf_account_way(a);
+    dsf_account_path(a);
     dsf_account_hidden(a);
     qsort(a->kinds, a->nkinds, sizeof(*a->kinds), by_seconds);
     status = find_bound(a, err);
@@ -285,6 +285,6 @@ void dsf_account_fini(struct dsf_account *a)
     free(a->kinds);
     free(a->waits);
     free(a->rings);
-    free(a->way);
+    free(a->path);
     memset(a, 0, sizeof(*a));
 }

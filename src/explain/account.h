@@ -47,7 +47,7 @@ struct dsf_rank_use {
     double linked; /* seconds of links, disks, and cores beside a GPU */
 };
 
-/* Tasks of one kind and layer on the way that the step took. */
+/* Tasks of one kind and layer on the path that the step took. */
 struct dsf_stretch {
     const struct dsflow_op *op;
     int layer;
@@ -97,11 +97,11 @@ struct dsf_account {
     double simulated;       /* seconds of a step in the order that the
                                simulator would take */
 
-    uint32_t step;           /* that the way is of */
-    double way_seconds;      /* of it */
-    struct dsf_stretch *way; /* longest first */
-    size_t nway, cap_way;
-    double way_gaps[DSF_NCAUSES]; /* between its tasks */
+    uint32_t step;           /* that the path is of */
+    double path_seconds;      /* of it */
+    struct dsf_stretch *path; /* longest first */
+    size_t npath, cap_path;
+    double path_gaps[DSF_NCAUSES]; /* between its tasks */
 };
 
 /* Errors: DSFLOW_EINVAL for a trace without a whole step, or of more ranks

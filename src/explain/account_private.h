@@ -45,7 +45,7 @@ double dsf_transfers_seconds(const struct dsf_transfers *t,
 
 /* Each fills its part of the account. */
 void dsf_account_waits(struct dsf_account *a);
-void dsf_account_way(struct dsf_account *a);
+void dsf_account_path(struct dsf_account *a);
 void dsf_account_hidden(struct dsf_account *a);
 
 #endif

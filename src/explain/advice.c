@@ -350,7 +350,7 @@ static const char *const causes[DSF_NCAUSES] = {
 static char *say_limit(const struct dsf_account *a)
 {
     double busy = share_of(a, a->all.busy + a->all.moving);
-    double way = a->steps.seconds > 0 ? a->critical / a->steps.seconds : 0;
+    double path = a->steps.seconds > 0 ? a->critical / a->steps.seconds : 0;
     unsigned n = a->trace->timeline.workers;
     int most = 0;
 
@@ -368,11 +368,11 @@ static char *say_limit(const struct dsf_account *a)
             "less on it (offload.share) or more tokens a "
             "step, with the same traffic, would help",
             100 * disk_share(a));
-    if (way >= 0.9)
+    if (path >= 0.9)
         return dsf_xasprintf("the critical path takes %.0f %% of the step: "
                              "faster workers or smaller tasks (batch.tile) "
                              "would help",
-                             100 * way);
+                             100 * path);
     return dsf_xasprintf("workers are busy %.0f %% of the step; they wait most "
                          "for %s, %.0f %%",
                          100 * busy, causes[most],

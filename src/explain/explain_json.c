@@ -151,12 +151,12 @@ static json_t *rings_json(const struct dsf_account *a)
     return list;
 }
 
-static json_t *way_json(const struct dsf_account *a)
+static json_t *path_json(const struct dsf_account *a)
 {
     json_t *list = json_array(), *o;
 
-    for (size_t i = 0; i < a->nway; i++) {
-        const struct dsf_stretch *s = &a->way[i];
+    for (size_t i = 0; i < a->npath; i++) {
+        const struct dsf_stretch *s = &a->path[i];
         json_t *part = json_pack("{s:s, s:i, s:i}", "task", s->op->name,
                                  "layer", s->layer, "count", (int)s->count);
 
@@ -165,8 +165,8 @@ static json_t *way_json(const struct dsf_account *a)
     }
     o = json_pack("{s:I, s:o, s:o}", "step",
                   (json_int_t)(a->trace->facts.first + a->step), "parts", list,
-                  "gap_seconds", idle_json(a->way_gaps, 1));
-    put(o, "seconds", a->way_seconds);
+                  "gap_seconds", idle_json(a->path_gaps, 1));
+    put(o, "seconds", a->path_seconds);
     return o;
 }
 
@@ -239,7 +239,7 @@ int dsf_explain_json(const struct dsf_account *a,
     json_object_set_new(root, "tasks", kinds_json(a));
     json_object_set_new(root, "waits", waits_json(a));
     json_object_set_new(root, "rings", rings_json(a));
-    json_object_set_new(root, "way", way_json(a));
+    json_object_set_new(root, "way", path_json(a));
     ret = json_dumpf(root, out,
                      JSON_INDENT(2) | JSON_PRESERVE_ORDER |
                          JSON_REAL_PRECISION(9));

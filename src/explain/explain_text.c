@@ -317,13 +317,13 @@ static void print_waits(const struct dsf_account *a, FILE *out)
 /* Of a kind in all layers: the sum, and the layer if it is one. */
 static struct dsf_stretch sum_of(const struct dsf_account *a, size_t first)
 {
-    struct dsf_stretch sum = a->way[first];
+    struct dsf_stretch sum = a->path[first];
 
-    for (size_t i = first + 1; i < a->nway; i++)
-        if (a->way[i].op == sum.op) {
+    for (size_t i = first + 1; i < a->npath; i++)
+        if (a->path[i].op == sum.op) {
             sum.layer = -1;
-            sum.count += a->way[i].count;
-            sum.seconds += a->way[i].seconds;
+            sum.count += a->path[i].count;
+            sum.seconds += a->path[i].seconds;
         }
     return sum;
 }
@@ -331,7 +331,7 @@ static struct dsf_stretch sum_of(const struct dsf_account *a, size_t first)
 static bool is_first(const struct dsf_account *a, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (a->way[k].op == a->way[i].op)
+        if (a->path[k].op == a->path[i].op)
             return false;
     return true;
 }
@@ -345,15 +345,15 @@ static int longer(const void *x, const void *y)
     return strcmp(a->op->name, b->op->name);
 }
 
-static void print_way(const struct dsf_account *a, FILE *out)
+static void print_path(const struct dsf_account *a, FILE *out)
 {
-    struct dsf_stretch *kinds = dsf_xcalloc(a->nway + 1, sizeof(*kinds));
+    struct dsf_stretch *kinds = dsf_xcalloc(a->npath + 1, sizeof(*kinds));
     double gaps = 0;
     size_t n = 0;
 
     for (int c = 0; c < DSF_NCAUSES; c++)
-        gaps += a->way_gaps[c];
-    for (size_t i = 0; i < a->nway; i++)
+        gaps += a->path_gaps[c];
+    for (size_t i = 0; i < a->npath; i++)
         if (is_first(a, i))
             kinds[n++] = sum_of(a, i);
     qsort(kinds, n, sizeof(*kinds), longer);
@@ -361,8 +361,8 @@ static void print_way(const struct dsf_account *a, FILE *out)
             "\nThe chain of tasks that step %lld waited for: %s, %s of it "
             "between tasks\n",
             (long long)(a->trace->facts.first + a->step),
-            time_text(a->way_seconds).s,
-            percent(a->way_seconds > 0 ? gaps / a->way_seconds : 0).s);
+            time_text(a->path_seconds).s,
+            percent(a->path_seconds > 0 ? gaps / a->path_seconds : 0).s);
     for (size_t i = 0; i < n && i < MOST_WAY; i++) {
         char layer[32] = "";
 
@@ -383,5 +383,5 @@ void dsf_explain_text(const struct dsf_account *a,
     print_shares(a, out);
     print_kinds(a, out);
     print_waits(a, out);
-    print_way(a, out);
+    print_path(a, out);
 }

@@ -1,4 +1,4 @@
-/* critical.c - the longest way through the tasks of a step. */
+/* critical.c - the critical path through the tasks of a step. */
 #include "graph/critical.h"
 
 #include "base/alloc.h"
@@ -8,13 +8,13 @@
 
 #define NONE UINT32_MAX
 
-/* The longest ways that end with each task of each step. */
-struct ways {
+/* The critical paths that end with each task of each step. */
+struct paths {
     double *level;
     uint32_t *from;
 };
 
-static void extend(struct ways *w, uint32_t x, const uint32_t *list, uint32_t n,
+static void extend(struct paths *w, uint32_t x, const uint32_t *list, uint32_t n,
                    uint32_t base)
 {
     for (uint32_t k = 0; k < n; k++)
@@ -25,10 +25,10 @@ static void extend(struct ways *w, uint32_t x, const uint32_t *list, uint32_t n,
 }
 
 double dsf_critical(const struct dsf_succs *edges, const double *cost,
-                    uint32_t ntasks, unsigned step, uint32_t **way, uint32_t *n)
+                    uint32_t ntasks, unsigned step, uint32_t **path, uint32_t *n)
 {
     uint32_t begin = step * ntasks, end = begin + ntasks, last = NONE;
-    struct ways w = { dsf_xcalloc((size_t)end + 1, sizeof(*w.level)),
+    struct paths w = { dsf_xcalloc((size_t)end + 1, sizeof(*w.level)),
                       dsf_xcalloc((size_t)end + 1, sizeof(*w.from)) };
     double all = 0, before = 0;
 
@@ -50,13 +50,13 @@ double dsf_critical(const struct dsf_succs *edges, const double *cost,
         list = dsf_succs_next(edges, x - base, &count);
         extend(&w, x, list, count, next);
     }
-    if (way != NULL) {
+    if (path != NULL) {
         *n = 0;
         for (uint32_t x = last; x != NONE && x >= begin; x = w.from[x])
             (*n)++;
-        *way = dsf_xcalloc((size_t)*n + 1, sizeof(**way));
+        *path = dsf_xcalloc((size_t)*n + 1, sizeof(**path));
         for (uint32_t x = last, i = *n; i > 0; x = w.from[x])
-            (*way)[--i] = x % ntasks;
+            (*path)[--i] = x % ntasks;
     }
     free(w.level);
     free(w.from);

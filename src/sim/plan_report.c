@@ -209,7 +209,7 @@ static void print_traffic(const struct dsf_weights *w, FILE *out)
 
 /* "no faster than … by" it. */
 static const char *const bounds[DSF_NBOUNDS] = {
-    [DSF_BOUND_WAY] = "the critical path",
+    [DSF_BOUND_CRITICAL] = "the critical path",
     [DSF_BOUND_WORK] = "the work of the workers",
     [DSF_BOUND_LINK] = "the traffic of a link",
     [DSF_BOUND_HOST] = "updates in main memory",

@@ -426,7 +426,7 @@ static void release(struct sim *s)
 const char *dsf_bound_str(enum dsf_bound bound)
 {
     static const char *const names[DSF_NBOUNDS] = {
-        [DSF_BOUND_WAY] = "way",       [DSF_BOUND_WORK] = "work",
+        [DSF_BOUND_CRITICAL] = "way",       [DSF_BOUND_WORK] = "work",
         [DSF_BOUND_LINK] = "link",     [DSF_BOUND_HOST] = "host",
         [DSF_BOUND_DISK] = "disk",     [DSF_BOUND_READS] = "reads",
         [DSF_BOUND_WRITES] = "writes",

@@ -34,7 +34,7 @@ struct dsf_sim_spec {
 
 /* What no schedule can be faster than. */
 enum dsf_bound {
-    DSF_BOUND_WAY,    /* the longest way through the graph */
+    DSF_BOUND_CRITICAL,    /* the critical path through the graph */
     DSF_BOUND_WORK,   /* the work of workers */
     DSF_BOUND_LINK,   /* the use of a link */
     DSF_BOUND_HOST,   /* the work of the cores beside a GPU */
@@ -46,7 +46,7 @@ enum dsf_bound {
 /* "way", "work", …: names that do not change. */
 const char *dsf_bound_str(enum dsf_bound bound);
 
-/* Tasks of one kind and layer on the way that decides how long the step is. */
+/* Tasks of one kind and layer on the path that decides how long the step is. */
 struct dsf_holder {
     const struct dsflow_op *op;
     int layer;
@@ -56,7 +56,7 @@ enum { DSF_NHOLDERS = 3 };
 
 struct dsf_sim_result {
     double step_seconds;     /* from the end of the step before to its end */
-    double critical_seconds; /* longest way through the graph */
+    double critical_seconds; /* critical path through the graph */
     double bound_seconds;    /* no schedule on this machine is faster: the most
                                 of that, of work per worker, of use per link
                                 and per disk */
@@ -71,7 +71,7 @@ struct dsf_sim_result {
     unsigned nranks;
     double *busy;            /* by rank: seconds on workers */
     double *moving;          /* by rank: seconds of moving data */
-    uint32_t *critical;      /* tasks of the longest way, in order */
+    uint32_t *critical;      /* tasks of the critical path, in order */
     uint32_t ncritical;
     struct dsf_holder holders[DSF_NHOLDERS]; /* op NULL: no more */
 };

@@ -65,7 +65,7 @@ static void find_work(struct sim *s, struct dsf_sim_result *result)
         if (t->rank != DSFLOW_ANYWHERE || place >= DSF_BOUND_DISK)
             work[dsf_sim_group(s, t)] += s->cost[i];
     }
-    raise_bound(result, DSF_BOUND_WAY, result->critical_seconds);
+    raise_bound(result, DSF_BOUND_CRITICAL, result->critical_seconds);
     raise_bound(result, DSF_BOUND_WORK,
                 result->work_seconds / s->spec->workers);
     for (unsigned i = 0; i < s->ngroups; i++)

@@ -14,7 +14,7 @@ struct times {
     struct dsf_kinds kinds;
     double *mean;       /* by task */
     uint32_t *ran;      /* by task: how often */
-    uint32_t *critical; /* by task: its place on the longest way, from 1 */
+    uint32_t *critical; /* by task: its place on the critical path, from 1 */
 };
 
 static bool shows(void *user, uint32_t task)
@@ -78,7 +78,7 @@ static void find_means(struct times *times, const struct dsf_window *window)
 
 static void find_way(struct times *times)
 {
-    uint32_t first, ntasks, *way, n;
+    uint32_t first, ntasks, *path, n;
     struct dsf_succs edges;
 
     ntasks =
@@ -86,10 +86,10 @@ static void find_way(struct times *times)
     if (ntasks == 0)
         return;
     dsf_succs_init(&edges, times->trace->graph, first, ntasks, false);
-    dsf_critical(&edges, times->mean + first, ntasks, 0, &way, &n);
+    dsf_critical(&edges, times->mean + first, ntasks, 0, &path, &n);
     for (uint32_t i = 0; i < n; i++)
-        times->critical[first + way[i]] = i + 1;
-    free(way);
+        times->critical[first + path[i]] = i + 1;
+    free(path);
     dsf_succs_fini(&edges);
 }
 

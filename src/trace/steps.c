@@ -24,7 +24,7 @@ uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
     return at;
 }
 
-/* The longest ways through the steps of one program, step by step: steps
+/* The critical paths through the steps of one program, step by step: steps
  * overlap, so that what one adds to those that follow each other is what it
  * needs. The first one after another program is alone. */
 static void find_critical(struct dsf_laps *steps, const struct dsf_trace *trace,

@@ -10,7 +10,7 @@ struct dsf_lap {
     bool ran;          /* else the rest is 0 */
     dsflow_program program; /* that the step ran */
     double begin, end; /* from the end of the step before to its own */
-    double critical;   /* the longest way through its tasks, as they were */
+    double critical;   /* the critical path through its tasks, as they were */
     double bound;      /* the most of that, of work per worker, of use per link
                           and per disk: with tasks like these no step is
                           shorter */

@@ -126,20 +126,20 @@ static void account(struct dsf_account *a, struct dsf_trace *t)
 /* Busy and idle of all workers is all of their time. */
 static void assert_whole(const struct dsf_account *a)
 {
-    double sum = a->all.busy + a->all.moving, waits = 0, idle = 0, way = 0;
+    double sum = a->all.busy + a->all.moving, waits = 0, idle = 0, path = 0;
 
     for (int c = 0; c < DSF_NCAUSES; c++) {
         idle += a->all.idle[c];
-        way += a->way_gaps[c];
+        path += a->path_gaps[c];
     }
     for (size_t i = 0; i < a->nwaits; i++)
         waits += a->waits[i].seconds;
-    for (size_t i = 0; i < a->nway; i++)
-        way += a->way[i].seconds;
+    for (size_t i = 0; i < a->npath; i++)
+        path += a->path[i].seconds;
     assert_float_equal(sum + idle, a->seconds * a->trace->timeline.workers,
                        1e-9 * a->seconds);
     assert_float_equal(waits, idle, 1e-9 * a->seconds);
-    assert_float_equal(way, a->way_seconds, 1e-9 * a->seconds);
+    assert_float_equal(path, a->path_seconds, 1e-9 * a->seconds);
 }
 
 /* core 0  aaaa....
@@ -265,8 +265,8 @@ static void a_ready_task_waits_for_transfers_or_the_runtime(void **state)
     account(&acc, t);
     assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 2, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 2, 0);
-    assert_float_equal(acc.way_gaps[DSF_CAUSE_TRANSFER], 2, 0);
-    assert_float_equal(acc.way_gaps[DSF_CAUSE_RUNTIME], 2, 0);
+    assert_float_equal(acc.path_gaps[DSF_CAUSE_TRANSFER], 2, 0);
+    assert_float_equal(acc.path_gaps[DSF_CAUSE_RUNTIME], 2, 0);
     assert_float_equal(acc.comm, 2, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
@@ -379,11 +379,11 @@ static void the_way_goes_back_by_what_was_last(void **state)
     ran(t, c, 0, 1, 5, 6); /* ready at 3: its worker was busy */
     ran(t, d, 0, 0, 6, 9);
     account(&acc, t);
-    assert_int_equal(acc.nway, 2);
-    assert_string_equal(acc.way[0].op->name, "bump");
-    assert_float_equal(acc.way[0].seconds, 5, 0);
-    assert_int_equal(acc.way[1].count, 2); /* c and d */
-    assert_float_equal(acc.way[1].seconds, 4, 0);
+    assert_int_equal(acc.npath, 2);
+    assert_string_equal(acc.path[0].op->name, "bump");
+    assert_float_equal(acc.path[0].seconds, 5, 0);
+    assert_int_equal(acc.path[1].count, 2); /* c and d */
+    assert_float_equal(acc.path[1].seconds, 4, 0);
     assert_float_equal(acc.queued, 2, 0);
     assert_int_equal(acc.nqueued, 1);
     assert_whole(&acc);
@@ -576,12 +576,12 @@ static void the_way_goes_over_both_lanes_of_a_disk(void **state)
     ran(t, u, 0, 0, 6, 7);
     account(&acc, t);
     assert_whole(&acc);
-    assert_float_equal(acc.way_seconds, 7, 0);
+    assert_float_equal(acc.path_seconds, 7, 0);
     for (int c = 0; c < DSF_NCAUSES; c++)
-        assert_float_equal(acc.way_gaps[c], 0, 0);
-    assert_float_equal(acc.way[0].seconds, 4, 0);
-    assert_true(acc.way[0].op == &dsf_op_swap_in);
-    assert_true(acc.way[1].op == &dsf_op_swap_out);
+        assert_float_equal(acc.path_gaps[c], 0, 0);
+    assert_float_equal(acc.path[0].seconds, 4, 0);
+    assert_true(acc.path[0].op == &dsf_op_swap_in);
+    assert_true(acc.path[1].op == &dsf_op_swap_out);
     dsf_account_fini(&acc);
     free_trace(t);
 }

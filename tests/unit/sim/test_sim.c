@@ -610,7 +610,7 @@ static void a_duplex_disk_reads_and_writes(void **state)
     check_span(&timeline, t[4], "disk write", 7, 11);
     check_span(&timeline, t[5], "disk write", 11, 15);
     assert_true(r.step_seconds == 15);
-    assert_true(r.bound_seconds == 11 && r.bound == DSF_BOUND_WAY);
+    assert_true(r.bound_seconds == 11 && r.bound == DSF_BOUND_CRITICAL);
     assert_true(r.io_seconds == 15); /* not 16: [7, 8] is both */
     assert_true(r.io_hidden == 6.0 / 15);
     dsf_sim_result_fini(&r);

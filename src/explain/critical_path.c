@@ -1,5 +1,5 @@
-/* way.c - the way that a step took: back from its end, from each task to what
- * it started after. */
+/* critical_path.c - the path that a step took: back from its end, from each task
+ * to what it started after. */
 #include "explain/account.h"
 
 #include "base/alloc.h"
@@ -13,16 +13,16 @@ static void add_stretch(struct dsf_account *a, const struct dsf_span *span,
     const struct dsflow_task_spec *t = dsf_task_of(a, span);
     size_t i = 0;
 
-    while (i < a->nway &&
-           (a->way[i].op != t->op || a->way[i].layer != t->layer))
+    while (i < a->npath &&
+           (a->path[i].op != t->op || a->path[i].layer != t->layer))
         i++;
-    if (i == a->nway) {
-        dsf_grow(&a->way, &a->cap_way, a->nway + 1, sizeof(*a->way));
-        a->way[a->nway++] =
+    if (i == a->npath) {
+        dsf_grow(&a->path, &a->cap_path, a->npath + 1, sizeof(*a->path));
+        a->path[a->npath++] =
             (struct dsf_stretch){ .op = t->op, .layer = t->layer };
     }
-    a->way[i].count++;
-    a->way[i].seconds += seconds;
+    a->path[i].count++;
+    a->path[i].seconds += seconds;
 }
 
 /* The last task of the step. */
@@ -95,7 +95,7 @@ static int longer(const void *x, const void *y)
     return a->layer < b->layer ? -1 : a->layer > b->layer;
 }
 
-void dsf_account_way(struct dsf_account *a)
+void dsf_account_path(struct dsf_account *a)
 {
     struct dsf_transfers *transfers = dsf_transfers_new(a->trace);
     const struct dsf_executed *s = &a->steps;
@@ -104,7 +104,7 @@ void dsf_account_way(struct dsf_account *a)
     double begun = dsf_executed_begin(s, step);
     double at = dsf_executed_end(s, step);
 
-    a->way_seconds = at - begun;
+    a->path_seconds = at - begun;
     /* In a file that is damaged, spans of no length may go round in circles. */
     for (size_t n = 0; x != NULL && at > begun && n <= a->trace->timeline.n;
          n++) {
@@ -122,17 +122,17 @@ void dsf_account_way(struct dsf_account *a)
         if (end > at)
             end = at;
         if (next == NULL)
-            a->way_gaps[DSF_CAUSE_END] += at - begun;
+            a->path_gaps[DSF_CAUSE_END] += at - begun;
         if (next == NULL)
             break;
         if (x->kind == DSF_SPAN_TASK)
             moving = dsf_transfers_seconds(transfers, a->trace, x, end, at);
-        a->way_gaps[DSF_CAUSE_TRANSFER] += moving;
-        a->way_gaps[DSF_CAUSE_RUNTIME] += at - end - moving;
+        a->path_gaps[DSF_CAUSE_TRANSFER] += moving;
+        a->path_gaps[DSF_CAUSE_RUNTIME] += at - end - moving;
         at = end;
         x = next;
     }
-    if (a->nway > 1)
-        qsort(a->way, a->nway, sizeof(*a->way), longer);
+    if (a->npath > 1)
+        qsort(a->path, a->npath, sizeof(*a->path), longer);
     dsf_transfers_free(transfers);
 }
