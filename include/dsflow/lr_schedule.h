@@ -7,7 +7,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_LR_SCHEDULE_ABI  2
+#define DSFLOW_LR_SCHEDULE_ABI  3
 #define DSFLOW_LR_SCHEDULE_PART 128
 
 /* The keys of [schedule], which are there for all, and the base rate. */

@@ -23,7 +23,8 @@ enum dsflow_option_type {
     DSFLOW_AUTO,    /* int64_t, or "auto", which is stored as -1 */
     DSFLOW_INTS,    /* struct dsflow_ints, written [4, 3, 5] */
     DSFLOW_SHARE,   /* double, or "auto", which is stored as -1 */
-    DSFLOW_EVERY    /* struct dsflow_every: steps, or a time "30min" */
+    DSFLOW_EVERY,   /* struct dsflow_every: steps, or a time "30min" */
+    DSFLOW_TABLES   /* struct dsflow_tables: [[table.key]], once for each */
 };
 
 struct dsflow_strings {
@@ -33,6 +34,13 @@ struct dsflow_strings {
 
 struct dsflow_ints {
     int64_t *v;
+    unsigned n;
+};
+
+/* A table that repeats: `n` structures, one after the other, each filled by the
+ * keys of one [[table.key]]. */
+struct dsflow_tables {
+    void *v;
     unsigned n;
 };
 
@@ -62,6 +70,11 @@ struct dsflow_option {
      * Values are numbers, true, false, words without quotes, or [] for an
      * empty list. */
     const char *used_with;
+
+    /* For DSFLOW_TABLES: the keys of each, among which there are no tables, and
+     * the bytes of the structure that they fill. */
+    const struct dsflow_option *keys;
+    size_t size;
 };
 
 /* The last arguments of the macros below are the help and, optionally,
@@ -70,7 +83,13 @@ struct dsflow_option {
 #define DSFLOW_OPTION_FULL(name, kind, at, dflt, lowest, highest, names, ...)  \
     {                                                                          \
         name, kind, at, dflt, lowest, highest, names,                          \
-            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0)                          \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), NULL, 0                 \
+    }
+/* `table` is the structure that `options` fill. */
+#define DSFLOW_OPTION_TABLES(type, field, options, table, ...)                 \
+    {                                                                          \
+#field, DSFLOW_TABLES, offsetof(type, field), "[]", 0, 0, NULL,        \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), options, sizeof(table)  \
     }
 #define DSFLOW_OPTION_NUMBER(kind, type, field, dflt, lowest, highest, ...)    \
     DSFLOW_OPTION_FULL(#field, kind, offsetof(type, field), dflt, lowest,      \

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "cli/screen.h"
 #include "cli/wrap.h"
-#include "config/job.h"
+#include "config/job_tables.h"
 #include "config/option.h"
 #include "config/unknown.h"
 #include "config/when.h"
@@ -19,13 +19,15 @@ struct choice {
     unsigned n;
 };
 
-/* Is it the table, the key, or the key with its table? */
+/* Is it the table, one that repeats in it, the key, or the key with its table?
+ */
 static bool is_named(const char *name, const struct dsf_table *t,
                      const struct dsflow_option *o)
 {
     size_t n = strlen(t->name);
 
     return strcmp(name, t->name) == 0 || strcmp(name, o->key) == 0 ||
+           strcmp(name, dsf_table_owner(t)->name) == 0 ||
            (strncmp(name, t->name, n) == 0 && name[n] == '.' &&
             strcmp(name + n + 1, o->key) == 0);
 }
@@ -33,6 +35,8 @@ static bool is_named(const char *name, const struct dsf_table *t,
 static bool is_chosen(const struct choice *c, const struct dsf_table *t,
                       const struct dsflow_option *o)
 {
+    if (o->type == DSFLOW_TABLES) /* a table of its own has its keys */
+        return false;
     for (unsigned i = 0; i < c->n; i++)
         if (is_named(c->names[i], t, o))
             return true;
@@ -101,10 +105,11 @@ static void print_text(const struct dsf_table *t, const struct dsflow_option *o,
     struct dsf_when_text when = { "" };
     char *text;
 
+    printf("%s.%s", dsf_row_name(t, 0).s, o->key);
     if (o->fallback != NULL)
-        printf("%s.%s = %s\n", t->name, o->key, o->fallback);
+        printf(" = %s\n", o->fallback);
     else
-        printf("%s.%s (required)\n", t->name, o->key);
+        printf(" (required)\n");
     dsf_wrap(stdout, columns, "    ", o->help);
     text = dsf_xasprintf("expects %s", dsf_option_expected(o).s);
     dsf_wrap(stdout, columns, "    ", text);
@@ -119,7 +124,9 @@ static void print_text(const struct dsf_table *t, const struct dsflow_option *o,
 
 static void print_head(const struct dsf_table *t, bool first, unsigned columns)
 {
-    char *text = dsf_xasprintf("[%s] %s", t->name, t->summary);
+    bool repeats = t->rows != NULL;
+    char *text = dsf_xasprintf("%s%s%s %s", repeats ? "[[" : "[", t->name,
+                               repeats ? "]]" : "]", t->summary);
 
     if (!first)
         putchar('\n');
@@ -155,10 +162,11 @@ static void list_json(const struct choice *c)
             if (is_chosen(c, t, o))
                 json_array_append_new(
                     keys,
-                    json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?}", "table",
-                              t->name, "key", o->key, "default", o->fallback,
-                              "expects", dsf_option_expected(o).s, "meaning",
-                              o->help, "used_with", o->used_with));
+                    json_pack("{s:s, s:b, s:s, s:s?, s:s, s:s, s:s?}", "table",
+                              t->name, "repeats", t->rows != NULL, "key",
+                              o->key, "default", o->fallback, "expects",
+                              dsf_option_expected(o).s, "meaning", o->help,
+                              "used_with", o->used_with));
     json_dumpf(keys, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(keys);
@@ -198,7 +206,8 @@ static void list_roff(const struct choice *c)
             if (!is_chosen(c, t, o))
                 continue;
             if (t != last)
-                printf(".SS [%s]\n%s\n", t->name, t->summary);
+                printf(t->rows != NULL ? ".SS [[%s]]\n%s\n" : ".SS [%s]\n%s\n",
+                       t->name, t->summary);
             last = t;
             put_key_roff(o);
         }

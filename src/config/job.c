@@ -57,15 +57,57 @@ int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,
                        msg);
 }
 
-/* Remember where a key was set, and to what; `text` is kept. */
-static void add_place(struct dsf_job *job, const struct dsf_toml_entry *e,
-                      char *text)
+/* Remember where a key was set, and to what; `text` is kept. The key "" is an
+ * element of a table that repeats. */
+static void add_place(struct dsf_job *job, const char *table, const char *key,
+                      const char *value, char *text)
 {
     struct dsf_job_where *w = job->where;
 
     dsf_grow(&w->v, &w->cap, w->n + 1, sizeof(*w->v));
-    w->v[w->n++] = (struct place){ dsf_xstrdup(e->table), dsf_xstrdup(e->key),
-                                   text, dsf_xstrdup(e->value.text) };
+    w->v[w->n++] = (struct place){ dsf_xstrdup(table), dsf_xstrdup(key), text,
+                                   dsf_xstrdup(value) };
+}
+
+/* The elements of table.key are gone. */
+static void forget_rows(struct dsf_job *job, const char *table, const char *key)
+{
+    char *name = dsf_xasprintf("%s.%s[", table, key);
+
+    for (size_t i = 0; i < job->where->n; i++)
+        if (strncmp(job->where->v[i].table, name, strlen(name)) == 0)
+            job->where->v[i].table[0] = '\0';
+    free(name);
+}
+
+/* The element that "name[2]" means: it may be the first that is not there. */
+static int find_row(const struct dsf_job *job, const char *place,
+                    const struct dsf_table *t, const char *name, unsigned *row,
+                    struct dsflow_err *err)
+{
+    const char *index = name + strcspn(name, "[");
+    unsigned n = t->rows != NULL ? dsf_job_rows(job, t) : 0;
+    char *end;
+
+    *row = 0;
+    if (*index == '\0' && t->rows == NULL)
+        return DSFLOW_OK;
+    if (t->rows == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %.60s: expected [%s], which does not repeat",
+                           place, name, t->name);
+    if (*index == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %s: expected [[%s]], of which %s[%u] is the "
+                           "next",
+                           place, name, t->name, t->name, n);
+    *row = (unsigned)strtoul(index + 1, &end, 10);
+    if (strcmp(end, "]") != 0 || index[1] < '0' || index[1] > '9' || *row > n)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %.60s: expected %s[0] to %s[%u], which would "
+                           "be the next",
+                           place, name, t->name, t->name, n);
+    return DSFLOW_OK;
 }
 
 /* Set one key. `place` is "job.toml:12" or "--set"; on a wrong value the
@@ -74,28 +116,43 @@ static int set_key(struct dsf_job *job, const char *place,
                    const struct dsf_toml_entry *e, struct dsflow_err *err)
 {
     const struct dsf_table *table;
-    const struct dsflow_option *option;
+    const struct dsflow_option *option = NULL;
+    struct dsf_row_name name;
+    unsigned row;
     char *text;
     int status;
 
     if (e->table[0] == '\0')
         return dsf_key_alone(place, e->key, err);
     table = dsf_job_find_table(e->table);
-    if (table == NULL || dsf_job_fields(job, table) == NULL)
+    if (table == NULL || dsf_job_fields(job, dsf_table_owner(table)) == NULL)
         return dsf_unknown_table(place, e->table, err);
-    if (e->key[0] == '\0' && e->value.type == DSF_TOML_TABLE)
-        return DSFLOW_OK;
-    option = dsf_option_find(table->options, e->key);
+    status = find_row(job, place, table, e->table, &row, err);
+    if (status < 0)
+        return status;
+    if (e->key[0] != '\0' || e->value.type != DSF_TOML_TABLE) {
+        option = dsf_option_find(table->options, e->key);
+        if (option == NULL)
+            return dsf_unknown_key(place, table, e->key, err);
+    }
+    name = dsf_row_name(table, row);
+    if (table->rows != NULL && row == dsf_job_rows(job, table)) {
+        dsf_job_add_row(job, table);
+        add_place(job, name.s, "", "", dsf_xasprintf("%s: %s", place, name.s));
+    }
     if (option == NULL)
-        return dsf_unknown_key(place, table, e->key, err);
-    text = dsf_xasprintf("%s: %s: %s", place, e->table, e->key);
-    status = dsf_option_set(option, dsf_job_fields(job, table), &e->value, err);
+        return DSFLOW_OK;
+    text = dsf_xasprintf("%s: %s: %s", place, name.s, e->key);
+    status =
+        dsf_option_set(option, dsf_job_row(job, table, row), &e->value, err);
     if (status < 0) {
         dsflow_fail_in(err, status, text);
         free(text);
         return status;
     }
-    add_place(job, e, text);
+    if (option->type == DSFLOW_TABLES)
+        forget_rows(job, name.s, e->key);
+    add_place(job, name.s, e->key, e->value.text, text);
     return DSFLOW_OK;
 }
 
@@ -123,7 +180,7 @@ static int parse_value(const char *value, struct dsf_toml *toml)
     return DSFLOW_OK;
 }
 
-/* "table.key=value", where the table may be one in another. */
+/* "table.key=value", where the table may be one in another, or "name[0]". */
 int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
 {
     const char *equals = strchr(set, '=');
@@ -181,15 +238,30 @@ int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
                         place->value, from, text);
 }
 
+/* Are the keys there that an element, or the table, must have? */
+static int check_row(const struct dsf_job *job, const struct dsf_table *t,
+                     const char *name, struct dsflow_err *err)
+{
+    const struct place *place = find_place(job, name, "");
+
+    for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
+        if (o->fallback == NULL && !dsf_job_has(job, name, o->key))
+            return dsflow_fail(
+                err, DSFLOW_EINVAL, "%s%s%s: %s: is missing: expected %s",
+                place != NULL ? place->text : job->path,
+                place != NULL ? "" : ": ", place != NULL ? "" : name, o->key,
+                dsf_option_expected(o).s);
+    return DSFLOW_OK;
+}
+
 static int check_keys(const struct dsf_job *job, const struct dsf_table *t,
                       struct dsflow_err *err)
 {
-    for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-        if (o->fallback == NULL && !dsf_job_has(job, t->name, o->key))
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "%s: %s: %s: is missing: expected %s", job->path,
-                               t->name, o->key, dsf_option_expected(o).s);
-    return DSFLOW_OK;
+    int status = DSFLOW_OK;
+
+    for (unsigned i = 0; i < dsf_job_rows(job, t) && status == DSFLOW_OK; i++)
+        status = check_row(job, t, dsf_row_name(t, i).s, err);
+    return status;
 }
 
 int dsf_job_check_part(const struct dsf_job *job,
@@ -197,11 +269,14 @@ int dsf_job_check_part(const struct dsf_job *job,
                        struct dsflow_err *err)
 {
     const struct dsf_table *t;
+    int status = DSFLOW_OK;
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        if (options != NULL && t->options == options)
-            return check_keys(job, t, err);
-    return DSFLOW_OK;
+    for (unsigned i = 0; status == DSFLOW_OK && options != NULL &&
+                         (t = dsf_job_table_at(i)) != NULL;
+         i++)
+        if (dsf_table_owner(t)->options == options)
+            status = check_keys(job, t, err);
+    return status;
 }
 
 /* Those of a plug-in's table are wanted by who uses it. */
@@ -381,10 +456,12 @@ int dsf_job_read_main(const char *path, struct dsf_job *job,
 
 /* The value of a key as it was written, or its default. */
 static const char *text_of(const struct dsf_job *job, const struct dsf_table *t,
-                           const struct dsflow_option *o)
+                           unsigned row, const struct dsflow_option *o)
 {
-    const struct place *place = find_place(job, t->name, o->key);
+    const struct place *place = find_place(job, dsf_row_name(t, row).s, o->key);
 
+    if (row >= dsf_job_rows(job, t))
+        return "nothing";
     return place != NULL         ? place->value
            : o->fallback != NULL ? o->fallback
                                  : "nothing";
@@ -399,13 +476,40 @@ void dsf_job_compare(const struct dsf_job *a, const struct dsf_job *b,
     const struct dsf_table *t;
 
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        const void *in_a = dsf_job_fields(a, t), *in_b = dsf_job_fields(b, t);
+        unsigned na = dsf_job_rows(a, t), nb = dsf_job_rows(b, t);
 
-        if (in_a == NULL || in_b == NULL)
+        if (t->rows == NULL && (na == 0 || nb == 0))
             continue;
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            if (!dsf_option_same(o, in_a, in_b))
-                each(user, t->name, o->key, text_of(a, t, o), text_of(b, t, o));
+        for (unsigned r = 0; r < na || r < nb; r++)
+            for (const struct dsflow_option *o = t->options; o->key != NULL;
+                 o++)
+                if (o->type != DSFLOW_TABLES &&
+                    (r >= na || r >= nb ||
+                     !dsf_option_same(o, dsf_job_row(a, t, r),
+                                      dsf_job_row(b, t, r))))
+                    each(user, dsf_row_name(t, r).s, o->key,
+                         text_of(a, t, r, o), text_of(b, t, r, o));
+    }
+}
+
+/* The keys of one table that were given, under its head. */
+static void write_row(const struct dsf_job *job, const struct dsf_table *t,
+                      unsigned row, FILE *out)
+{
+    struct dsf_row_name name = dsf_row_name(t, row);
+    bool open = t->rows != NULL;
+
+    if (open)
+        fprintf(out, "[[%s]]\n", t->name);
+    for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
+        const struct place *place = find_place(job, name.s, o->key);
+
+        if (place == NULL || o->type == DSFLOW_TABLES)
+            continue;
+        if (!open)
+            fprintf(out, "[%s]\n", t->name);
+        open = true;
+        fprintf(out, "%s = %s\n", o->key, place->value);
     }
 }
 
@@ -413,20 +517,9 @@ int dsf_job_write(const struct dsf_job *job, FILE *out)
 {
     const struct dsf_table *t;
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        bool open = false;
-
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            const struct place *place = find_place(job, t->name, o->key);
-
-            if (place == NULL)
-                continue;
-            if (!open)
-                fprintf(out, "[%s]\n", t->name);
-            open = true;
-            fprintf(out, "%s = %s\n", o->key, place->value);
-        }
-    }
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
+        for (unsigned row = 0; row < dsf_job_rows(job, t); row++)
+            write_row(job, t, row, out);
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
 }
 

@@ -164,10 +164,16 @@ struct dsf_table {
     const struct dsflow_option *options;
     size_t offset; /* of its structure in struct dsf_job, or … */
     size_t size;   /* … of the part that was added; 0: it is in the job */
+
+    /* It repeats, [[name]]: the option of another table that was added (`in`,
+     * its place among them), whose field has its elements. NULL: it does not.
+     */
+    const struct dsflow_option *rows;
+    unsigned in;
 };
 
-/* The i-th table, in the order of the manual, then those that were added; NULL
- * past the last. */
+/* The i-th table, in the order of the manual, then those that were added, each
+ * with the tables that repeat in it behind it; NULL past the last. */
 const struct dsf_table *dsf_job_table_at(unsigned i);
 
 /* A table for a component that a plug-in brings: keys that a job read from now
@@ -224,7 +230,8 @@ int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
  * back to the same job. */
 int dsf_job_write(const struct dsf_job *job, FILE *out);
 
-/* Was the key given in the file or by --set? */
+/* Was the key given in the file or by --set? (In this and in all that follows
+ * the table may be an element of one that repeats: "name[0]".) */
 bool dsf_job_has(const struct dsf_job *job, const char *table,
                  const char *key);
 

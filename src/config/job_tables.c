@@ -349,9 +349,10 @@ static const struct dsflow_option codelets_options[] = {
     { 0 },
 };
 
-#define TABLE(name, what, text)                                                \
+#define TABLE(word, what, text)                                                \
     {                                                                          \
-        name, text, what##_options, offsetof(struct dsf_job, what), 0          \
+        .name = word, .summary = text, .options = what##_options,              \
+        .offset = offsetof(struct dsf_job, what)                               \
     }
 static const struct dsf_table tables[] = {
     TABLE("job", main, "the run as a whole"),
@@ -363,8 +364,10 @@ static const struct dsf_table tables[] = {
     TABLE("validation", validation, "loss on text that is not trained on"),
     TABLE("checkpoint", checkpoint, "the run on disk"),
     TABLE("sample", sample, "text written by the model when the run ends"),
-    { "mesh", "ranks along each axis; their product in all", dsf_axes_keys,
-      offsetof(struct dsf_job, mesh), 0 },
+    { .name = "mesh",
+      .summary = "ranks along each axis; their product in all",
+      .options = dsf_axes_keys,
+      .offset = offsetof(struct dsf_job, mesh) },
     TABLE("memory", memory, "budgets"),
     TABLE("memory.nvme", nvme, "disks for what is offloaded"),
     TABLE("machine", machine, "workers and devices"),
@@ -399,30 +402,60 @@ const struct dsf_table *dsf_job_table_at(unsigned i)
 
 const struct dsf_table *dsf_job_find_table(const char *name)
 {
+    size_t n = strcspn(name, "[");
     const struct dsf_table *t;
 
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        if (strcmp(t->name, name) == 0)
+        if (strncmp(t->name, name, n) == 0 && t->name[n] == '\0')
             return t;
     return NULL;
+}
+
+static int add_table(const struct dsf_table *t, struct dsflow_err *err)
+{
+    int status = dsf_options_check(t->name, t->options, t->size, err);
+
+    if (status == DSFLOW_OK && dsf_job_find_table(t->name) != NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "the table [%.60s] of job.toml is taken", t->name);
+    if (status < 0)
+        return status;
+    dsf_grow(&added, &cap_added, nadded + 1, sizeof(*added));
+    added[nadded] = *t;
+    added[nadded].name = dsf_xstrdup(t->name);
+    added[nadded].summary = dsf_xstrdup(t->summary);
+    nadded++;
+    return DSFLOW_OK;
+}
+
+/* The table of an option whose value is tables that repeat. */
+static int add_rows(const char *name, const struct dsflow_option *o,
+                    unsigned in, struct dsflow_err *err)
+{
+    char *own = dsf_xasprintf("%s.%s", name, o->key);
+    struct dsf_table t = { own, o->help, o->keys, 0, o->size, o, in };
+    int status = add_table(&t, err);
+
+    free(own);
+    return status < 0 ? dsflow_fail_in(err, status, o->key) : status;
 }
 
 int dsf_job_add_table(const char *name, const char *summary,
                       const struct dsflow_option *options, size_t size,
                       struct dsflow_err *err)
 {
-    int status = dsf_options_check(name, options, size, err);
+    struct dsf_table t = { name, summary, options, 0, size > 0 ? size : 1,
+                           NULL, 0 };
+    unsigned first = dsf_job_added_tables();
+    int status = add_table(&t, err);
 
-    if (status == DSFLOW_OK && dsf_job_find_table(name) != NULL)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "the table [%.60s] of job.toml is taken", name);
+    for (const struct dsflow_option *o = options;
+         status == DSFLOW_OK && o->key != NULL; o++)
+        if (o->type == DSFLOW_TABLES)
+            status = add_rows(name, o, first, err);
     if (status < 0)
-        return status;
-    dsf_grow(&added, &cap_added, nadded + 1, sizeof(*added));
-    added[nadded++] =
-        (struct dsf_table){ dsf_xstrdup(name), dsf_xstrdup(summary), options, 0,
-                            size > 0 ? size : 1 };
-    return DSFLOW_OK;
+        dsf_job_cut_tables(first);
+    return status;
 }
 
 unsigned dsf_job_added_tables(void)
@@ -443,11 +476,14 @@ void dsf_job_cut_tables(unsigned n)
 void dsf_job_add_parts(struct dsf_job *job)
 {
     job->parts = dsf_xrealloc(job->parts, nadded + 1, sizeof(*job->parts));
-    while (job->nparts < nadded) {
+    for (; job->nparts < nadded; job->nparts++) {
         const struct dsf_table *t = &added[job->nparts];
 
+        job->parts[job->nparts] = NULL;
+        if (t->rows != NULL) /* its elements are in the part of its owner */
+            continue;
         job->parts[job->nparts] = dsf_xcalloc(1, t->size + 1);
-        dsf_options_default(t->options, job->parts[job->nparts++]);
+        dsf_options_default(t->options, job->parts[job->nparts]);
     }
 }
 
@@ -458,6 +494,61 @@ void *dsf_job_fields(const struct dsf_job *job, const struct dsf_table *table)
     if (table->size == 0)
         return (char *)job + table->offset;
     return i < job->nparts ? job->parts[i] : NULL;
+}
+
+const struct dsf_table *dsf_table_owner(const struct dsf_table *table)
+{
+    return table->rows != NULL ? &added[table->in] : table;
+}
+
+/* The elements of a table that repeats; NULL: it came after the job. */
+static struct dsflow_tables *rows_of(const struct dsf_job *job,
+                                     const struct dsf_table *t)
+{
+    char *part = dsf_job_fields(job, dsf_table_owner(t));
+
+    return part != NULL ? (struct dsflow_tables *)(part + t->rows->offset)
+                        : NULL;
+}
+
+unsigned dsf_job_rows(const struct dsf_job *job, const struct dsf_table *table)
+{
+    const struct dsflow_tables *rows;
+
+    if (table->rows == NULL)
+        return dsf_job_fields(job, table) != NULL;
+    rows = rows_of(job, table);
+    return rows != NULL ? rows->n : 0;
+}
+
+void *dsf_job_row(const struct dsf_job *job, const struct dsf_table *table,
+                  unsigned i)
+{
+    if (table->rows == NULL)
+        return dsf_job_fields(job, table);
+    return (char *)rows_of(job, table)->v + i * table->size;
+}
+
+struct dsf_row_name dsf_row_name(const struct dsf_table *table, unsigned i)
+{
+    struct dsf_row_name name;
+
+    if (table->rows != NULL)
+        snprintf(name.s, sizeof(name.s), "%.100s[%u]", table->name, i);
+    else
+        snprintf(name.s, sizeof(name.s), "%.100s", table->name);
+    return name;
+}
+
+void dsf_job_add_row(struct dsf_job *job, const struct dsf_table *table)
+{
+    struct dsflow_tables *rows = rows_of(job, table);
+    char *row;
+
+    rows->v = dsf_xrealloc(rows->v, rows->n + 1, table->size);
+    row = (char *)rows->v + rows->n++ * table->size;
+    memset(row, 0, table->size);
+    dsf_options_default(table->options, row);
 }
 
 const void *dsf_job_part(const struct dsf_job *job,

@@ -4,7 +4,8 @@
 
 #include "config/job.h"
 
-/* The table of this name, or NULL. */
+/* The table of this name, or NULL. "name[2]" is an element of one that repeats.
+ */
 const struct dsf_table *dsf_job_find_table(const char *name);
 
 /* Tables of what dsflow has itself on higher floors, the built-in policies:
@@ -13,8 +14,26 @@ const struct dsf_table *dsf_job_find_table(const char *name);
 void dsf_job_add_builtin_tables(void);
 
 /* The fields of a table in `job`; NULL where it was added after the job was
- * read. */
+ * read, and of one that repeats. */
 void *dsf_job_fields(const struct dsf_job *job, const struct dsf_table *table);
+
+/* How many times a table stands in a job: once, but for one that repeats. The
+ * i-th time: its fields, which stay where they are until one is added, and its
+ * name. */
+unsigned dsf_job_rows(const struct dsf_job *job, const struct dsf_table *table);
+void *dsf_job_row(const struct dsf_job *job, const struct dsf_table *table,
+                  unsigned i);
+struct dsf_row_name {
+    char s[120];
+};
+struct dsf_row_name dsf_row_name(const struct dsf_table *table, unsigned i);
+
+/* One more element, with its defaults. */
+void dsf_job_add_row(struct dsf_job *job, const struct dsf_table *table);
+
+/* The table whose field has the elements of one that repeats; of others, they
+ * themselves. */
+const struct dsf_table *dsf_table_owner(const struct dsf_table *table);
 
 /* Parts with their defaults, for tables that were added since. */
 void dsf_job_add_parts(struct dsf_job *job);

@@ -90,6 +90,9 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
                  "\"30min\"",
                  o->min, o->max);
         break;
+    case DSFLOW_TABLES:
+        snprintf(e.s, sizeof(e.s), "a table [[...]] for each, or []");
+        break;
     }
     return e;
 }
@@ -113,6 +116,15 @@ static void free_strings(struct dsflow_strings *s)
         free(s->v[i]);
     free(s->v);
     *s = (struct dsflow_strings){ 0 };
+}
+
+static void free_tables(const struct dsflow_option *o,
+                        struct dsflow_tables *tables)
+{
+    for (unsigned i = 0; i < tables->n; i++)
+        dsf_options_fini(o->keys, (char *)tables->v + i * o->size);
+    free(tables->v);
+    *tables = (struct dsflow_tables){ 0 };
 }
 
 static bool set_ints(const struct dsflow_option *o, struct dsflow_ints *field,
@@ -247,6 +259,11 @@ static bool set(const struct dsflow_option *o, void *base,
                dsf_parse_time(v->string, field) == 0;
     case DSFLOW_EVERY:
         return set_every(o, field, v);
+    case DSFLOW_TABLES: /* none; others are added one by one */
+        if (v->type != DSF_TOML_ARRAY || v->nitems > 0)
+            return false;
+        free_tables(o, field);
+        return true;
     }
     return false;
 }
@@ -281,6 +298,8 @@ static size_t field_size(enum dsflow_option_type type)
         return sizeof(double);
     case DSFLOW_EVERY:
         return sizeof(struct dsflow_every);
+    case DSFLOW_TABLES:
+        return sizeof(struct dsflow_tables);
     case DSFLOW_INT:
     case DSFLOW_AUTO:
     case DSFLOW_SIZE:
@@ -297,6 +316,20 @@ static bool same_strings(const struct dsflow_strings *a,
     for (unsigned i = 0; i < a->n; i++)
         if (strcmp(a->v[i], b->v[i]) != 0)
             return false;
+    return true;
+}
+
+static bool same_tables(const struct dsflow_option *o,
+                        const struct dsflow_tables *a,
+                        const struct dsflow_tables *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (unsigned i = 0; i < a->n; i++)
+        for (const struct dsflow_option *k = o->keys; k->key != NULL; k++)
+            if (!dsf_option_same(k, (char *)a->v + i * o->size,
+                                 (char *)b->v + i * o->size))
+                return false;
     return true;
 }
 
@@ -317,6 +350,8 @@ bool dsf_option_same(const struct dsflow_option *o, const void *base_a,
         return x->n == y->n &&
                (x->n == 0 || memcmp(x->v, y->v, x->n * sizeof(*x->v)) == 0);
     }
+    case DSFLOW_TABLES:
+        return same_tables(o, a, b);
     default:
         return memcmp(a, b, field_size(o->type)) == 0;
     }
@@ -369,6 +404,14 @@ static int check_option(const struct dsflow_option *o, size_t size,
         return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no help", o->key);
     if (o->type == DSFLOW_CHOICE && o->choices == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no choices", o->key);
+    if (o->type == DSFLOW_TABLES && (o->keys == NULL || o->size == 0))
+        return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: has no keys", o->key);
+    for (const struct dsflow_option *k = o->keys;
+         o->type == DSFLOW_TABLES && k->key != NULL; k++)
+        if (k->type == DSFLOW_TABLES)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%.60s: %.60s: a table that repeats in another",
+                               o->key, k->key);
     if (field == 0 || o->offset > size || field > size - o->offset)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%.60s: its field is not within the %zu bytes of "
@@ -431,6 +474,8 @@ void dsf_options_fini(const struct dsflow_option *options, void *base)
         } else if (options->type == DSFLOW_INTS) {
             free(((struct dsflow_ints *)field)->v);
             *(struct dsflow_ints *)field = (struct dsflow_ints){ 0 };
+        } else if (options->type == DSFLOW_TABLES) {
+            free_tables(options, field);
         }
     }
 }

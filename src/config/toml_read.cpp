@@ -122,30 +122,63 @@ void fill(struct dsf_toml_value &to, const toml::node &node)
     }
 }
 
-void append(struct dsf_toml *out, const char *table, const toml::key &key,
-            const toml::node &node)
+void append(struct dsf_toml *out, const char *table, std::string_view key,
+            const toml::node &node, int line)
 {
     dsf_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v));
     dsf_toml_entry &e = out->v[out->n++];
 
     e.table = dsf_xstrdup(table);
-    e.key = copy(key.str());
-    e.line = static_cast<int>(node.source().begin.line);
+    e.key = copy(key);
+    e.line = line;
     fill(e.value, node);
 }
 
-/* A table in a table is one called "outer.inner". */
+int line_of(const toml::node &node)
+{
+    return static_cast<int>(node.source().begin.line);
+}
+
+void append_table(struct dsf_toml *out, const std::string &name,
+                  const toml::table &table);
+
+/* [[name]] is name[0], name[1] … */
+void append_tables(struct dsf_toml *out, const std::string &name,
+                   const toml::array &tables)
+{
+    size_t i = 0;
+
+    for (const auto &node : tables) {
+        std::string one = name + '[' + std::to_string(i++) + ']';
+
+        append(out, one.c_str(), "", toml::table{}, line_of(node));
+        append_table(out, one, *node.as_table());
+    }
+}
+
+/* What stands under a key of the table `outer`: a table in a table is one
+ * called "outer.inner". */
+void append_node(struct dsf_toml *out, const std::string &outer,
+                 const std::string &key, const toml::node &node)
+{
+    std::string name = outer.empty() ? key : outer + "." + key;
+
+    if (const toml::table *table = node.as_table()) {
+        if (table->empty()) /* so that an unknown table is seen */
+            append(out, name.c_str(), "", node, line_of(node));
+        append_table(out, name, *table);
+    } else if (node.is_array_of_tables()) {
+        append_tables(out, name, *node.as_array());
+    } else {
+        append(out, outer.c_str(), key, node, line_of(node));
+    }
+}
+
 void append_table(struct dsf_toml *out, const std::string &name,
                   const toml::table &table)
 {
-    for (const auto &[key, node] : table) {
-        if (const toml::table *inner = node.as_table())
-            append_table(out, name + "." + std::string(key.str()), *inner);
-        else
-            append(out, name.c_str(), key, node);
-    }
-    if (table.empty()) /* so that an unknown table is seen */
-        append(out, name.c_str(), toml::key(""), table);
+    for (const auto &[key, node] : table)
+        append_node(out, name, std::string(key.str()), node);
 }
 
 /* The line that toml++ asserts at: with less of the text it does not get so
@@ -207,15 +240,7 @@ extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                            line_of_assertion(std::string_view(text, bytes)),
                            e.what());
     }
-    for (const auto &[key, node] : root) {
-        const toml::table *table = node.as_table();
-
-        if (table == nullptr) {
-            append(out, "", key, node);
-            continue;
-        }
-        append_table(out, std::string(key.str()), *table);
-    }
+    append_table(out, "", root);
     return DSFLOW_OK;
 }
 

@@ -17,7 +17,7 @@ enum dsf_toml_type {
     DSF_TOML_STRING,
     DSF_TOML_ARRAY, /* of the types above */
     DSF_TOML_TABLE, /* an empty one, whose key is "" */
-    DSF_TOML_OTHER  /* a date, a table in an array, … */
+    DSF_TOML_OTHER  /* a date, a table among other values, … */
 };
 
 struct dsf_toml_value {
@@ -32,7 +32,7 @@ struct dsf_toml_value {
 
 struct dsf_toml_entry {
     char *table, *key; /* table "" is the top of the file; a table in a table
-                          is "outer.inner" */
+                          is "outer.inner", the first of [[name]] "name[0]" */
     int line;          /* 0: there is none */
     struct dsf_toml_value value;
 };
@@ -47,8 +47,9 @@ struct dsf_toml {
 int dsf_toml_check(const char *text, size_t bytes, const char *path,
                    struct dsflow_err *err);
 
-/* Append every `table.key = value` of `text`, and an entry for each table that
- * has none. A syntax error is "path:line: what is wrong". */
+/* Append every `table.key = value` of `text`, an entry for each table that has
+ * none, and one before those of each [[table]], both with the key "". A syntax
+ * error is "path:line: what is wrong". */
 int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                    struct dsf_toml *out, struct dsflow_err *err);
 void dsf_toml_fini(struct dsf_toml *toml);

@@ -1,10 +1,12 @@
 /* unknown.c - names that job.toml does not have, and what is meant by them. */
 #include "config/unknown.h"
 
+#include "base/alloc.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ALL_FP32                                                               \
@@ -319,17 +321,21 @@ int dsf_unknown_table(const char *place, const char *name,
                       struct dsflow_err *err)
 {
     enum { MOST = 64 };
-    const char *known[MOST], *dot = strrchr(name, '.');
-    struct dsf_meant m = dsf_meant(dot != NULL ? dot + 1 : name);
+    char *own = dsf_xstrndup(name, strcspn(name, "[")); /* without its place */
+    const char *known[MOST], *dot = strrchr(own, '.');
+    struct dsf_meant m = dsf_meant(dot != NULL ? dot + 1 : own);
     const struct dsf_table *t;
     unsigned n = 0;
+    int status;
 
     for (unsigned i = 0; n < MOST && (t = dsf_job_table_at(i)) != NULL; i++)
         known[n++] = t->name;
     if (m.s[0] == '\0')
-        m = nearest(name, known, n);
-    return dsflow_fail(err, DSFLOW_EINVAL, "%s: [%.60s]: unknown table%s%s",
-                       place, name, m.s[0] != '\0' ? "; " : "", m.s);
+        m = nearest(own, known, n);
+    status = dsflow_fail(err, DSFLOW_EINVAL, "%s: [%.60s]: unknown table%s%s",
+                         place, own, m.s[0] != '\0' ? "; " : "", m.s);
+    free(own);
+    return status;
 }
 
 int dsf_unknown_key(const char *place, const struct dsf_table *table,

@@ -68,7 +68,10 @@ static const struct dsflow_option *find_key(const struct term *t,
     *found = dsf_job_find_table(name);
     if (table != NULL && strcmp(name, table) == 0)
         return dsf_option_find(options, dot + 1);
-    return *found != NULL ? dsf_option_find((*found)->options, dot + 1) : NULL;
+    /* A condition is of one value. */
+    if (*found == NULL || (*found)->rows != NULL)
+        return NULL;
+    return dsf_option_find((*found)->options, dot + 1);
 }
 
 static bool is_number(const struct dsflow_option *o)
@@ -106,6 +109,8 @@ static const char *name_of(const struct dsflow_option *o, const void *field)
         return ((const struct dsflow_strings *)field)->n > 0 ? "[…]" : "[]";
     case DSFLOW_INTS:
         return ((const struct dsflow_ints *)field)->n > 0 ? "[…]" : "[]";
+    case DSFLOW_TABLES:
+        return ((const struct dsflow_tables *)field)->n > 0 ? "[…]" : "[]";
     default:
         return NULL;
     }
@@ -299,7 +304,8 @@ static bool is_value(const struct dsflow_option *o, const char *s, size_t n)
         return read_number(o, s, n, &x);
     if (o->type == DSFLOW_BOOL)
         return is(s, n, "true") || is(s, n, "false");
-    if (o->type == DSFLOW_STRINGS || o->type == DSFLOW_INTS)
+    if (o->type == DSFLOW_STRINGS || o->type == DSFLOW_INTS ||
+        o->type == DSFLOW_TABLES)
         return is(s, n, "[]");
     if (o->type == DSFLOW_CHOICE)
         for (unsigned i = 0; o->choices[i] != NULL; i++)
@@ -365,12 +371,11 @@ struct dsf_when_text dsf_when_words(const char *when)
     return text;
 }
 
-bool dsf_is_off(const struct dsf_job *job, const struct dsf_table *table,
-                const struct dsflow_option *option)
+bool dsf_is_off(const struct dsflow_option *option, const void *base)
 {
     static const char *const offs[] = { "0",        "0.0",      "false",
                                         "\"none\"", "\"auto\"", "[]" };
-    const char *fields = dsf_job_fields(job, table);
+    const char *fields = base;
 
     for (size_t i = 0; i < sizeof(offs) / sizeof(*offs); i++) {
         size_t quote = offs[i][0] == '"';

@@ -35,9 +35,8 @@ int dsf_when_check(const char *when, const char *table,
 /* As people read it: "a|b" is "a or b". */
 struct dsf_when_text dsf_when_words(const char *when);
 
-/* Was the key given a value that says that something is off (0, false, none,
- * auto or an empty list), which is also its default? */
-bool dsf_is_off(const struct dsf_job *job, const struct dsf_table *table,
-                const struct dsflow_option *option);
+/* Has the key a value, in the structure `base`, that says that something is off
+ * (0, false, none, auto or an empty list), which is also its default? */
+bool dsf_is_off(const struct dsflow_option *option, const void *base);
 
 #endif

@@ -3,6 +3,7 @@
 #include "tasks/components.h"
 
 #include "base/log.h"
+#include "config/job_tables.h"
 #include "config/when.h"
 
 #include <string.h>
@@ -66,11 +67,12 @@ static const char *unused_table(const struct dsf_job *job,
 }
 
 static bool is_idle(const struct dsf_job *job, const struct dsf_table *t,
-                    const struct dsflow_option *o, struct dsf_when_text *why)
+                    unsigned row, const struct dsflow_option *o,
+                    struct dsf_when_text *why)
 {
-    if (unused_table(job, t, why) != NULL)
+    if (unused_table(job, dsf_table_owner(t), why) != NULL)
         return true;
-    if (o->used_with == NULL || dsf_is_off(job, t, o))
+    if (o->used_with == NULL || dsf_is_off(o, dsf_job_row(job, t, row)))
         return false;
     switch (dsf_when(job, o->used_with, is_foreign, why)) {
     case DSF_NO:
@@ -120,8 +122,14 @@ void dsf_job_warn(const struct dsf_job *job)
     const struct dsf_table *t;
 
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            if (dsf_job_has(job, t->name, o->key) && is_idle(job, t, o, &why))
-                warn(job, t->name, o->key, "has no effect: ", why.s);
+        for (unsigned row = 0; row < dsf_job_rows(job, t); row++) {
+            struct dsf_row_name name = dsf_row_name(t, row);
+
+            for (const struct dsflow_option *o = t->options; o->key != NULL;
+                 o++)
+                if (dsf_job_has(job, name.s, o->key) &&
+                    is_idle(job, t, row, o, &why))
+                    warn(job, name.s, o->key, "has no effect: ", why.s);
+        }
     warn_of_schedule(job);
 }

@@ -104,7 +104,8 @@ last=
 for policy in $("$dsflow" list policies | awk '{ print $1 }'); do
     "$dsflow" plan job.toml --set mesh.data=2 --set mesh.pipeline=2 \
         --set mesh.tensor=2 --set zero.stage=3 --set recompute.what=block \
-        --set offload.optimizer=nvme --set memory.nvme.path=. \
+        --set pipeline.strict=true --set offload.optimizer=nvme \
+        --set memory.nvme.path=. \
         --set offload.piece=4KiB --until "$policy" --dot > "$policy.dot" || fault "--until $policy"
     [ -z "$last" ] || [ "$policy" = replace ] ||
         ! cmp -s "$last.dot" "$policy.dot" ||

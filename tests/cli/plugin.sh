@@ -76,6 +76,29 @@ line '--set: patient: from: 9: expected at most the 1 chunks' \
 line 'with.toml: halves: every: is missing: expected a whole number, 1 to 1000' \
     plan with.toml --set schedule.kind=halves --set schedule.warmup=0
 
+# A table that repeats: what its elements say reaches the policy, by --set too.
+cp with.toml hold.toml
+printf '[[patient.hold]]\nchunk = 0\nslots = 2\n[[patient.hold]]\nchunk = 9\n' \
+    >> hold.toml
+lines=$(wc -l < hold.toml)
+line "hold.toml:$lines: patient.hold[1]: chunk: 9: expected less than the 1 chunks" \
+    plan hold.toml
+line "--set: patient.hold[0]: slots: 0: expected a whole number, 1 to 64" \
+    plan hold.toml --set patient.hold[1].chunk=0 --set patient.hold[0].slots=0
+line "--set: patient.hold[1]: chunk: is missing: expected a whole number, 0 to 64" \
+    plan hold.toml --set patient.hold=[] --set patient.hold[0].chunk=0 --set patient.hold[1].slots=1
+# slots SETS...: buffers of the input of layer 0.
+slots() {
+    "$dsflow" plan with.toml "$@" --json | sed -n 's/.*"activations": \([0-9]*\).*/\1/p' | head -1
+}
+none=$(slots) two=$(slots --set patient.hold[0].chunk=0 --set patient.hold[0].slots=2)
+one=$(slots --set patient.hold[0].chunk=0)
+[ "$one" -lt "$two" ] && [ "$two" -lt "$none" ] ||
+    fault "bytes of activations with one, two and all slots: $one, $two, $none"
+"$dsflow" list keys patient ./libgood.so > log
+grep -qx '\[\[patient.hold\]\] a chunk that is less patient' log &&
+    grep -qF 'patient.hold[0].chunk (required)' log || fault "list keys: $(cat log)"
+
 # bad N MESSAGE: one thing wrong with it, and nothing of it stays.
 bad() {
     build libbad.so -DBAD="$1" -w
@@ -96,7 +119,7 @@ bad 11 "optimizer pull: has no summary"
 bad 12 "optimizer pull: has no kind of task"
 bad 13 'optimizer pull: state "me.an": expected 1 to 16 letters and no point'
 bad 14 "optimizer pull: options: share: its field is not within the 4 bytes of the part"
-bad 15 "schedule halves: made for interface 77: this dsflow has 2"
+bad 15 "schedule halves: made for interface 77: this dsflow has 3"
 bad 16 "schedule constant: the name is taken (built-in)"
 bad 17 "schedule halves: part_size: 129: expected at most 128"
 bad 18 "schedule halves: has no function lr"

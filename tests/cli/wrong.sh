@@ -95,7 +95,9 @@ set_wrong fp16.enabled true "[fp16]: unknown table; everything is computed and k
 wrong 2 "--set lr=1: expected table.key=value; it is optimizer.lr" run job.toml --set lr=1
 wrong_text 'learning_rate = 1e-3\n' "1: learning_rate: expected in a table such as [job]; dsflow's is optimizer.lr"
 wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job.steps or trace.steps"
-wrong_text '[[job]]\nsteps = 5\n' "1: job: expected a table, which begins with [job]"
+wrong_text '[[job]]\nsteps = 5\n' "1: job[0]: expected [job], which does not repeat"
+wrong_text '[job]\nsteps = 5\n[[nothing]]\n' "3: [nothing]: unknown table"
+wrong_text '[job]\nsteps = 5\nx = [1, {}]\n' "3: job: x: unknown key"
 set_wrong batch.micro 3 "batch: micro: 3: expected a divisor of sequences, 4"
 set_wrong batch.groups 3 "batch: groups: 3: expected a divisor of the 4 micro-batches"
 set_wrong batch.sequence 64 "batch: sequence: 64: expected at most the model's context, 48"

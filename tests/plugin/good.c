@@ -3,6 +3,7 @@
 #include <dsflow.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifndef BAD
@@ -181,13 +182,26 @@ static const struct dsflow_segment same = {
     .forward = WRONG(24, NULL, &same_op),
 };
 
-/* All forwards before the first backward. */
+/* All forwards before the first backward; but for some chunks, as many as the
+ * job says. */
+struct hold {
+    int64_t chunk, slots;
+};
+static const struct dsflow_option hold_options[] = {
+    DSFLOW_OPTION_INT(struct hold, chunk, NULL, 0, 64, "the chunk"),
+    DSFLOW_OPTION_INT(struct hold, slots, "1", 1, 64,
+                      "micro-batches that it keeps"),
+    { 0 },
+};
 struct patient {
     int64_t from; /* the first chunk that is */
+    struct dsflow_tables hold;
 };
 static const struct dsflow_option patient_options[] = {
     DSFLOW_OPTION_INT(struct patient, from, "0", 0, 64,
                       "chunks before this one are left alone"),
+    DSFLOW_OPTION_TABLES(struct patient, hold, hold_options, struct hold,
+                         "a chunk that is less patient"),
     { 0 },
 };
 
@@ -203,6 +217,18 @@ static int patient_decide(void *part, struct dsflow_plan *plan,
     for (int32_t c = (int32_t)p->from; c < dsflow_plan_chunks(plan); c++) {
         dsflow_plan_set_slots(plan, c, dsflow_plan_turns(plan));
         dsflow_plan_set_lanes(plan, c, 2);
+    }
+    for (unsigned i = 0; i < p->hold.n; i++) {
+        const struct hold *hold = (const struct hold *)p->hold.v + i;
+        char table[32];
+
+        snprintf(table, sizeof(table), "patient.hold[%u]", i);
+        if (hold->chunk >= dsflow_plan_chunks(plan))
+            return dsflow_plan_fail(plan, err, DSFLOW_EINVAL, table, "chunk",
+                                    "%d: expected less than the %d chunks",
+                                    (int)hold->chunk,
+                                    (int)dsflow_plan_chunks(plan));
+        dsflow_plan_set_slots(plan, (int32_t)hold->chunk, (int32_t)hold->slots);
     }
     return DSFLOW_OK;
 }

@@ -138,6 +138,32 @@ static void a_nan_has_no_sign(void **state)
     dsf_toml_fini(&toml);
 }
 
+static void a_table_that_repeats_is_counted(void **state)
+{
+    static const char text[] = "[[a]]\nx = 1\n[[a.b]]\n[[a]]\n[a.c]\ny = 2\n"
+                               "[d]\ne = [{ f = 3 }, {}]\n";
+    static const struct {
+        const char *table, *key;
+        int line;
+    } all[] = {
+        { "a[0]", "", 1 },    { "a[0].b[0]", "", 3 }, { "a[0]", "x", 2 },
+        { "a[1]", "", 4 },    { "a[1].c", "y", 6 },   { "d.e[0]", "", 8 },
+        { "d.e[0]", "f", 8 }, { "d.e[1]", "", 8 },
+    };
+
+    if (parse(text, sizeof(text) - 1) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(toml.n, sizeof(all) / sizeof(*all));
+    for (size_t i = 0; i < toml.n; i++) {
+        assert_string_equal(toml.v[i].table, all[i].table);
+        assert_string_equal(toml.v[i].key, all[i].key);
+        assert_int_equal(toml.v[i].line, all[i].line);
+        assert_int_equal(toml.v[i].value.type == DSF_TOML_TABLE,
+                         all[i].key[0] == '\0');
+    }
+    dsf_toml_fini(&toml);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +171,7 @@ int main(void)
         cmocka_unit_test(what_toml_finds_has_a_line_too),
         cmocka_unit_test(what_is_toml_passes),
         cmocka_unit_test(a_nan_has_no_sign),
+        cmocka_unit_test(a_table_that_repeats_is_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,12 +146,224 @@ static void a_table_of_a_plug_in_is_read_and_written_like_others(void **state)
     dsf_job_fini(&job);
 }
 
+struct row {
+    int64_t chunk;
+    char *note;
+};
+static const struct dsflow_option row_options[] = {
+    DSFLOW_OPTION_INT(struct row, chunk, NULL, 0, 9, "of which chunk"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, struct row, note, "\"none\"", "for people",
+                     "job.steps >= 2"),
+    { 0 },
+};
+struct list {
+    struct dsflow_tables rows;
+    int64_t n;
+};
+static const struct dsflow_option list_options[] = {
+    DSFLOW_OPTION_TABLES(struct list, rows, row_options, struct row,
+                         "what is done to chunks"),
+    DSFLOW_OPTION_INT(struct list, n, "4", 0, 9, "a number"),
+    { 0 },
+};
+
+static void add_list(void)
+{
+    static const struct dsflow_policy policy = { .abi = DSFLOW_POLICY_ABI,
+                                                 .name = "list",
+                                                 .summary = "of tables",
+                                                 .after = "send",
+                                                 .options = list_options,
+                                                 .part_size =
+                                                     sizeof(struct list),
+                                                 .rewrite = rewrite };
+    static const struct dsflow_policy *const policies[] = { &policy, NULL };
+    static const struct dsflow_plugin plugin = { .abi = DSFLOW_PLUGIN_ABI,
+                                                 .name = "list",
+                                                 .summary = "repeats",
+                                                 .policies = policies };
+    struct dsflow_err err;
+
+    must(dsflow_plugin_add(&plugin, "test", &err), &err);
+}
+
+#define HEAD "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n"
+#define ROWS                                                                   \
+    "[[list.rows]]\nchunk = 3\nnote = \"a\"\n"                                 \
+    "[[list.rows]]\nchunk = 5\n"
+
+static int parse(const char *text, struct dsf_job *job, struct dsflow_err *err)
+{
+    return dsf_job_parse(text, strlen(text), "t", NULL, 0, NULL, job, err);
+}
+
+static const struct row *row_of(const struct dsf_job *job, unsigned i)
+{
+    const struct list *list = dsf_job_part(job, list_options);
+
+    return i < list->rows.n ? (const struct row *)list->rows.v + i : NULL;
+}
+
+static void a_table_may_repeat(void **state)
+{
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    add_list();
+    must(parse(HEAD "[list]\nn = 2\n" ROWS, &job, &err), &err);
+    assert_int_equal(row_of(&job, 0)->chunk, 3);
+    assert_string_equal(row_of(&job, 0)->note, "a");
+    assert_int_equal(row_of(&job, 1)->chunk, 5);
+    assert_string_equal(row_of(&job, 1)->note, "none");
+    assert_null(row_of(&job, 2));
+
+    /* One is changed, one is added, and then there is none. */
+    must(dsf_job_set(&job, "list.rows[1].note=b", &err), &err);
+    must(dsf_job_set(&job, "list.rows[2].chunk=7", &err), &err);
+    assert_string_equal(row_of(&job, 1)->note, "b");
+    assert_int_equal(row_of(&job, 2)->chunk, 7);
+    dsf_job_fail(&job, &err, DSFLOW_EINVAL, "list.rows[0]", "note", "odd");
+    assert_string_equal(err.msg, "t:9: list.rows[0]: note: odd");
+    must(dsf_job_set(&job, "list.rows=[]", &err), &err);
+    assert_null(row_of(&job, 0));
+    must(dsf_job_set(&job, "list.rows[0].note=c", &err), &err);
+    assert_false(dsf_job_has(&job, "list.rows[0]", "chunk"));
+    assert_true(dsf_job_has(&job, "list.rows[0]", "note"));
+    dsf_job_fini(&job);
+
+    must(parse(HEAD, &job, &err), &err);
+    assert_null(row_of(&job, 0));
+    dsf_job_fini(&job);
+}
+
+static void what_is_wrong_with_an_element_has_its_line(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { ROWS "[[list.rows]]\nchunk = 12\n",
+          "t:11: list.rows[2]: chunk: 12: expected a whole number, 0 to 9" },
+        { ROWS "[[list.rows]]\nchunky = 1\n",
+          "t:11: list.rows: chunky: unknown key; did you mean chunk?" },
+        { "[list.rows]\nchunk = 1\n",
+          "t:6: list.rows: expected [[list.rows]], of which list.rows[0] is "
+          "the next" },
+        { "[list]\nrows = 3\n",
+          "t:6: list: rows: 3: expected a table [[...]] for each, or []" },
+        { "[[list]]\nn = 3\n",
+          "t:5: list[0]: expected [list], which does not repeat" },
+        { "[[list.row]]\n", "t:5: [list.row]: unknown table; did you mean "
+                            "list.rows?" },
+        { "[[list.rows]]\nx = { y = 1 }\n",
+          "t:6: list.rows[0].x: expected list.rows[0] to list.rows[1], which "
+          "would be the next" },
+    };
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char text[400];
+
+        snprintf(text, sizeof(text), HEAD "%s", cases[i].text);
+        assert_int_equal(parse(text, &job, &err), DSFLOW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+    /* A key that must be given is wanted by who uses the table. */
+    must(parse(HEAD ROWS "[[list.rows]]\nnote = \"x\"\n", &job, &err), &err);
+    assert_int_equal(dsf_job_check_part(&job, list_options, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "t:10: list.rows[2]: chunk: is missing: "
+                                 "expected a whole number, 0 to 9");
+    assert_int_equal(dsf_job_set(&job, "list.rows[4].chunk=1", &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "--set: list.rows[4]: expected list.rows[0] to "
+                        "list.rows[3], which would be the next");
+    assert_int_equal(dsf_job_set(&job, "list.rows[-1].chunk=1", &err),
+                     DSFLOW_EINVAL);
+    dsf_job_fini(&job);
+}
+
+static void note_difference(void *user, const char *table, const char *key,
+                            const char *in_a, const char *in_b)
+{
+    char *all = user;
+
+    snprintf(all + strlen(all), 400 - strlen(all), "%s.%s %s %s\n", table, key,
+             in_a, in_b);
+}
+
+static void a_job_with_tables_that_repeat_is_written_and_compared(void **state)
+{
+    struct dsf_job job, again;
+    struct dsflow_err err;
+    char *out = NULL, all[400] = "";
+    size_t bytes;
+    FILE *f;
+
+    must(parse(HEAD "[list]\nn = 2\n" ROWS, &job, &err), &err);
+    f = open_memstream(&out, &bytes);
+    assert_int_equal(dsf_job_write(&job, f), DSFLOW_OK);
+    fclose(f);
+    assert_non_null(strstr(out, "[list]\nn = 2\n" ROWS));
+    must(parse(out, &again, &err), &err);
+    free(out);
+    dsf_job_compare(&job, &again, note_difference, all);
+    assert_string_equal(all, "");
+    must(dsf_job_set(&again, "list.rows[1].chunk=6", &err), &err);
+    must(dsf_job_set(&again, "list.rows[2].chunk=7", &err), &err);
+    dsf_job_compare(&job, &again, note_difference, all);
+    assert_string_equal(all, "list.rows[1].chunk 5 6\n"
+                             "list.rows[2].chunk nothing 7\n"
+                             "list.rows[2].note nothing \"none\"\n");
+    dsf_job_fini(&job);
+    dsf_job_fini(&again);
+}
+
+/* The second is no table of options: neither it nor the first stays. */
+static void keys_of_elements_are_checked_when_they_come(void **state)
+{
+    static const struct dsflow_option wrong[] = {
+        DSFLOW_OPTION_INT(struct row, chunk, "12", 0, 9, "of which chunk"),
+        { 0 },
+    };
+    static const struct dsflow_option nested[] = {
+        DSFLOW_OPTION_TABLES(struct list, rows, row_options, struct row, "in"),
+        { 0 },
+    };
+    static const struct dsflow_option tables[] = {
+        DSFLOW_OPTION_TABLES(struct list, rows, wrong, struct row, "rows"),
+        { 0 },
+    };
+    static const struct dsflow_option twice[] = {
+        DSFLOW_OPTION_TABLES(struct list, rows, nested, struct list, "rows"),
+        { 0 },
+    };
+    unsigned n = dsf_job_added_tables();
+    struct dsflow_err err;
+
+    assert_int_equal(
+        dsf_job_add_table("odd", "odd", tables, sizeof(struct list), &err),
+        DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "rows: chunk: default: 12: expected a whole "
+                                 "number, 0 to 9");
+    assert_int_equal(
+        dsf_job_add_table("odd", "odd", twice, sizeof(struct list), &err),
+        DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "rows: rows: a table that repeats in another");
+    assert_int_equal(dsf_job_added_tables(), n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_stand_behind_the_one_they_name),
         cmocka_unit_test(of_a_plug_in_that_is_wrong_nothing_stays),
         cmocka_unit_test(a_table_of_a_plug_in_is_read_and_written_like_others),
+        cmocka_unit_test(a_table_may_repeat),
+        cmocka_unit_test(what_is_wrong_with_an_element_has_its_line),
+        cmocka_unit_test(a_job_with_tables_that_repeat_is_written_and_compared),
+        cmocka_unit_test(keys_of_elements_are_checked_when_they_come),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
