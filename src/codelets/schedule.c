@@ -8,10 +8,11 @@
 static void schedule_cpu(const struct dsflow_call *call)
 {
     const struct dsf_schedule_args *a = call->args;
+    const struct dsflow_lr_schedule *s = dsflow_lr_schedule_find(a->schedule);
     struct dsflow_control *c = call->bufs[0].ptr;
 
     c->step++;
-    c->lr = a->schedule->lr(a->part, &a->keys, c->step - 1);
+    c->lr = s->lr(a->part, &a->keys, c->step - 1);
     c->correction1 = 1 - pow(a->beta1, (double)c->step);
     c->correction2 = 1 - pow(a->beta2, (double)c->step);
     c->norm = 0;

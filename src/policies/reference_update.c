@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +23,12 @@ static struct dsf_schedule_args schedule_args(const struct dsf_job *job)
     const struct dsflow_lr_schedule *s = dsf_job_lr_schedule(job, NULL);
     const void *part = dsf_job_part(job, s->options);
     struct dsf_schedule_args args = {
-        .schedule = s,
         .keys = dsf_lr_keys(job),
         .beta1 = job->optimizer.betas[0],
         .beta2 = job->optimizer.betas[1],
     };
 
+    snprintf(args.schedule, sizeof(args.schedule), "%s", s->name);
     if (part != NULL)
         memcpy(args.part, part, s->part_size);
     return args;

@@ -1,5 +1,6 @@
 /* args.h - the arguments of the built-in kinds of task that are no segment
- * (those are in dsflow/segments.h): plain numbers, copied into the graph.
+ * (those are in dsflow/segments.h): plain bytes without pointers, copied into
+ * the graph.
  * Offsets (…_at) are in elements within a unit; -1: none.
  */
 #ifndef DSF_TASKS_ARGS_H
@@ -24,8 +25,9 @@ struct dsf_load_args {
  *   (no arguments) */
 
 /* The learning rate of a step. */
+enum { DSF_SCHEDULE_NAME = 48 };
 struct dsf_schedule_args {
-    const struct dsflow_lr_schedule *schedule;
+    char schedule[DSF_SCHEDULE_NAME]; /* the name of one that is registered */
     struct dsflow_lr_keys keys;
     double beta1, beta2;
     _Alignas(16) unsigned char part[DSFLOW_LR_SCHEDULE_PART];

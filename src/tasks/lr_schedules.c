@@ -146,10 +146,14 @@ static const void *const builtin[] = {
     NULL,
 };
 
-/* The part is copied with each task: what it owns would not be. */
+/* Name and part are copied with each task: what they point to would not be. */
 static int check_part(const struct dsflow_lr_schedule *s,
                       struct dsflow_err *err)
 {
+    if (strlen(s->name) >= DSF_SCHEDULE_NAME)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "schedule %.60s: name: expected at most %d letters",
+                           s->name, DSF_SCHEDULE_NAME - 1);
     if (s->part_size > DSFLOW_LR_SCHEDULE_PART)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "schedule %.60s: part_size: %zu: expected at most "

@@ -3,13 +3,19 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
+#include <string.h>
+
 static int schedule_check(const struct dsflow_shape *shapes, unsigned n,
                           const void *args, struct dsflow_err *err)
 {
     const struct dsf_schedule_args *a = args;
 
-    if (a->schedule == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "schedule: expected a schedule");
+    if (memchr(a->schedule, '\0', sizeof(a->schedule)) == NULL ||
+        dsflow_lr_schedule_find(a->schedule) == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "schedule: %.*s: expected the name of a schedule "
+                           "that is registered",
+                           DSF_SCHEDULE_NAME, a->schedule);
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "schedule: betas: %g, %g: expected 0 to 1, 1 not "
