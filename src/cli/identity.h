@@ -1,20 +1,9 @@
-/* identity.h - what a checkpoint is of: what must stay the same for a run to go
- * on from it bit for bit, as a hash, and key by key. */
+/* identity.h - what a checkpoint is of: a list of named values that must stay
+ * the same for a run to go on from it bit for bit. */
 #ifndef DSF_CLI_IDENTITY_H
 #define DSF_CLI_IDENTITY_H
 
 #include "cli/session.h"
-
-/* After the text. It never changes for the same job: checkpoints have it. */
-uint64_t dsf_identity_hash(const struct dsf_session *s);
-
-/* The same with the names of keys, and the values that count where a job says
- * "auto": those that are known by now (before the plan, without the batch;
- * before the text, without its contents). */
-void dsf_identity_list(const struct dsf_session *s, struct dsf_ckpt_fields *of);
-
-/* Does a checkpoint depend on this key of a job? */
-bool dsf_identity_has(const char *key);
 
 /* What another value does to what was saved. */
 enum dsf_effect {
@@ -28,9 +17,48 @@ enum dsf_effect {
     DSF_EFFECT_BATCH,
     DSF_EFFECT_BITS,
 };
-enum dsf_effect dsf_identity_effect(const struct dsf_session *s,
-                                    const char *key, const char *was,
-                                    const char *now);
 const char *dsf_effect_str(enum dsf_effect effect);
+
+/* Keys, as a job names them, with the values that count where it says "auto". */
+struct dsf_identity {
+    struct dsf_identity_key {
+        const char *key;
+        char *value; /* NULL: not known by now, or part of another one's */
+        enum dsf_effect effect;
+    } * v;
+    size_t n, cap;
+};
+
+/* Before the plan, the values of the batch are not known; before the text, its
+ * contents. */
+void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of);
+void dsf_identity_fini(struct dsf_identity *of);
+
+/* NULL: a checkpoint does not depend on this key. */
+const struct dsf_identity_key *dsf_identity_find(const struct dsf_identity *of,
+                                                 const char *key);
+
+/* The values that are known, as a checkpoint has them. */
+void dsf_identity_fields(const struct dsf_identity *of,
+                         struct dsf_ckpt_fields *fields);
+
+/* Of those, in any order: two checkpoints with the same one are of the same run.
+ */
+uint64_t dsf_identity_hash(const struct dsf_identity *of);
+
+/* identity_before.c: what stood in the place of that hash in checkpoints of
+ * before. It never changes for the same job. After the text. */
+uint64_t dsf_identity_before(const struct dsf_session *s);
+
+/* How positions turn; the defaults of keys that nothing reads, so that they
+ * count for nothing. */
+struct dsf_identity_rope {
+    double theta, factor, low, high;
+    int64_t context;
+};
+struct dsf_identity_rope dsf_identity_rope(const struct dsf_model *m);
+
+/* The momentum; 0 where the optimizer has none. */
+double dsf_identity_momentum(const struct dsf_job *j);
 
 #endif

@@ -120,31 +120,52 @@ struct difference {
 struct comparison {
     const struct dsf_resume *r;
     const struct dsf_session *s;
-    struct dsf_ckpt_fields now;
-    bool same; /* nothing that counts has changed: the hash says so */
+    struct dsf_identity now;
+    bool same; /* nothing that counts has changed: a hash says so */
     struct difference *v;
     size_t n, cap;
 };
 
-static void add(struct comparison *c, const char *key, const char *was,
-                const char *now, bool counts)
+static enum dsf_effect effect_of(const struct dsf_identity_key *key,
+                                 const char *was, const char *now)
 {
-    if (counts && c->same)
+    /* Without a momentum there is no state of it. */
+    if (key->effect == DSF_EFFECT_UPDATE &&
+        (strcmp(was, "0") == 0 || strcmp(now, "0") == 0))
+        return DSF_EFFECT_STATES;
+    return key->effect;
+}
+
+static void add(struct comparison *c, const char *key, const char *was,
+                const char *now)
+{
+    const struct dsf_identity_key *counts = dsf_identity_find(&c->now, key);
+
+    if (counts != NULL && c->same)
         return;
     dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
     c->v[c->n++] = (struct difference){
         .key = dsf_xstrdup(key),
         .was = dsf_xstrdup(was),
         .now = dsf_xstrdup(now),
-        .counts = counts,
-        .effect = dsf_identity_effect(c->s, key, was, now),
+        .counts = counts != NULL,
+        .effect = counts != NULL ? effect_of(counts, was, now)
+                                 : DSF_EFFECT_BITS,
     };
+}
+
+/* The value of a key in this job; NULL: not known, or it does not count. */
+static const char *now_of(const struct comparison *c, const char *key)
+{
+    const struct dsf_identity_key *now = dsf_identity_find(&c->now, key);
+
+    return now != NULL ? now->value : NULL;
 }
 
 static bool differs(const struct comparison *c, const char *key)
 {
     const char *was = dsf_ckpt_fields_find(&c->r->was, key);
-    const char *now = dsf_ckpt_fields_find(&c->now, key);
+    const char *now = now_of(c, key);
 
     return was != NULL && now != NULL && strcmp(was, now) != 0;
 }
@@ -172,9 +193,9 @@ static void compare_key(void *user, const char *table, const char *key,
 
     snprintf(name, sizeof(name), "%s.%s", table, key);
     known = dsf_ckpt_fields_find(&c->r->was, name) != NULL &&
-            dsf_ckpt_fields_find(&c->now, name) != NULL;
+            now_of(c, name) != NULL;
     if (!known && strcmp(name, "job.output") != 0 && strcmp(was, now) != 0)
-        add(c, name, was, now, dsf_identity_has(name));
+        add(c, name, was, now);
 }
 
 static void compare(struct comparison *c)
@@ -183,8 +204,7 @@ static void compare(struct comparison *c)
 
     for (size_t i = 0; i < was->n; i++)
         if (differs(c, was->v[i].key) && !follows(c, was->v[i].key))
-            add(c, was->v[i].key, was->v[i].value,
-                dsf_ckpt_fields_find(&c->now, was->v[i].key), true);
+            add(c, was->v[i].key, was->v[i].value, now_of(c, was->v[i].key));
     if (c->r->job != NULL)
         dsf_job_compare(c->r->job, &c->s->job, compare_key, c);
 }
@@ -287,12 +307,14 @@ int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
 
     if (r->folder == NULL)
         return DSFLOW_OK;
-    c.same = all && s->identity == r->meta.identity;
     dsf_identity_list(s, &c.now);
+    c.same = all && (dsf_identity_hash(&c.now) == r->meta.identity ||
+                     dsf_identity_before(s) == r->meta.identity);
     compare(&c);
     /* Of the text an old checkpoint knows a hash, with all else. */
-    if (all && !c.same && list_keys(&c, keys, sizeof(keys)) == 0)
-        add(&c, "data.train", "", "", true);
+    if (all && !c.same && dsf_ckpt_fields_find(&r->was, "data.train") == NULL &&
+        list_keys(&c, keys, sizeof(keys)) == 0)
+        add(&c, "data.train", "", "");
     if (all || find_broken(&c) != NULL)
         status = decide(r, &c, err);
     for (size_t i = 0; i < c.n; i++) {
@@ -301,7 +323,7 @@ int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
         free(c.v[i].now);
     }
     free(c.v);
-    dsf_ckpt_fields_fini(&c.now);
+    dsf_identity_fini(&c.now);
     return status;
 }
 

@@ -187,20 +187,24 @@ int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
 int dsf_session_save(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err)
 {
-    struct dsf_ckpt_meta meta = { .step = step, .identity = s->identity };
+    struct dsf_ckpt_meta meta = { .step = step };
     char *dir = dsf_session_checkpoints(s);
     struct dsf_ckpt_fields of = { 0 };
+    struct dsf_identity identity;
     struct contents c;
     int status;
 
     snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
     list_contents(s, &c);
     map_counters(s, &c, DSFLOW_R);
-    dsf_identity_list(s, &of);
+    dsf_identity_list(s, &identity);
+    dsf_identity_fields(&identity, &of);
+    meta.identity = dsf_identity_hash(&identity);
     meta.of = &of;
     status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
     forget_contents(&c);
     dsf_ckpt_fields_fini(&of);
+    dsf_identity_fini(&identity);
     free(dir);
     return status;
 }

@@ -5,7 +5,6 @@
 #include "base/units.h"
 #include "cli/disks.h"
 #include "cli/fit.h"
-#include "cli/identity.h"
 #include "cli/machine_cache.h"
 #include "cli/machine_keys.h"
 #include "cli/notice.h"
@@ -140,7 +139,6 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
     if (status < 0)
         return status;
     dsf_corpus_info(s->corpus, &s->text);
-    s->identity = dsf_identity_hash(s);
     return DSFLOW_OK;
 }
 

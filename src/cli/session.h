@@ -29,7 +29,6 @@ struct dsf_session {
                      it names none … */
     struct dsf_ckpt_fields origin_of; /* … and what that is of */
     char *why;         /* what was chosen for sizes that are auto; or NULL */
-    uint64_t identity; /* of what a checkpoint depends on; after text */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
 };

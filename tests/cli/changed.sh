@@ -5,12 +5,21 @@ job | sed 's/steps = 10/steps = 20/' > job.toml
 run whole
 cp -r whole before
 
-# The hash of what a checkpoint is of: it stays, whatever is added to a list.
+# Checkpoints of before have a hash of all of it and, the oldest, nothing else.
 for optimizer in adamw:eb34d2608a72480a adam:3b3e4f6972c859de \
     sgd:99a8ab9e47b59717 lion:83e64708aea203be; do
-    run of --set optimizer.kind=${optimizer%:*} --set job.steps=1 --set schedule.warmup=0
-    grep -q "\"identity\": \"${optimizer#*:}\"" of/checkpoints/step-1/manifest.json ||
-        fault "$optimizer: $(grep identity of/checkpoints/step-1/manifest.json)"
+    kind=${optimizer%:*}
+    run of --set optimizer.kind=$kind --set job.steps=1 --set schedule.warmup=0
+    sed -i "/\"of\": {/,/},/d; s/\"identity\": \"[^\"]*\"/\"identity\": \"${optimizer#*:}\"/" \
+        of/checkpoints/step-1/manifest.json
+    rm of/job.toml
+    run of --set optimizer.kind=$kind --set job.steps=2 --set schedule.warmup=0 --resume
+    grep -q "$(printf '"optimizer.kind": "%s"' $kind)" of/checkpoints/step-2/manifest.json ||
+        fault "$kind: the checkpoint does not say what it is of"
+    sed -i "s/\"identity\": \"[^\"]*\"/\"identity\": \"1234\"/; /\"of\": {/,/},/d" \
+        of/checkpoints/step-2/manifest.json
+    "$dsflow" run job.toml --set job.output=of --set optimizer.kind=$kind --set job.steps=3 --resume > log 2>&1 &&
+        fault "$kind: a checkpoint of something else is accepted"
     rm -r of
 done
 
@@ -94,6 +103,16 @@ sed 's/text.txt/same.txt/' job.toml > other.toml
 # What does not count is said, and no hindrance.
 run whole --resume --set optimizer.lr=3e-4
 says "optimizer.lr: 0.001 in the run, now 0.0003: the checkpoint does not depend on it"
+
+# Where it has a list, that counts, and not the hash; a key more or fewer in it
+# is no difference.
+cp -r whole listed
+sed -i 's/"identity": "[^"]*"/"identity": "1234"/; /"model.rope_factor"/d; s/"of": {/&"mine.key": "7",/' \
+    listed/checkpoints/step-20/manifest.json
+run listed --resume
+sed -i 's/"batch.micro": "1"/"batch.micro": "2"/' listed/checkpoints/step-20/manifest.json
+"$dsflow" run job.toml --set job.output=listed --resume > log 2>&1 && fault "another batch.micro is accepted"
+says "warning: batch.micro: 2 in the run, now 1: sums have another order"
 
 # A checkpoint of before, without the names of what it is of: the jobs are
 # compared. What the contents of the text are it has with all else.
