@@ -108,6 +108,7 @@ struct dsflow_head_args {
     struct dsflow_tile tile;
     int64_t w, norm_w, norm_b;
     float scale; /* 1 / (tokens of a step) */
+    int32_t zero; /* no padding: equal arguments have equal bytes */
 };
 
 /* An implementation of a segment: kinds of task that take the place of the

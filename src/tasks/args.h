@@ -18,6 +18,7 @@
 enum { DSF_CURSOR = 4 };
 struct dsf_load_args {
     int32_t rows, nseq, pos;
+    int32_t zero; /* no padding: equal arguments have equal bytes */
     int64_t seq;
 };
 

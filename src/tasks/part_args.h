@@ -46,7 +46,7 @@ struct dsf_residual_args {
 struct dsf_embed_part_args {
     struct dsflow_tile tile;
     int64_t wte, wpe;
-    int32_t first, first_pos, npos;
+    int32_t first, first_pos, npos, zero;
 };
 
 /* W and b of queries, keys and values stand in the unit as those of the whole

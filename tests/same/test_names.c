@@ -184,8 +184,9 @@ static void same_tasks(const struct dsflow_task_spec *a,
                        const struct dsflow_task_spec *b)
 {
     assert_ptr_equal(twin_of(a->op), b->op);
-    if (a->op->args_size > 0)
-        assert_memory_equal(a->args, b->args, a->op->args_size);
+    if (a->op->args_size > 0 &&
+        memcmp(a->args, b->args, a->op->args_size) != 0)
+        fail_msg("%s: other arguments with other names", a->op->name);
     assert_int_equal(a->layer, b->layer);
     assert_int_equal(a->microbatch, b->microbatch);
     assert_int_equal(a->tile, b->tile);
