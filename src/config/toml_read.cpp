@@ -64,13 +64,45 @@ std::string shortest(double x)
     return text;
 }
 
+bool is_control(unsigned char c)
+{
+    return c < 0x20 || c == 0x7f;
+}
+
+/* On one line. toml++ would write a string with line ends in three quotes, and
+ * a line end that it begins with is not read back. */
+std::string escaped(const std::string &s)
+{
+    std::string text = "\"";
+    char code[8];
+
+    for (unsigned char c : s) {
+        std::snprintf(code, sizeof(code), "\\u%04x", c);
+        if (c == '"' || c == '\\')
+            text += '\\';
+        if (c == '\n')
+            text += "\\n";
+        else if (c == '\t')
+            text += "\\t";
+        else if (is_control(c))
+            text += code;
+        else
+            text += static_cast<char>(c);
+    }
+    return text + '"';
+}
+
 /* As people write it: in double quotes where nothing needs an escape. */
 std::string quoted(const std::string &s)
 {
-    for (unsigned char c : s)
-        if (c < 0x20 || c == 0x7f || c == '"' || c == '\\')
-            return as_toml(toml::value<std::string>(s));
-    return '"' + s + '"';
+    bool plain = true;
+
+    for (unsigned char c : s) {
+        if (is_control(c))
+            return escaped(s);
+        plain = plain && c != '"' && c != '\\';
+    }
+    return plain ? '"' + s + '"' : as_toml(toml::value<std::string>(s));
 }
 
 std::string as_text(const toml::node &node)
