@@ -39,6 +39,11 @@ static void cut_words(struct trial *trial, const char *text)
 
 void plan_trial(struct trial *trial, const char *text)
 {
+    plan_trial_until(trial, text, NULL);
+}
+
+void plan_trial_until(struct trial *trial, const char *text, const char *until)
+{
     static struct dsf_machine machine;
     char job[sizeof(common) + sizeof(llama) + 64];
     struct dsflow_err err;
@@ -61,7 +66,7 @@ void plan_trial(struct trial *trial, const char *text)
     must(text,
          dsf_plan_new(&trial->job, &trial->model, &machine, &trial->plan, &err),
          &err);
-    must(text, dsf_policies_build(trial->plan, NULL, &trial->graph, &err),
+    must(text, dsf_policies_build(trial->plan, until, &trial->graph, &err),
          &err);
 }
 

@@ -21,6 +21,8 @@ struct trial {
 
 /* As far as the graph; fails the test if any of it is refused. */
 void plan_trial(struct trial *trial, const char *text);
+/* The graph that the policies up to `until` leave; NULL: all of them. */
+void plan_trial_until(struct trial *trial, const char *text, const char *until);
 void end_trial(struct trial *trial);
 
 /* Fail the test with the message when `status` says so. */

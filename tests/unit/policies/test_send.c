@@ -1,0 +1,171 @@
+/* test_send.c - copies of what another rank made: one for all readers of a
+ * rank, until the original is written again. */
+#include "policies/policies.h"
+
+#include "tasks/tasks.h"
+#include "unit/policies/hand.h"
+
+#include <string.h>
+
+static const struct dsflow_op op_gather = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "gather_by_hand",
+    .comm = DSFLOW_COMM_GATHER,
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+    .check = hand_check,
+};
+
+/* What the policy makes of `in`, which is freed. */
+static struct dsflow_graph *sent(struct dsflow_graph *in)
+{
+    struct dsflow_graph *out = dsflow_graph_new();
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_policy_send.rewrite(NULL, NULL, in, out, &err),
+                     DSFLOW_OK);
+    if (dsflow_graph_check(out, &err) < 0)
+        fail_msg("%s", err.msg);
+    dsflow_graph_free(in);
+    return out;
+}
+
+static unsigned count(const struct dsflow_graph *g)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++)
+        n += hand_task(g, i)->op == &dsf_op_send;
+    return n;
+}
+
+static void what_is_at_home_is_not_sent(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = hand_data(g, "a", 1), b = hand_data(g, "b", 1);
+
+    hand_make(g, 1, a);
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, a);
+    g = sent(g);
+    assert_int_equal(dsflow_graph_ntasks(g), 2);
+    assert_int_equal(dsflow_graph_ndata(g), 2);
+    dsflow_graph_free(g);
+}
+
+static void a_reader_gets_a_copy_on_its_rank(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = hand_data(g, "a", 0), b = hand_data(g, "b", 2);
+    const struct dsflow_task_spec *send;
+    const struct dsflow_data_spec *copy;
+
+    hand_make(g, 0, a);
+    hand_use(g, &op_use, DSFLOW_STEP, 2, b, a);
+    g = sent(g);
+    assert_int_equal(dsflow_graph_ntasks(g), 3);
+    send = hand_task(g, 1);
+    assert_ptr_equal(send->op, &dsf_op_send);
+    /* It is of the reader: its rank, layer and micro-batch. */
+    assert_int_equal(send->rank, 2);
+    assert_int_equal(send->layer, 3);
+    assert_int_equal(send->microbatch, 2);
+    assert_string_equal(hand_name(g, 1, 0), "a");
+    assert_string_equal(hand_name(g, 1, 1), "a.on2");
+    assert_string_equal(hand_name(g, 2, 1), "a.on2");
+    copy = dsflow_graph_data(g, send->data[1]);
+    assert_int_equal(copy->home, 2);
+    assert_int_equal(copy->elems, 8);
+    assert_int_equal(copy->dtype, DSFLOW_FP32);
+    assert_int_equal(copy->persistent, 0);
+    dsflow_graph_free(g);
+}
+
+static void readers_of_a_rank_share_a_copy_until_it_is_old(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = hand_data(g, "a", 0), b = hand_data(g, "b", 1);
+    dsflow_data_id c = hand_data(g, "c", 2);
+
+    hand_make(g, 0, a);
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, a);
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, a); /* the same copy */
+    hand_use(g, &op_use, DSFLOW_STEP, 2, c, a); /* one of its own */
+    hand_make(g, 0, a);
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, a); /* sent again, */
+    g = sent(g);
+    assert_int_equal(count(g), 3);
+    assert_int_equal(dsflow_graph_ndata(g), 5); /* … to the same place */
+    assert_ptr_equal(hand_task(g, 7)->op, &dsf_op_send);
+    assert_string_equal(hand_name(g, 7, 1), "a.on1");
+    dsflow_graph_free(g);
+}
+
+/* Another program may have written it meanwhile. */
+static void each_program_sends_for_itself(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_program more = dsflow_graph_add_program(g, "more");
+    dsflow_data_id b = hand_data(g, "b", 1);
+    dsflow_data_id kept = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "kept", .elems = 8, .dtype = DSFLOW_FP32,
+                        .role = DSFLOW_PARAMS, .persistent = 1, .unit = 3,
+                        .kept = 1));
+    const struct dsflow_data_spec *copy;
+
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, kept);
+    hand_use(g, &op_use, more, 1, b, kept);
+    g = sent(g);
+    assert_int_equal(count(g), 2);
+    assert_int_equal(hand_task(g, 2)->program, more);
+    /* A copy of parameters is no parameter, and of no unit. */
+    copy = dsflow_graph_data(g, hand_task(g, 0)->data[1]);
+    assert_int_equal(copy->role, DSFLOW_BUFFERS);
+    assert_int_equal(copy->persistent, 0);
+    assert_int_equal(copy->unit, -1);
+    assert_int_equal(copy->kept, 0);
+    dsflow_graph_free(g);
+}
+
+static void constants_are_there_from_the_start(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id b = hand_data(g, "b", 1);
+    dsflow_data_id rope = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "rope", .elems = 8, .dtype = DSFLOW_FP32,
+                        .persistent = 1, .constant = 1, .unit = -1));
+    const struct dsflow_data_spec *copy;
+
+    hand_use(g, &op_use, DSFLOW_STEP, 1, b, rope);
+    g = sent(g);
+    assert_int_equal(dsflow_graph_ntasks(g), 1);
+    copy = dsflow_graph_data(g, hand_task(g, 0)->data[1]);
+    assert_string_equal(copy->name, "rope.on1");
+    assert_true(copy->persistent && copy->constant && copy->home == 1);
+    dsflow_graph_free(g);
+}
+
+static void what_moves_data_itself_reads_it_where_it_is(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = hand_data(g, "a", 0), b = hand_data(g, "b", 1);
+
+    hand_make(g, 0, a);
+    hand_use(g, &op_gather, DSFLOW_STEP, 1, b, a);
+    g = sent(g);
+    assert_int_equal(count(g), 0);
+    assert_string_equal(hand_name(g, 1, 1), "a");
+    dsflow_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_at_home_is_not_sent),
+        cmocka_unit_test(a_reader_gets_a_copy_on_its_rank),
+        cmocka_unit_test(readers_of_a_rank_share_a_copy_until_it_is_old),
+        cmocka_unit_test(each_program_sends_for_itself),
+        cmocka_unit_test(constants_are_there_from_the_start),
+        cmocka_unit_test(what_moves_data_itself_reads_it_where_it_is),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
