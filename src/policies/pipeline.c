@@ -205,16 +205,13 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
     return p->copies[p->ncopies - 1].id;
 }
 
-/* The first rank that is there on the axes of dsflow: axes that others bring
- * are theirs to place on. */
-static int32_t rank_at(const struct dsflow_plan *plan, int32_t stage,
-                       int32_t replica, int32_t part)
+/* `rank`, moved to a stage and a replica: on the other axes it stays where it
+ * is. */
+static int32_t move_to(const struct dsflow_plan *plan, int32_t rank,
+                       int32_t stage, int32_t replica)
 {
-    return dsf_mesh_rank(&plan->mesh,
-                         &(struct dsf_coords){
-                             .at = { [DSF_AXIS_PIPELINE] = stage,
-                                     [DSF_AXIS_DATA] = replica,
-                                     [DSF_AXIS_TENSOR] = part } });
+    rank = dsf_mesh_peer(&plan->mesh, rank, DSF_AXIS_PIPELINE, stage);
+    return dsf_mesh_peer(&plan->mesh, rank, DSF_AXIS_DATA, replica);
 }
 
 /* The rank that has a part of a unit between steps. */
@@ -222,19 +219,20 @@ static int32_t rank_of_unit(const struct dsflow_plan *plan,
                             const struct dsflow_data_spec *d)
 {
     int32_t layer = plan->model->units[d->unit].layer;
+    int32_t rank = dsf_mesh_peer(&plan->mesh, 0, DSF_AXIS_TENSOR,
+                                 d->part % plan->nparts);
 
-    return rank_at(plan, dsf_plan_stage(plan, layer), 0,
-                   d->part % plan->nparts);
+    return move_to(plan, rank, dsf_plan_stage(plan, layer), 0);
 }
 
 static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
 {
     const struct dsflow_plan *plan = p->plan;
-    int32_t part = t->rank < 0 ? 0 : t->rank;
 
     if (t->microbatch >= 0)
-        return rank_at(plan, dsf_plan_stage(plan, t->layer),
-                       dsf_plan_replica(plan, t->microbatch), part);
+        return move_to(plan, t->rank < 0 ? 0 : t->rank,
+                       dsf_plan_stage(plan, t->layer),
+                       dsf_plan_replica(plan, t->microbatch));
     /* Of a unit: where its gradient is, which may be with another group. */
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(p->in, t->data[i]);

@@ -208,7 +208,9 @@ void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
 
     task.op = op;
     task.args = args;
-    task.rank = (int16_t)t;
+    if (t >= 0)
+        task.rank =
+            (int16_t)dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR, t);
     task.fresh = fresh;
     task.ndata = n;
     task.data = data;

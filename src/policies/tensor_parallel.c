@@ -2,10 +2,10 @@
  * has to move between them. tensor_rules.c says how for each kind of task; here
  * the rules are followed.
  *
- * The rank of a task is its tensor rank only: `pipeline`, which comes next,
- * adds stage and data rank. Partial products are summed in a fixed tree of
- * pairs over the tensor ranks (of more than 7: the first 7, then 6 more at a
- * time), so that the result depends on their number and on nothing else;
+ * A task gets a rank of the first stage and the first replica: `pipeline`, which
+ * comes next, moves it along these axes. Partial products are summed in a fixed
+ * tree of pairs over the tensor ranks (of more than 7: the first 7, then 6 more
+ * at a time), so that the result depends on their number and on nothing else;
  * against one rank the loss differs by 1e-5 of itself at most, in fp32.
  */
 #include "policies/tensor_private.h"

@@ -172,7 +172,8 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
 dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
                                int32_t t);
 
-/* A task like the one that is replaced, with other ports. */
+/* A task like the one that is replaced, with other ports, on tensor rank `t`; of
+ * `t` < 0 on none of them in particular. */
 void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                      const struct dsflow_op *op, const void *args, int32_t t,
                      unsigned fresh, unsigned n, const dsflow_data_id *data);

@@ -5,9 +5,15 @@ cd - > /dev/null || exit 99
 source=$(cd "${srcdir:-.}" && pwd)
 cd "$here" || exit 99
 
-# CC may hold options.
-${CC:-cc} -I "$source/include" -Wall -Wextra -Wno-unused-parameter -Werror \
-    -shared -fPIC -o libcopies.so "$source/tests/plugin/copies.c" || exit 99
+# build OUTPUT FLAGS...: CC may hold options.
+build() {
+    out=$1
+    shift
+    ${CC:-cc} -I "$source/include" -Wall -Wextra -Wno-unused-parameter \
+        -Werror "$@" -shared -fPIC -o "$out" "$source/tests/plugin/copies.c" ||
+        exit 99
+}
+build libcopies.so
 sed -i '/^\[model\]/i [codelets]\nload = ["./libcopies.so"]' job.toml
 sed 's/^micro = .*/&\ngroups = 2/' job.toml > new && mv new job.toml
 
@@ -65,6 +71,13 @@ same whole many
 run tensor --set mesh.tensor=2
 run tensors --set mesh.tensor=2 --set mesh.copies=2 --trace
 same tensor tensors
+
+# Copies that follow each other, inside of the ranks along tensor: a policy puts
+# tasks on ranks along its own axis only.
+build libinner.so -DORDER=35
+run inner --set 'codelets.load=["./libinner.so"]' --set mesh.tensor=2 \
+    --set mesh.copies=2 --set mesh.pipeline=2
+same tensor inner
 
 # A run that began with one copy goes on with four.
 run moved --set job.steps=4 --set schedule.total=10

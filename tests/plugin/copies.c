@@ -6,11 +6,15 @@
 #include <dsflow/plugin.h>
 #include <dsflow/rewrite.h>
 
+#ifndef ORDER
+#define ORDER 5 /* outside of the stages */
+#endif
+
 static const struct dsflow_axis axis = {
     .abi = DSFLOW_AXIS_ABI,
     .name = "copies",
     .summary = "ranks that do what the first of them does",
-    .order = 5, /* outside of the stages */
+    .order = ORDER,
     .max = 4,
 };
 
