@@ -12,7 +12,8 @@ build() {
     ${CC:-cc} -I "$source/include" "$@" -shared -fPIC -o "$out" \
         "$source/tests/plugin/good.c" -lm || fault "$out cannot be built"
 }
-build libgood.so -Wall -Wextra -Wno-unused-parameter -Werror
+build libgood.so -Wall -Wextra -Wno-unused-parameter \
+    -Wno-missing-field-initializers -Werror
 
 # Every command that shows what there is says where it comes from.
 for list in "tasks pull" "codelets same.attention" "optimizers pull" \
@@ -64,7 +65,8 @@ line '--set: optimizer: kind: "pull": needs whole tensors: expected mesh.tensor 
     plan with.toml --set optimizer.kind=pull --set mesh.tensor=2
 line '--set: optimizer: kind: pull: note: refused' plan with.toml --set optimizer.kind=pull \
     --set pull.note=refuse
-build liblost.so -DBAD=35 -Wall -Wextra -Wno-unused-parameter -Werror
+build liblost.so -DBAD=35 -Wall -Wextra -Wno-unused-parameter \
+    -Wno-missing-field-initializers -Werror
 line 'policy patient: task 0, schedule: rank 99: expected 0 to 0' \
     plan with.toml --set 'codelets.load=["./liblost.so"]'
 build libmute.so -DBAD=36 -w
