@@ -107,7 +107,8 @@ struct dsflow_task_spec {
     uint32_t size;  /* of this structure: DSFLOW_TASK sets it */
     uint32_t ndata; /* of `data` */
     const struct dsflow_op *op;
-    const void *args; /* op->args_size bytes, copied */
+    const void *args; /* op->args_size bytes, copied: once where tasks have the
+                         same bytes, so holes between fields should be 0 */
     const dsflow_data_id *data; /* in the order of the op's ports; copied */
     uint32_t fresh; /* bit i: port i, RW in the op and one of the first 32, has
                        no contents yet and is only written by this task */
@@ -165,7 +166,11 @@ DSFLOW_API dsflow_task_id dsflow_graph_add_task(
 DSFLOW_API uint32_t dsflow_graph_ndata(const struct dsflow_graph *g);
 DSFLOW_API uint32_t dsflow_graph_ntasks(const struct dsflow_graph *g);
 
-/* Borrowed: valid until the graph is freed or grows. */
+/* The only thing of a task that may change once it is there. */
+DSFLOW_API void dsflow_graph_set_priority(struct dsflow_graph *g,
+                                          dsflow_task_id id, int32_t priority);
+
+/* Borrowed: valid until the graph is freed, data only until it grows. */
 DSFLOW_API const struct dsflow_data_spec *
 dsflow_graph_data(const struct dsflow_graph *g, dsflow_data_id id);
 DSFLOW_API const struct dsflow_task_spec *

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 1 << 18 };
+/* Bytes of a block: a quarter of what there is, within these. Large ones go
+ * back to the system when they are freed. */
+enum { LEAST = 1 << 18, MOST = 1 << 26 };
 
 void *dsf_blocks_take(struct dsf_blocks *b, size_t bytes, size_t align)
 {
@@ -14,7 +16,12 @@ void *dsf_blocks_take(struct dsf_blocks *b, size_t bytes, size_t align)
 
     if (b->n == 0 || at + bytes > b->bytes) {
         dsf_grow(&b->v, &b->cap, b->n + 1, sizeof(*b->v));
-        b->bytes = bytes > BLOCK ? bytes : BLOCK;
+        b->bytes = b->all / 4 > MOST    ? MOST
+                   : b->all / 4 > LEAST ? b->all / 4
+                                        : LEAST;
+        if (b->bytes < bytes)
+            b->bytes = bytes;
+        b->all += b->bytes;
         b->v[b->n++] = dsf_xrealloc(NULL, b->bytes, 1);
         at = 0;
     }

@@ -10,6 +10,7 @@ struct dsf_blocks {
     void **v;
     size_t n, cap;
     size_t used, bytes; /* of the last one */
+    size_t all;         /* bytes of all of them */
 };
 
 /* `bytes` of memory, aligned to `align`, a power of two up to 16. Never NULL.

@@ -1,4 +1,4 @@
-/* graph.c - data and tasks in order, and the edges that follow from them. */
+/* graph.c - data and tasks in order. */
 #include <dsflow/graph.h>
 
 #include "base/alloc.h"
@@ -45,14 +45,6 @@ struct dsflow_graph *dsflow_graph_new(void)
     return g;
 }
 
-static void forget_edges(struct dsflow_graph *g)
-{
-    free(g->first_pred);
-    free(g->preds);
-    g->first_pred = NULL;
-    g->preds = NULL;
-}
-
 void dsflow_graph_free(struct dsflow_graph *g)
 {
     if (g == NULL)
@@ -60,12 +52,13 @@ void dsflow_graph_free(struct dsflow_graph *g)
     dsf_blocks_fini(&g->names);
     dsf_blocks_fini(&g->lists);
     dsf_blocks_fini(&g->kept);
+    dsf_blocks_fini(&g->specs);
     free(g->args);
     free(g->data);
     free(g->tasks);
     free(g->slots);
     dsf_programs_free(g);
-    forget_edges(g);
+    dsf_forget_edges(g);
     free(g);
 }
 
@@ -205,6 +198,8 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
         dsflow_dtype_bytes((enum dsflow_dtype)spec->dtype, spec->elems);
     g->data[g->ndata].name =
         dsf_blocks_copy(&g->names, spec->name, strlen(spec->name) + 1, 1);
+    if (spec->tier < DSFLOW_NTIERS)
+        g->in_tier[spec->tier]++;
     *slot = ++g->ndata;
     return (dsflow_data_id){ g->ndata - 1 };
 }
@@ -230,6 +225,17 @@ static bool is_task(struct dsflow_graph *g, const struct dsflow_task_spec *spec)
     return true;
 }
 
+static struct dsflow_task_spec *new_task(struct dsflow_graph *g)
+{
+    if (g->ntasks % DSF_TASKS_EACH == 0) {
+        dsf_grow(&g->tasks, &g->cap_tasks, g->ntasks / DSF_TASKS_EACH + 1,
+                 sizeof(*g->tasks));
+        g->tasks[g->ntasks / DSF_TASKS_EACH] =
+            dsf_blocks_take(&g->specs, DSF_TASKS_EACH * sizeof(**g->tasks), 8);
+    }
+    return dsf_task_at(g, g->ntasks);
+}
+
 dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
                                      const struct dsflow_task_spec *spec)
 {
@@ -238,8 +244,7 @@ dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
 
     if (!is_task(g, spec))
         return (dsflow_task_id){ NOTHING };
-    dsf_grow(&g->tasks, &g->cap_tasks, g->ntasks + 1, sizeof(*g->tasks));
-    t = &g->tasks[g->ntasks];
+    t = new_task(g);
     *t = *spec;
     t->args = keep_args(g, spec->args, spec->op->args_size);
     t->data =
@@ -248,7 +253,7 @@ dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
     program = &g->programs[spec->program];
     if (program->ntasks++ == 0)
         program->first = g->ntasks;
-    forget_edges(g);
+    dsf_forget_edges(g);
     return (dsflow_task_id){ g->ntasks++ };
 }
 
@@ -273,221 +278,12 @@ const struct dsflow_task_spec *dsflow_graph_task(const struct dsflow_graph *g,
                                                  dsflow_task_id id)
 {
     assert(id.i < g->ntasks);
-    return &g->tasks[id.i];
+    return dsf_task_at(g, id.i);
 }
 
-/* How many data, and which of them are fresh. */
-static int check_count(const struct dsflow_task_spec *t, struct dsflow_err *err)
-{
-    const struct dsflow_op *op = t->op;
-    unsigned least = op->nports - op->noptional;
-
-    if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: port %s comes again: expected R or W, not RW",
-                           op->name, op->ports[op->nports - 1].name);
-    if (t->ndata < least && op->repeats)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %u data: expected at least %u", op->name,
-                           t->ndata, least);
-    if (t->ndata < least || (t->ndata > op->nports && !op->repeats))
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u data: expected %u to %u",
-                           op->name, t->ndata, least, op->nports);
-    for (unsigned p = 0; p < 32 && t->fresh >> p != 0; p++)
-        if (t->fresh >> p & 1 &&
-            (p >= t->ndata ||
-             op->ports[p < op->nports ? p : op->nports - 1].access == DSFLOW_R))
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "%s: port %u is only read, so not fresh",
-                               op->name, p);
-    return DSFLOW_OK;
-}
-
-/* Data of the types that the ports declare. */
-static int check_types(const struct dsflow_graph *g,
-                       const struct dsflow_task_spec *t, struct dsflow_err *err)
-{
-    const struct dsflow_op *op = t->op;
-
-    for (uint32_t p = 0; p < t->ndata; p++) {
-        const struct dsflow_port *port =
-            &op->ports[p < op->nports ? p : op->nports - 1];
-        enum dsflow_dtype dtype =
-            (enum dsflow_dtype)g->data[t->data[p].i].dtype;
-
-        if (port->dtype != 0 && port->dtype != dtype)
-            return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: expected %s, is %s",
-                               op->name, port->name,
-                               dsflow_dtype_str(port->dtype),
-                               dsflow_dtype_str(dtype));
-    }
-    return DSFLOW_OK;
-}
-
-/* No data twice; by data, `used` is the last task that used it, + 1. */
-static int check_ports(const struct dsflow_task_spec *t, uint32_t task,
-                       uint32_t *used, struct dsflow_err *err)
-{
-    for (uint32_t p = 0; p < t->ndata; p++) {
-        uint32_t q = 0;
-
-        if (used[t->data[p].i] != task + 1) {
-            used[t->data[p].i] = task + 1;
-            continue;
-        }
-        while (t->data[q].i != t->data[p].i)
-            q++;
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: ports %u and %u are the same data", t->op->name,
-                           q, p);
-    }
-    return DSFLOW_OK;
-}
-
-int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
-{
-    /* By data: the last program that wrote it, + 1; they stand in order. */
-    unsigned char *written = dsf_xcalloc(g->ndata + 1, 1);
-    uint32_t *used = dsf_xcalloc(g->ndata + 1, sizeof(*used));
-    int status = g->fault.status;
-
-    if (status < 0)
-        dsflow_fail(err, status, "%s", g->fault.msg);
-    for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++) {
-        const struct dsflow_task_spec *t = &g->tasks[i];
-
-        if (i > 0 && t->program < t[-1].program)
-            status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "%s: a task of program %s after one of %s",
-                                 t->op->name, g->programs[t->program].name,
-                                 g->programs[t[-1].program].name);
-        if (status == DSFLOW_OK)
-            status = check_count(t, err);
-        if (status == DSFLOW_OK)
-            status = check_ports(t, i, used, err);
-        if (status == DSFLOW_OK)
-            status = check_types(g, t, err);
-        for (unsigned p = 0; p < t->ndata && status == DSFLOW_OK; p++) {
-            const struct dsflow_data_spec *d = &g->data[t->data[p].i];
-
-            if (d->tier == DSFLOW_NVME && !t->op->swaps)
-                status = dsflow_fail(err, DSFLOW_EINVAL,
-                                     "%s uses %s, which is on NVMe",
-                                     t->op->name, d->name);
-            else if (dsflow_task_access(t, p) & DSFLOW_R && !d->persistent &&
-                     written[t->data[p].i] != t->program + 1)
-                status = dsflow_fail(err, DSFLOW_EINVAL,
-                                     "%s reads %s, which nothing wrote",
-                                     t->op->name, d->name);
-        }
-        if (status < 0)
-            break;
-        status = dsf_task_check(g, t, err);
-        for (unsigned p = 0; p < t->ndata; p++)
-            if (dsflow_task_access(t, p) & DSFLOW_W)
-                written[t->data[p].i] = t->program + 1;
-    }
-    free(written);
-    free(used);
-    return status;
-}
-
-/* Readers since the last write of a piece of data, as a linked list. */
-struct reader {
-    uint32_t task, next; /* both +1, 0 is none */
-};
-
-struct trail {
-    uint32_t writer;  /* +1 */
-    uint32_t readers; /* +1, into a pool */
-};
-
-/* The predecessors of the task that is looked at. */
-struct preds {
-    uint32_t *v, n;
-    size_t cap;
-    uint32_t *of; /* by task: the last one it precedes, + 1 */
-    bool sorted;
-};
-
-static void add_pred(struct preds *list, uint32_t pred, uint32_t task)
-{
-    if (list->of[pred] == task + 1)
-        return;
-    list->of[pred] = task + 1;
-    dsf_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v));
-    list->sorted =
-        list->sorted && (list->n == 0 || list->v[list->n - 1] < pred);
-    list->v[list->n++] = pred;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void find_edges(struct dsflow_graph *g)
-{
-    struct trail *trails = dsf_xcalloc(g->ndata + 1, sizeof(*trails));
-    struct reader *pool = NULL;
-    struct preds list = { .of = dsf_xcalloc(g->ntasks + 1, sizeof(uint32_t)) };
-    size_t npool = 0, cap_pool = 0, cap_preds = 0, n = 0;
-    int program = -1;
-
-    g->first_pred = dsf_xcalloc(g->ntasks + 1, sizeof(*g->first_pred));
-    for (uint32_t i = 0; i < g->ntasks; i++) {
-        const struct dsflow_task_spec *t = &g->tasks[i];
-
-        list.n = 0;
-        list.sorted = true;
-        if (t->program != program) { /* it starts with everything settled */
-            memset(trails, 0, g->ndata * sizeof(*trails));
-            npool = 0;
-            program = t->program;
-        }
-        for (unsigned p = 0; p < t->ndata; p++) {
-            struct trail *trail = &trails[t->data[p].i];
-            bool writes = dsflow_task_access(t, p) & DSFLOW_W;
-
-            if (writes)
-                for (uint32_t r = trail->readers; r != 0; r = pool[r - 1].next)
-                    add_pred(&list, pool[r - 1].task - 1, i);
-            if (trail->writer != 0 && (!writes || trail->readers == 0))
-                add_pred(&list, trail->writer - 1, i);
-        }
-        for (unsigned p = 0; p < t->ndata; p++) {
-            struct trail *trail = &trails[t->data[p].i];
-
-            if (dsflow_task_access(t, p) & DSFLOW_W) {
-                *trail = (struct trail){ i + 1, 0 };
-                continue;
-            }
-            dsf_grow(&pool, &cap_pool, npool + 1, sizeof(*pool));
-            pool[npool] = (struct reader){ i + 1, trail->readers };
-            trail->readers = (uint32_t)++npool;
-        }
-        if (!list.sorted)
-            qsort(list.v, list.n, sizeof(*list.v), ascending);
-        dsf_grow(&g->preds, &cap_preds, n + list.n + 1, sizeof(*g->preds));
-        for (uint32_t k = 0; k < list.n; k++)
-            g->preds[n + k].i = list.v[k];
-        n += list.n;
-        g->first_pred[i + 1] = (uint32_t)n;
-    }
-    free(list.v);
-    free(list.of);
-    free(pool);
-    free(trails);
-}
-
-uint32_t dsflow_graph_preds(struct dsflow_graph *g, dsflow_task_id id,
-                            const dsflow_task_id **list)
+void dsflow_graph_set_priority(struct dsflow_graph *g, dsflow_task_id id,
+                               int32_t priority)
 {
     assert(id.i < g->ntasks);
-    if (g->first_pred == NULL)
-        find_edges(g);
-    *list = g->preds + g->first_pred[id.i];
-    return g->first_pred[id.i + 1] - g->first_pred[id.i];
+    dsf_task_at(g, id.i)->priority = priority;
 }

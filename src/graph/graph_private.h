@@ -13,17 +13,20 @@ struct dsf_program {
     uint32_t first, ntasks;
 };
 
+enum { DSF_TASKS_EACH = 4096 };
+
 struct dsflow_graph {
     struct dsf_program *programs;
     unsigned nprograms;
 
     struct dsflow_data_spec *data;
-    struct dsflow_task_spec *tasks;
+    struct dsflow_task_spec **tasks; /* DSF_TASKS_EACH at a time */
     size_t cap_data, cap_tasks;
     uint32_t ndata, ntasks;
+    uint32_t in_tier[DSFLOW_NTIERS]; /* data there */
 
     struct dsf_blocks names, lists; /* of data; of the data of each task */
-    struct dsf_blocks kept;         /* arguments */
+    struct dsf_blocks kept, specs;  /* arguments; tasks */
     struct dsf_args *args; /* those that stand there: the same once */
     size_t nargs, cap_args; /* cap_args: a power of two */
 
@@ -42,6 +45,13 @@ static inline struct dsflow_err *dsf_graph_fault(struct dsflow_graph *g)
     return g->fault.status == DSFLOW_OK ? &g->fault : NULL;
 }
 
+static inline struct dsflow_task_spec *dsf_task_at(const struct dsflow_graph *g,
+                                                   uint32_t i)
+{
+    return &g->tasks[i / DSF_TASKS_EACH][i % DSF_TASKS_EACH];
+}
+
+void dsf_forget_edges(struct dsflow_graph *g); /* preds.c */
 void dsf_programs_free(struct dsflow_graph *g); /* program.c */
 
 #endif

@@ -2,6 +2,7 @@
 #include "graph/task.h"
 
 #include "base/alloc.h"
+#include "graph/graph_private.h"
 
 #include <stdlib.h>
 
@@ -82,7 +83,7 @@ size_t dsf_task_scratch(const struct dsflow_graph *g,
 bool dsf_task_uses(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, enum dsflow_tier tier)
 {
-    for (unsigned p = 0; p < t->ndata; p++)
+    for (unsigned p = 0; g->in_tier[tier] > 0 && p < t->ndata; p++)
         if (dsflow_graph_data(g, t->data[p])->tier == tier)
             return true;
     return false;

@@ -304,6 +304,29 @@ static void readers_follow_the_writer_and_the_next_writer_follows_them(
     dsflow_graph_free(g);
 }
 
+static void a_task_stays_where_it_is_while_the_graph_grows(void **state)
+{
+    enum { N = 20000 };
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id a = data(g, "a", 8, 1);
+    const struct dsflow_task_spec *first =
+        dsflow_graph_task(g, add_bump(g, a, 0));
+    const dsflow_task_id *preds;
+
+    for (uint32_t i = 1; i < N; i++)
+        assert_int_equal(add_bump(g, a, 0).i, i);
+    assert_ptr_equal(dsflow_graph_task(g, (dsflow_task_id){ 0 }), first);
+    for (uint32_t i = 0; i < N; i++)
+        dsflow_graph_set_priority(g, (dsflow_task_id){ i }, (int32_t)i);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(dsflow_graph_task(g, (dsflow_task_id){ i })->priority,
+                         i);
+        assert_int_equal(dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds),
+                         i > 0);
+    }
+    dsflow_graph_free(g);
+}
+
 static void the_same_graph_gives_the_same_dot(void **state)
 {
     char *text[2];
@@ -356,6 +379,7 @@ int main(void)
         cmocka_unit_test(names_find_data),
         cmocka_unit_test(
             readers_follow_the_writer_and_the_next_writer_follows_them),
+        cmocka_unit_test(a_task_stays_where_it_is_while_the_graph_grows),
         cmocka_unit_test(the_same_graph_gives_the_same_dot),
         cmocka_unit_test(a_task_without_a_cost_moves_the_bytes_of_its_ports),
     };

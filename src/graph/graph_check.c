@@ -1,0 +1,137 @@
+/* graph_check.c - can a graph be run as it is? */
+#include "graph/graph_private.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+
+#include <stdlib.h>
+
+struct check {
+    const struct dsflow_graph *g;
+    uint8_t *written;       /* by data: the last program that wrote it, + 1 */
+    uint32_t *used;         /* by data: the last task that used it, + 1 */
+    dsflow_program program; /* of the task before */
+};
+
+/* How many data, and which of them are fresh. */
+static int check_count(const struct dsflow_task_spec *t, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = t->op;
+    unsigned least = op->nports - op->noptional;
+
+    if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: port %s comes again: expected R or W, not RW",
+                           op->name, op->ports[op->nports - 1].name);
+    if (t->ndata < least && op->repeats)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %u data: expected at least %u", op->name,
+                           t->ndata, least);
+    if (t->ndata < least || (t->ndata > op->nports && !op->repeats))
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u data: expected %u to %u",
+                           op->name, t->ndata, least, op->nports);
+    for (unsigned p = 0; p < 32 && t->fresh >> p != 0; p++)
+        if (t->fresh >> p & 1 &&
+            (p >= t->ndata ||
+             op->ports[p < op->nports ? p : op->nports - 1].access == DSFLOW_R))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: port %u is only read, so not fresh",
+                               op->name, p);
+    return DSFLOW_OK;
+}
+
+/* Data of the type that the port declares. */
+static int check_type(const struct dsflow_task_spec *t, uint32_t p,
+                      const struct dsflow_data_spec *d, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = t->op;
+    const struct dsflow_port *port =
+        &op->ports[p < op->nports ? p : op->nports - 1];
+
+    if (port->dtype == 0 || port->dtype == d->dtype)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: expected %s, is %s",
+                       op->name, port->name, dsflow_dtype_str(port->dtype),
+                       dsflow_dtype_str((enum dsflow_dtype)d->dtype));
+}
+
+static int check_order(const struct check *c, const struct dsflow_task_spec *t,
+                       struct dsflow_err *err)
+{
+    if (t->program >= c->program)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: a task of program %s after one of %s", t->op->name,
+                       c->g->programs[t->program].name,
+                       c->g->programs[c->program].name);
+}
+
+static int fail_twice(const struct dsflow_task_spec *t, uint32_t p,
+                      struct dsflow_err *err)
+{
+    uint32_t q = 0;
+
+    while (t->data[q].i != t->data[p].i)
+        q++;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: ports %u and %u are the same data", t->op->name, q,
+                       p);
+}
+
+/* Data on port `p` of task `i`: there once, where a task can have it, and with
+ * contents if it is read. */
+static int check_port(struct check *c, const struct dsflow_task_spec *t,
+                      uint32_t i, uint32_t p, struct dsflow_err *err)
+{
+    uint32_t id = t->data[p].i;
+    const struct dsflow_data_spec *d = &c->g->data[id];
+
+    if (c->used[id] == i + 1)
+        return fail_twice(t, p, err);
+    c->used[id] = i + 1;
+    if (check_type(t, p, d, err) < 0)
+        return DSFLOW_EINVAL;
+    if (d->tier == DSFLOW_NVME && !t->op->swaps)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s uses %s, which is on NVMe",
+                           t->op->name, d->name);
+    if (dsflow_task_access(t, p) & DSFLOW_R && !d->persistent &&
+        c->written[id] != t->program + 1)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s reads %s, which nothing wrote", t->op->name,
+                           d->name);
+    return DSFLOW_OK;
+}
+
+static int check_task(struct check *c, uint32_t i, struct dsflow_err *err)
+{
+    const struct dsflow_task_spec *t = dsf_task_at(c->g, i);
+    int status = check_order(c, t, err);
+
+    if (status == DSFLOW_OK)
+        status = check_count(t, err);
+    for (uint32_t p = 0; p < t->ndata && status == DSFLOW_OK; p++)
+        status = check_port(c, t, i, p, err);
+    if (status == DSFLOW_OK)
+        status = dsf_task_check(c->g, t, err);
+    for (uint32_t p = 0; p < t->ndata; p++)
+        if (dsflow_task_access(t, p) & DSFLOW_W)
+            c->written[t->data[p].i] = t->program + 1;
+    c->program = t->program;
+    return status;
+}
+
+int dsflow_graph_check(const struct dsflow_graph *g, struct dsflow_err *err)
+{
+    struct check c = { .g = g };
+    int status = DSFLOW_OK;
+
+    if (g->fault.status < 0)
+        return dsflow_fail(err, g->fault.status, "%s", g->fault.msg);
+    c.written = dsf_xcalloc(g->ndata + 1, sizeof(*c.written));
+    c.used = dsf_xcalloc(g->ndata + 1, sizeof(*c.used));
+    for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++)
+        status = check_task(&c, i, err);
+    free(c.written);
+    free(c.used);
+    return status;
+}
