@@ -14,7 +14,7 @@ const struct dsflow_task_spec *dsf_sim_task(const struct sim *s,
                                             uint32_t instance)
 {
     return dsflow_graph_task(
-        s->g, (dsflow_task_id){ s->first + instance % s->ntasks });
+        s->g, (dsflow_task_id){ s->first + dsf_sim_of(s, instance) });
 }
 
 /* Does instance a start before b, both being ready? */
@@ -29,13 +29,15 @@ static bool starts_before(const struct sim *s, uint32_t a, uint32_t b)
 /* A disk is given what comes first; of what comes at once, the same. */
 static bool queues_before(const struct sim *s, uint32_t a, uint32_t b)
 {
-    return s->ready[a] != s->ready[b] ? s->ready[a] < s->ready[b]
+    return s->start[a] != s->start[b] ? s->start[a] < s->start[b]
                                       : starts_before(s, a, b);
 }
 
+/* Of two lanes, which ends what it runs first? */
 static bool ends_before(const struct sim *s, uint32_t a, uint32_t b)
 {
-    return s->end[a] != s->end[b] ? s->end[a] < s->end[b] : a < b;
+    return s->until[a] != s->until[b] ? s->until[a] < s->until[b]
+                                      : s->runs[a] < s->runs[b];
 }
 
 typedef bool (*before_fn)(const struct sim *s, uint32_t a, uint32_t b);
@@ -190,6 +192,8 @@ static void make_groups(struct sim *s)
     for (unsigned i = 0; i < s->nlanes; i++)
         s->last_on[i] = NONE;
     s->busy = dsf_xcalloc(s->nlanes, sizeof(*s->busy));
+    s->runs = dsf_xcalloc(s->nlanes, sizeof(*s->runs));
+    s->until = dsf_xcalloc(s->nlanes, sizeof(*s->until));
     s->dirty = dsf_xcalloc(s->ngroups, sizeof(*s->dirty));
 }
 
@@ -205,10 +209,12 @@ static void make_ready(struct sim *s, uint32_t x, uint32_t after)
 {
     const struct dsflow_task_spec *t = dsf_sim_task(s, x);
 
-    s->ready[x] = s->now;
+    s->start[x] = s->now;
     s->blocker[x] = after;
-    if (s->cost[x % s->ntasks] == 0) {
-        s->instant[s->ninstant++] = x;
+    if (s->cost[dsf_sim_of(s, x)] == 0) {
+        dsf_grow(&s->instant.v, &s->instant.cap, s->instant.n + 1,
+                 sizeof(*s->instant.v));
+        s->instant.v[s->instant.n++] = x;
         return;
     }
     if (t->rank != DSFLOW_ANYWHERE || dsf_sim_place(s, t) >= DSF_BOUND_DISK) {
@@ -248,13 +254,15 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
     s->busy[lane] = true;
     group->idle--;
     /* What waited in the queue started after what had the worker. */
-    if (s->ready[x] < s->now && s->last_on[place] != NONE)
+    if (s->start[x] < s->now && s->last_on[place] != NONE)
         s->blocker[x] = s->last_on[place];
     s->last_on[place] = x;
     s->lane[x] = (uint16_t)lane;
     s->start[x] = s->now;
-    s->end[x] = s->now + s->cost[x % s->ntasks];
-    heap_push(s, &s->running, x, ends_before);
+    s->order[s->nbegun++] = x;
+    s->runs[lane] = x;
+    s->until[lane] = dsf_sim_end(s, x);
+    heap_push(s, &s->running, lane, ends_before);
 }
 
 /* The idle workers of a group take what is ready. */
@@ -300,26 +308,27 @@ static void complete(struct sim *s, uint32_t x)
             make_ready(s, (step + 1) * s->ntasks + list[k], x);
 }
 
-static void finish(struct sim *s, uint32_t x)
+static void finish(struct sim *s, uint32_t lane)
 {
-    unsigned lane = s->lane[x], group = s->group_of[lane];
+    unsigned group = s->group_of[lane];
 
     s->busy[lane] = false;
     s->groups[group].idle++;
     mark(s, group);
-    complete(s, x);
+    complete(s, s->runs[lane]);
 }
 
 /* What takes no time needs no worker: it is done before anything else begins.
  */
 static void pass_instants(struct sim *s)
 {
-    while (s->ninstant > 0) {
-        uint32_t x = s->instant[--s->ninstant];
+    while (s->instant.n > 0) {
+        uint32_t x = s->instant.v[--s->instant.n];
         const struct dsflow_task_spec *t = dsf_sim_task(s, x);
 
         s->lane[x] = (uint16_t)s->groups[dsf_sim_group(s, t)].first;
-        s->start[x] = s->end[x] = s->now;
+        s->start[x] = s->now;
+        s->order[s->nbegun++] = x;
         complete(s, x);
     }
 }
@@ -335,8 +344,8 @@ static void run(struct sim *s)
             serve(s, s->dirty[--s->ndirty]);
         if (s->running.n == 0)
             return;
-        s->now = s->end[s->running.v[0]];
-        while (s->running.n > 0 && s->end[s->running.v[0]] == s->now)
+        s->now = s->until[s->running.v[0]];
+        while (s->running.n > 0 && s->until[s->running.v[0]] == s->now)
             finish(s, heap_pop(s, &s->running, ends_before));
     }
 }
@@ -391,11 +400,9 @@ static void allocate(struct sim *s)
                 : s->spec->cost(s->spec->user, s->g, dsf_sim_task(s, i));
     s->waits = dsf_xcalloc(n, sizeof(*s->waits));
     s->start = dsf_xcalloc(n, sizeof(*s->start));
-    s->end = dsf_xcalloc(n, sizeof(*s->end));
-    s->ready = dsf_xcalloc(n, sizeof(*s->ready));
     s->blocker = dsf_xcalloc(n, sizeof(*s->blocker));
+    s->order = dsf_xcalloc(n, sizeof(*s->order));
     s->lane = dsf_xcalloc(n, sizeof(*s->lane));
-    s->instant = dsf_xcalloc(n, sizeof(*s->instant));
     dsf_succs_init(&s->edges, s->g, s->first, s->ntasks, s->spec->steps > 1);
     make_groups(s);
     count_waits(s);
@@ -411,15 +418,16 @@ static void release(struct sim *s)
     free(s->running.v);
     free(s->last_on);
     free(s->busy);
+    free(s->runs);
+    free(s->until);
+    free(s->order);
     free(s->dirty);
     free(s->cost);
     free(s->waits);
     free(s->start);
-    free(s->end);
-    free(s->ready);
     free(s->blocker);
     free(s->lane);
-    free(s->instant);
+    free(s->instant.v);
     dsf_succs_fini(&s->edges);
 }
 
@@ -451,6 +459,8 @@ int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,
     allocate(&s);
     if (s.n > 0) {
         run(&s);
+        free(s.waits); /* there are many */
+        s.waits = NULL;
         dsf_sim_measure(&s, result, timeline);
     }
     release(&s);

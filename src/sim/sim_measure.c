@@ -78,8 +78,8 @@ static double end_of_step(const struct sim *s, unsigned step)
     double end = 0;
 
     for (uint32_t i = 0; i < s->ntasks; i++)
-        if (s->end[step * s->ntasks + i] > end)
-            end = s->end[step * s->ntasks + i];
+        if (dsf_sim_end(s, step * s->ntasks + i) > end)
+            end = dsf_sim_end(s, step * s->ntasks + i);
     return end;
 }
 
@@ -89,16 +89,26 @@ struct lanes {
     uint32_t *v;
 };
 
-static int by_start(const void *a, const void *b, void *arg)
+/* Of two instances on a lane. */
+static bool comes_after(const struct sim *s, uint32_t x, uint32_t y)
 {
-    const struct sim *s = arg;
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    double a = dsf_sim_end(s, x), b = dsf_sim_end(s, y);
 
     if (s->start[x] != s->start[y])
-        return s->start[x] < s->start[y] ? -1 : 1;
-    if (s->end[x] != s->end[y])
-        return s->end[x] < s->end[y] ? -1 : 1;
-    return x < y ? -1 : x > y;
+        return s->start[x] > s->start[y];
+    return a != b ? a > b : x > y;
+}
+
+/* They began in order of time; what began at once may stand otherwise. */
+static void sort(const struct sim *s, uint32_t *v, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t x = v[i], at = i;
+
+        for (; at > 0 && comes_after(s, v[at - 1], x); at--)
+            v[at] = v[at - 1];
+        v[at] = x;
+    }
 }
 
 static struct lanes sort_lanes(struct sim *s)
@@ -110,11 +120,13 @@ static struct lanes sort_lanes(struct sim *s)
         l.first[s->lane[x] + 2]++;
     for (unsigned i = 0; i < s->nlanes; i++)
         l.first[i + 2] += l.first[i + 1];
-    for (uint32_t x = 0; x < s->n; x++)
+    for (uint32_t i = 0; i < s->nbegun; i++) {
+        uint32_t x = s->order[i];
+
         l.v[l.first[s->lane[x] + 1]++] = x;
+    }
     for (unsigned i = 0; i < s->nlanes; i++)
-        qsort_r(l.v + l.first[i], l.first[i + 1] - l.first[i], sizeof(*l.v),
-                by_start, s);
+        sort(s, l.v + l.first[i], l.first[i + 1] - l.first[i]);
     return l;
 }
 
@@ -126,10 +138,10 @@ static double overlap(const struct sim *s, const struct lanes *l, unsigned lane,
     uint32_t end = l->first[lane + 1];
     double sum = 0;
 
-    while (*at < end && s->end[l->v[*at]] <= from)
+    while (*at < end && dsf_sim_end(s, l->v[*at]) <= from)
         (*at)++;
     for (uint32_t i = *at; i < end && s->start[l->v[i]] < to; i++) {
-        double a = s->start[l->v[i]], b = s->end[l->v[i]];
+        double a = s->start[l->v[i]], b = dsf_sim_end(s, l->v[i]);
 
         sum += (b < to ? b : to) - (a > from ? a : from);
     }
@@ -155,8 +167,9 @@ static void find_hidden(struct sim *s, const struct lanes *l,
 
             if (x / s->ntasks != s->reported)
                 continue;
-            all += s->end[x] - s->start[x];
-            hidden += overlap(s, l, worker, s->start[x], s->end[x], &at);
+            all += dsf_sim_end(s, x) - s->start[x];
+            hidden +=
+                overlap(s, l, worker, s->start[x], dsf_sim_end(s, x), &at);
         }
     }
     if (all > 0)
@@ -182,10 +195,10 @@ static struct dsf_cover cover_of(const struct sim *s, const struct lanes *l,
     for (uint32_t i = l->first[from]; i < l->first[to]; i++) {
         uint32_t x = l->v[i];
 
-        if (s->end[x] > s->start[x] &&
+        if (dsf_sim_end(s, x) > s->start[x] &&
             (disk ? x / s->ntasks == s->reported : !moves(dsf_sim_task(s, x))))
-            spans[n++] =
-                (struct dsf_span){ .start = s->start[x], .end = s->end[x] };
+            spans[n++] = (struct dsf_span){ .start = s->start[x],
+                                            .end = dsf_sim_end(s, x) };
     }
     if (n > 1)
         qsort(spans, n, sizeof(*spans), by_span);
@@ -257,11 +270,12 @@ static void find_holders(struct sim *s, double begun,
     uint32_t x = s->reported * s->ntasks;
 
     for (uint32_t i = x; i < (s->reported + 1) * s->ntasks; i++)
-        if (s->end[i] > s->end[x])
+        if (dsf_sim_end(s, i) > dsf_sim_end(s, x))
             x = i;
-    for (; x != NONE && s->end[x] > begun; x = s->blocker[x])
+    for (; x != NONE && dsf_sim_end(s, x) > begun; x = s->blocker[x])
         add_holder(&sums, dsf_sim_task(s, x),
-                   s->end[x] - (s->start[x] > begun ? s->start[x] : begun));
+                   dsf_sim_end(s, x) -
+                       (s->start[x] > begun ? s->start[x] : begun));
     if (sums.n > 1)
         qsort(sums.v, sums.n, sizeof(*sums.v), by_seconds);
     for (size_t i = 0; i < sums.n && i < DSF_NHOLDERS; i++)
@@ -312,7 +326,7 @@ static void keep_timeline(const struct sim *s, const struct lanes *l,
 
         dsf_timeline_add(
             timeline, &(struct dsf_span){ .start = s->start[x],
-                                          .end = s->end[x],
+                                          .end = dsf_sim_end(s, x),
                                           .what = s->first + x % s->ntasks,
                                           .step = x / s->ntasks,
                                           .lane = s->lane[x],

@@ -35,8 +35,7 @@ struct sim {
     struct dsf_succs edges;
     double *cost;        /* by task of the program */
     uint32_t *waits;     /* by instance: predecessors that have not ended */
-    double *start, *end; /* by instance */
-    double *ready;
+    double *start;       /* by instance; until it begins, when it is ready */
     uint32_t *blocker; /* by instance: what it started right after */
 
     struct group *groups;
@@ -52,11 +51,29 @@ struct sim {
 
     unsigned *dirty; /* groups */
     unsigned ndirty;
-    uint32_t *instant; /* ready instances that take no time */
-    uint32_t ninstant;
-    struct heap running; /* by end */
+    struct heap instant; /* ready instances that take no time: a stack */
+    uint32_t *order;     /* instances as they began */
+    uint32_t nbegun;
+    struct heap running; /* lanes, by the end of what they run */
+    uint32_t *runs;      /* by lane: what it runs */
+    double *until;       /* by lane: when that ends */
     double now;
 };
+
+/* Which task of the program an instance is of. There are few steps, and this is
+ * asked often: a division takes longer. */
+static inline uint32_t dsf_sim_of(const struct sim *s, uint32_t x)
+{
+    while (x >= s->ntasks)
+        x -= s->ntasks;
+    return x;
+}
+
+/* When an instance ends that has begun. */
+static inline double dsf_sim_end(const struct sim *s, uint32_t x)
+{
+    return s->start[x] + s->cost[dsf_sim_of(s, x)];
+}
 
 /* The task of an instance. */
 const struct dsflow_task_spec *dsf_sim_task(const struct sim *s,
