@@ -25,6 +25,9 @@ DSFLOW_BEGIN_DECLS
 /* Priorities of tasks are 0 to this: the larger is run first. */
 #define DSFLOW_TOP_PRIORITY 1000000
 
+/* What a rewrite returns that leaves the graph as it is, but for priorities. */
+#define DSFLOW_UNCHANGED 1
+
 struct dsflow_plan; /* plan.h */
 
 struct dsflow_policy {
@@ -46,7 +49,8 @@ struct dsflow_policy {
 
     /* Apply. Reads the tasks of `in` in order, emits tasks into `out`
      * (rewrite.h helps). Chooses nothing, keeps nothing: same plan and `in`,
-     * same `out`. */
+     * same `out`. DSFLOW_UNCHANGED: `in` goes on as it is, and `out` is not
+     * used. */
     int (*rewrite)(const void *part, const struct dsflow_plan *plan,
                    struct dsflow_graph *in, struct dsflow_graph *out,
                    struct dsflow_err *err);

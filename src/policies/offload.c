@@ -435,10 +435,8 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
     struct offload o = { .plan = plan, .keys = part };
     const struct dsflow_task_spec *t = NULL;
 
-    if (!dsf_is_offloaded(plan->job)) {
-        dsflow_rewrite_all(in, out, NULL, NULL);
-        return DSFLOW_OK;
-    }
+    if (!dsf_is_offloaded(plan->job))
+        return DSFLOW_UNCHANGED;
     pieces = cut_updates(plan, in);
     if (dsf_job_states(plan->job) != DSF_STATES_FP32)
         pieces = dsf_offload_pack(plan, pieces);

@@ -161,7 +161,7 @@ static int pipeline_decide(void *part, struct dsflow_plan *plan,
 struct copy {
     dsflow_data_id id;
     int32_t rank;
-    uint32_t next; /* +1 */
+    uint32_t next; /* + 1, in a circle */
 };
 
 struct place {
@@ -169,7 +169,7 @@ struct place {
     struct dsflow_graph *in, *out;
     struct copy *copies;
     size_t ncopies, cap_copies;
-    uint32_t *first; /* by data: +1, its copies */
+    uint32_t *found; /* by data: + 1, the copy that was asked for last */
     int32_t *at;     /* by data and data rank: where it was written last */
     int32_t *last;   /* by data: the same of any data rank */
 };
@@ -177,20 +177,19 @@ struct place {
 static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
                               int32_t rank)
 {
+    uint32_t last = p->found[data.i], i = last;
     struct dsflow_data_spec spec;
     char *name = NULL;
-    uint32_t i, before = 0;
 
-    /* What was asked for last stands first. */
-    for (i = p->first[data.i]; i != 0; before = i, i = p->copies[i - 1].next) {
-        if (p->copies[i - 1].rank != rank)
-            continue;
-        if (before != 0) {
-            p->copies[before - 1].next = p->copies[i - 1].next;
-            p->copies[i - 1].next = p->first[data.i];
-            p->first[data.i] = i;
+    /* Ranks come in turn: it is the one that was found last, or the next. */
+    while (i != 0) {
+        if (p->copies[i - 1].rank == rank) {
+            p->found[data.i] = i;
+            return p->copies[i - 1].id;
         }
-        return p->copies[i - 1].id;
+        i = p->copies[i - 1].next;
+        if (i == last)
+            break;
     }
     spec = *dsflow_graph_data(p->in, data);
     /* Units keep their names, and so do counters, which exist once. */
@@ -198,9 +197,14 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
         spec.name = name = dsf_xasprintf("%s.r%d", spec.name, rank);
     spec.home = (int16_t)rank;
     dsf_grow(&p->copies, &p->cap_copies, p->ncopies + 1, sizeof(*p->copies));
-    p->copies[p->ncopies] = (struct copy){ dsflow_graph_add_data(p->out, &spec),
-                                           rank, p->first[data.i] };
-    p->first[data.i] = (uint32_t)++p->ncopies;
+    p->copies[p->ncopies] = (struct copy){
+        .id = dsflow_graph_add_data(p->out, &spec),
+        .rank = rank,
+        .next = last != 0 ? p->copies[last - 1].next : (uint32_t)p->ncopies + 1,
+    };
+    p->found[data.i] = (uint32_t)++p->ncopies;
+    if (last != 0)
+        p->copies[last - 1].next = p->found[data.i];
     free(name);
     return p->copies[p->ncopies - 1].id;
 }
@@ -282,7 +286,7 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
         .plan = plan,
         .in = in,
         .out = out,
-        .first = dsf_xcalloc(ndata + 1, sizeof(*p.first)),
+        .found = dsf_xcalloc(ndata + 1, sizeof(*p.found)),
         .at = dsf_xcalloc(ndata * data + 1, sizeof(*p.at)),
         .last = dsf_xcalloc(ndata + 1, sizeof(*p.last)),
     };
@@ -298,7 +302,7 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
         place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));
     free(p.copies);
-    free(p.first);
+    free(p.found);
     free(p.at);
     free(p.last);
     return DSFLOW_OK;

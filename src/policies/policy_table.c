@@ -175,8 +175,9 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
 
         dsf_rewrite_programs(g, next);
         status = order[i]->rewrite(plan->parts[i], plan, g, next, err);
-        dsflow_graph_free(g);
-        g = next;
+        dsflow_graph_free(status == DSFLOW_UNCHANGED ? next : g);
+        g = status == DSFLOW_UNCHANGED ? g : next;
+        status = status == DSFLOW_UNCHANGED ? DSFLOW_OK : status;
         if (status == DSFLOW_OK)
             status = check_brought(plan, order[i], g, err);
         if (until != NULL && strcmp(until, order[i]->name) == 0)

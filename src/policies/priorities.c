@@ -95,45 +95,53 @@ static double operations(const struct dsflow_graph *g,
     return cost.flops + FLOPS_PER_BYTE * cost.bytes;
 }
 
-static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
-                              struct dsflow_graph *in, struct dsflow_graph *out,
-                              struct dsflow_err *err)
+/* The bottom level of each task, and whether it is over at once; returns the
+ * highest level. */
+static double find_levels(struct dsflow_graph *g, double *level, uint8_t *brief)
 {
-    uint32_t n = dsflow_graph_ntasks(in);
-    double *level = dsf_xcalloc(n + 1, sizeof(*level));
-    struct order order = order_of(plan);
     double top = 1;
 
-    for (uint32_t i = n; i-- > 0;) {
+    for (uint32_t i = dsflow_graph_ntasks(g); i-- > 0;) {
         const dsflow_task_id *preds;
-        uint32_t npreds = dsflow_graph_preds(in, (dsflow_task_id){ i }, &preds);
+        uint32_t npreds = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
+        double own = operations(g, dsflow_graph_task(g, (dsflow_task_id){ i }));
 
-        level[i] +=
-            operations(in, dsflow_graph_task(in, (dsflow_task_id){ i }));
+        brief[i] = own < NOTHING;
+        level[i] += own;
         if (level[i] > top)
             top = level[i];
         for (uint32_t k = 0; k < npreds; k++)
             if (level[i] > level[preds[k].i])
                 level[preds[k].i] = level[i];
     }
-    for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
-        dsflow_graph_add_data(out,
-                              dsflow_graph_data(in, (dsflow_data_id){ i }));
-    for (uint32_t i = 0; i < n; i++) {
-        struct dsflow_task_spec t =
-            *dsflow_graph_task(in, (dsflow_task_id){ i });
+    return top;
+}
 
-        if (operations(in, &t) < NOTHING || t.op->comm)
-            t.priority = HIGHEST;
-        else if (plan->nstages > 1 && t.microbatch >= 0)
-            t.priority = in_pipeline(&order, &t, level[i] / top);
-        else
-            t.priority = (int32_t)(level[i] / top * HIGHEST);
-        dsflow_graph_add_task(out, &t);
+static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
+                              struct dsflow_graph *in, struct dsflow_graph *out,
+                              struct dsflow_err *err)
+{
+    uint32_t n = dsflow_graph_ntasks(in);
+    double *level = dsf_xcalloc(n + 1, sizeof(*level));
+    uint8_t *brief = dsf_xcalloc(n + 1, sizeof(*brief));
+    struct order order = order_of(plan);
+    double top = find_levels(in, level, brief);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(in, (dsflow_task_id){ i });
+        int32_t priority = (int32_t)(level[i] / top * HIGHEST);
+
+        if (brief[i] || t->op->comm)
+            priority = HIGHEST;
+        else if (plan->nstages > 1 && t->microbatch >= 0)
+            priority = in_pipeline(&order, t, level[i] / top);
+        dsflow_graph_set_priority(in, (dsflow_task_id){ i }, priority);
     }
     free(level);
+    free(brief);
     free(order.at);
-    return DSFLOW_OK;
+    return DSFLOW_UNCHANGED;
 }
 
 const struct dsflow_policy dsf_policy_priorities = {

@@ -224,18 +224,18 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
                              struct dsflow_graph *in, struct dsflow_graph *out,
                              struct dsflow_err *err)
 {
+    const struct dsf_recompute_keys *keys = part;
     size_t cells = (size_t)plan->nmicro * (size_t)plan->model->layers;
-    struct recompute r = {
-        .rw = dsflow_rewrite_begin(in, out),
-        .plan = plan,
-        .what = dsf_xcalloc((size_t)plan->model->layers, 1),
-        .dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped)),
-        .forward = dsf_xcalloc(cells, sizeof(*r.forward)),
-        .done = dsf_xcalloc(cells, 1),
-        .cells = cells,
-    };
+    struct recompute r = { .plan = plan, .cells = cells };
     int program = -1;
 
+    if (keys->what == DSF_RECOMPUTE_NONE || keys->what == DSF_RECOMPUTE_AUTO)
+        return DSFLOW_UNCHANGED;
+    r.rw = dsflow_rewrite_begin(in, out);
+    r.what = dsf_xcalloc((size_t)plan->model->layers, 1);
+    r.dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped));
+    r.forward = dsf_xcalloc(cells, sizeof(*r.forward));
+    r.done = dsf_xcalloc(cells, 1);
     read_layers(part, plan, r.what, NULL); /* no error: it was checked */
     find_dropped(&r);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {

@@ -26,10 +26,23 @@ static void replace(void *job, struct dsflow_task_spec *t)
     t->op = dsf_job_op(job, t->op);
 }
 
+/* Does the job name anything but built-in kinds? */
+static bool replaces(const struct dsf_job *job)
+{
+    const struct dsflow_op *op;
+
+    for (unsigned i = 0; (op = dsflow_op_at(i)) != NULL; i++)
+        if (dsf_job_op(job, op) != op)
+            return true;
+    return false;
+}
+
 static int replace_rewrite(const void *part, const struct dsflow_plan *plan,
                            struct dsflow_graph *in, struct dsflow_graph *out,
                            struct dsflow_err *err)
 {
+    if (!replaces(plan->job))
+        return DSFLOW_UNCHANGED;
     dsflow_rewrite_all(in, out, replace, (void *)plan->job);
     return DSFLOW_OK;
 }

@@ -104,10 +104,8 @@ static int strict_rewrite(const void *part, const struct dsflow_plan *plan,
     struct strict s = { .plan = plan };
 
     if (!dsf_pipeline_keys(plan->job)->strict || plan->nstages == 1 ||
-        dsf_pipeline_defers_weights(plan)) {
-        dsflow_rewrite_all(in, out, NULL, NULL);
-        return DSFLOW_OK;
-    }
+        dsf_pipeline_defers_weights(plan))
+        return DSFLOW_UNCHANGED;
     s.rw = dsflow_rewrite_begin(in, out);
     s.weights = dsf_xcalloc((size_t)plan->nranks, sizeof(*s.weights));
     s.pending = dsf_xcalloc(dsflow_graph_ndata(in) + 1, 1);

@@ -111,10 +111,38 @@ static void on_one_rank_no_policy_does_anything(void **state)
                 "pipeline.schedule=zero_bubble");
 }
 
+/* … and those that know it before they begin hand the graph on. */
+static void what_has_nothing_to_do_hands_the_graph_on(void **state)
+{
+    static const char *const idle[] = { "recompute", "strict", "offload",
+                                        "replace" };
+    const struct dsflow_policy *policy;
+    unsigned found = 0;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 mesh.data=2 mesh.pipeline=2");
+    for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++)
+        for (unsigned k = 0; k < sizeof(idle) / sizeof(*idle); k++) {
+            struct dsflow_graph *out = dsflow_graph_new();
+
+            if (strcmp(policy->name, idle[k]) == 0) {
+                assert_int_equal(policy->rewrite(t.plan->parts[i], t.plan,
+                                                 t.graph, out, NULL),
+                                 DSFLOW_UNCHANGED);
+                assert_int_equal(dsflow_graph_ndata(out), 0);
+                found++;
+            }
+            dsflow_graph_free(out);
+        }
+    assert_int_equal(found, sizeof(idle) / sizeof(*idle));
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_rank_no_policy_does_anything),
+        cmocka_unit_test(what_has_nothing_to_do_hands_the_graph_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
