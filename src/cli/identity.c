@@ -122,6 +122,21 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
             dsf_job_segment(&s->job, strchr(keys[i], '.') + 1, NULL)->name);
 }
 
+/* Axes whose sizes decide how sums are grouped. NULL: the sizes are not known. */
+static void list_axes(const struct dsf_mesh *mesh, struct dsf_identity *of)
+{
+    static char keys[DSF_MAX_AXES][64];
+    const struct dsflow_axis *axis;
+
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "mesh.%s", axis->name);
+        if (axis->regroups && mesh == NULL)
+            open_key(of, DSF_EFFECT_BITS, keys[i]);
+        else if (axis->regroups)
+            add(of, DSF_EFFECT_BITS, keys[i], "%d", (int)mesh->size[i]);
+    }
+}
+
 static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
 {
     const enum dsf_effect bits = DSF_EFFECT_BITS;
@@ -132,7 +147,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
         open_key(of, bits, "batch.micro");
         open_key(of, bits, "batch.groups");
         open_key(of, bits, "zero.reduce");
-        open_key(of, bits, "mesh.tensor");
+        list_axes(NULL, of);
         open_key(of, bits, "batch.tile");
         return;
     }
@@ -140,7 +155,7 @@ static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
     add(of, bits, "batch.micro", "%d", plan->micro);
     add(of, bits, "batch.groups", "%d", plan->groups);
     add(of, bits, "zero.reduce", "%s", plan->reduce_micro ? "micro" : "step");
-    add(of, bits, "mesh.tensor", "%d", plan->nparts);
+    list_axes(&plan->mesh, of);
     add(of, bits, "batch.tile", "%d to a micro-batch", plan->ntiles);
 }
 

@@ -84,6 +84,19 @@ run moved --set job.steps=4 --set schedule.total=10
 run moved --set mesh.copies=4 --set schedule.total=10 --resume
 same whole moved
 
+# If the axis says that it regroups sums, a run keeps its number of ranks.
+build libgroups.so -DREGROUPS=1
+groups='--set codelets.load=["./libgroups.so"]'
+# shellcheck disable=SC2086
+run kept $groups --set mesh.copies=2 --set job.steps=4 --set schedule.total=10
+# shellcheck disable=SC2086
+"$dsflow" run job.toml --set job.output=kept --resume --set schedule.total=10 \
+    $groups > log 2>&1 && fault "another number of copies is not refused"
+grep -q "the job has changed (mesh.copies): set it back" log || fault "another mesh.copies: $(cat log)"
+# shellcheck disable=SC2086
+run kept $groups --set mesh.copies=2 --resume --set schedule.total=10
+same whole kept
+
 # A trace has a row for each of the ranks, which says where it is.
 "$dsflow" trace tensors --json > out 2> log || fault "trace: $(cat log)"
 tr -d ' \n' < out | grep -q '"mesh":{"data":1,"pipeline":1,"tensor":2,"copies":2}' ||

@@ -9,12 +9,16 @@
 #ifndef ORDER
 #define ORDER 5 /* outside of the stages */
 #endif
+#ifndef REGROUPS
+#define REGROUPS 0
+#endif
 
 static const struct dsflow_axis axis = {
     .abi = DSFLOW_AXIS_ABI,
     .name = "copies",
     .summary = "ranks that do what the first of them does",
     .order = ORDER,
+    .regroups = REGROUPS,
     .max = 4,
 };
 
