@@ -30,6 +30,39 @@ DSFLOW_BEGIN_DECLS
 
 struct dsflow_plan; /* plan.h */
 
+/* What makes steps slow that another value of a key may help with. */
+enum dsflow_cause {
+    DSFLOW_CAUSE_SLOTS,  /* tasks wait for a slot of a ring */
+    DSFLOW_CAUSE_STAGES, /* stages have unequal work, or wait for each other */
+    DSFLOW_CAUSE_MOVING, /* moving data is not hidden */
+    DSFLOW_CAUSE_DISK,   /* a disk is busy */
+    DSFLOW_CAUSE_AGAIN   /* what was computed is computed again */
+};
+
+/* Which values are tried in place of the one a key has. */
+enum dsflow_values {
+    /* The values of a choice in their order, or all numbers of a key that may
+     * be "auto": each needs less memory than the one before it, and no less
+     * time. "auto", the last choice if it is one, is the fastest that fits; a
+     * plan that does not fit is tried with those behind its own, and one that
+     * is slow with those before. */
+    DSFLOW_VALUES_RISING,
+    DSFLOW_VALUES_ANY,     /* every other one of such a key */
+    DSFLOW_VALUES_DEFAULT, /* its default: a bool */
+    DSFLOW_VALUES_MORE,    /* 1, 2 and 4 more: a whole number */
+    DSFLOW_VALUES_SCALED,  /* half, a quarter, twice and four times: a size */
+    DSFLOW_VALUES_QUARTERS /* so many quarters more: a share */
+};
+
+/* A key of a policy that is worth changing: for what is "auto", for what would
+ * fit, and for the advice of `dsflow trace`. */
+struct dsflow_try {
+    const char *key; /* of its options */
+    enum dsflow_values values;
+    enum dsflow_cause cause;
+    uint8_t regroups; /* sums have another order: other last bits */
+};
+
 struct dsflow_policy {
     unsigned abi;        /* DSFLOW_POLICY_ABI */
     const char *name;    /* "zero" */
@@ -42,6 +75,7 @@ struct dsflow_policy {
      * then what it decides. Zeroed, then filled from job.toml. */
     const struct dsflow_option *options;
     size_t part_size;
+    const struct dsflow_try *tries; /* ends with a key NULL; NULL: none */
 
     /* Choose. Reads the job, the model and the machine; writes `part` and the
      * plan. Sees no graph. NULL: there is nothing to choose. */

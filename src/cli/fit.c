@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/notice.h"
+#include "config/job_tables.h"
+#include "config/option.h"
 #include "config/when.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
@@ -12,9 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const dsf_recompute_names[] = { "none", "attention", "block" };
-static const char *const order_names[] = { "auto", "micro_major",
-                                           "layer_major" };
+struct dsf_steps dsf_steps_of_policies(void)
+{
+    struct dsf_steps steps = { .n = 0 };
+    struct dsf_try t;
+
+    for (unsigned i = 0; steps.n < DSF_MAX_STEPS && dsf_try_at(i, &t); i++)
+        if (t.how->values == DSFLOW_VALUES_RISING)
+            steps.v[steps.n++] = t;
+    return steps;
+}
 
 /* The order depends on the plan only where units are read from a disk. */
 static bool order_is_open(const struct dsf_job *job)
@@ -30,9 +39,13 @@ static bool share_is_open(const struct dsf_job *job)
 
 bool dsf_fit_is_open(const struct dsf_session *s)
 {
-    return dsf_job_is(&s->job, "batch.micro = auto or zero.stage = auto or "
-                               "recompute.what = auto") ||
-           order_is_open(&s->job) || share_is_open(&s->job);
+    struct dsf_steps steps = dsf_steps_of_policies();
+
+    for (unsigned k = 0; k < steps.n; k++)
+        if (dsf_try_get(&steps.v[k], &s->job) < 0)
+            return true;
+    return s->job.batch.micro < 0 || order_is_open(&s->job) ||
+           share_is_open(&s->job);
 }
 
 void dsf_fit_forget(struct dsf_session *s)
@@ -55,24 +68,32 @@ int dsf_fit_build(struct dsf_session *s, const char *until,
 
 struct dsf_choice dsf_choice_of(const struct dsf_session *s)
 {
+    struct dsf_steps steps = dsf_steps_of_policies();
     const struct dsf_job *job = &s->job;
+    struct dsf_choice choice;
 
-    return (struct dsf_choice){
-        job->batch.micro,          job->batch.in_flight,
-        dsf_zero_keys(job)->stage, dsf_recompute_keys(job)->what,
-        job->batch.order,          *dsf_offload_keys(job)
-    };
+    memset(&choice, 0, sizeof(choice)); /* choices are compared as bytes */
+    choice.micro = job->batch.micro;
+    choice.in_flight = job->batch.in_flight;
+    choice.order = job->batch.order;
+    for (unsigned k = 0; k < steps.n; k++)
+        choice.step[k] = dsf_try_get(&steps.v[k], job);
+    memcpy(&choice.offload, dsf_offload_keys(job), sizeof(choice.offload));
+    return choice;
 }
 
 void dsf_choice_set(struct dsf_session *s, const struct dsf_choice *choice)
 {
+    struct dsf_steps steps = dsf_steps_of_policies();
+    struct dsf_offload_keys *offload =
+        dsf_job_fields(&s->job, dsf_job_find_table("offload"));
+
     s->job.batch.micro = choice->micro;
     s->job.batch.in_flight = choice->in_flight;
     s->job.batch.order = choice->order;
-    ((struct dsf_zero_keys *)dsf_zero_keys(&s->job))->stage = choice->stage;
-    ((struct dsf_recompute_keys *)dsf_recompute_keys(&s->job))->what =
-        choice->recompute;
-    *(struct dsf_offload_keys *)dsf_offload_keys(&s->job) = choice->offload;
+    for (unsigned k = 0; k < steps.n; k++)
+        dsf_try_put(&steps.v[k], &s->job, choice->step[k]);
+    *offload = choice->offload;
 }
 
 bool dsf_fit_falls_short(const struct dsf_session *s,
@@ -192,30 +213,72 @@ static void try_orders(struct dsf_session *s, const struct dsf_machine_model *m,
     dsf_choice_set(s, &search->open);
 }
 
+/* Every size of a micro-batch that is open. */
+static void try_sizes(struct dsf_session *s, const struct dsf_machine_model *m,
+                      struct dsf_choice choice, struct search *search)
+{
+    int64_t each = s->job.batch.sequences / s->job.mesh.size[DSF_AXIS_DATA];
+    int64_t micro = search->open.micro;
+
+    if (micro > 0)
+        try_orders(s, m, choice, search);
+    for (int64_t n = 1; micro < 0 && n <= each && n <= 1024; n++)
+        if (each % n == 0) {
+            choice.micro = n;
+            try_orders(s, m, choice, search);
+        }
+}
+
+/* The first `n` keys, with each value where they are open: the last varies
+ * least, so that of what is as fast, it keeps its first. */
+static void try_steps(struct dsf_session *s, const struct dsf_machine_model *m,
+                      const struct dsf_steps *steps, unsigned n,
+                      struct dsf_choice choice, struct search *search)
+{
+    int value = n > 0 ? search->open.step[n - 1] : 0, last = value;
+
+    if (n == 0) {
+        try_sizes(s, m, choice, search);
+        return;
+    }
+    if (value < 0) {
+        value = 0;
+        last = dsf_try_count(&steps->v[n - 1], &s->job) - 1;
+    }
+    for (; value <= last; value++) {
+        choice.step[n - 1] = value;
+        try_steps(s, m, steps, n - 1, choice, search);
+    }
+}
+
 static void try_all(struct dsf_session *s, const struct dsf_machine_model *m,
                     struct search *search)
 {
-    const struct dsf_choice *open = &search->open;
-    int64_t each = s->job.batch.sequences / s->job.mesh.size[DSF_AXIS_DATA];
-    int64_t stages = s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : 0;
-    bool again = open->recompute == DSF_RECOMPUTE_AUTO;
+    struct dsf_steps steps = dsf_steps_of_policies();
 
-    for (int64_t z = open->stage < 0 ? 0 : open->stage;
-         z <= (open->stage < 0 ? stages : open->stage); z++)
-        for (int r = again ? DSF_RECOMPUTE_NONE : open->recompute;
-             r <= (again ? (int)DSF_RECOMPUTE_BLOCK : open->recompute); r++)
-            for (int64_t n = 1; n <= each || open->micro == n; n++) {
-                struct dsf_choice choice = *open;
+    try_steps(s, m, &steps, steps.n, search->open, search);
+}
 
-                if (open->micro < 0 ? n > 1024 : n > open->micro)
-                    break;
-                if (open->micro < 0 ? each % n != 0 : n != open->micro)
-                    continue;
-                choice.stage = z;
-                choice.recompute = r;
-                choice.micro = n;
-                try_orders(s, m, choice, search);
-            }
+/* Set a key, and add it to what was chosen; the text is freed. */
+static int settle_key(struct dsf_session *s, char *set, char *all, size_t size,
+                      struct dsflow_err *err)
+{
+    size_t n = strlen(all);
+    int status = dsf_job_set(&s->job, set, err);
+
+    snprintf(all + n, size - n, "%s%s", n > 0 ? " " : "", set);
+    free(set);
+    return status;
+}
+
+static char *step_text(const struct dsf_try *t, int value)
+{
+    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
+    char *set = dsf_xasprintf("%s=%s", key, text);
+
+    free(key);
+    free(text);
+    return set;
 }
 
 /* Write the choice into the job, as the user could have. */
@@ -223,31 +286,26 @@ static int settle(struct dsf_session *s, const struct search *search,
                   double budget, struct dsflow_err *err)
 {
     const struct dsf_choice *open = &search->open, *best = &search->best;
-    const bool is_open[] = { open->micro < 0,
-                             open->recompute == DSF_RECOMPUTE_AUTO,
-                             open->stage < 0, open->order != best->order,
-                             search->open_share };
-    char text[5][64], all[400] = "";
+    const struct dsf_table *batch = dsf_job_find_table("batch");
+    struct dsf_steps steps = dsf_steps_of_policies();
+    char all[400] = "";
     int status = DSFLOW_OK;
 
     dsf_choice_set(s, best);
-    snprintf(text[0], sizeof(text[0]), "batch.micro=%lld",
-             (long long)best->micro);
-    snprintf(text[1], sizeof(text[1]), "recompute.what=%s",
-             dsf_recompute_names[best->recompute]);
-    snprintf(text[2], sizeof(text[2]), "zero.stage=%lld",
-             (long long)best->stage);
-    snprintf(text[3], sizeof(text[3]), "batch.order=%s",
-             order_names[best->order]);
-    snprintf(text[4], sizeof(text[4]), "offload.share=%g", best->offload.share);
-    for (int i = 0; i < 5 && status == DSFLOW_OK; i++) {
-        size_t n = strlen(all);
-
-        if (!is_open[i])
-            continue;
-        snprintf(all + n, sizeof(all) - n, "%s%s", n > 0 ? " " : "", text[i]);
-        status = dsf_job_set(&s->job, text[i], err);
-    }
+#define SETTLE(is_open, text)                                                  \
+    if (status == DSFLOW_OK && (is_open))                                      \
+    status = settle_key(s, text, all, sizeof(all), err)
+    SETTLE(open->micro < 0,
+           dsf_xasprintf("batch.micro=%lld", (long long)best->micro));
+    for (unsigned k = 0; k < steps.n; k++)
+        SETTLE(open->step[k] < 0, step_text(&steps.v[k], best->step[k]));
+    SETTLE(open->order != best->order,
+           dsf_xasprintf(
+               "batch.order=%s",
+               dsf_option_find(batch->options, "order")->choices[best->order]));
+    SETTLE(search->open_share,
+           dsf_xasprintf("offload.share=%g", best->offload.share));
+#undef SETTLE
     free(s->why);
     if (search->open_share && search->fit == 1 && search->unfit == 0)
         s->why = dsf_xasprintf("%s: the most that there is room for on the "

@@ -4,57 +4,18 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/notice.h"
+#include "config/option.h"
+#include "config/when.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const offload_names[] = { "none", "cpu", "nvme" };
-
-/* What is tried one after the other, beside what the job asks for. */
-static const struct fallback {
-    bool short_reads; /* rings of what is offloaded as short as may be */
-    int optimizer, others, activations; /* enum dsflow_tier, at least */
-} fallbacks[] = {
-    { false, 0, 0, 0 },
-    { true, 0, 0, 0 },
-    { false, DSFLOW_HOST, 0, 0 },
-    { false, DSFLOW_NVME, 0, 0 },
-    { true, DSFLOW_NVME, 0, 0 },
-    { false, DSFLOW_HOST, DSFLOW_HOST, 0 },
-    { false, DSFLOW_NVME, DSFLOW_HOST, 0 },
-    { true, DSFLOW_NVME, DSFLOW_NVME, 0 },
-    { true, DSFLOW_NVME, DSFLOW_NVME, DSFLOW_NVME },
-};
-enum { NFALLBACKS = sizeof(fallbacks) / sizeof(*fallbacks) };
-
-static void at_least(int *where, int least)
-{
-    *where = *where > least ? *where : least;
-}
-
-static struct dsf_choice choice_at(const struct dsf_choice *asked,
-                             const struct fallback *fallback)
-{
-    struct dsf_choice choice = *asked;
-    struct dsf_offload_keys *o = &choice.offload;
-
-    if (fallback->short_reads) {
-        o->read_ahead = o->write_behind = 0;
-        o->piece = o->piece < 1 << 20 ? o->piece : 1 << 20;
-    }
-    at_least(&o->home[DSFLOW_STATES], fallback->optimizer);
-    at_least(&o->home[DSFLOW_PARAMS], fallback->others);
-    at_least(&o->home[DSFLOW_GRADS], fallback->others);
-    at_least(&o->home[DSFLOW_ACTIVATIONS], fallback->activations);
-    return choice;
-}
-
 static bool uses_disk(const struct dsf_choice *choice)
 {
-    return choice->offload.home[DSFLOW_STATES] == DSFLOW_NVME ||
-           choice->offload.home[DSFLOW_PARAMS] == DSFLOW_NVME ||
-           choice->offload.home[DSFLOW_GRADS] == DSFLOW_NVME ||
-           choice->offload.home[DSFLOW_ACTIVATIONS] == DSFLOW_NVME;
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        if (choice->offload.home[role] == DSFLOW_NVME)
+            return true;
+    return false;
 }
 
 /* A search for a way that fits. */
@@ -83,35 +44,50 @@ static bool fits(struct search *h, const struct dsf_choice *choice)
     return does;
 }
 
-/* With one fallback: with rings of activations as they are, or of one; least of all
- * is shared out, then least is computed again, with micro-batches as large as
- * may be. `every`: nothing between is left out. */
-static bool find_at(struct search *h, const struct dsf_choice *least, bool every,
-                    struct dsf_choice *found)
+/* The largest micro-batch that fits. `every`: no size between is left out. */
+static bool find_size(struct search *h, bool every, struct dsf_choice *found)
 {
-    int64_t most = h->s->job.mesh.size[DSF_AXIS_DATA] > 1 ? 3 : least->stage;
-    int zs = every || most == least->stage ? 1 : (int)(most - least->stage);
-    int rs = every || least->recompute == DSF_RECOMPUTE_BLOCK
-                 ? 1
-                 : DSF_RECOMPUTE_BLOCK - least->recompute;
+    for (found->micro = h->micro; found->micro >= 1; found->micro--)
+        if (h->micro % found->micro == 0 &&
+            (every || found->micro == h->micro || found->micro == 1) &&
+            fits(h, found))
+            return true;
+    return false;
+}
 
-    *found = *least;
-    for (int ring = 0; ring < 2; ring++) {
-        found->in_flight = ring == 0 ? least->in_flight : 1;
-        for (int64_t z = least->stage; z <= most; z += zs)
-            for (int r = least->recompute; r < DSF_RECOMPUTE_AUTO; r += rs)
-                for (int64_t n = h->micro; n >= 1; n--) {
-                    if (h->micro % n != 0 ||
-                        (!every && n != h->micro && n != 1))
-                        continue;
-                    found->stage = z;
-                    found->recompute = r;
-                    found->micro = n;
-                    if (fits(h, found))
-                        return true;
-                }
+/* The least values of the first `n` keys with which it fits, of the last of
+ * them above all. `every`: nothing between what is asked for and the last value
+ * is left out. */
+static bool find_steps(struct search *h, const struct dsf_steps *steps,
+                       unsigned n, const struct dsf_choice *least, bool every,
+                       struct dsf_choice *found)
+{
+    int value, last;
+
+    if (n == 0)
+        return find_size(h, every, found);
+    value = least->step[n - 1];
+    last = dsf_try_count(&steps->v[n - 1], &h->s->job) - 1;
+    last = last > value ? last : value;
+    for (; value <= last; value += every || value == last ? 1 : last - value) {
+        found->step[n - 1] = value;
+        if (find_steps(h, steps, n - 1, least, every, found))
+            return true;
     }
     return false;
+}
+
+/* With one fallback: with rings of activations as they are, or of one. */
+static bool find_at(struct search *h, const struct dsf_choice *least,
+                    bool every, struct dsf_choice *found)
+{
+    struct dsf_steps steps = dsf_steps_of_policies();
+
+    *found = *least;
+    if (find_steps(h, &steps, steps.n, least, every, found))
+        return true;
+    found->in_flight = 1;
+    return find_steps(h, &steps, steps.n, least, every, found);
 }
 
 static bool find_choice(struct search *h, struct dsf_choice *found)
@@ -124,9 +100,11 @@ static bool find_choice(struct search *h, struct dsf_choice *found)
 
     s->plan = NULL;
     s->graph = NULL;
-    for (int l = 0; l < NFALLBACKS && !any; l++) {
-        struct dsf_choice least = choice_at(&asked, &fallbacks[l]);
+    for (unsigned l = 0; !any; l++) {
+        struct dsf_choice least = asked;
 
+        if (!dsf_offload_fallback(l, &least.offload))
+            break;
         if (l > 0 && memcmp(&least, &asked, sizeof(least)) == 0)
             continue;
         /* A machine that is described says whether it has a disk. */
@@ -146,13 +124,10 @@ struct keys {
     unsigned n;
 };
 
-static void add_key(struct keys *k, bool differs, const char *key,
-                    const char *value)
+static void add_key(struct keys *k, const char *key, const char *value)
 {
     size_t at = strlen(k->text);
 
-    if (!differs)
-        return;
     snprintf(k->text + at, sizeof(k->text) - at, "%s%s = %s",
              k->n++ > 0 ? ", " : "", key, value);
 }
@@ -162,39 +137,42 @@ static void add_number(struct keys *k, int64_t was, int64_t is, const char *key)
     char text[32];
 
     snprintf(text, sizeof(text), "%lld", (long long)is);
-    add_key(k, was != is, key, text);
+    if (was != is)
+        add_key(k, key, text);
 }
 
-static void add_name(struct keys *k, int was, int is, const char *key,
-                     const char *const *names)
+/* A choice stands in quotes. */
+static void add_step(struct keys *k, const struct dsf_try *t, int value)
 {
-    char text[32];
+    const char *quote = t->option->type == DSFLOW_CHOICE ? "\"" : "";
+    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
+    char *quoted = dsf_xasprintf("%s%s%s", quote, text, quote);
 
-    snprintf(text, sizeof(text), "\"%s\"", names[is]);
-    add_key(k, was != is, key, text);
+    add_key(k, key, quoted);
+    free(key);
+    free(text);
+    free(quoted);
 }
 
-static struct keys keys_of(const struct dsf_choice *was, const struct dsf_choice *is)
+static struct keys keys_of(const struct dsf_choice *was,
+                           const struct dsf_choice *is)
 {
-    const struct dsf_offload_keys *a = &was->offload, *b = &is->offload;
+    const struct dsflow_option *o = dsf_policy_offload.options;
+    struct dsf_steps steps = dsf_steps_of_policies();
     struct keys k = { .n = 0 };
 
     add_number(&k, was->micro, is->micro, "batch.micro");
     add_number(&k, was->in_flight, is->in_flight, "batch.in_flight");
-    add_name(&k, was->recompute, is->recompute, "recompute.what",
-             dsf_recompute_names);
-    add_number(&k, was->stage, is->stage, "zero.stage");
-    add_name(&k, a->home[DSFLOW_STATES], b->home[DSFLOW_STATES],
-             "offload.optimizer", offload_names);
-    add_name(&k, a->home[DSFLOW_PARAMS], b->home[DSFLOW_PARAMS],
-             "offload.params", offload_names);
-    add_name(&k, a->home[DSFLOW_GRADS], b->home[DSFLOW_GRADS],
-             "offload.gradients", offload_names);
-    add_name(&k, a->home[DSFLOW_ACTIVATIONS], b->home[DSFLOW_ACTIVATIONS],
-             "offload.activations", offload_names);
-    add_number(&k, a->read_ahead, b->read_ahead, "offload.read_ahead");
-    add_number(&k, a->write_behind, b->write_behind, "offload.write_behind");
-    add_key(&k, a->piece != b->piece, "offload.piece", "\"1MiB\"");
+    for (unsigned i = 0; i < steps.n; i++)
+        if (was->step[i] != is->step[i])
+            add_step(&k, &steps.v[i], is->step[i]);
+    for (; o->key != NULL; o++)
+        if (!dsf_option_same(o, &was->offload, &is->offload)) {
+            char *key = dsf_xasprintf("offload.%s", o->key);
+
+            add_key(&k, key, dsf_value_text(o, &is->offload).s);
+            free(key);
+        }
     return k;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/job_tables.h"
 
 #include <string.h>
 
@@ -34,7 +35,8 @@ static double gradients_of(const struct dsf_session *s,
 static double gradients_of_micro(const struct dsf_session *s,
                                  const struct dsf_machine_model *m)
 {
-    struct dsf_zero_keys *keys = (struct dsf_zero_keys *)dsf_zero_keys(&s->job);
+    struct dsf_zero_keys *keys =
+        dsf_job_fields(&s->job, dsf_job_find_table("zero"));
     struct dsf_session other = *s;
     double bytes = 0;
 

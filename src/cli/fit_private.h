@@ -4,15 +4,24 @@
 
 #include "cli/fit.h"
 #include "policies/keys.h"
+#include "policies/tries.h"
+
+/* Keys of policies whose values need less memory one after the other
+ * (DSFLOW_VALUES_RISING). */
+enum { DSF_MAX_STEPS = 8 };
+struct dsf_steps {
+    struct dsf_try v[DSF_MAX_STEPS];
+    unsigned n;
+};
+struct dsf_steps dsf_steps_of_policies(void);
 
 /* One way to fill in what is open, or to need less. */
 struct dsf_choice {
-    int64_t micro, in_flight, stage;
-    int recompute, order;
+    int64_t micro, in_flight;
+    int order;
+    int step[DSF_MAX_STEPS]; /* values of those keys; -1: auto */
     struct dsf_offload_keys offload;
 };
-
-extern const char *const dsf_recompute_names[];
 
 /* The one that the job has; and write one into the job. */
 struct dsf_choice dsf_choice_of(const struct dsf_session *s);

@@ -6,6 +6,7 @@
 #include "config/option.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,20 +179,21 @@ static bool holds(const struct dsflow_option *o, const void *field,
     return is(t->op, t->nop, ">") ? now > x : now >= x;
 }
 
-struct value {
-    char s[80];
-};
-
-/* "1", "auto" or "none", as it stands in a job. */
-static struct value value_text(const struct dsflow_option *o, const void *field)
+struct dsf_value_text dsf_value_text(const struct dsflow_option *o,
+                                     const void *base)
 {
-    struct value text;
+    const void *field = (const char *)base + o->offset;
     const char *name = name_of(o, field);
+    double number = name == NULL ? number_of(o, field) : 0;
+    struct dsf_value_text text;
 
-    if (name == NULL && number_of(o, field) == -1 && o->type != DSFLOW_FLOAT)
+    if (name == NULL && number == -1 && o->type != DSFLOW_FLOAT)
         name = "auto";
-    if (name == NULL)
-        snprintf(text.s, sizeof(text.s), "%.10g", number_of(o, field));
+    if (name == NULL && o->type == DSFLOW_SIZE && number > 0 &&
+        fmod(number, 1 << 20) == 0)
+        snprintf(text.s, sizeof(text.s), "\"%.0fMiB\"", number / (1 << 20));
+    else if (name == NULL)
+        snprintf(text.s, sizeof(text.s), "%.10g", number);
     else if (o->type == DSFLOW_BOOL || name[0] == '[')
         snprintf(text.s, sizeof(text.s), "%s", name);
     else
@@ -220,14 +222,14 @@ static void append_values(struct dsf_when_text *text, const char *s, size_t n)
 }
 
 /* Add "mesh.data is 1 (needs 2 or more)" to the reasons. */
-static void explain(const struct dsflow_option *o, const void *field,
+static void explain(const struct dsflow_option *o, const void *base,
                     const struct term *t, struct dsf_when_text *why)
 {
     struct dsf_when_text what;
     bool equal = is(t->op, t->nop, "=");
 
     snprintf(what.s, sizeof(what.s), "%.*s is %s", (int)t->nkey, t->key,
-             value_text(o, field).s);
+             dsf_value_text(o, base).s);
     if (strstr(why->s, what.s) != NULL)
         return;
     if (!is(t->op, t->nop, "!=")) {
@@ -262,7 +264,7 @@ static enum dsf_truth truth_of(const struct dsf_job *job, const struct term *t,
     if (foreign != NULL && o->type == DSFLOW_STRING &&
         foreign(table->name, o->key, name_of(o, fields + o->offset)))
         return DSF_MAYBE;
-    explain(o, fields + o->offset, t, why);
+    explain(o, fields, t, why);
     return DSF_NO;
 }
 

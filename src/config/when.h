@@ -27,6 +27,14 @@ enum dsf_truth dsf_when(const struct dsf_job *job, const char *when,
  * matter. */
 bool dsf_job_is(const struct dsf_job *job, const char *when);
 
+/* "1", "\"auto\"" or "\"1MiB\"": the value of a key in the structure `base`, as
+ * it stands in a job. */
+struct dsf_value_text {
+    char s[80];
+};
+struct dsf_value_text dsf_value_text(const struct dsflow_option *option,
+                                     const void *base);
+
 /* Is it written as it should be, and of keys that exist? `options` is a table
  * that may not be known by its name `table` yet. */
 int dsf_when_check(const char *when, const char *table,

@@ -2,10 +2,9 @@
 #include "explain/candidates.h"
 
 #include "base/alloc.h"
-#include "config/option.h"
 #include "policies/keys.h"
+#include "policies/tries.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ static struct dsf_candidate *add(struct dsf_candidates *c,
     dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
     x = &c->v[c->n++];
     *x = (struct dsf_candidate){
-        .reason = reason, .key = key, .from = from, .to = to
+        .reason = reason, .key = dsf_xstrdup(key), .from = from, .to = to
     };
     x->sets[0] = dsf_xasprintf("%s=%s", key, to);
     return x;
@@ -48,13 +47,8 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     const struct dsflow_plan *plan = w->base.plan;
     const struct dsf_job *job = &w->base.job;
-    int64_t ahead = dsf_zero_keys(job)->prefetch, slots = 0;
+    int64_t slots = 0;
 
-    if (dsf_zero_stage(job) == 3 && plan->nreplicas > 1)
-        for (int64_t i = 1; i <= 4; i *= 2)
-            if (ahead + i <= plan->model->layers && ahead + i <= 64)
-                add_whole(c, DSF_REASON_SLOT, "zero.prefetch", ahead,
-                          ahead + i);
     for (int32_t i = 0; i < plan->nchunks; i++)
         if (plan->slots[i] > slots)
             slots = plan->slots[i];
@@ -120,28 +114,44 @@ static void add_splits(struct dsf_candidates *c, const struct dsf_whatif *w)
     free(busy);
 }
 
-static void add_pipeline(struct dsf_candidates *c, const struct dsf_whatif *w)
+static void add_try(void *user, const struct dsf_try *t, const char *from,
+                    const char *to)
 {
-    const struct dsf_pipeline_keys *job = dsf_pipeline_keys(&w->base.job);
-    const char *const *names =
-        dsf_option_find(dsf_policy_pipeline.options, "schedule")->choices;
+    static const enum dsf_reason reasons[] = {
+        [DSFLOW_CAUSE_SLOTS] = DSF_REASON_SLOT,
+        [DSFLOW_CAUSE_STAGES] = DSF_REASON_STAGES,
+        [DSFLOW_CAUSE_MOVING] = DSF_REASON_MOVING,
+        [DSFLOW_CAUSE_DISK] = DSF_REASON_DISK,
+        [DSFLOW_CAUSE_AGAIN] = DSF_REASON_AGAIN,
+    };
+    char *key = dsf_try_key(t);
+    struct dsf_candidate *x = add(user, reasons[t->how->cause], key,
+                                  dsf_xstrdup(from), dsf_xstrdup(to));
 
-    if (w->base.plan->nstages < 2)
-        return;
-    add_splits(c, w);
-    if (job->strict)
-        add(c, DSF_REASON_STAGES, "pipeline.strict", dsf_xstrdup("true"),
-            dsf_xstrdup("false"));
-    for (int s = DSF_1F1B; s <= DSF_ZERO_BUBBLE; s++) {
-        struct dsf_candidate *x;
+    x->rounds = t->how->regroups;
+    /* As many chunks as the list has parts, or balanced. */
+    if (strcmp(key, "pipeline.schedule") == 0 &&
+        (strcmp(from, "interleaved") == 0 || strcmp(to, "interleaved") == 0))
+        x->sets[1] = dsf_xstrdup("pipeline.split=[]");
+    free(key);
+}
 
-        if (s == job->schedule)
+/* What policies say is worth trying. */
+static void add_tries(struct dsf_candidates *c, const struct dsf_whatif *w)
+{
+    bool serial = dsf_whatif_is_serial(w);
+    struct dsf_try t;
+
+    for (unsigned i = 0; dsf_try_at(i, &t); i++) {
+        enum dsflow_cause cause = t.how->cause;
+
+        /* One task at a time, and no other beside what the disk does. */
+        if (serial &&
+            (cause == DSFLOW_CAUSE_SLOTS || cause == DSFLOW_CAUSE_DISK))
             continue;
-        x = add(c, DSF_REASON_STAGES, "pipeline.schedule",
-                dsf_xstrdup(names[job->schedule]), dsf_xstrdup(names[s]));
-        /* As many chunks as the list has parts, or balanced. */
-        if (s == DSF_INTERLEAVED || job->schedule == DSF_INTERLEAVED)
-            x->sets[1] = dsf_xstrdup("pipeline.split=[]");
+        if (cause == DSFLOW_CAUSE_MOVING && w->base.plan->nreplicas < 2)
+            continue;
+        dsf_try_each(&t, &w->base.job, add_try, c);
     }
 }
 
@@ -242,62 +252,6 @@ static void add_virtual_link(struct dsf_candidates *c,
                 ->transfers = 1 - 1.0 / (double)times;
 }
 
-static void add_moving(struct dsf_candidates *c, const struct dsf_whatif *w)
-{
-    const struct dsflow_plan *plan = w->base.plan;
-    const struct dsf_job *job = &w->base.job;
-    bool micro = plan->reduce_micro;
-    int32_t stage = dsf_zero_stage(job);
-
-    add_wires(c, w);
-    add_virtual_link(c, w);
-    if (plan->nreplicas < 2)
-        return;
-    for (int32_t s = stage - 1; s >= 0; s--)
-        add_whole(c, DSF_REASON_MOVING, "zero.stage", stage, s);
-    add(c, DSF_REASON_MOVING, "zero.reduce",
-        dsf_xstrdup(micro ? "micro" : "step"),
-        dsf_xstrdup(micro ? "step" : "micro"))
-        ->rounds = true;
-}
-
-/* As a job has it: "16MiB". */
-static char *size_text(int64_t bytes)
-{
-    return bytes % (1 << 20) == 0
-               ? dsf_xasprintf("%lldMiB", (long long)(bytes >> 20))
-               : dsf_xasprintf("%lldKiB", (long long)(bytes >> 10));
-}
-
-/* Rings of what is offloaded, and how much of it is. */
-static void add_offload(struct dsf_candidates *c, const struct dsf_whatif *w)
-{
-    const struct dsf_offload_keys *job = dsf_offload_keys(&w->base.job);
-    enum dsflow_tier states = (enum dsflow_tier)job->home[DSFLOW_STATES];
-    double share = fmax(job->share, 0);
-
-    /* One task at a time, and no other beside what the disk does. */
-    if (!dsf_is_offloaded(&w->base.job) || dsf_whatif_is_serial(w))
-        return;
-    for (int64_t i = 1; i <= 4; i *= 2)
-        add_whole(c, DSF_REASON_SLOT, "offload.read_ahead", job->read_ahead,
-                  job->read_ahead + i);
-    for (int64_t i = 1; i <= 4; i *= 2)
-        add_whole(c, DSF_REASON_SLOT, "offload.write_behind", job->write_behind,
-                  job->write_behind + i);
-    for (int i = 0; i < 4 && states == DSFLOW_NVME; i++) {
-        int64_t to = i < 2 ? job->piece >> (i + 1) : job->piece << (i - 1);
-
-        if (to >= 1 << 16)
-            add(c, DSF_REASON_DISK, "offload.piece", size_text(job->piece),
-                size_text(to));
-    }
-    for (double to = share + 0.25; states != DSFLOW_DEVICE && to < 1.2;
-         to += 0.25)
-        add(c, DSF_REASON_DISK, "offload.share", dsf_xasprintf("%.2f", share),
-            dsf_xasprintf("%.2f", to < 1 ? to : 1));
-}
-
 /* Faster disks are bought, as wires are. */
 static void add_disks(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
@@ -317,13 +271,8 @@ static void add_disks(struct dsf_candidates *c, const struct dsf_whatif *w)
 
 static void add_rest(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
-    static const char *const what[] = { "none", "attention", "block" };
     bool layers = w->base.plan->layer_major;
-    int now = dsf_recompute_keys(&w->base.job)->what;
 
-    for (int r = now - 1; r >= 0 && now < DSF_RECOMPUTE_AUTO; r--)
-        add(c, DSF_REASON_AGAIN, "recompute.what", dsf_xstrdup(what[now]),
-            dsf_xstrdup(what[r]));
     if (w->base.plan->nstages == 1)
         add(c, DSF_REASON_ORDER, "batch.order",
             dsf_xstrdup(layers ? "layer_major" : "micro_major"),
@@ -335,10 +284,12 @@ void dsf_candidates_init(struct dsf_candidates *c, const struct dsf_whatif *w)
     memset(c, 0, sizeof(*c));
     add_rings(c, w);
     add_workers(c, w);
-    add_pipeline(c, w);
+    if (w->base.plan->nstages > 1)
+        add_splits(c, w);
     add_sizes(c, w);
-    add_moving(c, w);
-    add_offload(c, w);
+    add_wires(c, w);
+    add_virtual_link(c, w);
+    add_tries(c, w);
     add_disks(c, w);
     add_rest(c, w);
 }
@@ -346,6 +297,7 @@ void dsf_candidates_init(struct dsf_candidates *c, const struct dsf_whatif *w)
 void dsf_candidates_fini(struct dsf_candidates *c)
 {
     for (size_t i = 0; i < c->n; i++) {
+        free(c->v[i].key);
         free(c->v[i].from);
         free(c->v[i].to);
         for (int k = 0; k < 3; k++)

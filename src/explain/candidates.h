@@ -20,7 +20,7 @@ enum dsf_reason {
 
 struct dsf_candidate {
     enum dsf_reason reason;
-    const char *key;
+    char *key;
     char *from, *to;
     char *sets[3]; /* for struct dsf_change; owned */
     double link, network, disk, transfers;

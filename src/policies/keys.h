@@ -89,6 +89,10 @@ static inline bool dsf_is_offloaded(const struct dsf_job *job)
     return false;
 }
 
+/* What is tried, one after the other, where a plan does not fit: less memory
+ * than `keys` say. The first is what they say; false past the last. */
+bool dsf_offload_fallback(unsigned i, struct dsf_offload_keys *keys);
+
 /* What the states of the optimizer are kept as: offloaded ones only may be
  * anything but fp32. */
 static inline enum dsf_states dsf_job_states(const struct dsf_job *job)

@@ -510,6 +510,52 @@ static const struct dsflow_option offload_options[] = {
     { 0 },
 };
 
+/* Which memories, at least, and with rings as short as may be. */
+static const struct {
+    bool short_rings;
+    enum dsflow_tier states, others, activations;
+} fallbacks[] = {
+    { false, DSFLOW_DEVICE, DSFLOW_DEVICE, DSFLOW_DEVICE },
+    { true, DSFLOW_DEVICE, DSFLOW_DEVICE, DSFLOW_DEVICE },
+    { false, DSFLOW_HOST, DSFLOW_DEVICE, DSFLOW_DEVICE },
+    { false, DSFLOW_NVME, DSFLOW_DEVICE, DSFLOW_DEVICE },
+    { true, DSFLOW_NVME, DSFLOW_DEVICE, DSFLOW_DEVICE },
+    { false, DSFLOW_HOST, DSFLOW_HOST, DSFLOW_DEVICE },
+    { false, DSFLOW_NVME, DSFLOW_HOST, DSFLOW_DEVICE },
+    { true, DSFLOW_NVME, DSFLOW_NVME, DSFLOW_DEVICE },
+    { true, DSFLOW_NVME, DSFLOW_NVME, DSFLOW_NVME },
+};
+
+static void at_least(int *home, enum dsflow_tier tier)
+{
+    *home = *home > (int)tier ? *home : (int)tier;
+}
+
+bool dsf_offload_fallback(unsigned i, struct dsf_offload_keys *keys)
+{
+    enum { SHORT = 1 << 20 };
+
+    if (i >= sizeof(fallbacks) / sizeof(*fallbacks))
+        return false;
+    if (fallbacks[i].short_rings) {
+        keys->read_ahead = keys->write_behind = 0;
+        keys->piece = keys->piece < SHORT ? keys->piece : SHORT;
+    }
+    at_least(&keys->home[DSFLOW_STATES], fallbacks[i].states);
+    at_least(&keys->home[DSFLOW_PARAMS], fallbacks[i].others);
+    at_least(&keys->home[DSFLOW_GRADS], fallbacks[i].others);
+    at_least(&keys->home[DSFLOW_ACTIVATIONS], fallbacks[i].activations);
+    return true;
+}
+
+static const struct dsflow_try offload_tries[] = {
+    { "read_ahead", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_SLOTS, 0 },
+    { "write_behind", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_SLOTS, 0 },
+    { "piece", DSFLOW_VALUES_SCALED, DSFLOW_CAUSE_DISK, 0 },
+    { "share", DSFLOW_VALUES_QUARTERS, DSFLOW_CAUSE_DISK, 0 },
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_offload = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "offload",
@@ -517,6 +563,7 @@ const struct dsflow_policy dsf_policy_offload = {
     .after = "send",
     .options = offload_options,
     .part_size = sizeof(struct dsf_offload_keys),
+    .tries = offload_tries,
     .decide = offload_decide,
     .rewrite = offload_rewrite,
 };

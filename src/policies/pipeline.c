@@ -93,6 +93,7 @@ static int cut_layers(struct dsflow_plan *plan, const struct dsflow_ints *split,
         status = too_many_chunks(plan, err);
     else
         balance(plan, first);
+    free(plan->chunk_of); /* of a graph built before from this plan */
     plan->chunk_of = dsf_xcalloc((size_t)layers + 2, sizeof(*plan->chunk_of));
     for (int c = 0; c < n && status == DSFLOW_OK; c++)
         for (int l = first[c]; l < first[c + 1]; l++)
@@ -111,6 +112,8 @@ static void size_rings(struct dsflow_plan *plan,
     int32_t ahead = (int32_t)plan->rank_workers + 1;
     bool late = dsf_pipeline_defers_weights(plan);
 
+    free(plan->slots);
+    free(plan->lanes);
     plan->slots = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->slots));
     plan->lanes = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->lanes));
     for (int c = 0; c < plan->nchunks; c++) {
@@ -337,6 +340,12 @@ static const struct dsflow_option pipeline_options[] = {
     { 0 },
 };
 
+static const struct dsflow_try pipeline_tries[] = {
+    { "strict", DSFLOW_VALUES_DEFAULT, DSFLOW_CAUSE_STAGES, 0 },
+    { "schedule", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_STAGES, 0 },
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_pipeline = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "pipeline",
@@ -344,6 +353,7 @@ const struct dsflow_policy dsf_policy_pipeline = {
     .after = "tensor_parallel",
     .options = pipeline_options,
     .part_size = sizeof(struct dsf_pipeline_keys),
+    .tries = pipeline_tries,
     .decide = pipeline_decide,
     .rewrite = pipeline_rewrite,
 };

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "config/job_tables.h"
 #include "plan/programs.h"
+#include "policies/tries.h"
 #include "tasks/components.h"
 
 #include <string.h>
@@ -76,6 +77,14 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
                            "policy that it comes after",
                            policy->name,
                            policy->after != NULL ? policy->after : "NULL");
+    for (const struct dsflow_try *t = policy->tries;
+         t != NULL && t->key != NULL; t++)
+        if (dsf_try_check(t, policy->options, err) < 0) {
+            char what[100];
+
+            snprintf(what, sizeof(what), "policy %.60s", policy->name);
+            return dsflow_fail_in(err, DSFLOW_EINVAL, what);
+        }
     status = dsf_registry_add(&dsf_policies, policy->name, policy, origin, err);
     if (status == DSFLOW_OK)
         status =

@@ -269,6 +269,11 @@ static const struct dsflow_option recompute_options[] = {
     { 0 },
 };
 
+static const struct dsflow_try recompute_tries[] = {
+    { "what", DSFLOW_VALUES_RISING, DSFLOW_CAUSE_AGAIN, 0 },
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_recompute = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "recompute",
@@ -276,6 +281,7 @@ const struct dsflow_policy dsf_policy_recompute = {
     .after = "reference",
     .options = recompute_options,
     .part_size = sizeof(struct dsf_recompute_keys),
+    .tries = recompute_tries,
     .decide = recompute_decide,
     .rewrite = recompute_rewrite,
 };

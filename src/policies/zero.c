@@ -772,6 +772,13 @@ static const struct dsflow_option zero_options[] = {
     { 0 },
 };
 
+static const struct dsflow_try zero_tries[] = {
+    { "prefetch", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_SLOTS, 0 },
+    { "stage", DSFLOW_VALUES_RISING, DSFLOW_CAUSE_MOVING, 0 },
+    { "reduce", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_MOVING, 1 },
+    { 0 },
+};
+
 const struct dsflow_policy dsf_policy_zero = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "zero",
@@ -779,6 +786,7 @@ const struct dsflow_policy dsf_policy_zero = {
     .after = "pipeline",
     .options = zero_options,
     .part_size = sizeof(struct dsf_zero_keys),
+    .tries = zero_tries,
     .decide = zero_decide,
     .rewrite = zero_rewrite,
 };

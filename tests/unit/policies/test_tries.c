@@ -1,0 +1,161 @@
+/* test_tries.c - the values of keys that policies say are worth trying. */
+#include "policies/tries.h"
+
+#include "same/trial.h"
+
+#include "config/option.h"
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct dsf_try try_of(const char *table, const char *key)
+{
+    struct dsf_try t;
+
+    for (unsigned i = 0; dsf_try_at(i, &t); i++)
+        if (strcmp(t.table->name, table) == 0 &&
+            strcmp(t.option->key, key) == 0)
+            return t;
+    fail_msg("nothing to try of %s.%s", table, key);
+    return t;
+}
+
+static void note(void *user, const struct dsf_try *t, const char *from,
+                 const char *to)
+{
+    char *text = user;
+
+    snprintf(text + strlen(text), 200 - strlen(text), "%s>%s ", from, to);
+}
+
+static void assert_tried(const char *job, const char *table, const char *key,
+                         const char *expected)
+{
+    struct dsf_try t = try_of(table, key);
+    char text[200] = "";
+    struct trial trial;
+
+    plan_trial(&trial, job);
+    dsf_try_each(&t, &trial.job, note, text);
+    assert_string_equal(text, expected);
+    end_trial(&trial);
+}
+
+static void what_is_tried_is_what_the_policy_says(void **state)
+{
+    /* What is faster, the nearest first; nothing of a key without effect. */
+    assert_tried("gpt2 recompute.what=block", "recompute", "what",
+                 "block>attention block>none ");
+    assert_tried("gpt2 recompute.what=none", "recompute", "what", "");
+    assert_tried("gpt2 mesh.data=2 zero.stage=2", "zero", "stage", "2>1 2>0 ");
+    assert_tried("gpt2 zero.stage=2", "zero", "stage", "");
+    /* All others. */
+    assert_tried("gpt2 mesh.pipeline=2 pipeline.schedule=gpipe", "pipeline",
+                 "schedule", "gpipe>1f1b gpipe>interleaved gpipe>zero_bubble ");
+    /* The default. */
+    assert_tried("gpt2 mesh.pipeline=2", "pipeline", "strict", "");
+    assert_tried("gpt2 mesh.pipeline=2 pipeline.strict=true", "pipeline",
+                 "strict", "true>false ");
+    /* More, larger and smaller, within what the key may be. */
+    assert_tried("gpt2 mesh.data=2 zero.stage=3 zero.prefetch=61", "zero",
+                 "prefetch", "61>62 61>63 ");
+    assert_tried("gpt2 offload.optimizer=cpu offload.piece=128KiB", "offload",
+                 "piece", "128KiB>64KiB 128KiB>256KiB 128KiB>512KiB ");
+    assert_tried("gpt2 offload.optimizer=cpu offload.share=0.6", "offload",
+                 "share", "0.60>0.85 0.60>1.00 ");
+}
+
+static void a_key_that_is_auto_has_values_and_may_be_given_one(void **state)
+{
+    struct dsf_try stage = try_of("zero", "stage");
+    struct dsf_try what = try_of("recompute", "what");
+    struct trial t;
+    char *text;
+
+    plan_trial(&t, "gpt2 mesh.data=2 zero.stage=auto recompute.what=auto");
+    assert_int_equal(dsf_try_get(&stage, &t.job), -1);
+    assert_int_equal(dsf_try_get(&what, &t.job), -1);
+    assert_int_equal(dsf_try_count(&stage, &t.job), 4);
+    assert_int_equal(dsf_try_count(&what, &t.job), 3);
+    dsf_try_put(&stage, &t.job, 3);
+    dsf_try_put(&what, &t.job, 1);
+    assert_int_equal(dsf_zero_keys(&t.job)->stage, 3);
+    assert_int_equal(dsf_recompute_keys(&t.job)->what, DSF_RECOMPUTE_ATTENTION);
+    text = dsf_try_text(&what, 1);
+    assert_string_equal(text, "attention");
+    free(text);
+    dsf_try_put(&stage, &t.job, -1);
+    dsf_try_put(&what, &t.job, -1);
+    assert_int_equal(dsf_zero_keys(&t.job)->stage, -1);
+    assert_int_equal(dsf_recompute_keys(&t.job)->what, DSF_RECOMPUTE_AUTO);
+    end_trial(&t);
+
+    plan_trial(&t, "gpt2 zero.stage=auto");
+    assert_int_equal(dsf_try_count(&stage, &t.job), 1);
+    end_trial(&t);
+}
+
+static void what_a_key_has_no_values_for_is_refused(void **state)
+{
+    static const struct {
+        struct dsflow_try how;
+        const char *message;
+    } cases[] = {
+        { { "stages", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0 },
+          "tries: stages: unknown key" },
+        { { "split", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0 },
+          "tries: split: a key of this type has no such values" },
+        { { "chunks", DSFLOW_VALUES_QUARTERS, DSFLOW_CAUSE_DISK, 0 },
+          "tries: chunks: a key of this type has no such values" },
+        { { "schedule", DSFLOW_VALUES_DEFAULT, DSFLOW_CAUSE_DISK, 0 },
+          "tries: schedule: a key of this type has no such values" },
+    };
+    const struct dsflow_try good = { "chunks", DSFLOW_VALUES_MORE,
+                                     DSFLOW_CAUSE_STAGES, 0 };
+    struct dsflow_err err;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(dsf_try_check(&cases[i].how,
+                                       dsf_policy_pipeline.options, &err),
+                         DSFLOW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+    assert_int_equal(dsf_try_check(&good, NULL, &err), DSFLOW_EINVAL);
+    assert_int_equal(dsf_try_check(&good, dsf_policy_pipeline.options, &err),
+                     DSFLOW_OK);
+}
+
+/* The first is what the job says; each needs no more of the device. */
+static void what_does_not_fit_falls_back_to_larger_memories(void **state)
+{
+    struct dsf_offload_keys asked = { .read_ahead = 2, .piece = 4 << 20 }, keys;
+    unsigned n = 0;
+
+    asked.home[DSFLOW_GRADS] = DSFLOW_NVME;
+    while (keys = asked, dsf_offload_fallback(n, &keys)) {
+        if (n == 0)
+            assert_memory_equal(&keys, &asked, sizeof(keys));
+        for (int role = 0; role < DSFLOW_NROLES; role++)
+            assert_true(keys.home[role] >= asked.home[role]);
+        assert_true(keys.piece <= asked.piece);
+        n++;
+    }
+    assert_true(n > 4);
+    dsf_offload_fallback(n - 1, &keys);
+    assert_int_equal(keys.home[DSFLOW_STATES], DSFLOW_NVME);
+    assert_int_equal(keys.home[DSFLOW_ACTIVATIONS], DSFLOW_NVME);
+    assert_int_equal(keys.read_ahead, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_tried_is_what_the_policy_says),
+        cmocka_unit_test(a_key_that_is_auto_has_values_and_may_be_given_one),
+        cmocka_unit_test(what_a_key_has_no_values_for_is_refused),
+        cmocka_unit_test(what_does_not_fit_falls_back_to_larger_memories),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
