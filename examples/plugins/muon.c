@@ -129,9 +129,13 @@ static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
 static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "muon", .summary = "Muon's update of a unit",
     .args_size = sizeof(struct args), .direction = DSFLOW_DIR_UPDATE,
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
-        { "param", DSFLOW_RW }, { "m", DSFLOW_RW }, { "v", DSFLOW_RW }),
-    .check = dsflow_update_check, .scratch = scratch, .update = 1,
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
+    .check = dsflow_update_check, .slice = dsflow_update_slice,
+    .scratch = scratch, .update = 1,
 };
 static const struct dsflow_codelet codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = update,

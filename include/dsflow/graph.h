@@ -119,6 +119,8 @@ struct dsflow_task_spec {
     int16_t rank;       /* or DSFLOW_ANYWHERE: the scheduler chooses */
     dsflow_program program;
     uint8_t pass; /* enum dsflow_pass */
+    uint32_t collective; /* the same, from 1, for what the ranks of a group do
+                            together; 0: it is no such task */
 };
 
 /* A description of a task, from its fields; what is not named is 0. */

@@ -15,6 +15,8 @@ DSFLOW_BEGIN_DECLS
 
 #define DSFLOW_OP_ABI 3
 
+#define DSFLOW_SCATTERED (-1)
+
 enum dsflow_access {
     DSFLOW_R = 1,
     DSFLOW_W = 2,
@@ -52,10 +54,18 @@ enum dsflow_comm {
     DSFLOW_NCOMMS
 };
 
+/* How the data of a port follows when the task is done in slices of a unit. */
+enum dsflow_slice {
+    DSFLOW_WHOLE,  /* it does not: all slices read the same */
+    DSFLOW_ELEMS,  /* an element for each of the unit */
+    DSFLOW_BLOCKS, /* an element for each block of the unit */
+};
+
 struct dsflow_port {
     const char *name;
     enum dsflow_access access;
     enum dsflow_dtype dtype; /* of its elements; 0: what `check` accepts */
+    uint8_t slice;           /* enum dsflow_slice */
 };
 
 /* The ports of an op, in order: .nports and .ports of it. */
@@ -82,6 +92,11 @@ struct dsflow_op {
                             is its traffic */
     unsigned swaps;      /* 1: it copies port 0 to port 1, from one memory of
                             its rank to another: its data may be on NVMe */
+    uint8_t sums;        /* 1: port 0 becomes the sum of all, element by element,
+                            in the tree of pairs: sums of some of them that
+                            follow each other may be done elsewhere */
+    uint8_t joins;       /* 1: instead of data it reads, it may read the slices
+                            of it, in order */
     const struct dsflow_port *ports; /* nports of them */
 
     /* Do these shapes and arguments make sense together? `shapes[i]` is the
@@ -94,6 +109,17 @@ struct dsflow_op {
     /* Bytes of working memory the kernel wants beside its ports; NULL: none. */
     size_t (*scratch)(const struct dsflow_shape *shapes, unsigned n,
                       const void *args);
+    /* For an op with `comm`: the elements that it reads of port `port`, which
+     * are what is moved where that is on another rank. NULL: all of them. */
+    int64_t (*reads)(const void *args, unsigned port);
+
+    /* For an op that works on a unit element by element: its ports say how
+     * (`slice`), those that do not are only read. Change `args`: do only
+     * `elems` elements, from element `from` on of those that they name;
+     * gone[i]: so many elements in front are missing now in the data of port i.
+     * from = DSFLOW_SCATTERED: elements of several places in an order of their
+     * own, which all data has. NULL: it needs all of the unit. */
+    void (*slice)(void *args, int64_t from, int64_t elems, const int64_t *gone);
 };
 
 /* Make `op` known by its name. `op` is borrowed for good: make it static. */

@@ -118,6 +118,11 @@ DSFLOW_API int dsflow_update_check(const struct dsflow_shape *shapes,
                                    unsigned n, const void *args,
                                    struct dsflow_err *err);
 
+/* The `slice` of an optimizer's op: its ports grad, param and states say
+ * DSFLOW_ELEMS. */
+DSFLOW_API void dsflow_update_slice(void *args, int64_t from, int64_t elems,
+                                    const int64_t *gone);
+
 /* A cost for ops that do `flops` operations a number: each tensor is read and
  * written once, the gradient only read. */
 DSFLOW_API void dsflow_update_cost(const struct dsflow_shape *shapes,

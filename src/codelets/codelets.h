@@ -53,9 +53,9 @@
     XX(add)                                                                    \
     XX(send)                                                                   \
     XX(wait)                                                                   \
-    XX(split)                                                                  \
+    XX(copy)                                                                   \
     XX(gather)                                                                 \
-    XX(reduce_scatter)                                                         \
+    XX(reduce)                                                                 \
     XX(swap_in)                                                                \
     XX(swap_out)                                                               \
     XX(pack)                                                                   \

@@ -2,6 +2,7 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 
@@ -26,37 +27,31 @@ const struct dsflow_codelet dsf_codelet_wait = {
     .cpu = wait_cpu,
 };
 
-/* Copy `elems` elements of the type of port 0 between two ports. */
-static void copy(const struct dsflow_call *call, unsigned to, int64_t to_at,
-                 unsigned from, int64_t from_at, int64_t elems)
+static void copy_move(const struct dsflow_call *call, unsigned port,
+                      struct dsf_range move)
 {
     size_t width = dsflow_dtype_bytes(call->bufs[0].dtype, 1);
 
-    memcpy((char *)call->bufs[to].ptr + (size_t)to_at * width,
-           (const char *)call->bufs[from].ptr + (size_t)from_at * width,
-           (size_t)elems * width);
+    memcpy((char *)call->bufs[0].ptr + (size_t)move.at * width,
+           (const char *)call->bufs[port].ptr + (size_t)move.from * width,
+           (size_t)move.elems * width);
 }
 
-static void split_cpu(const struct dsflow_call *call)
+static void copy_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_move_args *a = call->args;
-
-    for (unsigned i = 0; i + 1 < call->nbufs; i++)
-        copy(call, i + 1, 0, 0, a->at[i], a->elems[i]);
+    copy_move(call, 1, *(const struct dsf_range *)call->args);
 }
 
-const struct dsflow_codelet dsf_codelet_split = {
+const struct dsflow_codelet dsf_codelet_copy = {
     .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_split,
-    .cpu = split_cpu,
+    .op = &dsf_op_copy,
+    .cpu = copy_cpu,
 };
 
 static void gather_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_move_args *a = call->args;
-
-    for (unsigned i = 0; i + 1 < call->nbufs; i++)
-        copy(call, 0, a->at[i], i + 1, a->from[i], a->elems[i]);
+    for (unsigned i = 1; i < call->nbufs; i++)
+        copy_move(call, i, dsf_gather_move(call->args, i));
 }
 
 const struct dsflow_codelet dsf_codelet_gather = {
@@ -68,53 +63,71 @@ const struct dsflow_codelet dsf_codelet_gather = {
 /* Numbers that are summed at a time: partial sums stay in the cache. */
 enum { CHUNK = 1024 };
 
-/* The sum of `n` leaves: of the first 2^k of them, and of the rest. That is the
- * order of adding at strides of 1, 2, 4 … */
-static void tree(const float *const *leaves, unsigned n, float *out, size_t len)
+/* What is added up: `n` ranges that begin at `leaf(k)`. */
+struct terms {
+    const struct dsflow_call *call;
+    bool has_own; /* what stands in port 0 is one of them */
+    unsigned n;
+};
+
+static const float *term(const struct terms *t, unsigned k, size_t i)
+{
+    const struct dsf_sum_args *a = t->call->args;
+
+    if (t->has_own && (int64_t)k == a->self)
+        return dsf_floats(t->call, 0) + a->at + i;
+    k += !t->has_own || (int64_t)k < a->self;
+    return dsf_floats(t->call, k) + a->from + i;
+}
+
+/* The sum of terms `first` .. first+n from element `i` on: of the first 2^k of
+ * them, and of the rest. That is the order of adding at strides of 1, 2, 4 … */
+static void tree(const struct terms *t, unsigned first, unsigned n, size_t i,
+                 float *out, size_t len)
 {
     float right[CHUNK];
     unsigned half = 1;
 
     if (n == 1) {
-        memcpy(out, leaves[0], len * sizeof(float));
+        memcpy(out, term(t, first, i), len * sizeof(float));
         return;
     }
     while (2 * half < n)
         half *= 2;
-    tree(leaves, half, out, len);
+    tree(t, first, half, i, out, len);
     if (n - half == 1) {
-        dsf_add(out, leaves[half], len);
+        dsf_add(out, term(t, first + half, i), len);
         return;
     }
-    tree(leaves + half, n - half, right, len);
+    tree(t, first + half, n - half, i, right, len);
     dsf_add(out, right, len);
 }
 
-static void reduce_scatter_cpu(const struct dsflow_call *call)
+static void sum_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_move_args *a = call->args;
-    const size_t elems = (size_t)a->elems[0];
-    float *into = dsf_floats(call, 0) + a->at[0];
-    const unsigned n = call->nbufs - 1 + (a->self >= 0);
+    const struct dsf_sum_args *a = call->args;
+    const size_t elems = (size_t)a->elems;
+    struct terms t = { call, !(call->fresh & 1), call->nbufs - 1 };
 
+    t.n += t.has_own;
     for (size_t i = 0; i < elems; i += CHUNK) {
         const size_t len = elems - i < CHUNK ? elems - i : CHUNK;
-        const float *leaves[DSF_MAX_PIECES + 1];
         float sum[CHUNK];
 
-        for (unsigned k = 0, port = 0; k < n; k++) {
-            leaves[k] = (int)k == a->self
-                            ? into + i
-                            : dsf_floats(call, port + 1) + a->from[port] + i;
-            port += (int)k != a->self;
-        }
-        tree(leaves, n, sum, len);
-        memcpy(into + i, sum, len * sizeof(float));
+        tree(&t, 0, t.n, i, sum, len);
+        memcpy(dsf_floats(call, 0) + a->at + i, sum, len * sizeof(float));
     }
 }
 
-const struct dsflow_codelet dsf_codelet_reduce_scatter = {
+const struct dsflow_codelet dsf_codelet_add = {
     .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_reduce_scatter,
-    .cpu = reduce_scatter_cpu,
+    .op = &dsf_op_add,
+    .cpu = sum_cpu,
+    .trials = &dsf_trials_add,
+};
+
+const struct dsflow_codelet dsf_codelet_reduce = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_reduce,
+    .cpu = sum_cpu,
 };

@@ -13,9 +13,11 @@ static void square_cpu(const struct dsflow_call *call)
     double *out = call->bufs[1].ptr;
 
     const float *in = (const float *)call->bufs[0].ptr + a->at;
+    const size_t n = (size_t)call->bufs[1].elems;
+    const size_t block = (size_t)a->elems / n;
 
-    for (int64_t i = 0; i < a->elems / a->block; i++)
-        out[i] = dsf_square_sum(in + i * a->block, (size_t)a->block);
+    for (size_t i = 0; i < n; i++)
+        out[i] = dsf_square_sum(in + i * block, block);
 }
 
 const struct dsflow_codelet dsf_codelet_square = {

@@ -368,14 +368,17 @@ UPDATE(lion, 4)
 static int make_add(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
                     void *args, unsigned *fresh)
 {
-    struct dsf_add_args *a = args;
+    struct dsf_sum_args *a = args;
     uint64_t state = seed;
 
     a->elems = any(&state, 0, 300);
-    a->from_at = any(&state, 0, 40);
-    shapes[0] = floats((size_t)a->elems);
-    shapes[1] = floats((size_t)(a->elems + a->from_at));
-    *n = 2;
+    a->at = seed & 1 ? 0 : any(&state, 0, 20); /* what is fresh is all written */
+    a->from = any(&state, 0, 40);
+    *n = (unsigned)any(&state, 2, 9);
+    a->self = any(&state, 0, (int32_t)*n - 1);
+    shapes[0] = floats((size_t)(a->at + a->elems));
+    for (unsigned i = 1; i < *n; i++)
+        shapes[i] = floats((size_t)(a->from + a->elems));
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
@@ -387,11 +390,12 @@ static int make_square(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
     struct dsf_square_args *a = args;
     uint64_t state = seed;
 
-    a->block = any(&state, 1, 40);
-    a->elems = a->block * any(&state, 1, 9);
-    a->at = a->block * any(&state, 0, 3);
+    int32_t block = any(&state, 1, 40), blocks = any(&state, 1, 9);
+
+    a->elems = block * blocks;
+    a->at = block * any(&state, 0, 3);
     shapes[0] = floats((size_t)(a->at + a->elems));
-    shapes[1] = doubles((size_t)(a->elems / a->block));
+    shapes[1] = doubles((size_t)blocks);
     *n = 2;
     return DSFLOW_OK;
 }

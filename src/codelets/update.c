@@ -1,4 +1,4 @@
-/* update.c - sums of gradients over groups, and the optimizers. */
+/* update.c - the optimizers. */
 #include "codelets/codelets.h"
 
 #include "codelets/trials.h"
@@ -7,25 +7,6 @@
 
 #include <math.h>
 #include <string.h>
-
-static void add_cpu(const struct dsflow_call *call)
-{
-    const struct dsf_add_args *a = call->args;
-
-    const float *from = (const float *)call->bufs[1].ptr + a->from_at;
-
-    if (call->fresh & 1)
-        memcpy(call->bufs[0].ptr, from, (size_t)a->elems * sizeof(float));
-    else
-        dsf_add(call->bufs[0].ptr, from, (size_t)a->elems);
-}
-
-const struct dsflow_codelet dsf_codelet_add = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_add,
-    .cpu = add_cpu,
-    .trials = &dsf_trials_add,
-};
 
 enum { CONTROL, GRAD, PARAM, M, V };
 

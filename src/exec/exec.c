@@ -33,6 +33,11 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
         call->codelet = i > 0 && call[-1].task->op == call->task->op
                             ? call[-1].codelet
                             : dsflow_codelet_find(call->task->op);
+        if (call->task->collective != 0)
+            return dsflow_fail(err, DSFLOW_ENOSYS,
+                               "task %s: a collective: expected the copies and "
+                               "sums that the policy collectives makes of it",
+                               call->task->op->name);
         if (call->codelet == NULL || call->codelet->cpu == NULL)
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no codelet for a CPU",

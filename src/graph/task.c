@@ -66,6 +66,36 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
     return cost;
 }
 
+const struct dsflow_port *dsf_task_port(const struct dsflow_task_spec *t,
+                                        unsigned i)
+{
+    return &t->op->ports[i < t->op->nports ? i : t->op->nports - 1];
+}
+
+int dsf_task_unit_port(const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t)
+{
+    for (unsigned i = 0; i < t->ndata && t->op->slice != NULL; i++)
+        if (dsf_task_port(t, i)->slice == DSFLOW_ELEMS &&
+            dsflow_graph_data(g, t->data[i])->unit >= 0)
+            return (int)i;
+    return -1;
+}
+
+double dsf_task_moves(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t, unsigned i)
+{
+    const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
+
+    if (!t->op->comm || t->rank == DSFLOW_ANYWHERE ||
+        d->home == DSFLOW_ANYWHERE || d->home == t->rank)
+        return 0;
+    return t->op->reads == NULL
+               ? (double)d->bytes
+               : (double)dsflow_dtype_bytes(d->dtype,
+                                        t->op->reads(t->args, i));
+}
+
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {

@@ -17,6 +17,20 @@ int dsf_task_check(const struct dsflow_graph *g,
 struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
                                  const struct dsflow_task_spec *t);
 
+/* What the op says of port `i`, which may be one of those that come again. */
+const struct dsflow_port *dsf_task_port(const struct dsflow_task_spec *t,
+                                        unsigned i);
+
+/* A task that can be sliced: the first port whose data is of a unit, element by
+ * element; -1: it is not such a task. */
+int dsf_task_unit_port(const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t);
+
+/* Bytes that the task reads of port `i` where it is on another rank: what it
+ * moves between ranks. */
+double dsf_task_moves(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t, unsigned i);
+
 /* Bytes of working memory. */
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

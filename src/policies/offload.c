@@ -331,90 +331,6 @@ static void end_program(struct offload *o, const struct dsflow_task_spec *last)
             }
 }
 
-/* --- updates in pieces --------------------------------------------------- */
-
-bool dsf_offload_is_update(const struct dsflow_graph *g,
-                           const struct dsflow_task_spec *t)
-{
-    return t->op->update && t->ndata > DSF_STATES_PORT;
-}
-
-/* Elements before piece `i` of `n`: whole blocks. */
-static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
-{
-    int64_t blocks = d->elems / d->block;
-
-    return i == n ? d->elems : blocks * i / n * d->block;
-}
-
-static int64_t count_pieces(const struct dsflow_plan *plan,
-                            const struct dsflow_data_spec *d)
-{
-    int64_t blocks = d->elems / d->block;
-    int64_t most = dsf_offload_keys(plan->job)->piece;
-    int64_t n = ((int64_t)d->bytes + most - 1) / most;
-
-    return n > blocks ? blocks : n;
-}
-
-static void cut_update(struct dsflow_rewrite *rw,
-                       const struct dsflow_plan *plan,
-                       const struct dsflow_task_spec *task)
-{
-    const struct dsflow_data_spec *d = dsflow_graph_data(rw->in, task->data[3]);
-    struct dsflow_update_args *args = dsf_xcalloc(1, task->op->args_size);
-    dsflow_data_id *ports = dsf_xcalloc(task->ndata, sizeof(*ports));
-    int64_t n = count_pieces(plan, d);
-
-    for (int64_t i = 0; i < n; i++) {
-        int64_t from = before(d, i, n), elems = before(d, i + 1, n) - from;
-        struct dsflow_task_spec t = *task;
-
-        memcpy(args, task->args, task->op->args_size);
-        dsf_update_slice(args, from, elems);
-        args->grad_at += from;
-        args->param_at += from;
-        t.args = args;
-        t.data = ports;
-        for (unsigned p = 0; p < 3; p++)
-            ports[p] = dsflow_rewrite_data(rw, task->data[p]);
-        for (unsigned p = 3; p < t.ndata; p++) {
-            struct dsflow_data_spec own =
-                *dsflow_graph_data(rw->in, task->data[p]);
-
-            own.at += from;
-            own.elems = elems;
-            ports[p] = dsflow_rewrite_named(
-                rw->out, &own, n > 1 ? "%s.c%d" : "%s", own.name, (int)i);
-        }
-        dsflow_graph_add_task(rw->out, &t);
-    }
-    free(ports);
-    free(args);
-}
-
-/* The same graph with the updates of offloaded states in pieces, so that the
- * disk reads one while another is updated, however large a unit is. */
-static struct dsflow_graph *cut_updates(const struct dsflow_plan *plan,
-                                        struct dsflow_graph *in)
-{
-    struct dsflow_graph *out = dsflow_graph_new();
-    struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
-
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
-        if (dsf_offload_is_update(in, t) &&
-            dsf_offload_keys(plan->job)->home[DSFLOW_STATES] != DSFLOW_DEVICE)
-            cut_update(&rw, plan, t);
-        else
-            dsflow_rewrite_task(&rw, t);
-    }
-    dsflow_rewrite_end(&rw);
-    return out;
-}
-
 /* --- the policy ---------------------------------------------------------- */
 
 static int offload_decide(void *part, struct dsflow_plan *plan,
@@ -427,24 +343,20 @@ static int offload_decide(void *part, struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
-static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
-                           struct dsflow_graph *in, struct dsflow_graph *out,
-                           struct dsflow_err *err)
+/* Homes, rings and swaps. */
+static void move_data(const struct dsf_offload_keys *keys,
+                      const struct dsflow_plan *plan, struct dsflow_graph *in,
+                      struct dsflow_graph *out)
 {
-    struct dsflow_graph *pieces;
-    struct offload o = { .plan = plan, .keys = part };
+    struct offload o = { .plan = plan,
+                         .keys = keys,
+                         .rw = dsflow_rewrite_begin(in, out) };
     const struct dsflow_task_spec *t = NULL;
 
-    if (!dsf_is_offloaded(plan->job))
-        return DSFLOW_UNCHANGED;
-    pieces = cut_updates(plan, in);
-    if (dsf_job_states(plan->job) != DSF_STATES_FP32)
-        pieces = dsf_offload_pack(plan, pieces);
-    o.rw = dsflow_rewrite_begin(pieces, out);
     dsf_offload_begin(&o);
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(pieces); i++) {
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
         const struct dsflow_task_spec *next =
-            dsflow_graph_task(pieces, (dsflow_task_id){ i });
+            dsflow_graph_task(in, (dsflow_task_id){ i });
 
         if (t != NULL && next->program != t->program)
             end_program(&o, t);
@@ -455,8 +367,26 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
         end_program(&o, t);
     dsf_offload_end(&o);
     dsflow_rewrite_end(&o.rw);
+}
+
+static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
+                           struct dsflow_graph *in, struct dsflow_graph *out,
+                           struct dsflow_err *err)
+{
+    struct dsflow_graph *pieces;
+    int status;
+
+    if (!dsf_is_offloaded(plan->job))
+        return DSFLOW_UNCHANGED;
+    pieces = dsflow_graph_new();
+    status = dsf_offload_cut(plan, in, pieces, err);
+    if (status == DSFLOW_OK) {
+        if (dsf_job_states(plan->job) != DSF_STATES_FP32)
+            pieces = dsf_offload_pack(plan, pieces);
+        move_data(part, plan, pieces, out);
+    }
     dsflow_graph_free(pieces);
-    return DSFLOW_OK;
+    return status;
 }
 
 #define OFFLOAD struct dsf_offload_keys

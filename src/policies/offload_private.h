@@ -70,6 +70,10 @@ bool dsf_offload_is_update(const struct dsflow_graph *g,
 const char *dsf_offload_state_name(const struct dsflow_plan *plan,
                                    int32_t kept);
 
+/* offload_cut.c: the graph, with tasks of offloaded states in pieces. */
+int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
+                    struct dsflow_graph *out, struct dsflow_err *err);
+
 /* offload_states.c: the graph, which is freed, with its states in fewer
  * bytes. */
 struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,

@@ -11,7 +11,7 @@ extern const struct dsflow_policy dsf_policy_reference;
 extern const struct dsflow_policy dsf_policy_tensor_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;
 extern const struct dsflow_policy dsf_policy_pipeline;
-extern const struct dsflow_policy dsf_policy_zero;
+extern const struct dsflow_policy dsf_policy_zero, dsf_policy_collectives;
 extern const struct dsflow_policy dsf_policy_strict;
 extern const struct dsflow_policy dsf_policy_send;
 extern const struct dsflow_policy dsf_policy_offload;

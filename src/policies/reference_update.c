@@ -95,14 +95,21 @@ static void update_unit(struct step *s, unsigned u)
     free(args);
 }
 
+/* into = itself, unless it is fresh, and n others. */
 static void add(struct step *s, unsigned u, dsflow_data_id into,
-                dsflow_data_id from, bool fresh)
+                const dsflow_data_id *from, int32_t n, bool fresh)
 {
     const struct dsf_unit *unit = &s->model->units[u];
-    struct dsf_add_args args = { unit->elems, 0 };
+    struct dsf_sum_args args = { .elems = unit->elems };
+    dsflow_data_id *ports = dsf_xcalloc((size_t)n + 1, sizeof(*ports));
 
+    ports[0] = into;
+    memcpy(ports + 1, from, (size_t)n * sizeof(*ports));
     s->pass = DSFLOW_UPDATE;
-    EMIT(s, &dsf_op_add, &args, unit->layer, fresh, into, from);
+    if (n > 0)
+        dsf_step_emit(s, &dsf_op_add, &args, unit->layer, fresh,
+                      (unsigned)n + 1, ports);
+    free(ports);
 }
 
 /* Those of all groups, onto that of group 0. */
@@ -110,9 +117,7 @@ static void sum_groups(struct step *s, unsigned u, struct gradients *g)
 {
     int32_t n = s->plan->groups;
 
-    for (int32_t stride = 1; stride < n; stride *= 2)
-        for (int32_t i = 0; i + stride < n; i += 2 * stride)
-            add(s, u, g->of[i], g->of[i + stride], false);
+    add(s, u, g->of[0], g->of + 1, n - 1, false);
     memset(g->begun, 0, (size_t)n * sizeof(*g->begun));
 }
 
@@ -121,7 +126,7 @@ static void add_round(struct step *s, unsigned u, struct gradients *g)
     if (!s->plan->reduce_micro)
         return;
     sum_groups(s, u, g);
-    add(s, u, g->sum, g->of[0], !g->has_sum);
+    add(s, u, g->sum, g->of, 1, !g->has_sum);
     g->has_sum = true;
 }
 
@@ -142,11 +147,11 @@ static dsflow_data_id whole_gradient(struct step *s, unsigned u)
 
     if (s->plan->reduce_micro) {
         if (d->tied.of != NULL)
-            add(s, u, d->grad.sum, d->tied.sum, false);
+            add(s, u, d->grad.sum, &d->tied.sum, 1, false);
         return d->grad.sum;
     }
     for (int32_t i = 0; i < s->plan->groups && d->tied.of != NULL; i++)
-        add(s, u, d->grad.of[i], d->tied.of[i], false);
+        add(s, u, d->grad.of[i], &d->tied.of[i], 1, false);
     sum_groups(s, u, &d->grad);
     return d->grad.of[0];
 }
@@ -155,7 +160,7 @@ void dsf_step_complete(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
     struct unit_data *d = &s->units[u];
-    struct dsf_square_args square = { unit->elems, 0, unit->block };
+    struct dsf_square_args square = { unit->elems, 0 };
     dsflow_data_id grad = whole_gradient(s, u);
 
     s->pass = DSFLOW_UPDATE;

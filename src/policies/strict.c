@@ -130,6 +130,6 @@ const struct dsflow_policy dsf_policy_strict = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "strict",
     .summary = "stages pass gradients on when their weights have theirs",
-    .after = "zero",
+    .after = "collectives",
     .rewrite = strict_rewrite,
 };

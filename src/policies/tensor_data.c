@@ -141,7 +141,7 @@ static int64_t temp_elems(const struct dsf_tensors *s, int kind, int32_t t)
 static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
                                int32_t chunk, int lane, int32_t slot,
                                enum dsflow_dtype dtype, int64_t elems,
-                               int32_t a, int32_t b)
+                               int32_t t)
 {
     static const char lanes[] = "fbw";
     struct dsflow_data_spec spec =
@@ -149,12 +149,8 @@ static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
                     .home = DSFLOW_ANYWHERE, .unit = -1,
                     .ring = "machine.workers");
     char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
-    char to[16] = "";
-    dsflow_data_id id;
+    dsflow_data_id id = add_data(s, spec, text, "", t);
 
-    if (b >= 0)
-        snprintf(to, sizeof(to), "%d.to", a);
-    id = add_data(s, spec, text, to, b >= 0 ? b : a);
     free(text);
     return id;
 }
@@ -187,16 +183,9 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     if (temp->id != NULL)
         return temp;
     temp->id = dsf_xcalloc((size_t)s->parts, sizeof(*temp->id));
-    temp->piece =
-        dsf_xcalloc((size_t)(s->parts * s->parts), sizeof(*temp->piece));
-    for (int32_t a = 0; a < s->parts; a++) {
-        temp->id[a] = add_temp(s, names[k], of_stage, at->lane, slot, dtype,
-                               temp_elems(s, kind, a), a, -1);
-        for (int32_t b = 0; b < s->parts && kind == DSF_Y; b++)
-            temp->piece[a * s->parts + b] =
-                add_temp(s, "piece", of_stage, at->lane, slot, DSFLOW_FP32,
-                         temp_elems(s, DSF_R, b), a, b);
-    }
+    for (int32_t t = 0; t < s->parts; t++)
+        temp->id[t] = add_temp(s, names[k], of_stage, at->lane, slot, dtype,
+                               temp_elems(s, kind, t), t);
     return temp;
 }
 
@@ -237,22 +226,28 @@ dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
     return d->add[t];
 }
 
+void dsf_tensor_share(struct dsf_tensors *s,
+                      const struct dsflow_task_spec *like,
+                      const struct dsflow_op *op, struct dsf_pieces pieces,
+                      const dsflow_data_id *into, const dsflow_data_id *from)
+{
+    struct dsf_collective c = { op, pieces, from, ++s->collectives };
+
+    for (int32_t t = 0; t < s->parts; t++)
+        dsf_collective_emit(s->out, like, &c, t,
+                            dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR,
+                                          t),
+                            into[t]);
+}
+
 void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                     int32_t t, int64_t elems, dsflow_data_id into,
-                    const dsflow_data_id *leaf, int32_t stride)
+                    const dsflow_data_id *from)
 {
-    dsflow_data_id ports[DSF_MAX_PIECES + 1] = { into };
-    struct dsf_move_args args = { .elems = { elems }, .self = -1 };
-    unsigned n = 1, most = DSF_MAX_PIECES + 1;
+    struct dsf_pieces all = { 1, elems, s->parts, t };
+    dsflow_data_id *out = dsf_xcalloc((size_t)s->parts, sizeof(*out));
 
-    for (int32_t p = 0; p < s->parts; p++) {
-        ports[n++] = leaf[p * stride];
-        if (n < most && p + 1 < s->parts)
-            continue;
-        dsf_tensor_emit(s, like, &dsf_op_reduce_scatter, &args, t,
-                        args.self < 0, n, ports);
-        args.self = 0; /* the rest is added to what there is */
-        most = DSF_MAX_PIECES;
-        n = 1;
-    }
+    out[t] = into;
+    dsf_tensor_share(s, like, &dsf_op_reduce_scatter, all, out, from);
+    free(out);
 }

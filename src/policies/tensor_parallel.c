@@ -3,10 +3,10 @@
  * the rules are followed.
  *
  * A task gets a rank of the first stage and the first replica: `pipeline`, which
- * comes next, moves it along these axes. Partial products are summed in a fixed
- * tree of pairs over the tensor ranks (of more than 7: the first 7, then 6 more
- * at a time), so that the result depends on their number and on nothing else;
- * against one rank the loss differs by 1e-5 of itself at most, in fp32.
+ * comes next, moves it along these axes. Partial products are summed in a tree
+ * of pairs over the tensor ranks, so that the result depends on their number and
+ * on nothing else; against one rank the loss differs by 1e-5 of itself at most,
+ * in fp32.
  */
 #include "policies/tensor_private.h"
 
@@ -108,17 +108,27 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
     note_writes(s, at, rule, n);
 }
 
-/* Elements of rank `t`, and where they begin: rows of width numbers, or what it
- * has to say of all rows. */
-static int64_t span(const struct dsf_tensors *s, const struct dsf_place *at,
-                    int kind, int32_t t, int64_t *first)
+/* What the ranks share out of a buffer: rows of width numbers, or what each has
+ * to say of all rows. */
+static struct dsf_pieces pieces_of(const struct dsf_tensors *s,
+                                   const struct dsf_place *at, int kind)
 {
-    int64_t width = s->plan->model->dims.width, stats;
-    int32_t row, rows = dsf_share(at->rows, s->parts, t, &row);
+    if (kind == DSF_ALL)
+        return (struct dsf_pieces){ s->parts, at->rows * DSF_HEAD_STATS,
+                                    s->parts, 0 };
+    return (struct dsf_pieces){ at->rows, s->plan->model->dims.width, s->parts,
+                                0 };
+}
 
-    stats = at->rows * DSF_HEAD_STATS;
-    *first = kind == DSF_ALL ? t * stats : row * width;
-    return kind == DSF_ALL ? stats : rows * width;
+/* The data that a rule's port means for each rank. */
+static dsflow_data_id *connect_all(struct dsf_tensors *s, struct dsf_place *at,
+                                   unsigned ref)
+{
+    dsflow_data_id *ids = dsf_xcalloc((size_t)s->parts, sizeof(*ids));
+
+    for (int32_t t = 0; t < s->parts; t++)
+        ids[t] = connect(s, at, ref, t);
+    return ids;
 }
 
 static void gather(struct dsf_tensors *s, struct dsf_place *at,
@@ -130,6 +140,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
     bool late = dsf_pipeline_defers_weights(s->plan);
     int32_t by = dsf_plan_replica(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
+    dsflow_data_id *ids;
 
     /* What was gathered for the gradients of activations serves those of
      * weights, unless they are to wait: it would be missed meanwhile. */
@@ -139,23 +150,10 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
         return;
     }
     temp = dsf_tensor_take(s, at, (int)to);
-    for (int32_t t = 0; t < s->parts; t++) {
-        dsflow_data_id ports[DSF_MAX_PIECES + 1] = { temp->id[t] };
-        struct dsf_move_args args = { .self = -1 };
-        unsigned n = 0, fresh = 1;
-
-        for (int32_t p = 0; p < s->parts; p++) {
-            args.elems[n] = span(s, at, (int)to, p, &args.at[n]);
-            ports[++n] = connect(s, at, from, p);
-            if (n < DSF_MAX_PIECES && p + 1 < s->parts)
-                continue;
-            dsf_tensor_emit(s, at->task, &dsf_op_gather, &args, t, fresh, n + 1,
-                            ports);
-            fresh = n = 0;
-            memset(&args, 0, sizeof(args));
-            args.self = -1;
-        }
-    }
+    ids = connect_all(s, at, from);
+    dsf_tensor_share(s, at->task, &dsf_op_all_gather,
+                     pieces_of(s, at, (int)to), temp->id, ids);
+    free(ids);
     temp->stamp++;
     if (d != NULL) {
         d->seen = temp;
@@ -169,32 +167,13 @@ static void scatter(struct dsf_tensors *s, struct dsf_place *at,
                     const struct dsf_rule *rule)
 {
     struct dsf_temp *from = dsf_tensor_take(s, at, rule->ports[1]);
+    dsflow_data_id *ids = connect_all(s, at, rule->ports[0]);
 
-    for (int32_t a = 0; a < s->parts; a++) {
-        dsflow_data_id ports[DSF_MAX_PIECES + 1] = { from->id[a] };
-        struct dsf_move_args args = { .self = -1 };
-        unsigned n = 0;
-
-        for (int32_t b = 0; b < s->parts; b++) {
-            args.elems[n] = span(s, at, DSF_Y, b, &args.at[n]);
-            ports[++n] = from->piece[a * s->parts + b];
-            if (n < DSF_MAX_PIECES && b + 1 < s->parts)
-                continue;
-            dsf_tensor_emit(s, at->task, &dsf_op_split, &args, a, 0, n + 1,
-                            ports);
-            n = 0;
-            memset(&args, 0, sizeof(args));
-            args.self = -1;
-        }
-    }
-    for (int32_t b = 0; b < s->parts; b++) {
-        int64_t first, elems = span(s, at, DSF_Y, b, &first);
-
-        dsf_tensor_sum(s, at->task, b, elems, connect(s, at, rule->ports[0], b),
-                       from->piece + b, s->parts);
-    }
+    dsf_tensor_share(s, at->task, &dsf_op_reduce_scatter,
+                     pieces_of(s, at, DSF_Y), ids, from->id);
     if (rule->ports[0] >= DSF_XN)
         dsf_tensor_take(s, at, rule->ports[0])->stamp++;
+    free(ids);
 }
 
 static int lane_of(const struct dsflow_task_spec *task)
@@ -273,6 +252,7 @@ static void begin(struct dsf_tensors *s)
         (size_t)(plan->nchunks / plan->nstages) * DSF_NLANES * DSF_NTEMPS;
 
     s->parts = plan->nparts;
+    s->collectives = dsf_collective_last(s->in);
     s->length = (int32_t)plan->rank_workers + 1;
     s->data = dsf_xcalloc(dsflow_graph_ndata(s->in) + 1, sizeof(*s->data));
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
@@ -287,10 +267,8 @@ static void end(struct dsf_tensors *s)
         free(s->data[i].id);
         free(s->data[i].add);
     }
-    for (size_t i = 0; i < s->ntemps; i++) {
+    for (size_t i = 0; i < s->ntemps; i++)
         free(s->temps[i].id);
-        free(s->temps[i].piece);
-    }
     for (unsigned u = 0; u < s->plan->model->nunits; u++)
         free(s->part[u]);
     free(s->data);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "model/parts.h"
+#include "policies/collective.h"
 #include "policies/keys.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -98,9 +99,8 @@ enum { DSF_LANE_FORWARD, DSF_LANE_INPUT, DSF_LANE_WEIGHT, DSF_NLANES };
 
 /* A buffer that passes by, in one slot of a ring. */
 struct dsf_temp {
-    dsflow_data_id *id;    /* [T] */
-    dsflow_data_id *piece; /* [T][T]: what rank a has for rank b */
-    uint32_t stamp;        /* times it was written */
+    dsflow_data_id *id; /* [T] */
+    uint32_t stamp;     /* times it was written */
 };
 
 /* One piece of data of the old graph. */
@@ -121,6 +121,7 @@ struct dsf_tensors {
     const struct dsflow_plan *plan;
     struct dsflow_graph *in, *out;
     int32_t parts;
+    uint32_t collectives; /* so many so far */
     struct dsf_cut_data *data;
     struct dsf_part **part; /* [units]: [T + 1], when they are asked for */
     int32_t length;         /* of the rings */
@@ -178,10 +179,16 @@ void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                      const struct dsflow_op *op, const void *args, int32_t t,
                      unsigned fresh, unsigned n, const dsflow_data_id *data);
 
-/* into = the sum of leaf[p * stride] over all ranks p, on rank `t`. */
+/* A collective over the tensor ranks: rank t gets into[t], and has from[t]. */
+void dsf_tensor_share(struct dsf_tensors *s,
+                      const struct dsflow_task_spec *like,
+                      const struct dsflow_op *op, struct dsf_pieces pieces,
+                      const dsflow_data_id *into, const dsflow_data_id *from);
+
+/* into = the sum of what each rank has in `from`, on rank `t` only. */
 void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                     int32_t t, int64_t elems, dsflow_data_id into,
-                    const dsflow_data_id *leaf, int32_t stride);
+                    const dsflow_data_id *from);
 
 /* tensor_units.c: is `task` of a unit, and not of a micro-batch? Is the `i`-th
  * task so too, and of the same unit as the first? `n` of them that follow each

@@ -2,6 +2,7 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
+#include "graph/task.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,40 +20,34 @@ static void sum_shared(struct dsf_tensors *s, dsflow_data_id id)
     d->adds = false;
     part = dsf_tensor_part(s, id, s->parts);
     dsf_tensor_sum(s, &d->adder, part->part % s->parts, part->elems,
-                   d->id[s->parts], d->add, 1);
+                   d->id[s->parts], d->add);
 }
 
-/* The arguments of a task of a unit, for one part of it. */
+/* The arguments of a task of a unit, for one part of it: elements of several
+ * places. */
 static void fill_unit(const struct dsflow_task_spec *task,
                       const struct dsf_part *part, void *args)
 {
-    memcpy(args, task->args, task->op->args_size);
-    if (task->op == &dsf_op_add) {
-        ((struct dsf_add_args *)args)->elems = part->elems;
-    } else if (task->op == &dsf_op_square) {
-        ((struct dsf_square_args *)args)->elems = part->elems;
-        ((struct dsf_square_args *)args)->block = part->block;
-    } else {
-        struct dsflow_update_args *update = args;
+    int64_t *none = dsf_xcalloc(task->ndata, sizeof(*none));
 
-        update->elems = part->elems;
-        update->decay = part->decay;
-        update->ntensors = 0;
-    }
+    memcpy(args, task->args, task->op->args_size);
+    task->op->slice(args, DSFLOW_SCATTERED, part->elems, none);
+    if (task->op->update)
+        ((struct dsflow_update_args *)args)->decay = part->decay;
+    free(none);
 }
 
-/* The port that says of which unit the task is. */
-static unsigned unit_port(const struct dsflow_task_spec *task)
+/* The data that says of which unit the task is. */
+static dsflow_data_id unit_data(const struct dsf_tensors *s,
+                                const struct dsflow_task_spec *task)
 {
-    return task->op == &dsf_op_add || task->op == &dsf_op_square ? 0 : 2;
+    return task->data[dsf_task_unit_port(s->in, task)];
 }
 
 bool dsf_tensor_is_update(const struct dsf_tensors *s,
                           const struct dsflow_task_spec *task)
 {
-    return (task->op == &dsf_op_add || task->op == &dsf_op_square ||
-            task->op->update) &&
-           dsf_tensor_spec(s, task->data[unit_port(task)])->unit >= 0;
+    return dsf_task_unit_port(s->in, task) >= 0;
 }
 
 bool dsf_tensor_follows(const struct dsf_tensors *s, uint32_t first, uint32_t i)
@@ -63,23 +58,22 @@ bool dsf_tensor_follows(const struct dsf_tensors *s, uint32_t first, uint32_t i)
         dsflow_graph_task(s->in, (dsflow_task_id){ i });
 
     return dsf_tensor_is_update(s, b) &&
-           dsf_tensor_spec(s, a->data[unit_port(a)])->unit ==
-               dsf_tensor_spec(s, b->data[unit_port(b)])->unit;
+           dsf_tensor_spec(s, unit_data(s, a))->unit ==
+               dsf_tensor_spec(s, unit_data(s, b))->unit;
 }
 
 static int cut_ports(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                      struct dsflow_err *err)
 {
+    static const enum dsf_cut cuts[] = { [DSFLOW_WHOLE] = DSF_CUT_ONE,
+                                         [DSFLOW_ELEMS] = DSF_CUT_UNIT,
+                                         [DSFLOW_BLOCKS] = DSF_CUT_BLOCKS };
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
-        bool of_unit = dsf_tensor_spec(s, task->data[i])->unit >= 0;
-        enum dsf_cut how = of_unit ? DSF_CUT_UNIT : DSF_CUT_ONE;
-
-        if (task->op == &dsf_op_square && i == 1)
-            how = DSF_CUT_BLOCKS;
-        status = dsf_tensor_cut(s, task->data[i], how,
-                                task->data[unit_port(task)], err);
+        status = dsf_tensor_cut(s, task->data[i],
+                                cuts[dsf_task_port(task, i)->slice],
+                                unit_data(s, task), err);
         if (status == DSFLOW_OK)
             sum_shared(s, task->data[i]);
     }
@@ -112,7 +106,7 @@ int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t n,
 {
     const struct dsflow_task_spec *task =
         dsflow_graph_task(s->in, (dsflow_task_id){ first });
-    dsflow_data_id unit = task->data[unit_port(task)];
+    dsflow_data_id unit = unit_data(s, task);
 
     for (uint32_t i = first; i < first + n; i++) {
         int status =
@@ -134,31 +128,25 @@ int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t n,
 int dsf_tensor_keep(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                     struct dsflow_err *err)
 {
-    dsflow_data_id ports[DSF_MAX_PIECES + 1];
-    unsigned n = 0, fresh = task->fresh;
+    dsflow_data_id *ports = dsf_xcalloc(
+        (size_t)task->ndata * (size_t)(s->parts + 1), sizeof(*ports));
+    int status = DSFLOW_OK;
+    unsigned n = 0;
 
-    for (unsigned i = 0; i < task->ndata; i++) {
+    for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
         struct dsf_cut_data *d = &s->data[task->data[i].i];
-        bool blocks = d->cut == DSF_CUT_BLOCKS && task->op == &dsf_op_sum;
-        int status = DSFLOW_OK;
+        bool joins = d->cut == DSF_CUT_BLOCKS && task->op->joins;
 
-        if (!blocks && d->cut != DSF_CUT_EVERY)
+        if (!joins && d->cut != DSF_CUT_EVERY)
             status = dsf_tensor_cut(s, task->data[i], DSF_CUT_ONE,
                                     task->data[i], err);
-        if (status < 0)
-            return status;
-        for (int32_t p = 0; p <= (blocks ? s->parts : 0); p++) {
-            if (!dsf_is_data(d->id[p]))
-                continue;
-            if (n == DSF_MAX_PIECES + 1) {
-                dsf_tensor_emit(s, task, task->op, task->args, task->rank,
-                                fresh, n, ports);
-                fresh = 0;
-                n = 1;
-            }
-            ports[n++] = d->id[p];
-        }
+        for (int32_t p = 0; p <= (joins ? s->parts : 0) && status == 0; p++)
+            if (dsf_is_data(d->id[p]))
+                ports[n++] = d->id[p];
     }
-    dsf_tensor_emit(s, task, task->op, task->args, task->rank, fresh, n, ports);
-    return DSFLOW_OK;
+    if (status == DSFLOW_OK)
+        dsf_tensor_emit(s, task, task->op, task->args, task->rank, task->fresh,
+                        n, ports);
+    free(ports);
+    return status;
 }

@@ -14,15 +14,14 @@ struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
         return remote;
     node = dsf_machine_model_node(model->machine, model->nranks, t->rank);
     for (unsigned p = 0; p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+        double bytes = dsf_task_moves(g, t, p);
+        int home = dsflow_graph_data(g, t->data[p])->home;
 
-        if (d->home == DSFLOW_ANYWHERE || d->home == t->rank)
-            continue;
-        if (dsf_machine_model_node(model->machine, model->nranks, d->home) !=
-            node)
-            remote.network += (double)d->bytes;
+        if (bytes > 0 && dsf_machine_model_node(model->machine, model->nranks,
+                                                home) != node)
+            remote.network += bytes;
         else
-            remote.link += (double)d->bytes;
+            remote.link += bytes;
     }
     return remote;
 }

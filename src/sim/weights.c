@@ -29,14 +29,8 @@ static double moved_bytes(const struct dsflow_graph *g,
 {
     double sum = 0;
 
-    if (!t->op->comm || t->rank == DSFLOW_ANYWHERE)
-        return 0;
-    for (unsigned p = 0; p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
-
-        if (d->home != DSFLOW_ANYWHERE && d->home != t->rank)
-            sum += (double)d->bytes;
-    }
+    for (unsigned p = 0; p < t->ndata && t->op->comm; p++)
+        sum += dsf_task_moves(g, t, p);
     return sum;
 }
 

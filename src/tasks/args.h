@@ -11,6 +11,8 @@
 #include <dsflow/optimizer.h>
 #include <dsflow/segments.h>
 
+#include "tasks/collective.h"
+
 /* load_batch               { cursor R, batch W }
  *   cursor: int64[DSF_CURSOR], [0] is the step to load; [1] is the program's
  *   own, 0 at first: sequences that come before those of step 0. Calls
@@ -38,11 +40,11 @@ struct dsf_schedule_args {
  *   step += 1; lr and corrections of it; scale = 1; norm = 0. */
 
 /* square                   { in R, out W }
- *   out: double[elems / block], the sum of the squares of each `block` numbers
- *   of in[at .. at+elems). A shard is whole blocks: the sums do not depend on
- *   how a unit is cut. */
+ *   out: double[n], the sums of the squares of in[at .. at+elems) in n equal
+ *   blocks. A shard is whole blocks: the sums do not depend on how a unit is
+ *   cut. */
 struct dsf_square_args {
-    int64_t elems, at, block;
+    int64_t elems, at;
 };
 
 /* sum                      { out RW, in R, ... }
@@ -56,10 +58,11 @@ struct dsf_clip_args {
     double limit;
 };
 
-/* add                      { into RW, from R }
- *   into[i] += from[from_at + i]; = that where into is fresh. */
-struct dsf_add_args {
-    int64_t elems, from_at;
+/* add                      { into RW, from R, ... }
+ *   As `reduce` below, of what one rank has: sums of gradients of groups. */
+struct dsf_sum_args {
+    int64_t elems, at, from;
+    int64_t self; /* place of what `into` has among the numbers that are added */
 };
 
 /* What follows moves numbers between ranks. Offsets are in elements.
@@ -70,21 +73,38 @@ struct dsf_add_args {
  * wait                     { data RW, after R, ... }
  *   Nothing: who reads data waits for `after` too. (no arguments)
  *
- * split                    { in R, out W, ... }       on the rank that has `in`
- *   out[i][0 .. elems[i]) = in[at[i] ..]: the pieces that others will read.
+ * copy                     { out RW, in R }                   struct dsf_range
+ *   out[at .. at+elems) = in[from .. from+elems).
  *
- * gather                   { whole RW, in R, ... }
- *   whole[at[i] ..] = in[i][from[i] .. from[i]+elems[i]).
- *
- * reduce_scatter           { into RW, in R, ... }
- *   into[at[0] .. at[0]+elems[0]) = the sum of in[i][from[i] ..] and, where
- *   self >= 0, of what stands there, as leaf `self` among them, in a tree of
- *   pairs: leaves at strides of 1, 2, 4 … are added. */
-#define DSF_MAX_PIECES 7
-struct dsf_move_args {
-    int64_t elems[DSF_MAX_PIECES], at[DSF_MAX_PIECES], from[DSF_MAX_PIECES];
-    int32_t self;
+ * gather                   { out RW, in R, ... }
+ *   The pieces of several members in one buffer. take < 0: every `in` is one
+ *   piece, of all members that have one but `skip`, and goes to its place in
+ *   out. Else every `in` is all that a member has, of all members but `skip`;
+ *   its piece `take` goes to out, one behind the other. */
+struct dsf_gather_args {
+    struct dsf_pieces pieces;
+    int32_t take, skip; /* -1: none */
 };
+
+/* add, reduce: struct dsf_sum_args
+ *
+ * reduce                   { into RW, in R, ... }
+ *   into[at .. at+elems) = the sum of in[i][from .. from+elems) and, where into
+ *   is not fresh, of what stands there, as number `self` of them, in a tree of
+ *   pairs: numbers at strides of 1, 2, 4 … are added. */
+
+/* Collectives (collective.h): the task of member m of n. Piece i of x: x_i.
+ *
+ * all_gather               { out RW, in R, ... }     out_i = in[i], for each i
+ * reduce_scatter           { out RW, in R, ... }     out = sum of in[i]_m
+ * all_reduce               { out RW, in R, ... }     out = sum of in[i]
+ * all_to_all               { out RW, in R, ... }     out_i = in[i]_m: pieces of
+ *                                          the size of piece m, from member 0 on
+ * broadcast                { out RW, in R }          out = in, the owner's
+ *
+ * Those of one collective have one number in the graph (graph.h: collective).
+ * No executor knows them: the policy `collectives` leaves copy, gather and
+ * reduce in their place. */
 
 /* swap_in                  { home R, slot W }
  * swap_out                 { slot R, home W }

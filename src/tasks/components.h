@@ -54,8 +54,4 @@ const char *dsf_segment_name(unsigned i);
 const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
                                    const struct dsflow_op *op);
 
-/* Elements from .. from + elems of what `args` was about. */
-void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
-                      int64_t elems);
-
 #endif

@@ -149,6 +149,12 @@ static int check_op(const struct dsflow_optimizer *o, struct dsflow_err *err)
                                "expected control R, grad R, param RW, states "
                                "RW",
                                o->name, op->name, op->ports[i].name);
+    for (unsigned i = 1; i < n; i++)
+        if (op->slice == NULL || op->ports[i].slice != DSFLOW_ELEMS)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "optimizer %.60s: task %.60s: port %.40s: "
+                               "expected to be sliced with its unit (op.h)",
+                               o->name, op->name, op->ports[i].name);
     return DSFLOW_OK;
 }
 

@@ -54,117 +54,188 @@ const struct dsflow_op dsf_op_wait = {
     .cost = wait_cost,
 };
 
-static int split_check(const struct dsflow_shape *shapes, unsigned n,
-                       const void *args, struct dsflow_err *err)
+int dsf_move_check(const struct dsflow_op *op, const struct dsflow_shape *shapes,
+                   unsigned port, struct dsf_range move, struct dsflow_err *err)
 {
-    const struct dsf_move_args *a = args;
-    int status = DSFLOW_OK;
+    enum dsflow_dtype dtype = shapes[0].dtype;
+    int status =
+        dsf_range_check(op, 0, &shapes[0], dtype, move.at, move.elems, err);
 
-    for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++) {
-        status = dsf_range_check(&dsf_op_split, 0, &shapes[0], shapes[0].dtype,
-                                 a->at[i], a->elems[i], err);
-        if (status == DSFLOW_OK)
-            status = dsf_range_check(&dsf_op_split, i + 1, &shapes[i + 1],
-                                     shapes[0].dtype, 0, a->elems[i], err);
-    }
-    return status;
+    return status < 0 ? status
+                      : dsf_range_check(op, port, &shapes[port], dtype,
+                                        move.from, move.elems, err);
 }
 
-static double moved(const struct dsflow_shape *shapes, unsigned n,
-                    const struct dsf_move_args *a)
+static int copy_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
 {
-    double bytes = 0;
-
-    for (unsigned i = 0; i + 1 < n; i++)
-        bytes += (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems[i]);
-    return bytes;
+    return dsf_move_check(&dsf_op_copy, shapes, 1, *(const struct dsf_range *)args,
+                      err);
 }
 
-static void move_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static int64_t copy_reads(const void *args, unsigned port)
 {
-    cost->bytes = 2.0 * moved(shapes, n, args);
+    return port == 0 ? 0 : ((const struct dsf_range *)args)->elems;
 }
 
-const struct dsflow_op dsf_op_split = {
+static void copy_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
+                      struct dsflow_cost *cost)
+{
+    cost->bytes = 2.0 * (double)dsflow_dtype_bytes(shapes[0].dtype,
+                                                   copy_reads(args, 1));
+}
+
+const struct dsflow_op dsf_op_copy = {
     .abi = DSFLOW_OP_ABI,
-    .name = "split",
+    .name = "copy",
+    .summary = "a range of a buffer, into another",
     .direction = DSFLOW_DIR_MOVE,
-    .summary = "pieces of a buffer, for other ranks to read",
-    .args_size = sizeof(struct dsf_move_args),
-    .repeats = 1,
-    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
-    .check = split_check,
-    .cost = move_cost,
+    .args_size = sizeof(struct dsf_range),
+    .comm = DSFLOW_COMM_GATHER,
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+    .check = copy_check,
+    .cost = copy_cost,
+    .reads = copy_reads,
 };
+
+struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port)
+{
+    const struct dsf_pieces *p = &a->pieces;
+    int32_t i = (int32_t)port - 1, m = dsf_pieces_member(p, i);
+    int64_t elems = a->take < 0 ? 0 : dsf_pieces_elems(p, a->take);
+
+    if (a->take >= 0)
+        return (struct dsf_range){ elems, i * elems, dsf_pieces_at(p, a->take) };
+    m += a->skip >= 0 && p->blocks > 1 && m >= a->skip;
+    return (struct dsf_range){ dsf_pieces_elems(p, m), dsf_pieces_at(p, m), 0 };
+}
 
 static int gather_check(const struct dsflow_shape *shapes, unsigned n,
                         const void *args, struct dsflow_err *err)
 {
-    const struct dsf_move_args *a = args;
+    const struct dsf_gather_args *a = args;
+    const struct dsf_pieces *p = &a->pieces;
     int status = DSFLOW_OK;
 
-    for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++) {
-        status = dsf_range_check(&dsf_op_gather, 0, &shapes[0], shapes[0].dtype,
-                                 a->at[i], a->elems[i], err);
-        if (status == DSFLOW_OK)
-            status =
-                dsf_range_check(&dsf_op_gather, i + 1, &shapes[i + 1],
-                                shapes[0].dtype, a->from[i], a->elems[i], err);
-    }
+    if (p->blocks < 0 || p->block < 0 || p->members < 1 || p->owner < 0 ||
+        p->owner >= p->members || a->take >= p->members ||
+        n > (unsigned)p->members + 1)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "gather: %u data: expected pieces of %d members", n,
+                           (int)p->members);
+    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
+        status = dsf_move_check(&dsf_op_gather, shapes, i,
+                                dsf_gather_move(a, i), err);
     return status;
+}
+
+static int64_t gather_reads(const void *args, unsigned port)
+{
+    return port == 0 ? 0 : dsf_gather_move(args, port).elems;
+}
+
+static void gather_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
+                        struct dsflow_cost *cost)
+{
+    for (unsigned i = 1; i < n; i++)
+        cost->bytes += 2.0 * (double)dsflow_dtype_bytes(shapes[0].dtype,
+                                                        gather_reads(args, i));
 }
 
 const struct dsflow_op dsf_op_gather = {
     .abi = DSFLOW_OP_ABI,
     .name = "gather",
+    .summary = "a buffer from pieces that several ranks have",
     .direction = DSFLOW_DIR_MOVE,
-    .summary = "a whole buffer from the shards of several ranks",
-    .args_size = sizeof(struct dsf_move_args),
+    .args_size = sizeof(struct dsf_gather_args),
     .repeats = 1,
     .comm = DSFLOW_COMM_GATHER,
-    DSFLOW_PORTS({ "whole", DSFLOW_RW }, { "in", DSFLOW_R }),
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = gather_check,
-    .cost = move_cost,
+    .cost = gather_cost,
+    .reads = gather_reads,
 };
 
-static int reduce_scatter_check(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_err *err)
+static int check_sum(const struct dsflow_op *op, const struct dsflow_shape *shapes,
+                     unsigned n, const struct dsf_sum_args *a,
+                     struct dsflow_err *err)
 {
-    const struct dsf_move_args *a = args;
-    int status = dsf_range_check(&dsf_op_reduce_scatter, 0, &shapes[0],
-                                 DSFLOW_FP32, a->at[0], a->elems[0], err);
+    struct dsf_range move = { a->elems, a->at, a->from };
+    int status = DSFLOW_OK;
 
-    for (unsigned i = 0; i + 1 < n && status == DSFLOW_OK; i++)
-        status = dsf_range_check(&dsf_op_reduce_scatter, i + 1, &shapes[i + 1],
-                                 DSFLOW_FP32, a->from[i], a->elems[0], err);
-    if (status == DSFLOW_OK && (a->self < -1 || a->self > (int)n - 1))
+    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
+        status = dsf_move_check(op, shapes, i, move, err);
+    if (status == DSFLOW_OK && (a->self < 0 || a->self >= n))
         status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "reduce_scatter: self: %d: expected -1 to %u",
-                             (int)a->self, n - 1);
+                             "%s: self: %lld: expected 0 to %u", op->name,
+                             (long long)a->self, n - 1);
     return status;
 }
 
-static void reduce_scatter_cost(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_cost *cost)
+static int64_t sum_reads(const void *args, unsigned port)
 {
-    const struct dsf_move_args *a = args;
-    double leaves = n - 1 + (a->self >= 0);
-
-    cost->flops = (leaves - 1) * (double)a->elems[0];
-    cost->bytes =
-        (leaves + 1) * (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems[0]);
+    return port == 0 ? 0 : ((const struct dsf_sum_args *)args)->elems;
 }
 
-const struct dsflow_op dsf_op_reduce_scatter = {
+static void sum_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
+                     struct dsflow_cost *cost)
+{
+    int64_t elems = ((const struct dsf_sum_args *)args)->elems;
+
+    cost->flops = (n - 1) * (double)elems;
+    cost->bytes = (n + 1) * (double)dsflow_dtype_bytes(shapes[0].dtype, elems);
+}
+
+static int add_check(const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, struct dsflow_err *err)
+{
+    return check_sum(&dsf_op_add, shapes, n, args, err);
+}
+
+static void add_slice(void *args, int64_t from, int64_t elems,
+                      const int64_t *gone)
+{
+    struct dsf_sum_args *a = args;
+
+    a->elems = elems;
+    if (from >= 0) {
+        a->at += from - gone[0];
+        a->from += from - gone[1];
+    }
+}
+
+const struct dsflow_op dsf_op_add = {
     .abi = DSFLOW_OP_ABI,
-    .name = "reduce_scatter",
+    .name = "add",
+    .summary = "gradients of groups onto those of another",
+    .direction = DSFLOW_DIR_UPDATE,
+    .args_size = sizeof(struct dsf_sum_args),
+    .repeats = 1,
+    .sums = 1,
+    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
+                 { "from", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS }),
+    .check = add_check,
+    .cost = sum_cost,
+    .slice = add_slice,
+};
+
+static int reduce_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
+{
+    return check_sum(&dsf_op_reduce, shapes, n, args, err);
+}
+
+const struct dsflow_op dsf_op_reduce = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "reduce",
+    .summary = "the sum of a piece over ranks, in a fixed tree",
     .direction = DSFLOW_DIR_MOVE,
-    .summary = "one shard of a sum over ranks, in a fixed tree",
-    .args_size = sizeof(struct dsf_move_args),
+    .args_size = sizeof(struct dsf_sum_args),
     .repeats = 1,
     .comm = DSFLOW_COMM_REDUCE,
-    DSFLOW_PORTS({ "into", DSFLOW_RW }, { "in", DSFLOW_R }),
-    .check = reduce_scatter_check,
-    .cost = reduce_scatter_cost,
+    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
+                 { "in", DSFLOW_R, DSFLOW_FP32 }),
+    .check = reduce_check,
+    .cost = sum_cost,
+    .reads = sum_reads,
 };

@@ -9,17 +9,16 @@ static int square_check(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_op *op = &dsf_op_square;
     int status;
 
-    if (a->elems < 0 || a->at < 0 || a->block < 1 || a->elems % a->block != 0)
+    if (a->elems < 0 || a->at < 0 || shapes[1].elems < 1 ||
+        a->elems % shapes[1].elems != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "square: %lld numbers from %lld on, in blocks of "
-                           "%lld",
+                           "square: %lld numbers from %lld on, in %lld blocks",
                            (long long)a->elems, (long long)a->at,
-                           (long long)a->block);
+                           (long long)shapes[1].elems);
     status =
         dsf_range_check(op, 0, &shapes[0], DSFLOW_FP32, a->at, a->elems, err);
     if (status == DSFLOW_OK)
-        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64,
-                                a->elems / a->block, err);
+        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64, 1, err);
     return status;
 }
 
@@ -32,16 +31,27 @@ static void square_cost(const struct dsflow_shape *shapes, unsigned n,
     cost->bytes = (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems);
 }
 
+static void square_slice(void *args, int64_t from, int64_t elems,
+                         const int64_t *gone)
+{
+    struct dsf_square_args *a = args;
+
+    a->elems = elems;
+    if (from >= 0)
+        a->at += from - gone[0];
+}
+
 const struct dsflow_op dsf_op_square = {
     .abi = DSFLOW_OP_ABI,
     .name = "square",
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "squared norm of a gradient",
     .args_size = sizeof(struct dsf_square_args),
-    DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32 },
-                 { "out", DSFLOW_W, DSFLOW_FP64 }),
+    DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS },
+                 { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
     .check = square_check,
     .cost = square_cost,
+    .slice = square_slice,
 };
 
 static int sum_check(const struct dsflow_shape *shapes, unsigned n,
@@ -71,6 +81,7 @@ const struct dsflow_op dsf_op_sum = {
     .summary = "sum of numbers, left to right",
     .repeats = 1,
     .comm = DSFLOW_COMM_REDUCE,
+    .joins = 1,
     DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
                  { "in", DSFLOW_R, DSFLOW_FP64 }),
     .check = sum_check,

@@ -51,9 +51,14 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_add,
     &dsf_op_send,
     &dsf_op_wait,
-    &dsf_op_split,
+    &dsf_op_copy,
     &dsf_op_gather,
+    &dsf_op_reduce,
+    &dsf_op_all_gather,
     &dsf_op_reduce_scatter,
+    &dsf_op_all_reduce,
+    &dsf_op_all_to_all,
+    &dsf_op_broadcast,
     &dsf_op_swap_in,
     &dsf_op_swap_out,
     &dsf_op_pack,
@@ -102,6 +107,29 @@ static int check_labels(const struct dsflow_op *op, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
+/* What slices do at the same time must not write the same. */
+static int check_slices(const struct dsflow_op *op, struct dsflow_err *err)
+{
+    unsigned cut = 0;
+
+    for (unsigned i = 0; i < op->nports; i++) {
+        cut += op->ports[i].slice == DSFLOW_ELEMS;
+        if (op->slice != NULL && op->ports[i].slice == DSFLOW_WHOLE &&
+            op->ports[i].access != DSFLOW_R)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "task %.60s: port %.40s: is written by all "
+                               "slices: expected R, or a port that is cut with "
+                               "them",
+                               op->name, op->ports[i].name);
+    }
+    if ((op->slice != NULL) != (cut > 0))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: expected a function slice together "
+                           "with ports of which each slice has its elements",
+                           op->name);
+    return DSFLOW_OK;
+}
+
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
     const struct dsflow_op *op = thing;
@@ -115,6 +143,8 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
         status = check_ports(op, err);
     if (status == DSFLOW_OK)
         status = check_labels(op, err);
+    if (status == DSFLOW_OK)
+        status = check_slices(op, err);
     if (status == DSFLOW_OK)
         status = dsf_registry_add(&dsf_task_kinds, op->name, op, origin, err);
     return status;

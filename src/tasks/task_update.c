@@ -1,49 +1,17 @@
-/* task_update.c - what becomes of a unit's gradient: sums over groups, and the
- * optimizers. They differ in their ports and in their arithmetic only. */
+/* task_update.c - the optimizers. They differ in their ports and in their
+ * arithmetic only. */
 #include "tasks/tasks.h"
 
 #include "tasks/components.h"
 #include "tasks/shapes.h"
 
-static int add_check(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_err *err)
-{
-    const struct dsf_add_args *a = args;
-    int status = dsf_range_check(&dsf_op_add, 0, &shapes[0], DSFLOW_FP32, 0,
-                                 a->elems, err);
-
-    if (status == DSFLOW_OK)
-        status = dsf_range_check(&dsf_op_add, 1, &shapes[1], DSFLOW_FP32,
-                                 a->from_at, a->elems, err);
-    return status;
-}
-
-static void add_cost(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_cost *cost)
-{
-    const struct dsf_add_args *a = args;
-
-    cost->flops = (double)a->elems;
-    cost->bytes = 3.0 * (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems);
-}
-
-const struct dsflow_op dsf_op_add = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "add",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "gradients of one group onto those of another",
-    .args_size = sizeof(struct dsf_add_args),
-    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
-                 { "from", DSFLOW_R, DSFLOW_FP32 }),
-    .check = add_check,
-    .cost = add_cost,
-};
-
 /* For the messages: which optimizer it is, is not known to its check. */
 static const struct dsflow_op update = {
     .name = "update",
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
-                 { "param", DSFLOW_RW }, { "state", DSFLOW_RW }),
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "state", DSFLOW_RW }),
 };
 
 int dsflow_update_check(const struct dsflow_shape *shapes, unsigned n,
@@ -67,22 +35,36 @@ int dsflow_update_check(const struct dsflow_shape *shapes, unsigned n,
     return status;
 }
 
-void dsf_update_slice(struct dsflow_update_args *args, int64_t from,
-                      int64_t elems)
+/* The tensors that have numbers among these, as seen from the first of them. */
+static void slice_tensors(struct dsflow_update_args *a, int64_t from)
 {
     int32_t n = 0;
 
-    args->decay = args->decay < from ? 0 : args->decay - from;
-    args->decay = args->decay > elems ? elems : args->decay;
-    args->elems = elems;
-    for (int32_t i = 0; i < args->ntensors; i++) {
-        struct dsflow_tensor t = args->tensors[i];
+    for (int32_t i = 0; i < a->ntensors; i++) {
+        struct dsflow_tensor t = a->tensors[i];
 
         t.at -= from;
-        if (t.at < elems && t.at + t.rows * t.cols > 0)
-            args->tensors[n++] = t;
+        if (t.at < a->elems && t.at + t.rows * t.cols > 0)
+            a->tensors[n++] = t;
     }
-    args->ntensors = n;
+    a->ntensors = n;
+}
+
+void dsflow_update_slice(void *args, int64_t from, int64_t elems,
+                         const int64_t *gone)
+{
+    struct dsflow_update_args *a = args;
+
+    a->elems = elems;
+    if (from < 0) {
+        a->ntensors = 0;
+        return;
+    }
+    a->decay = a->decay < from ? 0 : a->decay - from;
+    a->decay = a->decay > elems ? elems : a->decay;
+    a->grad_at += from - gone[1];
+    a->param_at += from - gone[2];
+    slice_tensors(a, from);
 }
 
 void dsflow_update_cost(const struct dsflow_shape *shapes, unsigned n,
@@ -110,11 +92,14 @@ const struct dsflow_op dsf_op_adam = {
     .update = 1,
     .summary = "Adam or AdamW update of a unit",
     .args_size = sizeof(struct dsf_update_args),
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
-                 { "param", DSFLOW_RW }, { "m", DSFLOW_RW },
-                 { "v", DSFLOW_RW }),
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
     .check = dsflow_update_check,
     .cost = update_cost,
+    .slice = dsflow_update_slice,
 };
 
 const struct dsflow_op dsf_op_sgd = {
@@ -125,10 +110,13 @@ const struct dsflow_op dsf_op_sgd = {
     .summary = "SGD update of a unit, with or without momentum",
     .args_size = sizeof(struct dsf_update_args),
     .noptional = 1,
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
-                 { "param", DSFLOW_RW }, { "m", DSFLOW_RW }),
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
     .check = dsflow_update_check,
     .cost = update_cost,
+    .slice = dsflow_update_slice,
 };
 
 const struct dsflow_op dsf_op_lion = {
@@ -138,8 +126,11 @@ const struct dsflow_op dsf_op_lion = {
     .update = 1,
     .summary = "Lion update of a unit",
     .args_size = sizeof(struct dsf_update_args),
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },
-                 { "param", DSFLOW_RW }, { "m", DSFLOW_RW }),
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
     .check = dsflow_update_check,
     .cost = update_cost,
+    .slice = dsflow_update_slice,
 };

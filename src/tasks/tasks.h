@@ -35,11 +35,21 @@ extern const struct dsflow_op dsf_op_load_batch, dsf_op_advance;
 extern const struct dsflow_op dsf_op_schedule, dsf_op_clip;
 extern const struct dsflow_op dsf_op_square, dsf_op_sum, dsf_op_add;
 extern const struct dsflow_op dsf_op_adam, dsf_op_sgd, dsf_op_lion;
-extern const struct dsflow_op dsf_op_send, dsf_op_wait, dsf_op_split, dsf_op_gather,
-    dsf_op_reduce_scatter;
+extern const struct dsflow_op dsf_op_send, dsf_op_wait, dsf_op_copy, dsf_op_gather,
+    dsf_op_reduce;
+extern const struct dsflow_op dsf_op_all_gather, dsf_op_reduce_scatter,
+    dsf_op_all_reduce, dsf_op_all_to_all, dsf_op_broadcast;
 extern const struct dsflow_op dsf_op_swap_in, dsf_op_swap_out;
 extern const struct dsflow_op dsf_op_pack, dsf_op_unpack;
 extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
+
+/* Is what `move` takes from port `port` there, and room for it in port 0? */
+int dsf_move_check(const struct dsflow_op *op,
+                   const struct dsflow_shape *shapes, unsigned port,
+                   struct dsf_range move, struct dsflow_err *err);
+
+/* What port `port` of a `gather` takes. */
+struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port);
 
 /* All of the above, in the order they are listed; ends with NULL. */
 extern const struct dsflow_op *const dsf_ops[];

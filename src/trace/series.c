@@ -77,20 +77,13 @@ double dsf_span_moves(const struct dsf_trace *trace,
                       const struct dsf_span *span)
 {
     const struct dsflow_task_spec *t;
-    double bytes = 0;
 
     if (span->kind == DSF_SPAN_TRANSFER)
         return (double)data_of(trace, span->what)->bytes;
     t = task_of(trace, span);
     if (t->op->swaps)
         return (double)dsf_task_swapped(trace->graph, t);
-    for (unsigned p = 0; t->op->comm && p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = data_of(trace, t->data[p].i);
-
-        if (d->home != DSFLOW_ANYWHERE && d->home != t->rank)
-            bytes += (double)d->bytes;
-    }
-    return bytes;
+    return trace->tasks[span->what].moves;
 }
 
 static void change(struct replay *r, int rank, enum dsf_series series,

@@ -28,12 +28,15 @@ void dsf_trace_weigh(struct dsf_trace *trace)
     free(trace->tasks);
     trace->tasks = dsf_xcalloc((size_t)n + 1, sizeof(*trace->tasks));
     for (uint32_t i = 0; i < n; i++) {
-        struct dsflow_cost cost = dsf_task_cost(
-            trace->graph,
-            dsflow_graph_task(trace->graph, (dsflow_task_id){ i }));
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
+        struct dsflow_cost cost = dsf_task_cost(trace->graph, t);
+        double moves = 0;
 
+        for (unsigned p = 0; p < t->ndata && t->op->comm; p++)
+            moves += dsf_task_moves(trace->graph, t, p);
         trace->tasks[i] =
-            (struct dsf_trace_task){ cost.flops, cost.bytes, -1 };
+            (struct dsf_trace_task){ cost.flops, cost.bytes, moves, -1 };
     }
 }
 

@@ -12,6 +12,7 @@
 /* Of one task of the graph. */
 struct dsf_trace_task {
     double flops, bytes; /* its cost */
+    double moves;        /* bytes that it reads of other ranks */
     double predicted;    /* seconds, in the prediction of the run; < 0: none */
 };
 

@@ -37,7 +37,7 @@ struct data_record {
 };
 
 struct task_record {
-    double flops, bytes, predicted;
+    double flops, bytes, moves, predicted;
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
     uint32_t fresh;
@@ -241,6 +241,7 @@ static void put_tasks(struct dsf_trace_file *file,
         struct task_record r = {
             .flops = w->flops,
             .bytes = w->bytes,
+            .moves = w->moves,
             .predicted = w->predicted,
             .priority = t->priority,
             .layer = t->layer,
@@ -604,7 +605,8 @@ static bool read_tasks(FILE *in, struct dsf_trace *trace)
         dsflow_graph_add_task(trace->graph, &t);
         dsf_grow(&trace->tasks, &cap, i + 2, sizeof(*trace->tasks));
         trace->tasks[i] =
-            (struct dsf_trace_task){ r.flops, r.bytes, r.predicted };
+            (struct dsf_trace_task){ r.flops, r.bytes, r.moves,
+                                     r.predicted };
     }
     free(data);
     return good;

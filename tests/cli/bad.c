@@ -303,9 +303,11 @@ static void bad_shard(const struct dsflow_call *call)
         .update = 1,                                                           \
         .summary = "an optimizer",                                             \
         .args_size = sizeof(struct dsflow_update_args),                        \
-        DSFLOW_PORTS({ "control", DSFLOW_R }, { "grad", DSFLOW_R },            \
-                     { "param", DSFLOW_RW }),                                  \
+        DSFLOW_PORTS({ "control", DSFLOW_R },                                  \
+                     { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },              \
+                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS }),           \
         .check = dsflow_update_check,                                          \
+        .slice = dsflow_update_slice,                                          \
     };                                                                         \
     static const struct dsflow_codelet codelet_##f = {                         \
         .abi = DSFLOW_CODELET_ABI,                                             \

@@ -143,6 +143,8 @@ bad 33 "plug-in: has no name"
 bad 34 "plug-in has no component"
 bad 41 "segment same for attention: task same.attention: segment attention, direction 0: expected attention, 1, as attention.forward has"
 bad 42 "optimizer pull: task pull: does not say that it is an update (op.h)"
+bad 43 "task pull: expected a function slice together with ports of which each slice has its elements"
+bad 44 "optimizer pull: task pull: port mean: expected to be sliced with its unit (op.h)"
 
 # All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
 cp with.toml job.toml

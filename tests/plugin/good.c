@@ -57,9 +57,13 @@ static const struct dsflow_op pull_op = {
     .summary = "towards the gradient, by the length of each tensor",
     .args_size = WRONG(4, 8, sizeof(struct pull_args)),
     DSFLOW_PORTS({ "control", DSFLOW_R },
-                 { "grad", WRONG(5, DSFLOW_RW, DSFLOW_R) },
-                 { "param", DSFLOW_RW }, { "mean", DSFLOW_RW }),
+                 { "grad", WRONG(5, DSFLOW_RW, DSFLOW_R),
+                   .slice = DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                 { "mean", DSFLOW_RW,
+                   .slice = WRONG(44, DSFLOW_BLOCKS, DSFLOW_ELEMS) }),
     .check = WRONG(6, NULL, dsflow_update_check),
+    .slice = WRONG(43, NULL, dsflow_update_slice),
     .cost = pull_cost,
 };
 

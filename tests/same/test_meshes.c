@@ -7,6 +7,7 @@
  *
  * runs that trial alone; SEED=7 TRIALS=500, other random ones. */
 #include "trial.h"
+#include "unit_ops.h"
 
 #include "codelets/pack.h"
 #include "exec/about.h"
@@ -31,6 +32,7 @@
 static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequences", "batch.tile",
     "model.",       "optimizer.",  "zero.reduce",     "offload.states",
+    "shrink.",
 };
 
 #define ALL_CPU                                                                \
@@ -145,6 +147,20 @@ static const char *const trials[] = {
     "gpt2 optimizer.kind=sgd optimizer.momentum=0.9 mesh.data=2 "
     "mesh.pipeline=2 zero.stage=2",
     "llama optimizer.clip=0.0 mesh.data=2 mesh.pipeline=2 zero.stage=2",
+
+    /* Work on units that is not dsflow's own: an optimizer, and what a policy
+     * puts behind its updates (unit_ops.h). */
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=2",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=1",
+    "llama optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=2",
+    "llama optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=3 "
+    "zero.keep=0",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=3 zero.stage=3 "
+    "mesh.pipeline=2 batch.sequences=12",
+    "gpt2 optimizer.kind=drift offload.optimizer=nvme offload.piece=4KiB "
+    "mesh.data=2 zero.stage=1",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.tensor=2 mesh.data=2 "
+    "zero.stage=3 zero.keep=0",
 
     /* Tensor parallel: the same bits for the same degree. */
     "gpt2 mesh.tensor=2",
@@ -826,6 +842,7 @@ int main(int argc, char **argv)
     unsigned n = 0;
     int status;
 
+    add_unit_ops();
     for (int i = 1; i < argc; i++) {
         n = add_test(tests, n, argv[i], DSFLOW_SERIAL);
         n = add_test(tests, n, argv[i], DSFLOW_STARPU);

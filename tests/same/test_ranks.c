@@ -2,6 +2,8 @@
  * runs here: all of it can be read in the graph. */
 #include "trial.h"
 
+#include "graph/task.h"
+
 #include "lib/test.h"
 
 #include <math.h>
@@ -171,9 +173,8 @@ static double received_by(const struct trial *t, int r)
             dsflow_graph_task(t->graph, (dsflow_task_id){ i });
 
         for (unsigned p = 0; p < task->ndata; p++)
-            if (task->program == DSFLOW_STEP && task->rank == r &&
-                data_of(t, task, p)->home != r)
-                bytes += (double)data_of(t, task, p)->bytes;
+            if (task->program == DSFLOW_STEP && task->rank == r)
+                bytes += dsf_task_moves(t->graph, task, p);
     }
     return bytes;
 }

@@ -1,5 +1,5 @@
-/* test_move.c - split, gather and reduce_scatter: what goes out comes in, and
- * sums have the order of their tree. */
+/* test_move.c - copy, gather and reduce: what goes out comes in, and sums have
+ * the order of their tree. */
 #include "codelets/codelets.h"
 #include "lib/test.h"
 #include "tasks/tasks.h"
@@ -11,7 +11,7 @@
 enum { N = 3000, CUT = 1100 };
 
 static void run(const struct dsflow_codelet *codelet,
-                const struct dsf_move_args *args, unsigned n, float **ptrs,
+                const void *args, unsigned fresh, unsigned n, float **ptrs,
                 const size_t *elems)
 {
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
@@ -26,7 +26,8 @@ static void run(const struct dsflow_codelet *codelet,
     if (codelet->op->check(shapes, n, args, &err) < 0)
         fail_msg("%s", err.msg);
     codelet->cpu(
-        &(struct dsflow_call){ .bufs = bufs, .nbufs = n, .args = args });
+        &(struct dsflow_call){
+            .bufs = bufs, .nbufs = n, .args = args, .fresh = fresh });
 }
 
 static float *numbers(int n, int seed)
@@ -38,23 +39,49 @@ static float *numbers(int n, int seed)
     return x;
 }
 
-static void what_was_split_is_gathered(void **state)
+static void what_was_copied_out_is_gathered(void **state)
 {
     float *whole = numbers(N, 1), *back = calloc(N, sizeof(*back));
-    float *a = calloc(CUT, sizeof(*a)), *b = calloc(N - CUT, sizeof(*b));
-    struct dsf_move_args args = { .elems = { CUT, N - CUT },
-                                  .at = { 0, CUT },
-                                  .self = -1 };
+    struct dsf_gather_args args = { { N, 1, 3, 0 }, -1, -1 };
+    float *ports[] = { back, NULL, NULL, NULL };
+    size_t elems[4] = { N };
 
-    run(&dsf_codelet_split, &args, 3, (float *[]){ whole, a, b },
-        (size_t[]){ N, CUT, N - CUT });
-    run(&dsf_codelet_gather, &args, 3, (float *[]){ back, a, b },
-        (size_t[]){ N, CUT, N - CUT });
+    for (int32_t i = 0; i < 3; i++) {
+        struct dsf_range move = { dsf_pieces_elems(&args.pieces, i), 0,
+                                 dsf_pieces_at(&args.pieces, i) };
+
+        ports[i + 1] = calloc((size_t)move.elems, sizeof(float));
+        elems[i + 1] = (size_t)move.elems;
+        run(&dsf_codelet_copy, &move, 0, 2, (float *[]){ ports[i + 1], whole },
+            (size_t[]){ elems[i + 1], N });
+    }
+    run(&dsf_codelet_gather, &args, 0, 4, ports, elems);
     assert_memory_equal(whole, back, N * sizeof(float));
+    for (int i = 0; i < 4; i++)
+        free(ports[i]);
     free(whole);
-    free(back);
-    free(a);
-    free(b);
+}
+
+/* Each number once, in order, and none beside; one block is its owner's. */
+static void pieces_follow_each_other(void **state)
+{
+    for (int64_t blocks = 0; blocks < 12; blocks++)
+        for (int32_t members = 1; members < 6; members++) {
+            struct dsf_pieces p = { blocks, 10, members, members - 1 };
+            int32_t some = 0;
+
+            assert_int_equal(dsf_pieces_at(&p, 0), 0);
+            assert_int_equal(dsf_pieces_at(&p, members), 10 * blocks);
+            for (int32_t i = 0; i < members; i++) {
+                int64_t elems = dsf_pieces_elems(&p, i);
+
+                assert_int_equal(elems % 10, 0);
+                assert_true(elems >= blocks / members * 10 || blocks == 1);
+                if (elems > 0)
+                    assert_int_equal(dsf_pieces_member(&p, some++), i);
+            }
+            assert_int_equal(dsf_pieces_count(&p), some);
+        }
 }
 
 /* Leaves at strides of 1, 2, 4 … are added to each other. */
@@ -69,10 +96,10 @@ static void stride_tree(float **leaves, int n)
 /* With `self`, that leaf stands where the sum goes, among other numbers. */
 static void check_sum(int n, int self)
 {
-    float *leaves[8], *ports[8];
-    size_t elems[8];
+    float *leaves[12], *ports[13];
+    size_t elems[13];
     float *into = numbers(N + 200, 99);
-    struct dsf_move_args args = { .elems = { N }, .at = { 100 }, .self = self };
+    struct dsf_sum_args args = { N, 100, 0, self < 0 ? 0 : self };
     const float around = into[99];
     unsigned nports = 1;
 
@@ -84,11 +111,10 @@ static void check_sum(int n, int self)
             memcpy(into + 100, leaves[i], N * sizeof(float));
             continue;
         }
-        args.from[nports - 1] = 0;
         elems[nports] = N;
         ports[nports++] = leaves[i];
     }
-    run(&dsf_codelet_reduce_scatter, &args, nports, ports, elems);
+    run(&dsf_codelet_reduce, &args, self < 0, nports, ports, elems);
     stride_tree(leaves, n);
     assert_memory_equal(into + 100, leaves[0], N * sizeof(float));
     assert_true(into[99] == around);
@@ -99,37 +125,43 @@ static void check_sum(int n, int self)
 
 static void sums_are_in_the_order_of_their_tree(void **state)
 {
-    for (int n = 1; n <= 7; n++)
+    for (int n = 1; n <= 12; n++)
         check_sum(n, -1);
-    for (int n = 2; n <= 8; n++)
+    for (int n = 2; n <= 12; n++)
         for (int self = 0; self < n; self++)
             check_sum(n, self);
 }
 
-/* The op's check, of two ports with as many numbers. */
+/* Two ports of so many floats. */
 static int check_two(const struct dsflow_op *op, int64_t a, int64_t b,
-                     const struct dsf_move_args *args, struct dsflow_err *err)
+                     const void *args, struct dsflow_err *err)
 {
-    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, a),
-                                           dsflow_shape_of(DSFLOW_FP32, b) };
-
-    return op->check(shapes, 2, args, err);
+    return op->check((struct dsflow_shape[]){ dsflow_shape_of(DSFLOW_FP32, a),
+                                              dsflow_shape_of(DSFLOW_FP32,
+                                                              b) },
+                     2, args, err);
 }
 
 static void what_is_out_of_bounds_is_refused(void **state)
 {
-    struct dsf_move_args args = { .elems = { 10 }, .at = { 5 }, .self = -1 };
+    struct dsf_range move = { 10, 5, 0 };
+    struct dsf_sum_args sum = { .elems = 10, .self = 3 };
+    struct dsf_gather_args gather = { { 2, 5, 2, 0 }, -1, 1 };
     struct dsflow_err err;
 
-    assert_int_equal(check_two(&dsf_op_split, 14, 10, &args, &err),
+    assert_int_equal(check_two(&dsf_op_copy, 14, 10, &move, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "split: in: 10 numbers from 5 on, of 14");
-    assert_int_equal(check_two(&dsf_op_split, 15, 10, &args, &err), DSFLOW_OK);
-    args.elems[0] = INT64_MAX;
-    assert_int_equal(check_two(&dsf_op_gather, 15, 10, &args, &err),
+    assert_string_equal(err.msg, "copy: out: 10 numbers from 5 on, of 14");
+    assert_int_equal(check_two(&dsf_op_copy, 15, 10, &move, &err), DSFLOW_OK);
+    move.elems = INT64_MAX;
+    assert_int_equal(check_two(&dsf_op_copy, 15, 10, &move, &err),
                      DSFLOW_EINVAL);
-    args = (struct dsf_move_args){ .elems = { 10 }, .self = 3 };
-    assert_int_equal(check_two(&dsf_op_reduce_scatter, 10, 10, &args, &err),
+    assert_int_equal(check_two(&dsf_op_gather, 10, 5, &gather, &err),
+                     DSFLOW_OK);
+    assert_int_equal(check_two(&dsf_op_gather, 10, 4, &gather, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "gather: in: 5 numbers from 0 on, of 4");
+    assert_int_equal(check_two(&dsf_op_reduce, 10, 10, &sum, &err),
                      DSFLOW_EINVAL);
     assert_int_equal(check_two(&dsf_op_send, 10, 11, NULL, &err),
                      DSFLOW_EINVAL);
@@ -138,26 +170,22 @@ static void what_is_out_of_bounds_is_refused(void **state)
 
 static void another_type_is_refused(void **state)
 {
-    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, 10),
-                                           dsflow_shape_of(DSFLOW_BF16, 10) };
-    struct dsf_move_args args = { .elems = { 10 }, .self = -1 };
+    struct dsf_range move = { 4, 0, 0 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_op_split.check(shapes, 2, &args, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "split: out: expected fp32, is bf16");
-    assert_int_equal(dsf_op_gather.check(shapes, 2, &args, &err),
-                     DSFLOW_EINVAL);
-    assert_int_equal(dsf_op_reduce_scatter.check(shapes, 2, &args, &err),
-                     DSFLOW_EINVAL);
-    assert_int_equal(dsf_op_send.check(shapes, 2, NULL, &err), DSFLOW_EINVAL);
-    assert_int_equal(dsf_op_swap_in.check(shapes, 2, NULL, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        dsf_op_copy.check(
+            (struct dsflow_shape[]){ dsflow_shape_of(DSFLOW_FP32, 4),
+                                     dsflow_shape_of(DSFLOW_BF16, 4) },
+            2, &move, &err),
+        DSFLOW_EINVAL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_split_is_gathered),
+        cmocka_unit_test(what_was_copied_out_is_gathered),
+        cmocka_unit_test(pieces_follow_each_other),
         cmocka_unit_test(sums_are_in_the_order_of_their_tree),
         cmocka_unit_test(what_is_out_of_bounds_is_refused),
         cmocka_unit_test(another_type_is_refused),

@@ -176,7 +176,7 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
     _Alignas(64) float g[N];
     double squares[3], total, want = 0;
     struct dsflow_control c = { .step = 1 };
-    struct dsf_square_args square = { N, 0, N };
+    struct dsf_square_args square = { N, 0 };
     struct dsf_clip_args clip = { 2 };
 
     for (int u = 0; u < 3; u++) {
@@ -207,7 +207,7 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
 static void one_gradient_is_added_to_another(void **state)
 {
     _Alignas(64) float into[N], from[N];
-    struct dsf_add_args a = { N, 0 };
+    struct dsf_sum_args a = { .elems = N };
 
     for (int i = 0; i < N; i++) {
         into[i] = (float)i;
@@ -266,14 +266,14 @@ static void squares_of_shards_are_those_of_the_whole(void **state)
     enum { BLOCK = 16, BLOCKS = 6 };
     _Alignas(64) float g[BLOCK * BLOCKS];
     double all[BLOCKS], some[BLOCKS];
-    struct dsf_square_args a = { BLOCK * BLOCKS, 0, BLOCK };
+    struct dsf_square_args a = { BLOCK * BLOCKS, 0 };
 
     for (int i = 0; i < BLOCK * BLOCKS; i++)
         g[i] = (float)gradient(i, 3);
     run(&dsf_codelet_square, &a, 2, (void *[]){ g, all },
         (size_t[]){ sizeof(g), sizeof(all) });
     for (int b = 0; b < BLOCKS; b += 2) {
-        a = (struct dsf_square_args){ 2 * BLOCK, b * BLOCK, BLOCK };
+        a = (struct dsf_square_args){ 2 * BLOCK, b * BLOCK };
         run(&dsf_codelet_square, &a, 2, (void *[]){ g, some + b },
             (size_t[]){ sizeof(g), 2 * sizeof(double) });
     }

@@ -56,22 +56,27 @@ static int parse(struct fixture *f, const char *model, const char *rest,
     return dsf_policy_tensor_parallel.decide(NULL, f->plan, &f->err);
 }
 
-/* The plain step, then in parts. */
+/* The plain step, then in parts, and what that is for one process. */
 static void build(struct fixture *f, const char *model, const char *rest,
                   int parts)
 {
-    struct dsflow_graph *whole = NULL;
+    struct dsflow_graph *whole = NULL, *parted = dsflow_graph_new();
 
     if (parse(f, model, rest, parts) < 0 ||
         dsf_policies_build(f->plan, "reference", &whole, &f->err) < 0)
         fail_msg("%s", f->err.msg);
     f->graph = dsflow_graph_new();
+    dsf_rewrite_programs(whole, parted);
     dsf_rewrite_programs(whole, f->graph);
-    if (dsf_policy_tensor_parallel.rewrite(NULL, f->plan, whole, f->graph,
+    if (dsf_policy_tensor_parallel.rewrite(NULL, f->plan, whole, parted,
                                            &f->err) < 0 ||
+        dsflow_graph_check(parted, &f->err) < 0 ||
+        dsf_policy_collectives.rewrite(NULL, f->plan, parted, f->graph,
+                                       &f->err) < 0 ||
         dsflow_graph_check(f->graph, &f->err) < 0)
         fail_msg("%s", f->err.msg);
     dsflow_graph_free(whole);
+    dsflow_graph_free(parted);
 }
 
 static void done(struct fixture *f)
@@ -344,7 +349,7 @@ static void a_block_moves_ten_times_its_rows(void **state)
                      home[t->data[k].i] != t->rank &&
                      dsflow_graph_data(f.graph, t->data[k])->role !=
                          DSFLOW_GRADS)
-                moved += (double)dsflow_graph_data(f.graph, t->data[k])->bytes;
+                moved += sizeof(float) * (double)t->op->reads(t->args, k);
         }
     }
     rows = (double)f.plan->nmicro * f.plan->micro * f.plan->sequence;

@@ -19,7 +19,11 @@ static void a_shard_knows_the_tensors_that_it_has_a_part_of(void **state)
                      { .at = 64, .rows = 6, .cols = 6 } },
     };
 
-    dsf_update_slice(&a, 32, 32);
+    static const int64_t none[4], states[] = { 0, 0, 0, 32 };
+
+    dsflow_update_slice(&a, 32, 32, states);
+    assert_int_equal(a.grad_at, 32);
+    assert_int_equal(a.param_at, 32);
     assert_int_equal(a.elems, 32);
     assert_int_equal(a.decay, 28);
     assert_int_equal(a.ntensors, 2);
@@ -27,7 +31,7 @@ static void a_shard_knows_the_tensors_that_it_has_a_part_of(void **state)
     assert_int_equal(a.tensors[0].rows, 5);
     assert_int_equal(a.tensors[1].at, 16);
     assert_int_equal(a.tensors[1].cols, 12);
-    dsf_update_slice(&a, 30, 2);
+    dsflow_update_slice(&a, 30, 2, none);
     assert_int_equal(a.decay, 0);
     assert_int_equal(a.ntensors, 0);
 }

@@ -1,0 +1,87 @@
+/* zero_private.h - what the parts of the policy zero share. */
+#ifndef DSF_POLICIES_ZERO_PRIVATE_H
+#define DSF_POLICIES_ZERO_PRIVATE_H
+
+#include <stdbool.h>
+#include <dsflow/rewrite.h>
+
+#include "policies/collective.h"
+#include "policies/keys.h"
+
+/* A piece of data of one unit as the data ranks have it. */
+struct dsf_spread {
+    dsflow_data_id *id; /* [data]; NULL: it is as it was */
+    bool whole;         /* each has room for all of it, not only for its shard */
+    bool shards;        /* only its own shard has the right contents */
+};
+
+/* Gathers of one unit: the k-th one of each rank is the same collective. */
+struct dsf_gathers {
+    uint32_t *count; /* [data]: so many so far */
+    uint32_t *ids;
+    size_t n, cap;
+};
+
+struct dsf_zero {
+    struct dsflow_rewrite rw;
+    const struct dsflow_plan *plan;
+    const struct dsf_zero_keys *keys;
+    int32_t data, stage;         /* ranks; ZeRO's stage */
+    struct dsf_spread *spread;   /* by data of `in` */
+    bool passing;                /* gradients are complete layer by layer */
+    uint32_t collectives;        /* the largest id so far */
+    uint8_t program;
+
+    /* zero_gathered.c */
+    struct dsf_gathers *gathers; /* by data of `in` */
+    struct dsf_zero_ring *rings; /* by rank, chunk, pass and segment */
+    int32_t length, chunks;      /* of the rings; of a stage */
+    uint8_t *kept;               /* by unit, part and rank: gathered already */
+};
+
+/* A shard of nothing: units may have fewer blocks than there are ranks. */
+static inline dsflow_data_id dsf_zero_none(void)
+{
+    return (dsflow_data_id){ UINT32_MAX };
+}
+
+static inline const struct dsflow_data_spec *
+dsf_zero_spec(const struct dsf_zero *z, dsflow_data_id id)
+{
+    return dsflow_graph_data(z->rw.in, id);
+}
+
+/* The data coordinate of `rank`, and the rank beside it at coordinate `d`. */
+int32_t dsf_zero_replica(const struct dsf_zero *z, int32_t rank);
+int32_t dsf_zero_beside(const struct dsf_zero *z, int32_t rank, int32_t d);
+
+/* How the data ranks share out the unit that `spec` is of. */
+struct dsf_pieces dsf_zero_pieces(const struct dsf_zero *z,
+                                  const struct dsflow_data_spec *spec);
+
+/* zero_data.c: parameters and states as they are spread; whole gradients, each
+ * on its rank; data of a unit, not spread before, in shards. */
+const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id);
+dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id);
+const struct dsf_spread *dsf_zero_cut(struct dsf_zero *z, dsflow_data_id id,
+                                      const struct dsflow_data_spec *unit);
+dsflow_data_id *dsf_zero_new_spread(struct dsf_zero *z, dsflow_data_id id,
+                                    bool whole);
+
+/* Is it of a unit that every block has, with the same sizes? What tensor ranks
+ * share of one is small, and has buffers of its own. */
+bool dsf_zero_in_block(const struct dsf_zero *z,
+                       const struct dsflow_data_spec *spec);
+const char *dsf_zero_segment(const struct dsf_zero *z,
+                             const struct dsflow_data_spec *spec);
+
+/* zero_gathered.c: the whole unit on the rank of `t`, gathered unless it still
+ * stands there. */
+dsflow_data_id dsf_zero_gathered(struct dsf_zero *z, dsflow_data_id id,
+                                 const struct dsflow_task_spec *t);
+/* What was gathered is old: the parameters have changed, or may have. */
+void dsf_zero_forget(struct dsf_zero *z);
+void dsf_zero_begin_gathered(struct dsf_zero *z);
+void dsf_zero_end_gathered(struct dsf_zero *z);
+
+#endif

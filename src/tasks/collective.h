@@ -1,0 +1,41 @@
+/* collective.h - what a collective moves: the arguments of all_gather,
+ * reduce_scatter, all_reduce, all_to_all and broadcast (collective.c), and of
+ * the tasks that they become (task_move.c). */
+#ifndef DSF_TASKS_COLLECTIVE_H
+#define DSF_TASKS_COLLECTIVE_H
+
+#include <stdint.h>
+
+/* Data in consecutive pieces of whole blocks, one for each member of a group:
+ * the first members have one block more where it does not divide. */
+struct dsf_pieces {
+    int64_t blocks, block; /* so many blocks of so many elements */
+    int32_t members;
+    int32_t owner; /* of the block, where there is one */
+};
+
+/* The first element of piece `i`; of piece `members`, the end. */
+int64_t dsf_pieces_at(const struct dsf_pieces *p, int32_t i);
+int64_t dsf_pieces_elems(const struct dsf_pieces *p, int32_t i);
+
+/* How many pieces are not empty, and which member has the `i`-th of them. */
+int32_t dsf_pieces_count(const struct dsf_pieces *p);
+int32_t dsf_pieces_member(const struct dsf_pieces *p, int32_t i);
+
+/* The task of one member. Its ports are { out, in … }: what the member gets,
+ * and what it reads of each member, in their order. Members that have nothing
+ * for it are left out, and where `in_place` it is itself: what it has is what
+ * stands in `out`. */
+struct dsf_collective_args {
+    struct dsf_pieces pieces;
+    int32_t member;
+    int32_t in_place;
+};
+
+/* `elems` elements from element `from` of one buffer to element `at` of
+ * another. */
+struct dsf_range {
+    int64_t elems, at, from;
+};
+
+#endif

@@ -1,0 +1,169 @@
+/* unit_ops.c - an optimizer, and a policy whose tasks follow its updates. */
+#include "unit_ops.h"
+
+#include <dsflow/codelet.h>
+#include <dsflow/optimizer.h>
+#include <dsflow/policy.h>
+#include <dsflow/rewrite.h>
+
+#include "lib/test.h"
+
+#include <string.h>
+
+/* drift: m = m / 2 + g; param -= lr * m, a number that decays 1 % too. */
+static void drift_cpu(const struct dsflow_call *call)
+{
+    const struct dsflow_update_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[0].ptr;
+    const float *grad = (const float *)call->bufs[1].ptr + a->grad_at;
+    float *param = (float *)call->bufs[2].ptr + a->param_at;
+    float *m = call->bufs[3].ptr;
+
+    for (int64_t i = 0; i < a->elems; i++) {
+        m[i] = m[i] / 2 + grad[i] * (float)c->scale;
+        param[i] -= (float)c->lr * m[i];
+        if (i < a->decay)
+            param[i] *= 0.99f;
+    }
+}
+
+const struct dsflow_op op_drift = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "drift",
+    .summary = "an update that a test brings",
+    .direction = DSFLOW_DIR_UPDATE,
+    .update = 1,
+    .args_size = sizeof(struct dsflow_update_args),
+    DSFLOW_PORTS({ "control", DSFLOW_R },
+                 { "grad", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS },
+                 { "param", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
+                 { "m", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS }),
+    .check = dsflow_update_check,
+    .slice = dsflow_update_slice,
+};
+
+static const struct dsflow_codelet codelet_drift = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &op_drift,
+    .cpu = drift_cpu,
+};
+
+static const struct dsflow_optimizer drift = {
+    .abi = DSFLOW_OPTIMIZER_ABI,
+    .name = "drift",
+    .summary = "an optimizer that a test brings",
+    .op = &op_drift,
+    .states = (const char *const[]){ "m", NULL },
+};
+
+/* shrink: each number of a unit is multiplied. */
+struct shrink_args {
+    int64_t elems, at;
+    double by;
+};
+
+static void shrink_cpu(const struct dsflow_call *call)
+{
+    const struct shrink_args *a = call->args;
+    float *x = (float *)call->bufs[0].ptr + a->at;
+
+    for (int64_t i = 0; i < a->elems; i++)
+        x[i] *= (float)a->by;
+}
+
+static int shrink_check(const struct dsflow_shape *shapes, unsigned n,
+                        const void *args, struct dsflow_err *err)
+{
+    const struct shrink_args *a = args;
+
+    return a->at >= 0 && a->elems <= shapes[0].elems - a->at
+               ? DSFLOW_OK
+               : dsflow_fail(err, DSFLOW_EINVAL, "shrink: out of bounds");
+}
+
+static void shrink_slice(void *args, int64_t from, int64_t elems,
+                         const int64_t *gone)
+{
+    struct shrink_args *a = args;
+
+    a->elems = elems;
+    a->at += from < 0 ? 0 : from - gone[0];
+}
+
+const struct dsflow_op op_shrink = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "shrink",
+    .summary = "each number of a unit, made smaller",
+    .direction = DSFLOW_DIR_UPDATE,
+    .args_size = sizeof(struct shrink_args),
+    DSFLOW_PORTS({ "param", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS }),
+    .check = shrink_check,
+    .slice = shrink_slice,
+};
+
+static const struct dsflow_codelet codelet_shrink = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &op_shrink,
+    .cpu = shrink_cpu,
+};
+
+struct shrink {
+    double by;
+};
+
+static const struct dsflow_option options[] = {
+    DSFLOW_OPTION_FLOAT(struct shrink, by, "1", 0, 1,
+                        "what parameters are multiplied by after each update"),
+    { 0 },
+};
+
+/* Behind each update of a unit, a task that shrinks its parameters. */
+static int shrink_rewrite(const void *part, const struct dsflow_plan *plan,
+                          struct dsflow_graph *in, struct dsflow_graph *out,
+                          struct dsflow_err *err)
+{
+    struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
+    const struct shrink *p = part;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
+        struct dsflow_task_spec t =
+            *dsflow_graph_task(in, (dsflow_task_id){ i });
+        struct shrink_args args = { 0, 0, p->by };
+
+        dsflow_rewrite_task(&rw, &t);
+        if (!t.op->update || p->by == 1)
+            continue;
+        args.elems = ((const struct dsflow_update_args *)t.args)->elems;
+        t.op = &op_shrink;
+        t.args = &args;
+        t.data = &t.data[2];
+        t.ndata = 1;
+        dsflow_rewrite_task(&rw, &t);
+    }
+    dsflow_rewrite_end(&rw);
+    return DSFLOW_OK;
+}
+
+static const struct dsflow_policy shrink = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "shrink",
+    .summary = "parameters that a test makes smaller",
+    .after = "reference",
+    .options = options,
+    .part_size = sizeof(struct shrink),
+    .rewrite = shrink_rewrite,
+};
+
+void add_unit_ops(void)
+{
+    struct dsflow_err err;
+
+    assert_int_equal(dsflow_op_register(&op_drift, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_op_register(&op_shrink, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_codelet_register(&codelet_drift, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_codelet_register(&codelet_shrink, &err),
+                     DSFLOW_OK);
+    if (dsflow_optimizer_register(&drift, &err) < 0 ||
+        dsflow_policy_register(&shrink, &err) < 0)
+        fail_msg("%s", err.msg);
+}
