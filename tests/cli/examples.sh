@@ -109,6 +109,11 @@ same pieces average
 train plain two --set mesh.data=2 --set batch.groups=2
 train average shards --set mesh.data=2 --set batch.groups=2 --set zero.stage=2
 same two shards
+train average tiers --set mesh.pipeline=2 --set offload.optimizer=cpu \
+    --set offload.params=cpu
+same beside tiers
+grep -q '"step":5,.*"program":"average"' pieces/metrics.jsonl ||
+    fault "average: a run that goes on has no program average in step 5"
 programs=$(sed -n 's/^{"step":\([0-9]*\),"loss".*"program":"\(.*\)".*/\1 \2/p' \
     average/metrics.jsonl)
 [ "$programs" = "5 average" ] || fault "average: metrics.jsonl has '$programs'"
