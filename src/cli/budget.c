@@ -111,16 +111,17 @@ double dsf_fit_window(const struct dsf_session *s)
 }
 
 /* Is it the worst of its tier so far? */
-static void note(struct dsf_shortfall *shortfall, enum dsflow_tier tier, unsigned rank,
-                 double needs, double has)
+static void note(struct dsf_shortfall *shortfall, enum dsflow_tier tier,
+                 unsigned rank, double needs, double has)
 {
     if (needs > has && !(shortfall->needs - shortfall->has > needs - has))
         *shortfall = (struct dsf_shortfall){ tier, rank, needs, has };
 }
 
 bool dsf_fit_shortfall(const struct dsf_session *s,
-                   const struct dsf_machine_model *m,
-                   const struct dsf_weights *w, struct dsf_shortfall *shortfall)
+                       const struct dsf_machine_model *m,
+                       const struct dsf_weights *w,
+                       struct dsf_shortfall *shortfall)
 {
     double device = dsf_fit_budget(s, m), window = dsf_fit_window(s), disk = 0;
 
@@ -128,7 +129,8 @@ bool dsf_fit_shortfall(const struct dsf_session *s,
     for (unsigned r = 0; r < w->nranks; r++)
         note(shortfall, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
     for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
-        note(shortfall, DSFLOW_HOST, r, w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
+        note(shortfall, DSFLOW_HOST, r,
+             w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
              host_budget(s, m, w->ranks[r].peak));
     for (unsigned r = 0; r < w->nranks; r++)
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];

@@ -40,10 +40,11 @@ double dsf_fit_room(const struct dsf_session *s);
 void dsf_fit_weigh(const struct dsf_session *s,
                    const struct dsf_machine_model *m, struct dsf_weights *w);
 
-/* Whether a memory is too small; the largest shortfall is then in *shortfall. */
+/* Whether a memory is too small: the largest shortfall, into *shortfall. */
 bool dsf_fit_shortfall(const struct dsf_session *s,
-                   const struct dsf_machine_model *m,
-                   const struct dsf_weights *w, struct dsf_shortfall *shortfall);
+                       const struct dsf_machine_model *m,
+                       const struct dsf_weights *w,
+                       struct dsf_shortfall *shortfall);
 
 /* Bytes that the parameters and the states of the optimizer take, wherever they
  * are: the job needs more than that. Of a session that has its model. */

@@ -21,7 +21,7 @@ struct dsf_cli_args {
     struct dsf_cli_opt {
         const struct dsf_flag *flag;
         const char *value; /* "" when there is none */
-    } *opts;
+    } * opts;
     unsigned nopts;
 };
 

@@ -140,8 +140,7 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
         printf("%s: the model as it starts, without training\n",
                args->words[2]);
     else if (status == DSFLOW_OK)
-        printf("%s: the model of step %lld\n", args->words[2],
-               (long long)from);
+        printf("%s: the model of step %lld\n", args->words[2], (long long)from);
     dsf_params_close(params);
     dsf_session_close(&s);
     return status;

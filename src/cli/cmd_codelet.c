@@ -206,8 +206,7 @@ static int read_flags(const struct dsf_cli_args *args, struct dsf_try *how,
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(args, "cases", 1, 100000, &cases, err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_flag_number(args, "timeout", 0.1, 86400, &how->limit, err);
+        status = dsf_flag_number(args, "timeout", 0.1, 86400, &how->limit, err);
     how->seed = (uint64_t)seed;
     how->cases = (unsigned)cases;
     how->sets = dsf_flag_values(args, "set", &how->nsets);

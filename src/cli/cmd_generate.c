@@ -51,15 +51,14 @@ static int read_sampling(const struct dsf_cli_args *args,
                          struct dsflow_err *err)
 {
     int64_t seed = 1;
-    int status =
-        dsf_flag_number(args, "temperature", 0, 100, &sampling->temperature,
-                        err);
+    int status = dsf_flag_number(args, "temperature", 0, 100,
+                                 &sampling->temperature, err);
 
     if (status == DSFLOW_OK)
         status = dsf_flag_number(args, "top-p", 0, 1, &sampling->top_p, err);
     if (status == DSFLOW_OK)
-        status = dsf_flag_whole(args, "top-k", 0, 4194304, &sampling->top_k,
-                                err);
+        status =
+            dsf_flag_whole(args, "top-k", 0, 4194304, &sampling->top_k, err);
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(args, "seed", 0, INT64_MAX, &seed, err);
     if (status == DSFLOW_OK)

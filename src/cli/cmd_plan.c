@@ -166,8 +166,7 @@ static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK) /* with the policies that the job has loaded */
         status = check_until(until, err);
     if (status == DSFLOW_OK)
-        status =
-            build(&s, dsf_flag_value(args, "machine"), until,
+        status = build(&s, dsf_flag_value(args, "machine"), until,
                        !dot || trace != NULL, &m, err);
     if (status == DSFLOW_OK)
         dsf_job_warn(&s.job);

@@ -97,7 +97,8 @@ void dsf_choice_set(struct dsf_session *s, const struct dsf_choice *choice)
 }
 
 bool dsf_fit_falls_short(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, struct dsf_shortfall *shortfall)
+                         const struct dsf_machine_model *m,
+                         struct dsf_shortfall *shortfall)
 {
     struct dsf_weights w;
     bool any;
@@ -113,14 +114,14 @@ struct search {
     struct dsf_choice open, best;
     bool open_share;
     double seconds;         /* of the best; INFINITY: none yet */
-    struct dsf_shortfall least;  /* of the choice that lacks least, … */
-    struct dsf_choice lacking; /* … which is this one */
+    struct dsf_shortfall least; /* of the choice that lacks least, … */
+    struct dsf_choice lacking;  /* … which is this one */
     unsigned fit, unfit;
     struct dsflow_err err; /* of a choice that makes no plan */
 };
 
 static int build_choice(struct dsf_session *s, const struct dsf_choice *choice,
-                     struct search *search)
+                        struct search *search)
 {
     dsf_fit_forget(s);
     dsf_choice_set(s, choice);
@@ -145,20 +146,21 @@ static int keep_most(struct dsf_session *s, const struct dsf_machine_model *m,
     for (; hundredths > 0 && status == DSFLOW_OK; hundredths--) {
         choice->offload.share = hundredths / 100.0;
         status = build_choice(s, choice, search);
-        if (status == DSFLOW_OK &&
-            !(dsf_fit_falls_short(s, m, &shortfall) && shortfall.tier == DSFLOW_DEVICE))
+        if (status == DSFLOW_OK && !(dsf_fit_falls_short(s, m, &shortfall) &&
+                                     shortfall.tier == DSFLOW_DEVICE))
             return DSFLOW_OK;
     }
     choice->offload.share = 0;
     return status == DSFLOW_OK ? build_choice(s, choice, search) : status;
 }
 
-static void note_shortfall(struct search *search, const struct dsf_choice *choice,
-                      const struct dsf_shortfall *shortfall)
+static void note_shortfall(struct search *search,
+                           const struct dsf_choice *choice,
+                           const struct dsf_shortfall *shortfall)
 {
     search->unfit++;
-    if (search->unfit > 1 &&
-        search->least.needs - search->least.has <= shortfall->needs - shortfall->has)
+    if (search->unfit > 1 && search->least.needs - search->least.has <=
+                                 shortfall->needs - shortfall->has)
         return;
     search->least = *shortfall;
     search->lacking = *choice;
@@ -332,7 +334,7 @@ static int fail_all(struct dsf_session *s, const struct search *search,
         shortfall->tier == DSFLOW_NVME ? "memory.nvme" : "memory",
         shortfall->tier == DSFLOW_NVME   ? "size"
         : shortfall->tier == DSFLOW_HOST ? "host"
-                                    : "device",
+                                         : "device",
         "%u way%s to fill in what is auto: the smallest needs %s%s and there "
         "are %s",
         search->unfit, search->unfit == 1 ? "" : "s",

@@ -219,7 +219,8 @@ static struct uses uses_of(const struct dsf_session *s,
         double bytes = w->ranks[shortfall->rank].in_tier[shortfall->tier][role];
         size_t n = strlen(u.text);
 
-        for (unsigned r = 1; shortfall->tier == DSFLOW_NVME && r < w->nranks; r++)
+        for (unsigned r = 1; shortfall->tier == DSFLOW_NVME && r < w->nranks;
+             r++)
             bytes += w->ranks[r].in_tier[shortfall->tier][role];
         if (shortfall->tier == DSFLOW_DEVICE && role == DSFLOW_BUFFERS)
             bytes += w->ranks[shortfall->rank].scratch;
@@ -236,8 +237,9 @@ static struct uses uses_of(const struct dsf_session *s,
     return u;
 }
 
-static int fail_short(struct dsf_session *s, const struct dsf_shortfall *shortfall,
-                     const char *uses, const char *then, struct dsflow_err *err)
+static int fail_short(struct dsf_session *s,
+                      const struct dsf_shortfall *shortfall, const char *uses,
+                      const char *then, struct dsflow_err *err)
 {
     const struct dsf_job *job = &s->job;
     struct dsf_text needs = dsf_size_text(shortfall->needs);
@@ -262,9 +264,11 @@ int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
 
     dsf_fit_weigh(s, m, &w);
     if (dsf_fit_shortfall(s, m, &w, &shortfall)) {
-        char *then = shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
+        char *then =
+            shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
 
-        status = fail_short(s, &shortfall, uses_of(s, &w, &shortfall).text, then, err);
+        status = fail_short(s, &shortfall, uses_of(s, &w, &shortfall).text,
+                            then, err);
         free(then);
     }
     dsf_weights_fini(&w);

@@ -34,6 +34,7 @@ void dsf_fit_forget(struct dsf_session *s);
 
 /* Whether it does not fit. */
 bool dsf_fit_falls_short(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, struct dsf_shortfall *shortfall);
+                         const struct dsf_machine_model *m,
+                         struct dsf_shortfall *shortfall);
 
 #endif

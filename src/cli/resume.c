@@ -149,8 +149,8 @@ static void add(struct comparison *c, const char *key, const char *was,
         .was = dsf_xstrdup(was),
         .now = dsf_xstrdup(now),
         .counts = counts != NULL,
-        .effect = counts != NULL ? effect_of(counts, was, now)
-                                 : DSF_EFFECT_BITS,
+        .effect =
+            counts != NULL ? effect_of(counts, was, now) : DSF_EFFECT_BITS,
     };
 }
 

@@ -61,7 +61,7 @@ static int add_flag(const struct dsf_cmd *cmd, struct dsf_cli_args *w,
 }
 
 int dsf_cli_args_read(const struct dsf_cmd *cmd, int argc, char **argv,
-                   struct dsf_cli_args *w, struct dsflow_err *err)
+                      struct dsf_cli_args *w, struct dsflow_err *err)
 {
     bool flags = true;
 

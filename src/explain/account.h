@@ -97,7 +97,7 @@ struct dsf_account {
     double simulated;       /* seconds of a step in the order that the
                                simulator would take */
 
-    uint32_t step;           /* that the path is of */
+    uint32_t step;            /* that the path is of */
     double path_seconds;      /* of it */
     struct dsf_stretch *path; /* longest first */
     size_t npath, cap_path;

@@ -1,5 +1,5 @@
-/* critical_path.c - the path that a step took: back from its end, from each task
- * to what it started after. */
+/* critical_path.c - the path that a step took: back from its end, from each
+ * task to what it started after. */
 #include "explain/account.h"
 
 #include "base/alloc.h"
