@@ -3,8 +3,8 @@
 #define DSF_CLI_FIT_PRIVATE_H
 
 #include "cli/fit.h"
+#include "explain/tries.h"
 #include "policies/keys.h"
-#include "policies/tries.h"
 
 /* Keys of policies whose values need less memory one after the other
  * (DSFLOW_VALUES_RISING). */

@@ -2,8 +2,8 @@
 #include "explain/candidates.h"
 
 #include "base/alloc.h"
+#include "explain/tries.h"
 #include "policies/keys.h"
-#include "policies/tries.h"
 
 #include <stdlib.h>
 #include <string.h>

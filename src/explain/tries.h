@@ -1,7 +1,7 @@
 /* tries.h - the values of keys that policies say are worth trying (policy.h):
  * for what is auto, for what would fit, and for advice. */
-#ifndef DSF_POLICIES_TRIES_H
-#define DSF_POLICIES_TRIES_H
+#ifndef DSF_EXPLAIN_TRIES_H
+#define DSF_EXPLAIN_TRIES_H
 
 #include "policies/policies.h"
 
@@ -13,11 +13,6 @@ struct dsf_try {
 
 /* The i-th, in the order of the policies; false past the last. */
 bool dsf_try_at(unsigned i, struct dsf_try *t);
-
-/* Does the key exist, and has it values that can be tried so? Errors are for
- * the policy that says it. */
-int dsf_try_check(const struct dsflow_try *how,
-                  const struct dsflow_option *options, struct dsflow_err *err);
 
 /* Of a key that is a choice or a number among a few, where its values are from
  * 0 on: how many there are but for "auto" (1 where the key has no effect), and

@@ -1,11 +1,11 @@
 /* test_tries.c - the values of keys that policies say are worth trying. */
-#include "policies/tries.h"
+#include "explain/tries.h"
 
 #include "same/trial.h"
 
-#include "config/option.h"
 #include "lib/test.h"
 
+#include <dsflow/rewrite.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,34 +96,72 @@ static void a_key_that_is_auto_has_values_and_may_be_given_one(void **state)
     end_trial(&t);
 }
 
-static void what_a_key_has_no_values_for_is_refused(void **state)
+static int rewrite(const void *part, const struct dsflow_plan *plan,
+                   struct dsflow_graph *in, struct dsflow_graph *out,
+                   struct dsflow_err *err)
 {
-    static const struct {
-        struct dsflow_try how;
-        const char *message;
-    } cases[] = {
-        { { "stages", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0 },
-          "tries: stages: unknown key" },
-        { { "split", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0 },
-          "tries: split: a key of this type has no such values" },
-        { { "chunks", DSFLOW_VALUES_QUARTERS, DSFLOW_CAUSE_DISK, 0 },
-          "tries: chunks: a key of this type has no such values" },
-        { { "schedule", DSFLOW_VALUES_DEFAULT, DSFLOW_CAUSE_DISK, 0 },
-          "tries: schedule: a key of this type has no such values" },
-    };
-    const struct dsflow_try good = { "chunks", DSFLOW_VALUES_MORE,
-                                     DSFLOW_CAUSE_STAGES, 0 };
-    struct dsflow_err err;
+    dsflow_rewrite_all(in, out, NULL, NULL);
+    return DSFLOW_OK;
+}
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        assert_int_equal(dsf_try_check(&cases[i].how,
-                                       dsf_policy_pipeline.options, &err),
-                         DSFLOW_EINVAL);
-        assert_string_equal(err.msg, cases[i].message);
+struct mine {
+    int64_t n, list;
+};
+static const struct dsflow_option mine_options[] = {
+    DSFLOW_OPTION_AUTO(struct mine, n, "\"auto\"", 2, 5, "a number"),
+    DSFLOW_OPTION_INT(struct mine, list, "1", 0, 9, "another"),
+    { 0 },
+};
+
+/* Registered, or refused with the message. */
+static void register_mine(const char *name, const struct dsflow_try *tries,
+                          const char *message)
+{
+    struct dsflow_policy *policy = calloc(1, sizeof(*policy)); /* for good */
+    struct dsflow_err err = { .msg = "" };
+
+    *policy = (struct dsflow_policy){ .abi = DSFLOW_POLICY_ABI,
+                                      .name = name,
+                                      .summary = "of the test",
+                                      .after = "priorities",
+                                      .options = mine_options,
+                                      .part_size = sizeof(struct mine),
+                                      .tries = tries,
+                                      .rewrite = rewrite };
+    dsflow_policy_register(policy, &err);
+    assert_string_equal(err.msg, message);
+    if (message[0] != '\0')
+        free(policy);
+}
+
+static void policies_of_others_say_it_too(void **state)
+{
+#define TRY(...)                                                               \
+    (const struct dsflow_try[])                                                \
+    {                                                                          \
+        { __VA_ARGS__ },                                                       \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
     }
-    assert_int_equal(dsf_try_check(&good, NULL, &err), DSFLOW_EINVAL);
-    assert_int_equal(dsf_try_check(&good, dsf_policy_pipeline.options, &err),
-                     DSFLOW_OK);
+    static const struct dsflow_try tries[] = {
+        { "n", DSFLOW_VALUES_RISING, DSFLOW_CAUSE_SLOTS, 0 },
+        { 0 },
+    };
+    struct dsf_try n;
+
+    register_mine("mine", TRY("m", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0),
+                  "policy mine: tries: m: unknown key");
+    register_mine("mine", TRY("list", DSFLOW_VALUES_ANY, DSFLOW_CAUSE_DISK, 0),
+                  "policy mine: tries: list: a key of this type has no such "
+                  "values");
+    register_mine("mine", TRY("n", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_DISK, 0),
+                  "policy mine: tries: n: a key of this type has no such "
+                  "values");
+    register_mine("mine", tries, "");
+    n = try_of("mine", "n");
+    assert_true(n.option == &mine_options[0]);
+    assert_tried("gpt2 mine.n=4", "mine", "n", "4>3 4>2 ");
 }
 
 /* The first is what the job says; each needs no more of the device. */
@@ -153,7 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_tried_is_what_the_policy_says),
         cmocka_unit_test(a_key_that_is_auto_has_values_and_may_be_given_one),
-        cmocka_unit_test(what_a_key_has_no_values_for_is_refused),
+        cmocka_unit_test(policies_of_others_say_it_too),
         cmocka_unit_test(what_does_not_fit_falls_back_to_larger_memories),
     };
 

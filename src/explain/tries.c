@@ -1,5 +1,5 @@
 /* tries.c - the values of keys that policies say are worth trying. */
-#include "policies/tries.h"
+#include "explain/tries.h"
 
 #include "base/alloc.h"
 #include "config/job_tables.h"
@@ -18,51 +18,13 @@ bool dsf_try_at(unsigned i, struct dsf_try *t)
         for (const struct dsflow_try *how = policy->tries;
              how != NULL && how->key != NULL; how++)
             if (i-- == 0) {
-                *t = (struct dsf_try){ dsf_job_find_table(policy->name),
-                                       dsf_option_find(policy->options,
-                                                       how->key),
-                                       how };
+                *t = (struct dsf_try){
+                    dsf_job_find_table(policy->name),
+                    dsf_option_find(policy->options, how->key), how
+                };
                 return true;
             }
     return false;
-}
-
-static bool suits(enum dsflow_values values, const struct dsflow_option *o)
-{
-    enum { FEW = 64 };
-    bool few = o->type == DSFLOW_AUTO && o->max - o->min < FEW;
-
-    switch (values) {
-    case DSFLOW_VALUES_RISING:
-    case DSFLOW_VALUES_ANY:
-        return o->type == DSFLOW_CHOICE || few;
-    case DSFLOW_VALUES_DEFAULT:
-        return o->type == DSFLOW_BOOL;
-    case DSFLOW_VALUES_MORE:
-        return o->type == DSFLOW_INT;
-    case DSFLOW_VALUES_SCALED:
-        return o->type == DSFLOW_SIZE;
-    case DSFLOW_VALUES_QUARTERS:
-        return o->type == DSFLOW_SHARE;
-    }
-    return false;
-}
-
-int dsf_try_check(const struct dsflow_try *how,
-                  const struct dsflow_option *options, struct dsflow_err *err)
-{
-    const struct dsflow_option *o =
-        options != NULL ? dsf_option_find(options, how->key) : NULL;
-
-    if (o == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "tries: %.60s: unknown key",
-                           how->key);
-    if (!suits(how->values, o))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "tries: %.60s: a key of this type has no such "
-                           "values",
-                           how->key);
-    return DSFLOW_OK;
 }
 
 static void *field_of(const struct dsf_try *t, const struct dsf_job *job)
@@ -82,7 +44,8 @@ static int choices_of(const struct dsflow_option *o)
 
 static bool is_used(const struct dsf_try *t, const struct dsf_job *job)
 {
-    return t->option->used_with == NULL || dsf_job_is(job, t->option->used_with);
+    return t->option->used_with == NULL ||
+           dsf_job_is(job, t->option->used_with);
 }
 
 int dsf_try_count(const struct dsf_try *t, const struct dsf_job *job)
@@ -91,7 +54,8 @@ int dsf_try_count(const struct dsf_try *t, const struct dsf_job *job)
 
     if (!is_used(t, job))
         return 1;
-    return o->type == DSFLOW_CHOICE ? choices_of(o) : (int)(o->max - o->min) + 1;
+    return o->type == DSFLOW_CHOICE ? choices_of(o)
+                                    : (int)(o->max - o->min) + 1;
 }
 
 int dsf_try_get(const struct dsf_try *t, const struct dsf_job *job)
