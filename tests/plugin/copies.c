@@ -114,7 +114,7 @@ static const struct dsflow_policy policy = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "copies",
     .summary = "what the first copy does, on all of them",
-    .after = "zero",
+    .after = "collectives",
     .rewrite = rewrite,
 };
 
