@@ -56,13 +56,22 @@ static void must(int status, const struct dsflow_err *err)
 
 static void policies_stand_behind_the_one_they_name(void **state)
 {
-    static const char *const order[] = {
-        "reference",    "recompute", "tensor_parallel",
-        "pipeline",     "early",     "later",
-        "behind_early", "zero",      "strict",
-        "send",         "offload",   "replace",
-        "priorities",   "last",      NULL
-    };
+    static const char *const order[] = { "reference",
+                                         "recompute",
+                                         "tensor_parallel",
+                                         "pipeline",
+                                         "early",
+                                         "later",
+                                         "behind_early",
+                                         "zero",
+                                         "collectives",
+                                         "strict",
+                                         "send",
+                                         "offload",
+                                         "replace",
+                                         "priorities",
+                                         "last",
+                                         NULL };
     struct dsflow_err err;
 
     must(dsflow_plugin_add(&plugin_last, "test", &err), &err);
@@ -71,7 +80,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(14));
+    assert_null(dsflow_policy_at(15));
 }
 
 /* A schedule that is fine, then a policy that is not. */
