@@ -21,6 +21,15 @@ enum dsflow_dtype {
     /* Packed: blocks of numbers, a byte each, with a scale of two bytes for
      * each block; the scales come first. */
     DSFLOW_INT8_BLOCK,
+    /* In files of others; no kernel knows them. */
+    DSFLOW_INT16,
+    DSFLOW_UINT8,
+    DSFLOW_UINT16,
+    DSFLOW_UINT32,
+    DSFLOW_UINT64,
+    DSFLOW_BOOLEAN, /* a byte */
+    DSFLOW_FP8_E4M3,
+    DSFLOW_FP8_E5M2,
     DSFLOW_NDTYPES
 };
 

@@ -76,6 +76,10 @@ struct dsflow_data_spec {
      * numbers below 0 are for plug-ins. */
     int32_t ring_class;
 
+    /* Of the random numbers by which it is rounded where it is cast into fewer
+     * bits: the same for replicas, shards and pieces. 0: none. */
+    uint64_t stream;
+
     /* Where it is one of several buffers used in turn: the key that says how
      * many, such as "zero.prefetch". Borrowed; NULL: none. Writing it waits for
      * its last reader, and more of them wait less; what explains a timeline

@@ -15,6 +15,14 @@ static const struct {
     [DSFLOW_INT32] = { "int32", 4 },
     [DSFLOW_INT64] = { "int64", 8 },
     [DSFLOW_INT8_BLOCK] = { "int8_block", 1 },
+    [DSFLOW_INT16] = { "int16", 2 },
+    [DSFLOW_UINT8] = { "uint8", 1 },
+    [DSFLOW_UINT16] = { "uint16", 2 },
+    [DSFLOW_UINT32] = { "uint32", 4 },
+    [DSFLOW_UINT64] = { "uint64", 8 },
+    [DSFLOW_BOOLEAN] = { "bool", 1 },
+    [DSFLOW_FP8_E4M3] = { "fp8_e4m3", 1 },
+    [DSFLOW_FP8_E5M2] = { "fp8_e5m2", 1 },
 };
 
 const char *dsflow_dtype_str(enum dsflow_dtype dtype)

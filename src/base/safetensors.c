@@ -19,18 +19,19 @@
 /* The format's own limit on the header (huggingface/safetensors). */
 #define MOST_HEADER 100000000u
 
+/* What the format calls each type; floats first. */
 static const struct {
     const char *name;
-    size_t bytes;
+    enum dsflow_dtype dtype;
 } dtypes[] = {
-    [DSF_F32] = { "F32", 4 },   [DSF_F64] = { "F64", 8 },
-    [DSF_BF16] = { "BF16", 2 }, [DSF_F16] = { "F16", 2 },
-    [DSF_I32] = { "I32", 4 },   [DSF_I64] = { "I64", 8 },
-    [DSF_U8] = { "U8", 1 },     [DSF_BOOL] = { "BOOL", 1 },
-    [DSF_I8] = { "I8", 1 },     [DSF_I16] = { "I16", 2 },
-    [DSF_U16] = { "U16", 2 },   [DSF_U32] = { "U32", 4 },
-    [DSF_U64] = { "U64", 8 },   [DSF_F8_E4M3] = { "F8_E4M3", 1 },
-    [DSF_F8_E5M2] = { "F8_E5M2", 1 },
+    { "F32", DSFLOW_FP32 },         { "F64", DSFLOW_FP64 },
+    { "BF16", DSFLOW_BF16 },        { "F16", DSFLOW_FP16 },
+    { "I32", DSFLOW_INT32 },        { "I64", DSFLOW_INT64 },
+    { "U8", DSFLOW_UINT8 },         { "BOOL", DSFLOW_BOOLEAN },
+    { "I8", DSFLOW_INT8 },          { "I16", DSFLOW_INT16 },
+    { "U16", DSFLOW_UINT16 },       { "U32", DSFLOW_UINT32 },
+    { "U64", DSFLOW_UINT64 },       { "F8_E4M3", DSFLOW_FP8_E4M3 },
+    { "F8_E5M2", DSFLOW_FP8_E5M2 },
 };
 enum { NDTYPES = sizeof(dtypes) / sizeof(*dtypes) };
 
@@ -140,9 +141,9 @@ static int read_shape(const struct dsf_st_file *f, struct dsf_st_tensor *t,
         return fail_dtype(f, t->name, json_object_get(entry, "dtype"), err);
     if (!json_is_array(shape) || json_array_size(shape) > 8)
         return damaged(f, t->name, "expected a shape of up to 8 numbers", err);
-    t->dtype = (enum dsf_dtype)dtype;
+    t->dtype = dtypes[dtype].dtype;
     t->ndims = (unsigned)json_array_size(shape);
-    *bytes = dtypes[dtype].bytes;
+    *bytes = dsflow_dtype_bytes(t->dtype, 1);
     for (unsigned d = 0; d < t->ndims; d++) {
         json_int_t n = json_integer_value(json_array_get(shape, d));
 
@@ -285,9 +286,18 @@ int dsf_st_open(const char *path, struct dsf_st_file **file,
     return DSFLOW_OK;
 }
 
-const char *dsf_st_dtype_name(enum dsf_dtype dtype)
+const char *dsf_st_dtype_name(enum dsflow_dtype dtype)
 {
-    return dtypes[dtype].name;
+    for (int i = 0; i < NDTYPES; i++)
+        if (dtypes[i].dtype == dtype)
+            return dtypes[i].name;
+    return "?";
+}
+
+bool dsf_st_is_float(enum dsflow_dtype dtype)
+{
+    return dtype == DSFLOW_FP32 || dtype == DSFLOW_FP64 ||
+           dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16;
 }
 
 const char *dsf_st_path(const struct dsf_st_file *f)
@@ -321,19 +331,20 @@ int dsf_st_read(const struct dsf_st_file *f, const struct dsf_st_tensor *t,
     return read_at(f, t->at + (int64_t)from, to, bytes, err);
 }
 
-static void widen(enum dsf_dtype dtype, const char *from, size_t n, float *to)
+static void widen(enum dsflow_dtype dtype, const char *from, size_t n,
+                  float *to)
 {
     for (size_t i = 0; i < n; i++) {
         uint16_t h;
         double d;
 
-        if (dtype == DSF_F64) {
+        if (dtype == DSFLOW_FP64) {
             memcpy(&d, from + 8 * i, sizeof(d));
             to[i] = (float)d;
             continue;
         }
         memcpy(&h, from + 2 * i, sizeof(h));
-        to[i] = dtype == DSF_BF16 ? dsf_from_bf16(h) : dsf_from_fp16(h);
+        to[i] = dtype == DSFLOW_BF16 ? dsf_from_bf16(h) : dsf_from_fp16(h);
     }
 }
 
@@ -341,11 +352,11 @@ int dsf_st_read_f32(const struct dsf_st_file *f, const struct dsf_st_tensor *t,
                     size_t first, size_t n, float *to, struct dsflow_err *err)
 {
     enum { CHUNK = 1 << 16 }; /* elements */
-    size_t each = dtypes[t->dtype].bytes;
+    size_t each = dsflow_dtype_bytes(t->dtype, 1);
     char *chunk;
     int status = DSFLOW_OK;
 
-    if (t->dtype == DSF_F32)
+    if (t->dtype == DSFLOW_FP32)
         return dsf_st_read(f, t, first * each, n * each, to, err);
     chunk = dsf_xcalloc(CHUNK, each);
     for (size_t i = 0; i < n && status == DSFLOW_OK; i += CHUNK) {
@@ -377,12 +388,12 @@ static json_t *header_json(const struct dsf_st_tensor *tensors, unsigned n,
 
         for (unsigned d = 0; d < tensors[i].ndims; d++)
             json_array_append_new(shape, json_integer(tensors[i].dims[d]));
-        json_object_set_new(
-            header, tensors[i].name,
-            json_pack("{s:s, s:o, s:[I, I]}", "dtype",
-                      dtypes[tensors[i].dtype].name, "shape", shape,
-                      "data_offsets", (json_int_t)at,
-                      (json_int_t)(at + tensors[i].bytes)));
+        json_object_set_new(header, tensors[i].name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype",
+                                      dsf_st_dtype_name(tensors[i].dtype),
+                                      "shape", shape, "data_offsets",
+                                      (json_int_t)at,
+                                      (json_int_t)(at + tensors[i].bytes)));
         at += tensors[i].bytes;
     }
     return header;

@@ -5,32 +5,15 @@
 #ifndef DSF_BASE_SAFETENSORS_H
 #define DSF_BASE_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/dtype.h>
 #include <dsflow/error.h>
-
-/* The float types that dsf_st_read_f32 reads come first. */
-enum dsf_dtype {
-    DSF_F32,
-    DSF_F64,
-    DSF_BF16,
-    DSF_F16,
-    DSF_I32,
-    DSF_I64,
-    DSF_U8,
-    DSF_BOOL,
-    DSF_I8,
-    DSF_I16,
-    DSF_U16,
-    DSF_U32,
-    DSF_U64,
-    DSF_F8_E4M3,
-    DSF_F8_E5M2
-};
 
 struct dsf_st_tensor {
     char *name;
-    enum dsf_dtype dtype;
+    enum dsflow_dtype dtype; /* one that files have: not bytes or int8_block */
     unsigned ndims;
     int64_t dims[8];
     const void *data; /* to be written; NULL: it comes in pieces */
@@ -45,7 +28,7 @@ struct dsf_st_file; /* opaque */
 int dsf_st_open(const char *path, struct dsf_st_file **file,
                 struct dsflow_err *err);
 void dsf_st_close(struct dsf_st_file *file);
-const char *dsf_st_dtype_name(enum dsf_dtype dtype); /* "BF16" */
+const char *dsf_st_dtype_name(enum dsflow_dtype dtype); /* "BF16" */
 const char *dsf_st_path(const struct dsf_st_file *file);
 unsigned dsf_st_count(const struct dsf_st_file *file);
 const struct dsf_st_tensor *dsf_st_at(const struct dsf_st_file *file,
@@ -57,6 +40,9 @@ const struct dsf_st_tensor *dsf_st_find(const struct dsf_st_file *file,
  * the file has become shorter. */
 int dsf_st_read(const struct dsf_st_file *file, const struct dsf_st_tensor *t,
                 size_t from, size_t bytes, void *to, struct dsflow_err *err);
+
+/* Can dsf_st_read_f32 read it? */
+bool dsf_st_is_float(enum dsflow_dtype dtype);
 
 /* Elements [first, first + n) as fp32, whatever the float type. */
 int dsf_st_read_f32(const struct dsf_st_file *file,

@@ -141,14 +141,16 @@ bool dsf_fit_shortfall(const struct dsf_session *s,
 
 double dsf_fit_least(const struct dsf_session *s)
 {
-    static const double bytes[] = {
-        [DSF_STATES_FP32] = 4, [DSF_STATES_BF16] = 2, [DSF_STATES_INT8] = 1
-    };
+    enum dsflow_dtype kept =
+        dsf_offload_dtypes[dsf_offload_keys(&s->job)->states];
     unsigned states =
         dsf_optimizer_nstates(dsf_job_optimizer(&s->job, NULL), &s->job);
 
     return (double)s->model.params *
-           (sizeof(float) + states * bytes[dsf_offload_keys(&s->job)->states]);
+           (double)(dsflow_dtype_bytes(DSFLOW_FP32, 1) +
+                    states * (kept == DSFLOW_INT8_BLOCK
+                                  ? 1 /* its scales are few */
+                                  : dsflow_dtype_bytes(kept, 1)));
 }
 
 /* Of all nodes; INFINITY: unknown. */

@@ -64,15 +64,17 @@ static int verify(const struct dsf_cli_args *args, struct dsflow_err *err)
 
 static const struct {
     const char *name;
-    enum dsf_dtype dtype;
-} dtypes[] = { { "fp32", DSF_F32 }, { "bf16", DSF_BF16 }, { "fp16", DSF_F16 } };
+    enum dsflow_dtype dtype;
+} dtypes[] = { { "fp32", DSFLOW_FP32 },
+               { "bf16", DSFLOW_BF16 },
+               { "fp16", DSFLOW_FP16 } };
 
-static int read_dtype(const struct dsf_cli_args *args, enum dsf_dtype *dtype,
+static int read_dtype(const struct dsf_cli_args *args, enum dsflow_dtype *dtype,
                       struct dsflow_err *err)
 {
     const char *name = dsf_flag_value(args, "dtype");
 
-    *dtype = DSF_F32;
+    *dtype = DSFLOW_FP32;
     for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(*dtypes);
          i++)
         if (strcmp(name, dtypes[i].name) == 0) {
@@ -87,7 +89,7 @@ static int read_dtype(const struct dsf_cli_args *args, enum dsf_dtype *dtype,
 
 /* The weights, with the files of the tokenizer beside them. */
 static int write_folder(const struct dsf_session *s, const char *folder,
-                        enum dsf_dtype dtype, struct dsf_params *params,
+                        enum dsflow_dtype dtype, struct dsf_params *params,
                         struct dsflow_err *err)
 {
     struct dsf_tokenizer_export tok;
@@ -123,7 +125,7 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
     struct dsf_params *params = NULL;
-    enum dsf_dtype dtype;
+    enum dsflow_dtype dtype;
     int status = read_dtype(args, &dtype, err);
 
     if (status == DSFLOW_OK)

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "codelets/pack.h"
+#include "codelets/cast.h"
 #include "model/parts.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int by_place(const void *a, const void *b)
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
                        const struct dsflow_optimizer *optimizer, int32_t tensor,
-                       enum dsf_states format)
+                       enum dsflow_dtype format)
 {
     *c = (struct dsf_contents){ .model = model,
                                 .graph = graph,
@@ -105,14 +105,14 @@ static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
     return dsflow_graph_data(c->graph, c->v[i].id);
 }
 
-static enum dsf_states format_of(const struct dsf_contents *c, unsigned kind)
+static enum dsflow_dtype format_of(const struct dsf_contents *c, unsigned kind)
 {
-    return kind == DSF_KEPT_PARAM ? DSF_STATES_FP32 : c->format;
+    return kind == DSF_KEPT_PARAM ? DSFLOW_FP32 : c->format;
 }
 
 static bool in_one_piece(const struct dsf_contents *c, unsigned kind, size_t n)
 {
-    return n == 1 && c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32;
+    return n == 1 && c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32;
 }
 
 /* The memory of a holding; NULL with a message. On NVMe, until the next one. */
@@ -149,12 +149,12 @@ static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
 {
     /* What was unpacked is packed again as it was. */
     const struct dsf_rounding nearest = { .nearest = 1 };
-    enum dsf_states format = format_of(c, kind);
+    enum dsflow_dtype format = format_of(c, kind);
     size_t n, at = find(c, unit, kind, &n);
 
     for (size_t i = at; i < at + n; i++) {
         const struct dsflow_data_spec *d = spec_of(c, i);
-        size_t elems = (size_t)dsf_packed_elems(format, d->bytes);
+        size_t elems = (size_t)d->elems;
         void *piece;
 
         if (d->part != part)
@@ -273,7 +273,7 @@ int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32)
+    if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
         return write_pieces(c, unit, kind, out, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)
@@ -312,7 +312,7 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (c->tensor == 1 && format_of(c, kind) == DSF_STATES_FP32)
+    if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
         return read_pieces(c, unit, kind, file, from, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)

@@ -25,7 +25,8 @@ struct dsf_contents {
     struct dsflow_exec *exec;
     const struct dsflow_optimizer *optimizer;
     int32_t tensor;         /* parts of a unit */
-    enum dsf_states format; /* of the states; here and in files they are fp32 */
+    enum dsflow_dtype
+        format;             /* of the states; here and in files they are fp32 */
     struct dsf_holding *v;  /* by unit, kind, part and place in it */
     size_t n, cap;
 };
@@ -33,7 +34,7 @@ struct dsf_contents {
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
                        const struct dsflow_optimizer *optimizer, int32_t tensor,
-                       enum dsf_states format);
+                       enum dsflow_dtype format);
 void dsf_contents_fini(struct dsf_contents *c);
 
 /* The name of a state; "" of the parameters, NULL past the last. */

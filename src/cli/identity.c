@@ -172,7 +172,6 @@ static void list_text(const struct dsf_session *s, struct dsf_identity *of)
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
-    static const char *const formats[] = { "fp32", "bf16", "int8" };
     const struct dsf_job *j = &s->job;
 
     *of = (struct dsf_identity){ 0 };
@@ -184,7 +183,9 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
     add(of, DSF_EFFECT_ROUNDING, "offload.states", "%s",
-        formats[dsf_job_states(j)]);
+        dsf_job_states(j) == DSFLOW_INT8_BLOCK
+            ? "int8"
+            : dsflow_dtype_str(dsf_job_states(j)));
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
     add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,

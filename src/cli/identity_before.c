@@ -40,8 +40,9 @@ static void name_others(const struct dsf_job *j, char *others, size_t size)
             at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
                                    s->name);
     }
-    if (dsf_job_states(j) != DSF_STATES_FP32 && at < size)
-        snprintf(others + at, size - at, "states %d\n", dsf_job_states(j));
+    if (dsf_job_states(j) != DSFLOW_FP32 && at < size)
+        snprintf(others + at, size - at, "states %d\n",
+                 dsf_job_states(j) == DSFLOW_BF16 ? 1 : 2);
 }
 
 uint64_t dsf_identity_before(const struct dsf_session *s)

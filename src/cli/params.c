@@ -112,7 +112,7 @@ static int read_saved(const struct dsf_params *p, unsigned u, float *to,
     const struct dsf_unit *unit = &p->s->model.units[u];
     struct dsf_st_tensor wanted = {
         .name = (char *)unit->name,
-        .dtype = DSF_F32,
+        .dtype = DSFLOW_FP32,
         .bytes = (size_t)unit->elems * sizeof(float),
     };
     const struct dsf_st_tensor *t = dsf_ckpt_find(p->checkpoint, &wanted, err);

@@ -67,14 +67,14 @@ static int take_unit(void *user, unsigned i, const struct dsf_st_file *file,
 }
 
 static void add_tensor(struct dsf_ckpt_part *part, const char *prefix,
-                       const char *name, enum dsf_dtype dtype, size_t bytes)
+                       const char *name, enum dsflow_dtype dtype, size_t bytes)
 {
     part->tensors[part->n++] = (struct dsf_st_tensor){
         .name =
             dsf_xasprintf("%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name),
         .dtype = dtype,
         .ndims = 1,
-        .dims = { (int64_t)(bytes / (dtype == DSF_F32 ? 4 : 8)) },
+        .dims = { (int64_t)(bytes / dsflow_dtype_bytes(dtype, 1)) },
         .bytes = bytes,
     };
 }
@@ -87,7 +87,7 @@ static void add_unit(const struct dsf_session *s, struct contents *c,
 
     c->passing[p].what[c->parts[p].n].unit = u;
     c->passing[p].what[c->parts[p].n].kind = kind;
-    add_tensor(&c->parts[p], prefix, unit->name, DSF_F32,
+    add_tensor(&c->parts[p], prefix, unit->name, DSFLOW_FP32,
                (size_t)unit->elems * sizeof(float));
 }
 
@@ -113,7 +113,7 @@ static void list_contents(struct dsf_session *s, struct contents *c)
         };
     }
     for (unsigned i = 0; i < NCOUNTERS; i++)
-        add_tensor(&c->parts[1], "", counters[i].name, DSF_I64,
+        add_tensor(&c->parts[1], "", counters[i].name, DSFLOW_INT64,
                    counters[i].bytes);
     for (unsigned u = 0; u < s->model.nunits; u++)
         for (unsigned k = 0; k <= nstates; k++)

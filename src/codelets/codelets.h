@@ -58,8 +58,7 @@
     XX(reduce)                                                                 \
     XX(swap_in)                                                                \
     XX(swap_out)                                                               \
-    XX(pack)                                                                   \
-    XX(unpack)                                                                 \
+    XX(cast)                                                                   \
     XX(adam)                                                                   \
     XX(sgd)                                                                    \
     XX(lion)                                                                   \

@@ -3,7 +3,6 @@
 #include "codelets/trials.h"
 
 #include "base/random.h"
-#include "tasks/packed.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -439,71 +438,81 @@ static int fill_clip(uint64_t seed, unsigned port, void *data, int64_t elems,
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
                                                .fill = fill_clip };
 
-static void make_packed(uint64_t seed, struct dsflow_shape *whole,
-                        struct dsflow_shape *packed, struct dsf_pack_args *a)
+/* The types of a case: one of the two is fp32. */
+static void cast_types(uint64_t *state, enum dsflow_dtype *in,
+                       enum dsflow_dtype *out, int32_t *rounding)
 {
-    uint64_t state = seed;
+    static const enum dsflow_dtype others[] = { DSFLOW_BF16, DSFLOW_INT8_BLOCK,
+                                                DSFLOW_FP16, DSFLOW_FP64 };
 
-    a->elems = any(&state, 0, 3) == 0 ? 5000 : any(&state, 0, 900);
-    a->at = DSF_PACKED_BLOCK * any(&state, 0, 9);
-    a->stream = dsf_random(&state);
-    a->format = any(&state, DSF_STATES_BF16, DSF_STATES_INT8);
-    *whole = floats((size_t)a->elems);
-    *packed = dsflow_shape_of(dsf_packed_dtype(a->format), a->elems);
+    *rounding = any(state, DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC);
+    *in = *out = DSFLOW_FP32;
+    if (*rounding == DSF_ROUND_STOCHASTIC)
+        *out = others[any(state, 0, 1)];
+    else
+        *(any(state, 0, 1) ? in : out) = others[any(state, 0, 3)];
 }
 
-static int make_pack(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
+static int make_cast(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
                      void *args, unsigned *fresh)
 {
-    make_packed(seed, &shapes[1], &shapes[2], args);
-    shapes[0] = control();
-    *n = 3;
+    struct dsf_cast_args *a = args;
+    enum dsflow_dtype in, out;
+    uint64_t state = seed;
+
+    cast_types(&state, &in, &out, &a->rounding);
+    a->elems = any(&state, 0, 3) == 0 ? 5000 : any(&state, 0, 900);
+    a->at = DSFLOW_BLOCK_ELEMS * any(&state, 0, 9);
+    shapes[0] = dsflow_shape_of(in, a->elems);
+    shapes[1] = dsflow_shape_of(out, a->elems);
+    *n = 2;
+    if (a->rounding == DSF_ROUND_STOCHASTIC) {
+        a->stream = dsf_random(&state);
+        shapes[(*n)++] = control();
+    }
     return DSFLOW_OK;
 }
 
-static int make_unpack(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                       void *args, unsigned *fresh)
+/* Codes of any kind, but none of what is no number: `heads` of 16 bits. */
+static void fill_codes(uint8_t *to, size_t bytes, size_t heads, uint16_t mask,
+                       uint64_t *state)
 {
-    make_packed(seed, &shapes[1], &shapes[0], args);
-    *n = 2;
-    return DSFLOW_OK;
+    uint16_t *v = (uint16_t *)(void *)to;
+
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)dsf_random(state);
+    for (size_t i = 0; i < heads; i++)
+        v[i] &= mask;
 }
 
 /* Squares, as of a second moment, or any numbers. */
-static int fill_pack(uint64_t seed, unsigned port, void *data, int64_t elems,
+static int fill_cast(uint64_t seed, unsigned port, void *data, int64_t elems,
                      const void *args)
 {
     uint64_t state = seed;
-    float *v = data;
+    enum dsflow_dtype in, out;
+    int32_t rounding;
+    size_t bytes;
 
-    if (port == 0)
+    if (port == 2)
         return fill_update(seed, 0, data, elems, args);
+    cast_types(&state, &in, &out, &rounding);
+    bytes = dsflow_dtype_bytes(in, elems);
+    if (in == DSFLOW_INT8_BLOCK)
+        fill_codes(data, bytes, (bytes - (size_t)elems) / 2, 0x17f, &state);
+    else if (in == DSFLOW_BF16 || in == DSFLOW_FP16)
+        fill_codes(data, bytes, bytes / 2, 0xbfff, &state);
     for (int64_t i = 0; i < elems; i++) {
-        v[i] = (float)dsf_random_normal(&state);
-        v[i] *= seed & 1 ? v[i] : 1;
+        double v = dsf_random_normal(&state);
+
+        v *= seed & 1 ? v : 1;
+        if (in == DSFLOW_FP32)
+            ((float *)data)[i] = (float)v;
+        else if (in == DSFLOW_FP64)
+            ((double *)data)[i] = v;
     }
     return 1;
 }
 
-/* Codes of any kind, but none of what is no number. */
-static int fill_unpack(uint64_t seed, unsigned port, void *data, int64_t elems,
-                       const void *args)
-{
-    const struct dsf_pack_args *a = args;
-    uint64_t state = seed;
-    uint16_t *v = data;
-    size_t bytes = dsf_packed_bytes(a->format, elems);
-    size_t heads =
-        a->format == DSF_STATES_INT8 ? (bytes - (size_t)elems) / 2 : bytes / 2;
-
-    for (size_t i = 0; i < bytes; i++)
-        ((uint8_t *)data)[i] = (uint8_t)dsf_random(&state);
-    for (size_t i = 0; i < heads; i++)
-        v[i] &= a->format == DSF_STATES_INT8 ? 0x17f : 0xbfff;
-    return 1;
-}
-
-const struct dsflow_trials dsf_trials_pack = { .make = make_pack,
-                                               .fill = fill_pack };
-const struct dsflow_trials dsf_trials_unpack = { .make = make_unpack,
-                                                 .fill = fill_unpack };
+const struct dsflow_trials dsf_trials_cast = { .make = make_cast,
+                                               .fill = fill_cast };

@@ -112,8 +112,6 @@ struct dsf_job_nvme { /* [memory.nvme] */
     bool verify;   /* checksums of what is written, checked when it is read */
 };
 
-enum dsf_states { DSF_STATES_FP32, DSF_STATES_BF16, DSF_STATES_INT8 };
-
 struct dsf_job_machine { /* [machine] */
     int64_t workers;  /* CPU workers; -1: one per core */
     int64_t virtuals; /* key "virtual": virtual devices */

@@ -2,6 +2,7 @@
 #include "graph/dot.h"
 
 #include "base/alloc.h"
+#include "graph/shape_text.h"
 #include "graph/task.h"
 
 #include <errno.h>
@@ -32,18 +33,31 @@ static const char *colour_of(const struct dsflow_graph *g,
     return colours[t->pass];
 }
 
-/* "mlp.forward" and where it is: "layer 3, micro 0, tile 1". */
+/* What a task is for: the first of its data that it writes. */
+static const struct dsflow_data_spec *
+result_of(const struct dsflow_graph *g, const struct dsflow_task_spec *t)
+{
+    for (uint32_t p = 0; p < t->ndata; p++)
+        if (dsflow_task_access(t, p) & DSFLOW_W)
+            return dsflow_graph_data(g, t->data[p]);
+    return NULL;
+}
+
+/* "mlp.forward", where it is: "layer 3 tile 1", and what it writes. */
 static void write_task(const struct dsflow_graph *g, uint32_t i,
                        const struct dsf_dot *more, FILE *out)
 {
     const struct dsflow_task_spec *t =
         dsflow_graph_task(g, (dsflow_task_id){ i });
+    const struct dsflow_data_spec *result = result_of(g, t);
 
     fprintf(out, "    t%u [label=\"%s", i, t->op->name);
     if (t->layer >= 0)
         fprintf(out, "\\nlayer %d", t->layer);
     if (t->tile >= 0)
         fprintf(out, " tile %d", t->tile);
+    if (result != NULL)
+        fprintf(out, "\\n%s", dsf_shape_text(result).s);
     if (more != NULL) {
         more->label(more->user, i, out);
         fputc('"', out);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/graph_private.h"
+#include "graph/shape_text.h"
 #include "graph/task.h"
 
 #include <assert.h>
@@ -174,6 +175,19 @@ int dsflow_graph_find(const struct dsflow_graph *g, const char *name,
     return 1;
 }
 
+/* Does what it says of its shape agree? */
+static bool is_shape(const struct dsflow_data_spec *spec)
+{
+    int64_t n = 1;
+
+    if (spec->ndims > DSFLOW_MAX_DIMS || spec->elems < 0 ||
+        spec->dtype >= DSFLOW_NDTYPES)
+        return false;
+    for (unsigned i = 0; i < spec->ndims; i++)
+        n *= spec->dims[i];
+    return spec->ndims == 0 || n == spec->elems;
+}
+
 dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
                                      const struct dsflow_data_spec *spec)
 {
@@ -185,6 +199,10 @@ dsflow_data_id dsflow_graph_add_data(struct dsflow_graph *g,
                     sizeof(*spec));
         return (dsflow_data_id){ NOTHING };
     }
+    if (!is_shape(spec))
+        dsflow_fail(dsf_graph_fault(g), DSFLOW_EINVAL,
+                    "%s: %s: has %lld elements", spec->name,
+                    dsf_shape_text(spec).s, (long long)spec->elems);
     grow_slots(g);
     slot = find_slot(g, spec->name);
     if (*slot != 0) {

@@ -2,9 +2,11 @@
 #include "graph/graph_private.h"
 
 #include "base/alloc.h"
+#include "graph/shape_text.h"
 #include "graph/task.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct check {
     const struct dsflow_graph *g;
@@ -102,6 +104,30 @@ static int check_port(struct check *c, const struct dsflow_task_spec *t,
     return DSFLOW_OK;
 }
 
+/* What the op's check refused: the first of its data, behind its message. */
+static void add_shapes(const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t, struct dsflow_err *err)
+{
+    enum { MOST = 4 };
+    size_t at = err != NULL ? strlen(err->msg) : 0;
+
+    for (uint32_t p = 0; err != NULL && p < t->ndata && p < MOST; p++) {
+        const char *name =
+            t->op->ports[p < t->op->nports ? p : t->op->nports - 1].name;
+        size_t room = sizeof(err->msg) - at;
+        int n = snprintf(err->msg + at, room, "%s%s %s", p == 0 ? " (" : ", ",
+                         name, dsf_shape_text(&g->data[t->data[p].i]).s);
+
+        if (n < 0 || (size_t)n + 8 > room) { /* no room for the rest */
+            err->msg[at] = '\0';
+            return;
+        }
+        at += (size_t)n;
+    }
+    if (err != NULL && t->ndata > 0)
+        strcpy(err->msg + at, t->ndata > MOST ? ", …)" : ")");
+}
+
 static int check_task(struct check *c, uint32_t i, struct dsflow_err *err)
 {
     const struct dsflow_task_spec *t = dsf_task_at(c->g, i);
@@ -111,8 +137,11 @@ static int check_task(struct check *c, uint32_t i, struct dsflow_err *err)
         status = check_count(t, err);
     for (uint32_t p = 0; p < t->ndata && status == DSFLOW_OK; p++)
         status = check_port(c, t, i, p, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         status = dsf_task_check(c->g, t, err);
+        if (status < 0)
+            add_shapes(c->g, t, err);
+    }
     for (uint32_t p = 0; p < t->ndata; p++)
         if (dsflow_task_access(t, p) & DSFLOW_W)
             c->written[t->data[p].i] = t->program + 1;

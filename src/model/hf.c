@@ -170,7 +170,7 @@ static int check_tensor(const struct dsf_tensor *t,
     const int64_t *want = t->vector ? &t->cols : dims;
     char has[200], wanted[64];
 
-    if (in->dtype > DSF_F16)
+    if (!dsf_st_is_float(in->dtype))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %s: dtype %s: expected F32, F64, BF16 or F16",
                            path, in->name, dsf_st_dtype_name(in->dtype));

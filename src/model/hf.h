@@ -36,7 +36,8 @@ struct dsf_hf_file {
 
 struct dsf_hf_export_spec {
     const char *folder;
-    enum dsf_dtype dtype; /* of the weights: DSF_F32, DSF_BF16 or DSF_F16 */
+    enum dsflow_dtype
+        dtype; /* of the weights: DSFLOW_FP32, DSFLOW_BF16 or DSFLOW_FP16 */
     const json_t *config; /* more keys for config.json, or NULL */
     const struct dsf_hf_file *files;
     unsigned nfiles;

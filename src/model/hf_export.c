@@ -109,16 +109,16 @@ static int write_text(const char *path, const char *text, size_t n,
 }
 
 static const struct {
-    enum dsf_dtype dtype;
+    enum dsflow_dtype dtype;
     const char *name; /* of PyTorch */
     double most;
 } dtypes[] = {
-    { DSF_F32, "float32", 0x1.fffffep127 },
-    { DSF_BF16, "bfloat16", 0x1.fep127 },
-    { DSF_F16, "float16", 65504 },
+    { DSFLOW_FP32, "float32", 0x1.fffffep127 },
+    { DSFLOW_BF16, "bfloat16", 0x1.fep127 },
+    { DSFLOW_FP16, "float16", 65504 },
 };
 
-static unsigned index_of(enum dsf_dtype dtype)
+static unsigned index_of(enum dsflow_dtype dtype)
 {
     unsigned i = 0;
 
@@ -155,7 +155,7 @@ static int write_config(const struct dsf_model *m,
 struct export
 {
     const struct dsf_model *model;
-    enum dsf_dtype dtype;
+    enum dsflow_dtype dtype;
     const char *path; /* of the file */
     dsf_unit_fn read;
     void *user;
@@ -190,8 +190,8 @@ static struct dsf_st_tensor *list_tensors(struct export *x, unsigned *n)
                 .ndims = t->vector ? 1 : 2,
                 .dims = { flipped ? t->cols : t->rows,
                           t->transposed ? t->rows : t->cols },
-                .bytes =
-                    (size_t)(t->rows * t->cols) * (x->dtype == DSF_F32 ? 4 : 2),
+                .bytes = (size_t)(t->rows * t->cols) *
+                         (x->dtype == DSFLOW_FP32 ? 4 : 2),
             };
         }
     x->list = list;
@@ -239,15 +239,15 @@ static int put_values(struct export *x, const struct dsf_st_tensor *t,
     uint16_t halves[BLOCK];
     int status = DSFLOW_OK;
 
-    if (x->dtype == DSF_F32)
+    if (x->dtype == DSFLOW_FP32)
         return dsf_st_put(out, from, n * sizeof(*from), err);
     for (size_t i = 0; i < n && status == DSFLOW_OK; i += BLOCK) {
         size_t k = n - i < BLOCK ? n - i : BLOCK;
 
         for (size_t j = 0; j < k; j++) {
-            uint16_t h = x->dtype == DSF_BF16 ? dsf_to_bf16(from[i + j])
-                                              : dsf_to_fp16(from[i + j]);
-            uint16_t top = x->dtype == DSF_BF16 ? 0x7f80 : 0x7c00;
+            uint16_t h = x->dtype == DSFLOW_BF16 ? dsf_to_bf16(from[i + j])
+                                                 : dsf_to_fp16(from[i + j]);
+            uint16_t top = x->dtype == DSFLOW_BF16 ? 0x7f80 : 0x7c00;
 
             if (!isfinite(from[i + j]) || (h & top) == top)
                 return fail_value(x, t, x->put + i + j, from[i + j], err);

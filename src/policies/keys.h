@@ -39,7 +39,7 @@ struct dsf_recompute_keys {
 
 struct dsf_offload_keys {
     int home[DSFLOW_NROLES]; /* enum dsflow_tier: where data of a role is kept */
-    int states;   /* enum dsf_states: what offloaded ones are kept as */
+    int states;   /* of dsf_offload_dtypes: what offloaded ones are kept as */
     double share; /* of the states, that stays on the device; -1: auto */
     int64_t read_ahead, write_behind; /* units, or layers of activations */
     int64_t piece; /* bytes of a state that are read at a time */
@@ -93,15 +93,20 @@ static inline bool dsf_is_offloaded(const struct dsf_job *job)
  * than `keys` say. The first is what they say; false past the last. */
 bool dsf_offload_fallback(unsigned i, struct dsf_offload_keys *keys);
 
+/* The type of each value of offload.states: fp32, bf16, int8. */
+static const enum dsflow_dtype dsf_offload_dtypes[] = { DSFLOW_FP32,
+                                                        DSFLOW_BF16,
+                                                        DSFLOW_INT8_BLOCK };
+
 /* What the states of the optimizer are kept as: offloaded ones only may be
  * anything but fp32. */
-static inline enum dsf_states dsf_job_states(const struct dsf_job *job)
+static inline enum dsflow_dtype dsf_job_states(const struct dsf_job *job)
 {
     const struct dsf_offload_keys *keys = dsf_offload_keys(job);
 
     return keys->home[DSFLOW_STATES] == DSFLOW_DEVICE
-               ? DSF_STATES_FP32
-               : (enum dsf_states)keys->states;
+               ? DSFLOW_FP32
+               : dsf_offload_dtypes[keys->states];
 }
 
 #endif

@@ -55,7 +55,7 @@ static struct text name_of(const struct offload *o, const struct ring *ring)
 
     if (ring->role == DSFLOW_STATES)
         snprintf(text.s, sizeof(text.s), "%s",
-                 dsf_offload_state_name(o->plan, ring->of));
+                 dsf_state_name(o->plan, ring->of));
     else
         snprintf(text.s, sizeof(text.s), "%s.z%lld",
                  ring->role == DSFLOW_PARAMS ? "param"
@@ -381,7 +381,7 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
     pieces = dsflow_graph_new();
     status = dsf_offload_cut(plan, in, pieces, err);
     if (status == DSFLOW_OK) {
-        if (dsf_job_states(plan->job) != DSF_STATES_FP32)
+        if (dsf_job_states(plan->job) != DSFLOW_FP32)
             pieces = dsf_offload_pack(plan, pieces);
         move_data(part, plan, pieces, out);
     }
@@ -401,10 +401,7 @@ static const char *const memories[] = { [DSFLOW_DEVICE] = "none",
     DSFLOW_OPTION_FULL(key, DSFLOW_CHOICE, offsetof(OFFLOAD, home[role]),      \
                        "\"none\"", 0, 0, memories, __VA_ARGS__)
 static const char *const formats[] = {
-    [DSF_STATES_FP32] = "fp32",
-    [DSF_STATES_BF16] = "bf16",
-    [DSF_STATES_INT8] = "int8",
-    NULL,
+    "fp32", "bf16", "int8", NULL, /* as dsf_offload_dtypes */
 };
 static const struct dsflow_option offload_options[] = {
     HOME("optimizer", DSFLOW_STATES,

@@ -60,7 +60,7 @@ static int check_cut(const struct dsflow_plan *plan,
                            "offload: task %s: it is not known how it works on "
                            "a piece of %s",
                            t->op->name, state->name);
-    if (!t->op->update && dsf_job_states(plan->job) != DSF_STATES_FP32)
+    if (!t->op->update && dsf_job_states(plan->job) != DSFLOW_FP32)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "offload: task %s: uses %s: expected only updates "
                            "of an optimizer to use states that are packed",

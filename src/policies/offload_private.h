@@ -66,10 +66,6 @@ enum { DSF_STATES_PORT = 3 };
 bool dsf_offload_is_update(const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t);
 
-/* The name of the state that data says it is (graph.h: kept). */
-const char *dsf_offload_state_name(const struct dsflow_plan *plan,
-                                   int32_t kept);
-
 /* offload_cut.c: the graph, with tasks of offloaded states in pieces. */
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err);

@@ -1,6 +1,6 @@
 /* offload_states.c - states of the optimizer that are kept in fewer bytes: what
- * is offloaded are those; around each update, they are unpacked into buffers of
- * main memory and packed again.
+ * is offloaded are those; around each update, they are cast into buffers of
+ * main memory and back.
  *
  * The random numbers of the rounding are a hash of the unit, the step and the
  * place, so that replicas stay the same, and nothing depends on how ZeRO or
@@ -10,7 +10,6 @@
 
 #include "base/alloc.h"
 #include "tasks/components.h"
-#include "tasks/packed.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 struct packer {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
-    enum dsf_states format;
+    enum dsflow_dtype dtype; /* they are kept as */
     int64_t *most;   /* by rank: numbers of its largest piece */
     uint32_t *turns; /* by rank: updates so far */
 };
@@ -39,7 +38,7 @@ static void find_most(struct packer *k)
     }
 }
 
-const char *dsf_offload_state_name(const struct dsflow_plan *plan, int32_t kept)
+const char *dsf_state_name(const struct dsflow_plan *plan, int32_t kept)
 {
     const struct dsflow_optimizer *o = dsf_job_optimizer(plan->job, NULL);
 
@@ -52,7 +51,7 @@ static dsflow_data_id kept(struct packer *k,
 {
     struct dsflow_data_spec own = *state;
 
-    own.dtype = dsf_packed_dtype(k->format);
+    own.dtype = (uint8_t)k->dtype;
     return dsflow_rewrite_named(k->rw.out, &own, "%s", own.name);
 }
 
@@ -68,35 +67,30 @@ static dsflow_data_id buffer(struct packer *k,
                     .role = DSFLOW_STATES, .home = rank, .tier = DSFLOW_HOST,
                     .unit = -1, .ring = "offload.read_ahead");
 
-    return dsflow_rewrite_named(
-        k->rw.out, &own, "fp32.%s.%u.r%d",
-        dsf_offload_state_name(k->plan, state->kept),
-        k->turns[rank] % length, rank);
+    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%s.%u.r%d",
+                                dsf_state_name(k->plan, state->kept),
+                                k->turns[rank] % length, rank);
 }
 
+/* `control` where it rounds at random; NULL: what it casts stays exact. */
 static void emit(struct packer *k, const struct dsflow_task_spec *update,
-                 const struct dsflow_op *op,
-                 const struct dsflow_data_spec *state, dsflow_data_id first,
-                 dsflow_data_id second, const dsflow_data_id *control)
+                 const struct dsflow_data_spec *state, dsflow_data_id in,
+                 dsflow_data_id out, const dsflow_data_id *control)
 {
     struct dsflow_task_spec t = *update;
-    struct dsf_pack_args args = {
-        .elems = state->elems,
-        .at = state->at,
-        .stream = dsf_packed_stream(k->plan->job->main.seed, state),
-        .format = k->format,
-    };
-    dsflow_data_id data[3];
+    struct dsf_cast_args args = { .elems = state->elems, .at = state->at };
+    dsflow_data_id data[3] = { in, out };
 
-    t.op = op;
+    t.op = &dsf_op_cast;
     t.args = &args;
     t.fresh = 0;
     t.data = data;
-    t.ndata = 0;
-    if (control != NULL)
+    t.ndata = 2;
+    if (control != NULL) {
+        args.rounding = DSF_ROUND_STOCHASTIC;
+        args.stream = state->stream;
         data[t.ndata++] = *control;
-    data[t.ndata++] = first;
-    data[t.ndata++] = second;
+    }
     dsflow_graph_add_task(k->rw.out, &t);
 }
 
@@ -112,13 +106,12 @@ static void update(struct packer *k, const struct dsflow_task_spec *task)
     for (unsigned p = DSF_STATES_PORT; p < t.ndata; p++) {
         state = dsflow_graph_data(k->rw.in, task->data[p]);
         data[p] = buffer(k, state, t.rank);
-        emit(k, task, &dsf_op_unpack, state, kept(k, state), t.data[p], NULL);
+        emit(k, task, state, kept(k, state), t.data[p], NULL);
     }
     dsflow_graph_add_task(k->rw.out, &t);
     for (unsigned p = DSF_STATES_PORT; p < t.ndata; p++) {
         state = dsflow_graph_data(k->rw.in, task->data[p]);
-        emit(k, task, &dsf_op_pack, state, t.data[p], kept(k, state),
-             &t.data[0]);
+        emit(k, task, state, t.data[p], kept(k, state), &t.data[0]);
     }
     k->turns[t.rank]++;
     free(data);
@@ -130,7 +123,7 @@ struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,
     struct packer k = {
         .rw = dsflow_rewrite_begin(in, dsflow_graph_new()),
         .plan = plan,
-        .format = dsf_job_states(plan->job),
+        .dtype = dsf_job_states(plan->job),
         .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
     };

@@ -7,6 +7,10 @@
 #include "base/registry.h"
 #include "plan/plan.h"
 
+/* offload_states.c: the name of the state that data says it is (graph.h: kept).
+ */
+const char *dsf_state_name(const struct dsflow_plan *plan, int32_t kept);
+
 extern const struct dsflow_policy dsf_policy_reference;
 extern const struct dsflow_policy dsf_policy_tensor_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;

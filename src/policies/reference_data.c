@@ -8,17 +8,24 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "tasks/stream.h"
 #include "policies/ring_class.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 
+/* Dimensions, the last one contiguous; 0: no more. */
+struct dims {
+    int64_t v[DSFLOW_MAX_DIMS];
+};
+#define DIMS(...) ((struct dims){ { __VA_ARGS__ } })
+
 static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
-                          int64_t elems, const char *fmt, ...)
+                          struct dims dims, const char *fmt, ...)
     DSFLOW_PRINTF(4, 5);
 
 static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
-                          int64_t elems, const char *fmt, ...)
+                          struct dims dims, const char *fmt, ...)
 {
     char name[96];
     va_list ap;
@@ -27,7 +34,13 @@ static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
     spec.name = name;
-    spec.elems = elems;
+    spec.elems = 1;
+    while (spec.ndims < DSFLOW_MAX_DIMS && dims.v[spec.ndims] > 0) {
+        spec.dims[spec.ndims] = dims.v[spec.ndims];
+        spec.elems *= dims.v[spec.ndims++];
+    }
+    /* What is flat may be cut: its dimension is how many there are. */
+    spec.ndims = spec.ndims > 1 ? spec.ndims : 0;
     spec.home = DSFLOW_ANYWHERE;
     return dsflow_graph_add_data(s->g, &spec);
 }
@@ -44,7 +57,7 @@ dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
     return add(
         s,
         DSFLOW_DATA(.dtype = DSFLOW_FP64, .role = DSFLOW_BUFFERS, .unit = -1),
-        n, "%s", name);
+        DIMS(n), "%s", name);
 }
 
 static void add_gradients(struct step *s, struct gradients *g,
@@ -58,12 +71,12 @@ static void add_gradients(struct step *s, struct gradients *g,
     g->begun = dsf_xcalloc((size_t)groups, sizeof(*g->begun));
     for (int32_t i = 0; i < groups; i++) {
         spec.ring_class = dsf_ring_of_group(each, i);
-        g->of[i] = add(s, spec, elems, "%s.%s",
+        g->of[i] = add(s, spec, DIMS(elems), "%s.%s",
                        dsf_ring_name(spec.ring_class).s, unit);
     }
     spec.ring_class = sum;
     if (s->plan->reduce_micro)
-        g->sum = add(s, spec, elems, "%s.%s", dsf_ring_name(sum).s, unit);
+        g->sum = add(s, spec, DIMS(elems), "%s.%s", dsf_ring_name(sum).s, unit);
 }
 
 static void add_unit(struct step *s, unsigned u)
@@ -83,12 +96,14 @@ static void add_unit(struct step *s, unsigned u)
     state = param;
     state.role = DSFLOW_STATES;
     param.kept = 1 + DSF_KEPT_PARAM;
-    d->param = add(s, param, elems, "%s", unit->name);
+    d->param = add(s, param, DIMS(elems), "%s", unit->name);
     d->states = dsf_xcalloc(s->nstates + 1, sizeof(*d->states));
     for (unsigned i = 0; i < s->nstates; i++) {
         state.kept = (uint16_t)(1 + DSF_KEPT_STATE + i);
-        d->states[i] =
-            add(s, state, elems, "%s.%s", s->optimizer->states[i], unit->name);
+        state.stream = dsf_state_stream(s->plan->job->main.seed,
+                                        s->optimizer->states[i], (int32_t)u, 0);
+        d->states[i] = add(s, state, DIMS(elems), "%s.%s",
+                           s->optimizer->states[i], unit->name);
     }
     add_gradients(s, &d->grad, grad, elems, DSF_RING_GRAD, DSF_RING_SUM,
                   unit->name);
@@ -110,23 +125,24 @@ static const struct dsflow_data_spec activation =
 static const struct dsflow_data_spec buffer =
     DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1);
 
-/* Elements of what a tile of `rows` has. */
-struct tile_elems {
-    int64_t x, q, kv, stat, h, dnorm;
+/* What a tile of `rows` has. */
+struct tile_dims {
+    struct dims x, q, kv, lse, stat, h, dnorm;
 };
 
-static struct tile_elems elems_of(const struct step *s, int t)
+static struct tile_dims dims_of(const struct step *s, int t)
 {
     const struct dsflow_tile *at = &s->shape;
-    int64_t cells = s->plan->tiles[t].rows;
+    int64_t rows = s->plan->tiles[t].rows;
 
-    return (struct tile_elems){
-        .x = cells * at->width,
-        .q = cells * at->heads * at->head_dim,
-        .kv = 2 * cells * at->kv_heads * at->head_dim,
-        .stat = cells * at->heads,
-        .h = cells * at->ffn * (at->swiglu ? 2 : 1),
-        .dnorm = 2 * at->width,
+    return (struct tile_dims){
+        .x = DIMS(rows, at->width),
+        .q = DIMS(rows, at->heads * at->head_dim),
+        .kv = DIMS(rows, 2, at->kv_heads * at->head_dim),
+        .lse = DIMS(2, rows, at->heads),
+        .stat = DIMS(rows, at->heads),
+        .h = DIMS(rows, at->ffn * (at->swiglu ? 2 : 1)),
+        .dnorm = DIMS(2, at->width),
     };
 }
 
@@ -148,19 +164,19 @@ static void add_layer(struct step *s, int l)
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
     d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
     for (int i = 0; i < d->x_slots * n; i++)
-        d->x[i] = add(s, of_class(kept, DSF_RING_X), elems_of(s, i % n).x,
+        d->x[i] = add(s, of_class(kept, DSF_RING_X), dims_of(s, i % n).x,
                       "x.l%d.s%d.t%d", l, i / n, i % n);
     for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
-        struct tile_elems b = elems_of(s, i % n);
+        struct tile_dims b = dims_of(s, i % n);
 
-#define KEPT(ring, elems)                                                      \
-    add(s, of_class(kept, ring), elems, "%s.l%d.s%d.t%d",                      \
+#define KEPT(ring, dims)                                                       \
+    add(s, of_class(kept, ring), dims, "%s.l%d.s%d.t%d",                       \
         dsf_ring_name(ring).s, l, i / n, i % n)
         d->stash[i] = (struct stash){
             .q = KEPT(DSF_RING_Q, b.q),
             .kv = KEPT(DSF_RING_KV, b.kv),
             .att = KEPT(DSF_RING_ATT, b.q),
-            .lse = KEPT(DSF_RING_LSE, 2 * b.stat),
+            .lse = KEPT(DSF_RING_LSE, b.lse),
             .mid = KEPT(DSF_RING_MID, b.x),
             .h = KEPT(DSF_RING_H, b.h),
         };
@@ -172,7 +188,7 @@ static void add_lane(struct step *s, int lane, int t)
 {
     struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
     struct dsflow_data_spec passing = activation;
-    struct tile_elems b = elems_of(s, t);
+    struct tile_dims b = dims_of(s, t);
 
     /* Lanes are as many as slots, or as workers. */
     passing.ring =
@@ -183,8 +199,8 @@ static void add_lane(struct step *s, int lane, int t)
                    "delta.s%d.t%d", lane, t);
     d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
     for (int r = 0; r < s->plan->depth; r++) {
-#define PASSING(ring, elems)                                                   \
-    add(s, of_class(passing, ring), elems, "%s.l%d.s%d.t%d",                   \
+#define PASSING(ring, dims)                                                    \
+    add(s, of_class(passing, ring), dims, "%s.l%d.s%d.t%d",                    \
         dsf_ring_name(ring).s, r, lane, t)
         d->flow[r] = (struct flow){
             .dx = PASSING(DSF_RING_DX, b.x),
@@ -208,12 +224,12 @@ static void add_counters(struct step *s)
     table.dtype = DSFLOW_FP32;
     counter.persistent = control.persistent = 1;
     table.persistent = table.constant = 1;
-    s->cursor = add(s, counter, DSF_CURSOR, "cursor");
-    s->eval_cursor = add(s, counter, DSF_CURSOR, "eval_cursor");
-    s->control = add(s, control, sizeof(struct dsflow_control), "control");
+    s->cursor = add(s, counter, DIMS(DSF_CURSOR), "cursor");
+    s->eval_cursor = add(s, counter, DIMS(DSF_CURSOR), "eval_cursor");
+    s->control =
+        add(s, control, DIMS(sizeof(struct dsflow_control)), "control");
     if (dims->rope)
-        s->rope =
-            add(s, table, (int64_t)dims->context * dims->head_dim, "rope");
+        s->rope = add(s, table, DIMS(dims->context, dims->head_dim), "rope");
 }
 
 static void add_logits(struct step *s)
@@ -228,10 +244,11 @@ static void add_logits(struct step *s)
             most_rows = plan->tiles[t].rows;
     s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
     for (int i = 0; i < plan->logits; i++) {
-        s->logits[i].logits = add(s, of_class(spec, DSF_RING_LOGITS),
-                                  most_rows * s->shape.vocab, "logits.%d", i);
+        s->logits[i].logits =
+            add(s, of_class(spec, DSF_RING_LOGITS),
+                DIMS(most_rows, s->shape.vocab), "logits.%d", i);
         s->logits[i].dnorm = add(s, of_class(spec, DSF_RING_DNORM),
-                                 2 * s->shape.width, "dnorm.%d", i);
+                                 DIMS(2, s->shape.width), "dnorm.%d", i);
     }
 }
 
@@ -250,7 +267,7 @@ void dsf_step_add_data(struct step *s)
         add_unit(s, u);
     s->batch = dsf_xcalloc((size_t)nbatches, sizeof(*s->batch));
     for (int i = 0; i < nbatches; i++)
-        s->batch[i] = add(s, batch, 2 * plan->tiles[i % n].rows,
+        s->batch[i] = add(s, batch, DIMS(2, plan->tiles[i % n].rows),
                           "batch.s%d.t%d", i / n, i % n);
     s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
     for (int l = 0; l <= layers; l++)

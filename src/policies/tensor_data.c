@@ -2,7 +2,10 @@
  * ranks. */
 #include "policies/tensor_private.h"
 
+#include "policies/policies.h"
+
 #include "base/alloc.h"
+#include "tasks/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +58,10 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
             d->cut == DSF_CUT_UNIT ? part->elems : part->elems / part->block;
         spec.block = d->cut == DSF_CUT_UNIT ? part->block : 0;
         spec.part = d->cut == DSF_CUT_UNIT ? part->part : 0;
+        if (whole->stream != 0)
+            spec.stream = dsf_state_stream(s->plan->job->main.seed,
+                                           dsf_state_name(s->plan, whole->kept),
+                                           whole->unit, part->part);
         d->id[p] = add_data(s, spec, whole->name, shared ? ".shared" : ".p",
                             shared ? -1 : p);
     }
@@ -83,6 +90,20 @@ static int64_t part_elems(const struct dsf_tensors *s,
     }
 }
 
+/* Its dimensions, once it has other elements: dimension `i` was cut. */
+static void cut_dims(struct dsflow_data_spec *spec, unsigned i)
+{
+    int64_t others = 1;
+
+    if (spec->ndims == 0)
+        return;
+    for (unsigned k = 0; k < spec->ndims; k++)
+        others *= k != i ? spec->dims[k] : 1;
+    spec->dims[i] = spec->elems / others;
+    if (spec->dims[i] * others != spec->elems)
+        spec->ndims = 0;
+}
+
 /* Data is cut when the first task that uses it is met. */
 int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
                    dsflow_data_id unit, struct dsflow_err *err)
@@ -107,6 +128,7 @@ int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
             struct dsflow_data_spec own = *spec;
 
             own.elems = part_elems(s, d, spec->elems, t);
+            cut_dims(&own, d->cut == DSF_CUT_ROWS ? 0 : own.ndims - 1u);
             d->id[t] = add_data(s, own, spec->name, ".p", t);
         }
     return DSFLOW_OK;
@@ -216,6 +238,7 @@ dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
         struct dsflow_data_spec spec = *whole;
 
         spec.elems = dsflow_graph_data(s->out, d->id[s->parts])->elems;
+        spec.ndims = 0;
         spec.unit = -1;
         spec.part = 0;
         spec.block = 0;

@@ -112,17 +112,19 @@ struct dsf_gather_args {
  *   (offload), between its home and a buffer that may be larger: as many bytes
  *   as the smaller of the two has. (no arguments) */
 
-/* pack                     { control R, whole R, packed W }
- * unpack                   { packed R, whole W }
- *   `elems` numbers, from element `at` of their unit on, in the bytes of a
- *   format, and back (kernels.h has the errors). What is between is rounded up
- *   or down at random, by a hash of `stream`, control.step and the place in the
- *   unit: `at` is a multiple of DSF_PACKED_BLOCK, and how a unit is cut at such
- *   places changes no bit. */
-struct dsf_pack_args {
+/* cast                     { in R, out W, control R? }
+ *   out[0 .. elems) = in[0 .. elems) in the type of out; one of the two is
+ *   fp32, the other bf16, fp16, fp64 or int8_block. To the nearest, ties to
+ *   even (of int8_block: kernels.h); or up or down at random, into bf16 and
+ *   int8_block, by a hash of `stream`, control.step and the place: the numbers
+ *   are those from `at` on of their unit, a multiple of DSFLOW_BLOCK_ELEMS, and
+ *   how a unit is cut at such places changes no bit. */
+enum dsf_round { DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC };
+struct dsf_cast_args {
     int64_t elems, at;
-    uint64_t stream; /* dsf_packed_stream; unpack reads it not */
-    int32_t format;  /* enum dsf_states, but DSF_STATES_FP32 */
+    uint64_t stream;  /* of the data; 0: to the nearest */
+    int32_t rounding; /* enum dsf_round */
+    int32_t zero;     /* no padding: equal arguments have equal bytes */
 };
 
 /* adam                     { control R, grad R, param RW, m RW, v RW }

@@ -40,7 +40,7 @@ extern const struct dsflow_op dsf_op_send, dsf_op_wait, dsf_op_copy, dsf_op_gath
 extern const struct dsflow_op dsf_op_all_gather, dsf_op_reduce_scatter,
     dsf_op_all_reduce, dsf_op_all_to_all, dsf_op_broadcast;
 extern const struct dsflow_op dsf_op_swap_in, dsf_op_swap_out;
-extern const struct dsflow_op dsf_op_pack, dsf_op_unpack;
+extern const struct dsflow_op dsf_op_cast;
 extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
 
 /* Is what `move` takes from port `port` there, and room for it in port 0? */

@@ -3,6 +3,7 @@
 #include "trace/show.h"
 
 #include "base/alloc.h"
+#include "graph/shape_text.h"
 #include "trace/palette.h"
 
 #include <jansson.h>
@@ -146,7 +147,8 @@ static void put_span(struct chrome *c, size_t i)
             dsflow_graph_data(c->trace->graph, (dsflow_data_id){ s->what });
         char *name = quoted(d->name);
 
-        fprintf(c->out, ",\"data\":%s,\"bytes\":%zu}}", name, d->bytes);
+        fprintf(c->out, ",\"data\":%s,\"shape\":\"%s\",\"bytes\":%zu}}", name,
+                dsf_shape_text(d).s, d->bytes);
         free(name);
     }
 }

@@ -4,6 +4,7 @@
  * What is of no rank is in a container beside those of ranks. A lane is in
  * exactly one state at any time, and "idle" is one.
  */
+#include "graph/shape_text.h"
 #include "trace/show.h"
 
 #include "trace/palette.h"
@@ -287,8 +288,8 @@ static void put_span(struct paje *p, int event, double t, size_t i)
         const struct dsflow_data_spec *d =
             dsflow_graph_data(p->trace->graph, (dsflow_data_id){ s->what });
 
-        fprintf(p->out, " -1 -1 -1 %lld %d %zu 0 \"%s\"\n", step, s->rank,
-                d->bytes, d->name);
+        fprintf(p->out, " -1 -1 -1 %lld %d %zu 0 \"%s %s\"\n", step, s->rank,
+                d->bytes, d->name, dsf_shape_text(d).s);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "graph/shape_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -192,8 +193,8 @@ static void put_what(const struct dsf_svg *svg, const struct box *box,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(svg->trace->graph, (dsflow_data_id){ s->what });
 
-        fprintf(out, "%s of %s, %s\n%s\n", svg->kinds.v[box->kind].name,
-                d->name, dsf_size_text((double)d->bytes).s,
+        fprintf(out, "%s of %s, %s, %s\n%s\n", svg->kinds.v[box->kind].name,
+                d->name, dsf_shape_text(d).s, dsf_size_text((double)d->bytes).s,
                 svg->trace->timeline.lanes[s->lane].name);
     }
 }

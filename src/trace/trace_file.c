@@ -1,6 +1,6 @@
 /* trace_file.c - a trace on disk.
  *
- *   "dsflow trace 3\n"
+ *   "dsflow trace 4\n"
  *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
  *           ports
  *   data    u32 count, then struct data_record and the name of each
@@ -22,18 +22,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[] = "dsflow trace 3\n";
+static const char magic[] = "dsflow trace 4\n";
 enum { MAGIC = sizeof(magic) - 1, ORDER = 0x01020304, MOST_HEAD = 1 << 28 };
 
 struct data_record {
-    uint64_t bytes;
+    int64_t elems, dims[DSFLOW_MAX_DIMS];
     int64_t at, block;
     int32_t unit, part;
     uint32_t ring; /* of the head's, from 1; 0: none */
     int16_t home;
     uint8_t role, persistent, constant;
     uint8_t name; /* bytes of it, which follow */
-    uint8_t tier, rest[5];
+    uint8_t tier, dtype, ndims, rest[3];
 };
 
 struct task_record {
@@ -209,7 +209,9 @@ static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g,
             dsflow_graph_data(g, (dsflow_data_id){ i });
         size_t name = strnlen(d->name, UINT8_MAX);
         struct data_record r = {
-            .bytes = d->bytes,
+            .elems = d->elems,
+            .dtype = d->dtype,
+            .ndims = d->ndims,
             .at = d->at,
             .block = d->block,
             .unit = d->unit,
@@ -223,6 +225,7 @@ static void put_data(struct dsf_trace_file *file, const struct dsflow_graph *g,
             .tier = d->tier,
         };
 
+        memcpy(r.dims, d->dims, sizeof(r.dims));
         put(file, &r, sizeof(r));
         put(file, d->name, name);
     }
@@ -531,21 +534,23 @@ static bool read_data(FILE *in, struct dsf_trace *trace)
     for (uint32_t i = 0; i < n; i++) {
         struct data_record r;
         char name[UINT8_MAX + 1] = "";
+        struct dsflow_data_spec spec;
         dsflow_data_id id;
 
         if (!get(in, &r, sizeof(r)) || !get(in, name, r.name) ||
             r.role >= DSFLOW_NROLES || r.ring > ops->nrings ||
-            r.tier >= DSFLOW_NTIERS ||
-            dsflow_graph_find(g, name, &id))
+            r.dtype >= DSFLOW_NDTYPES || r.ndims > DSFLOW_MAX_DIMS ||
+            r.tier >= DSFLOW_NTIERS || dsflow_graph_find(g, name, &id))
             return false;
-        dsflow_graph_add_data(
-            g,
-            &DSFLOW_DATA(.name = name, .elems = (int64_t)r.bytes,
-                         .role = (enum dsflow_role)r.role, .home = r.home,
-                         .tier = r.tier, .persistent = r.persistent,
-                         .constant = r.constant, .unit = r.unit, .part = r.part,
-                         .at = r.at, .block = r.block,
-                         .ring = r.ring > 0 ? ops->rings[r.ring - 1] : NULL));
+        spec = DSFLOW_DATA(.name = name, .elems = r.elems, .dtype = r.dtype,
+                           .ndims = r.ndims, .role = (enum dsflow_role)r.role,
+                           .home = r.home, .tier = r.tier,
+                           .persistent = r.persistent, .constant = r.constant,
+                           .unit = r.unit, .part = r.part, .at = r.at,
+                           .block = r.block,
+                           .ring = r.ring > 0 ? ops->rings[r.ring - 1] : NULL);
+        memcpy(spec.dims, r.dims, sizeof(r.dims));
+        dsflow_graph_add_data(g, &spec);
     }
     return true;
 }

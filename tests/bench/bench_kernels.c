@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "codelets/codelets.h"
-#include "codelets/pack.h"
+#include "codelets/cast.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -342,10 +342,10 @@ static void update(size_t n)
 }
 
 /* The same for states in fewer bytes: what is read and what is written. */
-static void pack(size_t n, enum dsf_states format, const char *name)
+static void pack(size_t n, enum dsflow_dtype format, const char *name)
 {
     const struct dsf_rounding r = { .key = 1 };
-    size_t bytes = dsf_packed_bytes(format, (int64_t)n);
+    size_t bytes = dsflow_dtype_bytes(format, (int64_t)n);
     float *whole = numbers(n, 1);
     void *packed = numbers(n, 1), *copy = numbers(n, 1);
     double there = INFINITY, back = INFINITY, plain = INFINITY;
@@ -416,8 +416,8 @@ int main(int argc, char **argv)
     if (strncmp("adam", wanted, strlen(wanted)) == 0)
         update(16 << 20);
     if (strncmp("pack", wanted, strlen(wanted)) == 0) {
-        pack(16 << 20, DSF_STATES_BF16, "bf16");
-        pack(16 << 20, DSF_STATES_INT8, "int8");
+        pack(16 << 20, DSFLOW_BF16, "bf16");
+        pack(16 << 20, DSFLOW_INT8_BLOCK, "int8");
     }
     free(a);
     free(b);

@@ -51,7 +51,7 @@ static int try(const char *path, const char *text, size_t n)
 
         for (unsigned d = 0; d < t->ndims; d++)
             count *= (size_t)t->dims[d];
-        for (size_t at = 0; at < count && t->dtype <= DSF_F16; at += 64) {
+        for (size_t at = 0; at < count && dsf_st_is_float(t->dtype); at += 64) {
             size_t k = count - at < 64 ? count - at : 64;
 
             if (dsf_st_read_f32(file, t, at, k, some, &err) < 0)

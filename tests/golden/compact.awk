@@ -33,6 +33,7 @@
     id = substr($1, 2) + 0
     match($0, /label="[^"]*"/)
     task = substr($0, RSTART + 7, RLENGTH - 8)
+    sub(/\\n(\[[0-9, ]*\] [a-z0-9_]+|[0-9]+ bytes)$/, "", task)
     sub(/\\nlayer /, " l", task)
     sub(/ tile [0-9]+/, "", task)
     if (several && micro != "")

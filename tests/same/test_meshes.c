@@ -9,7 +9,7 @@
 #include "trial.h"
 #include "unit_ops.h"
 
-#include "codelets/pack.h"
+#include "codelets/cast.h"
 #include "exec/about.h"
 #include "model/parts.h"
 #include "tasks/args.h"
@@ -359,18 +359,18 @@ static float *new_part(const struct training *tr, unsigned u, int index,
 }
 
 /* What persistent data of a kind is kept as. */
-static enum dsf_states format_of(const struct training *tr, int kind)
+static enum dsflow_dtype format_of(const struct training *tr, int kind)
 {
     return kind == PARAM
-               ? DSF_STATES_FP32
-               : (enum dsf_states)dsf_offload_keys(&tr->trial.job)->states;
+               ? DSFLOW_FP32
+               : dsf_offload_dtypes[dsf_offload_keys(&tr->trial.job)->states];
 }
 
 static bool is_piece(const struct training *tr,
                      const struct dsflow_data_spec *d, int kind,
                      const struct dsf_part *part)
 {
-    int64_t elems = dsf_packed_elems(format_of(tr, kind), d->bytes);
+    int64_t elems = d->elems;
 
     if (kind_of(d) != kind || d->unit != (int32_t)part->unit ||
         d->part != part->part)
@@ -445,8 +445,8 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
                           float *numbers, float *known)
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(tr->trial.graph, id);
-    enum dsf_states format = format_of(tr, kind_of(d));
-    size_t elems = (size_t)dsf_packed_elems(format, d->bytes);
+    enum dsflow_dtype format = format_of(tr, kind_of(d));
+    size_t elems = (size_t)d->elems;
     float *from = calloc(elems + 1, sizeof(*from));
 
     dsf_unpack(format, dsflow_exec_map(tr->exec, id, DSFLOW_R), from, elems);
@@ -587,7 +587,7 @@ static char *reference_text(const struct trial *of, bool tensor)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
-    if (dsf_offload_keys(&of->job)->states != DSF_STATES_FP32)
+    if (dsf_offload_keys(&of->job)->states != 0)
         strcat(text, " offload.optimizer=cpu");
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",

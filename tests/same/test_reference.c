@@ -107,7 +107,7 @@ static void read_reference(struct training *tr)
     must(dsf_st_open(path, &tr->batches, &err), &err);
     tr->tokens = dsf_st_find(tr->batches, "tokens");
     assert_non_null(tr->tokens);
-    assert_int_equal(tr->tokens->dtype, DSF_U8);
+    assert_int_equal(tr->tokens->dtype, DSFLOW_UINT8);
     assert_int_equal(tr->tokens->ndims, 3);
     tr->text = malloc(tr->tokens->bytes);
     must(dsf_st_read(tr->batches, tr->tokens, 0, tr->tokens->bytes, tr->text,

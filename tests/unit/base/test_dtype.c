@@ -27,6 +27,10 @@ static void bytes_follow_from_the_elements(void **state)
         { DSFLOW_FP64, 8000 },       { DSFLOW_INT8, 1000 },
         { DSFLOW_INT32, 4000 },      { DSFLOW_INT64, 8000 },
         { DSFLOW_INT8_BLOCK, 1008 }, /* four scales */
+        { DSFLOW_INT16, 2000 },      { DSFLOW_UINT8, 1000 },
+        { DSFLOW_UINT16, 2000 },     { DSFLOW_UINT32, 4000 },
+        { DSFLOW_UINT64, 8000 },     { DSFLOW_BOOLEAN, 1000 },
+        { DSFLOW_FP8_E4M3, 1000 },   { DSFLOW_FP8_E5M2, 1000 },
     };
 
     assert_int_equal(sizeof(of_1000) / sizeof(*of_1000), DSFLOW_NDTYPES);

@@ -61,10 +61,18 @@ static void what_is_written_reads_back(void **state)
     float a[6] = { 1, -2, 3.5f, 0, INFINITY, 1e-40f };
     int64_t b[3] = { 1, -5, INT64_MAX };
     struct dsf_st_tensor list[] = {
-        { .name = (char *)"first \"a\"", .dtype = DSF_F32, .ndims = 2,
-          .dims = { 2, 3 }, .data = a, .bytes = sizeof(a) },
-        { .name = (char *)"b", .dtype = DSF_I64, .ndims = 1, .dims = { 3 },
-          .data = b, .bytes = sizeof(b) },
+        { .name = (char *)"first \"a\"",
+          .dtype = DSFLOW_FP32,
+          .ndims = 2,
+          .dims = { 2, 3 },
+          .data = a,
+          .bytes = sizeof(a) },
+        { .name = (char *)"b",
+          .dtype = DSFLOW_INT64,
+          .ndims = 1,
+          .dims = { 3 },
+          .data = b,
+          .bytes = sizeof(b) },
     };
     static const char *const metadata[] = { "format", "pt", NULL };
     struct dsflow_err err;
@@ -119,10 +127,18 @@ static void in_pieces_it_is_the_same_file(void **state)
 {
     static float a[5000], b[300];
     struct dsf_st_tensor list[] = {
-        { .name = (char *)"a", .dtype = DSF_F32, .ndims = 1, .dims = { 5000 },
-          .data = a, .bytes = sizeof(a) },
-        { .name = (char *)"b", .dtype = DSF_F32, .ndims = 1, .dims = { 300 },
-          .data = b, .bytes = sizeof(b) },
+        { .name = (char *)"a",
+          .dtype = DSFLOW_FP32,
+          .ndims = 1,
+          .dims = { 5000 },
+          .data = a,
+          .bytes = sizeof(a) },
+        { .name = (char *)"b",
+          .dtype = DSFLOW_FP32,
+          .ndims = 1,
+          .dims = { 300 },
+          .data = b,
+          .bytes = sizeof(b) },
     };
     struct pieces pieces[] = { { (char *)a, sizeof(a), 0 },
                                { (char *)b, sizeof(b), 0 } };
@@ -157,8 +173,11 @@ static void in_pieces_it_is_the_same_file(void **state)
 static void a_file_that_is_cut_while_it_is_open_is_an_error(void **state)
 {
     static float a[5000], back[5000];
-    struct dsf_st_tensor t = { .name = (char *)"a", .dtype = DSF_F32,
-                               .ndims = 1, .dims = { 5000 }, .data = a,
+    struct dsf_st_tensor t = { .name = (char *)"a",
+                               .dtype = DSFLOW_FP32,
+                               .ndims = 1,
+                               .dims = { 5000 },
+                               .data = a,
                                .bytes = sizeof(a) };
     struct dsflow_err err;
     struct dsf_st_file *f;
@@ -175,7 +194,7 @@ static void a_file_that_is_cut_while_it_is_open_is_an_error(void **state)
     dsf_st_close(f);
 }
 
-static void read_all_halves(enum dsf_dtype dtype, float *to)
+static void read_all_halves(enum dsflow_dtype dtype, float *to)
 {
     static uint16_t bits[65536];
     struct dsf_st_tensor t = { .name = (char *)"a", .dtype = dtype, .ndims = 1,
@@ -201,8 +220,8 @@ static void halves_are_what_they_stand_for(void **state)
 {
     static float half[65536], bf16[65536];
 
-    read_all_halves(DSF_F16, half);
-    read_all_halves(DSF_BF16, bf16);
+    read_all_halves(DSFLOW_FP16, half);
+    read_all_halves(DSFLOW_BF16, bf16);
     for (unsigned i = 0; i < 65536; i++) {
         int exponent = i >> 10 & 31, fraction = i & 1023;
         double want = exponent == 0 ? ldexp(fraction, -24)

@@ -31,7 +31,7 @@ static int save(int64_t step, int64_t keep, struct dsflow_err *err)
 {
     struct dsf_ckpt_meta meta = { .step = step, .job = "j", .identity = 7 };
     struct dsf_st_tensor t = { .name = (char *)"w",
-                               .dtype = DSF_F32,
+                               .dtype = DSFLOW_FP32,
                                .ndims = 1,
                                .dims = { 5000 },
                                .data = weights,
@@ -73,7 +73,7 @@ static void damage(int64_t step, const char *file, long at)
 static void what_is_saved_is_loaded(void **state)
 {
     struct dsf_st_tensor t = { .name = (char *)"w",
-                               .dtype = DSF_F32,
+                               .dtype = DSFLOW_FP32,
                                .bytes = sizeof(weights) };
     struct dsf_ckpt_part part = { .name = "params", .tensors = &t, .n = 1 };
     struct dsflow_err err;
@@ -138,21 +138,21 @@ static int save_passing(int64_t step, struct passing *p, bool in_memory,
 
     p->n = 0;
     for (int i = 0; i < 3; i++)
-        t[i] = (struct dsf_st_tensor){ .name = (char *)names[i],
-                                       .dtype = DSF_F32,
-                                       .ndims = 1,
-                                       .dims = { 5000 },
-                                       .data =
-                                           in_memory ? p->v + 5000 * i : NULL,
-                                       .bytes = 20000 };
+        t[i] =
+            (struct dsf_st_tensor){ .name = (char *)names[i],
+                                    .dtype = DSFLOW_FP32,
+                                    .ndims = 1,
+                                    .dims = { 5000 },
+                                    .data = in_memory ? p->v + 5000 * i : NULL,
+                                    .bytes = 20000 };
     return dsf_ckpt_save(dir, &meta, &part, 1, 0, err);
 }
 
 static int load_passing(int64_t step, struct passing *p, struct dsflow_err *err)
 {
     struct dsf_st_tensor t[] = {
-        { .name = (char *)"z", .dtype = DSF_F32, .bytes = 20000 },
-        { .name = (char *)"x", .dtype = DSF_F32, .bytes = 20000 },
+        { .name = (char *)"z", .dtype = DSFLOW_FP32, .bytes = 20000 },
+        { .name = (char *)"x", .dtype = DSFLOW_FP32, .bytes = 20000 },
     };
     struct dsf_ckpt_part part = { "params", t, 2, hand_out, take_back, p };
     char *path = dsf_xasprintf("%s/step-%lld", dir, (long long)step);

@@ -233,7 +233,7 @@ static void the_op_has_the_last_word_on_sizes(void **state)
 
     add_copy(g, data(g, "a", 13, 1), data(g, "b", 13, 0));
     assert_int_equal(dsflow_graph_check(g, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "copy: 13 bytes");
+    assert_string_equal(err.msg, "copy: 13 bytes (from 13 bytes, to 13 bytes)");
     dsflow_graph_free(g);
 }
 

@@ -38,7 +38,7 @@ static struct {
     const char *spoiled;  /* a tensor … */
     size_t index;         /* … of which this element … */
     double value;         /* … is this */
-    enum dsf_dtype dtype; /* of that tensor */
+    enum dsflow_dtype dtype; /* of that tensor */
     const char *left_out, *turned, *renamed;
     struct dsf_st_tensor extra;
 } odd;
@@ -50,21 +50,21 @@ static char *put_values(const struct dsf_tensor *t, struct dsf_st_tensor *out)
     double *d = (double *)f;
     bool is_spoiled = odd.spoiled != NULL && strcmp(odd.spoiled, t->name) == 0;
 
-    out->dtype = is_spoiled ? odd.dtype : DSF_F32;
+    out->dtype = is_spoiled ? odd.dtype : DSFLOW_FP32;
     for (size_t i = 0; i < n; i++) {
         double x = is_spoiled && i == odd.index ? odd.value : (double)i / 64;
 
-        if (out->dtype == DSF_F64)
+        if (out->dtype == DSFLOW_FP64)
             d[i] = x;
         else
             f[i] = (float)x;
     }
-    if (out->dtype == DSF_F16 || out->dtype == DSF_BF16)
+    if (out->dtype == DSFLOW_FP16 || out->dtype == DSFLOW_BF16)
         for (size_t i = 0; i < n; i++)
             ((uint16_t *)f)[i] = i == odd.index ? 0xff80 : 0x3c00;
-    out->bytes = n * (out->dtype == DSF_F32   ? 4
-                      : out->dtype == DSF_F64 ? 8
-                                              : 2);
+    out->bytes = n * (out->dtype == DSFLOW_FP32   ? 4
+                      : out->dtype == DSFLOW_FP64 ? 8
+                                                  : 2);
     return (char *)f;
 }
 
@@ -196,18 +196,18 @@ static void numbers_that_are_none_are_named(void **state)
     static const struct {
         const char *tensor;
         size_t index;
-        enum dsf_dtype dtype;
+        enum dsflow_dtype dtype;
         double value;
         const char *message;
     } cases[] = {
-        { WTE, 0, DSF_F32, NAN, WTE ": element [0, 0] is nan" },
-        { WTE, 31, DSF_F32, INFINITY, WTE ": element [7, 3] is inf" },
-        { WTE, 6, DSF_F64, -INFINITY, WTE ": element [1, 2] is -inf" },
-        { WTE, 6, DSF_F64, 1e300, WTE ": element [1, 2] is inf" },
-        { WTE, 6, DSF_F16, 0, WTE ": element [1, 2] is nan" },
-        { WTE, 6, DSF_BF16, 0, WTE ": element [1, 2] is -inf" },
-        { FC, 33, DSF_F32, NAN, FC ": element [2, 1] is nan" },
-        { "transformer.ln_f.bias", 3, DSF_F32, -NAN,
+        { WTE, 0, DSFLOW_FP32, NAN, WTE ": element [0, 0] is nan" },
+        { WTE, 31, DSFLOW_FP32, INFINITY, WTE ": element [7, 3] is inf" },
+        { WTE, 6, DSFLOW_FP64, -INFINITY, WTE ": element [1, 2] is -inf" },
+        { WTE, 6, DSFLOW_FP64, 1e300, WTE ": element [1, 2] is inf" },
+        { WTE, 6, DSFLOW_FP16, 0, WTE ": element [1, 2] is nan" },
+        { WTE, 6, DSFLOW_BF16, 0, WTE ": element [1, 2] is -inf" },
+        { FC, 33, DSFLOW_FP32, NAN, FC ": element [2, 1] is nan" },
+        { "transformer.ln_f.bias", 3, DSFLOW_FP32, -NAN,
           "transformer.ln_f.bias: element [3] is nan" },
     };
 
@@ -230,11 +230,13 @@ static void buffers_are_ignored_whatever_their_type(void **state)
 {
     static const unsigned char mask[128];
     static const struct {
-        enum dsf_dtype dtype;
+        enum dsflow_dtype dtype;
         size_t bytes;
-    } types[] = { { DSF_BOOL, 1 }, { DSF_U8, 1 },  { DSF_I8, 1 },
-                  { DSF_F32, 4 },  { DSF_F16, 2 }, { DSF_I64, 8 },
-                  { DSF_U16, 2 },  { DSF_F64, 8 }, { DSF_F8_E4M3, 1 } };
+    } types[] = { { DSFLOW_BOOLEAN, 1 }, { DSFLOW_UINT8, 1 },
+                  { DSFLOW_INT8, 1 },    { DSFLOW_FP32, 4 },
+                  { DSFLOW_FP16, 2 },    { DSFLOW_INT64, 8 },
+                  { DSFLOW_UINT16, 2 },  { DSFLOW_FP64, 8 },
+                  { DSFLOW_FP8_E4M3, 1 } };
     static const char *const names[] = { "transformer.h.0.attn.bias",
                                          "h.0.attn.masked_bias" };
 
@@ -251,7 +253,7 @@ static void buffers_are_ignored_whatever_their_type(void **state)
 }
 
 /* A head beside the embedding, of the values that put_values gives that. */
-static float *set_head(unsigned rows, enum dsf_dtype dtype)
+static float *set_head(unsigned rows, enum dsflow_dtype dtype)
 {
     static float head[64];
 
@@ -278,16 +280,16 @@ static void a_tied_head_that_differs_is_refused(void **state)
             "be false, or no lm_head.weight",
             names[i]);
 
-        set_head(8, DSF_F32);
+        set_head(8, DSFLOW_FP32);
         reads(configs[i], NULL);
-        set_head(8, DSF_F32)[31] += 0x1p-20f;
+        set_head(8, DSFLOW_FP32)[31] += 0x1p-20f;
         reads(configs[i], message);
-        set_head(8, DSF_F32)[3] = NAN;
+        set_head(8, DSFLOW_FP32)[3] = NAN;
         reads(configs[i], message);
-        set_head(9, DSF_F32);
+        set_head(9, DSFLOW_FP32);
         reads(configs[i], "/model.safetensors: lm_head.weight: shape [9, 4]: "
                           "config.json makes it [8, 4]");
-        set_head(8, DSF_I32);
+        set_head(8, DSFLOW_INT32);
         reads(configs[i], "/model.safetensors: lm_head.weight: dtype I32: "
                           "expected F32, F64, BF16 or F16");
         free(message);
@@ -305,7 +307,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
     odd.renamed = FC;
     reads(GPT2, ": has no tensor " FC);
     odd.extra = (struct dsf_st_tensor){ .name = (char *)"score.weight",
-                                        .dtype = DSF_F32,
+                                        .dtype = DSFLOW_FP32,
                                         .ndims = 1,
                                         .dims = { 1 },
                                         .data = "abcd",
@@ -313,7 +315,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
     reads(GPT2, "/model.safetensors: score.weight: a tensor that this model "
                 "has no place for");
     odd.extra = (struct dsf_st_tensor){ .name = (char *)"ln_f.bias",
-                                        .dtype = DSF_F32,
+                                        .dtype = DSFLOW_FP32,
                                         .ndims = 1,
                                         .dims = { 4 },
                                         .data = "abcdabcdabcdabcd",
@@ -415,23 +417,23 @@ static int give(void *user, unsigned u, float *to, struct dsflow_err *err)
 static void sixteen_bits_hold_what_they_can(void **state)
 {
     static const struct {
-        enum dsf_dtype dtype;
+        enum dsflow_dtype dtype;
         float odd;
         const char *message;
     } cases[] = {
-        { DSF_F16, 65519, NULL },
-        { DSF_BF16, 1e38f, NULL },
-        { DSF_F32, 0x1.fffffep127f, NULL },
-        { DSF_F16, 65520,
+        { DSFLOW_FP16, 65519, NULL },
+        { DSFLOW_BF16, 1e38f, NULL },
+        { DSFLOW_FP32, 0x1.fffffep127f, NULL },
+        { DSFLOW_FP16, 65520,
           FC ": element [2, 1] is 65520: expected 65504 at most in float16 "
              "(fp32 has more range)" },
-        { DSF_F16, -1e6f,
+        { DSFLOW_FP16, -1e6f,
           FC ": element [2, 1] is -1e+06: expected -65504 at least in float16 "
              "(fp32 has more range)" },
-        { DSF_BF16, 0x1.fffffep127f,
+        { DSFLOW_BF16, 0x1.fffffep127f,
           FC ": element [2, 1] is 3.40282e+38: expected 3.38953e+38 at most in "
              "bfloat16 (fp32 has more range)" },
-        { DSF_BF16, NAN,
+        { DSFLOW_BF16, NAN,
           FC ": element [2, 1] is nan: expected finite numbers" },
     };
     char *to = dsf_xasprintf("%s/out", folder);

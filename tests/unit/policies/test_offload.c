@@ -186,9 +186,7 @@ static void states_are_kept_in_fewer_bytes(void **state)
                     2 * formats[i].share * params);
         assert_true(bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES) ==
                     6 * 8192 * (1 + formats[i].share));
-        assert_int_equal(count(&t, &dsf_op_pack), 2 * count(&t, &dsf_op_adam));
-        assert_int_equal(count(&t, &dsf_op_unpack),
-                         2 * count(&t, &dsf_op_adam));
+        assert_int_equal(count(&t, &dsf_op_cast), 4 * count(&t, &dsf_op_adam));
         assert_int_equal(swaps(&t, &dsf_op_swap_in, "v.layer0.mlp.c1"), 1);
         assert_int_equal(swaps(&t, &dsf_op_swap_out, "v.layer0.mlp.c1"), 1);
         end_trial(&t);
@@ -199,7 +197,7 @@ static void states_are_kept_in_fewer_bytes(void **state)
  * hash of is the place in the unit. */
 static void rounding_knows_no_replica_shard_or_piece(void **state)
 {
-    const struct dsf_pack_args *all[64], *a;
+    const struct dsf_cast_args *all[64], *a;
     struct trial t;
     unsigned n = 0, again = 0;
 
@@ -208,11 +206,12 @@ static void rounding_knows_no_replica_shard_or_piece(void **state)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
         const struct dsflow_task_spec *k = task_at(&t, i);
 
-        if (k->op != &dsf_op_pack ||
-            strncmp(data_of(&t, k, 2)->name, "m.layer0.mlp.", 13) != 0)
+        if (k->op != &dsf_op_cast || k->ndata < 3 ||
+            strncmp(data_of(&t, k, 1)->name, "m.layer0.mlp.", 13) != 0)
             continue;
         a = k->args;
-        assert_int_equal(a->at, data_of(&t, k, 2)->at);
+        assert_int_equal(a->at, data_of(&t, k, 1)->at);
+        assert_true(a->stream == data_of(&t, k, 1)->stream);
         for (unsigned j = 0; j < n; j++) {
             assert_true(all[j]->stream == a->stream);
             again += all[j]->at == a->at;

@@ -154,7 +154,7 @@ static void all_eyes_tell_the_kinds_of_a_family_apart(void **state)
         [DSF_RECOMPUTED] = { "norm", "residual", "qkv", "out", "attention",
                              "mlp", "*mlp" },
         [DSF_UPDATES] = { "-adam", "-add", "-square", "-clip", "-schedule",
-                          "-pack", "-unpack", "-copy" },
+                          "-cast", "-copy" },
         [DSF_MOVES] = { "-send", "-gather", "-sum", "-reduce",
                         "-transfer" },
         [DSF_SWAPS] = { "-swap_in", "-swap_out", "-swap" },

@@ -1,16 +1,25 @@
-/* test_pack.c - states in fewer bytes: how far from the numbers, in the mean
+/* test_cast.c - states in fewer bytes: how far from the numbers, in the mean
  * none; the same bits however they are cut and whatever computes them; and
  * packed again, the same bytes. */
 #include "unit/kernels/numeric.h"
 
+#include "base/half.h"
 #include "base/random.h"
 #include "codelets/codelets.h"
-#include "codelets/pack.h"
+#include "codelets/cast.h"
+#include "tasks/stream.h"
 #include "tasks/tasks.h"
 
 enum { N = 8 * 256 + 77, BLOCK = DSF_PACK_BLOCK };
 
-static const enum dsf_states formats[] = { DSF_STATES_BF16, DSF_STATES_INT8 };
+static const enum dsflow_dtype formats[] = { DSFLOW_BF16, DSFLOW_INT8_BLOCK };
+
+/* How: `elems` numbers from `at` of their unit on, as this type. */
+struct packing {
+    int64_t elems, at;
+    uint64_t stream;
+    enum dsflow_dtype format;
+};
 
 /* What a test packs. */
 struct numbers {
@@ -37,72 +46,65 @@ static void fill(float *v, size_t n, uint64_t seed, int spread, bool squares)
     }
 }
 
-static void task(const struct dsflow_codelet *c,
-                 const struct dsf_pack_args *args, struct dsflow_buf *bufs)
+/* Checked as in a graph, then run. */
+static void cast(const struct dsf_cast_args *args, unsigned n,
+                 const struct dsflow_buf *bufs)
 {
+    const struct dsflow_op *op = &dsf_op_cast;
     struct dsflow_shape shapes[3];
-    struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
+    struct dsflow_cost cost = { .flops = 0, .bytes = 0 };
     struct dsflow_err err;
 
-    for (unsigned i = 0; i < c->op->nports; i++)
+    for (unsigned i = 0; i < n; i++)
         shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (c->op->check(shapes, c->op->nports, args, &err) < 0)
+    if (op->check(shapes, n, args, &err) < 0)
         fail_msg("%s", err.msg);
-    c->op->cost(shapes, c->op->nports, args, &cost);
+    op->cost(shapes, n, args, &cost);
     assert_true(cost.bytes > 0 || args->elems == 0);
-    c->cpu(&(struct dsflow_call){
-        .bufs = bufs, .nbufs = c->op->nports, .args = args });
+    dsf_codelet_cast.cpu(
+        &(struct dsflow_call){ .bufs = bufs, .nbufs = n, .args = args });
 }
 
-static struct dsflow_buf buf_of(void *ptr, struct dsflow_shape s)
+static struct dsflow_buf buf_of(void *ptr, enum dsflow_dtype dtype, int64_t n)
 {
+    struct dsflow_shape s = dsflow_shape_of(dtype, n);
+
     return (struct dsflow_buf){ ptr, s.bytes, s.elems, s.dtype };
 }
 
-static struct dsflow_buf whole_buf(const struct dsf_pack_args *args,
-                                   float *whole)
-{
-    return buf_of(whole, dsflow_shape_of(DSFLOW_FP32, args->elems));
-}
-
-static struct dsflow_buf packed_buf(const struct dsf_pack_args *args,
-                                    void *packed)
-{
-    return buf_of(packed,
-                  dsflow_shape_of(dsf_packed_dtype(args->format), args->elems));
-}
-
-static void pack_at(const struct dsf_pack_args *args, int64_t step,
-                    float *whole, void *packed)
+static void pack_at(const struct packing *p, int64_t step, float *whole,
+                    void *packed)
 {
     struct dsflow_control control = { .step = step };
 
-    task(&dsf_codelet_pack, args,
+    cast(&(struct dsf_cast_args){ .elems = p->elems,
+                                  .at = p->at,
+                                  .stream = p->stream,
+                                  .rounding = DSF_ROUND_STOCHASTIC },
+         3,
          (struct dsflow_buf[]){
-             { &control, sizeof(control), sizeof(control), DSFLOW_BYTES },
-             whole_buf(args, whole),
-             packed_buf(args, packed) });
+             buf_of(whole, DSFLOW_FP32, p->elems),
+             buf_of(packed, p->format, p->elems),
+             buf_of(&control, DSFLOW_BYTES, sizeof(control)) });
 }
 
-static void unpack(const struct dsf_pack_args *args, void *packed, float *whole)
+static void unpack(const struct packing *p, void *packed, float *whole)
 {
-    task(&dsf_codelet_unpack, args,
-         (struct dsflow_buf[]){ packed_buf(args, packed),
-                                whole_buf(args, whole) });
+    cast(&(struct dsf_cast_args){ .elems = p->elems, .at = p->at }, 2,
+         (struct dsflow_buf[]){ buf_of(packed, p->format, p->elems),
+                                buf_of(whole, DSFLOW_FP32, p->elems) });
 }
 
 /* There and back. */
-static void turn(enum dsf_states format, int64_t step, struct numbers *v)
+static void turn(enum dsflow_dtype format, int64_t step, struct numbers *v)
 {
-    const struct dsf_pack_args args = { .elems = N,
-                                        .stream = 7,
-                                        .format = format };
+    const struct packing args = { .elems = N, .stream = 7, .format = format };
 
     pack_at(&args, step, v->whole, v->packed);
     unpack(&args, v->packed, v->back);
 }
 
-static void nearest(enum dsf_states format, struct numbers *v)
+static void nearest(enum dsflow_dtype format, struct numbers *v)
 {
     dsf_pack(format, &(struct dsf_rounding){ .nearest = 1 }, v->whole,
              v->packed, N);
@@ -123,7 +125,7 @@ static void bf16_is_off_by_less_than_its_last_place(void **state)
 {
     for (int spread = 1; spread < 140; spread += 23) {
         fill(x.whole, N, (uint64_t)spread, spread < 120 ? spread : 120, false);
-        turn(DSF_STATES_BF16, spread, &x);
+        turn(DSFLOW_BF16, spread, &x);
         for (size_t i = 0; i < N; i++) {
             double size = fabs((double)x.whole[i]);
 
@@ -132,7 +134,7 @@ static void bf16_is_off_by_less_than_its_last_place(void **state)
             else
                 assert_true(x.back[i] == 0);
         }
-        nearest(DSF_STATES_BF16, &x);
+        nearest(DSFLOW_BF16, &x);
         for (size_t i = 0; i < N; i++)
             if (fabsf(x.whole[i]) > 0x1p-126f)
                 is_within(i, fabs((double)x.whole[i]),
@@ -179,7 +181,7 @@ static void int8_is_off_by_what_its_header_says(void **state)
     for (int spread = 0; spread < 60; spread++)
         for (int squares = 0; squares < 2; squares++) {
             fill(x.whole, N, (uint64_t)spread, spread, squares);
-            turn(DSF_STATES_INT8, spread, &x);
+            turn(DSFLOW_INT8_BLOCK, spread, &x);
             for (size_t i = 0; i < N; i++) {
                 bool negative;
                 int t = top_of(i / BLOCK, &negative);
@@ -242,7 +244,7 @@ static void random_numbers_are_of_step_stream_and_place(void **state)
     for (size_t i = 0; i < 4096; i++)
         in[i] = 1 + 0x1p-8f; /* up or down, one as often as the other */
     for (size_t k = 0; k < 5; k++) {
-        struct dsf_pack_args args = { 4096, 0, 1, DSF_STATES_BF16 };
+        struct packing args = { 4096, 0, 1, DSFLOW_BF16 };
 
         pack_at(&args, 1, in, packed);
         unpack(&args, packed, a);
@@ -265,7 +267,7 @@ static void cuts_change_no_bit(void **state)
     static const int64_t cuts[] = { 0, 256, 512, 1280, N };
 
     for (int f = 0; f < 2; f++) {
-        struct dsf_pack_args args = { N, 1024, 11, formats[f] };
+        struct packing args = { N, 1024, 11, formats[f] };
 
         fill(x.whole, N, 3, 12, false);
         pack_at(&args, 9, x.whole, x.packed);
@@ -308,16 +310,16 @@ static void all_instructions_give_the_same_bits(void **state)
     with_every_isa(pack_on_this);
 }
 
-static void same_bytes_again(enum dsf_states format, struct numbers *v)
+static void same_bytes_again(enum dsflow_dtype format, struct numbers *v)
 {
     struct numbers *w = v == &x ? &y : &x;
 
     memcpy(w->whole, v->back, sizeof(v->back));
     nearest(format, w);
-    assert_memory_equal(w->packed, v->packed, dsf_packed_bytes(format, N));
+    assert_memory_equal(w->packed, v->packed, dsflow_dtype_bytes(format, N));
     assert_memory_equal(w->back, v->back, sizeof(v->back));
     turn(format, 99, w);
-    assert_memory_equal(w->packed, v->packed, dsf_packed_bytes(format, N));
+    assert_memory_equal(w->packed, v->packed, dsflow_dtype_bytes(format, N));
 }
 
 static void what_was_unpacked_gives_the_same_bytes(void **state)
@@ -340,9 +342,9 @@ static void blocks_that_lose_their_signs_give_the_same_bytes(void **state)
         fill(x.whole, N, seed, 14, true);
         for (size_t i = 0; i < N; i += BLOCK)
             x.whole[i + 1] = -1e-9f;
-        turn(DSF_STATES_INT8, (int64_t)seed, &x);
+        turn(DSFLOW_INT8_BLOCK, (int64_t)seed, &x);
         lost += x.back[1] == 0;
-        same_bytes_again(DSF_STATES_INT8, &x);
+        same_bytes_again(DSFLOW_INT8_BLOCK, &x);
     }
     assert_true(lost > 150);
 }
@@ -356,36 +358,36 @@ static void special_numbers(void **state)
     memcpy(x.whole, odd, sizeof(odd));
     x.whole[6] = NAN;
     for (int step = 1; step < 50; step++) {
-        turn(DSF_STATES_BF16, step, &x);
+        turn(DSFLOW_BF16, step, &x);
         assert_true(isinf(x.back[0]) && x.back[0] > 0);
         assert_true(isinf(x.back[1]) && x.back[1] < 0);
         assert_true(x.back[2] == 0x1.fep127f && x.back[3] == -0x1.fep127f);
         assert_true(x.back[4] == 0 && signbit(x.back[4]));
         assert_true(isnan(x.back[6]));
-        turn(DSF_STATES_INT8, step, &x);
+        turn(DSFLOW_INT8_BLOCK, step, &x);
         for (size_t i = 0; i < BLOCK; i++)
             assert_true(isnan(x.back[i]));
         for (size_t i = BLOCK; i < N; i++)
             assert_true(x.back[i] == 0);
-        same_bytes_again(DSF_STATES_INT8, &x);
+        same_bytes_again(DSFLOW_INT8_BLOCK, &x);
         memset(x.whole, 0, sizeof(x.whole));
         memcpy(x.whole, odd, sizeof(odd));
         x.whole[6] = NAN;
     }
     /* A NaN whose last bits alone say so. */
     memcpy(&x.whole[0], &(uint32_t){ 0x7f800001 }, 4);
-    turn(DSF_STATES_BF16, 1, &x);
+    turn(DSFLOW_BF16, 1, &x);
     assert_true(isnan(x.back[0]));
     memcpy(x.whole, odd, sizeof(odd));
     x.whole[0] = x.whole[1] = x.whole[6] = 0;
-    turn(DSF_STATES_INT8, 1, &x);
+    turn(DSFLOW_INT8_BLOCK, 1, &x);
     assert_true(x.back[2] == 0x1.fp127f && x.back[3] == -0x1.fp127f);
 }
 
 static void zeroes_are_zeroes(void **state)
 {
     for (int f = 0; f < 2; f++) {
-        const struct dsf_pack_args args = { .elems = N, .format = formats[f] };
+        const struct packing args = { .elems = N, .format = formats[f] };
 
         memset(&x, 0, sizeof(x));
         memset(x.back, 1, sizeof(x.back));
@@ -395,89 +397,143 @@ static void zeroes_are_zeroes(void **state)
         turn(formats[f], 3, &x);
         memset(&y, 0, sizeof(y));
         assert_memory_equal(x.packed, y.packed,
-                            dsf_packed_bytes(formats[f], N));
+                            dsflow_dtype_bytes(formats[f], N));
     }
 }
 
-static void bytes_say_how_many_numbers_there_are(void **state)
+static void another_state_unit_or_part_has_another_stream(void **state)
 {
-    assert_int_equal(dsf_packed_bytes(DSF_STATES_FP32, 1000), 4000);
-    assert_int_equal(dsf_packed_bytes(DSF_STATES_BF16, 1000), 2000);
-    assert_int_equal(dsf_packed_bytes(DSF_STATES_INT8, 1024), 1032);
-    for (int64_t n = 0; n < 2000; n++)
-        for (int f = DSF_STATES_FP32; f <= DSF_STATES_INT8; f++)
-            assert_int_equal(dsf_packed_elems(f, dsf_packed_bytes(f, n)), n);
+    uint64_t h = dsf_state_stream(1, "m", 10, 0);
+
+    assert_true(h != 0 && dsf_state_stream(1, "m", 10, 0) == h);
+    assert_true(dsf_state_stream(2, "m", 10, 0) != h);
+    assert_true(dsf_state_stream(1, "m", 10, 1) != h);
+    assert_true(dsf_state_stream(1, "m", 11, 0) != h);
+    assert_true(dsf_state_stream(1, "v", 10, 0) != h);
+    /* Runs that were begun before go on with the same numbers. */
+    assert_true(h == UINT64_C(0xfb4e111d898fe978));
 }
 
-static void replicas_and_shards_have_one_stream(void **state)
+/* To the nearest, of all numbers of 16 bits and those between two of them. */
+static void halves_are_the_nearest(enum dsflow_dtype dtype,
+                                   float (*widen)(uint16_t),
+                                   uint16_t (*narrow)(float))
 {
-    struct dsflow_data_spec m = DSFLOW_DATA(.name = "m.layer3.qkv", .unit = 10);
-    uint64_t h = dsf_packed_stream(1, &m);
+    enum { ALL = 1 << 16 };
+    static float in[ALL], back[ALL];
+    static uint16_t half[ALL];
+    struct dsf_cast_args a = { .elems = ALL };
 
-    m.name = "m.layer3.qkv.s1.c4";
-    m.at = 4096;
-    assert_true(dsf_packed_stream(1, &m) == h);
-    assert_true(dsf_packed_stream(2, &m) != h);
-    m.part = 1;
-    assert_true(dsf_packed_stream(1, &m) != h);
-    m.part = 0;
-    m.unit = 11;
-    assert_true(dsf_packed_stream(1, &m) != h);
-    m.unit = 10;
-    m.name = "v.layer3.qkv";
-    assert_true(dsf_packed_stream(1, &m) != h);
+    for (int i = 0; i < ALL; i++)
+        half[i] = (uint16_t)i;
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(half, dtype, ALL),
+                                buf_of(back, DSFLOW_FP32, ALL) });
+    for (int i = 0; i < ALL; i++) {
+        assert_true(back[i] == widen((uint16_t)i) ||
+                    (isnan(back[i]) && isnan(widen((uint16_t)i))));
+        in[i] = i % 3 == 0 ? back[i] : back[i] * (1 + 0x1p-9f * (float)(i % 5));
+    }
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(in, DSFLOW_FP32, ALL),
+                                buf_of(half, dtype, ALL) });
+    for (int i = 0; i < ALL; i++)
+        assert_true(isnan(in[i]) ? isnan(widen(half[i]))
+                                 : half[i] == narrow(in[i]));
 }
 
-static void refuses(const struct dsf_pack_args *a, int64_t whole,
-                    struct dsflow_shape packed, const char *says)
+static void sixteen_bits_are_rounded_to_the_nearest(void **state)
 {
-    struct dsflow_err err;
-    struct dsflow_shape shapes[] = { packed,
-                                     dsflow_shape_of(DSFLOW_FP32, whole) };
-
-    assert_int_equal(dsf_op_unpack.check(shapes, 2, a, &err), DSFLOW_EINVAL);
-    assert_non_null(strstr(err.msg, says));
+    halves_are_the_nearest(DSFLOW_BF16, dsf_from_bf16, dsf_to_bf16);
+    halves_are_the_nearest(DSFLOW_FP16, dsf_from_fp16, dsf_to_fp16);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void doubles_are_rounded_to_the_nearest(void **state)
 {
-    struct dsf_pack_args a = { 512, 256, 1, DSF_STATES_INT8 };
-    struct dsflow_err err;
-    const struct dsflow_shape packed = dsflow_shape_of(DSFLOW_INT8_BLOCK, 512);
-    struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_BYTES, 8),
-                                     dsflow_shape_of(DSFLOW_FP32, 512),
-                                     packed };
+    static double wide[N];
+    struct dsf_cast_args a = { .elems = N };
+    struct dsflow_buf fp32 = buf_of(x.whole, DSFLOW_FP32, N);
+    struct dsflow_buf fp64 = buf_of(wide, DSFLOW_FP64, N);
 
-    assert_int_equal(
-        dsf_op_unpack.check((struct dsflow_shape[]){ packed, shapes[1] }, 2, &a,
-                            &err),
-        DSFLOW_OK);
-    refuses(&a, 511, packed, "whole: 512 numbers from 0 on, of 511");
-    refuses(&a, 512, dsflow_shape_of(DSFLOW_INT8_BLOCK, 511), "512 numbers");
-    refuses(&a, 512, dsflow_shape_of(DSFLOW_BF16, 512),
-            "unpack: packed: expected int8_block, is bf16");
+    fill(x.whole, N, 3, 30, false);
+    cast(&a, 2, (struct dsflow_buf[]){ fp32, fp64 });
+    for (size_t i = 0; i < N; i++) {
+        assert_true(wide[i] == (double)x.whole[i]);
+        wide[i] *= 1 + 0x1p-26; /* less than half of a last place */
+    }
+    memcpy(x.back, x.whole, sizeof(x.back));
+    cast(&a, 2, (struct dsflow_buf[]){ fp64, fp32 });
+    assert_memory_equal(x.back, x.whole, sizeof(x.back));
+}
+
+/* int8_block to the nearest is what checkpoints are read with. */
+static void blocks_are_rounded_to_the_nearest(void **state)
+{
+    struct dsf_cast_args a = { .elems = N };
+
+    fill(x.whole, N, 5, 10, false);
+    nearest(DSFLOW_INT8_BLOCK, &x);
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(x.whole, DSFLOW_FP32, N),
+                                buf_of(y.packed, DSFLOW_INT8_BLOCK, N) });
+    assert_memory_equal(x.packed, y.packed,
+                        dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, N));
+}
+
+static void refuses(struct dsf_cast_args a, struct dsflow_shape in,
+                    struct dsflow_shape out, int64_t control, const char *says)
+{
+    struct dsflow_err err = { .msg = "" };
+    const struct dsflow_shape shapes[] = {
+        in, out, dsflow_shape_of(DSFLOW_BYTES, control)
+    };
+
+    assert_int_equal(dsf_op_cast.check(shapes, control > 0 ? 3 : 2, &a, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, says);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    const struct dsflow_shape fp32 = dsflow_shape_of(DSFLOW_FP32, 512);
+    const struct dsflow_shape bf16 = dsflow_shape_of(DSFLOW_BF16, 512);
+    const struct dsflow_shape fp16 = dsflow_shape_of(DSFLOW_FP16, 512);
+    const int64_t whole = sizeof(struct dsflow_control);
+    struct dsf_cast_args a = { 512, 256, 1, DSF_ROUND_STOCHASTIC, 0 };
+
+    refuses(a, fp32, bf16, 8, "cast: control: 8 bytes: expected 48");
+    refuses(a, fp32, bf16, 0,
+            "cast: 2 ports: expected control where it rounds at random, and "
+            "only there");
+    refuses(a, dsflow_shape_of(DSFLOW_FP32, 511), bf16, whole,
+            "cast: in: 512 numbers from 0 on, of 511");
+    refuses(a, fp32, dsflow_shape_of(DSFLOW_BF16, 511), whole,
+            "cast: out: 512 numbers from 0 on, of 511");
+    refuses(a, fp32, fp16, whole,
+            "cast: fp16 rounded at random: expected bf16 or int8_block");
+    a.rounding = DSF_ROUND_NEAREST;
+    refuses(a, bf16, fp16, 0,
+            "cast: bf16 into fp16: expected fp32 and another type of floats");
+    refuses(a, fp32, fp32, 0,
+            "cast: fp32 into fp32: expected fp32 and another type of floats");
+    refuses(a, fp32, dsflow_shape_of(DSFLOW_INT32, 512), 0,
+            "cast: fp32 into int32: expected fp32 and another type of floats");
     a.at = 128;
-    refuses(&a, 512, packed, "from number 128 on: expected a multiple of 256");
-    a.at = 0;
-    a.format = DSF_STATES_FP32;
-    refuses(&a, 512, dsflow_shape_of(DSFLOW_FP32, 512),
-            "expected bf16 or int8");
-    a.format = DSF_STATES_INT8;
-    assert_int_equal(dsf_op_pack.check(shapes, 3, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "pack: control: 8 bytes: expected 48");
+    refuses(a, fp32, bf16, 0,
+            "cast: from number 128 on: expected a multiple of 256");
 }
 
 /* The sizes of gradients in one block are 2^-10 to 1, and one number in eight
  * has a gradient in one step of ten only: Adam's steps are as large as they
  * would be, and none explodes. Returns the mean distance from the minimum, in
  * units of where it began. */
-static double descend(enum dsf_states format, double *longest)
+static double descend(enum dsflow_dtype format, double *longest)
 {
     enum { UNKNOWNS = 512, STEPS = 1500 };
     static float p[UNKNOWNS], g[UNKNOWNS], m[UNKNOWNS], v[UNKNOWNS];
     static float before[UNKNOWNS];
     static uint8_t packed[2][4 * UNKNOWNS];
-    struct dsf_pack_args args = { UNKNOWNS, 0, 0, format };
+    struct packing args = { UNKNOWNS, 0, 0, format };
     uint64_t state = 1;
     double left = 0;
 
@@ -507,7 +563,7 @@ static double descend(enum dsf_states format, double *longest)
         dsf_adam_update(&a, p, g, m, v, UNKNOWNS);
         for (size_t i = 0; i < UNKNOWNS; i++)
             *longest = fmax(*longest, fabs((double)p[i] - (double)before[i]));
-        if (format == DSF_STATES_FP32)
+        if (format == DSFLOW_FP32)
             continue;
         args.stream = 1;
         pack_at(&args, step, m, packed[0]);
@@ -523,7 +579,7 @@ static double descend(enum dsf_states format, double *longest)
 
 static void adam_descends_with_packed_states(void **state)
 {
-    double longest, most, want = descend(DSF_STATES_FP32, &longest);
+    double longest, most, want = descend(DSFLOW_FP32, &longest);
 
     assert_true(want < 0.1);
     for (int f = 0; f < 2; f++) {
@@ -548,9 +604,11 @@ int main(void)
         cmocka_unit_test(blocks_that_lose_their_signs_give_the_same_bytes),
         cmocka_unit_test(special_numbers),
         cmocka_unit_test(zeroes_are_zeroes),
-        cmocka_unit_test(bytes_say_how_many_numbers_there_are),
-        cmocka_unit_test(replicas_and_shards_have_one_stream),
-        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(another_state_unit_or_part_has_another_stream),
+        cmocka_unit_test(sixteen_bits_are_rounded_to_the_nearest),
+        cmocka_unit_test(doubles_are_rounded_to_the_nearest),
+        cmocka_unit_test(blocks_are_rounded_to_the_nearest),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(adam_descends_with_packed_states),
     };
 

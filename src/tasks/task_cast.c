@@ -1,0 +1,92 @@
+/* task_cast.c - numbers of one type as numbers of another. */
+#include "tasks/shapes.h"
+#include "tasks/tasks.h"
+
+#include <stdbool.h>
+
+enum { IN, OUT, CONTROL };
+
+static bool is_float(enum dsflow_dtype dtype)
+{
+    return dtype == DSFLOW_FP32 || dtype == DSFLOW_BF16 ||
+           dtype == DSFLOW_FP16 || dtype == DSFLOW_FP64 ||
+           dtype == DSFLOW_INT8_BLOCK;
+}
+
+static int types_check(enum dsflow_dtype in, enum dsflow_dtype out,
+                       const struct dsf_cast_args *a, struct dsflow_err *err)
+{
+    if (!is_float(in) || !is_float(out) ||
+        (in == DSFLOW_FP32) == (out == DSFLOW_FP32))
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "cast: %s into %s: expected fp32 and another type of floats",
+            dsflow_dtype_str(in), dsflow_dtype_str(out));
+    if (a->rounding == DSF_ROUND_STOCHASTIC && out != DSFLOW_BF16 &&
+        out != DSFLOW_INT8_BLOCK)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "cast: %s rounded at random: expected bf16 or int8_block",
+            dsflow_dtype_str(out));
+    return DSFLOW_OK;
+}
+
+static int args_check(unsigned n, const struct dsf_cast_args *a,
+                      struct dsflow_err *err)
+{
+    if (a->rounding != DSF_ROUND_NEAREST && a->rounding != DSF_ROUND_STOCHASTIC)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "cast: rounding %d: expected nearest or stochastic",
+                           (int)a->rounding);
+    if (a->at < 0 || a->at % DSFLOW_BLOCK_ELEMS != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "cast: from number %lld on: expected a multiple of "
+                           "%d",
+                           (long long)a->at, DSFLOW_BLOCK_ELEMS);
+    if (n != (a->rounding == DSF_ROUND_STOCHASTIC ? 3 : 2))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "cast: %u ports: expected control where it rounds "
+                           "at random, and only there",
+                           n);
+    return DSFLOW_OK;
+}
+
+static int cast_check(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_err *err)
+{
+    const struct dsf_cast_args *a = args;
+    const struct dsflow_op *op = &dsf_op_cast;
+    int status = args_check(n, a, err);
+
+    if (status == DSFLOW_OK)
+        status = types_check(shapes[IN].dtype, shapes[OUT].dtype, a, err);
+    for (unsigned i = IN; i <= OUT && status == DSFLOW_OK; i++)
+        status = dsf_range_check(op, i, &shapes[i], shapes[i].dtype, 0,
+                                 a->elems, err);
+    if (status == DSFLOW_OK && n > CONTROL)
+        status = dsf_control_check(op, CONTROL, &shapes[CONTROL], err);
+    return status;
+}
+
+/* No floating-point operations: bytes, and what it takes to make them. */
+static void cast_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
+{
+    const struct dsf_cast_args *a = args;
+
+    for (unsigned i = IN; i <= OUT; i++)
+        cost->bytes += (double)dsflow_dtype_bytes(shapes[i].dtype, a->elems);
+}
+
+const struct dsflow_op dsf_op_cast = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "cast",
+    .direction = DSFLOW_DIR_UPDATE,
+    .summary = "numbers in another type, to the nearest or rounded at random",
+    .args_size = sizeof(struct dsf_cast_args),
+    .noptional = 1,
+    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W },
+                 { "control", DSFLOW_R }),
+    .check = cast_check,
+    .cost = cast_cost,
+};
