@@ -26,11 +26,11 @@ static int decide(void *part, struct dsflow_plan *plan, struct dsflow_err *err)
 {
     struct waves *w = part;
 
-    if (w->size > dsflow_plan_turns(plan))
-        w->size = dsflow_plan_turns(plan);
+    if (w->size > dsflow_plan_micro_steps(plan))
+        w->size = dsflow_plan_micro_steps(plan);
     for (int32_t c = 0; c < dsflow_plan_chunks(plan); c++) {
-        dsflow_plan_set_slots(plan, c, (int32_t)w->size);
-        dsflow_plan_set_lanes(plan, c, 1);
+        dsflow_plan_set_activation_slots(plan, c, (int32_t)w->size);
+        dsflow_plan_set_grad_slots(plan, c, 1);
     }
     return DSFLOW_OK;
 }
@@ -44,12 +44,13 @@ struct change {
 static void prefer(void *user, struct dsflow_task_spec *t)
 {
     const struct change *c = user;
-    int64_t size = c->waves->size, turns = dsflow_plan_turns(c->plan);
-    int64_t levels = 2 * ((turns + size - 1) / size), level;
+    int64_t size = c->waves->size,
+            micro_steps = dsflow_plan_micro_steps(c->plan);
+    int64_t levels = 2 * ((micro_steps + size - 1) / size), level;
 
     if (t->microbatch < 0 || t->pass == DSFLOW_UPDATE)
         return; /* not of a pass: as it was */
-    level = dsflow_plan_turn_of(c->plan, t->microbatch) / size * 2 +
+    level = dsflow_plan_micro_step_of(c->plan, t->microbatch) / size * 2 +
             (t->pass == DSFLOW_BACKWARD);
     /* Each level has a range of its own, the first the highest; in it, tasks
      * keep the order that the policy `priorities` gave them. */

@@ -1,8 +1,8 @@
 /* plan.h - what a policy may know of the plan of a step, and change in it.
  *
- * Words: a *turn* is a micro-batch on its data rank, counted there from 0; a
- * *chunk* is consecutive layers on one stage of the pipeline, and chunk c is on
- * stage c mod stages; layer -1 is the embedding, `layers` the head.
+ * Words: a *micro-step* is a micro-batch on its replica, counted there from 0;
+ * a *chunk* is consecutive layers on one stage of the pipeline, and chunk c is
+ * on stage c mod stages; layer -1 is the embedding, `layers` the head.
  */
 #ifndef DSFLOW_PLAN_H
 #define DSFLOW_PLAN_H
@@ -41,14 +41,14 @@ DSFLOW_API int32_t dsflow_plan_same(const struct dsflow_plan *plan,
 
 /* Micro-batches of a step; of each data rank; tiles of each. */
 DSFLOW_API int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan);
-DSFLOW_API int32_t dsflow_plan_turns(const struct dsflow_plan *plan);
+DSFLOW_API int32_t dsflow_plan_micro_steps(const struct dsflow_plan *plan);
 DSFLOW_API int32_t dsflow_plan_tiles(const struct dsflow_plan *plan);
 
-/* Of micro-batch `m` (microbatch of a task): its data rank and its turn. */
-DSFLOW_API int32_t dsflow_plan_data_of(const struct dsflow_plan *plan,
-                                       int32_t m);
-DSFLOW_API int32_t dsflow_plan_turn_of(const struct dsflow_plan *plan,
-                                       int32_t m);
+/* Of micro-batch `m` (microbatch of a task): its replica and its micro-step. */
+DSFLOW_API int32_t dsflow_plan_replica_of(const struct dsflow_plan *plan,
+                                          int32_t m);
+DSFLOW_API int32_t dsflow_plan_micro_step_of(const struct dsflow_plan *plan,
+                                             int32_t m);
 
 /* What follows is decided by `pipeline`: there for who comes after it. */
 
@@ -59,20 +59,21 @@ DSFLOW_API int32_t dsflow_plan_chunk_of(const struct dsflow_plan *plan,
 DSFLOW_API int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan,
                                         int32_t layer);
 
-/* The ring of activations of a chunk, in turns: how many micro-batches may be
- * between their forward and their backward pass. 1 to turns. */
-DSFLOW_API int32_t dsflow_plan_slots(const struct dsflow_plan *plan,
-                                     int32_t chunk);
-DSFLOW_API void dsflow_plan_set_slots(struct dsflow_plan *plan, int32_t chunk,
-                                      int32_t slots);
+/* The ring of activations of a chunk, in micro-steps: how many micro-batches
+ * may be between their forward and their backward pass. 1 to as many as there
+ * are. */
+DSFLOW_API int32_t dsflow_plan_activation_slots(const struct dsflow_plan *plan,
+                                                int32_t chunk);
+DSFLOW_API void dsflow_plan_set_activation_slots(struct dsflow_plan *plan,
+                                                 int32_t chunk, int32_t slots);
 
-/* The ring of gradients of activations of a chunk, in turns: how many
- * micro-batches may be in their backward pass. 1 to the slots of the chunk, and
- * lowered with them. */
-DSFLOW_API int32_t dsflow_plan_lanes(const struct dsflow_plan *plan,
-                                     int32_t chunk);
-DSFLOW_API void dsflow_plan_set_lanes(struct dsflow_plan *plan, int32_t chunk,
-                                      int32_t lanes);
+/* The ring of gradients of activations of a chunk, in micro-steps: how many
+ * micro-batches may be in their backward pass. 1 to the activation slots of the
+ * chunk, and lowered with them. */
+DSFLOW_API int32_t dsflow_plan_grad_slots(const struct dsflow_plan *plan,
+                                          int32_t chunk);
+DSFLOW_API void dsflow_plan_set_grad_slots(struct dsflow_plan *plan,
+                                           int32_t chunk, int32_t slots);
 
 /* Steps of a run that a program of the graph stands for, in place of `step`. */
 struct dsflow_program_steps {

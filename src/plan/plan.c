@@ -326,7 +326,7 @@ int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan)
     return plan->nmicro;
 }
 
-int32_t dsflow_plan_turns(const struct dsflow_plan *plan)
+int32_t dsflow_plan_micro_steps(const struct dsflow_plan *plan)
 {
     return plan->turns;
 }
@@ -336,12 +336,12 @@ int32_t dsflow_plan_tiles(const struct dsflow_plan *plan)
     return plan->ntiles;
 }
 
-int32_t dsflow_plan_data_of(const struct dsflow_plan *plan, int32_t m)
+int32_t dsflow_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
 {
     return dsf_plan_replica(plan, m);
 }
 
-int32_t dsflow_plan_turn_of(const struct dsflow_plan *plan, int32_t m)
+int32_t dsflow_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
 {
     return dsf_plan_turn(plan, m);
 }
@@ -361,7 +361,8 @@ int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan, int32_t layer)
     return dsf_plan_stage(plan, layer);
 }
 
-int32_t dsflow_plan_slots(const struct dsflow_plan *plan, int32_t chunk)
+int32_t dsflow_plan_activation_slots(const struct dsflow_plan *plan,
+                                     int32_t chunk)
 {
     return plan->slots[chunk];
 }
@@ -371,20 +372,20 @@ static int32_t within(int32_t n, int32_t most)
     return n < 1 ? 1 : n > most ? most : n;
 }
 
-void dsflow_plan_set_slots(struct dsflow_plan *plan, int32_t chunk,
-                           int32_t slots)
+void dsflow_plan_set_activation_slots(struct dsflow_plan *plan, int32_t chunk,
+                                      int32_t slots)
 {
     plan->slots[chunk] = within(slots, plan->turns);
-    dsflow_plan_set_lanes(plan, chunk, plan->lanes[chunk]);
+    dsflow_plan_set_grad_slots(plan, chunk, plan->lanes[chunk]);
 }
 
-int32_t dsflow_plan_lanes(const struct dsflow_plan *plan, int32_t chunk)
+int32_t dsflow_plan_grad_slots(const struct dsflow_plan *plan, int32_t chunk)
 {
     return plan->lanes[chunk];
 }
 
-void dsflow_plan_set_lanes(struct dsflow_plan *plan, int32_t chunk,
-                           int32_t lanes)
+void dsflow_plan_set_grad_slots(struct dsflow_plan *plan, int32_t chunk,
+                                int32_t lanes)
 {
     plan->lanes[chunk] = within(lanes, plan->slots[chunk]);
 }

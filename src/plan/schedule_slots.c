@@ -1,4 +1,4 @@
-/* schedule_slots.c - lengths of rings and order of turns of the schedules.
+/* schedule_slots.c - lengths of rings and order of actions of the schedules.
  *
  * With F and B the time of a stage's forward and backward of a micro-batch, S
  * stages and M micro-batches, the pipeline is idle for
@@ -42,15 +42,15 @@ static int warmup(enum dsf_pipeline_schedule schedule, int stages, int stage,
 
 /* Turn i of all forwards (or backwards) of a stage: `stages` micro-batches
  * through its first chunk, the same through the next; then the next ones. */
-static struct dsf_turn turn_at(int i, int stages, int chunks, int micro,
-                               bool backward)
+static struct dsf_action action_at(int i, int stages, int chunks, int micro,
+                                   bool backward)
 {
     int group = i / (stages * chunks) * stages; /* its first micro-batch */
     int length = smaller(stages, micro - group);
     int within = i - group * chunks;
     int chunk = within / length;
 
-    return (struct dsf_turn){
+    return (struct dsf_action){
         .chunk = backward ? chunks - 1 - chunk : chunk,
         .micro = group + within % length,
         .backward = backward,
@@ -59,7 +59,7 @@ static struct dsf_turn turn_at(int i, int stages, int chunks, int micro,
 
 void dsf_pipeline_order(enum dsf_pipeline_schedule schedule, int stages,
                         int stage, int chunks, int micro,
-                        struct dsf_turn *turns)
+                        struct dsf_action *actions)
 {
     int ahead = warmup(schedule, stages, stage, chunks, micro);
     int n = chunks * micro;
@@ -70,31 +70,31 @@ void dsf_pipeline_order(enum dsf_pipeline_schedule schedule, int stages,
         /* Forward i has the backwards before it of all that is not ahead. */
         int after = i > ahead ? i - ahead : 0;
 
-        turns[i + after] = turn_at(i, stages, chunks, micro, false);
+        actions[i + after] = action_at(i, stages, chunks, micro, false);
     }
     for (int i = 0; i < n; i++) {
         int before = smaller(n, i + ahead + 1);
 
-        turns[i + before] = turn_at(i, stages, chunks, micro, true);
+        actions[i + before] = action_at(i, stages, chunks, micro, true);
     }
 }
 
 static int most_of_chunk(int stages, int stage, int chunks, int chunk,
                          int micro)
 {
-    struct dsf_turn *turns =
-        dsf_xcalloc(2 * (size_t)chunks * (size_t)micro, sizeof(*turns));
+    struct dsf_action *actions =
+        dsf_xcalloc(2 * (size_t)chunks * (size_t)micro, sizeof(*actions));
     int kept = 0, most = 0;
 
-    dsf_pipeline_order(DSF_INTERLEAVED, stages, stage, chunks, micro, turns);
+    dsf_pipeline_order(DSF_INTERLEAVED, stages, stage, chunks, micro, actions);
     for (int i = 0; i < 2 * chunks * micro; i++) {
-        if (turns[i].chunk != chunk)
+        if (actions[i].chunk != chunk)
             continue;
-        kept += turns[i].backward ? -1 : 1;
+        kept += actions[i].backward ? -1 : 1;
         if (kept > most)
             most = kept;
     }
-    free(turns);
+    free(actions);
     return most;
 }
 

@@ -14,19 +14,19 @@ enum dsf_pipeline_schedule {
 };
 
 /* One forward or backward of one chunk for one micro-batch. */
-struct dsf_turn {
+struct dsf_action {
     int32_t chunk, micro;
     bool backward;
 };
 
-/* Which turns a stage would take, in order, if each were ready in time: their
- * positions are priorities. Fills turns[2 * chunks * micro]. Chunk v of stage s
- * is piece v * stages + s of the layers; only `interleaved` has more than one.
- * The weight gradients of a turn belong to it, but for zero_bubble, where they
- * come after all others. */
+/* Which actions a stage would take, in order, if each were ready in time: their
+ * positions are priorities. Fills actions[2 * chunks * micro]. Chunk v of stage
+ * s is piece v * stages + s of the layers; only `interleaved` has more than
+ * one. The weight gradients of an action belong to it, but for zero_bubble,
+ * where they come after all others. */
 void dsf_pipeline_order(enum dsf_pipeline_schedule schedule, int stages,
                         int stage, int chunks, int micro,
-                        struct dsf_turn *turns);
+                        struct dsf_action *actions);
 
 /* Micro-batches whose activations of a chunk a stage keeps at once: the length
  * of a ring, from which the schedule follows. */

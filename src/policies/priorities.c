@@ -24,18 +24,19 @@
 
 #define HIGHEST DSFLOW_TOP_PRIORITY
 
-/* Where each turn stands in the order of its stage (schedule_slots.h). */
+/* Where each action stands in the order of its stage (schedule_slots.h). */
 struct order {
     const struct dsflow_plan *plan;
     const struct dsf_pipeline_keys *keys;
-    int32_t *at; /* [stages][chunks of a stage][turns][2] */
-    int32_t chunks, turns;
+    int32_t *at; /* [stages][chunks of a stage][micro_steps][2] */
+    int32_t chunks, micro_steps;
 };
 
 static int32_t *place(const struct order *o, int32_t stage, int32_t chunk,
-                      int32_t turn, bool backward)
+                      int32_t micro_step, bool backward)
 {
-    return &o->at[((stage * o->chunks + chunk) * o->turns + turn) * 2 +
+    return &o->at[((stage * o->chunks + chunk) * o->micro_steps + micro_step) *
+                      2 +
                   backward];
 }
 
@@ -45,29 +46,29 @@ static struct order order_of(const struct dsflow_plan *plan)
     struct order o = { .plan = plan,
                        .keys = dsf_pipeline_keys(plan->job),
                        .chunks = plan->nchunks / stages,
-                       .turns = plan->turns };
-    int32_t n = 2 * o.chunks * o.turns;
-    struct dsf_turn *turns = dsf_xcalloc((size_t)n, sizeof(*turns));
+                       .micro_steps = plan->turns };
+    int32_t n = 2 * o.chunks * o.micro_steps;
+    struct dsf_action *actions = dsf_xcalloc((size_t)n, sizeof(*actions));
 
     o.at = dsf_xcalloc((size_t)(stages * n), sizeof(*o.at));
     for (int32_t s = 0; s < stages; s++) {
-        dsf_pipeline_order(o.keys->schedule, stages, s, o.chunks, o.turns,
-                           turns);
+        dsf_pipeline_order(o.keys->schedule, stages, s, o.chunks, o.micro_steps,
+                           actions);
         for (int32_t i = 0; i < n; i++)
-            *place(&o, s, turns[i].chunk, turns[i].micro, turns[i].backward) =
-                i;
+            *place(&o, s, actions[i].chunk, actions[i].micro,
+                   actions[i].backward) = i;
     }
-    free(turns);
+    free(actions);
     return o;
 }
 
-/* In a pipeline the schedule says what comes first; between tasks of one turn,
- * the way to the end (`share` of the longest). */
+/* In a pipeline the schedule says what comes first; between tasks of one
+ * action, the way to the end (`share` of the longest). */
 static int32_t in_pipeline(const struct order *o,
                            const struct dsflow_task_spec *t, double share)
 {
     const struct dsflow_plan *plan = o->plan;
-    int32_t n = 2 * o->chunks * o->turns, step = HIGHEST / (n + 2);
+    int32_t n = 2 * o->chunks * o->micro_steps, step = HIGHEST / (n + 2);
     int32_t chunk = dsf_plan_chunk(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
     bool weight = t->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;

@@ -219,8 +219,9 @@ static int patient_decide(void *part, struct dsflow_plan *plan,
                                 "%d: expected at most the %d chunks",
                                 (int)p->from, (int)dsflow_plan_chunks(plan));
     for (int32_t c = (int32_t)p->from; c < dsflow_plan_chunks(plan); c++) {
-        dsflow_plan_set_slots(plan, c, dsflow_plan_turns(plan));
-        dsflow_plan_set_lanes(plan, c, 2);
+        dsflow_plan_set_activation_slots(plan, c,
+                                         dsflow_plan_micro_steps(plan));
+        dsflow_plan_set_grad_slots(plan, c, 2);
     }
     for (unsigned i = 0; i < p->hold.n; i++) {
         const struct hold *hold = (const struct hold *)p->hold.v + i;
@@ -232,7 +233,8 @@ static int patient_decide(void *part, struct dsflow_plan *plan,
                                     "%d: expected less than the %d chunks",
                                     (int)hold->chunk,
                                     (int)dsflow_plan_chunks(plan));
-        dsflow_plan_set_slots(plan, (int32_t)hold->chunk, (int32_t)hold->slots);
+        dsflow_plan_set_activation_slots(plan, (int32_t)hold->chunk,
+                                         (int32_t)hold->slots);
     }
     return DSFLOW_OK;
 }

@@ -8,16 +8,18 @@
 #include <string.h>
 
 /* "F0 F1 B0 …"; with chunks, "F0.1" is chunk 1 of micro-batch 0. */
-static char *spell(const struct dsf_turn *turns, int n, bool chunks)
+static char *spell(const struct dsf_action *actions, int n, bool chunks)
 {
     size_t cap = 16 * (size_t)n + 1, at = 0;
     char *text = calloc(cap, 1);
 
     for (int i = 0; i < n; i++) {
-        at += (size_t)snprintf(text + at, cap - at, "%s%c%d", i > 0 ? " " : "",
-                               turns[i].backward ? 'B' : 'F', turns[i].micro);
+        at +=
+            (size_t)snprintf(text + at, cap - at, "%s%c%d", i > 0 ? " " : "",
+                             actions[i].backward ? 'B' : 'F', actions[i].micro);
         if (chunks)
-            at += (size_t)snprintf(text + at, cap - at, ".%d", turns[i].chunk);
+            at +=
+                (size_t)snprintf(text + at, cap - at, ".%d", actions[i].chunk);
     }
     return text;
 }
@@ -25,11 +27,11 @@ static char *spell(const struct dsf_turn *turns, int n, bool chunks)
 static void assert_order(enum dsf_pipeline_schedule schedule, int stages,
                          int stage, int chunks, int micro, const char *expected)
 {
-    struct dsf_turn turns[256];
+    struct dsf_action actions[256];
     char *text;
 
-    dsf_pipeline_order(schedule, stages, stage, chunks, micro, turns);
-    text = spell(turns, 2 * chunks * micro, chunks > 1);
+    dsf_pipeline_order(schedule, stages, stage, chunks, micro, actions);
+    text = spell(actions, 2 * chunks * micro, chunks > 1);
     assert_string_equal(text, expected);
     free(text);
 }
@@ -82,23 +84,23 @@ static void slots_are_as_many_as_each_schedule_needs(void **state)
     assert_int_equal(dsf_pipeline_slots(DSF_INTERLEAVED, 4, 3, 2, 1, 16), 1);
 }
 
-/* Each turn once; forward before backward; in each chunk micro-batches in order
- * and no more of them at once than there are slots. */
+/* Each action once; forward before backward; in each chunk micro-batches in
+ * order and no more of them at once than there are slots. */
 static void assert_whole(enum dsf_pipeline_schedule schedule, int stages,
                          int stage, int chunks, int micro)
 {
     int n = 2 * chunks * micro;
     int forward[8] = { 0 }, backward[8] = { 0 };
-    struct dsf_turn *turns = malloc((size_t)n * sizeof(*turns));
+    struct dsf_action *actions = malloc((size_t)n * sizeof(*actions));
 
-    memset(turns, 0xff, (size_t)n * sizeof(*turns));
-    dsf_pipeline_order(schedule, stages, stage, chunks, micro, turns);
+    memset(actions, 0xff, (size_t)n * sizeof(*actions));
+    dsf_pipeline_order(schedule, stages, stage, chunks, micro, actions);
     for (int i = 0; i < n; i++) {
-        int c = turns[i].chunk;
+        int c = actions[i].chunk;
 
         assert_in_range(c, 0, chunks - 1);
-        assert_int_equal(turns[i].micro,
-                         turns[i].backward ? backward[c]++ : forward[c]++);
+        assert_int_equal(actions[i].micro,
+                         actions[i].backward ? backward[c]++ : forward[c]++);
         assert_true(backward[c] <= forward[c]);
         assert_true(
             forward[c] - backward[c] <=
@@ -106,7 +108,7 @@ static void assert_whole(enum dsf_pipeline_schedule schedule, int stages,
     }
     for (int c = 0; c < chunks; c++)
         assert_int_equal(backward[c], micro);
-    free(turns);
+    free(actions);
 }
 
 static void every_turn_comes_once(void **state)
@@ -122,10 +124,11 @@ static void every_turn_comes_once(void **state)
             }
 }
 
-/* A pipeline that is simulated. A stage starts the ready turn that comes first
- * in its order; a turn is ready when its neighbours are done and its chunk has
- * a slot. Weight gradients are a part of the backward, or (`put_off`) turns of
- * their own, that free the slot and come when nothing else is ready. */
+/* A pipeline that is simulated. A stage starts the ready action that comes
+ * first in its order; an action is ready when its neighbours are done and its
+ * chunk has a slot. Weight gradients are a part of the backward, or (`put_off`)
+ * actions of their own, that free the slot and come when nothing else is ready.
+ */
 enum { FORWARD, BACKWARD, WEIGHT, NKINDS };
 #define MAX_CHUNKS 32 /* of all stages */
 #define MAX_MICRO  64
@@ -191,18 +194,18 @@ static bool start_turn(struct pipe *p, int stage, int now)
 
 static void set_positions(struct pipe *p)
 {
-    struct dsf_turn turns[2 * MAX_CHUNKS * MAX_MICRO];
+    struct dsf_action actions[2 * MAX_CHUNKS * MAX_MICRO];
     int n = 2 * p->chunks * p->micro;
 
     for (int s = 0; s < p->stages; s++) {
         dsf_pipeline_order(p->schedule, p->stages, s, p->chunks, p->micro,
-                           turns);
+                           actions);
         for (int i = 0; i < n; i++) {
-            int c = turns[i].chunk * p->stages + s;
-            int kind = turns[i].backward ? BACKWARD : FORWARD;
+            int c = actions[i].chunk * p->stages + s;
+            int kind = actions[i].backward ? BACKWARD : FORWARD;
 
-            p->position[kind][c][turns[i].micro] = i;
-            p->position[WEIGHT][c][turns[i].micro] = n + turns[i].micro;
+            p->position[kind][c][actions[i].micro] = i;
+            p->position[WEIGHT][c][actions[i].micro] = n + actions[i].micro;
         }
         for (int v = 0; v < p->chunks; v++)
             p->slots[v * p->stages + s] = dsf_pipeline_slots(
@@ -210,7 +213,7 @@ static void set_positions(struct pipe *p)
     }
 }
 
-/* Idle time of a stage from the first turn of the pipeline to the last. */
+/* Idle time of a stage from the first action of the pipeline to the last. */
 static int idle_of(enum dsf_pipeline_schedule schedule, int stages, int chunks,
                    int micro, int forward, int backward, int weight)
 {

@@ -83,7 +83,7 @@ static void what_moves_data_or_takes_no_time_goes_before_all(void **state)
 
 /* The turn of a task of a layer: -1, it has none that this test looks at. */
 static int32_t turn_of(const struct trial *t, const struct dsflow_task_spec *k,
-                       const struct dsf_turn *turns, int32_t n, int stage)
+                       const struct dsf_action *turns, int32_t n, int stage)
 {
     const struct dsflow_plan *plan = t->plan;
     int32_t chunk;
@@ -110,7 +110,7 @@ static void assert_in_order(const char *text,
     for (int stage = 0; stage < t.plan->nstages; stage++) {
         int32_t chunks = t.plan->nchunks / t.plan->nstages;
         int32_t n = 2 * chunks * t.plan->turns, seen = 0;
-        struct dsf_turn *turns = calloc((size_t)n, sizeof(*turns));
+        struct dsf_action *turns = calloc((size_t)n, sizeof(*turns));
         int32_t *least = calloc((size_t)n, sizeof(*least));
         int32_t *most = calloc((size_t)n, sizeof(*most));
 
