@@ -70,14 +70,14 @@ dsflow_data_id *dsf_zero_new_spread(struct dsf_zero *z, dsflow_data_id id,
 }
 
 /* Each rank gets all of `id`, or its shard. Numbers for each block of a unit
- * are cut as the blocks are. */
+ * are cut where the unit is, which may be at multiples of several blocks. */
 static void spread(struct dsf_zero *z, dsflow_data_id id,
                    const struct dsflow_data_spec *unit, bool whole)
 {
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
     struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
     dsflow_data_id *ids = dsf_zero_new_spread(z, id, whole);
-    int64_t each = spec->unit < 0 ? unit->block : 1;
+    int64_t each = spec->unit < 0 ? unit->elems / spec->elems : 1;
 
     for (int32_t d = 0; d < z->data; d++) {
         struct dsflow_data_spec own = *spec;
