@@ -84,16 +84,13 @@ void dsf_fit_weigh(const struct dsf_session *s,
 }
 
 void dsf_fit_budgets(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, double *budget)
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w, double *budget)
 {
-    struct dsf_weights w;
-
-    dsf_fit_weigh(s, m, &w);
     budget[DSFLOW_DEVICE] = dsf_fit_budget(s, m);
     budget[DSFLOW_HOST] =
-        host_budget(s, m, w.ranks[dsf_weights_neediest(&w)].peak);
+        host_budget(s, m, w->ranks[dsf_weights_neediest(w)].peak);
     budget[DSFLOW_NVME] = disk_budget(s, m) / s->plan->nranks;
-    dsf_weights_fini(&w);
 }
 
 double dsf_fit_window(const struct dsf_session *s)

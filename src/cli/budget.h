@@ -18,9 +18,10 @@ double dsf_fit_budget(const struct dsf_session *s,
 
 /* The same of each tier; INFINITY: no limit that is known. Where the ranks are
  * cores, the device and the memory beside it come out of the same: one has what
- * the other leaves. NVMe is shared out too. */
+ * the other leaves. NVMe is shared out too. `w` is what dsf_fit_weigh says. */
 void dsf_fit_budgets(const struct dsf_session *s,
-                     const struct dsf_machine_model *m, double *budget);
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w, double *budget);
 
 /* Too little of a memory. */
 struct dsf_shortfall {

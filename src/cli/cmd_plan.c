@@ -72,27 +72,16 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
 }
 
-static int report(struct dsf_session *s, const struct dsf_machine_model *m,
-                  bool present, bool whole, bool json, struct dsflow_err *err)
+/* What the graph weighs and takes, and then whether it fits. */
+static int report_on(struct dsf_session *s, const struct dsf_machine_model *m,
+                     struct dsf_plan_facts *facts, bool present, bool whole,
+                     bool json, struct dsflow_err *err)
 {
-    struct dsf_prediction prediction;
-    struct dsf_plan_facts facts = { m, &prediction, { 0 } };
     int status;
 
-    dsf_notice("simulating steps");
-    status = dsf_predict(s->plan, s->graph, m, &prediction, err);
-    if (status == DSFLOW_OK)
-        status = dsf_predict_programs(s->plan, s->graph, m, &prediction, err);
-    dsf_notice_end();
-
-    if (status < 0) {
-        dsf_prediction_fini(&prediction);
-        return status;
-    }
-    dsf_fit_budgets(s, m, facts.budget);
-    status = json ? dsf_plan_report_json(s->plan, s->graph, &facts, stdout, err)
-                  : dsf_plan_report(s->plan, s->graph, &facts, stdout);
-    dsf_prediction_fini(&prediction);
+    dsf_fit_budgets(s, m, facts->weights, facts->budget);
+    status = json ? dsf_plan_report_json(s->plan, s->graph, facts, stdout, err)
+                  : dsf_plan_report(s->plan, s->graph, facts, stdout);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
     if (status == DSFLOW_OK && !json && whole) {
@@ -107,7 +96,29 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     if (status < 0 || !whole)
         return status;
     return present ? dsf_session_check_memory(s, err)
-                   : dsf_fit_check(s, m, err);
+                   : dsf_fit_check(s, m, facts->weights, err);
+}
+
+static int report(struct dsf_session *s, const struct dsf_machine_model *m,
+                  bool present, bool whole, bool json, struct dsflow_err *err)
+{
+    struct dsf_prediction prediction;
+    struct dsf_weights w;
+    struct dsf_plan_facts facts = { m, &w, &prediction, { 0 } };
+    int status;
+
+    dsf_notice("simulating steps");
+    status = dsf_predict(s->plan, s->graph, m, &prediction, err);
+    if (status == DSFLOW_OK)
+        status = dsf_predict_programs(s->plan, s->graph, m, &prediction, err);
+    dsf_notice_end();
+    if (status == DSFLOW_OK) {
+        dsf_fit_weigh(s, m, &w);
+        status = report_on(s, m, &facts, present, whole, json, err);
+        dsf_weights_fini(&w);
+    }
+    dsf_prediction_fini(&prediction);
+    return status;
 }
 
 /* The smallest job with the same mesh and the same kinds of task, as words of

@@ -348,11 +348,17 @@ static int fail_all(struct dsf_session *s, const struct search *search,
 static int fail_least(struct dsf_session *s, const struct dsf_machine_model *m,
                       const struct search *search, struct dsflow_err *err)
 {
+    struct dsf_weights w;
     int status;
 
     dsf_choice_set(s, &search->lacking);
     status = dsf_fit_build(s, NULL, err);
-    return status == DSFLOW_OK ? dsf_fit_check(s, m, err) : status;
+    if (status < 0)
+        return status;
+    dsf_fit_weigh(s, m, &w);
+    status = dsf_fit_check(s, m, &w, err);
+    dsf_weights_fini(&w);
+    return status;
 }
 
 static int choose(struct dsf_session *s, const struct dsf_machine_model *m,

@@ -17,9 +17,11 @@ int dsf_fit(struct dsf_session *s, const struct dsf_machine_model *m,
 bool dsf_fit_is_open(const struct dsf_session *s);
 
 /* Does every rank fit in each of its memories? The message has the figures, and
- * what would fit. `m` NULL: the present machine. */
+ * what would fit. `m` NULL: the present machine. `w` is what dsf_fit_weigh
+ * says.
+ */
 int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
-                  struct dsflow_err *err);
+                  const struct dsf_weights *w, struct dsflow_err *err);
 
 /* What ZeRO 2 or 3 does not share out: that whole gradients stay on each rank
  * until the end of the step, with the bytes, and what zero.reduce = "micro"

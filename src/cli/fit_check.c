@@ -256,21 +256,18 @@ static int fail_short(struct dsf_session *s,
 }
 
 int dsf_fit_check(struct dsf_session *s, const struct dsf_machine_model *m,
-                  struct dsflow_err *err)
+                  const struct dsf_weights *w, struct dsflow_err *err)
 {
-    struct dsf_weights w;
     struct dsf_shortfall shortfall;
     int status = DSFLOW_OK;
 
-    dsf_fit_weigh(s, m, &w);
-    if (dsf_fit_shortfall(s, m, &w, &shortfall)) {
+    if (dsf_fit_shortfall(s, m, w, &shortfall)) {
         char *then =
             shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
 
-        status = fail_short(s, &shortfall, uses_of(s, &w, &shortfall).text,
+        status = fail_short(s, &shortfall, uses_of(s, w, &shortfall).text,
                             then, err);
         free(then);
     }
-    dsf_weights_fini(&w);
     return status;
 }

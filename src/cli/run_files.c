@@ -94,10 +94,15 @@ static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 
 static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 {
-    struct dsf_plan_facts facts = { &r->machine, &r->prediction, { 0 } };
+    struct dsf_weights w;
+    struct dsf_plan_facts facts = { &r->machine, &w, &r->prediction, { 0 } };
+    int status;
 
-    dsf_fit_budgets(&r->s, &r->machine, facts.budget);
-    return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
+    dsf_fit_weigh(&r->s, &r->machine, &w);
+    dsf_fit_budgets(&r->s, &r->machine, &w, facts.budget);
+    status = dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
+    dsf_weights_fini(&w);
+    return status;
 }
 
 int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err)

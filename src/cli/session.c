@@ -165,12 +165,12 @@ static int check_present(const struct dsf_session *s,
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_weights w;
-    int status = dsf_fit_check(s, NULL, err);
+    int status;
 
-    if (status < 0)
-        return status;
     dsf_fit_weigh(s, NULL, &w);
-    status = check_present(s, &w, err);
+    status = dsf_fit_check(s, NULL, &w, err);
+    if (status == DSFLOW_OK)
+        status = check_present(s, &w, err);
     dsf_weights_fini(&w);
     return status;
 }

@@ -12,14 +12,6 @@
 #include <string.h>
 
 /* A GPU is one worker; a rank on a CPU has its share of them. */
-static unsigned workers_of_rank(const struct dsflow_plan *plan,
-                                const struct dsf_machine_model *machine)
-{
-    if (machine != NULL && machine->main.kind == DSF_MACHINE_GPU)
-        return 1;
-    return plan->rank_workers;
-}
-
 static void print_head(const struct dsflow_plan *plan,
                        const struct dsf_machine_model *machine,
                        const struct dsf_weights *w, FILE *out)
@@ -287,18 +279,15 @@ static void print_programs(const struct dsflow_plan *plan,
 int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
                     const struct dsf_plan_facts *facts, FILE *out)
 {
-    struct dsf_weights w;
+    const struct dsf_weights *w = facts->weights;
 
-    dsf_weights_init(&w, g, (unsigned)plan->nranks,
-                     workers_of_rank(plan, facts->machine));
-    print_head(plan, facts->machine, &w, out);
+    print_head(plan, facts->machine, w, out);
     print_programs(plan, g, facts->prediction, out);
-    print_kinds(&w, out);
-    print_memory(&w, facts->budget, out);
-    print_traffic(&w, out);
+    print_kinds(w, out);
+    print_memory(w, facts->budget, out);
+    print_traffic(w, out);
     if (facts->prediction != NULL)
         print_time(plan, facts->prediction, out);
-    dsf_weights_fini(&w);
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
 }
 
@@ -520,17 +509,15 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          struct dsflow_err *err)
 {
     json_t *ranks = json_array(), *root;
-    struct dsf_weights w;
+    const struct dsf_weights *w = facts->weights;
     int ret;
 
-    dsf_weights_init(&w, g, (unsigned)plan->nranks,
-                     workers_of_rank(plan, facts->machine));
-    for (unsigned r = 0; r < w.nranks; r++)
-        json_array_append_new(ranks, rank_json(plan, facts, &w, r));
+    for (unsigned r = 0; r < w->nranks; r++)
+        json_array_append_new(ranks, rank_json(plan, facts, w, r));
     root = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o}", "mesh",
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
-                     tasks_json(&w, NULL), "data", (json_int_t)w.ndata, "edges",
-                     (json_int_t)w.nedges, "bytes", moved_json(&w, NULL));
+                     tasks_json(w, NULL), "data", (json_int_t)w->ndata, "edges",
+                     (json_int_t)w->nedges, "bytes", moved_json(w, NULL));
     json_object_set_new(root, "programs",
                         programs_json(plan, g, facts->prediction));
     if (facts->prediction != NULL)
@@ -541,7 +528,6 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          JSON_REAL_PRECISION(9));
     fputc('\n', out);
     json_decref(root);
-    dsf_weights_fini(&w);
     if (ret != 0 || fflush(out) != 0 || ferror(out))
         return dsflow_fail(err, DSFLOW_EIO, "plan: cannot be written: %m");
     return DSFLOW_OK;

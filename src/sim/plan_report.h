@@ -3,10 +3,12 @@
 #define DSF_SIM_PLAN_REPORT_H
 
 #include "sim/predict.h"
+#include "sim/weights.h"
 
 /* What a plan is reported with. */
 struct dsf_plan_facts {
     const struct dsf_machine_model *machine;  /* what it is for */
+    const struct dsf_weights *weights;        /* of the graph, there */
     const struct dsf_prediction *prediction;  /* NULL: nothing is said of time */
     double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
 };
