@@ -103,11 +103,14 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_err *err)
 {
     uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
-    struct sends s = { .rw = dsflow_rewrite_begin(in, out),
-                       .first = dsf_xcalloc(ndata + 1, sizeof(*s.first)),
-                       .version = dsf_xcalloc(ndata + 1, sizeof(*s.version)) };
+    struct sends s = { 0 };
     int program = -1;
 
+    if (plan->nranks == 1)
+        return DSFLOW_UNCHANGED;
+    s.rw = dsflow_rewrite_begin(in, out);
+    s.first = dsf_xcalloc(ndata + 1, sizeof(*s.first));
+    s.version = dsf_xcalloc(ndata + 1, sizeof(*s.version));
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(in, (dsflow_task_id){ i });

@@ -334,20 +334,14 @@ static int tensor_parallel_rewrite(const void *part,
                                    struct dsflow_err *err)
 {
     struct dsf_tensors s = { .plan = plan, .in = in, .out = out };
-    uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
+    uint32_t n = dsflow_graph_ntasks(in);
     int status = DSFLOW_OK;
 
+    if (plan->nparts == 1)
+        return DSFLOW_UNCHANGED;
     begin(&s);
-    for (uint32_t i = 0; i < ndata && s.parts == 1; i++)
-        dsflow_graph_add_data(out,
-                              dsflow_graph_data(in, (dsflow_data_id){ i }));
-    for (uint32_t i = 0, done = 1; i < n && status == DSFLOW_OK; i += done) {
-        if (s.parts == 1)
-            dsflow_graph_add_task(out,
-                                  dsflow_graph_task(in, (dsflow_task_id){ i }));
-        else
-            status = rewrite_tasks(&s, i, &done, err);
-    }
+    for (uint32_t i = 0, done = 1; i < n && status == DSFLOW_OK; i += done)
+        status = rewrite_tasks(&s, i, &done, err);
     end(&s);
     return status;
 }

@@ -296,22 +296,15 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_graph *in, struct dsflow_graph *out,
                         struct dsflow_err *err)
 {
-    struct dsf_zero z = { .plan = plan,
-                          .keys = part,
-                          .rw = dsflow_rewrite_begin(in, out),
-                          .data = plan->nreplicas };
+    struct dsf_zero z = { .plan = plan, .keys = part, .data = plan->nreplicas };
     uint32_t n = dsflow_graph_ntasks(in);
 
+    if (z.data == 1) /* nobody to share with */
+        return DSFLOW_UNCHANGED;
+    z.rw = dsflow_rewrite_begin(in, out);
     begin(&z);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
-        if (z.data == 1) /* nobody to share with */
-            dsflow_rewrite_task(&z.rw, t);
-        else
-            rewrite_task(&z, t);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        rewrite_task(&z, dsflow_graph_task(in, (dsflow_task_id){ i }));
     end(&z);
     dsflow_rewrite_end(&z.rw);
     return DSFLOW_OK;

@@ -114,13 +114,15 @@ static void on_one_rank_no_policy_does_anything(void **state)
 /* … and those that know it before they begin hand the graph on. */
 static void what_has_nothing_to_do_hands_the_graph_on(void **state)
 {
-    static const char *const idle[] = { "recompute", "strict", "offload",
-                                        "replace" };
+    static const char *const idle[] = { "recompute", "tensor_parallel",
+                                        "zero",      "collectives",
+                                        "strict",    "send",
+                                        "offload",   "replace" };
     const struct dsflow_policy *policy;
     unsigned found = 0;
     struct trial t;
 
-    plan_trial(&t, "gpt2 mesh.data=2 mesh.pipeline=2");
+    plan_trial(&t, "gpt2");
     for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++)
         for (unsigned k = 0; k < sizeof(idle) / sizeof(*idle); k++) {
             struct dsflow_graph *out = dsflow_graph_new();

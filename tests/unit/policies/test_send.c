@@ -19,9 +19,10 @@ static const struct dsflow_op op_gather = {
 static struct dsflow_graph *sent(struct dsflow_graph *in)
 {
     struct dsflow_graph *out = dsflow_graph_new();
+    const struct dsflow_plan plan = { .nranks = 4 };
     struct dsflow_err err;
 
-    assert_int_equal(dsf_policy_send.rewrite(NULL, NULL, in, out, &err),
+    assert_int_equal(dsf_policy_send.rewrite(NULL, &plan, in, out, &err),
                      DSFLOW_OK);
     if (dsflow_graph_check(out, &err) < 0)
         fail_msg("%s", err.msg);

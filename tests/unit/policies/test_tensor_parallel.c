@@ -56,27 +56,33 @@ static int parse(struct fixture *f, const char *model, const char *rest,
     return dsf_policy_tensor_parallel.decide(NULL, f->plan, &f->err);
 }
 
+/* What the policy makes of `in`, which is freed unless it goes on. */
+static struct dsflow_graph *apply(struct fixture *f,
+                                  const struct dsflow_policy *policy,
+                                  struct dsflow_graph *in)
+{
+    struct dsflow_graph *out = dsflow_graph_new();
+    int status;
+
+    dsf_rewrite_programs(in, out);
+    status = policy->rewrite(NULL, f->plan, in, out, &f->err);
+    dsflow_graph_free(status == DSFLOW_UNCHANGED ? out : in);
+    if (status == DSFLOW_UNCHANGED)
+        out = in;
+    if (status < 0 || dsflow_graph_check(out, &f->err) < 0)
+        fail_msg("%s: %s", policy->name, f->err.msg);
+    return out;
+}
+
 /* The plain step, then in parts, and what that is for one process. */
 static void build(struct fixture *f, const char *model, const char *rest,
                   int parts)
 {
-    struct dsflow_graph *whole = NULL, *parted = dsflow_graph_new();
-
     if (parse(f, model, rest, parts) < 0 ||
-        dsf_policies_build(f->plan, "reference", &whole, &f->err) < 0)
+        dsf_policies_build(f->plan, "reference", &f->graph, &f->err) < 0)
         fail_msg("%s", f->err.msg);
-    f->graph = dsflow_graph_new();
-    dsf_rewrite_programs(whole, parted);
-    dsf_rewrite_programs(whole, f->graph);
-    if (dsf_policy_tensor_parallel.rewrite(NULL, f->plan, whole, parted,
-                                           &f->err) < 0 ||
-        dsflow_graph_check(parted, &f->err) < 0 ||
-        dsf_policy_collectives.rewrite(NULL, f->plan, parted, f->graph,
-                                       &f->err) < 0 ||
-        dsflow_graph_check(f->graph, &f->err) < 0)
-        fail_msg("%s", f->err.msg);
-    dsflow_graph_free(whole);
-    dsflow_graph_free(parted);
+    f->graph = apply(f, &dsf_policy_tensor_parallel, f->graph);
+    f->graph = apply(f, &dsf_policy_collectives, f->graph);
 }
 
 static void done(struct fixture *f)
