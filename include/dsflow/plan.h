@@ -102,6 +102,53 @@ DSFLOW_API int dsflow_plan_add_program(struct dsflow_plan *plan,
 DSFLOW_API const char *dsflow_plan_program_of(const struct dsflow_plan *plan,
                                               int64_t step);
 
+/* What is kept between steps, and in checkpoints. */
+enum dsflow_kept_kind {
+    DSFLOW_KEPT_TENSORS,   /* a number for each of the model's parameters:
+                              replicas, shards and parts of units in fp32, which
+                              policies share out, and any mesh can go on with */
+    DSFLOW_KEPT_BY_UNIT,   /* data for each unit of the model (data: unit), … */
+    DSFLOW_KEPT_BY_RANK,   /* … for each rank (home), … */
+    DSFLOW_KEPT_BY_WORKER, /* … for each worker of a rank (home and part), … */
+    DSFLOW_KEPT_ONE,       /* … or one for all */
+};
+
+/* A number in a structure that is kept: checkpoints have it by its name, so that
+ * structures may grow. */
+struct dsflow_kept_field {
+    const char *name;
+    enum dsflow_dtype dtype; /* INT64 or FP64 */
+    size_t at;               /* bytes before it */
+};
+
+struct dsflow_kept {
+    uint32_t size;         /* of this structure: DSFLOW_KEPT sets it */
+    uint8_t kind;          /* enum dsflow_kept_kind */
+    uint8_t dtype;         /* of its elements (enum dsflow_dtype) */
+    uint8_t ndims;
+    uint8_t transient;     /* 1: not in checkpoints */
+    const char *name;      /* "m", "errors": up to 40 letters; copied */
+    int64_t dims[DSFLOW_MAX_DIMS]; /* of each piece of data; not of TENSORS */
+    /* Of KEPT_ONE: its numbers, up to one without a name. Borrowed; NULL: it is
+     * saved as an array. */
+    const struct dsflow_kept_field *fields;
+};
+#define DSFLOW_KEPT(...)                                                       \
+    ((struct dsflow_kept){ .size = sizeof(struct dsflow_kept), __VA_ARGS__ })
+
+/* For a policy's `decide`: keep this too. The policy makes the data, persistent
+ * and with the number that dsflow_plan_kept gives in `kept`. It starts as zeroes;
+ * a run that goes on from a checkpoint has it back bit for bit. One that is by
+ * rank or by worker begins anew on another number of ranks, which --resume says.
+ * Errors: DSFLOW_EINVAL for a name that means something else already. */
+DSFLOW_API int dsflow_plan_keep(struct dsflow_plan *plan,
+                                const struct dsflow_kept *kept,
+                                struct dsflow_err *err);
+
+/* The number of what is kept under this name; 0: nothing is. */
+DSFLOW_API uint16_t dsflow_plan_kept(const struct dsflow_plan *plan,
+                                     const char *name);
+
 /* A message about a key of the job, with the place where it was set in front:
  * "job.toml:12: table: key: …". Returns `status`, as dsflow_fail. */
 DSFLOW_API int dsflow_plan_fail(const struct dsflow_plan *plan,

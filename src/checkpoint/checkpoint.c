@@ -146,9 +146,10 @@ static int write_all(const char *folder, const struct dsf_ckpt_meta *meta,
 {
     json_t *files = json_object();
     json_t *root = json_pack(
-        "{s:i, s:s, s:I, s:o, s:o, s:o}", "version", VERSION, "job", meta->job,
+        "{s:i, s:s, s:I, s:o, s:o, s:o, s:o}", "version", VERSION, "job", meta->job,
         "step", (json_int_t)meta->step, "identity", hash_json(meta->identity),
-        "of", fields_json(meta->of), "files", files);
+        "of", fields_json(meta->of), "numbers", fields_json(meta->numbers),
+        "files", files);
     int status = DSFLOW_OK;
     char *path, *text;
 
@@ -421,8 +422,8 @@ static int read_manifest(const char *path, json_t **root,
     return DSFLOW_OK;
 }
 
-int dsf_ckpt_fields_read(const char *path, struct dsf_ckpt_fields *of,
-                         struct dsflow_err *err)
+int dsf_ckpt_fields_read(const char *path, const char *which,
+                         struct dsf_ckpt_fields *fields, struct dsflow_err *err)
 {
     struct dsf_ckpt_meta meta;
     json_t *root, *value;
@@ -431,9 +432,9 @@ int dsf_ckpt_fields_read(const char *path, struct dsf_ckpt_fields *of,
 
     if (status < 0)
         return status;
-    json_object_foreach(json_object_get(root, "of"), key, value)
+    json_object_foreach(json_object_get(root, which), key, value)
         if (json_is_string(value))
-            dsf_ckpt_fields_add(of, key, json_string_value(value));
+            dsf_ckpt_fields_add(fields, key, json_string_value(value));
     json_decref(root);
     return DSFLOW_OK;
 }

@@ -19,8 +19,10 @@ struct dsf_ckpt_meta {
     int64_t step;      /* steps done */
     char job[64];      /* its name */
     uint64_t identity; /* hash of what must not change on resume */
-    const struct dsf_ckpt_fields *of; /* the same with names, to be written;
-                                         NULL where it was read */
+    /* To be written; NULL where it was read: the same with names, … */
+    const struct dsf_ckpt_fields *of;
+    const struct dsf_ckpt_fields *numbers; /* … and those that are no arrays:
+                                              "control.step" is "7" */
 };
 
 /* What a checkpoint is of, key by key: "batch.groups" is "2". */
@@ -36,9 +38,10 @@ const char *dsf_ckpt_fields_find(const struct dsf_ckpt_fields *of,
                                  const char *key); /* or NULL */
 void dsf_ckpt_fields_fini(struct dsf_ckpt_fields *of);
 
-/* Those of the checkpoint in folder `path`; none where it is of a version that
- * did not write them. */
-int dsf_ckpt_fields_read(const char *path, struct dsf_ckpt_fields *of,
+/* "of" or "numbers" of the checkpoint in folder `path`; none where it is of a
+ * version that did not write them. */
+int dsf_ckpt_fields_read(const char *path, const char *which,
+                         struct dsf_ckpt_fields *fields,
                          struct dsflow_err *err);
 
 /* Read tensor `i`, which the file has as `from`, with dsf_st_read. */

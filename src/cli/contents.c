@@ -9,16 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind)
+/* Of which of the things of its kind a piece of data is: a unit, a rank or a
+ * worker. */
+static uint32_t index_of(const struct dsflow_kept *kept,
+                         const struct dsflow_data_spec *d)
 {
-    if (kind == DSF_KEPT_PARAM)
-        return "";
-    return c->optimizer->states != NULL ? c->optimizer->states[kind - 1] : NULL;
-}
-
-static int kind_of(const struct dsflow_data_spec *d)
-{
-    return d->persistent && d->unit >= 0 ? (int)d->kept - 1 : -1;
+    switch (kept->kind) {
+    case DSFLOW_KEPT_BY_RANK:
+        return (uint32_t)d->home;
+    case DSFLOW_KEPT_BY_WORKER:
+        return (uint32_t)d->home << 16 | (uint32_t)d->part;
+    case DSFLOW_KEPT_ONE:
+        return 0;
+    default:
+        return (uint32_t)d->unit;
+    }
 }
 
 static int by_place(const void *a, const void *b)
@@ -38,25 +43,24 @@ static int by_place(const void *a, const void *b)
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsflow_optimizer *optimizer, int32_t tensor,
+                       const struct dsf_kept_list *kept, int32_t tensor,
                        enum dsflow_dtype format)
 {
     *c = (struct dsf_contents){ .model = model,
                                 .graph = graph,
                                 .exec = exec,
-                                .optimizer = optimizer,
+                                .kept = kept,
                                 .tensor = tensor,
                                 .format = format };
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
         dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(graph, id);
-        int kind = kind_of(d);
-
-        if (kind < 0)
+        if (!d->persistent || d->kept == 0 || d->kept > kept->n)
             continue;
         dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
-        c->v[c->n++] = (struct dsf_holding){ (uint32_t)d->unit, (uint32_t)kind,
-                                             d->part, d->at, id };
+        c->v[c->n++] = (struct dsf_holding){
+            index_of(&kept->v[d->kept - 1], d), d->kept - 1u, d->part, d->at, id
+        };
     }
     if (c->n > 0)
         qsort(c->v, c->n, sizeof(*c->v), by_place);
@@ -90,15 +94,6 @@ static size_t find(const struct dsf_contents *c, unsigned unit, unsigned kind,
     return low;
 }
 
-bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
-                      unsigned kind)
-{
-    size_t n;
-
-    find(c, unit, kind, &n);
-    return n > 0;
-}
-
 static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
                                               size_t i)
 {
@@ -108,6 +103,11 @@ static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
 static enum dsflow_dtype format_of(const struct dsf_contents *c, unsigned kind)
 {
     return kind == DSF_KEPT_PARAM ? DSFLOW_FP32 : c->format;
+}
+
+static bool is_tensors(const struct dsf_contents *c, unsigned kind)
+{
+    return c->kept->v[kind].kind == DSFLOW_KEPT_TENSORS;
 }
 
 static bool in_one_piece(const struct dsf_contents *c, unsigned kind, size_t n)
@@ -135,8 +135,8 @@ bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
     return in_one_piece(c, kind, n) && spec_of(c, at)->tier != DSFLOW_NVME;
 }
 
-float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
-                        enum dsflow_access access)
+void *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
+                       enum dsflow_access access)
 {
     size_t n;
 
@@ -266,13 +266,45 @@ static int write_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
     return status;
 }
 
+/* What is kept as it is: one piece of data, or the first of its replicas. */
+static int write_one(struct dsf_contents *c, unsigned index, unsigned kind,
+                     struct dsf_st_writer *out, struct dsflow_err *err)
+{
+    size_t n, first = find(c, index, kind, &n);
+    const void *at = map(c, first, DSFLOW_R, err);
+
+    return at == NULL
+               ? DSFLOW_EIO
+               : dsf_st_put(out, at, spec_of(c, first)->bytes, err);
+}
+
+static int read_each(struct dsf_contents *c, unsigned index, unsigned kind,
+                     const struct dsf_st_file *file,
+                     const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    size_t n, first = find(c, index, kind, &n);
+    int status = DSFLOW_OK;
+
+    for (size_t i = first; i < first + n && status == DSFLOW_OK; i++) {
+        void *at = map(c, i, DSFLOW_W, err);
+
+        if (at == NULL)
+            return DSFLOW_EIO;
+        status = dsf_st_read(file, from, 0, spec_of(c, i)->bytes, at, err);
+    }
+    return status;
+}
+
 int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
                        struct dsf_st_writer *out, struct dsflow_err *err)
 {
-    int64_t elems = c->model->units[unit].elems;
+    int64_t elems;
     float *whole;
     int status;
 
+    if (!is_tensors(c, kind))
+        return write_one(c, unit, kind, out, err);
+    elems = c->model->units[unit].elems;
     if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
         return write_pieces(c, unit, kind, out, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
@@ -312,6 +344,8 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
+    if (!is_tensors(c, kind))
+        return read_each(c, unit, kind, file, from, err);
     if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
         return read_pieces(c, unit, kind, file, from, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);

@@ -5,15 +5,15 @@
 #define DSF_CLI_CONTENTS_H
 
 #include <dsflow/exec.h>
-#include <dsflow/optimizer.h>
 
 #include "base/safetensors.h"
 #include "model/model.h"
 #include "plan/plan.h"
 
-/* One piece of data of a unit: a replica, or a part of it. */
+/* One piece of data of what is kept at place `kind` of the list: of a unit, a
+ * replica or a part of it; of what is by rank or by worker, that of one. */
 struct dsf_holding {
-    uint32_t unit, kind;
+    uint32_t unit, kind; /* unit: or the rank, or the worker */
     int32_t part;
     int64_t at; /* within the part */
     dsflow_data_id id;
@@ -23,7 +23,7 @@ struct dsf_contents {
     const struct dsf_model *model; /* borrowed, all four */
     struct dsflow_graph *graph;
     struct dsflow_exec *exec;
-    const struct dsflow_optimizer *optimizer;
+    const struct dsf_kept_list *kept;
     int32_t tensor;         /* parts of a unit */
     enum dsflow_dtype
         format;             /* of the states; here and in files they are fp32 */
@@ -33,23 +33,16 @@ struct dsf_contents {
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsflow_optimizer *optimizer, int32_t tensor,
+                       const struct dsf_kept_list *kept, int32_t tensor,
                        enum dsflow_dtype format);
 void dsf_contents_fini(struct dsf_contents *c);
-
-/* The name of a state; "" of the parameters, NULL past the last. */
-const char *dsf_contents_name(const struct dsf_contents *c, unsigned kind);
-
-/* Has the optimizer this state? */
-bool dsf_contents_has(const struct dsf_contents *c, unsigned unit,
-                      unsigned kind);
 
 /* Is it in one piece in memory? Then it can be mapped, until the next submit.
  */
 bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
                          unsigned kind);
-float *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
-                        enum dsflow_access access);
+void *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
+                       enum dsflow_access access);
 
 /* Copy the whole unit (units[unit].elems numbers) out of, or into, all pieces
  * there are. Here and below, errors are of a disk that fails, or of memory. */

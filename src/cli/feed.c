@@ -121,7 +121,6 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     struct dsf_session *s = feed->session;
     int64_t n = s->text.validation_sequences, nmicro, submitted = 0;
     dsflow_program eval;
-    dsflow_data_id cursor;
     double sum = 0;
     int status = DSFLOW_OK;
 
@@ -134,8 +133,8 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     if (!dsflow_graph_find_program(s->graph, "eval", &eval))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "validation: the graph has no program eval");
-    dsflow_graph_find(s->graph, "eval_cursor", &cursor);
-    *(int64_t *)dsflow_exec_map(s->exec, cursor, DSFLOW_RW) = 0;
+    *(int64_t *)dsf_contents_map(&s->contents, 0, DSF_KEPT_EVAL_CURSOR,
+                                 DSFLOW_RW) = 0;
     feed->validating = n;
     nmicro = (n + s->plan->micro - 1) / s->plan->micro;
     for (int64_t done = 0; done < nmicro && status == DSFLOW_OK; done++) {

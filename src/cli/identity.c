@@ -39,8 +39,8 @@ static void open_key(struct dsf_identity *of, enum dsf_effect effect,
                      const char *key)
 {
     dsf_grow(&of->v, &of->cap, of->n + 1, sizeof(*of->v));
-    of->v[of->n++] =
-        (struct dsf_identity_key){ .key = key, .effect = effect };
+    of->v[of->n++] = (struct dsf_identity_key){ .key = dsf_xstrdup(key),
+                                                .effect = effect };
 }
 
 DSFLOW_PRINTF(4, 5)
@@ -170,6 +170,27 @@ static void list_text(const struct dsf_session *s, struct dsf_identity *of)
     open_key(of, DSF_EFFECT_TEXT, "data.validation_files");
 }
 
+/* Arrays that are kept. What is by rank or by worker is of as many ranks. */
+static void list_kept(const struct dsf_session *s, struct dsf_identity *of)
+{
+    for (size_t i = DSF_KEPT_STATE; s->plan != NULL && i < s->plan->kept.n;
+         i++) {
+        const struct dsflow_kept *k = &s->plan->kept.v[i];
+        const bool by_rank = k->kind == DSFLOW_KEPT_BY_RANK ||
+                             k->kind == DSFLOW_KEPT_BY_WORKER;
+        char key[64], ranks[32] = "";
+
+        if (k->kind == DSFLOW_KEPT_TENSORS || k->transient)
+            continue;
+        snprintf(key, sizeof(key), "kept.%s", k->name);
+        if (by_rank)
+            snprintf(ranks, sizeof(ranks), " of %d", (int)s->plan->nranks);
+        add(of, DSF_EFFECT_KEPT, key, "%lld %s %s%s",
+            (long long)dsf_kept_elems(k), dsflow_dtype_str(k->dtype),
+            dsf_kept_by(k), ranks);
+    }
+}
+
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = &s->job;
@@ -192,12 +213,15 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
         j->batch.sequences);
     list_plan(s, of);
     list_text(s, of);
+    list_kept(s, of);
 }
 
 void dsf_identity_fini(struct dsf_identity *of)
 {
-    for (size_t i = 0; i < of->n; i++)
+    for (size_t i = 0; i < of->n; i++) {
+        free(of->v[i].key);
         free(of->v[i].value);
+    }
     free(of->v);
     *of = (struct dsf_identity){ 0 };
 }
@@ -240,6 +264,7 @@ const char *dsf_effect_str(enum dsf_effect effect)
         [DSF_EFFECT_MODEL] = "the model computes something else",
         [DSF_EFFECT_UPDATE] = "the update is another one",
         [DSF_EFFECT_ROUNDING] = "the states are rounded in another way",
+        [DSF_EFFECT_KEPT] = "what is kept for it begins anew",
         [DSF_EFFECT_TEXT] = "the text would begin anew",
         [DSF_EFFECT_BATCH] = "the steps have another size",
         [DSF_EFFECT_BITS] = "sums have another order, and so other last bits",

@@ -13,6 +13,7 @@ enum dsf_effect {
     DSF_EFFECT_MODEL,
     DSF_EFFECT_UPDATE,
     DSF_EFFECT_ROUNDING,
+    DSF_EFFECT_KEPT,
     DSF_EFFECT_TEXT, /* what was read of the text says nothing of the new one */
     DSF_EFFECT_BATCH,
     DSF_EFFECT_BITS,
@@ -22,7 +23,7 @@ const char *dsf_effect_str(enum dsf_effect effect);
 /* Keys, as a job names them, with the values that count where it says "auto". */
 struct dsf_identity {
     struct dsf_identity_key {
-        const char *key;
+        char *key;
         char *value; /* NULL: not known by now, or part of another one's */
         enum dsf_effect effect;
     } * v;

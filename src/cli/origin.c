@@ -105,7 +105,7 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
     int status;
 
     s->origin = folder;
-    status = dsf_ckpt_fields_read(folder, &s->origin_of, err);
+    status = dsf_ckpt_fields_read(folder, "of", &s->origin_of, err);
     if (status == DSFLOW_OK && s->origin_of.n == 0)
         return fail(s, err,
                     "its checkpoint does not say what it is of: export it "

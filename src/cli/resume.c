@@ -96,7 +96,7 @@ int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
                             s->job.main.output);
     if (status < 0 || r->folder == NULL)
         return status;
-    status = dsf_ckpt_fields_read(r->folder, &r->was, err);
+    status = dsf_ckpt_fields_read(r->folder, "of", &r->was, err);
     if (status < 0)
         return status;
     if (r->meta.step > s->job.main.steps)

@@ -235,6 +235,7 @@ void dsf_plan_free(struct dsflow_plan *plan)
     free(plan->slots);
     free(plan->lanes);
     dsf_plan_free_programs(plan);
+    dsf_kept_free(&plan->kept);
     free(plan);
 }
 

@@ -9,6 +9,7 @@
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
+#include "plan/kept.h"
 #include "plan/mesh.h"
 
 /* Rows of a micro-batch that one task works on: `nseq` whole sequences from
@@ -16,10 +17,6 @@
 struct dsf_piece {
     int32_t rows, nseq, seq, pos;
 };
-
-/* Places in the list of what is kept between steps (graph.h: kept): the
- * parameters, then the states of the optimizer in its order. */
-enum { DSF_KEPT_PARAM, DSF_KEPT_STATE };
 
 /* A program of some steps in place of `step`: see dsflow_program_steps. */
 struct dsf_plan_program {
@@ -61,6 +58,8 @@ struct dsflow_plan {
                                 turns, by … */
     int32_t depth;           /* … layers */
     int32_t logits;          /* ring of logits of a data rank, in tiles */
+
+    struct dsf_kept_list kept; /* between steps */
 
     struct dsf_plan_program *programs; /* of several for a step, the last */
     unsigned nprograms;

@@ -55,7 +55,7 @@ static struct text name_of(const struct offload *o, const struct ring *ring)
 
     if (ring->role == DSFLOW_STATES)
         snprintf(text.s, sizeof(text.s), "%s",
-                 dsf_state_name(o->plan, ring->of));
+                 o->plan->kept.v[ring->of - 1].name);
     else
         snprintf(text.s, sizeof(text.s), "%s.z%lld",
                  ring->role == DSFLOW_PARAMS ? "param"

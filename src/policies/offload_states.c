@@ -9,7 +9,6 @@
 #include "policies/offload_private.h"
 
 #include "base/alloc.h"
-#include "tasks/components.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -38,13 +37,6 @@ static void find_most(struct packer *k)
     }
 }
 
-const char *dsf_state_name(const struct dsflow_plan *plan, int32_t kept)
-{
-    const struct dsflow_optimizer *o = dsf_job_optimizer(plan->job, NULL);
-
-    return o->states[kept - 1 - DSF_KEPT_STATE];
-}
-
 /* The state as it is kept, under its name. */
 static dsflow_data_id kept(struct packer *k,
                            const struct dsflow_data_spec *state)
@@ -67,9 +59,10 @@ static dsflow_data_id buffer(struct packer *k,
                     .role = DSFLOW_STATES, .home = rank, .tier = DSFLOW_HOST,
                     .unit = -1, .ring = "offload.read_ahead");
 
-    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%s.%u.r%d",
-                                dsf_state_name(k->plan, state->kept),
-                                k->turns[rank] % length, rank);
+    return dsflow_rewrite_named(
+        k->rw.out, &own, "fp32.%s.%u.r%d",
+        k->plan->kept.v[state->kept - 1].name,
+        k->turns[rank] % length, rank);
 }
 
 /* `control` where it rounds at random; NULL: what it casts stays exact. */

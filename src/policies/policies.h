@@ -7,10 +7,6 @@
 #include "base/registry.h"
 #include "plan/plan.h"
 
-/* offload_states.c: the name of the state that data says it is (graph.h: kept).
- */
-const char *dsf_state_name(const struct dsflow_plan *plan, int32_t kept);
-
 extern const struct dsflow_policy dsf_policy_reference;
 extern const struct dsflow_policy dsf_policy_tensor_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;
@@ -29,6 +25,10 @@ extern struct dsf_registry dsf_policies;
 /* rewrite.c: the programs of `in` for `out`, with the same numbers. */
 void dsf_rewrite_programs(const struct dsflow_graph *in,
                           struct dsflow_graph *out);
+
+/* reference_kept.c: what the step keeps whatever other policies do. */
+int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
+                       struct dsflow_err *err);
 
 /* Let every policy decide, then rewrite, up to the one called `until` (NULL:
  * all), and check the result. The graph belongs to the caller. */

@@ -517,9 +517,16 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
     return s.status;
 }
 
+static int reference_decide(void *part, struct dsflow_plan *plan,
+                            struct dsflow_err *err)
+{
+    return dsf_reference_keep(plan->job, &plan->kept, err);
+}
+
 const struct dsflow_policy dsf_policy_reference = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "reference",
     .summary = "the plain step: micro-batches, layers, tiles",
+    .decide = reference_decide,
     .rewrite = reference_rewrite,
 };

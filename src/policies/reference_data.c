@@ -224,8 +224,11 @@ static void add_counters(struct step *s)
     table.dtype = DSFLOW_FP32;
     counter.persistent = control.persistent = 1;
     table.persistent = table.constant = 1;
+    counter.kept = 1 + DSF_KEPT_CURSOR;
     s->cursor = add(s, counter, DIMS(DSF_CURSOR), "cursor");
+    counter.kept = 1 + DSF_KEPT_EVAL_CURSOR;
     s->eval_cursor = add(s, counter, DIMS(DSF_CURSOR), "eval_cursor");
+    control.kept = 1 + DSF_KEPT_CONTROL;
     s->control =
         add(s, control, DIMS(sizeof(struct dsflow_control)), "control");
     if (dims->rope)

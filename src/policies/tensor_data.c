@@ -60,7 +60,7 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
         spec.part = d->cut == DSF_CUT_UNIT ? part->part : 0;
         if (whole->stream != 0)
             spec.stream = dsf_state_stream(s->plan->job->main.seed,
-                                           dsf_state_name(s->plan, whole->kept),
+                                           s->plan->kept.v[whole->kept - 1].name,
                                            whole->unit, part->part);
         d->id[p] = add_data(s, spec, whole->name, shared ? ".shared" : ".p",
                             shared ? -1 : p);

@@ -345,7 +345,11 @@ static void free_result(struct result *r)
 /* Which of a result's numbers persistent data holds; -1: none. */
 static int kind_of(const struct dsflow_data_spec *d)
 {
-    return d->persistent && d->unit >= 0 ? d->kept - 1 : -1;
+    if (!d->persistent || d->kept == 0)
+        return -1;
+    return d->kept == 1 + DSF_KEPT_PARAM    ? PARAM
+           : d->kept >= 1 + DSF_KEPT_STATE ? M + d->kept - 1 - DSF_KEPT_STATE
+                                           : -1;
 }
 
 /* Part `index` of unit `u`, as this mesh cuts it; NULL where it is empty. From

@@ -32,7 +32,8 @@ static const char *const trials[] = {
     "gpt2 mesh.pipeline=2 mesh.data=2 mesh.tensor=2 zero.stage=3 zero.keep=0",
     "llama offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "
     "offload.activations=nvme offload.piece=4KiB mesh.data=2",
-    "gpt2 offload.optimizer=cpu offload.piece=4KiB mesh.data=2 zero.stage=1",
+    "gpt2 offload.optimizer=cpu offload.states=int8 offload.piece=4KiB "
+    "mesh.data=2 zero.stage=1",
     "gpt2 offload.activations=cpu offload.gradients=cpu recompute.what=block "
     "offload.read_ahead=0 batch.groups=4",
 };
@@ -141,14 +142,18 @@ static struct dsflow_graph *build_renamed(const struct trial *trial)
     struct dsflow_graph *g = dsflow_graph_new();
     const struct dsflow_policy *policy;
     struct dsflow_err err;
+    int status;
 
     for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++) {
         struct dsflow_graph *next = dsflow_graph_new();
 
         dsf_rewrite_programs(g, next);
-        must(policy->name,
-             policy->rewrite(plan->parts[i], plan, g, next, &err), &err);
-        g = replaced(g, next);
+        status = policy->rewrite(plan->parts[i], plan, g, next, &err);
+        must(policy->name, status, &err);
+        if (status == DSFLOW_UNCHANGED)
+            dsflow_graph_free(next);
+        else
+            g = replaced(g, next);
         g = replaced(g, rename_data(g));
         if (policy == &dsf_policy_replace)
             g = replaced(g, rename_ops(g));
@@ -174,6 +179,9 @@ static void same_data(const struct dsflow_data_spec *a,
     SAME(part);
     SAME(at);
     SAME(block);
+    SAME(elems);
+    SAME(dtype);
+    SAME(stream);
     SAME(kept);
     SAME(ring_class);
     SAME(ring);

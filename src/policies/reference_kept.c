@@ -1,0 +1,65 @@
+/* reference_kept.c - what the plain step keeps for the next one. */
+#include "policies/policies.h"
+
+#include "tasks/args.h"
+#include "tasks/components.h"
+
+#include <stddef.h>
+
+static const struct dsflow_kept_field cursor_fields[] = {
+    { "step", DSFLOW_INT64, 0 },
+    { "first", DSFLOW_INT64, sizeof(int64_t) }, /* sequences before step 0 */
+    { 0 },
+};
+
+#define REAL(name)                                                             \
+    {                                                                          \
+        #name, DSFLOW_FP64, offsetof(struct dsflow_control, name)              \
+    }
+static const struct dsflow_kept_field control_fields[] = {
+    { "step", DSFLOW_INT64, offsetof(struct dsflow_control, step) },
+    REAL(lr),
+    REAL(correction1),
+    REAL(correction2),
+    REAL(norm),
+    REAL(scale),
+    { 0 },
+};
+#undef REAL
+
+/* In the order of the places in plan/kept.h. */
+static const struct dsflow_kept fixed[] = {
+    [DSF_KEPT_PARAM] = { sizeof(struct dsflow_kept), .name = "params",
+                         .kind = DSFLOW_KEPT_TENSORS, .dtype = DSFLOW_FP32 },
+    [DSF_KEPT_CURSOR] = { sizeof(struct dsflow_kept), .name = "cursor",
+                          .kind = DSFLOW_KEPT_ONE, .dtype = DSFLOW_INT64,
+                          .ndims = 1, .dims = { DSF_CURSOR },
+                          .fields = cursor_fields },
+    [DSF_KEPT_EVAL_CURSOR] = { sizeof(struct dsflow_kept),
+                               .name = "eval_cursor", .kind = DSFLOW_KEPT_ONE,
+                               .dtype = DSFLOW_INT64, .ndims = 1,
+                               .dims = { DSF_CURSOR }, .transient = 1 },
+    [DSF_KEPT_CONTROL] = { sizeof(struct dsflow_kept), .name = "control",
+                           .kind = DSFLOW_KEPT_ONE, .dtype = DSFLOW_BYTES,
+                           .ndims = 1,
+                           .dims = { sizeof(struct dsflow_control) },
+                           .fields = control_fields },
+};
+
+int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
+                       struct dsflow_err *err)
+{
+    const struct dsflow_optimizer *o = dsf_job_optimizer(job, err);
+    int status = o == NULL ? DSFLOW_EINVAL : DSFLOW_OK;
+
+    for (size_t i = 0; i < DSF_KEPT_STATE && status == DSFLOW_OK; i++)
+        status = dsf_kept_add(list, &fixed[i], err);
+    for (unsigned i = 0;
+         status == DSFLOW_OK && i < dsf_optimizer_nstates(o, job); i++)
+        status = dsf_kept_add(list,
+                              &DSFLOW_KEPT(.name = o->states[i],
+                                           .kind = DSFLOW_KEPT_TENSORS,
+                                           .dtype = DSFLOW_FP32),
+                              err);
+    return status;
+}
