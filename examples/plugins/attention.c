@@ -29,10 +29,10 @@ static void forward(const struct dsflow_call *call)
     const struct dsflow_attention_args *a = call->args;
     const int rows = a->tile.rows, heads = a->tile.heads;
     const int groups = a->tile.kv_heads, d = a->tile.head_dim;
-    float(*q)[heads][d] = call->bufs[0].ptr;
-    float(*kv)[2][groups][d] = call->bufs[1].ptr;
-    float(*att)[heads][d] = call->bufs[2].ptr;
-    float(*lse)[rows][heads] = call->bufs[3].ptr;
+    float(*q)[heads][d] = call->bufs[DSFLOW_ATTENTION_Q].ptr;
+    float(*kv)[2][groups][d] = call->bufs[DSFLOW_ATTENTION_KV].ptr;
+    float(*att)[heads][d] = call->bufs[DSFLOW_ATTENTION_ATT].ptr;
+    float(*lse)[rows][heads] = call->bufs[DSFLOW_ATTENTION_LSE].ptr;
 
     for (int i = 0; i < rows * heads; i++) {
         int r = i / heads, h = i % heads, g = h * groups / heads;
@@ -69,14 +69,16 @@ static void backward_input(const struct dsflow_call *call)
     const struct dsflow_attention_args *a = call->args;
     const int rows = a->tile.rows, heads = a->tile.heads;
     const int groups = a->tile.kv_heads, d = a->tile.head_dim;
-    float(*q)[heads][d] = call->bufs[0].ptr;
-    float(*kv)[2][groups][d] = call->bufs[1].ptr;
-    float(*datt)[heads][d] = call->bufs[2].ptr;
-    float *lse = call->bufs[3].ptr, *delta = call->bufs[4].ptr;
-    float(*dq)[heads][d] = call->bufs[5].ptr;
-    float(*dkv)[2][groups][d] = call->bufs[6].ptr;
+    float(*q)[heads][d] = call->bufs[DSFLOW_ATTENTION_Q].ptr;
+    float(*kv)[2][groups][d] = call->bufs[DSFLOW_ATTENTION_KV].ptr;
+    float(*datt)[heads][d] = call->bufs[DSFLOW_ATTENTION_DATT].ptr;
+    float *lse = call->bufs[DSFLOW_ATTENTION_LSE].ptr;
+    float *delta = call->bufs[DSFLOW_ATTENTION_DELTA].ptr;
+    float(*dq)[heads][d] = call->bufs[DSFLOW_ATTENTION_DQ].ptr;
+    float(*dkv)[2][groups][d] = call->bufs[DSFLOW_ATTENTION_DKV].ptr;
 
-    for (int port = 5; port <= 6; port++) /* sums, that may be new */
+    for (int port = DSFLOW_ATTENTION_DQ; port <= DSFLOW_ATTENTION_DKV; port++)
+        /* sums, that may be new */
         if (call->fresh >> port & 1)
             memset(call->bufs[port].ptr, 0, call->bufs[port].bytes);
     for (int i = 0; i < rows * heads; i++) {
@@ -118,16 +120,22 @@ static const struct dsflow_op forward_op = {
     .abi = DSFLOW_OP_ABI, .name = "plain.forward", .summary = "attention",
     .segment = "attention", .direction = DSFLOW_DIR_FORWARD, .check = check,
     .cost = cost, .args_size = sizeof(struct dsflow_attention_args),
-    DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R },
-        { "att", DSFLOW_RW }, { "lse", DSFLOW_RW }),
+    DSFLOW_PORTS([DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
+        [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
+        [DSFLOW_ATTENTION_ATT] = { "att", DSFLOW_RW },
+        [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_RW }),
 };
 static const struct dsflow_op backward_input_op = {
     .abi = DSFLOW_OP_ABI, .name = "plain.backward_input", .summary = "gradient",
     .segment = "attention", .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .args_size = sizeof(struct dsflow_attention_args), .check = check,
-    .cost = cost, DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R },
-        { "datt", DSFLOW_R }, { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
-        { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW }),
+    .cost = cost, DSFLOW_PORTS([DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
+        [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
+        [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_R },
+        [DSFLOW_ATTENTION_DATT] = { "datt", DSFLOW_R },
+        [DSFLOW_ATTENTION_DELTA] = { "delta", DSFLOW_R },
+        [DSFLOW_ATTENTION_DQ] = { "dq", DSFLOW_RW },
+        [DSFLOW_ATTENTION_DKV] = { "dkv", DSFLOW_RW }),
 };
 static const struct dsflow_codelet forward_codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &forward_op, .cpu = forward,

@@ -116,6 +116,8 @@ struct dsflow_task_spec {
     const dsflow_data_id *data; /* in the order of the op's ports; copied */
     uint32_t fresh; /* bit i: port i, RW in the op and one of the first 32, has
                        no contents yet and is only written by this task */
+    uint32_t without; /* bit i: port i, of the first 32, is left out: data[k] is
+                         on the k-th of the others */
     int32_t priority;
     int16_t layer;      /* or -1 */
     int16_t microbatch; /* or -1 */
@@ -132,7 +134,11 @@ struct dsflow_task_spec {
     ((struct dsflow_task_spec){ .size = sizeof(struct dsflow_task_spec),       \
                                 __VA_ARGS__ })
 
-/* How task `t` uses its port `i`: the op's access, or W where it is fresh. */
+/* The port that data[i] of task `t` is on; the last one, where that repeats. */
+DSFLOW_API unsigned dsflow_task_port(const struct dsflow_task_spec *t,
+                                     unsigned i);
+
+/* How task `t` uses its data[i]: the op's access, or W where it is fresh. */
 DSFLOW_API enum dsflow_access
 dsflow_task_access(const struct dsflow_task_spec *t, unsigned i);
 

@@ -61,11 +61,14 @@ enum dsflow_slice {
     DSFLOW_BLOCKS, /* an element for each block of the unit */
 };
 
+/* A port without a name is one that the op does not have: where several ops
+ * share a list of ports (segments.h), each has some of them. */
 struct dsflow_port {
     const char *name;
     enum dsflow_access access;
     enum dsflow_dtype dtype; /* of its elements; 0: what `check` accepts */
     uint8_t slice;           /* enum dsflow_slice */
+    unsigned optional; /* 1: a task may leave it out */
 };
 
 /* The ports of an op, in order: .nports and .ports of it. */
@@ -84,7 +87,6 @@ struct dsflow_op {
     const char *summary; /* one line, for `dsflow list tasks` */
     size_t args_size;    /* bytes copied into the graph with each task */
     unsigned nports;     /* how many of `ports` are described */
-    unsigned noptional;  /* the last ones, that a task may leave out */
     unsigned repeats;    /* 1: the last port, R or W, may come again, as often
                             as a task wants */
     unsigned comm;       /* enum dsflow_comm; not 0: it moves data between

@@ -6,6 +6,17 @@
  * Activations are fp32, row-major, one row a token. Offsets of tensors (w, b,
  * norm_w, …) are in elements within a *unit*, the parameters of a segment in
  * one flat buffer; -1: the model has none.
+ *
+ * The tasks of a segment share one list of ports, and each has some of them:
+ * the places in `ports` of an op that it does not have have no name. A kernel
+ * finds the data of a port at its number in `bufs`, and NULL where the task
+ * leaves it out ("?" below).
+ *
+ * One of T tensor ranks does a *part* of a segment with the same tasks (Shoeybi
+ * et al. 2019): some of the heads, of the columns of the feed-forward, of the
+ * vocabulary, which the tile gives. What is done once for all parts is left
+ * out: the norm before (`x` is normed already, and norm_w is -1) and what is
+ * added after (`y` is a partial product).
  */
 #ifndef DSFLOW_SEGMENTS_H
 #define DSFLOW_SEGMENTS_H
@@ -27,27 +38,63 @@ struct dsflow_tile {
     float eps;
 };
 
-/* embed.forward            { batch R, embed R, x W }
+/* embed.forward            { batch R, unit R, x W }
  * embed.backward_weight    { batch R, dx R, grad RW }
- *   batch: int32 tokens[rows], targets[rows]; x = wte[token] (+ wpe[pos]). */
+ *   batch: int32 tokens[rows], targets[rows]; x = wte[token] (+ wpe[pos]).
+ *   The unit has rows first .. first + tile.vocab of wte, and rows first_pos ..
+ *   first_pos + npos of wpe (npos 0: none); what it has not counts as zeroes.
+ */
+enum dsflow_embed_port {
+    DSFLOW_EMBED_BATCH,
+    DSFLOW_EMBED_UNIT,
+    DSFLOW_EMBED_X,
+    DSFLOW_EMBED_DX,
+    DSFLOW_EMBED_GRAD,
+    DSFLOW_EMBED_NPORTS
+};
 struct dsflow_embed_args {
     struct dsflow_tile tile;
     int64_t wte, wpe;
+    int32_t first, first_pos, npos;
+    int32_t zero; /* no padding: equal arguments have equal bytes */
 };
 
 /* q: [rows][heads*head_dim]; kv: [rows][2][kv_heads*head_dim], keys first.
  * dnorm: [2][width], the sums over the rows of the gradients of norm_w, norm_b.
  *
- * qkv.forward              { x R, unit R, q W, kv W, rope R? }
+ * qkv.forward              { x R, unit R, q W, kv W, rope R?, shared R? }
  *   [q|k|v] = norm(x) W^T + b, q and k rotated (pairs i, i + head_dim/2).
- * qkv.backward_input       { dq RW, dkv RW, x R, unit R, dres R, dx W, dnorm W,
- *                            rope R? }
+ * qkv.backward_input       { x R?, unit R, rope R?, shared R?, dq RW, dkv RW,
+ *                            dres R?, dx W, dnorm W? }
  *   Rotates dq and the keys of dkv back, in place (what backward_weight
- *   reads); dx = dres + norm_backward([dq|dkv] W).
- * qkv.backward_weight      { dq R, dkv R, x R, unit R, dnorm R, grad RW } */
+ *   reads); dx = dres + norm_backward([dq|dkv] W), or [dq|dkv] W of a part.
+ * qkv.backward_weight      { x R, unit R?, dq R, dkv R, dnorm R?, grad RW,
+ *                            shared_grad RW? }
+ *
+ * W and b of queries, keys and values follow each other in the unit. Where
+ * fewer heads of keys than parts are, several parts use the same one, and the
+ * rows of all are in `shared`: k and v are where this part's begin there, kb
+ * and vb those of their biases (-1: none). Otherwise k is -1. */
+enum dsflow_qkv_port {
+    DSFLOW_QKV_X,
+    DSFLOW_QKV_UNIT,
+    DSFLOW_QKV_Q,
+    DSFLOW_QKV_KV,
+    DSFLOW_QKV_ROPE,
+    DSFLOW_QKV_SHARED,
+    DSFLOW_QKV_DQ,
+    DSFLOW_QKV_DKV,
+    DSFLOW_QKV_DRES,
+    DSFLOW_QKV_DX,
+    DSFLOW_QKV_DNORM,
+    DSFLOW_QKV_GRAD,
+    DSFLOW_QKV_SHARED_GRAD,
+    DSFLOW_QKV_NPORTS
+};
 struct dsflow_qkv_args {
     struct dsflow_tile tile;
     int64_t w, b, norm_w, norm_b;
+    int64_t k, v, kb, vb;
 };
 
 /* Softmax attention without the whole score matrix (Dao et al. 2022; Milakov &
@@ -57,36 +104,74 @@ struct dsflow_qkv_args {
  *   att: [rows][heads*head_dim]; lse: [2][rows][heads], running maximum and
  *   sum. `first` (its att and lse are fresh): start; `last`: att is divided by
  *   the sum and lse[0] becomes max + log(sum).
- * attention.backward_input { q R, kv R, datt R, lse R, delta R, dq RW, dkv RW }
+ * attention.backward_input { q R, kv R, lse R, datt R, delta R, dq RW, dkv RW }
  *   dq and dkv are added to; where `first_q` / `first_kv` (fresh), set.
  *
  * `tile` is the queries'. `diagonal`: the keys are of the same tile, and causal
  * within each sequence; otherwise one sequence, and all `keys` keys precede. */
+enum dsflow_attention_port {
+    DSFLOW_ATTENTION_Q,
+    DSFLOW_ATTENTION_KV,
+    DSFLOW_ATTENTION_ATT,
+    DSFLOW_ATTENTION_LSE,
+    DSFLOW_ATTENTION_DATT,
+    DSFLOW_ATTENTION_DELTA,
+    DSFLOW_ATTENTION_DQ,
+    DSFLOW_ATTENTION_DKV,
+    DSFLOW_ATTENTION_NPORTS
+};
 struct dsflow_attention_args {
     struct dsflow_tile tile;
     int32_t keys; /* rows of kv */
     int32_t diagonal, first, last, first_q, first_kv;
 };
 
-/* out.forward              { x R, att R, unit R, y W }    y = x + att W^T + b
- * out.backward_input       { dy R, att R, unit R, datt W, delta W }
+/* out.forward              { x R?, att R, unit R, y W }
+ *   y = x + att W^T + b; of a part y = att W^T.
+ * out.backward_input       { att R, unit R, dy R, datt W, delta W }
  *   datt = dy W; delta[rows][heads] = sum over head_dim of datt * att.
- * out.backward_weight      { dy R, att R, grad RW } */
+ * out.backward_weight      { att R, dy R, grad RW } */
+enum dsflow_out_port {
+    DSFLOW_OUT_X,
+    DSFLOW_OUT_ATT,
+    DSFLOW_OUT_UNIT,
+    DSFLOW_OUT_Y,
+    DSFLOW_OUT_DY,
+    DSFLOW_OUT_DATT,
+    DSFLOW_OUT_DELTA,
+    DSFLOW_OUT_GRAD,
+    DSFLOW_OUT_NPORTS
+};
 struct dsflow_out_args {
     struct dsflow_tile tile;
     int64_t w, b;
+    int32_t residual; /* 1: x is added, and b; 0: of a part */
+    int32_t zero; /* no padding: equal arguments have equal bytes */
 };
 
 /* h: [rows][ffn], or [rows][2*ffn] with SwiGLU (gate, then up).
  *
  * mlp.forward              { x R, unit R, h W, y W }
- *   h = norm(x) W1^T + b1; y = x + act(h) W2^T + b2.
+ *   h = norm(x) W1^T + b1; y = x + act(h) W2^T + b2; of a part h = x W1^T + b1
+ *   and y = act(h) W2^T.
  * mlp.hidden               { x R, unit R, h W }         h alone, once more
- * mlp.backward_input       { dy R, x R, unit R, h RW, dh W, dx W, dnorm W }
+ * mlp.backward_input       { x R?, unit R, h RW, dy R, dh W, dx W, dnorm W? }
  *   dh; h becomes act(h) ([rows][ffn], packed at its start);
- *   dx = dy + norm_backward(dh W1).
- * mlp.backward_weight      { dy R, x R, unit R, h R, dh R, dnorm R, grad RW }
+ *   dx = dy + norm_backward(dh W1); of a part dx = dh W1.
+ * mlp.backward_weight      { x R, unit R?, h R, dy R, dh R, dnorm R?, grad RW }
  */
+enum dsflow_mlp_port {
+    DSFLOW_MLP_X,
+    DSFLOW_MLP_UNIT,
+    DSFLOW_MLP_H,
+    DSFLOW_MLP_Y,
+    DSFLOW_MLP_DY,
+    DSFLOW_MLP_DH,
+    DSFLOW_MLP_DX,
+    DSFLOW_MLP_DNORM,
+    DSFLOW_MLP_GRAD,
+    DSFLOW_MLP_NPORTS
+};
 struct dsflow_mlp_args {
     struct dsflow_tile tile;
     int64_t w1, b1, w2, b2, norm_w, norm_b;
@@ -95,27 +180,61 @@ struct dsflow_mlp_args {
 /* weight: the unit that has W[vocab][width] ("head", or "embed" when tied).
  * Each tile's logits stand in one slot of a ring: never all of them.
  *
- * head.forward             { x R, norm R, weight R, batch R, logits W, loss W }
+ * head.forward             { x R, norm R?, weight R, batch R, logits W, loss W?,
+ *                            stats W?, tops W? }
  *   logits = norm(x) W^T, then overwritten by their gradient,
  *   (softmax - onehot(target)) * scale; loss: double[1], the sum over rows of
  *   -log softmax[target]. Rows whose target is negative count for nothing.
- * head.backward_input      { logits R, x R, norm R, weight R, dx W, dnorm W }
- * head.backward_weight     { logits R, x R, norm R, dnorm R, grad RW,
- *                            norm_grad RW }
+ *   A part has no norm and no loss, but stats and tops: its logits become
+ *   e^(logit - top of its block of columns), tops[rows][blocks of columns] has
+ *   those tops, and stats[rows] (struct dsflow_head_stats) what it says of each
+ *   row to the other parts.
+ * head.loss                { batch R, logits RW, loss W, tops R, all_stats R }
+ *   The rest of forward, of a part. all_stats: [parts][rows], the stats of all
+ *   parts in order. The loss is that of the whole vocabulary, and the same
+ *   number in every part.
+ * head.backward_input      { x R?, norm R?, weight R, logits R, dx W, dnorm W? }
+ * head.backward_weight     { x R, norm R?, logits R, dnorm R?, grad RW,
+ *                            norm_grad RW? }
  * head.logits              { x R, norm R, weight R, logits W }
- *   The logits themselves, without a loss: generation reads them. */
+ *   The logits themselves, without a loss: generation reads them.
+ *
+ * A part has columns first .. first + tile.vocab of `whole`. */
+enum dsflow_head_port {
+    DSFLOW_HEAD_X,
+    DSFLOW_HEAD_NORM,
+    DSFLOW_HEAD_WEIGHT,
+    DSFLOW_HEAD_BATCH,
+    DSFLOW_HEAD_LOGITS,
+    DSFLOW_HEAD_LOSS,
+    DSFLOW_HEAD_STATS,
+    DSFLOW_HEAD_TOPS,
+    DSFLOW_HEAD_ALL_STATS,
+    DSFLOW_HEAD_DX,
+    DSFLOW_HEAD_DNORM,
+    DSFLOW_HEAD_GRAD,
+    DSFLOW_HEAD_NORM_GRAD,
+    DSFLOW_HEAD_NPORTS
+};
 struct dsflow_head_args {
     struct dsflow_tile tile;
     int64_t w, norm_w, norm_b;
-    float scale; /* 1 / (tokens of a step) */
-    int32_t zero; /* no padding: equal arguments have equal bytes */
+    int32_t first, whole, parts; /* of the vocabulary: 0, tile.vocab, 1 */
+    float scale;                 /* 1 / (tokens of a step) */
+};
+struct dsflow_head_stats {
+    double top;    /* the largest logit */
+    double sum;    /* of e^(logit - top) */
+    double target; /* the target's logit, 0 where it is of another part */
 };
 
 /* An implementation of a segment: kinds of task that take the place of the
  * built-in ones where the job says so, as in [model] attention = "mine". Each
- * has the ports (names, access, which may be left out) and the args_size of the
- * one it replaces, and leaves in them what is said above; what is NULL stays as
- * it is. A forward that computes something else has a backward of its own. */
+ * has the ports (numbers, names, access) and the args_size of the one it
+ * replaces, and leaves in them what is said above; what is NULL stays as it is.
+ * It works on whole layers only, mesh.tensor is 1, and need not have the ports
+ * that are for parts. A forward that computes something else has a backward of
+ * its own. */
 struct dsflow_segment {
     unsigned abi;         /* DSFLOW_SEGMENT_ABI */
     const char *name;     /* "mine": a value of model.<replaces> */

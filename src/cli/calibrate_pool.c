@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/bench_measure.h"
+#include "codelets/call.h"
 #include "graph/task.h"
 #include "graph/succs.h"
 
@@ -176,6 +177,7 @@ static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
 {
     const struct dsflow_task_spec *t = task_of(p, i);
     struct dsflow_buf *bufs = dsf_xcalloc(t->ndata, sizeof(*bufs));
+    struct dsflow_buf by_port[DSF_SPREAD_PORTS];
     double start;
 
     for (unsigned k = 0; k < t->ndata; k++) {
@@ -185,8 +187,9 @@ static void execute(struct dsf_pool *p, uint32_t i, void *scratch)
                                        (enum dsflow_dtype)d->dtype };
     }
     start = dsf_thread_seconds();
-    p->codelets[i]->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                               .nbufs = t->ndata,
+    p->codelets[i]->cpu(&(struct dsflow_call){ .bufs =
+                                                   dsf_spread(t, bufs, by_port),
+                                               .nbufs = dsf_task_nports(t),
                                                .args = t->args,
                                                .fresh = t->fresh,
                                                .scratch = scratch,

@@ -21,6 +21,23 @@ static const char *from(const struct dsf_registered *r)
     return text;
 }
 
+/* "x R, rope R?": a port that may be left out has a mark. */
+static void list_ports(const struct dsflow_op *op)
+{
+    static const char *const access[] = { "?", "R", "W", "RW" };
+    const char *comma = "";
+
+    for (unsigned p = 0; p < op->nports; p++) {
+        const struct dsflow_port *port = &op->ports[p];
+
+        if (port->name == NULL)
+            continue;
+        printf("%s%s %s%s", comma, port->name, access[port->access & 3],
+               port->optional ? "?" : "");
+        comma = ", ";
+    }
+}
+
 static void list_tasks(const struct dsf_cli_args *args)
 {
     const struct dsf_registered *r;
@@ -29,11 +46,7 @@ static void list_tasks(const struct dsf_cli_args *args)
         const struct dsflow_op *op = r->thing;
 
         printf("%-26s %s; %s\n%-26s   ", op->name, op->summary, from(r), "");
-        for (unsigned p = 0; p < op->nports; p++)
-            printf("%s%s %s", p > 0 ? ", " : "", op->ports[p].name,
-                   op->ports[p].access == DSFLOW_R   ? "R"
-                   : op->ports[p].access == DSFLOW_W ? "W"
-                                                     : "RW");
+        list_ports(op);
         printf("%s\n", op->repeats ? ", …" : "");
     }
 }

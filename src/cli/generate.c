@@ -1,5 +1,5 @@
-/* generate.c - text from a model: the kernels of training, with the keys and
- * values of all earlier tokens kept. */
+/* generate.c - text from a model: the forward tasks of its segments, with the
+ * keys and values of all earlier tokens kept. */
 #include "cli/generate.h"
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "codelets/codelets.h"
 #include "tasks/components.h"
-#include "tasks/tasks.h"
+#include "segments/segment.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -17,15 +17,21 @@
 /* Rows of a prompt that go through the model together. */
 enum { MOST_ROWS = 128 };
 
+/* Data of a port, of the largest tile that is fed or of the whole context. */
+struct port_data {
+    float *v;  /* of all layers in turn */
+    float **l; /* keys: [layers], of all tokens so far */
+};
+
 struct dsf_generator {
     const struct dsf_model *model;
     const struct dsf_job *job;
     float *const *params;
-    int32_t pos; /* tokens fed */
-    struct dsflow_tile tile;
-    float **kv; /* by layer: [context][2][kv_heads*head_dim] */
-    float *x, *y, *q, *att, *lse, *h, *logits, *rope;
+    int32_t pos, rows; /* tokens fed, and those that are being fed */
+    float *stream[2], *rope, *logits;
     int32_t *batch;
+    unsigned from; /* the stream that segments read */
+    struct port_data (*own)[DSF_SEGMENT_PORTS]; /* by segment, as listed */
     void *scratch;
     size_t scratch_bytes;
     struct dsflow_err err; /* of a plug-in's kind of task */
@@ -40,19 +46,41 @@ static void *floats(size_t n)
     return p;
 }
 
+static unsigned nsegments(void)
+{
+    unsigned n = 0;
+
+    while (dsf_segment_list[n] != NULL)
+        n++;
+    return n;
+}
+
+static struct port_data *own_data(const struct dsf_generator *g,
+                                  const struct dsf_segment *segment,
+                                  unsigned port)
+{
+    unsigned i = 0;
+
+    while (dsf_segment_list[i] != segment)
+        i++;
+    return &g->own[i][port];
+}
+
 void dsf_generator_free(struct dsf_generator *g)
 {
     if (g == NULL)
         return;
-    for (int l = 0; g->kv != NULL && l < g->model->layers; l++)
-        free(g->kv[l]);
-    free(g->kv);
-    free(g->x);
-    free(g->y);
-    free(g->q);
-    free(g->att);
-    free(g->lse);
-    free(g->h);
+    for (unsigned i = 0; i < nsegments() * DSF_SEGMENT_PORTS; i++) {
+        struct port_data *d = &g->own[0][i];
+
+        for (int l = 0; d->l != NULL && l < g->model->layers; l++)
+            free(d->l[l]);
+        free(d->l);
+        free(d->v);
+    }
+    free(g->own);
+    free(g->stream[0]);
+    free(g->stream[1]);
     free(g->logits);
     free(g->rope);
     free(g->batch);
@@ -60,10 +88,81 @@ void dsf_generator_free(struct dsf_generator *g)
     free(g);
 }
 
+/* Of `rows` tokens from `pos` on, in a segment of layer `l`; `units` has room
+ * for the segment's. */
+static struct dsf_site site_of(const struct dsf_model *m, int l,
+                               const struct dsf_segment *segment, int32_t pos,
+                               int32_t rows, const struct dsf_unit **units)
+{
+    struct dsf_site site = { .tile = dsf_model_tile(m, l),
+                             .units = units,
+                             .tokens = 1,
+                             .keys = rows,
+                             .diagonal = true,
+                             .first_keys = pos == 0 };
+
+    site.tile.rows = rows;
+    site.tile.nseq = 1;
+    site.tile.pos = pos;
+    for (unsigned u = 0; segment->units[u] != NULL; u++)
+        units[u] = &m->units[dsf_model_unit(m, l, segment, u)];
+    return site;
+}
+
+/* Numbers on a port, of `rows` tokens. */
+static size_t numbers(const struct dsf_model *m, int l,
+                      const struct dsf_segment *segment, unsigned port,
+                      int32_t rows)
+{
+    const struct dsf_unit *units[DSF_MAX_UNITS];
+    const struct dsf_site site = site_of(m, l, segment, 0, rows, units);
+    struct dsf_need need = dsf_segment_need(segment, &site, port);
+
+    return (size_t)(need.rows * need.cols);
+}
+
+static int32_t most_rows(const struct dsf_model *m)
+{
+    return m->dims.context < MOST_ROWS ? m->dims.context : MOST_ROWS;
+}
+
+/* Call `what` for each port of each layer that keeps data. */
+typedef void (*own_port_fn)(void *user, int l, const struct dsf_segment *s,
+                            unsigned port);
+static void each_own_port(const struct dsf_model *m, own_port_fn what,
+                          void *user)
+{
+    for (int l = 0; l < m->layers; l++) {
+        const struct dsf_segment *const *s = dsf_model_layer(m, l)->segments;
+
+        for (; *s != NULL; s++)
+            for (unsigned p = 0; p < (*s)->nports; p++)
+                if ((*s)->ports[p].from == DSF_FROM_KEPT)
+                    what(user, l, *s, p);
+    }
+}
+
+struct counted {
+    const struct dsf_model *model;
+    double bytes;
+};
+
+static void count_port(void *user, int l, const struct dsf_segment *s,
+                       unsigned port)
+{
+    struct counted *c = user;
+
+    if (s->ports[port].of_keys)
+        c->bytes += sizeof(float) * (double)numbers(c->model, l, s, port,
+                                                    c->model->dims.context);
+}
+
 double dsf_generator_bytes(const struct dsf_model *m)
 {
-    return 2.0 * m->layers * m->dims.context * m->dims.kv_heads *
-           m->dims.head_dim * sizeof(float);
+    struct counted c = { .model = m };
+
+    each_own_port(m, count_port, &c);
+    return c.bytes;
 }
 
 static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
@@ -73,49 +172,68 @@ static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
         dsf_size_text(dsf_generator_bytes(m)).s, m->dims.context);
 }
 
+/* The largest of all layers serves them in turn. */
+static void add_port(void *user, int l, const struct dsf_segment *s,
+                     unsigned port)
+{
+    struct dsf_generator *g = user;
+    const struct dsf_model *m = g->model;
+    struct port_data *d = own_data(g, s, port);
+    size_t most = 0;
+
+    if (s->ports[port].of_keys) {
+        if (d->l == NULL)
+            d->l = dsf_xcalloc((size_t)m->layers, sizeof(*d->l));
+        d->l[l] = floats(numbers(m, l, s, port, m->dims.context));
+        return;
+    }
+    if (d->v != NULL)
+        return;
+    for (int k = 0; k < m->layers; k++) {
+        size_t n = numbers(m, k, s, port, most_rows(m));
+
+        most = n > most ? n : most;
+    }
+    d->v = floats(most);
+}
+
+struct found {
+    const struct dsf_generator *g;
+    bool all;
+};
+
+static void look_for(void *user, int l, const struct dsf_segment *s,
+                     unsigned port)
+{
+    struct found *f = user;
+    const struct port_data *d = own_data(f->g, s, port);
+
+    f->all &= s->ports[port].of_keys ? d->l[l] != NULL : d->v != NULL;
+}
+
 int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
                       float *const *params, struct dsf_generator **gen,
                       struct dsflow_err *err)
 {
     struct dsf_generator *g = dsf_xcalloc(1, sizeof(*g));
     const struct dsf_dims *d = &m->dims;
-    size_t q = (size_t)d->heads * (size_t)d->head_dim;
-    size_t kv = 2 * (size_t)d->kv_heads * (size_t)d->head_dim;
-    size_t width = (size_t)d->width, context = (size_t)d->context;
-    size_t h = (size_t)d->ffn * (d->swiglu ? 2 : 1);
-    bool whole = true;
+    size_t x = (size_t)most_rows(m) * (size_t)d->width;
+    struct found found = { g, true };
 
     g->model = m;
     g->job = job;
     g->params = params;
-    g->tile = (struct dsflow_tile){
-        .nseq = 1,
-        .width = d->width,
-        .heads = d->heads,
-        .kv_heads = d->kv_heads,
-        .head_dim = d->head_dim,
-        .ffn = d->ffn,
-        .vocab = d->vocab,
-        .context = d->context,
-        .rms = d->rms,
-        .swiglu = d->swiglu,
-        .rope = d->rope,
-        .eps = d->eps,
-    };
-    g->kv = dsf_xcalloc((size_t)m->layers, sizeof(*g->kv));
-    for (int l = 0; l < m->layers; l++)
-        whole &= (g->kv[l] = floats(context * kv)) != NULL;
-    whole &= (g->x = floats(MOST_ROWS * width)) != NULL;
-    whole &= (g->y = floats(MOST_ROWS * width)) != NULL;
-    whole &= (g->q = floats(MOST_ROWS * q)) != NULL;
-    whole &= (g->att = floats(MOST_ROWS * q)) != NULL;
-    whole &= (g->lse = floats(2 * MOST_ROWS * (size_t)d->heads)) != NULL;
-    whole &= (g->h = floats(MOST_ROWS * h)) != NULL;
-    whole &= (g->logits = floats((size_t)d->vocab)) != NULL;
-    whole &= (g->batch = floats(2 * MOST_ROWS)) != NULL;
+    g->own = dsf_xcalloc(nsegments(), sizeof(*g->own));
+    each_own_port(m, add_port, g);
+    each_own_port(m, look_for, &found);
+    found.all &= (g->stream[0] = floats(x)) != NULL;
+    found.all &= (g->stream[1] = floats(x)) != NULL;
+    found.all &= (g->logits = floats((size_t)d->vocab)) != NULL;
+    found.all &= (g->batch = floats(2 * (size_t)most_rows(m))) != NULL;
     if (d->rope)
-        whole &= (g->rope = floats(context * (size_t)d->head_dim)) != NULL;
-    if (!whole) {
+        found.all &= (g->rope = floats((size_t)d->context *
+                                       (size_t)d->head_dim)) != NULL;
+    if (!found.all) {
         dsf_generator_free(g);
         return out_of_memory(m, err);
     }
@@ -125,22 +243,21 @@ int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
     return DSFLOW_OK;
 }
 
-/* Of the tasks that generate. */
-enum { MOST_PORTS = 8 };
-
-/* Run one task on `n` buffers. What the check of a built-in one would refuse is
- * a bug; that of another may not know of single rows, or have no codelet. */
+/* Run one task. What the check of a built-in one would refuse is a bug; that of
+ * another may not know of single rows, or have no codelet. */
 static void call(struct dsf_generator *g, const struct dsflow_op *op,
-                 const void *args, unsigned n, unsigned fresh,
+                 const void *args, uint32_t fresh,
                  const struct dsflow_buf *bufs)
 {
     const struct dsflow_op *own = dsf_job_op(g->job, op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
-    struct dsflow_shape shapes[MOST_PORTS];
+    struct dsflow_shape shapes[DSF_SEGMENT_PORTS];
+    unsigned n = op->nports;
     size_t scratch;
 
     for (unsigned i = 0; i < n; i++)
-        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
+        shapes[i] = (struct dsflow_shape){ bufs[i].bytes, bufs[i].elems,
+                                           bufs[i].dtype };
     if (own != op && g->err.status == DSFLOW_OK) {
         if (codelet == NULL || codelet->cpu == NULL)
             dsflow_fail(&g->err, DSFLOW_ENOSYS,
@@ -165,120 +282,114 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
                                         .scratch = g->scratch });
 }
 
-/* A buffer of a call: where it is and how many numbers it has. */
-struct place {
-    void *ptr;
-    size_t n;
-};
-
-static void call_on(struct dsf_generator *g, const struct dsflow_op *op,
-                    const void *args, unsigned fresh, unsigned n,
-                    const struct place *places)
+/* Where the data of a port of a segment of layer `l` is; keys from token `key`
+ * on. NULL: the port is left out. */
+static void *data_on(const struct dsf_generator *g, int l,
+                     const struct dsf_segment *segment, unsigned p,
+                     const struct dsf_site *site, int32_t key)
 {
-    struct dsflow_buf bufs[MOST_PORTS];
+    const struct dsf_port *port = &segment->ports[p];
+    const struct port_data *own;
 
-    for (unsigned i = 0; i < n; i++) {
-        enum dsflow_dtype dtype =
-            op->ports[i].dtype != 0 ? op->ports[i].dtype : DSFLOW_FP32;
-        int64_t elems = (int64_t)places[i].n;
-
-        bufs[i] = (struct dsflow_buf){ places[i].ptr,
-                                       dsflow_dtype_bytes(dtype, elems), elems,
-                                       dtype };
+    switch (port->from) {
+    case DSF_FROM_PARAMETERS:
+        return g->params[dsf_model_unit(g->model, l, segment, port->unit)];
+    case DSF_FROM_IN: /* logits are of the last row */
+        return g->stream[g->from] + (g->rows - site->tile.rows) *
+                                        (ptrdiff_t)site->tile.width;
+    case DSF_FROM_OUT:
+        return g->stream[1 - g->from];
+    case DSF_FROM_OTHER:
+        return data_on(g, l, port->other, port->unit, site, key);
+    case DSF_FROM_KEPT:
+        own = own_data(g, segment, p);
+        return port->of_keys
+                   ? own->l[l] + numbers(g->model, l, segment, p, 1) *
+                                     (size_t)key
+                   : own->v;
+    case DSF_FROM_ROPE:
+        return g->rope;
+    case DSF_FROM_BATCH:
+        return g->batch;
+    case DSF_FROM_LOGITS:
+        return g->logits;
+    default:
+        return NULL;
     }
-    call(g, op, args, n, fresh, bufs);
 }
 
-#define CALL(g, op, args, ...) CALL_FRESH(g, op, args, 0, __VA_ARGS__)
-#define CALL_FRESH(g, op, args, fresh, ...)                                    \
-    call_on(g, op, args, fresh,                                                \
-            sizeof((struct place[]){ __VA_ARGS__ }) / sizeof(struct place),    \
-            (struct place[]){ __VA_ARGS__ })
-
-static struct place unit(const struct dsf_generator *g,
-                         enum dsf_segment segment, int l)
+static void run(struct dsf_generator *g, int l,
+                const struct dsf_segment *segment, const struct dsflow_op *op,
+                const struct dsf_site *site, int32_t key)
 {
-    unsigned u = dsf_model_unit(g->model, segment, l);
+    _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
+    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
+    struct dsflow_buf bufs[DSF_SEGMENT_PORTS] = { { .ptr = NULL } };
+    uint32_t fresh = 0;
 
-    return (struct place){ g->params[u], (size_t)g->model->units[u].elems };
+    segment->fill(site, args);
+    if (segment->needs(op, args, need, &g->err) < 0)
+        return;
+    if (segment->fresh != NULL)
+        fresh = segment->fresh(op, args);
+    for (unsigned p = 0; p < op->nports; p++) {
+        int64_t elems = need[p].rows * need[p].cols;
+
+        if (op->ports[p].name != NULL && elems > 0)
+            bufs[p] = (struct dsflow_buf){
+                .ptr = data_on(g, l, segment, p, site, key),
+                .bytes = dsflow_dtype_bytes(need[p].dtype, elems),
+                .elems = elems,
+                .dtype = need[p].dtype,
+            };
+    }
+    call(g, op, args, fresh, bufs);
+    for (unsigned p = 0; p < op->nports; p++)
+        if (op->ports[p].name != NULL &&
+            segment->ports[p].from == DSF_FROM_OUT)
+            g->from = 1 - g->from;
 }
 
-static void attend(struct dsf_generator *g, int l, size_t rows, size_t nq,
-                   size_t nkv)
+/* The tokens that are being fed, through a segment of layer `l`. Where it has
+ * pairs, with all keys so far and then with their own. */
+static void run_segment(struct dsf_generator *g, int l,
+                        const struct dsf_segment *segment)
 {
-    struct dsflow_attention_args a = { .tile = g->tile,
-                                       .keys = g->pos,
-                                       .first = 1 };
-    size_t nlse = 2 * rows * (size_t)g->tile.heads;
-    float *kv = g->kv[l];
+    const struct dsf_unit *units[DSF_MAX_UNITS];
+    struct dsf_site site =
+        site_of(g->model, l, segment, g->pos, g->rows, units);
 
-    if (g->pos > 0)
-        CALL_FRESH(g, &dsf_op_attention_forward, &a, 0xc, { g->q, rows * nq },
-                   { kv, (size_t)g->pos * nkv }, { g->att, rows * nq },
-                   { g->lse, nlse });
-    a.keys = (int32_t)rows;
-    a.diagonal = a.last = 1;
-    a.first = g->pos == 0;
-    CALL_FRESH(g, &dsf_op_attention_forward, &a, a.first ? 0xc : 0,
-               { g->q, rows * nq }, { kv + (size_t)g->pos * nkv, rows * nkv },
-               { g->att, rows * nq }, { g->lse, nlse });
-}
+    if (segment->logits != NULL) {
+        site.tile.pos += g->rows - 1;
+        site.tile.rows = site.keys = 1;
+        run(g, l, segment, segment->logits, &site, g->pos);
+        return;
+    }
+    if (segment->pairs && g->pos > 0) {
+        struct dsf_site earlier = site;
 
-static void layer(struct dsf_generator *g, int l, size_t rows)
-{
-    const struct dsf_model *m = g->model;
-    const struct dsf_dims *d = &m->dims;
-    size_t nq = (size_t)d->heads * (size_t)d->head_dim;
-    size_t nkv = 2 * (size_t)d->kv_heads * (size_t)d->head_dim;
-    size_t nx = rows * (size_t)d->width;
-    size_t nh = rows * (size_t)d->ffn * (d->swiglu ? 2 : 1);
-    struct dsflow_qkv_args qkv = { g->tile, m->qkv_at.w, m->qkv_at.b,
-                                   m->qkv_at.norm_w, m->qkv_at.norm_b };
-    struct dsflow_out_args out = { g->tile, m->out_at.w, m->out_at.b };
-    struct dsflow_mlp_args mlp = { g->tile,         m->mlp_at.w1,
-                                   m->mlp_at.b1,    m->mlp_at.w2,
-                                   m->mlp_at.b2,    m->mlp_at.norm_w,
-                                   m->mlp_at.norm_b };
-    struct place x = { g->x, nx }, y = { g->y, nx }, q = { g->q, rows * nq };
-    struct place kv = { g->kv[l] + (size_t)g->pos * nkv, rows * nkv };
-
-    if (d->rope)
-        CALL(g, &dsf_op_qkv_forward, &qkv, x, unit(g, DSF_QKV, l), q, kv,
-             { g->rope, (size_t)d->context * (size_t)d->head_dim });
-    else
-        CALL(g, &dsf_op_qkv_forward, &qkv, x, unit(g, DSF_QKV, l), q, kv);
-    attend(g, l, rows, nq, nkv);
-    CALL(g, &dsf_op_out_forward, &out, x, { g->att, rows * nq },
-         unit(g, DSF_OUT, l), y);
-    CALL(g, &dsf_op_mlp_forward, &mlp, y, unit(g, DSF_MLP, l), { g->h, nh }, x);
+        earlier.keys = g->pos;
+        earlier.diagonal = false;
+        earlier.first_keys = true;
+        run(g, l, segment, segment->forward, &earlier, 0);
+    }
+    run(g, l, segment, segment->forward, &site, g->pos);
 }
 
 static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
                       size_t rows)
 {
     const struct dsf_model *m = g->model;
-    size_t width = (size_t)m->dims.width;
-    struct dsflow_embed_args embed;
-    struct dsflow_head_args head;
 
-    g->tile.rows = (int32_t)rows;
-    g->tile.pos = g->pos;
+    g->rows = (int32_t)rows;
     memcpy(g->batch, tokens, rows * sizeof(*tokens));
-    embed =
-        (struct dsflow_embed_args){ g->tile, m->embed_at.wte, m->embed_at.wpe };
-    CALL(g, &dsf_op_embed_forward, &embed, { g->batch, 2 * rows },
-         unit(g, DSF_EMBED, 0), { g->x, rows * width });
-    for (int l = 0; l < m->layers; l++)
-        layer(g, l, rows);
-    g->pos += (int32_t)rows;
+    for (int l = -1; l <= m->layers; l++) {
+        const struct dsf_segment *const *s = dsf_model_layer(m, l)->segments;
 
-    head = (struct dsflow_head_args){ g->tile, m->head_at.w, m->norm_at.w,
-                                      m->norm_at.b, 1 };
-    head.tile.rows = 1;
-    head.tile.pos = g->pos - 1;
-    CALL(g, &dsf_op_head_logits, &head, { g->x + (rows - 1) * width, width },
-         unit(g, DSF_NORM, 0), unit(g, m->tied ? DSF_EMBED : DSF_HEAD, 0),
-         { g->logits, (size_t)m->dims.vocab });
+        for (; *s != NULL; s++)
+            run_segment(g, l, *s);
+    }
+    g->pos += (int32_t)rows;
 }
 
 int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens, size_t n,

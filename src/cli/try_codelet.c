@@ -23,20 +23,42 @@ struct way {
     enum garbage scratch;
 };
 
-static enum dsflow_access access_of(const struct dsf_case *c, unsigned i)
+static const struct dsflow_port *port_of(const struct dsf_case *c, unsigned i)
 {
     unsigned last = c->op->nports - 1;
 
+    return &c->op->ports[i < last ? i : last];
+}
+
+/* Is there no such port, or does the case leave it out? */
+static bool is_left_out(const struct dsf_case *c, unsigned i)
+{
+    const struct dsflow_port *port = port_of(c, i);
+
+    return port->name == NULL || (port->optional && c->shapes[i].bytes == 0);
+}
+
+static enum dsflow_access access_of(const struct dsf_case *c, unsigned i)
+{
     if (c->fresh >> i & 1)
         return DSFLOW_W;
-    return c->op->ports[i < last ? i : last].access;
+    return is_left_out(c, i) ? DSFLOW_R : port_of(c, i)->access;
 }
 
 static const char *name_of(const struct dsf_case *c, unsigned i)
 {
-    unsigned last = c->op->nports - 1;
+    return is_left_out(c, i) ? "(none)" : port_of(c, i)->name;
+}
 
-    return c->op->ports[i < last ? i : last].name;
+/* How many ports a task must have at least. */
+static unsigned required(const struct dsflow_op *op)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < op->nports; i++)
+        if (op->ports[i].name != NULL && !op->ports[i].optional)
+            n = i + 1;
+    return n;
 }
 
 void dsf_case_words(const struct dsf_case *c, char *to, size_t size)
@@ -44,10 +66,11 @@ void dsf_case_words(const struct dsf_case *c, char *to, size_t size)
     size_t at = 0;
 
     for (unsigned i = 0; i < c->n && at < size; i++)
-        at += (size_t)snprintf(to + at, size - at, "%s%s %lld %s",
-                               i > 0 ? ", " : "", name_of(c, i),
-                               (long long)c->shapes[i].elems,
-                               dsflow_dtype_str(c->shapes[i].dtype));
+        if (!is_left_out(c, i))
+            at += (size_t)snprintf(to + at, size - at, "%s%s %lld %s",
+                                   at > 0 ? ", " : "", name_of(c, i),
+                                   (long long)c->shapes[i].elems,
+                                   dsflow_dtype_str(c->shapes[i].dtype));
     if (at < size)
         snprintf(to + at, size - at, "; --seed %llu --cases 1",
                  (unsigned long long)c->seed);
@@ -118,7 +141,7 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
         c->n = 0; /* none of this seed */
         return;
     }
-    if (c->n < op->nports - op->noptional ||
+    if (c->n < required(op) ||
         c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
         dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
     if (op->check != NULL && op->check(c->shapes, c->n, c->args, &err) < 0)
@@ -165,7 +188,8 @@ static void put_ports(struct memory *m, const struct dsf_case *c,
         else
             garbage(g->ptr, g->bytes, random ? RANDOM_BYTES : NAN_BYTES);
         dsf_guarded_close(g);
-        m->bufs[i] = (struct dsflow_buf){ g->ptr, g->bytes, c->shapes[i].elems,
+        m->bufs[i] = (struct dsflow_buf){ is_left_out(c, i) ? NULL : g->ptr,
+                                          g->bytes, c->shapes[i].elems,
                                           c->shapes[i].dtype };
     }
 }

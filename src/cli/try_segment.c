@@ -141,8 +141,11 @@ static unsigned add_buffers(struct passes *p, int pass)
     for (unsigned i = 0; i < n; i++) {
         const char *name = original->ports[i].name;
         size_t size = (shapes[i].bytes + 3) / 4;
-        struct buffer *b = buffer_of(p, name);
+        struct buffer *b;
 
+        if (size == 0) /* it has no such port, or leaves it out */
+            continue;
+        b = buffer_of(p, name);
         if (b != NULL || p->n == MOST_BUFFERS)
             continue;
         b = &p->v[p->n++];
@@ -163,8 +166,8 @@ static bool run_pass(struct passes *p, int pass)
 {
     const struct dsflow_op *op = op_of(p->segment, pass);
     const struct dsflow_codelet *codelet;
-    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS] = { { .ptr = NULL } };
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
     size_t scratch_bytes;
     unsigned n, fresh = 0;
     float *scratch;
@@ -174,8 +177,11 @@ static bool run_pass(struct passes *p, int pass)
     n = add_buffers(p, pass);
     codelet = dsflow_codelet_find(op);
     for (unsigned i = 0; i < n; i++) {
-        const struct buffer *b = buffer_of(p, op->ports[i].name);
+        const char *name = op->ports[i].name;
+        const struct buffer *b = name != NULL ? buffer_of(p, name) : NULL;
 
+        if (b == NULL && (name == NULL || op->ports[i].optional))
+            continue;
         if (b == NULL)
             return false;
         shapes[i] = b->shape;
@@ -362,7 +368,8 @@ static bool is_asked(const struct dsflow_segment *s, const struct dsflow_op *op,
         const struct dsflow_op *by = op_of(s, pass);
 
         for (unsigned i = 0; by != NULL && i < by->nports; i++)
-            if (strcmp(by->ports[i].name, gradient) == 0 &&
+            if (by->ports[i].name != NULL &&
+                strcmp(by->ports[i].name, gradient) == 0 &&
                 by->ports[i].access != DSFLOW_R)
                 return by == op ||
                        (op == s->forward && own_op(s, pass) == NULL);

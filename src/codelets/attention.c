@@ -34,11 +34,10 @@ static struct dsf_attention shape(const struct dsflow_attention_args *a,
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { Q, KV, ATT, LSE };
     const struct dsf_attention a = shape(call->args, DSF_STRIP_FORWARD);
 
-    dsf_attention_forward(&a, dsf_floats(call, Q), dsf_floats(call, KV),
-                          dsf_floats(call, ATT), dsf_floats(call, LSE),
+    dsf_attention_forward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q), dsf_floats(call, DSFLOW_ATTENTION_KV),
+                          dsf_floats(call, DSFLOW_ATTENTION_ATT), dsf_floats(call, DSFLOW_ATTENTION_LSE),
                           call->scratch);
 }
 
@@ -51,13 +50,12 @@ const struct dsflow_codelet dsf_codelet_attention_forward = {
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { Q, KV, DATT, LSE, DELTA, DQ, DKV };
     const struct dsf_attention a = shape(call->args, DSF_STRIP_BACKWARD);
 
-    dsf_attention_backward(&a, dsf_floats(call, Q), dsf_floats(call, KV),
-                           dsf_floats(call, DATT), dsf_floats(call, LSE),
-                           dsf_floats(call, DELTA), dsf_floats(call, DQ),
-                           dsf_floats(call, DKV), call->scratch);
+    dsf_attention_backward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q), dsf_floats(call, DSFLOW_ATTENTION_KV),
+                           dsf_floats(call, DSFLOW_ATTENTION_DATT), dsf_floats(call, DSFLOW_ATTENTION_LSE),
+                           dsf_floats(call, DSFLOW_ATTENTION_DELTA), dsf_floats(call, DSFLOW_ATTENTION_DQ),
+                           dsf_floats(call, DSFLOW_ATTENTION_DKV), call->scratch);
 }
 
 const struct dsflow_codelet dsf_codelet_attention_backward_input = {

@@ -4,7 +4,27 @@
 
 #include <string.h>
 #include <dsflow/codelet.h>
+#include <dsflow/graph.h>
 
+/* The data of a task by port, from that in its own order: `to` has nothing on
+ * ports that the task leaves out. */
+enum { DSF_SPREAD_PORTS = 32 };
+static inline const struct dsflow_buf *
+dsf_spread(const struct dsflow_task_spec *t, const struct dsflow_buf *bufs,
+           struct dsflow_buf *to)
+{
+    unsigned from = 0;
+
+    if (t->without == 0)
+        return bufs;
+    for (unsigned p = 0; p < t->op->nports && p < DSF_SPREAD_PORTS; p++)
+        to[p] = t->without >> p & 1 || from == t->ndata
+                    ? (struct dsflow_buf){ .ptr = NULL }
+                    : bufs[from++];
+    return to;
+}
+
+/* NULL where the task leaves the port out. */
 static inline float *dsf_floats(const struct dsflow_call *call, unsigned port)
 {
     return call->bufs[port].ptr;

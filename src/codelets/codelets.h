@@ -24,6 +24,7 @@
     XX(mlp_backward_input)                                                     \
     XX(mlp_backward_weight)                                                    \
     XX(head_forward)                                                           \
+    XX(head_loss)                                                              \
     XX(head_backward_input)                                                    \
     XX(head_backward_weight)                                                   \
     XX(head_logits)                                                            \
@@ -32,20 +33,6 @@
     XX(norm_backward_weight)                                                   \
     XX(residual_forward)                                                       \
     XX(residual_backward_weight)                                               \
-    XX(embed_part_forward)                                                     \
-    XX(embed_part_backward_weight)                                             \
-    XX(qkv_part_forward)                                                       \
-    XX(qkv_part_backward_input)                                                \
-    XX(qkv_part_backward_weight)                                               \
-    XX(out_part_forward)                                                       \
-    XX(mlp_part_forward)                                                       \
-    XX(mlp_part_hidden)                                                        \
-    XX(mlp_part_backward_input)                                                \
-    XX(mlp_part_backward_weight)                                               \
-    XX(head_part_forward)                                                      \
-    XX(head_part_loss)                                                         \
-    XX(head_part_backward_input)                                               \
-    XX(head_part_backward_weight)                                              \
     XX(schedule)                                                               \
     XX(square)                                                                 \
     XX(sum)                                                                    \

@@ -7,40 +7,45 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-#include <assert.h>
 #include <string.h>
 
-/* The token of a row, or -1 for none (past the end of a text): a row of zeroes,
- * whose gradient goes nowhere. */
-static int32_t token_at(const struct dsflow_call *call,
-                        const struct dsflow_tile *t, size_t row)
+/* The rows of wte and of wpe in `unit` for row `r` of the tile, each NULL where
+ * another part has it or nobody: a token < 0, past the end of a text, has
+ * neither, and its gradient goes nowhere. */
+static void rows_at(const struct dsflow_call *call, float *unit, size_t r,
+                    float **wte, float **wpe)
 {
-    const int32_t *tokens = call->bufs[0].ptr;
+    const struct dsflow_embed_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const int32_t *tokens = call->bufs[DSFLOW_EMBED_BATCH].ptr;
+    const int64_t token = (int64_t)tokens[r] - a->first;
+    const int64_t pos =
+        (int64_t)t->pos + (int64_t)(r % dsf_tile_length(t)) - a->first_pos;
 
-    assert(tokens[row] < t->vocab);
-    return tokens[row];
+    *wte = *wpe = NULL;
+    if (tokens[r] < 0)
+        return;
+    if (token >= 0 && token < t->vocab)
+        *wte = unit + a->wte + token * t->width;
+    if (pos >= 0 && pos < a->npos)
+        *wpe = unit + a->wpe + pos * t->width;
 }
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { BATCH, EMBED, X };
     const struct dsflow_embed_args *a = call->args;
-    const struct dsflow_tile *t = &a->tile;
-    const size_t width = (size_t)t->width, length = dsf_tile_length(t);
-    const float *wte = dsf_floats(call, EMBED) + a->wte;
-    const float *wpe = dsf_tensor_at(dsf_floats(call, EMBED), a->wpe);
-    float *x = dsf_floats(call, X);
+    const size_t width = (size_t)a->tile.width;
+    float *unit = dsf_floats(call, DSFLOW_EMBED_UNIT);
+    float *x = dsf_floats(call, DSFLOW_EMBED_X), *wte, *wpe;
 
-    for (size_t r = 0; r < (size_t)t->rows; r++, x += width) {
-        int32_t token = token_at(call, t, r);
-
-        if (token < 0)
-            memset(x, 0, width * sizeof(float));
-        else if (wpe)
-            dsf_sum(x, wte + (size_t)token * width,
-                    wpe + ((size_t)t->pos + r % length) * width, width);
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++, x += width) {
+        rows_at(call, unit, r, &wte, &wpe);
+        if (wte && wpe)
+            dsf_sum(x, wte, wpe, width);
+        else if (wte || wpe)
+            memcpy(x, wte ? wte : wpe, width * sizeof(float));
         else
-            memcpy(x, wte + (size_t)token * width, width * sizeof(float));
+            memset(x, 0, width * sizeof(float));
     }
 }
 
@@ -54,22 +59,17 @@ const struct dsflow_codelet dsf_codelet_embed_forward = {
 /* Row after row: tokens that come again are added in their order. */
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { BATCH, DX, GRAD };
     const struct dsflow_embed_args *a = call->args;
-    const struct dsflow_tile *t = &a->tile;
-    const size_t width = (size_t)t->width, length = dsf_tile_length(t);
-    const float *dx = dsf_floats(call, DX);
-    float *grad = dsf_gradient(call, GRAD);
-    float *wte = grad + a->wte, *wpe = dsf_tensor_at(grad, a->wpe);
+    const size_t width = (size_t)a->tile.width;
+    const float *dx = dsf_floats(call, DSFLOW_EMBED_DX);
+    float *grad = dsf_gradient(call, DSFLOW_EMBED_GRAD), *wte, *wpe;
 
-    for (size_t r = 0; r < (size_t)t->rows; r++, dx += width) {
-        int32_t token = token_at(call, t, r);
-
-        if (token < 0)
-            continue;
-        dsf_add(wte + (size_t)token * width, dx, width);
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++, dx += width) {
+        rows_at(call, grad, r, &wte, &wpe);
+        if (wte)
+            dsf_add(wte, dx, width);
         if (wpe)
-            dsf_add(wpe + ((size_t)t->pos + r % length) * width, dx, width);
+            dsf_add(wpe, dx, width);
     }
 }
 

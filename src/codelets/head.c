@@ -1,7 +1,10 @@
-/* head.c - last norm, logits and cross entropy of a tile. */
+/* head.c - last norm, logits and cross entropy of a tile; of a part, over some
+ * of the vocabulary. The whole does what one part would, with its loss at once:
+ * the same numbers. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
@@ -11,102 +14,168 @@
 #include <math.h>
 #include <string.h>
 
-static struct dsf_norm norm_of(const struct dsflow_head_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_call *call)
 {
-    return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
-                              (size_t)a->tile.width, a->tile.eps, a->tile.rms };
+    const struct dsflow_head_args *a = call->args;
+
+    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_HEAD_NORM), a->norm_w,
+                       a->norm_b);
 }
 
-/* Working memory of forward. The blocks of a row stand together. */
-struct parts {
-    double *sum;            /* [rows][blocks]: of e^(logit - top) */
-    float *top;             /* [rows][blocks] */
-    float *normed, *target; /* target[rows]: the logit of it */
+/* What is noted of the logits of a tile. The blocks of a row stand together. */
+struct notes {
+    double *sums;                    /* [rows][blocks]: of e^(logit - top) */
+    float *tops;                     /* [rows][blocks] */
+    struct dsflow_head_stats *stats; /* [rows] */
     size_t blocks;
 };
 
-static struct parts parts_of(const struct dsflow_tile *t, void *scratch)
+/* Columns of block `b`. */
+static size_t block_columns(const struct dsflow_tile *t, size_t b)
 {
-    size_t rows = (size_t)t->rows;
-    size_t blocks =
-        ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
-    struct parts p = { .sum = scratch, .blocks = blocks };
+    size_t left = (size_t)t->vocab - b * DSF_HEAD_COLUMNS;
 
-    p.top = (float *)(p.sum + dsf_round16(rows * blocks));
-    p.target = p.top + dsf_round16(rows * blocks);
-    p.normed = p.target + dsf_round16(rows);
-    return p;
+    return left < DSF_HEAD_COLUMNS ? left : DSF_HEAD_COLUMNS;
 }
 
-/* One block of columns, while it is in the cache: its logits become
- * e^(logit - top of the block), and the targets' are noted before. */
-static void block(const struct dsflow_head_args *a, const struct parts *p,
-                  const float *w, const int32_t *targets, float *logits,
-                  size_t b)
+/* The column of the target of a row, if this part has it, or -1. */
+static int64_t own_target(const struct dsflow_head_args *a, int32_t target)
 {
-    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t vocab = (size_t)a->tile.vocab, j = b * DSF_HEAD_COLUMNS;
-    const size_t n =
-        vocab - j < DSF_HEAD_COLUMNS ? vocab - j : DSF_HEAD_COLUMNS;
+    int64_t column = (int64_t)target - a->first;
 
-    dsf_gemm(0, 1, rows, n, width, p->normed, width, w + j * width, width, 0,
-             logits + j, vocab);
-    for (size_t r = 0; r < rows; r++) {
-        assert(targets[r] < a->tile.vocab);
-        if (targets[r] >= 0 && (size_t)targets[r] / DSF_HEAD_COLUMNS == b)
-            p->target[r] = logits[r * vocab + (size_t)targets[r]];
-        dsf_exp_columns(logits + r * vocab + j, vocab, 1, n,
-                        p->top + r * p->blocks + b, p->sum + r * p->blocks + b);
-    }
+    assert(target < a->whole);
+    return target >= 0 && column >= 0 && column < a->tile.vocab ? column : -1;
 }
 
-/* From the blocks of a row to its gradient; returns its loss. */
-static double finish_row(const struct parts *p, size_t r, int32_t target,
-                         size_t vocab, float scale, float *row)
+static const int32_t *targets_of(const struct dsflow_call *call)
 {
-    const float *top = p->top + r * p->blocks;
-    const double *sums = p->sum + r * p->blocks;
-    double sum = 0;
-    float most = top[0];
+    const struct dsflow_head_args *a = call->args;
 
-    for (size_t b = 1; b < p->blocks; b++)
-        most = top[b] > most ? top[b] : most;
-    for (size_t b = 0; b < p->blocks; b++)
-        sum += sums[b] * exp((double)top[b] - most);
-    for (size_t b = 0; b < p->blocks; b++) {
-        size_t j = b * DSF_HEAD_COLUMNS;
-        size_t n = vocab - j < DSF_HEAD_COLUMNS ? vocab - j : DSF_HEAD_COLUMNS;
+    return (const int32_t *)call->bufs[DSFLOW_HEAD_BATCH].ptr + a->tile.rows;
+}
 
-        dsf_scale(row + j, (float)(exp((double)top[b] - most) / sum * scale),
-                  n);
+/* The blocks of a row in one. */
+static void sum_blocks(const float *tops, const double *sums, size_t blocks,
+                       struct dsflow_head_stats *out)
+{
+    float most = tops[0];
+
+    for (size_t b = 1; b < blocks; b++)
+        most = tops[b] > most ? tops[b] : most;
+    out->top = most;
+    out->sum = 0;
+    for (size_t b = 0; b < blocks; b++)
+        out->sum += sums[b] * exp((double)tops[b] - most);
+}
+
+/* The logits, each as e^(logit - top of its block). Block by block, while they
+ * are in the cache. */
+static void exponentials(const struct dsflow_call *call, const float *xn,
+                         const struct notes *notes)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t vocab = (size_t)t->vocab, blocks = notes->blocks;
+    const int32_t *targets = targets_of(call);
+    const float *w = dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w;
+    float *logits = dsf_floats(call, DSFLOW_HEAD_LOGITS);
+
+    for (size_t r = 0; r < rows; r++)
+        notes->stats[r].target = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(t, b);
+
+        dsf_gemm(0, 1, rows, n, width, xn, width, w + j * width, width, 0,
+                 logits + j, vocab);
+        for (size_t r = 0; r < rows; r++) {
+            int64_t column = own_target(a, targets[r]);
+
+            if (column >= 0 && (size_t)column / DSF_HEAD_COLUMNS == b)
+                notes->stats[r].target = logits[r * vocab + (size_t)column];
+            dsf_exp_columns(logits + r * vocab + j, vocab, 1, n,
+                            notes->tops + r * blocks + b,
+                            notes->sums + r * blocks + b);
+        }
     }
-    row[target] -= scale;
-    return (double)most + log(sum) - p->target[r];
+    for (size_t r = 0; r < rows; r++)
+        sum_blocks(notes->tops + r * blocks, notes->sums + r * blocks, blocks,
+                   &notes->stats[r]);
+}
+
+/* Row `r` of the whole vocabulary, from what all parts say, in their order. */
+static struct dsflow_head_stats whole_row(const struct dsflow_head_args *a,
+                                          const struct dsflow_head_stats *stats,
+                                          size_t r)
+{
+    const size_t rows = (size_t)a->tile.rows, parts = (size_t)a->parts;
+    struct dsflow_head_stats s = { stats[r].top, 0, 0 };
+
+    for (size_t p = 1; p < parts; p++)
+        s.top = fmax(s.top, stats[p * rows + r].top);
+    for (size_t p = 0; p < parts; p++) {
+        const struct dsflow_head_stats *part = &stats[p * rows + r];
+
+        s.sum += part->sum * exp(part->top - s.top);
+        s.target += part->target; /* all but one are 0 */
+    }
+    return s;
+}
+
+/* The loss of all rows; the exponentials become the gradients of logits. */
+static void finish(const struct dsflow_call *call, const float *tops,
+                   const struct dsflow_head_stats *stats)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t vocab = (size_t)t->vocab, blocks = dsf_head_blocks(t);
+    const int32_t *targets = targets_of(call);
+    float *row = dsf_floats(call, DSFLOW_HEAD_LOGITS);
+    double loss = 0;
+
+    for (size_t r = 0; r < (size_t)t->rows; r++, row += vocab, tops += blocks) {
+        struct dsflow_head_stats s;
+        int64_t column = own_target(a, targets[r]);
+
+        if (targets[r] < 0) {
+            memset(row, 0, vocab * sizeof(float));
+            continue;
+        }
+        s = whole_row(a, stats, r);
+        for (size_t b = 0; b < blocks; b++)
+            dsf_scale(row + b * DSF_HEAD_COLUMNS,
+                      (float)(exp((double)tops[b] - s.top) / s.sum * a->scale),
+                      block_columns(t, b));
+        if (column >= 0)
+            row[column] -= a->scale;
+        loss += s.top + log(s.sum) - s.target;
+    }
+    *(double *)call->bufs[DSFLOW_HEAD_LOSS].ptr = loss;
 }
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, NORM, WEIGHT, BATCH, LOGITS, LOSS };
     const struct dsflow_head_args *a = call->args;
-    const size_t rows = (size_t)a->tile.rows, vocab = (size_t)a->tile.vocab;
-    const int32_t *targets = (const int32_t *)call->bufs[BATCH].ptr + rows;
-    const float *w = dsf_floats(call, WEIGHT) + a->w;
-    float *logits = dsf_floats(call, LOGITS);
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
-    const struct parts p = parts_of(&a->tile, call->scratch);
-    double loss = 0;
+    const struct dsf_head_scratch at = dsf_head_scratch(a);
+    const struct dsf_norm norm = norm_of(call);
+    const int whole = a->norm_w >= 0;
+    char *scratch = call->scratch;
+    const struct notes notes = {
+        .sums = (double *)(scratch + at.sums),
+        .tops = whole ? (float *)(scratch + at.tops)
+                      : dsf_floats(call, DSFLOW_HEAD_TOPS),
+        .stats = whole ? (struct dsflow_head_stats *)(scratch + at.stats)
+                       : call->bufs[DSFLOW_HEAD_STATS].ptr,
+        .blocks = dsf_head_blocks(&a->tile),
+    };
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), p.normed, rows);
-    for (size_t b = 0; b < p.blocks; b++)
-        block(a, &p, w, targets, logits, b);
-    for (size_t r = 0; r < rows; r++) {
-        if (targets[r] >= 0)
-            loss += finish_row(&p, r, targets[r], vocab, a->scale,
-                               logits + r * vocab);
-        else
-            memset(logits + r * vocab, 0, vocab * sizeof(float));
-    }
-    *(double *)call->bufs[LOSS].ptr = loss;
+    exponentials(call,
+                 dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
+                            (float *)(scratch + at.normed),
+                            (size_t)a->tile.rows),
+                 &notes);
+    if (whole)
+        finish(call, notes.tops, notes.stats);
 }
 
 const struct dsflow_codelet dsf_codelet_head_forward = {
@@ -116,19 +185,33 @@ const struct dsflow_codelet dsf_codelet_head_forward = {
     .trials = &dsf_trials_head_forward,
 };
 
+static void loss_cpu(const struct dsflow_call *call)
+{
+    finish(call, dsf_floats(call, DSFLOW_HEAD_TOPS),
+           call->bufs[DSFLOW_HEAD_ALL_STATS].ptr);
+}
+
+const struct dsflow_codelet dsf_codelet_head_loss = {
+    .abi = DSFLOW_CODELET_ABI,
+    .op = &dsf_op_head_loss,
+    .cpu = loss_cpu,
+};
+
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { LOGITS, X, NORM, WEIGHT, DX, DNORM };
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
-    float *dnormed = call->scratch;
+    const struct dsf_norm norm = norm_of(call);
+    float *dx = dsf_floats(call, DSFLOW_HEAD_DX);
+    float *dnormed = a->norm_w < 0 ? dx : call->scratch;
 
-    dsf_gemm(0, 0, rows, width, vocab, dsf_floats(call, LOGITS), vocab,
-             dsf_floats(call, WEIGHT) + a->w, width, 0, dnormed, width);
-    dsf_norm_backward(&norm, dsf_floats(call, X), dnormed, NULL,
-                      dsf_floats(call, DX), dsf_floats(call, DNORM), rows);
+    dsf_gemm(0, 0, rows, width, vocab, dsf_floats(call, DSFLOW_HEAD_LOGITS),
+             vocab, dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, width, 0,
+             dnormed, width);
+    if (a->norm_w >= 0)
+        dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_HEAD_X), dnormed, NULL,
+                          dx, dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
 }
 
 const struct dsflow_codelet dsf_codelet_head_backward_input = {
@@ -140,22 +223,22 @@ const struct dsflow_codelet dsf_codelet_head_backward_input = {
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { LOGITS, X, NORM, DNORM, GRAD, NORM_GRAD };
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
-    const float *dnorm = dsf_floats(call, DNORM);
-    float *norm_grad = dsf_gradient(call, NORM_GRAD), *normed = call->scratch;
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
+                                 call->scratch, rows);
     const struct dsf_extent matrix = { a->w, vocab * width };
-    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
+    float beta, *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1,
+                                         &beta);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, LOGITS), vocab, normed,
-             width, beta, grad + a->w, width);
-    dsf_add(norm_grad + a->norm_w, dnorm, width);
-    if (a->norm_b >= 0)
-        dsf_add(norm_grad + a->norm_b, dnorm + width, width);
+    dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, DSFLOW_HEAD_LOGITS),
+             vocab, xn, width, beta, grad + a->w, width);
+    if (a->norm_w >= 0)
+        dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
+                          a->norm_b, dsf_floats(call, DSFLOW_HEAD_DNORM),
+                          width);
 }
 
 const struct dsflow_codelet dsf_codelet_head_backward_weight = {
@@ -167,17 +250,16 @@ const struct dsflow_codelet dsf_codelet_head_backward_weight = {
 
 static void logits_cpu(const struct dsflow_call *call)
 {
-    enum { X, NORM, WEIGHT, LOGITS };
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, NORM));
-    float *normed = call->scratch;
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
+                                 call->scratch, rows);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(0, 1, rows, vocab, width, normed, width,
-             dsf_floats(call, WEIGHT) + a->w, width, 0,
-             dsf_floats(call, LOGITS), vocab);
+    dsf_gemm(0, 1, rows, vocab, width, xn, width,
+             dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, width, 0,
+             dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
 }
 
 const struct dsflow_codelet dsf_codelet_head_logits = {

@@ -1,40 +1,46 @@
-/* mlp.c - norm, two projections with an activation between, residual. */
+/* mlp.c - norm, two projections with an activation between, residual; of a
+ * part, some columns of the feed-forward between its projections. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsflow_mlp_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_call *call)
 {
-    return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
-                              (size_t)a->tile.width, a->tile.eps, a->tile.rms };
+    const struct dsflow_mlp_args *a = call->args;
+
+    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_MLP_UNIT), a->norm_w,
+                       a->norm_b);
 }
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, UNIT, H, Y };
     const struct dsflow_mlp_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
-    float *unit = dsf_floats(call, UNIT), *scratch = call->scratch;
-    float *h = dsf_floats(call, H), *y = dsf_floats(call, Y);
-    const float *x = dsf_floats(call, X), *b1 = dsf_tensor_at(unit, a->b1);
-    const struct dsf_norm norm = norm_of(a, unit);
+    const float *x = dsf_floats(call, DSFLOW_MLP_X);
+    float *unit = dsf_floats(call, DSFLOW_MLP_UNIT), *scratch = call->scratch;
+    float *h = dsf_floats(call, DSFLOW_MLP_H);
+    float *y = dsf_floats(call, DSFLOW_MLP_Y);
+    const float *b1 = dsf_tensor_at(unit, a->b1);
+    const struct dsf_norm norm = norm_of(call);
+    const int whole = a->norm_w >= 0;
 
-    dsf_norm_forward(&norm, x, scratch, rows);
-    dsf_gemm(0, 1, rows, nh, width, scratch, width, unit + a->w1, width, 0, h,
-             nh);
+    dsf_gemm(0, 1, rows, nh, width, dsf_normed(&norm, x, scratch, rows), width,
+             unit + a->w1, width, 0, h, nh);
     if (t->swiglu)
         dsf_swiglu_forward(h, b1, scratch, rows, ffn);
     else
         dsf_gelu_forward(h, b1, scratch, rows, ffn);
-    dsf_residual(y, x, dsf_tensor_at(unit, a->b2), rows, width);
-    dsf_gemm(0, 1, rows, width, ffn, scratch, ffn, unit + a->w2, ffn, 1, y,
-             width);
+    if (whole)
+        dsf_residual(y, x, dsf_tensor_at(unit, a->b2), rows, width);
+    dsf_gemm(0, 1, rows, width, ffn, scratch, ffn, unit + a->w2, ffn,
+             (float)whole, y, width);
 }
 
 const struct dsflow_codelet dsf_codelet_mlp_forward = {
@@ -46,18 +52,18 @@ const struct dsflow_codelet dsf_codelet_mlp_forward = {
 
 static void hidden_cpu(const struct dsflow_call *call)
 {
-    enum { X, UNIT, H };
     const struct dsflow_mlp_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nh = dsf_tile_hwidth(t);
-    float *unit = dsf_floats(call, UNIT), *h = dsf_floats(call, H);
+    float *unit = dsf_floats(call, DSFLOW_MLP_UNIT);
+    float *h = dsf_floats(call, DSFLOW_MLP_H);
     const float *b1 = dsf_tensor_at(unit, a->b1);
-    const struct dsf_norm norm = norm_of(a, unit);
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X),
+                                 call->scratch, rows);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), call->scratch, rows);
-    dsf_gemm(0, 1, rows, nh, width, call->scratch, width, unit + a->w1, width,
-             0, h, nh);
+    dsf_gemm(0, 1, rows, nh, width, xn, width, unit + a->w1, width, 0, h, nh);
     if (b1)
         dsf_add_bias(h, b1, rows, nh);
 }
@@ -71,15 +77,17 @@ const struct dsflow_codelet dsf_codelet_mlp_hidden = {
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { DY, X, UNIT, H, DH, DX, DNORM };
     const struct dsflow_mlp_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
-    float *unit = dsf_floats(call, UNIT), *dnormed = call->scratch;
-    float *h = dsf_floats(call, H), *dh = dsf_floats(call, DH);
-    const float *dy = dsf_floats(call, DY);
-    const struct dsf_norm norm = norm_of(a, unit);
+    float *unit = dsf_floats(call, DSFLOW_MLP_UNIT);
+    float *h = dsf_floats(call, DSFLOW_MLP_H);
+    float *dh = dsf_floats(call, DSFLOW_MLP_DH);
+    float *dx = dsf_floats(call, DSFLOW_MLP_DX);
+    const float *dy = dsf_floats(call, DSFLOW_MLP_DY);
+    const struct dsf_norm norm = norm_of(call);
+    float *dnormed = a->norm_w < 0 ? dx : call->scratch;
 
     /* The gradient of act(h) stands where that of h will: with SwiGLU, in the
      * first half of each row. */
@@ -90,8 +98,9 @@ static void backward_input_cpu(const struct dsflow_call *call)
         dsf_gelu_backward(h, dh, rows * ffn);
     dsf_gemm(0, 0, rows, width, nh, dh, nh, unit + a->w1, width, 0, dnormed,
              width);
-    dsf_norm_backward(&norm, dsf_floats(call, X), dnormed, dy,
-                      dsf_floats(call, DX), dsf_floats(call, DNORM), rows);
+    if (a->norm_w >= 0)
+        dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_MLP_X), dnormed, dy,
+                          dx, dsf_floats(call, DSFLOW_MLP_DNORM), rows);
 }
 
 const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
@@ -103,31 +112,30 @@ const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DY, X, UNIT, H, DH, DNORM, GRAD };
     const struct dsflow_mlp_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
-    const float *dy = dsf_floats(call, DY), *dh = dsf_floats(call, DH);
-    const float *dnorm = dsf_floats(call, DNORM);
+    const float *dy = dsf_floats(call, DSFLOW_MLP_DY);
+    const float *dh = dsf_floats(call, DSFLOW_MLP_DH);
     const struct dsf_extent matrices[] = { { a->w1, nh * width },
                                            { a->w2, width * ffn } };
-    float beta, *grad = dsf_gradient_but(call, GRAD, matrices, 2, &beta);
-    float *normed = call->scratch;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
+    float beta, *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2,
+                                         &beta);
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X),
+                                 call->scratch, rows);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, H), ffn, beta,
-             grad + a->w2, ffn);
-    dsf_gemm(1, 0, nh, width, rows, dh, nh, normed, width, beta, grad + a->w1,
+    dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, DSFLOW_MLP_H),
+             ffn, beta, grad + a->w2, ffn);
+    dsf_gemm(1, 0, nh, width, rows, dh, nh, xn, width, beta, grad + a->w1,
              width);
     if (a->b1 >= 0)
         dsf_column_sums(grad + a->b1, dh, rows, nh);
     if (a->b2 >= 0)
         dsf_column_sums(grad + a->b2, dy, rows, width);
-    dsf_add(grad + a->norm_w, dnorm, width);
-    if (a->norm_b >= 0)
-        dsf_add(grad + a->norm_b, dnorm + width, width);
+    dsf_norm_gradient(grad, a->norm_w, a->norm_b,
+                      dsf_floats(call, DSFLOW_MLP_DNORM), width);
 }
 
 const struct dsflow_codelet dsf_codelet_mlp_backward_weight = {

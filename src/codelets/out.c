@@ -1,4 +1,4 @@
-/* out.c - projection of the attention's output, added to its input. */
+/* out.c - projection of the attention's output, added to the layer's input. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
@@ -9,16 +9,17 @@
 
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, ATT, UNIT, Y };
     const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
-    float *unit = dsf_floats(call, UNIT), *y = dsf_floats(call, Y);
+    float *unit = dsf_floats(call, DSFLOW_OUT_UNIT);
+    float *y = dsf_floats(call, DSFLOW_OUT_Y);
 
-    dsf_residual(y, dsf_floats(call, X), dsf_tensor_at(unit, a->b), rows,
-                 width);
-    dsf_gemm(0, 1, rows, width, nq, dsf_floats(call, ATT), nq, unit + a->w, nq,
-             1, y, width);
+    if (a->residual)
+        dsf_residual(y, dsf_floats(call, DSFLOW_OUT_X),
+                     dsf_tensor_at(unit, a->b), rows, width);
+    dsf_gemm(0, 1, rows, width, nq, dsf_floats(call, DSFLOW_OUT_ATT), nq,
+             unit + a->w, nq, (float)a->residual, y, width);
 }
 
 const struct dsflow_codelet dsf_codelet_out_forward = {
@@ -30,15 +31,14 @@ const struct dsflow_codelet dsf_codelet_out_forward = {
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { DY, ATT, UNIT, DATT, DELTA };
     const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
-    float *datt = dsf_floats(call, DATT);
+    float *datt = dsf_floats(call, DSFLOW_OUT_DATT);
 
-    dsf_gemm(0, 0, rows, nq, width, dsf_floats(call, DY), width,
-             dsf_floats(call, UNIT) + a->w, nq, 0, datt, nq);
-    dsf_head_dots(datt, dsf_floats(call, ATT), dsf_floats(call, DELTA), rows,
+    dsf_gemm(0, 0, rows, nq, width, dsf_floats(call, DSFLOW_OUT_DY), width,
+             dsf_floats(call, DSFLOW_OUT_UNIT) + a->w, nq, 0, datt, nq);
+    dsf_head_dots(datt, dsf_floats(call, DSFLOW_OUT_ATT), dsf_floats(call, DSFLOW_OUT_DELTA), rows,
                   (size_t)a->tile.heads, (size_t)a->tile.head_dim);
 }
 
@@ -51,15 +51,14 @@ const struct dsflow_codelet dsf_codelet_out_backward_input = {
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DY, ATT, GRAD };
     const struct dsflow_out_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t nq = dsf_tile_qwidth(&a->tile);
-    const float *dy = dsf_floats(call, DY);
+    const float *dy = dsf_floats(call, DSFLOW_OUT_DY);
     const struct dsf_extent matrix = { a->w, width * nq };
-    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
+    float beta, *grad = dsf_gradient_but(call, DSFLOW_OUT_GRAD, &matrix, 1, &beta);
 
-    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, ATT), nq, beta,
+    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, DSFLOW_OUT_ATT), nq, beta,
              grad + a->w, nq);
     if (a->b >= 0)
         dsf_column_sums(grad + a->b, dy, rows, width);

@@ -1,17 +1,13 @@
-/* qkv.c - norm, and projection to queries, keys and values. */
+/* qkv.c - norm, and projection to queries, keys and values, or to those of some
+ * heads. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
-
-static struct dsf_norm norm_of(const struct dsflow_qkv_args *a, float *unit)
-{
-    return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
-                              (size_t)a->tile.width, a->tile.eps, a->tile.rms };
-}
 
 /* Rotate queries and keys, or gradients of them back, sequence by sequence. */
 static void rotate(const struct dsflow_tile *t, float *q, float *kv,
@@ -29,28 +25,70 @@ static void rotate(const struct dsflow_tile *t, float *q, float *kv,
     }
 }
 
+static struct dsf_norm norm_of(const struct dsflow_call *call)
+{
+    const struct dsflow_qkv_args *a = call->args;
+
+    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_QKV_UNIT), a->norm_w,
+                       a->norm_b);
+}
+
+/* Rows of W and b for the keys, the values, or both: after the queries' in the
+ * unit, or in what is shared, where each has a place of its own. */
+struct kv_rows {
+    float *w, *b;
+    size_t at, n; /* their columns in a row of kv */
+};
+
+static unsigned kv_count(const struct dsflow_qkv_args *a)
+{
+    return a->k < 0 ? 1 : 2;
+}
+
+static struct kv_rows kv_rows(const struct dsflow_qkv_args *a, float *unit,
+                              float *shared, unsigned values)
+{
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    const size_t nkv = dsf_tile_kvwidth(&a->tile), nk = nkv / 2;
+
+    if (a->k < 0)
+        return (struct kv_rows){ unit + a->w + nq * (size_t)a->tile.width,
+                                 a->b < 0 ? NULL : unit + a->b + nq, 0, nkv };
+    return (struct kv_rows){ shared + (values ? a->v : a->k),
+                             dsf_tensor_at(shared, values ? a->vb : a->kb),
+                             values ? nk : 0, nk };
+}
+
 static void forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, UNIT, Q, KV, ROPE };
     const struct dsflow_qkv_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
-    float *unit = dsf_floats(call, UNIT), *normed = call->scratch;
-    float *q = dsf_floats(call, Q), *kv = dsf_floats(call, KV);
-    const float *w = unit + a->w, *b = dsf_tensor_at(unit, a->b);
-    const struct dsf_norm norm = norm_of(a, unit);
+    float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
+    float *q = dsf_floats(call, DSFLOW_QKV_Q);
+    float *kv = dsf_floats(call, DSFLOW_QKV_KV);
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X),
+                                 call->scratch, rows);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(0, 1, rows, nq, width, normed, width, w, width, 0, q, nq);
-    dsf_gemm(0, 1, rows, nkv, width, normed, width, w + nq * width, width, 0,
-             kv, nkv);
-    if (b) {
-        dsf_add_bias(q, b, rows, nq);
-        dsf_add_bias(kv, b + nq, rows, nkv);
+    dsf_gemm(0, 1, rows, nq, width, xn, width, unit + a->w, width, 0, q, nq);
+    if (a->b >= 0)
+        dsf_add_bias(q, unit + a->b, rows, nq);
+    for (unsigned i = 0; i < kv_count(a); i++) {
+        const struct kv_rows from =
+            kv_rows(a, unit, dsf_floats(call, DSFLOW_QKV_SHARED), i);
+
+        dsf_gemm(0, 1, rows, from.n, width, xn, width, from.w, width, 0,
+                 kv + from.at, nkv);
+        if (from.b && from.n == nkv)
+            dsf_add_bias(kv, from.b, rows, nkv);
+        else if (from.b)
+            for (size_t r = 0; r < rows; r++)
+                dsf_add(kv + from.at + r * nkv, from.b, from.n);
     }
     if (t->rope)
-        rotate(t, q, kv, dsf_floats(call, ROPE), 0);
+        rotate(t, q, kv, dsf_floats(call, DSFLOW_QKV_ROPE), 0);
 }
 
 const struct dsflow_codelet dsf_codelet_qkv_forward = {
@@ -62,24 +100,32 @@ const struct dsflow_codelet dsf_codelet_qkv_forward = {
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { DQ, DKV, X, UNIT, DRES, DX, DNORM, ROPE };
     const struct dsflow_qkv_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
-    float *unit = dsf_floats(call, UNIT), *dnormed = call->scratch;
-    float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
-    const float *w = unit + a->w;
-    const struct dsf_norm norm = norm_of(a, unit);
+    float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
+    float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
+    float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
+    float *dx = dsf_floats(call, DSFLOW_QKV_DX);
+    float *dnormed = a->norm_w < 0 ? dx : call->scratch;
+    const struct dsf_norm norm = norm_of(call);
 
     if (t->rope)
-        rotate(t, dq, dkv, dsf_floats(call, ROPE), 1);
-    dsf_gemm(0, 0, rows, width, nq, dq, nq, w, width, 0, dnormed, width);
-    dsf_gemm(0, 0, rows, width, nkv, dkv, nkv, w + nq * width, width, 1,
-             dnormed, width);
-    dsf_norm_backward(&norm, dsf_floats(call, X), dnormed,
-                      dsf_floats(call, DRES), dsf_floats(call, DX),
-                      dsf_floats(call, DNORM), rows);
+        rotate(t, dq, dkv, dsf_floats(call, DSFLOW_QKV_ROPE), 1);
+    dsf_gemm(0, 0, rows, width, nq, dq, nq, unit + a->w, width, 0, dnormed,
+             width);
+    for (unsigned i = 0; i < kv_count(a); i++) {
+        const struct kv_rows from =
+            kv_rows(a, unit, dsf_floats(call, DSFLOW_QKV_SHARED), i);
+
+        dsf_gemm(0, 0, rows, width, from.n, dkv + from.at, nkv, from.w, width,
+                 1, dnormed, width);
+    }
+    if (a->norm_w >= 0)
+        dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_QKV_X), dnormed,
+                          dsf_floats(call, DSFLOW_QKV_DRES), dx,
+                          dsf_floats(call, DSFLOW_QKV_DNORM), rows);
 }
 
 const struct dsflow_codelet dsf_codelet_qkv_backward_input = {
@@ -89,32 +135,49 @@ const struct dsflow_codelet dsf_codelet_qkv_backward_input = {
     .trials = &dsf_trials_qkv_backward_input,
 };
 
+/* b += the sums of `n` columns of x, whose rows are `ld` apart. */
+static void add_columns(float *b, const float *x, size_t ld, size_t rows,
+                        size_t n)
+{
+    if (ld == n)
+        dsf_column_sums(b, x, rows, n);
+    else
+        for (size_t r = 0; r < rows; r++)
+            dsf_add(b, x + r * ld, n);
+}
+
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DQ, DKV, X, UNIT, DNORM, GRAD };
     const struct dsflow_qkv_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
-    const float *dq = dsf_floats(call, DQ), *dkv = dsf_floats(call, DKV);
-    const float *dnorm = dsf_floats(call, DNORM);
-    const struct dsf_extent matrix = { a->w, (nq + nkv) * width };
-    float beta, *grad = dsf_gradient_but(call, GRAD, &matrix, 1, &beta);
-    float *normed = call->scratch;
-    float *w = grad + a->w, *b = dsf_tensor_at(grad, a->b);
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
+    const float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
+    const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
+    const struct dsf_norm norm = norm_of(call);
+    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X),
+                                 call->scratch, rows);
+    const struct dsf_extent matrix = {
+        a->w, (nq + (a->k < 0 ? nkv : 0)) * width
+    };
+    float beta, *grad = dsf_gradient_but(call, DSFLOW_QKV_GRAD, &matrix, 1,
+                                         &beta);
+    float *shared = a->k < 0 ? NULL : dsf_gradient(call, DSFLOW_QKV_SHARED_GRAD);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), normed, rows);
-    dsf_gemm(1, 0, nq, width, rows, dq, nq, normed, width, beta, w, width);
-    dsf_gemm(1, 0, nkv, width, rows, dkv, nkv, normed, width, beta,
-             w + nq * width, width);
-    if (b) {
-        dsf_column_sums(b, dq, rows, nq);
-        dsf_column_sums(b + nq, dkv, rows, nkv);
+    dsf_gemm(1, 0, nq, width, rows, dq, nq, xn, width, beta, grad + a->w,
+             width);
+    if (a->b >= 0)
+        dsf_column_sums(grad + a->b, dq, rows, nq);
+    for (unsigned i = 0; i < kv_count(a); i++) {
+        const struct kv_rows into = kv_rows(a, grad, shared, i);
+
+        dsf_gemm(1, 0, into.n, width, rows, dkv + into.at, nkv, xn, width,
+                 a->k < 0 ? beta : 1, into.w, width);
+        if (into.b)
+            add_columns(into.b, dkv + into.at, nkv, rows, into.n);
     }
-    dsf_add(grad + a->norm_w, dnorm, width);
-    if (a->norm_b >= 0)
-        dsf_add(grad + a->norm_b, dnorm + width, width);
+    dsf_norm_gradient(grad, a->norm_w, a->norm_b,
+                      dsf_floats(call, DSFLOW_QKV_DNORM), width);
 }
 
 const struct dsflow_codelet dsf_codelet_qkv_backward_weight = {

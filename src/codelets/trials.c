@@ -59,25 +59,20 @@ union segment {
     struct dsflow_head_args head;
 };
 
-/* How many numbers the unit of a segment has, the norm that is a unit of its
- * own, and the keys. */
-struct sizes {
-    size_t unit, norm, keys;
-};
+/* Choose the arguments of a segment, whose tile is chosen. */
+typedef void segment_fn(uint64_t *s, union segment *a);
 
-typedef struct sizes segment_fn(uint64_t *s, union segment *a);
-
-static struct sizes embed(uint64_t *s, union segment *a)
+static void embed(uint64_t *s, union segment *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
 
     a->embed.wte = place(&n, (size_t)t->vocab * width, true);
     a->embed.wpe = place(&n, (size_t)t->context * width, !t->rope);
-    return (struct sizes){ .unit = n };
+    a->embed.npos = t->rope ? 0 : t->context;
 }
 
-static struct sizes qkv(uint64_t *s, union segment *a)
+static void qkv(uint64_t *s, union segment *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
@@ -86,10 +81,10 @@ static struct sizes qkv(uint64_t *s, union segment *a)
     a->qkv.b = place(&n, out, any(s, 0, 1));
     a->qkv.norm_w = place(&n, (size_t)t->width, true);
     a->qkv.norm_b = place(&n, (size_t)t->width, !t->rms);
-    return (struct sizes){ .unit = n, .keys = (size_t)t->rows };
+    a->qkv.k = a->qkv.v = a->qkv.kb = a->qkv.vb = -1;
 }
 
-static struct sizes attention(uint64_t *s, union segment *a)
+static void attention(uint64_t *s, union segment *a)
 {
     struct dsflow_attention_args *x = &a->attention;
 
@@ -99,20 +94,19 @@ static struct sizes attention(uint64_t *s, union segment *a)
     x->last = x->diagonal;
     x->first_q = any(s, 0, 1);
     x->first_kv = any(s, 0, 1);
-    return (struct sizes){ .keys = (size_t)x->keys };
 }
 
-static struct sizes out(uint64_t *s, union segment *a)
+static void out(uint64_t *s, union segment *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0;
 
     a->out.w = place(&n, (size_t)t->width * dsf_tile_qwidth(t), true);
     a->out.b = place(&n, (size_t)t->width, any(s, 0, 1));
-    return (struct sizes){ .unit = n };
+    a->out.residual = 1;
 }
 
-static struct sizes mlp(uint64_t *s, union segment *a)
+static void mlp(uint64_t *s, union segment *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
@@ -124,10 +118,9 @@ static struct sizes mlp(uint64_t *s, union segment *a)
     a->mlp.b2 = place(&n, width, biases);
     a->mlp.norm_w = place(&n, width, true);
     a->mlp.norm_b = place(&n, width, !t->rms);
-    return (struct sizes){ .unit = n };
 }
 
-static struct sizes head(uint64_t *s, union segment *a)
+static void head(uint64_t *s, union segment *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, norm = 0;
@@ -135,8 +128,9 @@ static struct sizes head(uint64_t *s, union segment *a)
     a->head.w = place(&n, (size_t)t->vocab * (size_t)t->width, true);
     a->head.norm_w = place(&norm, (size_t)t->width, true);
     a->head.norm_b = place(&norm, (size_t)t->width, !t->rms);
+    a->head.whole = t->vocab;
+    a->head.parts = 1;
     a->head.scale = 0.25f;
-    return (struct sizes){ .unit = n, .norm = norm };
 }
 
 static struct dsflow_shape floats(size_t n)
@@ -154,69 +148,44 @@ static struct dsflow_shape control(void)
     return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
 }
 
-/* The shape of a port, by a letter: see the ports in segments.h. */
-static struct dsflow_shape port_shape(char port, const struct dsflow_tile *t,
-                                      const struct sizes *z)
+/* A case of an op: what it needs, on each of its ports. */
+static int make_segment(uint64_t seed, segment_fn *segment,
+                        const struct dsflow_op *op, dsf_needs_fn *needs,
+                        struct dsflow_shape *shapes, unsigned *n, void *args)
 {
-    size_t rows = (size_t)t->rows, width = (size_t)t->width;
-
-    switch (port) {
-    case 'x':
-        return floats(rows * width);
-    case 'q':
-        return floats(rows * dsf_tile_qwidth(t));
-    case 'k':
-        return floats(z->keys * dsf_tile_kvwidth(t));
-    case 'l':
-        return floats(2 * rows * (size_t)t->heads);
-    case 'd':
-        return floats(rows * (size_t)t->heads);
-    case 'h':
-        return floats(rows * dsf_tile_hwidth(t));
-    case 'n':
-        return floats(2 * width);
-    case 'u':
-        return floats(z->unit);
-    case 'm':
-        return floats(z->norm);
-    case 'r':
-        return floats((size_t)t->context * (size_t)t->head_dim);
-    case 'b':
-        return dsflow_shape_of(DSFLOW_INT32, 2 * t->rows);
-    case 'g':
-        return floats(rows * (size_t)t->vocab);
-    default: /* 's': a loss */
-        return doubles(1);
-    }
-}
-
-static void make_segment(uint64_t seed, segment_fn *segment, const char *ports,
-                         size_t args_size, struct dsflow_shape *shapes,
-                         unsigned *n, void *args)
-{
-    uint64_t state = seed;
+    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
     union segment a = { .tile = { 0 } };
-    struct sizes z;
+    uint64_t state = seed;
+    int status;
 
     a.tile = any_tile(&state);
-    z = segment(&state, &a);
-    *n = 0;
-    for (; *ports != '\0'; ports++)
-        if (*ports != 'r' || a.tile.rope)
-            shapes[(*n)++] = port_shape(*ports, &a.tile, &z);
-    memcpy(args, &a, args_size);
+    segment(&state, &a);
+    status = needs(op, &a, need, NULL);
+    *n = op->nports;
+    for (unsigned p = 0; p < op->nports; p++)
+        shapes[p] = op->ports[p].name == NULL
+                        ? (struct dsflow_shape){ 0 }
+                        : dsflow_shape_of(need[p].dtype,
+                                          need[p].rows * need[p].cols);
+    memcpy(args, &a, op->args_size);
+    return status;
 }
+
+#define PORT(segment, name) (1u << DSFLOW_##segment##_##name)
 
 static unsigned fresh_forward(uint64_t seed, const void *args)
 {
-    return ((const struct dsflow_attention_args *)args)->first ? 0xc : 0;
+    return ((const struct dsflow_attention_args *)args)->first
+               ? PORT(ATTENTION, ATT) | PORT(ATTENTION, LSE)
+               : 0;
 }
 
 static unsigned fresh_backward(uint64_t seed, const void *args)
 {
     const struct dsflow_attention_args *a = args;
 
-    return (a->first_q ? 0x20u : 0) | (a->first_kv ? 0x40u : 0);
+    return (a->first_q ? PORT(ATTENTION, DQ) : 0) |
+           (a->first_kv ? PORT(ATTENTION, DKV) : 0);
 }
 
 static unsigned fresh_grad(uint64_t seed, unsigned ports)
@@ -242,7 +211,7 @@ static int fill_embed(uint64_t seed, unsigned port, void *data, int64_t elems,
 {
     uint64_t state = seed + 1;
 
-    return port == 0 ? fill_batch(data, &state, args) : 0;
+    return port == DSFLOW_EMBED_BATCH ? fill_batch(data, &state, args) : 0;
 }
 
 static int fill_head(uint64_t seed, unsigned port, void *data, int64_t elems,
@@ -250,7 +219,7 @@ static int fill_head(uint64_t seed, unsigned port, void *data, int64_t elems,
 {
     uint64_t state = seed + 1;
 
-    return port == 3 ? fill_batch(data, &state, args) : 0;
+    return port == DSFLOW_HEAD_BATCH ? fill_batch(data, &state, args) : 0;
 }
 
 static int fill_attention(uint64_t seed, unsigned port, void *data,
@@ -260,7 +229,7 @@ static int fill_attention(uint64_t seed, unsigned port, void *data,
     uint64_t state = seed + 1;
     float *lse = data;
 
-    if (port != 3)
+    if (port != DSFLOW_ATTENTION_LSE)
         return 0;
     for (size_t i = 0; i < n; i++) {
         lse[i] = (float)(3 + fabs(dsf_random_normal(&state)));
@@ -269,39 +238,44 @@ static int fill_attention(uint64_t seed, unsigned port, void *data,
     return 1;
 }
 
-#define SEGMENT(name, segment, ports, what_is_fresh, ...)                      \
-    static int make_##name(uint64_t seed, struct dsflow_shape *shapes,         \
-                           unsigned *n, void *args, unsigned *fresh)           \
+#define SEGMENT(name, segment, what_is_fresh, ...)                             \
+    static int make_##segment##_##name(uint64_t seed,                          \
+                                       struct dsflow_shape *shapes,            \
+                                       unsigned *n, void *args,                \
+                                       unsigned *fresh)                        \
     {                                                                          \
-        make_segment(seed, segment, ports, dsf_op_##name.args_size, shapes, n, \
-                     args);                                                    \
+        int status =                                                           \
+            make_segment(seed, segment, &dsf_op_##segment##_##name,            \
+                         dsf_##segment##_needs, shapes, n, args);              \
+                                                                               \
         *fresh = what_is_fresh;                                                \
-        return DSFLOW_OK;                                                      \
+        return status;                                                         \
     }                                                                          \
-    const struct dsflow_trials dsf_trials_##name = { .make = make_##name,      \
-                                                     __VA_ARGS__ };
+    const struct dsflow_trials dsf_trials_##segment##_##name = {               \
+        .make = make_##segment##_##name, __VA_ARGS__                           \
+    };
 
-SEGMENT(embed_forward, embed, "bux", 0, .fill = fill_embed)
-SEGMENT(embed_backward_weight, embed, "bxu", fresh_grad(seed, 4),
+SEGMENT(forward, embed, 0, .fill = fill_embed)
+SEGMENT(backward_weight, embed, fresh_grad(seed, PORT(EMBED, GRAD)),
         .fill = fill_embed)
-SEGMENT(qkv_forward, qkv, "xuqkr", 0)
-SEGMENT(qkv_backward_input, qkv, "qkxuxxnr", 0)
-SEGMENT(qkv_backward_weight, qkv, "qkxunu", fresh_grad(seed, 0x20))
-SEGMENT(attention_forward, attention, "qkql", fresh_forward(seed, args),
+SEGMENT(forward, qkv, 0)
+SEGMENT(backward_input, qkv, 0)
+SEGMENT(backward_weight, qkv, fresh_grad(seed, PORT(QKV, GRAD)))
+SEGMENT(forward, attention, fresh_forward(seed, args), .fill = fill_attention)
+SEGMENT(backward_input, attention, fresh_backward(seed, args),
         .fill = fill_attention)
-SEGMENT(attention_backward_input, attention, "qkqldqk",
-        fresh_backward(seed, args), .fill = fill_attention)
-SEGMENT(out_forward, out, "xqux", 0)
-SEGMENT(out_backward_input, out, "xquqd", 0)
-SEGMENT(out_backward_weight, out, "xqu", fresh_grad(seed, 4))
-SEGMENT(mlp_forward, mlp, "xuhx", 0)
-SEGMENT(mlp_hidden, mlp, "xuh", 0)
-SEGMENT(mlp_backward_input, mlp, "xxuhhxn", 0)
-SEGMENT(mlp_backward_weight, mlp, "xxuhhnu", fresh_grad(seed, 0x40))
-SEGMENT(head_forward, head, "xmubgs", 0, .fill = fill_head)
-SEGMENT(head_backward_input, head, "gxmuxn", 0)
-SEGMENT(head_backward_weight, head, "gxmnum", fresh_grad(seed, 0x30))
-SEGMENT(head_logits, head, "xmug", 0)
+SEGMENT(forward, out, 0)
+SEGMENT(backward_input, out, 0)
+SEGMENT(backward_weight, out, fresh_grad(seed, PORT(OUT, GRAD)))
+SEGMENT(forward, mlp, 0)
+SEGMENT(hidden, mlp, 0)
+SEGMENT(backward_input, mlp, 0)
+SEGMENT(backward_weight, mlp, fresh_grad(seed, PORT(MLP, GRAD)))
+SEGMENT(forward, head, 0, .fill = fill_head)
+SEGMENT(backward_input, head, 0)
+SEGMENT(backward_weight, head,
+        fresh_grad(seed, PORT(HEAD, GRAD) | PORT(HEAD, NORM_GRAD)))
+SEGMENT(logits, head, 0)
 
 /* The control of an optimizer's step, and what it may not be below 0. */
 static int fill_update(uint64_t seed, unsigned port, void *data, int64_t elems,

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "codelets/call.h"
 #include "graph/task.h"
 
 #include <stdlib.h>
@@ -130,11 +131,15 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     struct dsf_exec_worker *worker = &exec->workers[w];
     uint32_t task = (uint32_t)(call - exec->calls);
     double start = dsf_now(), end;
+    struct dsflow_buf by_port[DSF_SPREAD_PORTS];
 
     atomic_store_explicit(&worker->runs, task + 1, memory_order_relaxed);
     if (call->codelet->host_only || !has_failed(exec))
-        call->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                                  .nbufs = call->task->ndata,
+        call->codelet->cpu(&(struct dsflow_call){ .bufs = dsf_spread(
+                                                      call->task, bufs,
+                                                      by_port),
+                                                  .nbufs =
+                                                      dsf_task_nports(call->task),
                                                   .args = call->task->args,
                                                   .fresh = call->task->fresh,
                                                   .scratch = worker->scratch,

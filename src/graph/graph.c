@@ -29,13 +29,25 @@ const char *dsflow_tier_str(enum dsflow_tier tier)
     return (unsigned)tier < DSFLOW_NTIERS ? names[tier] : "?";
 }
 
+unsigned dsflow_task_port(const struct dsflow_task_spec *t, unsigned i)
+{
+    unsigned port = i;
+
+    /* Each bit of `without` up to the port moves it by one. */
+    for (uint32_t left = t->without; left != 0; left &= left - 1) {
+        if ((unsigned)__builtin_ctz(left) > port)
+            break;
+        port++;
+    }
+    return port < t->op->nports ? port : t->op->nports - 1;
+}
+
 enum dsflow_access dsflow_task_access(const struct dsflow_task_spec *t,
                                       unsigned i)
 {
-    const struct dsflow_op *op = t->op;
-    unsigned p = i < op->nports ? i : op->nports - 1;
+    unsigned p = dsflow_task_port(t, i);
 
-    return i < 32 && t->fresh >> i & 1 ? DSFLOW_W : op->ports[p].access;
+    return p < 32 && t->fresh >> p & 1 ? DSFLOW_W : t->op->ports[p].access;
 }
 
 struct dsflow_graph *dsflow_graph_new(void)

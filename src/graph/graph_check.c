@@ -15,26 +15,45 @@ struct check {
     dsflow_program program; /* of the task before */
 };
 
-/* How many data, and which of them are fresh. */
+/* Is there something on each port that must have it, and nothing besides? */
 static int check_count(const struct dsflow_task_spec *t, struct dsflow_err *err)
 {
     const struct dsflow_op *op = t->op;
-    unsigned least = op->nports - op->noptional;
+    unsigned has = 0;
+
+    for (unsigned p = 0; p < op->nports; p++) {
+        const struct dsflow_port *port = &op->ports[p];
+        bool left_out = (p < 32 && t->without >> p & 1) || has == t->ndata;
+
+        if (port->name == NULL && !left_out)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: has data on port %u, which there is not",
+                               op->name, p);
+        if (port->name != NULL && !port->optional && left_out)
+            return dsflow_fail(err, DSFLOW_EINVAL, "%s: has nothing on port %s",
+                               op->name, port->name);
+        has += !left_out;
+    }
+    if (t->ndata > has && !op->repeats)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %u data: expected %u at most", op->name,
+                           t->ndata, has);
+    return DSFLOW_OK;
+}
+
+/* Ports that come again, or have no contents yet, are so in the op. */
+static int check_modes(const struct dsflow_task_spec *t, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = t->op;
 
     if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: port %s comes again: expected R or W, not RW",
                            op->name, op->ports[op->nports - 1].name);
-    if (t->ndata < least && op->repeats)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %u data: expected at least %u", op->name,
-                           t->ndata, least);
-    if (t->ndata < least || (t->ndata > op->nports && !op->repeats))
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u data: expected %u to %u",
-                           op->name, t->ndata, least, op->nports);
     for (unsigned p = 0; p < 32 && t->fresh >> p != 0; p++)
         if (t->fresh >> p & 1 &&
-            (p >= t->ndata ||
+            (t->without >> p & 1 ||
+             (p >= t->ndata && p >= op->nports) ||
              op->ports[p < op->nports ? p : op->nports - 1].access == DSFLOW_R))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is only read, so not fresh",
@@ -47,8 +66,7 @@ static int check_type(const struct dsflow_task_spec *t, uint32_t p,
                       const struct dsflow_data_spec *d, struct dsflow_err *err)
 {
     const struct dsflow_op *op = t->op;
-    const struct dsflow_port *port =
-        &op->ports[p < op->nports ? p : op->nports - 1];
+    const struct dsflow_port *port = &op->ports[dsflow_task_port(t, p)];
 
     if (port->dtype == 0 || port->dtype == d->dtype)
         return DSFLOW_OK;
@@ -135,6 +153,8 @@ static int check_task(struct check *c, uint32_t i, struct dsflow_err *err)
 
     if (status == DSFLOW_OK)
         status = check_count(t, err);
+    if (status == DSFLOW_OK)
+        status = check_modes(t, err);
     for (uint32_t p = 0; p < t->ndata && status == DSFLOW_OK; p++)
         status = check_port(c, t, i, p, err);
     if (status == DSFLOW_OK) {

@@ -5,18 +5,28 @@
 #include "graph/graph_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Shapes of the data of a task: `few`, unless there are many. */
+/* Shapes of the data of a task by port: `few`, unless there are many. */
 struct shapes {
     struct dsflow_shape few[16], *v;
+    unsigned n;
 };
+
+unsigned dsf_task_nports(const struct dsflow_task_spec *t)
+{
+    return t->without == 0 ? t->ndata : t->op->nports;
+}
 
 void dsf_task_shapes(const struct dsflow_graph *g,
                      const struct dsflow_task_spec *t,
                      struct dsflow_shape *shapes)
 {
-    for (uint32_t p = 0; p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+    if (t->without != 0)
+        memset(shapes, 0, t->op->nports * sizeof(*shapes));
+    for (uint32_t i = 0; i < t->ndata; i++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
+        unsigned p = t->without == 0 ? i : dsflow_task_port(t, i);
 
         shapes[p] = (struct dsflow_shape){ d->bytes, d->elems,
                                            (enum dsflow_dtype)d->dtype };
@@ -26,9 +36,10 @@ void dsf_task_shapes(const struct dsflow_graph *g,
 static void get_shapes(struct shapes *s, const struct dsflow_graph *g,
                        const struct dsflow_task_spec *t)
 {
-    s->v = t->ndata <= sizeof(s->few) / sizeof(*s->few)
+    s->n = dsf_task_nports(t);
+    s->v = s->n <= sizeof(s->few) / sizeof(*s->few)
                ? s->few
-               : dsf_xcalloc(t->ndata, sizeof(*s->v));
+               : dsf_xcalloc(s->n, sizeof(*s->v));
     dsf_task_shapes(g, t, s->v);
 }
 
@@ -45,7 +56,7 @@ int dsf_task_check(const struct dsflow_graph *g,
     int status;
 
     get_shapes(&s, g, t);
-    status = t->op->check(s.v, t->ndata, t->args, err);
+    status = t->op->check(s.v, s.n, t->args, err);
     free_shapes(&s);
     return status;
 }
@@ -58,7 +69,7 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
 
     get_shapes(&s, g, t);
     if (t->op->cost != NULL)
-        t->op->cost(s.v, t->ndata, t->args, &cost);
+        t->op->cost(s.v, s.n, t->args, &cost);
     for (uint32_t i = 0; t->op->cost == NULL && i < t->ndata; i++)
         cost.bytes += (double)s.v[i].bytes *
                       (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
@@ -105,7 +116,7 @@ size_t dsf_task_scratch(const struct dsflow_graph *g,
     if (t->op->scratch == NULL)
         return 0;
     get_shapes(&s, g, t);
-    bytes = t->op->scratch(s.v, t->ndata, t->args);
+    bytes = t->op->scratch(s.v, s.n, t->args);
     free_shapes(&s);
     return bytes;
 }

@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-/* Shapes of the data of `t`, in the order of its ports. */
+/* How many ports the functions of its op and its codelet are told of, those that
+ * it leaves out among them; and the shapes of its data on them: 0 bytes where it
+ * has none. */
+unsigned dsf_task_nports(const struct dsflow_task_spec *t);
 void dsf_task_shapes(const struct dsflow_graph *g,
                      const struct dsflow_task_spec *t,
                      struct dsflow_shape *shapes);

@@ -313,7 +313,7 @@ static int check_head(const struct dsf_hf *hf, struct dsflow_err *err)
 
     if (!m->tied || in == NULL)
         return DSFLOW_OK;
-    return check_tensor(&m->units[dsf_model_unit(m, DSF_EMBED, 0)].tensors[0],
+    return check_tensor(&m->units[0].tensors[0],
                         in, dsf_st_path(hf->shards.files[shard]), err);
 }
 
@@ -444,7 +444,7 @@ int dsf_hf_read(void *user, unsigned u, float *to, struct dsflow_err *err)
     for (unsigned i = 0; i < unit->ntensors && status == DSFLOW_OK; i++)
         status = read_tensor(hf, &unit->tensors[i],
                              to + unit->tensors[i].offset, err);
-    if (status == DSFLOW_OK && m->tied && unit->segment == DSF_EMBED &&
+    if (status == DSFLOW_OK && m->tied && u == 0 &&
         find(&hf->shards, head, &shard) != NULL)
         status = compare_head(hf, &unit->tensors[0],
                               to + unit->tensors[0].offset, err);

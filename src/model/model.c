@@ -5,262 +5,109 @@
 #include "base/units.h"
 #include "model/hf.h"
 
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* GPT-2's rule: weights are normal(0, 0.02), and those that write to the
- * residual stream are scaled down with the depth (Radford et al. 2019, 2.3). */
-#define INIT_STD 0.02f
 
 static int64_t round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Append a tensor to a unit. Fused tensors follow each other without a gap;
- * whoever begins a new matrix or vector calls align first. */
-static struct dsf_tensor *add(struct dsf_unit *u, int64_t rows, int64_t cols,
-                              float std, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-
-static struct dsf_tensor *add(struct dsf_unit *u, int64_t rows, int64_t cols,
-                              float std, const char *fmt, ...)
+/* Unit `i` of a segment, unless the model has none. */
+static void add_unit(struct dsf_model *m, const struct dsf_layout *layout,
+                     const struct dsf_segment *segment, unsigned i)
 {
-    struct dsf_tensor *t = &u->tensors[u->ntensors++];
-    va_list ap;
+    struct dsf_unit *u = &m->units[m->nunits];
+    bool in_block = layout->layer >= 0 && layout->layer < m->layers;
 
-    va_start(ap, fmt);
-    vsnprintf(t->name, sizeof(t->name), fmt, ap);
-    va_end(ap);
-    t->rows = rows;
-    t->cols = cols;
-    t->offset = u->elems;
-    t->init_std = std;
-    u->elems += rows * cols;
-    return t;
-}
-
-static void add_vector(struct dsf_unit *u, int64_t n, float value,
-                       const char *name, const char *suffix)
-{
-    struct dsf_tensor *t = add(u, 1, n, 0, "%s%s", name, suffix);
-
-    t->vector = true;
-    t->init_value = value;
-}
-
-static int64_t align(struct dsf_unit *u)
-{
-    return u->elems = round_up(u->elems, 16);
-}
-
-/* From here on, nothing decays. */
-static void end_matrices(struct dsf_unit *u)
-{
-    u->decay = align(u);
-}
-
-static struct dsf_unit *add_unit(struct dsf_model *m, enum dsf_segment segment,
-                                 int layer, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static struct dsf_unit *add_unit(struct dsf_model *m, enum dsf_segment segment,
-                                 int layer, const char *fmt, ...)
-{
-    struct dsf_unit *u = &m->units[m->nunits++];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(u->name, sizeof(u->name), fmt, ap);
-    va_end(ap);
-    u->segment = segment;
-    u->layer = layer;
-    return u;
-}
-
-/* Names of the two families: what stands before a layer's tensors, and the
- * tensors themselves. */
-static const char *prefix(const struct dsf_model *m, int l, char *buf,
-                          size_t size)
-{
-    snprintf(buf, size, m->family == DSF_GPT2 ? "transformer.h.%d" :
-                                                "model.layers.%d", l);
-    return buf;
-}
-
-/* The norm of a segment: weight, and bias unless it is RMSNorm. */
-static void add_norm(const struct dsf_model *m, struct dsf_unit *u,
-                     const char *name, int64_t *w, int64_t *b)
-{
-    *w = align(u);
-    add_vector(u, m->dims.width, 1, name, ".weight");
-    *b = -1;
-    if (m->dims.rms)
+    *u = (struct dsf_unit){ .segment = segment,
+                            .index = i,
+                            .layer = layout->layer,
+                            .kind = -1 };
+    for (unsigned k = 0; k < DSF_MAX_OFFSETS; k++)
+        u->at[k] = -1;
+    if (in_block)
+        snprintf(u->name, sizeof(u->name), "layer%d.%s", (int)layout->layer,
+                 segment->units[i]);
+    else
+        snprintf(u->name, sizeof(u->name), "%s", segment->units[i]);
+    if (!segment->lay_out(layout, i, u))
         return;
-    *b = align(u);
-    add_vector(u, m->dims.width, 0, name, ".bias");
+    for (unsigned t = 0; t < u->ntensors; t++)
+        m->params += u->tensors[t].rows * u->tensors[t].cols;
+    u->block = dsf_unit_block(u->elems);
+    u->elems = round_up(u->elems, u->block);
+    m->nunits++;
+    if (in_block)
+        u->kind = m->nkinds;
+    for (unsigned k = 0; k + 1 < m->nunits && in_block; k++)
+        if (m->units[k].segment == segment && m->units[k].index == i &&
+            m->units[k].kind >= 0 && m->units[k].elems == u->elems)
+            u->kind = m->units[k].kind;
+    m->nkinds += in_block && u->kind == m->nkinds;
 }
 
-static void add_embed(struct dsf_model *m)
+static void add_layer(struct dsf_model *m, int32_t l)
 {
-    struct dsf_unit *u = add_unit(m, DSF_EMBED, -1, "embed");
-    bool gpt2 = m->family == DSF_GPT2;
+    struct dsf_layer *layer = &m->layer[l + 1];
+    const struct dsf_layout layout = { .family = m->family,
+                                       .dims = layer->dims,
+                                       .layer = l,
+                                       .layers = m->layers,
+                                       .tied = m->tied };
 
-    m->embed_at = (struct dsf_embed_at){ 0, -1 };
-    add(u, m->dims.vocab, m->dims.width, INIT_STD, "%s",
-        gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
-    if (!m->dims.rope) {
-        m->embed_at.wpe = align(u);
-        add(u, m->dims.context, m->dims.width, INIT_STD,
-            "transformer.wpe.weight");
-    }
-    end_matrices(u);
+    layer->segments = dsf_layer_segments(l, m->layers);
+    layer->units = m->nunits;
+    for (unsigned s = 0; layer->segments[s] != NULL; s++)
+        for (unsigned i = 0; layer->segments[s]->units[i] != NULL; i++)
+            add_unit(m, &layout, layer->segments[s], i);
 }
 
-static void add_qkv(struct dsf_model *m, int l)
+static void add_layers(struct dsf_model *m, dsf_layer_fn change, void *user)
 {
-    struct dsf_unit *u = add_unit(m, DSF_QKV, l, "layer%d.qkv", l);
-    const struct dsf_dims *d = &m->dims;
-    int64_t nq = (int64_t)d->heads * d->head_dim;
-    int64_t nk = (int64_t)d->kv_heads * d->head_dim;
-    static const char *const parts[] = { "q", "k", "v" };
-    char p[48], norm[96];
+    size_t most = 0;
 
-    prefix(m, l, p, sizeof(p));
-    m->qkv_at.w = 0;
-    if (m->family == DSF_GPT2) {
-        add(u, nq + 2 * nk, d->width, INIT_STD, "%s.attn.c_attn.weight", p)
-            ->transposed = true;
-    } else {
-        for (int i = 0; i < 3; i++)
-            add(u, i == 0 ? nq : nk, d->width, INIT_STD,
-                "%s.self_attn.%s_proj.weight", p, parts[i]);
-    }
-    end_matrices(u);
-    m->qkv_at.b = d->qkv_bias ? u->elems : -1;
-    if (d->qkv_bias && m->family == DSF_GPT2) {
-        add_vector(u, nq + 2 * nk, 0, p, ".attn.c_attn.bias");
-    } else if (d->qkv_bias) {
-        for (int i = 0; i < 3; i++) {
-            char name[80];
+    m->layer = dsf_xcalloc((size_t)m->layers + 2, sizeof(*m->layer));
+    for (int32_t l = -1; l <= m->layers; l++) {
+        const struct dsf_segment *const *s = dsf_layer_segments(l, m->layers);
 
-            snprintf(name, sizeof(name), "%s.self_attn.%s_proj", p, parts[i]);
-            add_vector(u, i == 0 ? nq : nk, 0, name, ".bias");
-        }
+        m->layer[l + 1].dims = m->dims;
+        if (change != NULL && l >= 0 && l < m->layers)
+            change(user, l, &m->layer[l + 1].dims);
+        for (; *s != NULL; s++)
+            most += DSF_MAX_UNITS;
     }
-    snprintf(norm, sizeof(norm), "%s.%s", p,
-             m->family == DSF_GPT2 ? "ln_1" : "input_layernorm");
-    add_norm(m, u, norm, &m->qkv_at.norm_w, &m->qkv_at.norm_b);
+    m->units = dsf_xcalloc(most, sizeof(*m->units));
+    for (int32_t l = -1; l <= m->layers; l++)
+        add_layer(m, l);
 }
 
-static void add_out(struct dsf_model *m, int l)
+unsigned dsf_model_unit(const struct dsf_model *m, int32_t l,
+                        const struct dsf_segment *segment, unsigned i)
 {
-    struct dsf_unit *u = add_unit(m, DSF_OUT, l, "layer%d.out", l);
-    const struct dsf_dims *d = &m->dims;
-    bool gpt2 = m->family == DSF_GPT2;
-    float std = INIT_STD / sqrtf(2.0f * (float)m->layers);
-    char p[48], name[80];
-
-    prefix(m, l, p, sizeof(p));
-    snprintf(name, sizeof(name), "%s.%s", p,
-             gpt2 ? "attn.c_proj" : "self_attn.o_proj");
-    m->out_at.w = 0;
-    add(u, d->width, (int64_t)d->heads * d->head_dim, std, "%s.weight", name)
-        ->transposed = gpt2;
-    end_matrices(u);
-    m->out_at.b = d->out_bias ? u->elems : -1;
-    if (d->out_bias)
-        add_vector(u, d->width, 0, name, ".bias");
+    for (unsigned u = dsf_model_layer(m, l)->units;
+         u < m->nunits && m->units[u].layer == l; u++)
+        if (m->units[u].segment == segment && m->units[u].index == i)
+            return u;
+    return 0;
 }
 
-static void add_mlp(struct dsf_model *m, int l)
+struct dsflow_tile dsf_model_tile(const struct dsf_model *m, int32_t l)
 {
-    struct dsf_unit *u = add_unit(m, DSF_MLP, l, "layer%d.mlp", l);
-    const struct dsf_dims *d = &m->dims;
-    bool gpt2 = m->family == DSF_GPT2;
-    float std = INIT_STD / sqrtf(2.0f * (float)m->layers);
-    char p[48], norm[96], name[80];
+    const struct dsf_dims *d = &dsf_model_layer(m, l)->dims;
 
-    prefix(m, l, p, sizeof(p));
-    m->mlp_at.w1 = 0;
-    if (d->swiglu) {
-        add(u, d->ffn, d->width, INIT_STD, "%s.mlp.gate_proj.weight", p);
-        add(u, d->ffn, d->width, INIT_STD, "%s.mlp.up_proj.weight", p);
-    } else {
-        add(u, d->ffn, d->width, INIT_STD, "%s.mlp.c_fc.weight", p)
-            ->transposed = true;
-    }
-    m->mlp_at.w2 = align(u);
-    snprintf(name, sizeof(name), "%s.mlp.%s", p, gpt2 ? "c_proj" : "down_proj");
-    add(u, d->width, d->ffn, std, "%s.weight", name)->transposed = gpt2;
-    end_matrices(u);
-    m->mlp_at.b1 = m->mlp_at.b2 = -1;
-    if (d->mlp_bias) {
-        m->mlp_at.b1 = u->elems;
-        add_vector(u, d->ffn, 0, p, ".mlp.c_fc.bias");
-        m->mlp_at.b2 = align(u);
-        add_vector(u, d->width, 0, name, ".bias");
-    }
-    snprintf(norm, sizeof(norm), "%s.%s", p,
-             gpt2 ? "ln_2" : "post_attention_layernorm");
-    add_norm(m, u, norm, &m->mlp_at.norm_w, &m->mlp_at.norm_b);
-}
-
-static void add_units(struct dsf_model *m)
-{
-    struct dsf_unit *u;
-
-    m->units = dsf_xcalloc(3 * (size_t)m->layers + 3, sizeof(*m->units));
-    add_embed(m);
-    for (int l = 0; l < m->layers; l++) {
-        add_qkv(m, l);
-        add_out(m, l);
-        add_mlp(m, l);
-    }
-    u = add_unit(m, DSF_NORM, m->layers, "norm");
-    add_norm(m, u, m->family == DSF_GPT2 ? "transformer.ln_f" : "model.norm",
-             &m->norm_at.w, &m->norm_at.b);
-    m->head_at.w = m->embed_at.wte;
-    if (!m->tied) {
-        u = add_unit(m, DSF_HEAD, m->layers, "head");
-        m->head_at.w = 0;
-        add(u, m->dims.vocab, m->dims.width, INIT_STD, "lm_head.weight");
-        end_matrices(u);
-    }
-    for (unsigned i = 0; i < m->nunits; i++) {
-        u = &m->units[i];
-        for (unsigned t = 0; t < u->ntensors; t++)
-            m->params += u->tensors[t].rows * u->tensors[t].cols;
-        u->block = dsf_unit_block(u->elems);
-        u->elems = round_up(u->elems, u->block);
-    }
-}
-
-int64_t dsf_unit_block(int64_t elems)
-{
-    return round_up(elems / 4096 + 1, 1024);
-}
-
-/* The units stand in a fixed order: embed, three for each layer, norm, head. */
-unsigned dsf_model_unit(const struct dsf_model *m, enum dsf_segment segment,
-                        int32_t layer)
-{
-    switch (segment) {
-    case DSF_EMBED:
-        return 0;
-    case DSF_QKV:
-    case DSF_OUT:
-    case DSF_MLP:
-        return 1 + 3 * (unsigned)layer + (unsigned)(segment - DSF_QKV);
-    case DSF_NORM:
-        return 1 + 3 * (unsigned)m->layers;
-    case DSF_HEAD:
-        break;
-    }
-    return m->tied ? 0 : 2 + 3 * (unsigned)m->layers;
+    return (struct dsflow_tile){ .width = d->width,
+                                 .heads = d->heads,
+                                 .kv_heads = d->kv_heads,
+                                 .head_dim = d->head_dim,
+                                 .ffn = d->ffn,
+                                 .vocab = d->vocab,
+                                 .context = d->context,
+                                 .rms = d->rms,
+                                 .swiglu = d->swiglu,
+                                 .rope = d->rope,
+                                 .eps = d->eps };
 }
 
 /* One of the sizes that must be known by now. */
@@ -442,6 +289,13 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
 int dsf_model_init(struct dsf_model *m, const struct dsf_job *job,
                    struct dsflow_err *err)
 {
+    return dsf_model_init_layers(m, job, NULL, NULL, err);
+}
+
+int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
+                          dsf_layer_fn change, void *user,
+                          struct dsflow_err *err)
+{
     struct dsf_job_model c;
     bool llama;
     int status;
@@ -486,14 +340,16 @@ int dsf_model_init(struct dsf_model *m, const struct dsf_job *job,
                             "%lld: heads of %d: expected an even width for "
                             "rotary positions",
                             (long long)c.heads, (int)m->dims.head_dim);
-    add_units(m);
+    add_layers(m, change, user);
     return DSFLOW_OK;
 }
 
 void dsf_model_fini(struct dsf_model *m)
 {
     free(m->units);
+    free(m->layer);
     m->units = NULL;
+    m->layer = NULL;
 }
 
 int dsf_unit_alloc(const struct dsf_model *m, unsigned u, float **to,

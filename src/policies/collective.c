@@ -53,6 +53,7 @@ void dsf_collective_emit(struct dsflow_graph *out,
     t.args = &args;
     t.rank = (int16_t)rank;
     t.fresh = !in_place;
+    t.without = 0;
     t.collective = c->id;
     t.ndata = (uint32_t)n;
     t.data = ports;

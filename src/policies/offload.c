@@ -91,7 +91,7 @@ static void emit_swap(struct offload *o, const struct dsflow_task_spec *like,
     t.op = op;
     t.args = NULL;
     t.rank = ring->rank;
-    t.fresh = 0;
+    t.fresh = t.without = 0;
     t.ndata = 2;
     t.data = (dsflow_data_id[]){ from, to };
     dsflow_graph_add_task(o->rw.out, &t);

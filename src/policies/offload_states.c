@@ -76,7 +76,7 @@ static void emit(struct packer *k, const struct dsflow_task_spec *update,
 
     t.op = &dsf_op_cast;
     t.args = &args;
-    t.fresh = 0;
+    t.fresh = t.without = 0;
     t.data = data;
     t.ndata = 2;
     if (control != NULL) {

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include <dsflow/rewrite.h>
 #include "policies/ring_class.h"
-#include "tasks/tasks.h"
+#include "tasks/bind.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -19,21 +19,6 @@
 
 /* Layers whose forward pass may overlap. */
 enum { PASSING = 2 };
-
-/* What each kind of task leaves for the backward pass: the ports that are
- * dropped, and what computes them again (NULL: the same kind). */
-static const struct rule {
-    const struct dsflow_op *op;
-    unsigned ports; /* bit i: port i */
-    enum dsf_recompute least;
-    const struct dsflow_op *again;
-    unsigned nports; /* of `again` */
-} rules[] = {
-    { &dsf_op_qkv_forward, 0xc, DSF_RECOMPUTE_ATTENTION, NULL, 0 },
-    { &dsf_op_attention_forward, 0xc, DSF_RECOMPUTE_ATTENTION, NULL, 0 },
-    { &dsf_op_out_forward, 0x8, DSF_RECOMPUTE_BLOCK, NULL, 0 },
-    { &dsf_op_mlp_forward, 0x4, DSF_RECOMPUTE_BLOCK, &dsf_op_mlp_hidden, 3 },
-};
 
 /* A dropped piece of data. */
 struct dropped {
@@ -46,21 +31,39 @@ struct recompute {
     const struct dsflow_plan *plan;
     uint8_t *what;           /* [layers]: enum dsf_recompute */
     struct dropped *dropped; /* by data of `in` */
+    int64_t *most;           /* [DSF_NRINGS][tiles]: elements of what is dropped
+                                of a class: layers may differ */
     uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
     uint8_t *done;           /* [nmicro][layers] */
     size_t cells;
 };
 
-static const struct rule *rule_of(const struct recompute *r,
-                                  const struct dsflow_task_spec *t)
+/* The ports of a forward task whose data is dropped (bit i: port i). What its
+ * segment leaves to the next layer is that layer's, and stays. */
+static uint32_t drops(const struct recompute *r,
+                      const struct dsflow_task_spec *t)
 {
+    static const int levels[] = {
+        [DSF_DROPPED_WITH_ATTENTION] = DSF_RECOMPUTE_ATTENTION,
+        [DSF_DROPPED_WITH_BLOCK] = DSF_RECOMPUTE_BLOCK,
+    };
+    const struct dsf_segment *segment = dsf_segment_of_op(t->op);
+    uint32_t ports = 0;
+
     if (t->layer < 0 || t->layer >= r->plan->model->layers ||
+        segment == NULL || t->op != segment->forward ||
         t->pass != DSFLOW_FORWARD)
-        return NULL;
-    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
-        if (rules[i].op == t->op && r->what[t->layer] >= (int)rules[i].least)
-            return &rules[i];
-    return NULL;
+        return 0;
+    for (unsigned i = 0; i < t->ndata; i++) {
+        unsigned p = dsflow_task_port(t, i);
+        int least = levels[segment->ports[p].dropped];
+
+        if (least > 0 && r->what[t->layer] >= least &&
+            dsflow_graph_data(r->rw.in, t->data[i])->ring_class ==
+                dsf_ring_of_port(segment, p))
+            ports |= 1u << p;
+    }
+    return ports;
 }
 
 static size_t cell(const struct recompute *r, const struct dsflow_task_spec *t)
@@ -69,21 +72,32 @@ static size_t cell(const struct recompute *r, const struct dsflow_task_spec *t)
            (size_t)t->layer;
 }
 
+static int64_t *most_of(const struct recompute *r, int32_t ring, int32_t tile)
+{
+    return &r->most[ring * r->plan->ntiles + tile];
+}
+
 /* Note what the forward tasks drop. */
 static void find_dropped(struct recompute *r)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(r->rw.in); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
-        const struct rule *rule = rule_of(r, t);
+        uint32_t ports = drops(r, t);
 
-        if (rule == NULL)
-            continue;
-        for (unsigned p = 0; p < t->ndata; p++)
-            if (rule->ports >> p & 1 &&
-                dsflow_graph_data(r->rw.in, t->data[p])->ring_class != 0)
-                r->dropped[t->data[p].i] =
-                    (struct dropped){ true, t->layer, t->tile };
+        for (unsigned k = 0; k < t->ndata && ports != 0; k++) {
+            const struct dsflow_data_spec *d =
+                dsflow_graph_data(r->rw.in, t->data[k]);
+            int64_t *most;
+
+            if (!(ports >> dsflow_task_port(t, k) & 1))
+                continue;
+            r->dropped[t->data[k].i] =
+                (struct dropped){ true, t->layer, t->tile };
+            most = most_of(r, d->ring_class, t->tile);
+            if (d->elems > *most)
+                *most = d->elems;
+        }
     }
 }
 
@@ -102,7 +116,7 @@ static void begin_program(struct recompute *r, uint32_t i)
 
         if (t->program != program)
             return;
-        if (rule_of(r, t) != NULL && r->forward[cell(r, t)] == 0)
+        if (drops(r, t) != 0 && r->forward[cell(r, t)] == 0)
             r->forward[cell(r, t)] = i + 1;
     }
 }
@@ -118,7 +132,12 @@ static dsflow_data_id passing(struct recompute *r,
     int32_t chunk = dsf_plan_chunk(plan, d->layer);
     bool back = t->pass == DSFLOW_BACKWARD;
     int32_t place = d->layer % (back ? plan->depth : PASSING);
+    int64_t most = *most_of(r, spec.ring_class, d->tile);
 
+    if (most > spec.elems) { /* layers of another size use it too */
+        spec.elems = most;
+        spec.ndims = 0;
+    }
     return dsflow_rewrite_named(
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
         dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place, chunk / plan->nstages,
@@ -138,6 +157,32 @@ static void emit(struct recompute *r, struct dsflow_task_spec t)
     free(data);
 }
 
+/* As much of a forward task as leaves what it drops: the hidden one where there
+ * is one, and the stream that it leaves is not among that. */
+static void emit_again(struct recompute *r, struct dsflow_task_spec t,
+                       uint32_t ports)
+{
+    const struct dsf_segment *segment = dsf_segment_of_op(t.op);
+    struct dsf_binding b = { .n = 0 };
+
+    t.pass = DSFLOW_BACKWARD;
+    if (segment->hidden != NULL && ports >> segment->hidden->nports == 0) {
+        for (unsigned i = 0; i < t.ndata; i++) {
+            unsigned p = dsflow_task_port(&t, i);
+
+            while (b.next < p && b.next < segment->hidden->nports)
+                dsf_leave_out(&b, b.next);
+            if (p < segment->hidden->nports)
+                dsf_bind(&b, p, t.data[i]);
+        }
+        t.op = segment->hidden;
+        t.data = b.data;
+        t.ndata = b.n;
+        t.without = b.without;
+    }
+    emit(r, t);
+}
+
 /* The forward tasks of one micro-batch in one layer, once more. */
 static void compute_again(struct recompute *r,
                           const struct dsflow_task_spec *before)
@@ -145,20 +190,15 @@ static void compute_again(struct recompute *r,
     uint32_t n = dsflow_graph_ntasks(r->rw.in);
 
     for (uint32_t i = r->forward[cell(r, before)] - 1; i < n; i++) {
-        struct dsflow_task_spec t =
-            *dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
-        const struct rule *rule = rule_of(r, &t);
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
+        uint32_t ports;
 
-        if (t.layer != before->layer || t.microbatch != before->microbatch)
+        if (t->layer != before->layer || t->microbatch != before->microbatch)
             break;
-        if (rule == NULL)
-            continue;
-        if (rule->again != NULL) {
-            t.op = rule->again;
-            t.ndata = rule->nports;
-        }
-        t.pass = DSFLOW_BACKWARD;
-        emit(r, t);
+        ports = drops(r, t);
+        if (ports != 0)
+            emit_again(r, *t, ports);
     }
 }
 
@@ -236,6 +276,8 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     r.dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped));
     r.forward = dsf_xcalloc(cells, sizeof(*r.forward));
     r.done = dsf_xcalloc(cells, 1);
+    r.most = dsf_xcalloc((size_t)DSF_NRINGS * (size_t)plan->ntiles,
+                         sizeof(*r.most));
     read_layers(part, plan, r.what, NULL); /* no error: it was checked */
     find_dropped(&r);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
@@ -249,6 +291,7 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     }
     free(r.what);
     free(r.dropped);
+    free(r.most);
     free(r.forward);
     free(r.done);
     dsflow_rewrite_end(&r.rw);

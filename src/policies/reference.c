@@ -26,6 +26,19 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
     dsflow_graph_add_task(s->g, &t);
 }
 
+void dsf_step_emit_bound(struct step *s, const struct dsflow_op *op,
+                         const void *args, int l, const struct dsf_binding *b)
+{
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = op, .args = args, .layer = (int16_t)l,
+                    .microbatch = (int16_t)s->m, .tile = (int16_t)s->t,
+                    .rank = DSFLOW_ANYWHERE, .program = s->program,
+                    .pass = s->pass, .fresh = b->fresh, .without = b->without,
+                    .data = b->data, .ndata = b->n);
+
+    dsflow_graph_add_task(s->g, &t);
+}
+
 /* Stand at turn `turn` of data rank `d`. */
 static void stand_at(struct step *s, int32_t d, int32_t turn)
 {
@@ -48,19 +61,20 @@ static dsflow_data_id batch_at(const struct step *s)
     return s->batch[slot * plan->ntiles + s->t];
 }
 
-/* The input of layer `l`, and what it keeps, of tile `t`. */
+/* The input of layer `l`, of the present tile. */
 static dsflow_data_id x_at(const struct step *s, int l)
 {
-    const struct layer_data *d = &s->layers[l];
+    const struct layer_data *d = dsf_step_layer(s, l);
 
     return d->x[s->turn % d->x_slots * s->plan->ntiles + s->t];
 }
 
-static const struct stash *stash_at(const struct step *s, int l, int t)
+static dsflow_data_id kept_at(const struct step *s, int l, int t, uint32_t at)
 {
-    const struct layer_data *d = &s->layers[l];
+    const struct layer_data *d = dsf_step_layer(s, l);
+    int32_t slot = s->turn % d->slots;
 
-    return &d->stash[s->turn % d->slots * s->plan->ntiles + t];
+    return d->kept[(size_t)(slot * s->plan->ntiles + t) * s->kept.n + at];
 }
 
 static const struct lane_data *lane_at(const struct step *s, int l, int t)
@@ -73,20 +87,101 @@ static const struct lane_data *lane_at(const struct step *s, int l, int t)
     return &s->lanes[lane * plan->ntiles + t];
 }
 
-static const struct flow *flow_at(const struct step *s, int l, int t)
+/* At place 0 is the gradient of the layer's input. */
+static dsflow_data_id passing_at(const struct step *s, int l, int t,
+                                 uint32_t at)
 {
-    return &lane_at(s, l, t)->flow[l % s->plan->depth];
+    size_t row = (size_t)(l % s->plan->depth) * (1 + s->passing.n);
+
+    return lane_at(s, l, t)->passing[row + at];
 }
 
-static struct dsflow_tile tile_args(const struct step *s)
+static dsflow_data_id logits_at(const struct step *s, uint32_t at)
 {
-    const struct dsf_piece *piece = &s->plan->tiles[s->t];
-    struct dsflow_tile tile = s->shape;
+    int32_t tile = s->turn * s->plan->ntiles + s->t;
 
-    tile.rows = piece->rows;
-    tile.nseq = piece->nseq;
-    tile.pos = piece->pos;
-    return tile;
+    return s->logits[(size_t)(tile % s->plan->logits) * s->logits_places.n +
+                     at];
+}
+
+/* The gradient that micro-batch `s->m` adds to, and whether it is the first. A
+ * unit that another segment has is a tied one. */
+static dsflow_data_id begin_gradient(const struct step *s, unsigned u,
+                                     const struct dsf_segment *segment,
+                                     bool *fresh)
+{
+    int32_t group = dsf_plan_group(s->plan, s->m);
+    const struct gradients *of = s->model->units[u].segment == segment
+                                     ? &s->units[u].grad
+                                     : &s->units[u].tied;
+
+    *fresh = !of->begun[group];
+    of->begun[group] = true;
+    return of->of[group];
+}
+
+/* The data on a wire of layer `l`, of the present tile and the keys of `k`. */
+static dsflow_data_id on_wire(const struct step *s, int l, const struct wire *w,
+                              int k)
+{
+    int t = w->of_keys ? k : s->t;
+
+    switch (w->kind) {
+    case WIRE_PARAMETERS:
+        return s->units[w->at].param;
+    case WIRE_X:
+        return x_at(s, l);
+    case WIRE_NEXT_X:
+        return x_at(s, l + 1);
+    case WIRE_DX:
+        return passing_at(s, l, t, 0);
+    case WIRE_NEXT_DX:
+        return passing_at(s, l + 1, t, 0);
+    case WIRE_KEPT:
+        return kept_at(s, l, t, w->at);
+    case WIRE_PASSING:
+        return passing_at(s, l, t, 1 + w->at);
+    case WIRE_BRIEF:
+        return lane_at(s, l, t)->brief[w->at];
+    case WIRE_LOGITS:
+        return logits_at(s, w->at);
+    case WIRE_LOSS:
+        return s->loss;
+    case WIRE_BATCH:
+        return batch_at(s);
+    default: /* WIRE_ROPE */
+        return s->rope;
+    }
+}
+
+/* A task of the `i`-th segment of layer `l`, of the present tile and, in
+ * attention, the keys of tile `k`. */
+static void emit_segment(struct step *s, int l, unsigned i,
+                         const struct dsflow_op *op, int k)
+{
+    const struct dsf_segment *segment =
+        dsf_model_layer(s->model, l)->segments[i];
+    const struct wire *wires = dsf_step_layer(s, l)->wires[i];
+    const struct dsf_unit *units[DSF_MAX_UNITS];
+    const struct dsf_site site = dsf_step_site(s, l, i, s->t, k, units);
+    _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
+    struct dsf_binding b = { .n = 0 };
+
+    segment->fill(&site, args);
+    if (segment->fresh != NULL)
+        b.fresh = segment->fresh(op, args);
+    for (unsigned p = 0; p < op->nports; p++) {
+        bool fresh = false;
+
+        if (op->ports[p].name == NULL || wires[p].kind == WIRE_NONE)
+            dsf_leave_out(&b, p);
+        else if (wires[p].kind != WIRE_GRADIENTS)
+            dsf_bind(&b, p, on_wire(s, l, &wires[p], k));
+        else
+            dsf_bind(&b, p, begin_gradient(s, wires[p].at, segment, &fresh));
+        b.fresh |= (uint32_t)fresh << p;
+    }
+    dsf_step_emit_bound(s, op, args, l, &b);
 }
 
 /* The first tile of the sequence that tile `t` is a piece of; `t` itself when
@@ -98,248 +193,59 @@ static int first_piece(const struct dsflow_plan *plan, int t)
     return t;
 }
 
-static bool is_last_piece(const struct dsflow_plan *plan, int t)
-{
-    return t + 1 == plan->ntiles || plan->tiles[t + 1].pos == 0;
-}
-
-static dsflow_data_id param(const struct step *s, enum dsf_segment segment,
-                            int l)
-{
-    return s->units[dsf_model_unit(s->model, segment, l)].param;
-}
-
-/* The gradient that micro-batch `s->m` adds to, and whether it is the first. */
-struct gradient {
-    dsflow_data_id id;
-    unsigned fresh;
-};
-
-static struct gradient begin_gradient(const struct step *s,
-                                      const struct gradients *of)
-{
-    int32_t group = dsf_plan_group(s->plan, s->m);
-    struct gradient g = { of->of[group], !of->begun[group] };
-
-    of->begun[group] = true;
-    return g;
-}
-
-static struct gradient grad(const struct step *s, enum dsf_segment segment,
-                            int l)
-{
-    return begin_gradient(s,
-                          &s->units[dsf_model_unit(s->model, segment, l)].grad);
-}
-
-/* Of the head's matrix. */
-static struct gradient head_grad(const struct step *s)
-{
-    return s->model->tied ? begin_gradient(s, &s->units[0].tied)
-                          : grad(s, DSF_HEAD, 0);
-}
-
-static enum dsf_segment head_segment(const struct step *s)
-{
-    return s->model->tied ? DSF_EMBED : DSF_HEAD;
-}
-
-static struct dsflow_qkv_args qkv_args(const struct step *s)
-{
-    const struct dsf_qkv_at *at = &s->model->qkv_at;
-
-    return (struct dsflow_qkv_args){ tile_args(s), at->w, at->b, at->norm_w,
-                                     at->norm_b };
-}
-
-static struct dsflow_out_args out_args(const struct step *s)
-{
-    return (struct dsflow_out_args){ tile_args(s), s->model->out_at.w,
-                                     s->model->out_at.b };
-}
-
-static struct dsflow_mlp_args mlp_args(const struct step *s)
-{
-    const struct dsf_mlp_at *at = &s->model->mlp_at;
-
-    return (struct dsflow_mlp_args){ tile_args(s), at->w1, at->b1,
-                                     at->w2,       at->b2, at->norm_w,
-                                     at->norm_b };
-}
-
-static struct dsflow_embed_args embed_args(const struct step *s)
-{
-    return (struct dsflow_embed_args){ tile_args(s), s->model->embed_at.wte,
-                                       s->model->embed_at.wpe };
-}
-
-static struct dsflow_head_args head_args(const struct step *s)
-{
-    const struct dsflow_plan *plan = s->plan;
-    double tokens = (double)plan->nmicro * plan->micro * plan->sequence;
-
-    return (struct dsflow_head_args){ tile_args(s), s->model->head_at.w,
-                                      s->model->norm_at.w, s->model->norm_at.b,
-                                      (float)(1 / tokens) };
-}
-
-/* Keys of tile `k` for the queries of the present tile. */
-static struct dsflow_attention_args attention_args(const struct step *s, int k)
-{
-    const struct dsflow_plan *plan = s->plan;
-
-    return (struct dsflow_attention_args){
-        .tile = tile_args(s),
-        .keys = plan->tiles[k].rows,
-        .diagonal = k == s->t,
-        .first = k == first_piece(plan, s->t),
-        .last = k == s->t,
-        .first_q = k == s->t,
-        .first_kv = is_last_piece(plan, s->t),
-    };
-}
-
+/* The present tile through layer `l`. */
 static void forward_layer(struct step *s, int l)
 {
-    const struct stash *st = stash_at(s, l, s->t);
-    dsflow_data_id x = x_at(s, l);
-    struct dsflow_qkv_args qkv = qkv_args(s);
-    struct dsflow_out_args out = out_args(s);
-    struct dsflow_mlp_args mlp = mlp_args(s);
+    const struct dsf_segment *const *segments =
+        dsf_model_layer(s->model, l)->segments;
 
-    if (s->model->dims.rope)
-        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
-             st->kv, s->rope);
-    else
-        EMIT(s, &dsf_op_qkv_forward, &qkv, l, 0, x, param(s, DSF_QKV, l), st->q,
-             st->kv);
-    for (int k = first_piece(s->plan, s->t); k <= s->t; k++) {
-        struct dsflow_attention_args a = attention_args(s, k);
-
-        EMIT(s, &dsf_op_attention_forward, &a, l, a.first ? 0xc : 0, st->q,
-             stash_at(s, l, k)->kv, st->att, st->lse);
-    }
-    EMIT(s, &dsf_op_out_forward, &out, l, 0, x, st->att, param(s, DSF_OUT, l),
-         st->mid);
-    EMIT(s, &dsf_op_mlp_forward, &mlp, l, 0, st->mid, param(s, DSF_MLP, l),
-         st->h, x_at(s, l + 1));
+    for (unsigned i = 0; segments[i] != NULL; i++)
+        for (int k = segments[i]->pairs ? first_piece(s->plan, s->t) : s->t;
+             k <= s->t; k++)
+            emit_segment(s, l, i, segments[i]->forward, k);
 }
 
-static void load_and_embed(struct step *s, dsflow_data_id cursor)
+static void load(struct step *s, dsflow_data_id cursor)
 {
-    const struct dsflow_plan *plan = s->plan;
-    const struct dsf_piece *piece = &plan->tiles[s->t];
+    const struct dsf_piece *piece = &s->plan->tiles[s->t];
     struct dsf_load_args load = {
         .rows = piece->rows,
         .nseq = piece->nseq,
         .pos = piece->pos,
-        .seq = (int64_t)s->m * plan->micro + piece->seq,
+        .seq = (int64_t)s->m * s->plan->micro + piece->seq,
     };
-    struct dsflow_embed_args embed = embed_args(s);
 
     EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s));
-    EMIT(s, &dsf_op_embed_forward, &embed, -1, 0, batch_at(s),
-         param(s, DSF_EMBED, 0), x_at(s, 0));
 }
 
-static const struct logits_data *forward_head(struct step *s,
-                                              dsflow_data_id loss)
+/* The present tile back through layer `l`, the last segment first. */
+static void backward_tile(struct step *s, int l)
 {
-    const struct dsflow_plan *plan = s->plan;
-    struct dsflow_head_args head = head_args(s);
-    int at = (s->turn * plan->ntiles + s->t) % plan->logits;
-    int layers = s->model->layers;
+    const struct dsf_segment *const *segments =
+        dsf_model_layer(s->model, l)->segments;
+    unsigned n = 0;
 
-    EMIT(s, &dsf_op_head_forward, &head, layers, 0, x_at(s, layers),
-         param(s, DSF_NORM, 0), param(s, head_segment(s), 0), batch_at(s),
-         s->logits[at].logits, loss);
-    return &s->logits[at];
-}
+    while (segments[n] != NULL)
+        n++;
+    for (unsigned i = n; i-- > 0;) {
+        const struct dsf_segment *segment = segments[i];
 
-static void backward_head(struct step *s, const struct logits_data *in)
-{
-    struct dsflow_head_args head = head_args(s);
-    int layers = s->model->layers;
-    struct gradient w = head_grad(s), norm = grad(s, DSF_NORM, 0);
-
-    EMIT(s, &dsf_op_head_backward_input, &head, layers, 0, in->logits,
-         x_at(s, layers), param(s, DSF_NORM, 0), param(s, head_segment(s), 0),
-         flow_at(s, layers, s->t)->dx, in->dnorm);
-    EMIT(s, &dsf_op_head_backward_weight, &head, layers,
-         w.fresh << 4 | norm.fresh << 5, in->logits, x_at(s, layers),
-         param(s, DSF_NORM, 0), in->dnorm, w.id, norm.id);
-}
-
-static void backward_mlp(struct step *s, int l)
-{
-    const struct stash *st = stash_at(s, l, s->t);
-    const struct flow *f = flow_at(s, l, s->t);
-    dsflow_data_id dy = flow_at(s, l + 1, s->t)->dx;
-    struct dsflow_mlp_args mlp = mlp_args(s);
-    struct gradient g = grad(s, DSF_MLP, l);
-
-    EMIT(s, &dsf_op_mlp_backward_input, &mlp, l, 0, dy, st->mid,
-         param(s, DSF_MLP, l), st->h, f->dh, f->dmid, f->dnorm_mlp);
-    EMIT(s, &dsf_op_mlp_backward_weight, &mlp, l, g.fresh << 6, dy, st->mid,
-         param(s, DSF_MLP, l), st->h, f->dh, f->dnorm_mlp, g.id);
-}
-
-static void backward_attention(struct step *s, int l)
-{
-    const struct stash *st = stash_at(s, l, s->t);
-    const struct flow *f = flow_at(s, l, s->t);
-    const struct lane_data *lane = lane_at(s, l, s->t);
-    struct dsflow_out_args out = out_args(s);
-    struct gradient g = grad(s, DSF_OUT, l);
-
-    EMIT(s, &dsf_op_out_backward_input, &out, l, 0, f->dmid, st->att,
-         param(s, DSF_OUT, l), lane->datt, lane->delta);
-    EMIT(s, &dsf_op_out_backward_weight, &out, l, g.fresh << 2, f->dmid,
-         st->att, g.id);
-    for (int k = s->t; k >= first_piece(s->plan, s->t); k--) {
-        struct dsflow_attention_args a = attention_args(s, k);
-
-        EMIT(s, &dsf_op_attention_backward_input, &a, l,
-             (a.first_q ? 0x20u : 0) | (a.first_kv ? 0x40u : 0), st->q,
-             stash_at(s, l, k)->kv, lane->datt, st->lse, lane->delta, f->dq,
-             flow_at(s, l, k)->dkv);
+        for (int k = s->t; k >= (segment->pairs ? first_piece(s->plan, s->t)
+                                                : s->t) &&
+                           segment->backward_input != NULL;
+             k--)
+            emit_segment(s, l, i, segment->backward_input, k);
+        if (segment->backward_weight != NULL)
+            emit_segment(s, l, i, segment->backward_weight, s->t);
     }
-}
-
-static void backward_qkv(struct step *s, int l)
-{
-    const struct flow *f = flow_at(s, l, s->t);
-    struct dsflow_qkv_args qkv = qkv_args(s);
-    dsflow_data_id unit = param(s, DSF_QKV, l), x = x_at(s, l);
-    struct gradient g = grad(s, DSF_QKV, l);
-
-    if (s->model->dims.rope)
-        EMIT(s, &dsf_op_qkv_backward_input, &qkv, l, 0, f->dq, f->dkv, x, unit,
-             f->dmid, f->dx, f->dnorm_qkv, s->rope);
-    else
-        EMIT(s, &dsf_op_qkv_backward_input, &qkv, l, 0, f->dq, f->dkv, x, unit,
-             f->dmid, f->dx, f->dnorm_qkv);
-    EMIT(s, &dsf_op_qkv_backward_weight, &qkv, l, g.fresh << 5, f->dq, f->dkv,
-         x, unit, f->dnorm_qkv, g.id);
 }
 
 /* Tiles backwards: the gradients of a tile's keys are complete when every later
  * piece of its sequence has been through. */
 static void backward_layer(struct step *s, int l)
 {
-    for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--) {
-        if (l >= 0) {
-            backward_mlp(s, l);
-            backward_attention(s, l);
-            backward_qkv(s, l);
-        } else {
-            struct dsflow_embed_args embed = embed_args(s);
-            struct gradient g = grad(s, DSF_EMBED, 0);
-
-            EMIT(s, &dsf_op_embed_backward_weight, &embed, -1, g.fresh << 2,
-                 batch_at(s), flow_at(s, 0, s->t)->dx, g.id);
-        }
-    }
+    for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--)
+        backward_tile(s, l);
 }
 
 /* Turns that go through a layer together. */
@@ -347,25 +253,28 @@ struct wave {
     int32_t first, end;
 };
 
-/* The units of layer `l`; those of the head are first of all complete, and the
- * embedding is last. */
+/* The units of layer `l`, those of its last segment first. What a tied head
+ * adds to the embedding is complete with the head. */
 static void each_unit(struct step *s, int l,
                       void (*what)(struct step *s, unsigned u))
 {
+    const struct dsf_segment *const *segments =
+        dsf_model_layer(s->model, l)->segments;
+    unsigned n = 0;
+
     stand_aside(s);
-    if (l == s->model->layers) {
-        if (s->model->tied && what == dsf_step_complete_round)
-            dsf_step_complete_round_tied(s, 0);
-        what(s, dsf_model_unit(s->model, DSF_NORM, 0));
-        if (!s->model->tied)
-            what(s, dsf_model_unit(s->model, DSF_HEAD, 0));
-    } else if (l >= 0) {
-        what(s, dsf_model_unit(s->model, DSF_MLP, l));
-        what(s, dsf_model_unit(s->model, DSF_OUT, l));
-        what(s, dsf_model_unit(s->model, DSF_QKV, l));
-    } else {
-        what(s, dsf_model_unit(s->model, DSF_EMBED, 0));
-    }
+    if (l == s->model->layers && s->model->tied &&
+        what == dsf_step_complete_round)
+        dsf_step_complete_round_tied(s, 0);
+    while (segments[n] != NULL)
+        n++;
+    while (n-- > 0)
+        for (unsigned i = 0; segments[n]->units[i] != NULL; i++) {
+            unsigned u = dsf_model_unit(s->model, l, segments[n], i);
+
+            if (s->model->units[u].segment == segments[n])
+                what(s, u);
+        }
 }
 
 static dsflow_data_id *loss_at(const struct step *s, dsflow_data_id *losses)
@@ -379,10 +288,11 @@ static void head_turn(struct step *s, dsflow_data_id *losses)
         dsflow_data_id *loss = loss_at(s, losses);
 
         *loss = dsf_step_add_double(s, 1, "loss.m%d.t%d", s->m, s->t);
+        s->loss = *loss;
         s->pass = DSFLOW_FORWARD;
-        const struct logits_data *logits = forward_head(s, *loss);
+        forward_layer(s, s->model->layers);
         s->pass = DSFLOW_BACKWARD;
-        backward_head(s, logits);
+        backward_tile(s, s->model->layers);
     }
 }
 
@@ -424,9 +334,8 @@ static void forward_wave(struct step *s, struct wave wave,
                 stand_at(s, d, turn);
                 for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
                     if (l < 0)
-                        load_and_embed(s, cursor);
-                    else
-                        forward_layer(s, l);
+                        load(s, cursor);
+                    forward_layer(s, l);
                 }
             }
 }
@@ -466,15 +375,15 @@ static void eval_step(struct step *s)
     s->program = dsflow_graph_add_program(s->g, "eval");
     s->pass = DSFLOW_FORWARD;
     stand_at(s, 0, 0);
-    for (s->t = 0; s->t < plan->ntiles; s->t++)
-        load_and_embed(s, s->eval_cursor);
-    for (int l = 0; l < s->model->layers; l++)
-        for (s->t = 0; s->t < plan->ntiles; s->t++)
+    for (int l = -1; l <= s->model->layers; l++)
+        for (s->t = 0; s->t < plan->ntiles; s->t++) {
+            if (l < 0)
+                load(s, s->eval_cursor);
+            if (l == s->model->layers)
+                s->loss = losses[s->t] =
+                    dsf_step_add_double(s, 1, "eval_loss.t%d", s->t);
             forward_layer(s, l);
-    for (s->t = 0; s->t < plan->ntiles; s->t++) {
-        losses[s->t] = dsf_step_add_double(s, 1, "eval_loss.t%d", s->t);
-        forward_head(s, losses[s->t]);
-    }
+        }
     stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->eval_cursor);
@@ -487,23 +396,7 @@ static int reference_rewrite(const void *part, const struct dsflow_plan *plan,
                              struct dsflow_graph *in, struct dsflow_graph *out,
                              struct dsflow_err *err)
 {
-    const struct dsf_dims *dims = &plan->model->dims;
-    struct step s = {
-        .plan = plan,
-        .model = plan->model,
-        .g = out,
-        .shape = { .width = dims->width,
-                   .heads = dims->heads,
-                   .kv_heads = dims->kv_heads,
-                   .head_dim = dims->head_dim,
-                   .ffn = dims->ffn,
-                   .vocab = dims->vocab,
-                   .context = dims->context,
-                   .rms = dims->rms,
-                   .swiglu = dims->swiglu,
-                   .rope = dims->rope,
-                   .eps = dims->eps },
-    };
+    struct step s = { .plan = plan, .model = plan->model, .g = out };
 
     s.optimizer = dsf_job_optimizer(plan->job, err);
     if (s.optimizer == NULL || dsf_job_lr_schedule(plan->job, err) == NULL)

@@ -45,6 +45,24 @@ static dsflow_data_id add(struct step *s, struct dsflow_data_spec spec,
     return dsflow_graph_add_data(s->g, &spec);
 }
 
+/* Data for a port, of a shape that its segment gives. */
+static dsflow_data_id add_shape(struct step *s, struct dsflow_data_spec spec,
+                                struct dsf_need need, const char *fmt, ...)
+    DSFLOW_PRINTF(4, 5);
+
+static dsflow_data_id add_shape(struct step *s, struct dsflow_data_spec spec,
+                                struct dsf_need need, const char *fmt, ...)
+{
+    char name[96];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof(name), fmt, ap);
+    va_end(ap);
+    spec.dtype = (uint8_t)need.dtype;
+    return add(s, spec, DIMS(need.rows, need.cols), "%s", name);
+}
+
 dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
                                    ...)
 {
@@ -107,17 +125,9 @@ static void add_unit(struct step *s, unsigned u)
     }
     add_gradients(s, &d->grad, grad, elems, DSF_RING_GRAD, DSF_RING_SUM,
                   unit->name);
-    if (s->model->tied && unit->segment == DSF_EMBED)
+    if (s->model->tied && u == 0)
         add_gradients(s, &d->tied, grad, elems, DSF_RING_TIED,
                       DSF_RING_TIED_SUM, unit->name);
-}
-
-/* The same data, of a class. */
-static struct dsflow_data_spec of_class(struct dsflow_data_spec spec,
-                                        enum dsf_ring_class ring)
-{
-    spec.ring_class = ring;
-    return spec;
 }
 
 static const struct dsflow_data_spec activation =
@@ -125,33 +135,90 @@ static const struct dsflow_data_spec activation =
 static const struct dsflow_data_spec buffer =
     DSFLOW_DATA(.role = DSFLOW_BUFFERS, .unit = -1);
 
-/* What a tile of `rows` has. */
-struct tile_dims {
-    struct dims x, q, kv, lse, stat, h, dnorm;
-};
-
-static struct tile_dims dims_of(const struct step *s, int t)
+struct dsf_site dsf_step_site(const struct step *s, int l, unsigned i, int t,
+                              int k, const struct dsf_unit **units)
 {
-    const struct dsflow_tile *at = &s->shape;
-    int64_t rows = s->plan->tiles[t].rows;
-
-    return (struct tile_dims){
-        .x = DIMS(rows, at->width),
-        .q = DIMS(rows, at->heads * at->head_dim),
-        .kv = DIMS(rows, 2, at->kv_heads * at->head_dim),
-        .lse = DIMS(2, rows, at->heads),
-        .stat = DIMS(rows, at->heads),
-        .h = DIMS(rows, at->ffn * (at->swiglu ? 2 : 1)),
-        .dnorm = DIMS(2, at->width),
+    const struct dsflow_plan *plan = s->plan;
+    const struct dsf_piece *piece = &plan->tiles[t];
+    const struct dsf_segment *segment =
+        dsf_model_layer(s->model, l)->segments[i];
+    struct dsf_site site = {
+        .tile = dsf_model_tile(s->model, l),
+        .units = units,
+        .tokens = (double)plan->nmicro * plan->micro * plan->sequence,
+        .keys = plan->tiles[k].rows,
+        .diagonal = k == t,
+        .first_keys = plan->tiles[k].pos == 0,
+        .last_queries = t + 1 == plan->ntiles || plan->tiles[t + 1].pos == 0,
     };
+
+    site.tile.rows = piece->rows;
+    site.tile.nseq = piece->nseq;
+    site.tile.pos = piece->pos;
+    for (unsigned u = 0; segment->units[u] != NULL; u++)
+        units[u] =
+            &s->model->units[dsf_model_unit(s->model, l, segment, u)];
+    return site;
+}
+
+/* The elements on a port of the `i`-th segment of layer `l`, of tile `t`. */
+static struct dsf_need need_of(const struct step *s, int l, unsigned i,
+                               unsigned port, int t)
+{
+    const struct dsf_unit *units[DSF_MAX_UNITS];
+    const struct dsf_site site = dsf_step_site(s, l, i, t, t, units);
+
+    return dsf_segment_need(dsf_model_layer(s->model, l)->segments[i], &site,
+                            port);
+}
+
+/* The ports of layer `l` that data is made for. */
+enum { DSF_MAX_OWN = 64 };
+struct own_port {
+    unsigned segment, port;
+    const struct wire *wire;
+};
+static unsigned own_ports(const struct step *s, int l, enum wire_kind kind,
+                          struct own_port *list)
+{
+    const struct dsf_segment *const *segments =
+        dsf_model_layer(s->model, l)->segments;
+    unsigned n = 0;
+
+    for (unsigned i = 0; segments[i] != NULL; i++)
+        for (unsigned p = 0; p < segments[i]->nports; p++) {
+            const struct wire *w = &dsf_step_layer(s, l)->wires[i][p];
+
+            if (w->is_own && w->kind == kind)
+                list[n++] = (struct own_port){ i, p, w };
+        }
+    return n;
+}
+
+static dsflow_data_id add_need(struct step *s, struct dsflow_data_spec spec,
+                               int32_t ring, struct dsf_need need, int place,
+                               int slot, int t)
+{
+    spec.ring_class = ring;
+    return add_shape(s, spec, need, "%s.l%d.s%d.t%d", dsf_ring_name(ring).s,
+                     place, slot, t);
+}
+
+/* What goes from segment to segment. */
+static struct dsf_need stream_need(const struct step *s, int t)
+{
+    return dsf_matrix((size_t)s->plan->tiles[t].rows,
+                      (size_t)s->model->dims.width);
 }
 
 static void add_layer(struct step *s, int l)
 {
     const struct dsflow_plan *plan = s->plan;
     struct dsflow_data_spec kept = activation;
-    struct layer_data *d = &s->layers[l];
+    struct layer_data *d = dsf_step_layer(s, l);
     int32_t n = plan->ntiles;
+    struct own_port own[DSF_MAX_OWN];
+    unsigned nown = own_ports(s, l, WIRE_KEPT, own);
 
     kept.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, l));
     d->slots = plan->slots[dsf_plan_chunk(plan, l)];
@@ -162,56 +229,71 @@ static void add_layer(struct step *s, int l)
         d->slots < plan->turns)
         d->x_slots++;
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
-    d->stash = dsf_xcalloc((size_t)(d->slots * n), sizeof(*d->stash));
+    d->kept = dsf_xcalloc((size_t)(d->slots * n) * s->kept.n, sizeof(*d->kept));
     for (int i = 0; i < d->x_slots * n; i++)
-        d->x[i] = add(s, of_class(kept, DSF_RING_X), dims_of(s, i % n).x,
-                      "x.l%d.s%d.t%d", l, i / n, i % n);
-    for (int i = 0; i < d->slots * n && l < s->model->layers; i++) {
-        struct tile_dims b = dims_of(s, i % n);
+        d->x[i] = add_need(s, kept, DSF_RING_X, stream_need(s, i % n), l, i / n,
+                           i % n);
+    for (int i = 0; i < d->slots * n; i++)
+        for (unsigned k = 0; k < nown; k++)
+            d->kept[(size_t)i * s->kept.n + own[k].wire->at] = add_need(
+                s, kept, own[k].wire->ring,
+                need_of(s, l, own[k].segment, own[k].port, i % n), l, i / n,
+                i % n);
+}
 
-#define KEPT(ring, dims)                                                       \
-    add(s, of_class(kept, ring), dims, "%s.l%d.s%d.t%d",                       \
-        dsf_ring_name(ring).s, l, i / n, i % n)
-        d->stash[i] = (struct stash){
-            .q = KEPT(DSF_RING_Q, b.q),
-            .kv = KEPT(DSF_RING_KV, b.kv),
-            .att = KEPT(DSF_RING_ATT, b.q),
-            .lse = KEPT(DSF_RING_LSE, b.lse),
-            .mid = KEPT(DSF_RING_MID, b.x),
-            .h = KEPT(DSF_RING_H, b.h),
-        };
-#undef KEPT
+/* The most that a layer needs of what stands at one place, of tile `t`: of the
+ * layers that use it, place + depth * i. Whose port it is, in *own. */
+static bool most_needed(const struct step *s, enum wire_kind kind, unsigned at,
+                        int place, int depth, int t, struct dsf_need *most,
+                        int32_t *ring)
+{
+    bool found = false;
+
+    for (int l = place; l < s->model->layers; l += depth) {
+        struct own_port own[DSF_MAX_OWN];
+        unsigned n = own_ports(s, l, kind, own);
+
+        for (unsigned k = 0; k < n; k++) {
+            struct dsf_need need;
+
+            if (own[k].wire->at != at)
+                continue;
+            need = need_of(s, l, own[k].segment, own[k].port, t);
+            if (!found || need.rows * need.cols > most->rows * most->cols)
+                *most = need;
+            *ring = own[k].wire->ring;
+            found = true;
+        }
     }
+    return found;
 }
 
 static void add_lane(struct step *s, int lane, int t)
 {
     struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
     struct dsflow_data_spec passing = activation;
-    struct tile_dims b = dims_of(s, t);
+    int32_t depth = s->plan->depth, ring;
+    struct dsf_need need;
 
     /* Lanes are as many as slots, or as workers. */
-    passing.ring =
-        dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->nstages);
-    d->datt = add(s, of_class(passing, DSF_RING_DATT), b.q, "datt.s%d.t%d",
-                  lane, t);
-    d->delta = add(s, of_class(passing, DSF_RING_DELTA), b.stat,
-                   "delta.s%d.t%d", lane, t);
-    d->flow = dsf_xcalloc((size_t)s->plan->depth, sizeof(*d->flow));
-    for (int r = 0; r < s->plan->depth; r++) {
-#define PASSING(ring, dims)                                                    \
-    add(s, of_class(passing, ring), dims, "%s.l%d.s%d.t%d",                    \
-        dsf_ring_name(ring).s, r, lane, t)
-        d->flow[r] = (struct flow){
-            .dx = PASSING(DSF_RING_DX, b.x),
-            .dmid = PASSING(DSF_RING_DMID, b.x),
-            .dh = PASSING(DSF_RING_DH, b.h),
-            .dq = PASSING(DSF_RING_DQ, b.q),
-            .dkv = PASSING(DSF_RING_DKV, b.kv),
-            .dnorm_qkv = PASSING(DSF_RING_DNORM_QKV, b.dnorm),
-            .dnorm_mlp = PASSING(DSF_RING_DNORM_MLP, b.dnorm),
-        };
-#undef PASSING
+    passing.ring = dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->nstages);
+    d->brief = dsf_xcalloc(s->brief.n, sizeof(*d->brief));
+    for (unsigned k = 0; k < s->brief.n; k++)
+        if (most_needed(s, WIRE_BRIEF, k, 0, 1, t, &need, &ring)) {
+            passing.ring_class = ring;
+            d->brief[k] = add_shape(s, passing, need, "%s.s%d.t%d",
+                                    dsf_ring_name(ring).s, lane, t);
+        }
+    d->passing = dsf_xcalloc((size_t)depth * (1 + s->passing.n),
+                             sizeof(*d->passing));
+    for (int r = 0; r < depth; r++) {
+        dsflow_data_id *at = &d->passing[(size_t)r * (1 + s->passing.n)];
+
+        at[0] = add_need(s, passing, DSF_RING_DX, stream_need(s, t), r, lane,
+                         t);
+        for (unsigned k = 0; k < s->passing.n; k++)
+            if (most_needed(s, WIRE_PASSING, k, r, depth, t, &need, &ring))
+                at[1 + k] = add_need(s, passing, ring, need, r, lane, t);
     }
 }
 
@@ -235,24 +317,28 @@ static void add_counters(struct step *s)
         s->rope = add(s, table, DIMS(dims->context, dims->head_dim), "rope");
 }
 
+/* Those of the largest tile: a slot serves all of them. */
 static void add_logits(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     struct dsflow_data_spec spec = activation;
-    int64_t most_rows = 0;
+    struct own_port own[DSF_MAX_OWN];
+    unsigned n = own_ports(s, s->model->layers, WIRE_LOGITS, own);
+    int most = 0;
 
     spec.ring = "machine.workers";
     for (int t = 0; t < plan->ntiles; t++)
-        if (plan->tiles[t].rows > most_rows)
-            most_rows = plan->tiles[t].rows;
-    s->logits = dsf_xcalloc((size_t)plan->logits, sizeof(*s->logits));
-    for (int i = 0; i < plan->logits; i++) {
-        s->logits[i].logits =
-            add(s, of_class(spec, DSF_RING_LOGITS),
-                DIMS(most_rows, s->shape.vocab), "logits.%d", i);
-        s->logits[i].dnorm = add(s, of_class(spec, DSF_RING_DNORM),
-                                 DIMS(2, s->shape.width), "dnorm.%d", i);
-    }
+        if (plan->tiles[t].rows > plan->tiles[most].rows)
+            most = t;
+    s->logits = dsf_xcalloc((size_t)plan->logits * n, sizeof(*s->logits));
+    for (int i = 0; i < plan->logits; i++)
+        for (unsigned k = 0; k < n; k++) {
+            spec.ring_class = own[k].wire->ring;
+            s->logits[(size_t)i * n + own[k].wire->at] = add_shape(
+                s, spec,
+                need_of(s, s->model->layers, own[k].segment, own[k].port, most),
+                "%s.%d", dsf_ring_name(spec.ring_class).s, i);
+        }
 }
 
 void dsf_step_add_data(struct step *s)
@@ -264,6 +350,8 @@ void dsf_step_add_data(struct step *s)
 
     batch.dtype = DSFLOW_INT32;
     batch.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, -1));
+    s->layers = dsf_xcalloc((size_t)layers + 2, sizeof(*s->layers));
+    dsf_step_add_wires(s);
     add_counters(s);
     s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
     for (unsigned u = 0; u < s->model->nunits; u++)
@@ -272,7 +360,6 @@ void dsf_step_add_data(struct step *s)
     for (int i = 0; i < nbatches; i++)
         s->batch[i] = add(s, batch, DIMS(2, plan->tiles[i % n].rows),
                           "batch.s%d.t%d", i / n, i % n);
-    s->layers = dsf_xcalloc((size_t)layers + 1, sizeof(*s->layers));
     for (int l = 0; l <= layers; l++)
         add_layer(s, l);
     for (int c = 0; c < plan->nchunks; c++)
@@ -298,12 +385,15 @@ void dsf_step_free(struct step *s)
         free(s->units[u].tied.of);
         free(s->units[u].tied.begun);
     }
-    for (int l = 0; l <= s->model->layers; l++) {
-        free(s->layers[l].x);
-        free(s->layers[l].stash);
+    for (int l = -1; l <= s->model->layers; l++) {
+        free(dsf_step_layer(s, l)->wires);
+        free(dsf_step_layer(s, l)->x);
+        free(dsf_step_layer(s, l)->kept);
     }
-    for (int i = 0; i < s->nchunks * s->nlanes * s->plan->ntiles; i++)
-        free(s->lanes[i].flow);
+    for (int i = 0; i < s->nchunks * s->nlanes * s->plan->ntiles; i++) {
+        free(s->lanes[i].brief);
+        free(s->lanes[i].passing);
+    }
     free(s->units);
     free(s->layers);
     free(s->lanes);

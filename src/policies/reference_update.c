@@ -56,10 +56,7 @@ static void describe(const struct dsf_unit *unit,
             .at = t->offset,
             .rows = t->rows,
             .cols = t->cols,
-            .kind = t->vector                    ? DSFLOW_VECTOR
-                    : unit->segment == DSF_EMBED ? DSFLOW_EMBEDDING
-                    : unit->segment == DSF_HEAD  ? DSFLOW_HEAD
-                                                 : DSFLOW_MATRIX,
+            .kind = t->vector ? DSFLOW_VECTOR : unit->matrices,
             .decays = t->offset < unit->decay,
         };
     }

@@ -1,4 +1,4 @@
-/* ring_class.c - names for classes of buffers. */
+/* ring_class.c - classes of buffers, and their names. */
 #include "policies/ring_class.h"
 
 #include <stdio.h>
@@ -8,39 +8,34 @@ int32_t dsf_ring_of_group(enum dsf_ring_class ring, int32_t group)
     return (int32_t)ring + group * DSF_NRINGS;
 }
 
+int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port)
+{
+    int32_t at = 0;
+
+    while (dsf_segment_list[at] != segment)
+        at++;
+    return DSF_RING_PORTS + at * DSF_SEGMENT_PORTS + (int32_t)port;
+}
+
 struct dsf_ring_name dsf_ring_name(int32_t ring)
 {
-    static const char *const names[DSF_NRINGS] = {
-        [DSF_RING_NONE] = "none",
-        [DSF_RING_X] = "x",
-        [DSF_RING_Q] = "q",
-        [DSF_RING_KV] = "kv",
-        [DSF_RING_ATT] = "att",
-        [DSF_RING_LSE] = "lse",
-        [DSF_RING_MID] = "mid",
-        [DSF_RING_H] = "h",
-        [DSF_RING_DATT] = "datt",
-        [DSF_RING_DELTA] = "delta",
-        [DSF_RING_DX] = "dx",
-        [DSF_RING_DMID] = "dmid",
-        [DSF_RING_DH] = "dh",
-        [DSF_RING_DQ] = "dq",
-        [DSF_RING_DKV] = "dkv",
-        [DSF_RING_DNORM_QKV] = "dnorm_qkv",
-        [DSF_RING_DNORM_MLP] = "dnorm_mlp",
-        [DSF_RING_LOGITS] = "logits",
-        [DSF_RING_DNORM] = "dnorm",
-        [DSF_RING_SUM] = "sum",
-        [DSF_RING_TIED_SUM] = "tiedsum",
-        [DSF_RING_GRAD] = "grad",
+    static const char *const names[DSF_RING_PORTS] = {
+        [DSF_RING_NONE] = "none", [DSF_RING_X] = "x",
+        [DSF_RING_DX] = "dx",     [DSF_RING_SUM] = "sum",
+        [DSF_RING_GRAD] = "grad", [DSF_RING_TIED_SUM] = "tiedsum",
         [DSF_RING_TIED] = "tied",
     };
     struct dsf_ring_name name;
-    int32_t kind = ring % DSF_NRINGS;
+    int32_t kind = ring % DSF_NRINGS, port = kind - DSF_RING_PORTS;
 
     if (ring < 0) /* of a plug-in */
         snprintf(name.s, sizeof(name.s), "own%d", (int)-(ring + 1));
-    else if (kind >= DSF_RING_GRAD)
+    else if (port >= 0)
+        snprintf(name.s, sizeof(name.s), "%s",
+                 dsf_segment_list[port / DSF_SEGMENT_PORTS]
+                     ->ports[port % DSF_SEGMENT_PORTS]
+                     .name);
+    else if (kind == DSF_RING_GRAD || kind == DSF_RING_TIED)
         snprintf(name.s, sizeof(name.s), "%s%d", names[kind],
                  (int)(ring / DSF_NRINGS));
     else

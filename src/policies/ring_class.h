@@ -5,35 +5,23 @@
 
 #include <stdint.h>
 
+#include "segments/segment.h"
+
 enum dsf_ring_class {
     DSF_RING_NONE,
-    DSF_RING_X,
-    DSF_RING_Q,
-    DSF_RING_KV,
-    DSF_RING_ATT,
-    DSF_RING_LSE,
-    DSF_RING_MID,
-    DSF_RING_H,
-    DSF_RING_DATT,
-    DSF_RING_DELTA,
-    DSF_RING_DX,
-    DSF_RING_DMID,
-    DSF_RING_DH,
-    DSF_RING_DQ,
-    DSF_RING_DKV,
-    DSF_RING_DNORM_QKV,
-    DSF_RING_DNORM_MLP,
-    DSF_RING_LOGITS,
-    DSF_RING_DNORM,
+    DSF_RING_X,        /* what enters a layer, */
+    DSF_RING_DX,       /* and its gradient */
     DSF_RING_SUM,      /* gradients of the rounds so far */
     DSF_RING_TIED_SUM, /* the same of a tied head */
     DSF_RING_GRAD,     /* gradients of a group: dsf_ring_of_group */
     DSF_RING_TIED,
-    DSF_NRINGS
+    DSF_RING_PORTS, /* what is made for the ports of segments */
+    DSF_NRINGS = DSF_RING_PORTS + 16 * DSF_SEGMENT_PORTS
 };
 
-/* Each group has buffers of its own. */
+/* Each group has buffers of its own, and so has each port of a segment. */
 int32_t dsf_ring_of_group(enum dsf_ring_class ring, int32_t group);
+int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port);
 
 /* "kv", "grad3": for the names of buffers. */
 struct dsf_ring_name {

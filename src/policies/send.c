@@ -68,7 +68,7 @@ static dsflow_data_id received(struct sends *s,
     copy->version = s->version[id.i];
     t.op = &dsf_op_send;
     t.args = NULL;
-    t.fresh = 0;
+    t.fresh = t.without = 0;
     t.ndata = 2;
     t.data = (dsflow_data_id[]){ dsflow_rewrite_data(&s->rw, id), copy->id };
     dsflow_graph_add_task(s->rw.out, &t);

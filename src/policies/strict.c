@@ -69,7 +69,7 @@ static void emit_wait(struct strict *s, const struct dsflow_task_spec *reader,
     t.op = &dsf_op_wait;
     t.args = NULL;
     t.rank = (int16_t)rank;
-    t.fresh = 0;
+    t.fresh = t.without = 0;
     t.ndata = (uint32_t)w->n + 1;
     t.data = data = dsf_xcalloc(t.ndata, sizeof(*data));
     data[0] = dsflow_rewrite_data(&s->rw, id);

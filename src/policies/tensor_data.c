@@ -81,7 +81,8 @@ static int64_t part_elems(const struct dsf_tensors *s,
     case DSF_CUT_COLUMNS:
         return elems / s->parts;
     case DSF_CUT_KV:
-        return elems / (dims->kv_heads < s->parts ? dims->kv_heads : s->parts);
+        return elems / (s->dims->kv_heads < s->parts ? s->dims->kv_heads
+                                                     : s->parts);
     case DSF_CUT_VOCAB:
         return elems / dims->vocab *
                dsf_share(dims->vocab, s->parts, t, &first);
@@ -223,9 +224,22 @@ void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
         task.rank =
             (int16_t)dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR, t);
     task.fresh = fresh;
+    task.without = op == like->op ? like->without : 0;
     task.ndata = n;
     task.data = data;
     dsflow_graph_add_task(s->out, &task);
+}
+
+void dsf_tensor_emit_bound(struct dsf_tensors *s,
+                           const struct dsflow_task_spec *like,
+                           const struct dsflow_op *op, const void *args,
+                           int32_t t, const struct dsf_binding *b)
+{
+    struct dsflow_task_spec task = *like;
+
+    task.op = op;
+    task.without = b->without;
+    dsf_tensor_emit(s, &task, op, args, t, b->fresh, b->n, b->data);
 }
 
 dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,

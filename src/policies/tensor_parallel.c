@@ -1,6 +1,6 @@
 /* tensor_parallel.c - each task as T tasks, one on each tensor rank, with what
- * has to move between them. tensor_rules.c says how for each kind of task; here
- * the rules are followed.
+ * has to move between them. The segments say how for each kind of task
+ * (segments/rules.h); here the rules are followed.
  *
  * A task gets a rank of the first stage and the first replica: `pipeline`, which
  * comes next, moves it along these axes. Partial products are summed in a tree
@@ -16,55 +16,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The data on the port of the old task that a rule's port refers to. */
+static dsflow_data_id referred(const struct dsf_place *at, unsigned ref)
+{
+    return at->on[ref - (ref < DSF_SHARED ? DSF_OWN : DSF_SHARED)];
+}
+
 /* The data that a rule's port means for rank `t`; no data where the task has
  * no such port, or the unit no such part. */
 static dsflow_data_id connect(struct dsf_tensors *s, struct dsf_place *at,
                               unsigned ref, int32_t t)
 {
-    const struct dsflow_task_spec *task = at->task;
-    unsigned port = ref < DSF_SHARED ? ref : ref - DSF_SHARED;
     const struct dsf_cut_data *d;
+    dsflow_data_id id;
 
     if (ref >= DSF_XN)
         return dsf_tensor_take(s, at, (int)ref)->id[t];
-    if (port >= task->ndata)
-        return dsf_no_data();
-    d = &s->data[task->data[port].i];
+    id = ref == DSF_LEFT_OUT ? dsf_no_data() : referred(at, ref);
+    if (!dsf_is_data(id))
+        return id;
+    d = &s->data[id.i];
     if (ref < DSF_SHARED)
         return d->id[d->cut == DSF_CUT_ONE ? 0 : t];
     if (!dsf_is_data(d->id[s->parts]) ||
-        dsf_tensor_spec(s, task->data[port])->role != DSFLOW_GRADS)
+        dsf_tensor_spec(s, id)->role != DSFLOW_GRADS)
         return d->id[s->parts];
-    return dsf_tensor_adds(s, task->data[port], t);
+    return dsf_tensor_adds(s, id, t);
 }
 
 /* Has what the port means no contents yet? */
-static unsigned is_fresh(const struct dsf_tensors *s,
-                         const struct dsf_place *at, unsigned ref)
+static bool is_fresh(const struct dsf_tensors *s, const struct dsf_place *at,
+                     unsigned ref)
 {
-    const struct dsflow_task_spec *task = at->task;
-
+    if (ref >= DSF_XN)
+        return false;
     if (ref < DSF_SHARED)
-        return task->fresh >> ref & 1;
-    if (ref < DSF_XN && s->data[task->data[ref - DSF_SHARED].i].id != NULL)
-        return !s->data[task->data[ref - DSF_SHARED].i].adds;
-    return 0;
+        return at->task->fresh >> (ref - DSF_OWN) & 1;
+    return !s->data[referred(at, ref).i].adds;
 }
 
-/* What the first `n` ports of a rule's tasks have written. */
-static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
-                        const struct dsf_rule *rule, unsigned n)
+/* What port `p` of a new task is connected to. */
+static unsigned ref_of(const struct dsf_rule *rule, unsigned p)
 {
-    for (unsigned i = 0; i < n; i++) {
-        unsigned ref = rule->ports[i];
+    for (unsigned i = 0; i < rule->nports; i++)
+        if (rule->ports[i].port == p)
+            return rule->ports[i].ref;
+    return rule->kind == DSF_RULE_PART ? DSF_OWN + p : DSF_LEFT_OUT;
+}
 
-        if (rule->op->ports[i].access == DSFLOW_R)
+/* What a rule's tasks have written. */
+static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
+                        const struct dsf_rule *rule,
+                        const struct dsflow_op *op, uint32_t without)
+{
+    for (unsigned p = 0; p < op->nports; p++) {
+        unsigned ref = ref_of(rule, p);
+
+        if (without >> p & 1 || op->ports[p].access == DSFLOW_R)
             continue;
         if (ref >= DSF_XN) {
             dsf_tensor_take(s, at, (int)ref)->stamp++;
         } else if (ref >= DSF_SHARED) {
-            struct dsf_cut_data *d =
-                &s->data[at->task->data[ref - DSF_SHARED].i];
+            struct dsf_cut_data *d = &s->data[referred(at, ref).i];
 
             d->adds = true;
             d->adder = *at->task;
@@ -72,40 +85,53 @@ static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
     }
 }
 
+static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
+                                    const struct dsf_rule *rule,
+                                    const struct dsflow_op *op,
+                                    uint32_t without, int32_t t)
+{
+    struct dsf_binding b = { .n = 0 };
+
+    for (unsigned p = 0; p < op->nports; p++) {
+        bool has = op->ports[p].name != NULL && !(without >> p & 1);
+        unsigned ref = has ? ref_of(rule, p) : DSF_LEFT_OUT;
+        dsflow_data_id id = connect(s, at, ref, t);
+
+        if (!dsf_is_data(id))
+            dsf_leave_out(&b, p);
+        else if (op->ports[p].access == DSFLOW_RW && is_fresh(s, at, ref))
+            dsf_bind_fresh(&b, p, id);
+        else
+            dsf_bind(&b, p, id);
+    }
+    return b;
+}
+
 static void each(struct dsf_tensors *s, struct dsf_place *at,
                  const struct dsf_rule *rule)
 {
-    const struct dsflow_task_spec *task = at->task;
-    bool is_shared = rule->unit >= DSF_SHARED && rule->unit < DSF_XN;
+    const struct dsflow_op *op = rule->op != NULL ? rule->op : at->task->op;
     const struct dsf_part *own = NULL, *shared = NULL;
-    unsigned n = 0;
+    struct dsf_binding b;
 
     for (int32_t t = 0; t < s->parts; t++) {
-        union dsf_part_args args;
-        dsflow_data_id data[DSF_RULE_PORTS];
-        unsigned fresh = 0;
-        int leave;
+        _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
+        uint32_t without;
 
-        if (rule->unit != DSF_NO_UNIT) {
-            dsflow_data_id unit =
-                task->data[is_shared ? rule->unit - DSF_SHARED : rule->unit];
+        if (rule->unit != 0) {
+            dsflow_data_id unit = referred(at, rule->unit);
 
             shared = dsf_tensor_part(s, unit, s->parts);
-            own = is_shared ? shared : dsf_tensor_part(s, unit, t);
+            own = rule->unit >= DSF_SHARED ? shared
+                                           : dsf_tensor_part(s, unit, t);
         }
-        leave = rule->fill(s->plan, t, own, shared, task->args, &args);
-        if (leave < 0)
+        without = rule->fill(s->parts, t, own, shared, at->task->args, args);
+        if (without == DSF_NO_TASK)
             return;
-        for (n = 0; n + (unsigned)leave < rule->nports; n++) {
-            data[n] = connect(s, at, rule->ports[n], t);
-            if (!dsf_is_data(data[n])) /* this one and the rest are optional */
-                break;
-            if (rule->op->ports[n].access == DSFLOW_RW)
-                fresh |= is_fresh(s, at, rule->ports[n]) << n;
-        }
-        dsf_tensor_emit(s, task, rule->op, &args, t, fresh, n, data);
+        b = bind_part(s, at, rule, op, without, t);
+        dsf_tensor_emit_bound(s, at->task, op, args, t, &b);
     }
-    note_writes(s, at, rule, n);
+    note_writes(s, at, rule, op, b.without);
 }
 
 /* What the ranks share out of a buffer: rows of width numbers, or what each has
@@ -134,9 +160,9 @@ static dsflow_data_id *connect_all(struct dsf_tensors *s, struct dsf_place *at,
 static void gather(struct dsf_tensors *s, struct dsf_place *at,
                    const struct dsf_rule *rule)
 {
-    unsigned to = rule->ports[0], from = rule->ports[1];
+    unsigned to = rule->to, from = rule->from;
     struct dsf_cut_data *d =
-        from < DSF_SHARED ? &s->data[at->task->data[from].i] : NULL;
+        from < DSF_SHARED ? &s->data[referred(at, from).i] : NULL;
     bool late = dsf_pipeline_defers_weights(s->plan);
     int32_t by = dsf_plan_replica(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
@@ -166,13 +192,13 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
 static void scatter(struct dsf_tensors *s, struct dsf_place *at,
                     const struct dsf_rule *rule)
 {
-    struct dsf_temp *from = dsf_tensor_take(s, at, rule->ports[1]);
-    dsflow_data_id *ids = connect_all(s, at, rule->ports[0]);
+    struct dsf_temp *from = dsf_tensor_take(s, at, rule->from);
+    dsflow_data_id *ids = connect_all(s, at, rule->to);
 
     dsf_tensor_share(s, at->task, &dsf_op_reduce_scatter,
                      pieces_of(s, at, DSF_Y), ids, from->id);
-    if (rule->ports[0] >= DSF_XN)
-        dsf_tensor_take(s, at, rule->ports[0])->stamp++;
+    if (rule->to >= DSF_XN)
+        dsf_tensor_take(s, at, rule->to)->stamp++;
     free(ids);
 }
 
@@ -187,19 +213,28 @@ static int lane_of(const struct dsflow_task_spec *task)
 static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                    const struct dsf_op_rules *rules, struct dsflow_err *err)
 {
-    struct dsf_place at = { .task = task, .lane = lane_of(task) };
+    dsflow_data_id on[DSF_SEGMENT_PORTS];
+    struct dsf_place at = { .task = task, .on = on, .lane = lane_of(task) };
     int status = DSFLOW_OK;
 
-    if (task->op != &dsf_op_load_batch)
+    if (dsf_segment_of_op(task->op) != NULL)
         at.rows = ((const struct dsflow_tile *)task->args)->rows;
-    for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++)
-        status = dsf_tensor_cut(s, task->data[i], rules->cuts[i], task->data[i],
-                                err);
+    s->dims = &dsf_model_layer(s->plan->model, task->layer)->dims;
+    for (unsigned p = 0; p < DSF_SEGMENT_PORTS; p++)
+        on[p] = dsf_no_data();
+    for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
+        unsigned p = dsflow_task_port(task, i);
+
+        on[p] = task->data[i];
+        status = dsf_tensor_cut(s, task->data[i], dsf_rules_cut(task->op, p),
+                                task->data[i], err);
+    }
     if (status < 0)
         return status;
     for (const struct dsf_rule *r = rules->rules; r->kind != DSF_RULE_END; r++)
         switch (r->kind) {
-        case DSF_RULE_EACH:
+        case DSF_RULE_PART:
+        case DSF_RULE_OTHER:
             each(s, &at, r);
             break;
         case DSF_RULE_GATHER:
@@ -277,11 +312,11 @@ static void end(struct dsf_tensors *s)
     free(s->turn);
 }
 
-/* Is there something that does not split in `parts`? Its name and size. */
-static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
-                           int32_t *size)
+/* Is there something in a layer that does not split in `parts`? Its name and
+ * size. */
+static const char *unsplit_layer(const struct dsf_dims *d, int32_t parts,
+                                 int32_t *size)
 {
-    const struct dsf_dims *d = &plan->model->dims;
     const struct {
         const char *name;
         int32_t size;
@@ -294,6 +329,22 @@ static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
         *size = even[i].size;
         if (*size % parts != 0 && !(i == 1 && one_each))
             return even[i].name;
+    }
+    return NULL;
+}
+
+/* The same of the whole model and its tiles. */
+static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
+                           int32_t *size)
+{
+    const struct dsf_dims *d = &plan->model->dims;
+
+    for (int32_t l = 0; l < plan->model->layers; l++) {
+        const char *what =
+            unsplit_layer(&dsf_model_layer(plan->model, l)->dims, parts, size);
+
+        if (what != NULL)
+            return what;
     }
     *size = d->vocab;
     if (*size < parts)

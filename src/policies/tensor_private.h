@@ -1,6 +1,5 @@
-/* tensor_private.h - what the parts of the policy tensor_parallel share: how a
- * rule says what becomes of a kind of task (the table is in tensor_rules.c),
- * and the data in parts that rules connect. */
+/* tensor_private.h - what the parts of the policy tensor_parallel share: the
+ * data in parts that the rules of the segments (segments/rules.h) connect. */
 #ifndef DSF_POLICIES_TENSOR_PRIVATE_H
 #define DSF_POLICIES_TENSOR_PRIVATE_H
 
@@ -9,89 +8,9 @@
 #include "model/parts.h"
 #include "policies/collective.h"
 #include "policies/keys.h"
-#include "tasks/tasks.h"
-#include "tasks/tile.h"
-
-/* How a piece of data is cut among T tensor ranks. */
-enum dsf_cut {
-    DSF_CUT_UNKNOWN,
-    DSF_CUT_ONE,     /* it is not: they all use the same */
-    DSF_CUT_EVERY,   /* each has one of the same size */
-    DSF_CUT_ROWS,    /* each has some rows of `width` numbers */
-    DSF_CUT_COLUMNS, /* each has 1/T of every row: heads, feed-forward */
-    DSF_CUT_KV,      /* … or the columns of the one head that it shares */
-    DSF_CUT_VOCAB,   /* each has the columns of its words */
-    DSF_CUT_UNIT,    /* parts.h, with a shared part */
-    DSF_CUT_BLOCKS,  /* squares of a unit: as many as the part has blocks */
-};
-
-/* What a port of a new task is connected to: port 0 to 7 of the task it comes
- * from (the part of the tensor rank), or one of these. */
-enum {
-    DSF_SHARED = 8, /* + port: the shared part of the unit there; of a gradient,
-                       what this rank adds to it */
-    DSF_XN = 16,    /* own rows, normed */
-    DSF_X,          /* all rows, normed */
-    DSF_Y,          /* a partial product, all rows */
-    DSF_D,          /* all rows of a gradient */
-    DSF_R,          /* own rows of a sum of products */
-    DSF_STATS,      /* what the head says of its part … */
-    DSF_ALL,        /* … and what all parts say */
-    DSF_TOPS,
-    DSF_END_REFS,
-    DSF_NTEMPS = DSF_END_REFS - DSF_XN,
-    DSF_NO_UNIT = 255
-};
-
-union dsf_part_args {
-    struct dsflow_tile tile;
-    struct dsf_norm_args norm;
-    struct dsf_residual_args residual;
-    struct dsf_embed_part_args embed;
-    struct dsf_qkv_part_args qkv;
-    struct dsflow_out_args out;
-    struct dsf_mlp_part_args mlp;
-    struct dsf_head_part_args head;
-    struct dsflow_attention_args attention;
-    struct dsf_load_args load;
-};
-
-/* Fill the arguments of the task of tensor rank `t` from those of the whole
- * task. `part` is what the rule's `unit` names, and `shared` the shared part of
- * the same unit. Returns 0, 1 to leave out the last port, or -1 for no task. */
-typedef int (*dsf_part_fill_fn)(const struct dsflow_plan *plan, int32_t t,
-                                const struct dsf_part *part,
-                                const struct dsf_part *shared,
-                                const void *whole, union dsf_part_args *args);
-
-enum dsf_rule_kind {
-    DSF_RULE_END,
-    DSF_RULE_EACH,    /* a task on each tensor rank */
-    DSF_RULE_GATHER,  /* ports[0], on every rank, from ports[1] of all */
-    DSF_RULE_SCATTER, /* ports[0]: own rows of the sum of ports[1] of all */
-};
-
-/* Ports of a task that a rule knows. */
-#define DSF_RULE_PORTS 8
-
-struct dsf_rule {
-    enum dsf_rule_kind kind;
-    const struct dsflow_op *op;
-    dsf_part_fill_fn fill;
-    uint8_t unit; /* a port or DSF_SHARED + port: what `fill` is told of */
-    uint8_t nports, ports[DSF_RULE_PORTS];
-};
-
-#define DSF_MAX_RULES 6
-
-struct dsf_op_rules {
-    const struct dsflow_op *op;
-    uint8_t cuts[DSF_RULE_PORTS]; /* enum dsf_cut, of its ports */
-    struct dsf_rule rules[DSF_MAX_RULES + 1];
-};
-
-/* NULL: such a task has no rule. */
-const struct dsf_op_rules *dsf_rules_find(const struct dsflow_op *op);
+#include "policies/policies.h"
+#include "segments/segment.h"
+#include "tasks/bind.h"
 
 /* Forward tasks, those of gradients of activations and those of gradients of
  * weights have buffers of their own: the last may lag far behind. */
@@ -122,6 +41,7 @@ struct dsf_tensors {
     struct dsflow_graph *in, *out;
     int32_t parts;
     uint32_t collectives; /* so many so far */
+    const struct dsf_dims *dims; /* of the layer that is being cut */
     struct dsf_cut_data *data;
     struct dsf_part **part; /* [units]: [T + 1], when they are asked for */
     int32_t length;         /* of the rings */
@@ -134,6 +54,7 @@ struct dsf_tensors {
 /* Where the task that is being replaced stands. */
 struct dsf_place {
     const struct dsflow_task_spec *task;
+    const dsflow_data_id *on; /* its data, by port; no data where it has none */
     int lane;
     int32_t rows;
     struct dsf_temp *temp[DSF_NTEMPS]; /* buffers it has taken */
@@ -178,6 +99,12 @@ dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
 void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
                      const struct dsflow_op *op, const void *args, int32_t t,
                      unsigned fresh, unsigned n, const dsflow_data_id *data);
+
+/* The same, port by port. */
+void dsf_tensor_emit_bound(struct dsf_tensors *s,
+                           const struct dsflow_task_spec *like,
+                           const struct dsflow_op *op, const void *args,
+                           int32_t t, const struct dsf_binding *b);
 
 /* A collective over the tensor ranks: rank t gets into[t], and has from[t]. */
 void dsf_tensor_share(struct dsf_tensors *s,

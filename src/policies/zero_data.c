@@ -42,17 +42,13 @@ static const struct dsf_unit *unit_of(const struct dsf_zero *z,
 bool dsf_zero_in_block(const struct dsf_zero *z,
                        const struct dsflow_data_spec *spec)
 {
-    return dsf_zero_segment(z, spec) != NULL &&
-           spec->part < z->plan->nparts;
+    return unit_of(z, spec)->kind >= 0 && spec->part < z->plan->nparts;
 }
 
 const char *dsf_zero_segment(const struct dsf_zero *z,
                              const struct dsflow_data_spec *spec)
 {
-    enum dsf_segment s = unit_of(z, spec)->segment;
-
-    return s == DSF_QKV ? "qkv" : s == DSF_OUT ? "out" : s == DSF_MLP ? "mlp"
-                                                                      : NULL;
+    return unit_of(z, spec)->segment->name;
 }
 
 dsflow_data_id *dsf_zero_new_spread(struct dsf_zero *z, dsflow_data_id id,

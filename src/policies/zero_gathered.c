@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Segments of a layer; passes: forward and backward have rings of their own. */
-enum { SEGMENTS = 3, PASSES = 2 };
+/* Forward and backward have rings of their own. */
+enum { PASSES = 2 };
 
-/* Buffers of gathered units of one segment, on one rank, in one pass. */
+/* Buffers of gathered units of one kind, on one rank, in one pass. */
 struct dsf_zero_ring {
     uint32_t *unit; /* [length]: data of `in` that stands there, +1 */
     uint32_t next;
@@ -19,7 +19,8 @@ struct dsf_zero_ring {
 
 static size_t count_rings(const struct dsf_zero *z)
 {
-    return (size_t)(z->plan->nranks * z->chunks) * PASSES * SEGMENTS;
+    return (size_t)(z->plan->nranks * z->chunks) * PASSES *
+           (size_t)z->plan->model->nkinds;
 }
 
 static size_t count_kept(const struct dsf_zero *z)
@@ -74,11 +75,10 @@ static dsflow_data_id in_ring(struct dsf_zero *z, dsflow_data_id id,
     const struct dsflow_plan *plan = z->plan;
     bool back = t->pass == DSFLOW_BACKWARD;
     int32_t chunk = dsf_plan_chunk(plan, t->layer) / plan->nstages;
-    int32_t segment =
-        (int32_t)plan->model->units[spec->unit].segment - (int32_t)DSF_QKV;
     struct dsf_zero_ring *ring =
-        &z->rings[((t->rank * z->chunks + chunk) * PASSES + back) * SEGMENTS +
-                  segment];
+        &z->rings[((t->rank * z->chunks + chunk) * PASSES + back) *
+                      plan->model->nkinds +
+                  plan->model->units[spec->unit].kind];
     struct dsflow_data_spec own = DSFLOW_DATA(
             .elems = spec->elems, .dtype = spec->dtype, .role = DSFLOW_PARAMS,
             .home = t->rank, .unit = -1, .ring = "zero.prefetch");

@@ -34,7 +34,7 @@ struct dsf_zero {
 
     /* zero_gathered.c */
     struct dsf_gathers *gathers; /* by data of `in` */
-    struct dsf_zero_ring *rings; /* by rank, chunk, pass and segment */
+    struct dsf_zero_ring *rings; /* by rank, chunk, pass and kind of unit */
     int32_t length, chunks;      /* of the rings; of a stage */
     uint8_t *kept;               /* by unit, part and rank: gathered already */
 };

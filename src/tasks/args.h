@@ -147,6 +147,6 @@ struct dsf_update_args {
 /* report_loss              { loss R }
  *   Evaluation: calls host->report with { loss (a sum) }. */
 
-#include "tasks/part_args.h"
+#include "tasks/rows_args.h"
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "tasks/components.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,16 @@ static const struct dsflow_op *op_at(const struct dsflow_segment *s, unsigned i)
     return ops[i];
 }
 
+/* Is the port the one of the original? Left out is what that may leave out: it
+ * is for parts. */
+static bool is_same_port(const struct dsflow_port *own,
+                         const struct dsflow_port *its)
+{
+    if (own->name == NULL || its->name == NULL)
+        return own->name == NULL && (its->name == NULL || its->optional);
+    return strcmp(own->name, its->name) == 0 && own->access == its->access;
+}
+
 /* Can `op` stand where `old` does? */
 static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
                     const struct dsflow_op *old, struct dsflow_err *err)
@@ -84,13 +95,11 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: args_size: %zu: expected the %zu of %s", what,
                            op->args_size, old->args_size, old->name);
-    if (op->nports != old->nports || op->noptional != old->noptional ||
-        op->repeats != old->repeats || op->comm != old->comm)
+    if (op->nports > old->nports || op->repeats != old->repeats ||
+        op->comm != old->comm)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s: %u ports, %u optional: expected %u and %u, as "
-                           "%s has",
-                           what, op->nports, op->noptional, old->nports,
-                           old->noptional, old->name);
+                           "%s: %u ports: expected %u, as %s has", what,
+                           op->nports, old->nports, old->name);
     if (op->segment == NULL || strcmp(op->segment, old->segment) != 0 ||
         op->direction != old->direction)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -99,14 +108,18 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
                            what, op->segment != NULL ? op->segment : "NULL",
                            op->direction, old->segment, old->direction,
                            old->name);
-    for (unsigned i = 0; i < op->nports; i++)
-        if (strcmp(op->ports[i].name, old->ports[i].name) != 0 ||
-            op->ports[i].access != old->ports[i].access)
+    for (unsigned i = 0; i < old->nports; i++) {
+        const struct dsflow_port none = { 0 }, *its = &old->ports[i];
+        const struct dsflow_port *own = i < op->nports ? &op->ports[i] : &none;
+
+        if (!is_same_port(own, its))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is %.40s: expected %s with the "
                                "same access as in %s",
-                               what, i, op->ports[i].name, old->ports[i].name,
+                               what, i, own->name != NULL ? own->name : "none",
+                               its->name != NULL ? its->name : "none",
                                old->name);
+    }
     return DSFLOW_OK;
 }
 

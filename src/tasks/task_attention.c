@@ -2,11 +2,12 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static int attention_check(const struct dsflow_op *op,
-                           const struct dsflow_attention_args *a,
-                           struct dsflow_err *err)
+int dsf_attention_needs(const struct dsflow_op *op, const void *args,
+                        struct dsf_need *need, struct dsflow_err *err)
 {
+    const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
+    const size_t nq = dsf_tile_qwidth(t), heads = (size_t)t->heads;
     int status = dsf_tile_check(op, t, err);
 
     if (status < 0)
@@ -23,6 +24,13 @@ static int attention_check(const struct dsflow_op *op,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: keys: %d: expected 1 to %d, before the tile",
                            op->name, (int)a->keys, (int)t->pos);
+    need[DSFLOW_ATTENTION_Q] = need[DSFLOW_ATTENTION_ATT] =
+        need[DSFLOW_ATTENTION_DATT] = need[DSFLOW_ATTENTION_DQ] =
+            dsf_rows_of(t, nq);
+    need[DSFLOW_ATTENTION_KV] = need[DSFLOW_ATTENTION_DKV] =
+        dsf_matrix((size_t)a->keys, dsf_tile_kvwidth(t));
+    need[DSFLOW_ATTENTION_LSE] = dsf_matrix(2, (size_t)t->rows * heads);
+    need[DSFLOW_ATTENTION_DELTA] = dsf_rows_of(t, heads);
     return DSFLOW_OK;
 }
 
@@ -46,38 +54,23 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
     return (size_t)a->keys / (size_t)a->tile.nseq;
 }
 
-static int forward_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_attention_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    int status = attention_check(&dsf_op_attention_forward, a, err);
-    size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_attention_forward, shapes,
-                           (size_t[]){ q, (size_t)a->keys * dsf_tile_kvwidth(t),
-                                       q, 2 * rows * (size_t)t->heads },
-                           n, err);
-}
+DSF_SEGMENT_CHECK(forward, attention)
 
 /* Two products of a score's length, and about 10 for its exponential. */
-static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
+                         struct dsflow_cost *cost)
 {
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
-    cost->flops = pairs(a) * t->heads * (4.0 * t->head_dim + 10);
+    cost->flops = scores(a) * (4.0 * t->head_dim + 10);
     cost->scores = scores(a);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_forward, shapes, n);
 }
 
 /* Keys (transposed) and values of a head; a strip of queries, outputs and
  * scores. */
-static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
-                              const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n, const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
@@ -94,29 +87,20 @@ const struct dsflow_op dsf_op_attention_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "attention of a tile of queries to a tile of keys",
     .args_size = sizeof(struct dsflow_attention_args),
-    DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "att", DSFLOW_RW },
-                 { "lse", DSFLOW_RW }),
+    .nports = DSFLOW_ATTENTION_LSE + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
+            [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
+            [DSFLOW_ATTENTION_ATT] = { "att", DSFLOW_RW },
+            [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_RW },
+        },
     .check = forward_check,
     .cost = forward_cost,
     .scratch = forward_scratch,
 };
 
-static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_attention_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    int status = attention_check(&dsf_op_attention_backward_input, a, err);
-    size_t rows = (size_t)t->rows, q = rows * dsf_tile_qwidth(t);
-    size_t kv = (size_t)a->keys * dsf_tile_kvwidth(t);
-    size_t heads = (size_t)t->heads;
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_attention_backward_input, shapes,
-        (size_t[]){ q, kv, q, 2 * rows * heads, rows * heads, q, kv }, n, err);
-}
+DSF_SEGMENT_CHECK(backward_input, attention)
 
 /* Five products, one of them the scores again. */
 static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
@@ -125,15 +109,15 @@ static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
-    cost->flops = pairs(a) * t->heads * (10.0 * t->head_dim + 12);
+    cost->flops = scores(a) * (10.0 * t->head_dim + 12);
     cost->scores = scores(a);
     cost->bytes = dsf_ports_bytes(&dsf_op_attention_backward_input, shapes, n);
 }
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
-static size_t backward_input_scratch(const struct dsflow_shape *shapes,
-                                     unsigned n, const void *args)
+static size_t backward_input_scratch(const struct dsflow_shape *shapes, unsigned n,
+                                     const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
@@ -150,9 +134,17 @@ const struct dsflow_op dsf_op_attention_backward_input = {
     .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradients of queries, keys and values",
     .args_size = sizeof(struct dsflow_attention_args),
-    DSFLOW_PORTS({ "q", DSFLOW_R }, { "kv", DSFLOW_R }, { "datt", DSFLOW_R },
-                 { "lse", DSFLOW_R }, { "delta", DSFLOW_R },
-                 { "dq", DSFLOW_RW }, { "dkv", DSFLOW_RW }),
+    .nports = DSFLOW_ATTENTION_NPORTS,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
+            [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
+            [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_R },
+            [DSFLOW_ATTENTION_DATT] = { "datt", DSFLOW_R },
+            [DSFLOW_ATTENTION_DELTA] = { "delta", DSFLOW_R },
+            [DSFLOW_ATTENTION_DQ] = { "dq", DSFLOW_RW },
+            [DSFLOW_ATTENTION_DKV] = { "dkv", DSFLOW_RW },
+        },
     .check = backward_input_check,
     .cost = backward_input_cost,
     .scratch = backward_input_scratch,

@@ -84,9 +84,8 @@ const struct dsflow_op dsf_op_cast = {
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "numbers in another type, to the nearest or rounded at random",
     .args_size = sizeof(struct dsf_cast_args),
-    .noptional = 1,
     DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W },
-                 { "control", DSFLOW_R }),
+                 { "control", DSFLOW_R, .optional = 1 }),
     .check = cast_check,
     .cost = cast_cost,
 };

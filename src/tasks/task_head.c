@@ -1,93 +1,138 @@
-/* task_head.c - last norm, logits and cross entropy of a tile. */
+/* task_head.c - last norm, logits and cross entropy of a tile; of a part, over
+ * some of the vocabulary. */
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
 
-/* Floats of the two units, norm and weight, or an error. */
-static int unit_floats(const struct dsflow_op *op,
-                       const struct dsflow_head_args *a, size_t *norm,
-                       size_t *weight, struct dsflow_err *err)
+/* What the arguments say of the vocabulary and of the loss. */
+static int check_args(const struct dsflow_op *op,
+                      const struct dsflow_head_args *a, struct dsflow_err *err)
 {
     const struct dsflow_tile *t = &a->tile;
-    size_t width = (size_t)t->width;
     int status = dsf_tile_check(op, t, err);
-
-    if (status == DSFLOW_OK && !isfinite(a->scale))
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: scale: %g: expected a finite number",
-                             op->name, (double)a->scale);
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "w", a->w, (size_t)t->vocab * width, 0,
-                               weight, err);
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "norm_w", a->norm_w, width, 0, norm, err);
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "norm_b", a->norm_b, width, 1, norm, err);
-    return status;
-}
-
-static size_t logits_floats(const struct dsflow_tile *t)
-{
-    return (size_t)t->rows * (size_t)t->vocab;
-}
-
-/* A slot of logits may be larger than the tile, and a unit "embed" has more
- * than the matrix: what is touched is counted, not the sizes. */
-static double touched(const struct dsflow_tile *t)
-{
-    return sizeof(float) *
-           ((double)logits_floats(t) + (double)t->vocab * t->width +
-            2 * (double)dsf_tile_x(t));
-}
-
-static double gemm_flops(const struct dsflow_tile *t)
-{
-    return 2.0 * (double)logits_floats(t) * t->width;
-}
-
-static int forward_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_head_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t norm = 0, weight = 0;
-    int status = unit_floats(&dsf_op_head_forward, a, &norm, &weight, err);
 
     if (status < 0)
         return status;
-    return dsf_ports_check(&dsf_op_head_forward, shapes,
-                           (size_t[]){ dsf_tile_x(t), norm, weight,
-                                       2 * (size_t)t->rows, logits_floats(t),
-                                       1 },
-                           n, err);
+    if (a->first < 0 || a->whole < t->vocab || a->first > a->whole - t->vocab)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %d columns from %d on: expected some of %d",
+                           op->name, (int)t->vocab, (int)a->first,
+                           (int)a->whole);
+    if (a->parts < 1 || a->parts > 4096)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: parts: %d: expected 1 to 4096", op->name,
+                           (int)a->parts);
+    if (!isfinite(a->scale))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: scale: %g: expected a finite number", op->name,
+                           (double)a->scale);
+    return DSFLOW_OK;
 }
 
+/* One statement of a part for each row: struct dsflow_head_stats. */
+static struct dsf_need stats_of(const struct dsflow_tile *t, int32_t parts)
+{
+    return (struct dsf_need){ (int64_t)t->rows * parts, DSF_HEAD_STATS,
+                              DSFLOW_FP64 };
+}
+
+int dsf_head_needs(const struct dsflow_op *op, const void *args,
+                   struct dsf_need *need, struct dsflow_err *err)
+{
+    const struct dsflow_head_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t width = (size_t)t->width, vocab = (size_t)t->vocab;
+    const int whole = a->norm_w >= 0;
+    const struct dsf_in_unit matrix = { "w", a->w, vocab * width, 0 };
+    const struct dsf_in_unit norm[] = { { "norm_w", a->norm_w, width, 1 },
+                                        { "norm_b", a->norm_b, width, 1 } };
+    int status = check_args(op, a, err);
+
+    if (status < 0)
+        return status;
+    if (whole || op != &dsf_op_head_backward_input)
+        need[DSFLOW_HEAD_X] = dsf_rows_of(t, width);
+    need[DSFLOW_HEAD_BATCH] = dsf_batch_of(t);
+    need[DSFLOW_HEAD_LOGITS] = dsf_rows_of(t, vocab);
+    if (whole || op == &dsf_op_head_loss)
+        need[DSFLOW_HEAD_LOSS] = (struct dsf_need){ 1, 1, DSFLOW_FP64 };
+    if (!whole) {
+        need[DSFLOW_HEAD_STATS] = stats_of(t, 1);
+        need[DSFLOW_HEAD_TOPS] = dsf_rows_of(t, dsf_head_blocks(t));
+        need[DSFLOW_HEAD_ALL_STATS] = stats_of(t, a->parts);
+    }
+    need[DSFLOW_HEAD_DX] = dsf_rows_of(t, width);
+    need[DSFLOW_HEAD_DNORM] = dsf_matrix(whole ? 2 : 0, width);
+    status = dsf_unit_needs(op, &matrix, 1, &need[DSFLOW_HEAD_WEIGHT], err);
+    if (status == DSFLOW_OK)
+        status = dsf_unit_needs(op, norm, 2, &need[DSFLOW_HEAD_NORM], err);
+    need[DSFLOW_HEAD_GRAD] = need[DSFLOW_HEAD_WEIGHT];
+    need[DSFLOW_HEAD_NORM_GRAD] = need[DSFLOW_HEAD_NORM];
+    return status;
+}
+
+static double logits_of(const struct dsflow_tile *t)
+{
+    return (double)t->rows * t->vocab;
+}
+
+/* The product and the norm. A slot of logits may be larger than the tile, and a
+ * unit "embed" has more than the matrix: what is touched is counted, not the
+ * sizes. */
+static void gemm_cost(const struct dsflow_head_args *a, double norms,
+                      struct dsflow_cost *cost)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const double x = (double)dsf_tile_x(t), whole = a->norm_w >= 0;
+
+    cost->flops = 2.0 * logits_of(t) * t->width + whole * norms * x;
+    cost->bytes = sizeof(float) * (logits_of(t) + (double)t->vocab * t->width +
+                                   (1 + whole) * x);
+}
+
+/* The normed tile, or the gradient of it. */
+static size_t norm_scratch(const struct dsflow_shape *shapes, unsigned n,
+                           const void *args)
+{
+    const struct dsflow_head_args *a = args;
+
+    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * sizeof(float);
+}
+
+DSF_SEGMENT_CHECK(forward, head)
+
+/* An exponential of each logit while it is in the cache. The whole writes the
+ * logits, then scales them. */
 static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
                          const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
+    int whole = a->norm_w >= 0;
 
-    cost->flops = gemm_flops(&a->tile) + 15.0 * (double)logits_floats(&a->tile);
-    /* The logits are written, then scaled. */
-    cost->bytes = touched(&a->tile) +
-                  2.0 * sizeof(float) * (double)logits_floats(&a->tile);
+    gemm_cost(a, 0, cost);
+    cost->flops += (whole ? 15.0 : 14.0) * logits_of(&a->tile);
+    cost->bytes += (whole ? 2.0 : 0.0) * sizeof(float) * logits_of(&a->tile);
 }
 
-/* The normed tile; for each block of columns the maximum and the sum of each
- * row; the logit of each target. */
+struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows;
+    const size_t blocks = dsf_round16(rows * dsf_head_blocks(t));
+    struct dsf_head_scratch s = { .stats = blocks * sizeof(double) };
+
+    s.tops = s.stats + dsf_round16(rows) * sizeof(struct dsflow_head_stats);
+    s.normed = s.tops + blocks * sizeof(float);
+    s.bytes = a->norm_w < 0 ? s.stats
+                            : s.normed + dsf_tile_x(t) * sizeof(float);
+    return s;
+}
+
 static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
                               const void *args)
 {
-    const struct dsflow_head_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t rows = (size_t)t->rows;
-    size_t blocks =
-        ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
-
-    return dsf_round16(dsf_tile_x(t)) * sizeof(float) +
-           dsf_round16(rows * blocks) * (sizeof(float) + sizeof(double)) +
-           dsf_round16(rows) * sizeof(float);
+    return dsf_head_scratch(args).bytes;
 }
 
 const struct dsflow_op dsf_op_head_forward = {
@@ -97,47 +142,65 @@ const struct dsflow_op dsf_op_head_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "logits, loss, and gradient of the logits of a tile",
     .args_size = sizeof(struct dsflow_head_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "norm", DSFLOW_R },
-                 { "weight", DSFLOW_R }, { "batch", DSFLOW_R, DSFLOW_INT32 },
-                 { "logits", DSFLOW_W }, { "loss", DSFLOW_W, DSFLOW_FP64 }),
+    .nports = DSFLOW_HEAD_TOPS + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
+            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
+            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
+            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64, .optional = 1 },
+            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W, DSFLOW_FP64, .optional = 1 },
+            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_W, .optional = 1 },
+        },
     .check = forward_check,
     .cost = forward_cost,
     .scratch = forward_scratch,
 };
 
-static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_err *err)
+DSF_SEGMENT_CHECK(loss, head)
+
+static void loss_cost(const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    size_t norm = 0, weight = 0, x = dsf_tile_x(t);
-    int status =
-        unit_floats(&dsf_op_head_backward_input, a, &norm, &weight, err);
+    double stats = (double)a->parts * t->rows *
+                   (sizeof(struct dsflow_head_stats) / sizeof(float));
 
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_head_backward_input, shapes,
-                           (size_t[]){ logits_floats(t), x, norm, weight, x,
-                                       2 * (size_t)t->width },
-                           n, err);
+    cost->flops = logits_of(t) + 5 * stats;
+    cost->bytes =
+        sizeof(float) * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
+                         (double)t->rows * (double)dsf_head_blocks(t));
 }
+
+const struct dsflow_op dsf_op_head_loss = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "head.loss",
+    .segment = "head",
+    .direction = DSFLOW_DIR_FORWARD,
+    .summary = "loss of all parts, and gradient of the logits of one",
+    .args_size = sizeof(struct dsflow_head_args),
+    .nports = DSFLOW_HEAD_ALL_STATS + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
+            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_RW },
+            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64 },
+            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_R },
+            [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSFLOW_R, DSFLOW_FP64 },
+        },
+    .check = loss_check,
+    .cost = loss_cost,
+};
+
+DSF_SEGMENT_CHECK(backward_input, head)
 
 static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsflow_head_args *a = args;
-
-    cost->flops = gemm_flops(&a->tile) + 8.0 * (double)dsf_tile_x(&a->tile);
-    cost->bytes = touched(&a->tile);
-}
-
-/* The gradient of the normed tile, or that tile. */
-static size_t backward_scratch(const struct dsflow_shape *shapes, unsigned n,
-                               const void *args)
-{
-    const struct dsflow_head_args *a = args;
-
-    return dsf_tile_x(&a->tile) * sizeof(float);
+    gemm_cost(args, 8, cost);
 }
 
 const struct dsflow_op dsf_op_head_backward_input = {
@@ -147,39 +210,31 @@ const struct dsflow_op dsf_op_head_backward_input = {
     .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradient of the input of the head, and of its norm",
     .args_size = sizeof(struct dsflow_head_args),
-    DSFLOW_PORTS({ "logits", DSFLOW_R }, { "x", DSFLOW_R },
-                 { "norm", DSFLOW_R }, { "weight", DSFLOW_R },
-                 { "dx", DSFLOW_W }, { "dnorm", DSFLOW_W }),
+    .nports = DSFLOW_HEAD_DNORM + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_HEAD_X] = { "x", DSFLOW_R, .optional = 1 },
+            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
+            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
+            [DSFLOW_HEAD_DX] = { "dx", DSFLOW_W },
+            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_W, .optional = 1 },
+        },
     .check = backward_input_check,
     .cost = backward_input_cost,
-    .scratch = backward_scratch,
+    .scratch = norm_scratch,
 };
 
-static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_head_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t norm = 0, weight = 0;
-    int status =
-        unit_floats(&dsf_op_head_backward_weight, a, &norm, &weight, err);
+DSF_SEGMENT_CHECK(backward_weight, head)
 
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_head_backward_weight, shapes,
-                           (size_t[]){ logits_floats(t), dsf_tile_x(t), norm,
-                                       2 * (size_t)t->width, weight, norm },
-                           n, err);
-}
-
+/* The gradient of the matrix is read and written. */
 static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
 
-    cost->flops = gemm_flops(t) + 8.0 * (double)dsf_tile_x(t);
-    cost->bytes = touched(t) + sizeof(float) * (double)t->vocab * t->width;
+    gemm_cost(a, 8, cost);
+    cost->bytes += sizeof(float) * (double)a->tile.vocab * a->tile.width;
 }
 
 const struct dsflow_op dsf_op_head_backward_weight = {
@@ -189,28 +244,23 @@ const struct dsflow_op dsf_op_head_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the head's matrix and norm",
     .args_size = sizeof(struct dsflow_head_args),
-    DSFLOW_PORTS({ "logits", DSFLOW_R }, { "x", DSFLOW_R },
-                 { "norm", DSFLOW_R }, { "dnorm", DSFLOW_R },
-                 { "grad", DSFLOW_RW }, { "norm_grad", DSFLOW_RW }),
+    .nports = DSFLOW_HEAD_NORM_GRAD + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
+            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
+            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_R, .optional = 1 },
+            [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_RW },
+            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW,
+                                        .optional = 1 },
+        },
     .check = backward_weight_check,
     .cost = backward_weight_cost,
-    .scratch = backward_scratch,
+    .scratch = norm_scratch,
 };
 
-static int logits_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_head_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t norm = 0, weight = 0;
-    int status = unit_floats(&dsf_op_head_logits, a, &norm, &weight, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_head_logits, shapes,
-        (size_t[]){ dsf_tile_x(t), norm, weight, logits_floats(t) }, n, err);
-}
+DSF_SEGMENT_CHECK(logits, head)
 
 const struct dsflow_op dsf_op_head_logits = {
     .abi = DSFLOW_OP_ABI,
@@ -219,9 +269,15 @@ const struct dsflow_op dsf_op_head_logits = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "logits of a tile, for generation",
     .args_size = sizeof(struct dsflow_head_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "norm", DSFLOW_R },
-                 { "weight", DSFLOW_R }, { "logits", DSFLOW_W }),
+    .nports = DSFLOW_HEAD_LOGITS + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R },
+            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
+        },
     .check = logits_check,
     .cost = backward_input_cost,
-    .scratch = backward_scratch,
+    .scratch = norm_scratch,
 };

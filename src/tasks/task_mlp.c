@@ -1,72 +1,68 @@
-/* task_mlp.c - norm, two projections with an activation between, residual. */
+/* task_mlp.c - norm, two projections with an activation between, residual; of a
+ * part, some columns of the feed-forward between its projections. */
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-/* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op,
-                       const struct dsflow_mlp_args *a, size_t *need,
-                       struct dsflow_err *err)
+int dsf_mlp_needs(const struct dsflow_op *op, const void *args,
+                  struct dsf_need *need, struct dsflow_err *err)
 {
+    const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    const size_t width = (size_t)t->width, ffn = (size_t)t->ffn;
-    const struct {
-        const char *name;
-        int64_t at;
-        size_t n;
-        int optional;
-    } parts[] = {
-        { "w1", a->w1, dsf_tile_hwidth(t) * width, 0 },
-        { "b1", a->b1, dsf_tile_hwidth(t), 1 },
-        { "w2", a->w2, width * ffn, 0 },
+    const size_t width = (size_t)t->width, h = dsf_tile_hwidth(t);
+    const int whole = a->norm_w >= 0;
+    const struct dsf_in_unit tensors[] = {
+        { "w1", a->w1, h * width, 0 },
+        { "b1", a->b1, h, 1 },
+        { "w2", a->w2, width * (size_t)t->ffn, 0 },
         { "b2", a->b2, width, 1 },
-        { "norm_w", a->norm_w, width, 0 },
+        { "norm_w", a->norm_w, width, 1 },
         { "norm_b", a->norm_b, width, 1 },
     };
     int status = dsf_tile_check(op, t, err);
 
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-        if (status == DSFLOW_OK)
-            status = dsf_unit_need(op, parts[i].name, parts[i].at, parts[i].n,
-                                   parts[i].optional, need, err);
-    }
+    need[DSFLOW_MLP_Y] = need[DSFLOW_MLP_DY] = need[DSFLOW_MLP_DX] =
+        dsf_rows_of(t, width);
+    need[DSFLOW_MLP_H] = need[DSFLOW_MLP_DH] = dsf_rows_of(t, h);
+    need[DSFLOW_MLP_DNORM] = dsf_matrix(whole ? 2 : 0, width);
+    if (whole || op != &dsf_op_mlp_backward_input)
+        need[DSFLOW_MLP_X] = dsf_rows_of(t, width);
+    if (status == DSFLOW_OK)
+        status = dsf_unit_needs(op, tensors, 6, &need[DSFLOW_MLP_GRAD], err);
+    if (whole || op != &dsf_op_mlp_backward_weight)
+        need[DSFLOW_MLP_UNIT] = need[DSFLOW_MLP_GRAD];
     return status;
 }
 
-/* Two products, and about 20 for an activation and a norm. */
+/* Two products, about 20 for an activation, and a norm. */
 static void mlp_cost(const struct dsflow_op *op,
                      const struct dsflow_shape *shapes, unsigned n,
-                     const struct dsflow_tile *t, struct dsflow_cost *cost)
-{
-    double rows = t->rows, h = (double)dsf_tile_hwidth(t);
-
-    cost->flops = 2 * rows * t->width * (h + t->ffn) + 20 * rows * t->ffn +
-                  8 * rows * t->width;
-    cost->bytes = dsf_ports_bytes(op, shapes, n);
-}
-
-static int forward_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
+                     const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0;
-    int status = unit_floats(&dsf_op_mlp_forward, a, &unit, err);
+    double rows = t->rows, h = (double)dsf_tile_hwidth(t);
 
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_mlp_forward, shapes,
-                           (size_t[]){ dsf_tile_x(t), unit,
-                                       (size_t)t->rows * dsf_tile_hwidth(t),
-                                       dsf_tile_x(t) },
-                           n, err);
+    cost->flops = 2 * rows * t->width * (h + t->ffn) + 20 * rows * t->ffn;
+    if (a->norm_w >= 0)
+        cost->flops += 8 * rows * t->width;
+    cost->bytes = dsf_ports_bytes(op, shapes, n);
 }
+
+/* The normed tile, or the gradient of it. */
+static size_t norm_scratch(const struct dsflow_shape *shapes, unsigned n,
+                           const void *args)
+{
+    const struct dsflow_mlp_args *a = args;
+
+    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * sizeof(float);
+}
+
+DSF_SEGMENT_CHECK(forward, mlp)
 
 static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
                          const void *args, struct dsflow_cost *cost)
 {
-    const struct dsflow_mlp_args *a = args;
-
-    mlp_cost(&dsf_op_mlp_forward, shapes, n, &a->tile, cost);
+    mlp_cost(&dsf_op_mlp_forward, shapes, n, args, cost);
 }
 
 /* The normed tile, then the activations: never both are needed. */
@@ -75,9 +71,9 @@ static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    size_t most = (size_t)(t->ffn > t->width ? t->ffn : t->width);
+    int32_t most = a->norm_w >= 0 && t->width > t->ffn ? t->width : t->ffn;
 
-    return (size_t)t->rows * most * sizeof(float);
+    return (size_t)t->rows * (size_t)most * sizeof(float);
 }
 
 const struct dsflow_op dsf_op_mlp_forward = {
@@ -87,28 +83,20 @@ const struct dsflow_op dsf_op_mlp_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "norm, two projections and residual",
     .args_size = sizeof(struct dsflow_mlp_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "unit", DSFLOW_R }, { "h", DSFLOW_W },
-                 { "y", DSFLOW_W }),
+    .nports = DSFLOW_MLP_Y + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_MLP_X] = { "x", DSFLOW_R },
+            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
+            [DSFLOW_MLP_H] = { "h", DSFLOW_W },
+            [DSFLOW_MLP_Y] = { "y", DSFLOW_W },
+        },
     .check = forward_check,
     .cost = forward_cost,
     .scratch = forward_scratch,
 };
 
-static int hidden_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_mlp_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0;
-    int status = unit_floats(&dsf_op_mlp_hidden, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_mlp_hidden, shapes,
-        (size_t[]){ dsf_tile_x(t), unit, (size_t)t->rows * dsf_tile_hwidth(t) },
-        n, err);
-}
+DSF_SEGMENT_CHECK(hidden, mlp)
 
 static void hidden_cost(const struct dsflow_shape *shapes, unsigned n,
                         const void *args, struct dsflow_cost *cost)
@@ -116,17 +104,10 @@ static void hidden_cost(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_mlp_args *a = args;
     double rows = a->tile.rows, h = (double)dsf_tile_hwidth(&a->tile);
 
-    cost->flops = 2 * rows * a->tile.width * h + rows * h +
-                  8 * rows * a->tile.width;
+    cost->flops = 2 * rows * a->tile.width * h + rows * h;
+    if (a->norm_w >= 0)
+        cost->flops += 8 * rows * a->tile.width;
     cost->bytes = dsf_ports_bytes(&dsf_op_mlp_hidden, shapes, n);
-}
-
-static size_t hidden_scratch(const struct dsflow_shape *shapes, unsigned n,
-                             const void *args)
-{
-    const struct dsflow_mlp_args *a = args;
-
-    return dsf_tile_x(&a->tile) * sizeof(float);
 }
 
 const struct dsflow_op dsf_op_mlp_hidden = {
@@ -136,43 +117,24 @@ const struct dsflow_op dsf_op_mlp_hidden = {
     .direction = DSFLOW_DIR_HIDDEN,
     .summary = "norm and first projection, computed once more",
     .args_size = sizeof(struct dsflow_mlp_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "unit", DSFLOW_R }, { "h", DSFLOW_W }),
+    .nports = DSFLOW_MLP_H + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_MLP_X] = { "x", DSFLOW_R },
+            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
+            [DSFLOW_MLP_H] = { "h", DSFLOW_W },
+        },
     .check = hidden_check,
     .cost = hidden_cost,
-    .scratch = hidden_scratch,
+    .scratch = norm_scratch,
 };
 
-static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_mlp_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0, x = dsf_tile_x(t);
-    size_t h = (size_t)t->rows * dsf_tile_hwidth(t);
-    int status = unit_floats(&dsf_op_mlp_backward_input, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_mlp_backward_input, shapes,
-        (size_t[]){ x, x, unit, h, h, x, 2 * (size_t)t->width }, n, err);
-}
+DSF_SEGMENT_CHECK(backward_input, mlp)
 
 static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
 {
-    const struct dsflow_mlp_args *a = args;
-
-    mlp_cost(&dsf_op_mlp_backward_input, shapes, n, &a->tile, cost);
-}
-
-/* The gradient of the normed tile, or that tile. */
-static size_t backward_scratch(const struct dsflow_shape *shapes, unsigned n,
-                               const void *args)
-{
-    const struct dsflow_mlp_args *a = args;
-
-    return dsf_tile_x(&a->tile) * sizeof(float);
+    mlp_cost(&dsf_op_mlp_backward_input, shapes, n, args, cost);
 }
 
 const struct dsflow_op dsf_op_mlp_backward_input = {
@@ -182,30 +144,23 @@ const struct dsflow_op dsf_op_mlp_backward_input = {
     .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradient of the input of mlp, and of its norm",
     .args_size = sizeof(struct dsflow_mlp_args),
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "x", DSFLOW_R }, { "unit", DSFLOW_R },
-                 { "h", DSFLOW_RW }, { "dh", DSFLOW_W }, { "dx", DSFLOW_W },
-                 { "dnorm", DSFLOW_W }),
+    .nports = DSFLOW_MLP_DNORM + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_MLP_X] = { "x", DSFLOW_R, .optional = 1 },
+            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
+            [DSFLOW_MLP_H] = { "h", DSFLOW_RW },
+            [DSFLOW_MLP_DY] = { "dy", DSFLOW_R },
+            [DSFLOW_MLP_DH] = { "dh", DSFLOW_W },
+            [DSFLOW_MLP_DX] = { "dx", DSFLOW_W },
+            [DSFLOW_MLP_DNORM] = { "dnorm", DSFLOW_W, .optional = 1 },
+        },
     .check = backward_input_check,
     .cost = backward_input_cost,
-    .scratch = backward_scratch,
+    .scratch = norm_scratch,
 };
 
-static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_mlp_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0, x = dsf_tile_x(t), rows = (size_t)t->rows;
-    int status = unit_floats(&dsf_op_mlp_backward_weight, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_mlp_backward_weight, shapes,
-                           (size_t[]){ x, x, unit, rows * (size_t)t->ffn,
-                                       rows * dsf_tile_hwidth(t),
-                                       2 * (size_t)t->width, unit },
-                           n, err);
-}
+DSF_SEGMENT_CHECK(backward_weight, mlp)
 
 /* Of the unit only the norm is read. */
 static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
@@ -213,8 +168,10 @@ static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
 {
     const struct dsflow_mlp_args *a = args;
 
-    mlp_cost(&dsf_op_mlp_backward_weight, shapes, n, &a->tile, cost);
-    cost->bytes += 8.0 * a->tile.width - (double)shapes[2].bytes;
+    mlp_cost(&dsf_op_mlp_backward_weight, shapes, n, args, cost);
+    if (a->norm_w >= 0)
+        cost->bytes +=
+            8.0 * a->tile.width - (double)shapes[DSFLOW_MLP_UNIT].bytes;
 }
 
 const struct dsflow_op dsf_op_mlp_backward_weight = {
@@ -224,10 +181,18 @@ const struct dsflow_op dsf_op_mlp_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the parameters of mlp",
     .args_size = sizeof(struct dsflow_mlp_args),
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "x", DSFLOW_R }, { "unit", DSFLOW_R },
-                 { "h", DSFLOW_R }, { "dh", DSFLOW_R }, { "dnorm", DSFLOW_R },
-                 { "grad", DSFLOW_RW }),
+    .nports = DSFLOW_MLP_GRAD + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_MLP_X] = { "x", DSFLOW_R },
+            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R, .optional = 1 },
+            [DSFLOW_MLP_H] = { "h", DSFLOW_R },
+            [DSFLOW_MLP_DY] = { "dy", DSFLOW_R },
+            [DSFLOW_MLP_DH] = { "dh", DSFLOW_R },
+            [DSFLOW_MLP_DNORM] = { "dnorm", DSFLOW_R, .optional = 1 },
+            [DSFLOW_MLP_GRAD] = { "grad", DSFLOW_RW },
+        },
     .check = backward_weight_check,
     .cost = backward_weight_cost,
-    .scratch = backward_scratch,
+    .scratch = norm_scratch,
 };

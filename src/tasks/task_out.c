@@ -1,53 +1,54 @@
-/* task_out.c - projection of the attention's output, added to its input. */
+/* task_out.c - projection of the attention's output, added to the layer's
+ * input; of a part, of the output of some heads. */
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-/* Floats of the unit, or an error. */
-static int unit_floats(const struct dsflow_op *op,
-                       const struct dsflow_out_args *a, size_t *need,
-                       struct dsflow_err *err)
-{
-    const struct dsflow_tile *t = &a->tile;
-    size_t width = (size_t)t->width;
-    int status = dsf_tile_check(op, t, err);
-
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "w", a->w, width * dsf_tile_qwidth(t), 0,
-                               need, err);
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "b", a->b, width, 1, need, err);
-    return status;
-}
-
-static double gemm_flops(const struct dsflow_tile *t)
-{
-    return 2.0 * (double)dsf_tile_x(t) * (double)dsf_tile_qwidth(t);
-}
-
-static int forward_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
+int dsf_out_needs(const struct dsflow_op *op, const void *args,
+                  struct dsf_need *need, struct dsflow_err *err)
 {
     const struct dsflow_out_args *a = args;
     const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0;
-    int status = unit_floats(&dsf_op_out_forward, a, &unit, err);
+    const size_t width = (size_t)t->width, nq = dsf_tile_qwidth(t);
+    const struct dsf_in_unit tensors[] = {
+        { "w", a->w, width * nq, 0 },
+        { "b", a->b, width, 1 },
+    };
+    int status = dsf_tile_check(op, t, err);
 
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_out_forward, shapes,
-                           (size_t[]){ dsf_tile_x(t),
-                                       (size_t)t->rows * dsf_tile_qwidth(t),
-                                       unit, dsf_tile_x(t) },
-                           n, err);
+    need[DSFLOW_OUT_X] = dsf_matrix(a->residual ? (size_t)t->rows : 0, width);
+    need[DSFLOW_OUT_Y] = need[DSFLOW_OUT_DY] = dsf_rows_of(t, width);
+    need[DSFLOW_OUT_ATT] = need[DSFLOW_OUT_DATT] = dsf_rows_of(t, nq);
+    need[DSFLOW_OUT_DELTA] = dsf_rows_of(t, (size_t)t->heads);
+    if (status == DSFLOW_OK && !a->residual && a->b != -1)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: b: %lld: expected -1, a part adds none",
+                             op->name, (long long)a->b);
+    if (status == DSFLOW_OK)
+        status = dsf_unit_needs(op, tensors, 2, &need[DSFLOW_OUT_UNIT], err);
+    need[DSFLOW_OUT_GRAD] = need[DSFLOW_OUT_UNIT];
+    return status;
 }
+
+/* The product, and `more` for each number of the tile. */
+static void out_cost(const struct dsflow_op *op,
+                     const struct dsflow_shape *shapes, unsigned n,
+                     const void *args, double more, struct dsflow_cost *cost)
+{
+    const struct dsflow_out_args *a = args;
+    double nq = (double)dsf_tile_qwidth(&a->tile);
+
+    cost->flops = (2.0 * nq + more) * (double)dsf_tile_x(&a->tile);
+    cost->bytes = dsf_ports_bytes(op, shapes, n);
+}
+
+DSF_SEGMENT_CHECK(forward, out)
 
 static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
                          const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_out_args *a = args;
 
-    cost->flops = gemm_flops(&a->tile) + 2.0 * (double)dsf_tile_x(&a->tile);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_forward, shapes, n);
+    out_cost(&dsf_op_out_forward, shapes, n, args, a->residual ? 2 : 0, cost);
 }
 
 const struct dsflow_op dsf_op_out_forward = {
@@ -57,28 +58,19 @@ const struct dsflow_op dsf_op_out_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "projection of the attention's output, and residual",
     .args_size = sizeof(struct dsflow_out_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "att", DSFLOW_R }, { "unit", DSFLOW_R },
-                 { "y", DSFLOW_W }),
+    .nports = DSFLOW_OUT_Y + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_OUT_X] = { "x", DSFLOW_R, .optional = 1 },
+            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
+            [DSFLOW_OUT_Y] = { "y", DSFLOW_W },
+        },
     .check = forward_check,
     .cost = forward_cost,
 };
 
-static int backward_input_check(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_out_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0, rows = (size_t)t->rows;
-    int status = unit_floats(&dsf_op_out_backward_input, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_out_backward_input, shapes,
-                           (size_t[]){ dsf_tile_x(t), rows * dsf_tile_qwidth(t),
-                                       unit, rows * dsf_tile_qwidth(t),
-                                       rows * (size_t)t->heads },
-                           n, err);
-}
+DSF_SEGMENT_CHECK(backward_input, out)
 
 static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
                                 const void *args, struct dsflow_cost *cost)
@@ -86,8 +78,8 @@ static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_out_args *a = args;
     const struct dsflow_tile *t = &a->tile;
 
-    cost->flops = gemm_flops(t) + 2.0 * t->rows * (double)dsf_tile_qwidth(t);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_input, shapes, n);
+    out_cost(&dsf_op_out_backward_input, shapes, n, args, 0, cost);
+    cost->flops += 2.0 * t->rows * (double)dsf_tile_qwidth(t);
 }
 
 const struct dsflow_op dsf_op_out_backward_input = {
@@ -97,35 +89,25 @@ const struct dsflow_op dsf_op_out_backward_input = {
     .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradient of the attention's output",
     .args_size = sizeof(struct dsflow_out_args),
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "att", DSFLOW_R }, { "unit", DSFLOW_R },
-                 { "datt", DSFLOW_W }, { "delta", DSFLOW_W }),
+    .nports = DSFLOW_OUT_DELTA + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
+            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
+            [DSFLOW_OUT_DATT] = { "datt", DSFLOW_W },
+            [DSFLOW_OUT_DELTA] = { "delta", DSFLOW_W },
+        },
     .check = backward_input_check,
     .cost = backward_input_cost,
 };
 
-static int backward_weight_check(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_err *err)
-{
-    const struct dsflow_out_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-    size_t unit = 0;
-    int status = unit_floats(&dsf_op_out_backward_weight, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_out_backward_weight, shapes,
-        (size_t[]){ dsf_tile_x(t), (size_t)t->rows * dsf_tile_qwidth(t), unit },
-        n, err);
-}
+DSF_SEGMENT_CHECK(backward_weight, out)
 
 static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
                                  const void *args, struct dsflow_cost *cost)
 {
-    const struct dsflow_out_args *a = args;
-
-    cost->flops = gemm_flops(&a->tile) + (double)dsf_tile_x(&a->tile);
-    cost->bytes = dsf_ports_bytes(&dsf_op_out_backward_weight, shapes, n);
+    out_cost(&dsf_op_out_backward_weight, shapes, n, args, 1, cost);
 }
 
 const struct dsflow_op dsf_op_out_backward_weight = {
@@ -135,8 +117,13 @@ const struct dsflow_op dsf_op_out_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the parameters of out",
     .args_size = sizeof(struct dsflow_out_args),
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "att", DSFLOW_R },
-                 { "grad", DSFLOW_RW }),
+    .nports = DSFLOW_OUT_GRAD + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
+            [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_RW },
+        },
     .check = backward_weight_check,
     .cost = backward_weight_cost,
 };

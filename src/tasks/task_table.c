@@ -22,6 +22,7 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_mlp_backward_input,
     &dsf_op_mlp_backward_weight,
     &dsf_op_head_forward,
+    &dsf_op_head_loss,
     &dsf_op_head_backward_input,
     &dsf_op_head_backward_weight,
     &dsf_op_head_logits,
@@ -30,20 +31,6 @@ const struct dsflow_op *const dsf_ops[] = {
     &dsf_op_norm_backward_weight,
     &dsf_op_residual_forward,
     &dsf_op_residual_backward_weight,
-    &dsf_op_embed_part_forward,
-    &dsf_op_embed_part_backward_weight,
-    &dsf_op_qkv_part_forward,
-    &dsf_op_qkv_part_backward_input,
-    &dsf_op_qkv_part_backward_weight,
-    &dsf_op_out_part_forward,
-    &dsf_op_mlp_part_forward,
-    &dsf_op_mlp_part_hidden,
-    &dsf_op_mlp_part_backward_input,
-    &dsf_op_mlp_part_backward_weight,
-    &dsf_op_head_part_forward,
-    &dsf_op_head_part_loss,
-    &dsf_op_head_part_backward_input,
-    &dsf_op_head_part_backward_weight,
     &dsf_op_schedule,
     &dsf_op_square,
     &dsf_op_sum,
@@ -72,19 +59,24 @@ const struct dsflow_op *const dsf_ops[] = {
 
 static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
 {
-    if (op->nports < 1 || op->ports == NULL || op->noptional >= op->nports)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: %u ports, %u optional: expected one "
-                           "that is required",
-                           op->name, op->ports == NULL ? 0 : op->nports,
-                           op->noptional);
-    for (unsigned i = 0; i < op->nports; i++)
-        if (op->ports[i].name == NULL || op->ports[i].access < DSFLOW_R ||
-            op->ports[i].access > DSFLOW_RW)
+    unsigned required = 0;
+
+    for (unsigned i = 0; i < op->nports && op->ports != NULL; i++) {
+        const struct dsflow_port *port = &op->ports[i];
+
+        if (port->name == NULL) /* of other ops that share the list */
+            continue;
+        required += !port->optional;
+        if (port->access < DSFLOW_R || port->access > DSFLOW_RW)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "task %.60s: port %u: expected a name, and R, W "
-                               "or RW",
-                               op->name, i);
+                               "task %.60s: port %.40s: expected R, W or RW",
+                               op->name, port->name);
+    }
+    if (required == 0 || op->ports[op->nports - 1].name == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "task %.60s: %u ports: expected one that is "
+                           "required, and a name for the last",
+                           op->name, op->ports == NULL ? 0 : op->nports);
     if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "task %.60s: port %.40s comes again: expected R or "

@@ -15,22 +15,12 @@ extern const struct dsflow_op dsf_op_out_forward, dsf_op_out_backward_input,
 extern const struct dsflow_op dsf_op_mlp_forward, dsf_op_mlp_hidden,
     dsf_op_mlp_backward_input,
     dsf_op_mlp_backward_weight;
-extern const struct dsflow_op dsf_op_head_forward, dsf_op_head_backward_input,
-    dsf_op_head_backward_weight, dsf_op_head_logits;
+extern const struct dsflow_op dsf_op_head_forward, dsf_op_head_loss,
+    dsf_op_head_backward_input, dsf_op_head_backward_weight, dsf_op_head_logits;
 extern const struct dsflow_op dsf_op_norm_forward, dsf_op_norm_backward_input,
     dsf_op_norm_backward_weight;
 extern const struct dsflow_op dsf_op_residual_forward,
     dsf_op_residual_backward_weight;
-extern const struct dsflow_op dsf_op_embed_part_forward,
-    dsf_op_embed_part_backward_weight;
-extern const struct dsflow_op dsf_op_qkv_part_forward,
-    dsf_op_qkv_part_backward_input, dsf_op_qkv_part_backward_weight;
-extern const struct dsflow_op dsf_op_out_part_forward;
-extern const struct dsflow_op dsf_op_mlp_part_forward,
-    dsf_op_mlp_part_hidden,
-    dsf_op_mlp_part_backward_input, dsf_op_mlp_part_backward_weight;
-extern const struct dsflow_op dsf_op_head_part_forward, dsf_op_head_part_loss,
-    dsf_op_head_part_backward_input, dsf_op_head_part_backward_weight;
 extern const struct dsflow_op dsf_op_load_batch, dsf_op_advance;
 extern const struct dsflow_op dsf_op_schedule, dsf_op_clip;
 extern const struct dsflow_op dsf_op_square, dsf_op_sum, dsf_op_add;

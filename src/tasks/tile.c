@@ -1,6 +1,8 @@
 /* tile.c - the checks that all segments share. */
 #include "tasks/tile.h"
 
+#include "tasks/shapes.h"
+
 /* Larger numbers are nobody's model, and products of these fit in 64 bits. */
 #define MOST (1 << 24)
 
@@ -54,33 +56,60 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
     return DSFLOW_OK;
 }
 
-int dsf_ports_check(const struct dsflow_op *op,
-                    const struct dsflow_shape *shapes, const size_t *elems,
-                    unsigned n, struct dsflow_err *err)
+/* Is the data on port `i` what is needed there? */
+static int check_port(const struct dsflow_op *op, unsigned i,
+                      const struct dsflow_shape *shape,
+                      const struct dsf_need *need, struct dsflow_err *err)
 {
-    int status = DSFLOW_OK;
+    const char *name = op->ports[i].name;
 
-    if (n < op->nports - op->noptional || n > op->nports)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %u ports: expected %u",
-                           op->name, n, op->nports);
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
-        status = dsf_port_check(op, i, &shapes[i],
-                                op->ports[i].dtype != 0 ? op->ports[i].dtype
-                                                        : DSFLOW_FP32,
-                                (int64_t)elems[i], err);
+    if (need->rows == 0 && shape->bytes > 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %s: expected no such port with these arguments",
+                           op->name, name);
+    if (need->rows == 0)
+        return DSFLOW_OK;
+    if (shape->bytes == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: is missing", op->name,
+                           name);
+    return dsf_port_check(op, i, shape, need->dtype, need->rows * need->cols,
+                          err);
+}
+
+int dsf_segment_check(const struct dsflow_op *op,
+                      const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, dsf_needs_fn *needs,
+                      struct dsflow_err *err)
+{
+    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
+    const struct dsflow_shape none = { 0 };
+    int status = needs(op, args, need, err);
+
+    for (unsigned i = 0; i < op->nports && status == DSFLOW_OK; i++)
+        if (op->ports[i].name != NULL)
+            status = check_port(op, i, i < n ? &shapes[i] : &none, &need[i],
+                                err);
     return status;
 }
 
-int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
-                  size_t n, int optional, size_t *need, struct dsflow_err *err)
+int dsf_unit_needs(const struct dsflow_op *op, const struct dsf_in_unit *tensors,
+                   unsigned n, struct dsf_need *need, struct dsflow_err *err)
 {
-    if (at == -1 && optional)
-        return DSFLOW_OK;
-    if (at < 0 || at > INT64_MAX / 8)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: offset %lld in a unit",
-                           op->name, name, (long long)at);
-    if ((size_t)at + n > *need)
-        *need = (size_t)at + n;
+    size_t end = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct dsf_in_unit *t = &tensors[i];
+
+        if (t->at == -1 && t->optional)
+            continue;
+        if (t->at < 0 || t->at > INT64_MAX / 8)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s: %s: offset %lld in a unit", op->name,
+                               t->name, (long long)t->at);
+        if ((size_t)t->at + t->n > end)
+            end = (size_t)t->at + t->n;
+    }
+    *need = dsf_matrix(end > 0, end);
     return DSFLOW_OK;
 }
 

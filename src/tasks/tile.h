@@ -4,7 +4,6 @@
 
 #include <dsflow/op.h>
 #include "tasks/args.h"
-#include "tasks/shapes.h"
 
 /* Attention works on this many queries by this many keys at a time; the head
  * takes this many columns of the vocabulary at a time. Their scratch, and so
@@ -50,30 +49,93 @@ static inline size_t dsf_round16(size_t n)
     return (n + 15) / 16 * 16;
 }
 
-/* Are the numbers of a tile in range, and do they agree? `op` is named in the
- * message. */
-int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
-                   struct dsflow_err *err);
-
-/* Has every port at least elems[i] elements, of the type it declares, or of
- * fp32 where it declares none? */
-int dsf_ports_check(const struct dsflow_op *op,
-                    const struct dsflow_shape *shapes, const size_t *elems,
-                    unsigned n, struct dsflow_err *err);
-
-/* A tensor of `n` numbers at `at` of a unit: raise *need to its end. `at` may
- * be -1 when `optional`. */
-int dsf_unit_need(const struct dsflow_op *op, const char *name, int64_t at,
-                  size_t n, int optional, size_t *need, struct dsflow_err *err);
-
 /* Blocks of DSF_HEAD_COLUMNS columns of the vocabulary. */
 static inline size_t dsf_head_blocks(const struct dsflow_tile *t)
 {
     return ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
 }
 
-/* Numbers of a unit read or written: those of all ports, counted once, and
- * twice where a port is both. */
+/* Numbers that a part of the head says of a row. */
+enum { DSF_HEAD_STATS = sizeof(struct dsflow_head_stats) / sizeof(double) };
+
+/* Where the parts of head.forward's scratch begin, in bytes. A part of the head
+ * has no more than the sums: the rest is data of other tasks. */
+struct dsf_head_scratch {
+    size_t sums;  /* double [rows][blocks]: of e^(logit - top) */
+    size_t stats; /* struct dsflow_head_stats [rows] */
+    size_t tops;  /* float [rows][blocks] */
+    size_t normed, bytes;
+};
+struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a);
+
+/* What the data on a port of a segment has at least. 0 rows: a task with these
+ * arguments leaves the port out. */
+struct dsf_need {
+    int64_t rows, cols;
+    enum dsflow_dtype dtype;
+};
+enum { DSF_SEGMENT_PORTS = 16 }; /* of a segment, at most */
+
+/* A matrix of floats. */
+static inline struct dsf_need dsf_matrix(size_t rows, size_t cols)
+{
+    return (struct dsf_need){ (int64_t)rows, (int64_t)cols, DSFLOW_FP32 };
+}
+
+/* `cols` floats for each row of the tile. */
+static inline struct dsf_need dsf_rows_of(const struct dsflow_tile *t,
+                                          size_t cols)
+{
+    return dsf_matrix((size_t)t->rows, cols);
+}
+
+/* int32 tokens[rows], targets[rows]. */
+static inline struct dsf_need dsf_batch_of(const struct dsflow_tile *t)
+{
+    return (struct dsf_need){ 2, t->rows, DSFLOW_INT32 };
+}
+
+/* Fill `need`, by port, from the arguments of a task of a segment; all are 0
+ * before. Errors are about the arguments. */
+typedef int dsf_needs_fn(const struct dsflow_op *op, const void *args,
+                         struct dsf_need *need, struct dsflow_err *err);
+dsf_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs, dsf_out_needs,
+    dsf_mlp_needs, dsf_head_needs, dsf_norm_needs, dsf_residual_needs;
+
+/* Does the data on the ports have what `needs` asks for? The check of `op`,
+ * whose arguments begin with a tile. */
+int dsf_segment_check(const struct dsflow_op *op,
+                      const struct dsflow_shape *shapes, unsigned n,
+                      const void *args, dsf_needs_fn *needs,
+                      struct dsflow_err *err);
+
+/* The `check` of an op of a segment. */
+#define DSF_SEGMENT_CHECK(name, segment)                                       \
+    static int name##_check(const struct dsflow_shape *shapes, unsigned n,     \
+                            const void *args, struct dsflow_err *err)          \
+    {                                                                          \
+        return dsf_segment_check(&dsf_op_##segment##_##name, shapes, n, args,  \
+                                 dsf_##segment##_needs, err);                  \
+    }
+
+/* Are the numbers of a tile in range, and do they agree? `op` is named in the
+ * message. */
+int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
+                   struct dsflow_err *err);
+
+/* Tensors of a unit: `n` numbers at `at`, which may be -1 when `optional`.
+ * *need becomes a row as long as the unit has to be. */
+struct dsf_in_unit {
+    const char *name;
+    int64_t at;
+    size_t n;
+    int optional;
+};
+int dsf_unit_needs(const struct dsflow_op *op, const struct dsf_in_unit *tensors,
+                   unsigned n, struct dsf_need *need, struct dsflow_err *err);
+
+/* Bytes read and written: those of the first `n` ports, counted once, and twice
+ * where a port is both. */
 double dsf_ports_bytes(const struct dsflow_op *op,
                        const struct dsflow_shape *shapes, unsigned n);
 

@@ -40,7 +40,7 @@ struct task_record {
     double flops, bytes, moves, predicted;
     int32_t priority;
     int16_t layer, microbatch, tile, rank;
-    uint32_t fresh;
+    uint32_t fresh, without;
     uint32_t ndata; /* numbers of data, uint32_t each, which follow */
     uint16_t op;
     uint8_t program, pass;
@@ -67,20 +67,26 @@ static json_t *lanes_json(const struct dsf_timeline *timeline)
     return lanes;
 }
 
+/* A port that the op does not have is null. */
+static json_t *port_json(const struct dsflow_port *port)
+{
+    if (port->name == NULL)
+        return json_null();
+    return json_pack("{s:s, s:i, s:b}", "name", port->name, "access",
+                     (int)port->access, "optional", (int)port->optional);
+}
+
 static json_t *op_json(const struct dsflow_op *op)
 {
     json_t *ports = json_array();
 
     for (unsigned p = 0; p < op->nports; p++)
-        json_array_append_new(ports, json_pack("{s:s, s:i}", "name",
-                                               op->ports[p].name, "access",
-                                               (int)op->ports[p].access));
-    return json_pack("{s:s, s:s?, s:i, s:b, s:i, s:b, s:b, s:i, s:o}", "name",
+        json_array_append_new(ports, port_json(&op->ports[p]));
+    return json_pack("{s:s, s:s?, s:i, s:b, s:i, s:b, s:b, s:o}", "name",
                      op->name, "segment", op->segment, "direction",
                      (int)op->direction, "update", (int)op->update, "comm",
                      (int)op->comm, "swaps", (int)op->swaps, "repeats",
-                     (int)op->repeats, "optional", (int)op->noptional, "ports",
-                     ports);
+                     (int)op->repeats, "ports", ports);
 }
 
 /* Kinds of task in the order they come, and the number of each. */
@@ -255,6 +261,7 @@ static void put_tasks(struct dsf_trace_file *file,
             .program = t->program,
             .pass = t->pass,
             .fresh = t->fresh,
+            .without = t->without,
             .ndata = t->ndata,
         };
 
@@ -481,13 +488,15 @@ static bool read_op(json_t *in, struct dsflow_op *op)
     op->comm = (unsigned)whole_of(in, "comm");
     op->swaps = json_is_true(json_object_get(in, "swaps"));
     op->repeats = json_is_true(json_object_get(in, "repeats"));
-    op->noptional = (unsigned)whole_of(in, "optional");
     op->ports = v;
     json_array_foreach(ports, i, port)
     {
+        op->nports++;
+        if (json_is_null(port))
+            continue;
         v[i].name = copy_of(port, "name");
         v[i].access = (enum dsflow_access)whole_of(port, "access");
-        op->nports++;
+        v[i].optional = json_is_true(json_object_get(port, "optional"));
     }
     return op->nports > 0;
 }
@@ -606,6 +615,7 @@ static bool read_tasks(FILE *in, struct dsf_trace *trace)
                         .microbatch = r.microbatch, .tile = r.tile,
                         .rank = r.rank, .priority = r.priority,
                         .program = r.program, .pass = r.pass, .fresh = r.fresh,
+                        .without = r.without,
                         .data = data, .ndata = r.ndata);
         dsflow_graph_add_task(trace->graph, &t);
         dsf_grow(&trace->tasks, &cap, i + 2, sizeof(*trace->tasks));

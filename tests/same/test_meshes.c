@@ -247,6 +247,17 @@ static const char *const trials[] = {
     "machine.workers=8",
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdas "
     "machine.workers=3",
+
+    /* Layers of several widths and numbers of heads. */
+    "mixed mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
+    "recompute.what=block",
+    "mixed mesh.data=2 zero.stage=3 zero.keep=0 zero.prefetch=1",
+    "mixed mesh.data=2 zero.stage=2 recompute.what=attention",
+    "mixed recompute.what=block batch.tile=16",
+    "mixed "
+    ALL_NVME,
+    "mixed mesh.pipeline=3 pipeline.schedule=zero_bubble batch.sequences=12",
+    "mixed mesh.tensor=2 mesh.data=2 zero.stage=1 recompute.what=block",
 };
 #define NTRIALS (sizeof(trials) / sizeof(*trials))
 

@@ -115,12 +115,9 @@ static double elems_of(const struct dsf_model *model, bool blocks_only)
 {
     double elems = 0;
 
-    for (unsigned u = 0; u < model->nunits; u++) {
-        enum dsf_segment s = model->units[u].segment;
-
-        if (!blocks_only || s == DSF_QKV || s == DSF_OUT || s == DSF_MLP)
+    for (unsigned u = 0; u < model->nunits; u++)
+        if (!blocks_only || model->units[u].kind >= 0)
             elems += (double)model->units[u].elems;
-    }
     return elems;
 }
 

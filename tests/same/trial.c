@@ -37,6 +37,17 @@ static void cut_words(struct trial *trial, const char *text)
     }
 }
 
+/* Layers that are not alike: in width, and in heads. */
+static void mix(void *user, int32_t layer, struct dsf_dims *dims)
+{
+    if (layer % 3 == 1)
+        dims->ffn = 160;
+    if (layer % 4 == 2) {
+        dims->heads = 4;
+        dims->kv_heads = 2;
+    }
+}
+
 void plan_trial(struct trial *trial, const char *text)
 {
     plan_trial_until(trial, text, NULL);
@@ -52,8 +63,9 @@ void plan_trial_until(struct trial *trial, const char *text, const char *until)
     memset(trial, 0, sizeof(*trial));
     cut_words(trial, text);
     if (strcmp(trial->family, "gpt2") != 0 &&
-        strcmp(trial->family, "llama") != 0)
-        fail_msg("%s: expected gpt2 or llama, and keys", text);
+        strcmp(trial->family, "llama") != 0 &&
+        strcmp(trial->family, "mixed") != 0)
+        fail_msg("%s: expected gpt2, llama or mixed, and keys", text);
     if (machine.cores == 0)
         must(text, dsf_machine_probe(&machine, &err), &err);
     n = snprintf(job, sizeof(job), "%s%s", common,
@@ -62,7 +74,11 @@ void plan_trial_until(struct trial *trial, const char *text, const char *until)
          dsf_job_parse(job, (size_t)n, text, trial->sets, trial->nsets, NULL,
                        &trial->job, &err),
          &err);
-    must(text, dsf_model_init(&trial->model, &trial->job, &err), &err);
+    must(text,
+         dsf_model_init_layers(&trial->model, &trial->job,
+                               strcmp(trial->family, "mixed") == 0 ? mix : NULL,
+                               NULL, &err),
+         &err);
     must(text,
          dsf_plan_new(&trial->job, &trial->model, &machine, &trial->plan, &err),
          &err);

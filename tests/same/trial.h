@@ -1,5 +1,6 @@
 /* trial.h - small jobs written in a line: "llama mesh.data=2 zero.stage=3" is
- * the small model of that family with these keys. */
+ * the small model of that family with these keys; "mixed", that of llama with
+ * layers that are not alike. */
 #ifndef DSF_TESTS_SAME_TRIAL_H
 #define DSF_TESTS_SAME_TRIAL_H
 

@@ -353,16 +353,18 @@ static void a_seed_gives_the_same_tokens_everywhere(void **state)
 static void make_script(struct loaded *l, const unsigned char *script)
 {
     const struct dsf_model *m = &l->model;
+    const int64_t *at;
     float *embed, *norm;
 
     make(l, "family = \"gpt2\"\nlayers = 1\nheads = 1\nwidth = 16\n"
             "vocab = 256\ncontext = 16\n");
-    embed = l->params[dsf_model_unit(m, DSF_EMBED, 0)];
-    norm = l->params[dsf_model_unit(m, DSF_NORM, 0)];
+    at = m->units[0].at;
+    embed = l->params[dsf_model_unit(m, -1, &dsf_segment_embed, 0)];
+    norm = l->params[dsf_model_unit(m, m->layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM)];
     for (int p = 0; p < 16; p++) {
-        embed[m->embed_at.wpe + p * 16 + p] = 100;
-        embed[m->embed_at.wte + script[p] * 16 + p] = 1;
-        norm[m->norm_at.w + p] = 1;
+        embed[at[DSF_EMBED_WPE] + p * 16 + p] = 100;
+        embed[at[DSF_EMBED_WTE] + script[p] * 16 + p] = 1;
+        norm[p] = 1;
     }
 }
 

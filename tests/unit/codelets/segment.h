@@ -19,56 +19,70 @@ static inline struct dsflow_shape shape_of(const struct dsflow_op *op,
     return dsflow_shape_of(dtype != 0 ? dtype : DSFLOW_FP32, (int64_t)elems);
 }
 
-/* The op's check, of ports with as many elements. */
+/* The op's check: its first ports, in order, with as many elements; 0: left
+ * out. */
 static inline int check_elems(const struct dsflow_op *op, const size_t *elems,
                               unsigned n, const void *args,
                               struct dsflow_err *err)
 {
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
 
-    for (unsigned i = 0; i < n; i++)
-        shapes[i] = shape_of(op, i, elems[i]);
-    return op->check(shapes, n, args, err);
+    for (unsigned p = 0; p < op->nports && n > 0; p++)
+        if (op->ports[p].name != NULL) {
+            shapes[p] = shape_of(op, p, *elems++);
+            n--;
+        }
+    return op->check(shapes, op->nports, args, err);
 }
+
+/* A tensor on a port. */
+struct on {
+    unsigned port;
+    struct tensor *t;
+};
 
 /* Check as the graph does, then run; `fresh` as in the graph. */
 static inline void run(const struct dsflow_codelet *codelet, const void *args,
-                       unsigned fresh, unsigned n, struct tensor *const *ports)
+                       unsigned fresh, unsigned n, const struct on *ports)
 {
     const struct dsflow_op *op = codelet->op;
-    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS] = { { .ptr = NULL } };
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
     struct dsflow_err err = { .msg = "" };
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct guarded scratch;
 
     for (unsigned i = 0; i < n; i++) {
-        size_t bytes = ports[i]->n * sizeof(float);
+        size_t bytes = ports[i].t->n * sizeof(float);
+        unsigned p = ports[i].port;
 
-        shapes[i] = shape_of(op, i, 1);
-        shapes[i] = shape_of(op, i, bytes / shapes[i].bytes);
-        bufs[i] = (struct dsflow_buf){ ports[i]->f, bytes, shapes[i].elems,
-                                       shapes[i].dtype };
+        assert_true(p < op->nports && op->ports[p].name != NULL);
+        shapes[p] = shape_of(op, p, 1);
+        shapes[p] = shape_of(op, p, bytes / shapes[p].bytes);
+        bufs[p] = (struct dsflow_buf){ ports[i].t->f, bytes, shapes[p].elems,
+                                       shapes[p].dtype };
     }
-    if (op->check(shapes, n, args, &err) != DSFLOW_OK)
+    if (op->check(shapes, op->nports, args, &err) != DSFLOW_OK)
         fail_msg("%s", err.msg);
-    op->cost(shapes, n, args, &cost);
+    op->cost(shapes, op->nports, args, &cost);
     assert_true(cost.flops >= 0 && cost.bytes > 0);
-    scratch = guarded_new(op->scratch ? op->scratch(shapes, n, args) : 0);
+    scratch =
+        guarded_new(op->scratch ? op->scratch(shapes, op->nports, args) : 0);
     memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                        .nbufs = n,
+                                        .nbufs = op->nports,
                                         .args = args,
                                         .fresh = fresh,
                                         .scratch = scratch.p });
     guarded_free(&scratch);
 }
 
+/* RUN(codelet, args, { PORT, tensor }, …) */
 #define RUN(codelet, args, ...) RUN_FRESH(0, codelet, args, __VA_ARGS__)
 #define RUN_FRESH(fresh, codelet, args, ...)                                   \
     run(codelet, args, fresh,                                                  \
-        sizeof((struct tensor *[]){ __VA_ARGS__ }) / sizeof(struct tensor *),  \
-        (struct tensor *[]){ __VA_ARGS__ })
+        sizeof((struct on[]){ __VA_ARGS__ }) / sizeof(struct on),              \
+        (struct on[]){ __VA_ARGS__ })
 
 /* What a fresh gradient has before the first task that adds to it. */
 static inline void soil(struct tensor *t)

@@ -137,8 +137,11 @@ static void forward(struct sequence *s)
         for (int k = 0; k <= i; k++) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(&dsf_codelet_attention_forward, &a, &s->q[i], &s->kv[k],
-                &s->att[i], &s->lse[i]);
+            RUN(&dsf_codelet_attention_forward, &a,
+                { DSFLOW_ATTENTION_Q, &s->q[i] },
+                { DSFLOW_ATTENTION_KV, &s->kv[k] },
+                { DSFLOW_ATTENTION_ATT, &s->att[i] },
+                { DSFLOW_ATTENTION_LSE, &s->lse[i] });
         }
     }
 }
@@ -152,8 +155,14 @@ static void backward(struct sequence *s)
         for (int k = i; k >= 0; k--) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(&dsf_codelet_attention_backward_input, &a, &s->q[i], &s->kv[k],
-                &s->datt[i], &s->lse[i], &s->delta[i], &s->dq[i], &s->dkv[k]);
+            RUN(&dsf_codelet_attention_backward_input, &a,
+                { DSFLOW_ATTENTION_Q, &s->q[i] },
+                { DSFLOW_ATTENTION_KV, &s->kv[k] },
+                { DSFLOW_ATTENTION_DATT, &s->datt[i] },
+                { DSFLOW_ATTENTION_LSE, &s->lse[i] },
+                { DSFLOW_ATTENTION_DELTA, &s->delta[i] },
+                { DSFLOW_ATTENTION_DQ, &s->dq[i] },
+                { DSFLOW_ATTENTION_DKV, &s->dkv[k] });
         }
     }
 }

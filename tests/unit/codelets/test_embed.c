@@ -17,7 +17,9 @@ static void check_tile(int32_t rows, int32_t nseq, int32_t pos, int learned)
                              .vocab = 10,
                              .context = 12,
                              .eps = 1e-5f };
-    struct dsflow_embed_args a = { t, 0, learned ? 192 : -1 };
+    struct dsflow_embed_args a = { .tile = t,
+                                   .wpe = learned ? 192 : -1,
+                                   .npos = learned ? t.context : 0 };
     size_t n = learned ? 192 + 12 * 19 : 190, width = 19;
     struct tensor batch = tensor_unset(2 * (size_t)rows);
     struct tensor unit = tensor_new(n, 1, 1), grad = tensor_new(n, 1, 2);
@@ -25,8 +27,10 @@ static void check_tile(int32_t rows, int32_t nseq, int32_t pos, int learned)
     struct tensor dx = tensor_new((size_t)rows * width, 1, 3);
 
     memcpy(batch.f, some_tokens, (size_t)rows * sizeof(int32_t));
-    RUN(&dsf_codelet_embed_forward, &a, &batch, &unit, &x);
-    RUN(&dsf_codelet_embed_backward_weight, &a, &batch, &dx, &grad);
+    RUN(&dsf_codelet_embed_forward, &a, { DSFLOW_EMBED_BATCH, &batch },
+        { DSFLOW_EMBED_UNIT, &unit }, { DSFLOW_EMBED_X, &x });
+    RUN(&dsf_codelet_embed_backward_weight, &a, { DSFLOW_EMBED_BATCH, &batch },
+        { DSFLOW_EMBED_DX, &dx }, { DSFLOW_EMBED_GRAD, &grad });
     for (size_t r = 0; r < (size_t)rows; r++) {
         int32_t token = some_tokens[r];
         size_t p = (size_t)pos + r % (size_t)(rows / nseq);
@@ -79,7 +83,7 @@ static void what_does_not_agree_is_refused(void **state)
                              .vocab = 10,
                              .context = 2,
                              .eps = 1e-5f };
-    struct dsflow_embed_args a = { t, 0, 80 };
+    struct dsflow_embed_args a = { .tile = t, .wpe = 80, .npos = t.context };
     size_t elems[] = { 8, 96, 32 };
     struct dsflow_err err;
 

@@ -15,7 +15,12 @@ static struct layer layer_new(struct dsflow_tile t, int64_t w)
     size_t vocab = (size_t)t.vocab, nw = dsf_round16(width);
     size_t nnorm = nw + (t.rms ? 0 : width);
     struct layer l = {
-        .args = { t, w, 0, t.rms ? -1 : (int64_t)nw, 0.125f },
+        .args = { .tile = t,
+                  .w = w,
+                  .norm_b = t.rms ? -1 : (int64_t)nw,
+                  .whole = t.vocab,
+                  .parts = 1,
+                  .scale = 0.125f },
         .x = tensor_new(rows * width, 2, 1),
         .norm = tensor_new(nnorm, 1, 2),
         .weight = tensor_new((size_t)w + vocab * width, 1, 3),
@@ -108,18 +113,26 @@ static void check_layer(struct dsflow_tile t, int64_t w, int differentiate)
     double loss;
 
     objective(&l);
-    RUN(&dsf_codelet_head_forward, a, &l.x, &l.norm, &l.weight, &l.batch,
-        &l.logits, &l.loss);
+    RUN(&dsf_codelet_head_forward, a, { DSFLOW_HEAD_X, &l.x },
+        { DSFLOW_HEAD_NORM, &l.norm }, { DSFLOW_HEAD_WEIGHT, &l.weight },
+        { DSFLOW_HEAD_BATCH, &l.batch }, { DSFLOW_HEAD_LOGITS, &l.logits },
+        { DSFLOW_HEAD_LOSS, &l.loss });
     memcpy(&loss, l.loss.f, sizeof(loss));
     assert_true(fabs(loss - l.ref_loss) <= 1e-6 * l.ref_loss);
     logits_gradient(&l);
     assert_close(l.logits.f, l.y, l.logits.n, 5e-6);
-    RUN(&dsf_codelet_head_backward_input, a, &l.logits, &l.x, &l.norm,
-        &l.weight, &l.dx, &l.dnorm);
+    RUN(&dsf_codelet_head_backward_input, a, { DSFLOW_HEAD_LOGITS, &l.logits },
+        { DSFLOW_HEAD_X, &l.x }, { DSFLOW_HEAD_NORM, &l.norm },
+        { DSFLOW_HEAD_WEIGHT, &l.weight }, { DSFLOW_HEAD_DX, &l.dx },
+        { DSFLOW_HEAD_DNORM, &l.dnorm });
     soil(&l.grad);
     soil(&l.norm_grad);
-    RUN_FRESH(0x30, &dsf_codelet_head_backward_weight, a, &l.logits, &l.x,
-              &l.norm, &l.dnorm, &l.grad, &l.norm_grad);
+    RUN_FRESH(1u << DSFLOW_HEAD_GRAD | 1u << DSFLOW_HEAD_NORM_GRAD,
+              &dsf_codelet_head_backward_weight, a,
+              { DSFLOW_HEAD_LOGITS, &l.logits }, { DSFLOW_HEAD_X, &l.x },
+              { DSFLOW_HEAD_NORM, &l.norm }, { DSFLOW_HEAD_DNORM, &l.dnorm },
+              { DSFLOW_HEAD_GRAD, &l.grad },
+              { DSFLOW_HEAD_NORM_GRAD, &l.norm_grad });
     if (differentiate) {
         check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
         check_gradient(objective, &l, l.weight.d, l.grad.f, l.weight.n,
@@ -184,8 +197,10 @@ static void a_distant_maximum_is_no_trouble(void **state)
     l.targets[1] = 17;
     tensor_from_floats(&l.weight);
     objective(&l);
-    RUN(&dsf_codelet_head_forward, &l.args, &l.x, &l.norm, &l.weight, &l.batch,
-        &l.logits, &l.loss);
+    RUN(&dsf_codelet_head_forward, &l.args, { DSFLOW_HEAD_X, &l.x },
+        { DSFLOW_HEAD_NORM, &l.norm }, { DSFLOW_HEAD_WEIGHT, &l.weight },
+        { DSFLOW_HEAD_BATCH, &l.batch }, { DSFLOW_HEAD_LOGITS, &l.logits },
+        { DSFLOW_HEAD_LOSS, &l.loss });
     memcpy(&loss, l.loss.f, sizeof(loss));
     assert_true(fabs(loss - l.ref_loss) <= 1e-6 * l.ref_loss);
     logits_gradient(&l);
@@ -205,7 +220,9 @@ static void what_does_not_agree_is_refused(void **state)
                              .vocab = 10,
                              .context = 4,
                              .eps = 1e-5f };
-    struct dsflow_head_args a = { t, 0, 0, 8, 1 };
+    struct dsflow_head_args a = {
+        .tile = t, .norm_b = 8, .whole = t.vocab, .parts = 1, .scale = 1
+    };
     size_t elems[] = { 16, 16, 80, 4, 20, 1 };
     struct dsflow_err err;
 
@@ -213,7 +230,7 @@ static void what_does_not_agree_is_refused(void **state)
     elems[5] = 0;
     assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "head.forward: loss: 0 fp64: expected 1");
+    assert_string_equal(err.msg, "head.forward: loss: is missing");
     elems[5] = 1;
     a.scale = INFINITY;
     assert_int_equal(check_elems(&dsf_op_head_forward, elems, 6, &a, &err),

@@ -103,18 +103,26 @@ static void check_layer(struct dsflow_tile t, int bias)
     };
 
     objective(&l);
-    RUN(&dsf_codelet_mlp_forward, a, &l.x, &l.unit, &l.h, &l.y);
+    RUN(&dsf_codelet_mlp_forward, a, { DSFLOW_MLP_X, &l.x },
+        { DSFLOW_MLP_UNIT, &l.unit }, { DSFLOW_MLP_H, &l.h },
+        { DSFLOW_MLP_Y, &l.y });
     assert_close(l.h.f, l.yh, l.h.n, 1e-6);
-    RUN(&dsf_codelet_mlp_hidden, a, &l.x, &l.unit, &again);
+    RUN(&dsf_codelet_mlp_hidden, a, { DSFLOW_MLP_X, &l.x },
+        { DSFLOW_MLP_UNIT, &l.unit }, { DSFLOW_MLP_H, &again });
     assert_memory_equal(again.f, l.h.f, l.h.n * sizeof(float));
     tensor_free(&again);
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
-    RUN(&dsf_codelet_mlp_backward_input, a, &l.dy, &l.x, &l.unit, &l.h, &l.dh,
-        &l.dx, &l.dnorm);
+    RUN(&dsf_codelet_mlp_backward_input, a, { DSFLOW_MLP_DY, &l.dy },
+        { DSFLOW_MLP_X, &l.x }, { DSFLOW_MLP_UNIT, &l.unit },
+        { DSFLOW_MLP_H, &l.h }, { DSFLOW_MLP_DH, &l.dh },
+        { DSFLOW_MLP_DX, &l.dx }, { DSFLOW_MLP_DNORM, &l.dnorm });
     assert_close(l.h.f, l.yact, (size_t)t.rows * (size_t)t.ffn, 2e-6);
     soil(&l.grad);
-    RUN_FRESH(0x40, &dsf_codelet_mlp_backward_weight, a, &l.dy, &l.x, &l.unit,
-              &l.h, &l.dh, &l.dnorm, &l.grad);
+    RUN_FRESH(1u << DSFLOW_MLP_GRAD, &dsf_codelet_mlp_backward_weight, a,
+              { DSFLOW_MLP_DY, &l.dy }, { DSFLOW_MLP_X, &l.x },
+              { DSFLOW_MLP_UNIT, &l.unit }, { DSFLOW_MLP_H, &l.h },
+              { DSFLOW_MLP_DH, &l.dh }, { DSFLOW_MLP_DNORM, &l.dnorm },
+              { DSFLOW_MLP_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
     for (size_t i = 0; i < 4; i++) {

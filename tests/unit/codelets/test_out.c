@@ -38,7 +38,7 @@ static void check_layer(struct dsflow_tile t, int bias)
     size_t nq = dsf_tile_qwidth(&t), nw = dsf_round16(width * nq);
     size_t n = nw + (bias ? width : 0);
     struct layer l = {
-        .args = { t, 0, bias ? (int64_t)nw : -1 },
+        .args = { t, 0, bias ? (int64_t)nw : -1, 1 },
         .x = tensor_new(rows * width, 1, 1),
         .att = tensor_new(rows * nq, 1, 2),
         .unit = tensor_new(n, 1, 3),
@@ -51,13 +51,17 @@ static void check_layer(struct dsflow_tile t, int bias)
     };
 
     objective(&l);
-    RUN(&dsf_codelet_out_forward, &l.args, &l.x, &l.att, &l.unit, &l.y);
+    RUN(&dsf_codelet_out_forward, &l.args, { DSFLOW_OUT_X, &l.x },
+        { DSFLOW_OUT_ATT, &l.att }, { DSFLOW_OUT_UNIT, &l.unit },
+        { DSFLOW_OUT_Y, &l.y });
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
-    RUN(&dsf_codelet_out_backward_input, &l.args, &l.dy, &l.att, &l.unit,
-        &l.datt, &l.delta);
+    RUN(&dsf_codelet_out_backward_input, &l.args, { DSFLOW_OUT_DY, &l.dy },
+        { DSFLOW_OUT_ATT, &l.att }, { DSFLOW_OUT_UNIT, &l.unit },
+        { DSFLOW_OUT_DATT, &l.datt }, { DSFLOW_OUT_DELTA, &l.delta });
     soil(&l.grad);
-    RUN_FRESH(4, &dsf_codelet_out_backward_weight, &l.args, &l.dy, &l.att,
-              &l.grad);
+    RUN_FRESH(1u << DSFLOW_OUT_GRAD, &dsf_codelet_out_backward_weight, &l.args,
+              { DSFLOW_OUT_DY, &l.dy }, { DSFLOW_OUT_ATT, &l.att },
+              { DSFLOW_OUT_GRAD, &l.grad });
     check_delta(&l);
     check_gradient(objective, &l, l.att.d, l.datt.f, l.att.n, "att");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
@@ -113,9 +117,9 @@ static void what_does_not_agree_is_refused(void **state)
                              .vocab = 1,
                              .context = 4,
                              .eps = 1e-5f };
-    struct dsflow_out_args a = { t, 0, 64 };
+    struct dsflow_out_args a = { t, 0, 64, 1 };
     size_t forward[] = { 16, 16, 72, 16 };
-    size_t back[] = { 16, 16, 72, 16, 4 };
+    size_t back[] = { 16, 72, 16, 16, 4 };
     size_t weight[] = { 16, 16, 71 };
     struct dsflow_err err;
 

@@ -38,7 +38,9 @@ static void check_parts(struct dsflow_tile t, int32_t parts, int positions)
     const size_t width = (size_t)t.width;
     const int64_t rows = t.vocab + (positions ? t.context : 0);
     const struct dsflow_embed_args whole = {
-        t, 0, positions ? (int64_t)t.vocab * t.width : -1
+        .tile = t,
+        .wpe = positions ? (int64_t)t.vocab * t.width : -1,
+        .npos = positions ? t.context : 0,
     };
     struct tensor embed = tensor_new((size_t)rows * width, 1, 1);
     struct tensor grad = tensor_new(embed.n, 1, 2), batch = batch_new(&t);
@@ -48,12 +50,15 @@ static void check_parts(struct dsflow_tile t, int32_t parts, int positions)
 
     struct tensor before = tensor_copy(&grad);
 
-    RUN(&dsf_codelet_embed_forward, &whole, &batch, &embed, &x);
-    RUN(&dsf_codelet_embed_backward_weight, &whole, &batch, &dx, &grad);
+    RUN(&dsf_codelet_embed_forward, &whole, { DSFLOW_EMBED_BATCH, &batch },
+        { DSFLOW_EMBED_UNIT, &embed }, { DSFLOW_EMBED_X, &x });
+    RUN(&dsf_codelet_embed_backward_weight, &whole,
+        { DSFLOW_EMBED_BATCH, &batch }, { DSFLOW_EMBED_DX, &dx },
+        { DSFLOW_EMBED_GRAD, &grad });
     for (int32_t p = 0; p < parts; p++) {
         int32_t n = share(t.vocab, parts, p);
         int32_t npos = positions ? share(t.context, parts, p) : 0;
-        struct dsf_embed_part_args a = {
+        struct dsflow_embed_args a = {
             .tile = t,
             .wte = (int64_t)width * npos, /* wpe stands first */
             .wpe = positions ? 0 : -1,
@@ -75,10 +80,13 @@ static void check_parts(struct dsflow_tile t, int32_t parts, int positions)
                            from[i]->f + (size_t)(t.vocab + first_pos) * width,
                            width, (size_t)npos, width);
             if (i == 0)
-                RUN(&dsf_codelet_embed_part_forward, &a, &batch, &part, &y);
+                RUN(&dsf_codelet_embed_forward, &a,
+                    { DSFLOW_EMBED_BATCH, &batch },
+                    { DSFLOW_EMBED_UNIT, &part }, { DSFLOW_EMBED_X, &y });
             if (i == 1)
-                RUN(&dsf_codelet_embed_part_backward_weight, &a, &batch, &dx,
-                    &part);
+                RUN(&dsf_codelet_embed_backward_weight, &a,
+                    { DSFLOW_EMBED_BATCH, &batch }, { DSFLOW_EMBED_DX, &dx },
+                    { DSFLOW_EMBED_GRAD, &part });
         }
         add_floats(sum.f, y.f, sum.n);
         assert_same_bits(part.f, expected.f, part.n);
@@ -115,30 +123,28 @@ static void the_sum_over_the_parts_is_the_whole_bit_for_bit(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_embed_part_args a = { .tile = tile_of(1, 0), .wpe = -1 };
+    struct dsflow_embed_args a = { .tile = tile_of(1, 0), .wpe = -1 };
     size_t elems[] = { 48, 1919, 456 };
     struct dsflow_err err;
-    const struct dsflow_op *op = &dsf_op_embed_part_forward;
+    const struct dsflow_op *op = &dsf_op_embed_forward;
 
     assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_OK);
     a.npos = 3;
     assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
-        err.msg,
-        "embed_part.forward: 3 positions from 0 on: expected some of 0");
+        err.msg, "embed.forward: 3 positions from 0 on: expected some of 0");
     a.wpe = 101 * 19;
     assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "embed_part.forward: embed: 1919 fp32: expected 1976");
+                        "embed.forward: embed: 1919 fp32: expected 1976");
     a.first_pos = 38;
     assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(
-        err.msg,
-        "embed_part.forward: 3 positions from 38 on: expected some of 40");
+        err.msg, "embed.forward: 3 positions from 38 on: expected some of 40");
     a.first = -1;
     assert_int_equal(check_elems(op, elems, 3, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "embed_part.forward: first: -1: expected 0 or more");
+                        "embed.forward: first: -1: expected 0 or more");
 }
 
 int main(void)

@@ -13,7 +13,11 @@ static struct head head_new(struct dsflow_tile t)
     size_t rows = (size_t)t.rows, vocab = (size_t)t.vocab;
     size_t width = (size_t)t.width;
     struct head l = {
-        .args = { t, 0, 0, -1, 0.125f },
+        .args = { .tile = t,
+                  .norm_b = -1,
+                  .whole = t.vocab,
+                  .parts = 1,
+                  .scale = 0.125f },
         .x = tensor_new(rows * width, 2, 1),
         .norm = tensor_new(width, 1, 2),
         .weight = tensor_new(vocab * width, 1, 3),
@@ -47,19 +51,28 @@ static void head_free(struct head *l)
 static void run_whole(struct head *l)
 {
     const struct dsflow_head_args *a = &l->args;
-    const struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
+    const struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b, 0 };
 
-    RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->norm, &l->xn);
-    RUN(&dsf_codelet_head_forward, a, &l->x, &l->norm, &l->weight, &l->batch,
-        &l->logits, &l->loss);
-    RUN(&dsf_codelet_head_backward_input, a, &l->logits, &l->x, &l->norm,
-        &l->weight, &l->dx, &l->dnorm);
-    RUN_FRESH(0x30, &dsf_codelet_head_backward_weight, a, &l->logits, &l->x,
-              &l->norm, &l->dnorm, &l->grad, &l->norm_grad);
+    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &l->x },
+        { DSF_NORM_UNIT, &l->norm }, { DSF_NORM_Y, &l->xn });
+    RUN(&dsf_codelet_head_forward, a, { DSFLOW_HEAD_X, &l->x },
+        { DSFLOW_HEAD_NORM, &l->norm }, { DSFLOW_HEAD_WEIGHT, &l->weight },
+        { DSFLOW_HEAD_BATCH, &l->batch }, { DSFLOW_HEAD_LOGITS, &l->logits },
+        { DSFLOW_HEAD_LOSS, &l->loss });
+    RUN(&dsf_codelet_head_backward_input, a, { DSFLOW_HEAD_LOGITS, &l->logits },
+        { DSFLOW_HEAD_X, &l->x }, { DSFLOW_HEAD_NORM, &l->norm },
+        { DSFLOW_HEAD_WEIGHT, &l->weight }, { DSFLOW_HEAD_DX, &l->dx },
+        { DSFLOW_HEAD_DNORM, &l->dnorm });
+    RUN_FRESH(1u << DSFLOW_HEAD_GRAD | 1u << DSFLOW_HEAD_NORM_GRAD,
+              &dsf_codelet_head_backward_weight, a,
+              { DSFLOW_HEAD_LOGITS, &l->logits }, { DSFLOW_HEAD_X, &l->x },
+              { DSFLOW_HEAD_NORM, &l->norm }, { DSFLOW_HEAD_DNORM, &l->dnorm },
+              { DSFLOW_HEAD_GRAD, &l->grad },
+              { DSFLOW_HEAD_NORM_GRAD, &l->norm_grad });
 }
 
 struct part {
-    struct dsf_head_part_args args;
+    struct dsflow_head_args args;
     struct tensor weight, logits, tops, grad;
 };
 
@@ -67,12 +80,14 @@ struct part {
 static struct part part_new(const struct head *whole, int32_t parts,
                             int32_t first, int32_t vocab)
 {
-    struct dsf_head_part_args a = { .tile = whole->args.tile,
-                                    .w = 16,
-                                    .first = first,
-                                    .whole = whole->args.tile.vocab,
-                                    .parts = parts,
-                                    .scale = whole->args.scale };
+    struct dsflow_head_args a = { .tile = whole->args.tile,
+                                  .norm_w = -1,
+                                  .norm_b = -1,
+                                  .w = 16,
+                                  .first = first,
+                                  .whole = whole->args.tile.vocab,
+                                  .parts = parts,
+                                  .scale = whole->args.scale };
     size_t n = (size_t)vocab * (size_t)a.tile.width;
     size_t rows = (size_t)a.tile.rows;
     struct part p;
@@ -113,14 +128,14 @@ static void check_head(struct head *whole, int32_t nparts)
     enum { MOST = 8 };
     const struct dsflow_tile *t = &whole->args.tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
-    const size_t each = rows * sizeof(struct dsf_head_stats) / sizeof(float);
+    const size_t each = rows * sizeof(struct dsflow_head_stats) / sizeof(float);
     struct tensor all = tensor_unset(each * (size_t)nparts);
     struct tensor stats = tensor_unset(each), loss = tensor_unset(2);
     struct tensor dxn = tensor_zero(whole->x.n), one = tensor_unset(dxn.n);
     struct tensor dx = tensor_unset(dxn.n), dnorm = tensor_unset(2 * width);
     struct tensor logits = tensor_zero(whole->logits.n);
     struct tensor grad = tensor_zero(whole->grad.n);
-    const struct dsf_norm_args norm = { *t, 0, -1 };
+    const struct dsf_norm_args norm = { *t, 0, -1, 0 };
     struct part parts[MOST];
     int32_t first = 0;
 
@@ -128,18 +143,24 @@ static void check_head(struct head *whole, int32_t nparts)
         int32_t n = t->vocab / nparts + (p < t->vocab % nparts);
 
         parts[p] = part_new(whole, nparts, first, n);
-        RUN(&dsf_codelet_head_part_forward, &parts[p].args, &whole->xn,
-            &parts[p].weight, &whole->batch, &parts[p].logits, &stats,
-            &parts[p].tops);
+        RUN(&dsf_codelet_head_forward, &parts[p].args,
+            { DSFLOW_HEAD_X, &whole->xn },
+            { DSFLOW_HEAD_WEIGHT, &parts[p].weight },
+            { DSFLOW_HEAD_BATCH, &whole->batch },
+            { DSFLOW_HEAD_LOGITS, &parts[p].logits },
+            { DSFLOW_HEAD_STATS, &stats },
+            { DSFLOW_HEAD_TOPS, &parts[p].tops });
         memcpy(all.f + each * (size_t)p, stats.f, each * sizeof(float));
         first += n;
     }
     for (int32_t p = 0; p < nparts; p++) {
-        const struct dsf_head_part_args *a = &parts[p].args;
+        const struct dsflow_head_args *a = &parts[p].args;
         size_t vocab = (size_t)a->tile.vocab;
 
-        RUN(&dsf_codelet_head_part_loss, a, &parts[p].logits, &whole->batch,
-            &all, &parts[p].tops, &loss);
+        RUN(&dsf_codelet_head_loss, a, { DSFLOW_HEAD_LOGITS, &parts[p].logits },
+            { DSFLOW_HEAD_BATCH, &whole->batch },
+            { DSFLOW_HEAD_ALL_STATS, &all },
+            { DSFLOW_HEAD_TOPS, &parts[p].tops }, { DSFLOW_HEAD_LOSS, &loss });
         if (nparts == 1)
             assert_same_bits(loss.f, whole->loss.f, 2);
         else
@@ -148,12 +169,15 @@ static void check_head(struct head *whole, int32_t nparts)
         if (p > 0)
             assert_true(number(&loss) == whole->loss.d[0]);
         whole->loss.d[0] = number(&loss);
-        RUN(&dsf_codelet_head_part_backward_input, a, &parts[p].logits,
-            &parts[p].weight, &one);
+        RUN(&dsf_codelet_head_backward_input, a,
+            { DSFLOW_HEAD_LOGITS, &parts[p].logits },
+            { DSFLOW_HEAD_WEIGHT, &parts[p].weight }, { DSFLOW_HEAD_DX, &one });
         add_floats(dxn.f, one.f, one.n);
         forget(&parts[p].grad);
-        RUN_FRESH(4, &dsf_codelet_head_part_backward_weight, a,
-                  &parts[p].logits, &whole->xn, &parts[p].grad);
+        RUN_FRESH(1u << DSFLOW_HEAD_GRAD, &dsf_codelet_head_backward_weight, a,
+                  { DSFLOW_HEAD_LOGITS, &parts[p].logits },
+                  { DSFLOW_HEAD_X, &whole->xn },
+                  { DSFLOW_HEAD_GRAD, &parts[p].grad });
         copy_block(logits.f + a->first, (size_t)t->vocab, parts[p].logits.f,
                    vocab, rows, vocab);
         memcpy(grad.f + (size_t)a->first * width, parts[p].grad.f + 16,
@@ -162,8 +186,9 @@ static void check_head(struct head *whole, int32_t nparts)
     }
     assert_like(logits.f, whole->logits.f, logits.n, nparts);
     assert_like(grad.f, whole->grad.f, grad.n, nparts);
-    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole->x, &whole->norm,
-        &dx, &dnorm);
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
+        { DSF_NORM_X, &whole->x }, { DSF_NORM_UNIT, &whole->norm },
+        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm });
     assert_like(dx.f, whole->dx.f, dx.n, nparts);
     assert_like(dnorm.f, whole->dnorm.f, width, nparts);
     tensor_free(&all);
@@ -235,37 +260,38 @@ static void a_distant_maximum_in_another_part_is_no_trouble(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_head_part_args a = { shape, 0, 0, 259, 2, 1 };
-    size_t elems[] = { 168, 6216, 14, 1813, 21, 7 };
-    size_t sizes[] = { 1813, 14, 42, 7, 1 };
+    struct dsflow_head_args a = { .tile = shape,
+                                  .norm_w = -1,
+                                  .norm_b = -1,
+                                  .whole = 259,
+                                  .parts = 2,
+                                  .scale = 1 };
+    size_t elems[] = { 168, 0, 6216, 14, 1813, 0, 21, 7 };
+    size_t sizes[] = { 14, 1813, 1, 7, 42 };
     struct dsflow_err err;
 
-    assert_int_equal(check_elems(&dsf_op_head_part_forward, elems, 6, &a, &err),
-                     0);
-    assert_int_equal(check_elems(&dsf_op_head_part_loss, sizes, 5, &a, &err),
-                     0);
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 8, &a, &err), 0);
+    assert_int_equal(check_elems(&dsf_op_head_loss, sizes, 5, &a, &err), 0);
     a.parts = 3;
-    assert_int_equal(check_elems(&dsf_op_head_part_loss, sizes, 5, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_loss, sizes, 5, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "head_part.loss: stats: 42 fp64: expected 63");
+    assert_string_equal(err.msg, "head.loss: all_stats: 42 fp64: expected 63");
     a.parts = 0;
-    assert_int_equal(check_elems(&dsf_op_head_part_loss, sizes, 5, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_loss, sizes, 5, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "head_part.loss: parts: 0: expected 1 to 4096");
+    assert_string_equal(err.msg, "head.loss: parts: 0: expected 1 to 4096");
     a.parts = 2;
     a.first = 1;
-    assert_int_equal(check_elems(&dsf_op_head_part_forward, elems, 6, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 8, &a, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(
-        err.msg,
-        "head_part.forward: 259 columns from 1 on: expected some of 259");
+        err.msg, "head.forward: 259 columns from 1 on: expected some of 259");
     a.first = 0;
     a.scale = INFINITY;
-    assert_int_equal(check_elems(&dsf_op_head_part_forward, elems, 6, &a, &err),
+    assert_int_equal(check_elems(&dsf_op_head_forward, elems, 8, &a, &err),
                      DSFLOW_EINVAL);
-    assert_string_equal(
-        err.msg, "head_part.forward: scale: inf: expected a finite number");
+    assert_string_equal(err.msg,
+                        "head.forward: scale: inf: expected a finite number");
 }
 
 int main(void)

@@ -87,26 +87,36 @@ static void check_mlp_part(struct mlp *whole, struct mlp *l, int parts, int p,
                            struct tensor *dxn)
 {
     const struct dsflow_tile *t = &l->args.tile;
-    const struct dsf_mlp_part_args a = { *t, l->args.w1, l->args.b1,
-                                         l->args.w2 };
+    const struct dsflow_mlp_args a = { .tile = *t,
+                                       .w1 = l->args.w1,
+                                       .b1 = l->args.b1,
+                                       .w2 = l->args.w2,
+                                       .b2 = -1,
+                                       .norm_w = -1,
+                                       .norm_b = -1 };
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
     size_t ffn = (size_t)t->ffn, groups = t->swiglu ? 2 : 1;
     struct tensor one = tensor_unset(y->n), grad = tensor_zero(l->grad.n);
 
     take_unit(whole, l, parts, p, l->unit.f, whole->unit.f);
-    RUN(&dsf_codelet_mlp_part_forward, &a, &whole->xn, &l->unit, &l->h, &one);
+    RUN(&dsf_codelet_mlp_forward, &a, { DSFLOW_MLP_X, &whole->xn },
+        { DSFLOW_MLP_UNIT, &l->unit }, { DSFLOW_MLP_H, &l->h },
+        { DSFLOW_MLP_Y, &one });
     check_columns(&l->h, h->f, rows, groups, ffn, parts, p);
     add_floats(y->f, one.f, one.n);
 
-    RUN(&dsf_codelet_mlp_part_backward_input, &a, &whole->dy, &l->unit, &l->h,
-        &l->dh, &one);
+    RUN(&dsf_codelet_mlp_backward_input, &a, { DSFLOW_MLP_DY, &whole->dy },
+        { DSFLOW_MLP_UNIT, &l->unit }, { DSFLOW_MLP_H, &l->h },
+        { DSFLOW_MLP_DH, &l->dh }, { DSFLOW_MLP_DX, &one });
     add_floats(dxn->f, one.f, one.n);
     check_columns(&l->h, whole->h.f, rows, 1, ffn, parts, p); /* act(h) */
     check_columns(&l->dh, whole->dh.f, rows, groups, ffn, parts, p);
 
     forget(&l->grad);
-    RUN_FRESH(16, &dsf_codelet_mlp_part_backward_weight, &a, &whole->dy,
-              &whole->xn, &l->h, &l->dh, &l->grad);
+    RUN_FRESH(1u << DSFLOW_MLP_GRAD, &dsf_codelet_mlp_backward_weight, &a,
+              { DSFLOW_MLP_DY, &whole->dy }, { DSFLOW_MLP_X, &whole->xn },
+              { DSFLOW_MLP_H, &l->h }, { DSFLOW_MLP_DH, &l->dh },
+              { DSFLOW_MLP_GRAD, &l->grad });
     take_unit(whole, l, parts, p, grad.f, whole->grad.f);
     assert_like(l->grad.f + a.w1, grad.f + a.w1, groups * ffn * width, parts);
     assert_like(l->grad.f + a.w2, grad.f + a.w2, ffn * width, parts);
@@ -120,20 +130,28 @@ static void check_mlp(struct dsflow_tile t, int bias, int parts)
 {
     struct mlp whole = mlp_new(t, bias);
     const struct dsflow_mlp_args *a = &whole.args;
-    const struct dsf_norm_args norm = { t, a->norm_w, a->norm_b };
+    const struct dsf_norm_args norm = { t, a->norm_w, a->norm_b, 0 };
+    const struct dsf_norm_args back = { t, a->norm_w, a->norm_b, 1 };
     const struct dsf_residual_args residual = { t, a->b2 };
     struct tensor sum = tensor_zero(whole.x.n), y = tensor_unset(whole.x.n);
     struct tensor dxn = tensor_zero(whole.x.n), dx = tensor_unset(whole.x.n);
     struct tensor dnorm = tensor_unset(whole.dnorm.n), h;
     struct tensor grad = tensor_zero(whole.grad.n);
 
-    RUN(&dsf_codelet_norm_forward, &norm, &whole.x, &whole.unit, &whole.xn);
-    RUN(&dsf_codelet_mlp_forward, a, &whole.x, &whole.unit, &whole.h, &whole.y);
+    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &whole.x },
+        { DSF_NORM_UNIT, &whole.unit }, { DSF_NORM_Y, &whole.xn });
+    RUN(&dsf_codelet_mlp_forward, a, { DSFLOW_MLP_X, &whole.x },
+        { DSFLOW_MLP_UNIT, &whole.unit }, { DSFLOW_MLP_H, &whole.h },
+        { DSFLOW_MLP_Y, &whole.y });
     h = tensor_copy(&whole.h);
-    RUN(&dsf_codelet_mlp_backward_input, a, &whole.dy, &whole.x, &whole.unit,
-        &whole.h, &whole.dh, &whole.dx, &whole.dnorm);
-    RUN(&dsf_codelet_mlp_backward_weight, a, &whole.dy, &whole.x, &whole.unit,
-        &whole.h, &whole.dh, &whole.dnorm, &whole.grad);
+    RUN(&dsf_codelet_mlp_backward_input, a, { DSFLOW_MLP_DY, &whole.dy },
+        { DSFLOW_MLP_X, &whole.x }, { DSFLOW_MLP_UNIT, &whole.unit },
+        { DSFLOW_MLP_H, &whole.h }, { DSFLOW_MLP_DH, &whole.dh },
+        { DSFLOW_MLP_DX, &whole.dx }, { DSFLOW_MLP_DNORM, &whole.dnorm });
+    RUN(&dsf_codelet_mlp_backward_weight, a, { DSFLOW_MLP_DY, &whole.dy },
+        { DSFLOW_MLP_X, &whole.x }, { DSFLOW_MLP_UNIT, &whole.unit },
+        { DSFLOW_MLP_H, &whole.h }, { DSFLOW_MLP_DH, &whole.dh },
+        { DSFLOW_MLP_DNORM, &whole.dnorm }, { DSFLOW_MLP_GRAD, &whole.grad });
     for (int p = 0; p < parts; p++) {
         struct dsflow_tile cut = t;
         struct mlp l;
@@ -147,20 +165,27 @@ static void check_mlp(struct dsflow_tile t, int bias, int parts)
     /* The product is added to x + b2, or x + b2 is what it starts from: not
      * the same order. */
     if (a->b2 >= 0)
-        RUN(&dsf_codelet_residual_forward, &residual, &whole.x, &sum, &y,
-            &whole.unit);
+        RUN(&dsf_codelet_residual_forward, &residual,
+            { DSF_RESIDUAL_X, &whole.x }, { DSF_RESIDUAL_IN, &sum },
+            { DSF_RESIDUAL_Y, &y }, { DSF_RESIDUAL_UNIT, &whole.unit });
     else
-        RUN(&dsf_codelet_residual_forward, &residual, &whole.x, &sum, &y);
+        RUN(&dsf_codelet_residual_forward, &residual,
+            { DSF_RESIDUAL_X, &whole.x }, { DSF_RESIDUAL_IN, &sum },
+            { DSF_RESIDUAL_Y, &y });
     assert_like(y.f, whole.y.f, y.n, 2);
-    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole.x, &whole.unit,
-        &dx, &dnorm, &whole.dy);
+    RUN(&dsf_codelet_norm_backward_input, &back, { DSF_NORM_DY, &dxn },
+        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
+        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
+        { DSF_NORM_DRES, &whole.dy });
     assert_like(dx.f, whole.dx.f, dx.n, parts);
     assert_like(dnorm.f, whole.dnorm.f, dnorm.n, parts);
-    RUN(&dsf_codelet_norm_backward_weight, &norm, &dnorm, &grad);
+    RUN(&dsf_codelet_norm_backward_weight, &norm, { DSF_NORM_DNORM, &dnorm },
+        { DSF_NORM_GRAD, &grad });
     assert_like(grad.f + a->norm_w, whole.grad.f + a->norm_w, (size_t)t.width,
                 parts);
     if (a->b2 >= 0) {
-        RUN(&dsf_codelet_residual_backward_weight, &residual, &whole.dy, &grad);
+        RUN(&dsf_codelet_residual_backward_weight, &residual,
+            { DSF_RESIDUAL_DY, &whole.dy }, { DSF_RESIDUAL_GRAD, &grad });
         assert_same_bits(grad.f + a->b2, whole.grad.f + a->b2, (size_t)t.width);
     }
     mlp_free(&whole);
@@ -211,9 +236,10 @@ static void check_out(struct dsflow_tile t, int parts)
 {
     size_t rows = (size_t)t.rows, width = (size_t)t.width;
     size_t nq = dsf_tile_qwidth(&t), own = nq / (size_t)parts;
-    struct dsflow_out_args whole = { t, 0, (int64_t)dsf_round16(nq * width) };
+    struct dsflow_out_args whole = { t, 0, (int64_t)dsf_round16(nq * width),
+                                     1 };
     const struct dsf_residual_args residual = { t, whole.b };
-    struct dsflow_out_args a = { t, 0, -1 };
+    struct dsflow_out_args a = { t, 0, -1, 0 };
     struct tensor unit = tensor_new((size_t)whole.b + width, 0.5, 1);
     struct tensor x = tensor_new(rows * width, 2, 2), y = tensor_unset(x.n);
     struct tensor att = tensor_new(rows * nq, 1, 3), sum = tensor_zero(x.n);
@@ -222,14 +248,19 @@ static void check_out(struct dsflow_tile t, int parts)
 
     a.tile.heads /= parts;
     a.tile.kv_heads = 1;
-    RUN(&dsf_codelet_out_forward, &whole, &x, &att, &unit, &y);
+    RUN(&dsf_codelet_out_forward, &whole, { DSFLOW_OUT_X, &x },
+        { DSFLOW_OUT_ATT, &att }, { DSFLOW_OUT_UNIT, &unit },
+        { DSFLOW_OUT_Y, &y });
     for (int p = 0; p < parts; p++) {
         copy_block(part.f, own, unit.f + own * (size_t)p, nq, width, own);
         copy_block(own_att.f, own, att.f + own * (size_t)p, nq, rows, own);
-        RUN(&dsf_codelet_out_part_forward, &a, &own_att, &part, &one);
+        RUN(&dsf_codelet_out_forward, &a, { DSFLOW_OUT_ATT, &own_att },
+            { DSFLOW_OUT_UNIT, &part }, { DSFLOW_OUT_Y, &one });
         add_floats(sum.f, one.f, one.n);
     }
-    RUN(&dsf_codelet_residual_forward, &residual, &x, &sum, &one, &unit);
+    RUN(&dsf_codelet_residual_forward, &residual, { DSF_RESIDUAL_X, &x },
+        { DSF_RESIDUAL_IN, &sum }, { DSF_RESIDUAL_Y, &one },
+        { DSF_RESIDUAL_UNIT, &unit });
     assert_like(one.f, y.f, y.n, 2);
 
     /* Backward, the kinds of the whole segment take a part. */
@@ -239,12 +270,16 @@ static void check_out(struct dsflow_tile t, int parts)
     struct tensor own_delta = tensor_unset(delta.n / (size_t)parts);
     struct tensor grad = tensor_zero(unit.n), own_grad = tensor_zero(part.n);
 
-    RUN(&dsf_codelet_out_backward_input, &whole, &x, &att, &unit, &datt,
-        &delta);
-    RUN(&dsf_codelet_out_backward_weight, &whole, &x, &att, &grad);
-    RUN(&dsf_codelet_out_backward_input, &a, &x, &own_att, &part, &own_datt,
-        &own_delta);
-    RUN(&dsf_codelet_out_backward_weight, &a, &x, &own_att, &own_grad);
+    RUN(&dsf_codelet_out_backward_input, &whole, { DSFLOW_OUT_DY, &x },
+        { DSFLOW_OUT_ATT, &att }, { DSFLOW_OUT_UNIT, &unit },
+        { DSFLOW_OUT_DATT, &datt }, { DSFLOW_OUT_DELTA, &delta });
+    RUN(&dsf_codelet_out_backward_weight, &whole, { DSFLOW_OUT_DY, &x },
+        { DSFLOW_OUT_ATT, &att }, { DSFLOW_OUT_GRAD, &grad });
+    RUN(&dsf_codelet_out_backward_input, &a, { DSFLOW_OUT_DY, &x },
+        { DSFLOW_OUT_ATT, &own_att }, { DSFLOW_OUT_UNIT, &part },
+        { DSFLOW_OUT_DATT, &own_datt }, { DSFLOW_OUT_DELTA, &own_delta });
+    RUN(&dsf_codelet_out_backward_weight, &a, { DSFLOW_OUT_DY, &x },
+        { DSFLOW_OUT_ATT, &own_att }, { DSFLOW_OUT_GRAD, &own_grad });
     copy_block(own_att.f, own, datt.f + nq - own, nq, rows, own);
     assert_like(own_datt.f, own_att.f, own_att.n, parts);
     copy_block(part.f, own, grad.f + nq - own, nq, width, own);
@@ -282,40 +317,37 @@ static void heads_of_out_together_are_the_whole(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_mlp_part_args mlp = { shape, 0, -1, 4608 };
-    struct dsflow_out_args out = { shape, 0, 0 };
+    struct dsflow_mlp_args mlp = { .tile = shape,
+                                   .b1 = -1,
+                                   .w2 = 4608,
+                                   .b2 = -1,
+                                   .norm_w = -1,
+                                   .norm_b = -1 };
+    struct dsflow_out_args out = { shape, 0, 0, 0 };
     size_t elems[] = { 432, 9216, 864, 432 };
-    size_t sizes[] = { 9, 48, 432 };
+    size_t sizes[] = { 0, 9, 48, 432 };
     struct dsflow_err err;
 
-    assert_int_equal(
-        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err), 0);
+    assert_int_equal(check_elems(&dsf_op_mlp_forward, elems, 4, &mlp, &err), 0);
     mlp.tile.swiglu = 1;
-    assert_int_equal(
-        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err),
-        DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "mlp_part.forward: h: 864 fp32: expected 1728");
+    assert_int_equal(check_elems(&dsf_op_mlp_forward, elems, 4, &mlp, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "mlp.forward: h: 864 fp32: expected 1728");
     mlp.w2 = -1;
-    assert_int_equal(
-        check_elems(&dsf_op_mlp_part_forward, elems, 4, &mlp, &err),
-        DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "mlp_part.forward: w2: offset -1 in a unit");
+    assert_int_equal(check_elems(&dsf_op_mlp_forward, elems, 4, &mlp, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "mlp.forward: w2: offset -1 in a unit");
 
-    assert_int_equal(
-        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err),
-        DSFLOW_EINVAL);
-    assert_string_equal(
-        err.msg, "out_part.forward: b: 0: expected -1, a part adds none");
-    out.b = -1;
-    assert_int_equal(
-        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err), 0);
-    sizes[1] = 47;
-    assert_int_equal(
-        check_elems(&dsf_op_out_part_forward, sizes, 3, &out, &err),
-        DSFLOW_EINVAL);
+    assert_int_equal(check_elems(&dsf_op_out_forward, sizes, 4, &out, &err),
+                     DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "out_part.forward: unit: 47 fp32: expected 48");
+                        "out.forward: b: 0: expected -1, a part adds none");
+    out.b = -1;
+    assert_int_equal(check_elems(&dsf_op_out_forward, sizes, 4, &out, &err), 0);
+    sizes[2] = 47;
+    assert_int_equal(check_elems(&dsf_op_out_forward, sizes, 4, &out, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "out.forward: unit: 47 fp32: expected 48");
 }
 
 int main(void)

@@ -55,22 +55,30 @@ static void check_layer(struct dsflow_tile t)
 {
     struct layer l = layer_new(t);
     const struct dsf_norm_args *a = &l.args;
+    struct dsf_norm_args added = *a;
 
+    added.residual = 1;
     objective(&l);
-    RUN(&dsf_codelet_norm_forward, a, &l.x, &l.unit, &l.y);
+    RUN(&dsf_codelet_norm_forward, a, { DSF_NORM_X, &l.x },
+        { DSF_NORM_UNIT, &l.unit }, { DSF_NORM_Y, &l.y });
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
-    RUN(&dsf_codelet_norm_backward_input, a, &l.dy, &l.x, &l.unit, &l.dx,
-        &l.dnorm, &l.dres);
+    RUN(&dsf_codelet_norm_backward_input, &added, { DSF_NORM_DY, &l.dy },
+        { DSF_NORM_X, &l.x }, { DSF_NORM_UNIT, &l.unit },
+        { DSF_NORM_DX, &l.dx }, { DSF_NORM_DNORM, &l.dnorm },
+        { DSF_NORM_DRES, &l.dres });
     memset(l.grad.f, 0xff, l.grad.n * sizeof(float));
-    RUN_FRESH(2, &dsf_codelet_norm_backward_weight, a, &l.dnorm, &l.grad);
+    RUN_FRESH(1u << DSF_NORM_GRAD, &dsf_codelet_norm_backward_weight, a,
+              { DSF_NORM_DNORM, &l.dnorm }, { DSF_NORM_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
 
     /* Without a residual, and what was in grad stays. */
     memset(l.dres.d, 0, l.dres.n * sizeof(double));
-    RUN(&dsf_codelet_norm_backward_input, a, &l.dy, &l.x, &l.unit, &l.dx,
-        &l.dnorm);
-    RUN(&dsf_codelet_norm_backward_weight, a, &l.dnorm, &l.grad);
+    RUN(&dsf_codelet_norm_backward_input, a, { DSF_NORM_DY, &l.dy },
+        { DSF_NORM_X, &l.x }, { DSF_NORM_UNIT, &l.unit },
+        { DSF_NORM_DX, &l.dx }, { DSF_NORM_DNORM, &l.dnorm });
+    RUN(&dsf_codelet_norm_backward_weight, a, { DSF_NORM_DNORM, &l.dnorm },
+        { DSF_NORM_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x alone");
     for (size_t i = 0; i < l.grad.n; i++)
         l.grad.f[i] /= 2;
@@ -108,16 +116,20 @@ static void check_residual(int32_t rows, int32_t width, int bias)
     struct tensor grad = tensor_new(16 + w, 1, 4);
 
     if (bias)
-        RUN(&dsf_codelet_residual_forward, &a, &x, &in, &y, &unit);
+        RUN(&dsf_codelet_residual_forward, &a, { DSF_RESIDUAL_X, &x },
+            { DSF_RESIDUAL_IN, &in }, { DSF_RESIDUAL_Y, &y },
+            { DSF_RESIDUAL_UNIT, &unit });
     else
-        RUN(&dsf_codelet_residual_forward, &a, &x, &in, &y);
+        RUN(&dsf_codelet_residual_forward, &a, { DSF_RESIDUAL_X, &x },
+            { DSF_RESIDUAL_IN, &in }, { DSF_RESIDUAL_Y, &y });
     for (size_t i = 0; i < n; i++) {
         float b = bias ? unit.f[16 + i % w] : 0;
 
         assert_true(y.f[i] == (x.f[i] + b) + in.f[i]);
     }
     if (bias) {
-        RUN(&dsf_codelet_residual_backward_weight, &a, &in, &grad);
+        RUN(&dsf_codelet_residual_backward_weight, &a, { DSF_RESIDUAL_DY, &in },
+            { DSF_RESIDUAL_GRAD, &grad });
         for (size_t i = 0; i < n; i++)
             grad.d[16 + i % w] += in.d[i];
         assert_close(grad.f, grad.d, grad.n, 1e-6);
@@ -143,9 +155,9 @@ static void a_residual_is_input_and_bias_and_product(void **state)
 
 static void what_does_not_agree_is_refused(void **state)
 {
-    struct dsf_norm_args norm = { { .rows = 4, .width = 8, .eps = 1e-5f },
-                                  0,
-                                  8 };
+    struct dsf_norm_args norm = {
+        { .rows = 4, .width = 8, .eps = 1e-5f }, 0, 8, 0
+    };
     struct dsf_residual_args residual = { norm.tile, -1 };
     size_t elems[] = { 32, 16, 32, 32 };
     size_t sizes[] = { 32, 32, 32, 1 };
@@ -172,7 +184,9 @@ static void what_does_not_agree_is_refused(void **state)
     assert_int_equal(
         check_elems(&dsf_op_residual_forward, sizes, 4, &residual, &err),
         DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "residual.forward: 4 ports: expected 3");
+    assert_string_equal(err.msg,
+                        "residual.forward: unit: expected no such port with "
+                        "these arguments");
     residual.b = 0;
     assert_int_equal(
         check_elems(&dsf_op_residual_forward, sizes, 4, &residual, &err),

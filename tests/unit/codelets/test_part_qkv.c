@@ -9,7 +9,8 @@ struct layer {
 
 static struct layer layer_new(struct dsflow_tile t, int bias)
 {
-    struct layer l = { .args.tile = t };
+    struct layer l = { .args = {
+                           .tile = t, .k = -1, .v = -1, .kb = -1, .vb = -1 } };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
     size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
 
@@ -46,7 +47,7 @@ static void layer_free(struct layer *l)
 #define RUN_ROPE(l, codelet, ...)                                              \
     do {                                                                       \
         if ((l)->args.tile.rope)                                               \
-            RUN(codelet, __VA_ARGS__, &(l)->rope);                             \
+            RUN(codelet, __VA_ARGS__, { DSFLOW_QKV_ROPE, &(l)->rope });        \
         else                                                                   \
             RUN(codelet, __VA_ARGS__);                                         \
     } while (0)
@@ -54,14 +55,21 @@ static void layer_free(struct layer *l)
 static void run_whole(struct layer *l)
 {
     const struct dsflow_qkv_args *a = &l->args;
-    struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b };
+    struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b, 0 };
 
-    RUN(&dsf_codelet_norm_forward, &norm, &l->x, &l->unit, &l->xn);
-    RUN_ROPE(l, &dsf_codelet_qkv_forward, a, &l->x, &l->unit, &l->q, &l->kv);
-    RUN_ROPE(l, &dsf_codelet_qkv_backward_input, a, &l->dq, &l->dkv, &l->x,
-             &l->unit, &l->dres, &l->dx, &l->dnorm);
-    RUN(&dsf_codelet_qkv_backward_weight, a, &l->dq, &l->dkv, &l->x, &l->unit,
-        &l->dnorm, &l->grad);
+    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &l->x },
+        { DSF_NORM_UNIT, &l->unit }, { DSF_NORM_Y, &l->xn });
+    RUN_ROPE(l, &dsf_codelet_qkv_forward, a, { DSFLOW_QKV_X, &l->x },
+             { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_Q, &l->q },
+             { DSFLOW_QKV_KV, &l->kv });
+    RUN_ROPE(l, &dsf_codelet_qkv_backward_input, a, { DSFLOW_QKV_DQ, &l->dq },
+             { DSFLOW_QKV_DKV, &l->dkv }, { DSFLOW_QKV_X, &l->x },
+             { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_DRES, &l->dres },
+             { DSFLOW_QKV_DX, &l->dx }, { DSFLOW_QKV_DNORM, &l->dnorm });
+    RUN(&dsf_codelet_qkv_backward_weight, a, { DSFLOW_QKV_DQ, &l->dq },
+        { DSFLOW_QKV_DKV, &l->dkv }, { DSFLOW_QKV_X, &l->x },
+        { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_DNORM, &l->dnorm },
+        { DSFLOW_QKV_GRAD, &l->grad });
 }
 
 /* Rows of q, of k and of v that part `p` of `parts` has, of a matrix with
@@ -98,8 +106,15 @@ static void check_part(struct layer *whole, struct layer *l, int parts, int p,
                        struct tensor *dxn)
 {
     const struct dsflow_tile *t = &l->args.tile;
-    const struct dsf_qkv_part_args a = { *t, l->args.w, l->args.b, -1,
-                                         -1, -1,        -1 };
+    const struct dsflow_qkv_args a = { .tile = *t,
+                                       .w = l->args.w,
+                                       .b = l->args.b,
+                                       .norm_w = -1,
+                                       .norm_b = -1,
+                                       .k = -1,
+                                       .v = -1,
+                                       .kb = -1,
+                                       .vb = -1 };
     size_t rows = (size_t)t->rows, width = (size_t)t->width;
     size_t out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
     struct tensor q = tensor_copy(&l->q), kv = tensor_copy(&l->kv);
@@ -110,8 +125,9 @@ static void check_part(struct layer *whole, struct layer *l, int parts, int p,
     if (a.b >= 0)
         take_rows(&whole->args.tile, parts, p, l->unit.f + a.b,
                   whole->unit.f + whole->args.b, 1);
-    RUN_ROPE(whole, &dsf_codelet_qkv_part_forward, &a, &whole->xn, &l->unit,
-             &l->q, &l->kv);
+    RUN_ROPE(whole, &dsf_codelet_qkv_forward, &a, { DSFLOW_QKV_X, &whole->xn },
+             { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_Q, &l->q },
+             { DSFLOW_QKV_KV, &l->kv });
     take_columns(&q, &whole->q, rows, 1, parts, p);
     take_columns(&kv, &whole->kv, rows, 2, parts, p);
     assert_like(l->q.f, q.f, q.n, parts);
@@ -119,12 +135,14 @@ static void check_part(struct layer *whole, struct layer *l, int parts, int p,
 
     take_columns(&l->dq, dq, rows, 1, parts, p);
     take_columns(&l->dkv, dkv, rows, 2, parts, p);
-    RUN_ROPE(whole, &dsf_codelet_qkv_part_backward_input, &a, &l->dq, &l->dkv,
-             &l->unit, &one);
+    RUN_ROPE(whole, &dsf_codelet_qkv_backward_input, &a,
+             { DSFLOW_QKV_DQ, &l->dq }, { DSFLOW_QKV_DKV, &l->dkv },
+             { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_DX, &one });
     add_floats(dxn->f, one.f, one.n);
     forget(&l->grad);
-    RUN_FRESH(8, &dsf_codelet_qkv_part_backward_weight, &a, &l->dq, &l->dkv,
-              &whole->xn, &l->grad);
+    RUN_FRESH(1u << DSFLOW_QKV_GRAD, &dsf_codelet_qkv_backward_weight, &a,
+              { DSFLOW_QKV_DQ, &l->dq }, { DSFLOW_QKV_DKV, &l->dkv },
+              { DSFLOW_QKV_X, &whole->xn }, { DSFLOW_QKV_GRAD, &l->grad });
     take_rows(&whole->args.tile, parts, p, grad.f + a.w,
               whole->grad.f + whole->args.w, width);
     assert_like(l->grad.f + a.w, grad.f + a.w, out * width, parts);
@@ -145,8 +163,8 @@ static void check_layer(struct dsflow_tile t, int bias, int parts)
     struct tensor dq = tensor_copy(&whole.dq), dkv = tensor_copy(&whole.dkv);
     struct tensor dxn = tensor_zero(whole.x.n), dx = tensor_unset(whole.x.n);
     struct tensor dnorm = tensor_unset(whole.dnorm.n);
-    const struct dsf_norm_args norm = { t, whole.args.norm_w,
-                                        whole.args.norm_b };
+    const struct dsf_norm_args norm = { t, whole.args.norm_w, whole.args.norm_b,
+                                        1 };
 
     run_whole(&whole);
     for (int p = 0; p < parts; p++) {
@@ -159,8 +177,10 @@ static void check_layer(struct dsflow_tile t, int bias, int parts)
         check_part(&whole, &l, parts, p, &dq, &dkv, &dxn);
         layer_free(&l);
     }
-    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole.x, &whole.unit,
-        &dx, &dnorm, &whole.dres);
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
+        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
+        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
+        { DSF_NORM_DRES, &whole.dres });
     assert_like(dx.f, whole.dx.f, dx.n, parts);
     assert_like(dnorm.f, whole.dnorm.f, dnorm.n, parts);
     layer_free(&whole);
@@ -224,7 +244,9 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
     const size_t rows = (size_t)t.rows, width = (size_t)t.width;
     const size_t nk = (size_t)t.head_dim, head = (size_t)p / 3 * nk;
     const int bias = whole->args.b >= 0;
-    struct dsf_qkv_part_args a = { .kb = -1, .vb = -1, .b = -1 };
+    struct dsflow_qkv_args a = {
+        .norm_w = -1, .norm_b = -1, .kb = -1, .vb = -1, .b = -1
+    };
     struct layer l;
     struct tensor kv, one = tensor_unset(dxn->n), own;
 
@@ -243,8 +265,10 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
     if (bias)
         memcpy(l.unit.f + a.b, whole->unit.f + whole->args.b + (size_t)p * nk,
                nk * sizeof(float));
-    RUN(&dsf_codelet_qkv_part_forward, &a, &whole->xn, &l.unit, &l.q, &l.kv,
-        &whole->rope, shared);
+    RUN(&dsf_codelet_qkv_forward, &a, { DSFLOW_QKV_X, &whole->xn },
+        { DSFLOW_QKV_UNIT, &l.unit }, { DSFLOW_QKV_Q, &l.q },
+        { DSFLOW_QKV_KV, &l.kv }, { DSFLOW_QKV_ROPE, &whole->rope },
+        { DSFLOW_QKV_SHARED, shared });
     kv = tensor_copy(&l.kv);
     take_columns(&kv, &whole->kv, rows, 2, 2, p / 3);
     assert_like(l.kv.f, kv.f, kv.n, 6);
@@ -253,13 +277,17 @@ static void check_sharing(struct layer *whole, int p, const struct tensor *dq,
     take_columns(&l.dkv, dkv, rows, 2, 2, p / 3);
     for (size_t i = 0; i < l.dkv.n; i++)
         l.dkv.f[i] *= shares[p % 3];
-    RUN(&dsf_codelet_qkv_part_backward_input, &a, &l.dq, &l.dkv, &l.unit, &one,
-        &whole->rope, shared);
+    RUN(&dsf_codelet_qkv_backward_input, &a, { DSFLOW_QKV_DQ, &l.dq },
+        { DSFLOW_QKV_DKV, &l.dkv }, { DSFLOW_QKV_UNIT, &l.unit },
+        { DSFLOW_QKV_DX, &one }, { DSFLOW_QKV_ROPE, &whole->rope },
+        { DSFLOW_QKV_SHARED, shared });
     add_floats(dxn->f, one.f, one.n);
     own = tensor_unset(grad->n);
     forget(&l.grad);
-    RUN_FRESH(24, &dsf_codelet_qkv_part_backward_weight, &a, &l.dq, &l.dkv,
-              &whole->xn, &l.grad, &own);
+    RUN_FRESH(1u << DSFLOW_QKV_GRAD | 1u << DSFLOW_QKV_SHARED_GRAD,
+              &dsf_codelet_qkv_backward_weight, &a, { DSFLOW_QKV_DQ, &l.dq },
+              { DSFLOW_QKV_DKV, &l.dkv }, { DSFLOW_QKV_X, &whole->xn },
+              { DSFLOW_QKV_GRAD, &l.grad }, { DSFLOW_QKV_SHARED_GRAD, &own });
     add_floats(grad->f, own.f, own.n);
     assert_like(l.grad.f, whole->grad.f + (size_t)p * nk * width, nk * width,
                 6);
@@ -289,7 +317,7 @@ static void check_shared(int bias)
     struct tensor dnorm = tensor_unset(whole.dnorm.n);
     const size_t nq = 60 * 65, nkv = 40 * 65;
     struct tensor shared = tensor_unset(nkv + 40), grad = tensor_zero(nkv + 40);
-    const struct dsf_norm_args norm = { t, whole.args.norm_w, -1 };
+    const struct dsf_norm_args norm = { t, whole.args.norm_w, -1, 1 };
 
     memcpy(shared.f, whole.unit.f + nq, nkv * sizeof(float));
     if (bias)
@@ -301,8 +329,10 @@ static void check_shared(int bias)
     assert_like(grad.f, whole.grad.f + nq, nkv, 6);
     if (bias)
         assert_like(grad.f + nkv, whole.grad.f + whole.args.b + 60, 40, 6);
-    RUN(&dsf_codelet_norm_backward_input, &norm, &dxn, &whole.x, &whole.unit,
-        &dx, &dnorm, &whole.dres);
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
+        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
+        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
+        { DSF_NORM_DRES, &whole.dres });
     assert_like(dx.f, whole.dx.f, dx.n, 6);
     layer_free(&whole);
     tensor_free(&dq);
@@ -337,43 +367,38 @@ static void what_does_not_agree_is_refused(void **state)
                              .vocab = 1,
                              .context = 3,
                              .eps = 1e-5f };
-    struct dsf_qkv_part_args a = { t, 0, -1, -1, -1, -1, -1 };
+    struct dsflow_qkv_args a = { t, 0, -1, -1, -1, -1, -1, -1, -1 };
     size_t elems[] = { 96, 512, 96, 96, 12, 250 };
     struct dsflow_err err;
-    const struct dsflow_op *op = &dsf_op_qkv_part_forward;
+    const struct dsflow_op *op = &dsf_op_qkv_forward;
 
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
     assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 4");
+    assert_string_equal(err.msg,
+                        "qkv.forward: rope: expected no such port with these "
+                        "arguments");
     a.b = 512;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "qkv_part.forward: unit: 512 fp32: expected 544");
+    assert_string_equal(err.msg, "qkv.forward: unit: 512 fp32: expected 544");
     a.b = -1;
     a.tile.rope = 1;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv_part.forward: 4 ports: expected 5");
+    assert_string_equal(err.msg, "qkv.forward: rope: is missing");
     assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_OK);
     elems[4] = 11;
     assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "qkv_part.forward: rope: 11 fp32: expected 12");
+    assert_string_equal(err.msg, "qkv.forward: rope: 11 fp32: expected 12");
     elems[4] = 12;
     a.k = 0;
     assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv_part.forward: v: offset -1 in a unit");
+    assert_string_equal(err.msg, "qkv.forward: v: offset -1 in a unit");
     a.v = 128;
     assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv_part.forward: 5 ports: expected 6");
+    assert_string_equal(err.msg, "qkv.forward: shared: is missing");
     assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "qkv_part.forward: shared: 250 fp32: expected 256");
+    assert_string_equal(err.msg, "qkv.forward: shared: 250 fp32: expected 256");
     elems[5] = 256;
     assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_OK);
-    a.tile.rope = 0;
-    assert_int_equal(check_elems(op, elems, 6, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(
-        err.msg, "qkv_part.forward: shared keys: expected rotary positions");
 }
 
 int main(void)

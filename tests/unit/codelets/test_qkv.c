@@ -9,7 +9,8 @@ struct layer {
 
 static struct layer layer_new(struct dsflow_tile t, int bias)
 {
-    struct layer l = { .args.tile = t };
+    struct layer l = { .args = {
+                           .tile = t, .k = -1, .v = -1, .kb = -1, .vb = -1 } };
     size_t width = (size_t)t.width, rows = (size_t)t.rows, at = 0;
     size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
 
@@ -116,21 +117,32 @@ static void check_layer(struct dsflow_tile t, int bias)
 
     forward_ref(&l);
     if (t.rope)
-        RUN(&dsf_codelet_qkv_forward, a, &l.x, &l.unit, &l.q, &l.kv, &l.rope);
+        RUN(&dsf_codelet_qkv_forward, a, { DSFLOW_QKV_X, &l.x },
+            { DSFLOW_QKV_UNIT, &l.unit }, { DSFLOW_QKV_Q, &l.q },
+            { DSFLOW_QKV_KV, &l.kv }, { DSFLOW_QKV_ROPE, &l.rope });
     else
-        RUN(&dsf_codelet_qkv_forward, a, &l.x, &l.unit, &l.q, &l.kv);
+        RUN(&dsf_codelet_qkv_forward, a, { DSFLOW_QKV_X, &l.x },
+            { DSFLOW_QKV_UNIT, &l.unit }, { DSFLOW_QKV_Q, &l.q },
+            { DSFLOW_QKV_KV, &l.kv });
     assert_close(l.q.f, l.yq, l.q.n, 1e-6);
     assert_close(l.kv.f, l.ykv, l.kv.n, 1e-6);
 
     if (t.rope)
-        RUN(&dsf_codelet_qkv_backward_input, a, &l.dq, &l.dkv, &l.x, &l.unit,
-            &l.dres, &l.dx, &l.dnorm, &l.rope);
+        RUN(&dsf_codelet_qkv_backward_input, a, { DSFLOW_QKV_DQ, &l.dq },
+            { DSFLOW_QKV_DKV, &l.dkv }, { DSFLOW_QKV_X, &l.x },
+            { DSFLOW_QKV_UNIT, &l.unit }, { DSFLOW_QKV_DRES, &l.dres },
+            { DSFLOW_QKV_DX, &l.dx }, { DSFLOW_QKV_DNORM, &l.dnorm },
+            { DSFLOW_QKV_ROPE, &l.rope });
     else
-        RUN(&dsf_codelet_qkv_backward_input, a, &l.dq, &l.dkv, &l.x, &l.unit,
-            &l.dres, &l.dx, &l.dnorm);
+        RUN(&dsf_codelet_qkv_backward_input, a, { DSFLOW_QKV_DQ, &l.dq },
+            { DSFLOW_QKV_DKV, &l.dkv }, { DSFLOW_QKV_X, &l.x },
+            { DSFLOW_QKV_UNIT, &l.unit }, { DSFLOW_QKV_DRES, &l.dres },
+            { DSFLOW_QKV_DX, &l.dx }, { DSFLOW_QKV_DNORM, &l.dnorm });
     soil(&l.grad);
-    RUN_FRESH(0x20, &dsf_codelet_qkv_backward_weight, a, &l.dq, &l.dkv, &l.x,
-              &l.unit, &l.dnorm, &l.grad);
+    RUN_FRESH(1u << DSFLOW_QKV_GRAD, &dsf_codelet_qkv_backward_weight, a,
+              { DSFLOW_QKV_DQ, &l.dq }, { DSFLOW_QKV_DKV, &l.dkv },
+              { DSFLOW_QKV_X, &l.x }, { DSFLOW_QKV_UNIT, &l.unit },
+              { DSFLOW_QKV_DNORM, &l.dnorm }, { DSFLOW_QKV_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
     check_gradient(objective, &l, l.unit.d + a->norm_w, l.grad.f + a->norm_w,
@@ -204,8 +216,10 @@ static void a_gradient_is_added_to_what_was_there(void **state)
         struct layer *l = i == 0 ? &once : &twice;
 
         memcpy(l->dnorm.f, l->x.f, l->dnorm.n * sizeof(float));
-        RUN(&dsf_codelet_qkv_backward_weight, &l->args, &l->dq, &l->dkv, &l->x,
-            &l->unit, &l->dnorm, &l->grad);
+        RUN(&dsf_codelet_qkv_backward_weight, &l->args,
+            { DSFLOW_QKV_DQ, &l->dq }, { DSFLOW_QKV_DKV, &l->dkv },
+            { DSFLOW_QKV_X, &l->x }, { DSFLOW_QKV_UNIT, &l->unit },
+            { DSFLOW_QKV_DNORM, &l->dnorm }, { DSFLOW_QKV_GRAD, &l->grad });
     }
     for (size_t i = 0; i < once.grad.n; i++)
         once.grad.d[i] = 2 * (double)once.grad.f[i];
@@ -226,14 +240,16 @@ static void what_does_not_agree_is_refused(void **state)
                              .vocab = 1,
                              .context = 3,
                              .eps = 1e-5f };
-    struct dsflow_qkv_args a = { t, 0, -1, 512, -1 };
+    struct dsflow_qkv_args a = { t, 0, -1, 512, -1, -1, -1, -1, -1 };
     size_t elems[] = { 96, 528, 96, 96, 262144 };
     struct dsflow_err err;
     const struct dsflow_op *op = &dsf_op_qkv_forward;
 
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
     assert_int_equal(check_elems(op, elems, 5, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv.forward: 5 ports: expected 4");
+    assert_string_equal(err.msg,
+                        "qkv.forward: rope: expected no such port with these "
+                        "arguments");
     elems[1] = 527;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "qkv.forward: unit: 527 fp32: expected 528");
@@ -250,14 +266,14 @@ static void what_does_not_agree_is_refused(void **state)
     a.tile.context = 3;
     a.tile.rope = 1;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv.forward: 4 ports: expected 5");
+    assert_string_equal(err.msg, "qkv.forward: rope: is missing");
     a.tile.rope = 0;
     a.tile.eps = NAN;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
     a.tile.eps = 1e-5f;
-    a.norm_w = -1;
+    a.norm_w = -2;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "qkv.forward: norm_w: offset -1 in a unit");
+    assert_string_equal(err.msg, "qkv.forward: norm_w: offset -2 in a unit");
     a.norm_w = 512;
     a.tile.rows = 7;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);

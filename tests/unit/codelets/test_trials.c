@@ -52,14 +52,16 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
         fail_msg("%s, seed %llu: %s", op->name, (unsigned long long)seed,
                  err.msg);
     for (unsigned i = 0; i < n; i++) {
-        enum dsflow_access access =
-            op->ports[i < op->nports ? i : op->nports - 1].access;
+        const struct dsflow_port *port =
+            &op->ports[i < op->nports ? i : op->nports - 1];
 
         mem[i] = guarded_new(shapes[i].bytes);
         memset(mem[i].p, 0xff, shapes[i].bytes);
         bufs[i] = (struct dsflow_buf){ mem[i].p, shapes[i].bytes,
                                        shapes[i].elems, shapes[i].dtype };
-        if (access != DSFLOW_W && !(fresh >> i & 1))
+        if (port->name == NULL || (port->optional && shapes[i].bytes == 0))
+            bufs[i].ptr = NULL; /* left out */
+        else if (port->access != DSFLOW_W && !(fresh >> i & 1))
             fill_port(c->trials, seed, i, &bufs[i], args);
     }
     scratch =

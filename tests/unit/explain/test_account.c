@@ -14,14 +14,12 @@ static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
     .repeats = 1,
-    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
-    .noptional = 1,
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R, .optional = 1 }),
 };
 static const struct dsflow_op bump = {
     .abi = DSFLOW_OP_ABI,
     .name = "bump",
-    .noptional = 1,
-    DSFLOW_PORTS({ "what", DSFLOW_RW }, { "in", DSFLOW_R }),
+    DSFLOW_PORTS({ "what", DSFLOW_RW }, { "in", DSFLOW_R, .optional = 1 }),
 };
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,

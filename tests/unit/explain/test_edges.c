@@ -9,8 +9,8 @@
 static const struct dsflow_op any = {
     .abi = DSFLOW_OP_ABI,
     .name = "any",
-    .noptional = 2,
-    DSFLOW_PORTS({ "a", DSFLOW_RW }, { "b", DSFLOW_R }, { "c", DSFLOW_W }),
+    DSFLOW_PORTS({ "a", DSFLOW_RW }, { "b", DSFLOW_R, .optional = 1 },
+                 { "c", DSFLOW_W, .optional = 1 }),
 };
 
 static unsigned roll(unsigned *seed, unsigned n)

@@ -65,12 +65,12 @@ static void units_are_found_by_segment_and_layer(void **state)
     struct dsf_job job;
 
     make(&m, &job, models[1]);
-    assert_string_equal(m.units[dsf_model_unit(&m, DSF_EMBED, 0)].name,
+    assert_string_equal(m.units[dsf_model_unit(&m, -1, &dsf_segment_embed, 0)].name,
                         "embed");
-    assert_string_equal(m.units[dsf_model_unit(&m, DSF_OUT, 1)].name,
+    assert_string_equal(m.units[dsf_model_unit(&m, 1, &dsf_segment_out, 0)].name,
                         "layer1.out");
-    assert_string_equal(m.units[dsf_model_unit(&m, DSF_NORM, 0)].name, "norm");
-    assert_string_equal(m.units[dsf_model_unit(&m, DSF_HEAD, 0)].name, "head");
+    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM)].name, "norm");
+    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_W)].name, "head");
     dsf_model_fini(&m);
     dsf_job_fini(&job);
 }

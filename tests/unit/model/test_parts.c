@@ -118,7 +118,7 @@ static void a_part_has_its_heads_columns_and_words(void **state)
 
     make(&m, &job, models[1]);
     /* 8 heads of 10, 4 of keys and of values, rows of 36. Part 1 of 2. */
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_QKV, 1), 1);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, 1, &dsf_segment_qkv, 0), 1);
     assert_string_equal(p.name, "layer1.qkv.p1");
     whole = numbered(&m.units[p.unit]);
     own = malloc((size_t)p.elems * sizeof(*own));
@@ -126,25 +126,25 @@ static void a_part_has_its_heads_columns_and_words(void **state)
     assert_true(own[p.w] == whole[4 * 10 * 36]);
     assert_true(own[p.w + 40 * 36] == whole[(80 + 20) * 36]);
     assert_true(own[p.w + 60 * 36] == whole[(80 + 40 + 20) * 36]);
-    assert_true(own[p.b + 60] == whole[m.qkv_at.b + 140]);
+    assert_true(own[p.b + 60] == whole[m.units[p.unit].at[DSF_QKV_B] + 140]);
     assert_int_equal(p.norm_w, -1);
     free(whole);
     free(own);
 
     /* 32 columns of the feed-forward, gate and up. Part 3 of 4. */
-    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_MLP, 0), 3);
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, 0, &dsf_segment_mlp, 0), 3);
     whole = numbered(&m.units[p.unit]);
     own = malloc((size_t)p.elems * sizeof(*own));
     dsf_part_split(&p, whole, own);
     assert_true(own[p.w] == whole[24 * 36]);
     assert_true(own[p.w + 8 * 36] == whole[(32 + 24) * 36]);
-    assert_true(own[p.w2 + 8] == whole[m.mlp_at.w2 + 32 + 24]);
+    assert_true(own[p.w2 + 8] == whole[m.units[p.unit].at[DSF_MLP_W2] + 32 + 24]);
     assert_int_equal(p.b, -1);
     free(whole);
     free(own);
 
     /* 61 words: 16, then 15 three times. */
-    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_HEAD, 0), 2);
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_W), 2);
     assert_int_equal(p.first, 31);
     assert_int_equal(p.count, 15);
     assert_int_equal(p.npos, 0);
@@ -159,31 +159,31 @@ static void what_all_parts_need_is_a_part_of_its_own(void **state)
     struct dsf_part p;
 
     make(&m, &job, models[0]);
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_MLP, 1), 2);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, 1, &dsf_segment_mlp, 0), 2);
     assert_string_equal(p.name, "layer1.mlp.shared");
     assert_int_equal(p.decay, 0);
     assert_int_equal(p.b, 0);
     assert_int_equal(p.norm_w, 32);
     assert_int_equal(p.norm_b, 64);
-    assert_false(dsf_parts_share_kv(&m, 4));
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_EMBED, 0), 2);
+    assert_false(dsf_shares_kv(m.dims.kv_heads, 4));
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, -1, &dsf_segment_embed, 0), 2);
     assert_int_equal(p.elems, 0);
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_NORM, 0), 1);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM), 1);
     assert_int_equal(p.elems, 0);
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, DSF_OUT, 0), 2);
+    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, 0, &dsf_segment_out, 0), 2);
     assert_int_equal(p.b, 0);
     assert_int_equal(p.nblocks, 1);
-    dsf_part_init(&p, &m, 1, dsf_model_unit(&m, DSF_OUT, 0), 1);
+    dsf_part_init(&p, &m, 1, dsf_model_unit(&m, 0, &dsf_segment_out, 0), 1);
     assert_int_equal(p.elems, 0);
     dsf_model_fini(&m);
     dsf_job_fini(&job);
 
     /* Two heads of keys for four ranks. */
     make(&m, &job, models[2]);
-    assert_true(dsf_parts_share_kv(&m, 4));
-    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_QKV, 0), 1);
+    assert_true(dsf_shares_kv(m.dims.kv_heads, 4));
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, 0, &dsf_segment_qkv, 0), 1);
     assert_int_equal(p.nblocks, 2); /* queries, and their bias */
-    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, DSF_QKV, 0), 4);
+    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, 0, &dsf_segment_qkv, 0), 4);
     assert_int_equal(p.w, 0);
     assert_int_equal(p.blocks[0].rows, 2 * 2 * 10);
     assert_int_equal(p.blocks[0].at_whole, 80 * 36);

@@ -22,8 +22,7 @@ static const struct dsflow_op work = {
     .abi = DSFLOW_OP_ABI,
     .name = "work",
     .repeats = 1,
-    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
-    .noptional = 1,
+    DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R, .optional = 1 }),
     .check = any,
     .cost = by_bytes,
 };

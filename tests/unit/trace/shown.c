@@ -13,8 +13,7 @@
         .name = text,                                                          \
         .comm = moves,                                                         \
         .repeats = !(moves),                                                   \
-        DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),                 \
-        .noptional = 1,                                                        \
+        DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R, .optional = 1 }),  \
     }
 
 OP(op_forward, "mlp.forward", 0);

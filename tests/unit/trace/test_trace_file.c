@@ -31,10 +31,9 @@ static const struct dsflow_op make = {
 static const struct dsflow_op move = {
     .abi = DSFLOW_OP_ABI,
     .name = "move",
-    .noptional = 1,
     .repeats = 1,
     .comm = 1,
-    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R, .optional = 1 }),
     .check = check,
     .cost = cost,
 };

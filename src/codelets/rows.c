@@ -1,24 +1,26 @@
-/* part_norm.c - norm and residual of the rows that one tensor rank has. */
+/* rows.c - norm and residual of the rows that one tensor rank has. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
+#include "codelets/normed.h"
 #include "kernels/kernels.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsf_norm_args *a, float *unit)
+static struct dsf_norm norm_of(const struct dsflow_call *call)
 {
-    return (struct dsf_norm){ unit + a->norm_w, dsf_tensor_at(unit, a->norm_b),
-                              (size_t)a->tile.width, a->tile.eps, a->tile.rms };
+    const struct dsf_norm_args *a = call->args;
+
+    return dsf_norm_of(&a->tile, dsf_floats(call, DSF_NORM_UNIT), a->norm_w,
+                       a->norm_b);
 }
 
 static void norm_forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, UNIT, Y };
     const struct dsf_norm_args *a = call->args;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
+    const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_forward(&norm, dsf_floats(call, X), dsf_floats(call, Y),
+    dsf_norm_forward(&norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_Y),
                      (size_t)a->tile.rows);
 }
 
@@ -30,13 +32,12 @@ const struct dsflow_codelet dsf_codelet_norm_forward = {
 
 static void norm_backward_input_cpu(const struct dsflow_call *call)
 {
-    enum { DY, X, UNIT, DX, DNORM, DRES };
     const struct dsf_norm_args *a = call->args;
-    const struct dsf_norm norm = norm_of(a, dsf_floats(call, UNIT));
+    const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_backward(&norm, dsf_floats(call, X), dsf_floats(call, DY),
-                      call->nbufs > DRES ? dsf_floats(call, DRES) : NULL,
-                      dsf_floats(call, DX), dsf_floats(call, DNORM),
+    dsf_norm_backward(&norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_DY),
+                      dsf_floats(call, DSF_NORM_DRES),
+                      dsf_floats(call, DSF_NORM_DX), dsf_floats(call, DSF_NORM_DNORM),
                       (size_t)a->tile.rows);
 }
 
@@ -48,15 +49,12 @@ const struct dsflow_codelet dsf_codelet_norm_backward_input = {
 
 static void norm_backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DNORM, GRAD };
     const struct dsf_norm_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
-    const float *dnorm = dsf_floats(call, DNORM);
-    float *grad = dsf_gradient(call, GRAD);
+    const float *dnorm = dsf_floats(call, DSF_NORM_DNORM);
+    float *grad = dsf_gradient(call, DSF_NORM_GRAD);
 
-    dsf_add(grad + a->norm_w, dnorm, width);
-    if (a->norm_b >= 0)
-        dsf_add(grad + a->norm_b, dnorm + width, width);
+    dsf_norm_gradient(grad, a->norm_w, a->norm_b, dnorm, width);
 }
 
 const struct dsflow_codelet dsf_codelet_norm_backward_weight = {
@@ -68,12 +66,11 @@ const struct dsflow_codelet dsf_codelet_norm_backward_weight = {
 /* The bias first, as where a product is added to x + b. */
 static void residual_forward_cpu(const struct dsflow_call *call)
 {
-    enum { X, IN, Y, UNIT };
     const struct dsf_residual_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
-    const float *x = dsf_floats(call, X), *in = dsf_floats(call, IN);
-    const float *b = a->b < 0 ? NULL : dsf_floats(call, UNIT) + a->b;
-    float *y = dsf_floats(call, Y);
+    const float *x = dsf_floats(call, DSF_RESIDUAL_X), *in = dsf_floats(call, DSF_RESIDUAL_IN);
+    const float *b = a->b < 0 ? NULL : dsf_floats(call, DSF_RESIDUAL_UNIT) + a->b;
+    float *y = dsf_floats(call, DSF_RESIDUAL_Y);
 
     for (size_t i = 0; i < dsf_tile_x(&a->tile); i += width) {
         if (b) {
@@ -93,10 +90,9 @@ const struct dsflow_codelet dsf_codelet_residual_forward = {
 
 static void residual_backward_weight_cpu(const struct dsflow_call *call)
 {
-    enum { DY, GRAD };
     const struct dsf_residual_args *a = call->args;
 
-    dsf_column_sums(dsf_gradient(call, GRAD) + a->b, dsf_floats(call, DY),
+    dsf_column_sums(dsf_gradient(call, DSF_RESIDUAL_GRAD) + a->b, dsf_floats(call, DSF_RESIDUAL_DY),
                     (size_t)a->tile.rows, (size_t)a->tile.width);
 }
 

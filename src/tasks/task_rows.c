@@ -1,4 +1,4 @@
-/* task_part_norm.c - norm and residual of the rows that one tensor rank has. */
+/* task_rows.c - norm and residual of the rows that one tensor rank has. */
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -20,24 +20,30 @@ static int rows_check(const struct dsflow_op *op, const struct dsflow_tile *t,
     return DSFLOW_OK;
 }
 
-/* Floats of the unit, or an error. */
-static int norm_floats(const struct dsflow_op *op,
-                       const struct dsf_norm_args *a, size_t *need,
-                       struct dsflow_err *err)
+int dsf_norm_needs(const struct dsflow_op *op, const void *args,
+                   struct dsf_need *need, struct dsflow_err *err)
 {
-    size_t width = (size_t)a->tile.width;
-    int status = rows_check(op, &a->tile, err);
+    const struct dsf_norm_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t width = (size_t)t->width;
+    const struct dsf_in_unit tensors[] = { { "norm_w", a->norm_w, width, 0 },
+                                           { "norm_b", a->norm_b, width, 1 } };
+    int status = rows_check(op, t, err);
 
     /* Written so that it refuses what is not a number. */
-    if (status == DSFLOW_OK && !(a->tile.eps > 0 && a->tile.eps < 1))
+    if (status == DSFLOW_OK && !(t->eps > 0 && t->eps < 1))
         status =
             dsflow_fail(err, DSFLOW_EINVAL,
                         "%s: eps: %g: expected more than 0 and less than 1",
-                        op->name, (double)a->tile.eps);
+                        op->name, (double)t->eps);
+    need[DSF_NORM_X] = need[DSF_NORM_Y] = need[DSF_NORM_DY] =
+        need[DSF_NORM_DX] = dsf_rows_of(t, width);
+    if (a->residual)
+        need[DSF_NORM_DRES] = dsf_rows_of(t, width);
+    need[DSF_NORM_DNORM] = dsf_matrix(2, width);
     if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "norm_w", a->norm_w, width, 0, need, err);
-    if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "norm_b", a->norm_b, width, 1, need, err);
+        status = dsf_unit_needs(op, tensors, 2, &need[DSF_NORM_UNIT], err);
+    need[DSF_NORM_GRAD] = need[DSF_NORM_UNIT];
     return status;
 }
 
@@ -50,18 +56,7 @@ static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
         sizeof(float) * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
 }
 
-static int norm_forward_check(const struct dsflow_shape *shapes, unsigned n,
-                              const void *args, struct dsflow_err *err)
-{
-    const struct dsf_norm_args *a = args;
-    size_t unit = 0, x = dsf_tile_x(&a->tile);
-    int status = norm_floats(&dsf_op_norm_forward, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_norm_forward, shapes,
-                           (size_t[]){ x, unit, x }, n, err);
-}
+DSF_SEGMENT_CHECK(forward, norm)
 
 static void norm_forward_cost(const struct dsflow_shape *shapes, unsigned n,
                               const void *args, struct dsflow_cost *cost)
@@ -78,25 +73,18 @@ const struct dsflow_op dsf_op_norm_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "norm of the rows of one tensor rank",
     .args_size = sizeof(struct dsf_norm_args),
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "unit", DSFLOW_R }, { "y", DSFLOW_W }),
-    .check = norm_forward_check,
+    .nports = DSF_NORM_Y + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSF_NORM_X] = { "x", DSFLOW_R },
+            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
+            [DSF_NORM_Y] = { "y", DSFLOW_W },
+        },
+    .check = forward_check,
     .cost = norm_forward_cost,
 };
 
-static int norm_backward_input_check(const struct dsflow_shape *shapes,
-                                     unsigned n, const void *args,
-                                     struct dsflow_err *err)
-{
-    const struct dsf_norm_args *a = args;
-    size_t unit = 0, x = dsf_tile_x(&a->tile);
-    int status = norm_floats(&dsf_op_norm_backward_input, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(
-        &dsf_op_norm_backward_input, shapes,
-        (size_t[]){ x, x, unit, x, 2 * (size_t)a->tile.width, x }, n, err);
-}
+DSF_SEGMENT_CHECK(backward_input, norm)
 
 static void norm_backward_input_cost(const struct dsflow_shape *shapes,
                                      unsigned n, const void *args,
@@ -104,7 +92,7 @@ static void norm_backward_input_cost(const struct dsflow_shape *shapes,
 {
     const struct dsf_norm_args *a = args;
 
-    cost_of(&a->tile, 16, n == 6 ? 4 : 3, 3, cost);
+    cost_of(&a->tile, 16, a->residual ? 4 : 3, 3, cost);
 }
 
 const struct dsflow_op dsf_op_norm_backward_input = {
@@ -114,28 +102,21 @@ const struct dsflow_op dsf_op_norm_backward_input = {
     .direction = DSFLOW_DIR_BACKWARD_INPUT,
     .summary = "gradient of the input of a norm, of the rows of one rank",
     .args_size = sizeof(struct dsf_norm_args),
-    .noptional = 1,
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "x", DSFLOW_R }, { "unit", DSFLOW_R },
-                 { "dx", DSFLOW_W }, { "dnorm", DSFLOW_W },
-                 { "dres", DSFLOW_R }),
-    .check = norm_backward_input_check,
+    .nports = DSF_NORM_DRES + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSF_NORM_X] = { "x", DSFLOW_R },
+            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
+            [DSF_NORM_DY] = { "dy", DSFLOW_R },
+            [DSF_NORM_DX] = { "dx", DSFLOW_W },
+            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_W },
+            [DSF_NORM_DRES] = { "dres", DSFLOW_R, .optional = 1 },
+        },
+    .check = backward_input_check,
     .cost = norm_backward_input_cost,
 };
 
-static int norm_backward_weight_check(const struct dsflow_shape *shapes,
-                                      unsigned n, const void *args,
-                                      struct dsflow_err *err)
-{
-    const struct dsf_norm_args *a = args;
-    size_t unit = 0;
-    int status = norm_floats(&dsf_op_norm_backward_weight, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_norm_backward_weight, shapes,
-                           (size_t[]){ 2 * (size_t)a->tile.width, unit }, n,
-                           err);
-}
+DSF_SEGMENT_CHECK(backward_weight, norm)
 
 static void norm_backward_weight_cost(const struct dsflow_shape *shapes,
                                       unsigned n, const void *args,
@@ -155,37 +136,39 @@ const struct dsflow_op dsf_op_norm_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradients of the parameters of a norm",
     .args_size = sizeof(struct dsf_norm_args),
-    DSFLOW_PORTS({ "dnorm", DSFLOW_R }, { "grad", DSFLOW_RW }),
-    .check = norm_backward_weight_check,
+    .nports = DSF_NORM_GRAD + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_R },
+            [DSF_NORM_GRAD] = { "grad", DSFLOW_RW },
+        },
+    .check = backward_weight_check,
     .cost = norm_backward_weight_cost,
 };
 
-static int residual_floats(const struct dsflow_op *op,
-                           const struct dsf_residual_args *a, size_t *need,
-                           struct dsflow_err *err)
+int dsf_residual_needs(const struct dsflow_op *op, const void *args,
+                       struct dsf_need *need, struct dsflow_err *err)
 {
-    int status = rows_check(op, &a->tile, err);
+    const struct dsf_residual_args *a = args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t width = (size_t)t->width;
+    const struct dsf_in_unit bias = { "b", a->b, width,
+                                      op == &dsf_op_residual_forward };
+    int status = rows_check(op, t, err);
 
+    need[DSF_RESIDUAL_X] = need[DSF_RESIDUAL_IN] = need[DSF_RESIDUAL_Y] =
+        need[DSF_RESIDUAL_DY] = dsf_rows_of(t, width);
     if (status == DSFLOW_OK)
-        status = dsf_unit_need(op, "b", a->b, (size_t)a->tile.width,
-                               op == &dsf_op_residual_forward, need, err);
+        status = dsf_unit_needs(op, &bias, 1, &need[DSF_RESIDUAL_UNIT], err);
+    need[DSF_RESIDUAL_GRAD] = need[DSF_RESIDUAL_UNIT];
     return status;
 }
 
 static int residual_forward_check(const struct dsflow_shape *shapes, unsigned n,
                                   const void *args, struct dsflow_err *err)
 {
-    const struct dsf_residual_args *a = args;
-    size_t unit = 0, x = dsf_tile_x(&a->tile);
-    int status = residual_floats(&dsf_op_residual_forward, a, &unit, err);
-
-    if (status == DSFLOW_OK && (a->b >= 0) != (n == 4))
-        status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %u ports: expected %d",
-                             dsf_op_residual_forward.name, n, a->b < 0 ? 3 : 4);
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_residual_forward, shapes,
-                           (size_t[]){ x, x, x, unit }, n, err);
+    return dsf_segment_check(&dsf_op_residual_forward, shapes, n, args,
+                             dsf_residual_needs, err);
 }
 
 static void residual_forward_cost(const struct dsflow_shape *shapes, unsigned n,
@@ -206,9 +189,14 @@ const struct dsflow_op dsf_op_residual_forward = {
     .direction = DSFLOW_DIR_FORWARD,
     .summary = "what a segment adds to the rows of one tensor rank",
     .args_size = sizeof(struct dsf_residual_args),
-    .noptional = 1,
-    DSFLOW_PORTS({ "x", DSFLOW_R }, { "in", DSFLOW_R }, { "y", DSFLOW_W },
-                 { "unit", DSFLOW_R }),
+    .nports = DSF_RESIDUAL_UNIT + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSF_RESIDUAL_X] = { "x", DSFLOW_R },
+            [DSF_RESIDUAL_IN] = { "in", DSFLOW_R },
+            [DSF_RESIDUAL_Y] = { "y", DSFLOW_W },
+            [DSF_RESIDUAL_UNIT] = { "unit", DSFLOW_R, .optional = 1 },
+        },
     .check = residual_forward_check,
     .cost = residual_forward_cost,
 };
@@ -217,15 +205,8 @@ static int residual_backward_weight_check(const struct dsflow_shape *shapes,
                                           unsigned n, const void *args,
                                           struct dsflow_err *err)
 {
-    const struct dsf_residual_args *a = args;
-    size_t unit = 0;
-    int status =
-        residual_floats(&dsf_op_residual_backward_weight, a, &unit, err);
-
-    if (status < 0)
-        return status;
-    return dsf_ports_check(&dsf_op_residual_backward_weight, shapes,
-                           (size_t[]){ dsf_tile_x(&a->tile), unit }, n, err);
+    return dsf_segment_check(&dsf_op_residual_backward_weight, shapes, n, args,
+                             dsf_residual_needs, err);
 }
 
 static void residual_backward_weight_cost(const struct dsflow_shape *shapes,
@@ -244,7 +225,12 @@ const struct dsflow_op dsf_op_residual_backward_weight = {
     .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
     .summary = "gradient of the bias that a segment adds",
     .args_size = sizeof(struct dsf_residual_args),
-    DSFLOW_PORTS({ "dy", DSFLOW_R }, { "grad", DSFLOW_RW }),
+    .nports = DSF_RESIDUAL_GRAD + 1,
+    .ports =
+        (const struct dsflow_port[]){
+            [DSF_RESIDUAL_DY] = { "dy", DSFLOW_R },
+            [DSF_RESIDUAL_GRAD] = { "grad", DSFLOW_RW },
+        },
     .check = residual_backward_weight_check,
     .cost = residual_backward_weight_cost,
 };

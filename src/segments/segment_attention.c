@@ -1,0 +1,76 @@
+/* segment_attention.c - causal softmax attention, tile by tile. */
+#include "segments/segment.h"
+
+static void fill(const struct dsf_site *site, void *args)
+{
+    *(struct dsflow_attention_args *)args = (struct dsflow_attention_args){
+        .tile = site->tile,
+        .keys = site->keys,
+        .diagonal = site->diagonal,
+        .first = site->first_keys,
+        .last = site->diagonal,
+        .first_q = site->diagonal,
+        .first_kv = site->last_queries,
+    };
+}
+
+/* What the first of several tasks sets. */
+static uint32_t fresh(const struct dsflow_op *op, const void *args)
+{
+    const struct dsflow_attention_args *a = args;
+
+    if (op == &dsf_op_attention_forward)
+        return a->first ? 1u << DSFLOW_ATTENTION_ATT | 1u << DSFLOW_ATTENTION_LSE
+                        : 0;
+    return (a->first_q ? 1u << DSFLOW_ATTENTION_DQ : 0) |
+           (a->first_kv ? 1u << DSFLOW_ATTENTION_DKV : 0);
+}
+
+static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
+                          void *args)
+{
+    struct dsflow_attention_args *a = args;
+
+    *a = *(const struct dsflow_attention_args *)whole;
+    a->tile = dsf_part_tile(parts, t, &a->tile);
+    return 0;
+}
+
+#define COLUMNS .cut = DSF_CUT_COLUMNS
+#define KV      .cut = DSF_CUT_KV, .of_keys = 1
+#define OF_QKV(port)                                                           \
+    DSF_FROM_OTHER, .unit = DSFLOW_QKV_##port, .other = &dsf_segment_qkv
+
+static const struct dsf_port ports[] = {
+    [DSFLOW_ATTENTION_Q] = { "q", OF_QKV(Q), COLUMNS },
+    [DSFLOW_ATTENTION_KV] = { "kv", OF_QKV(KV), KV },
+    [DSFLOW_ATTENTION_ATT] = { "att", DSF_FROM_KEPT, COLUMNS,
+                               .dropped = DSF_DROPPED_WITH_ATTENTION },
+    [DSFLOW_ATTENTION_LSE] = { "lse", DSF_FROM_KEPT, COLUMNS,
+                               .dropped = DSF_DROPPED_WITH_ATTENTION },
+    [DSFLOW_ATTENTION_DATT] = { "datt", DSF_FROM_BRIEF, COLUMNS },
+    [DSFLOW_ATTENTION_DELTA] = { "delta", DSF_FROM_BRIEF, COLUMNS },
+    [DSFLOW_ATTENTION_DQ] = { "dq", OF_QKV(DQ), COLUMNS },
+    [DSFLOW_ATTENTION_DKV] = { "dkv", OF_QKV(DKV), KV },
+};
+
+static const struct dsf_op_rules rules[] = {
+    { &dsf_op_attention_forward, { { DSF_RULE_PART, .fill = fill_part } } },
+    { &dsf_op_attention_backward_input,
+      { { DSF_RULE_PART, .fill = fill_part } } },
+    { .op = NULL },
+};
+
+const struct dsf_segment dsf_segment_attention = {
+    .name = "attention",
+    .nports = DSFLOW_ATTENTION_NPORTS,
+    .ports = ports,
+    .needs = dsf_attention_needs,
+    .forward = &dsf_op_attention_forward,
+    .backward_input = &dsf_op_attention_backward_input,
+    .pairs = true,
+    .fill = fill,
+    .fresh = fresh,
+    .rules = rules,
+};

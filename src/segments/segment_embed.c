@@ -1,0 +1,101 @@
+/* segment_embed.c - rows of the embedding of tokens, and of positions. */
+#include "segments/segment.h"
+
+static bool lay_out(const struct dsf_layout *layout, unsigned i,
+                    struct dsf_unit *u)
+{
+    const struct dsf_dims *d = &layout->dims;
+    bool gpt2 = layout->family == DSF_GPT2;
+
+    u->matrices = DSFLOW_EMBEDDING;
+    u->at[DSF_EMBED_WTE] = 0;
+    dsf_unit_matrix(u, d->vocab, d->width, DSF_INIT_STD, "%s",
+                    gpt2 ? "transformer.wte.weight"
+                         : "model.embed_tokens.weight");
+    if (!d->rope) {
+        u->at[DSF_EMBED_WPE] = dsf_unit_align(u);
+        dsf_unit_matrix(u, d->context, d->width, DSF_INIT_STD,
+                        "transformer.wpe.weight");
+    }
+    dsf_unit_end_matrices(u);
+    return true;
+}
+
+static void fill(const struct dsf_site *site, void *args)
+{
+    const int64_t *at = site->units[0]->at;
+
+    *(struct dsflow_embed_args *)args = (struct dsflow_embed_args){
+        .tile = site->tile,
+        .wte = at[DSF_EMBED_WTE],
+        .wpe = at[DSF_EMBED_WPE],
+        .npos = at[DSF_EMBED_WPE] < 0 ? 0 : site->tile.context,
+    };
+}
+
+/* Rows of the vocabulary, and of the positions. */
+static void own(struct dsf_part *p, const struct dsf_dims *d,
+                const struct dsf_unit *u)
+{
+    int64_t width = d->width;
+
+    p->count = dsf_share(d->vocab, p->parts, p->part, &p->first);
+    p->w = 0;
+    dsf_part_take(p, p->first * width, p->count, width, width);
+    if (u->at[DSF_EMBED_WPE] >= 0) {
+        p->w2 = dsf_part_align(p);
+        p->npos = dsf_share(d->context, p->parts, p->part, &p->first_pos);
+        dsf_part_take(p, u->at[DSF_EMBED_WPE] + p->first_pos * width, p->npos,
+                      width, width);
+    }
+    p->decay = dsf_part_align(p);
+}
+
+static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
+                          void *args)
+{
+    *(struct dsflow_embed_args *)args = (struct dsflow_embed_args){
+        .tile = dsf_part_tile(parts, t, whole),
+        .wte = part->w,
+        .wpe = part->w2,
+        .first = part->first,
+        .first_pos = part->first_pos,
+        .npos = part->npos,
+    };
+    return 0;
+}
+
+static const struct dsf_port ports[] = {
+    [DSFLOW_EMBED_BATCH] = { "batch", DSF_FROM_BATCH, .cut = DSF_CUT_EVERY },
+    [DSFLOW_EMBED_UNIT] = { "embed", DSF_FROM_PARAMETERS, .cut = DSF_CUT_UNIT },
+    [DSFLOW_EMBED_X] = { "x", DSF_FROM_OUT, .cut = DSF_CUT_ROWS },
+    [DSFLOW_EMBED_DX] = { "dx", DSF_FROM_DOUT, .cut = DSF_CUT_ROWS },
+    [DSFLOW_EMBED_GRAD] = { "grad", DSF_FROM_GRADIENTS, .cut = DSF_CUT_UNIT },
+};
+
+static const struct dsf_op_rules rules[] = {
+    { &dsf_op_embed_forward,
+      { DSF_PART(fill_part, DSF_OWN + DSFLOW_EMBED_UNIT,
+                 { DSFLOW_EMBED_X, DSF_Y }),
+        DSF_SCATTER(DSF_OWN + DSFLOW_EMBED_X, DSF_Y) } },
+    { &dsf_op_embed_backward_weight,
+      { DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_EMBED_DX),
+        DSF_PART(fill_part, DSF_OWN + DSFLOW_EMBED_GRAD,
+                 { DSFLOW_EMBED_DX, DSF_D }) } },
+    { .op = NULL },
+};
+
+const struct dsf_segment dsf_segment_embed = {
+    .name = "embed",
+    .units = { "embed" },
+    .nports = DSFLOW_EMBED_NPORTS,
+    .ports = ports,
+    .needs = dsf_embed_needs,
+    .forward = &dsf_op_embed_forward,
+    .backward_weight = &dsf_op_embed_backward_weight,
+    .lay_out = lay_out,
+    .fill = fill,
+    .own = own,
+    .rules = rules,
+};

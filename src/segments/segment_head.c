@@ -1,0 +1,159 @@
+/* segment_head.c - the last norm, logits and their loss. */
+#include "segments/segment.h"
+
+static bool lay_out(const struct dsf_layout *layout, unsigned i,
+                    struct dsf_unit *u)
+{
+    const struct dsf_dims *d = &layout->dims;
+
+    if (i == DSF_HEAD_UNIT_NORM) {
+        dsf_unit_norm(u, d,
+                      layout->family == DSF_GPT2 ? "transformer.ln_f"
+                                                 : "model.norm",
+                      &u->at[DSF_HEAD_NORM_W], &u->at[DSF_HEAD_NORM_B]);
+        return true;
+    }
+    if (layout->tied)
+        return false;
+    u->matrices = DSFLOW_HEAD;
+    u->at[DSF_HEAD_W] = 0;
+    dsf_unit_matrix(u, d->vocab, d->width, DSF_INIT_STD, "lm_head.weight");
+    dsf_unit_end_matrices(u);
+    return true;
+}
+
+static void fill(const struct dsf_site *site, void *args)
+{
+    const struct dsf_unit *norm = site->units[DSF_HEAD_UNIT_NORM];
+
+    *(struct dsflow_head_args *)args = (struct dsflow_head_args){
+        .tile = site->tile,
+        .w = site->units[DSF_HEAD_UNIT_W]->at[DSF_HEAD_W],
+        .norm_w = norm->at[DSF_HEAD_NORM_W],
+        .norm_b = norm->at[DSF_HEAD_NORM_B],
+        .whole = site->tile.vocab,
+        .parts = 1,
+        .scale = (float)(1 / site->tokens),
+    };
+}
+
+/* Is it the unit of the matrix, and not that of the norm? */
+static bool has_matrix(const struct dsf_unit *u)
+{
+    return u->matrices == DSFLOW_HEAD;
+}
+
+/* Rows of the vocabulary. */
+static void own(struct dsf_part *p, const struct dsf_dims *d,
+                const struct dsf_unit *u)
+{
+    if (!has_matrix(u))
+        return;
+    p->count = dsf_share(d->vocab, p->parts, p->part, &p->first);
+    p->w = 0;
+    dsf_part_take(p, p->first * (int64_t)d->width, p->count, d->width,
+                  d->width);
+    p->decay = dsf_part_align(p);
+}
+
+static void share(struct dsf_part *p, const struct dsf_dims *d,
+                  const struct dsf_unit *u)
+{
+    if (has_matrix(u))
+        return;
+    p->norm_w = dsf_part_vector(p, u->at[DSF_HEAD_NORM_W], d->width);
+    p->norm_b = dsf_part_vector(p, u->at[DSF_HEAD_NORM_B], d->width);
+}
+
+static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
+                          void *args)
+{
+    const struct dsflow_head_args *a = whole;
+
+    *(struct dsflow_head_args *)args = (struct dsflow_head_args){
+        .tile = dsf_part_tile(parts, t, &a->tile),
+        .w = part->w,
+        .norm_w = -1,
+        .norm_b = -1,
+        .first = part->first,
+        .whole = a->tile.vocab,
+        .parts = parts,
+        .scale = a->scale,
+    };
+    return 0;
+}
+
+#define VOCAB .cut = DSF_CUT_VOCAB
+#define EVERY .cut = DSF_CUT_EVERY
+#define ROWS  .cut = DSF_CUT_ROWS
+#define NORM  .unit = DSF_HEAD_UNIT_NORM, .cut = DSF_CUT_UNIT
+#define W     .unit = DSF_HEAD_UNIT_W, .cut = DSF_CUT_UNIT
+
+static const struct dsf_port ports[] = {
+    [DSFLOW_HEAD_X] = { "x", DSF_FROM_IN, ROWS },
+    [DSFLOW_HEAD_NORM] = { "norm", DSF_FROM_PARAMETERS, NORM },
+    [DSFLOW_HEAD_WEIGHT] = { "weight", DSF_FROM_PARAMETERS, W },
+    [DSFLOW_HEAD_BATCH] = { "batch", DSF_FROM_BATCH, EVERY },
+    [DSFLOW_HEAD_LOGITS] = { "logits", DSF_FROM_LOGITS, VOCAB },
+    [DSFLOW_HEAD_LOSS] = { "loss", DSF_FROM_LOSS, EVERY },
+    [DSFLOW_HEAD_STATS] = { "stats", DSF_FROM_NOTHING },
+    [DSFLOW_HEAD_TOPS] = { "tops", DSF_FROM_NOTHING },
+    [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSF_FROM_NOTHING },
+    [DSFLOW_HEAD_DX] = { "dx", DSF_FROM_DIN, ROWS },
+    [DSFLOW_HEAD_DNORM] = { "dnorm", DSF_FROM_LOGITS, EVERY },
+    [DSFLOW_HEAD_GRAD] = { "grad", DSF_FROM_GRADIENTS, W },
+    [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSF_FROM_GRADIENTS, NORM },
+};
+
+static const struct dsf_op_rules rules[] = {
+    { &dsf_op_head_forward,
+      { DSF_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSF_GATHER(DSF_X, DSF_XN),
+        DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSF_X }, { DSFLOW_HEAD_NORM, DSF_LEFT_OUT },
+                 { DSFLOW_HEAD_LOSS, DSF_LEFT_OUT },
+                 { DSFLOW_HEAD_STATS, DSF_STATS },
+                 { DSFLOW_HEAD_TOPS, DSF_TOPS }),
+        DSF_GATHER(DSF_ALL, DSF_STATS),
+        DSF_OTHER(head_loss, fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
+                  { DSFLOW_HEAD_BATCH, DSF_OWN + DSFLOW_HEAD_BATCH },
+                  { DSFLOW_HEAD_LOGITS, DSF_OWN + DSFLOW_HEAD_LOGITS },
+                  { DSFLOW_HEAD_LOSS, DSF_OWN + DSFLOW_HEAD_LOSS },
+                  { DSFLOW_HEAD_TOPS, DSF_TOPS },
+                  { DSFLOW_HEAD_ALL_STATS, DSF_ALL }) } },
+    { &dsf_op_head_backward_input,
+      { DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSF_LEFT_OUT },
+                 { DSFLOW_HEAD_NORM, DSF_LEFT_OUT }, { DSFLOW_HEAD_DX, DSF_Y },
+                 { DSFLOW_HEAD_DNORM, DSF_LEFT_OUT }),
+        DSF_SCATTER(DSF_R, DSF_Y),
+        DSF_NORM_BACK(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM, DSFLOW_HEAD_DX,
+                      DSFLOW_HEAD_DNORM) } },
+    { &dsf_op_head_backward_weight,
+      { DSF_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSF_GATHER(DSF_X, DSF_XN),
+        DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_GRAD,
+                 { DSFLOW_HEAD_X, DSF_X }, { DSFLOW_HEAD_NORM, DSF_LEFT_OUT },
+                 { DSFLOW_HEAD_DNORM, DSF_LEFT_OUT },
+                 { DSFLOW_HEAD_NORM_GRAD, DSF_LEFT_OUT }),
+        DSF_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },
+    { .op = NULL },
+};
+
+const struct dsf_segment dsf_segment_head = {
+    .name = "head",
+    .units = { [DSF_HEAD_UNIT_NORM] = "norm", [DSF_HEAD_UNIT_W] = "head" },
+    .nports = DSFLOW_HEAD_NPORTS,
+    .ports = ports,
+    .needs = dsf_head_needs,
+    .forward = &dsf_op_head_forward,
+    .backward_input = &dsf_op_head_backward_input,
+    .backward_weight = &dsf_op_head_backward_weight,
+    .logits = &dsf_op_head_logits,
+    .lay_out = lay_out,
+    .fill = fill,
+    .own = own,
+    .share = share,
+    .rules = rules,
+};

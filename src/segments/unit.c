@@ -1,0 +1,123 @@
+/* unit.c - tensors one after the other in a unit, and what a part has of it. */
+#include "segments/unit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static struct dsf_tensor *add(struct dsf_unit *u, int64_t rows, int64_t cols,
+                              const char *fmt, va_list ap)
+{
+    struct dsf_tensor *t = &u->tensors[u->ntensors++];
+
+    vsnprintf(t->name, sizeof(t->name), fmt, ap);
+    t->rows = rows;
+    t->cols = cols;
+    t->offset = u->elems;
+    u->elems += rows * cols;
+    return t;
+}
+
+struct dsf_tensor *dsf_unit_matrix(struct dsf_unit *u, int64_t rows,
+                                   int64_t cols, float std, const char *fmt,
+                                   ...)
+{
+    struct dsf_tensor *t;
+    va_list ap;
+
+    va_start(ap, fmt);
+    t = add(u, rows, cols, fmt, ap);
+    va_end(ap);
+    t->init_std = std;
+    return t;
+}
+
+void dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
+                     const char *fmt, ...)
+{
+    struct dsf_tensor *t;
+    va_list ap;
+
+    va_start(ap, fmt);
+    t = add(u, 1, n, fmt, ap);
+    va_end(ap);
+    t->vector = true;
+    t->init_value = value;
+}
+
+int64_t dsf_unit_align(struct dsf_unit *u)
+{
+    return u->elems = round_up(u->elems, 16);
+}
+
+void dsf_unit_end_matrices(struct dsf_unit *u)
+{
+    u->decay = dsf_unit_align(u);
+}
+
+void dsf_unit_norm(struct dsf_unit *u, const struct dsf_dims *dims,
+                   const char *name, int64_t *w, int64_t *b)
+{
+    *w = dsf_unit_align(u);
+    dsf_unit_vector(u, dims->width, 1, "%s.weight", name);
+    if (dims->rms)
+        return;
+    *b = dsf_unit_align(u);
+    dsf_unit_vector(u, dims->width, 0, "%s.bias", name);
+}
+
+struct dsf_prefix dsf_unit_prefix(const struct dsf_layout *layout)
+{
+    struct dsf_prefix p;
+
+    snprintf(p.s, sizeof(p.s), "%s.%d",
+             layout->family == DSF_GPT2 ? "transformer.h" : "model.layers",
+             (int)layout->layer);
+    return p;
+}
+
+float dsf_residual_std(const struct dsf_layout *layout)
+{
+    return DSF_INIT_STD / sqrtf(2.0f * (float)layout->layers);
+}
+
+int64_t dsf_unit_block(int64_t elems)
+{
+    return round_up(elems / 4096 + 1, 1024);
+}
+
+int32_t dsf_share(int32_t n, int32_t parts, int32_t p, int32_t *first)
+{
+    int32_t more = n % parts;
+
+    *first = n / parts * p + (p < more ? p : more);
+    return n / parts + (p < more);
+}
+
+int64_t dsf_part_align(struct dsf_part *p)
+{
+    return p->elems = round_up(p->elems, 16);
+}
+
+void dsf_part_take(struct dsf_part *p, int64_t at, int64_t rows, int64_t cols,
+                   int64_t ld)
+{
+    p->blocks[p->nblocks++] =
+        (struct dsf_block){ p->elems, at, rows, cols, cols, ld };
+    p->elems += rows * cols;
+}
+
+int64_t dsf_part_vector(struct dsf_part *p, int64_t at, int64_t n)
+{
+    int64_t here = dsf_part_align(p);
+
+    if (at < 0)
+        return -1;
+    dsf_part_take(p, at, 1, n, n);
+    return here;
+}
