@@ -96,11 +96,10 @@ static int check_states(const struct dsflow_optimizer *o,
     unsigned n = count_states(o);
 
     for (unsigned i = 0; i < n; i++) {
-        if (o->states[i][0] == '\0' || strchr(o->states[i], '.') != NULL ||
-            strlen(o->states[i]) > 16)
+        if (o->states[i][0] == '\0' || strlen(o->states[i]) > 16)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "optimizer %.60s: state \"%.40s\": expected 1 "
-                               "to 16 letters and no point",
+                               "to 16 letters",
                                o->name, o->states[i]);
         for (unsigned k = 0; k < i; k++)
             if (strcmp(o->states[i], o->states[k]) == 0)

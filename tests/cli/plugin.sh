@@ -119,7 +119,7 @@ bad 9 "optimizer pull: made for interface 77: this dsflow has 3"
 bad 10 "optimizer lion: the name is taken (built-in)"
 bad 11 "optimizer pull: has no summary"
 bad 12 "optimizer pull: has no kind of task"
-bad 13 'optimizer pull: state "me.an": expected 1 to 16 letters and no point'
+bad 13 'optimizer pull: state "mean_of_gradients": expected 1 to 16 letters'
 bad 14 "optimizer pull: options: share: its field is not within the 4 bytes of the part"
 bad 15 "schedule halves: made for interface 77: this dsflow has 3"
 bad 16 "schedule constant: the name is taken (built-in)"
@@ -176,8 +176,8 @@ done
 strings=$(tr -d '\0' < whole/checkpoints/step-10/states.safetensors |
     head -c 2000)
 case $strings in
-*mean.layer0.qkv*) ;;
-*) fault "a checkpoint has no state mean.layer0.qkv" ;;
+*me.an.layer0.qkv*) ;;
+*) fault "a checkpoint has no state me.an.layer0.qkv" ;;
 esac
 
 # A run's folder brings its plug-ins along.
