@@ -120,13 +120,17 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
     op.check = check;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "task mine: 0 ports, 0 optional: expected one that is "
-                        "required");
+                        "task mine: 0 ports: expected one that is required, "
+                        "and a name for the last");
     op.nports = 1;
     op.ports = &port;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "task mine: port 0: expected a name, and R, W "
-                                 "or RW");
+    assert_string_equal(err.msg,
+                        "task mine: 1 ports: expected one that is required, "
+                        "and a name for the last");
+    port.name = "in";
+    assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "task mine: port in: expected R, W or RW");
     port = (struct dsflow_port){ "in", DSFLOW_RW };
     op.repeats = 1;
     assert_int_equal(dsflow_op_register(&op, &err), DSFLOW_EINVAL);

@@ -101,8 +101,15 @@ static void weigh(struct dsf_trace *trace)
 {
     trace->tasks = dsf_xcalloc(dsflow_graph_ntasks(trace->graph),
                                sizeof(*trace->tasks));
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++)
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(trace->graph); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(trace->graph, (dsflow_task_id){ i });
+
         trace->tasks[i].predicted = -1;
+        if (t->op->comm)
+            trace->tasks[i].moves =
+                (double)dsflow_graph_data(trace->graph, t->data[1])->bytes;
+    }
 }
 
 static void finish(struct shown *shown)
