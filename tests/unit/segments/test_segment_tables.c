@@ -282,7 +282,10 @@ static void units_of_a_kind_are_of_one_size(void **state)
     struct dsf_model m;
 
     build(&job, &m, "gpt2", widen);
-    assert_int_equal(m.nkinds, 4); /* qkv, out, and mlp of two widths */
+    assert_true(m.units[dsf_model_unit(&m, 0, &dsf_segment_mlp, 0)].kind !=
+                m.units[dsf_model_unit(&m, 1, &dsf_segment_mlp, 0)].kind);
+    assert_true(m.units[dsf_model_unit(&m, 0, &dsf_segment_out, 0)].kind ==
+                m.units[dsf_model_unit(&m, 1, &dsf_segment_out, 0)].kind);
     for (unsigned a = 0; a < m.nunits; a++)
         for (unsigned b = 0; b < m.nunits; b++)
             if (m.units[a].kind >= 0 && m.units[a].kind == m.units[b].kind) {
