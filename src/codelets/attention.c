@@ -36,8 +36,10 @@ static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_attention a = shape(call->args, DSF_STRIP_FORWARD);
 
-    dsf_attention_forward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q), dsf_floats(call, DSFLOW_ATTENTION_KV),
-                          dsf_floats(call, DSFLOW_ATTENTION_ATT), dsf_floats(call, DSFLOW_ATTENTION_LSE),
+    dsf_attention_forward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q),
+                          dsf_floats(call, DSFLOW_ATTENTION_KV),
+                          dsf_floats(call, DSFLOW_ATTENTION_ATT),
+                          dsf_floats(call, DSFLOW_ATTENTION_LSE),
                           call->scratch);
 }
 
@@ -52,10 +54,14 @@ static void backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsf_attention a = shape(call->args, DSF_STRIP_BACKWARD);
 
-    dsf_attention_backward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q), dsf_floats(call, DSFLOW_ATTENTION_KV),
-                           dsf_floats(call, DSFLOW_ATTENTION_DATT), dsf_floats(call, DSFLOW_ATTENTION_LSE),
-                           dsf_floats(call, DSFLOW_ATTENTION_DELTA), dsf_floats(call, DSFLOW_ATTENTION_DQ),
-                           dsf_floats(call, DSFLOW_ATTENTION_DKV), call->scratch);
+    dsf_attention_backward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q),
+                           dsf_floats(call, DSFLOW_ATTENTION_KV),
+                           dsf_floats(call, DSFLOW_ATTENTION_DATT),
+                           dsf_floats(call, DSFLOW_ATTENTION_LSE),
+                           dsf_floats(call, DSFLOW_ATTENTION_DELTA),
+                           dsf_floats(call, DSFLOW_ATTENTION_DQ),
+                           dsf_floats(call, DSFLOW_ATTENTION_DKV),
+                           call->scratch);
 }
 
 const struct dsflow_codelet dsf_codelet_attention_backward_input = {

@@ -38,7 +38,8 @@ static void backward_input_cpu(const struct dsflow_call *call)
 
     dsf_gemm(0, 0, rows, nq, width, dsf_floats(call, DSFLOW_OUT_DY), width,
              dsf_floats(call, DSFLOW_OUT_UNIT) + a->w, nq, 0, datt, nq);
-    dsf_head_dots(datt, dsf_floats(call, DSFLOW_OUT_ATT), dsf_floats(call, DSFLOW_OUT_DELTA), rows,
+    dsf_head_dots(datt, dsf_floats(call, DSFLOW_OUT_ATT),
+                  dsf_floats(call, DSFLOW_OUT_DELTA), rows,
                   (size_t)a->tile.heads, (size_t)a->tile.head_dim);
 }
 
@@ -56,10 +57,11 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t nq = dsf_tile_qwidth(&a->tile);
     const float *dy = dsf_floats(call, DSFLOW_OUT_DY);
     const struct dsf_extent matrix = { a->w, width * nq };
-    float beta, *grad = dsf_gradient_but(call, DSFLOW_OUT_GRAD, &matrix, 1, &beta);
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_OUT_GRAD, &matrix, 1, &beta);
 
-    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, DSFLOW_OUT_ATT), nq, beta,
-             grad + a->w, nq);
+    dsf_gemm(1, 0, width, nq, rows, dy, width, dsf_floats(call, DSFLOW_OUT_ATT),
+             nq, beta, grad + a->w, nq);
     if (a->b >= 0)
         dsf_column_sums(grad + a->b, dy, rows, width);
 }

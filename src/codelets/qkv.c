@@ -69,8 +69,8 @@ static void forward_cpu(const struct dsflow_call *call)
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
     float *kv = dsf_floats(call, DSFLOW_QKV_KV);
     const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X),
-                                 call->scratch, rows);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
 
     dsf_gemm(0, 1, rows, nq, width, xn, width, unit + a->w, width, 0, q, nq);
     if (a->b >= 0)
@@ -155,14 +155,14 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
     const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
     const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X),
-                                 call->scratch, rows);
-    const struct dsf_extent matrix = {
-        a->w, (nq + (a->k < 0 ? nkv : 0)) * width
-    };
-    float beta, *grad = dsf_gradient_but(call, DSFLOW_QKV_GRAD, &matrix, 1,
-                                         &beta);
-    float *shared = a->k < 0 ? NULL : dsf_gradient(call, DSFLOW_QKV_SHARED_GRAD);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
+    const struct dsf_extent matrix = { a->w,
+                                       (nq + (a->k < 0 ? nkv : 0)) * width };
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_QKV_GRAD, &matrix, 1, &beta);
+    float *shared =
+        a->k < 0 ? NULL : dsf_gradient(call, DSFLOW_QKV_SHARED_GRAD);
 
     dsf_gemm(1, 0, nq, width, rows, dq, nq, xn, width, beta, grad + a->w,
              width);

@@ -20,8 +20,8 @@ static void norm_forward_cpu(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_forward(&norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_Y),
-                     (size_t)a->tile.rows);
+    dsf_norm_forward(&norm, dsf_floats(call, DSF_NORM_X),
+                     dsf_floats(call, DSF_NORM_Y), (size_t)a->tile.rows);
 }
 
 const struct dsflow_codelet dsf_codelet_norm_forward = {
@@ -35,10 +35,10 @@ static void norm_backward_input_cpu(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_backward(&norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_DY),
-                      dsf_floats(call, DSF_NORM_DRES),
-                      dsf_floats(call, DSF_NORM_DX), dsf_floats(call, DSF_NORM_DNORM),
-                      (size_t)a->tile.rows);
+    dsf_norm_backward(
+        &norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_DY),
+        dsf_floats(call, DSF_NORM_DRES), dsf_floats(call, DSF_NORM_DX),
+        dsf_floats(call, DSF_NORM_DNORM), (size_t)a->tile.rows);
 }
 
 const struct dsflow_codelet dsf_codelet_norm_backward_input = {
@@ -68,8 +68,10 @@ static void residual_forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
-    const float *x = dsf_floats(call, DSF_RESIDUAL_X), *in = dsf_floats(call, DSF_RESIDUAL_IN);
-    const float *b = a->b < 0 ? NULL : dsf_floats(call, DSF_RESIDUAL_UNIT) + a->b;
+    const float *x = dsf_floats(call, DSF_RESIDUAL_X),
+                *in = dsf_floats(call, DSF_RESIDUAL_IN);
+    const float *b =
+        a->b < 0 ? NULL : dsf_floats(call, DSF_RESIDUAL_UNIT) + a->b;
     float *y = dsf_floats(call, DSF_RESIDUAL_Y);
 
     for (size_t i = 0; i < dsf_tile_x(&a->tile); i += width) {
@@ -92,8 +94,9 @@ static void residual_backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
 
-    dsf_column_sums(dsf_gradient(call, DSF_RESIDUAL_GRAD) + a->b, dsf_floats(call, DSF_RESIDUAL_DY),
-                    (size_t)a->tile.rows, (size_t)a->tile.width);
+    dsf_column_sums(dsf_gradient(call, DSF_RESIDUAL_GRAD) + a->b,
+                    dsf_floats(call, DSF_RESIDUAL_DY), (size_t)a->tile.rows,
+                    (size_t)a->tile.width);
 }
 
 const struct dsflow_codelet dsf_codelet_residual_backward_weight = {

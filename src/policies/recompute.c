@@ -50,9 +50,8 @@ static uint32_t drops(const struct recompute *r,
     const struct dsf_segment *segment = dsf_segment_of_op(t->op);
     uint32_t ports = 0;
 
-    if (t->layer < 0 || t->layer >= r->plan->model->layers ||
-        segment == NULL || t->op != segment->forward ||
-        t->pass != DSFLOW_FORWARD)
+    if (t->layer < 0 || t->layer >= r->plan->model->layers || segment == NULL ||
+        t->op != segment->forward || t->pass != DSFLOW_FORWARD)
         return 0;
     for (unsigned i = 0; i < t->ndata; i++) {
         unsigned p = dsflow_task_port(t, i);
@@ -140,7 +139,8 @@ static dsflow_data_id passing(struct recompute *r,
     }
     return dsflow_rewrite_named(
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
-        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place, chunk / plan->nstages,
+        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place,
+        chunk / plan->nstages,
         dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
 }
 
@@ -276,8 +276,8 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
     r.dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped));
     r.forward = dsf_xcalloc(cells, sizeof(*r.forward));
     r.done = dsf_xcalloc(cells, 1);
-    r.most = dsf_xcalloc((size_t)DSF_NRINGS * (size_t)plan->ntiles,
-                         sizeof(*r.most));
+    r.most =
+        dsf_xcalloc((size_t)DSF_NRINGS * (size_t)plan->ntiles, sizeof(*r.most));
     read_layers(part, plan, r.what, NULL); /* no error: it was checked */
     find_dropped(&r);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {

@@ -57,8 +57,8 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
 DSF_SEGMENT_CHECK(forward, attention)
 
 /* Two products of a score's length, and about 10 for its exponential. */
-static void forward_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
-                         struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
+                         const void *args, struct dsflow_cost *cost)
 {
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -70,7 +70,8 @@ static void forward_cost(const struct dsflow_shape *shapes, unsigned n, const vo
 
 /* Keys (transposed) and values of a head; a strip of queries, outputs and
  * scores. */
-static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n, const void *args)
+static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
+                              const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
@@ -116,8 +117,8 @@ static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
-static size_t backward_input_scratch(const struct dsflow_shape *shapes, unsigned n,
-                                     const void *args)
+static size_t backward_input_scratch(const struct dsflow_shape *shapes,
+                                     unsigned n, const void *args)
 {
     const struct dsflow_attention_args *a = args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);

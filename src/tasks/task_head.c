@@ -124,8 +124,8 @@ struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
 
     s.tops = s.stats + dsf_round16(rows) * sizeof(struct dsflow_head_stats);
     s.normed = s.tops + blocks * sizeof(float);
-    s.bytes = a->norm_w < 0 ? s.stats
-                            : s.normed + dsf_tile_x(t) * sizeof(float);
+    s.bytes =
+        a->norm_w < 0 ? s.stats : s.normed + dsf_tile_x(t) * sizeof(float);
     return s;
 }
 
@@ -150,8 +150,10 @@ const struct dsflow_op dsf_op_head_forward = {
             [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
             [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
             [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
-            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64, .optional = 1 },
-            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W, DSFLOW_FP64, .optional = 1 },
+            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64,
+                                   .optional = 1 },
+            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W, DSFLOW_FP64,
+                                    .optional = 1 },
             [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_W, .optional = 1 },
         },
     .check = forward_check,
@@ -252,8 +254,7 @@ const struct dsflow_op dsf_op_head_backward_weight = {
             [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
             [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_R, .optional = 1 },
             [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_RW },
-            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW,
-                                        .optional = 1 },
+            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW, .optional = 1 },
         },
     .check = backward_weight_check,
     .cost = backward_weight_cost,

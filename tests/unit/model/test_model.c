@@ -10,13 +10,13 @@
 static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
 {
     char text[512];
-    int n = snprintf(text, sizeof(text),
-                     "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s",
-                     model);
+    int n =
+        snprintf(text, sizeof(text),
+                 "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", model);
     struct dsflow_err err;
 
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job,
-                      &err) < 0 ||
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job, &err) <
+            0 ||
         dsf_model_init(m, job, &err) < 0)
         fail_msg("%s", err.msg);
 }
@@ -65,12 +65,18 @@ static void units_are_found_by_segment_and_layer(void **state)
     struct dsf_job job;
 
     make(&m, &job, models[1]);
-    assert_string_equal(m.units[dsf_model_unit(&m, -1, &dsf_segment_embed, 0)].name,
-                        "embed");
-    assert_string_equal(m.units[dsf_model_unit(&m, 1, &dsf_segment_out, 0)].name,
-                        "layer1.out");
-    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM)].name, "norm");
-    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_W)].name, "head");
+    assert_string_equal(
+        m.units[dsf_model_unit(&m, -1, &dsf_segment_embed, 0)].name, "embed");
+    assert_string_equal(
+        m.units[dsf_model_unit(&m, 1, &dsf_segment_out, 0)].name, "layer1.out");
+    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head,
+                                               DSF_HEAD_UNIT_NORM)]
+                            .name,
+                        "norm");
+    assert_string_equal(m.units[dsf_model_unit(&m, m.layers, &dsf_segment_head,
+                                               DSF_HEAD_UNIT_W)]
+                            .name,
+                        "head");
     dsf_model_fini(&m);
     dsf_job_fini(&job);
 }

@@ -15,8 +15,8 @@ static void make(struct dsf_model *m, struct dsf_job *job, const char *model)
                  "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", model);
     struct dsflow_err err;
 
-    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job,
-                      &err) < 0 ||
+    if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, job, &err) <
+            0 ||
         dsf_model_init(m, job, &err) < 0)
         fail_msg("%s", err.msg);
 }
@@ -138,13 +138,16 @@ static void a_part_has_its_heads_columns_and_words(void **state)
     dsf_part_split(&p, whole, own);
     assert_true(own[p.w] == whole[24 * 36]);
     assert_true(own[p.w + 8 * 36] == whole[(32 + 24) * 36]);
-    assert_true(own[p.w2 + 8] == whole[m.units[p.unit].at[DSF_MLP_W2] + 32 + 24]);
+    assert_true(own[p.w2 + 8] ==
+                whole[m.units[p.unit].at[DSF_MLP_W2] + 32 + 24]);
     assert_int_equal(p.b, -1);
     free(whole);
     free(own);
 
     /* 61 words: 16, then 15 three times. */
-    dsf_part_init(&p, &m, 4, dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_W), 2);
+    dsf_part_init(
+        &p, &m, 4,
+        dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_W), 2);
     assert_int_equal(p.first, 31);
     assert_int_equal(p.count, 15);
     assert_int_equal(p.npos, 0);
@@ -168,7 +171,9 @@ static void what_all_parts_need_is_a_part_of_its_own(void **state)
     assert_false(dsf_shares_kv(m.dims.kv_heads, 4));
     dsf_part_init(&p, &m, 2, dsf_model_unit(&m, -1, &dsf_segment_embed, 0), 2);
     assert_int_equal(p.elems, 0);
-    dsf_part_init(&p, &m, 2, dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM), 1);
+    dsf_part_init(
+        &p, &m, 2,
+        dsf_model_unit(&m, m.layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM), 1);
     assert_int_equal(p.elems, 0);
     dsf_part_init(&p, &m, 2, dsf_model_unit(&m, 0, &dsf_segment_out, 0), 2);
     assert_int_equal(p.b, 0);
