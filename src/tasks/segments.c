@@ -116,7 +116,7 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is %.40s: expected %s with the "
                                "same access as in %s",
-                               what, i, own->name != NULL ? own->name : "none",
+                               what, i, own->name != NULL ? own->name : "missing",
                                its->name != NULL ? its->name : "none",
                                old->name);
     }

@@ -64,6 +64,13 @@ same() {
     done
 }
 
+# said: what is in `err`, but for words about the machine: it is busy when other
+# tests run, and which command is the first to measure it is chance.
+said() {
+    grep -v -e "dsflow: measuring the machine, once" \
+        -e "dsflow: warning: .* was disturbed while it was measured" err
+}
+
 # has_terminal: script(1) can make one: not in a chroot without /dev/pts.
 has_terminal() {
     command -v script > /dev/null &&

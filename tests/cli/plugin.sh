@@ -35,7 +35,7 @@ line() {
     timeout 60 "$dsflow" -q "$@" > out 2> err
     got=$?
     [ $got -eq 2 ] || fault "dsflow $*: status $got"
-    [ "$(cat err)" = "dsflow: $message" ] ||
+    [ "$(said)" = "dsflow: $message" ] ||
         fault "dsflow $*: says '$(cat err)', not 'dsflow: $message'"
 }
 sed '/^\[model\]/i [codelets]\nload = ["./libgood.so"]' job.toml > with.toml
@@ -126,7 +126,7 @@ bad 16 "schedule constant: the name is taken (built-in)"
 bad 17 "schedule halves: part_size: 129: expected at most 128"
 bad 18 "schedule halves: has no function lr"
 bad 19 "segment same for attention: task same.attention: args_size: 8: expected the 80 of attention.forward"
-bad 20 "segment same for attention: task same.attention: port 3 is none: expected lse with the same access as in attention.forward"
+bad 20 "segment same for attention: task same.attention: port 3 is missing: expected lse with the same access as in attention.forward"
 bad 21 "segment same for attention: task same.attention: port 1 is vk: expected kv with the same access as in attention.forward"
 bad 22 "segment same: made for interface 77: this dsflow has 2"
 bad 23 "segment same: replaces: norm: expected embed, qkv, attention, out, mlp or head"

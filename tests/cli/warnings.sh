@@ -7,7 +7,7 @@ warns() {
     message=$1
     shift
     timeout 60 "$dsflow" plan "$@" > out 2> err || fault "plan $*: $(cat err)"
-    [ "$(cat err)" = "${message:+dsflow: warning: $message}" ] ||
+    [ "$(said)" = "${message:+dsflow: warning: $message}" ] ||
         fault "plan $*: says '$(cat err)', not '$message'"
 }
 
@@ -89,7 +89,7 @@ E2
 sed '/^layers\|^heads\|^width\|^context/d; s/^\[model\]/[model]\ninit = "hf"/' job.toml > hf.toml
 warns "" hf.toml --set model.rope_theta=500
 "$dsflow" plan hf.toml --set model.rope_theta=10000 > out 2> err
-[ $? -eq 2 ] && [ "$(cat err)" = "dsflow: --set: model: rope_theta: 10000: config.json in hf says 500" ] ||
+[ $? -eq 2 ] && [ "$(said)" = "dsflow: --set: model: rope_theta: 10000: config.json in hf says 500" ] ||
     fault "another rope_theta than the folder's: $(cat err)"
 idle model.rope_scaling llama3 'model.family is "gpt2" (needs llama)'
 finish

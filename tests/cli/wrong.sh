@@ -11,7 +11,7 @@ wrong() {
     timeout 60 "$dsflow" -q "$@" > out 2> err
     got=$?
     [ $got -eq "$status" ] || fault "dsflow $*: status $got, not $status"
-    [ "$(cat err)" = "dsflow: $message" ] ||
+    [ "$(said)" = "dsflow: $message" ] ||
         fault "dsflow $*: says '$(cat err)', not 'dsflow: $message'"
     [ -s out ] && fault "dsflow $*: prints '$(cat out)'"
 }
