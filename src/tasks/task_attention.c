@@ -77,7 +77,7 @@ static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = keys_of_one(a);
 
-    return sizeof(float) * (d * dsf_round16(keys) + keys * ldd +
+    return DSF_CELL * (d * dsf_round16(keys) + keys * ldd +
                             DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK));
 }
 
@@ -124,7 +124,7 @@ static size_t backward_input_scratch(const struct dsflow_shape *shapes,
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
     size_t keys = keys_of_one(a);
 
-    return sizeof(float) * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
+    return DSF_CELL * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
                             DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK));
 }
 

@@ -42,7 +42,7 @@ static void embed_cost(const struct dsflow_embed_args *a, double flops,
     double x = (double)dsf_tile_x(&a->tile);
 
     cost->flops = flops * x;
-    cost->bytes = sizeof(float) * (2.0 * a->tile.rows + x * tiles);
+    cost->bytes = DSF_CELL * (2.0 * a->tile.rows + x * tiles);
 }
 
 DSF_SEGMENT_CHECK(forward, embed)

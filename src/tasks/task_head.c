@@ -87,7 +87,7 @@ static void gemm_cost(const struct dsflow_head_args *a, double norms,
     const double x = (double)dsf_tile_x(t), whole = a->norm_w >= 0;
 
     cost->flops = 2.0 * logits_of(t) * t->width + whole * norms * x;
-    cost->bytes = sizeof(float) * (logits_of(t) + (double)t->vocab * t->width +
+    cost->bytes = DSF_CELL * (logits_of(t) + (double)t->vocab * t->width +
                                    (1 + whole) * x);
 }
 
@@ -97,7 +97,7 @@ static size_t norm_scratch(const struct dsflow_shape *shapes, unsigned n,
 {
     const struct dsflow_head_args *a = args;
 
-    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * sizeof(float);
+    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * DSF_CELL;
 }
 
 DSF_SEGMENT_CHECK(forward, head)
@@ -112,7 +112,7 @@ static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
 
     gemm_cost(a, 0, cost);
     cost->flops += (whole ? 15.0 : 14.0) * logits_of(&a->tile);
-    cost->bytes += (whole ? 2.0 : 0.0) * sizeof(float) * logits_of(&a->tile);
+    cost->bytes += (whole ? 2.0 : 0.0) * DSF_CELL * logits_of(&a->tile);
 }
 
 struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
@@ -123,9 +123,9 @@ struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
     struct dsf_head_scratch s = { .stats = blocks * sizeof(double) };
 
     s.tops = s.stats + dsf_round16(rows) * sizeof(struct dsflow_head_stats);
-    s.normed = s.tops + blocks * sizeof(float);
+    s.normed = s.tops + blocks * DSF_CELL;
     s.bytes =
-        a->norm_w < 0 ? s.stats : s.normed + dsf_tile_x(t) * sizeof(float);
+        a->norm_w < 0 ? s.stats : s.normed + dsf_tile_x(t) * DSF_CELL;
     return s;
 }
 
@@ -169,11 +169,11 @@ static void loss_cost(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
     double stats = (double)a->parts * t->rows *
-                   (sizeof(struct dsflow_head_stats) / sizeof(float));
+                   (sizeof(struct dsflow_head_stats) / DSF_CELL);
 
     cost->flops = logits_of(t) + 5 * stats;
     cost->bytes =
-        sizeof(float) * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
+        DSF_CELL * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
                          (double)t->rows * (double)dsf_head_blocks(t));
 }
 
@@ -236,7 +236,7 @@ static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_head_args *a = args;
 
     gemm_cost(a, 8, cost);
-    cost->bytes += sizeof(float) * (double)a->tile.vocab * a->tile.width;
+    cost->bytes += DSF_CELL * (double)a->tile.vocab * a->tile.width;
 }
 
 const struct dsflow_op dsf_op_head_backward_weight = {

@@ -54,7 +54,7 @@ static size_t norm_scratch(const struct dsflow_shape *shapes, unsigned n,
 {
     const struct dsflow_mlp_args *a = args;
 
-    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * sizeof(float);
+    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * DSF_CELL;
 }
 
 DSF_SEGMENT_CHECK(forward, mlp)
@@ -73,7 +73,7 @@ static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
     const struct dsflow_tile *t = &a->tile;
     int32_t most = a->norm_w >= 0 && t->width > t->ffn ? t->width : t->ffn;
 
-    return (size_t)t->rows * (size_t)most * sizeof(float);
+    return (size_t)t->rows * (size_t)most * DSF_CELL;
 }
 
 const struct dsflow_op dsf_op_mlp_forward = {

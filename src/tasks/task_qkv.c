@@ -82,7 +82,7 @@ static void qkv_cost(const struct dsflow_op *op,
         floats += dsf_tile_length(t) * (size_t)t->head_dim;
     if (a->k >= 0)
         floats += (size_t)shared * nkv * (size_t)t->width;
-    cost->bytes += (double)(floats * sizeof(float));
+    cost->bytes += (double)(floats * DSF_CELL);
 }
 
 /* The normed tile, or the gradient of it. */
@@ -91,7 +91,7 @@ static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
 {
     const struct dsflow_qkv_args *a = args;
 
-    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * sizeof(float);
+    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * DSF_CELL;
 }
 
 DSF_SEGMENT_CHECK(forward, qkv)

@@ -53,7 +53,7 @@ static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
 {
     cost->flops = flops * (double)dsf_tile_x(t);
     cost->bytes =
-        sizeof(float) * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
+        DSF_CELL * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
 }
 
 DSF_SEGMENT_CHECK(forward, norm)

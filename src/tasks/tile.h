@@ -55,6 +55,9 @@ static inline size_t dsf_head_blocks(const struct dsflow_tile *t)
     return ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
 }
 
+/* Bytes of a number of a tile: segments compute in fp32. */
+#define DSF_CELL dsflow_dtype_bytes(DSFLOW_FP32, 1)
+
 /* Numbers that a part of the head says of a row. */
 enum { DSF_HEAD_STATS = sizeof(struct dsflow_head_stats) / sizeof(double) };
 
