@@ -215,7 +215,8 @@ static void compute(struct program *p)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(p->g); i++) {
         const struct dsflow_task_spec *t =
             dsflow_graph_task(p->g, (dsflow_task_id){ i });
-        uint32_t *a = p->words[t->data[0].i], *b = p->words[t->data[1].i];
+        uint32_t *a = p->words[t->data[0].i];
+        uint32_t *b = t->ndata > 1 ? p->words[t->data[1].i] : NULL;
         size_t bytes = spec(p, t->data[0].i)->bytes;
 
         if (t->op == &mix_op)
