@@ -43,15 +43,13 @@ static int by_place(const void *a, const void *b)
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsf_kept_list *kept, int32_t tensor,
-                       enum dsflow_dtype format)
+                       const struct dsf_kept_list *kept, int32_t tensor)
 {
     *c = (struct dsf_contents){ .model = model,
                                 .graph = graph,
                                 .exec = exec,
                                 .kept = kept,
-                                .tensor = tensor,
-                                .format = format };
+                                .tensor = tensor };
     for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
         dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(graph, id);
@@ -100,19 +98,21 @@ static const struct dsflow_data_spec *spec_of(const struct dsf_contents *c,
     return dsflow_graph_data(c->graph, c->v[i].id);
 }
 
-static enum dsflow_dtype format_of(const struct dsf_contents *c, unsigned kind)
-{
-    return kind == DSF_KEPT_PARAM ? DSFLOW_FP32 : c->format;
-}
-
 static bool is_tensors(const struct dsf_contents *c, unsigned kind)
 {
     return c->kept->v[kind].kind == DSFLOW_KEPT_TENSORS;
 }
 
-static bool in_one_piece(const struct dsf_contents *c, unsigned kind, size_t n)
+/* Do its pieces have the numbers of the whole, as they are in files? */
+static bool is_as_in_files(const struct dsf_contents *c, unsigned unit,
+                           unsigned kind)
 {
-    return n == 1 && c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32;
+    size_t n, first = find(c, unit, kind, &n);
+
+    for (size_t i = first; i < first + n; i++)
+        if (spec_of(c, i)->dtype != DSFLOW_FP32)
+            return false;
+    return c->tensor == 1;
 }
 
 /* The memory of a holding; NULL with a message. On NVMe, until the next one. */
@@ -132,7 +132,8 @@ bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
 {
     size_t n, at = find(c, unit, kind, &n);
 
-    return in_one_piece(c, kind, n) && spec_of(c, at)->tier != DSFLOW_NVME;
+    return n == 1 && is_as_in_files(c, unit, kind) &&
+           spec_of(c, at)->tier != DSFLOW_NVME;
 }
 
 void *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,
@@ -149,7 +150,6 @@ static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
 {
     /* What was unpacked is packed again as it was. */
     const struct dsf_rounding nearest = { .nearest = 1 };
-    enum dsflow_dtype format = format_of(c, kind);
     size_t n, at = find(c, unit, kind, &n);
 
     for (size_t i = at; i < at + n; i++) {
@@ -163,9 +163,9 @@ static int move(struct dsf_contents *c, unsigned unit, unsigned kind,
         if (piece == NULL)
             return DSFLOW_EIO;
         if (get)
-            dsf_unpack(format, piece, own + d->at, elems);
+            dsf_unpack(d->dtype, piece, own + d->at, elems);
         else
-            dsf_pack(format, &nearest, own + d->at, piece, elems);
+            dsf_pack(d->dtype, &nearest, own + d->at, piece, elems);
     }
     return DSFLOW_OK;
 }
@@ -204,7 +204,7 @@ static int move_unit(struct dsf_contents *c, unsigned unit, unsigned kind,
     if (c->tensor == 1)
         return move(c, unit, kind, 0, whole, get, err);
     if (get)
-        memset(whole, 0, (size_t)c->model->units[unit].elems * sizeof(float));
+        memset(whole, 0, (size_t)c->model->units[unit].elems * sizeof(*whole));
     for (int32_t p = 0; p <= c->tensor && status == DSFLOW_OK; p++)
         status = move_part(c, unit, kind, p, whole, get, err);
     return status;
@@ -229,7 +229,7 @@ int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (in_one_piece(c, kind, n)) {
+    if (n == 1 && is_as_in_files(c, unit, kind)) {
         whole = map(c, at, DSFLOW_W, err);
         return whole == NULL ? DSFLOW_EIO : read(user, unit, whole, err);
     }
@@ -261,7 +261,7 @@ static int write_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
         if (piece == NULL)
             return DSFLOW_EIO;
         status = dsf_st_put(out, piece, d->bytes, err);
-        done += (int64_t)(d->bytes / sizeof(float));
+        done += d->elems;
     }
     return status;
 }
@@ -305,14 +305,14 @@ int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
     if (!is_tensors(c, kind))
         return write_one(c, unit, kind, out, err);
     elems = c->model->units[unit].elems;
-    if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
+    if (is_as_in_files(c, unit, kind))
         return write_pieces(c, unit, kind, out, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)
         return status;
     status = dsf_contents_get(c, unit, kind, whole, err);
     if (status == DSFLOW_OK)
-        status = dsf_st_put(out, whole, (size_t)elems * sizeof(float), err);
+        status = dsf_st_put(out, whole, (size_t)elems * sizeof(*whole), err);
     free(whole);
     return status;
 }
@@ -331,7 +331,7 @@ static int read_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
 
         if (piece == NULL)
             return DSFLOW_EIO;
-        status = dsf_st_read(file, from, (size_t)d->at * sizeof(float),
+        status = dsf_st_read(file, from, (size_t)d->at * sizeof(*piece),
                              d->bytes, piece, err);
     }
     return status;
@@ -346,7 +346,7 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
 
     if (!is_tensors(c, kind))
         return read_each(c, unit, kind, file, from, err);
-    if (c->tensor == 1 && format_of(c, kind) == DSFLOW_FP32)
+    if (is_as_in_files(c, unit, kind))
         return read_pieces(c, unit, kind, file, from, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)

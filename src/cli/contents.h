@@ -10,7 +10,8 @@
 #include "model/model.h"
 #include "plan/plan.h"
 
-/* One piece of data of what is kept at place `kind` of the list: of a unit, a
+/* One piece of data, whose type its description says (whole tensors and those in
+ * files are fp32), of what is kept at place `kind` of the list: of a unit, a
  * replica or a part of it; of what is by rank or by worker, that of one. */
 struct dsf_holding {
     uint32_t unit, kind; /* unit: or the rank, or the worker */
@@ -25,16 +26,13 @@ struct dsf_contents {
     struct dsflow_exec *exec;
     const struct dsf_kept_list *kept;
     int32_t tensor;         /* parts of a unit */
-    enum dsflow_dtype
-        format;             /* of the states; here and in files they are fp32 */
     struct dsf_holding *v;  /* by unit, kind, part and place in it */
     size_t n, cap;
 };
 
 void dsf_contents_init(struct dsf_contents *c, const struct dsf_model *model,
                        struct dsflow_graph *graph, struct dsflow_exec *exec,
-                       const struct dsf_kept_list *kept, int32_t tensor,
-                       enum dsflow_dtype format);
+                       const struct dsf_kept_list *kept, int32_t tensor);
 void dsf_contents_fini(struct dsf_contents *c);
 
 /* Is it in one piece in memory? Then it can be mapped, until the next submit.

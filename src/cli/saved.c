@@ -144,8 +144,7 @@ static void list_arrays(const struct dsf_session *s, struct contents *c,
 
     if (s->graph == NULL)
         return;
-    dsf_contents_init(&all, &s->model, s->graph, NULL, kept, s->plan->nparts,
-                      DSFLOW_FP32);
+    dsf_contents_init(&all, &s->model, s->graph, NULL, kept, s->plan->nparts);
     for (size_t i = 0; i < all.n; i++) {
         const struct dsf_holding *h = &all.v[i];
 

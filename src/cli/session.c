@@ -224,8 +224,7 @@ int dsf_session_open(struct dsf_session *s, const struct dsf_cli_args *args,
     if (status < 0)
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
-                      &s->plan->kept, s->plan->nparts,
-                      dsf_job_states(&s->job));
+                      &s->plan->kept, s->plan->nparts);
     fill_constants(s);
     return DSFLOW_OK;
 }

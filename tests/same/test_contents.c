@@ -52,8 +52,7 @@ static void begin(struct run *r, const char *text)
          dsflow_exec_open(r->trial.graph, &options, &host, &r->exec, &err),
          &err);
     dsf_contents_init(&r->c, &r->trial.model, r->trial.graph, r->exec,
-                      &r->trial.plan->kept, r->trial.plan->nparts,
-                      dsf_job_states(&r->trial.job));
+                      &r->trial.plan->kept, r->trial.plan->nparts);
 }
 
 static void end(struct run *r)
