@@ -50,13 +50,13 @@ static void add_rings(struct dsf_candidates *c, const struct dsf_whatif *w)
     int64_t slots = 0;
 
     for (int32_t i = 0; i < plan->nchunks; i++)
-        if (plan->slots[i] > slots)
-            slots = plan->slots[i];
-    if (plan->layer_major || slots >= plan->turns ||
+        if (plan->activation_slots[i] > slots)
+            slots = plan->activation_slots[i];
+    if (plan->layer_major || slots >= plan->micro_steps ||
         (plan->nstages > 1 && job->batch.in_flight < 0))
         return;
     for (int64_t i = 1; i <= 4; i *= 2)
-        if (slots + i <= plan->turns)
+        if (slots + i <= plan->micro_steps)
             add_whole(c, DSF_REASON_SLOT, "batch.in_flight", slots, slots + i);
 }
 

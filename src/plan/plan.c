@@ -28,11 +28,11 @@ static int64_t div_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-static void add_tile(struct dsflow_plan *plan, struct dsf_piece piece)
+static void add_tile(struct dsflow_plan *plan, struct dsf_tile_rows tile)
 {
     plan->tiles = dsf_xrealloc(plan->tiles, (size_t)plan->ntiles + 1,
                                sizeof(*plan->tiles));
-    plan->tiles[plan->ntiles++] = piece;
+    plan->tiles[plan->ntiles++] = tile;
 }
 
 /* Whole sequences where a tile holds several, else equal pieces of each, in
@@ -48,7 +48,7 @@ static void cut_tiles(struct dsflow_plan *plan, int64_t rows)
         for (int32_t s = 0; s < plan->micro; s += each) {
             int32_t n = plan->micro - s < each ? plan->micro - s : each;
 
-            add_tile(plan, (struct dsf_piece){ n * length, n, s, 0 });
+            add_tile(plan, (struct dsf_tile_rows){ n * length, n, s, 0 });
         }
         return;
     }
@@ -59,7 +59,7 @@ static void cut_tiles(struct dsflow_plan *plan, int64_t rows)
         for (int32_t pos = 0; pos < length; pos += each) {
             int32_t n = length - pos < each ? length - pos : each;
 
-            add_tile(plan, (struct dsf_piece){ n, 1, s, pos });
+            add_tile(plan, (struct dsf_tile_rows){ n, 1, s, pos });
         }
 }
 
@@ -95,7 +95,7 @@ static int cut_batch(struct dsflow_plan *plan, struct dsflow_err *err)
                             "%d: expected a divisor of the %d micro-batches "
                             "of a step (batch: sequences / micro)",
                             data, plan->nmicro);
-    plan->turns = plan->nmicro / data;
+    plan->micro_steps = plan->nmicro / data;
     plan->groups = batch->groups < 0 ? data : (int32_t)batch->groups;
     if (plan->nmicro % plan->groups != 0)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "groups",
@@ -219,7 +219,7 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
         return status;
     }
     plan->logits = at_most((int64_t)plan->rank_workers + 1,
-                           (int64_t)plan->turns * plan->ntiles);
+                           (int64_t)plan->micro_steps * plan->ntiles);
     *out = plan;
     return DSFLOW_OK;
 }
@@ -232,8 +232,8 @@ void dsf_plan_free(struct dsflow_plan *plan)
         free(plan->parts[i]);
     free(plan->tiles);
     free(plan->chunk_of);
-    free(plan->slots);
-    free(plan->lanes);
+    free(plan->activation_slots);
+    free(plan->grad_slots);
     dsf_plan_free_programs(plan);
     dsf_kept_free(&plan->kept);
     free(plan);
@@ -241,29 +241,30 @@ void dsf_plan_free(struct dsflow_plan *plan)
 
 /* With `reduce_micro`, a round has one micro-batch of each group; otherwise a
  * group is worked through before the next. */
-int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn)
+int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d,
+                       int32_t micro_step)
 {
     int32_t groups = plan->groups / plan->nreplicas; /* of this rank */
     int32_t each = plan->nmicro / plan->groups;      /* in a group */
 
     if (!plan->reduce_micro)
-        return d * plan->turns + turn;
-    return (d * groups + turn % groups) * each + turn / groups;
+        return d * plan->micro_steps + micro_step;
+    return (d * groups + micro_step % groups) * each + micro_step / groups;
 }
 
-int32_t dsf_plan_turn(const struct dsflow_plan *plan, int32_t m)
+int32_t dsf_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
 {
     int32_t groups = plan->groups / plan->nreplicas;
     int32_t each = plan->nmicro / plan->groups;
 
     if (!plan->reduce_micro)
-        return m % plan->turns;
+        return m % plan->micro_steps;
     return m % each * groups + m / each % groups;
 }
 
-int32_t dsf_plan_replica(const struct dsflow_plan *plan, int32_t m)
+int32_t dsf_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
 {
-    return m / plan->turns;
+    return m / plan->micro_steps;
 }
 
 int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m)
@@ -329,7 +330,7 @@ int32_t dsflow_plan_micro_batches(const struct dsflow_plan *plan)
 
 int32_t dsflow_plan_micro_steps(const struct dsflow_plan *plan)
 {
-    return plan->turns;
+    return plan->micro_steps;
 }
 
 int32_t dsflow_plan_tiles(const struct dsflow_plan *plan)
@@ -339,12 +340,12 @@ int32_t dsflow_plan_tiles(const struct dsflow_plan *plan)
 
 int32_t dsflow_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
 {
-    return dsf_plan_replica(plan, m);
+    return dsf_plan_replica_of(plan, m);
 }
 
 int32_t dsflow_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
 {
-    return dsf_plan_turn(plan, m);
+    return dsf_plan_micro_step_of(plan, m);
 }
 
 int32_t dsflow_plan_chunks(const struct dsflow_plan *plan)
@@ -365,7 +366,7 @@ int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan, int32_t layer)
 int32_t dsflow_plan_activation_slots(const struct dsflow_plan *plan,
                                      int32_t chunk)
 {
-    return plan->slots[chunk];
+    return plan->activation_slots[chunk];
 }
 
 static int32_t within(int32_t n, int32_t most)
@@ -376,19 +377,19 @@ static int32_t within(int32_t n, int32_t most)
 void dsflow_plan_set_activation_slots(struct dsflow_plan *plan, int32_t chunk,
                                       int32_t slots)
 {
-    plan->slots[chunk] = within(slots, plan->turns);
-    dsflow_plan_set_grad_slots(plan, chunk, plan->lanes[chunk]);
+    plan->activation_slots[chunk] = within(slots, plan->micro_steps);
+    dsflow_plan_set_grad_slots(plan, chunk, plan->grad_slots[chunk]);
 }
 
 int32_t dsflow_plan_grad_slots(const struct dsflow_plan *plan, int32_t chunk)
 {
-    return plan->lanes[chunk];
+    return plan->grad_slots[chunk];
 }
 
 void dsflow_plan_set_grad_slots(struct dsflow_plan *plan, int32_t chunk,
-                                int32_t lanes)
+                                int32_t slots)
 {
-    plan->lanes[chunk] = within(lanes, plan->slots[chunk]);
+    plan->grad_slots[chunk] = within(slots, plan->activation_slots[chunk]);
 }
 
 int dsflow_plan_fail(const struct dsflow_plan *plan, struct dsflow_err *err,
@@ -409,7 +410,7 @@ bool dsf_plan_passes_gradients(const struct dsflow_plan *plan)
     bool once = plan->groups == plan->nreplicas; /* one sum on each rank */
 
     return plan->layer_major ||
-           (once && (plan->turns == 1 || plan->reduce_micro));
+           (once && (plan->micro_steps == 1 || plan->reduce_micro));
 }
 
 /* A pipeline has as many slots as its schedule needs, if the job does not say
@@ -418,7 +419,8 @@ const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk)
 {
     int64_t asked = plan->job->batch.in_flight;
 
-    if (plan->nstages > 1 && (asked < 0 || plan->slots[chunk] < asked))
+    if (plan->nstages > 1 &&
+        (asked < 0 || plan->activation_slots[chunk] < asked))
         return "pipeline.schedule";
     return "batch.in_flight";
 }

@@ -14,7 +14,7 @@
 
 /* Rows of a micro-batch that one task works on: `nseq` whole sequences from
  * `seq` on, or a piece of sequence `seq` from token `pos`. */
-struct dsf_piece {
+struct dsf_tile_rows {
     int32_t rows, nseq, seq, pos;
 };
 
@@ -40,22 +40,22 @@ struct dsflow_plan {
     int32_t sequence;        /* tokens */
     int32_t micro;           /* sequences of a micro-batch */
     int32_t nmicro;          /* micro-batches of a step */
-    int32_t turns;           /* of them, on each data rank */
+    int32_t micro_steps;     /* of them, on each replica */
     int32_t groups;          /* of micro-batches, each with gradients of its own */
-    bool layer_major;        /* all turns through a layer, then the next */
-    bool reduce_micro;       /* sum over the groups after each round of turns */
-    struct dsf_piece *tiles; /* of a micro-batch */
+    bool layer_major;  /* all micro-steps through a layer, then the next */
+    bool reduce_micro; /* sum over the groups after each round of them */
+    struct dsf_tile_rows *tiles; /* of a micro-batch */
     int32_t ntiles;
 
-    /* By the policy pipeline. The pieces that are placed are the embedding, the
-     * blocks, and the head with its norm: layer l is piece l + 1. Chunk c of
-     * consecutive pieces is on stage c mod nstages. */
+    /* By the policy pipeline. What is placed are the embedding, the blocks, and
+     * the head with its norm: layer l is number l + 1. Chunk c, of consecutive
+     * ones, is on stage c mod nstages. */
     int32_t nchunks;
-    int32_t *chunk_of;       /* [layers + 2]: of each piece */
-    int32_t *slots;          /* [nchunks]: ring of activations, in turns */
+    int32_t *chunk_of;         /* [layers + 2]: of each of these */
+    int32_t *activation_slots; /* [nchunks]: a ring of them, in micro-steps */
 
-    int32_t *lanes;          /* [nchunks]: ring of gradients of activations, in
-                                turns, by … */
+    int32_t *grad_slots;     /* [nchunks]: ring of gradients of activations, in
+                                micro-steps, by … */
     int32_t depth;           /* … layers */
     int32_t logits;          /* ring of logits of a data rank, in tiles */
 
@@ -82,11 +82,12 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
  * is little beside it. */
 double dsf_plan_tasks(const struct dsflow_plan *plan);
 
-/* The micro-batch that data rank `d` works on at its turn; and the turn, the
- * data rank and the group of a micro-batch. */
-int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d, int32_t turn);
-int32_t dsf_plan_turn(const struct dsflow_plan *plan, int32_t m);
-int32_t dsf_plan_replica(const struct dsflow_plan *plan, int32_t m);
+/* The micro-batch that replica `d` works on at a micro-step; and the
+ * micro-step, the data rank and the group of a micro-batch. */
+int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d,
+                       int32_t micro_step);
+int32_t dsf_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m);
+int32_t dsf_plan_replica_of(const struct dsflow_plan *plan, int32_t m);
 int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
 
 /* The chunk of layer `l`: -1 is the embedding, `layers` the head. */

@@ -108,29 +108,32 @@ static void size_rings(struct dsflow_plan *plan,
                        enum dsf_pipeline_schedule schedule)
 {
     const struct dsf_job *job = plan->job;
-    int32_t stages = plan->nstages, turns = plan->turns;
+    int32_t stages = plan->nstages, micro_steps = plan->micro_steps;
     int32_t ahead = (int32_t)plan->rank_workers + 1;
     bool late = dsf_pipeline_defers_weights(plan);
 
-    free(plan->slots);
-    free(plan->lanes);
-    plan->slots = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->slots));
-    plan->lanes = dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->lanes));
+    free(plan->activation_slots);
+    free(plan->grad_slots);
+    plan->activation_slots =
+        dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->activation_slots));
+    plan->grad_slots =
+        dsf_xcalloc((size_t)plan->nchunks, sizeof(*plan->grad_slots));
     for (int c = 0; c < plan->nchunks; c++) {
-        int32_t slots =
-            stages == 1
-                ? ahead
-                : dsf_pipeline_slots(schedule, stages, c % stages,
-                                     plan->nchunks / stages, c / stages, turns);
-        int32_t lanes = late || slots < ahead ? slots : ahead;
+        int32_t slots = stages == 1
+                            ? ahead
+                            : dsf_pipeline_slots(schedule, stages, c % stages,
+                                                 plan->nchunks / stages,
+                                                 c / stages, micro_steps);
+        int32_t grad_slots = late || slots < ahead ? slots : ahead;
 
         if (job->batch.in_flight > 0 &&
             (stages == 1 || job->batch.in_flight < slots))
-            lanes = slots = (int32_t)job->batch.in_flight;
-        if (plan->layer_major || slots > turns)
-            slots = turns;
-        plan->slots[c] = slots;
-        plan->lanes[c] = plan->layer_major || lanes > slots ? slots : lanes;
+            grad_slots = slots = (int32_t)job->batch.in_flight;
+        if (plan->layer_major || slots > micro_steps)
+            slots = micro_steps;
+        plan->activation_slots[c] = slots;
+        plan->grad_slots[c] =
+            plan->layer_major || grad_slots > slots ? slots : grad_slots;
     }
     /* Weight gradients may lag two layers behind their inputs' gradients; where
      * they are to fill the bubbles, as far as there are slots. */
@@ -239,7 +242,7 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
     if (t->microbatch >= 0)
         return move_to(plan, t->rank < 0 ? 0 : t->rank,
                        dsf_plan_stage(plan, t->layer),
-                       dsf_plan_replica(plan, t->microbatch));
+                       dsf_plan_replica_of(plan, t->microbatch));
     /* Of a unit: where its gradient is, which may be with another group. */
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(p->in, t->data[i]);
@@ -256,7 +259,7 @@ static void place_task(struct place *p, struct dsflow_task_spec t)
 {
     const struct dsflow_plan *plan = p->plan;
     int32_t data = plan->nreplicas;
-    int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica(plan, t.microbatch);
+    int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica_of(plan, t.microbatch);
     int32_t rank = rank_of(p, &t);
     dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
 

@@ -46,7 +46,7 @@ static struct order order_of(const struct dsflow_plan *plan)
     struct order o = { .plan = plan,
                        .keys = dsf_pipeline_keys(plan->job),
                        .chunks = plan->nchunks / stages,
-                       .micro_steps = plan->turns };
+                       .micro_steps = plan->micro_steps };
     int32_t n = 2 * o.chunks * o.micro_steps;
     struct dsf_action *actions = dsf_xcalloc((size_t)n, sizeof(*actions));
 
@@ -72,9 +72,8 @@ static int32_t in_pipeline(const struct order *o,
     int32_t chunk = dsf_plan_chunk(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
     bool weight = t->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
-    int32_t at =
-        *place(o, chunk % plan->nstages, chunk / plan->nstages,
-               dsf_plan_turn(plan, t->microbatch), backward);
+    int32_t at = *place(o, chunk % plan->nstages, chunk / plan->nstages,
+                        dsf_plan_micro_step_of(plan, t->microbatch), backward);
 
     /* Those of the head are not put off: logits are too large to keep. */
     if (weight && o->keys->schedule == DSF_ZERO_BUBBLE &&

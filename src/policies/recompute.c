@@ -141,7 +141,8 @@ static dsflow_data_id passing(struct recompute *r,
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
         dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place,
         chunk / plan->nstages,
-        dsf_plan_turn(plan, t->microbatch) % plan->lanes[chunk], d->tile);
+        dsf_plan_micro_step_of(plan, t->microbatch) % plan->grad_slots[chunk],
+        d->tile);
 }
 
 static void emit(struct recompute *r, struct dsflow_task_spec t)

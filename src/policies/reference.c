@@ -1,10 +1,10 @@
 /* reference.c - the step with no policy: plain loops over micro-batches, layers
  * and tiles. What every other policy rewrites, and is compared with.
  *
- * The order of the tasks is the order in which micro-batches take their turn on
- * each data rank, the data ranks side by side, so that a unit of parameters is
- * used by all of them before the next. On one rank that is one micro-batch
- * after the other. (With order = "layer_major", one wave has all turns.)
+ * The order of the tasks is the order in which micro-batches are worked through
+ * on each data rank, the data ranks side by side, so that a unit of parameters
+ * is used by all of them before the next. On one rank that is one micro-batch
+ * after the other. (With order = "layer_major", one wave has all micro-steps.)
  */
 #include "policies/reference_private.h"
 
@@ -39,12 +39,12 @@ void dsf_step_emit_bound(struct step *s, const struct dsflow_op *op,
     dsflow_graph_add_task(s->g, &t);
 }
 
-/* Stand at turn `turn` of data rank `d`. */
-static void stand_at(struct step *s, int32_t d, int32_t turn)
+/* Stand at `micro_step` of data rank `d`. */
+static void stand_at(struct step *s, int32_t d, int32_t micro_step)
 {
     s->d = d;
-    s->turn = turn;
-    s->m = dsf_plan_micro(s->plan, d, turn);
+    s->micro_step = micro_step;
+    s->m = dsf_plan_micro(s->plan, d, micro_step);
 }
 
 /* Stand beside the micro-batches. */
@@ -56,7 +56,8 @@ static void stand_aside(struct step *s)
 static dsflow_data_id batch_at(const struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    int32_t slot = s->turn % plan->slots[dsf_plan_chunk(plan, -1)];
+    int32_t slot =
+        s->micro_step % plan->activation_slots[dsf_plan_chunk(plan, -1)];
 
     return s->batch[slot * plan->ntiles + s->t];
 }
@@ -66,25 +67,25 @@ static dsflow_data_id x_at(const struct step *s, int l)
 {
     const struct layer_data *d = dsf_step_layer(s, l);
 
-    return d->x[s->turn % d->x_slots * s->plan->ntiles + s->t];
+    return d->x[s->micro_step % d->x_slots * s->plan->ntiles + s->t];
 }
 
 static dsflow_data_id kept_at(const struct step *s, int l, int t, uint32_t at)
 {
     const struct layer_data *d = dsf_step_layer(s, l);
-    int32_t slot = s->turn % d->slots;
+    int32_t slot = s->micro_step % d->slots;
 
     return d->kept[(size_t)(slot * s->plan->ntiles + t) * s->kept.n + at];
 }
 
-static const struct lane_data *lane_at(const struct step *s, int l, int t)
+static const struct slot_data *slot_at(const struct step *s, int l, int t)
 {
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsf_plan_chunk(plan, l);
-    int32_t lane =
-        chunk / plan->nstages * s->nlanes + s->turn % plan->lanes[chunk];
+    int32_t slot = chunk / plan->nstages * s->ngrad_slots +
+                   s->micro_step % plan->grad_slots[chunk];
 
-    return &s->lanes[lane * plan->ntiles + t];
+    return &s->grads[slot * plan->ntiles + t];
 }
 
 /* At place 0 is the gradient of the layer's input. */
@@ -93,12 +94,12 @@ static dsflow_data_id passing_at(const struct step *s, int l, int t,
 {
     size_t row = (size_t)(l % s->plan->depth) * (1 + s->passing.n);
 
-    return lane_at(s, l, t)->passing[row + at];
+    return slot_at(s, l, t)->passing[row + at];
 }
 
 static dsflow_data_id logits_at(const struct step *s, uint32_t at)
 {
-    int32_t tile = s->turn * s->plan->ntiles + s->t;
+    int32_t tile = s->micro_step * s->plan->ntiles + s->t;
 
     return s->logits[(size_t)(tile % s->plan->logits) * s->logits_places.n +
                      at];
@@ -142,7 +143,7 @@ static dsflow_data_id on_wire(const struct step *s, int l, const struct wire *w,
     case WIRE_PASSING:
         return passing_at(s, l, t, 1 + w->at);
     case WIRE_BRIEF:
-        return lane_at(s, l, t)->brief[w->at];
+        return slot_at(s, l, t)->brief[w->at];
     case WIRE_LOGITS:
         return logits_at(s, w->at);
     case WIRE_LOSS:
@@ -207,12 +208,12 @@ static void forward_layer(struct step *s, int l)
 
 static void load(struct step *s, dsflow_data_id cursor)
 {
-    const struct dsf_piece *piece = &s->plan->tiles[s->t];
+    const struct dsf_tile_rows *tile = &s->plan->tiles[s->t];
     struct dsf_load_args load = {
-        .rows = piece->rows,
-        .nseq = piece->nseq,
-        .pos = piece->pos,
-        .seq = (int64_t)s->m * s->plan->micro + piece->seq,
+        .rows = tile->rows,
+        .nseq = tile->nseq,
+        .pos = tile->pos,
+        .seq = (int64_t)s->m * s->plan->micro + tile->seq,
     };
 
     EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s));
@@ -297,30 +298,30 @@ static void head_turn(struct step *s, dsflow_data_id *losses)
 }
 
 /* A round ends when every group has had one micro-batch more. */
-static bool ends_round(const struct step *s, int32_t turn)
+static bool ends_round(const struct step *s, int32_t micro_step)
 {
     const struct dsflow_plan *plan = s->plan;
 
-    return (turn + 1) % (plan->groups / plan->nreplicas) == 0;
+    return (micro_step + 1) % (plan->groups / plan->nreplicas) == 0;
 }
 
 /* Layer `l` backwards, `layers` being the head, whose tasks stand already. */
 static void backward_wave(struct step *s, struct wave wave, int l,
                           dsflow_data_id *losses)
 {
-    for (int32_t turn = wave.first; turn < wave.end; turn++) {
+    for (int32_t micro_step = wave.first; micro_step < wave.end; micro_step++) {
         for (int32_t d = 0; d < s->plan->nreplicas; d++) {
-            stand_at(s, d, turn);
+            stand_at(s, d, micro_step);
             s->pass = DSFLOW_BACKWARD;
             if (l == s->model->layers)
                 head_turn(s, losses);
             else
                 backward_layer(s, l);
         }
-        if (ends_round(s, turn))
+        if (ends_round(s, micro_step))
             each_unit(s, l, dsf_step_complete_round);
     }
-    if (wave.end == s->plan->turns)
+    if (wave.end == s->plan->micro_steps)
         each_unit(s, l, dsf_step_complete);
 }
 
@@ -329,9 +330,10 @@ static void forward_wave(struct step *s, struct wave wave,
 {
     s->pass = DSFLOW_FORWARD;
     for (int l = -1; l < s->model->layers; l++)
-        for (int32_t turn = wave.first; turn < wave.end; turn++)
+        for (int32_t micro_step = wave.first; micro_step < wave.end;
+             micro_step++)
             for (int32_t d = 0; d < s->plan->nreplicas; d++) {
-                stand_at(s, d, turn);
+                stand_at(s, d, micro_step);
                 for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
                     if (l < 0)
                         load(s, cursor);
@@ -345,13 +347,14 @@ static void train_step(struct step *s)
     const struct dsflow_plan *plan = s->plan;
     size_t n = (size_t)plan->nmicro * (size_t)plan->ntiles;
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
-    int32_t together = plan->layer_major ? plan->turns : 1;
+    int32_t together = plan->layer_major ? plan->micro_steps : 1;
 
     s->program = DSFLOW_STEP;
     stand_aside(s);
     dsf_step_begin_update(s);
-    for (int32_t turn = 0; turn < plan->turns; turn += together) {
-        struct wave wave = { turn, turn + together };
+    for (int32_t micro_step = 0; micro_step < plan->micro_steps;
+         micro_step += together) {
+        struct wave wave = { micro_step, micro_step + together };
 
         forward_wave(s, wave, s->cursor);
         for (int l = s->model->layers; l >= -1; l--)

@@ -1,9 +1,10 @@
 /* reference_data.c - the data of a step: units, activations in rings, counters.
  *
- * Activations stand in a ring of as many turns as the stage of their layer
- * keeps (plan->slots), gradients of activations in one of plan->lanes turns by
- * plan->depth layers, logits in one of plan->logits tiles. A slot is written
- * again when its last reader is done, and that is all that holds the step back.
+ * Activations stand in a ring of as many micro-steps as the stage of their
+ * layer keeps (plan->activation_slots), gradients of activations in one of
+ * plan->grad_slots by plan->depth layers, logits in one of plan->logits tiles.
+ * A slot is written again when its last reader is done, and that is all that
+ * holds the step back.
  */
 #include "policies/reference_private.h"
 
@@ -139,7 +140,7 @@ struct dsf_site dsf_step_site(const struct step *s, int l, unsigned i, int t,
                               int k, const struct dsf_unit **units)
 {
     const struct dsflow_plan *plan = s->plan;
-    const struct dsf_piece *piece = &plan->tiles[t];
+    const struct dsf_tile_rows *tile = &plan->tiles[t];
     const struct dsf_segment *segment =
         dsf_model_layer(s->model, l)->segments[i];
     struct dsf_site site = {
@@ -152,9 +153,9 @@ struct dsf_site dsf_step_site(const struct step *s, int l, unsigned i, int t,
         .last_queries = t + 1 == plan->ntiles || plan->tiles[t + 1].pos == 0,
     };
 
-    site.tile.rows = piece->rows;
-    site.tile.nseq = piece->nseq;
-    site.tile.pos = piece->pos;
+    site.tile.rows = tile->rows;
+    site.tile.nseq = tile->nseq;
+    site.tile.pos = tile->pos;
     for (unsigned u = 0; segment->units[u] != NULL; u++)
         units[u] =
             &s->model->units[dsf_model_unit(s->model, l, segment, u)];
@@ -221,12 +222,12 @@ static void add_layer(struct step *s, int l)
     unsigned nown = own_ports(s, l, WIRE_KEPT, own);
 
     kept.ring = dsf_plan_ring(plan, dsf_plan_chunk(plan, l));
-    d->slots = plan->slots[dsf_plan_chunk(plan, l)];
+    d->slots = plan->activation_slots[dsf_plan_chunk(plan, l)];
     d->x_slots = d->slots;
     /* What comes from another stage may be under way while all slots are in
      * use. */
     if (dsf_plan_stage(plan, l) != dsf_plan_stage(plan, l - 1) &&
-        d->slots < plan->turns)
+        d->slots < plan->micro_steps)
         d->x_slots++;
     d->x = dsf_xcalloc((size_t)(d->x_slots * n), sizeof(*d->x));
     d->kept = dsf_xcalloc((size_t)(d->slots * n) * s->kept.n, sizeof(*d->kept));
@@ -268,32 +269,33 @@ static bool most_needed(const struct step *s, enum wire_kind kind, unsigned at,
     return found;
 }
 
-static void add_lane(struct step *s, int lane, int t)
+static void add_slot(struct step *s, int slot, int t)
 {
-    struct lane_data *d = &s->lanes[lane * s->plan->ntiles + t];
+    struct slot_data *d = &s->grads[slot * s->plan->ntiles + t];
     struct dsflow_data_spec passing = activation;
     int32_t depth = s->plan->depth, ring;
     struct dsf_need need;
 
-    /* Lanes are as many as slots, or as workers. */
-    passing.ring = dsf_plan_ring(s->plan, lane / s->nlanes * s->plan->nstages);
+    /* Gradient slots are as many as activation slots, or as workers. */
+    passing.ring =
+        dsf_plan_ring(s->plan, slot / s->ngrad_slots * s->plan->nstages);
     d->brief = dsf_xcalloc(s->brief.n, sizeof(*d->brief));
     for (unsigned k = 0; k < s->brief.n; k++)
         if (most_needed(s, WIRE_BRIEF, k, 0, 1, t, &need, &ring)) {
             passing.ring_class = ring;
             d->brief[k] = add_shape(s, passing, need, "%s.s%d.t%d",
-                                    dsf_ring_name(ring).s, lane, t);
+                                    dsf_ring_name(ring).s, slot, t);
         }
     d->passing = dsf_xcalloc((size_t)depth * (1 + s->passing.n),
                              sizeof(*d->passing));
     for (int r = 0; r < depth; r++) {
         dsflow_data_id *at = &d->passing[(size_t)r * (1 + s->passing.n)];
 
-        at[0] = add_need(s, passing, DSF_RING_DX, stream_need(s, t), r, lane,
-                         t);
+        at[0] =
+            add_need(s, passing, DSF_RING_DX, stream_need(s, t), r, slot, t);
         for (unsigned k = 0; k < s->passing.n; k++)
             if (most_needed(s, WIRE_PASSING, k, r, depth, t, &need, &ring))
-                at[1 + k] = add_need(s, passing, ring, need, r, lane, t);
+                at[1 + k] = add_need(s, passing, ring, need, r, slot, t);
     }
 }
 
@@ -345,7 +347,7 @@ void dsf_step_add_data(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     int32_t n = plan->ntiles, layers = s->model->layers;
-    int32_t nbatches = plan->slots[dsf_plan_chunk(plan, -1)] * n;
+    int32_t nbatches = plan->activation_slots[dsf_plan_chunk(plan, -1)] * n;
     struct dsflow_data_spec batch = buffer;
 
     batch.dtype = DSFLOW_INT32;
@@ -363,16 +365,16 @@ void dsf_step_add_data(struct step *s)
     for (int l = 0; l <= layers; l++)
         add_layer(s, l);
     for (int c = 0; c < plan->nchunks; c++)
-        if (plan->lanes[c] > s->nlanes)
-            s->nlanes = plan->lanes[c];
-    /* Each chunk of a stage has lanes of its own: they take turns in another
-     * order than the micro-batches. */
+        if (plan->grad_slots[c] > s->ngrad_slots)
+            s->ngrad_slots = plan->grad_slots[c];
+    /* Each chunk of a stage has gradient slots of its own: they take turns in
+     * another order than the micro-batches. */
     s->nchunks = plan->nchunks / plan->nstages;
-    s->lanes =
-        dsf_xcalloc((size_t)(s->nchunks * s->nlanes * n), sizeof(*s->lanes));
-    for (int lane = 0; lane < s->nchunks * s->nlanes; lane++)
+    s->grads = dsf_xcalloc((size_t)(s->nchunks * s->ngrad_slots * n),
+                           sizeof(*s->grads));
+    for (int slot = 0; slot < s->nchunks * s->ngrad_slots; slot++)
         for (int t = 0; t < n; t++)
-            add_lane(s, lane, t);
+            add_slot(s, slot, t);
     add_logits(s);
 }
 
@@ -390,13 +392,13 @@ void dsf_step_free(struct step *s)
         free(dsf_step_layer(s, l)->x);
         free(dsf_step_layer(s, l)->kept);
     }
-    for (int i = 0; i < s->nchunks * s->nlanes * s->plan->ntiles; i++) {
-        free(s->lanes[i].brief);
-        free(s->lanes[i].passing);
+    for (int i = 0; i < s->nchunks * s->ngrad_slots * s->plan->ntiles; i++) {
+        free(s->grads[i].brief);
+        free(s->grads[i].passing);
     }
     free(s->units);
     free(s->layers);
-    free(s->lanes);
+    free(s->grads);
     free(s->batch);
     free(s->logits);
 }

@@ -64,8 +64,8 @@ struct layer_data {
     dsflow_data_id *kept; /* [slots][ntiles][kept]: for the backward pass */
 };
 
-/* Gradients of one tile of one lane. */
-struct lane_data {
+/* Gradients of one tile of one gradient slot. */
+struct slot_data {
     dsflow_data_id *brief;   /* [brief] */
     dsflow_data_id *passing; /* [depth][1 + passing]: by place of the ring of
                                 layers; dx is the first */
@@ -78,8 +78,8 @@ struct step {
     struct unit_data *units;
     struct layer_data *layers;  /* [layers + 2]: layer_of */
     struct places kept, passing, brief, logits_places;
-    struct lane_data *lanes;    /* [chunks of a stage][nlanes][ntiles] */
-    int32_t nlanes, nchunks;
+    struct slot_data *grads; /* [chunks of a stage][ngrad_slots][ntiles] */
+    int32_t ngrad_slots, nchunks;
     dsflow_data_id *batch;      /* [slots of the embedding][ntiles] */
     dsflow_data_id *logits;     /* [plan->logits][logits_places] */
     dsflow_data_id loss;        /* of the tile whose tasks are emitted */
@@ -94,7 +94,7 @@ struct step {
     /* Where the tasks that are being emitted stand. */
     dsflow_program program;
     uint8_t pass;
-    int32_t d, turn, m, t; /* data rank, its turn, micro-batch, tile */
+    int32_t d, micro_step, m, t; /* replica, its …, micro-batch, tile */
 };
 
 /* Emit a task of layer `l` where the step stands; `fresh` as in the graph. */

@@ -187,7 +187,7 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     const struct dsflow_task_spec *task = at->task;
     int32_t chunk = dsf_plan_chunk(plan, task->layer), k = kind - DSF_XN;
     int32_t of_stage = chunk / plan->nstages;
-    int32_t d = dsf_plan_replica(plan, task->microbatch), slot;
+    int32_t d = dsf_plan_replica_of(plan, task->microbatch), slot;
     size_t index = (size_t)(at->lane * DSF_NTEMPS + k);
     struct dsf_temp *temp = at->temp[k];
     enum dsflow_dtype dtype =

@@ -52,7 +52,7 @@ static void assert_covered(const struct dsflow_plan *plan)
     int64_t at = 0;
 
     for (int t = 0; t < plan->ntiles; t++) {
-        const struct dsf_piece *p = &plan->tiles[t];
+        const struct dsf_tile_rows *p = &plan->tiles[t];
 
         assert_int_equal((int64_t)p->seq * plan->sequence + p->pos, at);
         assert_true(p->rows > 0);

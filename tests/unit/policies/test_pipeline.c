@@ -51,7 +51,7 @@ static void a_task_is_where_its_layer_and_micro_batch_are(void **state)
             assert_int_equal(on(t.plan, task->rank, DSF_AXIS_PIPELINE),
                              dsf_plan_stage(t.plan, task->layer));
             assert_int_equal(on(t.plan, task->rank, DSF_AXIS_DATA),
-                             dsf_plan_replica(t.plan, task->microbatch));
+                             dsf_plan_replica_of(t.plan, task->microbatch));
         }
         end_trial(&t);
     }

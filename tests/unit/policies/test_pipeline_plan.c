@@ -46,7 +46,7 @@ static void assert_rings(const char *job, const char *expected)
     plan_trial(&t, job);
     for (int c = 0; c < t.plan->nchunks; c++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d/%d ",
-                 t.plan->slots[c], t.plan->lanes[c]);
+                 t.plan->activation_slots[c], t.plan->grad_slots[c]);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d",
              t.plan->depth);
     assert_string_equal(text, expected);

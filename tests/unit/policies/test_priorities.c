@@ -95,7 +95,7 @@ static int32_t turn_of(const struct trial *t, const struct dsflow_task_spec *k,
     chunk = dsf_plan_chunk(plan, k->layer) / plan->nstages;
     for (int32_t i = 0; i < n; i++)
         if (turns[i].chunk == chunk &&
-            turns[i].micro == dsf_plan_turn(plan, k->microbatch) &&
+            turns[i].micro == dsf_plan_micro_step_of(plan, k->microbatch) &&
             turns[i].backward == (k->pass == DSFLOW_BACKWARD))
             return i;
     return -1;
@@ -109,13 +109,13 @@ static void assert_in_order(const char *text,
     plan_trial(&t, text);
     for (int stage = 0; stage < t.plan->nstages; stage++) {
         int32_t chunks = t.plan->nchunks / t.plan->nstages;
-        int32_t n = 2 * chunks * t.plan->turns, seen = 0;
+        int32_t n = 2 * chunks * t.plan->micro_steps, seen = 0;
         struct dsf_action *turns = calloc((size_t)n, sizeof(*turns));
         int32_t *least = calloc((size_t)n, sizeof(*least));
         int32_t *most = calloc((size_t)n, sizeof(*most));
 
         dsf_pipeline_order(schedule, t.plan->nstages, stage, chunks,
-                           t.plan->turns, turns);
+                           t.plan->micro_steps, turns);
         for (int32_t i = 0; i < n; i++)
             least[i] = INT32_MAX;
         for (uint32_t k = 0; k < dsflow_graph_ntasks(t.graph); k++) {
