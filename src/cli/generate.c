@@ -71,7 +71,8 @@ void dsf_generator_free(struct dsf_generator *g)
     if (g == NULL)
         return;
     for (unsigned i = 0; i < nsegments() * DSF_SEGMENT_PORTS; i++) {
-        struct port_data *d = &g->own[0][i];
+        struct port_data *d =
+            &g->own[i / DSF_SEGMENT_PORTS][i % DSF_SEGMENT_PORTS];
 
         for (int l = 0; d->l != NULL && l < g->model->layers; l++)
             free(d->l[l]);
