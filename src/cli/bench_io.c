@@ -5,11 +5,12 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/disk_load.h"
 #include "cli/fio.h"
-#include "cli/machine_cache.h"
-#include "cli/measured.h"
 #include "cli/screen.h"
+#include "measure/bench_disk.h"
+#include "measure/disk_load.h"
+#include "measure/machine_cache.h"
+#include "measure/measured.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * is more. */
 #include "cli/budget.h"
 
-#include "cli/disks.h"
 #include "machine/memory.h"
+#include "measure/disks.h"
 #include "policies/keys.h"
 #include "tasks/components.h"
 

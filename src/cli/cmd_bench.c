@@ -2,10 +2,10 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/bench_io.h"
-#include "cli/bench_measure.h"
 #include "cli/cmd.h"
-#include "cli/machine_cache.h"
-#include "cli/measured.h"
+#include "measure/bench_measure.h"
+#include "measure/machine_cache.h"
+#include "measure/measured.h"
 
 #include <math.h>
 #include <stdlib.h>

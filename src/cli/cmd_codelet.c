@@ -1,12 +1,12 @@
 /* cmd_codelet.c - try what a plug-in brings, each in a process of its own. */
 #include "base/alloc.h"
 #include "cli/cmd.h"
-#include "cli/try_component.h"
-#include "cli/try_segment.h"
 #include "codelets/codelets.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
+#include "verify/try_component.h"
+#include "verify/try_segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

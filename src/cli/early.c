@@ -3,9 +3,9 @@
 
 #include "base/units.h"
 #include "cli/budget.h"
-#include "cli/disks.h"
 #include "cli/machine_keys.h"
 #include "machine/memory.h"
+#include "measure/disks.h"
 
 #include <math.h>
 

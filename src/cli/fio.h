@@ -2,7 +2,7 @@
 #ifndef DSF_CLI_FIO_H
 #define DSF_CLI_FIO_H
 
-#include "cli/disk_load.h"
+#include "measure/disk_load.h"
 
 /* As dsf_disk_measure does it, on the same files. DSFLOW_ENOSYS: there is no
  * fio here. */

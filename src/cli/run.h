@@ -4,11 +4,11 @@
 #define DSF_CLI_RUN_H
 
 #include "cli/feed.h"
-#include "cli/machine_cache.h"
 #include "cli/meter.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
 #include "cli/session.h"
+#include "measure/machine_cache.h"
 #include "sim/predict.h"
 
 struct dsf_run {

@@ -4,9 +4,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cli/budget.h"
-#include "cli/disks.h"
 #include "cli/identity.h"
 #include "cli/room.h"
+#include "measure/disks.h"
 #include "policies/policies.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* try_codelet.h - a codelet on random cases, beside a reference. */
-#ifndef DSF_CLI_TRY_CODELET_H
-#define DSF_CLI_TRY_CODELET_H
+#ifndef DSF_VERIFY_TRY_CODELET_H
+#define DSF_VERIFY_TRY_CODELET_H
 
 #include <dsflow/codelet.h>
 
-#include "cli/child.h"
+#include "verify/child.h"
 
 struct dsf_try {
     uint64_t seed; /* of the first case */

@@ -1,5 +1,5 @@
 /* child.c - run something that may crash, hang or exit. */
-#include "cli/child.h"
+#include "verify/child.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* disk_load.h - how fast the disks under a store are. */
-#ifndef DSF_CLI_DISK_LOAD_H
-#define DSF_CLI_DISK_LOAD_H
+#ifndef DSF_MEASURE_DISK_LOAD_H
+#define DSF_MEASURE_DISK_LOAD_H
 
 #include "io/io.h"
 

@@ -1,9 +1,9 @@
 /* disk_load.c - threads that keep a store busy while it is watched. */
-#include "cli/disk_load.h"
+#include "measure/disk_load.h"
 
 #include "base/random.h"
 #include "base/units.h"
-#include "cli/measured.h"
+#include "measure/measured.h"
 
 #include <math.h>
 #include <pthread.h>

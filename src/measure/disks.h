@@ -1,7 +1,7 @@
 /* disks.h - the folders that a job offloads to: are they there, and have they
  * room? */
-#ifndef DSF_CLI_DISKS_H
-#define DSF_CLI_DISKS_H
+#ifndef DSF_MEASURE_DISKS_H
+#define DSF_MEASURE_DISKS_H
 
 #include <dsflow/exec.h>
 

@@ -1,11 +1,11 @@
 /* try_segment.h - is what the backward pass of a segment computes the gradient
  * of its forward pass? */
-#ifndef DSF_CLI_TRY_SEGMENT_H
-#define DSF_CLI_TRY_SEGMENT_H
+#ifndef DSF_VERIFY_TRY_SEGMENT_H
+#define DSF_VERIFY_TRY_SEGMENT_H
 
 #include <dsflow/segments.h>
 
-#include "cli/try_codelet.h"
+#include "verify/try_codelet.h"
 
 /* The segment that `op` is of, and the built-in kind of task that it takes the
  * place of; NULL where it is of none. */

@@ -1,6 +1,6 @@
 /* calibrate.h - how fast this machine is, measured on steps of small models. */
-#ifndef DSF_CLI_CALIBRATE_H
-#define DSF_CLI_CALIBRATE_H
+#ifndef DSF_MEASURE_CALIBRATE_H
+#define DSF_MEASURE_CALIBRATE_H
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* calibrate_pool.h - run a graph on threads of our own and time each task:
  * what a kernel takes while the other cores work too, on data that the step
  * itself left in the caches. */
-#ifndef DSF_CLI_CALIBRATE_POOL_H
-#define DSF_CLI_CALIBRATE_POOL_H
+#ifndef DSF_MEASURE_CALIBRATE_POOL_H
+#define DSF_MEASURE_CALIBRATE_POOL_H
 
 #include <dsflow/codelet.h>
 #include <dsflow/graph.h>

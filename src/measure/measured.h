@@ -1,7 +1,7 @@
 /* measured.h - figures that are measured several times, so that what disturbed
  * one of them shows. */
-#ifndef DSF_CLI_MEASURED_H
-#define DSF_CLI_MEASURED_H
+#ifndef DSF_MEASURE_MEASURED_H
+#define DSF_MEASURE_MEASURED_H
 
 #include "machine/machine_model.h"
 

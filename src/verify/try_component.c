@@ -1,5 +1,5 @@
 /* try_component.c - optimizers, schedules and policies in small jobs. */
-#include "cli/try_component.h"
+#include "verify/try_component.h"
 
 #include "base/alloc.h"
 #include "base/random.h"

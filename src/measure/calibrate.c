@@ -1,13 +1,13 @@
 /* calibrate.c - tasks of real steps, timed while all cores work, and the rates
  * that explain their times. */
-#include "cli/calibrate.h"
+#include "measure/calibrate.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/calibrate_pool.h"
 #include "config/job.h"
 #include "graph/task.h"
+#include "measure/calibrate_pool.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "policies/policies.h"

@@ -1,6 +1,6 @@
 /* try_codelet.c - a codelet on random cases. What it leaves must be that of its
  * reference, and must depend on nothing but what its op says it reads. */
-#include "cli/try_codelet.h"
+#include "verify/try_codelet.h"
 
 #include "base/alloc.h"
 #include "base/half.h"

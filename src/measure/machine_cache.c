@@ -1,13 +1,13 @@
 /* machine_cache.c - the present machine, measured once. */
-#include "cli/machine_cache.h"
+#include "measure/machine_cache.h"
 
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "base/log.h"
-#include "cli/bench_io.h"
-#include "cli/bench_measure.h"
-#include "cli/disks.h"
-#include "cli/measured.h"
+#include "measure/bench_disk.h"
+#include "measure/bench_measure.h"
+#include "measure/disks.h"
+#include "measure/measured.h"
 
 #include <stdlib.h>
 #include <string.h>

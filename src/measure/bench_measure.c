@@ -1,5 +1,5 @@
 /* bench_measure.c - rates of this machine that need no model. */
-#include "cli/bench_measure.h"
+#include "measure/bench_measure.h"
 
 #include "base/alloc.h"
 #include "kernels/kernels.h"

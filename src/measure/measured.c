@@ -1,6 +1,6 @@
 /* measured.c - what is measured several times, and what is done about figures
  * that cannot be. */
-#include "cli/measured.h"
+#include "measure/measured.h"
 
 #include "base/log.h"
 

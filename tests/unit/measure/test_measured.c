@@ -1,6 +1,6 @@
 /* test_measured.c - figures that cannot be are measured again, and scatter is
  * seen. */
-#include "cli/measured.h"
+#include "measure/measured.h"
 
 #include "lib/test.h"
 

@@ -1,6 +1,6 @@
 /* bench_disk.c - the disks of a job, measured in a moment. */
-#include "cli/bench_io.h"
-#include "cli/disk_load.h"
+#include "measure/bench_disk.h"
+#include "measure/disk_load.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* bench_measure.h - rates of this machine that need no model. */
-#ifndef DSF_CLI_BENCH_MEASURE_H
-#define DSF_CLI_BENCH_MEASURE_H
+#ifndef DSF_MEASURE_BENCH_MEASURE_H
+#define DSF_MEASURE_BENCH_MEASURE_H
 
 #include <stddef.h>
 #include <dsflow/error.h>

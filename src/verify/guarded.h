@@ -1,7 +1,7 @@
 /* guarded.h - memory that tells when a task touches what is not its own: pages
  * that nobody may touch stand before and behind it. */
-#ifndef DSF_CLI_GUARDED_H
-#define DSF_CLI_GUARDED_H
+#ifndef DSF_VERIFY_GUARDED_H
+#define DSF_VERIFY_GUARDED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include "lib/test.h"
 
 #include "base/units.h"
-#include "cli/bench_io.h"
+#include "measure/bench_disk.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* disks.c - the folders that a job offloads to: are they there, and have they
  * room? */
-#include "cli/disks.h"
+#include "measure/disks.h"
 
 #include "base/units.h"
 #include "policies/keys.h"

@@ -1,6 +1,6 @@
 /* try_segment.c - gradients of segments by central differences. All passes work
  * on one set of buffers, known by the names of their ports. */
-#include "cli/try_segment.h"
+#include "verify/try_segment.h"
 
 #include "base/alloc.h"
 #include "base/random.h"

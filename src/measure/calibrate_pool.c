@@ -1,12 +1,12 @@
 /* calibrate_pool.c - a graph on threads: the highest priority first. */
-#include "cli/calibrate_pool.h"
+#include "measure/calibrate_pool.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "cli/bench_measure.h"
 #include "codelets/call.h"
-#include "graph/task.h"
 #include "graph/succs.h"
+#include "graph/task.h"
+#include "measure/bench_measure.h"
 
 #include <pthread.h>
 #include <sched.h>

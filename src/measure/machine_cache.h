@@ -1,10 +1,10 @@
 /* machine_cache.h - the present machine as the simulator sees it: measured
  * once, and kept in a file. */
-#ifndef DSF_CLI_MACHINE_CACHE_H
-#define DSF_CLI_MACHINE_CACHE_H
+#ifndef DSF_MEASURE_MACHINE_CACHE_H
+#define DSF_MEASURE_MACHINE_CACHE_H
 
-#include "cli/calibrate.h"
 #include "config/job.h"
+#include "measure/calibrate.h"
 
 /* $XDG_CACHE_HOME/dsflow/machine.toml, or the same in ~/.cache; NULL where
  * there is neither. Freed by the caller. */

@@ -1,13 +1,13 @@
 /* try_component.h - what is tried of components that are more than a codelet:
  * optimizers, schedules of the learning rate, policies. */
-#ifndef DSF_CLI_TRY_COMPONENT_H
-#define DSF_CLI_TRY_COMPONENT_H
+#ifndef DSF_VERIFY_TRY_COMPONENT_H
+#define DSF_VERIFY_TRY_COMPONENT_H
 
 #include <dsflow/lr_schedule.h>
 #include <dsflow/optimizer.h>
 #include <dsflow/policy.h>
 
-#include "cli/try_codelet.h"
+#include "verify/try_codelet.h"
 
 /* Are the keys of `how` right? */
 int dsf_try_keys(const struct dsf_try *how, struct dsflow_err *err);

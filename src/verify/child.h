@@ -1,9 +1,9 @@
 /* child.h - run something that may crash, hang or exit, in a process of its
  * own, and say what became of it. */
-#ifndef DSF_CLI_CHILD_H
-#define DSF_CLI_CHILD_H
+#ifndef DSF_VERIFY_CHILD_H
+#define DSF_VERIFY_CHILD_H
 
-#include "cli/guarded.h"
+#include "verify/guarded.h"
 
 /* What something was found to be. The child fills it. */
 struct dsf_verdict {

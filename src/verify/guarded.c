@@ -1,5 +1,5 @@
 /* guarded.c - memory that tells when a task touches what is not its own. */
-#include "cli/guarded.h"
+#include "verify/guarded.h"
 
 #include <stdio.h>
 #include <stdlib.h>
