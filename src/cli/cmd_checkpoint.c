@@ -1,12 +1,13 @@
 /* cmd_checkpoint.c - list, verify and export checkpoints. */
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/notice.h"
 #include "base/units.h"
-#include "cli/notice.h"
-#include "cli/params.h"
-#include "cli/vocabulary.h"
+#include "cli/job_flags.h"
 #include "model/hf.h"
 #include "text/tokenizer_export.h"
+#include "train/params.h"
+#include "train/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,7 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, args->words[1], args, err);
+        status = dsf_open_job(&s, args->words[1], args, err);
     if (status == DSFLOW_OK)
         status = dsf_params_open(&s, step, &params, &from, err);
     if (status == DSFLOW_OK)

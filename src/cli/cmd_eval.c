@@ -1,7 +1,8 @@
 /* cmd_eval.c - loss on the validation text. */
-#include "cli/early.h"
-#include "cli/feed.h"
-#include "cli/params.h"
+#include "cli/job_flags.h"
+#include "train/early.h"
+#include "train/feed.h"
+#include "train/params.h"
 
 #include <math.h>
 
@@ -9,15 +10,18 @@ static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     struct dsf_feed feed;
+    enum dsflow_exec_kind kind;
     int64_t step = DSF_LATEST, from;
     double loss;
     int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
 
     dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, args->words[0], args, err);
+        status = dsf_open_job(&s, args->words[0], args, err);
     if (status == DSFLOW_OK)
-        status = dsf_early_check(&s, args, err);
+        status = dsf_flag_executor(args, &kind, err);
+    if (status == DSFLOW_OK)
+        status = dsf_early_check(&s, kind, err);
     if (status == DSFLOW_OK)
         status = dsf_session_plan(&s, NULL, err);
     if (status == DSFLOW_OK)
@@ -25,7 +29,7 @@ static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_session_text(&s, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_open(&s, args, &feed.host, err);
+        status = dsf_session_open(&s, kind, &feed.host, err);
     if (status == DSFLOW_OK)
         status = dsf_session_start(&s, step, &from, err);
     if (status == DSFLOW_OK)

@@ -1,8 +1,9 @@
 /* cmd_generate.c - sample from a model. */
 #include "base/alloc.h"
-#include "cli/generate.h"
-#include "cli/params.h"
-#include "cli/vocabulary.h"
+#include "cli/job_flags.h"
+#include "train/generate.h"
+#include "train/params.h"
+#include "train/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status < 0)
         return status;
     status = folder ? open_folder(&s, path, args, err)
-                    : dsf_session_model(&s, path, args, err);
+                    : dsf_open_job(&s, path, args, err);
     if (status == DSFLOW_OK)
         status = dsf_params_all(&s, step, &params, &from, err);
     if (status == DSFLOW_OK && !folder)

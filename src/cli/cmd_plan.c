@@ -1,17 +1,17 @@
 /* cmd_plan.c - the step before it runs. */
 #include "base/log.h"
-#include "base/log.h"
-#include "cli/early.h"
-#include "cli/fit.h"
-#include "cli/machine_keys.h"
-#include "cli/notice.h"
-#include "cli/record.h"
-#include "cli/session.h"
+#include "base/notice.h"
+#include "cli/job_flags.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "policies/keys.h"
 #include "sim/plan_report.h"
 #include "tasks/components.h"
+#include "train/early.h"
+#include "train/machine_keys.h"
+#include "train/record.h"
+#include "train/session.h"
+#include "tune/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,16 +60,16 @@ static int build(struct dsf_session *s, const char *file, const char *until,
             status = dsf_disks_check(&s->job, err);
         if (status == DSFLOW_OK)
             status = check(s, err);
-        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s)))
+        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(&s->job)))
             status = dsf_machine_of_job(&s->machine, &s->job, m, err);
-        return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
+        return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
     }
     status = dsf_machine_model_read(file, m, err);
     if (status < 0)
         return status;
     dsf_machine_of_model(m, &s->machine);
     status = check(s, err);
-    return status == DSFLOW_OK ? dsf_fit(s, m, until, err) : status;
+    return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
 }
 
 /* What the graph weighs and takes, and then whether it fits. */
@@ -77,15 +77,16 @@ static int report_on(struct dsf_session *s, const struct dsf_machine_model *m,
                      struct dsf_plan_facts *facts, bool present, bool whole,
                      bool json, struct dsflow_err *err)
 {
+    struct dsf_setup setup = dsf_session_setup(s);
     int status;
 
-    dsf_fit_budgets(s, m, facts->weights, facts->budget);
+    dsf_fit_budgets(s->plan, m, facts->weights, facts->budget);
     status = json ? dsf_plan_report_json(s->plan, s->graph, facts, stdout, err)
                   : dsf_plan_report(s->plan, s->graph, facts, stdout);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
     if (status == DSFLOW_OK && !json && whole) {
-        char *text = dsf_fit_gradients_text(s, m);
+        char *text = dsf_fit_gradients_text(&setup, m);
 
         if (text != NULL)
             printf("\n%s\n", text);
@@ -96,7 +97,7 @@ static int report_on(struct dsf_session *s, const struct dsf_machine_model *m,
     if (status < 0 || !whole)
         return status;
     return present ? dsf_session_check_memory(s, err)
-                   : dsf_fit_check(s, m, facts->weights, err);
+                   : dsf_fit_check(&setup, m, facts->weights, err);
 }
 
 static int report(struct dsf_session *s, const struct dsf_machine_model *m,
@@ -113,7 +114,7 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
         status = dsf_predict_programs(s->plan, s->graph, m, &prediction, err);
     dsf_notice_end();
     if (status == DSFLOW_OK) {
-        dsf_fit_weigh(s, m, &w);
+        dsf_fit_weigh(s->plan, s->graph, m, &w);
         status = report_on(s, m, &facts, present, whole, json, err);
         dsf_weights_fini(&w);
     }
@@ -173,7 +174,7 @@ static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "plan: --trace and --until: expected one of them");
     if (status == DSFLOW_OK)
-        status = dsf_session_model(&s, args->words[0], args, err);
+        status = dsf_open_job(&s, args->words[0], args, err);
     if (status == DSFLOW_OK) /* with the policies that the job has loaded */
         status = check_until(until, err);
     if (status == DSFLOW_OK)

@@ -1,19 +1,20 @@
 /* cmd_run.c - train. */
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/notice.h"
 #include "base/units.h"
-#include "cli/early.h"
-#include "cli/fit.h"
-#include "cli/generate.h"
-#include "cli/notice.h"
-#include "cli/params.h"
+#include "cli/job_flags.h"
 #include "cli/run.h"
 #include "cli/stop.h"
-#include "cli/traced.h"
 #include "plan/programs.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
 #include "tasks/tasks.h"
+#include "train/early.h"
+#include "train/generate.h"
+#include "train/params.h"
+#include "train/traced.h"
+#include "tune/fit.h"
 
 #include <dsflow/plan.h>
 
@@ -46,7 +47,10 @@ static int predict(struct dsf_run *r, struct dsflow_err *err)
 static int find_start(struct dsf_run *r, const struct dsf_cli_args *args,
                       struct dsflow_err *err)
 {
-    int status = dsf_resume_find(&r->start, &r->s, args, err);
+    int status = dsf_flag_resume(args, &r->start, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_resume_find(&r->start, &r->s, err);
 
     r->saved = -1;
     if (status < 0 || r->start.folder == NULL)
@@ -273,7 +277,7 @@ static bool has_room(struct dsf_run *r)
 {
     double needed =
         dsf_session_copies(&r->s) + dsf_generator_bytes(&r->s.model);
-    double room = dsf_fit_room(&r->s);
+    double room = dsf_fit_room(r->s.plan, r->s.graph);
 
     if (dsf_session_copies(&r->s) == 0 || needed <= room)
         return true;
@@ -357,10 +361,12 @@ static int check_weights(const struct dsf_run *r, struct dsflow_err *err)
 static int check(struct dsf_run *r, const struct dsf_cli_args *args,
                  struct dsflow_err *err)
 {
-    int status = dsf_session_model(&r->s, args->words[0], args, err);
+    int status = dsf_open_job(&r->s, args->words[0], args, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_early_check(&r->s, args, err);
+        status = dsf_flag_executor(args, &r->executor, err);
+    if (status == DSFLOW_OK)
+        status = dsf_early_check(&r->s, r->executor, err);
     if (status == DSFLOW_OK)
         status = dsf_run_check_output(&r->s.job, err);
     if (status == DSFLOW_OK)
@@ -425,7 +431,7 @@ static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
     if (status == DSFLOW_OK)
-        status = dsf_traced_choose(&r->s.job, args, r->done, err);
+        status = dsf_flag_trace(args, &r->s.job, r->done, err);
     if (status == DSFLOW_OK)
         status = predict(r, err);
     if (status == DSFLOW_OK)
@@ -447,7 +453,7 @@ static int prepare(struct dsf_run *r, const struct dsf_cli_args *args,
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
     if (status == DSFLOW_OK)
-        status = dsf_session_open(&r->s, args, &r->feed.host, err);
+        status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = r->start.folder != NULL
                      ? dsf_resume_load(&r->start, &r->s, err)
@@ -458,7 +464,9 @@ static int prepare(struct dsf_run *r, const struct dsf_cli_args *args,
         dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
                        r->machine.disk.duplex);
         status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
-                                 args, r->done, err);
+                                 r->executor == DSFLOW_SERIAL ? "serial"
+                                                              : "starpu",
+                                 r->done, err);
     }
     if (status == DSFLOW_OK)
         status = dsf_run_write_files(r, err);

@@ -1,7 +1,7 @@
 /* cmd_trace.c - what was when: a trace as pictures, and in words. */
 #include "base/alloc.h"
+#include "base/notice.h"
 #include "cli/cmd.h"
-#include "cli/notice.h"
 #include "explain/explain.h"
 #include "trace/rows.h"
 #include "trace/show.h"

@@ -3,8 +3,8 @@
 #define DSF_CLI_FOLLOW_H
 
 #include "cli/chart.h"
-#include "cli/metrics.h"
 #include "cli/screen.h"
+#include "train/metrics.h"
 
 #include <sys/stat.h>
 

@@ -2,7 +2,7 @@
 #include "config.h"
 
 #include "base/log.h"
-#include "cli/notice.h"
+#include "base/notice.h"
 #include "cli/stop.h"
 #include "cli/words.h"
 #include "config/option.h"

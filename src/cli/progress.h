@@ -3,9 +3,9 @@
 #ifndef DSF_CLI_PROGRESS_H
 #define DSF_CLI_PROGRESS_H
 
-#include "cli/event_file.h"
-#include "cli/metrics.h"
 #include "cli/screen.h"
+#include "train/event_file.h"
+#include "train/metrics.h"
 
 struct dsf_progress {
     struct dsf_metrics metrics;

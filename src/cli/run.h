@@ -3,16 +3,17 @@
 #ifndef DSF_CLI_RUN_H
 #define DSF_CLI_RUN_H
 
-#include "cli/feed.h"
-#include "cli/meter.h"
 #include "cli/progress.h"
-#include "cli/resume.h"
-#include "cli/session.h"
 #include "measure/machine_cache.h"
 #include "sim/predict.h"
+#include "train/feed.h"
+#include "train/meter.h"
+#include "train/resume.h"
+#include "train/session.h"
 
 struct dsf_run {
     struct dsf_session s;
+    enum dsflow_exec_kind executor;
     struct dsf_feed feed;
     struct dsf_progress progress;
     struct dsf_meter meter;

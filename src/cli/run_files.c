@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/aside.h"
-#include "cli/fit.h"
 #include "sim/plan_report.h"
+#include "tune/fit.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -98,8 +98,8 @@ static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
     struct dsf_plan_facts facts = { &r->machine, &w, &r->prediction, { 0 } };
     int status;
 
-    dsf_fit_weigh(&r->s, &r->machine, &w);
-    dsf_fit_budgets(&r->s, &r->machine, &w, facts.budget);
+    dsf_fit_weigh(r->s.plan, r->s.graph, &r->machine, &w);
+    dsf_fit_budgets(r->s.plan, &r->machine, &w, facts.budget);
     status = dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
     dsf_weights_fini(&w);
     return status;

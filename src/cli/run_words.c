@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/fit.h"
 #include "sim/weights.h"
+#include "tune/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ void dsf_run_warn_unsaved(const struct dsf_run *r)
 
 void dsf_run_say_start(struct dsf_run *r)
 {
-    char *gradients = dsf_fit_gradients_text(&r->s, NULL);
+    struct dsf_setup setup = dsf_session_setup(&r->s);
+    char *gradients = dsf_fit_gradients_text(&setup, NULL);
 
     dsf_progress_say(&r->progress,
                      "%s: %.2f M parameters; %lld tokens to train on, %lld to "

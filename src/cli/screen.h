@@ -4,7 +4,7 @@
 #define DSF_CLI_SCREEN_H
 
 #include "base/units.h"
-#include "cli/metrics.h"
+#include "train/metrics.h"
 
 #include <stdio.h>
 

@@ -3,8 +3,8 @@
  * a file another reads. */
 #include "trial.h"
 
-#include "cli/contents.h"
 #include "policies/keys.h"
+#include "train/contents.h"
 
 #include "lib/test.h"
 

@@ -1,0 +1,94 @@
+/* job_flags.c - flags that commands with a job share. */
+#include "cli/job_flags.h"
+
+#include "base/alloc.h"
+#include "train/traced.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int dsf_open_job(struct dsf_session *s, const char *path,
+                 const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    unsigned nsets;
+    const char **sets = dsf_flag_values(args, "set", &nsets);
+    int64_t steps = 0;
+    int status = dsf_flag_whole(args, "steps", 1, 1000000000, &steps, err);
+    char *last = dsf_xasprintf("job.steps=%lld", (long long)steps);
+
+    if (steps > 0)
+        sets[nsets++] = last;
+    if (status == DSFLOW_OK)
+        status = dsf_session_model(s, path, sets, nsets, err);
+    free(sets);
+    free(last);
+    return status;
+}
+
+int dsf_flag_executor(const struct dsf_cli_args *args,
+                      enum dsflow_exec_kind *kind, struct dsflow_err *err)
+{
+    const char *name = dsf_flag_value(args, "executor");
+
+    *kind = DSFLOW_STARPU;
+    if (name == NULL || strcmp(name, "starpu") == 0)
+        return DSFLOW_OK;
+    *kind = DSFLOW_SERIAL;
+    if (strcmp(name, "serial") == 0)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "--executor: %.60s: expected serial or starpu", name);
+}
+
+int dsf_flag_resume(const struct dsf_cli_args *args, struct dsf_resume *r,
+                    struct dsflow_err *err)
+{
+    const char *resume = dsf_flag_value(args, "resume");
+
+    r->asked = resume != NULL;
+    r->overwrite = dsf_flag_value(args, "overwrite") != NULL;
+    if (r->asked && r->overwrite)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--resume and --overwrite: expected one of them");
+    r->good = r->asked && strcmp(resume, "latest-good") == 0;
+    r->changes = r->asked && strcmp(resume, "changed") == 0;
+    if (r->asked && resume[0] != '\0' && !r->good && !r->changes)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--resume=%.60s: expected latest-good, changed, or "
+                           "nothing",
+                           resume);
+    return DSFLOW_OK;
+}
+
+int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_job *job,
+                   int64_t done, struct dsflow_err *err)
+{
+    const char *value = dsf_flag_value(args, "trace");
+    int64_t steps = job->main.steps;
+    long long first = 1, last = steps;
+    char *set, rest;
+    int status;
+
+    if (value == NULL || done == steps)
+        return DSFLOW_OK;
+    if (value[0] == '\0') {
+        int64_t from, to;
+
+        dsf_traced_some(steps, done, &from, &to);
+        first = from;
+        last = to;
+    } else if (strcmp(value, "all") != 0 &&
+               (sscanf(value, "%lld:%lld%c", &first, &last, &rest) != 2 ||
+                first < 1 || first > last || first > steps)) {
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--trace=%.60s: expected FIRST:LAST, steps from 1 "
+                           "to %lld, or all",
+                           value, (long long)steps);
+    }
+    if (last > steps)
+        last = steps;
+    set = dsf_xasprintf("trace.steps=[%lld, %lld]", first, last);
+    status = dsf_job_set(job, set, err);
+    free(set);
+    return status;
+}

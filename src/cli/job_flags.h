@@ -1,0 +1,37 @@
+/* job_flags.h - flags that commands with a job share, and what they stand for.
+ */
+#ifndef DSF_CLI_JOB_FLAGS_H
+#define DSF_CLI_JOB_FLAGS_H
+
+#include "cli/cmd.h"
+#include "train/resume.h"
+#include "train/session.h"
+
+#define DSF_FLAG_SET                                                           \
+    {                                                                          \
+        "set", "TABLE.KEY=VALUE",                                              \
+            "set a key of the job, in place of what it says"                   \
+    }
+#define DSF_FLAG_EXECUTOR                                                      \
+    {                                                                          \
+        "executor", "NAME", "starpu (default), or serial: the reference"       \
+    }
+
+/* dsf_session_model with what --set and --steps say. */
+int dsf_open_job(struct dsf_session *s, const char *path,
+                 const struct dsf_cli_args *args, struct dsflow_err *err);
+
+/* The executor that --executor names. */
+int dsf_flag_executor(const struct dsf_cli_args *args,
+                      enum dsflow_exec_kind *kind, struct dsflow_err *err);
+
+/* What --resume and --overwrite ask for. */
+int dsf_flag_resume(const struct dsf_cli_args *args, struct dsf_resume *r,
+                    struct dsflow_err *err);
+
+/* The steps of --trace, which then are those of the job. `done`: steps that
+ * were done before this run. */
+int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_job *job,
+                   int64_t done, struct dsflow_err *err);
+
+#endif

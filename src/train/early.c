@@ -1,0 +1,108 @@
+/* early.c - what is wrong with a job and can be known at once. */
+#include "train/early.h"
+
+#include "base/units.h"
+#include "machine/memory.h"
+#include "measure/disks.h"
+#include "train/machine_keys.h"
+#include "tune/budget.h"
+
+#include <math.h>
+
+/* More than this takes hours to build, wherever it fits. */
+static const double MOST_TASKS = 100e6;
+
+/* Bytes that a task takes while a graph is built. */
+enum { TASK_BYTES = 320 };
+
+static double most_tasks(void)
+{
+    int64_t free = dsf_memory_probe("").available;
+
+    return free < 0 ? MOST_TASKS : fmin(MOST_TASKS, (double)free / TASK_BYTES);
+}
+
+/* The least tile with which the graph is of a size that can be built; 0: none.
+ */
+static int64_t larger_tile(const struct dsf_session *s, double most)
+{
+    struct dsf_job job = s->job;
+    struct dsflow_plan *plan;
+    double tasks = INFINITY;
+
+    for (job.batch.tile = 512; job.batch.tile <= 65536; job.batch.tile *= 2) {
+        if (dsf_plan_new(&job, &s->model, &s->machine, &plan, NULL) < 0)
+            continue;
+        tasks = dsf_plan_tasks(plan);
+        dsf_plan_free(plan);
+        if (tasks <= most)
+            return job.batch.tile;
+    }
+    return 0;
+}
+
+static int fail_size(const struct dsf_session *s, double tasks, double most,
+                     struct dsflow_err *err)
+{
+    int64_t tile = larger_tile(s, most);
+    char instead[64] = "fewer layers or micro-batches";
+
+    if (tile > 0)
+        snprintf(instead, sizeof(instead), "batch.tile = %lld",
+                 (long long)tile);
+    return dsf_job_fail(&s->job, err, DSFLOW_EFIT, "batch", "tile",
+                        "a step has about %.3g million tasks: expected at most "
+                        "%.3g million here; %s would fit",
+                        tasks / 1e6, most / 1e6, instead);
+}
+
+int dsf_early_check_size(const struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsflow_plan *plan;
+    double tasks, most = most_tasks();
+    int status = dsf_plan_new(&s->job, &s->model, &s->machine, &plan, err);
+
+    if (status < 0)
+        return status;
+    tasks = dsf_plan_tasks(plan);
+    dsf_plan_free(plan);
+    return tasks <= most ? DSFLOW_OK : fail_size(s, tasks, most, err);
+}
+
+int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err)
+{
+    double needs = dsf_fit_least(&s->job, &s->model), params = (double)s->model.params;
+    double memory, disks;
+
+    if (!dsf_fit_is_hopeless(&s->job, &s->model, &s->machine, NULL, &memory, &disks))
+        return DSFLOW_OK;
+    return dsf_job_fail(
+        &s->job, err, DSFLOW_EFIT, "model", "width",
+        "%d: %.1f %s parameters take %s with the states of "
+        "%s: this machine has %s of memory and %s of free disk",
+        s->model.dims.width, params / (params < 1e12 ? 1e9 : 1e12),
+        params < 1e12 ? "billion" : "trillion", dsf_size_text(needs).s,
+        s->job.optimizer.kind, dsf_size_text(memory).s, dsf_size_text(disks).s);
+}
+
+int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err)
+{
+    return dsf_corpus_check(&s->job, s->tok,
+                            dsf_plan_sequence(&s->job, &s->model), err);
+}
+
+int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
+                    struct dsflow_err *err)
+{
+    int status = dsf_machine_probe(&s->machine, err);
+
+    if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
+        dsf_machine_keys_warn(&s->job, &s->machine);
+    if (status == DSFLOW_OK)
+        status = dsf_disks_check(&s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_early_check_text(s, err);
+    if (status == DSFLOW_OK)
+        status = dsf_early_check_size(s, err);
+    return status == DSFLOW_OK ? dsf_early_check_model(s, err) : status;
+}

@@ -1,0 +1,274 @@
+/* identity.c - what a checkpoint is of: one list of keys, their values, and what
+ * another value does. */
+#include "train/identity.h"
+
+#include "base/alloc.h"
+#include "policies/keys.h"
+#include "tasks/components.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+struct dsf_identity_rope dsf_identity_rope(const struct dsf_model *m)
+{
+    struct dsf_identity_rope r = { 10000, 8, 1, 4, 8192 };
+
+    if (m->dims.rope)
+        r.theta = m->rope_theta;
+    if (m->rope_llama3) {
+        r.factor = m->rope_factor;
+        r.low = m->rope_low_freq_factor;
+        r.high = m->rope_high_freq_factor;
+        r.context = m->rope_original_context;
+    }
+    return r;
+}
+
+double dsf_identity_momentum(const struct dsf_job *j)
+{
+    return dsf_job_optimizer(j, NULL)->uses_momentum ? j->optimizer.momentum
+                                                     : 0;
+}
+
+/* A key whose value is not known. */
+static void open_key(struct dsf_identity *of, enum dsf_effect effect,
+                     const char *key)
+{
+    dsf_grow(&of->v, &of->cap, of->n + 1, sizeof(*of->v));
+    of->v[of->n++] = (struct dsf_identity_key){ .key = dsf_xstrdup(key),
+                                                .effect = effect };
+}
+
+DSFLOW_PRINTF(4, 5)
+static void add(struct dsf_identity *of, enum dsf_effect effect,
+                const char *key, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    open_key(of, effect, key);
+    of->v[of->n - 1].value = dsf_xstrdup(text);
+}
+
+/* A text that reads back to the number. */
+static void add_real(struct dsf_identity *of, enum dsf_effect effect,
+                     const char *key, double x)
+{
+    char text[64];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    add(of, effect, key, "%s", text);
+}
+
+static void add_flag(struct dsf_identity *of, enum dsf_effect effect,
+                     const char *key, bool is)
+{
+    add(of, effect, key, "%s", is ? "true" : "false");
+}
+
+static void list_sizes(const struct dsf_model *m, struct dsf_identity *of)
+{
+    const enum dsf_effect weights = DSF_EFFECT_WEIGHTS;
+    const struct dsf_dims *d = &m->dims;
+
+    add(of, weights, "model.family", "%s",
+        m->family == DSF_GPT2 ? "gpt2" : "llama");
+    add(of, weights, "model.layers", "%d", m->layers);
+    add(of, weights, "model.width", "%d", d->width);
+    add(of, weights, "model.heads", "%d", d->heads);
+    add(of, weights, "model.kv_heads", "%d", d->kv_heads);
+    add(of, weights, "model.head_dim", "%d", d->head_dim);
+    add(of, weights, "model.ffn_width", "%d", d->ffn);
+    /* Rotary positions are computed, learned ones are weights. */
+    add(of, d->rope ? DSF_EFFECT_MODEL : weights, "model.context", "%d",
+        d->context);
+    add(of, weights, "model.vocab", "%d", d->vocab);
+    add_flag(of, weights, "model.tied", m->tied);
+    add_flag(of, weights, "model.qkv_bias", d->qkv_bias);
+}
+
+static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
+{
+    static const char *const keys[] = { "model.embed",     "model.qkv",
+                                        "model.attention", "model.out",
+                                        "model.mlp",       "model.head" };
+    const enum dsf_effect model = DSF_EFFECT_MODEL;
+    const struct dsf_model *m = &s->model;
+    struct dsf_identity_rope rope = dsf_identity_rope(m);
+    char eps[32];
+
+    snprintf(eps, sizeof(eps), "%.7g", (double)m->dims.eps); /* a float */
+    add_real(of, model, "model.norm_eps", strtod(eps, NULL));
+    add_real(of, model, "model.rope_theta", rope.theta);
+    add(of, model, "model.rope_scaling", "%s",
+        m->rope_llama3 ? "llama3" : "none");
+    add_real(of, model, "model.rope_factor", rope.factor);
+    add_real(of, model, "model.rope_low_freq_factor", rope.low);
+    add_real(of, model, "model.rope_high_freq_factor", rope.high);
+    add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        add(of, model, keys[i], "%s",
+            dsf_job_segment(&s->job, strchr(keys[i], '.') + 1, NULL)->name);
+}
+
+/* Axes whose sizes decide how sums are grouped. NULL: the sizes are not known. */
+static void list_axes(const struct dsf_mesh *mesh, struct dsf_identity *of)
+{
+    static char keys[DSF_MAX_AXES][64];
+    const struct dsflow_axis *axis;
+
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "mesh.%s", axis->name);
+        if (axis->regroups && mesh == NULL)
+            open_key(of, DSF_EFFECT_BITS, keys[i]);
+        else if (axis->regroups)
+            add(of, DSF_EFFECT_BITS, keys[i], "%d", (int)mesh->size[i]);
+    }
+}
+
+static void list_plan(const struct dsf_session *s, struct dsf_identity *of)
+{
+    const enum dsf_effect bits = DSF_EFFECT_BITS;
+    const struct dsflow_plan *plan = s->plan;
+
+    if (plan == NULL) {
+        open_key(of, DSF_EFFECT_TEXT, "batch.sequence");
+        open_key(of, bits, "batch.micro");
+        open_key(of, bits, "batch.groups");
+        open_key(of, bits, "zero.reduce");
+        list_axes(NULL, of);
+        open_key(of, bits, "batch.tile");
+        return;
+    }
+    add(of, DSF_EFFECT_TEXT, "batch.sequence", "%d", plan->sequence);
+    add(of, bits, "batch.micro", "%d", plan->micro);
+    add(of, bits, "batch.groups", "%d", plan->groups);
+    add(of, bits, "zero.reduce", "%s", plan->reduce_micro ? "micro" : "step");
+    list_axes(&plan->mesh, of);
+    add(of, bits, "batch.tile", "%d to a micro-batch", plan->ntiles);
+}
+
+/* Files, what is in them, and what of it is for validation. */
+static void list_text(const struct dsf_session *s, struct dsf_identity *of)
+{
+    if (s->corpus != NULL)
+        add(of, DSF_EFFECT_TEXT, "data.train", "%016" PRIx64, s->text.content);
+    else
+        open_key(of, DSF_EFFECT_TEXT, "data.train");
+    open_key(of, DSF_EFFECT_TEXT, "data.validation");
+    open_key(of, DSF_EFFECT_TEXT, "data.validation_files");
+}
+
+/* Arrays that are kept. What is by rank or by worker is of as many ranks. */
+static void list_kept(const struct dsf_session *s, struct dsf_identity *of)
+{
+    for (size_t i = DSF_KEPT_STATE; s->plan != NULL && i < s->plan->kept.n;
+         i++) {
+        const struct dsflow_kept *k = &s->plan->kept.v[i];
+        const bool by_rank = k->kind == DSFLOW_KEPT_BY_RANK ||
+                             k->kind == DSFLOW_KEPT_BY_WORKER;
+        char key[64], ranks[32] = "";
+
+        if (k->kind == DSFLOW_KEPT_TENSORS || k->transient)
+            continue;
+        snprintf(key, sizeof(key), "kept.%s", k->name);
+        if (by_rank)
+            snprintf(ranks, sizeof(ranks), " of %d", (int)s->plan->nranks);
+        add(of, DSF_EFFECT_KEPT, key, "%lld %s %s%s",
+            (long long)dsf_kept_elems(k), dsflow_dtype_str(k->dtype),
+            dsf_kept_by(k), ranks);
+    }
+}
+
+void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
+{
+    const struct dsf_job *j = &s->job;
+
+    *of = (struct dsf_identity){ 0 };
+    list_sizes(&s->model, of);
+    list_formulas(s, of);
+    add(of, DSF_EFFECT_TOKENS, "data.tokenizer", "%016" PRIx64,
+        dsf_tokenizer_hash(s->tok));
+    add(of, DSF_EFFECT_STATES, "optimizer.kind", "%s", j->optimizer.kind);
+    add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
+             dsf_identity_momentum(j));
+    add(of, DSF_EFFECT_ROUNDING, "offload.states", "%s",
+        dsf_job_states(j) == DSFLOW_INT8_BLOCK
+            ? "int8"
+            : dsflow_dtype_str(dsf_job_states(j)));
+    add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
+    add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
+    add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,
+        j->batch.sequences);
+    list_plan(s, of);
+    list_text(s, of);
+    list_kept(s, of);
+}
+
+void dsf_identity_fini(struct dsf_identity *of)
+{
+    for (size_t i = 0; i < of->n; i++) {
+        free(of->v[i].key);
+        free(of->v[i].value);
+    }
+    free(of->v);
+    *of = (struct dsf_identity){ 0 };
+}
+
+const struct dsf_identity_key *dsf_identity_find(const struct dsf_identity *of,
+                                                 const char *key)
+{
+    for (size_t i = 0; i < of->n; i++)
+        if (strcmp(of->v[i].key, key) == 0)
+            return &of->v[i];
+    return NULL;
+}
+
+void dsf_identity_fields(const struct dsf_identity *of,
+                         struct dsf_ckpt_fields *fields)
+{
+    for (size_t i = 0; i < of->n; i++)
+        if (of->v[i].value != NULL)
+            dsf_ckpt_fields_add(fields, of->v[i].key, of->v[i].value);
+}
+
+uint64_t dsf_identity_hash(const struct dsf_identity *of)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < of->n; i++)
+        if (of->v[i].value != NULL)
+            hash += XXH3_64bits_withSeed(
+                of->v[i].value, strlen(of->v[i].value),
+                XXH3_64bits(of->v[i].key, strlen(of->v[i].key)));
+    return hash;
+}
+
+const char *dsf_effect_str(enum dsf_effect effect)
+{
+    static const char *const words[] = {
+        [DSF_EFFECT_WEIGHTS] = "its weights do not fit",
+        [DSF_EFFECT_STATES] = "its states of the optimizer do not fit",
+        [DSF_EFFECT_TOKENS] = "its weights mean other tokens",
+        [DSF_EFFECT_MODEL] = "the model computes something else",
+        [DSF_EFFECT_UPDATE] = "the update is another one",
+        [DSF_EFFECT_ROUNDING] = "the states are rounded in another way",
+        [DSF_EFFECT_KEPT] = "what is kept for it begins anew",
+        [DSF_EFFECT_TEXT] = "the text would begin anew",
+        [DSF_EFFECT_BATCH] = "the steps have another size",
+        [DSF_EFFECT_BITS] = "sums have another order, and so other last bits",
+    };
+
+    return words[effect];
+}

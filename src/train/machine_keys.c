@@ -1,0 +1,37 @@
+/* machine_keys.c - [machine] of a job, beside what there is. */
+#include "train/machine_keys.h"
+
+#include "base/log.h"
+#include "exec/about.h"
+
+#include <string.h>
+
+int dsf_machine_keys_check(const struct dsf_job *job, struct dsflow_err *err)
+{
+    const char *name = job->machine.scheduler;
+    struct dsflow_err why;
+    int status = strcmp(name, "auto") == 0
+                     ? DSFLOW_OK
+                     : dsf_exec_check_scheduler(name, &why);
+
+    return status == DSFLOW_OK ? DSFLOW_OK
+                               : dsf_job_fail(job, err, status, "machine",
+                                              "scheduler", "%s", why.msg);
+}
+
+void dsf_machine_keys_warn(const struct dsf_job *job,
+                           const struct dsf_machine *machine)
+{
+    long long workers = job->machine.workers, virtuals = job->machine.virtuals;
+    const char *more =
+        virtuals > 0 ? ", and virtual devices take one each" : "";
+    struct dsflow_err text;
+
+    if (workers <= 0 || workers + virtuals <= machine->cores)
+        return;
+    dsf_job_fail(job, &text, DSFLOW_EINVAL, "machine", "workers",
+                 "%lld: this machine has %u core%s%s: workers take turns, "
+                 "which is slower than \"auto\"",
+                 workers, machine->cores, machine->cores == 1 ? "" : "s", more);
+    dsf_warn("%s", text.msg);
+}

@@ -1,0 +1,328 @@
+/* meter.c - where the time of each step goes. */
+#include "train/meter.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "exec/exec_trace.h"
+#include "graph/critical.h"
+#include "plan/programs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void find_programs(struct dsf_meter *m)
+{
+    unsigned n = dsflow_graph_nprograms(m->graph);
+
+    m->programs = dsf_xcalloc(n, sizeof(*m->programs));
+    for (unsigned i = 0; i < n; i++) {
+        struct dsf_meter_program *p = &m->programs[i];
+        dsflow_program program = (dsflow_program)i;
+
+        p->counts = dsf_plan_runs_in_steps(
+            m->plan, dsflow_graph_program(m->graph, program));
+        if (!p->counts)
+            continue;
+        p->ntasks = dsflow_graph_program_tasks(m->graph, program, &p->first);
+        dsf_succs_init(&p->edges, m->graph, p->first, p->ntasks, true);
+    }
+}
+
+void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
+                    const struct dsflow_plan *plan, struct dsflow_graph *graph,
+                    int64_t done, bool duplex)
+{
+    size_t n = (size_t)dsflow_graph_ntasks(graph) + 1;
+
+    *m = (struct dsf_meter){ .exec = exec,
+                             .plan = plan,
+                             .graph = graph,
+                             .done = done,
+                             .duplex = duplex };
+    find_programs(m);
+    dsf_exec_lanes(exec, &m->lanes);
+    m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
+    m->ran = dsf_xcalloc(n, sizeof(*m->ran));
+    m->busy = dsf_xcalloc(m->lanes.nlanes, sizeof(*m->busy));
+    for (unsigned i = 0; i < m->lanes.nlanes; i++)
+        m->disks = m->disks || m->lanes.lanes[i].kind == DSF_LANE_DISK;
+}
+
+void dsf_meter_fini(struct dsf_meter *m)
+{
+    dsf_trace_close(m->file, false, NULL);
+    for (unsigned i = 0;
+         m->programs != NULL && i < dsflow_graph_nprograms(m->graph); i++) {
+        dsf_succs_fini(&m->programs[i].edges);
+        free(m->programs[i].step);
+    }
+    free(m->programs);
+    dsf_timeline_fini(&m->lanes);
+    dsf_timeline_fini(&m->drained);
+    dsf_timeline_fini(&m->kept);
+    free(m->seconds);
+    free(m->ran);
+    free(m->busy);
+    dsf_io_meter_fini(&m->io);
+    memset(m, 0, sizeof(*m));
+}
+
+int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
+                     const char *path, int64_t first, int64_t last,
+                     struct dsflow_err *err)
+{
+    struct dsf_timeline own = trace->timeline;
+    int status;
+
+    m->first = first;
+    m->last = last;
+    trace->timeline = m->lanes;
+    status = dsf_trace_create(path, trace, &m->file, err);
+    trace->timeline = own;
+    return status;
+}
+
+static const struct dsflow_task_spec *task_of(const struct dsf_meter *m,
+                                              const struct dsf_span *span)
+{
+    return dsflow_graph_task(m->graph, (dsflow_task_id){ span->what });
+}
+
+static struct dsf_meter_program *program_of(const struct dsf_meter *m,
+                                            const struct dsf_span *span)
+{
+    return &m->programs[task_of(m, span)->program];
+}
+
+static bool is_of_step(const struct dsf_meter *m, const struct dsf_span *span)
+{
+    return span->kind == DSF_SPAN_TASK && program_of(m, span)->counts;
+}
+
+static enum dsf_share share_of(const struct dsf_meter *m,
+                               const struct dsf_span *span)
+{
+    const struct dsflow_task_spec *t;
+
+    if (span->kind == DSF_SPAN_TRANSFER)
+        return DSF_SHARE_MOVE;
+    t = task_of(m, span);
+    return t->op->comm || t->op->swaps   ? DSF_SHARE_MOVE
+           : t->pass == DSFLOW_UPDATE   ? DSF_SHARE_UPDATE
+           : t->pass == DSFLOW_BACKWARD ? DSF_SHARE_BACKWARD
+                                        : DSF_SHARE_FORWARD;
+}
+
+static bool is_disk(const struct dsf_meter *m, const struct dsf_span *span)
+{
+    return m->lanes.lanes[span->lane].kind == DSF_LANE_DISK;
+}
+
+/* The new ones that disks, and what may hide them, are at. */
+static void keep_io(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n && m->disks; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+
+        if (is_disk(m, s) || share_of(m, s) != DSF_SHARE_MOVE)
+            dsf_io_meter_add(&m->io, s, is_disk(m, s));
+    }
+}
+
+/* What each task takes. Its first execution touches its memory for the first
+ * time, and says nothing about the others. */
+static void learn(struct dsf_meter *m)
+{
+    enum { WINDOW = 16 };
+
+    for (size_t i = m->carried; i < m->drained.n; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+
+        if (s->kind == DSF_SPAN_TASK && s->step > 0) {
+            uint32_t n = m->ran[s->what] < WINDOW ? ++m->ran[s->what] : WINDOW;
+
+            m->seconds[s->what] += (s->end - s->start - m->seconds[s->what]) / n;
+        }
+    }
+}
+
+/* The step in which a program ran for the `run`-th time, as steps are submitted
+ * in their order. */
+static uint32_t step_of(struct dsf_meter *m, const struct dsf_meter_program *p,
+                        uint32_t run)
+{
+    while (p->nruns <= run) {
+        struct dsf_meter_program *of = &m->programs[dsf_plan_program(
+            m->plan, m->graph, m->done + m->known + 1)];
+
+        dsf_grow(&of->step, &of->cap_runs, of->nruns + 1, sizeof(*of->step));
+        of->step[of->nruns++] = m->known++;
+    }
+    return (uint32_t)p->step[run];
+}
+
+/* The executor counts the runs of each program by itself. */
+static void count_steps(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n; i++) {
+        struct dsf_span *s = &m->drained.v[i];
+
+        if (is_of_step(m, s))
+            s->step = step_of(m, program_of(m, s), s->step);
+    }
+}
+
+/* Sums over [from, to]. A report is taken some time after it was made: what
+ * ended meanwhile is carried over to the next step. What began before `from`
+ * and was not seen by then counts whole, as nobody counted its beginning. */
+static void add_up(struct dsf_meter *m, double from, double to)
+{
+    size_t n = 0;
+
+    memset(m->sums, 0, sizeof(m->sums));
+    memset(m->busy, 0, m->lanes.nlanes * sizeof(*m->busy));
+    for (size_t i = 0; i < m->drained.n; i++) {
+        struct dsf_span s = m->drained.v[i];
+        double begun = i < m->carried ? fmax(s.start, from) : s.start;
+        double here = fmin(s.end, to) - begun;
+
+        if (s.end > from && here > 0) {
+            m->busy[s.lane] += here;
+            if (!is_disk(m, &s)) /* that is no worker's time */
+                m->sums[share_of(m, &s)] += here;
+        }
+        if (s.end > to)
+            m->drained.v[n++] = s;
+    }
+    m->drained.n = m->carried = n;
+}
+
+/* The critical path changes little from step to step, and finding it takes time
+ * from the workers: not more than one part in a thousand. */
+static void find_critical(const struct dsf_meter *m,
+                          struct dsf_meter_program *p)
+{
+    enum { SHARE = 1000, MIDDLE = 1 };
+    double now = dsf_now();
+
+    if (p->critical > 0 && now - p->searched < SHARE * p->search)
+        return;
+    p->critical = dsf_critical(&p->edges, m->seconds + p->first, p->ntasks,
+                               MIDDLE, NULL, NULL);
+    p->searched = now;
+    p->search = dsf_now() - now;
+}
+
+/* The workers of a rank share its work; a worker that several ranks share has
+ * work of its own; so has a link, and a disk: each way where it is duplex, else
+ * `io` seconds in all. */
+static double bound(const struct dsf_meter *m, double critical, double io)
+{
+    double most = critical, all = 0;
+
+    if (!m->duplex && io > most)
+        most = io;
+    for (unsigned i = 0; i < m->lanes.nlanes; i++) {
+        double sum = m->busy[i];
+        unsigned n = 1;
+
+        if (i < m->lanes.workers) {
+            all += m->busy[i];
+            for (unsigned k = 0; k < m->lanes.workers; k++)
+                if (k != i && m->lanes.lanes[i].rank != DSFLOW_ANYWHERE &&
+                    m->lanes.lanes[k].rank == m->lanes.lanes[i].rank) {
+                    sum += m->busy[k];
+                    n++;
+                }
+        }
+        most = sum / n > most ? sum / n : most;
+    }
+    all /= m->lanes.workers;
+    return all > most ? all : most;
+}
+
+/* The new ones that belong to the trace: what is no task of a step, while one
+ * of those steps is under way. */
+static void keep_spans(struct dsf_meter *m, int64_t step)
+{
+    m->kept.n = 0;
+    for (size_t i = m->carried; i < m->drained.n; i++) {
+        const struct dsf_span *s = &m->drained.v[i];
+        int64_t at = is_of_step(m, s) ? (int64_t)s->step : step;
+
+        if (at >= m->first && at <= m->last)
+            dsf_timeline_add(&m->kept, s);
+    }
+}
+
+/* A trace that cannot be written is no reason to end the run. */
+static void write_spans(struct dsf_meter *m, int64_t step, bool end)
+{
+    struct dsflow_err err;
+    int status;
+
+    keep_spans(m, step);
+    status = dsf_trace_append(m->file, m->kept.v, m->kept.n, &err);
+    m->written += m->kept.n;
+    /* A step after the next needs all that the last one of the trace does. */
+    if (status == DSFLOW_OK && step <= m->last + 1 && !end)
+        return;
+    if (status == DSFLOW_OK)
+        status = dsf_trace_close(m->file, true, &err);
+    else
+        dsf_trace_close(m->file, false, NULL);
+    m->file = NULL;
+    if (status < 0) {
+        m->written = 0;
+        dsf_warn("the trace ends here: %s", err.msg);
+    }
+}
+
+static void drain(struct dsf_meter *m, int64_t step, double from, double to,
+                  bool end)
+{
+    uint64_t lost = dsf_exec_drain(m->exec, &m->drained);
+
+    learn(m);
+    count_steps(m);
+    keep_io(m);
+    if (m->file != NULL) {
+        m->lost += step >= m->first ? lost : 0;
+        write_spans(m, step, end);
+    }
+    add_up(m, from, to);
+}
+
+void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
+                    struct dsf_step *step)
+{
+    double began = dsf_exec_began(m->exec), seconds = to - from;
+    double workers = seconds * m->lanes.workers, busy = 0, hidden;
+    struct dsf_meter_program *p =
+        &m->programs[dsf_plan_program(m->plan, m->graph, m->done + i + 1)];
+
+    drain(m, i, from - began, to - began, false);
+    step->io_seconds =
+        dsf_io_meter_take(&m->io, from - began, to - began, &hidden);
+    step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
+    step->efficiency = NAN;
+    for (int k = 0; k < DSF_SHARE_IDLE; k++)
+        busy += m->sums[k];
+    /* A task that is still running counts in the step in which it ends, which
+     * may so get more than it has. */
+    for (int k = 0; k < DSF_SHARE_IDLE; k++)
+        step->share[k] = m->sums[k] / fmax(busy, workers);
+    step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
+    if (i > 0) {
+        find_critical(m, p);
+        step->efficiency =
+            fmin(1, bound(m, p->critical, step->io_seconds) / seconds);
+    }
+}
+
+void dsf_meter_end(struct dsf_meter *m)
+{
+    drain(m, m->last, 0, INFINITY, true);
+}

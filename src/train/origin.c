@@ -1,0 +1,200 @@
+/* origin.c - what a model starts from: model.init. */
+#include "train/origin.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "plugin/plugin.h"
+#include "tasks/components.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    bool is = access(path, F_OK) == 0;
+
+    free(path);
+    return is;
+}
+
+/* "gpt2", "owner/name". */
+static bool looks_like_hub(const char *name)
+{
+    unsigned slashes = 0;
+    const char *c = name;
+
+    if (!isalnum((unsigned char)*c))
+        return false;
+    for (; *c != '\0'; c++) {
+        slashes += *c == '/';
+        if (!isalnum((unsigned char)*c) && strchr("/._-", *c) == NULL)
+            return false;
+    }
+    return slashes <= 1 && c[-1] != '/';
+}
+
+static int fail(const struct dsf_session *s, struct dsflow_err *err,
+                const char *why)
+{
+    return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "init", "%s: %s",
+                        s->job.model.init, why);
+}
+
+/* The job of the run that the checkpoint `folder` is in. */
+static int read_job(const struct dsf_session *s, const char *run,
+                    struct dsf_job *job, struct dsflow_err *err)
+{
+    char *path = dsf_xasprintf("%s/job.toml", run);
+    int status = dsf_job_read(path, NULL, 0, dsflow_plugin_load, job, err);
+
+    free(path);
+    if (status < 0 && err != NULL) {
+        struct dsflow_err why = *err;
+
+        status = dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "init",
+                              "%s: its job cannot be read: %s",
+                              s->job.model.init, why.msg);
+    }
+    return status;
+}
+
+/* Shapes only: what computes a segment is a matter of the new job. */
+static bool is_segment(const char *key)
+{
+    const char *name;
+
+    for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++)
+        if (strcmp(name, key) == 0)
+            return true;
+    return false;
+}
+
+static int take_sizes(struct dsf_session *s, const struct dsf_ckpt_fields *of,
+                      struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (size_t i = 0; i < of->n && status == DSFLOW_OK; i++) {
+        const char *key = of->v[i].key;
+
+        if (strncmp(key, "model.", 6) == 0 && !is_segment(key + 6))
+            status = dsf_job_take(&s->job, "model", key + 6, of->v[i].value,
+                                  s->job.model.init, err);
+    }
+    return status;
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* A run, or one checkpoint of it. */
+static int take_run(struct dsf_session *s, const char *run, char *folder,
+                    struct dsflow_err *err)
+{
+    struct dsf_job job;
+    int status;
+
+    s->origin = folder;
+    status = dsf_ckpt_fields_read(folder, "of", &s->origin_of, err);
+    if (status == DSFLOW_OK && s->origin_of.n == 0)
+        return fail(s, err,
+                    "its checkpoint does not say what it is of: export it "
+                    "(dsflow checkpoint export), or go on with the run for a "
+                    "step");
+    if (status == DSFLOW_OK)
+        status = take_sizes(s, &s->origin_of, err);
+    if (status == DSFLOW_OK)
+        status = read_job(s, run, &job, err);
+    if (status < 0)
+        return status;
+    s->job.model.from_run = true;
+    if (!dsf_job_has(&s->job, "data", "tokenizer")) {
+        free(s->job.data.tokenizer);
+        s->job.data.tokenizer = dsf_xstrdup(job.data.tokenizer);
+    }
+    dsf_job_fini(&job);
+    return DSFLOW_OK;
+}
+
+static int find_run(struct dsf_session *s, struct dsflow_err *err)
+{
+    const char *init = s->job.model.init;
+    char *dir = dsf_xasprintf("%s/checkpoints", init), *folder = NULL;
+    struct dsf_ckpt_meta meta;
+    int status = DSFLOW_OK;
+
+    if (same_folder(init, s->job.main.output))
+        status = fail(s, err,
+                      "is the output folder of this job: expected another "
+                      "job.output, or --resume without init");
+    if (status == DSFLOW_OK)
+        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
+    if (status == DSFLOW_OK && folder == NULL)
+        status = fail(s, err, "a run that has no checkpoint yet");
+    free(dir);
+    return status == DSFLOW_OK ? take_run(s, init, folder, err) : status;
+}
+
+static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
+{
+    const char *init = s->job.model.init;
+    char *run = dsf_xasprintf("%s/../..", init);
+    struct dsf_ckpt_meta meta;
+    int status = dsf_ckpt_verify(init, &meta, err);
+
+    if (status == DSFLOW_OK)
+        status = take_run(s, run, dsf_xstrdup(init), err);
+    free(run);
+    return status;
+}
+
+int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
+{
+    const char *init = s->job.model.init;
+    struct stat st;
+
+    if (strcmp(init, "random") == 0)
+        return DSFLOW_OK;
+    if (stat(init, &st) < 0)
+        return fail(s, err,
+                    looks_like_hub(init)
+                        ? "no such folder; a name on the Hugging Face hub: "
+                          "download it first, and name the folder it is in"
+                        : "no such folder: expected \"random\", a Hugging Face "
+                          "folder, or the output folder of a run");
+    if (!S_ISDIR(st.st_mode))
+        return fail(s, err,
+                    "not a folder: expected a Hugging Face folder, or the "
+                    "output folder of a run");
+    if (has(init, "config.json"))
+        return DSFLOW_OK;
+    if (dsf_is_run(init))
+        return find_run(s, err);
+    if (has(init, "manifest.json"))
+        return find_checkpoint(s, err);
+    return fail(s, err,
+                "has no config.json: expected a Hugging Face folder, or the "
+                "output folder of a run");
+}
+
+void dsf_origin_check_tokenizer(const struct dsf_session *s)
+{
+    const char *was = dsf_ckpt_fields_find(&s->origin_of, "data.tokenizer");
+    char now[32];
+
+    snprintf(now, sizeof(now), "%016" PRIx64, dsf_tokenizer_hash(s->tok));
+    if (was != NULL && strcmp(was, now) != 0)
+        dsf_warn("data.tokenizer %s is not the tokenizer of the run in "
+                 "model.init, %s: its tokens mean something else",
+                 s->job.data.tokenizer, s->job.model.init);
+}

@@ -1,0 +1,165 @@
+/* params.c - the weights of a model, from where they are kept. */
+#include "train/params.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/notice.h"
+#include "base/units.h"
+#include "model/hf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct dsf_params {
+    const struct dsf_session *s;
+    struct dsf_st_file *checkpoint; /* of this run, or of the one that it
+                                       starts from; NULL: … */
+    struct dsf_hf *hf;              /* … from here; NULL: at random */
+};
+
+static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
+                           struct dsflow_err *err)
+{
+    char *dir = dsf_session_checkpoints(p->s), *folder = NULL;
+    struct dsf_ckpt_meta meta = { 0 };
+    int status;
+
+    if (step >= 0) {
+        folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
+        if (access(folder, F_OK) < 0)
+            status = dsflow_fail(err, DSFLOW_EINVAL,
+                                 "--step %" PRId64 ": %s has no checkpoint of "
+                                 "that step (dsflow checkpoint list)",
+                                 step, p->s->job.main.output);
+        else
+            status = dsf_ckpt_verify(folder, &meta, err);
+    } else {
+        status = dsf_ckpt_latest(dir, 0, &folder, &meta, err);
+    }
+    if (status == DSFLOW_OK && folder != NULL) {
+        status = dsf_ckpt_open_part(folder, "params", &p->checkpoint, err);
+        *from = meta.step;
+    }
+    free(folder);
+    free(dir);
+    return status;
+}
+
+int dsf_params_open(const struct dsf_session *s, int64_t step,
+                    struct dsf_params **out, int64_t *from,
+                    struct dsflow_err *err)
+{
+    struct dsf_params *p = dsf_xcalloc(1, sizeof(*p));
+    const char *init = s->job.model.init;
+    int status = DSFLOW_OK;
+
+    p->s = s;
+    *from = DSF_START;
+    if (step == 0)
+        step = DSF_START;
+    if (step != DSF_START)
+        status = open_checkpoint(p, step, from, err);
+    if (status == DSFLOW_OK && p->checkpoint == NULL) {
+        if (s->origin != NULL)
+            status =
+                dsf_ckpt_open_part(s->origin, "params", &p->checkpoint, err);
+        else if (strcmp(init, "random") != 0)
+            status = dsf_hf_open(&s->model, init, &p->hf, err);
+        else if (step != DSF_START)
+            status = dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "%s: has no checkpoint: train it first (dsflow run), or look "
+                "at the model as it starts (--step 0)",
+                s->job.main.output);
+    }
+    if (status < 0) {
+        dsf_params_close(p);
+        return status;
+    }
+    *out = p;
+    return DSFLOW_OK;
+}
+
+void dsf_params_close(struct dsf_params *p)
+{
+    if (p == NULL)
+        return;
+    dsf_st_close(p->checkpoint);
+    dsf_hf_close(p->hf);
+    free(p);
+}
+
+void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from)
+{
+    const char *output = s->job.main.output, *init = s->job.model.init;
+
+    if (from >= 0)
+        dsf_info("step %" PRId64 " of %s", from, output);
+    else if (strcmp(init, "random") == 0)
+        dsf_info("the model as it starts, without training");
+    else if (step == DSF_LATEST)
+        dsf_info("%s has no checkpoint: the weights of model.init, %s", output,
+                 init);
+    else
+        dsf_info("the weights of model.init, %s", init);
+}
+
+static int read_saved(const struct dsf_params *p, unsigned u, float *to,
+                      struct dsflow_err *err)
+{
+    const struct dsf_unit *unit = &p->s->model.units[u];
+    struct dsf_st_tensor wanted = {
+        .name = (char *)unit->name,
+        .dtype = DSFLOW_FP32,
+        .bytes = (size_t)unit->elems * sizeof(float),
+    };
+    const struct dsf_st_tensor *t = dsf_ckpt_find(p->checkpoint, &wanted, err);
+
+    if (t == NULL)
+        return DSFLOW_EINVAL;
+    return dsf_st_read(p->checkpoint, t, 0, t->bytes, to, err);
+}
+
+int dsf_params_read(void *params, unsigned u, float *to, struct dsflow_err *err)
+{
+    const struct dsf_params *p = params;
+
+    if (p->checkpoint != NULL)
+        return read_saved(p, u, to, err);
+    if (p->hf != NULL)
+        return dsf_hf_read(p->hf, u, to, err);
+    dsf_model_randomize(&p->s->model, u, (uint64_t)p->s->job.main.seed, to);
+    return DSFLOW_OK;
+}
+
+void dsf_params_free(const struct dsf_session *s, float **all)
+{
+    for (unsigned u = 0; all != NULL && u < s->model.nunits; u++)
+        free(all[u]);
+    free(all);
+}
+
+int dsf_params_all(const struct dsf_session *s, int64_t step, float ***out,
+                   int64_t *from, struct dsflow_err *err)
+{
+    struct dsf_params *p = NULL;
+    float **all = dsf_xcalloc(s->model.nunits, sizeof(*all));
+    int status = dsf_params_open(s, step, &p, from, err);
+
+    dsf_notice("reading the weights");
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++) {
+        status = dsf_unit_alloc(&s->model, u, &all[u], err);
+        if (status == DSFLOW_OK)
+            status = dsf_params_read(p, u, all[u], err);
+    }
+    dsf_notice_end();
+    dsf_params_close(p);
+    if (status < 0) {
+        dsf_params_free(s, all);
+        return status;
+    }
+    *out = all;
+    return DSFLOW_OK;
+}

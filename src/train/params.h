@@ -1,0 +1,36 @@
+/* params.h - the weights of a model from where they are kept, a unit at a time:
+ * a checkpoint, a Hugging Face folder, or the generator of random ones. */
+#ifndef DSF_TRAIN_PARAMS_H
+#define DSF_TRAIN_PARAMS_H
+
+#include "train/session.h"
+
+enum {
+    DSF_LATEST = -1, /* the latest checkpoint; where there is none, the folder
+                        that the model starts from */
+    DSF_START = -2,  /* the model as it starts, whatever was saved; so is 0 */
+};
+
+struct dsf_params; /* opaque */
+
+/* Those of the checkpoint of `step`. *from is the step they are of, DSF_START
+ * where they are of no checkpoint. The session is borrowed. */
+int dsf_params_open(const struct dsf_session *s, int64_t step,
+                    struct dsf_params **params, int64_t *from,
+                    struct dsflow_err *err);
+void dsf_params_close(struct dsf_params *params); /* NULL is fine */
+
+/* A line for people: which weights these are. */
+void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from);
+
+/* A dsf_unit_fn; `params` is a struct dsf_params. */
+int dsf_params_read(void *params, unsigned unit, float *to,
+                    struct dsflow_err *err);
+
+/* The same all at once, by unit, in memory of their own: for commands that have
+ * no executor. */
+int dsf_params_all(const struct dsf_session *s, int64_t step, float ***all,
+                   int64_t *from, struct dsflow_err *err);
+void dsf_params_free(const struct dsf_session *s, float **all);
+
+#endif

@@ -1,0 +1,124 @@
+/* record.c - a session as a trace. */
+#include "train/record.h"
+
+#include "base/alloc.h"
+#include "plan/programs.h"
+#include "sim/cost.h"
+#include "tune/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static char *job_text(const struct dsf_job *job)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (out == NULL)
+        return dsf_xstrdup("");
+    dsf_job_write(job, out);
+    fclose(out);
+    return text;
+}
+
+static char *rates_text(const struct dsf_machine_model *m)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = m->main.name != NULL ? open_memstream(&text, &bytes) : NULL;
+
+    if (out == NULL)
+        return dsf_xstrdup("");
+    dsf_machine_model_write(m, out);
+    fclose(out);
+    return text;
+}
+
+static void put_axes(struct dsf_trace_facts *facts, const struct dsf_mesh *mesh)
+{
+    const struct dsflow_axis *axis;
+
+    for (unsigned i = 0; (axis = dsflow_axis_at(i)) != NULL; i++) {
+        struct dsf_trace_axis *a = &facts->axes[facts->naxes++];
+
+        snprintf(a->name, sizeof(a->name), "%s", axis->name);
+        a->size = (unsigned)mesh->size[i];
+        a->stride = (unsigned)mesh->stride[i];
+    }
+}
+
+/* The programs that run in steps, as bits. */
+static uint64_t steps_of(const struct dsf_session *s)
+{
+    uint64_t bits = 0;
+
+    for (unsigned p = 0; p < dsflow_graph_nprograms(s->graph); p++)
+        if (dsf_plan_runs_in_steps(
+                s->plan, dsflow_graph_program(s->graph, (dsflow_program)p)))
+            bits |= (uint64_t)1 << p;
+    return bits;
+}
+
+void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_prediction *prediction,
+                     const char *executor)
+{
+    const struct dsflow_plan *plan = s->plan;
+    struct dsf_cost_model model = { m, (unsigned)plan->nranks };
+    double memory = dsf_fit_budget(s->plan, m);
+
+    memset(trace, 0, sizeof(*trace));
+    trace->facts = (struct dsf_trace_facts){
+        .name = dsf_xstrdup(s->job.main.name),
+        .job = job_text(&s->job),
+        .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
+        .rates = rates_text(m),
+        .executor = dsf_xstrdup(executor),
+        .simulated = strcmp(executor, "simulation") == 0,
+        .duplex = m->disk.duplex,
+        .nranks = (unsigned)plan->nranks,
+        .cores = s->machine.cores,
+        .first = 1,
+        .steps = steps_of(s),
+        .tokens = (int64_t)plan->nmicro * plan->micro * plan->sequence,
+        .vocab = s->model.dims.vocab,
+        .memory = isfinite(memory) ? memory : -1,
+        .predicted = prediction->sim.step_seconds,
+        .bound = prediction->sim.bound_seconds,
+    };
+    put_axes(&trace->facts, &plan->mesh);
+    trace->graph = s->graph;
+    dsf_trace_weigh(trace);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(s->graph); i++)
+        trace->tasks[i].predicted = dsf_cost_seconds(
+            &model, s->graph,
+            dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
+}
+
+int dsf_record_simulation(struct dsf_session *s,
+                          const struct dsf_machine_model *m, const char *path,
+                          struct dsflow_err *err)
+{
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_prediction prediction;
+    struct dsf_trace_file *file = NULL;
+    struct dsf_trace trace;
+    int status = dsf_predict_timeline(s->plan, s->graph, m, &prediction,
+                                      &timeline, err);
+
+    if (status < 0)
+        return status;
+    dsf_record_init(&trace, s, m, &prediction, "simulation");
+    trace.timeline = timeline;
+    status = dsf_trace_create(path, &trace, &file, err);
+    if (status == DSFLOW_OK)
+        status = dsf_trace_append(file, timeline.v, timeline.n, err);
+    if (dsf_trace_close(file, status == DSFLOW_OK, err) < 0)
+        status = DSFLOW_EIO;
+    dsf_trace_fini(&trace);
+    dsf_prediction_fini(&prediction);
+    return status;
+}

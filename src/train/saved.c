@@ -1,0 +1,441 @@
+/* saved.c - what a checkpoint of a session holds, and how large it is. */
+#include "train/session.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "measure/disks.h"
+#include "policies/policies.h"
+#include "train/identity.h"
+#include "train/room.h"
+#include "tune/budget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A checkpoint as lists of arrays: "params" are the units, "states" all else
+ * that is kept, but for numbers that have names. They pass by one at a time. */
+struct passing {
+    struct dsf_session *s;
+    struct dsf_holding *what; /* by tensor: its unit and place in the list */
+    size_t cap;
+};
+
+struct contents {
+    struct dsf_kept_list kept; /* before the plan: what is kept anyway */
+    struct dsf_ckpt_part parts[2];
+    size_t cap[2]; /* of their tensors */
+    struct passing passing[2];
+};
+
+/* What the plan keeps, or, before there is one, what any plan does. */
+static const struct dsf_kept_list *kept_of(const struct dsf_session *s,
+                                           struct contents *c)
+{
+    if (s->graph != NULL)
+        return &s->plan->kept;
+    dsf_reference_keep(&s->job, &c->kept, NULL);
+    return &c->kept;
+}
+
+static int put_unit(void *user, unsigned i, struct dsf_st_writer *out,
+                    struct dsflow_err *err)
+{
+    const struct passing *p = user;
+
+    return dsf_contents_write(&p->s->contents, p->what[i].unit, p->what[i].kind,
+                              out, err);
+}
+
+static int take_unit(void *user, unsigned i, const struct dsf_st_file *file,
+                     const struct dsf_st_tensor *from, struct dsflow_err *err)
+{
+    const struct passing *p = user;
+
+    return dsf_contents_read(&p->s->contents, p->what[i].unit, p->what[i].kind,
+                             file, from, err);
+}
+
+/* Room for one tensor more: of unit, rank or worker `index` of what stands at
+ * place `kind` of the list. Parameters have a file of their own. */
+static struct dsf_st_tensor *add_tensor(struct contents *c, unsigned index,
+                                        unsigned kind)
+{
+    int p = kind != DSF_KEPT_PARAM;
+    struct dsf_ckpt_part *part = &c->parts[p];
+    struct passing *passing = &c->passing[p];
+    unsigned at = part->n++;
+
+    dsf_grow(&part->tensors, &c->cap[p], part->n, sizeof(*part->tensors));
+    dsf_grow(&passing->what, &passing->cap, part->n, sizeof(*passing->what));
+    passing->what[at] = (struct dsf_holding){ .unit = index, .kind = kind };
+    return &part->tensors[at];
+}
+
+/* "m.layer3.qkv"; parameters have the name of their unit. */
+static void add_unit(const struct dsf_session *s, struct contents *c,
+                     const struct dsf_kept_list *kept, unsigned u,
+                     unsigned kind)
+{
+    const struct dsf_unit *unit = &s->model.units[u];
+
+    *add_tensor(c, u, kind) = (struct dsf_st_tensor){
+        .name = kind == DSF_KEPT_PARAM
+                    ? dsf_xstrdup(unit->name)
+                    : dsf_xasprintf("%s.%s", kept->v[kind].name, unit->name),
+        .dtype = DSFLOW_FP32,
+        .ndims = 1,
+        .dims = { unit->elems },
+        .bytes = (size_t)unit->elems * sizeof(float),
+    };
+}
+
+/* "errors.layer3.qkv", "errors.r2", "errors.r2.w1" or "errors". */
+static char *name_array(const struct dsf_session *s,
+                        const struct dsflow_kept *kept, unsigned index)
+{
+    switch (kept->kind) {
+    case DSFLOW_KEPT_BY_UNIT:
+        return dsf_xasprintf("%s.%s", kept->name, s->model.units[index].name);
+    case DSFLOW_KEPT_BY_RANK:
+        return dsf_xasprintf("%s.r%u", kept->name, index);
+    case DSFLOW_KEPT_BY_WORKER:
+        return dsf_xasprintf("%s.r%u.w%u", kept->name, index >> 16,
+                             index & 0xffff);
+    default:
+        return dsf_xstrdup(kept->name);
+    }
+}
+
+static void add_array(const struct dsf_session *s, struct contents *c,
+                      const struct dsflow_kept *kept, unsigned index,
+                      unsigned kind)
+{
+    struct dsf_st_tensor *t = add_tensor(c, index, kind);
+
+    *t = (struct dsf_st_tensor){
+        .name = name_array(s, kept, index),
+        .dtype = kept->dtype,
+        .ndims = kept->ndims,
+        .bytes = dsflow_dtype_bytes(kept->dtype, dsf_kept_elems(kept)),
+    };
+    for (unsigned i = 0; i < kept->ndims; i++)
+        t->dims[i] = kept->dims[i];
+    if (kept->dtype == DSFLOW_BYTES)
+        t->dtype = DSFLOW_UINT8;
+    if (kept->dtype == DSFLOW_INT8_BLOCK) { /* as bytes, with its scales */
+        t->dtype = DSFLOW_UINT8;
+        t->ndims = 1;
+        t->dims[0] = (int64_t)t->bytes;
+    }
+}
+
+static bool is_array(const struct dsflow_kept *kept)
+{
+    return kept->kind != DSFLOW_KEPT_TENSORS && kept->fields == NULL &&
+           !kept->transient;
+}
+
+/* How many units, ranks or workers there are of it says the graph. */
+static void list_arrays(const struct dsf_session *s, struct contents *c,
+                        const struct dsf_kept_list *kept)
+{
+    struct dsf_contents all;
+
+    if (s->graph == NULL)
+        return;
+    dsf_contents_init(&all, &s->model, s->graph, NULL, kept, s->plan->nparts);
+    for (size_t i = 0; i < all.n; i++) {
+        const struct dsf_holding *h = &all.v[i];
+
+        if (is_array(&kept->v[h->kind]) &&
+            (i == 0 || h[-1].kind != h->kind || h[-1].unit != h->unit))
+            add_array(s, c, &kept->v[h->kind], h->unit, h->kind);
+    }
+    dsf_contents_fini(&all);
+}
+
+/* Names and sizes. Tensors are known before there is a graph. */
+static void list_contents(struct dsf_session *s, struct contents *c)
+{
+    static const char *const names[] = { "params", "states" };
+    const struct dsf_kept_list *kept;
+
+    memset(c, 0, sizeof(*c));
+    kept = kept_of(s, c);
+    for (int p = 0; p < 2; p++) {
+        c->passing[p].s = s;
+        c->parts[p] = (struct dsf_ckpt_part){ .name = names[p],
+                                              .put = put_unit,
+                                              .take = take_unit,
+                                              .user = &c->passing[p] };
+    }
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        for (unsigned k = 0; k < kept->n; k++)
+            if (kept->v[k].kind == DSFLOW_KEPT_TENSORS && !kept->v[k].transient)
+                add_unit(s, c, kept, u, k);
+    list_arrays(s, c, kept);
+}
+
+static void forget_contents(struct contents *c)
+{
+    for (int p = 0; p < 2; p++) {
+        for (unsigned t = 0; t < c->parts[p].n; t++)
+            free(c->parts[p].tensors[t].name);
+        free(c->parts[p].tensors);
+        free(c->passing[p].what);
+    }
+    dsf_kept_free(&c->kept);
+}
+
+/* What the plan keeps in files on the disk that `path` is on. */
+static double offloaded_beside(const struct dsf_session *s, const char *path)
+{
+    struct dsf_weights w;
+    double bytes = 0;
+
+    if (s->graph == NULL || !dsf_disks_are_used(&s->job))
+        return 0;
+    dsf_fit_weigh(s->plan, s->graph, NULL, &w);
+    for (unsigned r = 0; r < w.nranks; r++)
+        bytes += w.ranks[r].tier_bytes[DSFLOW_NVME];
+    dsf_weights_fini(&w);
+    return dsf_disks_bytes_beside(&s->job, bytes, path);
+}
+
+int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
+                           struct dsflow_err *err)
+{
+    char *dir = dsf_session_checkpoints(s);
+    struct dsf_ckpt_use there = dsf_ckpt_use(dir);
+    struct dsf_room_use use = {
+        .saves = dsf_room_saves(&s->job, done),
+        .there = fresh ? 0 : there.n,
+        .there_bytes = fresh ? 0 : there.bytes,
+        .removed = there.unfinished + (fresh ? there.bytes : 0),
+        .others = offloaded_beside(s, s->job.main.output),
+    };
+    struct dsf_room room;
+    struct contents c;
+
+    list_contents(s, &c);
+    for (int p = 0; p < 2; p++)
+        use.bytes[p] =
+            (double)dsf_st_bytes(c.parts[p].tensors, c.parts[p].n, NULL);
+    forget_contents(&c);
+    dsf_debug("a checkpoint has files of %.0f and %.0f bytes", use.bytes[0],
+              use.bytes[1]);
+    dsf_room_look(dir, &room);
+    free(dir);
+    return dsf_room_check(&s->job, &use, &room, err);
+}
+
+/* "control.step": what is kept, and its field. */
+static char *name_number(const struct dsflow_kept *kept,
+                         const struct dsflow_kept_field *field)
+{
+    return dsf_xasprintf("%s.%s", kept->name, field->name);
+}
+
+/* What has a name for each number. */
+static void list_numbers(struct dsf_session *s, struct dsf_ckpt_fields *numbers)
+{
+    const struct dsf_kept_list *kept = &s->plan->kept;
+
+    for (unsigned k = 0; k < kept->n; k++) {
+        const struct dsflow_kept_field *f = kept->v[k].fields;
+        const void *at = f == NULL ? NULL
+                                   : dsf_contents_map(&s->contents, 0, k,
+                                                      DSFLOW_R);
+
+        for (; f != NULL && f->name != NULL; f++) {
+            char *name = name_number(&kept->v[k], f);
+
+            dsf_ckpt_fields_add(numbers, name, dsf_kept_field_text(f, at).s);
+            free(name);
+        }
+    }
+}
+
+int dsf_session_save(struct dsf_session *s, int64_t step,
+                     struct dsflow_err *err)
+{
+    struct dsf_ckpt_meta meta = { .step = step };
+    char *dir = dsf_session_checkpoints(s);
+    struct dsf_ckpt_fields of = { 0 }, numbers = { 0 };
+    struct dsf_identity identity;
+    struct contents c;
+    int status;
+
+    snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
+    list_contents(s, &c);
+    list_numbers(s, &numbers);
+    meta.numbers = &numbers;
+    dsf_identity_list(s, &identity);
+    dsf_identity_fields(&identity, &of);
+    meta.identity = dsf_identity_hash(&identity);
+    meta.of = &of;
+    status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
+    forget_contents(&c);
+    dsf_ckpt_fields_fini(&of);
+    dsf_ckpt_fields_fini(&numbers);
+    dsf_identity_fini(&identity);
+    free(dir);
+    return status;
+}
+
+/* In checkpoints of before these are arrays of words, in this order. */
+static const struct {
+    unsigned kind;
+    const char *fields[7];
+} before[] = {
+    { DSF_KEPT_CURSOR, { "step", "first" } },
+    { DSF_KEPT_CONTROL,
+      { "step", "lr", "correction1", "correction2", "norm", "scale" } },
+};
+
+static int read_words(struct dsf_session *s, const struct dsf_st_file *file,
+                      unsigned kind, const char *const *fields,
+                      struct dsflow_err *err)
+{
+    const struct dsflow_kept *kept = &s->plan->kept.v[kind];
+    const struct dsf_st_tensor *t = dsf_st_find(file, kept->name);
+    char *to = dsf_contents_map(&s->contents, 0, kind, DSFLOW_RW);
+    int status = DSFLOW_OK;
+
+    for (size_t i = 0; fields[i] != NULL && status == DSFLOW_OK; i++) {
+        const struct dsflow_kept_field *f = kept->fields;
+        const size_t each = sizeof(int64_t);
+
+        while (strcmp(f->name, fields[i]) != 0)
+            f++;
+        if (t == NULL || t->dtype != DSFLOW_INT64 || t->bytes < (i + 1) * each)
+            return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: has no %s",
+                               dsf_st_path(file), kept->name, fields[i]);
+        status = dsf_st_read(file, t, i * each, each, to + f->at, err);
+    }
+    return status;
+}
+
+static int read_before(struct dsf_session *s, const char *folder,
+                       struct dsflow_err *err)
+{
+    struct dsf_st_file *file;
+    int status = dsf_ckpt_open_part(folder, "states", &file, err);
+
+    if (status < 0)
+        return status;
+    for (size_t i = 0; i < sizeof(before) / sizeof(*before); i++)
+        if (status == DSFLOW_OK)
+            status =
+                read_words(s, file, before[i].kind, before[i].fields, err);
+    dsf_st_close(file);
+    return status;
+}
+
+static int read_number(const struct dsflow_kept *kept,
+                       const struct dsflow_kept_field *field,
+                       const struct dsf_ckpt_fields *numbers, void *to,
+                       const char *folder, struct dsflow_err *err)
+{
+    char *name = name_number(kept, field);
+    const char *text = dsf_ckpt_fields_find(numbers, name);
+    int status = DSFLOW_OK;
+
+    /* A field that the program of then did not have stays 0. */
+    if (text != NULL && dsf_kept_field_read(field, text, to, NULL) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s/manifest.json: numbers: %s: %.60s: expected a "
+                             "number",
+                             folder, name, text);
+    free(name);
+    return status;
+}
+
+static int read_numbers(struct dsf_session *s, const char *folder,
+                        struct dsflow_err *err)
+{
+    const struct dsf_kept_list *kept = &s->plan->kept;
+    struct dsf_ckpt_fields numbers = { 0 };
+    int status = dsf_ckpt_fields_read(folder, "numbers", &numbers, err);
+
+    if (status == DSFLOW_OK && numbers.n == 0)
+        return read_before(s, folder, err);
+    for (unsigned k = 0; k < kept->n; k++) {
+        const struct dsflow_kept_field *f = kept->v[k].fields;
+
+        for (; f != NULL && f->name != NULL && status == DSFLOW_OK; f++)
+            status = read_number(
+                &kept->v[k], f, &numbers,
+                dsf_contents_map(&s->contents, 0, k, DSFLOW_RW), folder, err);
+    }
+    dsf_ckpt_fields_fini(&numbers);
+    return status;
+}
+
+/* Arrays that the checkpoint has not, or of other ranks, begin as zeroes: all
+ * that are kept under one name. */
+static int drop_absent(struct dsf_session *s, struct contents *c,
+                       const char *folder, struct dsflow_err *err)
+{
+    struct dsf_ckpt_part *part = &c->parts[1];
+    struct passing *passing = &c->passing[1];
+    bool *absent = dsf_xcalloc(s->plan->kept.n, sizeof(*absent));
+    struct dsf_st_file *file;
+    unsigned n = 0;
+    int status = dsf_ckpt_open_part(folder, part->name, &file, err);
+
+    for (unsigned i = 0; i < part->n && status == DSFLOW_OK; i++) {
+        unsigned kind = passing->what[i].kind;
+
+        if (is_array(&s->plan->kept.v[kind]) && !absent[kind] &&
+            dsf_ckpt_find(file, &part->tensors[i], NULL) == NULL) {
+            absent[kind] = true;
+            dsf_warn("%s: has not all of %s: it begins as zeroes", folder,
+                     s->plan->kept.v[kind].name);
+        }
+    }
+    for (unsigned i = 0; i < part->n && status == DSFLOW_OK; i++) {
+        if (absent[passing->what[i].kind]) {
+            free(part->tensors[i].name);
+            continue;
+        }
+        part->tensors[n] = part->tensors[i];
+        passing->what[n++] = passing->what[i];
+    }
+    if (status == DSFLOW_OK) {
+        part->n = n;
+        dsf_st_close(file);
+    }
+    free(absent);
+    return status;
+}
+
+int dsf_session_load(struct dsf_session *s, const char *folder,
+                     struct dsflow_err *err)
+{
+    const int64_t *cursor;
+    struct contents c;
+    int status;
+
+    list_contents(s, &c);
+    status = drop_absent(s, &c, folder, err);
+    if (status == DSFLOW_OK)
+        status = dsf_ckpt_load(folder, c.parts, 2, err);
+    if (status == DSFLOW_OK)
+        status = read_numbers(s, folder, err);
+    if (status == DSFLOW_OK) {
+        cursor = dsf_contents_map(&s->contents, 0, DSF_KEPT_CURSOR, DSFLOW_R);
+        s->first = cursor[1];
+    }
+    forget_contents(&c);
+    return status;
+}
+
+void dsf_session_set_first(struct dsf_session *s, int64_t first)
+{
+    int64_t *cursor =
+        dsf_contents_map(&s->contents, 0, DSF_KEPT_CURSOR, DSFLOW_RW);
+
+    s->first = cursor[1] = first;
+}

@@ -1,0 +1,302 @@
+/* session.c - from a job.toml to a model that runs. */
+#include "train/session.h"
+
+#include "base/alloc.h"
+#include "base/notice.h"
+#include "base/units.h"
+#include "measure/disks.h"
+#include "measure/machine_cache.h"
+#include "plugin/plugin.h"
+#include "policies/keys.h"
+#include "tasks/components.h"
+#include "train/machine_keys.h"
+#include "train/origin.h"
+#include "train/params.h"
+#include "train/vocabulary.h"
+#include "tune/fit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool dsf_is_run(const char *path)
+{
+    char *job = dsf_xasprintf("%s/job.toml", path);
+    struct stat st;
+    bool is =
+        stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(job, R_OK) == 0;
+
+    free(job);
+    return is;
+}
+
+char *dsf_session_checkpoints(const struct dsf_session *s)
+{
+    return dsf_xasprintf("%s/checkpoints", s->job.main.output);
+}
+
+static int read_job(struct dsf_session *s, const char *path,
+                    const char *const *sets, unsigned nsets,
+                    struct dsflow_err *err)
+{
+    bool is_run = dsf_is_run(path);
+    char *file =
+        is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
+    int status =
+        dsf_job_read(file, sets, nsets, dsflow_plugin_load, &s->job, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_components(&s->job, err);
+    /* A run that was moved is where it was found. */
+    if (status == DSFLOW_OK && is_run) {
+        free(s->job.main.output);
+        s->job.main.output = dsf_xstrdup(path);
+    }
+    free(file);
+    return status;
+}
+
+int dsf_session_model(struct dsf_session *s, const char *path,
+                      const char *const *sets, unsigned nsets,
+                      struct dsflow_err *err)
+{
+    int status;
+
+    memset(s, 0, sizeof(*s));
+    status = read_job(s, path, sets, nsets, err);
+    if (status == DSFLOW_OK)
+        status = dsf_machine_keys_check(&s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_disks_check_keys(&s->job, err);
+    if (status < 0)
+        return status;
+    status = dsf_origin_find(s, err);
+    if (status == DSFLOW_OK)
+        status = dsf_vocabulary_open(s, err);
+    if (status < 0)
+        return status;
+    dsf_origin_check_tokenizer(s);
+    if (s->job.model.vocab < 0)
+        s->job.model.vocab = dsf_tokenizer_vocab(s->tok);
+    status = dsf_model_init(&s->model, &s->job, err);
+    if (status < 0)
+        return status;
+    /* What config.json says decides which keys have an effect. */
+    s->job.model.family = (int)s->model.family;
+    if (s->model.family == DSF_LLAMA)
+        s->job.model.rope_scaling = s->model.rope_llama3;
+    return dsf_vocabulary_check(s, err);
+}
+
+struct dsf_setup dsf_session_setup(struct dsf_session *s)
+{
+    return (struct dsf_setup){ .job = &s->job,
+                               .model = &s->model,
+                               .machine = &s->machine,
+                               .plan = s->plan,
+                               .graph = s->graph,
+                               .why = s->why };
+}
+
+int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
+                    const char *until, struct dsflow_err *err)
+{
+    struct dsf_setup setup = dsf_session_setup(s);
+    int status = dsf_fit(&setup, m, until, err);
+
+    s->plan = setup.plan;
+    s->graph = setup.graph;
+    s->why = setup.why;
+    return status;
+}
+
+int dsf_session_plan(struct dsf_session *s, const char *until,
+                     struct dsflow_err *err)
+{
+    struct dsf_machine_model m = { 0 };
+    int status = DSFLOW_OK;
+
+    if (dsf_fit_is_open(&s->job))
+        status = dsf_machine_of_job(&s->machine, &s->job, &m, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_fit(s, &m, until, err);
+    dsf_machine_model_fini(&m);
+    return status;
+}
+
+/* What is read of one file, with its size, or of several. */
+static void notice_text(const struct dsf_job *job)
+{
+    const struct dsflow_strings *train = &job->data.train;
+    struct stat st;
+
+    if (train->n == 1 && stat(train->v[0], &st) == 0)
+        dsf_notice("tokenizing %.200s (%s)", train->v[0],
+                   dsf_size_text((double)st.st_size).s);
+    else
+        dsf_notice("tokenizing the text");
+}
+
+int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
+{
+    char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
+    int status;
+
+    dsf_vocabulary_say(s);
+    notice_text(&s->job);
+    status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
+                             s->model.dims.vocab, cache, &s->corpus, err);
+    dsf_notice_end();
+    free(cache);
+    if (status < 0)
+        return status;
+    dsf_corpus_info(s->corpus, &s->text);
+    return DSFLOW_OK;
+}
+
+/* Budgets that were given do not make memory: is there as much as is needed? */
+static int check_present(const struct dsf_session *s,
+                         const struct dsf_weights *w, struct dsflow_err *err)
+{
+    double total = 0, disk = 0;
+
+    for (unsigned r = 0; r < w->nranks; r++) {
+        total += w->ranks[r].peak + w->ranks[r].tier_bytes[DSFLOW_HOST];
+        disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
+    }
+    if (s->machine.available >= 0 && total > (double)s->machine.available)
+        return dsflow_fail(
+            err, DSFLOW_EFIT,
+            "%s: the job needs %s of memory and %s are free (dsflow plan says "
+            "for what)",
+            s->job.path, dsf_size_text(total).s,
+            dsf_size_text((double)s->machine.available).s);
+    return dsf_disks_check_room(&s->job, disk, err);
+}
+
+int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsf_setup setup = dsf_session_setup(s);
+    struct dsf_weights w;
+    int status;
+
+    dsf_fit_weigh(s->plan, s->graph, NULL, &w);
+    status = dsf_fit_check(&setup, NULL, &w, err);
+    if (status == DSFLOW_OK)
+        status = check_present(s, &w, err);
+    dsf_weights_fini(&w);
+    return status;
+}
+
+/* The rotary table, on every rank that uses it. */
+static void fill_constants(struct dsf_session *s)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++)
+        if (dsflow_graph_data(s->graph, (dsflow_data_id){ i })->constant)
+            dsf_model_rope_table(
+                &s->model,
+                dsflow_exec_map(s->exec, (dsflow_data_id){ i }, DSFLOW_RW));
+}
+
+int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
+                     const struct dsflow_host *host, struct dsflow_err *err)
+{
+    const struct dsf_job_machine *m = &s->job.machine;
+    struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
+            .kind = kind,
+            .workers = s->plan->workers - (unsigned)m->virtuals,
+            .ranks = (unsigned)s->plan->nranks,
+            .virtuals = (unsigned)m->virtuals,
+            .virtual_memory =
+                m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
+            .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
+            .scheduler =
+                strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
+            .disk = dsf_disks_options(&s->job));
+    int status;
+
+    dsf_notice("allocating the memory of a step, and starting workers");
+    status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
+    dsf_notice_end();
+    if (status < 0)
+        return status;
+    dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
+                      &s->plan->kept, s->plan->nparts);
+    fill_constants(s);
+    return DSFLOW_OK;
+}
+
+int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
+                      struct dsflow_err *err)
+{
+    struct dsf_params *params;
+    int status = dsf_params_open(s, step, &params, from, err);
+
+    if (status < 0)
+        return status;
+    dsf_notice(strcmp(s->job.model.init, "random") == 0
+                   ? "drawing the first weights"
+                   : "reading the weights");
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
+        status = dsf_contents_fill(&s->contents, u, DSF_KEPT_PARAM,
+                                   dsf_params_read, params, err);
+    dsf_notice_end();
+    dsf_params_close(params);
+    return status;
+}
+
+double dsf_session_copies(const struct dsf_session *s)
+{
+    double bytes = 0;
+
+    for (unsigned u = 0; u < s->model.nunits; u++)
+        if (!dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM))
+            bytes += (double)s->model.units[u].elems * sizeof(float);
+    return bytes;
+}
+
+int dsf_session_units(struct dsf_session *s, float ***out,
+                      struct dsflow_err *err)
+{
+    float **params = dsf_xcalloc(s->model.nunits, sizeof(*params));
+    int status = DSFLOW_OK;
+
+    *out = params;
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++) {
+        if (dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM)) {
+            params[u] =
+                dsf_contents_map(&s->contents, u, DSF_KEPT_PARAM, DSFLOW_R);
+            continue;
+        }
+        status = dsf_unit_alloc(&s->model, u, &params[u], err);
+        if (status == DSFLOW_OK)
+            status = dsf_contents_get(&s->contents, u, DSF_KEPT_PARAM,
+                                      params[u], err);
+    }
+    return status;
+}
+
+void dsf_session_units_free(struct dsf_session *s, float **params)
+{
+    for (unsigned u = 0; params != NULL && u < s->model.nunits; u++)
+        if (!dsf_contents_stands(&s->contents, u, DSF_KEPT_PARAM))
+            free(params[u]);
+    free(params);
+}
+
+void dsf_session_close(struct dsf_session *s)
+{
+    dsflow_exec_close(s->exec);
+    dsflow_graph_free(s->graph);
+    dsf_plan_free(s->plan);
+    dsf_corpus_close(s->corpus);
+    dsf_model_fini(&s->model);
+    dsf_tokenizer_free(s->tok);
+    dsf_job_fini(&s->job);
+    dsf_contents_fini(&s->contents);
+    free(s->why);
+    free(s->origin);
+    dsf_ckpt_fields_fini(&s->origin_of);
+}

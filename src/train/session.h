@@ -1,0 +1,101 @@
+/* session.h - from a job.toml to a model that runs, in stages: a command goes
+ * as far as it needs. */
+#ifndef DSF_TRAIN_SESSION_H
+#define DSF_TRAIN_SESSION_H
+
+#include <dsflow/exec.h>
+
+#include "checkpoint/checkpoint.h"
+#include "config/job.h"
+#include "machine/machine.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "text/text.h"
+#include "tune/fit.h"
+#include "train/contents.h"
+
+struct dsf_session {
+    struct dsf_job job;
+    struct dsf_tokenizer *tok;
+    struct dsf_model model;
+    struct dsf_machine machine;
+    struct dsf_corpus *corpus;
+    struct dsf_corpus_info text;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+    struct dsflow_exec *exec;
+    struct dsf_contents contents; /* after open */
+    char *origin; /* the checkpoint of another run that model.init names; NULL:
+                     it names none … */
+    struct dsf_ckpt_fields origin_of; /* … and what that is of */
+    char *why;         /* what was chosen for sizes that are auto; or NULL */
+    int64_t first;     /* number in the text of the first sequence of step 0:
+                          not 0 where a run went on with another job */
+};
+
+/* The job, its tokenizer and its model. `path` is a job.toml, or the folder of
+ * a run, whose job.toml is then read, with `nsets` overrides "table.key=value".
+ */
+int dsf_session_model(struct dsf_session *s, const char *path,
+                      const char *const *sets, unsigned nsets,
+                      struct dsflow_err *err);
+
+/* What the session plans, for src/tune: a view of it, with its plan and graph.
+ */
+struct dsf_setup dsf_session_setup(struct dsf_session *s);
+
+/* The plan and the graph on machine `m`, as dsf_fit has it. */
+int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
+                    const char *until, struct dsflow_err *err);
+
+/* The plan and the graph, up to policy `until` (NULL: all). After
+ * dsf_early_check, which finds the machine. */
+int dsf_session_plan(struct dsf_session *s, const char *until,
+                     struct dsflow_err *err);
+
+/* The text of the job, as tokens. After the plan. */
+int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
+
+/* Does it fit in the memories of this machine, and are the folders there? */
+int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
+
+/* The executor, with memory and constants, but no weights yet. */
+int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
+                     const struct dsflow_host *host, struct dsflow_err *err);
+
+/* Weights only, and no states: those of `step`, as dsf_params_open has it. */
+int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
+                      struct dsflow_err *err);
+
+/* All that a step changes, to and from a checkpoint. */
+int dsf_session_save(struct dsf_session *s, int64_t step,
+                     struct dsflow_err *err);
+int dsf_session_load(struct dsf_session *s, const char *folder,
+                     struct dsflow_err *err);
+
+/* The text goes on so that step 0 would have begun with sequence `first`. */
+void dsf_session_set_first(struct dsf_session *s, int64_t first);
+
+/* Is there room on disk for the checkpoints that are still to come after step
+ * `done`? Before the plan, what is offloaded to the same disk does not count
+ * yet. `fresh`: those that are there will be removed first. */
+int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
+                           struct dsflow_err *err);
+
+/* The weights of an open session as whole units, all at once: where a unit is in
+ * one piece in memory, that piece itself, else a copy. */
+int dsf_session_units(struct dsf_session *s, float ***params,
+                      struct dsflow_err *err);
+void dsf_session_units_free(struct dsf_session *s, float **params);
+/* Bytes of those copies. */
+double dsf_session_copies(const struct dsf_session *s);
+
+void dsf_session_close(struct dsf_session *s);
+
+/* <output>/checkpoints; freed by the caller. */
+char *dsf_session_checkpoints(const struct dsf_session *s);
+
+/* Is `path` the folder of a run? */
+bool dsf_is_run(const char *path);
+
+#endif

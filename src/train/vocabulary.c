@@ -1,0 +1,109 @@
+/* vocabulary.c - which tokenizer goes with a model. */
+#include "train/vocabulary.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether the model starts from a folder that has a tokenizer. */
+static bool has_own(const struct dsf_job *job)
+{
+    return strcmp(job->model.init, "random") != 0 &&
+           dsf_tokenizer_is_in(job->model.init);
+}
+
+int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
+{
+    struct dsf_job *job = &s->job;
+    bool own = !dsf_job_has(job, "data", "tokenizer") && has_own(job);
+    int status;
+
+    if (own) {
+        free(job->data.tokenizer);
+        job->data.tokenizer = dsf_xstrdup(job->model.init);
+    }
+    status = dsf_tokenizer_open(job->data.tokenizer, &s->tok, err);
+    if (status < 0 && own)
+        return dsf_job_fail(job, err, status, "data", "tokenizer",
+                            "is not given, and that of model.init cannot be "
+                            "read: %s",
+                            err != NULL ? err->msg : "");
+    return status;
+}
+
+/* Matrices are often made a little larger than the vocabulary: a multiple of a
+ * power of two, or some percent. */
+static bool is_padding(int32_t vocab, int32_t tokens)
+{
+    for (int32_t to = 1; to <= 128; to *= 2)
+        if (vocab == (tokens + to - 1) / to * to)
+            return true;
+    return vocab - tokens <= tokens / 32;
+}
+
+/* A tokenizer that was named, beside the one in the model's folder. */
+static bool warn_of_other(const struct dsf_session *s)
+{
+    const char *init = s->job.model.init, *named = s->job.data.tokenizer;
+    struct dsf_tokenizer *own = NULL;
+    struct dsflow_err err;
+    bool other;
+
+    if (strcmp(init, named) == 0 || !has_own(&s->job) ||
+        dsf_tokenizer_open(init, &own, &err) < 0)
+        return false;
+    other = !dsf_tokenizer_same(own, s->tok);
+    if (other)
+        dsf_warn("data.tokenizer %s (%d tokens) is not the tokenizer of "
+                 "model.init %s (%d tokens)",
+                 named, dsf_tokenizer_vocab(s->tok), init,
+                 dsf_tokenizer_vocab(own));
+    dsf_tokenizer_free(own);
+    return other;
+}
+
+int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
+{
+    int32_t tokens = dsf_tokenizer_vocab(s->tok), vocab = s->model.dims.vocab;
+    const struct dsf_job *job = &s->job;
+
+    if (vocab < tokens)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
+                            "%d: expected at least the %d tokens of %s", vocab,
+                            tokens, job->data.tokenizer);
+    if (strcmp(job->model.init, "random") == 0 || warn_of_other(s))
+        return DSFLOW_OK;
+    if (!is_padding(vocab, tokens))
+        dsf_warn("data.tokenizer %s has %d tokens, and the model of model.init "
+                 "%s has %d: is it the one it was trained with?",
+                 job->data.tokenizer, tokens, job->model.init, vocab);
+    return DSFLOW_OK;
+}
+
+const char *dsf_vocabulary_source(const struct dsf_session *s)
+{
+    const char *init = s->job.model.init;
+    struct dsf_tokenizer *own = NULL;
+    bool same;
+
+    if (!has_own(&s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
+        return NULL;
+    same = dsf_tokenizer_same(own, s->tok);
+    dsf_tokenizer_free(own);
+    return same ? init : NULL;
+}
+
+void dsf_vocabulary_say(const struct dsf_session *s)
+{
+    const struct dsf_job *job = &s->job;
+
+    if (strcmp(job->model.init, "random") == 0 ||
+        dsf_job_has(job, "data", "tokenizer"))
+        return;
+    dsf_info("the tokenizer is %s, %d tokens: model.init %s, and "
+             "data.tokenizer is not given",
+             job->data.tokenizer, dsf_tokenizer_vocab(s->tok),
+             job->model.from_run || has_own(job) ? "has it" : "has none");
+}

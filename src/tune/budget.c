@@ -1,0 +1,226 @@
+/* budget.c - what each rank may use of its memories, and what a plan needs that
+ * is more. */
+#include "tune/budget.h"
+
+#include "machine/memory.h"
+#include "measure/disks.h"
+#include "policies/keys.h"
+#include "tasks/components.h"
+
+#include <math.h>
+
+/* What a process needs beside tensors: libraries, queues, the text at hand. On a
+ * small machine, where those are small too, a quarter. */
+static const double ROOM = 300 << 20;
+
+bool dsf_fit_is_gpu(const struct dsf_machine_model *m)
+{
+    return m != NULL && m->main.kind == DSF_MACHINE_GPU;
+}
+
+/* What a rank may use of main memory, for all its tiers. */
+static double share_of_memory(const struct dsflow_plan *plan)
+{
+    double free = (double)plan->machine->available;
+
+    if (plan->machine->available < 0 || plan->machine->available == INT64_MAX)
+        return INFINITY;
+    free -= free < 4 * ROOM ? free / 4 : ROOM;
+    return free < 0 ? 0 : free / plan->nranks;
+}
+
+double dsf_fit_budget(const struct dsflow_plan *plan,
+                      const struct dsf_machine_model *m)
+{
+    const struct dsf_job_memory *memory = &plan->job->memory;
+    double share;
+
+    if (memory->device >= 0)
+        return (double)memory->device;
+    if (dsf_fit_is_gpu(m))
+        return plan->machine->available == INT64_MAX ? INFINITY
+                                                 : (double)plan->machine->available;
+    share = share_of_memory(plan);
+    if (memory->host >= 0)
+        share -= (double)memory->host;
+    return share < 0 ? 0 : share;
+}
+
+/* Main memory beside a device that takes `device` bytes. */
+static double host_budget(const struct dsflow_plan *plan,
+                          const struct dsf_machine_model *m, double device)
+{
+    const struct dsf_job_memory *memory = &plan->job->memory;
+    double left;
+
+    if (memory->host >= 0)
+        return (double)memory->host;
+    if (dsf_fit_is_gpu(m))
+        return m->main.host < 0
+                   ? INFINITY
+                   : (double)m->main.host / dsf_machine_model_node_ranks(
+                                                m, (unsigned)plan->nranks);
+    left = share_of_memory(plan);
+    left -= memory->device >= 0 ? (double)memory->device : device;
+    return left < 0 ? 0 : left;
+}
+
+/* Of all ranks together. */
+static double disk_budget(const struct dsf_job *job,
+                          const struct dsf_machine_model *m)
+{
+    if (job->nvme.size >= 0)
+        return (double)job->nvme.size;
+    if (m != NULL && m->disk.size >= 0)
+        return (double)m->disk.size * (double)m->main.nodes;
+    return INFINITY; /* dsf_disks_check knows more */
+}
+
+void dsf_fit_weigh(const struct dsflow_plan *plan,
+                   struct dsflow_graph *graph,
+                   const struct dsf_machine_model *m, struct dsf_weights *w)
+{
+    dsf_weights_init(w, graph, (unsigned)plan->nranks,
+                     dsf_fit_is_gpu(m) ? 1 : plan->rank_workers);
+}
+
+void dsf_fit_budgets(const struct dsflow_plan *plan,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w, double *budget)
+{
+    budget[DSFLOW_DEVICE] = dsf_fit_budget(plan, m);
+    budget[DSFLOW_HOST] =
+        host_budget(plan, m, w->ranks[dsf_weights_neediest(w)].peak);
+    budget[DSFLOW_NVME] = disk_budget(plan->job, m) / plan->nranks;
+}
+
+double dsf_fit_window(const struct dsflow_plan *plan,
+                      const struct dsflow_graph *graph)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(graph, (dsflow_data_id){ i });
+
+        if (d->tier == DSFLOW_NVME && d->persistent && d->bytes > most)
+            most = d->bytes;
+    }
+    return (double)most / plan->nranks;
+}
+
+/* Is it the worst of its tier so far? */
+static void note(struct dsf_shortfall *shortfall, enum dsflow_tier tier,
+                 unsigned rank, double needs, double has)
+{
+    if (needs > has && !(shortfall->needs - shortfall->has > needs - has))
+        *shortfall = (struct dsf_shortfall){ tier, rank, needs, has };
+}
+
+bool dsf_fit_shortfall(const struct dsflow_plan *plan,
+                       const struct dsflow_graph *graph,
+                       const struct dsf_machine_model *m,
+                       const struct dsf_weights *w,
+                       struct dsf_shortfall *shortfall)
+{
+    double device = dsf_fit_budget(plan, m), window = dsf_fit_window(plan, graph), disk = 0;
+
+    *shortfall = (struct dsf_shortfall){ 0 };
+    for (unsigned r = 0; r < w->nranks; r++)
+        note(shortfall, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
+    for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
+        note(shortfall, DSFLOW_HOST, r,
+             w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
+             host_budget(plan, m, w->ranks[r].peak));
+    for (unsigned r = 0; r < w->nranks; r++)
+        disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
+    if (disk > 0 && shortfall->needs == 0)
+        note(shortfall, DSFLOW_NVME, 0, disk, disk_budget(plan->job, m));
+    return shortfall->needs > 0;
+}
+
+double dsf_fit_least(const struct dsf_job *job, const struct dsf_model *model)
+{
+    enum dsflow_dtype kept =
+        dsf_offload_dtypes[dsf_offload_keys(job)->states];
+    unsigned states =
+        dsf_optimizer_nstates(dsf_job_optimizer(job, NULL), job);
+
+    return (double)model->params *
+           (double)(dsflow_dtype_bytes(DSFLOW_FP32, 1) +
+                    states * (kept == DSFLOW_INT8_BLOCK
+                                  ? 1 /* its scales are few */
+                                  : dsflow_dtype_bytes(kept, 1)));
+}
+
+/* Of all nodes; INFINITY: unknown. */
+static double all_memory(const struct dsf_machine *machine,
+                         const struct dsf_machine_model *m)
+{
+    int64_t known = machine->available;
+    double device, host;
+
+    if (m == NULL)
+        return known < 0 || known == INT64_MAX ? INFINITY : (double)known;
+    if (m->main.memory < 0 || (dsf_fit_is_gpu(m) && m->main.host < 0))
+        return INFINITY;
+    device = (double)m->main.memory;
+    host = dsf_fit_is_gpu(m) ? (double)m->main.host : 0;
+    if (dsf_fit_is_gpu(m))
+        device *= (double)m->main.devices;
+    return (double)m->main.nodes * (device + host);
+}
+
+bool dsf_fit_is_hopeless(const struct dsf_job *job,
+                         const struct dsf_model *model,
+                         const struct dsf_machine *machine,
+                         const struct dsf_machine_model *m, double *memory,
+                         double *disks)
+{
+    *memory = all_memory(machine, m);
+    if (job->nvme.size >= 0)
+        *disks = (double)job->nvme.size;
+    else if (m == NULL)
+        *disks = dsf_disks_free(job);
+    else if (m->disk.read > 0)
+        *disks = disk_budget(job, m);
+    else
+        *disks = 0;
+    return dsf_fit_least(job, model) > *memory + *disks;
+}
+
+double dsf_fit_share(const struct dsflow_plan *plan,
+                     const struct dsf_machine_model *m,
+                     const struct dsf_weights *w)
+{
+    double device = dsf_fit_budget(plan, m), share = 1;
+
+    for (unsigned r = 0; r < w->nranks; r++) {
+        const struct dsf_rank_weight *rank = &w->ranks[r];
+        double states =
+            rank->in_tier[dsf_offload_keys(plan->job)->home[DSFLOW_STATES]]
+                         [DSFLOW_STATES];
+        double room = device - rank->peak;
+
+        if (states == 0) /* all of them fit in the ring of main memory */
+            states = rank->in_tier[DSFLOW_HOST][DSFLOW_STATES];
+        if (states > 0 && room < share * states)
+            share = room / states;
+    }
+    return share < 0 ? 0 : share;
+}
+
+double dsf_fit_room(const struct dsflow_plan *plan,
+                    struct dsflow_graph *graph)
+{
+    double room = (double)plan->nranks * (double)plan->job->memory.host;
+    struct dsf_weights w;
+
+    if (plan->job->memory.host < 0)
+        return (double)dsf_memory_probe("").available;
+    dsf_fit_weigh(plan, graph, NULL, &w);
+    for (unsigned r = 0; r < w.nranks; r++)
+        room -= w.ranks[r].tier_bytes[DSFLOW_HOST];
+    dsf_weights_fini(&w);
+    return room < 0 ? 0 : room;
+}

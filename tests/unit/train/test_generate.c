@@ -1,0 +1,485 @@
+/* test_generate.c - a model that is fed a token at a time gives the logits of
+ * PyTorch, and a choice among logits is what its options say. */
+#include "train/generate.h"
+
+#include "base/safetensors.h"
+#include "model/hf.h"
+
+#include "lib/test.h"
+
+#include <dsflow/log.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BOUND 1e-4 /* absolute, of a logit */
+
+static const char *const folders[] = { "gpt2", "gpt2_odd", "llama_gqa",
+                                       "llama_rope", "qwen2" };
+#define NFOLDERS (sizeof(folders) / sizeof(*folders))
+
+struct loaded {
+    struct dsf_job job;
+    struct dsf_model model;
+    float **params;
+};
+
+/* Fail the test with the message when `status` says so. */
+static void must(int status, const struct dsflow_err *err)
+{
+    if (status < 0)
+        fail_msg("%s", err->msg);
+}
+
+/* The model of a [model] table; its parameters are zero. */
+static void make(struct loaded *l, const char *table)
+{
+    struct dsflow_err err;
+    char text[800];
+    int n =
+        snprintf(text, sizeof(text),
+                 "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", table);
+
+    must(dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &l->job, &err),
+         &err);
+    must(dsf_model_init(&l->model, &l->job, &err), &err);
+    l->params = calloc(l->model.nunits, sizeof(*l->params));
+    for (unsigned u = 0; u < l->model.nunits; u++)
+        l->params[u] =
+            aligned_alloc(64, (size_t)l->model.units[u].elems * sizeof(float));
+    for (unsigned u = 0; u < l->model.nunits; u++)
+        memset(l->params[u], 0,
+               (size_t)l->model.units[u].elems * sizeof(float));
+}
+
+static void drop(struct loaded *l)
+{
+    for (unsigned u = 0; u < l->model.nunits; u++)
+        free(l->params[u]);
+    free(l->params);
+    dsf_model_fini(&l->model);
+    dsf_job_fini(&l->job);
+}
+
+static const char *path_of(const char *name, const char *file)
+{
+    const char *src = getenv("srcdir");
+    static char path[600];
+
+    snprintf(path, sizeof(path), "%s/tests/reference/%s%s", src ? src : ".",
+             name, file);
+    return path;
+}
+
+/* A model of tests/reference, and what PyTorch says of its first prompt. */
+struct reference {
+    struct loaded l;
+    size_t n, vocab;
+    int32_t *tokens; /* n */
+    float *logits;   /* [n][vocab] */
+};
+
+static void load(struct reference *r, const char *name)
+{
+    const struct dsf_st_tensor *tokens, *logits;
+    struct dsf_st_file *file;
+    struct dsf_hf *hf;
+    struct dsflow_err err;
+    char table[700];
+    uint8_t *bytes;
+
+    snprintf(table, sizeof(table), "family = \"%s\"\ninit = \"%s\"\n",
+             strncmp(name, "gpt2", 4) == 0 ? "gpt2" : "llama",
+             path_of(name, ""));
+    make(&r->l, table);
+    must(dsf_hf_open(&r->l.model, path_of(name, ""), &hf, &err), &err);
+    for (unsigned u = 0; u < r->l.model.nunits; u++)
+        must(dsf_hf_read(hf, u, r->l.params[u], &err), &err);
+    dsf_hf_close(hf);
+    must(dsf_st_open(path_of(name, "/batches.safetensors"), &file, &err), &err);
+    tokens = dsf_st_find(file, "tokens");
+    logits = dsf_st_find(file, "logits");
+    assert_non_null(tokens);
+    assert_non_null(logits);
+    r->n = (size_t)logits->dims[0];
+    r->vocab = (size_t)logits->dims[1];
+    assert_int_equal(r->vocab, r->l.model.dims.vocab);
+    assert_true(r->n > 8);
+    r->tokens = calloc(r->n, sizeof(*r->tokens));
+    bytes = calloc(r->n, 1);
+    must(dsf_st_read(file, tokens, 0, r->n, bytes, &err), &err);
+    for (size_t i = 0; i < r->n; i++)
+        r->tokens[i] = bytes[i];
+    free(bytes);
+    r->logits = calloc(r->n * r->vocab, sizeof(*r->logits));
+    must(dsf_st_read_f32(file, logits, 0, r->n * r->vocab, r->logits, &err),
+         &err);
+    dsf_st_close(file);
+}
+
+static void unload(struct reference *r)
+{
+    free(r->tokens);
+    free(r->logits);
+    drop(&r->l);
+}
+
+static struct dsf_generator *new_generator(struct loaded *l)
+{
+    struct dsf_generator *g = NULL;
+    struct dsflow_err err;
+
+    must(dsf_generator_new(&l->model, NULL, l->params, &g, &err), &err);
+    return g;
+}
+
+static void feed(struct dsf_generator *g, const int32_t *tokens, size_t n)
+{
+    struct dsflow_err err;
+
+    must(dsf_generator_feed(g, tokens, n, &err), &err);
+}
+
+static void check_logits(const char *what, size_t row, const float *got,
+                         const float *want, size_t vocab)
+{
+    for (size_t i = 0; i < vocab; i++)
+        if (!(fabsf(got[i] - want[i]) <= BOUND))
+            fail_msg("%s: token %zu, logit %zu: %.9g: expected %.9g", what, row,
+                     i, got[i], want[i]);
+}
+
+static void a_token_at_a_time_gives_pytorchs_logits(void **state)
+{
+    for (size_t k = 0; k < NFOLDERS; k++) {
+        struct dsf_generator *g;
+        struct reference r;
+
+        load(&r, folders[k]);
+        g = new_generator(&r.l);
+        for (size_t i = 0; i < r.n; i++) {
+            feed(g, &r.tokens[i], 1);
+            check_logits(folders[k], i, dsf_generator_logits(g),
+                         r.logits + i * r.vocab, r.vocab);
+        }
+        dsf_generator_free(g);
+        unload(&r);
+    }
+}
+
+static void a_whole_prompt_and_pieces_of_it_give_pytorchs_logits(void **state)
+{
+    for (size_t k = 0; k < NFOLDERS; k++) {
+        struct reference r;
+
+        load(&r, folders[k]);
+        for (size_t first = 0; first < r.n; first++) {
+            struct dsf_generator *g = new_generator(&r.l);
+
+            /* Feeding nothing changes nothing. */
+            feed(g, r.tokens, first);
+            feed(g, r.tokens, 0);
+            if (first > 0)
+                check_logits(folders[k], first - 1, dsf_generator_logits(g),
+                             r.logits + (first - 1) * r.vocab, r.vocab);
+            feed(g, r.tokens + first, r.n - first);
+            check_logits(folders[k], r.n - 1, dsf_generator_logits(g),
+                         r.logits + (r.n - 1) * r.vocab, r.vocab);
+            dsf_generator_free(g);
+        }
+        unload(&r);
+    }
+}
+
+/* Longer than the pieces that a prompt goes through the model in. */
+static void a_long_prompt_gives_the_logits_of_its_tokens_alone(void **state)
+{
+    static const char *const tables[] = {
+        "family = \"gpt2\"\nlayers = 2\nheads = 3\nwidth = 21\nvocab = 97\n"
+        "context = 300\n",
+        "family = \"llama\"\nlayers = 2\nheads = 4\nkv_heads = 2\n"
+        "width = 24\nffn_width = 31\nvocab = 97\ncontext = 300\n",
+    };
+
+    for (int k = 0; k < 2; k++) {
+        struct dsf_generator *whole, *alone;
+        struct dsflow_err err;
+        int32_t tokens[300];
+        struct loaded l;
+
+        make(&l, tables[k]);
+        for (unsigned u = 0; u < l.model.nunits; u++)
+            dsf_model_randomize(&l.model, u, 7, l.params[u]);
+        /* As random values are, attention would hardly look at anything. */
+        for (unsigned u = 0; u < l.model.nunits; u++)
+            for (int64_t i = 0; i < l.model.units[u].decay; i++)
+                l.params[u][i] *= 10;
+        for (int i = 0; i < 300; i++)
+            tokens[i] = (i * i + 3 * i) % 97;
+        whole = new_generator(&l);
+        alone = new_generator(&l);
+        feed(whole, tokens, 300);
+        for (int i = 0; i < 300; i++)
+            feed(alone, &tokens[i], 1);
+        check_logits("300 tokens", 299, dsf_generator_logits(whole),
+                     dsf_generator_logits(alone), 97);
+        assert_int_equal(dsf_generator_feed(whole, tokens, 1, &err),
+                         DSFLOW_EFIT);
+        assert_string_equal(err.msg, "prompt: 1 tokens: the model's context "
+                                     "has room for 0");
+        dsf_generator_free(whole);
+        dsf_generator_free(alone);
+        drop(&l);
+    }
+}
+
+static void the_likeliest_is_taken_at_temperature_zero(void **state)
+{
+    static const float logits[] = { -3, 2.5f, -1, 2.5f, 2.4f };
+    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    uint64_t random = 5;
+
+    assert_int_equal(dsf_sample(&s, logits, 5, &random), 1);
+    assert_int_equal(dsf_sample(&s, logits + 2, 3, &random), 1);
+    assert_int_equal(dsf_sample(&s, logits, 1, &random), 0);
+    assert_true(random == 5); /* nothing was left to chance */
+    /* So is it when one token may be chosen. */
+    s.temperature = 1.5;
+    s.top_k = 1;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(dsf_sample(&s, logits, 5, &random), 1);
+    s.top_k = 0;
+    s.top_p = 1e-6;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(dsf_sample(&s, logits, 5, &random), 1);
+}
+
+/* How often each of five tokens comes must be `p`, within 5 deviations. */
+static void check_shares(const struct dsf_sampling *s, const double *p)
+{
+    /* 0.10, 0.5, 0.001, 0.25, 0.149: the likeliest is not the first. */
+    static const double shares[] = { 0.10, 0.5, 0.001, 0.25, 0.149 };
+    enum { DRAWS = 40000 };
+    int seen[5] = { 0 };
+    uint64_t random = s->seed;
+    float logits[5];
+
+    for (int i = 0; i < 5; i++)
+        logits[i] = (float)(log(shares[i]) + 11); /* softmax drops the 11 */
+    for (int i = 0; i < DRAWS; i++) {
+        int32_t id = dsf_sample(s, logits, 5, &random);
+
+        assert_in_range(id, 0, 4);
+        seen[id]++;
+    }
+    for (int i = 0; i < 5; i++) {
+        double off = fabs((double)seen[i] / DRAWS - p[i]);
+
+        if (!(off <= 5 * sqrt(p[i] * (1 - p[i]) / DRAWS)))
+            fail_msg("token %d: %d of %d: expected %.4f of them", i, seen[i],
+                     DRAWS, p[i]);
+    }
+}
+
+static void tokens_come_as_often_as_softmax_says(void **state)
+{
+    static const double as_is[] = { 0.10, 0.5, 0.001, 0.25, 0.149 };
+    struct dsf_sampling s = { .temperature = 1, .top_p = 1, .seed = 3 };
+    double p[5], hot = 0, cold = 0;
+
+    check_shares(&s, as_is);
+    for (int i = 0; i < 5; i++) {
+        hot += sqrt(as_is[i]);
+        cold += as_is[i] * as_is[i];
+    }
+    s.temperature = 2;
+    for (int i = 0; i < 5; i++)
+        p[i] = sqrt(as_is[i]) / hot;
+    check_shares(&s, p);
+    s.temperature = 0.5;
+    for (int i = 0; i < 5; i++)
+        p[i] = as_is[i] * as_is[i] / cold;
+    check_shares(&s, p);
+}
+
+static void top_k_and_top_p_leave_the_likeliest(void **state)
+{
+    static const double two[] = { 0, 2 / 3.0, 0, 1 / 3.0, 0 };
+    static const double three[] = { 0, 0.5 / 0.899, 0, 0.25 / 0.899,
+                                    0.149 / 0.899 };
+    static const double one[] = { 0, 1, 0, 0, 0 };
+    struct dsf_sampling s = { .temperature = 1, .top_p = 1, .seed = 11 };
+
+    s.top_k = 2;
+    check_shares(&s, two);
+    s.top_k = 3;
+    check_shares(&s, three);
+    s.top_k = 0;
+    s.top_p = 0.74; /* 0.5 is less, 0.5 + 0.25 is enough */
+    check_shares(&s, two);
+    s.top_p = 0.76;
+    check_shares(&s, three);
+    s.top_p = 0.49;
+    check_shares(&s, one);
+    /* Of the two that top_k leaves, the first has 0.667. */
+    s.top_k = 2;
+    s.top_p = 0.66;
+    check_shares(&s, one);
+    s.top_p = 0.67;
+    check_shares(&s, two);
+    /* More than there are is all. */
+    s.top_k = 50;
+    s.top_p = 0.76;
+    check_shares(&s, three);
+}
+
+/* splitmix64 from 0 begins e220a8397b1dcdaf, 6e789e6aa1b965f4,
+ * 06c45d188009454f, f88bb8a8724c81ec: 0.88, 0.43, 0.03, 0.97 of 1. */
+static void a_seed_gives_the_same_tokens_everywhere(void **state)
+{
+    static const int32_t want[] = { 88, 43, 2, 97 };
+    struct dsf_sampling s = { .temperature = 1, .top_p = 1 };
+    float logits[100] = { 0 };
+    uint64_t random = 0;
+
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(dsf_sample(&s, logits, 100, &random), want[i]);
+}
+
+/* Of 16 positions, a model of bytes that follows position p with script[p]
+ * whatever the text: attention and MLP add nothing, the position is all there
+ * is after the last norm, and the embedding of a byte is where it stands. */
+static void make_script(struct loaded *l, const unsigned char *script)
+{
+    const struct dsf_model *m = &l->model;
+    const int64_t *at;
+    float *embed, *norm;
+
+    make(l, "family = \"gpt2\"\nlayers = 1\nheads = 1\nwidth = 16\n"
+            "vocab = 256\ncontext = 16\n");
+    at = m->units[0].at;
+    embed = l->params[dsf_model_unit(m, -1, &dsf_segment_embed, 0)];
+    norm = l->params[dsf_model_unit(m, m->layers, &dsf_segment_head, DSF_HEAD_UNIT_NORM)];
+    for (int p = 0; p < 16; p++) {
+        embed[at[DSF_EMBED_WPE] + p * 16 + p] = 100;
+        embed[at[DSF_EMBED_WTE] + script[p] * 16 + p] = 1;
+        norm[p] = 1;
+    }
+}
+
+static void check_print(const unsigned char *script, const char *prompt,
+                        int64_t tokens, const char *want)
+{
+    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    struct dsf_tokenizer *tok = NULL;
+    struct dsflow_err err;
+    struct loaded l;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    make_script(&l, script);
+    must(dsf_tokenizer_open("bytes", &tok, &err), &err);
+    must(dsf_generate_print(&l.model, NULL, l.params, tok, prompt,
+                            strlen(prompt), tokens, &s, out, &err),
+         &err);
+    fclose(out);
+    assert_string_equal(text, want);
+    free(text);
+    dsf_tokenizer_free(tok);
+    drop(&l);
+}
+
+static void what_is_printed_is_utf8(void **state)
+{
+    static const unsigned char script[] = "\xc3\xa9t\xff\xe6\x97\xa5"
+                                          "a\xf0\x9f\x98\x80!\xe6\x97(";
+
+    check_print(script, "x", 1, "x\xef\xbf\xbd\n");
+    check_print(script, "x", 2, "x\xc3\xa9\n");
+    check_print(script, "x", 7, "x\xc3\xa9t\xef\xbf\xbd\xe6\x97\xa5\n");
+    /* A prompt of three bytes is followed by what comes third. */
+    check_print(script, "abc", 5, "abct\xef\xbf\xbd\xe6\x97\xa5\n");
+    /* No prompt is a new line. */
+    check_print(script, "", 2, "\n\xc3\xa9\n");
+    /* The context is full before 100 tokens are there. */
+    check_print(script, "x", 100,
+                "x\xc3\xa9t\xef\xbf\xbd\xe6\x97\xa5"
+                "a\xf0\x9f\x98\x80!\xef\xbf\xbd\xef\xbf\xbd(\n");
+}
+
+/* What was printed when a message came. */
+static char *printed, *at_message;
+
+static void hear(void *user, enum dsflow_log_level level, const char *line)
+{
+    assert_null(at_message);
+    at_message = strdup(printed);
+}
+
+static void a_message_comes_after_the_line(void **state)
+{
+    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    struct dsf_tokenizer *tok = NULL;
+    struct dsflow_err err;
+    struct loaded l;
+    size_t n = 0;
+    FILE *out = open_memstream(&printed, &n);
+
+    make_script(&l, (const unsigned char *)"0123456789abcdef");
+    must(dsf_tokenizer_open("bytes", &tok, &err), &err);
+    dsflow_log_sink_set(hear, NULL);
+    must(dsf_generate_print(&l.model, NULL, l.params, tok, "x", 1, 100, &s, out,
+                            &err),
+         &err);
+    dsflow_log_sink_set(NULL, NULL);
+    fclose(out);
+    assert_non_null(at_message);
+    assert_string_equal(at_message, printed);
+    assert_int_equal(at_message[strlen(at_message) - 1], '\n');
+    free(at_message);
+    free(printed);
+    dsf_tokenizer_free(tok);
+    drop(&l);
+}
+
+static void a_prompt_beyond_the_context_is_refused(void **state)
+{
+    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    struct dsf_tokenizer *tok = NULL;
+    struct dsflow_err err;
+    struct loaded l;
+    FILE *out = tmpfile();
+
+    make_script(&l, (const unsigned char *)"0123456789abcdef");
+    must(dsf_tokenizer_open("bytes", &tok, &err), &err);
+    assert_int_equal(dsf_generate_print(&l.model, NULL, l.params, tok,
+                                        "seventeen letters", 17, 5, &s, out,
+                                        &err),
+                     DSFLOW_EFIT);
+    assert_string_equal(err.msg, "prompt: 17 tokens: the model's context has "
+                                 "room for 16");
+    assert_int_equal(ftell(out), 0);
+    fclose(out);
+    dsf_tokenizer_free(tok);
+    drop(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_at_a_time_gives_pytorchs_logits),
+        cmocka_unit_test(a_whole_prompt_and_pieces_of_it_give_pytorchs_logits),
+        cmocka_unit_test(a_long_prompt_gives_the_logits_of_its_tokens_alone),
+        cmocka_unit_test(the_likeliest_is_taken_at_temperature_zero),
+        cmocka_unit_test(tokens_come_as_often_as_softmax_says),
+        cmocka_unit_test(top_k_and_top_p_leave_the_likeliest),
+        cmocka_unit_test(a_seed_gives_the_same_tokens_everywhere),
+        cmocka_unit_test(what_is_printed_is_utf8),
+        cmocka_unit_test(a_message_comes_after_the_line),
+        cmocka_unit_test(a_prompt_beyond_the_context_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
