@@ -7,7 +7,6 @@
 #include "graph/task.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /* Swaps run anywhere, as either of their memories may be copied. */
 static void find_place(struct dsf_exec_call *call)
@@ -44,7 +43,7 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
                                "task %s: no codelet for a CPU",
                                call->task->op->name);
         find_place(call);
-        scratch = dsf_exec_padded(dsf_task_scratch(exec->graph, call->task));
+        scratch = exec->cpu.class->scratch(exec->graph, call->task);
         if (scratch > exec->scratch_bytes)
             exec->scratch_bytes = scratch;
         if (call->task->ndata > exec->most_ports)
@@ -56,23 +55,19 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err)
 {
+    int status = DSFLOW_OK;
+
     exec->workers = dsf_xcalloc(n, sizeof(*exec->workers));
     exec->nworkers = n;
     for (unsigned w = 0; w < n; w++)
         exec->workers[w].bufs =
             dsf_xcalloc(exec->most_ports + 1, sizeof(struct dsflow_buf));
     dsf_exec_add_rings(exec);
-    if (exec->scratch_bytes == 0)
-        return DSFLOW_OK;
-    for (unsigned w = 0; w < n; w++) {
-        exec->workers[w].scratch = aligned_alloc(64, exec->scratch_bytes);
-        if (exec->workers[w].scratch == NULL)
-            return dsflow_fail(err, DSFLOW_ENOMEM,
-                               "memory: %s of scratch for a worker",
-                               dsf_size_text((double)exec->scratch_bytes).s);
-        madvise(exec->workers[w].scratch, exec->scratch_bytes, MADV_HUGEPAGE);
-    }
-    return DSFLOW_OK;
+    for (unsigned w = 0; w < n && status == DSFLOW_OK; w++)
+        status = dsf_exec_take(&exec->cpu, &exec->scratch_bytes,
+                               "the scratch of a worker",
+                               &exec->workers[w].scratch, err);
+    return status;
 }
 
 static int has_failed(const struct dsflow_exec *exec)
@@ -130,27 +125,27 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     struct dsflow_exec *exec = call->exec;
     struct dsf_exec_worker *worker = &exec->workers[w];
     uint32_t task = (uint32_t)(call - exec->calls);
-    double start = dsf_now(), end;
     struct dsflow_buf by_port[DSF_SPREAD_PORTS];
+    struct dsf_launch launch = {
+        .codelet = call->codelet,
+        .call = { .bufs = dsf_spread(call->task, bufs, by_port),
+                  .nbufs = dsf_task_nports(call->task),
+                  .args = call->task->args,
+                  .fresh = call->task->fresh,
+                  .scratch = worker->scratch,
+                  .host = &exec->host }
+    };
 
     atomic_store_explicit(&worker->runs, task + 1, memory_order_relaxed);
-    if (call->codelet->host_only || !has_failed(exec))
-        call->codelet->cpu(&(struct dsflow_call){ .bufs = dsf_spread(
-                                                      call->task, bufs,
-                                                      by_port),
-                                                  .nbufs =
-                                                      dsf_task_nports(call->task),
-                                                  .args = call->task->args,
-                                                  .fresh = call->task->fresh,
-                                                  .scratch = worker->scratch,
-                                                  .host = &exec->host });
-    end = dsf_now();
-    worker->busy += end - start;
+    if (!call->codelet->host_only && has_failed(exec))
+        launch.codelet = NULL;
+    exec->cpu.class->launch(&exec->cpu, &launch);
+    worker->busy += launch.end - launch.start;
     atomic_store_explicit(&worker->runs, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->tasks, 1, memory_order_relaxed);
     dsf_exec_note(exec, w,
-                  &(struct dsf_span){ .start = start - exec->opened,
-                                      .end = end - exec->opened,
+                  &(struct dsf_span){ .start = launch.start - exec->opened,
+                                      .end = launch.end - exec->opened,
                                       .what = task,
                                       .step = dsf_exec_count_run(exec, task),
                                       .lane = (uint16_t)w,
@@ -183,6 +178,7 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec = dsf_xcalloc(1, sizeof(*exec));
     exec->class =
         options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
+    exec->cpu.class = &dsf_device_cpu;
     exec->graph = graph;
     exec->outer = host;
     exec->host = (struct dsflow_host){ exec, load_batch, report };
@@ -214,7 +210,8 @@ void dsflow_exec_close(struct dsflow_exec *exec)
         return;
     exec->class->close(exec);
     for (unsigned w = 0; w < exec->nworkers; w++) {
-        free(exec->workers[w].scratch);
+        exec->cpu.class->release(&exec->cpu, exec->workers[w].scratch,
+                                 exec->scratch_bytes);
         free(exec->workers[w].bufs);
     }
     free(exec->workers);

@@ -1,12 +1,11 @@
-/* exec_memory.c - where the data of a graph is: a mapping for each rank and
- * tier of main memory, and a range of the store for what is on NVMe. */
+/* exec_memory.c - where the data of a graph is: a piece of memory for each rank
+ * and tier, and a range of the store for what is on NVMe. */
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
-#include "base/units.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /* Kernels use whole vectors and pages are never shared between tensors. */
 size_t dsf_exec_padded(size_t bytes)
@@ -73,32 +72,30 @@ static void size_arenas(struct dsflow_exec *exec)
         arena_of(exec, i)->bytes += dsf_exec_size(exec, i);
 }
 
-/* Zeroed by the kernel, and in huge pages where it gives them. */
-static int map_arena(struct dsf_arena *arena, unsigned rank,
-                     enum dsflow_tier tier, struct dsflow_err *err)
+int dsf_exec_take(struct dsf_device *device, size_t *bytes, const char *what,
+                  void **at, struct dsflow_err *err)
 {
-    arena->bytes = (arena->bytes + 4096) / 4096 * 4096;
-    arena->at = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena->at == MAP_FAILED) {
-        arena->at = NULL;
-        return dsflow_fail(err, DSFLOW_ENOMEM,
-                           "memory: %s for the %stensors of rank %u: %m",
-                           dsf_size_text((double)arena->bytes).s,
-                           tier == DSFLOW_HOST ? "offloaded " : "", rank);
-    }
-    madvise(arena->at, arena->bytes, MADV_HUGEPAGE);
-    return DSFLOW_OK;
+    if (*bytes == 0)
+        return DSFLOW_OK;
+    *bytes = (*bytes + 4095) / 4096 * 4096;
+    *at = device->class->allocate(device, *bytes, what, err);
+    return *at != NULL ? DSFLOW_OK : DSFLOW_ENOMEM;
 }
 
-static int map_arenas(struct dsflow_exec *exec, struct dsflow_err *err)
+static int take_arenas(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
+    char what[64];
 
     for (unsigned r = 0; r < exec->nranks; r++)
-        for (int tier = 0; tier < DSFLOW_NVME && status == DSFLOW_OK; tier++)
-            if (tier == DSFLOW_DEVICE || exec->arenas[r][tier].bytes > 0)
-                status = map_arena(&exec->arenas[r][tier], r, tier, err);
+        for (int tier = 0; tier < DSFLOW_NVME && status == DSFLOW_OK; tier++) {
+            struct dsf_arena *arena = &exec->arenas[r][tier];
+
+            snprintf(what, sizeof(what), "the %stensors of rank %u",
+                     tier == DSFLOW_HOST ? "offloaded " : "", r);
+            status = dsf_exec_take(&exec->cpu, &arena->bytes, what, &arena->at,
+                                   err);
+        }
     return status;
 }
 
@@ -109,7 +106,7 @@ int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err)
 
     find_paged(exec);
     size_arenas(exec);
-    status = map_arenas(exec, err);
+    status = take_arenas(exec, err);
     if (status < 0)
         return status;
     exec->mem = dsf_xcalloc(n + 1, sizeof(*exec->mem));
@@ -121,7 +118,7 @@ int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err)
             if ((dsf_exec_size(exec, i) < 4096) != small)
                 continue;
             if (spec_of(exec, i)->tier != DSFLOW_NVME)
-                exec->mem[i] = arena->at + arena->used;
+                exec->mem[i] = (char *)arena->at + arena->used;
             arena->used += dsf_exec_size(exec, i);
         }
     return DSFLOW_OK;
@@ -131,30 +128,22 @@ void dsf_exec_free_memory(struct dsflow_exec *exec)
 {
     for (unsigned r = 0; r < exec->nranks; r++)
         for (int tier = 0; tier < DSFLOW_NVME; tier++)
-            if (exec->arenas[r][tier].at != NULL)
-                munmap(exec->arenas[r][tier].at, exec->arenas[r][tier].bytes);
+            exec->cpu.class->release(&exec->cpu, exec->arenas[r][tier].at,
+                                     exec->arenas[r][tier].bytes);
     free(exec->arenas);
     free(exec->paged);
     free(exec->mem);
 }
 
-static size_t resident_bytes(const struct dsf_arena *arena)
-{
-    size_t n = arena->bytes / 4096, resident = 0;
-    unsigned char *pages = dsf_xcalloc(n + 1, 1);
-
-    if (arena->at != NULL && mincore(arena->at, arena->bytes, pages) == 0)
-        for (size_t i = 0; i < n; i++)
-            resident += (pages[i] & 1) * 4096u;
-    free(pages);
-    return resident;
-}
-
 size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
                             enum dsflow_tier tier)
 {
+    const struct dsf_arena *arena;
+
     if (rank >= exec->nranks)
         return 0;
-    return tier == DSFLOW_NVME ? exec->arenas[rank][tier].used
-                               : resident_bytes(&exec->arenas[rank][tier]);
+    arena = &exec->arenas[rank][tier];
+    return tier == DSFLOW_NVME
+               ? arena->used
+               : exec->cpu.class->resident(&exec->cpu, arena->at, arena->bytes);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <dsflow/exec.h>
 
+#include "exec/device.h"
 #include "io/io.h"
 #include "trace/timeline.h"
 
@@ -59,9 +60,9 @@ struct dsf_exec_ring {
     char pad2[40];
 };
 
-/* The data of one rank in one tier: one mapping, but for NVMe. */
+/* The data of one rank in one tier: one piece of memory, but for NVMe. */
 struct dsf_arena {
-    char *at;
+    void *at;
     size_t bytes, used;
 };
 
@@ -81,6 +82,7 @@ struct dsf_exec_disk {
 struct dsflow_exec {
     const struct dsf_exec_class *class;
     struct dsflow_graph *graph;
+    struct dsf_device cpu;           /* the cores, and main memory */
     const struct dsflow_host *outer; /* whose functions `host` calls, */
     struct dsflow_host host;         /* one call at a time of each */
     pthread_mutex_t loading, reporting;
@@ -122,6 +124,10 @@ void dsf_exec_note(struct dsflow_exec *exec, unsigned ring,
 
 /* A task has run once more: how often it had before. */
 uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task);
+
+/* Memory of a device for `what`, in whole pages, if *bytes > 0: makes them such. */
+int dsf_exec_take(struct dsf_device *device, size_t *bytes, const char *what,
+                  void **at, struct dsflow_err *err);
 
 /* The data of port `p` as a kernel sees it, at `ptr`. */
 static inline struct dsflow_buf dsf_exec_buf(const struct dsf_exec_call *call,

@@ -1,0 +1,97 @@
+/* device.h - what the executor asks of a device: memory, launches that complete
+ * later, copies between memories, a clock. A kind of device is a table of
+ * functions in a file of its own: cpu.c, and what follows it. */
+#ifndef DSF_EXEC_DEVICE_H
+#define DSF_EXEC_DEVICE_H
+
+#include <stdbool.h>
+#include <dsflow/codelet.h>
+#include <dsflow/graph.h>
+
+struct dsf_device;
+
+/* What a device does in the order of launching, one thing after the other;
+ * what is in different queues runs at the same time. */
+enum dsf_queue {
+    DSF_QUEUE_COMPUTE,
+    DSF_QUEUE_IN,  /* copies into its memory */
+    DSF_QUEUE_OUT, /* copies from its memory into main memory */
+    DSF_NQUEUES
+};
+
+/* Main memory is that of no device: NULL. */
+struct dsf_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    struct dsf_device *to_device, *from_device;
+};
+
+/* A kernel, or copies. It belongs to who launches it, and must live until it is
+ * `done`. */
+struct dsf_launch {
+    enum dsf_queue queue;
+    const struct dsflow_codelet *codelet; /* NULL: copies */
+    struct dsflow_call call;              /* of the codelet */
+    const struct dsf_copy *copies;
+    unsigned ncopies;
+    /* Called once, when it has ended; NULL: nobody asks. Short, on a thread of
+     * the device, which may not be able to launch anything itself. */
+    void (*done)(struct dsf_launch *launch);
+    void *user;
+
+    /* Filled in by the device, before `done`. */
+    int status;            /* DSFLOW_OK, or what went wrong: */
+    struct dsflow_err err; /* "device 1: …" */
+    double start, end;     /* by the clock of the device */
+
+    struct dsf_launch *next; /* the device's */
+};
+
+struct dsf_device_class {
+    const char *name;
+    /* Threads, streams: what it needs to launch. Closing waits for what was
+     * launched. */
+    int (*open)(struct dsf_device *device, struct dsflow_err *err);
+    void (*close)(struct dsf_device *device);
+
+    /* Zeroed memory, aligned to a page; there is one call for each rank, with
+     * all that the rank has there. NULL: there is no more, and the message says
+     * how much there is. `what` it is for: "the tensors of rank 0". */
+    void *(*allocate)(struct dsf_device *device, size_t bytes, const char *what,
+                      struct dsflow_err *err);
+    void (*release)(struct dsf_device *device, void *at, size_t bytes);
+    /* Bytes of what was allocated that hold something. */
+    size_t (*resident)(const struct dsf_device *device, const void *at,
+                       size_t bytes);
+
+    /* Main memory that the device copies to and from, or that its kernels reach;
+     * in whole pages. */
+    int (*pin)(struct dsf_device *device, void *at, size_t bytes,
+               struct dsflow_err *err);
+    void (*unpin)(struct dsf_device *device, void *at, size_t bytes);
+
+    /* Bytes of working memory that the task's codelet wants on this kind. */
+    size_t (*scratch)(const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t);
+
+    /* Begins, or puts into its queue; does not wait for the end, but where the
+     * calling thread is the device. */
+    void (*launch)(struct dsf_device *device, struct dsf_launch *launch);
+
+    /* Seconds since a moment that stays the same. */
+    double (*clock)(const struct dsf_device *device);
+};
+extern const struct dsf_device_class dsf_device_cpu;
+
+struct dsf_device {
+    const struct dsf_device_class *class;
+    unsigned index;    /* among the devices of its kind */
+    size_t limit;      /* bytes that it has; 0: no limit */
+    size_t used, peak; /* bytes that are allocated, and the most that were */
+    double rate;       /* bytes a second of its link; 0: as fast as it is */
+    double since;      /* what its clock showed at time 0 of dsf_now */
+    void *priv;        /* of the class */
+};
+
+#endif
