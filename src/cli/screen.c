@@ -241,19 +241,22 @@ struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
     return t;
 }
 
+/* In one call, so one write(2): the answer to a signal may come at any time,
+ * and stands before or behind the line then. */
 void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
                     const struct dsf_pace *p)
 {
-    struct dsf_text left = dsf_left_text(p, s->step, steps);
+    struct dsf_text left = dsf_left_text(p, s->step, steps), of = { "" },
+                    efficiency = { "" };
 
-    fprintf(out, "step %lld", (long long)s->step);
     if (steps > 0)
-        fprintf(out, "/%lld", (long long)steps);
-    fprintf(out, "  loss %.4f  lr %.3g  norm %.3f  %s tokens/s", s->loss, s->lr,
-            s->grad_norm, dsf_count_text(p->rate).s);
+        snprintf(of.s, sizeof(of.s), "/%lld", (long long)steps);
     if (!isnan(p->efficiency))
-        fprintf(out, "  efficiency %.2f", p->efficiency);
-    if (left.s[0] != '\0')
-        fprintf(out, "  %s", left.s);
-    fputc('\n', out);
+        snprintf(efficiency.s, sizeof(efficiency.s), "  efficiency %.2f",
+                 p->efficiency);
+    fprintf(out,
+            "step %lld%s  loss %.4f  lr %.3g  norm %.3f  %s tokens/s%s%s%s\n",
+            (long long)s->step, of.s, s->loss, s->lr, s->grad_norm,
+            dsf_count_text(p->rate).s, efficiency.s,
+            left.s[0] != '\0' ? "  " : "", left.s);
 }

@@ -88,7 +88,7 @@ same whole INT
 start twice
 until_line '"loss"' twice/metrics.jsonl
 kill -INT $pid
-sleep 0.1
+until_line "^finishing step" twice.log
 kill -INT $pid 2> /dev/null
 ended 130
 says "^finishing step"
