@@ -5,6 +5,17 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+/* No data: an empty part of a unit, a port that is left out. */
+static inline dsflow_data_id dsf_no_data(void)
+{
+    return (dsflow_data_id){ UINT32_MAX };
+}
+
+static inline bool dsf_is_data(dsflow_data_id id)
+{
+    return id.i != UINT32_MAX;
+}
+
 /* How many ports the functions of its op and its codelet are told of, those that
  * it leaves out among them; and the shapes of its data on them: 0 bytes where it
  * has none. */

@@ -2,6 +2,7 @@
 #ifndef DSF_POLICIES_POLICIES_H
 #define DSF_POLICIES_POLICIES_H
 
+#include <stdarg.h>
 #include <dsflow/policy.h>
 
 #include "base/registry.h"
@@ -25,6 +26,15 @@ extern struct dsf_registry dsf_policies;
 /* rewrite.c: the programs of `in` for `out`, with the same numbers. */
 void dsf_rewrite_programs(const struct dsflow_graph *in,
                           struct dsflow_graph *out);
+
+/* rewrite.c: data that is described by `spec`, called so; a name that is taken
+ * is a fault. */
+dsflow_data_id dsf_add_named(struct dsflow_graph *g,
+                             const struct dsflow_data_spec *spec,
+                             const char *fmt, ...) DSFLOW_PRINTF(3, 4);
+dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,
+                              const struct dsflow_data_spec *spec,
+                              const char *fmt, va_list ap);
 
 /* reference_kept.c: what the step keeps whatever other policies do. */
 int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,

@@ -10,39 +10,34 @@
 
 #include "base/alloc.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void add_task(struct step *s, const struct dsflow_op *op,
+                     const void *args, int l, unsigned fresh, unsigned without,
+                     unsigned n, const dsflow_data_id *data)
+{
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = op, .args = args, .layer = (int16_t)l,
+                    .microbatch = (int16_t)s->m, .tile = (int16_t)s->t,
+                    .rank = DSFLOW_ANYWHERE, .program = s->program,
+                    .pass = s->pass, .fresh = fresh, .without = without,
+                    .data = data, .ndata = n);
+
+    dsflow_graph_add_task(s->g, &t);
+}
 
 void dsf_step_emit(struct step *s, const struct dsflow_op *op, const void *args,
                    int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data)
 {
-    struct dsflow_task_spec t =
-        DSFLOW_TASK(.op = op, .args = args, .layer = (int16_t)l,
-                    .microbatch = (int16_t)s->m, .tile = (int16_t)s->t,
-                    .rank = DSFLOW_ANYWHERE, .program = s->program,
-                    .pass = s->pass, .fresh = fresh, .data = data, .ndata = n);
-
-    dsflow_graph_add_task(s->g, &t);
-}
-
-void dsf_step_emit_bound(struct step *s, const struct dsflow_op *op,
-                         const void *args, int l, const struct dsf_binding *b)
-{
-    struct dsflow_task_spec t =
-        DSFLOW_TASK(.op = op, .args = args, .layer = (int16_t)l,
-                    .microbatch = (int16_t)s->m, .tile = (int16_t)s->t,
-                    .rank = DSFLOW_ANYWHERE, .program = s->program,
-                    .pass = s->pass, .fresh = b->fresh, .without = b->without,
-                    .data = b->data, .ndata = b->n);
-
-    dsflow_graph_add_task(s->g, &t);
+    add_task(s, op, args, l, fresh, 0, n, data);
 }
 
 /* Stand at `micro_step` of data rank `d`. */
 static void stand_at(struct step *s, int32_t d, int32_t micro_step)
 {
-    s->d = d;
     s->micro_step = micro_step;
     s->m = dsf_plan_micro(s->plan, d, micro_step);
 }
@@ -53,64 +48,18 @@ static void stand_aside(struct step *s)
     s->m = s->t = -1;
 }
 
-static dsflow_data_id batch_at(const struct step *s)
+static dsflow_data_id batch_at(struct step *s)
 {
-    const struct dsflow_plan *plan = s->plan;
-    int32_t slot =
-        s->micro_step % plan->activation_slots[dsf_plan_chunk(plan, -1)];
-
-    return s->batch[slot * plan->ntiles + s->t];
+    return dsf_step_in_ring(s, DSF_FROM_BATCH, DSF_RING_NONE, -1, s->t);
 }
 
-/* The input of layer `l`, of the present tile. */
-static dsflow_data_id x_at(const struct step *s, int l)
-{
-    const struct layer_data *d = dsf_step_layer(s, l);
-
-    return d->x[s->micro_step % d->x_slots * s->plan->ntiles + s->t];
-}
-
-static dsflow_data_id kept_at(const struct step *s, int l, int t, uint32_t at)
-{
-    const struct layer_data *d = dsf_step_layer(s, l);
-    int32_t slot = s->micro_step % d->slots;
-
-    return d->kept[(size_t)(slot * s->plan->ntiles + t) * s->kept.n + at];
-}
-
-static const struct slot_data *slot_at(const struct step *s, int l, int t)
-{
-    const struct dsflow_plan *plan = s->plan;
-    int32_t chunk = dsf_plan_chunk(plan, l);
-    int32_t slot = chunk / plan->nstages * s->ngrad_slots +
-                   s->micro_step % plan->grad_slots[chunk];
-
-    return &s->grads[slot * plan->ntiles + t];
-}
-
-/* At place 0 is the gradient of the layer's input. */
-static dsflow_data_id passing_at(const struct step *s, int l, int t,
-                                 uint32_t at)
-{
-    size_t row = (size_t)(l % s->plan->depth) * (1 + s->passing.n);
-
-    return slot_at(s, l, t)->passing[row + at];
-}
-
-static dsflow_data_id logits_at(const struct step *s, uint32_t at)
-{
-    int32_t tile = s->micro_step * s->plan->ntiles + s->t;
-
-    return s->logits[(size_t)(tile % s->plan->logits) * s->logits_places.n +
-                     at];
-}
-
-/* The gradient that micro-batch `s->m` adds to, and whether it is the first. A
- * unit that another segment has is a tied one. */
-static dsflow_data_id begin_gradient(const struct step *s, unsigned u,
+/* The gradient that micro-batch `s->m` adds to, of unit `i` of a segment, and
+ * whether it is the first. A unit that another segment has is a tied one. */
+static dsflow_data_id begin_gradient(const struct step *s, int l,
                                      const struct dsf_segment *segment,
-                                     bool *fresh)
+                                     unsigned i, bool *fresh)
 {
+    unsigned u = dsf_model_unit(s->model, l, segment, i);
     int32_t group = dsf_plan_group(s->plan, s->m);
     const struct gradients *of = s->model->units[u].segment == segment
                                      ? &s->units[u].grad
@@ -121,37 +70,87 @@ static dsflow_data_id begin_gradient(const struct step *s, unsigned u,
     return of->of[group];
 }
 
-/* The data on a wire of layer `l`, of the present tile and the keys of `k`. */
-static dsflow_data_id on_wire(const struct step *s, int l, const struct wire *w,
-                              int k)
+/* The port of a segment that is connected to `from`; or its number of ports. */
+static unsigned port_of(const struct dsf_segment *segment, enum dsf_from from)
 {
-    int t = w->of_keys ? k : s->t;
+    unsigned p = 0;
 
-    switch (w->kind) {
-    case WIRE_PARAMETERS:
-        return s->units[w->at].param;
-    case WIRE_X:
-        return x_at(s, l);
-    case WIRE_NEXT_X:
-        return x_at(s, l + 1);
-    case WIRE_DX:
-        return passing_at(s, l, t, 0);
-    case WIRE_NEXT_DX:
-        return passing_at(s, l + 1, t, 0);
-    case WIRE_KEPT:
-        return kept_at(s, l, t, w->at);
-    case WIRE_PASSING:
-        return passing_at(s, l, t, 1 + w->at);
-    case WIRE_BRIEF:
-        return slot_at(s, l, t)->brief[w->at];
-    case WIRE_LOGITS:
-        return logits_at(s, w->at);
-    case WIRE_LOSS:
-        return s->loss;
-    case WIRE_BATCH:
+    while (p < segment->nports && segment->ports[p].from != from)
+        p++;
+    return p;
+}
+
+/* The last segment before the `i`-th that leaves a stream; `next`: the first
+ * one from the `i`-th on. NULL: there is none. */
+static const struct dsf_segment *
+writer(const struct dsf_segment *const *segments, unsigned i, bool next)
+{
+    const struct dsf_segment *last = NULL;
+
+    for (unsigned k = 0; segments[k] != NULL && (next || k < i); k++) {
+        if (port_of(segments[k], DSF_FROM_OUT) == segments[k]->nports)
+            continue;
+        if (k >= i)
+            return segments[k];
+        last = segments[k];
+    }
+    return next ? NULL : last;
+}
+
+/* The stream before segment `i` of layer `l`, or the next one; or its gradient.
+ * Within the layer it is kept by the segment that writes it, and its gradient
+ * stands at the place of that segment's port for it. */
+static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
+                             bool gradient, int t)
+{
+    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsf_segment *of = writer(segments, i, next);
+    enum dsf_from port = gradient ? DSF_FROM_DOUT : DSF_FROM_OUT;
+
+    if (of != NULL && of != writer(segments, UINT_MAX, false))
+        return dsf_step_in_ring(s, gradient ? DSF_FROM_PASSING : DSF_FROM_KEPT,
+                                dsf_ring_of_port(of, port_of(of, port)), l, t);
+    return dsf_step_in_ring(s, gradient ? DSF_FROM_DIN : DSF_FROM_IN,
+                            gradient ? DSF_RING_DX : DSF_RING_X,
+                            of != NULL ? l + 1 : l, t);
+}
+
+/* The data on port `p` of the `i`-th segment of layer `l`, of tile `t`. */
+static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
+                              int t)
+{
+    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsf_port *port = &segments[i]->ports[p];
+
+    switch (port->from) {
+    case DSF_FROM_PARAMETERS:
+        return s->units[dsf_model_unit(s->model, l, segments[i], port->unit)]
+            .param;
+    case DSF_FROM_IN:
+    case DSF_FROM_DIN:
+        return stream(s, l, i, false, port->from == DSF_FROM_DIN, t);
+    case DSF_FROM_OUT:
+    case DSF_FROM_DOUT:
+        return stream(s, l, i, true, port->from == DSF_FROM_DOUT, t);
+    case DSF_FROM_KEPT:
+    case DSF_FROM_PASSING:
+    case DSF_FROM_BRIEF:
+    case DSF_FROM_LOGITS:
+        return dsf_step_in_ring(s, port->from, dsf_ring_of_port(segments[i], p),
+                                l, t);
+    case DSF_FROM_OTHER:
+        for (i = 0; segments[i] != NULL; i++)
+            if (segments[i] == port->other)
+                return on_port(s, l, i, port->unit, t);
+        return dsf_no_data();
+    case DSF_FROM_ROPE:
+        return s->model->dims.rope ? s->rope : dsf_no_data();
+    case DSF_FROM_BATCH:
         return batch_at(s);
-    default: /* WIRE_ROPE */
-        return s->rope;
+    case DSF_FROM_LOSS:
+        return s->loss;
+    default:
+        return dsf_no_data();
     }
 }
 
@@ -160,11 +159,9 @@ static dsflow_data_id on_wire(const struct step *s, int l, const struct wire *w,
 static void emit_segment(struct step *s, int l, unsigned i,
                          const struct dsflow_op *op, int k)
 {
-    const struct dsf_segment *segment =
-        dsf_model_layer(s->model, l)->segments[i];
-    const struct wire *wires = dsf_step_layer(s, l)->wires[i];
+    const struct dsf_segment *segment = dsf_step_segments(s, l)[i];
     const struct dsf_unit *units[DSF_MAX_UNITS];
-    const struct dsf_site site = dsf_step_site(s, l, i, s->t, k, units);
+    const struct dsf_site site = dsf_step_site(s, l, segment, s->t, k, units);
     _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
     struct dsf_binding b = { .n = 0 };
 
@@ -172,17 +169,21 @@ static void emit_segment(struct step *s, int l, unsigned i,
     if (segment->fresh != NULL)
         b.fresh = segment->fresh(op, args);
     for (unsigned p = 0; p < op->nports; p++) {
+        const struct dsf_port *port = &segment->ports[p];
+        dsflow_data_id id = dsf_no_data();
         bool fresh = false;
 
-        if (op->ports[p].name == NULL || wires[p].kind == WIRE_NONE)
-            dsf_leave_out(&b, p);
-        else if (wires[p].kind != WIRE_GRADIENTS)
-            dsf_bind(&b, p, on_wire(s, l, &wires[p], k));
+        if (op->ports[p].name != NULL)
+            id = port->from == DSF_FROM_GRADIENTS
+                     ? begin_gradient(s, l, segment, port->unit, &fresh)
+                     : on_port(s, l, i, p, port->of_keys ? k : s->t);
+        if (dsf_is_data(id))
+            dsf_bind(&b, p, id);
         else
-            dsf_bind(&b, p, begin_gradient(s, wires[p].at, segment, &fresh));
+            dsf_leave_out(&b, p);
         b.fresh |= (uint32_t)fresh << p;
     }
-    dsf_step_emit_bound(s, op, args, l, &b);
+    add_task(s, op, args, l, b.fresh, b.without, b.n, b.data);
 }
 
 /* The first tile of the sequence that tile `t` is a piece of; `t` itself when
@@ -197,8 +198,7 @@ static int first_piece(const struct dsflow_plan *plan, int t)
 /* The present tile through layer `l`. */
 static void forward_layer(struct step *s, int l)
 {
-    const struct dsf_segment *const *segments =
-        dsf_model_layer(s->model, l)->segments;
+    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
 
     for (unsigned i = 0; segments[i] != NULL; i++)
         for (int k = segments[i]->pairs ? first_piece(s->plan, s->t) : s->t;
@@ -222,8 +222,7 @@ static void load(struct step *s, dsflow_data_id cursor)
 /* The present tile back through layer `l`, the last segment first. */
 static void backward_tile(struct step *s, int l)
 {
-    const struct dsf_segment *const *segments =
-        dsf_model_layer(s->model, l)->segments;
+    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = 0;
 
     while (segments[n] != NULL)
@@ -259,8 +258,7 @@ struct wave {
 static void each_unit(struct step *s, int l,
                       void (*what)(struct step *s, unsigned u))
 {
-    const struct dsf_segment *const *segments =
-        dsf_model_layer(s->model, l)->segments;
+    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = 0;
 
     stand_aside(s);

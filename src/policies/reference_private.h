@@ -2,6 +2,7 @@
 #ifndef DSF_POLICIES_REFERENCE_PRIVATE_H
 #define DSF_POLICIES_REFERENCE_PRIVATE_H
 
+#include "graph/task.h"
 #include "policies/policies.h"
 #include "policies/ring_class.h"
 #include "tasks/components.h"
@@ -24,65 +25,17 @@ struct unit_data {
     struct gradients grad, tied;
 };
 
-/* What a port of a segment is connected to in the graph (segments/segment.h has
- * what it asks for). */
-enum wire_kind {
-    WIRE_NONE,
-    WIRE_PARAMETERS, /* `at`: the unit */
-    WIRE_GRADIENTS,
-    WIRE_X,       /* the stream that enters the layer, */
-    WIRE_NEXT_X,  /* the next one, */
-    WIRE_DX,      /* and the gradients of both */
-    WIRE_NEXT_DX,
-    WIRE_KEPT,    /* `at`: the place among such data */
-    WIRE_PASSING,
-    WIRE_BRIEF,
-    WIRE_LOGITS,
-    WIRE_LOSS,
-    WIRE_BATCH,
-    WIRE_ROPE,
-};
-struct wire {
-    uint8_t kind;
-    bool is_own;    /* it is made for this port */
-    bool of_keys;
-    int32_t ring;   /* its class */
-    uint32_t at;
-};
-
-/* Data that is made for ports, of one kind of wire, by its class. */
-struct places {
-    uint16_t at[DSF_NRINGS]; /* 1 + the place, 0: none */
-    unsigned n;
-};
-
-/* One layer, from -1 on; of the last one there is but the input. */
-struct layer_data {
-    struct wire (*wires)[DSF_SEGMENT_PORTS]; /* [segments] */
-    int32_t slots, x_slots;
-    dsflow_data_id *x;    /* [x_slots][ntiles]: its input */
-    dsflow_data_id *kept; /* [slots][ntiles][kept]: for the backward pass */
-};
-
-/* Gradients of one tile of one gradient slot. */
-struct slot_data {
-    dsflow_data_id *brief;   /* [brief] */
-    dsflow_data_id *passing; /* [depth][1 + passing]: by place of the ring of
-                                layers; dx is the first */
-};
-
 struct step {
     const struct dsflow_plan *plan;
     const struct dsf_model *model;
     struct dsflow_graph *g;
     struct unit_data *units;
-    struct layer_data *layers;  /* [layers + 2]: layer_of */
-    struct places kept, passing, brief, logits_places;
-    struct slot_data *grads; /* [chunks of a stage][ngrad_slots][ntiles] */
-    int32_t ngrad_slots, nchunks;
-    dsflow_data_id *batch;      /* [slots of the embedding][ntiles] */
-    dsflow_data_id *logits;     /* [plan->logits][logits_places] */
-    dsflow_data_id loss;        /* of the tile whose tasks are emitted */
+    /* By class, what stands in its rings: [layers + 2][nslots][ntiles], +1; 0:
+     * it is not made yet. */
+    uint32_t *made[DSF_NRINGS];
+    int32_t nslots, ngrad_slots;
+    int largest;         /* tile */
+    dsflow_data_id loss; /* of the tile whose tasks are emitted */
     dsflow_data_id cursor, eval_cursor, control, rope;
     uint32_t nsums;
 
@@ -94,7 +47,7 @@ struct step {
     /* Where the tasks that are being emitted stand. */
     dsflow_program program;
     uint8_t pass;
-    int32_t d, micro_step, m, t; /* replica, its …, micro-batch, tile */
+    int32_t micro_step, m, t; /* of the replica; micro-batch; tile */
 };
 
 /* Emit a task of layer `l` where the step stands; `fresh` as in the graph. */
@@ -102,30 +55,32 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op,
                    const void *args, int l, unsigned fresh, unsigned n,
                    const dsflow_data_id *data);
 
-/* The same, port by port. */
-void dsf_step_emit_bound(struct step *s, const struct dsflow_op *op,
-                         const void *args, int l, const struct dsf_binding *b);
-
 #define EMIT(s, op, args, l, fresh, ...)                                       \
     dsf_step_emit(                                                             \
         s, op, args, l, fresh,                                                 \
         sizeof((dsflow_data_id[]){ __VA_ARGS__ }) / sizeof(dsflow_data_id),    \
         (dsflow_data_id[]){ __VA_ARGS__ })
 
-static inline struct layer_data *dsf_step_layer(const struct step *s, int l)
+/* The segments of layer `l`, in order; ends with NULL. */
+static inline const struct dsf_segment *const *
+dsf_step_segments(const struct step *s, int l)
 {
-    return &s->layers[l + 1];
+    return dsf_model_layer(s->model, l)->segments;
 }
 
-/* What a task of the `i`-th segment of layer `l` is about: tile `t`, and with
- * attention the keys of tile `k`. `units` has room for the segment's. */
-struct dsf_site dsf_step_site(const struct step *s, int l, unsigned i, int t,
-                              int k, const struct dsf_unit **units);
+/* What a task of a segment of layer `l` is about: tile `t`, and with attention
+ * the keys of tile `k`. `units` has room for the segment's. */
+struct dsf_site dsf_step_site(const struct step *s, int l,
+                              const struct dsf_segment *segment, int t, int k,
+                              const struct dsf_unit **units);
 
-/* reference_wires.c: how the ports of all layers are connected. */
-void dsf_step_add_wires(struct step *s);
+/* What stands for tile `t` where `from` says, in the ring of its class, while
+ * layer `l` is worked on; IN and DIN: what enters the layer, and its gradient.
+ */
+dsflow_data_id dsf_step_in_ring(struct step *s, enum dsf_from from,
+                                int32_t ring, int l, int t);
 
-/* reference_data.c: all data of the step, and one more. */
+/* reference_data.c: units and counters; and one more piece of data. */
 void dsf_step_add_data(struct step *s);
 dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
                                    ...) DSFLOW_PRINTF(3, 4);

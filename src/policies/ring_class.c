@@ -17,6 +17,16 @@ int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port)
     return DSF_RING_PORTS + at * DSF_SEGMENT_PORTS + (int32_t)port;
 }
 
+const struct dsf_segment *dsf_ring_segment(int32_t ring)
+{
+    return dsf_segment_list[(ring - DSF_RING_PORTS) / DSF_SEGMENT_PORTS];
+}
+
+unsigned dsf_ring_port(int32_t ring)
+{
+    return (unsigned)(ring - DSF_RING_PORTS) % DSF_SEGMENT_PORTS;
+}
+
 struct dsf_ring_name dsf_ring_name(int32_t ring)
 {
     static const char *const names[DSF_RING_PORTS] = {
@@ -26,15 +36,13 @@ struct dsf_ring_name dsf_ring_name(int32_t ring)
         [DSF_RING_TIED] = "tied",
     };
     struct dsf_ring_name name;
-    int32_t kind = ring % DSF_NRINGS, port = kind - DSF_RING_PORTS;
+    int32_t kind = ring % DSF_NRINGS;
 
     if (ring < 0) /* of a plug-in */
         snprintf(name.s, sizeof(name.s), "own%d", (int)-(ring + 1));
-    else if (port >= 0)
+    else if (kind >= DSF_RING_PORTS)
         snprintf(name.s, sizeof(name.s), "%s",
-                 dsf_segment_list[port / DSF_SEGMENT_PORTS]
-                     ->ports[port % DSF_SEGMENT_PORTS]
-                     .name);
+                 dsf_ring_segment(ring)->ports[dsf_ring_port(ring)].name);
     else if (kind == DSF_RING_GRAD || kind == DSF_RING_TIED)
         snprintf(name.s, sizeof(name.s), "%s%d", names[kind],
                  (int)(ring / DSF_NRINGS));

@@ -23,6 +23,10 @@ enum dsf_ring_class {
 int32_t dsf_ring_of_group(enum dsf_ring_class ring, int32_t group);
 int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port);
 
+/* Of such a class of a port. */
+const struct dsf_segment *dsf_ring_segment(int32_t ring);
+unsigned dsf_ring_port(int32_t ring);
+
 /* "kv", "grad3": for the names of buffers. */
 struct dsf_ring_name {
     char s[32];

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "graph/task.h"
 #include "model/parts.h"
 #include "policies/collective.h"
 #include "policies/keys.h"
@@ -59,17 +60,6 @@ struct dsf_place {
     int32_t rows;
     struct dsf_temp *temp[DSF_NTEMPS]; /* buffers it has taken */
 };
-
-/* No such data: an empty part of a unit, a port that is left out. */
-static inline dsflow_data_id dsf_no_data(void)
-{
-    return (dsflow_data_id){ UINT32_MAX };
-}
-
-static inline bool dsf_is_data(dsflow_data_id id)
-{
-    return id.i != UINT32_MAX;
-}
 
 /* Of data of the old graph. */
 static inline const struct dsflow_data_spec *

@@ -236,7 +236,7 @@ static void join(struct dsf_zero *z, const struct dsflow_task_spec *t)
         if (s->id == NULL)
             ports[n++] = port(z, t, i);
         for (int32_t d = 0; d < z->data && s->id != NULL; d++)
-            if (s->id[d].i != dsf_zero_none().i)
+            if (dsf_is_data(s->id[d]))
                 ports[n++] = s->id[d];
     }
     emit(z, t, t->args, t->rank, n, ports);

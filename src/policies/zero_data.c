@@ -59,7 +59,7 @@ dsflow_data_id *dsf_zero_new_spread(struct dsf_zero *z, dsflow_data_id id,
     if (s->id == NULL)
         s->id = dsf_xcalloc((size_t)z->data, sizeof(*s->id));
     for (int32_t d = 0; d < z->data; d++)
-        s->id[d] = dsf_zero_none();
+        s->id[d] = dsf_no_data();
     s->whole = whole;
     s->shards = false;
     return s->id;

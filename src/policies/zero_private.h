@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <dsflow/rewrite.h>
 
+#include "graph/task.h"
 #include "policies/collective.h"
 #include "policies/keys.h"
 
@@ -38,12 +39,6 @@ struct dsf_zero {
     int32_t length, chunks;      /* of the rings; of a stage */
     uint8_t *kept;               /* by unit, part and rank: gathered already */
 };
-
-/* A shard of nothing: units may have fewer blocks than there are ranks. */
-static inline dsflow_data_id dsf_zero_none(void)
-{
-    return (dsflow_data_id){ UINT32_MAX };
-}
 
 static inline const struct dsflow_data_spec *
 dsf_zero_spec(const struct dsf_zero *z, dsflow_data_id id)
