@@ -2,7 +2,7 @@
 #ifndef DSF_EXPLAIN_ACCOUNT_H
 #define DSF_EXPLAIN_ACCOUNT_H
 
-#include "explain/edges.h"
+#include "graph/edges.h"
 #include "explain/executed.h"
 
 /* Why a worker does nothing: what the task that it runs next waits for. */

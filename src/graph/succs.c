@@ -2,6 +2,7 @@
 #include "graph/succs.h"
 
 #include "base/alloc.h"
+#include "graph/edges.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,102 +50,29 @@ static void within(struct edges *e, struct dsflow_graph *g, uint32_t first,
     }
 }
 
-/* How a step leaves a piece of data: its last writer, and who read it since. */
-struct tail {
-    uint32_t writer;  /* + 1 */
-    uint32_t readers; /* + 1, into a pool of linked lists */
-    uint8_t
-        written; /* in the next step, so far: as often as it was looked at */
-};
-
-struct reader {
-    uint32_t task, next; /* next + 1 */
-};
-
-static void drop(struct reader *pool, uint32_t *unused, uint32_t *list)
+static void across(struct edges *e, struct dsf_walk *w)
 {
-    while (*list != 0) {
-        uint32_t r = *list;
+    for (uint32_t i = 0; i < w->ntasks; i++) {
+        const struct dsf_edge *edges;
+        uint32_t n = dsf_walk_next(w, i, &edges);
 
-        *list = pool[r - 1].next;
-        pool[r - 1].next = *unused;
-        *unused = r;
-    }
-}
-
-static void find_tails(struct tail *tails, struct reader **pool,
-                       const struct dsflow_graph *g, uint32_t first,
-                       uint32_t ntasks)
-{
-    size_t n = 0, cap = 0;
-    uint32_t unused = 0; /* + 1: a list of readers that nobody waits for */
-
-    for (uint32_t i = 0; i < ntasks; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ first + i });
-
-        for (unsigned p = 0; p < t->ndata; p++) {
-            struct tail *tail = &tails[t->data[p].i];
-            uint32_t r;
-
-            if (dsflow_task_access(t, p) & DSFLOW_W) {
-                tail->writer = i + 1;
-                drop(*pool, &unused, &tail->readers);
-                continue;
-            }
-            r = unused;
-            if (r != 0) {
-                unused = (*pool)[r - 1].next;
-            } else {
-                dsf_grow(pool, &cap, n + 1, sizeof(**pool));
-                r = (uint32_t)++n;
-            }
-            (*pool)[r - 1] = (struct reader){ i, tail->readers };
-            tail->readers = r;
-        }
-    }
-}
-
-/* The last writer of a step precedes the next step's readers up to its first
- * writer, which the last readers precede. What no task writes makes no edge.
- * `round` is 1, then 2. */
-static void across(struct edges *e, const struct dsflow_graph *g,
-                   uint32_t first, uint32_t ntasks, struct tail *tails,
-                   const struct reader *pool, uint8_t round)
-{
-    for (uint32_t i = 0; i < ntasks; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ first + i });
-
-        for (unsigned p = 0; p < t->ndata; p++) {
-            struct tail *tail = &tails[t->data[p].i];
-
-            if (tail->written == round || tail->writer == 0)
-                continue;
-            if (dsflow_task_access(t, p) & DSFLOW_W) {
-                tail->written = round;
-                for (uint32_t r = tail->readers; r != 0; r = pool[r - 1].next)
-                    add(e, pool[r - 1].task, i);
-            }
-            add(e, tail->writer - 1, i);
-        }
+        for (uint32_t k = 0; k < n; k++)
+            add(e, edges[k].task, i);
     }
 }
 
 static void find_across(struct edges *e, const struct dsflow_graph *g,
                         uint32_t first, uint32_t ntasks)
 {
-    struct tail *tails =
-        dsf_xcalloc((size_t)dsflow_graph_ndata(g) + 1, sizeof(*tails));
-    struct reader *pool = NULL;
+    struct dsf_walk w;
 
-    find_tails(tails, &pool, g, first, ntasks);
+    dsf_walk_begin(&w, g, first, ntasks, DSF_EDGES_ACROSS);
     begin(e, ntasks);
-    across(e, g, first, ntasks, tails, pool, 1);
+    across(e, &w);
     make_room(e, ntasks);
-    across(e, g, first, ntasks, tails, pool, 2);
-    free(tails);
-    free(pool);
+    dsf_walk_again(&w);
+    across(e, &w);
+    dsf_walk_end(&w);
 }
 
 void dsf_succs_init(struct dsf_succs *s, struct dsflow_graph *g, uint32_t first,

@@ -1,5 +1,5 @@
-/* test_edges.c - edges and their reasons, next to what tasks wait for. */
-#include "explain/edges.h"
+/* test_edges.c - edges with their reasons order what the simulator orders. */
+#include "graph/edges.h"
 #include "graph/succs.h"
 
 #include "lib/test.h"
