@@ -1,28 +1,15 @@
 /* progress.c - how far a run is. */
 #include "cli/progress.h"
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-int dsf_progress_open(struct dsf_progress *p, const char *output,
-                      struct dsflow_err *err)
-{
-    char *path = dsf_xasprintf("%s/metrics.jsonl", output);
-    int status = dsf_metrics_open(&p->metrics, path, err);
-
-    free(path);
-    return status;
-}
-
-static void clear_bar(struct dsf_progress *p)
+void dsf_progress_clear(struct dsf_progress *p)
 {
     if (p->bar)
         fputs("\r\033[K", stderr);
@@ -32,62 +19,25 @@ static void clear_bar(struct dsf_progress *p)
 /* A line of the log, above the bar. */
 static void log_line(void *user, enum dsflow_log_level level, const char *line)
 {
-    clear_bar(user);
+    dsf_progress_clear(user);
     fprintf(stderr, "dsflow: %s%s\n", level == DSFLOW_WARN ? "warning: " : "",
             line);
 }
 
-int dsf_progress_begin(struct dsf_progress *p, int64_t done, int64_t steps,
-                       int64_t log_every, bool tensorboard,
-                       struct dsflow_err *err)
+void dsf_progress_begin(struct dsf_progress *p, int64_t steps,
+                        int64_t log_every)
 {
-    int status = dsf_metrics_begin(&p->metrics, done, err);
-
     p->steps = steps;
     p->log_every = log_every;
     p->quiet = dsf_log_level() < DSFLOW_INFO;
     p->screen = dsf_screen_look(STDERR_FILENO);
-    if (status == DSFLOW_OK && tensorboard) {
-        char *output = dsf_xstrndup(
-            p->metrics.path,
-            (size_t)(strrchr(p->metrics.path, '/') - p->metrics.path));
-
-        status = dsf_event_file_open(&p->events, output, done, err);
-        free(output);
-    }
-    p->begun = status == DSFLOW_OK;
-    if (p->begun)
-        dsflow_log_sink_set(log_line, p);
-    return status;
-}
-
-void dsf_progress_end(struct dsf_progress *p, int64_t done, int status,
-                      const struct dsflow_err *err)
-{
-    enum dsf_end end = status == DSFLOW_OK ? DSF_FINISHED
-                       : status > 0        ? DSF_STOPPED
-                                           : DSF_FAILED;
-
-    /* When this cannot be written, the run looks killed: true enough. */
-    if (p->begun)
-        dsf_metrics_end(&p->metrics, done, end, status < 0 ? err->msg : NULL,
-                        NULL);
+    dsflow_log_sink_set(log_line, p);
 }
 
 void dsf_progress_close(struct dsf_progress *p)
 {
     dsflow_log_sink_set(NULL, NULL);
-    clear_bar(p);
-    dsf_metrics_close(&p->metrics);
-    dsf_event_file_close(&p->events);
-}
-
-static int64_t peak_memory(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (int64_t)usage.ru_maxrss << 10;
+    dsf_progress_clear(p);
 }
 
 /* The pieces of the bar from left to right, and which of them a terminal that
@@ -187,34 +137,27 @@ static void say_legend(struct dsf_progress *p)
         if (next == 0)
             dsf_row_add(&row, NULL, "time of a step: ");
         next = dsf_row_add_legend(&row, NULL, next);
-        clear_bar(p);
+        dsf_progress_clear(p);
         fprintf(stderr, "%s\n", row.s); /* with its colours */
     } while (next < DSF_NSHARES);
 }
 
-int dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step,
-                      struct dsflow_err *err)
+void dsf_progress_step(struct dsf_progress *p, const struct dsf_step *s)
 {
     enum { A_SECOND = 10 }; /* times the bar is drawn, at most */
-    struct dsf_step s = *step;
-    bool last = s.step == p->steps;
+    bool last = s->step == p->steps;
     double now = dsf_now();
-    int status;
 
-    if (s.peak_bytes == 0)
-        s.peak_bytes = peak_memory();
-    dsf_pace_add(&p->pace, &s);
+    dsf_pace_add(&p->pace, s);
     if (p->screen.terminal && !p->quiet) {
         say_legend(p);
         if (!p->bar || last || now - p->drawn > 1.0 / A_SECOND) {
-            draw(p, &s);
+            draw(p, s);
             p->drawn = now;
         }
-    } else if (!p->quiet && (s.step % p->log_every == 0 || last)) {
-        dsf_step_print(stderr, &s, p->steps, &p->pace);
+    } else if (!p->quiet && (s->step % p->log_every == 0 || last)) {
+        dsf_step_print(stderr, s, p->steps, &p->pace);
     }
-    status = dsf_metrics_step(&p->metrics, &s, err);
-    return status < 0 ? status : dsf_event_file_step(&p->events, &s, err);
 }
 
 void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
@@ -228,18 +171,7 @@ void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     dsf_utf8_clean_lines(text);
-    clear_bar(p);
+    dsf_progress_clear(p);
     /* In one write: what a signal makes the run say comes before or after. */
     fprintf(stderr, "%s\n", text);
-}
-
-int dsf_progress_validation(struct dsf_progress *p, int64_t step, double loss,
-                            double per_byte, struct dsflow_err *err)
-{
-    struct dsf_validation v = { step, loss, per_byte, exp(loss) };
-    int status;
-
-    clear_bar(p);
-    status = dsf_metrics_validation(&p->metrics, &v, err);
-    return status < 0 ? status : dsf_event_file_validation(&p->events, &v, err);
 }

@@ -1,5 +1,5 @@
 /* run_words.c - what a run says at its start and at its end. */
-#include "cli/run.h"
+#include "cli/run_words.h"
 
 #include "base/log.h"
 #include "base/units.h"
@@ -33,12 +33,12 @@ void dsf_run_warn_unsaved(const struct dsf_run *r)
                                       : " and nothing is saved");
 }
 
-void dsf_run_say_start(struct dsf_run *r)
+void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
 {
     struct dsf_setup setup = dsf_session_setup(&r->s);
     char *gradients = dsf_fit_gradients_text(&setup, NULL);
 
-    dsf_progress_say(&r->progress,
+    dsf_progress_say(p,
                      "%s: %.2f M parameters; %lld tokens to train on, %lld to "
                      "validate%s",
                      r->s.job.main.name, (double)r->s.model.params / 1e6,
@@ -46,14 +46,14 @@ void dsf_run_say_start(struct dsf_run *r)
                      (long long)r->s.text.validation_tokens,
                      r->s.text.cached ? " (from the cache)" : "");
     if (r->s.why != NULL)
-        dsf_progress_say(&r->progress, "%s", r->s.why);
+        dsf_progress_say(p, "%s", r->s.why);
     if (gradients != NULL)
-        dsf_progress_say(&r->progress, "%s", gradients);
+        dsf_progress_say(p, "%s", gradients);
     free(gradients);
     if (r->start.folder != NULL)
-        dsf_progress_say(&r->progress, "goes on from %s", r->start.folder);
+        dsf_progress_say(p, "goes on from %s", r->start.folder);
     else if (r->start.asked)
-        dsf_progress_say(&r->progress,
+        dsf_progress_say(p,
                          "%s has no checkpoint: starts from the beginning",
                          r->s.job.main.output);
 }
@@ -72,7 +72,8 @@ static double median_of(double *v, size_t n)
 }
 
 /* A step as it was, as it was predicted, and as it could be at best. */
-static void say_time(struct dsf_run *r, unsigned workers)
+static void say_time(struct dsf_run *r, struct dsf_progress *p,
+                     unsigned workers)
 {
     double predicted = r->prediction.sim.step_seconds, median, bound;
     char text[96] = "";
@@ -85,16 +86,17 @@ static void say_time(struct dsf_run *r, unsigned workers)
         snprintf(text, sizeof(text), ", predicted %s: %s",
                  dsf_seconds_text(predicted).s,
                  dsf_against_text(median, predicted).s);
-    dsf_progress_say(&r->progress, "step %s (median)%s",
+    dsf_progress_say(p, "step %s (median)%s",
                      dsf_seconds_text(median).s, text);
-    dsf_progress_say(&r->progress,
+    dsf_progress_say(p,
                      "efficiency %.1f %%: with tasks like these no order takes "
                      "less than %s",
                      100 * bound / median, dsf_seconds_text(bound).s);
 }
 
 /* What the ranks have in a larger memory. */
-static void say_tier(struct dsf_run *r, const struct dsf_weights *w,
+static void say_tier(struct dsf_run *r, struct dsf_progress *p,
+                     const struct dsf_weights *w,
                      enum dsflow_tier tier)
 {
     double planned = 0, measured = 0;
@@ -104,13 +106,13 @@ static void say_tier(struct dsf_run *r, const struct dsf_weights *w,
         measured += (double)dsflow_exec_resident(r->s.exec, i, tier);
     }
     if (planned > 0)
-        dsf_progress_say(&r->progress, "offloaded to %s: %s, planned %s",
+        dsf_progress_say(p, "offloaded to %s: %s, planned %s",
                          dsflow_tier_str(tier), dsf_size_text(measured).s,
                          dsf_size_text(planned).s);
 }
 
 /* Of all ranks, and of the one that has most. */
-static void say_memory(struct dsf_run *r)
+static void say_memory(struct dsf_run *r, struct dsf_progress *p)
 {
     double planned = 0, tensors = 0, peak;
     struct dsf_weights w;
@@ -128,29 +130,29 @@ static void say_memory(struct dsf_run *r)
     }
     getrusage(RUSAGE_SELF, &usage);
     peak = fmax(1024.0 * (double)usage.ru_maxrss, tensors);
-    dsf_progress_say(&r->progress,
+    dsf_progress_say(p,
                      "peak memory %s: %s tensors, %s the program and its "
                      "libraries; planned %s",
                      dsf_size_text(peak).s, dsf_size_text(tensors).s,
                      dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
     if (w.nranks > 1)
         dsf_progress_say(
-            &r->progress, "tensors of rank %u, which has most: %s, planned %s",
+            p, "tensors of rank %u, which has most: %s, planned %s",
             most,
             dsf_size_text(
                 (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
                 .s,
             dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
-    say_tier(r, &w, DSFLOW_HOST);
-    say_tier(r, &w, DSFLOW_NVME);
+    say_tier(r, p, &w, DSFLOW_HOST);
+    say_tier(r, p, &w, DSFLOW_NVME);
     dsf_weights_fini(&w);
 }
 
 /* What a step had to do with disks. */
-static void say_io(struct dsf_run *r)
+static void say_io(struct dsf_run *r, struct dsf_progress *p)
 {
     if (r->io > 0)
-        dsf_progress_say(&r->progress,
+        dsf_progress_say(p,
                          "disk: %s read, %s written a step; busy %.4g ms, "
                          "%.1f %% hidden behind compute",
                          dsf_size_text(r->read).s, dsf_size_text(r->written).s,
@@ -159,32 +161,32 @@ static void say_io(struct dsf_run *r)
 }
 
 /* Where the trace is, if there is one. */
-static void say_trace(struct dsf_run *r)
+static void say_trace(struct dsf_run *r, struct dsf_progress *p)
 {
     if (r->meter.written == 0)
         return;
     dsf_progress_say(
-        &r->progress, "steps %lld to %lld are traced: dsflow trace %s",
+        p, "steps %lld to %lld are traced: dsflow trace %s",
         (long long)(r->first + r->meter.first + 1),
         (long long)(r->first + r->meter.last + 1), r->s.job.main.output);
     if (r->meter.lost > 0)
-        dsf_progress_say(&r->progress, "%llu tasks are missing in the trace",
+        dsf_progress_say(p, "%llu tasks are missing in the trace",
                          (unsigned long long)r->meter.lost);
 }
 
-void dsf_run_say_end(struct dsf_run *r)
+void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
 {
     struct dsflow_exec_stats stats;
 
     dsflow_exec_stats(r->s.exec, &stats);
     if (stats.wall_seconds > 0)
         dsf_progress_say(
-            &r->progress, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+            p, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
             (unsigned long long)stats.tasks,
             100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
             stats.workers, stats.wall_seconds);
-    say_memory(r);
-    say_io(r);
-    say_time(r, stats.workers);
-    say_trace(r);
+    say_memory(r, p);
+    say_io(r, p);
+    say_time(r, p, stats.workers);
+    say_trace(r, p);
 }

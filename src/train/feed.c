@@ -40,9 +40,9 @@ static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
     }
 }
 
-static bool is_stopped(const struct dsf_feed *feed)
+bool dsf_feed_is_stopped(const struct dsf_feed *feed)
 {
-    return feed->stopped != NULL && feed->stopped() != 0;
+    return feed->is_stopped != NULL && feed->is_stopped(feed->user);
 }
 
 static void report(void *user, const double *values, unsigned n)
@@ -138,7 +138,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     feed->validating = n;
     nmicro = (n + s->plan->micro - 1) / s->plan->micro;
     for (int64_t done = 0; done < nmicro && status == DSFLOW_OK; done++) {
-        if (is_stopped(feed)) /* only what was submitted still comes */
+        if (dsf_feed_is_stopped(feed)) /* only what was submitted still comes */
             nmicro = submitted;
         for (; submitted < nmicro && submitted < done + AHEAD; submitted++)
             if (status == DSFLOW_OK)

@@ -21,7 +21,8 @@ struct dsf_feed {
     struct dsflow_host host;     /* give this to the executor */
     int64_t validating;          /* sequences to validate on; 0: training */
     struct dsf_standstill standstill;
-    int (*stopped)(void);        /* not 0: end a validation; or NULL */
+    bool (*is_stopped)(void *user); /* true: end a validation; or NULL */
+    void *user;
     pthread_mutex_t lock;
     pthread_cond_t filled;
     struct dsf_report ring[DSF_FEED_RING];
@@ -36,10 +37,13 @@ void dsf_feed_fini(struct dsf_feed *feed);
 struct dsf_report dsf_feed_next(struct dsf_feed *feed);
 
 /* Mean loss per token over the validation text, or its first `most` sequences
- * (-1: all). Nothing else may be running. Ended by `stopped`, it returns
+ * (-1: all). Nothing else may be running. Ended by `is_stopped`, it returns
  * DSFLOW_OK, and the loss means nothing. */
 int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
                  struct dsflow_err *err);
+
+/* Was the last validation ended before its end? */
+bool dsf_feed_is_stopped(const struct dsf_feed *feed);
 
 /* The loss per byte of text that a loss per token makes. */
 double dsf_per_byte(const struct dsf_session *session, double loss);

@@ -40,7 +40,7 @@ struct dsf_step {
     double loss_scale; /* 1 in fp32 */
     bool skipped;      /* the gradients overflowed: nothing was updated */
     int64_t tokens;
-    int64_t peak_bytes; /* memory of the process; 0: dsf_progress_step asks */
+    int64_t peak_bytes; /* memory of the process */
     int64_t device_bytes, nvme_bytes; /* of all ranks, that hold something */
     double io_seconds;  /* during which a disk reads or writes */
     double io_hidden;   /* share of it during which some worker computes */

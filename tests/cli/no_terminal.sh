@@ -19,6 +19,6 @@ if [ -x "$build/tests/unit/cli/test_progress" ]; then
     hidden "$build/tests/unit/cli/test_progress" > out 2>&1 ||
         fault "test_progress: $(cat out)"
     grep -q "SKIPPED.*a_bar_never_wraps" out || fault "nothing is skipped: $(cat out)"
-    grep -q "OK.*a_line_reads_back" out || fault "all is skipped: $(cat out)"
+    grep -q "OK.*a_file_gets_a_line" out || fault "all is skipped: $(cat out)"
 fi
 finish

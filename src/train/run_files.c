@@ -1,6 +1,6 @@
 /* run_files.c - the output folder of a run, and what says there what it is of.
  */
-#include "cli/run.h"
+#include "train/run.h"
 
 #include "base/alloc.h"
 #include "base/aside.h"

@@ -1,0 +1,16 @@
+/* run_words.h - what `dsflow run` says at its start and end. */
+#ifndef DSF_CLI_RUN_WORDS_H
+#define DSF_CLI_RUN_WORDS_H
+
+#include "cli/progress.h"
+#include "train/run.h"
+
+/* Warn of a long run whose only save is its last act. */
+void dsf_run_warn_unsaved(const struct dsf_run *r);
+
+void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p);
+
+/* How well the machine was used. */
+void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p);
+
+#endif

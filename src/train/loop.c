@@ -1,0 +1,278 @@
+/* loop.c - the steps of a run, and what is due between them. */
+#include "train/run.h"
+
+#include "base/alloc.h"
+#include "base/notice.h"
+#include "base/units.h"
+#include "plan/programs.h"
+
+#include <dsflow/plan.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* Steps that are submitted before the first of them is done. */
+enum { AHEAD = 2 };
+
+static void set_stage(const struct dsf_run *r, enum dsf_run_stage stage)
+{
+    if (r->calls.on_stage != NULL)
+        r->calls.on_stage(r->calls.user, stage);
+}
+
+static bool may_begin(const struct dsf_run *r, int64_t step)
+{
+    return r->calls.may_begin == NULL ||
+           r->calls.may_begin(r->calls.user, step);
+}
+
+static void tell_progress(const struct dsf_run *r)
+{
+    if (r->calls.on_progress != NULL)
+        r->calls.on_progress(r->calls.user, r->done, r->saved);
+}
+
+static bool divides(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+/* Steps after which everything stops for a moment. */
+static bool is_boundary(const struct dsf_run *r, int64_t step)
+{
+    return divides(r->s.job.validation.every, step) ||
+           divides(r->s.job.checkpoint.every.steps, step) ||
+           step == r->s.job.main.steps;
+}
+
+/* Is the time over after which the next checkpoint is saved? */
+static bool save_is_due(const struct dsf_run *r)
+{
+    double after = r->s.job.checkpoint.every.seconds;
+
+    return after > 0 && dsf_now() - r->saved_at >= after;
+}
+
+static int submit_ahead(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    while (status == DSFLOW_OK && r->submitted < r->s.job.main.steps &&
+           r->submitted < r->done + AHEAD &&
+           (r->submitted == r->done ||
+            (!is_boundary(r, r->submitted) && !save_is_due(r))) &&
+           may_begin(r, r->submitted + 1)) {
+        status = dsflow_exec_submit(
+            r->s.exec,
+            dsf_plan_program(r->s.plan, r->s.graph, r->submitted + 1), err);
+        r->submitted++;
+    }
+    return status;
+}
+
+int dsf_run_save(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status;
+
+    if (r->saved == r->done)
+        return DSFLOW_OK;
+    set_stage(r, DSF_RUN_SAVES);
+    dsf_notice("saving the checkpoint of step %lld", (long long)r->done);
+    status = dsf_session_save(&r->s, r->done, err);
+    dsf_notice_end();
+    if (status == DSFLOW_OK) {
+        r->saved = r->done;
+        r->saved_at = dsf_now();
+    }
+    tell_progress(r);
+    return status;
+}
+
+static int validate(struct dsf_run *r, struct dsflow_err *err)
+{
+    struct dsf_validation v = { .step = r->done };
+    int status;
+
+    if (r->s.text.validation_sequences == 0)
+        return DSFLOW_OK;
+    set_stage(r, DSF_RUN_VALIDATES);
+    status =
+        dsf_validate(&r->feed, r->s.job.validation.sequences, &v.loss, err);
+    /* What there is of one that was ended means nothing. */
+    if (status < 0 || dsf_feed_is_stopped(&r->feed))
+        return status;
+    v.per_byte = dsf_per_byte(&r->s, v.loss);
+    v.perplexity = exp(v.loss);
+    status = dsf_metrics_validation(&r->metrics, &v, err);
+    if (status == DSFLOW_OK)
+        status = dsf_event_file_validation(&r->events, &v, err);
+    if (r->calls.on_validation != NULL)
+        r->calls.on_validation(r->calls.user, &v);
+    return status;
+}
+
+/* What is due after step r->done, with everything at rest. */
+static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
+{
+    const struct dsf_job *job = &r->s.job;
+    bool end = r->done == job->main.steps;
+    int status = dsflow_exec_wait(r->s.exec, err);
+
+    r->paused = r->done;
+    if (status == DSFLOW_OK &&
+        (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
+         (end && job->checkpoint.at_end)))
+        status = dsf_run_save(r, err);
+    if (status == DSFLOW_OK && (divides(job->validation.every, r->done) || end))
+        status = validate(r, err);
+    set_stage(r, DSF_RUN_STEPS);
+    r->last = dsf_now();
+    return status;
+}
+
+/* Memory that was touched stays; looking takes time from the workers: not more
+ * than one part in a thousand. */
+static void find_held(struct dsf_run *r)
+{
+    enum { SHARE = 1000 };
+    double now = dsf_now();
+
+    if (r->looked > 0 && now - r->looked < SHARE * r->looking)
+        return;
+    for (int t = 0; t < DSFLOW_NTIERS; t++) {
+        r->held[t] = 0;
+        for (int32_t rank = 0; rank < r->s.plan->nranks; rank++)
+            r->held[t] += (int64_t)dsflow_exec_resident(
+                r->s.exec, (unsigned)rank, (enum dsflow_tier)t);
+    }
+    r->looked = dsf_now();
+    r->looking = r->looked - now;
+}
+
+/* Adds to a message what there is to go on from. */
+static int fail_with_checkpoint(const struct dsf_run *r, int status,
+                                struct dsflow_err *err)
+{
+    struct dsflow_err why = *err;
+
+    if (r->saved < 0)
+        return dsflow_fail(err, status, "%s; there is no checkpoint yet",
+                           why.msg);
+    return dsflow_fail(err, status, "%s; the last checkpoint is of step %lld",
+                       why.msg, (long long)r->saved);
+}
+
+int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err)
+{
+    if (r->s.exec == NULL || dsflow_exec_failed(r->s.exec, err) == DSFLOW_OK)
+        return status;
+    return fail_with_checkpoint(r, err->status, err);
+}
+
+static int64_t peak_memory(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (int64_t)usage.ru_maxrss << 10;
+}
+
+/* To the metrics, and to the program around. */
+static int tell_step(struct dsf_run *r, const struct dsf_step *step,
+                     struct dsflow_err *err)
+{
+    int status = dsf_metrics_step(&r->metrics, step, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_event_file_step(&r->events, step, err);
+    if (r->calls.on_step != NULL)
+        r->calls.on_step(r->calls.user, step);
+    return status;
+}
+
+static int take_step(struct dsf_run *r, const struct dsf_report *report,
+                     struct dsflow_err *err)
+{
+    int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
+    struct dsf_step step = {
+        .step = ++r->done,
+        .loss = report->values[1] / (double)tokens,
+        .lr = report->values[2],
+        .grad_norm = report->values[3],
+        .seconds = report->at - r->last,
+        .loss_scale = 1, /* fp32 */
+        .tokens = tokens,
+        .peak_bytes = peak_memory(),
+    };
+    const char *program = dsflow_plan_program_of(r->s.plan, step.step);
+    bool plain = strcmp(program, "step") == 0;
+    int status;
+
+    if (!plain)
+        snprintf(step.program, sizeof(step.program), "%s", program);
+    tell_progress(r);
+    memcpy(step.moved, r->moved, sizeof(step.moved));
+    find_held(r);
+    step.device_bytes = r->held[DSFLOW_DEVICE];
+    step.nvme_bytes = r->held[DSFLOW_NVME];
+    dsf_meter_step(&r->meter, step.step - 1 - r->first, r->last, report->at,
+                   &step);
+    status = tell_step(r, &step, err);
+
+    /* The first step touches memory for the first time; one after a pause
+     * starts with nothing under way; what is predicted is the program `step`.
+     */
+    if (plain && r->done > r->first + 1 && r->paused != r->done - 1) {
+        dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
+                 sizeof(*r->seconds));
+        dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
+                 sizeof(*r->bounds));
+        r->bounds[r->nseconds] = step.efficiency * step.seconds;
+        r->seconds[r->nseconds++] = step.seconds;
+        if (step.io_seconds > 0) {
+            r->io += step.io_seconds;
+            r->io_hidden += step.io_hidden * step.io_seconds;
+        }
+    }
+    r->last = report->at;
+    if (status < 0 || (isfinite(step.loss) && isfinite(step.grad_norm)))
+        return status;
+    dsflow_fail(err, DSFLOW_EFAIL,
+                "step %lld: the loss is %g and the gradient's norm %g: a lower "
+                "optimizer.lr or a longer schedule.warmup may help",
+                (long long)step.step, step.loss, step.grad_norm);
+    return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
+}
+
+static int take_report(struct dsf_run *r, struct dsflow_err *err)
+{
+    struct dsf_report report = dsf_feed_next(&r->feed);
+    int status = dsflow_exec_failed(r->s.exec, err);
+
+    return status < 0 ? status : take_step(r, &report, err);
+}
+
+int dsf_run_train(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    r->submitted = r->first = r->done;
+    r->last = r->saved_at = dsf_now();
+    while (r->done < r->s.job.main.steps && status == DSFLOW_OK) {
+        status = submit_ahead(r, err);
+        if (r->submitted == r->done) /* stopped, and all is done */
+            break;
+        if (status == DSFLOW_OK)
+            status = take_report(r, err);
+        if (status == DSFLOW_OK && r->done == r->submitted &&
+            (is_boundary(r, r->done) || save_is_due(r)))
+            status = pause_at_boundary(r, err);
+    }
+    if (status == DSFLOW_OK)
+        status = dsflow_exec_wait(r->s.exec, err);
+    if (status == DSFLOW_OK)
+        dsf_meter_end(&r->meter);
+    return status;
+}

@@ -1,0 +1,256 @@
+/* run.c - a run, up to its first step and after its last. */
+#include "train/run.h"
+
+#include "base/alloc.h"
+#include "base/notice.h"
+#include "plan/programs.h"
+#include "sim/weights.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
+#include "train/early.h"
+#include "train/generate.h"
+#include "train/params.h"
+#include "train/traced.h"
+
+#include <dsflow/plan.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+void dsf_run_init(struct dsf_run *r)
+{
+    memset(r, 0, sizeof(*r));
+    r->saved = -1;
+    r->metrics.fd = -1;
+    dsf_feed_init(&r->feed, &r->s);
+}
+
+/* A checkpoint to go on from, as far as can be known by now. */
+static int find_start(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = dsf_resume_find(&r->start, &r->s, err);
+
+    if (status < 0 || r->start.folder == NULL)
+        return status;
+    r->done = r->saved = r->start.meta.step;
+    return dsf_resume_check(&r->start, &r->s, err);
+}
+
+/* Are the weights that a new run starts from there? Their tensors are looked
+ * at, not their numbers. */
+static int check_weights(const struct dsf_run *r, struct dsflow_err *err)
+{
+    struct dsf_params *params = NULL;
+    int64_t from;
+    int status = dsf_params_open(&r->s, DSF_START, &params, &from, err);
+
+    dsf_params_close(params);
+    return status;
+}
+
+int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = dsf_early_check(&r->s, r->executor, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_run_check_output(&r->s.job, err);
+    if (status == DSFLOW_OK)
+        status = find_start(r, err);
+    if (status == DSFLOW_OK && r->start.folder == NULL)
+        status = check_weights(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_sample_check(&r->s.job, &r->s.model, r->s.tok, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
+    return status == DSFLOW_OK ? dsf_traced_check(&r->s.job, err) : status;
+}
+
+/* The training loop waits for one report of each step. */
+static int check_reports(const struct dsf_session *s, struct dsflow_err *err)
+{
+    for (unsigned p = 0; p < dsflow_graph_nprograms(s->graph); p++) {
+        const char *name = dsflow_graph_program(s->graph, (dsflow_program)p);
+        uint32_t first, reports = 0;
+        uint32_t n =
+            dsflow_graph_program_tasks(s->graph, (dsflow_program)p, &first);
+
+        if (!dsf_plan_runs_in_steps(s->plan, name))
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            reports +=
+                dsflow_graph_task(s->graph, (dsflow_task_id){ first + i })
+                    ->op == &dsf_op_report;
+        if (reports != 1)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "program %s runs in steps and has %u tasks "
+                               "report: expected 1",
+                               name, reports);
+    }
+    return DSFLOW_OK;
+}
+
+/* Once: it may have to be measured. */
+static int find_machine(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    if (!r->has_machine)
+        status =
+            dsf_machine_of_job(&r->s.machine, &r->s.job, &r->machine, err);
+    r->has_machine = true;
+    return status;
+}
+
+static int open_metrics(struct dsf_run *r, struct dsflow_err *err)
+{
+    char *path = dsf_xasprintf("%s/metrics.jsonl", r->s.job.main.output);
+    int status = dsf_metrics_open(&r->metrics, path, err);
+
+    free(path);
+    return status;
+}
+
+int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    if (dsf_fit_is_open(&r->s.job))
+        status = find_machine(r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_session_fit(&r->s, &r->machine, NULL, err);
+    if (status == DSFLOW_OK)
+        dsf_job_warn(&r->s.job);
+    if (status == DSFLOW_OK)
+        status = check_reports(&r->s, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_make_output(&r->s.job, err);
+    return status == DSFLOW_OK ? open_metrics(r, err) : status;
+}
+
+int dsf_run_text(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = dsf_session_check_memory(&r->s, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_session_text(&r->s, err);
+    if (status == DSFLOW_OK)
+        status = dsf_resume_check(&r->start, &r->s, err);
+    if (status == DSFLOW_OK) /* now with what is offloaded to the same disk */
+        status =
+            dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
+    return status;
+}
+
+int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = find_machine(r, err);
+
+    dsf_notice("simulating steps");
+    if (status == DSFLOW_OK)
+        status = dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction,
+                             err);
+    if (status == DSFLOW_OK)
+        status = dsf_predict_programs(r->s.plan, r->s.graph, &r->machine,
+                                      &r->prediction, err);
+    dsf_notice_end();
+    return status;
+}
+
+/* Bytes that a step moves between ranks, and between tiers of memory. */
+static void find_moved(struct dsf_run *r)
+{
+    static const enum dsf_move moves[] = {
+        [DSFLOW_COMM_NONE] = DSF_MOVE_SEND, /* which moves nothing */
+        [DSFLOW_COMM_SEND] = DSF_MOVE_SEND,
+        [DSFLOW_COMM_GATHER] = DSF_MOVE_GATHER,
+        [DSFLOW_COMM_REDUCE] = DSF_MOVE_REDUCE,
+    };
+    struct dsf_weights w;
+
+    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
+                     r->s.plan->rank_workers);
+    for (unsigned k = 0; k < w.nkinds; k++) {
+        r->moved[moves[w.kinds[k].op->comm]] += (int64_t)w.kinds[k].moved;
+    }
+    for (unsigned i = 0; i < w.nranks; i++) {
+        const struct dsf_rank_weight *rank = &w.ranks[i];
+
+        for (int t = 0; t < DSFLOW_NTIERS; t++) {
+            r->moved[DSF_MOVE_SWAP_IN] += (int64_t)rank->in[t];
+            r->moved[DSF_MOVE_SWAP_OUT] += (int64_t)rank->out[t];
+        }
+        r->read += rank->in[DSFLOW_NVME];
+        r->written += rank->out[DSFLOW_NVME];
+    }
+    dsf_weights_fini(&w);
+}
+
+/* The weights, or all that a checkpoint holds. */
+static int load(struct dsf_run *r, struct dsflow_err *err)
+{
+    int64_t from;
+
+    return r->start.folder != NULL
+               ? dsf_resume_load(&r->start, &r->s, err)
+               : dsf_session_start(&r->s, DSF_START, &from, err);
+}
+
+/* Lines of later steps are cut off. */
+static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status = dsf_metrics_begin(&r->metrics, r->done, err);
+
+    if (status == DSFLOW_OK && r->s.job.trace.tensorboard)
+        status = dsf_event_file_open(&r->events, r->s.job.main.output, r->done,
+                                     err);
+    r->begun = status == DSFLOW_OK;
+    return status;
+}
+
+int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
+{
+    const char *executor = r->executor == DSFLOW_SERIAL ? "serial" : "starpu";
+    int status;
+
+    r->feed.is_stopped = r->calls.is_stopped;
+    r->feed.user = r->calls.user;
+    dsf_standstill_init(
+        &r->feed.standstill,
+        dsf_standstill_patience(r->prediction.sim.step_seconds));
+    status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
+    if (status == DSFLOW_OK)
+        status = load(r, err);
+    if (status < 0)
+        return status;
+    dsf_resume_remove(&r->start, &r->s);
+    find_moved(r);
+    dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
+                   r->machine.disk.duplex);
+    status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
+                             executor, r->done, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_write_files(r, err);
+    return status == DSFLOW_OK ? begin_metrics(r, err) : status;
+}
+
+void dsf_run_end(struct dsf_run *r, enum dsf_end end, const char *why)
+{
+    /* When this cannot be written, the run looks killed: true enough. */
+    if (r->begun)
+        dsf_metrics_end(&r->metrics, r->done, end, why, NULL);
+}
+
+void dsf_run_close(struct dsf_run *r)
+{
+    dsf_metrics_close(&r->metrics);
+    dsf_event_file_close(&r->events);
+    dsf_meter_fini(&r->meter);
+    free(r->seconds);
+    free(r->bounds);
+    dsf_prediction_fini(&r->prediction);
+    dsf_machine_model_fini(&r->machine);
+    dsf_resume_fini(&r->start);
+    dsf_session_close(&r->s);
+    dsf_feed_fini(&r->feed);
+}

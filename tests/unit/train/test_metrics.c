@@ -1,0 +1,180 @@
+/* test_metrics.c - what a run writes of its steps is whole, whatever ends it. */
+#include "train/metrics.h"
+
+#include "lib/test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/dsflow-progress.XXXXXX";
+
+/* `<folder>/name`; static. */
+static const char *in_folder(const char *name)
+{
+    static char path[200];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static struct dsf_step step_of(int64_t n, double known)
+{
+    struct dsf_step s = {
+        .step = n,
+        .loss = 12.3456789,
+        .lr = 1.23456789e-5,
+        .grad_norm = 1.5,
+        .seconds = 0.5,
+        .loss_scale = 1,
+        .tokens = 123456,
+        .peak_bytes = 123456789012,
+        .device_bytes = 1234567890,
+        .nvme_bytes = 12345678901234,
+        .io_seconds = 0.25 * known,
+        .io_hidden = 0.75 * known,
+        .efficiency = 0.875 * known,
+        .share = { 0.31 * known, 0.5 * known, 0.06 * known, 0.05 * known,
+                   0.08 * known },
+        .moved = { 1, 2, 3, 4, 5 },
+    };
+
+    return s;
+}
+
+static void a_line_reads_back(void **state)
+{
+    struct dsf_metrics m;
+    struct dsflow_err err = { 0 };
+    struct dsf_step s = step_of(7, 1), *r;
+    struct dsf_line line;
+    char text[4096];
+    int fd;
+    ssize_t n;
+
+    unlink(in_folder("metrics.jsonl"));
+    assert_int_equal(dsf_metrics_open(&m, in_folder("metrics.jsonl"), &err),
+                     DSFLOW_OK);
+    s.loss = NAN;
+    strcpy(s.program, "every_fifth");
+    assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
+    fd = open(in_folder("metrics.jsonl"), O_RDONLY);
+    n = read(fd, text, sizeof(text));
+    assert_true(n > 0 && text[n - 1] == '\n');
+    assert_true(dsf_metrics_parse(text, (size_t)n, &line));
+    assert_int_equal(line.kind, DSF_LINE_STEP);
+    r = &line.step;
+    assert_int_equal(r->step, 7);
+    assert_string_equal(r->program, "every_fifth");
+    assert_true(isnan(r->loss));
+    assert_true(fabs(r->efficiency - 0.875) < 1e-8);
+    for (unsigned i = 0; i < DSF_NSHARES; i++)
+        assert_true(fabs(r->share[i] - s.share[i]) < 1e-8);
+    assert_memory_equal(r->moved, s.moved, sizeof(s.moved));
+    assert_int_equal(r->peak_bytes, s.peak_bytes);
+    assert_int_equal(r->device_bytes, s.device_bytes);
+    assert_int_equal(r->nvme_bytes, s.nvme_bytes);
+    assert_true(r->io_seconds == 0.25 && r->io_hidden == 0.75);
+
+    assert_int_equal(dsf_metrics_end(&m, 7, DSF_FAILED, "no \"luck\"", &err),
+                     DSFLOW_OK);
+    n = pread(fd, text, sizeof(text), n);
+    assert_true(dsf_metrics_parse(text, (size_t)n, &line));
+    assert_int_equal(line.kind, DSF_LINE_END);
+    assert_int_equal(line.end.end, DSF_FAILED);
+    assert_string_equal(line.end.why, "no \"luck\"");
+    assert_false(dsf_metrics_parse("{}", 2, &line));
+    assert_false(dsf_metrics_parse("{\"step\":1", 9, &line));
+    close(fd);
+    dsf_metrics_close(&m);
+}
+
+static void one_run_at_a_time_has_the_file(void **state)
+{
+    struct dsf_metrics a, b;
+    struct dsflow_err err = { 0 };
+    int fd;
+
+    assert_int_equal(dsf_metrics_open(&a, in_folder("metrics.jsonl"), &err),
+                     DSFLOW_OK);
+    fd = open(in_folder("metrics.jsonl"), O_RDONLY);
+    assert_int_equal(dsf_metrics_is_open(fd), 1);
+    assert_int_equal(dsf_metrics_open(&b, in_folder("metrics.jsonl"), &err),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(err.msg, "another run is writing it"));
+    dsf_metrics_close(&b);
+    dsf_metrics_close(&a);
+    assert_int_equal(dsf_metrics_is_open(fd), 0);
+    close(fd);
+}
+
+/* Steps as fast as they go, until killed. */
+static void write_until_killed(void)
+{
+    struct dsf_metrics m;
+
+    if (dsf_metrics_open(&m, in_folder("metrics.jsonl"), NULL) == DSFLOW_OK)
+        for (int i = 1;; i++) {
+            struct dsf_step s = step_of(i, 1);
+
+            dsf_metrics_step(&m, &s, NULL);
+        }
+    _exit(1);
+}
+
+static void a_run_that_is_killed_leaves_whole_lines(void **state)
+{
+    enum { KILLS = 400 };
+    size_t cap = 0;
+    char *text = NULL;
+    ssize_t n;
+
+    for (int i = 0; i < KILLS; i++) {
+        struct dsf_line line;
+        pid_t child;
+        FILE *f;
+
+        unlink(in_folder("metrics.jsonl"));
+        child = fork();
+        if (child == 0)
+            write_until_killed();
+        usleep(1000 + (useconds_t)(i * 37 % 1000));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        f = fopen(in_folder("metrics.jsonl"), "r");
+        while (f != NULL && (n = getline(&text, &cap, f)) > 0)
+            if (text[n - 1] != '\n' ||
+                !dsf_metrics_parse(text, (size_t)n, &line))
+                fail_msg("after kill %d: half a line: %s", i, text);
+        if (f != NULL)
+            fclose(f);
+    }
+    free(text);
+}
+
+static int make_folder(void **state)
+{
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int remove_folder(void **state)
+{
+    unlink(in_folder("metrics.jsonl"));
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_reads_back),
+        cmocka_unit_test(one_run_at_a_time_has_the_file),
+        cmocka_unit_test(a_run_that_is_killed_leaves_whole_lines),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
