@@ -75,6 +75,10 @@ struct dsflow_option {
      * the bytes of the structure that they fill. */
     const struct dsflow_option *keys;
     size_t size;
+
+    /* For DSFLOW_STRING: the i-th name that it may be, of those that are known
+     * when it is read; NULL past the last. Without this, any string. */
+    const char *(*names)(const struct dsflow_option *option, unsigned i);
 };
 
 /* The last arguments of the macros below are the help and, optionally,
@@ -83,13 +87,20 @@ struct dsflow_option {
 #define DSFLOW_OPTION_FULL(name, kind, at, dflt, lowest, highest, names, ...)  \
     {                                                                          \
         name, kind, at, dflt, lowest, highest, names,                          \
-            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), NULL, 0                 \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), NULL, 0, NULL           \
     }
 /* `table` is the structure that `options` fill. */
 #define DSFLOW_OPTION_TABLES(type, field, options, table, ...)                 \
     {                                                                          \
 #field, DSFLOW_TABLES, offsetof(type, field), "[]", 0, 0, NULL,        \
-            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), options, sizeof(table)  \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), options, sizeof(table), \
+            NULL                                                               \
+    }
+/* `list` is the function `names`. */
+#define DSFLOW_OPTION_NAME(type, field, dflt, list, ...)                       \
+    {                                                                          \
+#field, DSFLOW_STRING, offsetof(type, field), dflt, 0, 0, NULL,        \
+            DSFLOW_OPTION_WORDS(__VA_ARGS__, NULL, 0), NULL, 0, list           \
     }
 #define DSFLOW_OPTION_NUMBER(kind, type, field, dflt, lowest, highest, ...)    \
     DSFLOW_OPTION_FULL(#field, kind, offsetof(type, field), dflt, lowest,      \

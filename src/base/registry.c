@@ -100,17 +100,3 @@ void dsf_registry_cut(struct dsf_registry *r, size_t n)
         free(r->v[r->n].origin);
     }
 }
-
-struct dsf_names dsf_registry_names(struct dsf_registry *r)
-{
-    struct dsf_names names = { .s = "" };
-    size_t n = dsf_registry_count(r), at = 0;
-
-    for (size_t i = 0; i < n && at < sizeof(names.s); i++)
-        at += (size_t)snprintf(names.s + at, sizeof(names.s) - at, "%s%s",
-                               i == 0       ? ""
-                               : i + 1 == n ? " or "
-                                            : ", ",
-                               r->v[i].name);
-    return names;
-}

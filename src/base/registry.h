@@ -56,10 +56,4 @@ int dsf_registry_add(struct dsf_registry *r, const char *name,
 size_t dsf_registry_count(struct dsf_registry *r);
 void dsf_registry_cut(struct dsf_registry *r, size_t n);
 
-/* "adamw, adam, sgd or lion". */
-struct dsf_names {
-    char s[200];
-};
-struct dsf_names dsf_registry_names(struct dsf_registry *r);
-
 #endif

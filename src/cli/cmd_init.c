@@ -85,7 +85,8 @@ static void write_key(FILE *out, unsigned i, const char *name)
     const struct dsf_table *t = dsf_job_find_table(keys[i].table);
     const struct dsflow_option *o = dsf_option_find(t->options, keys[i].key);
     char *value = value_of(i, name), *text;
-    bool any = o->type == DSFLOW_STRING || o->type == DSFLOW_STRINGS;
+    bool any = o->names == NULL &&
+               (o->type == DSFLOW_STRING || o->type == DSFLOW_STRINGS);
     bool condition = value == NULL && o->used_with != NULL;
 
     if (i == 0 || strcmp(keys[i - 1].table, keys[i].table) != 0)

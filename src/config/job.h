@@ -9,6 +9,7 @@
 #include <dsflow/option.h>
 
 #include "config/axes.h"
+#include "config/choice.h"
 
 struct dsf_job_main { /* [job] */
     char *name;
@@ -17,7 +18,12 @@ struct dsf_job_main { /* [job] */
     int64_t log_every;
 };
 
-enum dsf_family { DSF_GPT2, DSF_LLAMA };
+#define DSF_FAMILIES(X) X(DSF_GPT2, "gpt2") X(DSF_LLAMA, "llama")
+enum dsf_family { DSF_FAMILIES(DSF_CHOICE_VALUE) };
+
+#define DSF_ROPE_SCALINGS(X)                                                   \
+    X(DSF_ROPE_AS_IS, "none") X(DSF_ROPE_LLAMA3, "llama3")
+enum dsf_rope_scaling { DSF_ROPE_SCALINGS(DSF_CHOICE_VALUE) };
 
 /* [model]. Numbers that are -1 ("auto") follow from the others, or from the
  * config.json of `init`. */
@@ -27,7 +33,7 @@ struct dsf_job_model {
     int64_t layers, heads, kv_heads, head_dim, width, ffn_width, context, vocab;
     double norm_eps, rope_theta, dropout; /* dropout: only 0 is accepted */
     bool tied, qkv_bias;
-    int rope_scaling; /* 0 none, 1 llama3 */
+    int rope_scaling; /* enum dsf_rope_scaling */
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;
     /* What computes each segment: "builtin", or a name that a plug-in brings.
@@ -45,7 +51,10 @@ struct dsf_job_data { /* [data] */
     bool shuffle;
 };
 
-enum dsf_order { DSF_ORDER_AUTO, DSF_MICRO_MAJOR, DSF_LAYER_MAJOR };
+#define DSF_ORDERS(X)                                                          \
+    X(DSF_ORDER_AUTO, "auto")                                                  \
+    X(DSF_MICRO_MAJOR, "micro_major") X(DSF_LAYER_MAJOR, "layer_major")
+enum dsf_order { DSF_ORDERS(DSF_CHOICE_VALUE) };
 
 struct dsf_job_batch { /* [batch] */
     int64_t sequences;  /* of one step */
@@ -64,10 +73,14 @@ struct dsf_job_optimizer { /* [optimizer] */
     bool nesterov;
 };
 
+#define DSF_WARMUP_SHAPES(X)                                                   \
+    X(DSF_WARMUP_LINEAR, "linear") X(DSF_WARMUP_LOG, "log")
+enum dsf_warmup_shape { DSF_WARMUP_SHAPES(DSF_CHOICE_VALUE) };
+
 struct dsf_job_schedule { /* [schedule] */
     char *kind;           /* the name of a schedule of the learning rate */
     int64_t warmup;
-    int warmup_shape; /* 0 linear, 1 log (deepspeed's default) */
+    int warmup_shape;        /* enum dsf_warmup_shape */
     double warmup_ratio;     /* first lr as a share of lr */
     double min_ratio;        /* last lr as a share of lr */
     int64_t total;           /* steps the schedule is stretched over; -1: all */

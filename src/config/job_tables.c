@@ -42,12 +42,13 @@ static const struct dsflow_option main_options[] = {
 };
 
 #define MODEL struct dsf_job_model
-static const char *const families[] = { "gpt2", "llama", NULL };
-static const char *const scalings[] = { "none", "llama3", NULL };
+static const char *const families[] = { DSF_FAMILIES(DSF_CHOICE_NAME) NULL };
+static const char *const scalings[] = { DSF_ROPE_SCALINGS(DSF_CHOICE_NAME)
+                                            NULL };
 #define SEGMENT(name)                                                          \
-    DSFLOW_OPTION_OF(DSFLOW_STRING, MODEL, name, "\"builtin\"",                \
-                     "what computes the segment " #name                        \
-                     ": builtin, or one that a plug-in brings")
+    DSFLOW_OPTION_NAME(MODEL, name, "\"builtin\"", dsf_job_segment_name,       \
+                       "what computes the segment " #name                      \
+                       "; plug-ins bring more")
 static const struct dsflow_option model_options[] = {
     DSFLOW_OPTION_OF(
         DSFLOW_STRING, MODEL, init, "\"random\"",
@@ -125,8 +126,7 @@ static const struct dsflow_option data_options[] = {
 };
 
 #define BATCH struct dsf_job_batch
-static const char *const orders[] = { "auto", "micro_major", "layer_major",
-                                      NULL };
+static const char *const orders[] = { DSF_ORDERS(DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option batch_options[] = {
     DSFLOW_OPTION_INT(BATCH, sequences, "32", 1, 16777216,
                       "sequences of a step"),
@@ -159,9 +159,8 @@ static const struct dsflow_option batch_options[] = {
 
 #define OPTIMIZER struct dsf_job_optimizer
 static const struct dsflow_option optimizer_options[] = {
-    DSFLOW_OPTION_OF(DSFLOW_STRING, OPTIMIZER, kind, "\"adamw\"",
-                     "rule of the update: adamw, adam, sgd, lion, or one that "
-                     "a plug-in brings"),
+    DSFLOW_OPTION_NAME(OPTIMIZER, kind, "\"adamw\"", dsf_job_optimizer_name,
+                       "rule of the update; plug-ins bring more"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, lr, "3e-4", 0, 1e3,
                         "learning rate; the schedule multiplies it"),
     DSFLOW_OPTION_NUMBER(DSFLOW_PAIR, OPTIMIZER, betas, "[0.9, 0.95]", 0,
@@ -184,12 +183,11 @@ static const struct dsflow_option optimizer_options[] = {
 };
 
 #define SCHEDULE struct dsf_job_schedule
-static const char *const warmup_shapes[] = { "linear", "log", NULL };
+static const char *const warmup_shapes[] = { DSF_WARMUP_SHAPES(DSF_CHOICE_NAME)
+                                                 NULL };
 static const struct dsflow_option schedule_options[] = {
-    DSFLOW_OPTION_OF(DSFLOW_STRING, SCHEDULE, kind, "\"constant\"",
-                     "course of the learning rate: constant, warmup_cosine, "
-                     "warmup_linear, warmup, one_cycle, range_test, or one "
-                     "that a plug-in brings"),
+    DSFLOW_OPTION_NAME(SCHEDULE, kind, "\"constant\"", dsf_job_schedule_name,
+                       "course of the learning rate; plug-ins bring more"),
     DSFLOW_OPTION_INT(SCHEDULE, warmup, "0", 0, MANY,
                       "steps up to the full rate", WARMS_UP),
     DSFLOW_OPTION_CHOICE(SCHEDULE, warmup_shape, "\"linear\"", warmup_shapes,
@@ -323,10 +321,8 @@ static const struct dsflow_option machine_options[] = {
                      "bytes a second of the link of each virtual device, which "
                      "is slowed down to that; auto: as fast as it is",
                      VIRTUAL),
-    DSFLOW_OPTION_OF(
-        DSFLOW_STRING, MACHINE, scheduler, "\"auto\"",
-        "StarPU's scheduler: lws (auto), ws, eager, prio, random, dm, dmda, "
-        "dmdap, dmdar or dmdas; no bit depends on it"),
+    DSFLOW_OPTION_NAME(MACHINE, scheduler, "\"auto\"", dsf_job_scheduler_name,
+                       "StarPU's scheduler; auto: lws; no bit depends on it"),
     { 0 },
 };
 

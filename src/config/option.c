@@ -20,17 +20,42 @@ const struct dsflow_option *dsf_option_find(const struct dsflow_option *options,
     return NULL;
 }
 
-/* "a, b or c". */
-static void list_choices(const char *const *choices, char *out, size_t size)
+const char *dsf_option_word(const struct dsflow_option *o, unsigned i)
 {
+    static const char *const truths[] = { "true", "false" };
+    unsigned n = 0;
+
+    switch (o->type) {
+    case DSFLOW_BOOL:
+        return i < 2 ? truths[i] : NULL;
+    case DSFLOW_CHOICE:
+        while (n < i && o->choices[n] != NULL)
+            n++;
+        return o->choices[n];
+    case DSFLOW_STRING:
+        return o->names != NULL ? o->names(o, i) : NULL;
+    case DSFLOW_AUTO:
+    case DSFLOW_SIZE:
+    case DSFLOW_SHARE:
+        return i == 0 ? "auto" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* "a, b or c". */
+static void list_words(const struct dsflow_option *o, char *out, size_t size)
+{
+    const char *word;
     size_t at = 0;
 
-    for (unsigned i = 0; choices[i] != NULL && at < size; i++)
+    for (unsigned i = 0; (word = dsf_option_word(o, i)) != NULL && at < size;
+         i++)
         at += (size_t)snprintf(out + at, size - at, "%s%s",
-                               i == 0                    ? ""
-                               : choices[i + 1] == NULL ? " or "
-                                                         : ", ",
-                               choices[i]);
+                               i == 0                              ? ""
+                               : dsf_option_word(o, i + 1) == NULL ? " or "
+                                                                   : ", ",
+                               word);
 }
 
 struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
@@ -39,7 +64,8 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
 
     switch (o->type) {
     case DSFLOW_BOOL:
-        snprintf(e.s, sizeof(e.s), "true or false");
+    case DSFLOW_CHOICE:
+        list_words(o, e.s, sizeof(e.s));
         break;
     case DSFLOW_INT:
         if (o->max >= 9e15)
@@ -66,7 +92,10 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
         snprintf(e.s, sizeof(e.s), "two numbers, %g to %g", o->min, o->max);
         break;
     case DSFLOW_STRING:
-        snprintf(e.s, sizeof(e.s), "a string");
+        if (o->names != NULL)
+            list_words(o, e.s, sizeof(e.s));
+        else
+            snprintf(e.s, sizeof(e.s), "a string");
         break;
     case DSFLOW_STRINGS:
         snprintf(e.s, sizeof(e.s), "a string, or a list of strings");
@@ -74,9 +103,6 @@ struct dsf_expected dsf_option_expected(const struct dsflow_option *o)
     case DSFLOW_INTS:
         snprintf(e.s, sizeof(e.s), "a list of whole numbers, %.0f to %.0f",
                  o->min, o->max);
-        break;
-    case DSFLOW_CHOICE:
-        list_choices(o->choices, e.s, sizeof(e.s));
         break;
     case DSFLOW_SIZE:
         snprintf(e.s, sizeof(e.s), "a size such as \"512MiB\", or \"auto\"");
@@ -159,17 +185,28 @@ static bool set_strings(struct dsflow_strings *field,
     return true;
 }
 
+/* The position of the string among the words of the option; -1: none. */
+static int find_word(const struct dsflow_option *o,
+                     const struct dsf_toml_value *v)
+{
+    const char *word;
+
+    if (v->type != DSF_TOML_STRING)
+        return -1;
+    for (unsigned i = 0; (word = dsf_option_word(o, i)) != NULL; i++)
+        if (strcmp(word, v->string) == 0)
+            return (int)i;
+    return -1;
+}
+
 static bool set_choice(const struct dsflow_option *o, int *field,
                        const struct dsf_toml_value *v)
 {
-    if (v->type != DSF_TOML_STRING)
-        return false;
-    for (int i = 0; o->choices[i] != NULL; i++)
-        if (strcmp(o->choices[i], v->string) == 0) {
-            *field = i;
-            return true;
-        }
-    return false;
+    int i = find_word(o, v);
+
+    if (i >= 0)
+        *field = i;
+    return i >= 0;
 }
 
 static bool set_size(int64_t *field, const struct dsf_toml_value *v)
@@ -241,7 +278,8 @@ static bool set(const struct dsflow_option *o, void *base,
         ((double *)field)[1] = v->items[1].number;
         return true;
     case DSFLOW_STRING:
-        if (v->type != DSF_TOML_STRING)
+        if (v->type != DSF_TOML_STRING ||
+            (o->names != NULL && find_word(o, v) < 0))
             return false;
         free(*(char **)field);
         *(char **)field = dsf_xstrdup(v->string);

@@ -31,9 +31,13 @@ int dsf_option_set(const struct dsflow_option *option, void *base,
 bool dsf_option_same(const struct dsflow_option *option, const void *a,
                      const void *b);
 
+/* The i-th word that a value may be: a choice, a name, true, auto; NULL past
+ * the last. */
+const char *dsf_option_word(const struct dsflow_option *option, unsigned i);
+
 /* What an option accepts, in words: "1 to 64", "true or false". */
 struct dsf_expected {
-    char s[200];
+    char s[300];
 };
 struct dsf_expected dsf_option_expected(const struct dsflow_option *option);
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 #include "machine/machine.h"
+#include "machine/schedulers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -289,7 +290,7 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "machine: virtual: this build has no OpenCL");
-    status = dsf_exec_check_scheduler(options->scheduler, err);
+    status = dsf_scheduler_check(options->scheduler, err);
     if (status < 0)
         return dsflow_fail_in(err, status, "machine: scheduler");
     status = start(options, err);

@@ -1,5 +1,4 @@
-/* starpu_sched.c - StarPU's schedulers: which are offered, and how their idle
- * workers wait.
+/* starpu_sched.c - StarPU's schedulers: how their idle workers wait.
  *
  * A worker of StarPU that finds no task looks again, and again, without pause.
  * Where each has a core, that is the fastest way to find the next one. Where
@@ -8,7 +7,7 @@
  * until a task is pushed. */
 #include "exec/starpu_private.h"
 
-#include "exec/about.h"
+#include "machine/schedulers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -105,41 +104,6 @@ static struct starpu_task *pop(unsigned context)
     return NULL;
 }
 
-/* Those with which every job ended, with the serial executor's bits, on meshes,
- * tiers and virtual devices (tests/same). Of StarPU 1.4.10's others,
- *
- * - heteroprio and most modular ones do not keep to the workers that a task is
- *   given: they wait for ever for another, or end in an assertion;
- * - modular-parallel ones end in a signal;
- * - graph_test holds tasks back until somebody waits for all of them;
- * - peager, pheft: for tasks that take several cores; there are none;
- * - dmdasd, modular-prio and modular-random-prio held too, on few jobs: nothing
- *   speaks for them beside dmdas, prio and random.
- */
-static const char *const offered[] = { "lws",    "ws",    "eager", "prio",
-                                       "random", "dm",    "dmda",  "dmdap",
-                                       "dmdar",  "dmdas", NULL };
-
-const char *const *dsf_exec_schedulers(void)
-{
-    return offered;
-}
-
-int dsf_exec_check_scheduler(const char *name, struct dsflow_err *err)
-{
-    char known[128] = "";
-    size_t n = 0;
-
-    for (unsigned i = 0; offered[i] != NULL; i++) {
-        if (name == NULL || strcmp(name, offered[i]) == 0)
-            return DSFLOW_OK;
-        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s",
-                              i > 0 ? ", " : "", offered[i]);
-    }
-    return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected one of %s", name,
-                       known);
-}
-
 static struct starpu_sched_policy *find(const char *name)
 {
     struct starpu_sched_policy **all = starpu_sched_get_predefined_policies();
@@ -153,7 +117,7 @@ void dsf_starpu_set_scheduler(struct starpu_conf *conf, const char *name,
                               bool sleeping)
 {
     conf->sched_policy_name = NULL;
-    conf->sched_policy = find(name != NULL ? name : offered[0]);
+    conf->sched_policy = find(name != NULL ? name : dsf_scheduler_at(0));
     if (!sleeping)
         return;
     pthread_once(&once, make_condition);

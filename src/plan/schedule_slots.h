@@ -6,12 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum dsf_pipeline_schedule {
-    DSF_1F1B,
-    DSF_GPIPE,
-    DSF_INTERLEAVED,
-    DSF_ZERO_BUBBLE
-};
+#include "config/choice.h"
+
+#define DSF_PIPELINE_SCHEDULES(X)                                              \
+    X(DSF_1F1B, "1f1b")                                                        \
+    X(DSF_GPIPE, "gpipe")                                                      \
+    X(DSF_INTERLEAVED, "interleaved") X(DSF_ZERO_BUBBLE, "zero_bubble")
+enum dsf_pipeline_schedule { DSF_PIPELINE_SCHEDULES(DSF_CHOICE_VALUE) };
 
 /* One forward or backward of one chunk for one micro-batch. */
 struct dsf_action {

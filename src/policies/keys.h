@@ -16,7 +16,8 @@ struct dsf_pipeline_keys {
     bool strict;              /* no sooner than the published schedule */
 };
 
-enum dsf_reduce { DSF_REDUCE_STEP, DSF_REDUCE_MICRO };
+#define DSF_REDUCES(X) X(DSF_REDUCE_STEP, "step") X(DSF_REDUCE_MICRO, "micro")
+enum dsf_reduce { DSF_REDUCES(DSF_CHOICE_VALUE) };
 
 struct dsf_zero_keys {
     int64_t stage;    /* 0 to 3; -1: auto */
@@ -25,21 +26,24 @@ struct dsf_zero_keys {
     int64_t keep;     /* bytes: smaller units stay gathered; stage 3 */
 };
 
-enum dsf_recompute {
-    DSF_RECOMPUTE_NONE,
-    DSF_RECOMPUTE_ATTENTION,
-    DSF_RECOMPUTE_BLOCK,
-    DSF_RECOMPUTE_AUTO
-};
+#define DSF_RECOMPUTES(X)                                                      \
+    X(DSF_RECOMPUTE_NONE, "none")                                              \
+    X(DSF_RECOMPUTE_ATTENTION, "attention")                                    \
+    X(DSF_RECOMPUTE_BLOCK, "block") X(DSF_RECOMPUTE_AUTO, "auto")
+enum dsf_recompute { DSF_RECOMPUTES(DSF_CHOICE_VALUE) };
 
 struct dsf_recompute_keys {
     int what;     /* enum dsf_recompute */
     char *layers; /* "all", or numbers and ranges: "0-5,8" */
 };
 
+/* What offloaded states may be kept as: name and type. */
+#define DSF_STATE_FORMATS(X)                                                   \
+    X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("int8", DSFLOW_INT8_BLOCK)
+
 struct dsf_offload_keys {
     int home[DSFLOW_NROLES]; /* enum dsflow_tier: where data of a role is kept */
-    int states;   /* of dsf_offload_dtypes: what offloaded ones are kept as */
+    int states;              /* position in DSF_STATE_FORMATS */
     double share; /* of the states, that stays on the device; -1: auto */
     int64_t read_ahead, write_behind; /* units, or layers of activations */
     int64_t piece; /* bytes of a state that are read at a time */
@@ -93,10 +97,10 @@ static inline bool dsf_is_offloaded(const struct dsf_job *job)
  * than `keys` say. The first is what they say; false past the last. */
 bool dsf_offload_fallback(unsigned i, struct dsf_offload_keys *keys);
 
-/* The type of each value of offload.states: fp32, bf16, int8. */
-static const enum dsflow_dtype dsf_offload_dtypes[] = { DSFLOW_FP32,
-                                                        DSFLOW_BF16,
-                                                        DSFLOW_INT8_BLOCK };
+/* The type of each value of offload.states. */
+#define DSF_FORMAT_DTYPE(name, dtype) dtype,
+static const enum dsflow_dtype dsf_offload_dtypes[] = { DSF_STATE_FORMATS(
+    DSF_FORMAT_DTYPE) };
 
 /* What the states of the optimizer are kept as: offloaded ones only may be
  * anything but fp32. */

@@ -400,9 +400,8 @@ static const char *const memories[] = { [DSFLOW_DEVICE] = "none",
 #define HOME(key, role, ...)                                                   \
     DSFLOW_OPTION_FULL(key, DSFLOW_CHOICE, offsetof(OFFLOAD, home[role]),      \
                        "\"none\"", 0, 0, memories, __VA_ARGS__)
-static const char *const formats[] = {
-    "fp32", "bf16", "int8", NULL, /* as dsf_offload_dtypes */
-};
+#define FORMAT_NAME(name, dtype) name,
+static const char *const formats[] = { DSF_STATE_FORMATS(FORMAT_NAME) NULL };
 static const struct dsflow_option offload_options[] = {
     HOME("optimizer", DSFLOW_STATES,
          "where the states of the optimizer are kept, which "

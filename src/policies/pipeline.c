@@ -315,13 +315,8 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
 }
 
 #define PIPELINE struct dsf_pipeline_keys
-static const char *const pipeline_schedules[] = {
-    [DSF_1F1B] = "1f1b",
-    [DSF_GPIPE] = "gpipe",
-    [DSF_INTERLEAVED] = "interleaved",
-    [DSF_ZERO_BUBBLE] = "zero_bubble",
-    NULL,
-};
+static const char *const pipeline_schedules[] = { DSF_PIPELINE_SCHEDULES(
+    DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option pipeline_options[] = {
     DSFLOW_OPTION_CHOICE(PIPELINE, schedule, "\"1f1b\"", pipeline_schedules,
                          "order of the micro-batches in a stage",

@@ -300,8 +300,8 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
 }
 
 #define RECOMPUTE struct dsf_recompute_keys
-static const char *const recomputes[] = { "none", "attention", "block", "auto",
-                                          NULL };
+static const char *const recomputes[] = { DSF_RECOMPUTES(DSF_CHOICE_NAME)
+                                              NULL };
 static const struct dsflow_option recompute_options[] = {
     DSFLOW_OPTION_CHOICE(RECOMPUTE, what, "\"none\"", recomputes,
                          "what the backward pass computes again instead of "

@@ -312,7 +312,7 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
 
 #define ZERO    struct dsf_zero_keys
 #define STAGE_3 "zero.stage = 3 and mesh.data >= 2"
-static const char *const reduces[] = { "step", "micro", NULL };
+static const char *const reduces[] = { DSF_REDUCES(DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option zero_options[] = {
     DSFLOW_OPTION_AUTO(ZERO, stage, "0", 0, 3,
                        "what the replicas share out: 1 states of the "

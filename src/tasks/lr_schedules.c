@@ -2,6 +2,7 @@
  * (runtime/lr_schedules.py): a job that moves here keeps its curve. */
 #include "tasks/tasks.h"
 
+#include "config/job_tables.h"
 #include "tasks/components.h"
 
 #include <math.h>
@@ -202,6 +203,14 @@ int dsflow_lr_schedule_register(const struct dsflow_lr_schedule *s,
     return dsf_lr_schedules.add(s, DSF_PROGRAM, err);
 }
 
+const char *dsf_job_schedule_name(const struct dsflow_option *option,
+                                  unsigned i)
+{
+    const struct dsf_registered *r = dsf_registry_at(&dsf_lr_schedules, i);
+
+    return r != NULL ? r->name : NULL;
+}
+
 const struct dsflow_lr_schedule *dsflow_lr_schedule_find(const char *name)
 {
     return dsf_registry_thing(&dsf_lr_schedules, name);
@@ -220,7 +229,7 @@ struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job)
         .lr = job->optimizer.lr,
         .warmup = in->warmup,
         .total = in->total < 0 ? job->main.steps : in->total,
-        .log_warmup = in->warmup_shape,
+        .log_warmup = in->warmup_shape == DSF_WARMUP_LOG,
         .staircase = in->staircase,
         .warmup_ratio = in->warmup_ratio,
         .min_ratio = in->min_ratio,
@@ -241,11 +250,5 @@ const struct dsflow_lr_schedule *dsf_job_lr_schedule(const struct dsf_job *job,
     const struct dsf_job_schedule *in = &job->schedule;
     const struct dsflow_lr_schedule *s = dsflow_lr_schedule_find(in->kind);
 
-    if (s == NULL) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "schedule", "kind",
-                     "\"%.60s\": expected %s", in->kind,
-                     dsf_registry_names(&dsf_lr_schedules).s);
-        return NULL;
-    }
     return dsf_job_check_part(job, s->options, err) < 0 ? NULL : s;
 }

@@ -2,6 +2,7 @@
 #include "tasks/tasks.h"
 
 #include "base/registry.h"
+#include "config/job_tables.h"
 #include "tasks/components.h"
 
 #include <string.h>
@@ -188,6 +189,14 @@ int dsflow_optimizer_register(const struct dsflow_optimizer *o,
     return dsf_optimizers.add(o, DSF_PROGRAM, err);
 }
 
+const char *dsf_job_optimizer_name(const struct dsflow_option *option,
+                                   unsigned i)
+{
+    const struct dsf_registered *r = dsf_registry_at(&dsf_optimizers, i);
+
+    return r != NULL ? r->name : NULL;
+}
+
 const struct dsflow_optimizer *dsflow_optimizer_find(const char *name)
 {
     return dsf_registry_thing(&dsf_optimizers, name);
@@ -231,12 +240,6 @@ const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
     const struct dsflow_optimizer *o = dsflow_optimizer_find(in->kind);
     int axis = dsf_axis_sharing(job->mesh.size, DSFLOW_SHARE_TENSORS);
 
-    if (o == NULL) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "kind",
-                     "\"%.60s\": expected %s", in->kind,
-                     dsf_registry_names(&dsf_optimizers).s);
-        return NULL;
-    }
     if (o->whole && axis >= 0) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "optimizer", "kind",
                      "\"%s\": needs whole tensors: expected mesh.%s = 1, "

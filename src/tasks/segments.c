@@ -2,6 +2,7 @@
 #include "tasks/tasks.h"
 
 #include "base/alloc.h"
+#include "config/job_tables.h"
 #include "tasks/components.h"
 
 #include <stdbool.h>
@@ -192,18 +193,15 @@ const struct dsflow_segment *dsflow_segment_find(const char *replaces,
     return NULL;
 }
 
-/* "builtin, mine or yours", of those that replace `replaces`. */
-static struct dsf_names names_of(const char *replaces)
+/* Of those that replace the segment that the key is called after. */
+const char *dsf_job_segment_name(const struct dsflow_option *option, unsigned i)
 {
-    struct dsf_names names = { .s = "" };
     const struct dsflow_segment *s;
-    size_t at = 0;
 
-    for (unsigned i = 0; (s = dsflow_segment_at(i)) != NULL; i++)
-        if (strcmp(s->replaces, replaces) == 0 && at < sizeof(names.s))
-            at += (size_t)snprintf(names.s + at, sizeof(names.s) - at, "%s%s",
-                                   at == 0 ? "" : " or ", s->name);
-    return names;
+    for (unsigned k = 0; (s = dsflow_segment_at(k)) != NULL; k++)
+        if (strcmp(s->replaces, option->key) == 0 && i-- == 0)
+            return s->name;
+    return NULL;
 }
 
 const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
@@ -218,10 +216,7 @@ const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
     int axis = dsf_axis_sharing(job->mesh.size, DSFLOW_SHARE_TENSORS);
 
     s = dsflow_segment_find(replaces, name);
-    if (s == NULL) {
-        dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
-                     "\"%.60s\": expected %s", name, names_of(replaces).s);
-    } else if (s != old && axis >= 0) {
+    if (s != old && axis >= 0) {
         dsf_job_fail(job, err, DSFLOW_EINVAL, "model", replaces,
                      "\"%s\": works on whole layers: expected mesh.%s = 1, "
                      "not %lld",

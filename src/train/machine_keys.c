@@ -2,22 +2,6 @@
 #include "train/machine_keys.h"
 
 #include "base/log.h"
-#include "exec/about.h"
-
-#include <string.h>
-
-int dsf_machine_keys_check(const struct dsf_job *job, struct dsflow_err *err)
-{
-    const char *name = job->machine.scheduler;
-    struct dsflow_err why;
-    int status = strcmp(name, "auto") == 0
-                     ? DSFLOW_OK
-                     : dsf_exec_check_scheduler(name, &why);
-
-    return status == DSFLOW_OK ? DSFLOW_OK
-                               : dsf_job_fail(job, err, status, "machine",
-                                              "scheduler", "%s", why.msg);
-}
 
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine)

@@ -5,9 +5,6 @@
 #include "config/job.h"
 #include "machine/machine.h"
 
-/* Is the scheduler one of those that are offered? */
-int dsf_machine_keys_check(const struct dsf_job *job, struct dsflow_err *err);
-
 /* More workers than cores share them: that is slower. */
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine);

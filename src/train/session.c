@@ -67,8 +67,6 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     memset(s, 0, sizeof(*s));
     status = read_job(s, path, sets, nsets, err);
     if (status == DSFLOW_OK)
-        status = dsf_machine_keys_check(&s->job, err);
-    if (status == DSFLOW_OK)
         status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;

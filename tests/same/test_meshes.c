@@ -10,7 +10,7 @@
 #include "unit_ops.h"
 
 #include "codelets/cast.h"
-#include "exec/about.h"
+#include "machine/schedulers.h"
 #include "model/parts.h"
 #include "tasks/args.h"
 
@@ -759,12 +759,11 @@ static int roll_power(struct dice *d, int n, int most)
 
 static const char *roll_scheduler(struct dice *d)
 {
-    const char *const *names = dsf_exec_schedulers();
-    int n = 0;
+    unsigned n = 0;
 
-    while (names[n] != NULL)
+    while (dsf_scheduler_at(n) != NULL)
         n++;
-    return names[roll(d, n)];
+    return dsf_scheduler_at((unsigned)roll(d, (int)n));
 }
 
 static char *random_trial(struct dice *d)

@@ -35,14 +35,14 @@ static void a_name_is_taken_once_and_what_was_added_can_be_cut(void **state)
     struct dsflow_err err;
 
     assert_int_equal(registry.add(&numbers[2], "here", &err), DSFLOW_OK);
-    assert_string_equal(dsf_registry_names(&registry).s, "none, one or two");
+    assert_non_null(dsf_registry_find(&registry, "two"));
     assert_int_equal(registry.add(&numbers[3], "here", &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "number one: the name is taken (built-in)");
     assert_int_equal(registry.add(&numbers[2], "there", &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "number two: the name is taken (here)");
     dsf_registry_cut(&registry, 2);
     assert_null(dsf_registry_find(&registry, "two"));
-    assert_string_equal(dsf_registry_names(&registry).s, "none or one");
+    assert_int_equal(dsf_registry_count(&registry), 2);
 }
 
 static void a_component_has_the_right_number_a_name_and_a_summary(void **state)

@@ -119,6 +119,37 @@ static void every_key_has_a_help_and_a_default_that_it_accepts(void **state)
         }
 }
 
+/* Every name that is listed is accepted, and another one is not. */
+static void names_of_values_are_those_that_are_accepted(void **state)
+{
+    const struct dsf_table *t;
+    struct dsflow_err err;
+    struct dsf_job job;
+    unsigned nkeys = 0;
+
+    read_it(&job, text, NULL, 0);
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
+        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
+            const char *word;
+            char set[128];
+
+            for (unsigned k = 0; (word = dsf_option_word(o, k)) != NULL; k++) {
+                snprintf(set, sizeof(set), "%s.%s=%s", t->name, o->key, word);
+                assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_OK);
+                assert_true(strcmp(word, "auto") == 0 ||
+                            strstr(dsf_option_expected(o).s, word) != NULL);
+            }
+            if (dsf_option_word(o, 0) == NULL || o->type == DSFLOW_SIZE)
+                continue;
+            nkeys++;
+            snprintf(set, sizeof(set), "%s.%s=nothing", t->name, o->key);
+            assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_EINVAL);
+            assert_non_null(strstr(err.msg, dsf_option_expected(o).s));
+        }
+    assert_true(nkeys > 30);
+    dsf_job_fini(&job);
+}
+
 static void checkpoints_are_saved_after_steps_or_after_a_time(void **state)
 {
     static const char *const wrong[] = { "0min", "-1",     "1.5", "5 steps",
@@ -224,6 +255,7 @@ int main(void)
         cmocka_unit_test(a_written_job_reads_back),
         cmocka_unit_test(a_later_complaint_names_the_line),
         cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
+        cmocka_unit_test(names_of_values_are_those_that_are_accepted),
         cmocka_unit_test(checkpoints_are_saved_after_steps_or_after_a_time),
         cmocka_unit_test(only_a_near_name_is_suggested),
         cmocka_unit_test(names_of_others_are_known),

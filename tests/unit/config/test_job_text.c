@@ -50,13 +50,13 @@ static void put_string(FILE *out)
     fputc('"', out);
 }
 
-static void put_choice(const struct dsflow_option *o, FILE *out)
+static void put_word(const struct dsflow_option *o, FILE *out)
 {
     unsigned n = 0;
 
-    while (o->choices[n] != NULL)
+    while (dsf_option_word(o, n) != NULL)
         n++;
-    fprintf(out, "\"%s\"", o->choices[pick(n)]);
+    fprintf(out, "\"%s\"", dsf_option_word(o, pick(n)));
 }
 
 static void put_value(const struct dsflow_option *o, FILE *out)
@@ -75,10 +75,13 @@ static void put_value(const struct dsflow_option *o, FILE *out)
         fprintf(out, "%.17g", within(o->min, o->max));
         break;
     case DSFLOW_STRING:
-        put_string(out);
+        if (o->names == NULL)
+            put_string(out);
+        else
+            put_word(o, out);
         break;
     case DSFLOW_CHOICE:
-        put_choice(o, out);
+        put_word(o, out);
         break;
     case DSFLOW_SIZE:
         fprintf(out, "\"%u%s\"", 1 + pick(1000), units[pick(4)]);

@@ -2,7 +2,7 @@
  * and give the same numbers. */
 #include <dsflow/exec.h>
 
-#include "exec/about.h"
+#include "machine/schedulers.h"
 #include "exec/exec_trace.h"
 #include "lib/test.h"
 #include "machine/machine.h"
@@ -242,9 +242,10 @@ static void starpu_gives_the_serial_result(void **state)
 
 static void every_scheduler_gives_the_serial_result(void **state)
 {
-    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
+    for (unsigned i = 0; dsf_scheduler_at(i) != NULL; i++)
         assert_same_as_serial(
-            DSFLOW_EXEC_OPTIONS(.workers = 2, .scheduler = *name));
+            DSFLOW_EXEC_OPTIONS(.workers = 2,
+                                .scheduler = dsf_scheduler_at(i)));
 }
 
 static unsigned more_workers_than_cores(void)
@@ -259,10 +260,10 @@ static unsigned more_workers_than_cores(void)
 
 static void more_workers_than_cores_give_the_serial_result(void **state)
 {
-    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
+    for (unsigned i = 0; dsf_scheduler_at(i) != NULL; i++)
         assert_same_as_serial(
             DSFLOW_EXEC_OPTIONS(.workers = more_workers_than_cores(),
-                                .scheduler = *name));
+                                .scheduler = dsf_scheduler_at(i)));
 }
 
 /* How often the other threads of this process went to sleep. */
@@ -412,12 +413,11 @@ static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
     assert_int_equal(status, DSFLOW_EINVAL);
     assert_non_null(
         strstr(err.msg, "machine: scheduler: fifo: expected one of "));
-    for (const char *const *name = dsf_exec_schedulers(); *name != NULL; name++)
-        assert_non_null(strstr(err.msg, *name));
+    for (unsigned i = 0; dsf_scheduler_at(i) != NULL; i++)
+        assert_non_null(strstr(err.msg, dsf_scheduler_at(i)));
     /* One of StarPU's that does not keep to a task's workers. */
-    assert_int_equal(dsf_exec_check_scheduler("heteroprio", &err),
-                     DSFLOW_EINVAL);
-    assert_int_equal(dsf_exec_check_scheduler(NULL, &err), DSFLOW_OK);
+    assert_int_equal(dsf_scheduler_check("heteroprio", &err), DSFLOW_EINVAL);
+    assert_int_equal(dsf_scheduler_check(NULL, &err), DSFLOW_OK);
     dsflow_graph_free(g);
 }
 
