@@ -10,11 +10,15 @@
 /* A word such as --set KEY=VALUE. */
 struct dsf_flag {
     const char *name; /* "set", without the dashes */
-    const char *arg;  /* "KEY=VALUE"; NULL: it takes none; "[=WORD]": may */
+    /* Its value, as in a usage line; NULL: it takes none; "[=VALUE]": it may.
+     * Words in small letters, "fp32|bf16", are all that is accepted. What is in
+     * capitals is checked by the command. */
+    const char *arg;
     const char *help;
+    char letter; /* 'q': also -q */
 };
 
-/* What stood after the command's name. */
+/* What stood after the command's name, without what every command takes. */
 struct dsf_cli_args {
     const char **words; /* that are no flags */
     unsigned nwords;
@@ -23,13 +27,18 @@ struct dsf_cli_args {
         const char *value; /* "" when there is none */
     } * opts;
     unsigned nopts;
+    bool help;     /* --help: then nothing else was looked at */
+    char loudness; /* 'q' quiet, 'v' verbose; 0: not said */
 };
 
 struct dsf_cmd {
-    const char *name, *args, *summary;
+    const char *name, *summary;
+    const char *args; /* words that are no flags, as in a usage line: what is in
+                         small letters stands there as it is */
     const char *help; /* a paragraph or more, after the usage line */
     const struct dsf_flag *flags; /* ends with a NULL name */
     unsigned least, most;         /* words that are no flags */
+    bool outer; /* behind its first word come the words of another command */
     /* Returns DSFLOW_OK, a negative status with `err`, or an exit status
      * above 0 when everything was said. */
     int (*run)(const struct dsf_cli_args *args, struct dsflow_err *err);
@@ -55,8 +64,12 @@ int dsf_flag_whole(const struct dsf_cli_args *args, const char *name,
 extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
     dsf_cmd_eval, dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list,
     dsf_cmd_report, dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch,
-    dsf_cmd_codelet;
+    dsf_cmd_codelet, dsf_cmd_help, dsf_cmd_complete;
 
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
+extern const struct dsf_cmd dsf_program;       /* dsflow itself */
+
+/* The command of this name; NULL, with a message, where there is none. */
+const struct dsf_cmd *dsf_cmd_find(const char *name, struct dsflow_err *err);
 
 #endif

@@ -70,22 +70,14 @@ static const struct {
                { "bf16", DSFLOW_BF16 },
                { "fp16", DSFLOW_FP16 } };
 
-static int read_dtype(const struct dsf_cli_args *args, enum dsflow_dtype *dtype,
-                      struct dsflow_err *err)
+static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args)
 {
     const char *name = dsf_flag_value(args, "dtype");
+    size_t i = 0;
 
-    *dtype = DSFLOW_FP32;
-    for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(*dtypes);
-         i++)
-        if (strcmp(name, dtypes[i].name) == 0) {
-            *dtype = dtypes[i].dtype;
-            return DSFLOW_OK;
-        }
-    if (name == NULL)
-        return DSFLOW_OK;
-    return dsflow_fail(err, DSFLOW_EINVAL,
-                       "--dtype: %.60s: expected fp32, bf16 or fp16", name);
+    while (name != NULL && strcmp(name, dtypes[i].name) != 0)
+        i++;
+    return dtypes[i].dtype;
 }
 
 /* The weights, with the files of the tokenizer beside them. */
@@ -126,11 +118,8 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
     struct dsf_params *params = NULL;
-    enum dsflow_dtype dtype;
-    int status = read_dtype(args, &dtype, err);
+    int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
 
-    if (status == DSFLOW_OK)
-        status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
     if (status == DSFLOW_OK)
         status = dsf_open_job(&s, args->words[1], args, err);
     if (status == DSFLOW_OK)
@@ -138,7 +127,7 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         dsf_notice("writing %.250s", args->words[2]);
     if (status == DSFLOW_OK)
-        status = write_folder(&s, args->words[2], dtype, params, err);
+        status = write_folder(&s, args->words[2], dtype_of(args), params, err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
                args->words[2]);
@@ -186,13 +175,13 @@ static int checkpoint(const struct dsf_cli_args *args, struct dsflow_err *err)
 static const struct dsf_flag checkpoint_flags[] = {
     DSF_FLAG_SET,
     { "step", "N", "export: the checkpoint of step N, not the latest" },
-    { "dtype", "TYPE", "export: weights as fp32, bf16 or fp16 (fp32)" },
+    { "dtype", "fp32|bf16|fp16", "export: type of the weights (fp32)" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_checkpoint = {
     .name = "checkpoint",
-    .args = "list RUN | verify RUN|FOLDER | export RUN FOLDER [--step N]",
+    .args = "list RUN | verify RUN|FOLDER | export RUN FOLDER",
     .summary = "list, verify or export the checkpoints of a run",
     .help =
         "list and verify read every byte of the checkpoints of a run (its\n"

@@ -10,7 +10,7 @@ static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
     struct dsf_feed feed;
-    enum dsflow_exec_kind kind;
+    enum dsflow_exec_kind kind = dsf_flag_executor(args);
     int64_t step = DSF_LATEST, from;
     double loss;
     int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
@@ -18,8 +18,6 @@ static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
     dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
         status = dsf_open_job(&s, args->words[0], args, err);
-    if (status == DSFLOW_OK)
-        status = dsf_flag_executor(args, &kind, err);
     if (status == DSFLOW_OK)
         status = dsf_early_check(&s, kind, err);
     if (status == DSFLOW_OK)
@@ -55,7 +53,7 @@ static const struct dsf_flag eval_flags[] = {
 
 const struct dsf_cmd dsf_cmd_eval = {
     .name = "eval",
-    .args = "RUN|job.toml [--step N] [--set …]…",
+    .args = "RUN|job.toml",
     .summary = "loss and perplexity on the validation text",
     .help =
         "Prints the loss on the validation text, per token and per byte, and\n"

@@ -120,7 +120,7 @@ static const struct dsf_flag generate_flags[] = {
 
 const struct dsf_cmd dsf_cmd_generate = {
     .name = "generate",
-    .args = "RUN|job.toml|FOLDER [--prompt TEXT] [--tokens N] …",
+    .args = "RUN|job.toml|FOLDER",
     .summary = "sample text from a model",
     .help = "From the newest checkpoint of a run (its output folder or its\n"
             "job.toml; where there is none, from the folder that model.init\n"

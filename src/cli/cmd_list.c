@@ -208,7 +208,7 @@ const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
         "tasks|codelets|policies|optimizers|schedules|segments|axes|plugins|"
-        "keys [TABLE|KEY|LIBRARY]… [--json|--roff]",
+        "keys [TABLE|KEY|LIBRARY]…",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"

@@ -208,8 +208,7 @@ static const struct dsf_flag plan_flags[] = {
 
 const struct dsf_cmd dsf_cmd_plan = {
     .name = "plan",
-    .args = "job.toml [--machine FILE] [--dot|--json] [--trace FILE] "
-            "[--until POLICY] [--set …]…",
+    .args = "job.toml",
     .summary = "show the graph of a step, its memory and its time; run nothing",
     .help =
         "Builds the graph of a step and says what is in it: tasks of each\n"

@@ -66,8 +66,7 @@ static int check(struct dsf_run *r, const struct dsf_cli_args *args,
 {
     int status = dsf_open_job(&r->s, args->words[0], args, err);
 
-    if (status == DSFLOW_OK)
-        status = dsf_flag_executor(args, &r->executor, err);
+    r->executor = dsf_flag_executor(args);
     if (status == DSFLOW_OK)
         status = dsf_flag_resume(args, &r->start, err);
     return status == DSFLOW_OK ? dsf_run_check(r, err) : status;
@@ -238,7 +237,7 @@ static const struct dsf_flag run_flags[] = {
       "latest-good takes an older one; if the job has changed, only changed "
       "goes on, where that makes sense" },
     { "overwrite", NULL, "remove the checkpoints of an earlier run first" },
-    { "trace", "[=FIRST:LAST]",
+    { "trace", "[=FIRST:LAST|all]",
       "keep when and where every task of these steps ran, for dsflow trace; "
       "all: of all steps; without: of five" },
     { 0 },
@@ -246,8 +245,7 @@ static const struct dsf_flag run_flags[] = {
 
 const struct dsf_cmd dsf_cmd_run = {
     .name = "run",
-    .args = "job.toml [--set TABLE.KEY=VALUE]… [--steps N] [--resume] "
-            "[--overwrite] [--trace]",
+    .args = "job.toml",
     .summary = "train a model",
     .help =
         "Trains the model of job.toml. Progress goes to standard error, as a\n"

@@ -165,8 +165,7 @@ static const struct dsf_flag trace_flags[] = {
 
 const struct dsf_cmd dsf_cmd_trace = {
     .name = "trace",
-    .args = "RUN|FILE [--summary|--json] [--steps A[:B]] [--paje FILE] "
-            "[--chrome FILE] [--dot FILE] [--svg FILE]",
+    .args = "RUN|FILE",
     .summary = "what ran when and where, as a picture or in words",
     .help =
         "Shows the trace of a run (dsflow run job.toml --trace) or of a\n"

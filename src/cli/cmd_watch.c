@@ -437,7 +437,7 @@ static const struct dsf_flag watch_flags[] = {
 
 const struct dsf_cmd dsf_cmd_watch = {
     .name = "watch",
-    .args = "RUN [--once]",
+    .args = "RUN",
     .summary = "follow a run from another terminal",
     .help =
         "Shows the run in the folder RUN, the output of its job: the loss and\n"

@@ -14,7 +14,7 @@
     }
 #define DSF_FLAG_EXECUTOR                                                      \
     {                                                                          \
-        "executor", "NAME", "starpu (default), or serial: the reference"       \
+        "executor", "starpu|serial", "starpu (default), or the reference"      \
     }
 
 /* dsf_session_model with what --set and --steps say. */
@@ -22,8 +22,7 @@ int dsf_open_job(struct dsf_session *s, const char *path,
                  const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* The executor that --executor names. */
-int dsf_flag_executor(const struct dsf_cli_args *args,
-                      enum dsflow_exec_kind *kind, struct dsflow_err *err);
+enum dsflow_exec_kind dsf_flag_executor(const struct dsf_cli_args *args);
 
 /* What --resume and --overwrite ask for. */
 int dsf_flag_resume(const struct dsf_cli_args *args, struct dsf_resume *r,

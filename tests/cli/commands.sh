@@ -14,9 +14,18 @@ expect() {
 expect 0 "usage: dsflow" --help
 expect 2 "usage: dsflow"
 expect 0 "dsflow 0." --version
-for c in init run watch plan eval generate checkpoint list report; do
+expect 0 "usage: dsflow" help
+expect 2 "rum: unknown command; did you mean run" help rum
+for c in $("$dsflow" help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
     expect 0 "usage: dsflow $c" $c --help
+    mv out help
+    expect 0 "usage: dsflow $c" help $c
+    cmp out help || fault "help $c is not $c --help"
 done
+# Options stand anywhere, and may be cut short.
+expect 0 '"role_bytes"' plan --js job.toml
+expect 0 "digraph" plan --unt=zero job.toml --dot -q
+expect 2 "no-such.toml: No such file" plan -- no-such.toml
 # The help of flags fits a terminal; usage lines may wrap.
 for c in run watch plan eval trace generate checkpoint list report bench codelet; do
     "$dsflow" $c --help | grep '^  ' | awk 'length > 80 { exit 1 }' ||
@@ -35,7 +44,7 @@ expect 0 "attention.forward" plan job.toml
 # What the command line names and cannot be written is wrong, as it is where it
 # cannot be read.
 : > file
-expect 2 "dsflow: report: expected: dsflow report (dsflow report --help)" report x
+expect 2 "dsflow: report: expected: dsflow report (dsflow help report)" report x
 expect 2 "dsflow: file/x: Not a directory" plan job.toml --trace file/x
 expect 2 "dsflow: none/x: No such file or directory" plan job.toml --trace none/x
 expect 0 "" plan job.toml --trace t.dsflow

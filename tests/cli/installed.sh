@@ -64,6 +64,7 @@ only() {
 while read -r command; do
     offers "$command" ""
     offers --help "$command" --
+    offers "$command" help ""
 done < commands
 only plan pl
 only run -q ru
@@ -84,10 +85,16 @@ offers true run job.toml --set trace.tensorboard =
 offers auto run job.toml --set batch.micro = a
 only offload plan job.toml --until o
 only export checkpoint e
+only optimizer.lr list keys optimizer.l
+complete checkpoint verify "" | grep -q . && fault "checkpoint verify offers $(complete checkpoint verify "")"
+only latest-good run job.toml --resume = l
 only policies list po
 offers gemm bench ""
 only memory bench gemm m
 only serial run job.toml --executor se
+only serial run job.toml --exec se
+only dmdap run --set machine.scheduler = dmdap
+only builtin run --set = model.mlp =
 
 # Files are left to bash.
 complete run "" | grep -q . && fault "run offers $(complete run "")"

@@ -33,13 +33,14 @@ mkdir folder
 wrong 2 "folder: is a folder: expected a job.toml" run folder
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
-wrong 2 "run: expected: dsflow run job.toml [--set TABLE.KEY=VALUE]… [--steps N] [--resume] [--overwrite] [--trace] (dsflow run --help)" run
+wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
+wrong 2 "run: --s: expected one of --set or --steps" run job.toml --s x
 wrong 2 "rum: unknown command; did you mean run" rum job.toml
 wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x
 wrong 2 "run: --set: expected TABLE.KEY=VALUE" run job.toml --set
 wrong 2 "--set nonsense: expected table.key=value" run job.toml --set nonsense
-wrong 2 "--executor: fast: expected serial or starpu" run job.toml --executor fast
-wrong 2 "--resume=yes: expected latest-good, changed, or nothing" run job.toml --resume=yes
+wrong 2 "--executor: fast: expected starpu or serial" run job.toml --executor fast
+wrong 2 "--resume: yes: expected latest-good or changed, or nothing" run job.toml --resume=yes
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
@@ -239,8 +240,8 @@ set_text() {
 set_text empty.txt "empty"
 set_text nothing.txt "nothing.txt"
 set_text "*.nothing" "*.nothing"
-head -c 10000 "$(command -v "$dsflow")" > binary.txt
-set_text binary.txt "binary.txt"
+{ cat text.txt && printf '\0' && cat text.txt; } > binary.txt
+set_text binary.txt "binary.txt: is no text: a NUL byte at offset $(($(wc -c < text.txt)))"
 echo "short" > short.txt
 set_text short.txt "expected at least 49"
 
