@@ -105,15 +105,13 @@ static const struct dsflow_op *builtin(unsigned n)
     return dsflow_op_find(n == 4 ? "attention.forward"
                                  : "attention.backward_input");
 }
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return builtin(n)->check(shapes, n, args, err);
+    return builtin(c->n)->check(c, err);
 }
-static void cost(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *c)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    builtin(n)->cost(shapes, n, args, c);
+    builtin(c->n)->cost(c, cost);
 }
 
 static const struct dsflow_op forward_op = {

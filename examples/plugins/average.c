@@ -13,23 +13,21 @@ struct args { /* of a task; copied into the graph */
     double decay;
 };
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct args *a = args;
+    const struct args *a = c->args;
 
     if (a->elems < 0 || a->at < 0 ||
-        a->at + a->elems > shapes[0].elems || a->elems > shapes[1].elems)
+        a->at + a->elems > c->shapes[0].elems || a->elems > c->shapes[1].elems)
         return dsflow_fail(err, DSFLOW_EINVAL, "average: %lld numbers from %lld"
                            " on: more than there are",
                            (long long)a->elems, (long long)a->at);
     return DSFLOW_OK;
 }
 
-static void cost(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *cost)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct args *a = args;
+    const struct args *a = c->args;
 
     cost->flops = 3.0 * (double)a->elems;
     cost->bytes = 12.0 * (double)a->elems; /* read twice, written once */
@@ -55,8 +53,9 @@ static void average(const struct dsflow_call *call)
 }
 
 /* Random cases for `dsflow codelet check`. */
-static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                void *args, unsigned *fresh)
+static int make(const struct dsflow_op *op, uint64_t seed,
+                struct dsflow_shape *shapes, unsigned *n, void *args,
+                unsigned *fresh)
 {
     struct args *a = args;
 

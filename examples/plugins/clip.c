@@ -14,23 +14,21 @@ struct args { /* of a task; copied into the graph */
 };
 
 /* The graph asks once for each task: do its shapes make sense? */
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct args *a = args;
+    const struct args *a = c->args;
 
-    if (a->elems < 0 || a->elems > shapes[0].elems)
+    if (a->elems < 0 || a->elems > c->shapes[0].elems)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "unit_clip: %lld numbers of %lld",
-                           (long long)a->elems, (long long)shapes[0].elems);
+                           (long long)a->elems, (long long)c->shapes[0].elems);
     return DSFLOW_OK;
 }
 
 /* The simulator and the scheduler ask what it takes. */
-static void cost(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *cost)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct args *a = args;
+    const struct args *a = c->args;
 
     cost->flops = 3.0 * (double)a->elems;
     cost->bytes = 12.0 * (double)a->elems; /* read twice, written once */
@@ -58,8 +56,9 @@ static void clip(const struct dsflow_call *call)
 }
 
 /* Random cases for `dsflow codelet check`. */
-static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                void *args, unsigned *fresh)
+static int make(const struct dsflow_op *op, uint64_t seed,
+                struct dsflow_shape *shapes, unsigned *n, void *args,
+                unsigned *fresh)
 {
     struct args *a = args;
 

@@ -118,10 +118,9 @@ static void update(const struct dsflow_call *call)
 }
 
 /* X twice, A and B, which are no larger. Units begin with their matrices. */
-static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args)
+static size_t scratch(const struct dsflow_case *c)
 {
-    const struct dsflow_update_args *at = args;
+    const struct dsflow_update_args *at = c->args;
 
     return at->tensors[0].kind == DSFLOW_MATRIX ? 16 * (size_t)at->elems : 0;
 }

@@ -61,15 +61,16 @@ struct dsflow_trials {
      * (zeroed), and which ports are fresh (bit i of *fresh, 0 before). The op's
      * check must accept them. Returns DSFLOW_OK, or a negative status when this
      * seed gives no case. */
-    int (*make)(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                void *args, unsigned *fresh);
+    int (*make)(const struct dsflow_op *op, uint64_t seed,
+                struct dsflow_shape *shapes, unsigned *n, void *args,
+                unsigned *fresh);
 
     /* The contents of port `port`, `elems` elements, before the task runs.
      * NULL: every port that is read is filled with numbers of a normal
      * distribution, which need a type of floats. A port for which it returns 0
      * is filled so too. */
-    int (*fill)(uint64_t seed, unsigned port, void *data, int64_t elems,
-                const void *args);
+    int (*fill)(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                void *data, int64_t elems, const void *args);
 
     /* The same result, computed plainly; it gets the same memory and `scratch`.
      * NULL: there is none, or it is the built-in codelet of the segment. */

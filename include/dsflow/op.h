@@ -77,6 +77,16 @@ struct dsflow_port {
               sizeof(struct dsflow_port),                                      \
     .ports = (const struct dsflow_port[]){ __VA_ARGS__ }
 
+/* A task as the functions of its op see it: without its memory. Several ops may
+ * have the same functions. */
+struct dsflow_case {
+    const struct dsflow_op *op;
+    const struct dsflow_shape *shapes; /* of the data on each port; nothing on
+                                          those that the task leaves out */
+    unsigned n;                        /* ports */
+    const void *args;
+};
+
 struct dsflow_op {
     unsigned abi;        /* DSFLOW_OP_ABI */
     const char *name;    /* "adam"; also the state name in traces */
@@ -101,19 +111,16 @@ struct dsflow_op {
                             of it, in order */
     const struct dsflow_port *ports; /* nports of them */
 
-    /* Do these shapes and arguments make sense together? `shapes[i]` is the
-     * data on port i, of `n`. */
-    int (*check)(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err);
+    /* Do the shapes and arguments of the case make sense together? */
+    int (*check)(const struct dsflow_case *c, struct dsflow_err *err);
     /* NULL: it moves the bytes of its ports once each, and computes nothing. */
-    void (*cost)(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *cost);
+    void (*cost)(const struct dsflow_case *c, struct dsflow_cost *cost);
     /* Bytes of working memory the kernel wants beside its ports; NULL: none. */
-    size_t (*scratch)(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args);
+    size_t (*scratch)(const struct dsflow_case *c);
     /* For an op with `comm`: the elements that it reads of port `port`, which
      * are what is moved where that is on another rank. NULL: all of them. */
-    int64_t (*reads)(const void *args, unsigned port);
+    int64_t (*reads)(const struct dsflow_op *op, const void *args,
+                     unsigned port);
 
     /* For an op that works on a unit element by element: its ports say how
      * (`slice`), those that do not are only read. Change `args`: do only

@@ -114,8 +114,7 @@ DSFLOW_API const struct dsflow_optimizer *dsflow_optimizer_at(unsigned i);
 /* What the `check` of an optimizer's op must at least find right: that the
  * numbers of the task are within its ports. A `check` of its own calls it
  * first; `args` begins with struct dsflow_update_args. */
-DSFLOW_API int dsflow_update_check(const struct dsflow_shape *shapes,
-                                   unsigned n, const void *args,
+DSFLOW_API int dsflow_update_check(const struct dsflow_case *c,
                                    struct dsflow_err *err);
 
 /* The `slice` of an optimizer's op: its ports grad, param and states say
@@ -125,8 +124,7 @@ DSFLOW_API void dsflow_update_slice(void *args, int64_t from, int64_t elems,
 
 /* A cost for ops that do `flops` operations a number: each tensor is read and
  * written once, the gradient only read. */
-DSFLOW_API void dsflow_update_cost(const struct dsflow_shape *shapes,
-                                   unsigned n, const void *args, double flops,
+DSFLOW_API void dsflow_update_cost(const struct dsflow_case *c, double flops,
                                    struct dsflow_cost *cost);
 
 DSFLOW_END_DECLS

@@ -196,7 +196,7 @@ struct dsflow_mlp_args {
  * head.backward_input      { x R?, norm R?, weight R, logits R, dx W, dnorm W? }
  * head.backward_weight     { x R, norm R?, logits R, dnorm R?, grad RW,
  *                            norm_grad RW? }
- * head.logits              { x R, norm R, weight R, logits W }
+ * head.logits              { x R, norm R?, weight R, logits W }
  *   The logits themselves, without a loss: generation reads them.
  *
  * A part has columns first .. first + tile.vocab of `whole`. */

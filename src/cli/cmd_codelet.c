@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "cli/cmd.h"
 #include "codelets/codelets.h"
+#include "codelets/trials.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
 #include "tasks/components.h"
@@ -45,6 +46,9 @@ static void try_codelet(const struct subject *s, struct dsf_verdict *verdict)
     }
     if (trials != NULL && trials->reference != NULL)
         reference = (struct dsf_computes){ c->op, trials->reference };
+    if (c->trials == &dsf_trials_segment)
+        dsf_try_codelet(&codelet, &reference, &dsf_trials_part, s->how,
+                        verdict);
     if (trials != NULL)
         dsf_try_codelet(&codelet, &reference, trials, s->how, verdict);
     if (s->optimizer != NULL)

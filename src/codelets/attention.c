@@ -4,7 +4,6 @@
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
@@ -43,12 +42,8 @@ static void forward_cpu(const struct dsflow_call *call)
                           call->scratch);
 }
 
-const struct dsflow_codelet dsf_codelet_attention_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_attention_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_attention_forward,
-};
+DSF_CODELET(attention_forward, .cpu = forward_cpu,
+            .trials = &dsf_trials_segment);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -64,9 +59,5 @@ static void backward_input_cpu(const struct dsflow_call *call)
                            call->scratch);
 }
 
-const struct dsflow_codelet dsf_codelet_attention_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_attention_backward_input,
-    .cpu = backward_input_cpu,
-    .trials = &dsf_trials_attention_backward_input,
-};
+DSF_CODELET(attention_backward_input, .cpu = backward_input_cpu,
+            .trials = &dsf_trials_segment);

@@ -3,8 +3,8 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "codelets/codelets.h"
 #include "codelets/trials.h"
-#include "tasks/tasks.h"
 
 #include <math.h>
 #include <string.h>
@@ -107,9 +107,4 @@ static void cast_cpu(const struct dsflow_call *call)
         widen(in->dtype, in->ptr, out->ptr, n);
 }
 
-const struct dsflow_codelet dsf_codelet_cast = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_cast,
-    .cpu = cast_cpu,
-    .trials = &dsf_trials_cast,
-};
+DSF_CODELET(cast, .cpu = cast_cpu, .trials = &dsf_trials_cast);

@@ -3,9 +3,9 @@
 #include "codelets/codelets.h"
 
 const struct dsflow_codelet *const dsf_codelets[] = {
-#define XX(name) &dsf_codelet_##name,
-    DSF_CODELETS(XX)
-#undef XX
+#define ENTRY(name) &dsf_codelet_##name,
+    DSF_OPS(ENTRY, DSF_NO_CODELET)
+#undef ENTRY
         NULL,
 };
 

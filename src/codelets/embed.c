@@ -4,7 +4,6 @@
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <string.h>
@@ -49,12 +48,7 @@ static void forward_cpu(const struct dsflow_call *call)
     }
 }
 
-const struct dsflow_codelet dsf_codelet_embed_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_embed_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_embed_forward,
-};
+DSF_CODELET(embed_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
 
 /* Row after row: tokens that come again are added in their order. */
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -73,9 +67,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     }
 }
 
-const struct dsflow_codelet dsf_codelet_embed_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_embed_backward_weight,
-    .cpu = backward_weight_cpu,
-    .trials = &dsf_trials_embed_backward_weight,
-};
+DSF_CODELET(embed_backward_weight, .cpu = backward_weight_cpu,
+            .trials = &dsf_trials_segment);

@@ -7,7 +7,6 @@
 #include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <assert.h>
@@ -178,12 +177,7 @@ static void forward_cpu(const struct dsflow_call *call)
         finish(call, notes.tops, notes.stats);
 }
 
-const struct dsflow_codelet dsf_codelet_head_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_head_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_head_forward,
-};
+DSF_CODELET(head_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
 
 static void loss_cpu(const struct dsflow_call *call)
 {
@@ -191,11 +185,7 @@ static void loss_cpu(const struct dsflow_call *call)
            call->bufs[DSFLOW_HEAD_ALL_STATS].ptr);
 }
 
-const struct dsflow_codelet dsf_codelet_head_loss = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_head_loss,
-    .cpu = loss_cpu,
-};
+DSF_CODELET(head_loss, .cpu = loss_cpu, .trials = &dsf_trials_part);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -214,12 +204,8 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
 }
 
-const struct dsflow_codelet dsf_codelet_head_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_head_backward_input,
-    .cpu = backward_input_cpu,
-    .trials = &dsf_trials_head_backward_input,
-};
+DSF_CODELET(head_backward_input, .cpu = backward_input_cpu,
+            .trials = &dsf_trials_segment);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -241,12 +227,8 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                           width);
 }
 
-const struct dsflow_codelet dsf_codelet_head_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_head_backward_weight,
-    .cpu = backward_weight_cpu,
-    .trials = &dsf_trials_head_backward_weight,
-};
+DSF_CODELET(head_backward_weight, .cpu = backward_weight_cpu,
+            .trials = &dsf_trials_segment);
 
 static void logits_cpu(const struct dsflow_call *call)
 {
@@ -262,9 +244,4 @@ static void logits_cpu(const struct dsflow_call *call)
              dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
 }
 
-const struct dsflow_codelet dsf_codelet_head_logits = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_head_logits,
-    .cpu = logits_cpu,
-    .trials = &dsf_trials_head_logits,
-};
+DSF_CODELET(head_logits, .cpu = logits_cpu, .trials = &dsf_trials_segment);

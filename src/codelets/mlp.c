@@ -6,7 +6,6 @@
 #include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 static struct dsf_norm norm_of(const struct dsflow_call *call)
@@ -43,12 +42,7 @@ static void forward_cpu(const struct dsflow_call *call)
              (float)whole, y, width);
 }
 
-const struct dsflow_codelet dsf_codelet_mlp_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_mlp_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_mlp_forward,
-};
+DSF_CODELET(mlp_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
 
 static void hidden_cpu(const struct dsflow_call *call)
 {
@@ -68,12 +62,7 @@ static void hidden_cpu(const struct dsflow_call *call)
         dsf_add_bias(h, b1, rows, nh);
 }
 
-const struct dsflow_codelet dsf_codelet_mlp_hidden = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_mlp_hidden,
-    .cpu = hidden_cpu,
-    .trials = &dsf_trials_mlp_hidden,
-};
+DSF_CODELET(mlp_hidden, .cpu = hidden_cpu, .trials = &dsf_trials_segment);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -103,12 +92,8 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_MLP_DNORM), rows);
 }
 
-const struct dsflow_codelet dsf_codelet_mlp_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_mlp_backward_input,
-    .cpu = backward_input_cpu,
-    .trials = &dsf_trials_mlp_backward_input,
-};
+DSF_CODELET(mlp_backward_input, .cpu = backward_input_cpu,
+            .trials = &dsf_trials_segment);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -138,9 +123,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                       dsf_floats(call, DSFLOW_MLP_DNORM), width);
 }
 
-const struct dsflow_codelet dsf_codelet_mlp_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_mlp_backward_weight,
-    .cpu = backward_weight_cpu,
-    .trials = &dsf_trials_mlp_backward_weight,
-};
+DSF_CODELET(mlp_backward_weight, .cpu = backward_weight_cpu,
+            .trials = &dsf_trials_segment);

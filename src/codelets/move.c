@@ -4,28 +4,19 @@
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 
 static void send_cpu(const struct dsflow_call *call)
 {
     memcpy(call->bufs[1].ptr, call->bufs[0].ptr, call->bufs[0].bytes);
 }
 
-const struct dsflow_codelet dsf_codelet_send = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_send,
-    .cpu = send_cpu,
-};
+DSF_CODELET(send, .cpu = send_cpu);
 
 static void wait_cpu(const struct dsflow_call *call)
 {
 }
 
-const struct dsflow_codelet dsf_codelet_wait = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_wait,
-    .cpu = wait_cpu,
-};
+DSF_CODELET(wait, .cpu = wait_cpu);
 
 static void copy_move(const struct dsflow_call *call, unsigned port,
                       struct dsf_range move)
@@ -42,11 +33,7 @@ static void copy_cpu(const struct dsflow_call *call)
     copy_move(call, 1, *(const struct dsf_range *)call->args);
 }
 
-const struct dsflow_codelet dsf_codelet_copy = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_copy,
-    .cpu = copy_cpu,
-};
+DSF_CODELET(copy, .cpu = copy_cpu);
 
 static void gather_cpu(const struct dsflow_call *call)
 {
@@ -54,11 +41,7 @@ static void gather_cpu(const struct dsflow_call *call)
         copy_move(call, i, dsf_gather_move(call->args, i));
 }
 
-const struct dsflow_codelet dsf_codelet_gather = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_gather,
-    .cpu = gather_cpu,
-};
+DSF_CODELET(gather, .cpu = gather_cpu);
 
 /* Numbers that are summed at a time: partial sums stay in the cache. */
 enum { CHUNK = 1024 };
@@ -119,15 +102,6 @@ static void sum_cpu(const struct dsflow_call *call)
     }
 }
 
-const struct dsflow_codelet dsf_codelet_add = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_add,
-    .cpu = sum_cpu,
-    .trials = &dsf_trials_add,
-};
+DSF_CODELET(add, .cpu = sum_cpu, .trials = &dsf_trials_add);
 
-const struct dsflow_codelet dsf_codelet_reduce = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_reduce,
-    .cpu = sum_cpu,
-};
+DSF_CODELET(reduce, .cpu = sum_cpu);

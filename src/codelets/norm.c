@@ -3,7 +3,6 @@
 
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 
 #include <math.h>
 
@@ -20,12 +19,7 @@ static void square_cpu(const struct dsflow_call *call)
         out[i] = dsf_square_sum(in + i * block, block);
 }
 
-const struct dsflow_codelet dsf_codelet_square = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_square,
-    .cpu = square_cpu,
-    .trials = &dsf_trials_square,
-};
+DSF_CODELET(square, .cpu = square_cpu, .trials = &dsf_trials_square);
 
 static void sum_cpu(const struct dsflow_call *call)
 {
@@ -41,12 +35,7 @@ static void sum_cpu(const struct dsflow_call *call)
     *out = sum;
 }
 
-const struct dsflow_codelet dsf_codelet_sum = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_sum,
-    .cpu = sum_cpu,
-    .trials = &dsf_trials_sum,
-};
+DSF_CODELET(sum, .cpu = sum_cpu, .trials = &dsf_trials_sum);
 
 static void clip_cpu(const struct dsflow_call *call)
 {
@@ -59,9 +48,4 @@ static void clip_cpu(const struct dsflow_call *call)
     c->scale = a->limit > 0 && ratio < 1 ? ratio : 1;
 }
 
-const struct dsflow_codelet dsf_codelet_clip = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_clip,
-    .cpu = clip_cpu,
-    .trials = &dsf_trials_clip,
-};
+DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);

@@ -4,7 +4,6 @@
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 static void forward_cpu(const struct dsflow_call *call)
@@ -22,12 +21,7 @@ static void forward_cpu(const struct dsflow_call *call)
              unit + a->w, nq, (float)a->residual, y, width);
 }
 
-const struct dsflow_codelet dsf_codelet_out_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_out_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_out_forward,
-};
+DSF_CODELET(out_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -43,12 +37,8 @@ static void backward_input_cpu(const struct dsflow_call *call)
                   (size_t)a->tile.heads, (size_t)a->tile.head_dim);
 }
 
-const struct dsflow_codelet dsf_codelet_out_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_out_backward_input,
-    .cpu = backward_input_cpu,
-    .trials = &dsf_trials_out_backward_input,
-};
+DSF_CODELET(out_backward_input, .cpu = backward_input_cpu,
+            .trials = &dsf_trials_segment);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -66,9 +56,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
         dsf_column_sums(grad + a->b, dy, rows, width);
 }
 
-const struct dsflow_codelet dsf_codelet_out_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_out_backward_weight,
-    .cpu = backward_weight_cpu,
-    .trials = &dsf_trials_out_backward_weight,
-};
+DSF_CODELET(out_backward_weight, .cpu = backward_weight_cpu,
+            .trials = &dsf_trials_segment);

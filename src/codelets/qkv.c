@@ -6,7 +6,6 @@
 #include "codelets/normed.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 /* Rotate queries and keys, or gradients of them back, sequence by sequence. */
@@ -91,12 +90,7 @@ static void forward_cpu(const struct dsflow_call *call)
         rotate(t, q, kv, dsf_floats(call, DSFLOW_QKV_ROPE), 0);
 }
 
-const struct dsflow_codelet dsf_codelet_qkv_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_qkv_forward,
-    .cpu = forward_cpu,
-    .trials = &dsf_trials_qkv_forward,
-};
+DSF_CODELET(qkv_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -128,12 +122,8 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dsf_floats(call, DSFLOW_QKV_DNORM), rows);
 }
 
-const struct dsflow_codelet dsf_codelet_qkv_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_qkv_backward_input,
-    .cpu = backward_input_cpu,
-    .trials = &dsf_trials_qkv_backward_input,
-};
+DSF_CODELET(qkv_backward_input, .cpu = backward_input_cpu,
+            .trials = &dsf_trials_segment);
 
 /* b += the sums of `n` columns of x, whose rows are `ld` apart. */
 static void add_columns(float *b, const float *x, size_t ld, size_t rows,
@@ -180,9 +170,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                       dsf_floats(call, DSFLOW_QKV_DNORM), width);
 }
 
-const struct dsflow_codelet dsf_codelet_qkv_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_qkv_backward_weight,
-    .cpu = backward_weight_cpu,
-    .trials = &dsf_trials_qkv_backward_weight,
-};
+DSF_CODELET(qkv_backward_weight, .cpu = backward_weight_cpu,
+            .trials = &dsf_trials_segment);

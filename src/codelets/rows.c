@@ -3,8 +3,8 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 static struct dsf_norm norm_of(const struct dsflow_call *call)
@@ -24,11 +24,7 @@ static void norm_forward_cpu(const struct dsflow_call *call)
                      dsf_floats(call, DSF_NORM_Y), (size_t)a->tile.rows);
 }
 
-const struct dsflow_codelet dsf_codelet_norm_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_norm_forward,
-    .cpu = norm_forward_cpu,
-};
+DSF_CODELET(norm_forward, .cpu = norm_forward_cpu, .trials = &dsf_trials_part);
 
 static void norm_backward_input_cpu(const struct dsflow_call *call)
 {
@@ -41,11 +37,8 @@ static void norm_backward_input_cpu(const struct dsflow_call *call)
         dsf_floats(call, DSF_NORM_DNORM), (size_t)a->tile.rows);
 }
 
-const struct dsflow_codelet dsf_codelet_norm_backward_input = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_norm_backward_input,
-    .cpu = norm_backward_input_cpu,
-};
+DSF_CODELET(norm_backward_input, .cpu = norm_backward_input_cpu,
+            .trials = &dsf_trials_part);
 
 static void norm_backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -57,11 +50,8 @@ static void norm_backward_weight_cpu(const struct dsflow_call *call)
     dsf_norm_gradient(grad, a->norm_w, a->norm_b, dnorm, width);
 }
 
-const struct dsflow_codelet dsf_codelet_norm_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_norm_backward_weight,
-    .cpu = norm_backward_weight_cpu,
-};
+DSF_CODELET(norm_backward_weight, .cpu = norm_backward_weight_cpu,
+            .trials = &dsf_trials_part);
 
 /* The bias first, as where a product is added to x + b. */
 static void residual_forward_cpu(const struct dsflow_call *call)
@@ -84,11 +74,8 @@ static void residual_forward_cpu(const struct dsflow_call *call)
     }
 }
 
-const struct dsflow_codelet dsf_codelet_residual_forward = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_residual_forward,
-    .cpu = residual_forward_cpu,
-};
+DSF_CODELET(residual_forward, .cpu = residual_forward_cpu,
+            .trials = &dsf_trials_part);
 
 static void residual_backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -99,8 +86,5 @@ static void residual_backward_weight_cpu(const struct dsflow_call *call)
                     (size_t)a->tile.width);
 }
 
-const struct dsflow_codelet dsf_codelet_residual_backward_weight = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_residual_backward_weight,
-    .cpu = residual_backward_weight_cpu,
-};
+DSF_CODELET(residual_backward_weight, .cpu = residual_backward_weight_cpu,
+            .trials = &dsf_trials_part);

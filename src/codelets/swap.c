@@ -3,7 +3,6 @@
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
-#include "tasks/tasks.h"
 
 static size_t bytes_of(const struct dsflow_call *call)
 {
@@ -17,14 +16,6 @@ static void swap_cpu(const struct dsflow_call *call)
     memcpy(call->bufs[1].ptr, call->bufs[0].ptr, bytes_of(call));
 }
 
-const struct dsflow_codelet dsf_codelet_swap_in = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_swap_in,
-    .cpu = swap_cpu,
-};
+DSF_CODELET(swap_in, .cpu = swap_cpu);
 
-const struct dsflow_codelet dsf_codelet_swap_out = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_swap_out,
-    .cpu = swap_cpu,
-};
+DSF_CODELET(swap_out, .cpu = swap_cpu);

@@ -3,7 +3,6 @@
 #include "codelets/trials.h"
 
 #include "base/random.h"
-#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
@@ -49,7 +48,7 @@ static int64_t place(size_t *at, size_t n, bool has)
 }
 
 /* The arguments of a segment: each begins with its tile. */
-union segment {
+union segment_args {
     struct dsflow_tile tile;
     struct dsflow_embed_args embed;
     struct dsflow_qkv_args qkv;
@@ -57,34 +56,46 @@ union segment {
     struct dsflow_out_args out;
     struct dsflow_mlp_args mlp;
     struct dsflow_head_args head;
+    struct dsf_norm_args norm;
+    struct dsf_residual_args residual;
 };
 
-/* Choose the arguments of a segment, whose tile is chosen. */
-typedef void segment_fn(uint64_t *s, union segment *a);
-
-static void embed(uint64_t *s, union segment *a)
+static void embed(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
 
+    if (part) {
+        a->embed.first = any(s, 0, 20);
+        a->embed.first_pos = any(s, 0, t->context - 1);
+    }
+    if (!t->rope)
+        a->embed.npos = t->context - a->embed.first_pos;
+    if (part && !t->rope)
+        a->embed.npos = any(s, 0, a->embed.npos);
     a->embed.wte = place(&n, (size_t)t->vocab * width, true);
-    a->embed.wpe = place(&n, (size_t)t->context * width, !t->rope);
-    a->embed.npos = t->rope ? 0 : t->context;
+    a->embed.wpe = place(&n, (size_t)a->embed.npos * width, !t->rope);
 }
 
-static void qkv(uint64_t *s, union segment *a)
+/* A part whose heads of keys others use too has them in a unit of their own. */
+static void qkv(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
-    size_t n = 0, out = dsf_tile_qwidth(t) + dsf_tile_kvwidth(t);
+    size_t width = (size_t)t->width, nkv = dsf_tile_kvwidth(t);
+    bool bias = any(s, 0, 1), shares = part && any(s, 0, 1);
+    size_t n = 0, shared = 0, out = dsf_tile_qwidth(t) + (shares ? 0 : nkv);
 
-    a->qkv.w = place(&n, out * (size_t)t->width, true);
-    a->qkv.b = place(&n, out, any(s, 0, 1));
-    a->qkv.norm_w = place(&n, (size_t)t->width, true);
-    a->qkv.norm_b = place(&n, (size_t)t->width, !t->rms);
-    a->qkv.k = a->qkv.v = a->qkv.kb = a->qkv.vb = -1;
+    a->qkv.w = place(&n, out * width, true);
+    a->qkv.b = place(&n, out, bias);
+    a->qkv.norm_w = place(&n, width, !part);
+    a->qkv.norm_b = place(&n, width, !part && !t->rms);
+    a->qkv.k = place(&shared, nkv / 2 * width, shares);
+    a->qkv.v = place(&shared, nkv / 2 * width, shares);
+    a->qkv.kb = place(&shared, nkv / 2, shares && bias);
+    a->qkv.vb = place(&shared, nkv / 2, shares && bias);
 }
 
-static void attention(uint64_t *s, union segment *a)
+static void attention(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_attention_args *x = &a->attention;
 
@@ -96,17 +107,17 @@ static void attention(uint64_t *s, union segment *a)
     x->first_kv = any(s, 0, 1);
 }
 
-static void out(uint64_t *s, union segment *a)
+static void out(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0;
 
     a->out.w = place(&n, (size_t)t->width * dsf_tile_qwidth(t), true);
-    a->out.b = place(&n, (size_t)t->width, any(s, 0, 1));
-    a->out.residual = 1;
+    a->out.b = place(&n, (size_t)t->width, any(s, 0, 1) && !part);
+    a->out.residual = !part;
 }
 
-static void mlp(uint64_t *s, union segment *a)
+static void mlp(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, width = (size_t)t->width;
@@ -115,22 +126,38 @@ static void mlp(uint64_t *s, union segment *a)
     a->mlp.w1 = place(&n, dsf_tile_hwidth(t) * width, true);
     a->mlp.w2 = place(&n, (size_t)t->ffn * width, true);
     a->mlp.b1 = place(&n, dsf_tile_hwidth(t), biases);
-    a->mlp.b2 = place(&n, width, biases);
-    a->mlp.norm_w = place(&n, width, true);
-    a->mlp.norm_b = place(&n, width, !t->rms);
+    a->mlp.b2 = place(&n, width, biases && !part);
+    a->mlp.norm_w = place(&n, width, !part);
+    a->mlp.norm_b = place(&n, width, !part && !t->rms);
 }
 
-static void head(uint64_t *s, union segment *a)
+static void head(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_tile *t = &a->tile;
     size_t n = 0, norm = 0;
 
     a->head.w = place(&n, (size_t)t->vocab * (size_t)t->width, true);
-    a->head.norm_w = place(&norm, (size_t)t->width, true);
-    a->head.norm_b = place(&norm, (size_t)t->width, !t->rms);
-    a->head.whole = t->vocab;
-    a->head.parts = 1;
+    a->head.norm_w = place(&norm, (size_t)t->width, !part);
+    a->head.norm_b = place(&norm, (size_t)t->width, !part && !t->rms);
+    a->head.first = part ? any(s, 0, 40) : 0;
+    a->head.whole = a->head.first + t->vocab + (part ? any(s, 0, 40) : 0);
+    a->head.parts = part ? any(s, 1, 5) : 1;
     a->head.scale = 0.25f;
+}
+
+static void norm(uint64_t *s, bool part, union segment_args *a)
+{
+    struct dsflow_tile *t = &a->tile;
+    size_t n = 0;
+
+    a->norm.norm_w = place(&n, (size_t)t->width, true);
+    a->norm.norm_b = place(&n, (size_t)t->width, !t->rms);
+    a->norm.residual = any(s, 0, 1);
+}
+
+static void residual(uint64_t *s, bool part, union segment_args *a)
+{
+    a->residual.b = 16 * any(s, 0, 2);
 }
 
 static struct dsflow_shape floats(size_t n)
@@ -148,138 +175,163 @@ static struct dsflow_shape control(void)
     return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
 }
 
-/* A case of an op: what it needs, on each of its ports. */
-static int make_segment(uint64_t seed, segment_fn *segment,
-                        const struct dsflow_op *op, dsf_needs_fn *needs,
-                        struct dsflow_shape *shapes, unsigned *n, void *args)
+/* Tokens and targets below `vocab`, a few of them none. */
+static int fill_batch(uint64_t *state, int32_t *batch, int32_t rows,
+                      int32_t vocab)
 {
-    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
-    union segment a = { .tile = { 0 } };
-    uint64_t state = seed;
-    int status;
-
-    a.tile = any_tile(&state);
-    segment(&state, &a);
-    status = needs(op, &a, need, NULL);
-    *n = op->nports;
-    for (unsigned p = 0; p < op->nports; p++)
-        shapes[p] = op->ports[p].name == NULL
-                        ? (struct dsflow_shape){ 0 }
-                        : dsflow_shape_of(need[p].dtype,
-                                          need[p].rows * need[p].cols);
-    memcpy(args, &a, op->args_size);
-    return status;
-}
-
-#define PORT(segment, name) (1u << DSFLOW_##segment##_##name)
-
-static unsigned fresh_forward(uint64_t seed, const void *args)
-{
-    return ((const struct dsflow_attention_args *)args)->first
-               ? PORT(ATTENTION, ATT) | PORT(ATTENTION, LSE)
-               : 0;
-}
-
-static unsigned fresh_backward(uint64_t seed, const void *args)
-{
-    const struct dsflow_attention_args *a = args;
-
-    return (a->first_q ? PORT(ATTENTION, DQ) : 0) |
-           (a->first_kv ? PORT(ATTENTION, DKV) : 0);
-}
-
-static unsigned fresh_grad(uint64_t seed, unsigned ports)
-{
-    return seed & 1 ? ports : 0;
-}
-
-/* Tokens and targets, a few of them none; the running sum of a softmax, which
- * is 1 or more. */
-static int fill_batch(int32_t *batch, uint64_t *state,
-                      const struct dsflow_tile *t)
-{
-    for (int32_t i = 0; i < 2 * t->rows; i++) {
-        batch[i] = any(state, 0, t->vocab - 1);
-        if (i >= t->rows && any(state, 0, 7) == 0)
+    for (int32_t i = 0; i < 2 * rows; i++) {
+        batch[i] = any(state, 0, vocab - 1);
+        if (i >= rows && any(state, 0, 7) == 0)
             batch[i] = -1;
     }
     return 1;
 }
 
-static int fill_embed(uint64_t seed, unsigned port, void *data, int64_t elems,
-                      const void *args)
+/* Of a part, tokens that others have too. */
+static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
+                      const union segment_args *a)
 {
-    uint64_t state = seed + 1;
-
-    return port == DSFLOW_EMBED_BATCH ? fill_batch(data, &state, args) : 0;
+    return port == DSFLOW_EMBED_BATCH
+               ? fill_batch(state, data, a->tile.rows,
+                            a->tile.vocab + 2 * a->embed.first)
+               : 0;
 }
 
-static int fill_head(uint64_t seed, unsigned port, void *data, int64_t elems,
-                     const void *args)
+/* The sum of a softmax is 1 or more. */
+static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
+                     const union segment_args *a)
 {
-    uint64_t state = seed + 1;
+    struct dsflow_head_stats *stats = data;
 
-    return port == DSFLOW_HEAD_BATCH ? fill_batch(data, &state, args) : 0;
+    if (port == DSFLOW_HEAD_BATCH)
+        return fill_batch(state, data, a->tile.rows, a->head.whole);
+    if (port != DSFLOW_HEAD_ALL_STATS)
+        return 0;
+    for (int64_t i = 0; i < elems / DSF_HEAD_STATS; i++)
+        stats[i] = (struct dsflow_head_stats){
+            .top = dsf_random_normal(state),
+            .sum = 1 + fabs(dsf_random_normal(state)),
+        };
+    return 1;
 }
 
-static int fill_attention(uint64_t seed, unsigned port, void *data,
-                          int64_t elems, const void *args)
+static int fill_attention(uint64_t *state, unsigned port, void *data,
+                          int64_t elems, const union segment_args *a)
 {
     size_t n = (size_t)elems / 2;
-    uint64_t state = seed + 1;
     float *lse = data;
 
     if (port != DSFLOW_ATTENTION_LSE)
         return 0;
     for (size_t i = 0; i < n; i++) {
-        lse[i] = (float)(3 + fabs(dsf_random_normal(&state)));
-        lse[n + i] = (float)(1 + fabs(dsf_random_normal(&state)));
+        lse[i] = (float)(3 + fabs(dsf_random_normal(state)));
+        lse[n + i] = (float)(1 + fabs(dsf_random_normal(state)));
     }
     return 1;
 }
 
-#define SEGMENT(name, segment, what_is_fresh, ...)                             \
-    static int make_##segment##_##name(uint64_t seed,                          \
-                                       struct dsflow_shape *shapes,            \
-                                       unsigned *n, void *args,                \
-                                       unsigned *fresh)                        \
-    {                                                                          \
-        int status =                                                           \
-            make_segment(seed, segment, &dsf_op_##segment##_##name,            \
-                         dsf_##segment##_needs, shapes, n, args);              \
-                                                                               \
-        *fresh = what_is_fresh;                                                \
-        return status;                                                         \
-    }                                                                          \
-    const struct dsflow_trials dsf_trials_##segment##_##name = {               \
-        .make = make_##segment##_##name, __VA_ARGS__                           \
-    };
+#define PORT(name) (1u << DSFLOW_ATTENTION_##name)
 
-SEGMENT(forward, embed, 0, .fill = fill_embed)
-SEGMENT(backward_weight, embed, fresh_grad(seed, PORT(EMBED, GRAD)),
-        .fill = fill_embed)
-SEGMENT(forward, qkv, 0)
-SEGMENT(backward_input, qkv, 0)
-SEGMENT(backward_weight, qkv, fresh_grad(seed, PORT(QKV, GRAD)))
-SEGMENT(forward, attention, fresh_forward(seed, args), .fill = fill_attention)
-SEGMENT(backward_input, attention, fresh_backward(seed, args),
-        .fill = fill_attention)
-SEGMENT(forward, out, 0)
-SEGMENT(backward_input, out, 0)
-SEGMENT(backward_weight, out, fresh_grad(seed, PORT(OUT, GRAD)))
-SEGMENT(forward, mlp, 0)
-SEGMENT(hidden, mlp, 0)
-SEGMENT(backward_input, mlp, 0)
-SEGMENT(backward_weight, mlp, fresh_grad(seed, PORT(MLP, GRAD)))
-SEGMENT(forward, head, 0, .fill = fill_head)
-SEGMENT(backward_input, head, 0)
-SEGMENT(backward_weight, head,
-        fresh_grad(seed, PORT(HEAD, GRAD) | PORT(HEAD, NORM_GRAD)))
-SEGMENT(logits, head, 0)
+/* Sums that begin with this task, as the arguments say. */
+static unsigned fresh_sums(const struct dsflow_attention_args *a)
+{
+    return (a->first ? PORT(ATT) | PORT(LSE) : 0) |
+           (a->first_q ? PORT(DQ) : 0) | (a->first_kv ? PORT(DKV) : 0);
+}
+
+static const struct segment {
+    const char *name;
+    dsf_needs_fn *needs;
+    /* Choose the arguments; the tile is chosen. */
+    void (*choose)(uint64_t *s, bool part, union segment_args *a);
+    int (*fill)(uint64_t *state, unsigned port, void *data, int64_t elems,
+                const union segment_args *a);
+} segments[] = {
+    { "embed", dsf_embed_needs, embed, fill_embed },
+    { "qkv", dsf_qkv_needs, qkv },
+    { "attention", dsf_attention_needs, attention, fill_attention },
+    { "out", dsf_out_needs, out },
+    { "mlp", dsf_mlp_needs, mlp },
+    { "head", dsf_head_needs, head, fill_head },
+    { "norm", dsf_norm_needs, norm },
+    { "residual", dsf_residual_needs, residual },
+};
+
+static const struct segment *segment_of(const struct dsflow_op *op)
+{
+    const struct segment *s = segments;
+
+    while (strcmp(s->name, op->segment) != 0)
+        s++;
+    return s;
+}
+
+/* A case of an op: what it needs, on each of its ports. A gradient is fresh for
+ * every other seed. */
+static int make(const struct dsflow_op *op, uint64_t seed, bool part,
+                struct dsflow_shape *shapes, unsigned *n, void *args,
+                unsigned *fresh)
+{
+    const struct segment *segment = segment_of(op);
+    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
+    union segment_args a = { .tile = { 0 } };
+    uint64_t state = seed;
+    int status;
+
+    a.tile = any_tile(&state);
+    segment->choose(&state, part, &a);
+    status = segment->needs(op, &a, need, NULL);
+    *n = op->nports;
+    *fresh = segment->choose == attention ? fresh_sums(&a.attention)
+             : op->direction == DSFLOW_DIR_BACKWARD_WEIGHT && seed & 1 ? ~0u
+                                                                       : 0;
+    for (unsigned p = 0; p < op->nports; p++) {
+        bool has = op->ports[p].name != NULL && need[p].rows > 0;
+
+        shapes[p] = has ? dsflow_shape_of(need[p].dtype,
+                                          need[p].rows * need[p].cols)
+                        : (struct dsflow_shape){ 0 };
+        if (!has || op->ports[p].access != DSFLOW_RW)
+            *fresh &= ~(1u << p);
+    }
+    memcpy(args, &a, op->args_size);
+    return status;
+}
+
+static int make_whole(const struct dsflow_op *op, uint64_t seed,
+                      struct dsflow_shape *shapes, unsigned *n, void *args,
+                      unsigned *fresh)
+{
+    return make(op, seed, false, shapes, n, args, fresh);
+}
+
+static int make_part(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    return make(op, seed, true, shapes, n, args, fresh);
+}
+
+static int fill_segment(const struct dsflow_op *op, uint64_t seed,
+                        unsigned port, void *data, int64_t elems,
+                        const void *args)
+{
+    const struct segment *segment = segment_of(op);
+    uint64_t state = seed + 1;
+
+    return segment->fill != NULL && elems > 0
+               ? segment->fill(&state, port, data, elems, args)
+               : 0;
+}
+
+const struct dsflow_trials dsf_trials_segment = { .make = make_whole,
+                                                  .fill = fill_segment };
+const struct dsflow_trials dsf_trials_part = { .make = make_part,
+                                               .fill = fill_segment };
 
 /* The control of an optimizer's step, and what it may not be below 0. */
-static int fill_update(uint64_t seed, unsigned port, void *data, int64_t elems,
-                       const void *args)
+static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                       void *data, int64_t elems, const void *args)
 {
     uint64_t state = seed + port;
     float *v = data;
@@ -299,13 +351,17 @@ static int fill_update(uint64_t seed, unsigned port, void *data, int64_t elems,
     return port == 0 || port == 4;
 }
 
-static int make_update(uint64_t seed, unsigned ports,
-                       struct dsflow_shape *shapes, unsigned *n,
-                       struct dsf_update_args *a)
+/* sgd leaves its state out for every other seed: it has no momentum then. */
+static int make_update(const struct dsflow_op *op, uint64_t seed,
+                       struct dsflow_shape *shapes, unsigned *n, void *args,
+                       unsigned *fresh)
 {
+    const bool none = dsf_is_optional(op, op->nports - 1) && seed & 1;
+    struct dsf_update_args *a = args;
     uint64_t state = seed;
     size_t elems = (size_t)any(&state, 1, 300);
 
+    *n = op->nports - none;
     a->at.elems = (int64_t)elems;
     a->at.decay = any(&state, 0, (int32_t)elems);
     a->at.grad_at = 16 * any(&state, 0, 2);
@@ -314,38 +370,30 @@ static int make_update(uint64_t seed, unsigned ports,
     a->beta2 = 0.95;
     a->eps = 1e-8f;
     a->weight_decay = 0.1f;
-    a->momentum = ports > 3 ? 0.9f : 0;
+    a->momentum = none ? 0 : 0.9f;
     a->decoupled = any(&state, 0, 1);
-    a->nesterov = ports > 3 && any(&state, 0, 1);
-    *n = ports;
+    a->nesterov = !none && any(&state, 0, 1);
     shapes[0] = control();
-    for (unsigned i = 1; i < ports; i++)
+    for (unsigned i = 1; i < *n; i++)
         shapes[i] = floats(elems);
     shapes[1] = floats(elems + (size_t)a->at.grad_at);
     shapes[2] = floats(elems + (size_t)a->at.param_at);
     return DSFLOW_OK;
 }
 
-#define UPDATE(name, nports)                                                   \
-    static int make_##name(uint64_t seed, struct dsflow_shape *shapes,         \
-                           unsigned *n, void *args, unsigned *fresh)           \
-    {                                                                          \
-        return make_update(seed, nports, shapes, n, args);                     \
-    }                                                                          \
-    const struct dsflow_trials dsf_trials_##name = { .make = make_##name,      \
-                                                     .fill = fill_update };
-UPDATE(adam, 5)
-UPDATE(sgd, seed & 1 ? 3 : 4)
-UPDATE(lion, 4)
+const struct dsflow_trials dsf_trials_update = { .make = make_update,
+                                                 .fill = fill_update };
 
-static int make_add(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                    void *args, unsigned *fresh)
+static int make_add(const struct dsflow_op *op, uint64_t seed,
+                    struct dsflow_shape *shapes, unsigned *n, void *args,
+                    unsigned *fresh)
 {
     struct dsf_sum_args *a = args;
     uint64_t state = seed;
 
     a->elems = any(&state, 0, 300);
-    a->at = seed & 1 ? 0 : any(&state, 0, 20); /* what is fresh is all written */
+    /* What is fresh is all written. */
+    a->at = seed & 1 ? 0 : any(&state, 0, 20);
     a->from = any(&state, 0, 40);
     *n = (unsigned)any(&state, 2, 9);
     a->self = any(&state, 0, (int32_t)*n - 1);
@@ -357,8 +405,9 @@ static int make_add(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
 }
 const struct dsflow_trials dsf_trials_add = { .make = make_add };
 
-static int make_square(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                       void *args, unsigned *fresh)
+static int make_square(const struct dsflow_op *op, uint64_t seed,
+                       struct dsflow_shape *shapes, unsigned *n, void *args,
+                       unsigned *fresh)
 {
     struct dsf_square_args *a = args;
     uint64_t state = seed;
@@ -374,8 +423,9 @@ static int make_square(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
 }
 const struct dsflow_trials dsf_trials_square = { .make = make_square };
 
-static int make_sum(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                    void *args, unsigned *fresh)
+static int make_sum(const struct dsflow_op *op, uint64_t seed,
+                    struct dsflow_shape *shapes, unsigned *n, void *args,
+                    unsigned *fresh)
 {
     uint64_t state = seed;
 
@@ -388,8 +438,9 @@ static int make_sum(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
 }
 const struct dsflow_trials dsf_trials_sum = { .make = make_sum };
 
-static int make_clip(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                     void *args, unsigned *fresh)
+static int make_clip(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
 {
     uint64_t state = seed;
 
@@ -400,14 +451,14 @@ static int make_clip(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
     return DSFLOW_OK;
 }
 
-static int fill_clip(uint64_t seed, unsigned port, void *data, int64_t elems,
-                     const void *args)
+static int fill_clip(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     void *data, int64_t elems, const void *args)
 {
     uint64_t state = seed;
 
     if (port == 0)
         *(double *)data = 4 * fabs(dsf_random_normal(&state));
-    return port == 0 ? 1 : fill_update(seed, 0, data, elems, args);
+    return port == 0 ? 1 : fill_update(op, seed, 0, data, elems, args);
 }
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
                                                .fill = fill_clip };
@@ -427,8 +478,9 @@ static void cast_types(uint64_t *state, enum dsflow_dtype *in,
         *(any(state, 0, 1) ? in : out) = others[any(state, 0, 3)];
 }
 
-static int make_cast(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                     void *args, unsigned *fresh)
+static int make_cast(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
 {
     struct dsf_cast_args *a = args;
     enum dsflow_dtype in, out;
@@ -460,8 +512,8 @@ static void fill_codes(uint8_t *to, size_t bytes, size_t heads, uint16_t mask,
 }
 
 /* Squares, as of a second moment, or any numbers. */
-static int fill_cast(uint64_t seed, unsigned port, void *data, int64_t elems,
-                     const void *args)
+static int fill_cast(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     void *data, int64_t elems, const void *args)
 {
     uint64_t state = seed;
     enum dsflow_dtype in, out;
@@ -469,7 +521,7 @@ static int fill_cast(uint64_t seed, unsigned port, void *data, int64_t elems,
     size_t bytes;
 
     if (port == 2)
-        return fill_update(seed, 0, data, elems, args);
+        return fill_update(op, seed, 0, data, elems, args);
     cast_types(&state, &in, &out, &rounding);
     bytes = dsflow_dtype_bytes(in, elems);
     if (in == DSFLOW_INT8_BLOCK)

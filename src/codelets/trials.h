@@ -2,11 +2,12 @@
 #ifndef DSF_CODELETS_TRIALS_H
 #define DSF_CODELETS_TRIALS_H
 
-#include "codelets/codelets.h"
+#include <dsflow/codelet.h>
 
-/* Some of the list have none, which trials.c then does not define. */
-#define XX(name) extern const struct dsflow_trials dsf_trials_##name;
-DSF_CODELETS(XX)
-#undef XX
+/* Of whole segments, and of what one of several tensor ranks does. */
+extern const struct dsflow_trials dsf_trials_segment, dsf_trials_part;
+
+extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
+    dsf_trials_square, dsf_trials_sum, dsf_trials_clip, dsf_trials_cast;
 
 #endif

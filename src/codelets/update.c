@@ -3,7 +3,6 @@
 
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
-#include "tasks/tasks.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,12 +50,7 @@ static void adam_cpu(const struct dsflow_call *call)
     adam_part(call, 0, a->at.decay, a->at.elems);
 }
 
-const struct dsflow_codelet dsf_codelet_adam = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_adam,
-    .cpu = adam_cpu,
-    .trials = &dsf_trials_adam,
-};
+DSF_CODELET(adam, .cpu = adam_cpu, .trials = &dsf_trials_update);
 
 static void sgd_part(const struct dsflow_call *call, float weight_decay,
                      int64_t from, int64_t to)
@@ -85,12 +79,7 @@ static void sgd_cpu(const struct dsflow_call *call)
     sgd_part(call, 0, a->at.decay, a->at.elems);
 }
 
-const struct dsflow_codelet dsf_codelet_sgd = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_sgd,
-    .cpu = sgd_cpu,
-    .trials = &dsf_trials_sgd,
-};
+DSF_CODELET(sgd, .cpu = sgd_cpu, .trials = &dsf_trials_update);
 
 static void lion_part(const struct dsflow_call *call, float weight_decay,
                       int64_t from, int64_t to)
@@ -117,9 +106,4 @@ static void lion_cpu(const struct dsflow_call *call)
     lion_part(call, 0, a->at.decay, a->at.elems);
 }
 
-const struct dsflow_codelet dsf_codelet_lion = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_lion,
-    .cpu = lion_cpu,
-    .trials = &dsf_trials_lion,
-};
+DSF_CODELET(lion, .cpu = lion_cpu, .trials = &dsf_trials_update);

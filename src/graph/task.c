@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shapes of the data of a task by port: `few`, unless there are many. */
-struct shapes {
-    struct dsflow_shape few[16], *v;
-    unsigned n;
+/* A task as its op sees it. Its shapes are `few`, unless there are many. */
+struct task_case {
+    struct dsflow_case c;
+    struct dsflow_shape few[16], *shapes;
 };
 
 unsigned dsf_task_nports(const struct dsflow_task_spec *t)
@@ -33,31 +33,33 @@ void dsf_task_shapes(const struct dsflow_graph *g,
     }
 }
 
-static void get_shapes(struct shapes *s, const struct dsflow_graph *g,
-                       const struct dsflow_task_spec *t)
+static void case_init(struct task_case *s, const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t)
 {
-    s->n = dsf_task_nports(t);
-    s->v = s->n <= sizeof(s->few) / sizeof(*s->few)
-               ? s->few
-               : dsf_xcalloc(s->n, sizeof(*s->v));
-    dsf_task_shapes(g, t, s->v);
+    unsigned n = dsf_task_nports(t);
+
+    s->shapes = n <= sizeof(s->few) / sizeof(*s->few)
+                    ? s->few
+                    : dsf_xcalloc(n, sizeof(*s->shapes));
+    dsf_task_shapes(g, t, s->shapes);
+    s->c = (struct dsflow_case){ t->op, s->shapes, n, t->args };
 }
 
-static void free_shapes(struct shapes *s)
+static void case_fini(struct task_case *s)
 {
-    if (s->v != s->few)
-        free(s->v);
+    if (s->shapes != s->few)
+        free(s->shapes);
 }
 
 int dsf_task_check(const struct dsflow_graph *g,
                    const struct dsflow_task_spec *t, struct dsflow_err *err)
 {
-    struct shapes s;
+    struct task_case s;
     int status;
 
-    get_shapes(&s, g, t);
-    status = t->op->check(s.v, s.n, t->args, err);
-    free_shapes(&s);
+    case_init(&s, g, t);
+    status = t->op->check(&s.c, err);
+    case_fini(&s);
     return status;
 }
 
@@ -65,15 +67,15 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
                                  const struct dsflow_task_spec *t)
 {
     struct dsflow_cost cost = { 0 };
-    struct shapes s;
+    struct task_case s;
 
-    get_shapes(&s, g, t);
+    case_init(&s, g, t);
     if (t->op->cost != NULL)
-        t->op->cost(s.v, s.n, t->args, &cost);
+        t->op->cost(&s.c, &cost);
     for (uint32_t i = 0; t->op->cost == NULL && i < t->ndata; i++)
-        cost.bytes += (double)s.v[i].bytes *
+        cost.bytes += (double)s.shapes[i].bytes *
                       (dsflow_task_access(t, i) == DSFLOW_RW ? 2 : 1);
-    free_shapes(&s);
+    case_fini(&s);
     return cost;
 }
 
@@ -104,20 +106,20 @@ double dsf_task_moves(const struct dsflow_graph *g,
     return t->op->reads == NULL
                ? (double)d->bytes
                : (double)dsflow_dtype_bytes(d->dtype,
-                                        t->op->reads(t->args, i));
+                                        t->op->reads(t->op, t->args, i));
 }
 
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {
-    struct shapes s;
+    struct task_case s;
     size_t bytes;
 
     if (t->op->scratch == NULL)
         return 0;
-    get_shapes(&s, g, t);
-    bytes = t->op->scratch(s.v, s.n, t->args);
-    free_shapes(&s);
+    case_init(&s, g, t);
+    bytes = t->op->scratch(&s.c);
+    case_fini(&s);
     return bytes;
 }
 

@@ -117,7 +117,8 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: port %u is %.40s: expected %s with the "
                                "same access as in %s",
-                               what, i, own->name != NULL ? own->name : "missing",
+                               what, i,
+                               own->name != NULL ? own->name : "missing",
                                its->name != NULL ? its->name : "none",
                                old->name);
     }

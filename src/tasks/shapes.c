@@ -8,49 +8,49 @@ static const char *port_name(const struct dsflow_op *op, unsigned p)
     return op->ports[p < op->nports ? p : op->nports - 1].name;
 }
 
-static int type_check(const struct dsflow_op *op, unsigned p,
-                      const struct dsflow_shape *shape, enum dsflow_dtype dtype,
-                      struct dsflow_err *err)
+static int type_check(const struct dsflow_case *c, unsigned p,
+                      enum dsflow_dtype dtype, struct dsflow_err *err)
 {
-    if (shape->dtype == dtype)
+    if (c->shapes[p].dtype == dtype)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: expected %s, is %s",
-                       op->name, port_name(op, p), dsflow_dtype_str(dtype),
-                       dsflow_dtype_str(shape->dtype));
+                       c->op->name, port_name(c->op, p),
+                       dsflow_dtype_str(dtype),
+                       dsflow_dtype_str(c->shapes[p].dtype));
 }
 
-int dsf_port_check(const struct dsflow_op *op, unsigned p,
-                   const struct dsflow_shape *shape, enum dsflow_dtype dtype,
-                   int64_t elems, struct dsflow_err *err)
+int dsf_port_check(const struct dsflow_case *c, unsigned p,
+                   enum dsflow_dtype dtype, int64_t elems,
+                   struct dsflow_err *err)
 {
-    int status = type_check(op, p, shape, dtype, err);
+    int64_t has = c->shapes[p].elems;
+    int status = type_check(c, p, dtype, err);
 
-    if (status == DSFLOW_OK && shape->elems < elems)
-        status =
-            dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: %lld %s: expected %lld",
-                        op->name, port_name(op, p), (long long)shape->elems,
-                        dsflow_dtype_str(dtype), (long long)elems);
-    return status;
+    if (status < 0 || has >= elems)
+        return status;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: %lld %s: expected %lld",
+                       c->op->name, port_name(c->op, p), (long long)has,
+                       dsflow_dtype_str(dtype), (long long)elems);
 }
 
-int dsf_range_check(const struct dsflow_op *op, unsigned p,
-                    const struct dsflow_shape *shape, enum dsflow_dtype dtype,
-                    int64_t at, int64_t elems, struct dsflow_err *err)
+int dsf_range_check(const struct dsflow_case *c, unsigned p,
+                    enum dsflow_dtype dtype, int64_t at, int64_t elems,
+                    struct dsflow_err *err)
 {
-    int status = type_check(op, p, shape, dtype, err);
+    int64_t has = c->shapes[p].elems;
+    int status = type_check(c, p, dtype, err);
 
-    if (status == DSFLOW_OK &&
-        (at < 0 || elems < 0 || at > shape->elems || elems > shape->elems - at))
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: %s: %lld numbers from %lld on, of %lld",
-                             op->name, port_name(op, p), (long long)elems,
-                             (long long)at, (long long)shape->elems);
-    return status;
+    if (status < 0 || (at >= 0 && elems >= 0 && at <= has && elems <= has - at))
+        return status;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %s: %lld numbers from %lld on, of %lld",
+                       c->op->name, port_name(c->op, p), (long long)elems,
+                       (long long)at, (long long)has);
 }
 
-int dsf_control_check(const struct dsflow_op *op, unsigned p,
-                      const struct dsflow_shape *shape, struct dsflow_err *err)
+int dsf_control_check(const struct dsflow_case *c, unsigned p,
+                      struct dsflow_err *err)
 {
-    return dsf_port_check(op, p, shape, DSFLOW_BYTES,
-                          sizeof(struct dsflow_control), err);
+    return dsf_port_check(c, p, DSFLOW_BYTES, sizeof(struct dsflow_control),
+                          err);
 }

@@ -5,17 +5,17 @@
 #include <dsflow/op.h>
 
 /* Is port `p` of this type, with at least `elems` elements? */
-int dsf_port_check(const struct dsflow_op *op, unsigned p,
-                   const struct dsflow_shape *shape, enum dsflow_dtype dtype,
-                   int64_t elems, struct dsflow_err *err);
+int dsf_port_check(const struct dsflow_case *c, unsigned p,
+                   enum dsflow_dtype dtype, int64_t elems,
+                   struct dsflow_err *err);
 
 /* Are elements at .. at+elems within port `p`, which has this type? */
-int dsf_range_check(const struct dsflow_op *op, unsigned p,
-                    const struct dsflow_shape *shape, enum dsflow_dtype dtype,
-                    int64_t at, int64_t elems, struct dsflow_err *err);
+int dsf_range_check(const struct dsflow_case *c, unsigned p,
+                    enum dsflow_dtype dtype, int64_t at, int64_t elems,
+                    struct dsflow_err *err);
 
 /* Does port `p` hold a struct dsflow_control? */
-int dsf_control_check(const struct dsflow_op *op, unsigned p,
-                      const struct dsflow_shape *shape, struct dsflow_err *err);
+int dsf_control_check(const struct dsflow_case *c, unsigned p,
+                      struct dsflow_err *err);
 
 #endif

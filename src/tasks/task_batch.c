@@ -2,10 +2,9 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int load_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int load_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_load_args *a = args;
+    const struct dsf_load_args *a = c->args;
     int status;
 
     if (a->rows < 1 || a->nseq < 1 || a->rows % a->nseq != 0 || a->pos < 0 ||
@@ -13,18 +12,16 @@ static int load_check(const struct dsflow_shape *shapes, unsigned n,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "load_batch: %d rows of %d sequences from token %d",
                            (int)a->rows, (int)a->nseq, (int)a->pos);
-    status =
-        dsf_port_check(&dsf_op_load_batch, 0, &shapes[0], DSFLOW_INT64, 1, err);
+    status = dsf_port_check(c, 0, DSFLOW_INT64, 1, err);
     if (status == DSFLOW_OK)
-        status = dsf_port_check(&dsf_op_load_batch, 1, &shapes[1], DSFLOW_INT32,
-                                2 * (int64_t)a->rows, err);
+        status =
+            dsf_port_check(c, 1, DSFLOW_INT32, 2 * (int64_t)a->rows, err);
     return status;
 }
 
-static void load_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void load_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    cost->bytes = 2.0 * (double)shapes[1].bytes;
+    cost->bytes = 2.0 * (double)c->shapes[1].bytes;
 }
 
 const struct dsflow_op dsf_op_load_batch = {
@@ -39,14 +36,12 @@ const struct dsflow_op dsf_op_load_batch = {
     .cost = load_cost,
 };
 
-static int advance_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
+static int advance_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_port_check(&dsf_op_advance, 0, &shapes[0], DSFLOW_INT64, 1, err);
+    return dsf_port_check(c, 0, DSFLOW_INT64, 1, err);
 }
 
-static void advance_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+static void advance_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(int64_t);
 }

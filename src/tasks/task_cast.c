@@ -51,31 +51,28 @@ static int args_check(unsigned n, const struct dsf_cast_args *a,
     return DSFLOW_OK;
 }
 
-static int cast_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int cast_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_cast_args *a = args;
-    const struct dsflow_op *op = &dsf_op_cast;
-    int status = args_check(n, a, err);
+    const struct dsf_cast_args *a = c->args;
+    const struct dsflow_shape *s = c->shapes;
+    int status = args_check(c->n, a, err);
 
     if (status == DSFLOW_OK)
-        status = types_check(shapes[IN].dtype, shapes[OUT].dtype, a, err);
+        status = types_check(s[IN].dtype, s[OUT].dtype, a, err);
     for (unsigned i = IN; i <= OUT && status == DSFLOW_OK; i++)
-        status = dsf_range_check(op, i, &shapes[i], shapes[i].dtype, 0,
-                                 a->elems, err);
-    if (status == DSFLOW_OK && n > CONTROL)
-        status = dsf_control_check(op, CONTROL, &shapes[CONTROL], err);
+        status = dsf_range_check(c, i, s[i].dtype, 0, a->elems, err);
+    if (status == DSFLOW_OK && c->n > CONTROL)
+        status = dsf_control_check(c, CONTROL, err);
     return status;
 }
 
 /* No floating-point operations: bytes, and what it takes to make them. */
-static void cast_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void cast_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsf_cast_args *a = args;
+    const struct dsf_cast_args *a = c->args;
 
     for (unsigned i = IN; i <= OUT; i++)
-        cost->bytes += (double)dsflow_dtype_bytes(shapes[i].dtype, a->elems);
+        cost->bytes += (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
 }
 
 const struct dsflow_op dsf_op_cast = {

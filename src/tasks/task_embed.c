@@ -34,71 +34,39 @@ int dsf_embed_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-/* A row of the table and one of the positions for each token. How many of the
- * rows are of a part is not known: it counts as if all were. */
-static void embed_cost(const struct dsflow_embed_args *a, double flops,
-                       double tiles, struct dsflow_cost *cost)
+static int embed_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    double x = (double)dsf_tile_x(&a->tile);
-
-    cost->flops = flops * x;
-    cost->bytes = DSF_CELL * (2.0 * a->tile.rows + x * tiles);
+    return dsf_segment_check(c, dsf_embed_needs, err);
 }
 
-DSF_SEGMENT_CHECK(forward, embed)
-
-static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+/* A row of each table for each token, to a row of x; back, dx once, and each
+ * table's rows read and written. How many of the rows are of a part is not
+ * known: it counts as if all were. */
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsflow_embed_args *a = args;
+    const struct dsflow_embed_args *a = c->args;
+    const int back = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
+    const int tables = a->npos > 0 ? 2 : 1;
+    const double x = (double)dsf_tile_x(&a->tile);
 
-    embed_cost(a, a->npos > 0, a->npos > 0 ? 3 : 2, cost);
+    cost->flops = x * (back ? tables : tables - 1);
+    cost->bytes = DSF_CELL * (2.0 * a->tile.rows +
+                              x * (1 + (back ? 2 * tables : tables)));
 }
 
-const struct dsflow_op dsf_op_embed_forward = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "embed.forward",
-    .segment = "embed",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "token and position embeddings of a tile",
-    .args_size = sizeof(struct dsflow_embed_args),
-    .nports = DSFLOW_EMBED_X + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
-            [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_R },
-            [DSFLOW_EMBED_X] = { "x", DSFLOW_W },
-        },
-    .check = forward_check,
-    .cost = forward_cost,
-};
+DSF_SEGMENT_OP(embed, forward, DSFLOW_DIR_FORWARD, struct dsflow_embed_args,
+               .summary = "token and position embeddings of a tile",
+               .cost = cost,
+               DSFLOW_PORTS([DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R,
+                                                     DSFLOW_INT32 },
+                            [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_R },
+                            [DSFLOW_EMBED_X] = { "x", DSFLOW_W }));
 
-DSF_SEGMENT_CHECK(backward_weight, embed)
-
-/* dx once; each table's rows read and written. */
-static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_cost *cost)
-{
-    const struct dsflow_embed_args *a = args;
-    int tables = a->npos > 0 ? 2 : 1;
-
-    embed_cost(a, tables, 1 + 2 * tables, cost);
-}
-
-const struct dsflow_op dsf_op_embed_backward_weight = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "embed.backward_weight",
-    .segment = "embed",
-    .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
-    .summary = "gradients of the embeddings, added up by token",
-    .args_size = sizeof(struct dsflow_embed_args),
-    .nports = DSFLOW_EMBED_GRAD + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
-            [DSFLOW_EMBED_DX] = { "dx", DSFLOW_R },
-            [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_RW },
-        },
-    .check = backward_weight_check,
-    .cost = backward_weight_cost,
-};
+DSF_SEGMENT_OP(embed, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+               struct dsflow_embed_args,
+               .summary = "gradients of the embeddings, added up by token",
+               .cost = cost,
+               DSFLOW_PORTS([DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R,
+                                                     DSFLOW_INT32 },
+                            [DSFLOW_EMBED_DX] = { "dx", DSFLOW_R },
+                            [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_RW }));

@@ -51,11 +51,11 @@ int dsf_head_needs(const struct dsflow_op *op, const void *args,
 
     if (status < 0)
         return status;
-    if (whole || op != &dsf_op_head_backward_input)
+    if (whole || !dsf_is_optional(op, DSFLOW_HEAD_X))
         need[DSFLOW_HEAD_X] = dsf_rows_of(t, width);
     need[DSFLOW_HEAD_BATCH] = dsf_batch_of(t);
     need[DSFLOW_HEAD_LOGITS] = dsf_rows_of(t, vocab);
-    if (whole || op == &dsf_op_head_loss)
+    if (whole || !dsf_is_optional(op, DSFLOW_HEAD_LOSS))
         need[DSFLOW_HEAD_LOSS] = (struct dsf_need){ 1, 1, DSFLOW_FP64 };
     if (!whole) {
         need[DSFLOW_HEAD_STATS] = stats_of(t, 1);
@@ -77,40 +77,50 @@ static double logits_of(const struct dsflow_tile *t)
     return (double)t->rows * t->vocab;
 }
 
+static int head_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    return dsf_segment_check(c, dsf_head_needs, err);
+}
+
 /* The product and the norm. A slot of logits may be larger than the tile, and a
  * unit "embed" has more than the matrix: what is touched is counted, not the
  * sizes. */
-static void gemm_cost(const struct dsflow_head_args *a, double norms,
-                      struct dsflow_cost *cost)
+static void product_cost(const struct dsflow_head_args *a, double norms,
+                         struct dsflow_cost *cost)
 {
     const struct dsflow_tile *t = &a->tile;
     const double x = (double)dsf_tile_x(t), whole = a->norm_w >= 0;
 
     cost->flops = 2.0 * logits_of(t) * t->width + whole * norms * x;
     cost->bytes = DSF_CELL * (logits_of(t) + (double)t->vocab * t->width +
-                                   (1 + whole) * x);
+                              (1 + whole) * x);
 }
 
-/* The normed tile, or the gradient of it. */
-static size_t norm_scratch(const struct dsflow_shape *shapes, unsigned n,
-                           const void *args)
+/* The gradient of the matrix is read and written. */
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsflow_head_args *a = args;
+    const struct dsflow_head_args *a = c->args;
 
-    return a->norm_w < 0 ? 0 : dsf_tile_x(&a->tile) * DSF_CELL;
+    product_cost(a, 8, cost);
+    if (c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
+        cost->bytes += DSF_CELL * (double)a->tile.vocab * a->tile.width;
 }
 
-DSF_SEGMENT_CHECK(forward, head)
+static size_t norm_scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_head_args *a = c->args;
+
+    return dsf_normed_bytes(&a->tile, a->norm_w);
+}
 
 /* An exponential of each logit while it is in the cache. The whole writes the
  * logits, then scales them. */
-static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+static void forward_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsflow_head_args *a = args;
+    const struct dsflow_head_args *a = c->args;
     int whole = a->norm_w >= 0;
 
-    gemm_cost(a, 0, cost);
+    product_cost(a, 0, cost);
     cost->flops += (whole ? 15.0 : 14.0) * logits_of(&a->tile);
     cost->bytes += (whole ? 2.0 : 0.0) * DSF_CELL * logits_of(&a->tile);
 }
@@ -124,161 +134,90 @@ struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
 
     s.tops = s.stats + dsf_round16(rows) * sizeof(struct dsflow_head_stats);
     s.normed = s.tops + blocks * DSF_CELL;
-    s.bytes =
-        a->norm_w < 0 ? s.stats : s.normed + dsf_tile_x(t) * DSF_CELL;
+    s.bytes = a->norm_w < 0 ? s.stats : s.normed + dsf_tile_x(t) * DSF_CELL;
     return s;
 }
 
-static size_t forward_scratch(const struct dsflow_shape *shapes, unsigned n,
-                              const void *args)
+static size_t forward_scratch(const struct dsflow_case *c)
 {
-    return dsf_head_scratch(args).bytes;
+    return dsf_head_scratch(c->args).bytes;
 }
 
-const struct dsflow_op dsf_op_head_forward = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "head.forward",
-    .segment = "head",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "logits, loss, and gradient of the logits of a tile",
-    .args_size = sizeof(struct dsflow_head_args),
-    .nports = DSFLOW_HEAD_TOPS + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
-            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
-            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
-            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64,
-                                   .optional = 1 },
-            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W, DSFLOW_FP64,
-                                    .optional = 1 },
-            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_W, .optional = 1 },
-        },
-    .check = forward_check,
-    .cost = forward_cost,
-    .scratch = forward_scratch,
-};
+DSF_SEGMENT_OP(head, forward, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
+               .summary = "logits, loss, and gradient of the logits of a tile",
+               .cost = forward_cost, .scratch = forward_scratch,
+               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
+                                                   .optional = 1 },
+                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+                            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R,
+                                                    DSFLOW_INT32 },
+                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
+                            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W,
+                                                   DSFLOW_FP64, .optional = 1 },
+                            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W,
+                                                    DSFLOW_FP64,
+                                                    .optional = 1 },
+                            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_W,
+                                                   .optional = 1 }));
 
-DSF_SEGMENT_CHECK(loss, head)
-
-static void loss_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsflow_head_args *a = args;
+    const struct dsflow_head_args *a = c->args;
     const struct dsflow_tile *t = &a->tile;
     double stats = (double)a->parts * t->rows *
                    (sizeof(struct dsflow_head_stats) / DSF_CELL);
 
     cost->flops = logits_of(t) + 5 * stats;
-    cost->bytes =
-        DSF_CELL * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
-                         (double)t->rows * (double)dsf_head_blocks(t));
+    cost->bytes = DSF_CELL * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
+                              (double)t->rows * (double)dsf_head_blocks(t));
 }
 
-const struct dsflow_op dsf_op_head_loss = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "head.loss",
-    .segment = "head",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "loss of all parts, and gradient of the logits of one",
-    .args_size = sizeof(struct dsflow_head_args),
-    .nports = DSFLOW_HEAD_ALL_STATS + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R, DSFLOW_INT32 },
-            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_RW },
-            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W, DSFLOW_FP64 },
-            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_R },
-            [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSFLOW_R, DSFLOW_FP64 },
-        },
-    .check = loss_check,
-    .cost = loss_cost,
-};
+DSF_SEGMENT_OP(head, loss, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
+               .summary =
+                   "loss of all parts, and gradient of the logits of one",
+               .cost = loss_cost,
+               DSFLOW_PORTS([DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R,
+                                                    DSFLOW_INT32 },
+                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_RW },
+                            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W,
+                                                   DSFLOW_FP64 },
+                            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_R },
+                            [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSFLOW_R,
+                                                        DSFLOW_FP64 }));
 
-DSF_SEGMENT_CHECK(backward_input, head)
+DSF_SEGMENT_OP(head, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
+               struct dsflow_head_args,
+               .summary = "gradient of the input of the head, and of its norm",
+               .cost = cost, .scratch = norm_scratch,
+               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R, .optional = 1 },
+                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
+                                                   .optional = 1 },
+                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
+                            [DSFLOW_HEAD_DX] = { "dx", DSFLOW_W },
+                            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_W,
+                                                    .optional = 1 }));
 
-static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_cost *cost)
-{
-    gemm_cost(args, 8, cost);
-}
+DSF_SEGMENT_OP(head, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+               struct dsflow_head_args,
+               .summary = "gradients of the head's matrix and norm",
+               .cost = cost, .scratch = norm_scratch,
+               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
+                                                   .optional = 1 },
+                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
+                            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_R,
+                                                    .optional = 1 },
+                            [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_RW },
+                            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW,
+                                                        .optional = 1 }));
 
-const struct dsflow_op dsf_op_head_backward_input = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "head.backward_input",
-    .segment = "head",
-    .direction = DSFLOW_DIR_BACKWARD_INPUT,
-    .summary = "gradient of the input of the head, and of its norm",
-    .args_size = sizeof(struct dsflow_head_args),
-    .nports = DSFLOW_HEAD_DNORM + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_HEAD_X] = { "x", DSFLOW_R, .optional = 1 },
-            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
-            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
-            [DSFLOW_HEAD_DX] = { "dx", DSFLOW_W },
-            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_W, .optional = 1 },
-        },
-    .check = backward_input_check,
-    .cost = backward_input_cost,
-    .scratch = norm_scratch,
-};
-
-DSF_SEGMENT_CHECK(backward_weight, head)
-
-/* The gradient of the matrix is read and written. */
-static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_cost *cost)
-{
-    const struct dsflow_head_args *a = args;
-
-    gemm_cost(a, 8, cost);
-    cost->bytes += DSF_CELL * (double)a->tile.vocab * a->tile.width;
-}
-
-const struct dsflow_op dsf_op_head_backward_weight = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "head.backward_weight",
-    .segment = "head",
-    .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
-    .summary = "gradients of the head's matrix and norm",
-    .args_size = sizeof(struct dsflow_head_args),
-    .nports = DSFLOW_HEAD_NORM_GRAD + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R, .optional = 1 },
-            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
-            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_R, .optional = 1 },
-            [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_RW },
-            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW, .optional = 1 },
-        },
-    .check = backward_weight_check,
-    .cost = backward_weight_cost,
-    .scratch = norm_scratch,
-};
-
-DSF_SEGMENT_CHECK(logits, head)
-
-const struct dsflow_op dsf_op_head_logits = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "head.logits",
-    .segment = "head",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "logits of a tile, for generation",
-    .args_size = sizeof(struct dsflow_head_args),
-    .nports = DSFLOW_HEAD_LOGITS + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R },
-            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
-        },
-    .check = logits_check,
-    .cost = backward_input_cost,
-    .scratch = norm_scratch,
-};
+DSF_SEGMENT_OP(head, logits, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
+               .summary = "logits of a tile, for generation",
+               .cost = cost, .scratch = norm_scratch,
+               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
+                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
+                                                   .optional = 1 },
+                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
+                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W }));

@@ -2,22 +2,15 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int send_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int send_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    if (shapes[0].dtype == shapes[1].dtype &&
-        shapes[0].elems == shapes[1].elems)
-        return DSFLOW_OK;
-    return dsflow_fail(
-        err, DSFLOW_EINVAL, "send: %lld %s into %lld %s",
-        (long long)shapes[0].elems, dsflow_dtype_str(shapes[0].dtype),
-        (long long)shapes[1].elems, dsflow_dtype_str(shapes[1].dtype));
-}
+    const struct dsflow_shape *in = &c->shapes[0], *out = &c->shapes[1];
 
-static void send_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
-{
-    cost->bytes = 2.0 * (double)shapes[0].bytes;
+    if (in->dtype == out->dtype && in->elems == out->elems)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "send: %lld %s into %lld %s",
+                       (long long)in->elems, dsflow_dtype_str(in->dtype),
+                       (long long)out->elems, dsflow_dtype_str(out->dtype));
 }
 
 const struct dsflow_op dsf_op_send = {
@@ -28,19 +21,16 @@ const struct dsflow_op dsf_op_send = {
     .comm = DSFLOW_COMM_SEND,
     DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
     .check = send_check,
-    .cost = send_cost,
 };
 
-static int wait_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int wait_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void wait_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+/* It touches nothing. */
+static void wait_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    cost->flops = 0;
 }
 
 const struct dsflow_op dsf_op_wait = {
@@ -54,35 +44,35 @@ const struct dsflow_op dsf_op_wait = {
     .cost = wait_cost,
 };
 
-int dsf_move_check(const struct dsflow_op *op, const struct dsflow_shape *shapes,
-                   unsigned port, struct dsf_range move, struct dsflow_err *err)
+int dsf_move_check(const struct dsflow_case *c, unsigned port,
+                   struct dsf_range move, struct dsflow_err *err)
 {
-    enum dsflow_dtype dtype = shapes[0].dtype;
-    int status =
-        dsf_range_check(op, 0, &shapes[0], dtype, move.at, move.elems, err);
+    enum dsflow_dtype dtype = c->shapes[0].dtype;
+    int status = dsf_range_check(c, 0, dtype, move.at, move.elems, err);
 
     return status < 0 ? status
-                      : dsf_range_check(op, port, &shapes[port], dtype,
-                                        move.from, move.elems, err);
+                      : dsf_range_check(c, port, dtype, move.from, move.elems,
+                                        err);
 }
 
-static int copy_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+/* Copies and gathers read and write what they take of each `in`. */
+static void copies_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    return dsf_move_check(&dsf_op_copy, shapes, 1, *(const struct dsf_range *)args,
-                      err);
+    for (unsigned i = 1; i < c->n; i++)
+        cost->bytes +=
+            2.0 * (double)dsflow_dtype_bytes(
+                      c->shapes[0].dtype, c->op->reads(c->op, c->args, i));
 }
 
-static int64_t copy_reads(const void *args, unsigned port)
+static int copy_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    return dsf_move_check(c, 1, *(const struct dsf_range *)c->args, err);
+}
+
+static int64_t copy_reads(const struct dsflow_op *op, const void *args,
+                          unsigned port)
 {
     return port == 0 ? 0 : ((const struct dsf_range *)args)->elems;
-}
-
-static void copy_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
-                      struct dsflow_cost *cost)
-{
-    cost->bytes = 2.0 * (double)dsflow_dtype_bytes(shapes[0].dtype,
-                                                   copy_reads(args, 1));
 }
 
 const struct dsflow_op dsf_op_copy = {
@@ -94,7 +84,7 @@ const struct dsflow_op dsf_op_copy = {
     .comm = DSFLOW_COMM_GATHER,
     DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = copy_check,
-    .cost = copy_cost,
+    .cost = copies_cost,
     .reads = copy_reads,
 };
 
@@ -110,36 +100,27 @@ struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port)
     return (struct dsf_range){ dsf_pieces_elems(p, m), dsf_pieces_at(p, m), 0 };
 }
 
-static int gather_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
+static int gather_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_gather_args *a = args;
+    const struct dsf_gather_args *a = c->args;
     const struct dsf_pieces *p = &a->pieces;
     int status = DSFLOW_OK;
 
     if (p->blocks < 0 || p->block < 0 || p->members < 1 || p->owner < 0 ||
         p->owner >= p->members || a->take >= p->members ||
-        n > (unsigned)p->members + 1)
+        c->n > (unsigned)p->members + 1)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "gather: %u data: expected pieces of %d members", n,
-                           (int)p->members);
-    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
-        status = dsf_move_check(&dsf_op_gather, shapes, i,
-                                dsf_gather_move(a, i), err);
+                           "gather: %u data: expected pieces of %d members",
+                           c->n, (int)p->members);
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_move_check(c, i, dsf_gather_move(a, i), err);
     return status;
 }
 
-static int64_t gather_reads(const void *args, unsigned port)
+static int64_t gather_reads(const struct dsflow_op *op, const void *args,
+                            unsigned port)
 {
     return port == 0 ? 0 : dsf_gather_move(args, port).elems;
-}
-
-static void gather_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
-                        struct dsflow_cost *cost)
-{
-    for (unsigned i = 1; i < n; i++)
-        cost->bytes += 2.0 * (double)dsflow_dtype_bytes(shapes[0].dtype,
-                                                        gather_reads(args, i));
 }
 
 const struct dsflow_op dsf_op_gather = {
@@ -152,44 +133,38 @@ const struct dsflow_op dsf_op_gather = {
     .comm = DSFLOW_COMM_GATHER,
     DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
     .check = gather_check,
-    .cost = gather_cost,
+    .cost = copies_cost,
     .reads = gather_reads,
 };
 
-static int check_sum(const struct dsflow_op *op, const struct dsflow_shape *shapes,
-                     unsigned n, const struct dsf_sum_args *a,
-                     struct dsflow_err *err)
+static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
+    const struct dsf_sum_args *a = c->args;
     struct dsf_range move = { a->elems, a->at, a->from };
     int status = DSFLOW_OK;
 
-    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
-        status = dsf_move_check(op, shapes, i, move, err);
-    if (status == DSFLOW_OK && (a->self < 0 || a->self >= n))
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_move_check(c, i, move, err);
+    if (status == DSFLOW_OK && (a->self < 0 || a->self >= c->n))
         status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: self: %lld: expected 0 to %u", op->name,
-                             (long long)a->self, n - 1);
+                             "%s: self: %lld: expected 0 to %u", c->op->name,
+                             (long long)a->self, c->n - 1);
     return status;
 }
 
-static int64_t sum_reads(const void *args, unsigned port)
+static int64_t sum_reads(const struct dsflow_op *op, const void *args,
+                         unsigned port)
 {
     return port == 0 ? 0 : ((const struct dsf_sum_args *)args)->elems;
 }
 
-static void sum_cost(const struct dsflow_shape *shapes, unsigned n, const void *args,
-                     struct dsflow_cost *cost)
+static void sum_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    int64_t elems = ((const struct dsf_sum_args *)args)->elems;
+    int64_t elems = ((const struct dsf_sum_args *)c->args)->elems;
 
-    cost->flops = (n - 1) * (double)elems;
-    cost->bytes = (n + 1) * (double)dsflow_dtype_bytes(shapes[0].dtype, elems);
-}
-
-static int add_check(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_err *err)
-{
-    return check_sum(&dsf_op_add, shapes, n, args, err);
+    cost->flops = (c->n - 1) * (double)elems;
+    cost->bytes =
+        (c->n + 1) * (double)dsflow_dtype_bytes(c->shapes[0].dtype, elems);
 }
 
 static void add_slice(void *args, int64_t from, int64_t elems,
@@ -214,16 +189,10 @@ const struct dsflow_op dsf_op_add = {
     .sums = 1,
     DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
                  { "from", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS }),
-    .check = add_check,
+    .check = sum_check,
     .cost = sum_cost,
     .slice = add_slice,
 };
-
-static int reduce_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
-{
-    return check_sum(&dsf_op_reduce, shapes, n, args, err);
-}
 
 const struct dsflow_op dsf_op_reduce = {
     .abi = DSFLOW_OP_ABI,
@@ -235,7 +204,7 @@ const struct dsflow_op dsf_op_reduce = {
     .comm = DSFLOW_COMM_REDUCE,
     DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
                  { "in", DSFLOW_R, DSFLOW_FP32 }),
-    .check = reduce_check,
+    .check = sum_check,
     .cost = sum_cost,
     .reads = sum_reads,
 };

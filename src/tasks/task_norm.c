@@ -2,33 +2,27 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int square_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
+static int square_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_square_args *a = args;
-    const struct dsflow_op *op = &dsf_op_square;
+    const struct dsf_square_args *a = c->args;
+    int64_t blocks = c->shapes[1].elems;
     int status;
 
-    if (a->elems < 0 || a->at < 0 || shapes[1].elems < 1 ||
-        a->elems % shapes[1].elems != 0)
+    if (a->elems < 0 || a->at < 0 || blocks < 1 || a->elems % blocks != 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "square: %lld numbers from %lld on, in %lld blocks",
                            (long long)a->elems, (long long)a->at,
-                           (long long)shapes[1].elems);
-    status =
-        dsf_range_check(op, 0, &shapes[0], DSFLOW_FP32, a->at, a->elems, err);
-    if (status == DSFLOW_OK)
-        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64, 1, err);
-    return status;
+                           (long long)blocks);
+    status = dsf_range_check(c, 0, DSFLOW_FP32, a->at, a->elems, err);
+    return status < 0 ? status : dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
 }
 
-static void square_cost(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_cost *cost)
+static void square_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsf_square_args *a = args;
+    const struct dsf_square_args *a = c->args;
 
     cost->flops = 2.0 * (double)a->elems;
-    cost->bytes = (double)dsflow_dtype_bytes(shapes[0].dtype, a->elems);
+    cost->bytes = (double)dsflow_dtype_bytes(c->shapes[0].dtype, a->elems);
 }
 
 static void square_slice(void *args, int64_t from, int64_t elems,
@@ -54,23 +48,20 @@ const struct dsflow_op dsf_op_square = {
     .slice = square_slice,
 };
 
-static int sum_check(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_err *err)
+static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++)
-        status =
-            dsf_port_check(&dsf_op_sum, i, &shapes[i], DSFLOW_FP64, 1, err);
+    for (unsigned i = 0; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_port_check(c, i, DSFLOW_FP64, 1, err);
     return status;
 }
 
-static void sum_cost(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_cost *cost)
+static void sum_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    for (unsigned i = 0; i < n; i++) {
-        cost->bytes += (double)shapes[i].bytes;
-        cost->flops += (double)shapes[i].elems;
+    for (unsigned i = 0; i < c->n; i++) {
+        cost->bytes += (double)c->shapes[i].bytes;
+        cost->flops += (double)c->shapes[i].elems;
     }
 }
 
@@ -88,23 +79,19 @@ const struct dsflow_op dsf_op_sum = {
     .cost = sum_cost,
 };
 
-static int clip_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_clip_args *a = args;
+    const struct dsf_clip_args *a = c->args;
     int status;
 
     if (!(a->limit >= 0))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "clip: limit: %g: expected 0 or more", a->limit);
-    status = dsf_port_check(&dsf_op_clip, 0, &shapes[0], DSFLOW_FP64, 1, err);
-    if (status == DSFLOW_OK)
-        status = dsf_control_check(&dsf_op_clip, 1, &shapes[1], err);
-    return status;
+    status = dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
+    return status < 0 ? status : dsf_control_check(c, 1, err);
 }
 
-static void clip_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void clip_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }

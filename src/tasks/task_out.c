@@ -29,101 +29,51 @@ int dsf_out_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-/* The product, and `more` for each number of the tile. */
-static void out_cost(const struct dsflow_op *op,
-                     const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, double more, struct dsflow_cost *cost)
+static int out_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsflow_out_args *a = args;
-    double nq = (double)dsf_tile_qwidth(&a->tile);
-
-    cost->flops = (2.0 * nq + more) * (double)dsf_tile_x(&a->tile);
-    cost->bytes = dsf_ports_bytes(op, shapes, n);
+    return dsf_segment_check(c, dsf_out_needs, err);
 }
 
-DSF_SEGMENT_CHECK(forward, out)
-
-static void forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+/* The product; for each number of the tile, what is added to it or its sum; for
+ * each of the output of attention, delta. */
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsflow_out_args *a = args;
+    const struct dsflow_out_args *a = c->args;
+    const double nq = (double)dsf_tile_qwidth(&a->tile);
+    const double x = (double)dsf_tile_x(&a->tile);
 
-    out_cost(&dsf_op_out_forward, shapes, n, args, a->residual ? 2 : 0, cost);
+    cost->flops = 2 * nq * x;
+    cost->bytes = dsf_ports_bytes(c, 0);
+    if (c->op->direction == DSFLOW_DIR_FORWARD && a->residual)
+        cost->flops += 2 * x;
+    else if (c->op->direction == DSFLOW_DIR_BACKWARD_INPUT)
+        cost->flops += 2 * a->tile.rows * nq;
+    else if (c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
+        cost->flops += x;
 }
 
-const struct dsflow_op dsf_op_out_forward = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "out.forward",
-    .segment = "out",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "projection of the attention's output, and residual",
-    .args_size = sizeof(struct dsflow_out_args),
-    .nports = DSFLOW_OUT_Y + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_OUT_X] = { "x", DSFLOW_R, .optional = 1 },
-            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
-            [DSFLOW_OUT_Y] = { "y", DSFLOW_W },
-        },
-    .check = forward_check,
-    .cost = forward_cost,
-};
+DSF_SEGMENT_OP(out, forward, DSFLOW_DIR_FORWARD, struct dsflow_out_args,
+               .summary = "projection of the attention's output, and residual",
+               .cost = cost,
+               DSFLOW_PORTS([DSFLOW_OUT_X] = { "x", DSFLOW_R, .optional = 1 },
+                            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+                            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
+                            [DSFLOW_OUT_Y] = { "y", DSFLOW_W }));
 
-DSF_SEGMENT_CHECK(backward_input, out)
+DSF_SEGMENT_OP(out, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
+               struct dsflow_out_args,
+               .summary = "gradient of the attention's output",
+               .cost = cost,
+               DSFLOW_PORTS([DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+                            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
+                            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
+                            [DSFLOW_OUT_DATT] = { "datt", DSFLOW_W },
+                            [DSFLOW_OUT_DELTA] = { "delta", DSFLOW_W }));
 
-static void backward_input_cost(const struct dsflow_shape *shapes, unsigned n,
-                                const void *args, struct dsflow_cost *cost)
-{
-    const struct dsflow_out_args *a = args;
-    const struct dsflow_tile *t = &a->tile;
-
-    out_cost(&dsf_op_out_backward_input, shapes, n, args, 0, cost);
-    cost->flops += 2.0 * t->rows * (double)dsf_tile_qwidth(t);
-}
-
-const struct dsflow_op dsf_op_out_backward_input = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "out.backward_input",
-    .segment = "out",
-    .direction = DSFLOW_DIR_BACKWARD_INPUT,
-    .summary = "gradient of the attention's output",
-    .args_size = sizeof(struct dsflow_out_args),
-    .nports = DSFLOW_OUT_DELTA + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
-            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
-            [DSFLOW_OUT_DATT] = { "datt", DSFLOW_W },
-            [DSFLOW_OUT_DELTA] = { "delta", DSFLOW_W },
-        },
-    .check = backward_input_check,
-    .cost = backward_input_cost,
-};
-
-DSF_SEGMENT_CHECK(backward_weight, out)
-
-static void backward_weight_cost(const struct dsflow_shape *shapes, unsigned n,
-                                 const void *args, struct dsflow_cost *cost)
-{
-    out_cost(&dsf_op_out_backward_weight, shapes, n, args, 1, cost);
-}
-
-const struct dsflow_op dsf_op_out_backward_weight = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "out.backward_weight",
-    .segment = "out",
-    .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
-    .summary = "gradients of the parameters of out",
-    .args_size = sizeof(struct dsflow_out_args),
-    .nports = DSFLOW_OUT_GRAD + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
-            [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_RW },
-        },
-    .check = backward_weight_check,
-    .cost = backward_weight_cost,
-};
+DSF_SEGMENT_OP(out, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+               struct dsflow_out_args,
+               .summary = "gradients of the parameters of out",
+               .cost = cost,
+               DSFLOW_PORTS([DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
+                            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
+                            [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_RW }));

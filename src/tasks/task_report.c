@@ -2,23 +2,20 @@
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
-static int report_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
+static int report_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsflow_op *op = &dsf_op_report;
-    int status = dsf_control_check(op, 0, &shapes[0], err);
+    int status = dsf_control_check(c, 0, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_port_check(op, 1, &shapes[1], DSFLOW_FP64, 1, err);
+        status = dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
     if (status == DSFLOW_OK)
-        status = dsf_port_check(op, 2, &shapes[2], DSFLOW_INT64, 1, err);
+        status = dsf_port_check(c, 2, DSFLOW_INT64, 1, err);
     return status;
 }
 
-static void report_cost(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_cost *cost)
+static void report_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    cost->bytes = (double)shapes[0].bytes;
+    cost->bytes = (double)c->shapes[0].bytes;
 }
 
 const struct dsflow_op dsf_op_report = {
@@ -32,11 +29,10 @@ const struct dsflow_op dsf_op_report = {
     .cost = report_cost,
 };
 
-static int report_loss_check(const struct dsflow_shape *shapes, unsigned n,
-                             const void *args, struct dsflow_err *err)
+static int report_loss_check(const struct dsflow_case *c,
+                             struct dsflow_err *err)
 {
-    return dsf_port_check(&dsf_op_report_loss, 0, &shapes[0], DSFLOW_FP64, 1,
-                          err);
+    return dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
 }
 
 const struct dsflow_op dsf_op_report_loss = {

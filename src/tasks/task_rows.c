@@ -47,6 +47,11 @@ int dsf_norm_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
+static int norm_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    return dsf_segment_check(c, dsf_norm_needs, err);
+}
+
 /* The unit has more than this norm: what is touched is counted. */
 static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
                     double vectors, struct dsflow_cost *cost)
@@ -56,95 +61,47 @@ static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
         DSF_CELL * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
 }
 
-DSF_SEGMENT_CHECK(forward, norm)
-
-static void norm_forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                              const void *args, struct dsflow_cost *cost)
+static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsf_norm_args *a = args;
+    const struct dsf_norm_args *a = c->args;
+    const double vectors = a->norm_b < 0 ? 1 : 2;
 
-    cost_of(&a->tile, 8, 2, a->norm_b < 0 ? 1 : 2, cost);
+    if (c->op->direction == DSFLOW_DIR_FORWARD) {
+        cost_of(&a->tile, 8, 2, vectors, cost);
+    } else if (c->op->direction == DSFLOW_DIR_BACKWARD_INPUT) {
+        cost_of(&a->tile, 16, a->residual ? 4 : 3, 3, cost);
+    } else {
+        cost_of(&a->tile, 0, 0, 3 * vectors, cost);
+        cost->flops = vectors * a->tile.width;
+    }
 }
 
-const struct dsflow_op dsf_op_norm_forward = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "norm.forward",
-    .segment = "norm",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "norm of the rows of one tensor rank",
-    .args_size = sizeof(struct dsf_norm_args),
-    .nports = DSF_NORM_Y + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSF_NORM_X] = { "x", DSFLOW_R },
-            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
-            [DSF_NORM_Y] = { "y", DSFLOW_W },
-        },
-    .check = forward_check,
-    .cost = norm_forward_cost,
-};
+DSF_SEGMENT_OP(norm, forward, DSFLOW_DIR_FORWARD, struct dsf_norm_args,
+               .summary = "norm of the rows of one tensor rank",
+               .cost = norm_cost,
+               DSFLOW_PORTS([DSF_NORM_X] = { "x", DSFLOW_R },
+                            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
+                            [DSF_NORM_Y] = { "y", DSFLOW_W }));
 
-DSF_SEGMENT_CHECK(backward_input, norm)
+DSF_SEGMENT_OP(norm, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
+               struct dsf_norm_args,
+               .summary = "gradient of the input of a norm, of the rows of one "
+                          "rank",
+               .cost = norm_cost,
+               DSFLOW_PORTS([DSF_NORM_X] = { "x", DSFLOW_R },
+                            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
+                            [DSF_NORM_DY] = { "dy", DSFLOW_R },
+                            [DSF_NORM_DX] = { "dx", DSFLOW_W },
+                            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_W },
+                            [DSF_NORM_DRES] = { "dres", DSFLOW_R,
+                                                .optional = 1 }));
 
-static void norm_backward_input_cost(const struct dsflow_shape *shapes,
-                                     unsigned n, const void *args,
-                                     struct dsflow_cost *cost)
-{
-    const struct dsf_norm_args *a = args;
-
-    cost_of(&a->tile, 16, a->residual ? 4 : 3, 3, cost);
-}
-
-const struct dsflow_op dsf_op_norm_backward_input = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "norm.backward_input",
-    .segment = "norm",
-    .direction = DSFLOW_DIR_BACKWARD_INPUT,
-    .summary = "gradient of the input of a norm, of the rows of one rank",
-    .args_size = sizeof(struct dsf_norm_args),
-    .nports = DSF_NORM_DRES + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSF_NORM_X] = { "x", DSFLOW_R },
-            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
-            [DSF_NORM_DY] = { "dy", DSFLOW_R },
-            [DSF_NORM_DX] = { "dx", DSFLOW_W },
-            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_W },
-            [DSF_NORM_DRES] = { "dres", DSFLOW_R, .optional = 1 },
-        },
-    .check = backward_input_check,
-    .cost = norm_backward_input_cost,
-};
-
-DSF_SEGMENT_CHECK(backward_weight, norm)
-
-static void norm_backward_weight_cost(const struct dsflow_shape *shapes,
-                                      unsigned n, const void *args,
-                                      struct dsflow_cost *cost)
-{
-    const struct dsf_norm_args *a = args;
-    double vectors = a->norm_b < 0 ? 1 : 2;
-
-    cost_of(&a->tile, 0, 0, 3 * vectors, cost);
-    cost->flops = vectors * a->tile.width;
-}
-
-const struct dsflow_op dsf_op_norm_backward_weight = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "norm.backward_weight",
-    .segment = "norm",
-    .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
-    .summary = "gradients of the parameters of a norm",
-    .args_size = sizeof(struct dsf_norm_args),
-    .nports = DSF_NORM_GRAD + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_R },
-            [DSF_NORM_GRAD] = { "grad", DSFLOW_RW },
-        },
-    .check = backward_weight_check,
-    .cost = norm_backward_weight_cost,
-};
+DSF_SEGMENT_OP(norm, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+               struct dsf_norm_args,
+               .summary = "gradients of the parameters of a norm",
+               .cost = norm_cost,
+               DSFLOW_PORTS([DSF_NORM_DNORM] = { "dnorm", DSFLOW_R },
+                            [DSF_NORM_GRAD] = { "grad", DSFLOW_RW }));
 
 int dsf_residual_needs(const struct dsflow_op *op, const void *args,
                        struct dsf_need *need, struct dsflow_err *err)
@@ -152,8 +109,9 @@ int dsf_residual_needs(const struct dsflow_op *op, const void *args,
     const struct dsf_residual_args *a = args;
     const struct dsflow_tile *t = &a->tile;
     const size_t width = (size_t)t->width;
-    const struct dsf_in_unit bias = { "b", a->b, width,
-                                      op == &dsf_op_residual_forward };
+    const struct dsf_in_unit bias = {
+        "b", a->b, width, dsf_is_optional(op, DSF_RESIDUAL_UNIT)
+    };
     int status = rows_check(op, t, err);
 
     need[DSF_RESIDUAL_X] = need[DSF_RESIDUAL_IN] = need[DSF_RESIDUAL_Y] =
@@ -164,73 +122,36 @@ int dsf_residual_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int residual_forward_check(const struct dsflow_shape *shapes, unsigned n,
-                                  const void *args, struct dsflow_err *err)
+static int residual_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(&dsf_op_residual_forward, shapes, n, args,
-                             dsf_residual_needs, err);
+    return dsf_segment_check(c, dsf_residual_needs, err);
 }
 
-static void residual_forward_cost(const struct dsflow_shape *shapes, unsigned n,
-                                  const void *args, struct dsflow_cost *cost)
+static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    const struct dsf_residual_args *a = args;
-    int bias = a->b >= 0;
+    const struct dsf_residual_args *a = c->args;
+    const int bias = a->b >= 0;
 
     /* The sum is written, then read and written again: twice from memory only
      * where the rows do not stay in the cache. */
-    cost_of(&a->tile, bias ? 2 : 1, 4, bias, cost);
+    if (c->op->direction == DSFLOW_DIR_FORWARD)
+        cost_of(&a->tile, bias ? 2 : 1, 4, bias, cost);
+    else
+        cost_of(&a->tile, 1, 1, 2, cost);
 }
 
-const struct dsflow_op dsf_op_residual_forward = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "residual.forward",
-    .segment = "residual",
-    .direction = DSFLOW_DIR_FORWARD,
-    .summary = "what a segment adds to the rows of one tensor rank",
-    .args_size = sizeof(struct dsf_residual_args),
-    .nports = DSF_RESIDUAL_UNIT + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSF_RESIDUAL_X] = { "x", DSFLOW_R },
-            [DSF_RESIDUAL_IN] = { "in", DSFLOW_R },
-            [DSF_RESIDUAL_Y] = { "y", DSFLOW_W },
-            [DSF_RESIDUAL_UNIT] = { "unit", DSFLOW_R, .optional = 1 },
-        },
-    .check = residual_forward_check,
-    .cost = residual_forward_cost,
-};
+DSF_SEGMENT_OP(residual, forward, DSFLOW_DIR_FORWARD, struct dsf_residual_args,
+               .summary = "what a segment adds to the rows of one tensor rank",
+               .cost = residual_cost,
+               DSFLOW_PORTS([DSF_RESIDUAL_X] = { "x", DSFLOW_R },
+                            [DSF_RESIDUAL_IN] = { "in", DSFLOW_R },
+                            [DSF_RESIDUAL_Y] = { "y", DSFLOW_W },
+                            [DSF_RESIDUAL_UNIT] = { "unit", DSFLOW_R,
+                                                    .optional = 1 }));
 
-static int residual_backward_weight_check(const struct dsflow_shape *shapes,
-                                          unsigned n, const void *args,
-                                          struct dsflow_err *err)
-{
-    return dsf_segment_check(&dsf_op_residual_backward_weight, shapes, n, args,
-                             dsf_residual_needs, err);
-}
-
-static void residual_backward_weight_cost(const struct dsflow_shape *shapes,
-                                          unsigned n, const void *args,
-                                          struct dsflow_cost *cost)
-{
-    const struct dsf_residual_args *a = args;
-
-    cost_of(&a->tile, 1, 1, 2, cost);
-}
-
-const struct dsflow_op dsf_op_residual_backward_weight = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "residual.backward_weight",
-    .segment = "residual",
-    .direction = DSFLOW_DIR_BACKWARD_WEIGHT,
-    .summary = "gradient of the bias that a segment adds",
-    .args_size = sizeof(struct dsf_residual_args),
-    .nports = DSF_RESIDUAL_GRAD + 1,
-    .ports =
-        (const struct dsflow_port[]){
-            [DSF_RESIDUAL_DY] = { "dy", DSFLOW_R },
-            [DSF_RESIDUAL_GRAD] = { "grad", DSFLOW_RW },
-        },
-    .check = residual_backward_weight_check,
-    .cost = residual_backward_weight_cost,
-};
+DSF_SEGMENT_OP(residual, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+               struct dsf_residual_args,
+               .summary = "gradient of the bias that a segment adds",
+               .cost = residual_cost,
+               DSFLOW_PORTS([DSF_RESIDUAL_DY] = { "dy", DSFLOW_R },
+                            [DSF_RESIDUAL_GRAD] = { "grad", DSFLOW_RW }));

@@ -5,10 +5,9 @@
 
 #include <string.h>
 
-static int schedule_check(const struct dsflow_shape *shapes, unsigned n,
-                          const void *args, struct dsflow_err *err)
+static int schedule_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsf_schedule_args *a = args;
+    const struct dsf_schedule_args *a = c->args;
 
     if (memchr(a->schedule, '\0', sizeof(a->schedule)) == NULL ||
         dsflow_lr_schedule_find(a->schedule) == NULL)
@@ -21,11 +20,11 @@ static int schedule_check(const struct dsflow_shape *shapes, unsigned n,
                            "schedule: betas: %g, %g: expected 0 to 1, 1 not "
                            "included",
                            a->beta1, a->beta2);
-    return dsf_control_check(&dsf_op_schedule, 0, &shapes[0], err);
+    return dsf_control_check(c, 0, err);
 }
 
-static void schedule_cost(const struct dsflow_shape *shapes, unsigned n,
-                          const void *args, struct dsflow_cost *cost)
+static void schedule_cost(const struct dsflow_case *c,
+                          struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }

@@ -1,26 +1,20 @@
 /* task_swap.c - what carries numbers from one memory of a rank to another. */
 #include "tasks/tasks.h"
 
-static int swap_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int swap_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    if (shapes[0].dtype == shapes[1].dtype)
+    if (c->shapes[0].dtype == c->shapes[1].dtype)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EINVAL, "swap: %s into %s",
-                       dsflow_dtype_str(shapes[0].dtype),
-                       dsflow_dtype_str(shapes[1].dtype));
+                       dsflow_dtype_str(c->shapes[0].dtype),
+                       dsflow_dtype_str(c->shapes[1].dtype));
 }
 
-static double least(const struct dsflow_shape *shapes)
+static void swap_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    return (double)(shapes[0].bytes < shapes[1].bytes ? shapes[0].bytes
-                                                      : shapes[1].bytes);
-}
+    size_t from = c->shapes[0].bytes, to = c->shapes[1].bytes;
 
-static void swap_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
-{
-    cost->bytes = 2 * least(shapes);
+    cost->bytes = 2.0 * (double)(from < to ? from : to);
 }
 
 const struct dsflow_op dsf_op_swap_in = {

@@ -5,33 +5,21 @@
 #include "tasks/components.h"
 #include "tasks/shapes.h"
 
-/* For the messages: which optimizer it is, is not known to its check. */
-static const struct dsflow_op update = {
-    .name = "update",
-    DSFLOW_PORTS({ "control", DSFLOW_R },
-                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                 { "state", DSFLOW_RW }),
-};
-
-int dsflow_update_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
+int dsflow_update_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct dsflow_update_args *a = args;
+    const struct dsflow_update_args *a = c->args;
+    const int64_t at[] = { 0, a->grad_at, a->param_at };
     int status;
 
     if (a->elems < 0 || a->decay < 0 || a->decay > a->elems ||
         a->grad_at < 0 || a->param_at < 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "update: %lld of %lld numbers decay",
+                           "%s: %lld of %lld numbers decay", c->op->name,
                            (long long)a->decay, (long long)a->elems);
-    status = dsf_control_check(&update, 0, &shapes[0], err);
-    for (unsigned i = 1; i < n && status == DSFLOW_OK; i++)
-        status = dsf_range_check(&update, i, &shapes[i], DSFLOW_FP32,
-                                 i == 1   ? a->grad_at
-                                 : i == 2 ? a->param_at
-                                          : 0,
-                                 a->elems, err);
+    status = dsf_control_check(c, 0, err);
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_range_check(c, i, DSFLOW_FP32, i < 3 ? at[i] : 0, a->elems,
+                                 err);
     return status;
 }
 
@@ -67,69 +55,44 @@ void dsflow_update_slice(void *args, int64_t from, int64_t elems,
     slice_tensors(a, from);
 }
 
-void dsflow_update_cost(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, double flops,
+void dsflow_update_cost(const struct dsflow_case *c, double flops,
                         struct dsflow_cost *cost)
 {
-    const struct dsflow_update_args *a = args;
+    const struct dsflow_update_args *a = c->args;
 
     cost->flops = flops * (double)a->elems;
-    for (unsigned i = 1; i < n; i++)
+    for (unsigned i = 1; i < c->n; i++)
         cost->bytes += (i == 1 ? 1.0 : 2.0) *
-                       (double)dsflow_dtype_bytes(shapes[i].dtype, a->elems);
+                       (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
 }
 
-static void update_cost(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_cost *cost)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    dsflow_update_cost(shapes, n, args, 12, cost);
+    dsflow_update_cost(c, 12, cost);
 }
 
-const struct dsflow_op dsf_op_adam = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "adam",
-    .direction = DSFLOW_DIR_UPDATE,
-    .update = 1,
-    .summary = "Adam or AdamW update of a unit",
-    .args_size = sizeof(struct dsf_update_args),
-    DSFLOW_PORTS({ "control", DSFLOW_R },
-                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                 { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
-    .check = dsflow_update_check,
-    .cost = update_cost,
-    .slice = dsflow_update_slice,
-};
+/* An op of an optimizer with these states. */
+#define UPDATE(name_, what, ...)                                               \
+    const struct dsflow_op dsf_op_##name_ = {                                  \
+        .abi = DSFLOW_OP_ABI,                                                  \
+        .name = #name_,                                                        \
+        .direction = DSFLOW_DIR_UPDATE,                                        \
+        .update = 1,                                                           \
+        .summary = what,                                                       \
+        .args_size = sizeof(struct dsf_update_args),                           \
+        DSFLOW_PORTS({ "control", DSFLOW_R },                                  \
+                     { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },              \
+                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },            \
+                     __VA_ARGS__),                                             \
+        .check = dsflow_update_check,                                          \
+        .cost = cost,                                                          \
+        .slice = dsflow_update_slice,                                          \
+    }
 
-const struct dsflow_op dsf_op_sgd = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "sgd",
-    .direction = DSFLOW_DIR_UPDATE,
-    .update = 1,
-    .summary = "SGD update of a unit, with or without momentum",
-    .args_size = sizeof(struct dsf_update_args),
-    DSFLOW_PORTS({ "control", DSFLOW_R },
-                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 }),
-    .check = dsflow_update_check,
-    .cost = update_cost,
-    .slice = dsflow_update_slice,
-};
-
-const struct dsflow_op dsf_op_lion = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "lion",
-    .direction = DSFLOW_DIR_UPDATE,
-    .update = 1,
-    .summary = "Lion update of a unit",
-    .args_size = sizeof(struct dsf_update_args),
-    DSFLOW_PORTS({ "control", DSFLOW_R },
-                 { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },
-                 { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
-    .check = dsflow_update_check,
-    .cost = update_cost,
-    .slice = dsflow_update_slice,
-};
+UPDATE(adam, "Adam or AdamW update of a unit",
+       { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+       { "v", DSFLOW_RW, .slice = DSFLOW_ELEMS });
+UPDATE(sgd, "SGD update of a unit, with or without momentum",
+       { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 });
+UPDATE(lion, "Lion update of a unit",
+       { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS });

@@ -5,43 +5,40 @@
 #include <dsflow/op.h>
 #include "tasks/args.h"
 
-extern const struct dsflow_op dsf_op_embed_forward, dsf_op_embed_backward_weight;
-extern const struct dsflow_op dsf_op_qkv_forward, dsf_op_qkv_backward_input,
-    dsf_op_qkv_backward_weight;
-extern const struct dsflow_op dsf_op_attention_forward,
-    dsf_op_attention_backward_input;
-extern const struct dsflow_op dsf_op_out_forward, dsf_op_out_backward_input,
-    dsf_op_out_backward_weight;
-extern const struct dsflow_op dsf_op_mlp_forward, dsf_op_mlp_hidden,
-    dsf_op_mlp_backward_input,
-    dsf_op_mlp_backward_weight;
-extern const struct dsflow_op dsf_op_head_forward, dsf_op_head_loss,
-    dsf_op_head_backward_input, dsf_op_head_backward_weight, dsf_op_head_logits;
-extern const struct dsflow_op dsf_op_norm_forward, dsf_op_norm_backward_input,
-    dsf_op_norm_backward_weight;
-extern const struct dsflow_op dsf_op_residual_forward,
-    dsf_op_residual_backward_weight;
-extern const struct dsflow_op dsf_op_load_batch, dsf_op_advance;
-extern const struct dsflow_op dsf_op_schedule, dsf_op_clip;
-extern const struct dsflow_op dsf_op_square, dsf_op_sum, dsf_op_add;
-extern const struct dsflow_op dsf_op_adam, dsf_op_sgd, dsf_op_lion;
-extern const struct dsflow_op dsf_op_send, dsf_op_wait, dsf_op_copy, dsf_op_gather,
-    dsf_op_reduce;
-extern const struct dsflow_op dsf_op_all_gather, dsf_op_reduce_scatter,
-    dsf_op_all_reduce, dsf_op_all_to_all, dsf_op_broadcast;
-extern const struct dsflow_op dsf_op_swap_in, dsf_op_swap_out;
-extern const struct dsflow_op dsf_op_cast;
-extern const struct dsflow_op dsf_op_report, dsf_op_report_loss;
+/* All of them, in the order they are listed. COLLECTIVE: no executor runs it. */
+#define DSF_OPS(OP, COLLECTIVE)                                                \
+    OP(load_batch) OP(advance)                                                 \
+    OP(embed_forward) OP(embed_backward_weight)                                \
+    OP(qkv_forward) OP(qkv_backward_input) OP(qkv_backward_weight)             \
+    OP(attention_forward) OP(attention_backward_input)                         \
+    OP(out_forward) OP(out_backward_input) OP(out_backward_weight)             \
+    OP(mlp_forward) OP(mlp_hidden)                                             \
+    OP(mlp_backward_input) OP(mlp_backward_weight)                             \
+    OP(head_forward) OP(head_loss)                                             \
+    OP(head_backward_input) OP(head_backward_weight) OP(head_logits)           \
+    OP(norm_forward) OP(norm_backward_input) OP(norm_backward_weight)          \
+    OP(residual_forward) OP(residual_backward_weight)                          \
+    OP(schedule) OP(square) OP(sum) OP(clip) OP(add)                           \
+    OP(send) OP(wait) OP(copy) OP(gather) OP(reduce)                           \
+    COLLECTIVE(all_gather) COLLECTIVE(reduce_scatter) COLLECTIVE(all_reduce)   \
+    COLLECTIVE(all_to_all) COLLECTIVE(broadcast)                               \
+    OP(swap_in) OP(swap_out) OP(cast)                                          \
+    OP(adam) OP(sgd) OP(lion)                                                  \
+    OP(report) OP(report_loss)
+
+#define DECLARE(name) extern const struct dsflow_op dsf_op_##name;
+DSF_OPS(DECLARE, DECLARE)
+#undef DECLARE
+
+/* The same; ends with NULL. */
+extern const struct dsflow_op *const dsf_ops[];
 
 /* Is what `move` takes from port `port` there, and room for it in port 0? */
-int dsf_move_check(const struct dsflow_op *op,
-                   const struct dsflow_shape *shapes, unsigned port,
+int dsf_move_check(const struct dsflow_case *c, unsigned port,
                    struct dsf_range move, struct dsflow_err *err);
 
 /* What port `port` of a `gather` takes. */
-struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port);
-
-/* All of the above, in the order they are listed; ends with NULL. */
-extern const struct dsflow_op *const dsf_ops[];
+struct dsf_range dsf_gather_move(const struct dsf_gather_args *a,
+                                 unsigned port);
 
 #endif

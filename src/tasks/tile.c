@@ -57,43 +57,38 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
 }
 
 /* Is the data on port `i` what is needed there? */
-static int check_port(const struct dsflow_op *op, unsigned i,
-                      const struct dsflow_shape *shape,
+static int check_port(const struct dsflow_case *c, unsigned i,
                       const struct dsf_need *need, struct dsflow_err *err)
 {
-    const char *name = op->ports[i].name;
+    const char *op = c->op->name, *name = c->op->ports[i].name;
+    int has = i < c->n && c->shapes[i].bytes > 0;
 
-    if (need->rows == 0 && shape->bytes > 0)
+    if (need->rows == 0 && has)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %s: expected no such port with these arguments",
-                           op->name, name);
+                           op, name);
     if (need->rows == 0)
         return DSFLOW_OK;
-    if (shape->bytes == 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: is missing", op->name,
-                           name);
-    return dsf_port_check(op, i, shape, need->dtype, need->rows * need->cols,
-                          err);
+    if (!has)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: is missing", op, name);
+    return dsf_port_check(c, i, need->dtype, need->rows * need->cols, err);
 }
 
-int dsf_segment_check(const struct dsflow_op *op,
-                      const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, dsf_needs_fn *needs,
+int dsf_segment_check(const struct dsflow_case *c, dsf_needs_fn *needs,
                       struct dsflow_err *err)
 {
     struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
-    const struct dsflow_shape none = { 0 };
-    int status = needs(op, args, need, err);
+    int status = needs(c->op, c->args, need, err);
 
-    for (unsigned i = 0; i < op->nports && status == DSFLOW_OK; i++)
-        if (op->ports[i].name != NULL)
-            status = check_port(op, i, i < n ? &shapes[i] : &none, &need[i],
-                                err);
+    for (unsigned i = 0; i < c->op->nports && status == DSFLOW_OK; i++)
+        if (c->op->ports[i].name != NULL)
+            status = check_port(c, i, &need[i], err);
     return status;
 }
 
-int dsf_unit_needs(const struct dsflow_op *op, const struct dsf_in_unit *tensors,
-                   unsigned n, struct dsf_need *need, struct dsflow_err *err)
+int dsf_unit_needs(const struct dsflow_op *op,
+                   const struct dsf_in_unit *tensors, unsigned n,
+                   struct dsf_need *need, struct dsflow_err *err)
 {
     size_t end = 0;
 
@@ -113,13 +108,13 @@ int dsf_unit_needs(const struct dsflow_op *op, const struct dsf_in_unit *tensors
     return DSFLOW_OK;
 }
 
-double dsf_ports_bytes(const struct dsflow_op *op,
-                       const struct dsflow_shape *shapes, unsigned n)
+double dsf_ports_bytes(const struct dsflow_case *c, unsigned but)
 {
     double sum = 0;
 
-    for (unsigned i = 0; i < n; i++)
-        sum += (double)shapes[i].bytes *
-               (op->ports[i].access == DSFLOW_RW ? 2 : 1);
+    for (unsigned i = 0; i < c->n; i++)
+        if (!(but >> i & 1))
+            sum += (double)c->shapes[i].bytes *
+                   (c->op->ports[i].access == DSFLOW_RW ? 2 : 1);
     return sum;
 }

@@ -105,20 +105,27 @@ typedef int dsf_needs_fn(const struct dsflow_op *op, const void *args,
 dsf_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs, dsf_out_needs,
     dsf_mlp_needs, dsf_head_needs, dsf_norm_needs, dsf_residual_needs;
 
-/* Does the data on the ports have what `needs` asks for? The check of `op`,
- * whose arguments begin with a tile. */
-int dsf_segment_check(const struct dsflow_op *op,
-                      const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, dsf_needs_fn *needs,
+/* Does the data on the ports have what `needs` asks for? The arguments begin
+ * with a tile. */
+int dsf_segment_check(const struct dsflow_case *c, dsf_needs_fn *needs,
                       struct dsflow_err *err);
 
-/* The `check` of an op of a segment. */
-#define DSF_SEGMENT_CHECK(name, segment)                                       \
-    static int name##_check(const struct dsflow_shape *shapes, unsigned n,     \
-                            const void *args, struct dsflow_err *err)          \
-    {                                                                          \
-        return dsf_segment_check(&dsf_op_##segment##_##name, shapes, n, args,  \
-                                 dsf_##segment##_needs, err);                  \
+/* May a task of `op` leave the port out? */
+static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
+{
+    return port < op->nports && op->ports[port].optional;
+}
+
+/* dsf_op_<segment>_<name>, an op of a segment: what is not said here. */
+#define DSF_SEGMENT_OP(segment_, name_, direction_, args, ...)                 \
+    const struct dsflow_op dsf_op_##segment_##_##name_ = {                     \
+        .abi = DSFLOW_OP_ABI,                                                  \
+        .name = #segment_ "." #name_,                                          \
+        .segment = #segment_,                                                  \
+        .direction = direction_,                                               \
+        .args_size = sizeof(args),                                             \
+        .check = segment_##_check,                                             \
+        __VA_ARGS__                                                            \
     }
 
 /* Are the numbers of a tile in range, and do they agree? `op` is named in the
@@ -134,12 +141,20 @@ struct dsf_in_unit {
     size_t n;
     int optional;
 };
-int dsf_unit_needs(const struct dsflow_op *op, const struct dsf_in_unit *tensors,
-                   unsigned n, struct dsf_need *need, struct dsflow_err *err);
+int dsf_unit_needs(const struct dsflow_op *op,
+                   const struct dsf_in_unit *tensors, unsigned n,
+                   struct dsf_need *need, struct dsflow_err *err);
 
-/* Bytes read and written: those of the first `n` ports, counted once, and twice
- * where a port is both. */
-double dsf_ports_bytes(const struct dsflow_op *op,
-                       const struct dsflow_shape *shapes, unsigned n);
+/* Bytes read and written: those of the ports, counted once, and twice where a
+ * port is both; not of the ports in `but` (bit i: port i). */
+double dsf_ports_bytes(const struct dsflow_case *c, unsigned but);
+
+/* Scratch of the rows of a tile, normed, or of the gradient of them; a part,
+ * whose norm_w is -1, has none. */
+static inline size_t dsf_normed_bytes(const struct dsflow_tile *t,
+                                      int64_t norm_w)
+{
+    return norm_w < 0 ? 0 : dsf_tile_x(t) * DSF_CELL;
+}
 
 #endif

@@ -253,22 +253,22 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
     const struct dsflow_op *own = dsf_job_op(g->job, op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
     struct dsflow_shape shapes[DSF_SEGMENT_PORTS];
-    unsigned n = op->nports;
+    const struct dsflow_case c = { own, shapes, op->nports, args };
     size_t scratch;
 
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < c.n; i++)
         shapes[i] = (struct dsflow_shape){ bufs[i].bytes, bufs[i].elems,
                                            bufs[i].dtype };
     if (own != op && g->err.status == DSFLOW_OK) {
         if (codelet == NULL || codelet->cpu == NULL)
             dsflow_fail(&g->err, DSFLOW_ENOSYS,
                         "task %.60s: no codelet for a CPU", own->name);
-        else if (own->check(shapes, n, args, &g->err) < 0)
+        else if (own->check(&c, &g->err) < 0)
             dsflow_fail_in(&g->err, g->err.status, "generation");
     }
     if (g->err.status != DSFLOW_OK)
         return;
-    scratch = own->scratch == NULL ? 0 : own->scratch(shapes, n, args);
+    scratch = own->scratch == NULL ? 0 : own->scratch(&c);
     if (scratch > g->scratch_bytes) {
         free(g->scratch);
         g->scratch_bytes = (scratch + 63) / 64 * 64;
@@ -277,7 +277,7 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
             abort();
     }
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                        .nbufs = n,
+                                        .nbufs = c.n,
                                         .args = args,
                                         .fresh = fresh,
                                         .scratch = g->scratch });

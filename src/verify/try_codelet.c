@@ -106,7 +106,7 @@ static void fill_port(struct dsf_case *c, unsigned i)
     void *v = c->before[i] = dsf_xcalloc(1, s->bytes + 1);
     uint64_t state = c->seed + i;
 
-    if (t->fill != NULL && t->fill(c->seed, i, v, s->elems, c->args))
+    if (t->fill != NULL && t->fill(c->op, c->seed, i, v, s->elems, c->args))
         return;
     if (s->dtype == DSFLOW_FP32)
         dsf_case_fill(c->seed, i, v, (size_t)s->elems);
@@ -126,10 +126,17 @@ static void fill_port(struct dsf_case *c, unsigned i)
         }
 }
 
+struct dsflow_case dsf_case_of(const struct dsf_case *c,
+                               const struct dsflow_op *op)
+{
+    return (struct dsflow_case){ op, c->shapes, c->n, c->args };
+}
+
 void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
                    const struct dsflow_trials *trials, uint64_t seed)
 {
     struct dsflow_err err = { .msg = "" };
+    struct dsflow_case seen;
     char where[64];
 
     *c = (struct dsf_case){ .seed = seed, .trials = trials, .op = op };
@@ -137,14 +144,15 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
              (unsigned long long)seed);
     dsf_child_step("its trials: ", where);
     c->args = dsf_xcalloc(1, op->args_size + 1);
-    if (trials->make(seed, c->shapes, &c->n, c->args, &c->fresh) < 0) {
+    if (trials->make(op, seed, c->shapes, &c->n, c->args, &c->fresh) < 0) {
         c->n = 0; /* none of this seed */
         return;
     }
     if (c->n < required(op) ||
         c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
         dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
-    if (op->check != NULL && op->check(c->shapes, c->n, c->args, &err) < 0)
+    seen = dsf_case_of(c, op);
+    if (op->check != NULL && op->check(&seen, &err) < 0)
         dsf_child_fault("the op's check refuses a case: %s", err.msg);
     for (unsigned i = 0; i < c->n; i++)
         if (access_of(c, i) != DSFLOW_W)
@@ -198,8 +206,8 @@ static void prepare(struct memory *m, const struct dsf_case *c,
                     const struct dsflow_op *op, const struct way *way)
 {
     static const struct dsflow_host nobody;
-    size_t bytes =
-        op->scratch == NULL ? 0 : op->scratch(c->shapes, c->n, c->args);
+    struct dsflow_case seen = dsf_case_of(c, op);
+    size_t bytes = op->scratch == NULL ? 0 : op->scratch(&seen);
     struct dsf_guarded *args = &m->v[c->n], *scratch = &m->v[c->n + 1];
 
     put_ports(m, c, way);
@@ -505,10 +513,11 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
 struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
                                  const struct dsflow_op *op)
 {
+    struct dsflow_case seen = dsf_case_of(c, op);
     struct dsflow_cost cost = { 0 };
 
     if (op->cost != NULL)
-        op->cost(c->shapes, c->n, c->args, &cost);
+        op->cost(&seen, &cost);
     for (unsigned i = 0; op->cost == NULL && i < c->n; i++)
         cost.bytes +=
             (double)c->shapes[i].bytes * (access_of(c, i) == DSFLOW_RW ? 2 : 1);

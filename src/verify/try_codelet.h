@@ -38,6 +38,10 @@ void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
                    const struct dsflow_trials *trials, uint64_t seed);
 void dsf_case_free(struct dsf_case *c);
 
+/* The same, as the functions of `op` see it. */
+struct dsflow_case dsf_case_of(const struct dsf_case *c,
+                               const struct dsflow_op *op);
+
 /* Numbers of a normal distribution, the same for the same seed and port: what a
  * port has that nobody fills. */
 void dsf_case_fill(uint64_t seed, unsigned port, float *v, size_t n);

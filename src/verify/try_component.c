@@ -237,6 +237,7 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
                         int64_t elems)
 {
     struct dsf_case s = *c;
+    struct dsflow_case seen;
     struct dsflow_update_args *a;
     struct dsflow_err err = { .msg = "" };
     struct dsf_left left;
@@ -252,7 +253,8 @@ static void check_shard(const struct dsf_case *c, const struct dsf_computes *by,
         s.shapes[i] = dsflow_shape_of(DSFLOW_FP32, elems);
         s.before[i] = (float *)c->before[i] + from;
     }
-    if (c->op->check != NULL && c->op->check(s.shapes, s.n, a, &err) < 0)
+    seen = dsf_case_of(&s, c->op);
+    if (c->op->check != NULL && c->op->check(&seen, &err) < 0)
         dsf_child_fault("the op's check refuses a shard: %s", err.msg);
     dsf_case_run(&s, by, &left);
     for (unsigned i = PARAM; i < s.n; i++) {

@@ -137,7 +137,7 @@ static unsigned add_buffers(struct passes *p, int pass)
     unsigned char args[512] = { 0 };
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
 
-    t->make(p->seed, shapes, &n, args, &fresh);
+    t->make(original, p->seed, shapes, &n, args, &fresh);
     for (unsigned i = 0; i < n; i++) {
         const char *name = original->ports[i].name;
         size_t size = (shapes[i].bytes + 3) / 4;
@@ -153,7 +153,7 @@ static unsigned add_buffers(struct passes *p, int pass)
         if (original->ports[i].access == DSFLOW_W || is_sum(p, name))
             continue;
         if (t->fill == NULL ||
-            !t->fill(p->seed, i, b->v, shapes[i].elems, args))
+            !t->fill(original, p->seed, i, b->v, shapes[i].elems, args))
             dsf_case_fill(p->seed, 16 * (unsigned)pass + i, b->v, b->floats);
         for (size_t k = 0; k < b->floats && strstr("unit weight", name); k++)
             b->v[k] *= 0.2f; /* as weights are: sums of many stay near 1 */
@@ -168,15 +168,16 @@ static bool run_pass(struct passes *p, int pass)
     const struct dsflow_codelet *codelet;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS] = { { .ptr = NULL } };
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
+    struct dsflow_case c = { op, shapes, 0, &p->args };
     size_t scratch_bytes;
-    unsigned n, fresh = 0;
+    unsigned fresh = 0;
     float *scratch;
 
     if (op == NULL)
         return true;
-    n = add_buffers(p, pass);
+    c.n = add_buffers(p, pass);
     codelet = dsflow_codelet_find(op);
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < c.n; i++) {
         const char *name = op->ports[i].name;
         const struct buffer *b = name != NULL ? buffer_of(p, name) : NULL;
 
@@ -191,12 +192,12 @@ static bool run_pass(struct passes *p, int pass)
             fresh |= 1u << i;
     }
     if (codelet == NULL || codelet->cpu == NULL ||
-        (op->check != NULL && op->check(shapes, n, &p->args, NULL) < 0))
+        (op->check != NULL && op->check(&c, NULL) < 0))
         return false;
-    scratch_bytes = op->scratch != NULL ? op->scratch(shapes, n, &p->args) : 0;
+    scratch_bytes = op->scratch != NULL ? op->scratch(&c) : 0;
     scratch = floats(scratch_bytes / sizeof(float) + 1);
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                        .nbufs = n,
+                                        .nbufs = c.n,
                                         .args = &p->args,
                                         .fresh = fresh,
                                         .scratch = scratch });
@@ -267,7 +268,7 @@ static bool begin(struct passes *p)
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
     unsigned n, fresh = 0;
 
-    t->make(p->seed, shapes, &n, &p->args, &fresh);
+    t->make(first, p->seed, shapes, &n, &p->args, &fresh);
     /* No slope of a norm of few numbers; and large ones would take long. */
     if (p->args.attention.tile.width < 8 || p->args.attention.tile.width > 128)
         return false;

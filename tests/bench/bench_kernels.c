@@ -78,6 +78,7 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
     const struct dsflow_op *op = s->codelet->op;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    const struct dsflow_case seen = { op, shapes, s->nports, s->args };
     double own = INFINITY, plain = INFINITY;
     struct dsflow_cost cost;
     struct dsflow_err err;
@@ -95,13 +96,13 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
         bufs[i] = (struct dsflow_buf){ s->ports[i], s->bytes[i],
                                        shapes[i].elems, dtype };
     }
-    if (op->check(shapes, s->nports, s->args, &err) < 0) {
+    if (op->check(&seen, &err) < 0) {
         fprintf(stderr, "bench_kernels: %s\n", err.msg);
         exit(1);
     }
-    op->cost(shapes, s->nports, s->args, &cost);
+    op->cost(&seen, &cost);
     if (op->scratch)
-        room += op->scratch(shapes, s->nports, s->args);
+        room += op->scratch(&seen);
     scratch = numbers(room / sizeof(float), 1);
     for (unsigned i = 0; i <= repetitions; i++) {
         double t0 = now(), t1, t2;

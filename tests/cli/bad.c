@@ -11,23 +11,22 @@
 /* Every task: out = 2 in, of as many numbers; `sum` is added to, or set. */
 enum { IN, OUT, SUM };
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return shapes[IN].elems <= shapes[OUT].elems &&
-                   shapes[IN].elems <= shapes[SUM].elems
+    return c->shapes[IN].elems <= c->shapes[OUT].elems &&
+                   c->shapes[IN].elems <= c->shapes[SUM].elems
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EINVAL, "sizes");
 }
 
-static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args)
+static size_t scratch(const struct dsflow_case *c)
 {
-    return shapes[IN].bytes;
+    return c->shapes[IN].bytes;
 }
 
-static int make(uint64_t seed, struct dsflow_shape *shapes, unsigned *n,
-                void *args, unsigned *fresh)
+static int make(const struct dsflow_op *op, uint64_t seed,
+                struct dsflow_shape *shapes, unsigned *n, void *args,
+                unsigned *fresh)
 {
     *n = 3;
     shapes[IN] = shapes[OUT] = shapes[SUM] =
@@ -223,16 +222,16 @@ static const struct dsflow_codelet *original(void)
     return dsflow_codelet_find(dsflow_op_find("out.forward"));
 }
 
-static int gradient_make(uint64_t seed, struct dsflow_shape *shapes,
-                         unsigned *n, void *args, unsigned *fresh)
+static int gradient_make(const struct dsflow_op *op, uint64_t seed,
+                         struct dsflow_shape *shapes, unsigned *n, void *args,
+                         unsigned *fresh)
 {
-    return original()->trials->make(seed, shapes, n, args, fresh);
+    return original()->trials->make(op, seed, shapes, n, args, fresh);
 }
 
-static int gradient_check(const struct dsflow_shape *shapes, unsigned n,
-                          const void *args, struct dsflow_err *err)
+static int gradient_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return original()->op->check(shapes, n, args, err);
+    return original()->op->check(c, err);
 }
 
 static void bad_gradient(const struct dsflow_call *call)

@@ -51,7 +51,18 @@ is "policy bad_policy" "FAULT +does not give the same graph twice "
 # The built-in ones pass, with any seeds.
 "$dsflow" codelet check builtin --cases 8 --seed 20260101 > out ||
     fault "built-in: $(grep FAULT out)"
-grep -q "^attention.backward_input  *8  ok" out || fault "attention: $(cat out)"
+# Segments whole, and as a part of one tensor rank.
+for op in embed.forward embed.backward_weight qkv.forward qkv.backward_input \
+          qkv.backward_weight attention.forward attention.backward_input \
+          out.forward out.backward_input out.backward_weight mlp.forward \
+          mlp.hidden mlp.backward_input mlp.backward_weight head.forward \
+          head.backward_input head.backward_weight head.logits; do
+    grep -q "^$op  *16  ok" out || fault "$op: $(grep "^$op " out)"
+done
+for op in head.loss norm.forward norm.backward_input norm.backward_weight \
+          residual.forward residual.backward_weight; do
+    grep -q "^$op  *8  ok" out || fault "$op: $(grep "^$op " out)"
+done
 
 # wrong MESSAGE ARGS...: one line, and status 2.
 wrong() {

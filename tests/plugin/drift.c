@@ -8,10 +8,9 @@
 
 enum { ROWS = 3, COLUMNS = 4 };
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return shapes[0].dtype == DSFLOW_BF16
+    return c->shapes[0].dtype == DSFLOW_BF16
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EINVAL, "drift: expected bf16");
 }

@@ -43,10 +43,9 @@ static int pull_fill(const void *part,
     return DSFLOW_OK;
 }
 
-static void pull_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void pull_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    dsflow_update_cost(shapes, n, args, 6, cost);
+    dsflow_update_cost(c, 6, cost);
 }
 
 static const struct dsflow_op pull_op = {
@@ -132,22 +131,19 @@ static const struct dsflow_lr_schedule halves = {
 };
 
 /* Attention that leaves the work to the built-in one, and knows of it. */
-static int same_check(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_err *err)
+static int same_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsflow_op_find("attention.forward")->check(shapes, n, args, err);
+    return dsflow_op_find("attention.forward")->check(c, err);
 }
 
-static void same_cost(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args, struct dsflow_cost *cost)
+static void same_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    dsflow_op_find("attention.forward")->cost(shapes, n, args, cost);
+    dsflow_op_find("attention.forward")->cost(c, cost);
 }
 
-static size_t same_scratch(const struct dsflow_shape *shapes, unsigned n,
-                           const void *args)
+static size_t same_scratch(const struct dsflow_case *c)
 {
-    return dsflow_op_find("attention.forward")->scratch(shapes, n, args);
+    return dsflow_op_find("attention.forward")->scratch(c);
 }
 
 static const struct dsflow_op same_op = {

@@ -71,12 +71,11 @@ static void shrink_cpu(const struct dsflow_call *call)
         x[i] *= (float)a->by;
 }
 
-static int shrink_check(const struct dsflow_shape *shapes, unsigned n,
-                        const void *args, struct dsflow_err *err)
+static int shrink_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    const struct shrink_args *a = args;
+    const struct shrink_args *a = c->args;
 
-    return a->at >= 0 && a->elems <= shapes[0].elems - a->at
+    return a->at >= 0 && a->elems <= c->shapes[0].elems - a->at
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EINVAL, "shrink: out of bounds");
 }

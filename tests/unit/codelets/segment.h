@@ -32,7 +32,8 @@ static inline int check_elems(const struct dsflow_op *op, const size_t *elems,
             shapes[p] = shape_of(op, p, *elems++);
             n--;
         }
-    return op->check(shapes, op->nports, args, err);
+    return op->check(&(struct dsflow_case){ op, shapes, op->nports, args },
+                     err);
 }
 
 /* A tensor on a port. */
@@ -48,6 +49,7 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     const struct dsflow_op *op = codelet->op;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS] = { { .ptr = NULL } };
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
+    const struct dsflow_case c = { op, shapes, op->nports, args };
     struct dsflow_err err = { .msg = "" };
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
     struct guarded scratch;
@@ -62,12 +64,11 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
         bufs[p] = (struct dsflow_buf){ ports[i].t->f, bytes, shapes[p].elems,
                                        shapes[p].dtype };
     }
-    if (op->check(shapes, op->nports, args, &err) != DSFLOW_OK)
+    if (op->check(&c, &err) != DSFLOW_OK)
         fail_msg("%s", err.msg);
-    op->cost(shapes, op->nports, args, &cost);
+    op->cost(&c, &cost);
     assert_true(cost.flops >= 0 && cost.bytes > 0);
-    scratch =
-        guarded_new(op->scratch ? op->scratch(shapes, op->nports, args) : 0);
+    scratch = guarded_new(op->scratch ? op->scratch(&c) : 0);
     memset(scratch.p, 0xff, scratch.bytes); /* not numbers */
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = op->nports,

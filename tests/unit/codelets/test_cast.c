@@ -52,14 +52,15 @@ static void cast(const struct dsf_cast_args *args, unsigned n,
 {
     const struct dsflow_op *op = &dsf_op_cast;
     struct dsflow_shape shapes[3];
+    const struct dsflow_case c = { op, shapes, n, args };
     struct dsflow_cost cost = { .flops = 0, .bytes = 0 };
     struct dsflow_err err;
 
     for (unsigned i = 0; i < n; i++)
         shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
-    if (op->check(shapes, n, args, &err) < 0)
+    if (op->check(&c, &err) < 0)
         fail_msg("%s", err.msg);
-    op->cost(shapes, n, args, &cost);
+    op->cost(&c, &cost);
     assert_true(cost.bytes > 0 || args->elems == 0);
     dsf_codelet_cast.cpu(
         &(struct dsflow_call){ .bufs = bufs, .nbufs = n, .args = args });
@@ -487,9 +488,10 @@ static void refuses(struct dsf_cast_args a, struct dsflow_shape in,
     const struct dsflow_shape shapes[] = {
         in, out, dsflow_shape_of(DSFLOW_BYTES, control)
     };
+    const struct dsflow_case c = { &dsf_op_cast, shapes, control > 0 ? 3 : 2,
+                                   &a };
 
-    assert_int_equal(dsf_op_cast.check(shapes, control > 0 ? 3 : 2, &a, &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_cast.check(&c, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, says);
 }
 

@@ -23,7 +23,8 @@ static void run(const struct dsflow_codelet *codelet,
         bufs[i] = (struct dsflow_buf){ ptrs[i], shapes[i].bytes,
                                        shapes[i].elems, DSFLOW_FP32 };
     }
-    if (codelet->op->check(shapes, n, args, &err) < 0)
+    if (codelet->op->check(
+            &(struct dsflow_case){ codelet->op, shapes, n, args }, &err) < 0)
         fail_msg("%s", err.msg);
     codelet->cpu(
         &(struct dsflow_call){
@@ -136,10 +137,10 @@ static void sums_are_in_the_order_of_their_tree(void **state)
 static int check_two(const struct dsflow_op *op, int64_t a, int64_t b,
                      const void *args, struct dsflow_err *err)
 {
-    return op->check((struct dsflow_shape[]){ dsflow_shape_of(DSFLOW_FP32, a),
-                                              dsflow_shape_of(DSFLOW_FP32,
-                                                              b) },
-                     2, args, err);
+    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, a),
+                                           dsflow_shape_of(DSFLOW_FP32, b) };
+
+    return op->check(&(struct dsflow_case){ op, shapes, 2, args }, err);
 }
 
 static void what_is_out_of_bounds_is_refused(void **state)
@@ -170,15 +171,16 @@ static void what_is_out_of_bounds_is_refused(void **state)
 
 static void another_type_is_refused(void **state)
 {
+    const struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, 4),
+                                           dsflow_shape_of(DSFLOW_BF16, 4) };
     struct dsf_range move = { 4, 0, 0 };
     struct dsflow_err err;
 
-    assert_int_equal(
-        dsf_op_copy.check(
-            (struct dsflow_shape[]){ dsflow_shape_of(DSFLOW_FP32, 4),
-                                     dsflow_shape_of(DSFLOW_BF16, 4) },
-            2, &move, &err),
-        DSFLOW_EINVAL);
+    assert_int_equal(dsf_op_copy.check(&(struct dsflow_case){ &dsf_op_copy,
+                                                              shapes, 2,
+                                                              &move },
+                                       &err),
+                     DSFLOW_EINVAL);
 }
 
 int main(void)

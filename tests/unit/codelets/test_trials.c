@@ -2,6 +2,8 @@
  * accepted, the same for the same seed, runs, and gives numbers. */
 #include "unit/codelets/segment.h"
 
+#include "codelets/trials.h"
+
 #include <math.h>
 
 enum { SEEDS = 60 };
@@ -14,14 +16,15 @@ static void fill_normal(float *data, size_t n, uint64_t seed)
     tensor_free(&t);
 }
 
-static void fill_port(const struct dsflow_trials *trials, uint64_t seed,
+static void fill_port(const struct dsflow_op *op,
+                      const struct dsflow_trials *trials, uint64_t seed,
                       unsigned port, const struct dsflow_buf *buf,
                       const void *args)
 {
     double *d = buf->ptr;
 
     if (trials->fill != NULL &&
-        trials->fill(seed, port, buf->ptr, buf->elems, args))
+        trials->fill(op, seed, port, buf->ptr, buf->elems, args))
         return;
     if (buf->dtype == DSFLOW_FP64)
         for (int64_t i = 0; i < buf->elems; i++)
@@ -30,7 +33,8 @@ static void fill_port(const struct dsflow_trials *trials, uint64_t seed,
         fill_normal(buf->ptr, (size_t)buf->elems, seed * 8 + port);
 }
 
-static void try(const struct dsflow_codelet *c, uint64_t seed)
+static void try(const struct dsflow_codelet *c,
+                const struct dsflow_trials *trials, uint64_t seed)
 {
     const struct dsflow_op *op = c->op;
     struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS], again[DSFLOW_TRIAL_PORTS];
@@ -38,17 +42,19 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
     unsigned char args[1024] = { 0 }, args2[1024] = { 0 };
     struct guarded mem[DSFLOW_TRIAL_PORTS], scratch;
     struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
+    struct dsflow_case seen = { op, shapes, 0, args };
     struct dsflow_err err = { .msg = "" };
 
     assert_true(op->args_size <= sizeof(args));
-    assert_int_equal(c->trials->make(seed, shapes, &n, args, &fresh), 0);
-    assert_int_equal(c->trials->make(seed, again, &n2, args2, &fresh2), 0);
+    assert_int_equal(trials->make(op, seed, shapes, &n, args, &fresh), 0);
+    assert_int_equal(trials->make(op, seed, again, &n2, args2, &fresh2), 0);
     assert_true(n == n2 && fresh == fresh2);
     assert_memory_equal(args, args2, sizeof(args));
     for (unsigned i = 0; i < n; i++)
         assert_true(shapes[i].elems == again[i].elems &&
                     shapes[i].dtype == again[i].dtype);
-    if (op->check(shapes, n, args, &err) != DSFLOW_OK)
+    seen.n = n;
+    if (op->check(&seen, &err) != DSFLOW_OK)
         fail_msg("%s, seed %llu: %s", op->name, (unsigned long long)seed,
                  err.msg);
     for (unsigned i = 0; i < n; i++) {
@@ -62,10 +68,9 @@ static void try(const struct dsflow_codelet *c, uint64_t seed)
         if (port->name == NULL || (port->optional && shapes[i].bytes == 0))
             bufs[i].ptr = NULL; /* left out */
         else if (port->access != DSFLOW_W && !(fresh >> i & 1))
-            fill_port(c->trials, seed, i, &bufs[i], args);
+            fill_port(op, trials, seed, i, &bufs[i], args);
     }
-    scratch =
-        guarded_new(op->scratch != NULL ? op->scratch(shapes, n, args) : 0);
+    scratch = guarded_new(op->scratch != NULL ? op->scratch(&seen) : 0);
     c->cpu(&(struct dsflow_call){ .bufs = bufs,
                                   .nbufs = n,
                                   .args = args,
@@ -91,16 +96,34 @@ static void every_case_is_accepted_and_gives_numbers(void **state)
 
     for (unsigned i = 0; (c = dsflow_codelet_at(i)) != NULL; i++)
         for (uint64_t seed = 0; c->trials != NULL && seed < SEEDS; seed++) {
-            try(c, seed);
+            try(c, c->trials, seed);
             tried++;
         }
-    assert_true(tried >= 25 * SEEDS);
+    assert_true(tried >= 32 * SEEDS);
+}
+
+/* What a tensor rank does: without the norm. */
+static void every_part_of_a_segment_is_accepted_too(void **state)
+{
+    const struct dsflow_op *op = &dsf_op_mlp_backward_input;
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    unsigned char args[1024] = { 0 };
+    const struct dsflow_codelet *c;
+    unsigned n, fresh;
+
+    assert_int_equal(dsf_trials_part.make(op, 1, shapes, &n, args, &fresh), 0);
+    assert_int_equal(shapes[DSFLOW_MLP_X].elems, 0);
+    for (unsigned i = 0; (c = dsflow_codelet_at(i)) != NULL; i++)
+        for (uint64_t seed = 0; c->op->segment != NULL && seed < SEEDS;
+             seed++)
+            try(c, &dsf_trials_part, seed);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_is_accepted_and_gives_numbers),
+        cmocka_unit_test(every_part_of_a_segment_is_accepted_too),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

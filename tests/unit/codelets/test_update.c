@@ -49,7 +49,7 @@ static void run_fresh(const struct dsflow_codelet *codelet, const void *args,
         bufs[i] =
             (struct dsflow_buf){ ptrs[i], bytes[i], shapes[i].elems, dtype };
     }
-    if (op->check(shapes, n, args, &err) < 0)
+    if (op->check(&(struct dsflow_case){ op, shapes, n, args }, &err) < 0)
         fail_msg("%s", err.msg);
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = n,

@@ -9,14 +9,13 @@
 
 static sem_t began, let_go;
 
-static int blocked_check(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_err *err)
+static int blocked_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void blocked_cost(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+static void blocked_cost(const struct dsflow_case *c,
+                         struct dsflow_cost *cost)
 {
     cost->flops = 1;
 }

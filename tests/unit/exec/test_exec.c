@@ -16,23 +16,20 @@
 #include <time.h>
 
 /* x = x * args + y + …: the order of such tasks shows in the result. */
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *c)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    c->flops = 2.0 * (double)shapes[0].bytes;
-    c->bytes = (double)shapes[0].bytes;
+    cost->flops = 2.0 * (double)c->shapes[0].bytes;
+    cost->bytes = (double)c->shapes[0].bytes;
 }
 
-static size_t scratch(const struct dsflow_shape *shapes, unsigned n,
-                      const void *args)
+static size_t scratch(const struct dsflow_case *c)
 {
-    return shapes[0].bytes;
+    return c->shapes[0].bytes;
 }
 
 static void mix_cpu(const struct dsflow_call *call)

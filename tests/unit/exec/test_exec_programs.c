@@ -9,8 +9,7 @@
 
 enum { NPROGRAMS = 10, NDATA = 6, WORDS = 500, RUNS = 60 };
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }

@@ -16,8 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any_size(const struct dsflow_shape *shapes, unsigned n,
-                    const void *args, struct dsflow_err *err)
+static int any_size(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    if (shapes[0].bytes == 13)
+    if (c->shapes[0].bytes == 13)
         return dsflow_fail(err, DSFLOW_EINVAL, "copy: 13 bytes");
     return DSFLOW_OK;
 }

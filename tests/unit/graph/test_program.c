@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any_size(const struct dsflow_shape *shapes, unsigned n,
-                    const void *args, struct dsflow_err *err)
+static int any_size(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }

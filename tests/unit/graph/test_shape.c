@@ -6,14 +6,12 @@
 
 #include <string.h>
 
-static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
-               struct dsflow_err *err)
+static int any(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static int never(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int never(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return dsflow_fail(err, DSFLOW_EINVAL, "scale: more than there are");
 }

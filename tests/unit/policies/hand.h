@@ -6,8 +6,8 @@
 
 #include "lib/test.h"
 
-static inline int hand_check(const struct dsflow_shape *shapes, unsigned n,
-                             const void *args, struct dsflow_err *err)
+static inline int hand_check(const struct dsflow_case *c,
+                             struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }

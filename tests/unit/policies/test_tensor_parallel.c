@@ -355,7 +355,8 @@ static void a_block_moves_ten_times_its_rows(void **state)
                      home[t->data[k].i] != t->rank &&
                      dsflow_graph_data(f.graph, t->data[k])->role !=
                          DSFLOW_GRADS)
-                moved += sizeof(float) * (double)t->op->reads(t->args, k);
+                moved += sizeof(float) *
+                         (double)t->op->reads(t->op, t->args, k);
         }
     }
     rows = (double)f.plan->nmicro * f.plan->micro * f.plan->sequence;

@@ -7,19 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
-               struct dsflow_err *err)
+static int any(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
 /* 100 operations a byte of the first port. */
-static void cost_of(const struct dsflow_shape *shapes, unsigned n,
-                    const void *args, struct dsflow_cost *cost)
+static void cost_of(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    cost->flops = 100.0 * (double)shapes[0].bytes;
-    for (unsigned i = 0; i < n; i++)
-        cost->bytes += (double)shapes[i].bytes;
+    cost->flops = 100.0 * (double)c->shapes[0].bytes;
+    for (unsigned i = 0; i < c->n; i++)
+        cost->bytes += (double)c->shapes[i].bytes;
 }
 
 static const struct dsflow_op work = {
@@ -31,10 +29,10 @@ static const struct dsflow_op work = {
     .cost = cost_of,
 };
 
-static void cost_of_move(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args, struct dsflow_cost *cost)
+static void cost_of_move(const struct dsflow_case *c,
+                         struct dsflow_cost *cost)
 {
-    cost->bytes = 2.0 * (double)shapes[0].bytes;
+    cost->bytes = 2.0 * (double)c->shapes[0].bytes;
 }
 
 static const struct dsflow_op move = {

@@ -6,16 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
-               struct dsflow_err *err)
+static int any(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void by_bytes(const struct dsflow_shape *shapes, unsigned n,
-                     const void *args, struct dsflow_cost *cost)
+static void by_bytes(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    cost->bytes = (double)shapes[0].bytes;
+    cost->bytes = (double)c->shapes[0].bytes;
 }
 
 static const struct dsflow_op work = {

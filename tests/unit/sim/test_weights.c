@@ -4,22 +4,19 @@
 #include "lib/test.h"
 #include "tasks/tasks.h"
 
-static int any(const struct dsflow_shape *shapes, unsigned n, const void *args,
-               struct dsflow_err *err)
+static int any(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost_of(const struct dsflow_shape *shapes, unsigned n,
-                    const void *args, struct dsflow_cost *cost)
+static void cost_of(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     cost->flops = 10;
 }
 
-static size_t scratch_of(const struct dsflow_shape *shapes, unsigned n,
-                         const void *args)
+static size_t scratch_of(const struct dsflow_case *c)
 {
-    return shapes[0].bytes / 2;
+    return c->shapes[0].bytes / 2;
 }
 
 static const struct dsflow_op work = {

@@ -95,8 +95,7 @@ static void a_constant_rate_stays(void **state)
     POINTS("constant", &a, { 0, 0.25 }, { 1000000, 0.25 });
 }
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
@@ -164,19 +163,20 @@ static void the_arguments_of_schedule_are_bytes_that_can_be_sent(void **state)
     struct dsflow_buf buf = { .ptr = &control, .bytes = sizeof(control) };
     const struct dsflow_shape shape =
         dsflow_shape_of(DSFLOW_BYTES, sizeof(control));
+    const struct dsflow_case c = { &dsf_op_schedule, &shape, 1, &args };
     struct dsflow_err err;
 
     memcpy(sent, &args, sizeof(args));
     memset(&args, 0xee, sizeof(args));
     memcpy(&args, sent, sizeof(args));
-    assert_int_equal(dsf_op_schedule.check(&shape, 1, &args, &err), DSFLOW_OK);
+    assert_int_equal(dsf_op_schedule.check(&c, &err), DSFLOW_OK);
     dsflow_codelet_find(&dsf_op_schedule)
         ->cpu(&(struct dsflow_call){ .bufs = &buf, .nbufs = 1, .args = &args });
     assert_true(control.lr == 0.25);
     assert_int_equal(control.step, 3);
 
     strcpy(args.schedule, "nobody");
-    assert_int_equal(dsf_op_schedule.check(&shape, 1, &args, &err),
+    assert_int_equal(dsf_op_schedule.check(&c, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "schedule: nobody: expected the name of a "
                                  "schedule that is registered");

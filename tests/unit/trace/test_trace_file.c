@@ -8,17 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static int check(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
 
-static void cost(const struct dsflow_shape *shapes, unsigned n,
-                 const void *args, struct dsflow_cost *c)
+static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
-    c->flops = 3.0 * (double)shapes[0].bytes;
-    c->bytes = 5.0;
+    cost->flops = 3.0 * (double)c->shapes[0].bytes;
+    cost->bytes = 5.0;
 }
 
 static const struct dsflow_op make = {
