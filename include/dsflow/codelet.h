@@ -19,18 +19,42 @@ struct dsflow_buf {
     enum dsflow_dtype dtype;
 };
 
+/* Tokens that a task asks for: rows `pos .. pos + rows/nseq` of `nseq`
+ * sequences, of which the first is sequence `seq` of step `step`. */
+struct dsflow_batch {
+    uint32_t size;       /* of this structure */
+    const char *program; /* that asks: "step" trains, "eval" validates; one of a
+                            policy has its name */
+    int64_t step;        /* steps of the program before this one */
+    int64_t seq;
+    int32_t nseq, pos, rows;
+    int32_t *tokens, *targets; /* to be filled with `rows` numbers each; target
+                                  -1: none */
+};
+
+/* What a step says of itself. */
+struct dsflow_step_report {
+    uint32_t size;       /* of this structure */
+    const char *program; /* that ran */
+    double loss;         /* sum over the targets */
+    /* Where the program updates parameters; else 0: */
+    int64_t step;      /* number of the step, from 1 */
+    int64_t updates;   /* made so far: steps that were not skipped */
+    double lr;
+    double norm;       /* of the whole gradient, before clipping */
+    double scale;      /* the gradient was multiplied by this */
+    double loss_scale; /* the loss was multiplied by this */
+    int skipped;       /* 1: loss or norm is not finite, nothing was updated */
+};
+
 /* What the program around the graph does for it: the few tasks that meet the
- * outside world call these, from any worker, one call at a time per function. */
+ * outside world call these, from any worker. */
 struct dsflow_host {
     void *user;
-    /* Fill `tokens` and `targets` (each `rows` numbers) with rows
-     * `pos .. pos + rows/nseq` of `nseq` sequences, of which the first is
-     * sequence `seq` of step `step`. */
-    void (*load_batch)(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets);
-    /* A step is over: what `report` read. */
-    void (*report)(void *user, const double *values, unsigned n);
+    /* Fill in the batch. It may be called from several workers at once. */
+    void (*load_batch)(void *user, const struct dsflow_batch *batch);
+    /* A step is over. One call at a time. */
+    void (*report)(void *user, const struct dsflow_step_report *report);
 };
 
 /* One execution of a task. */
@@ -41,6 +65,7 @@ struct dsflow_call {
     unsigned fresh; /* bit i: buffer i has no contents yet, as in the graph */
     void *scratch; /* what op->scratch asked for, aligned to 64 bytes */
     const struct dsflow_host *host;
+    const char *program; /* that the task is of */
 };
 
 /* A kernel cannot fail: what could go wrong was refused by the op's check. It

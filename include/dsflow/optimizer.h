@@ -17,15 +17,22 @@ DSFLOW_BEGIN_DECLS
 
 #define DSFLOW_MAX_TENSORS 12
 
-/* What changes from step to step, written by the tasks `schedule` and `clip`:
- * the contents of the port `control`. */
+/* The state of a step: the contents of the port `control`. The task `begin`
+ * says what the update will be, `clip` whether there is one, and `finish` counts
+ * it: a step that is skipped leaves all but `skipped` as it was. */
 struct dsflow_control {
-    int64_t step; /* of this update, from 1 */
+    int64_t step; /* of this update, from 1; skipped steps do not count */
     double lr;
     double correction1; /* 1 - betas[0]^step */
     double correction2; /* 1 - betas[1]^step */
     double norm;        /* of the whole gradient, before clipping */
     double scale;       /* the gradient is multiplied by this */
+    double loss_scale;  /* the loss is multiplied by this */
+    int64_t updates;    /* made before this step */
+    int64_t skipped;    /* steps before this one that made none */
+    int64_t skip;       /* 1: loss or norm is not finite, nothing is updated. On
+                           a CPU no update is run then; a kernel of a GPU must
+                           look itself */
 };
 
 enum dsflow_tensor_kind {

@@ -198,6 +198,16 @@ static void picture_validations(struct watch *w)
     }
 }
 
+static void picture_skipped(struct watch *w)
+{
+    const struct dsf_follow *f = &w->follow;
+
+    if (f->nskipped > 0)
+        dsf_row_add(labelled_row(w, "skipped"), NULL,
+                    "%lld steps, step %lld the last", (long long)f->nskipped,
+                    (long long)f->skipped);
+}
+
 static void picture_figures(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
@@ -248,7 +258,7 @@ static void picture_losses(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
     /* What stands around the curve. */
-    unsigned others = 12, rows = 16;
+    unsigned others = 12 + (f->nskipped > 0), rows = 16;
     struct dsf_row *row = labelled_row(w, "loss");
 
     dsf_row_add(row, DSF_BOLD, "%.4f", f->last.loss);
@@ -281,6 +291,7 @@ static void make_picture(struct watch *w, bool in_place)
         picture_steps(w);
         picture_losses(w);
         picture_validations(w);
+        picture_skipped(w);
         picture_figures(w);
     }
     row = next_row(w);

@@ -38,6 +38,7 @@ int dsf_follow_open(struct dsf_follow *f, const char *folder,
 static void forget(struct dsf_follow *f)
 {
     f->nlosses = f->nvalidations = f->ntext = 0;
+    f->nskipped = 0;
     f->has_step = f->ended = false;
     f->at = 0;
     memset(&f->pace, 0, sizeof(f->pace));
@@ -103,6 +104,10 @@ static void take_line(struct dsf_follow *f, const struct dsf_line *line)
                   line->step.loss);
         f->last = line->step;
         f->has_step = true;
+        if (line->step.skipped) {
+            f->nskipped++;
+            f->skipped = line->step.step;
+        }
         dsf_pace_add(&f->pace, &line->step);
     } else if (line->kind == DSF_LINE_VALIDATION) {
         add_point(&f->validations, &f->nvalidations, &f->cap_validations,

@@ -25,8 +25,9 @@ struct dsf_follow {
     struct timespec job_read; /* the job.toml of this time was */
 
     enum dsf_run_state state;
-    char why[256]; /* it failed; or "" */
+    char why[512]; /* it failed; or "" */
     bool has_step; /* and the last one is */
+    int64_t nskipped, skipped; /* steps that were, and the last of them */
     struct dsf_step last;
     struct dsf_pace pace;
     struct timespec changed; /* the time of the last line */

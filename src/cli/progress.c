@@ -74,7 +74,8 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
                 p->screen.columns < NARROW ? "" : "step ", (long long)s->step,
                 (long long)p->steps);
     pieces[BAR].columns = BAR_LEAST; /* drawn when its size is known */
-    dsf_row_add(&pieces[LOSS], NULL, "loss %.4f", s->loss);
+    dsf_row_add(&pieces[LOSS], NULL, "loss %.4f%s", s->loss,
+                s->skipped ? ", skipped" : "");
     dsf_row_add(&pieces[RATE], NULL, "%s tok/s",
                 dsf_count_text(p->pace.rate).s);
     if (dsf_pace_has_shares(&p->pace)) {
@@ -142,6 +143,21 @@ static void say_legend(struct dsf_progress *p)
     } while (next < DSF_NSHARES);
 }
 
+/* Of skipped steps in a row, the first is worth a line, and the end of them. */
+static void say_skipped(struct dsf_progress *p, const struct dsf_step *s)
+{
+    if (s->skipped && p->skipped_in_row == 0)
+        dsf_progress_say(p,
+                         "step %lld: the loss is %g and the gradient's norm "
+                         "%g: skipped, nothing was updated",
+                         (long long)s->step, s->loss, s->grad_norm);
+    if (!s->skipped && p->skipped_in_row > 1)
+        dsf_progress_say(p, "step %lld: finite again, after %lld skipped steps",
+                         (long long)s->step, (long long)p->skipped_in_row);
+    p->skipped_in_row = s->skipped ? p->skipped_in_row + 1 : 0;
+    p->skipped += s->skipped;
+}
+
 void dsf_progress_step(struct dsf_progress *p, const struct dsf_step *s)
 {
     enum { A_SECOND = 10 }; /* times the bar is drawn, at most */
@@ -149,6 +165,7 @@ void dsf_progress_step(struct dsf_progress *p, const struct dsf_step *s)
     double now = dsf_now();
 
     dsf_pace_add(&p->pace, s);
+    say_skipped(p, s);
     if (p->screen.terminal && !p->quiet) {
         say_legend(p);
         if (!p->bar || last || now - p->drawn > 1.0 / A_SECOND) {

@@ -8,6 +8,8 @@
 struct dsf_progress {
     int64_t steps, log_every;
     bool quiet;
+    int64_t skipped;        /* steps that updated nothing */
+    int64_t skipped_in_row; /* the last of them, if the last step is one */
     bool bar;     /* one is on the screen now */
     bool legend;  /* was said */
     double drawn; /* when the bar was */

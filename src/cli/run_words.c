@@ -178,6 +178,12 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
 {
     struct dsflow_exec_stats stats;
 
+    if (p->skipped > 0)
+        dsf_progress_say(p,
+                         "%lld of %lld steps were skipped: loss or gradient "
+                         "was not finite",
+                         (long long)p->skipped,
+                         (long long)(r->done - r->first));
     dsflow_exec_stats(r->s.exec, &stats);
     if (stats.wall_seconds > 0)
         dsf_progress_say(

@@ -255,8 +255,8 @@ void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
         snprintf(efficiency.s, sizeof(efficiency.s), "  efficiency %.2f",
                  p->efficiency);
     fprintf(out,
-            "step %lld%s  loss %.4f  lr %.3g  norm %.3f  %s tokens/s%s%s%s\n",
+            "step %lld%s  loss %.4f  lr %.3g  norm %.3f%s  %s tokens/s%s%s%s\n",
             (long long)s->step, of.s, s->loss, s->lr, s->grad_norm,
-            dsf_count_text(p->rate).s, efficiency.s,
-            left.s[0] != '\0' ? "  " : "", left.s);
+            s->skipped ? "  skipped" : "", dsf_count_text(p->rate).s,
+            efficiency.s, left.s[0] != '\0' ? "  " : "", left.s);
 }

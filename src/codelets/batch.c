@@ -9,8 +9,18 @@ static void load_cpu(const struct dsflow_call *call)
     const int64_t *cursor = call->bufs[0].ptr;
     int32_t *batch = call->bufs[1].ptr;
 
-    call->host->load_batch(call->host->user, cursor[0], a->seq, a->nseq,
-                           a->pos, a->rows, batch, batch + a->rows);
+    call->host->load_batch(call->host->user,
+                           &(struct dsflow_batch){
+                               .size = sizeof(struct dsflow_batch),
+                               .program = call->program,
+                               .step = cursor[0],
+                               .seq = a->seq,
+                               .nseq = a->nseq,
+                               .pos = a->pos,
+                               .rows = a->rows,
+                               .tokens = batch,
+                               .targets = batch + a->rows,
+                           });
 }
 
 const struct dsflow_codelet dsf_codelet_load_batch = {

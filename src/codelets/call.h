@@ -2,9 +2,11 @@
 #ifndef DSF_CODELETS_CALL_H
 #define DSF_CODELETS_CALL_H
 
+#include <stdbool.h>
 #include <string.h>
 #include <dsflow/codelet.h>
 #include <dsflow/graph.h>
+#include <dsflow/optimizer.h>
 
 /* The data of a task by port, from that in its own order: `to` has nothing on
  * ports that the task leaves out. */
@@ -22,6 +24,15 @@ dsf_spread(const struct dsflow_task_spec *t, const struct dsflow_buf *bufs,
                     ? (struct dsflow_buf){ .ptr = NULL }
                     : bufs[from++];
     return to;
+}
+
+/* Is it an optimizer's update, in a step that has none? */
+static inline bool dsf_is_skipped(const struct dsflow_task_spec *t,
+                                  const struct dsflow_buf *bufs)
+{
+    const struct dsflow_control *control = bufs[0].ptr;
+
+    return t->op->update && control->skip;
 }
 
 /* NULL where the task leaves the port out. */

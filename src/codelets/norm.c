@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 static void square_cpu(const struct dsflow_call *call)
 {
@@ -40,12 +41,18 @@ DSF_CODELET(sum, .cpu = sum_cpu, .trials = &dsf_trials_sum);
 static void clip_cpu(const struct dsflow_call *call)
 {
     const struct dsf_clip_args *a = call->args;
-    struct dsflow_control *c = call->bufs[1].ptr;
+    const double loss = *(const double *)call->bufs[1].ptr;
+    struct dsflow_control *c = call->bufs[2].ptr;
+    bool bad;
     double ratio;
 
     c->norm = sqrt(*(const double *)call->bufs[0].ptr);
     ratio = a->limit / (c->norm + 1e-6);
     c->scale = a->limit > 0 && ratio < 1 ? ratio : 1;
+    bad = !isfinite(c->norm) || !isfinite(loss);
+    if (a->nonfinite == DSF_NONFINITE_STOP)
+        bad |= c->skip != 0;
+    c->skip = bad && a->nonfinite != DSF_NONFINITE_KEEP;
 }
 
 DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);

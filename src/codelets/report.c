@@ -7,10 +7,21 @@ static void report_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_control *c = call->bufs[0].ptr;
     const double *loss = call->bufs[1].ptr;
-    double values[] = { (double)c->step, *loss, c->lr, c->norm, c->scale };
+    const int64_t *cursor = call->bufs[2].ptr;
 
-    call->host->report(call->host->user, values,
-                       sizeof(values) / sizeof(*values));
+    call->host->report(call->host->user,
+                       &(struct dsflow_step_report){
+                           .size = sizeof(struct dsflow_step_report),
+                           .program = call->program,
+                           .loss = *loss,
+                           .step = cursor[0],
+                           .updates = c->updates + !c->skip,
+                           .lr = c->lr,
+                           .norm = c->norm,
+                           .scale = c->scale,
+                           .loss_scale = c->loss_scale,
+                           .skipped = c->skip != 0,
+                       });
 }
 
 const struct dsflow_codelet dsf_codelet_report = {
@@ -22,7 +33,14 @@ const struct dsflow_codelet dsf_codelet_report = {
 
 static void report_loss_cpu(const struct dsflow_call *call)
 {
-    call->host->report(call->host->user, call->bufs[0].ptr, 1);
+    const double *loss = call->bufs[0].ptr;
+
+    call->host->report(call->host->user,
+                       &(struct dsflow_step_report){
+                           .size = sizeof(struct dsflow_step_report),
+                           .program = call->program,
+                           .loss = *loss,
+                       });
 }
 
 const struct dsflow_codelet dsf_codelet_report_loss = {

@@ -445,9 +445,10 @@ static int make_clip(const struct dsflow_op *op, uint64_t seed,
     uint64_t state = seed;
 
     ((struct dsf_clip_args *)args)->limit = any(&state, 0, 3);
-    shapes[0] = doubles(1);
-    shapes[1] = control();
-    *n = 2;
+    ((struct dsf_clip_args *)args)->nonfinite = any(&state, 0, 2);
+    shapes[0] = shapes[1] = doubles(1);
+    shapes[2] = control();
+    *n = 3;
     return DSFLOW_OK;
 }
 
@@ -456,9 +457,13 @@ static int fill_clip(const struct dsflow_op *op, uint64_t seed, unsigned port,
 {
     uint64_t state = seed;
 
-    if (port == 0)
+    if (port < 2)
         *(double *)data = 4 * fabs(dsf_random_normal(&state));
-    return port == 0 ? 1 : fill_update(op, seed, 0, data, elems, args);
+    if (port == 0 && seed % 5 == 4)
+        *(double *)data = INFINITY;
+    if (port == 1 && seed % 5 == 3)
+        *(double *)data = NAN;
+    return port < 2 ? 1 : fill_update(op, seed, 0, data, elems, args);
 }
 const struct dsflow_trials dsf_trials_clip = { .make = make_clip,
                                                .fill = fill_clip };

@@ -91,6 +91,12 @@ struct dsf_job_schedule { /* [schedule] */
     bool staircase;
 };
 
+enum dsf_on_nonfinite { DSF_STOP_RUN, DSF_SKIP_STEP };
+
+struct dsf_job_train { /* [train] */
+    int on_nonfinite;  /* enum dsf_on_nonfinite */
+};
+
 struct dsf_job_validation { /* [validation] */
     int64_t every;     /* steps; 0: only at the end */
     int64_t sequences; /* at most; -1: all */
@@ -155,6 +161,7 @@ struct dsf_job {
     struct dsf_job_batch batch;
     struct dsf_job_optimizer optimizer;
     struct dsf_job_schedule schedule;
+    struct dsf_job_train train;
     struct dsf_job_validation validation;
     struct dsf_job_checkpoint checkpoint;
     struct dsf_job_sample sample;

@@ -224,6 +224,18 @@ static const struct dsflow_option schedule_options[] = {
     { 0 },
 };
 
+#define TRAIN struct dsf_job_train
+static const char *const on_nonfinite[] = { "stop", "skip", NULL };
+static const struct dsflow_option train_options[] = {
+    DSFLOW_OPTION_CHOICE(TRAIN, on_nonfinite, "\"stop\"", on_nonfinite,
+                         "a step whose loss or gradient is not finite: stop: "
+                         "it ends the run; skip: it updates nothing and does "
+                         "not count for the schedule, and its batch is not "
+                         "read again. With optimizer.clip = 0 updates wait for "
+                         "the whole gradient only where steps are skipped"),
+    { 0 },
+};
+
 #define VALIDATION struct dsf_job_validation
 static const struct dsflow_option validation_options[] = {
     DSFLOW_OPTION_INT(VALIDATION, every, "0", 0, MANY,
@@ -357,6 +369,7 @@ static const struct dsf_table tables[] = {
     TABLE("batch", batch, "what a step works on"),
     TABLE("optimizer", optimizer, "the update"),
     TABLE("schedule", schedule, "the learning rate"),
+    TABLE("train", train, "the course of the training"),
     TABLE("validation", validation, "loss on text that is not trained on"),
     TABLE("checkpoint", checkpoint, "the run on disk"),
     TABLE("sample", sample, "text written by the model when the run ends"),

@@ -100,7 +100,6 @@ static const struct {
     { "grad_accum", A_STEP },
     /* the run */
     { "training", "[job], [batch] and [optimizer]" },
-    { "train", "[job], [batch] and [optimizer]" },
     { "trainer", "[job], [batch] and [optimizer]" },
     { "training_args", "[job], [batch] and [optimizer]" },
     { "max_steps", "job.steps" },

@@ -92,24 +92,19 @@ int dsflow_exec_failed(const struct dsflow_exec *exec, struct dsflow_err *err)
                : dsflow_fail(err, status, "%s", exec->failure.msg);
 }
 
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+static void load_batch(void *user, const struct dsflow_batch *batch)
 {
-    struct dsflow_exec *exec = user;
+    const struct dsflow_exec *exec = user;
 
-    pthread_mutex_lock(&exec->loading);
-    exec->outer->load_batch(exec->outer->user, step, seq, nseq, pos, rows,
-                            tokens, targets);
-    pthread_mutex_unlock(&exec->loading);
+    exec->outer->load_batch(exec->outer->user, batch);
 }
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *report)
 {
     struct dsflow_exec *exec = user;
 
     pthread_mutex_lock(&exec->reporting);
-    exec->outer->report(exec->outer->user, values, n);
+    exec->outer->report(exec->outer->user, report);
     pthread_mutex_unlock(&exec->reporting);
 }
 
@@ -133,11 +128,14 @@ void dsf_exec_run(const struct dsf_exec_call *call,
                   .args = call->task->args,
                   .fresh = call->task->fresh,
                   .scratch = worker->scratch,
-                  .host = &exec->host }
+                  .host = &exec->host,
+                  .program =
+                      dsflow_graph_program(exec->graph, call->task->program) }
     };
 
     atomic_store_explicit(&worker->runs, task + 1, memory_order_relaxed);
-    if (!call->codelet->host_only && has_failed(exec))
+    if (!call->codelet->host_only &&
+        (has_failed(exec) || dsf_is_skipped(call->task, bufs)))
         launch.codelet = NULL;
     exec->cpu.class->launch(&exec->cpu, &launch);
     worker->busy += launch.end - launch.start;
@@ -182,7 +180,6 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->graph = graph;
     exec->outer = host;
     exec->host = (struct dsflow_host){ exec, load_batch, report };
-    pthread_mutex_init(&exec->loading, NULL);
     pthread_mutex_init(&exec->reporting, NULL);
     exec->opened = dsf_now();
     exec->submitted =
@@ -218,7 +215,6 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     dsf_exec_free_rings(exec);
     dsf_exec_disk_close(exec);
     dsf_exec_free_memory(exec);
-    pthread_mutex_destroy(&exec->loading);
     pthread_mutex_destroy(&exec->reporting);
     free(exec->submitted);
     free(exec->calls);

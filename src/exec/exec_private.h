@@ -84,8 +84,8 @@ struct dsflow_exec {
     struct dsflow_graph *graph;
     struct dsf_device cpu;           /* the cores, and main memory */
     const struct dsflow_host *outer; /* whose functions `host` calls, */
-    struct dsflow_host host;         /* one call at a time of each */
-    pthread_mutex_t loading, reporting;
+    struct dsflow_host host;         /* one report at a time */
+    pthread_mutex_t reporting;
     struct dsf_exec_call *calls; /* by task */
     void **mem; /* by data: in main memory; NULL: it is on NVMe */
     bool *paged; /* by data: the disk has to do with it, in whole pages */

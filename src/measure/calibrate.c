@@ -71,19 +71,18 @@ static void write_job(const struct shape *s, char *text, size_t size)
 }
 
 /* Any tokens do. */
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+static void load_batch(void *user, const struct dsflow_batch *b)
 {
-    uint32_t vocab = *(uint32_t *)user, s = (uint32_t)(seq * 977 + pos + step);
+    uint32_t vocab = *(uint32_t *)user;
+    uint32_t s = (uint32_t)(b->seq * 977 + b->pos + b->step);
 
-    for (int32_t i = 0; i < rows; i++) {
+    for (int32_t i = 0; i < b->rows; i++) {
         s = s * 1664525 + 1013904223;
-        tokens[i] = targets[i] = (int32_t)((s >> 8) % vocab);
+        b->tokens[i] = b->targets[i] = (int32_t)((s >> 8) % vocab);
     }
 }
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *report)
 {
 }
 

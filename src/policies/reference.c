@@ -346,6 +346,7 @@ static void train_step(struct step *s)
     size_t n = (size_t)plan->nmicro * (size_t)plan->ntiles;
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
     int32_t together = plan->layer_major ? plan->micro_steps : 1;
+    dsflow_data_id loss;
 
     s->program = DSFLOW_STEP;
     stand_aside(s);
@@ -361,9 +362,10 @@ static void train_step(struct step *s)
     stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->cursor);
-    dsf_step_end_update(s);
-    EMIT(s, &dsf_op_report, NULL, -1, 0, s->control, dsf_step_sum(s, losses, n),
-         s->cursor);
+    loss = dsf_step_sum(s, losses, n);
+    dsf_step_end_update(s, loss);
+    EMIT(s, &dsf_op_report, NULL, -1, 0, s->control, loss, s->cursor);
+    EMIT(s, &dsf_op_finish, NULL, -1, 0, s->control);
     free(losses);
 }
 

@@ -17,12 +17,15 @@ static const struct dsflow_kept_field cursor_fields[] = {
         #name, DSFLOW_FP64, offsetof(struct dsflow_control, name)              \
     }
 static const struct dsflow_kept_field control_fields[] = {
-    { "step", DSFLOW_INT64, offsetof(struct dsflow_control, step) },
+    /* Between steps, that of the last update is how many there were. */
+    { "step", DSFLOW_INT64, offsetof(struct dsflow_control, updates) },
     REAL(lr),
     REAL(correction1),
     REAL(correction2),
     REAL(norm),
     REAL(scale),
+    REAL(loss_scale),
+    { "skipped", DSFLOW_INT64, offsetof(struct dsflow_control, skipped) },
     { 0 },
 };
 #undef REAL

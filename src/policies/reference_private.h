@@ -92,7 +92,7 @@ void dsf_step_begin_update(struct step *s);
 void dsf_step_complete_round(struct step *s, unsigned u);
 void dsf_step_complete_round_tied(struct step *s, unsigned u);
 void dsf_step_complete(struct step *s, unsigned u);
-void dsf_step_end_update(struct step *s);
+void dsf_step_end_update(struct step *s, dsflow_data_id loss);
 
 /* The sum of n numbers in a fixed tree of tasks with seven inputs each. */
 dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n);

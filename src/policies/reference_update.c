@@ -1,9 +1,9 @@
 /* reference_update.c - from complete gradients to new parameters.
  *
  * Gradients are summed over the groups in a tree of pairs, so that a rank that
- * owns 2^k consecutive groups owns a subtree. With a limit on the norm every
- * update waits for all squares; without one, each unit is updated as soon as
- * its gradient is there.
+ * owns 2^k consecutive groups owns a subtree. With a limit on the norm, or where
+ * a step may be skipped, every update waits for all squares; else each unit is
+ * updated as soon as its gradient is there.
  */
 #include "policies/reference_private.h"
 
@@ -13,16 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool clips(const struct step *s)
+/* Do updates wait for the norm of the whole gradient? */
+static bool waits(const struct step *s)
 {
-    return s->plan->job->optimizer.clip > 0;
+    const struct dsf_job *job = s->plan->job;
+
+    return job->optimizer.clip > 0 || job->train.on_nonfinite == DSF_SKIP_STEP;
 }
 
-static struct dsf_schedule_args schedule_args(const struct dsf_job *job)
+static struct dsf_begin_args begin_args(const struct dsf_job *job)
 {
     const struct dsflow_lr_schedule *s = dsf_job_lr_schedule(job, NULL);
     const void *part = dsf_job_part(job, s->options);
-    struct dsf_schedule_args args = {
+    struct dsf_begin_args args = {
         .keys = dsf_lr_keys(job),
         .beta1 = job->optimizer.betas[0],
         .beta2 = job->optimizer.betas[1],
@@ -36,10 +39,10 @@ static struct dsf_schedule_args schedule_args(const struct dsf_job *job)
 
 void dsf_step_begin_update(struct step *s)
 {
-    struct dsf_schedule_args schedule = schedule_args(s->plan->job);
+    struct dsf_begin_args begin = begin_args(s->plan->job);
 
     s->pass = DSFLOW_UPDATE;
-    EMIT(s, &dsf_op_schedule, &schedule, -1, 0, s->control);
+    EMIT(s, &dsf_op_begin, &begin, -1, 0, s->control);
 }
 
 /* Where the tensors of a unit are, and what each one is. */
@@ -164,7 +167,7 @@ void dsf_step_complete(struct step *s, unsigned u)
     d->square = dsf_step_add_double(s, unit->elems / unit->block, "square.%s",
                                     unit->name);
     EMIT(s, &dsf_op_square, &square, unit->layer, 0, grad, d->square);
-    if (!clips(s))
+    if (!waits(s))
         update_unit(s, u);
 }
 
@@ -194,19 +197,34 @@ dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
     return result;
 }
 
-void dsf_step_end_update(struct step *s)
+static struct dsf_clip_args clip_args(const struct step *s)
 {
-    struct dsf_clip_args clip = { s->plan->job->optimizer.clip };
+    static const enum dsf_nonfinite of_key[] = {
+        [DSF_STOP_RUN] = DSF_NONFINITE_STOP,
+        [DSF_SKIP_STEP] = DSF_NONFINITE_SKIP,
+    };
+    const struct dsf_job *job = s->plan->job;
+
+    return (struct dsf_clip_args){
+        .limit = job->optimizer.clip,
+        .nonfinite =
+            waits(s) ? of_key[job->train.on_nonfinite] : DSF_NONFINITE_KEEP,
+    };
+}
+
+void dsf_step_end_update(struct step *s, dsflow_data_id loss)
+{
+    struct dsf_clip_args clip = clip_args(s);
     unsigned n = s->model->nunits;
     dsflow_data_id *squares = dsf_xcalloc(n, sizeof(*squares));
 
     s->pass = DSFLOW_UPDATE;
     for (unsigned u = 0; u < n; u++)
         squares[u] = s->units[u].square;
-    EMIT(s, &dsf_op_clip, &clip, -1, 0, dsf_step_sum(s, squares, n),
+    EMIT(s, &dsf_op_clip, &clip, -1, 0, dsf_step_sum(s, squares, n), loss,
          s->control);
     /* Last come those that the next step needs last. */
-    for (unsigned u = 0; u < n && clips(s); u++)
+    for (unsigned u = 0; u < n && waits(s); u++)
         update_unit(s, u);
     free(squares);
 }

@@ -27,17 +27,19 @@ struct dsf_load_args {
 /* advance                  { cursor RW }                  cursor[0] += 1
  *   (no arguments) */
 
-/* The learning rate of a step. */
+/* begin                    { control RW }
+ *   step = updates + 1; lr and corrections of it; scale = loss_scale = 1;
+ *   norm = 0. */
 enum { DSF_SCHEDULE_NAME = 48 };
-struct dsf_schedule_args {
+struct dsf_begin_args {
     char schedule[DSF_SCHEDULE_NAME]; /* the name of one that is registered */
     struct dsflow_lr_keys keys;
     double beta1, beta2;
     _Alignas(16) unsigned char part[DSFLOW_LR_SCHEDULE_PART];
 };
 
-/* schedule                 { control RW }
- *   step += 1; lr and corrections of it; scale = 1; norm = 0. */
+/* finish                   { control RW }
+ *   The step counts as an update, or as skipped. (no arguments) */
 
 /* square                   { in R, out W }
  *   out: double[n], the sums of the squares of in[at .. at+elems) in n equal
@@ -51,11 +53,18 @@ struct dsf_square_args {
  *   out: double[1] += every number of every in (doubles), left to right; from 0
  *   where out is fresh. (no arguments) */
 
-/* clip                     { norm2 R, control RW }
+/* clip                     { norm2 R, loss R, control RW }
  *   norm = sqrt(norm2); scale = limit > 0 ? min(1, limit / (norm + 1e-6)) : 1
- *   (deepspeed.md B4; torch.nn.utils.clip_grad_norm_). */
+ *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite. */
+enum dsf_nonfinite {
+    DSF_NONFINITE_KEEP, /* the updates do not wait for the norm: too late */
+    DSF_NONFINITE_SKIP, /* this step */
+    DSF_NONFINITE_STOP, /* this step and all that follow */
+};
 struct dsf_clip_args {
     double limit;
+    int32_t nonfinite; /* enum dsf_nonfinite */
+    int32_t zero;      /* no padding: equal arguments have equal bytes */
 };
 
 /* add                      { into RW, from R, ... }
@@ -118,7 +127,8 @@ struct dsf_gather_args {
  *   even (of int8_block: kernels.h); or up or down at random, into bf16 and
  *   int8_block, by a hash of `stream`, control.step and the place: the numbers
  *   are those from `at` on of their unit, a multiple of DSFLOW_BLOCK_ELEMS, and
- *   how a unit is cut at such places changes no bit. */
+ *   how a unit is cut at such places changes no bit. What was cast from that
+ *   type gets its bits again, in a step that is skipped too. */
 enum dsf_round { DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC };
 struct dsf_cast_args {
     int64_t elems, at;
@@ -142,10 +152,10 @@ struct dsf_update_args {
 };
 
 /* report                   { control R, loss R, cursor R }
- *   Calls host->report with { control.step, loss (a sum), lr, norm, scale }. */
-
-/* report_loss              { loss R }
- *   Evaluation: calls host->report with { loss (a sum) }. */
+ *   Calls host->report with what they say; the step is that of the cursor.
+ *
+ * report_loss              { loss R }
+ *   Evaluation: calls host->report with the loss alone. */
 
 #include "tasks/rows_args.h"
 

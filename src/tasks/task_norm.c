@@ -84,11 +84,16 @@ static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
     const struct dsf_clip_args *a = c->args;
     int status;
 
-    if (!(a->limit >= 0))
+    if (!(a->limit >= 0) || a->nonfinite < DSF_NONFINITE_KEEP ||
+        a->nonfinite > DSF_NONFINITE_STOP)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "clip: limit: %g: expected 0 or more", a->limit);
+                           "clip: limit %g, nonfinite %d: expected 0 or more, "
+                           "and 0 to 2",
+                           a->limit, (int)a->nonfinite);
     status = dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
-    return status < 0 ? status : dsf_control_check(c, 1, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
+    return status < 0 ? status : dsf_control_check(c, 2, err);
 }
 
 static void clip_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -100,9 +105,11 @@ const struct dsflow_op dsf_op_clip = {
     .abi = DSFLOW_OP_ABI,
     .name = "clip",
     .direction = DSFLOW_DIR_UPDATE,
-    .summary = "scale that keeps the gradient's norm within the limit",
+    .summary = "scale that keeps the gradient's norm within the limit, and "
+               "whether loss and norm are finite",
     .args_size = sizeof(struct dsf_clip_args),
-    DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 }, { "control", DSFLOW_RW }),
+    DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 },
+                 { "loss", DSFLOW_R, DSFLOW_FP64 }, { "control", DSFLOW_RW }),
     .check = clip_check,
     .cost = clip_cost,
 };

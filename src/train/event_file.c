@@ -235,6 +235,8 @@ int dsf_event_file_step(struct dsf_event_file *e, const struct dsf_step *s,
     put_scalar(&b, "loss", s->loss);
     put_scalar(&b, "lr", s->lr);
     put_scalar(&b, "grad_norm", s->grad_norm);
+    if (s->skipped)
+        put_scalar(&b, "skipped", 1);
     put_scalar(&b, "tokens_per_second", (double)s->tokens / s->seconds);
     put_scalar(&b, "efficiency", s->efficiency);
     put_scalar(&b, "memory/cpu", (double)s->peak_bytes);

@@ -16,28 +16,39 @@ static void load_nothing(int32_t rows, int32_t *tokens, int32_t *targets)
     }
 }
 
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+/* Of sequence `seq` + `i`. */
+static void load_train(const struct dsf_feed *feed,
+                       const struct dsflow_batch *b, int32_t i, int32_t rows,
+                       int32_t *tokens, int32_t *targets)
 {
-    const struct dsf_feed *feed = user;
     const struct dsf_session *s = feed->session;
-    int32_t length = rows / nseq;
+    int64_t index = s->first + b->step * s->job.batch.sequences + b->seq + i;
 
-    for (int32_t i = 0; i < nseq; i++) {
-        int32_t *in = tokens + i * length, *out = targets + i * length;
-        int64_t index = seq + i;
+    dsf_corpus_train(s->corpus, index, b->pos, rows, tokens, targets);
+}
 
-        if (feed->validating == 0)
-            dsf_corpus_train(s->corpus,
-                             s->first + step * s->job.batch.sequences + index,
-                             pos, length, in, out);
-        else if (step * s->plan->micro + index < feed->validating)
-            dsf_corpus_validation(s->corpus, step * s->plan->micro + index,
-                                  pos, length, in, out);
-        else
-            load_nothing(length, in, out);
-    }
+/* A step of this program is one micro-batch. */
+static void load_validation(const struct dsf_feed *feed,
+                            const struct dsflow_batch *b, int32_t i,
+                            int32_t rows, int32_t *tokens, int32_t *targets)
+{
+    const struct dsf_session *s = feed->session;
+    int64_t index = b->step * s->plan->micro + b->seq + i;
+
+    if (index < feed->nvalidation)
+        dsf_corpus_validation(s->corpus, index, b->pos, rows, tokens, targets);
+    else
+        load_nothing(rows, tokens, targets);
+}
+
+static void load_batch(void *user, const struct dsflow_batch *b)
+{
+    bool validates = strcmp(b->program, "eval") == 0;
+    int32_t rows = b->rows / b->nseq;
+
+    for (int32_t i = 0; i < b->nseq; i++)
+        (validates ? load_validation : load_train)(
+            user, b, i, rows, b->tokens + i * rows, b->targets + i * rows);
 }
 
 bool dsf_feed_is_stopped(const struct dsf_feed *feed)
@@ -45,16 +56,17 @@ bool dsf_feed_is_stopped(const struct dsf_feed *feed)
     return feed->is_stopped != NULL && feed->is_stopped(feed->user);
 }
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct dsf_feed *feed = user;
     struct dsf_report *r;
 
     pthread_mutex_lock(&feed->lock);
-    assert(feed->n < DSF_FEED_RING && n <= DSF_FEED_VALUES);
+    assert(feed->n < DSF_FEED_RING);
     r = &feed->ring[(feed->first + feed->n++) % DSF_FEED_RING];
-    memcpy(r->values, values, n * sizeof(*values));
-    r->at = dsf_now();
+    *r = (struct dsf_report){ *of, dsf_now() };
+    r->of.loss = dsf_unsigned_nan(of->loss);
+    r->of.norm = dsf_unsigned_nan(of->norm);
     pthread_cond_signal(&feed->filled);
     pthread_mutex_unlock(&feed->lock);
 }
@@ -109,8 +121,6 @@ struct dsf_report dsf_feed_next(struct dsf_feed *feed)
     feed->first = (feed->first + 1) % DSF_FEED_RING;
     feed->n--;
     pthread_mutex_unlock(&feed->lock);
-    for (size_t i = 0; i < sizeof(r.values) / sizeof(*r.values); i++)
-        r.values[i] = dsf_unsigned_nan(r.values[i]);
     return r;
 }
 
@@ -135,7 +145,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
                            "validation: the graph has no program eval");
     *(int64_t *)dsf_contents_map(&s->contents, 0, DSF_KEPT_EVAL_CURSOR,
                                  DSFLOW_RW) = 0;
-    feed->validating = n;
+    feed->nvalidation = n;
     nmicro = (n + s->plan->micro - 1) / s->plan->micro;
     for (int64_t done = 0; done < nmicro && status == DSFLOW_OK; done++) {
         if (dsf_feed_is_stopped(feed)) /* only what was submitted still comes */
@@ -144,13 +154,12 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
             if (status == DSFLOW_OK)
                 status = dsflow_exec_submit(s->exec, eval, err);
         if (status == DSFLOW_OK && done < submitted) {
-            sum += dsf_feed_next(feed).values[0];
+            sum += dsf_feed_next(feed).of.loss;
             status = dsflow_exec_failed(s->exec, err);
         }
     }
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(s->exec, err);
-    feed->validating = 0;
     *loss = dsf_unsigned_nan(sum / ((double)n * s->plan->sequence));
     return status;
 }

@@ -9,17 +9,17 @@
 #include "train/session.h"
 #include "train/standstill.h"
 
-enum { DSF_FEED_VALUES = 5, DSF_FEED_RING = 16 };
+enum { DSF_FEED_RING = 16 };
 
 struct dsf_report {
-    double values[DSF_FEED_VALUES];
+    struct dsflow_step_report of;
     double at; /* when it was made, in seconds of dsf_now */
 };
 
 struct dsf_feed {
     struct dsf_session *session; /* borrowed */
     struct dsflow_host host;     /* give this to the executor */
-    int64_t validating;          /* sequences to validate on; 0: training */
+    int64_t nvalidation;         /* sequences to validate on */
     struct dsf_standstill standstill;
     bool (*is_stopped)(void *user); /* true: end a validation; or NULL */
     void *user;

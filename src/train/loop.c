@@ -5,6 +5,7 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "plan/programs.h"
+#include "train/tensor_norms.h"
 
 #include <dsflow/plan.h>
 
@@ -160,8 +161,33 @@ static int fail_with_checkpoint(const struct dsf_run *r, int status,
     if (r->saved < 0)
         return dsflow_fail(err, status, "%s; there is no checkpoint yet",
                            why.msg);
-    return dsflow_fail(err, status, "%s; the last checkpoint is of step %lld",
-                       why.msg, (long long)r->saved);
+    return dsflow_fail(err, status,
+                       "%s; the last checkpoint is of step %lld, in %s",
+                       why.msg, (long long)r->saved, r->s.job.main.output);
+}
+
+static bool is_finite(const struct dsf_step *step)
+{
+    return isfinite(step->loss) && isfinite(step->grad_norm);
+}
+
+/* With the parameters that gave such a loss, where they can be read. */
+static int fail_nonfinite(struct dsf_run *r, const struct dsf_step *step,
+                          struct dsflow_err *err)
+{
+    struct dsf_tensor_norms norms = { 0 };
+    char text[sizeof(struct dsf_norms_text) + 2] = "";
+    int status = dsflow_exec_wait(r->s.exec, NULL);
+
+    if (status == DSFLOW_OK)
+        status = dsf_tensor_norms(&r->s.contents, &norms, NULL);
+    if (status == DSFLOW_OK)
+        snprintf(text, sizeof(text), "%s; ", dsf_norms_text(&norms).s);
+    dsflow_fail(err, DSFLOW_EFAIL,
+                "step %lld: the loss is %g and the gradient's norm %g: %sa "
+                "lower optimizer.lr or a longer schedule.warmup may help",
+                (long long)step->step, step->loss, step->grad_norm, text);
+    return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
 }
 
 int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err)
@@ -196,13 +222,15 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
                      struct dsflow_err *err)
 {
     int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
+    bool stops = r->s.job.train.on_nonfinite == DSF_STOP_RUN;
     struct dsf_step step = {
         .step = ++r->done,
-        .loss = report->values[1] / (double)tokens,
-        .lr = report->values[2],
-        .grad_norm = report->values[3],
+        .loss = report->of.loss / (double)tokens,
+        .lr = report->of.lr,
+        .grad_norm = report->of.norm,
         .seconds = report->at - r->last,
-        .loss_scale = 1, /* fp32 */
+        .loss_scale = report->of.loss_scale,
+        .skipped = report->of.skipped && !stops,
         .tokens = tokens,
         .peak_bytes = peak_memory(),
     };
@@ -237,13 +265,9 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         }
     }
     r->last = report->at;
-    if (status < 0 || (isfinite(step.loss) && isfinite(step.grad_norm)))
-        return status;
-    dsflow_fail(err, DSFLOW_EFAIL,
-                "step %lld: the loss is %g and the gradient's norm %g: a lower "
-                "optimizer.lr or a longer schedule.warmup may help",
-                (long long)step.step, step.loss, step.grad_norm);
-    return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
+    return status < 0 || is_finite(&step) || !stops
+               ? status
+               : fail_nonfinite(r, &step, err);
 }
 
 static int take_report(struct dsf_run *r, struct dsflow_err *err)

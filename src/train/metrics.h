@@ -38,7 +38,7 @@ struct dsf_step {
     double loss;  /* mean over the tokens of the step */
     double lr, grad_norm, seconds;
     double loss_scale; /* 1 in fp32 */
-    bool skipped;      /* the gradients overflowed: nothing was updated */
+    bool skipped;      /* loss or norm is not finite: nothing was updated */
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process */
     int64_t device_bytes, nvme_bytes; /* of all ranks, that hold something */
@@ -94,7 +94,7 @@ struct dsf_line {
         struct {
             int64_t step;
             enum dsf_end end;
-            char why[256];
+            char why[512];
         } end;
     };
 };

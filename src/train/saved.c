@@ -342,7 +342,7 @@ static int read_number(const struct dsflow_kept *kept,
     const char *text = dsf_ckpt_fields_find(numbers, name);
     int status = DSFLOW_OK;
 
-    /* A field that the program of then did not have stays 0. */
+    /* A field that the program of then did not have is 0. */
     if (text != NULL && dsf_kept_field_read(field, text, to, NULL) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s/manifest.json: numbers: %s: %.60s: expected a "
@@ -359,6 +359,11 @@ static int read_numbers(struct dsf_session *s, const char *folder,
     struct dsf_ckpt_fields numbers = { 0 };
     int status = dsf_ckpt_fields_read(folder, "numbers", &numbers, err);
 
+    for (unsigned k = 0; k < kept->n; k++)
+        if (kept->v[k].fields != NULL)
+            memset(dsf_contents_map(&s->contents, 0, k, DSFLOW_W), 0,
+                   dsflow_dtype_bytes(kept->v[k].dtype,
+                                      dsf_kept_elems(&kept->v[k])));
     if (status == DSFLOW_OK && numbers.n == 0)
         return read_before(s, folder, err);
     for (unsigned k = 0; k < kept->n; k++) {

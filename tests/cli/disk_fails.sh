@@ -59,7 +59,7 @@ fails() {
     [ "$(grep -c "; the last checkpoint is of step" log)" -eq 1 ] &&
         tail -n 1 log | grep -q "^dsflow: " || fault "$*: not one line: $(cat log)"
     step=$(sed -n 's/step-//p' "$out/checkpoints/latest")
-    grep -q "^dsflow: .*disk: read of [0-9]* bytes at [0-9]*: .*; the last checkpoint is of step $step\$" log ||
+    grep -q "^dsflow: .*disk: read of [0-9]* bytes at [0-9]*: .*; the last checkpoint is of step $step, in [^ ]*\$" log ||
         fault "$*: the message: $(tail -3 log)"
     "$dsflow" checkpoint verify "$out" > log 2>&1 || fault "$*: $(cat log)"
     [ -z "$(ls -A disk)" ] || fault "there is something left: $(ls -A disk)"

@@ -67,7 +67,7 @@ line '--set: optimizer: kind: pull: note: refused' plan with.toml --set optimize
     --set pull.note=refuse
 build liblost.so -DBAD=35 -Wall -Wextra -Wno-unused-parameter \
     -Wno-missing-field-initializers -Werror
-line 'policy patient: task 0, schedule: rank 99: expected 0 to 0' \
+line 'policy patient: task 0, begin: rank 99: expected 0 to 0' \
     plan with.toml --set 'codelets.load=["./liblost.so"]'
 build libmute.so -DBAD=36 -w
 line 'task pull: no codelet for a CPU' run with.toml \

@@ -304,30 +304,29 @@ static int32_t token_at(const struct training *tr, int64_t step, int64_t seq,
     return (int32_t)(x >> 40) % tr->trial.model.dims.vocab;
 }
 
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+static void load_batch(void *user, const struct dsflow_batch *b)
 {
-    int32_t each = rows / nseq;
+    int32_t each = b->rows / b->nseq;
 
-    for (int32_t i = 0; i < rows; i++) {
-        tokens[i] = token_at(user, step, seq + i / each, pos + i % each);
-        targets[i] = token_at(user, step, seq + i / each, pos + i % each + 1);
+    for (int32_t i = 0; i < b->rows; i++) {
+        int64_t seq = b->seq + i / each, pos = b->pos + i % each;
+
+        b->tokens[i] = token_at(user, b->step, seq, pos);
+        b->targets[i] = token_at(user, b->step, seq, pos + 1);
     }
 }
 
-/* What a report has: see dsf_op_report and dsf_op_report_loss. */
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct result *r = ((struct training *)user)->result;
 
-    if (n == 1) {
-        r->evaluation += values[0];
+    if (strcmp(of->program, "eval") == 0) {
+        r->evaluation += of->loss;
         return;
     }
-    assert_true(values[0] >= 1 && values[0] <= STEPS);
-    r->losses[(int)values[0] - 1] = values[1];
-    r->norms[(int)values[0] - 1] = values[3];
+    assert_true(of->step >= 1 && of->step <= STEPS);
+    r->losses[of->step - 1] = of->loss;
+    r->norms[of->step - 1] = of->norm;
     r->nreports++;
 }
 

@@ -61,35 +61,32 @@ static void must(int status, const struct dsflow_err *err)
         fail_msg("%s", err->msg);
 }
 
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+static void load_batch(void *user, const struct dsflow_batch *b)
 {
     const struct training *tr = user;
     const struct dsf_st_tensor *t = tr->tokens;
-    int32_t each = rows / nseq;
+    int32_t each = b->rows / b->nseq;
 
-    for (int32_t i = 0; i < rows; i++) {
-        int64_t row = step * t->dims[1] + seq + i / each;
-        const uint8_t *at = tr->text + row * t->dims[2] + pos + i % each;
+    for (int32_t i = 0; i < b->rows; i++) {
+        int64_t row = b->step * t->dims[1] + b->seq + i / each;
+        const uint8_t *at = tr->text + row * t->dims[2] + b->pos + i % each;
 
-        tokens[i] = at[0];
-        targets[i] = at[1];
+        b->tokens[i] = at[0];
+        b->targets[i] = at[1];
     }
 }
 
-/* What a report has: see dsf_op_report and dsf_op_report_loss. */
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct training *tr = user;
 
-    if (n == 1) {
-        tr->eval_loss += values[0];
+    if (strcmp(of->program, "eval") == 0) {
+        tr->eval_loss += of->loss;
         return;
     }
-    assert_true(values[0] >= 1 && values[0] < 64);
-    tr->losses[(int)values[0] - 1] = values[1];
-    tr->norms[(int)values[0] - 1] = values[3];
+    assert_true(of->step >= 1 && of->step < 64);
+    tr->losses[of->step - 1] = of->loss;
+    tr->norms[of->step - 1] = of->norm;
     tr->nreports++;
 }
 
@@ -319,14 +316,14 @@ static void every_gradient_is_that_of_pytorch(void **state)
 }
 
 /* The evaluation loads one micro-batch at a time, as if it were a step. */
-static void load_evaluation(void *user, int64_t step, int64_t seq, int32_t nseq,
-                            int32_t pos, int32_t rows, int32_t *tokens,
-                            int32_t *targets)
+static void load_evaluation(void *user, const struct dsflow_batch *batch)
 {
     const struct training *tr = user;
+    struct dsflow_batch b = *batch;
 
-    load_batch(user, 0, step * tr->job.batch.micro + seq, nseq, pos, rows,
-               tokens, targets);
+    b.seq += b.step * tr->job.batch.micro;
+    b.step = 0;
+    load_batch(user, &b);
 }
 
 static void evaluation_gives_the_loss_of_the_first_step(void **state)
@@ -343,15 +340,15 @@ static void evaluation_gives_the_loss_of_the_first_step(void **state)
 }
 
 /* The first tokens of all, and one target: the loss is that of one logit. */
-static void load_one_target(void *user, int64_t step, int64_t seq, int32_t nseq,
-                            int32_t pos, int32_t rows, int32_t *tokens,
-                            int32_t *targets)
+static void load_one_target(void *user, const struct dsflow_batch *batch)
 {
     const struct training *tr = user;
+    struct dsflow_batch b = *batch;
 
-    load_batch(user, 0, seq, nseq, pos, rows, tokens, targets);
-    for (int32_t i = 0; i < rows; i++)
-        targets[i] = pos + i == tr->row ? tr->target : -1;
+    b.step = 0;
+    load_batch(user, &b);
+    for (int32_t i = 0; i < b.rows; i++)
+        b.targets[i] = b.pos + i == tr->row ? tr->target : -1;
 }
 
 /* -log softmax of one of `n` logits. */

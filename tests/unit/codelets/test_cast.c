@@ -503,7 +503,7 @@ static void what_makes_no_sense_is_refused(void **state)
     const int64_t whole = sizeof(struct dsflow_control);
     struct dsf_cast_args a = { 512, 256, 1, DSF_ROUND_STOCHASTIC, 0 };
 
-    refuses(a, fp32, bf16, 8, "cast: control: 8 bytes: expected 48");
+    refuses(a, fp32, bf16, 8, "cast: control: 8 bytes: expected 80");
     refuses(a, fp32, bf16, 0,
             "cast: 2 ports: expected control where it rounds at random, and "
             "only there");

@@ -177,7 +177,8 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
     double squares[3], total, want = 0;
     struct dsflow_control c = { .step = 1 };
     struct dsf_square_args square = { N, 0 };
-    struct dsf_clip_args clip = { 2 };
+    struct dsf_clip_args clip = { .limit = 2 };
+    double loss = 1;
 
     for (int u = 0; u < 3; u++) {
         for (int i = 0; i < N; i++) {
@@ -190,17 +191,17 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
     run_fresh(&dsf_codelet_sum, NULL, 4,
               (void *[]){ &total, &squares[0], &squares[1], &squares[2] },
               (size_t[]){ 8, 8, 8, 8 }, 1);
-    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
-        (size_t[]){ 8, sizeof(c) });
+    run(&dsf_codelet_clip, &clip, 3, (void *[]){ &total, &loss, &c },
+        (size_t[]){ 8, 8, sizeof(c) });
     assert_true(fabs(c.norm - sqrt(want)) < 1e-6 * sqrt(want));
     assert_true(fabs(c.scale - 2 / (sqrt(want) + 1e-6)) < 1e-9);
     clip.limit = 1e9;
-    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
-        (size_t[]){ 8, sizeof(c) });
+    run(&dsf_codelet_clip, &clip, 3, (void *[]){ &total, &loss, &c },
+        (size_t[]){ 8, 8, sizeof(c) });
     assert_true(c.scale == 1);
     clip.limit = 0;
-    run(&dsf_codelet_clip, &clip, 2, (void *[]){ &total, &c },
-        (size_t[]){ 8, sizeof(c) });
+    run(&dsf_codelet_clip, &clip, 3, (void *[]){ &total, &loss, &c },
+        (size_t[]){ 8, 8, sizeof(c) });
     assert_true(c.scale == 1);
 }
 

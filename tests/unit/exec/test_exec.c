@@ -8,6 +8,7 @@
 #include "machine/machine.h"
 #include "unit/exec/virtual.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -50,9 +51,11 @@ static void mix_cpu(const struct dsflow_call *call)
 
 static void tell_cpu(const struct dsflow_call *call)
 {
-    double value = *(const uint32_t *)call->bufs[0].ptr;
+    const struct dsflow_step_report report = {
+        .size = sizeof(report), .loss = *(const uint32_t *)call->bufs[0].ptr
+    };
 
-    call->host->report(call->host->user, &value, 1);
+    call->host->report(call->host->user, &report);
 }
 
 static const struct dsflow_op mix = {
@@ -90,12 +93,12 @@ struct told {
     unsigned n;
 };
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct told *told = user;
 
-    told->last = values[0];
-    told->n += n;
+    told->last = of->loss;
+    told->n++;
 }
 
 /* A tangle of tasks over a few data, some of them over all, the same for the
@@ -354,7 +357,7 @@ struct caller {
     _Atomic unsigned calls, together;
 };
 
-static void report_slowly(void *user, const double *values, unsigned n)
+static void report_slowly(void *user, const struct dsflow_step_report *of)
 {
     struct caller *c = user;
 
@@ -367,7 +370,7 @@ static void report_slowly(void *user, const double *values, unsigned n)
 }
 
 /* As codelet.h promises, though nothing in this graph orders the calls. */
-static void a_function_of_the_host_is_called_once_at_a_time(void **state)
+static void reports_come_one_at_a_time(void **state)
 {
     enum { CALLS = 500 };
     struct dsflow_graph *g = dsflow_graph_new();
@@ -391,6 +394,81 @@ static void a_function_of_the_host_is_called_once_at_a_time(void **state)
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
     assert_int_equal(caller.calls, CALLS);
     assert_int_equal(caller.together, 0);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
+static void ask_cpu(const struct dsflow_call *call)
+{
+    call->host->load_batch(
+        call->host->user,
+        &(struct dsflow_batch){ .size = sizeof(struct dsflow_batch),
+                                .program = call->program });
+}
+
+static const struct dsflow_op ask = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "test_ask",
+    .summary = "asks for a batch",
+    DSFLOW_PORTS({ "x", DSFLOW_RW }),
+    .check = check,
+    .cost = cost,
+};
+static const struct dsflow_codelet ask_codelet = {
+    .abi = DSFLOW_CODELET_ABI, .op = &ask, .cpu = ask_cpu, .host_only = 1
+};
+
+struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    unsigned inside;
+    bool met, named;
+};
+
+/* Waits for another call; a minute, so that a fault is none of the test. */
+static void load_together(void *user, const struct dsflow_batch *b)
+{
+    struct meeting *m = user;
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    pthread_mutex_lock(&m->lock);
+    m->named |= strcmp(b->program, "step") == 0;
+    m->met |= ++m->inside == 2;
+    pthread_cond_broadcast(&m->came);
+    while (!m->met && pthread_cond_timedwait(&m->came, &m->lock, &until) == 0)
+        ;
+    m->inside--;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void batches_are_loaded_by_several_workers_at_once(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct meeting m = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                         .came = PTHREAD_COND_INITIALIZER };
+    struct dsflow_host host = { &m, .load_batch = load_together };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+
+    for (int i = 0; i < 2; i++) {
+        dsflow_data_id d =
+            dsflow_graph_add_data(g, &DSFLOW_DATA(.name = i == 0 ? "a" : "b",
+                                                  .elems = 4, .persistent = 1));
+
+        dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &ask, .ndata = 1,
+                                              .data = (dsflow_data_id[]){ d }));
+    }
+    assert_int_equal(
+        dsflow_exec_open(
+            g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2), &host,
+            &exec, &err),
+        DSFLOW_OK);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_true(m.met);
+    assert_true(m.named);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);
 }
@@ -427,12 +505,15 @@ int main(void)
         cmocka_unit_test(more_workers_than_cores_give_the_serial_result),
         cmocka_unit_test(more_workers_than_cores_sleep_while_they_are_idle),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
-        cmocka_unit_test(a_function_of_the_host_is_called_once_at_a_time),
+        cmocka_unit_test(reports_come_one_at_a_time),
+        cmocka_unit_test(batches_are_loaded_by_several_workers_at_once),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
     };
 
     if (dsflow_op_register(&mix, NULL) < 0 ||
         dsflow_op_register(&tell, NULL) < 0 ||
+        dsflow_op_register(&ask, NULL) < 0 ||
+        dsflow_codelet_register(&ask_codelet, NULL) < 0 ||
         dsflow_codelet_register(&mix_codelet, NULL) < 0 ||
         dsflow_codelet_register(&tell_codelet, NULL) < 0)
         return 99;

@@ -36,9 +36,11 @@ static void mix_cpu(const struct dsflow_call *call)
 
 static void tell_cpu(const struct dsflow_call *call)
 {
-    double value = *(const uint32_t *)call->bufs[0].ptr;
+    const struct dsflow_step_report report = {
+        .size = sizeof(report), .loss = *(const uint32_t *)call->bufs[0].ptr
+    };
 
-    call->host->report(call->host->user, &value, 1);
+    call->host->report(call->host->user, &report);
 }
 
 /* Holds its worker until a disk has brought another number than 0. */
@@ -232,11 +234,11 @@ struct told {
     unsigned n;
 };
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct told *told = user;
 
-    told->last = values[0];
+    told->last = of->loss;
     told->n++;
 }
 

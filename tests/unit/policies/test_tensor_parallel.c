@@ -93,31 +93,30 @@ static void done(struct fixture *f)
     dsf_job_fini(&f->job);
 }
 
-static void load_batch(void *user, int64_t step, int64_t seq, int32_t nseq,
-                       int32_t pos, int32_t rows, int32_t *tokens,
-                       int32_t *targets)
+static void load_batch(void *user, const struct dsflow_batch *b)
 {
     const struct fixture *f = user;
-    int32_t length = rows / nseq, vocab = f->model.dims.vocab;
+    int32_t length = b->rows / b->nseq, vocab = f->model.dims.vocab;
 
-    for (int32_t r = 0; r < rows; r++) {
-        int64_t s = seq + r / length, i = pos + r % length;
+    for (int32_t r = 0; r < b->rows; r++) {
+        int64_t s = b->seq + r / length, i = b->pos + r % length;
+        int64_t token = (s * 31 + i * (7 + s) + b->step) % vocab;
 
-        tokens[r] = (int32_t)((s * 31 + i * (7 + s) + step) % vocab);
-        targets[r] = i == 5 ? -1 : (int32_t)((tokens[r] * 3 + 1) % vocab);
+        b->tokens[r] = (int32_t)token;
+        b->targets[r] = i == 5 ? -1 : (int32_t)((token * 3 + 1) % vocab);
     }
 }
 
-static void report(void *user, const double *values, unsigned n)
+static void report(void *user, const struct dsflow_step_report *of)
 {
     struct fixture *f = user;
 
-    if (n == 1) {
-        f->eval = values[0];
+    if (strcmp(of->program, "eval") == 0) {
+        f->eval = of->loss;
         return;
     }
-    f->norm[f->nloss] = values[3];
-    f->loss[f->nloss++] = values[1];
+    f->norm[f->nloss] = of->norm;
+    f->loss[f->nloss++] = of->loss;
 }
 
 static float *map(const struct fixture *f, struct dsflow_exec *exec,

@@ -154,31 +154,30 @@ static void a_kind_of_task_that_is_not_whole_is_refused(void **state)
 }
 
 /* What a process that did not build the graph has of a task. */
-static void the_arguments_of_schedule_are_bytes_that_can_be_sent(void **state)
+static void the_arguments_of_begin_are_bytes_that_can_be_sent(void **state)
 {
-    struct dsf_schedule_args args = { .schedule = "constant",
-                                      .keys = { .lr = 0.25, .total = 4 } };
-    struct dsflow_control control = { .step = 2 };
+    struct dsf_begin_args args = { .schedule = "constant",
+                                   .keys = { .lr = 0.25, .total = 4 } };
+    struct dsflow_control control = { .updates = 2 };
     unsigned char sent[sizeof(args)];
     struct dsflow_buf buf = { .ptr = &control, .bytes = sizeof(control) };
     const struct dsflow_shape shape =
         dsflow_shape_of(DSFLOW_BYTES, sizeof(control));
-    const struct dsflow_case c = { &dsf_op_schedule, &shape, 1, &args };
+    const struct dsflow_case c = { &dsf_op_begin, &shape, 1, &args };
     struct dsflow_err err;
 
     memcpy(sent, &args, sizeof(args));
     memset(&args, 0xee, sizeof(args));
     memcpy(&args, sent, sizeof(args));
-    assert_int_equal(dsf_op_schedule.check(&c, &err), DSFLOW_OK);
-    dsflow_codelet_find(&dsf_op_schedule)
+    assert_int_equal(dsf_op_begin.check(&c, &err), DSFLOW_OK);
+    dsflow_codelet_find(&dsf_op_begin)
         ->cpu(&(struct dsflow_call){ .bufs = &buf, .nbufs = 1, .args = &args });
     assert_true(control.lr == 0.25);
     assert_int_equal(control.step, 3);
 
     strcpy(args.schedule, "nobody");
-    assert_int_equal(dsf_op_schedule.check(&c, &err),
-                     DSFLOW_EINVAL);
-    assert_string_equal(err.msg, "schedule: nobody: expected the name of a "
+    assert_int_equal(dsf_op_begin.check(&c, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "begin: nobody: expected the name of a "
                                  "schedule that is registered");
 }
 
@@ -192,7 +191,7 @@ int main(void)
         cmocka_unit_test(a_cycle_goes_up_down_and_decays),
         cmocka_unit_test(a_constant_rate_stays),
         cmocka_unit_test(a_kind_of_task_that_is_not_whole_is_refused),
-        cmocka_unit_test(the_arguments_of_schedule_are_bytes_that_can_be_sent),
+        cmocka_unit_test(the_arguments_of_begin_are_bytes_that_can_be_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,55 @@
+/* task_step.c - what changes from one step to the next: the learning rate, the
+ * bias corrections, and how many updates there were. */
+#include "tasks/shapes.h"
+#include "tasks/tasks.h"
+
+#include <string.h>
+
+static int begin_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_begin_args *a = c->args;
+
+    if (memchr(a->schedule, '\0', sizeof(a->schedule)) == NULL ||
+        dsflow_lr_schedule_find(a->schedule) == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "begin: %.*s: expected the name of a schedule "
+                           "that is registered",
+                           DSF_SCHEDULE_NAME, a->schedule);
+    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "begin: betas: %g, %g: expected 0 to 1, 1 not "
+                           "included",
+                           a->beta1, a->beta2);
+    return dsf_control_check(c, 0, err);
+}
+
+static void step_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    cost->bytes = 2 * sizeof(struct dsflow_control);
+}
+
+const struct dsflow_op dsf_op_begin = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "begin",
+    .direction = DSFLOW_DIR_UPDATE,
+    .summary = "learning rate and bias corrections of the step",
+    .args_size = sizeof(struct dsf_begin_args),
+    DSFLOW_PORTS({ "control", DSFLOW_RW }),
+    .check = begin_check,
+    .cost = step_cost,
+};
+
+static int finish_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    return dsf_control_check(c, 0, err);
+}
+
+const struct dsflow_op dsf_op_finish = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "finish",
+    .direction = DSFLOW_DIR_UPDATE,
+    .summary = "the step is counted, as an update or as skipped",
+    DSFLOW_PORTS({ "control", DSFLOW_RW }),
+    .check = finish_check,
+    .cost = step_cost,
+};

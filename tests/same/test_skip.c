@@ -1,0 +1,275 @@
+/* test_skip.c - a step whose loss or gradient is not finite leaves everything
+ * as if its batch had not been in the text: parameters, states in whatever
+ * type, learning rate and bias corrections, on every mesh. */
+#include "trial.h"
+#include "unit_ops.h"
+
+#include <dsflow/exec.h>
+#include <dsflow/optimizer.h>
+
+#include "lib/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What all trials have: rates that differ from step to step. */
+#define ALL                                                                    \
+    " schedule.kind=warmup_cosine schedule.warmup=3 schedule.total=6"          \
+    " schedule.min_ratio=0.1 optimizer.lr=0.01"
+
+static const char *const trials[] = {
+    "gpt2" ALL,
+    "llama optimizer.clip=0" ALL,
+    "gpt2 optimizer.kind=sgd optimizer.momentum=0.9" ALL,
+    "llama optimizer.kind=lion mesh.data=2 zero.stage=1" ALL,
+    "gpt2 optimizer.kind=drift mesh.data=2 zero.stage=2" ALL,
+    "gpt2 mesh.data=2 zero.stage=3 zero.keep=0 optimizer.clip=0" ALL,
+    "llama mesh.pipeline=2 mesh.tensor=2 recompute.what=block" ALL,
+    "gpt2 mesh.data=2 batch.groups=4 zero.reduce=micro zero.stage=1" ALL,
+    "llama batch.order=layer_major batch.tile=16" ALL,
+    "gpt2 offload.optimizer=cpu offload.params=cpu offload.gradients=cpu" ALL,
+    "llama offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "
+    "offload.activations=nvme memory.nvme.path=. optimizer.clip=0" ALL,
+    "gpt2 offload.optimizer=cpu offload.states=bf16 mesh.data=2 "
+    "zero.stage=1" ALL,
+    "gpt2 offload.optimizer=nvme offload.states=int8 memory.nvme.path=." ALL,
+};
+
+enum { POISONED = 1, STEPS = 4 };
+
+struct run {
+    struct trial trial;
+    struct dsflow_exec *exec;
+    struct dsflow_step_report last;
+    int64_t leaves_out; /* a batch; -1: none */
+};
+
+static void load_batch(void *user, const struct dsflow_batch *b)
+{
+    const struct run *r = user;
+    int64_t vocab = r->trial.model.dims.vocab, step = b->step;
+
+    if (r->leaves_out >= 0 && step >= r->leaves_out)
+        step++;
+    for (int32_t i = 0; i < b->rows; i++) {
+        int64_t seq = b->seq + i / (b->rows / b->nseq);
+        int64_t at = step * 31 + seq * 7 + b->pos + i;
+
+        b->tokens[i] = (int32_t)(at * at / 3 % vocab);
+        b->targets[i] = (int32_t)((at + 1) * (at + 1) / 3 % vocab);
+    }
+}
+
+static void report(void *user, const struct dsflow_step_report *of)
+{
+    ((struct run *)user)->last = *of;
+}
+
+static const struct dsflow_data_spec *spec(const struct run *r, uint32_t i)
+{
+    return dsflow_graph_data(r->trial.graph, (dsflow_data_id){ i });
+}
+
+static void *map(struct run *r, uint32_t i, enum dsflow_access access)
+{
+    return dsflow_exec_map(r->exec, (dsflow_data_id){ i }, access);
+}
+
+/* Weights by their place in the unit, alike wherever they are. */
+static void fill(struct run *r)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
+        const struct dsflow_data_spec *d = spec(r, i);
+        float *to;
+
+        if (d->kept != 1 + DSF_KEPT_PARAM && !d->constant)
+            continue;
+        to = map(r, i, DSFLOW_RW);
+        for (int64_t k = 0; k < d->elems; k++)
+            to[k] = (float)((uint64_t)(d->at + k + 7 * d->unit) * 2654435761u %
+                            1024) /
+                        4096 -
+                    0.1f;
+    }
+}
+
+/* Put a number at the beginning of a unit, wherever that is; returns what was
+ * there. */
+static float put(struct run *r, int32_t unit, float x)
+{
+    float was = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
+        const struct dsflow_data_spec *d = spec(r, i);
+        float *at;
+
+        if (d->kept != 1 + DSF_KEPT_PARAM || d->unit != unit || d->at > 0)
+            continue;
+        at = map(r, i, DSFLOW_RW);
+        was = *at;
+        *at = x;
+    }
+    return was;
+}
+
+static void open_run(struct run *r, enum dsflow_exec_kind kind,
+                     const struct dsflow_host *host)
+{
+    static const char *const folder = ".";
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = kind, .workers = 2,
+                            .ranks = (unsigned)r->trial.plan->nranks,
+                            .disk = { .paths = &folder,
+                                      .npaths = 1,
+                                      .block = 64 << 10 });
+    struct dsflow_err err;
+
+    must(r->trial.text,
+         dsflow_exec_open(r->trial.graph, &options, host, &r->exec, &err),
+         &err);
+    fill(r);
+}
+
+static void step(struct run *r)
+{
+    struct dsflow_err err;
+
+    must(r->trial.text, dsflow_exec_submit(r->exec, DSFLOW_STEP, &err), &err);
+    must(r->trial.text, dsflow_exec_wait(r->exec, &err), &err);
+}
+
+static void poisoned_step(struct run *r)
+{
+    float was = put(r, 3, INFINITY);
+
+    step(r);
+    put(r, 3, was);
+    if (!r->last.skipped || isfinite(r->last.norm))
+        fail_msg("%s: a step of norm %g is no reason to skip it", r->trial.text,
+                 r->last.norm);
+}
+
+/* All numbers of parameters and states. */
+static char *numbers(struct run *r, size_t *n)
+{
+    char *v = NULL;
+
+    *n = 0;
+    for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
+        const struct dsflow_data_spec *d = spec(r, i);
+
+        if (d->kept != 1 + DSF_KEPT_PARAM && d->kept < 1 + DSF_KEPT_STATE)
+            continue;
+        v = realloc(v, *n + d->bytes);
+        memcpy(v + *n, map(r, i, DSFLOW_R), d->bytes);
+        *n += d->bytes;
+    }
+    return v;
+}
+
+static struct dsflow_control control_of(struct run *r)
+{
+    for (uint32_t i = 0;; i++)
+        if (spec(r, i)->kept == 1 + DSF_KEPT_CONTROL)
+            return *(struct dsflow_control *)map(r, i, DSFLOW_R);
+}
+
+/* With a poisoned step, or without its batch. */
+static char *train(struct run *r, enum dsflow_exec_kind kind, bool poisoned,
+                   size_t *n, struct dsflow_control *control)
+{
+    struct dsflow_host host = { r, load_batch, report };
+    char *v;
+
+    r->leaves_out = poisoned ? -1 : POISONED;
+    open_run(r, kind, &host);
+    for (int i = 0; i < STEPS; i++)
+        if (i != POISONED)
+            step(r);
+        else if (poisoned)
+            poisoned_step(r);
+    assert_false(r->last.skipped);
+    assert_int_equal(r->last.updates, STEPS - 1);
+    assert_int_equal(r->last.step, poisoned ? STEPS : STEPS - 1);
+    v = numbers(r, n);
+    *control = control_of(r);
+    dsflow_exec_close(r->exec);
+    return v;
+}
+
+static void skipping_is_leaving_out(const char *trial)
+{
+    char text[1024];
+    struct run r = { .leaves_out = -1 };
+    struct dsflow_control want, is;
+    size_t n, m;
+    char *expected;
+
+    snprintf(text, sizeof(text), "%s train.on_nonfinite=skip", trial);
+    plan_trial(&r.trial, text);
+    expected = train(&r, DSFLOW_SERIAL, false, &n, &want);
+    for (int kind = DSFLOW_SERIAL; kind <= DSFLOW_STARPU; kind++) {
+        char *got = train(&r, (enum dsflow_exec_kind)kind, true, &m, &is);
+
+        assert_int_equal(n, m);
+        if (memcmp(expected, got, n) != 0)
+            fail_msg("%s: a skipped step left something, executor %d",
+                     r.trial.text, kind);
+        assert_int_equal(is.skipped, 1);
+        assert_int_equal(want.skipped, 0);
+        is.skipped = 0;
+        assert_memory_equal(&is, &want, sizeof(is));
+        free(got);
+    }
+    free(expected);
+    end_trial(&r.trial);
+}
+
+static void a_skipped_step_is_as_if_its_batch_had_not_been(void **state)
+{
+    const char *one = getenv("TRIAL");
+
+    for (unsigned i = 0; i < sizeof(trials) / sizeof(*trials); i++)
+        if (one == NULL || strstr(trials[i], one) != NULL)
+            skipping_is_leaving_out(trials[i]);
+}
+
+/* The step after it may be under way already: it changes nothing either. */
+static void nothing_is_updated_after_a_stop(void **state)
+{
+    struct run r = { .leaves_out = -1 };
+    struct dsflow_host host = { &r, load_batch, report };
+    size_t n, m;
+    char *before, *after;
+
+    plan_trial(&r.trial, "llama mesh.data=2 zero.stage=2 mesh.pipeline=2");
+    open_run(&r, DSFLOW_STARPU, &host);
+    step(&r);
+    before = numbers(&r, &n);
+    poisoned_step(&r);
+    step(&r);
+    assert_true(isfinite(r.last.norm));
+    assert_true(r.last.skipped);
+    assert_int_equal(r.last.updates, 1);
+    after = numbers(&r, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(before, after, n);
+    free(before);
+    free(after);
+    dsflow_exec_close(r.exec);
+    end_trial(&r.trial);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_skipped_step_is_as_if_its_batch_had_not_been),
+        cmocka_unit_test(nothing_is_updated_after_a_stop),
+    };
+
+    add_unit_ops();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
