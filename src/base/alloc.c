@@ -1,6 +1,8 @@
 /* alloc.c - memory for metadata, which is never NULL. */
 #include "base/alloc.h"
 
+#include "base/fatal.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +22,8 @@ static void *in_huge_pages(void *p, size_t bytes)
 
 static void *checked(void *p, size_t bytes)
 {
-    if (p == NULL) {
-        fprintf(stderr, "dsflow: not enough memory: %zu bytes of metadata\n",
-                bytes);
-        exit(1);
-    }
+    if (p == NULL)
+        dsf_fatal("not enough memory: %zu bytes of metadata", bytes);
     return p;
 }
 

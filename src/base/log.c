@@ -1,4 +1,4 @@
-/* log.c - lines for people, on standard error. */
+/* log.c - lines for people. */
 #include "base/log.h"
 
 #include "base/utf8.h"
@@ -31,15 +31,11 @@ static void write_line(enum dsflow_log_level level, const char *fmt,
 {
     char line[1024];
 
-    if (level > most)
+    if (level > most || sink == NULL)
         return;
     vsnprintf(line, sizeof(line), fmt, ap);
     dsf_utf8_clean(line);
-    if (sink != NULL)
-        sink(sink_user, level, line);
-    else
-        fprintf(stderr, "dsflow: %s%s\n",
-                level == DSFLOW_WARN ? "warning: " : "", line);
+    sink(sink_user, level, line);
 }
 
 #define LINE(level)                                                            \

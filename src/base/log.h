@@ -1,4 +1,4 @@
-/* log.h - lines for people, on standard error. */
+/* log.h - lines for people. */
 #ifndef DSF_BASE_LOG_H
 #define DSF_BASE_LOG_H
 

@@ -2,6 +2,7 @@
 #include "base/registry.h"
 
 #include "base/alloc.h"
+#include "base/fatal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,8 @@ static void fill(struct dsf_registry *r)
         return;
     r->filled = true;
     for (size_t i = 0; r->builtin != NULL && r->builtin[i] != NULL; i++)
-        if (r->add(r->builtin[i], DSF_BUILTIN, &err) < 0) {
-            fprintf(stderr, "dsflow: bug: built-in %s\n", err.msg);
-            abort();
-        }
+        if (r->add(r->builtin[i], DSF_BUILTIN, &err) < 0)
+            dsf_fatal("bug: built-in %s", err.msg);
 }
 
 size_t dsf_registry_count(struct dsf_registry *r)

@@ -77,9 +77,8 @@ static int multiply(void *user, double seconds, double *value,
 {
     const struct multiplying *x = user;
 
-    *value = dsf_bench_gemm(x->p->ta, x->p->tb, x->p->m, x->p->n, x->p->k,
-                            x->workers, seconds);
-    return DSFLOW_OK;
+    return dsf_bench_gemm(x->p->ta, x->p->tb, x->p->m, x->p->n, x->p->k,
+                          x->workers, seconds, value, err);
 }
 
 /* The best product counts, with its scatter. */
@@ -119,8 +118,7 @@ static int touch(void *user, double seconds, double *value,
 {
     const struct access *a = user;
 
-    *value = dsf_bench_memory(a->kind, a->workers, a->bytes, seconds);
-    return DSFLOW_OK;
+    return dsf_bench_memory(a->kind, a->workers, a->bytes, seconds, value, err);
 }
 
 static int bench_memory(struct bench *b, struct dsflow_err *err)
@@ -212,8 +210,8 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     struct dsf_machine_model *m = &b->model;
     int status;
 
-    dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one, NULL);
-    dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all, NULL);
+    dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one);
+    dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all);
     dsf_rates_fit(&all, m);
     m->scatter.tasks = dsf_samples_scatter(&all);
     status = dsf_calibrate_overhead(&b->machine, m, err);

@@ -1,7 +1,8 @@
 /* cmd_generate.c - sample from a model. */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/job_flags.h"
-#include "train/generate.h"
+#include "cli/print_text.h"
 #include "train/params.h"
 #include "train/vocabulary.h"
 
@@ -73,6 +74,7 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     const char *path = args->words[0];
     const char *prompt = dsf_flag_value(args, "prompt");
     struct dsf_sampling sampling = { .temperature = 0.8, .top_p = 1 };
+    struct dsf_sampled sampled;
     struct dsf_session s = { 0 };
     bool folder = has_file(path, "config.json") && !has_file(path, "job.toml");
     int64_t tokens = 100, step = folder ? DSF_START : DSF_LATEST, from;
@@ -95,10 +97,13 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK && !folder)
         dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
-        status = dsf_generate_print(
-            &s.model, &s.job, params, s.tok, prompt != NULL ? prompt : "",
-            prompt != NULL ? strlen(prompt) : 0, tokens, &sampling,
-            stdout, err);
+        status = dsf_print_text(&s, params, prompt != NULL ? prompt : "",
+                                tokens, &sampling, &sampled, err);
+    if (status == DSFLOW_OK && sampled.full)
+        dsf_info("stopped after %lld of %lld tokens: the model's context of %d "
+                 "is full",
+                 (long long)sampled.tokens, (long long)tokens,
+                 s.model.dims.context);
     dsf_params_free(&s, params);
     dsf_session_close(&s);
     return status;

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/job_flags.h"
+#include "cli/print_text.h"
 #include "cli/run_words.h"
 #include "cli/stop.h"
 #include "train/generate.h"
@@ -142,14 +143,12 @@ static int print_sample(struct running *x, struct dsflow_err *err)
 {
     struct dsf_run *r = &x->run;
     const struct dsf_job_sample *sample = &r->s.job.sample;
-    struct dsf_sampling sampling = {
-        .temperature = sample->temperature,
-        .top_p = sample->top_p,
-        .top_k = sample->top_k,
-        .seed = (uint64_t)sample->seed,
-        .quiet = true, /* it was said at the start */
-        .stopped = dsf_stop_signal,
-    };
+    const struct dsf_sampling sampling = { .temperature = sample->temperature,
+                                           .top_p = sample->top_p,
+                                           .top_k = sample->top_k,
+                                           .seed = (uint64_t)sample->seed,
+                                           .is_stopped = is_stopped };
+    struct dsf_sampled sampled; /* a full context was said at the start */
     float **params;
     int status;
 
@@ -158,9 +157,8 @@ static int print_sample(struct running *x, struct dsflow_err *err)
     status = dsf_session_units(&r->s, &params, err);
     if (status == DSFLOW_OK) {
         printf("\n");
-        status = dsf_generate_print(&r->s.model, &r->s.job, params, r->s.tok,
-                                    sample->prompt, strlen(sample->prompt),
-                                    sample->tokens, &sampling, stdout, err);
+        status = dsf_print_text(&r->s, params, sample->prompt, sample->tokens,
+                                &sampling, &sampled, err);
     }
     dsf_session_units_free(&r->s, params);
     return status;

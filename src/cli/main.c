@@ -1,9 +1,11 @@
 /* main.c - the command line of dsflow. */
 #include "config.h"
 
+#include "base/fatal.h"
 #include "base/log.h"
 #include "base/notice.h"
 #include "cli/help.h"
+#include "cli/progress.h"
 #include "cli/stop.h"
 #include "cli/words.h"
 
@@ -58,11 +60,20 @@ static int run(int argc, char **argv, struct dsflow_err *err)
     return status;
 }
 
+/* There is no memory for metadata, or a bug of ours. */
+static void end_at_once(const char *line)
+{
+    fprintf(stderr, "dsflow: %s\n", line);
+    exit(1);
+}
+
 int main(int argc, char **argv)
 {
     struct dsflow_err err = { 0 };
     int status;
 
+    dsflow_log_sink_set(dsf_print_log, NULL);
+    dsf_fatal_set(end_at_once);
     /* Where /sys is not mounted, hwloc would say so at each look. */
     setenv("HWLOC_HIDE_ERRORS", "2", 0);
     status = run(argc, argv, &err);

@@ -16,10 +16,11 @@ void dsf_progress_clear(struct dsf_progress *p)
     p->bar = false;
 }
 
-/* A line of the log, above the bar. */
-static void log_line(void *user, enum dsflow_log_level level, const char *line)
+void dsf_print_log(void *progress, enum dsflow_log_level level,
+                   const char *line)
 {
-    dsf_progress_clear(user);
+    if (progress != NULL)
+        dsf_progress_clear(progress);
     fprintf(stderr, "dsflow: %s%s\n", level == DSFLOW_WARN ? "warning: " : "",
             line);
 }
@@ -31,12 +32,12 @@ void dsf_progress_begin(struct dsf_progress *p, int64_t steps,
     p->log_every = log_every;
     p->quiet = dsf_log_level() < DSFLOW_INFO;
     p->screen = dsf_screen_look(STDERR_FILENO);
-    dsflow_log_sink_set(log_line, p);
+    dsflow_log_sink_set(dsf_print_log, p);
 }
 
 void dsf_progress_close(struct dsf_progress *p)
 {
-    dsflow_log_sink_set(NULL, NULL);
+    dsflow_log_sink_set(dsf_print_log, NULL);
     dsf_progress_clear(p);
 }
 

@@ -5,6 +5,8 @@
 #include "cli/screen.h"
 #include "train/metrics.h"
 
+#include <dsflow/log.h>
+
 struct dsf_progress {
     int64_t steps, log_every;
     bool quiet;
@@ -27,6 +29,11 @@ void dsf_progress_step(struct dsf_progress *p, const struct dsf_step *step);
 /* A line for people, above the bar. */
 void dsf_progress_say(struct dsf_progress *p, const char *fmt, ...)
     DSFLOW_PRINTF(2, 3);
+
+/* A line of the log on standard error, above the bar of `progress`, which may
+ * be NULL: a dsflow_log_fn. */
+void dsf_print_log(void *progress, enum dsflow_log_level level,
+                   const char *line);
 
 /* The bar goes: something else is printed. */
 void dsf_progress_clear(struct dsf_progress *p);

@@ -2,6 +2,7 @@
 #include "config/option.h"
 
 #include "base/alloc.h"
+#include "base/fatal.h"
 #include "base/units.h"
 #include "config/when.h"
 
@@ -425,12 +426,8 @@ void dsf_options_default(const struct dsflow_option *options, void *base)
     struct dsflow_err err = { .msg = "" };
 
     for (; options->key != NULL; options++)
-        if (set_default(options, base, &err) < 0) {
-            /* A table of options that is wrong is a bug of ours. */
-            fprintf(stderr, "dsflow: default of %s: %s\n", options->key,
-                    err.msg);
-            abort();
-        }
+        if (set_default(options, base, &err) < 0)
+            dsf_fatal("bug: default of %s: %s", options->key, err.msg);
 }
 
 static int check_option(const struct dsflow_option *o, size_t size,

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "codelets/call.h"
 #include "graph/task.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 
@@ -121,6 +122,7 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     struct dsf_exec_worker *worker = &exec->workers[w];
     uint32_t task = (uint32_t)(call - exec->calls);
     struct dsflow_buf by_port[DSF_SPREAD_PORTS];
+    struct dsflow_err err;
     struct dsf_launch launch = {
         .codelet = call->codelet,
         .call = { .bufs = dsf_spread(call->task, bufs, by_port),
@@ -138,6 +140,8 @@ void dsf_exec_run(const struct dsf_exec_call *call,
         (has_failed(exec) || dsf_is_skipped(call->task, bufs)))
         launch.codelet = NULL;
     exec->cpu.class->launch(&exec->cpu, &launch);
+    if (dsf_kernels_failed(&err) < 0)
+        dsf_exec_fail(exec, &err);
     worker->busy += launch.end - launch.start;
     atomic_store_explicit(&worker->runs, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->tasks, 1, memory_order_relaxed);

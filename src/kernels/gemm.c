@@ -1,11 +1,23 @@
 /* gemm.c - matrix products, by oneDNN. */
 #include "kernels/kernels.h"
 
+#include "base/fatal.h"
+
 #include <dnnl.h>
 #include <omp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+
+/* Of the kernels that this thread has run. */
+static _Thread_local struct dsflow_err failure;
+
+int dsf_kernels_failed(struct dsflow_err *err)
+{
+    int status = failure.status;
+
+    if (status < 0 && err != NULL)
+        *err = failure;
+    failure.status = DSFLOW_OK;
+    return status;
+}
 
 void dsf_gemm(int ta, int tb, size_t m, size_t n, size_t k, const float *a,
               size_t lda, const float *b, size_t ldb, float beta, float *c,
@@ -25,14 +37,11 @@ void dsf_gemm(int ta, int tb, size_t m, size_t n, size_t k, const float *a,
     if (status == dnnl_success)
         return;
     /* It copies blocks of its operands: the few megabytes may be missing. */
-    if (status == dnnl_out_of_memory) {
-        fprintf(stderr,
-                "dsflow: not enough memory for a product of matrices "
-                "of %zu x %zu x %zu\n",
+    if (status != dnnl_out_of_memory)
+        dsf_fatal("bug: dnnl_sgemm refuses %zu x %zu x %zu: %d", m, n, k,
+                  (int)status);
+    dsflow_fail(&failure, DSFLOW_ENOMEM,
+                "not enough memory for a product of matrices of %zu x %zu x "
+                "%zu",
                 m, n, k);
-        _exit(1); /* a worker must not run what waits for the workers */
-    }
-    fprintf(stderr, "dsflow: bug: dnnl_sgemm refuses %zu x %zu x %zu: %d\n", m,
-            n, k, (int)status);
-    abort();
 }

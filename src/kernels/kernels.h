@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/error.h>
 
 /* What the fused loops use here: "avx512", "avx2" or "portable". The
  * environment variable DSFLOW_ISA may ask for a lesser one (for tests). */
@@ -16,6 +17,10 @@ const char *dsf_kernels_isa(void);
 void dsf_gemm(int ta, int tb, size_t m, size_t n, size_t k, const float *a,
               size_t lda, const float *b, size_t ldb, float beta, float *c,
               size_t ldc);
+
+/* Was there memory for all products of this thread since it last asked? Where
+ * not, what they computed means nothing: DSFLOW_ENOMEM. */
+int dsf_kernels_failed(struct dsflow_err *err);
 
 /* LayerNorm, or RMSNorm (rms; no mean, no b): y = (x - mean) / sqrt(var + eps)
  * w + b. `b` may be NULL. */

@@ -217,8 +217,7 @@ static int run_shape(const struct shape *shape,
 }
 
 void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                         enum dsf_calibration how, struct dsf_samples *samples,
-                         FILE *log)
+                         enum dsf_calibration how, struct dsf_samples *samples)
 {
     enum { NSHAPES = sizeof(shapes) / sizeof(*shapes) };
     bool quick = how == DSF_CALIBRATE_QUICK;
@@ -234,12 +233,6 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
         if (run_shape(s, machine, workers, quick ? 0.3 : 1, samples, &err) < 0)
             dsf_warn("a model of width %d is not measured: %s", s->width,
                      err.msg);
-        else if (log != NULL)
-            fprintf(log,
-                    "measured %s, width %d, %d heads, vocabulary %d, %d x %d "
-                    "tokens, %s, %d x %d x %d ranks\n",
-                    s->family, s->width, s->heads, s->vocab, s->sequences,
-                    s->sequence, s->optimizer, s->data, s->pipeline, s->tensor);
     }
 }
 

@@ -2,8 +2,6 @@
 #ifndef DSF_MEASURE_CALIBRATE_H
 #define DSF_MEASURE_CALIBRATE_H
 
-#include <stdio.h>
-
 #include "machine/machine.h"
 #include "sim/rates.h"
 
@@ -13,10 +11,9 @@ enum dsf_calibration {
 };
 
 /* Run steps of models of several shapes on `workers` threads and append what
- * their tasks took. `log` gets a line for each; NULL is fine. */
+ * their tasks took. */
 void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                         enum dsf_calibration how, struct dsf_samples *samples,
-                         FILE *log);
+                         enum dsf_calibration how, struct dsf_samples *samples);
 
 /* Seconds of a task beside its kernel, in m->main.overhead: what makes the
  * simulated step of a small model as long as StarPU takes for it. After the

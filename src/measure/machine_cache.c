@@ -62,14 +62,12 @@ static int copy_memory(void *user, double seconds, double *value,
 {
     const struct dsf_machine *machine = user;
 
-    *value =
-        dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, seconds);
-    return DSFLOW_OK;
+    return dsf_bench_memory(DSF_BENCH_COPY, machine->cores, 64 << 20, seconds,
+                            value, err);
 }
 
 void dsf_machine_measure(const struct dsf_machine *machine,
-                         enum dsf_calibration how, struct dsf_machine_model *m,
-                         FILE *log)
+                         enum dsf_calibration how, struct dsf_machine_model *m)
 {
     struct dsf_measured copy = { 0 };
     struct dsf_samples samples = { 0 };
@@ -79,7 +77,7 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     m->main.name = name_of(machine);
     m->main.workers = machine->cores;
     m->main.memory = machine->memory;
-    dsf_calibrate_tasks(machine, machine->cores, how, &samples, log);
+    dsf_calibrate_tasks(machine, machine->cores, how, &samples);
     dsf_rates_fit(&samples, m);
     set_rates(m, &samples);
     m->scatter.tasks = dsf_samples_scatter(&samples);
@@ -146,7 +144,7 @@ static bool load(const char *path, const char *what, const char *name,
 
 static void measure_quickly(void *machine, struct dsf_machine_model *m)
 {
-    dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m, NULL);
+    dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m);
 }
 
 /* What is assumed is not kept. */

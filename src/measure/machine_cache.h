@@ -10,10 +10,9 @@
  * there is neither. Freed by the caller. */
 char *dsf_machine_cache_path(void);
 
-/* Measure. `log` gets lines for people; NULL is fine. */
+/* Measure. */
 void dsf_machine_measure(const struct dsf_machine *machine,
-                         enum dsf_calibration how, struct dsf_machine_model *m,
-                         FILE *log);
+                         enum dsf_calibration how, struct dsf_machine_model *m);
 
 /* Beside, then renamed: readers see the old file or the new one. Folders are
  * made. */

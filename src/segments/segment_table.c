@@ -1,7 +1,8 @@
 /* segment_table.c - the segments there are, and which ones a layer has. */
 #include "segments/segment.h"
 
-#include <stdlib.h>
+#include "base/fatal.h"
+
 
 const struct dsf_segment *const dsf_segment_list[] = {
     &dsf_segment_embed, &dsf_segment_qkv, &dsf_segment_attention,
@@ -44,6 +45,6 @@ struct dsf_need dsf_segment_need(const struct dsf_segment *segment,
 
     segment->fill(site, args);
     if (segment->needs(segment->forward, args, need, &err) < 0)
-        abort();
+        dsf_fatal("bug: %s", err.msg);
     return need[port];
 }

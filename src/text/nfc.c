@@ -3,6 +3,7 @@
 #include "text/nfc.h"
 
 #include "base/alloc.h"
+#include "base/fatal.h"
 #include "base/utf8.h"
 
 #include <stdbool.h>
@@ -153,13 +154,13 @@ static void compose(struct nfc *c, const char *text, size_t n)
         k = utf8proc_decompose_char((int32_t)dsf_utf8_code(text + i, len),
                                     c->codes + ncodes, 4, NFC, NULL);
         if (k < 0 || k > 4)
-            abort();
+            dsf_fatal("bug: utf8proc: %s", utf8proc_errmsg(k));
         ncodes += (size_t)k;
     }
     order_marks(c, ncodes);
     k = utf8proc_reencode(c->codes, (utf8proc_ssize_t)ncodes, NFC);
     if (k < 0)
-        abort();
+        dsf_fatal("bug: utf8proc: %s", utf8proc_errmsg(k));
     put(c, c->codes, (size_t)k);
 }
 

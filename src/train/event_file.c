@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -41,8 +42,7 @@ enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
 static void put(struct bytes *b, const void *data, size_t n)
 {
-    if (n > sizeof(b->v) - b->n) /* a bug: see above */
-        abort();
+    assert(n <= sizeof(b->v) - b->n); /* see above */
     memcpy(b->v + b->n, data, n);
     b->n += n;
 }

@@ -3,14 +3,12 @@
 #include "train/generate.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/units.h"
-#include "base/utf8.h"
 #include "codelets/codelets.h"
+#include "kernels/kernels.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,8 +271,13 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
         free(g->scratch);
         g->scratch_bytes = (scratch + 63) / 64 * 64;
         g->scratch = aligned_alloc(64, g->scratch_bytes);
-        if (g->scratch == NULL)
-            abort();
+        if (g->scratch == NULL) {
+            g->scratch_bytes = 0;
+            dsflow_fail(&g->err, DSFLOW_ENOMEM,
+                        "not enough memory: %zu bytes of scratch for %.60s",
+                        scratch, own->name);
+            return;
+        }
     }
     codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
                                         .nbufs = c.n,
@@ -405,6 +408,8 @@ int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens, size_t n,
                            n, room);
     for (size_t i = 0; i < n; i += MOST_ROWS)
         feed_rows(g, tokens + i, n - i < MOST_ROWS ? n - i : MOST_ROWS);
+    if (g->err.status == DSFLOW_OK)
+        dsf_kernels_failed(&g->err);
     if (g->err.status != DSFLOW_OK)
         return dsflow_fail(err, g->err.status, "%s", g->err.msg);
     return DSFLOW_OK;
@@ -413,230 +418,4 @@ int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens, size_t n,
 const float *dsf_generator_logits(const struct dsf_generator *g)
 {
     return g->logits;
-}
-
-/* In [0, 1): splitmix64, so that a seed gives the same text everywhere. */
-static double next_uniform(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15u;
-
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
-}
-
-struct choice {
-    double p;
-    int32_t id;
-};
-
-/* Likeliest first; the lower id of two alike. */
-static int by_p(const void *a, const void *b)
-{
-    const struct choice *x = a, *y = b;
-
-    if (x->p != y->p)
-        return x->p > y->p ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static int32_t likeliest(const float *logits, int32_t vocab)
-{
-    int32_t best = 0;
-
-    for (int32_t i = 1; i < vocab; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return best;
-}
-
-int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
-                   int32_t vocab, uint64_t *state)
-{
-    struct choice *choices;
-    double sum = 0, kept = 0, at;
-    int32_t n = vocab, top = likeliest(logits, vocab), id;
-
-    if (s->temperature == 0)
-        return top;
-    choices = dsf_xcalloc((size_t)vocab, sizeof(*choices));
-    for (int32_t i = 0; i < vocab; i++)
-        choices[i] = (struct choice){
-            exp(((double)logits[i] - logits[top]) / s->temperature), i
-        };
-    qsort(choices, (size_t)vocab, sizeof(*choices), by_p);
-    if (s->top_k > 0 && s->top_k < n)
-        n = (int32_t)s->top_k;
-    for (int32_t i = 0; i < n; i++)
-        sum += choices[i].p;
-    for (int32_t i = 0; i < n; i++) {
-        kept += choices[i].p;
-        if (kept >= s->top_p * sum)
-            n = i + 1;
-    }
-    at = next_uniform(state) * kept;
-    id = choices[n - 1].id;
-    for (int32_t i = 0; i < n; i++) {
-        at -= choices[i].p;
-        if (at < 0) {
-            id = choices[i].id;
-            break;
-        }
-    }
-    free(choices);
-    return id;
-}
-
-/* Bytes that are not yet a whole UTF-8 character wait here. */
-struct utf8 {
-    char held[4];
-    size_t n;
-};
-
-/* Could more bytes make a character of these? No byte that follows is above
- * 0xbf or below 0x80, and one of the two is in every range that RFC 3629 has
- * for the second byte. */
-static bool may_go_on(const struct utf8 *u)
-{
-    static const unsigned char ends[] = { 0x80, 0xbf };
-
-    for (size_t e = 0; e < sizeof(ends); e++) {
-        char s[4] = { 0 };
-
-        memcpy(s, u->held, u->n);
-        memset(s + u->n, ends[e], sizeof(s) - u->n);
-        if (dsf_utf8_char(s, sizeof(s)) > u->n)
-            return true;
-    }
-    return false;
-}
-
-/* Characters as they are, and U+FFFD for bytes that make none: a model of
- * bytes writes them, and a terminal or a file of text should not get them.
- * `last`: no more bytes will come. */
-static void put_held(struct utf8 *u, bool last, FILE *out)
-{
-    while (u->n > 0) {
-        size_t len = dsf_utf8_char(u->held, u->n);
-
-        if (len == 0 && !last && may_go_on(u))
-            return;
-        if (len > 0)
-            fwrite(u->held, 1, len, out);
-        else
-            fputs("\xef\xbf\xbd", out);
-        u->n -= len > 0 ? len : 1;
-        memmove(u->held, u->held + (len > 0 ? len : 1), u->n);
-    }
-}
-
-static void put_bytes(struct utf8 *u, const char *bytes, size_t n, FILE *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        u->held[u->n++] = bytes[i];
-        put_held(u, false, out);
-    }
-}
-
-static int generate(struct dsf_generator *g, const struct dsf_tokenizer *tok,
-                    int64_t tokens, const struct dsf_sampling *sampling,
-                    FILE *out, struct dsflow_err *err)
-{
-    /* A model may have more outputs than the tokenizer has tokens. */
-    int32_t vocab = dsf_tokenizer_vocab(tok), eot = dsf_tokenizer_eot(tok);
-    uint64_t state = sampling->seed;
-    struct utf8 utf8 = { .n = 0 };
-    int status = DSFLOW_OK;
-    bool full = false;
-    int64_t done = 0;
-
-    for (int64_t i = 0; i < tokens && status == DSFLOW_OK; i++) {
-        int32_t id = dsf_sample(sampling, g->logits, vocab, &state);
-        const char *bytes;
-        size_t n;
-
-        if (id == eot ||
-            (sampling->stopped != NULL && sampling->stopped() != 0))
-            break;
-        bytes = dsf_decode(tok, id, &n);
-        put_bytes(&utf8, bytes, n, out);
-        fflush(out);
-        done = i + 1;
-        if (i + 1 == tokens)
-            break;
-        full = g->pos == g->model->dims.context;
-        if (full)
-            break;
-        status = dsf_generator_feed(g, &id, 1, err);
-    }
-    put_held(&utf8, true, out);
-    fputc('\n', out);
-    fflush(out); /* before the messages, which may share its terminal */
-    if (full && !sampling->quiet)
-        dsf_info("stopped after %lld of %lld tokens: the model's context of %d "
-                 "is full",
-                 (long long)done, (long long)tokens, g->pos);
-    return status;
-}
-
-int dsf_generate_print(const struct dsf_model *model, const struct dsf_job *job,
-                       float *const *params, const struct dsf_tokenizer *tok,
-                       const char *prompt, size_t bytes, int64_t tokens,
-                       const struct dsf_sampling *sampling, FILE *out,
-                       struct dsflow_err *err)
-{
-    struct dsf_generator *g = NULL;
-    struct dsf_tokens in = { 0 };
-    int32_t eot = dsf_tokenizer_eot(tok);
-    int status;
-
-    /* A model needs something to go on from. */
-    if (bytes == 0 && eot < 0) {
-        prompt = "\n";
-        bytes = 1;
-    }
-    status = dsf_encode(tok, prompt, bytes, 1, &in, err);
-    if (status == DSFLOW_OK && in.n == 0) {
-        in.v = dsf_xcalloc(1, sizeof(*in.v));
-        in.v[in.n++] = eot;
-    }
-    if (status == DSFLOW_OK)
-        status = dsf_generator_new(model, job, params, &g, err);
-    if (status == DSFLOW_OK)
-        status = dsf_generator_feed(g, in.v, in.n, err);
-    if (status == DSFLOW_OK) {
-        fwrite(prompt, 1, bytes, out);
-        status = generate(g, tok, tokens, sampling, out, err);
-    }
-    dsf_generator_free(g);
-    dsf_tokens_fini(&in);
-    return status;
-}
-
-int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
-                     const struct dsf_tokenizer *tok, struct dsflow_err *err)
-{
-    const struct dsf_job_sample *sample = &job->sample;
-    struct dsf_tokens in = { 0 };
-    int64_t context = model->dims.context, prompt;
-    int status;
-
-    if (sample->tokens == 0)
-        return DSFLOW_OK;
-    status =
-        dsf_encode(tok, sample->prompt, strlen(sample->prompt), 1, &in, err);
-    prompt = in.n > 0 ? (int64_t)in.n : 1;
-    dsf_tokens_fini(&in);
-    if (status == DSFLOW_OK && prompt > context)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "sample", "prompt",
-                            "%lld tokens: expected at most the model's "
-                            "context, %lld",
-                            (long long)prompt, (long long)context);
-    /* The last token is not fed to the model. */
-    if (status == DSFLOW_OK && sample->tokens > context - prompt + 1)
-        dsf_warn("sample.tokens: %lld: after a prompt of %lld the model's "
-                 "context of %lld has room for %lld",
-                 (long long)sample->tokens, (long long)prompt,
-                 (long long)context, (long long)(context - prompt + 1));
-    return status;
 }

@@ -8,8 +8,8 @@
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 #include "train/early.h"
-#include "train/generate.h"
 #include "train/params.h"
+#include "train/sample.h"
 #include "train/traced.h"
 
 #include <dsflow/plan.h>

@@ -147,7 +147,6 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
     int status = 0;
     pid_t pid;
 
-    fflush(stdout);
     pid = shared == MAP_FAILED ? -1 : fork();
     if (pid < 0) {
         snprintf(verdict->untried, sizeof(verdict->untried),

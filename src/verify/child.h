@@ -16,7 +16,8 @@ struct dsf_verdict {
     double reference;    /* seconds of the reference; 0: there is none */
 };
 
-/* Run `body` in a child that has `limit` seconds for each step. */
+/* Run `body` in a child that has `limit` seconds for each step. What is written
+ * to streams has been flushed: the child may do so too. */
 void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
                    const void *user, double limit, struct dsf_verdict *verdict);
 

@@ -1,8 +1,6 @@
 /* guarded.c - memory that tells when a task touches what is not its own. */
 #include "verify/guarded.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +18,7 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-void dsf_guarded_init(struct dsf_guarded *g, const char *name,
+bool dsf_guarded_init(struct dsf_guarded *g, const char *name,
                       enum dsflow_access access, size_t bytes, bool at_end)
 {
     size_t whole = round_up(bytes > 0 ? bytes : 1, page());
@@ -31,13 +29,14 @@ void dsf_guarded_init(struct dsf_guarded *g, const char *name,
                                .map_bytes = whole + 2 * page() };
     g->map =
         mmap(NULL, g->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (g->map == MAP_FAILED ||
-        mprotect(g->map + page(), whole, PROT_READ | PROT_WRITE) < 0) {
-        perror("dsflow: memory of a trial");
-        abort();
-    }
+    if (g->map == MAP_FAILED)
+        g->map = NULL;
+    if (g->map == NULL ||
+        mprotect(g->map + page(), whole, PROT_READ | PROT_WRITE) < 0)
+        return false;
     g->ptr = g->map + page() + (at_end ? whole - round_up(bytes, 64) : 0);
     memset(g->map + page(), CANARY, whole);
+    return true;
 }
 
 void dsf_guarded_fini(struct dsf_guarded *g)

@@ -17,8 +17,8 @@ struct dsf_guarded {
 };
 
 /* `bytes` that end where a page begins that nobody may touch, but for what is
- * left of 64, or that begin where one ends. Aborts without memory. */
-void dsf_guarded_init(struct dsf_guarded *g, const char *name,
+ * left of 64, or that begin where one ends. False: there is no memory. */
+bool dsf_guarded_init(struct dsf_guarded *g, const char *name,
                       enum dsflow_access access, size_t bytes, bool at_end);
 void dsf_guarded_fini(struct dsf_guarded *g);
 

@@ -181,6 +181,14 @@ struct memory {
     unsigned n;
 };
 
+static void guard(struct dsf_guarded *g, const char *name,
+                  enum dsflow_access access, size_t bytes, bool at_end)
+{
+    if (!dsf_guarded_init(g, name, access, bytes, at_end))
+        dsf_child_fault("cannot be tried: %zu bytes of memory are missing",
+                        bytes);
+}
+
 static void put_ports(struct memory *m, const struct dsf_case *c,
                       const struct way *way)
 {
@@ -189,8 +197,8 @@ static void put_ports(struct memory *m, const struct dsf_case *c,
         bool random = way->random_ports >> i & 1;
 
         snprintf(m->names[i], sizeof(m->names[i]), "port %s", name_of(c, i));
-        dsf_guarded_init(g, m->names[i], access_of(c, i), c->shapes[i].bytes,
-                         way->at_end);
+        guard(g, m->names[i], access_of(c, i), c->shapes[i].bytes,
+              way->at_end);
         if (c->before[i] != NULL)
             memcpy(g->ptr, c->before[i], c->shapes[i].bytes);
         else
@@ -211,11 +219,11 @@ static void prepare(struct memory *m, const struct dsf_case *c,
     struct dsf_guarded *args = &m->v[c->n], *scratch = &m->v[c->n + 1];
 
     put_ports(m, c, way);
-    dsf_guarded_init(args, "its arguments", DSFLOW_R, c->op->args_size,
-                     way->at_end);
+    guard(args, "its arguments", DSFLOW_R, c->op->args_size,
+          way->at_end);
     memcpy(args->ptr, c->args, c->op->args_size);
     dsf_guarded_close(args);
-    dsf_guarded_init(scratch, "its scratch", DSFLOW_W, bytes, way->at_end);
+    guard(scratch, "its scratch", DSFLOW_W, bytes, way->at_end);
     garbage(scratch->ptr, bytes, way->scratch);
     m->n = c->n + 2;
     m->call = (struct dsflow_call){ .bufs = m->bufs,

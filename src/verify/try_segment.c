@@ -111,7 +111,7 @@ static float *floats(size_t n)
     float *v = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64 + 64);
 
     if (v == NULL)
-        abort();
+        dsf_child_fault("cannot be tried: memory is missing");
     memset(v, 0xff, n * sizeof(float)); /* not numbers */
     return v;
 }

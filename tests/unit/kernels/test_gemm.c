@@ -2,6 +2,7 @@
 #include "unit/kernels/numeric.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 struct shape {
     int ta, tb;
@@ -102,11 +103,45 @@ static void neither_place_nor_thread_changes_a_bit(void **state)
     }
 }
 
+/* oneDNN copies blocks of large operands, and says so where it cannot. */
+static void missing_memory_is_told(void **state)
+{
+    enum { N = 1024 };
+    float *a = malloc(sizeof(*a) * N * N), *b = malloc(sizeof(*b) * N * N);
+    float *c = malloc(sizeof(*c) * N * N);
+    struct dsflow_err err = { .msg = "" };
+    struct rlimit was, none;
+    int status;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* it needs memory itself */
+#endif
+    for (size_t i = 0; i < N * N; i++)
+        a[i] = b[i] = 1;
+    getrlimit(RLIMIT_AS, &was);
+    none = (struct rlimit){ 1 << 20, was.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+    dsf_gemm(1, 1, N, N, N, a, N, b, N, 0, c, N);
+    setrlimit(RLIMIT_AS, &was);
+    status = dsf_kernels_failed(&err);
+    if (status == DSFLOW_OK) { /* there was enough all the same */
+        assert_true(c[0] == N && c[N * N - 1] == N);
+    } else {
+        assert_int_equal(status, DSFLOW_ENOMEM);
+        assert_non_null(strstr(err.msg, "1024 x 1024 x 1024"));
+    }
+    assert_int_equal(dsf_kernels_failed(&err), DSFLOW_OK);
+    free(a);
+    free(b);
+    free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_those_of_double_precision),
         cmocka_unit_test(neither_place_nor_thread_changes_a_bit),
+        cmocka_unit_test(missing_memory_is_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,12 @@
 /* test_generate.c - a model that is fed a token at a time gives the logits of
  * PyTorch, and a choice among logits is what its options say. */
 #include "train/generate.h"
+#include "train/sample.h"
 
 #include "base/safetensors.h"
 #include "model/hf.h"
 
 #include "lib/test.h"
-
-#include <dsflow/log.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -368,100 +367,115 @@ static void make_script(struct loaded *l, const unsigned char *script)
     }
 }
 
-static void check_print(const unsigned char *script, const char *prompt,
-                        int64_t tokens, const char *want)
+static void add_text(void *user, const char *text, size_t n)
 {
-    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    strncat(user, text, n);
+}
+
+static void check_text(const unsigned char *script, const char *prompt,
+                       int64_t tokens, const char *want,
+                       struct dsf_sampled *sampled)
+{
+    char text[256] = "";
+    struct dsf_sampling s = { .top_p = 1, .user = text, .on_text = add_text };
     struct dsf_tokenizer *tok = NULL;
     struct dsflow_err err;
     struct loaded l;
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
 
     make_script(&l, script);
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    must(dsf_generate_print(&l.model, NULL, l.params, tok, prompt,
-                            strlen(prompt), tokens, &s, out, &err),
+    must(dsf_generate(&l.model, NULL, l.params, tok, prompt, strlen(prompt),
+                      tokens, &s, sampled, &err),
          &err);
-    fclose(out);
     assert_string_equal(text, want);
-    free(text);
     dsf_tokenizer_free(tok);
     drop(&l);
 }
 
-static void what_is_printed_is_utf8(void **state)
+static void check_print(const unsigned char *script, const char *prompt,
+                        int64_t tokens, const char *want)
+{
+    struct dsf_sampled sampled;
+
+    check_text(script, prompt, tokens, want, &sampled);
+}
+
+static void text_is_utf8(void **state)
 {
     static const unsigned char script[] = "\xc3\xa9t\xff\xe6\x97\xa5"
                                           "a\xf0\x9f\x98\x80!\xe6\x97(";
 
-    check_print(script, "x", 1, "x\xef\xbf\xbd\n");
-    check_print(script, "x", 2, "x\xc3\xa9\n");
-    check_print(script, "x", 7, "x\xc3\xa9t\xef\xbf\xbd\xe6\x97\xa5\n");
+    check_print(script, "x", 1, "x\xef\xbf\xbd");
+    check_print(script, "x", 2, "x\xc3\xa9");
+    check_print(script, "x", 7, "x\xc3\xa9t\xef\xbf\xbd\xe6\x97\xa5");
     /* A prompt of three bytes is followed by what comes third. */
-    check_print(script, "abc", 5, "abct\xef\xbf\xbd\xe6\x97\xa5\n");
+    check_print(script, "abc", 5, "abct\xef\xbf\xbd\xe6\x97\xa5");
     /* No prompt is a new line. */
-    check_print(script, "", 2, "\n\xc3\xa9\n");
+    check_print(script, "", 2, "\n\xc3\xa9");
     /* The context is full before 100 tokens are there. */
     check_print(script, "x", 100,
                 "x\xc3\xa9t\xef\xbf\xbd\xe6\x97\xa5"
-                "a\xf0\x9f\x98\x80!\xef\xbf\xbd\xef\xbf\xbd(\n");
+                "a\xf0\x9f\x98\x80!\xef\xbf\xbd\xef\xbf\xbd(");
 }
 
-/* What was printed when a message came. */
-static char *printed, *at_message;
-
-static void hear(void *user, enum dsflow_log_level level, const char *line)
+static void a_full_context_is_told(void **state)
 {
-    assert_null(at_message);
-    at_message = strdup(printed);
+    const unsigned char *script = (const unsigned char *)"0123456789abcdef";
+    struct dsf_sampled sampled;
+
+    check_text(script, "x", 4, "x0123", &sampled);
+    assert_false(sampled.full);
+    assert_int_equal(sampled.tokens, 4);
+    check_text(script, "x", 100, "x0123456789abcdef", &sampled);
+    assert_true(sampled.full);
+    assert_int_equal(sampled.tokens, 16);
 }
 
-static void a_message_comes_after_the_line(void **state)
+static bool is_third(void *user)
 {
-    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    return strlen(user) >= 3;
+}
+
+static void it_ends_when_it_is_told(void **state)
+{
+    char text[256] = "";
+    struct dsf_sampling s = { .top_p = 1, .user = text, .on_text = add_text,
+                              .is_stopped = is_third };
+    struct dsf_sampled sampled;
     struct dsf_tokenizer *tok = NULL;
     struct dsflow_err err;
     struct loaded l;
-    size_t n = 0;
-    FILE *out = open_memstream(&printed, &n);
 
     make_script(&l, (const unsigned char *)"0123456789abcdef");
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    dsflow_log_sink_set(hear, NULL);
-    must(dsf_generate_print(&l.model, NULL, l.params, tok, "x", 1, 100, &s, out,
-                            &err),
+    must(dsf_generate(&l.model, NULL, l.params, tok, "x", 1, 9, &s, &sampled,
+                      &err),
          &err);
-    dsflow_log_sink_set(NULL, NULL);
-    fclose(out);
-    assert_non_null(at_message);
-    assert_string_equal(at_message, printed);
-    assert_int_equal(at_message[strlen(at_message) - 1], '\n');
-    free(at_message);
-    free(printed);
+    assert_string_equal(text, "x01");
+    assert_int_equal(sampled.tokens, 2);
+    assert_false(sampled.full);
     dsf_tokenizer_free(tok);
     drop(&l);
 }
 
 static void a_prompt_beyond_the_context_is_refused(void **state)
 {
-    struct dsf_sampling s = { .temperature = 0, .top_p = 1 };
+    char text[256] = "";
+    struct dsf_sampling s = { .top_p = 1, .user = text, .on_text = add_text };
+    struct dsf_sampled sampled;
     struct dsf_tokenizer *tok = NULL;
     struct dsflow_err err;
     struct loaded l;
-    FILE *out = tmpfile();
 
     make_script(&l, (const unsigned char *)"0123456789abcdef");
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    assert_int_equal(dsf_generate_print(&l.model, NULL, l.params, tok,
-                                        "seventeen letters", 17, 5, &s, out,
-                                        &err),
+    assert_int_equal(dsf_generate(&l.model, NULL, l.params, tok,
+                                  "seventeen letters", 17, 5, &s, &sampled,
+                                  &err),
                      DSFLOW_EFIT);
     assert_string_equal(err.msg, "prompt: 17 tokens: the model's context has "
                                  "room for 16");
-    assert_int_equal(ftell(out), 0);
-    fclose(out);
+    assert_string_equal(text, "");
     dsf_tokenizer_free(tok);
     drop(&l);
 }
@@ -476,8 +490,9 @@ int main(void)
         cmocka_unit_test(tokens_come_as_often_as_softmax_says),
         cmocka_unit_test(top_k_and_top_p_leave_the_likeliest),
         cmocka_unit_test(a_seed_gives_the_same_tokens_everywhere),
-        cmocka_unit_test(what_is_printed_is_utf8),
-        cmocka_unit_test(a_message_comes_after_the_line),
+        cmocka_unit_test(text_is_utf8),
+        cmocka_unit_test(a_full_context_is_told),
+        cmocka_unit_test(it_ends_when_it_is_told),
         cmocka_unit_test(a_prompt_beyond_the_context_is_refused),
     };
 

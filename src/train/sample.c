@@ -1,0 +1,234 @@
+/* sample.c - which token comes next, and text made of them. */
+#include "train/sample.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "train/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In [0, 1): splitmix64, so that a seed gives the same text everywhere. */
+static double next_uniform(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
+struct choice {
+    double p;
+    int32_t id;
+};
+
+/* Likeliest first; the lower id of two alike. */
+static int by_p(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+
+    if (x->p != y->p)
+        return x->p > y->p ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int32_t likeliest(const float *logits, int32_t vocab)
+{
+    int32_t best = 0;
+
+    for (int32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
+                   int32_t vocab, uint64_t *state)
+{
+    struct choice *choices;
+    double sum = 0, kept = 0, at;
+    int32_t n = vocab, top = likeliest(logits, vocab), id;
+
+    if (s->temperature == 0)
+        return top;
+    choices = dsf_xcalloc((size_t)vocab, sizeof(*choices));
+    for (int32_t i = 0; i < vocab; i++)
+        choices[i] = (struct choice){
+            exp(((double)logits[i] - logits[top]) / s->temperature), i
+        };
+    qsort(choices, (size_t)vocab, sizeof(*choices), by_p);
+    if (s->top_k > 0 && s->top_k < n)
+        n = (int32_t)s->top_k;
+    for (int32_t i = 0; i < n; i++)
+        sum += choices[i].p;
+    for (int32_t i = 0; i < n; i++) {
+        kept += choices[i].p;
+        if (kept >= s->top_p * sum)
+            n = i + 1;
+    }
+    at = next_uniform(state) * kept;
+    id = choices[n - 1].id;
+    for (int32_t i = 0; i < n; i++) {
+        at -= choices[i].p;
+        if (at < 0) {
+            id = choices[i].id;
+            break;
+        }
+    }
+    free(choices);
+    return id;
+}
+
+/* Bytes that are not yet a whole UTF-8 character wait here. */
+struct utf8 {
+    char held[4];
+    size_t n;
+};
+
+/* Could more bytes make a character of these? No byte that follows is above
+ * 0xbf or below 0x80, and one of the two is in every range that RFC 3629 has
+ * for the second byte. */
+static bool may_go_on(const struct utf8 *u)
+{
+    static const unsigned char ends[] = { 0x80, 0xbf };
+
+    for (size_t e = 0; e < sizeof(ends); e++) {
+        char s[4] = { 0 };
+
+        memcpy(s, u->held, u->n);
+        memset(s + u->n, ends[e], sizeof(s) - u->n);
+        if (dsf_utf8_char(s, sizeof(s)) > u->n)
+            return true;
+    }
+    return false;
+}
+
+/* Characters as they are, and U+FFFD for bytes that make none: a model of
+ * bytes writes them, and a terminal or a file of text should not get them.
+ * `last`: no more bytes will come. */
+static void put_held(struct utf8 *u, bool last,
+                     const struct dsf_sampling *sampling)
+{
+    while (u->n > 0) {
+        size_t len = dsf_utf8_char(u->held, u->n);
+
+        if (len == 0 && !last && may_go_on(u))
+            return;
+        if (len > 0)
+            sampling->on_text(sampling->user, u->held, len);
+        else
+            sampling->on_text(sampling->user, "\xef\xbf\xbd", 3);
+        u->n -= len > 0 ? len : 1;
+        memmove(u->held, u->held + (len > 0 ? len : 1), u->n);
+    }
+}
+
+static void put_bytes(struct utf8 *u, const char *bytes, size_t n,
+                      const struct dsf_sampling *sampling)
+{
+    for (size_t i = 0; i < n; i++) {
+        u->held[u->n++] = bytes[i];
+        put_held(u, false, sampling);
+    }
+}
+
+static int go_on(struct dsf_generator *g, const struct dsf_model *model,
+                 const struct dsf_tokenizer *tok, size_t at, int64_t tokens,
+                 const struct dsf_sampling *sampling,
+                 struct dsf_sampled *sampled, struct dsflow_err *err)
+{
+    /* A model may have more outputs than the tokenizer has tokens. */
+    int32_t vocab = dsf_tokenizer_vocab(tok), eot = dsf_tokenizer_eot(tok);
+    uint64_t state = sampling->seed;
+    struct utf8 utf8 = { .n = 0 };
+    int status = DSFLOW_OK;
+
+    for (int64_t i = 0; i < tokens && status == DSFLOW_OK; i++) {
+        int32_t id =
+            dsf_sample(sampling, dsf_generator_logits(g), vocab, &state);
+        const char *bytes;
+        size_t n;
+
+        if (id == eot || (sampling->is_stopped != NULL &&
+                          sampling->is_stopped(sampling->user)))
+            break;
+        bytes = dsf_decode(tok, id, &n);
+        put_bytes(&utf8, bytes, n, sampling);
+        sampled->tokens = i + 1;
+        if (i + 1 == tokens)
+            break;
+        sampled->full = (int64_t)at + i == model->dims.context;
+        if (sampled->full)
+            break;
+        status = dsf_generator_feed(g, &id, 1, err);
+    }
+    put_held(&utf8, true, sampling);
+    return status;
+}
+
+int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
+                 float *const *params, const struct dsf_tokenizer *tok,
+                 const char *prompt, size_t bytes, int64_t tokens,
+                 const struct dsf_sampling *sampling,
+                 struct dsf_sampled *sampled, struct dsflow_err *err)
+{
+    struct dsf_generator *g = NULL;
+    struct dsf_tokens in = { 0 };
+    int32_t eot = dsf_tokenizer_eot(tok);
+    int status;
+
+    *sampled = (struct dsf_sampled){ .tokens = 0 };
+    /* A model needs something to go on from. */
+    if (bytes == 0 && eot < 0) {
+        prompt = "\n";
+        bytes = 1;
+    }
+    status = dsf_encode(tok, prompt, bytes, 1, &in, err);
+    if (status == DSFLOW_OK && in.n == 0) {
+        in.v = dsf_xcalloc(1, sizeof(*in.v));
+        in.v[in.n++] = eot;
+    }
+    if (status == DSFLOW_OK)
+        status = dsf_generator_new(model, job, params, &g, err);
+    if (status == DSFLOW_OK)
+        status = dsf_generator_feed(g, in.v, in.n, err);
+    if (status == DSFLOW_OK) {
+        sampling->on_text(sampling->user, prompt, bytes);
+        status =
+            go_on(g, model, tok, in.n, tokens, sampling, sampled, err);
+    }
+    dsf_generator_free(g);
+    dsf_tokens_fini(&in);
+    return status;
+}
+
+int dsf_sample_check(const struct dsf_job *job, const struct dsf_model *model,
+                     const struct dsf_tokenizer *tok, struct dsflow_err *err)
+{
+    const struct dsf_job_sample *sample = &job->sample;
+    struct dsf_tokens in = { 0 };
+    int64_t context = model->dims.context, prompt;
+    int status;
+
+    if (sample->tokens == 0)
+        return DSFLOW_OK;
+    status =
+        dsf_encode(tok, sample->prompt, strlen(sample->prompt), 1, &in, err);
+    prompt = in.n > 0 ? (int64_t)in.n : 1;
+    dsf_tokens_fini(&in);
+    if (status == DSFLOW_OK && prompt > context)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "sample", "prompt",
+                            "%lld tokens: expected at most the model's "
+                            "context, %lld",
+                            (long long)prompt, (long long)context);
+    /* The last token is not fed to the model. */
+    if (status == DSFLOW_OK && sample->tokens > context - prompt + 1)
+        dsf_warn("sample.tokens: %lld: after a prompt of %lld the model's "
+                 "context of %lld has room for %lld",
+                 (long long)sample->tokens, (long long)prompt,
+                 (long long)context, (long long)(context - prompt + 1));
+    return status;
+}
