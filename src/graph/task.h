@@ -16,6 +16,23 @@ static inline bool dsf_is_data(dsflow_data_id id)
     return id.i != UINT32_MAX;
 }
 
+/* Task or piece of data number `i`; NULL past the last. */
+static inline const struct dsflow_task_spec *
+dsf_nth_task(const struct dsflow_graph *g, uint32_t i)
+{
+    return i < dsflow_graph_ntasks(g)
+               ? dsflow_graph_task(g, (dsflow_task_id){ i })
+               : NULL;
+}
+
+static inline const struct dsflow_data_spec *
+dsf_nth_data(const struct dsflow_graph *g, uint32_t i)
+{
+    return i < dsflow_graph_ndata(g)
+               ? dsflow_graph_data(g, (dsflow_data_id){ i })
+               : NULL;
+}
+
 /* How many ports the functions of its op and its codelet are told of, those that
  * it leaves out among them; and the shapes of its data on them: 0 bytes where it
  * has none. */

@@ -185,7 +185,7 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
 {
     uint32_t last = p->found[data.i], i = last;
     struct dsflow_data_spec spec;
-    char *name = NULL;
+    bool own;
 
     /* Ranks come in turn: it is the one that was found last, or the next. */
     while (i != 0) {
@@ -199,19 +199,18 @@ static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
     }
     spec = *dsflow_graph_data(p->in, data);
     /* Units keep their names, and so do counters, which exist once. */
-    if (p->plan->nranks > 1 && spec.unit < 0 && !spec.persistent)
-        spec.name = name = dsf_xasprintf("%s.r%d", spec.name, rank);
+    own = p->plan->nranks > 1 && spec.unit < 0 && !spec.persistent;
     spec.home = (int16_t)rank;
     dsf_grow(&p->copies, &p->cap_copies, p->ncopies + 1, sizeof(*p->copies));
     p->copies[p->ncopies] = (struct copy){
-        .id = dsflow_graph_add_data(p->out, &spec),
+        .id = dsf_add_named(p->out, &spec, own ? "%s.r%d" : "%s", spec.name,
+                            rank),
         .rank = rank,
         .next = last != 0 ? p->copies[last - 1].next : (uint32_t)p->ncopies + 1,
     };
     p->found[data.i] = (uint32_t)++p->ncopies;
     if (last != 0)
         p->copies[last - 1].next = p->found[data.i];
-    free(name);
     return p->copies[p->ncopies - 1].id;
 }
 
@@ -255,31 +254,21 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
     return 0;
 }
 
-static void place_task(struct place *p, struct dsflow_task_spec t)
+/* What is on data[i] of a task that has its rank. */
+static dsflow_data_id placed(void *place, const struct dsflow_task_spec *t,
+                             unsigned i)
 {
-    const struct dsflow_plan *plan = p->plan;
-    int32_t data = plan->nreplicas;
-    int32_t d = t.microbatch < 0 ? 0 : dsf_plan_replica_of(plan, t.microbatch);
-    int32_t rank = rank_of(p, &t);
-    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
+    struct place *p = place;
+    dsflow_data_id id = t->data[i];
+    const struct dsflow_data_spec *spec = dsflow_graph_data(p->in, id);
+    int32_t *at = &p->last[id.i];
 
-    for (unsigned i = 0; i < t.ndata; i++) {
-        uint32_t id = ports[i].i;
-        const struct dsflow_data_spec *spec =
-            dsflow_graph_data(p->in, ports[i]);
-        bool shared = spec->unit >= 0 || spec->persistent;
-        int32_t *at = shared || t.microbatch < 0
-                          ? &p->last[id]
-                          : &p->at[(size_t)id * (size_t)data + (size_t)d];
-
-        if (dsflow_task_access(&t, i) == DSFLOW_W)
-            *at = p->last[id] = rank;
-        ports[i] = copy_on(p, ports[i], *at);
-    }
-    t.data = ports;
-    t.rank = (int16_t)rank;
-    dsflow_graph_add_task(p->out, &t);
-    free(ports);
+    if (spec->unit < 0 && !spec->persistent && t->microbatch >= 0)
+        at = &p->at[(size_t)id.i * (size_t)p->plan->nreplicas +
+                    (size_t)dsf_plan_replica_of(p->plan, t->microbatch)];
+    if (dsflow_task_access(t, i) == DSFLOW_W)
+        *at = p->last[id.i] = t->rank;
+    return copy_on(p, id, *at);
 }
 
 static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -287,26 +276,30 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
                             struct dsflow_err *err)
 {
     uint32_t ndata = dsflow_graph_ndata(in);
-    size_t data = (size_t)plan->nreplicas;
+    const struct dsflow_task_spec *t;
     struct place p = {
         .plan = plan,
         .in = in,
         .out = out,
         .found = dsf_xcalloc(ndata + 1, sizeof(*p.found)),
-        .at = dsf_xcalloc(ndata * data + 1, sizeof(*p.at)),
+        .at = dsf_xcalloc((size_t)ndata * (size_t)plan->nreplicas + 1,
+                          sizeof(*p.at)),
         .last = dsf_xcalloc(ndata + 1, sizeof(*p.last)),
     };
 
     for (uint32_t i = 0; i < ndata; i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(in, (dsflow_data_id){ i });
+        const struct dsflow_data_spec *d = dsf_nth_data(in, i);
 
         p.last[i] = -1;
         if (d->persistent)
             p.last[i] = d->unit < 0 ? 0 : rank_of_unit(plan, d);
     }
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
-        place_task(&p, *dsflow_graph_task(in, (dsflow_task_id){ i }));
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
+        struct dsflow_task_spec own = *t;
+
+        own.rank = (int16_t)rank_of(&p, t);
+        dsf_add_mapped(out, &own, placed, &p);
+    }
     free(p.copies);
     free(p.found);
     free(p.at);

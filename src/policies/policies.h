@@ -6,6 +6,7 @@
 #include <dsflow/policy.h>
 
 #include "base/registry.h"
+#include "graph/task.h"
 #include "plan/plan.h"
 
 extern const struct dsflow_policy dsf_policy_reference;
@@ -35,6 +36,19 @@ dsflow_data_id dsf_add_named(struct dsflow_graph *g,
 dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,
                               const struct dsflow_data_spec *spec,
                               const char *fmt, va_list ap);
+
+/* A task of the kind `op` on `rank`, of the layer, micro-batch, tile, pass and
+ * program of `like`; of the same kind, it leaves out the same ports. */
+void dsf_add_like(struct dsflow_graph *g, const struct dsflow_task_spec *like,
+                  const struct dsflow_op *op, const void *args, int32_t rank,
+                  uint32_t fresh, uint32_t n, const dsflow_data_id *data);
+
+/* Task `t` with data that `port` gives in the place of data[i]. */
+typedef dsflow_data_id (*dsf_port_fn)(void *user,
+                                      const struct dsflow_task_spec *t,
+                                      unsigned i);
+void dsf_add_mapped(struct dsflow_graph *g, const struct dsflow_task_spec *t,
+                    dsf_port_fn port, void *user);
 
 /* reference_kept.c: what the step keeps whatever other policies do. */
 int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,

@@ -33,10 +33,21 @@ struct recompute {
     struct dropped *dropped; /* by data of `in` */
     int64_t *most;           /* [DSF_NRINGS][tiles]: elements of what is dropped
                                 of a class: layers may differ */
-    uint32_t *forward;       /* [nmicro][layers]: first forward task, +1 */
-    uint8_t *done;           /* [nmicro][layers] */
-    size_t cells;
+    uint32_t *forward;       /* [nmicro][layers]: the first task to be done
+                                again, +1; 0: none */
 };
+
+/* Where the first task of the micro-batch in the layer is noted; NULL: the task
+ * is not of a block. */
+static uint32_t *noted(const struct recompute *r,
+                       const struct dsflow_task_spec *t)
+{
+    int32_t layers = r->plan->model->layers;
+
+    return t->layer >= 0 && t->layer < layers && t->microbatch >= 0
+               ? &r->forward[t->microbatch * layers + t->layer]
+               : NULL;
+}
 
 /* The ports of a forward task whose data is dropped (bit i: port i). What its
  * segment leaves to the next layer is that layer's, and stays. */
@@ -50,8 +61,8 @@ static uint32_t drops(const struct recompute *r,
     const struct dsf_segment *segment = dsf_segment_of_op(t->op);
     uint32_t ports = 0;
 
-    if (t->layer < 0 || t->layer >= r->plan->model->layers || segment == NULL ||
-        t->op != segment->forward || t->pass != DSFLOW_FORWARD)
+    if (noted(r, t) == NULL || segment == NULL || t->op != segment->forward ||
+        t->pass != DSFLOW_FORWARD)
         return 0;
     for (unsigned i = 0; i < t->ndata; i++) {
         unsigned p = dsflow_task_port(t, i);
@@ -65,12 +76,6 @@ static uint32_t drops(const struct recompute *r,
     return ports;
 }
 
-static size_t cell(const struct recompute *r, const struct dsflow_task_spec *t)
-{
-    return (size_t)t->microbatch * (size_t)r->plan->model->layers +
-           (size_t)t->layer;
-}
-
 static int64_t *most_of(const struct recompute *r, int32_t ring, int32_t tile)
 {
     return &r->most[ring * r->plan->ntiles + tile];
@@ -79,9 +84,9 @@ static int64_t *most_of(const struct recompute *r, int32_t ring, int32_t tile)
 /* Note what the forward tasks drop. */
 static void find_dropped(struct recompute *r)
 {
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(r->rw.in); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
+    const struct dsflow_task_spec *t;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(r->rw.in, i)) != NULL; i++) {
         uint32_t ports = drops(r, t);
 
         for (unsigned k = 0; k < t->ndata && ports != 0; k++) {
@@ -100,62 +105,33 @@ static void find_dropped(struct recompute *r)
     }
 }
 
-/* Task `i` is the first of a program: note where its forward tasks begin. */
-static void begin_program(struct recompute *r, uint32_t i)
+/* What is on data[i] of a task; of what is dropped, the buffer where it stands
+ * meanwhile. */
+static dsflow_data_id passing(void *recompute, const struct dsflow_task_spec *t,
+                              unsigned i)
 {
-    const struct dsflow_graph *g = r->rw.in;
-    dsflow_program program =
-        dsflow_graph_task(g, (dsflow_task_id){ i })->program;
-
-    memset(r->forward, 0, r->cells * sizeof(*r->forward));
-    memset(r->done, 0, r->cells);
-    for (; i < dsflow_graph_ntasks(g); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ i });
-
-        if (t->program != program)
-            return;
-        if (drops(r, t) != 0 && r->forward[cell(r, t)] == 0)
-            r->forward[cell(r, t)] = i + 1;
-    }
-}
-
-/* The buffer where a dropped piece of data stands while `t` uses it. */
-static dsflow_data_id passing(struct recompute *r,
-                              const struct dsflow_task_spec *t,
-                              dsflow_data_id id)
-{
+    struct recompute *r = recompute;
     const struct dsflow_plan *plan = r->plan;
-    const struct dropped *d = &r->dropped[id.i];
-    struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, id);
-    int32_t chunk = dsf_plan_chunk(plan, d->layer);
+    const struct dropped *d = &r->dropped[t->data[i].i];
+    struct dsflow_data_spec spec = *dsflow_graph_data(r->rw.in, t->data[i]);
     bool back = t->pass == DSFLOW_BACKWARD;
-    int32_t place = d->layer % (back ? plan->depth : PASSING);
-    int64_t most = *most_of(r, spec.ring_class, d->tile);
+    int32_t chunk;
+    int64_t most;
 
+    if (!d->is)
+        return dsflow_rewrite_data(&r->rw, t->data[i]);
+    chunk = dsf_plan_chunk(plan, d->layer);
+    most = *most_of(r, spec.ring_class, d->tile);
     if (most > spec.elems) { /* layers of another size use it too */
         spec.elems = most;
         spec.ndims = 0;
     }
     return dsflow_rewrite_named(
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
-        dsf_ring_name(spec.ring_class).s, back ? "again" : "once", place,
-        chunk / plan->nstages,
+        dsf_ring_name(spec.ring_class).s, back ? "again" : "once",
+        d->layer % (back ? plan->depth : PASSING), chunk / plan->nstages,
         dsf_plan_micro_step_of(plan, t->microbatch) % plan->grad_slots[chunk],
         d->tile);
-}
-
-static void emit(struct recompute *r, struct dsflow_task_spec t)
-{
-    dsflow_data_id *data = dsf_xcopy(t.data, t.ndata, sizeof(*data));
-
-    for (unsigned p = 0; p < t.ndata; p++)
-        data[p] = r->dropped[data[p].i].is
-                      ? passing(r, &t, data[p])
-                      : dsflow_rewrite_data(&r->rw, data[p]);
-    t.data = data;
-    dsflow_graph_add_task(r->rw.out, &t);
-    free(data);
 }
 
 /* As much of a forward task as leaves what it drops: the hidden one where there
@@ -181,39 +157,41 @@ static void emit_again(struct recompute *r, struct dsflow_task_spec t,
         t.ndata = b.n;
         t.without = b.without;
     }
-    emit(r, t);
+    dsf_add_mapped(r->rw.out, &t, passing, r);
 }
 
-/* The forward tasks of one micro-batch in one layer, once more. */
+/* The forward tasks of one micro-batch in one layer, from the `i`-th on, once
+ * more. */
 static void compute_again(struct recompute *r,
-                          const struct dsflow_task_spec *before)
+                          const struct dsflow_task_spec *before, uint32_t i)
 {
-    uint32_t n = dsflow_graph_ntasks(r->rw.in);
+    const struct dsflow_task_spec *t;
 
-    for (uint32_t i = r->forward[cell(r, before)] - 1; i < n; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(r->rw.in, (dsflow_task_id){ i });
-        uint32_t ports;
+    for (; (t = dsf_nth_task(r->rw.in, i)) != NULL &&
+           t->layer == before->layer && t->microbatch == before->microbatch;
+         i++) {
+        uint32_t ports = drops(r, t);
 
-        if (t->layer != before->layer || t->microbatch != before->microbatch)
-            break;
-        ports = drops(r, t);
         if (ports != 0)
             emit_again(r, *t, ports);
     }
 }
 
-static void rewrite_task(struct recompute *r, const struct dsflow_task_spec *t)
+static void rewrite_task(struct recompute *r, uint32_t i)
 {
-    bool back = t->pass == DSFLOW_BACKWARD && t->layer >= 0 &&
-                t->layer < r->plan->model->layers;
+    const struct dsflow_graph *in = r->rw.in;
+    const struct dsflow_task_spec *t = dsf_nth_task(in, i);
+    uint32_t *first = noted(r, t), from = first != NULL ? *first : 0;
 
-    if (back && r->what[t->layer] != DSF_RECOMPUTE_NONE &&
-        !r->done[cell(r, t)]) {
-        r->done[cell(r, t)] = 1;
-        compute_again(r, t);
+    if (from != 0 && dsf_nth_task(in, from - 1)->program != t->program)
+        *first = from = 0;
+    if (from == 0 && drops(r, t) != 0)
+        *first = i + 1;
+    if (from != 0 && t->pass == DSFLOW_BACKWARD) {
+        *first = 0;
+        compute_again(r, t, from - 1);
     }
-    emit(r, *t);
+    dsf_add_mapped(r->rw.out, t, passing, r);
 }
 
 /* what[l]: what is computed again of layer l. The layers are numbers and
@@ -266,35 +244,25 @@ static int recompute_rewrite(const void *part, const struct dsflow_plan *plan,
                              struct dsflow_err *err)
 {
     const struct dsf_recompute_keys *keys = part;
-    size_t cells = (size_t)plan->nmicro * (size_t)plan->model->layers;
-    struct recompute r = { .plan = plan, .cells = cells };
-    int program = -1;
+    size_t layers = (size_t)plan->model->layers;
+    struct recompute r = { .plan = plan };
 
     if (keys->what == DSF_RECOMPUTE_NONE || keys->what == DSF_RECOMPUTE_AUTO)
         return DSFLOW_UNCHANGED;
     r.rw = dsflow_rewrite_begin(in, out);
-    r.what = dsf_xcalloc((size_t)plan->model->layers, 1);
+    r.what = dsf_xcalloc(layers, 1);
     r.dropped = dsf_xcalloc(dsflow_graph_ndata(in) + 1, sizeof(*r.dropped));
-    r.forward = dsf_xcalloc(cells, sizeof(*r.forward));
-    r.done = dsf_xcalloc(cells, 1);
+    r.forward = dsf_xcalloc((size_t)plan->nmicro * layers, sizeof(*r.forward));
     r.most =
         dsf_xcalloc((size_t)DSF_NRINGS * (size_t)plan->ntiles, sizeof(*r.most));
     read_layers(part, plan, r.what, NULL); /* no error: it was checked */
     find_dropped(&r);
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
-        if (t->program != program)
-            begin_program(&r, i);
-        program = t->program;
-        rewrite_task(&r, t);
-    }
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++)
+        rewrite_task(&r, i);
     free(r.what);
     free(r.dropped);
     free(r.most);
     free(r.forward);
-    free(r.done);
     dsflow_rewrite_end(&r.rw);
     return DSFLOW_OK;
 }

@@ -58,6 +58,36 @@ void dsflow_rewrite_task(struct dsflow_rewrite *rw,
     dsflow_graph_add_task(rw->out, &t);
 }
 
+void dsf_add_like(struct dsflow_graph *g, const struct dsflow_task_spec *like,
+                  const struct dsflow_op *op, const void *args, int32_t rank,
+                  uint32_t fresh, uint32_t n, const dsflow_data_id *data)
+{
+    struct dsflow_task_spec t = *like;
+
+    t.op = op;
+    t.args = args;
+    t.rank = (int16_t)rank;
+    t.fresh = fresh;
+    if (op != like->op)
+        t.without = t.collective = 0;
+    t.ndata = n;
+    t.data = data;
+    dsflow_graph_add_task(g, &t);
+}
+
+void dsf_add_mapped(struct dsflow_graph *g, const struct dsflow_task_spec *task,
+                    dsf_port_fn port, void *user)
+{
+    struct dsflow_task_spec t = *task;
+    dsflow_data_id *data = dsf_xcalloc(t.ndata, sizeof(*data));
+
+    for (unsigned i = 0; i < t.ndata; i++)
+        data[i] = port(user, task, i);
+    t.data = data;
+    dsflow_graph_add_task(g, &t);
+    free(data);
+}
+
 dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,
                               const struct dsflow_data_spec *spec,
                               const char *fmt, va_list ap)
@@ -107,11 +137,9 @@ void dsflow_rewrite_all(struct dsflow_graph *in, struct dsflow_graph *out,
 {
     dsf_rewrite_programs(in, out);
     for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
-        dsflow_graph_add_data(out,
-                              dsflow_graph_data(in, (dsflow_data_id){ i }));
+        dsflow_graph_add_data(out, dsf_nth_data(in, i));
     for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        struct dsflow_task_spec t =
-            *dsflow_graph_task(in, (dsflow_task_id){ i });
+        struct dsflow_task_spec t = *dsf_nth_task(in, i);
 
         if (change != NULL)
             change(user, &t);

@@ -61,48 +61,34 @@ static dsflow_data_id received(struct sends *s,
 {
     struct copy *copy = copy_on(s, id, reader->rank);
     bool constant = dsflow_graph_data(s->rw.in, id)->constant;
-    struct dsflow_task_spec t = *reader;
 
-    if (constant || copy->version == s->version[id.i])
-        return copy->id;
+    if (!constant && copy->version != s->version[id.i])
+        dsf_add_like(
+            s->rw.out, reader, &dsf_op_send, NULL, reader->rank, 0, 2,
+            (dsflow_data_id[]){ dsflow_rewrite_data(&s->rw, id), copy->id });
     copy->version = s->version[id.i];
-    t.op = &dsf_op_send;
-    t.args = NULL;
-    t.fresh = t.without = 0;
-    t.ndata = 2;
-    t.data = (dsflow_data_id[]){ dsflow_rewrite_data(&s->rw, id), copy->id };
-    dsflow_graph_add_task(s->rw.out, &t);
-    return t.data[1];
+    return copy->id;
 }
 
-static void send_what_it_reads(struct sends *s,
-                               const struct dsflow_task_spec *task)
+/* What is on data[i] of the task where it runs. */
+static dsflow_data_id here(void *sends, const struct dsflow_task_spec *t,
+                           unsigned i)
 {
-    struct dsflow_task_spec t = *task;
-    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
+    struct sends *s = sends;
+    bool reads = dsflow_task_access(t, i) == DSFLOW_R;
 
-    for (unsigned i = 0; i < t.ndata; i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(s->rw.in, task->data[i]);
-        bool reads = dsflow_task_access(task, i) == DSFLOW_R;
-
-        ports[i] = reads && !t.op->comm && d->home != t.rank
-                       ? received(s, task, task->data[i])
-                       : dsflow_rewrite_data(&s->rw, task->data[i]);
-    }
-    t.data = ports;
-    dsflow_graph_add_task(s->rw.out, &t);
-    free(ports);
-    for (unsigned i = 0; i < t.ndata; i++)
-        if (dsflow_task_access(task, i) & DSFLOW_W)
-            s->version[task->data[i].i]++;
+    return reads && !t->op->comm &&
+                   dsflow_graph_data(s->rw.in, t->data[i])->home != t->rank
+               ? received(s, t, t->data[i])
+               : dsflow_rewrite_data(&s->rw, t->data[i]);
 }
 
 static int send_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_graph *in, struct dsflow_graph *out,
                         struct dsflow_err *err)
 {
-    uint32_t ndata = dsflow_graph_ndata(in), n = dsflow_graph_ntasks(in);
+    uint32_t ndata = dsflow_graph_ndata(in);
+    const struct dsflow_task_spec *t;
     struct sends s = { 0 };
     int program = -1;
 
@@ -111,15 +97,15 @@ static int send_rewrite(const void *part, const struct dsflow_plan *plan,
     s.rw = dsflow_rewrite_begin(in, out);
     s.first = dsf_xcalloc(ndata + 1, sizeof(*s.first));
     s.version = dsf_xcalloc(ndata + 1, sizeof(*s.version));
-    for (uint32_t i = 0; i < n; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         /* What a copy is of may have changed between programs. */
         for (uint32_t d = 0; t->program != program && d < ndata; d++)
             s.version[d]++;
         program = t->program;
-        send_what_it_reads(&s, t);
+        dsf_add_mapped(out, t, here, &s);
+        for (unsigned k = 0; k < t->ndata; k++)
+            if (dsflow_task_access(t, k) & DSFLOW_W)
+                s.version[t->data[k].i]++;
     }
     free(s.copies);
     free(s.first);

@@ -61,21 +61,14 @@ static void emit_wait(struct strict *s, const struct dsflow_task_spec *reader,
                       dsflow_data_id id, int32_t rank)
 {
     const struct weights *w = &s->weights[rank];
-    struct dsflow_task_spec t = *reader;
-    dsflow_data_id *data;
+    dsflow_data_id *data = dsf_xcalloc(w->n + 1, sizeof(*data));
 
-    if (w->n == 0)
-        return;
-    t.op = &dsf_op_wait;
-    t.args = NULL;
-    t.rank = (int16_t)rank;
-    t.fresh = t.without = 0;
-    t.ndata = (uint32_t)w->n + 1;
-    t.data = data = dsf_xcalloc(t.ndata, sizeof(*data));
     data[0] = dsflow_rewrite_data(&s->rw, id);
     for (size_t i = 0; i < w->n; i++)
         data[i + 1] = dsflow_rewrite_data(&s->rw, w->of[i]);
-    dsflow_graph_add_task(s->rw.out, &t);
+    if (w->n > 0)
+        dsf_add_like(s->rw.out, reader, &dsf_op_wait, NULL, rank, 0,
+                     (uint32_t)w->n + 1, data);
     free(data);
 }
 
@@ -102,6 +95,7 @@ static int strict_rewrite(const void *part, const struct dsflow_plan *plan,
                           struct dsflow_err *err)
 {
     struct strict s = { .plan = plan };
+    const struct dsflow_task_spec *t;
 
     if (!dsf_pipeline_keys(plan->job)->strict || plan->nstages == 1 ||
         dsf_pipeline_defers_weights(plan))
@@ -109,10 +103,7 @@ static int strict_rewrite(const void *part, const struct dsflow_plan *plan,
     s.rw = dsflow_rewrite_begin(in, out);
     s.weights = dsf_xcalloc((size_t)plan->nranks, sizeof(*s.weights));
     s.pending = dsf_xcalloc(dsflow_graph_ndata(in) + 1, 1);
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         if (t->pass == DSFLOW_BACKWARD)
             wait_for_weights(&s, t);
         dsflow_rewrite_task(&s.rw, t);
