@@ -25,16 +25,10 @@
 
 #define NEVER UINT32_MAX
 
-static const struct dsflow_data_spec *spec_of(const struct offload *o,
-                                              uint32_t data)
-{
-    return dsflow_graph_data(o->rw.in, (dsflow_data_id){ data });
-}
-
 /* The data itself, in the tier where it is kept. */
 static dsflow_data_id home_of(struct offload *o, uint32_t data)
 {
-    struct dsflow_data_spec spec = *spec_of(o, data);
+    struct dsflow_data_spec spec = *dsf_nth_data(o->rw.in, data);
 
     if (!o->rw.copied[data]) {
         spec.tier = o->items[data].home;
@@ -82,49 +76,36 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
     return slot->id;
 }
 
-static void emit_swap(struct offload *o, const struct dsflow_task_spec *like,
-                      const struct dsflow_op *op, const struct ring *ring,
-                      dsflow_data_id from, dsflow_data_id to)
+/* The next use in the program of what `data` holds now; NULL: there is none. */
+static const struct use *next_use(const struct offload *o, uint32_t data,
+                                  dsflow_program program)
 {
-    struct dsflow_task_spec t = *like;
+    uint32_t at = o->items[data].use;
 
-    t.op = op;
-    t.args = NULL;
-    t.rank = ring->rank;
-    t.fresh = t.without = 0;
-    t.ndata = 2;
-    t.data = (dsflow_data_id[]){ from, to };
-    dsflow_graph_add_task(o->rw.out, &t);
+    return at != 0 && dsf_nth_task(o->rw.in, o->uses[at - 1].task)->program ==
+                          program
+               ? &o->uses[at - 1]
+               : NULL;
 }
 
-/* The next task that reads what `data` holds now: NEVER, where it is written
- * anew before, or where the step ends first. */
+/* The next task that reads it: NEVER, where it is written anew before, or where
+ * the step ends first. */
 static uint32_t next_read(const struct offload *o, uint32_t data,
                           dsflow_program program)
 {
-    const struct item *item = &o->items[data];
-    const struct use *use = &o->uses[item->next];
+    const struct use *use = next_use(o, data, program);
 
-    if (item->next == item->end || !(use->access & DSFLOW_R) ||
-        dsflow_graph_task(o->rw.in, (dsflow_task_id){ use->task })->program !=
-            program)
-        return NEVER;
-    return use->task;
+    return use != NULL && use->access & DSFLOW_R ? use->task : NEVER;
 }
 
 /* Will anybody want what is in the slot? */
 static bool lives(const struct offload *o, uint32_t data,
                   dsflow_program program)
 {
-    const struct item *item = &o->items[data];
+    const struct use *use = next_use(o, data, program);
 
-    if (next_read(o, data, program) != NEVER)
-        return true;
-    return spec_of(o, data)->persistent &&
-           (item->next == item->end ||
-            dsflow_graph_task(o->rw.in,
-                              (dsflow_task_id){ o->uses[item->next].task })
-                    ->program != program);
+    return use != NULL ? use->access & DSFLOW_R
+                       : dsf_nth_data(o->rw.in, data)->persistent;
 }
 
 /* Its home has what the slot has, from here on. The task is one of the layer
@@ -136,8 +117,9 @@ static void clean(struct offload *o, struct ring *ring, struct slot *slot,
 
     like.layer = slot->layer;
     like.pass = slot->pass;
-    emit_swap(o, &like, &dsf_op_swap_out, ring, slot->id,
-              home_of(o, slot->occupant - 1));
+    dsf_add_like(
+        o->rw.out, &like, &dsf_op_swap_out, NULL, ring->rank, 0, 2,
+        (dsflow_data_id[]){ slot->id, home_of(o, slot->occupant - 1) });
     slot->dirty = false;
 }
 
@@ -234,7 +216,8 @@ static dsflow_data_id in_slot(struct offload *o, uint32_t data, uint32_t i,
         if (slot->occupant != 0)
             vacate(o, ring, slot, t);
         if (access & DSFLOW_R)
-            emit_swap(o, t, &dsf_op_swap_in, ring, home_of(o, data), id);
+            dsf_add_like(o->rw.out, t, &dsf_op_swap_in, NULL, ring->rank, 0, 2,
+                         (dsflow_data_id[]){ home_of(o, data), id });
         slot->occupant = data + 1;
         item->slot = (int32_t)(slot - ring->slots);
     }
@@ -272,7 +255,7 @@ static dsflow_data_id at_home(struct offload *o, uint32_t data,
 static bool on_cpu(const struct offload *o, const struct dsflow_task_spec *t)
 {
     for (unsigned p = 0; p < t->ndata; p++)
-        if (spec_of(o, t->data[p].i)->role == DSFLOW_STATES &&
+        if (dsflow_graph_data(o->rw.in, t->data[p])->role == DSFLOW_STATES &&
             o->items[t->data[p].i].home != DSFLOW_DEVICE)
             return true;
     return false;
@@ -290,32 +273,20 @@ static void hold(struct offload *o, const struct dsflow_task_spec *t, uint32_t i
     }
 }
 
-static void rewrite_task(struct offload *o, uint32_t i)
+/* What is on data[p] of the task that is being rewritten. */
+static dsflow_data_id moved(void *offload, const struct dsflow_task_spec *t,
+                            unsigned p)
 {
-    const struct dsflow_task_spec *task =
-        dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
-    struct dsflow_task_spec t = *task;
-    bool cpu = on_cpu(o, task);
-    dsflow_data_id *ports = dsf_xcopy(t.data, t.ndata, sizeof(*ports));
+    struct offload *o = offload;
+    uint32_t data = t->data[p].i;
+    const struct item *item = &o->items[data];
+    enum dsflow_access access = dsflow_task_access(t, p);
 
-    hold(o, task, i);
-    for (unsigned p = 0; p < t.ndata; p++) {
-        uint32_t data = task->data[p].i;
-        struct item *item = &o->items[data];
-        enum dsflow_access access = dsflow_task_access(task, p);
-
-        if (item->ring < 0)
-            ports[p] = home_of(o, data);
-        else if (cpu && item->home == DSFLOW_HOST)
-            ports[p] = at_home(o, data, task, access);
-        else
-            ports[p] = in_slot(o, data, i, task, access);
-    }
-    t.data = ports;
-    dsflow_graph_add_task(o->rw.out, &t);
-    free(ports);
-    for (unsigned p = 0; p < t.ndata; p++)
-        o->items[task->data[p].i].next++;
+    if (item->ring < 0)
+        return home_of(o, data);
+    if (item->home == DSFLOW_HOST && on_cpu(o, t))
+        return at_home(o, data, t, access);
+    return in_slot(o, data, o->task, t, access);
 }
 
 /* At the end of a program, what is kept goes home, and slots are empty. */
@@ -351,20 +322,20 @@ static void move_data(const struct dsf_offload_keys *keys,
     struct offload o = { .plan = plan,
                          .keys = keys,
                          .rw = dsflow_rewrite_begin(in, out) };
-    const struct dsflow_task_spec *t = NULL;
+    const struct dsflow_task_spec *t, *before = NULL;
 
     dsf_offload_begin(&o);
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in); i++) {
-        const struct dsflow_task_spec *next =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-
-        if (t != NULL && next->program != t->program)
-            end_program(&o, t);
-        t = next;
-        rewrite_task(&o, i);
+    for (; (t = dsf_nth_task(in, o.task)) != NULL; before = t, o.task++) {
+        if (before != NULL && t->program != before->program)
+            end_program(&o, before);
+        hold(&o, t, o.task);
+        dsf_add_mapped(out, t, moved, &o);
+        for (unsigned p = 0; p < t->ndata; p++)
+            o.items[t->data[p].i].use =
+                o.uses[o.items[t->data[p].i].use - 1].next;
     }
-    if (t != NULL)
-        end_program(&o, t);
+    if (before != NULL)
+        end_program(&o, before);
     dsf_offload_end(&o);
     dsflow_rewrite_end(&o.rw);
 }
@@ -380,11 +351,8 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
         return DSFLOW_UNCHANGED;
     pieces = dsflow_graph_new();
     status = dsf_offload_cut(plan, in, pieces, err);
-    if (status == DSFLOW_OK) {
-        if (dsf_job_states(plan->job) != DSFLOW_FP32)
-            pieces = dsf_offload_pack(plan, pieces);
+    if (status == DSFLOW_OK)
         move_data(part, plan, pieces, out);
-    }
     dsflow_graph_free(pieces);
     return status;
 }

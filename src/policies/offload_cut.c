@@ -1,18 +1,28 @@
-/* offload_cut.c - tasks of offloaded states in pieces, so that the disk reads
- * one while another is updated, however large a unit is. */
+/* offload_cut.c - what tasks do with offloaded states of the optimizer: in
+ * pieces, so that the disk reads one while another is updated, however large a
+ * unit is; and with states that are kept in fewer bytes, in buffers of main
+ * memory, into which they are cast and back.
+ *
+ * The random numbers of the rounding are a hash of the unit, the step and the
+ * place, so that replicas stay the same, and nothing depends on how ZeRO or
+ * `offload.piece` cuts.
+ */
 #include "policies/offload_private.h"
 
 #include "base/alloc.h"
-#include "graph/task.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool dsf_offload_is_update(const struct dsflow_graph *g,
-                           const struct dsflow_task_spec *t)
-{
-    return t->op->update && t->ndata > DSF_STATES_PORT;
-}
+struct cutter {
+    struct dsflow_rewrite rw;
+    const struct dsflow_plan *plan;
+    const struct dsf_offload_keys *keys;
+    enum dsflow_dtype dtype; /* that states are kept as */
+    int64_t *most;           /* by rank: elements of its largest piece */
+    uint32_t *turns;         /* by rank: updates of pieces so far */
+};
 
 /* Elements before piece `i` of `n`: whole blocks. */
 static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
@@ -22,32 +32,32 @@ static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
     return i == n ? d->elems : blocks * i / n * d->block;
 }
 
-static int64_t count_pieces(const struct dsflow_plan *plan,
+static int64_t count_pieces(const struct cutter *k,
                             const struct dsflow_data_spec *d)
 {
-    int64_t blocks = d->elems / d->block;
-    int64_t most = dsf_offload_keys(plan->job)->piece;
+    int64_t blocks = d->elems / d->block, most = k->keys->piece;
     int64_t n = ((int64_t)d->bytes + most - 1) / most;
 
     return n > blocks ? blocks : n;
 }
 
-/* The first state of the optimizer that the task uses; NULL: none. */
-static const struct dsflow_data_spec *state_of(const struct dsflow_graph *g,
+/* The first state of the optimizer that the task uses, where states are kept
+ * elsewhere; NULL: none. */
+static const struct dsflow_data_spec *state_of(const struct cutter *k,
                                                const struct dsflow_task_spec *t)
 {
     for (unsigned p = 0; p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[p]);
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(k->rw.in, t->data[p]);
 
         if (d->role == DSFLOW_STATES && d->unit >= 0)
-            return d;
+            return k->keys->home[DSFLOW_STATES] != DSFLOW_DEVICE ? d : NULL;
     }
     return NULL;
 }
 
 /* Can it be done in pieces of what it uses? */
-static int check_cut(const struct dsflow_plan *plan,
-                     const struct dsflow_task_spec *t,
+static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
                      const struct dsflow_data_spec *state,
                      struct dsflow_err *err)
 {
@@ -55,12 +65,12 @@ static int check_cut(const struct dsflow_plan *plan,
 
     for (unsigned p = 0; p < t->ndata; p++)
         cuts = cuts && dsf_task_port(t, p)->slice != DSFLOW_BLOCKS;
-    if (!cuts && count_pieces(plan, state) > 1)
+    if (!cuts && count_pieces(k, state) > 1)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "offload: task %s: it is not known how it works on "
                            "a piece of %s",
                            t->op->name, state->name);
-    if (!t->op->update && dsf_job_states(plan->job) != DSFLOW_FP32)
+    if (!t->op->update && k->dtype != DSFLOW_FP32)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "offload: task %s: uses %s: expected only updates "
                            "of an optimizer to use states that are packed",
@@ -68,40 +78,111 @@ static int check_cut(const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
-static void cut_task(struct dsflow_rewrite *rw, const struct dsflow_plan *plan,
-                     const struct dsflow_task_spec *task,
-                     const struct dsflow_data_spec *state)
+static void find_most(struct cutter *k)
 {
-    int64_t n = count_pieces(plan, state);
-    void *args = dsf_xcalloc(1, task->op->args_size);
-    dsflow_data_id *ports = dsf_xcalloc(task->ndata, sizeof(*ports));
-    int64_t *gone = dsf_xcalloc(task->ndata, sizeof(*gone));
+    const struct dsflow_task_spec *t;
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t from = before(state, i, n);
-        int64_t elems = before(state, i + 1, n) - from;
-        struct dsflow_task_spec t = *task;
+    for (uint32_t i = 0; (t = dsf_nth_task(k->rw.in, i)) != NULL; i++) {
+        const struct dsflow_data_spec *state = state_of(k, t);
+        int64_t n = state != NULL ? count_pieces(k, state) : 0;
 
-        memcpy(args, task->args, task->op->args_size);
-        t.args = args;
-        t.data = ports;
-        for (unsigned p = 0; p < t.ndata; p++) {
-            struct dsflow_data_spec own =
-                *dsflow_graph_data(rw->in, task->data[p]);
+        for (int64_t c = 0; c < n; c++) {
+            int64_t elems = before(state, c + 1, n) - before(state, c, n);
 
-            ports[p] = dsflow_rewrite_data(rw, task->data[p]);
-            if (n == 1 || own.role != DSFLOW_STATES)
-                continue;
-            gone[p] = from;
-            own.at += from;
-            own.elems = elems;
-            ports[p] = dsflow_rewrite_named(rw->out, &own, "%s.c%d", own.name,
-                                            (int)i);
+            if (elems > k->most[t->rank])
+                k->most[t->rank] = elems;
         }
-        if (n > 1)
-            task->op->slice(args, from, elems, gone);
-        dsflow_graph_add_task(rw->out, &t);
     }
+}
+
+/* Where a state is updated that is kept in fewer bytes: as many buffers in turn
+ * as there are for what is read and written. */
+static dsflow_data_id buffer(struct cutter *k,
+                             const struct dsflow_data_spec *state, int16_t rank)
+{
+    uint32_t length =
+        1 + (uint32_t)(k->keys->read_ahead + k->keys->write_behind);
+    struct dsflow_data_spec own =
+        DSFLOW_DATA(.elems = k->most[rank], .dtype = DSFLOW_FP32,
+                    .role = DSFLOW_STATES, .home = rank, .tier = DSFLOW_HOST,
+                    .unit = -1, .ring = "offload.read_ahead");
+
+    return dsflow_rewrite_named(k->rw.out, &own, "fp32.%s.%u.r%d",
+                                k->plan->kept.v[state->kept - 1].name,
+                                k->turns[rank] % length, rank);
+}
+
+/* `control` where it rounds at random; NULL: what it casts stays exact. */
+static void cast(struct cutter *k, const struct dsflow_task_spec *update,
+                 const struct dsflow_data_spec *state, dsflow_data_id in,
+                 dsflow_data_id out, const dsflow_data_id *control)
+{
+    struct dsf_cast_args args = { .elems = state->elems, .at = state->at };
+    dsflow_data_id data[] = { in, out, control != NULL ? *control : in };
+
+    if (control != NULL) {
+        args.rounding = DSF_ROUND_STOCHASTIC;
+        args.stream = state->stream;
+    }
+    dsf_add_like(k->rw.out, update, &dsf_op_cast, &args, update->rank, 0,
+                 control != NULL ? 3 : 2, data);
+}
+
+/* The `i`-th piece of a state, of `n`. */
+static struct dsflow_data_spec piece_of(const struct cutter *k,
+                                        const struct dsflow_data_spec *state,
+                                        int64_t i, int64_t n)
+{
+    struct dsflow_data_spec own = *state;
+
+    own.dtype = (uint8_t)k->dtype;
+    own.at += before(state, i, n);
+    own.elems = before(state, i + 1, n) - before(state, i, n);
+    return own;
+}
+
+/* The task on the `i`-th piece of `n`, of the states that it uses. */
+static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
+                     const struct dsflow_data_spec *state, int64_t i, int64_t n)
+{
+    struct dsflow_rewrite *rw = &k->rw;
+    void *args = dsf_xcopy(task->args, 1, task->op->args_size);
+    dsflow_data_id *ports = dsf_xcalloc(2 * task->ndata, sizeof(*ports));
+    dsflow_data_id *kept = ports + task->ndata; /* what is cast */
+    int64_t *gone = dsf_xcalloc(task->ndata, sizeof(*gone));
+    bool casts = k->dtype != DSFLOW_FP32;
+    struct dsflow_data_spec own;
+
+    for (unsigned p = 0; p < task->ndata; p++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(rw->in, task->data[p]);
+
+        if (d->role != DSFLOW_STATES) {
+            ports[p] = dsflow_rewrite_data(rw, task->data[p]);
+            continue;
+        }
+        gone[p] = before(state, i, n);
+        own = piece_of(k, d, i, n);
+        if (casts)
+            ports[p] = buffer(k, &own, task->rank);
+        kept[p] = dsflow_rewrite_named(rw->out, &own, n > 1 ? "%s.c%d" : "%s",
+                                       own.name, (int)i);
+        if (casts)
+            cast(k, task, &own, kept[p], ports[p], NULL);
+        else
+            ports[p] = kept[p];
+    }
+    if (n > 1)
+        task->op->slice(args, before(state, i, n),
+                        before(state, i + 1, n) - before(state, i, n), gone);
+    dsf_add_like(rw->out, task, task->op, args, task->rank, task->fresh,
+                 task->ndata, ports);
+    for (unsigned p = 0; p < task->ndata && casts; p++)
+        if (dsflow_graph_data(rw->in, task->data[p])->role == DSFLOW_STATES) {
+            own = piece_of(k, dsflow_graph_data(rw->in, task->data[p]), i, n);
+            cast(k, task, &own, ports[p], kept[p], &ports[0]);
+        }
+    k->turns[task->rank] += casts;
     free(ports);
     free(args);
     free(gone);
@@ -110,24 +191,32 @@ static void cut_task(struct dsflow_rewrite *rw, const struct dsflow_plan *plan,
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err)
 {
-    struct dsflow_rewrite rw = dsflow_rewrite_begin(in, out);
-    bool away = dsf_offload_keys(plan->job)->home[DSFLOW_STATES] !=
-                DSFLOW_DEVICE;
+    struct cutter k = {
+        .rw = dsflow_rewrite_begin(in, out),
+        .plan = plan,
+        .keys = dsf_offload_keys(plan->job),
+        .dtype = dsf_job_states(plan->job),
+        .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
+        .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
+    };
+    const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
 
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(in) && status == 0; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
-        const struct dsflow_data_spec *state = away ? state_of(in, t) : NULL;
+    find_most(&k);
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL && status == 0;
+         i++) {
+        const struct dsflow_data_spec *state = state_of(&k, t);
+        int64_t n = state != NULL ? count_pieces(&k, state) : 0;
 
-        if (state == NULL) {
-            dsflow_rewrite_task(&rw, t);
-            continue;
-        }
-        status = check_cut(plan, t, state, err);
-        if (status == DSFLOW_OK)
-            cut_task(&rw, plan, t, state);
+        if (state == NULL)
+            dsflow_rewrite_task(&k.rw, t);
+        else
+            status = check_cut(&k, t, state, err);
+        for (int64_t c = 0; c < n && status == DSFLOW_OK; c++)
+            do_piece(&k, t, state, c, n);
     }
-    dsflow_rewrite_end(&rw);
+    dsflow_rewrite_end(&k.rw);
+    free(k.most);
+    free(k.turns);
     return status;
 }

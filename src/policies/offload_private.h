@@ -37,6 +37,7 @@ struct ring {
 /* One use of a piece of data. */
 struct use {
     uint32_t task;
+    uint32_t next;  /* of the same data: +1; 0: none */
     uint8_t access; /* enum dsflow_access */
 };
 
@@ -45,8 +46,7 @@ struct item {
     uint8_t home;    /* enum dsflow_tier; DEVICE: it is not offloaded */
     int32_t ring;    /* -1: none */
     int32_t slot;    /* where it is now; -1: at home only */
-    uint32_t first, end; /* its uses */
-    uint32_t next;   /* the first of them that is still to come */
+    uint32_t use;    /* the first that is still to come: +1; 0: none */
     uint32_t epoch;  /* while `together` is counted */
 };
 
@@ -56,24 +56,15 @@ struct offload {
     const struct dsf_offload_keys *keys;
     struct item *items; /* by data of rw.in */
     struct use *uses;
+    uint32_t task; /* that is being rewritten */
     struct ring *rings;
     size_t nrings, cap_rings;
 };
 
-/* Does the task update states of the optimizer? They are its ports from
- * DSF_STATES_PORT on. */
-enum { DSF_STATES_PORT = 3 };
-bool dsf_offload_is_update(const struct dsflow_graph *g,
-                           const struct dsflow_task_spec *t);
-
-/* offload_cut.c: the graph, with tasks of offloaded states in pieces. */
+/* offload_cut.c: the graph, with tasks of offloaded states in pieces, and the
+ * states in fewer bytes. */
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err);
-
-/* offload_states.c: the graph, which is freed, with its states in fewer
- * bytes. */
-struct dsflow_graph *dsf_offload_pack(const struct dsflow_plan *plan,
-                                      struct dsflow_graph *in);
 
 /* offload_rings.c: which data is offloaded, and the lengths of the rings. */
 void dsf_offload_begin(struct offload *o);

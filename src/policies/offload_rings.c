@@ -41,8 +41,7 @@ static void keep_share(struct offload *o)
 
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < n; i++) {
-            const struct dsflow_data_spec *d =
-                dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+            const struct dsflow_data_spec *d = dsf_nth_data(o->rw.in, i);
             double bytes = (double)d->bytes;
 
             if (d->role != DSFLOW_STATES || !is_kept(d))
@@ -60,10 +59,9 @@ static void keep_share(struct offload *o)
 
 static void find_homes(struct offload *o)
 {
-    for (uint32_t i = 0; i < dsflow_graph_ndata(o->rw.in); i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+    const struct dsflow_data_spec *d;
 
+    for (uint32_t i = 0; (d = dsf_nth_data(o->rw.in, i)) != NULL; i++) {
         o->items[i].ring = o->items[i].slot = -1;
         o->items[i].home =
             is_kept(d) ? (uint8_t)o->keys->home[d->role] : d->tier;
@@ -72,35 +70,24 @@ static void find_homes(struct offload *o)
         keep_share(o);
 }
 
-/* The uses of each piece of data, in order: counted, then filled in. */
+/* The uses of each piece of data, in order. */
 static void find_uses(struct offload *o)
 {
-    uint32_t n = dsflow_graph_ndata(o->rw.in), sum = 0;
-    uint32_t ntasks = dsflow_graph_ntasks(o->rw.in);
+    const struct dsflow_task_spec *t;
+    size_t n = 0;
 
-    for (int fill = 0; fill < 2; fill++) {
-        for (uint32_t i = 0; i < ntasks; i++) {
-            const struct dsflow_task_spec *t =
-                dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
+    for (uint32_t i = 0; (t = dsf_nth_task(o->rw.in, i)) != NULL; i++)
+        n += t->ndata;
+    o->uses = dsf_xcalloc(n, sizeof(*o->uses));
+    for (uint32_t i = dsflow_graph_ntasks(o->rw.in); i-- > 0;) {
+        t = dsf_nth_task(o->rw.in, i);
+        for (unsigned p = t->ndata; p-- > 0;) {
+            struct item *item = &o->items[t->data[p].i];
 
-            for (unsigned p = 0; p < t->ndata; p++) {
-                struct item *item = &o->items[t->data[p].i];
-
-                if (fill)
-                    o->uses[item->end] = (struct use){
-                        i, (uint8_t)dsflow_task_access(t, p)
-                    };
-                item->end++;
-            }
+            o->uses[--n] =
+                (struct use){ i, item->use, (uint8_t)dsflow_task_access(t, p) };
+            item->use = (uint32_t)n + 1;
         }
-        for (uint32_t i = 0; i < n && !fill; i++) {
-            uint32_t count = o->items[i].end;
-
-            o->items[i].first = o->items[i].next = o->items[i].end = sum;
-            sum += count;
-        }
-        if (!fill)
-            o->uses = dsf_xcalloc((size_t)sum + 1, sizeof(*o->uses));
     }
 }
 
@@ -146,13 +133,13 @@ static int32_t ring_of(struct offload *o, const struct dsflow_data_spec *d)
 /* States that are in main memory are used there. */
 static void find_rings(struct offload *o)
 {
-    for (uint32_t i = 0; i < dsflow_graph_ndata(o->rw.in); i++) {
-        const struct dsflow_data_spec *d =
-            dsflow_graph_data(o->rw.in, (dsflow_data_id){ i });
+    const struct dsflow_data_spec *d;
+
+    for (uint32_t i = 0; (d = dsf_nth_data(o->rw.in, i)) != NULL; i++) {
         struct item *item = &o->items[i];
         struct ring *ring;
 
-        if (item->home == DSFLOW_DEVICE || item->first == item->end ||
+        if (item->home == DSFLOW_DEVICE || item->use == 0 ||
             (d->role == DSFLOW_STATES && item->home == DSFLOW_HOST))
             continue;
         item->ring = ring_of(o, d);
@@ -187,11 +174,10 @@ static void count_together(struct offload *o)
 {
     struct place *places =
         dsf_xcalloc((size_t)o->plan->nranks + 1, sizeof(*places));
+    const struct dsflow_task_spec *t;
     uint32_t epochs = 0;
 
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(o->rw.in); i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(o->rw.in, (dsflow_task_id){ i });
+    for (uint32_t i = 0; (t = dsf_nth_task(o->rw.in, i)) != NULL; i++) {
         uint32_t epoch = epoch_of(&places[t->rank + 1], t, &epochs);
 
         for (unsigned p = 0; p < t->ndata; p++) {
