@@ -20,24 +20,128 @@
 #include "policies/zero_private.h"
 
 #include "base/alloc.h"
-#include "graph/task.h"
+#include "policies/ring_class.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void emit(struct dsf_zero *z, const struct dsflow_task_spec *like,
-                 const void *args, int32_t rank, uint32_t n,
-                 const dsflow_data_id *ports)
-{
-    struct dsflow_task_spec t = *like;
+/* Whole gradients pass by in a ring of as many layers. */
+enum { PASSING = 2 };
 
-    t.args = args;
-    t.rank = (int16_t)rank;
-    t.ndata = n;
-    t.data = ports;
-    dsflow_graph_add_task(z->rw.out, &t);
+/* --- data as the data ranks have it --------------------------------------- */
+
+/* Units that are not cut go round the ranks, each round one rank later: those
+ * of a layer are then not always the same rank's. */
+struct dsf_pieces dsf_zero_pieces(const struct dsf_zero *z,
+                                  const struct dsflow_data_spec *spec)
+{
+    return (struct dsf_pieces){
+        .blocks = spec->elems / spec->block,
+        .block = spec->block,
+        .members = z->data,
+        .owner = (spec->unit + spec->unit / z->data) % z->data,
+    };
 }
+
+static const struct dsf_unit *unit_of(const struct dsf_zero *z,
+                                      const struct dsflow_data_spec *spec)
+{
+    return &z->plan->model->units[spec->unit];
+}
+
+bool dsf_zero_in_block(const struct dsf_zero *z,
+                       const struct dsflow_data_spec *spec)
+{
+    return unit_of(z, spec)->kind >= 0 && spec->part < z->plan->nparts;
+}
+
+const char *dsf_zero_segment(const struct dsf_zero *z,
+                             const struct dsflow_data_spec *spec)
+{
+    return unit_of(z, spec)->segment->name;
+}
+
+static dsflow_data_id *new_spread(struct dsf_zero *z, dsflow_data_id id,
+                                  bool whole)
+{
+    struct dsf_spread *s = &z->spread[id.i];
+
+    if (s->id == NULL)
+        s->id = dsf_xcalloc((size_t)z->data, sizeof(*s->id));
+    for (int32_t d = 0; d < z->data; d++)
+        s->id[d] = dsf_no_data();
+    s->whole = whole;
+    s->shards = false;
+    return s->id;
+}
+
+/* Each rank gets all of `id`, or its shard. Numbers for each block of a unit
+ * are cut where the unit is, which may be at multiples of several blocks. */
+static void spread(struct dsf_zero *z, dsflow_data_id id,
+                   const struct dsflow_data_spec *unit, bool whole)
+{
+    const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
+    struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
+    dsflow_data_id *ids = new_spread(z, id, whole);
+    int64_t each = spec->unit < 0 ? unit->elems / spec->elems : 1;
+
+    for (int32_t d = 0; d < z->data; d++) {
+        struct dsflow_data_spec own = *spec;
+
+        own.home = (int16_t)dsf_zero_beside(z, unit->home, d);
+        if (!whole) {
+            own.at = spec->at + dsf_pieces_at(&pieces, d) / each;
+            own.elems = dsf_pieces_elems(&pieces, d) / each;
+        }
+        if (own.elems > 0)
+            ids[d] = dsflow_rewrite_named(
+                z->rw.out, &own, whole ? d == 0 ? "%s" : "%s.d%d" : "%s.s%d",
+                spec->name, d);
+    }
+}
+
+const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
+{
+    const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
+
+    if (z->spread[id.i].id == NULL)
+        spread(z, id, spec, z->stage < (spec->role == DSFLOW_PARAMS ? 3 : 1));
+    return &z->spread[id.i];
+}
+
+/* The same of data of a unit; in shards, if it was not spread before. */
+static const struct dsf_spread *cut(struct dsf_zero *z, dsflow_data_id id,
+                                    const struct dsflow_data_spec *unit)
+{
+    if (z->spread[id.i].id == NULL)
+        spread(z, id, unit, false);
+    return &z->spread[id.i];
+}
+
+/* A whole gradient, on its rank. Those of the layers of blocks pass by in a
+ * ring, where each is complete before the next but one. */
+static dsflow_data_id gradient(struct dsf_zero *z, dsflow_data_id id)
+{
+    const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
+    struct dsflow_data_spec own = *spec;
+
+    if (z->stage < 2 || !z->passing || !dsf_zero_in_block(z, spec) ||
+        spec->ring_class == 0)
+        return dsflow_rewrite_data(&z->rw, id);
+    if (!z->rw.copied[id.i]) {
+        own.unit = -1;
+        z->rw.copy[id.i] = dsflow_rewrite_named(
+            z->rw.out, &own, "%s.%s.z%lld.k%d.r%d",
+            dsf_ring_name(spec->ring_class).s, dsf_zero_segment(z, spec),
+            (long long)spec->elems, unit_of(z, spec)->layer % PASSING,
+            spec->home);
+        z->rw.copied[id.i] = 1;
+    }
+    return z->rw.copy[id.i];
+}
+
+/* --- tasks --------------------------------------------------------------- */
 
 /* A task of each data rank: that rank gets into[d], and has from[d]. */
 static void share(struct dsf_zero *z, const struct dsflow_task_spec *like,
@@ -54,15 +158,16 @@ static void share(struct dsf_zero *z, const struct dsflow_task_spec *like,
 }
 
 /* Data of a task that needs all of it. */
-static dsflow_data_id port(struct dsf_zero *z, const struct dsflow_task_spec *t,
+static dsflow_data_id port(void *zero, const struct dsflow_task_spec *t,
                            unsigned i)
 {
+    struct dsf_zero *z = zero;
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[i]);
 
     if (spec->unit < 0)
         return dsflow_rewrite_data(&z->rw, t->data[i]);
     if (spec->role == DSFLOW_GRADS)
-        return dsf_zero_gradient(z, t->data[i]);
+        return gradient(z, t->data[i]);
     if (z->stage == 3)
         return dsf_zero_gathered(z, t->data[i], t);
     return dsf_zero_spread(z, t->data[i])->id[dsf_zero_replica(z, t->rank)];
@@ -71,20 +176,16 @@ static dsflow_data_id port(struct dsf_zero *z, const struct dsflow_task_spec *t,
 /* A gradient that is written here has yet to be summed. */
 static void plain(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
-    dsflow_data_id *ports = dsf_xcalloc(t->ndata, sizeof(*ports));
-
+    dsf_add_mapped(z->rw.out, t, port, z);
     for (unsigned i = 0; i < t->ndata; i++) {
         struct dsf_spread *s = &z->spread[t->data[i].i];
 
-        ports[i] = port(z, t, i);
         if (dsf_zero_spec(z, t->data[i])->role == DSFLOW_GRADS &&
             dsflow_task_access(t, i) & DSFLOW_W) {
             free(s->id);
             s->id = NULL;
         }
     }
-    emit(z, t, t->args, t->rank, t->ndata, ports);
-    free(ports);
 }
 
 /* --- sums of gradients --------------------------------------------------- */
@@ -118,10 +219,10 @@ static dsflow_data_id sum_of_rank(struct dsf_zero *z,
         if (dsf_zero_replica(z, home) != d)
             continue;
         rank = home;
-        ports[n++] = dsf_zero_gradient(z, t->data[i]);
+        ports[n++] = gradient(z, t->data[i]);
     }
     if (n > 1)
-        emit(z, t, t->args, rank, n, ports);
+        dsf_add_like(z->rw.out, t, t->op, t->args, rank, t->fresh, n, ports);
     sum = ports[0];
     free(ports);
     return sum;
@@ -136,10 +237,10 @@ static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
     for (int32_t d = 0; d < z->data; d++)
         sums[d] = sum_of_rank(z, t, d);
     if (z->stage < 2)
-        memcpy(dsf_zero_new_spread(z, t->data[0], true), sums,
+        memcpy(new_spread(z, t->data[0], true), sums,
                (size_t)z->data * sizeof(*sums));
     else
-        dsf_zero_cut(z, t->data[0], spec);
+        cut(z, t->data[0], spec);
     s->shards = z->stage == 1;
     share(z, t, z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
           spec, s->id, sums);
@@ -190,12 +291,12 @@ static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
             ports[i] = port(z, &t, i);
             continue;
         }
-        ports[i] = dsf_zero_cut(z, t.data[i], unit)->id[d];
+        ports[i] = cut(z, t.data[i], unit)->id[d];
         gone[i] = s->whole ? 0 : from;
     }
     if (elems < unit->elems)
         t.op->slice(args, from, elems, gone);
-    emit(z, &t, args, t.rank, t.ndata, ports);
+    dsf_add_like(z->rw.out, &t, t.op, args, t.rank, t.fresh, t.ndata, ports);
     free(ports);
     free(gone);
     free(args);
@@ -239,7 +340,7 @@ static void join(struct dsf_zero *z, const struct dsflow_task_spec *t)
             if (dsf_is_data(s->id[d]))
                 ports[n++] = s->id[d];
     }
-    emit(z, t, t->args, t->rank, n, ports);
+    dsf_add_like(z->rw.out, t, t->op, t->args, t->rank, t->fresh, n, ports);
     free(ports);
 }
 
@@ -297,14 +398,14 @@ static int zero_rewrite(const void *part, const struct dsflow_plan *plan,
                         struct dsflow_err *err)
 {
     struct dsf_zero z = { .plan = plan, .keys = part, .data = plan->nreplicas };
-    uint32_t n = dsflow_graph_ntasks(in);
+    const struct dsflow_task_spec *t;
 
     if (z.data == 1) /* nobody to share with */
         return DSFLOW_UNCHANGED;
     z.rw = dsflow_rewrite_begin(in, out);
     begin(&z);
-    for (uint32_t i = 0; i < n; i++)
-        rewrite_task(&z, dsflow_graph_task(in, (dsflow_task_id){ i }));
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++)
+        rewrite_task(&z, t);
     end(&z);
     dsflow_rewrite_end(&z.rw);
     return DSFLOW_OK;

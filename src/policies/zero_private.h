@@ -16,11 +16,10 @@ struct dsf_spread {
     bool shards;        /* only its own shard has the right contents */
 };
 
-/* Gathers of one unit: the k-th one of each rank is the same collective. */
+/* Gathers of one unit. */
 struct dsf_gathers {
-    uint32_t *count; /* [data]: so many so far */
-    uint32_t *ids;
-    size_t n, cap;
+    dsflow_data_id *last; /* [data][passes]: into which buffers */
+    uint32_t id, members; /* of the last collective; that took part in all */
 };
 
 struct dsf_zero {
@@ -35,9 +34,10 @@ struct dsf_zero {
 
     /* zero_gathered.c */
     struct dsf_gathers *gathers; /* by data of `in` */
-    struct dsf_zero_ring *rings; /* by rank, chunk, pass and kind of unit */
-    int32_t length, chunks;      /* of the rings; of a stage */
-    uint8_t *kept;               /* by unit, part and rank: gathered already */
+    uint32_t *contents;          /* by data of `out`: of `in`, +1, gathered */
+    size_t cap_contents;
+    uint32_t *next; /* by rank, chunk, pass and kind of unit: in their ring */
+    int32_t chunks; /* of a stage */
 };
 
 static inline const struct dsflow_data_spec *
@@ -47,21 +47,23 @@ dsf_zero_spec(const struct dsf_zero *z, dsflow_data_id id)
 }
 
 /* The data coordinate of `rank`, and the rank beside it at coordinate `d`. */
-int32_t dsf_zero_replica(const struct dsf_zero *z, int32_t rank);
-int32_t dsf_zero_beside(const struct dsf_zero *z, int32_t rank, int32_t d);
+static inline int32_t dsf_zero_replica(const struct dsf_zero *z, int32_t rank)
+{
+    return dsf_mesh_at(&z->plan->mesh, rank, DSF_AXIS_DATA);
+}
+
+static inline int32_t dsf_zero_beside(const struct dsf_zero *z, int32_t rank,
+                                      int32_t d)
+{
+    return dsf_mesh_peer(&z->plan->mesh, rank, DSF_AXIS_DATA, d);
+}
 
 /* How the data ranks share out the unit that `spec` is of. */
 struct dsf_pieces dsf_zero_pieces(const struct dsf_zero *z,
                                   const struct dsflow_data_spec *spec);
 
-/* zero_data.c: parameters and states as they are spread; whole gradients, each
- * on its rank; data of a unit, not spread before, in shards. */
+/* Parameters and states as they are spread. */
 const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id);
-dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id);
-const struct dsf_spread *dsf_zero_cut(struct dsf_zero *z, dsflow_data_id id,
-                                      const struct dsflow_data_spec *unit);
-dsflow_data_id *dsf_zero_new_spread(struct dsf_zero *z, dsflow_data_id id,
-                                    bool whole);
 
 /* Is it of a unit that every block has, with the same sizes? What tensor ranks
  * share of one is small, and has buffers of its own. */
