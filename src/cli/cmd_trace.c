@@ -101,7 +101,7 @@ static int write_outputs(const struct dsf_cli_args *args,
         shown.timeline = rows.timeline;
         view.worker = rows.worker;
     }
-    dsf_laps_init(&view.steps, trace);
+    view.steps = trace->laps;
     view.window = dsf_window_whole(trace);
     if (range != NULL)
         status =
@@ -114,7 +114,6 @@ static int write_outputs(const struct dsf_cli_args *args,
         status = write_output(&outputs[i], &view, path, err);
         (*written)++;
     }
-    dsf_laps_fini(&view.steps);
     if (cut)
         dsf_rows_fini(&rows);
     return status;

@@ -75,23 +75,28 @@ static double median_of(double *v, size_t n)
 static void say_time(struct dsf_run *r, struct dsf_progress *p,
                      unsigned workers)
 {
-    double predicted = r->prediction.sim.step_seconds, median, bound;
-    char text[96] = "";
+    double predicted = r->prediction.sim.step_seconds, median, mean;
+    char text[96] = "", on_average[64] = "";
 
     if (r->nseconds == 0)
         return;
     median = median_of(r->seconds, r->nseconds);
-    bound = median_of(r->bounds, r->nseconds);
     if (workers == r->s.plan->workers) /* not the serial executor's one */
         snprintf(text, sizeof(text), ", predicted %s: %s",
                  dsf_seconds_text(predicted).s,
                  dsf_against_text(median, predicted).s);
     dsf_progress_say(p, "step %s (median)%s",
                      dsf_seconds_text(median).s, text);
+    /* It is of all time; what is said of a step is the median. */
+    mean = r->taken / (double)r->nseconds;
+    if (mean > 1.02 * median)
+        snprintf(on_average, sizeof(on_average), " of %s on average",
+                 dsf_seconds_text(mean).s);
     dsf_progress_say(p,
-                     "efficiency %.1f %%: with tasks like these no order takes "
-                     "less than %s",
-                     100 * bound / median, dsf_seconds_text(bound).s);
+                     "efficiency %.1f %%%s: with tasks like these no order "
+                     "takes less than %s",
+                     100 * dsf_efficiency(r->least, r->taken), on_average,
+                     dsf_seconds_text(r->least / (double)r->nseconds).s);
 }
 
 /* What the ranks have in a larger memory. */

@@ -9,7 +9,7 @@
 
 #include "exec/device.h"
 #include "io/io.h"
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 /* One task as an executor sees it; lives as long as the executor. */
 struct dsf_exec_call {

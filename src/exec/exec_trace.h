@@ -4,7 +4,7 @@
 
 #include <dsflow/exec.h>
 
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 /* Adds the lanes: workers, then a link for each pair of memories, then reads
  * and writes of the disks, where the graph has data there. */

@@ -180,25 +180,8 @@ static int by_seconds(const void *x, const void *y)
                   b->op != NULL ? b->op->name : "");
 }
 
-/* Seconds of a step for which the link with most transfers has some. */
-static double use_of_links(const struct dsf_account *a)
-{
-    const struct dsf_timeline *t = &a->trace->timeline;
-    double *seconds = dsf_xcalloc((size_t)t->nlanes + 1, sizeof(*seconds));
-    double most = 0;
-
-    for (size_t i = 0; i < t->n; i++)
-        if (t->v[i].kind == DSF_SPAN_TRANSFER)
-            seconds[t->v[i].lane] += within(a, &t->v[i]) / a->nsteps;
-    for (unsigned l = 0; l < t->nlanes; l++)
-        most = seconds[l] > most ? seconds[l] : most;
-    free(seconds);
-    return most;
-}
-
-/* The bound of DESIGN 9, from the times that were measured: the simulator knows
- * how to find it. */
-static int find_bound(struct dsf_account *a, struct dsflow_err *err)
+/* What would take as long as it was measured, in the order of the simulator. */
+static int simulate(struct dsf_account *a, struct dsflow_err *err)
 {
     struct dsflow_graph *g = a->trace->graph;
     double *seconds =
@@ -225,16 +208,41 @@ static int find_bound(struct dsf_account *a, struct dsflow_err *err)
                 seconds[i] += (s->end - s->start) / a->nsteps;
         }
     status = dsf_simulate(g, &spec, &result, NULL, err);
-    if (status == DSFLOW_OK) {
-        a->bound = fmax(result.bound_seconds, use_of_links(a));
-        if (!a->trace->facts.duplex)
-            a->bound = fmax(a->bound, a->io_most / a->nsteps);
-        a->critical = result.critical_seconds;
+    if (status == DSFLOW_OK)
         a->simulated = result.step_seconds;
-    }
     dsf_sim_result_fini(&result);
     free(seconds);
     return status;
+}
+
+/* [start, end] of a span, as far as it is in the steps. */
+static struct dsf_span cut(const struct dsf_account *a,
+                           const struct dsf_span *s)
+{
+    struct dsf_span part = *s;
+
+    part.start = fmax(s->start, a->steps.start);
+    part.end = fmin(s->end, a->steps.end);
+    return part;
+}
+
+static void find_hidden(struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+    struct dsf_hiding hiding;
+
+    dsf_hiding_init(&hiding, t, a->nranks);
+    for (size_t i = 0; i < t->n; i++)
+        if (!dsf_moves(a, &t->v[i]))
+            dsf_hiding_work(&hiding, dsf_rank_of(a, &t->v[i]), &t->v[i]);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct dsf_span *s = &t->v[i], part = cut(a, s);
+        bool of_none = s->kind == DSF_SPAN_TRANSFER && s->rank < 0;
+
+        if (dsf_moves(a, s))
+            dsf_hiding_move(&hiding, of_none ? -1 : dsf_rank_of(a, s), &part);
+    }
+    a->hidden = dsf_hiding_end(&hiding);
 }
 
 int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
@@ -260,19 +268,13 @@ int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
     dsf_account_waits(a);
     sum_ranks(a);
     dsf_account_path(a);
-    dsf_account_hidden(a);
+    find_hidden(a);
     qsort(a->kinds, a->nkinds, sizeof(*a->kinds), by_seconds);
-    status = find_bound(a, err);
+    a->laps = dsf_laps_sum(&trace->laps, a->steps.from, a->steps.to);
+    status = simulate(a, err);
     if (status < 0)
         dsf_account_fini(a);
     return status;
-}
-
-double dsf_account_efficiency(const struct dsf_account *a)
-{
-    double mean = a->seconds / a->nsteps;
-
-    return mean > a->bound ? a->bound / mean : 1;
 }
 
 void dsf_account_fini(struct dsf_account *a)

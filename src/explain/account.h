@@ -4,6 +4,8 @@
 
 #include "graph/edges.h"
 #include "explain/executed.h"
+#include "timeline/hidden.h"
+#include "trace/steps.h"
 
 /* Why a worker does nothing: what the task that it runs next waits for. */
 enum dsf_cause {
@@ -82,18 +84,13 @@ struct dsf_account {
     struct dsf_ring_delay *rings; /* longest first */
     size_t nrings, cap_rings;
 
-    double comm, comm_hidden; /* seconds of moving data, and of them those
-                                 during which its rank computes */
-    double io, io_hidden;     /* seconds during which disks work, of all, and of
-                                 them those during which some rank computes */
-    double io_most;           /* of the busiest disk */
+    struct dsf_hidden hidden;
     double bubble;            /* share of the workers' time that a stage waits
                                  for another */
     double queued;            /* seconds that tasks waited for a busy worker */
     uint32_t nqueued;         /* tasks that did */
 
-    double bound, critical; /* seconds of a step: dsf_sim_result's, with the
-                               times that were measured */
+    struct dsf_lap_sum laps; /* how near its steps came to the least time */
     double simulated;       /* seconds of a step in the order that the
                                simulator would take */
 
@@ -108,10 +105,6 @@ struct dsf_account {
  * than it says. */
 int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
                      struct dsflow_err *err);
-/* Of the steps on average, as the bound is of their tasks on average; 1 at
- * most. */
-double dsf_account_efficiency(const struct dsf_account *a);
-
 void dsf_account_fini(struct dsf_account *a);
 
 /* The pipeline stage of a rank. */

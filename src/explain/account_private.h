@@ -25,12 +25,8 @@ dsf_task_of(const struct dsf_account *a, const struct dsf_span *span)
 static inline bool dsf_moves(const struct dsf_account *a,
                              const struct dsf_span *span)
 {
-    const struct dsflow_op *op;
-
-    if (span->kind == DSF_SPAN_TRANSFER)
-        return true;
-    op = dsf_task_of(a, span)->op;
-    return op->comm || op->swaps;
+    return span->kind == DSF_SPAN_TRANSFER ||
+           dsf_task_carries(dsf_task_of(a, span));
 }
 
 struct dsf_transfers; /* spans of transfers, by data */
@@ -46,6 +42,5 @@ double dsf_transfers_seconds(const struct dsf_transfers *t,
 /* Each fills its part of the account. */
 void dsf_account_waits(struct dsf_account *a);
 void dsf_account_path(struct dsf_account *a);
-void dsf_account_hidden(struct dsf_account *a);
 
 #endif

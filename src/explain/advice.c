@@ -179,21 +179,22 @@ static char *say_moving(const struct dsf_account *a)
     return dsf_xasprintf(
         "moving data takes %s of a step on each rank, %.0f %% of it while it "
         "computes",
-        dsf_time_text(a->comm / a->nsteps / a->nranks).s,
-        a->comm > 0 ? 100 * a->comm_hidden / a->comm : 0);
+        dsf_time_text(a->hidden.comm / a->nsteps / a->nranks).s,
+        a->hidden.comm > 0 ? 100 * a->hidden.comm_hidden / a->hidden.comm : 0);
 }
 
 static double disk_share(const struct dsf_account *a)
 {
-    return a->seconds > 0 ? a->io_most / a->seconds : 0;
+    return a->seconds > 0 ? a->hidden.io_most / a->seconds : 0;
 }
 
 static char *say_disk(const struct dsf_account *a)
 {
-    return dsf_xasprintf("the disk works %.0f %% of the step, %.0f %% of that "
-                         "while workers compute",
-                         100 * disk_share(a),
-                         a->io > 0 ? 100 * a->io_hidden / a->io : 0);
+    return dsf_xasprintf(
+        "the disk works %.0f %% of the step, %.0f %% of that "
+        "while workers compute",
+        100 * disk_share(a),
+        a->hidden.io > 0 ? 100 * a->hidden.io_hidden / a->hidden.io : 0);
 }
 
 static char *say_again(const struct dsf_account *a)
@@ -350,7 +351,7 @@ static const char *const causes[DSF_NCAUSES] = {
 static char *say_limit(const struct dsf_account *a)
 {
     double busy = share_of(a, a->all.busy + a->all.moving);
-    double path = a->steps.seconds > 0 ? a->critical / a->steps.seconds : 0;
+    double path = a->laps.critical / a->laps.seconds; /* NAN: not known */
     unsigned n = a->trace->timeline.workers;
     int most = 0;
 

@@ -257,7 +257,8 @@ static void add_disks(struct dsf_candidates *c, const struct dsf_whatif *w)
 {
     const struct dsf_machine_disk *disk = &w->machine.disk;
 
-    for (double times = 2; times <= 4 && w->account->io > 0; times *= 2) {
+    for (double times = 2; times <= 4 && w->account->hidden.io > 0;
+         times *= 2) {
         struct dsf_candidate *x =
             add(c, DSF_REASON_DISK, "disk.read", rate_text(disk->read),
                 rate_text(times * disk->read));

@@ -194,16 +194,18 @@ static void put_times(json_t *root, const struct dsf_account *a)
     put(root, "step_seconds", step);
     put(root, "mean_step_seconds", a->seconds / a->nsteps);
     put(root, "tokens_per_second", step > 0 ? (double)f->tokens / step : NAN);
-    put(root, "bound_seconds", a->bound);
-    put(root, "critical_seconds", a->critical);
-    put(root, "efficiency", dsf_account_efficiency(a));
+    put(root, "bound_seconds", a->laps.bound / a->laps.n);
+    put(root, "critical_seconds", a->laps.critical / a->laps.n);
+    put(root, "efficiency", a->laps.efficiency);
     put(root, "scheduled_seconds", a->simulated);
     put_known(root, "predicted_seconds", f->predicted);
     put_known(root, "predicted_bound_seconds", f->bound);
-    put(root, "comm_seconds", a->comm / a->nsteps);
-    put(root, "comm_hidden", a->comm > 0 ? a->comm_hidden / a->comm : NAN);
-    put(root, "io_seconds", a->io / a->nsteps);
-    put(root, "io_hidden", a->io > 0 ? a->io_hidden / a->io : NAN);
+    put(root, "comm_seconds", a->hidden.comm / a->nsteps);
+    put(root, "comm_hidden",
+        a->hidden.comm > 0 ? a->hidden.comm_hidden / a->hidden.comm : NAN);
+    put(root, "io_seconds", a->hidden.io / a->nsteps);
+    put(root, "io_hidden",
+        a->hidden.io > 0 ? a->hidden.io_hidden / a->hidden.io : NAN);
     put(root, "bubble", a->bubble);
     put(root, "queued_seconds", a->queued / a->nsteps);
     put(root, "queued_tasks", (double)a->nqueued / a->nsteps);

@@ -39,9 +39,13 @@ static void print_head(const struct dsf_account *a, FILE *out)
     const struct dsf_trace_facts *f = &a->trace->facts;
     const struct dsf_executed *s = &a->steps;
     unsigned workers = a->trace->timeline.workers;
-    double mean = a->seconds / a->nsteps;
-    double bound = a->bound < mean ? a->bound : mean;
+    double mean = a->laps.seconds / a->laps.n;
     char on_average[64] = "";
+
+    /* It is of all time; what is said of a step is the median. */
+    if (mean > 1.02 * s->seconds)
+        snprintf(on_average, sizeof(on_average), " of %s on average",
+                 time_text(mean).s);
 
     fprintf(out, "%s: %s, %u %s, %u worker%s", f->name,
             f->simulated ? "simulated" : f->executor, a->nranks,
@@ -52,10 +56,6 @@ static void print_head(const struct dsf_account *a, FILE *out)
             (long long)(f->first + s->from));
     if (a->nsteps > 1)
         fprintf(out, " to %lld", (long long)(f->first + s->to - 1));
-    /* It is of the mean, as the times of the tasks are. */
-    if (mean > 1.02 * s->seconds)
-        snprintf(on_average, sizeof(on_average), " of %s on average",
-                 time_text(mean).s);
     fprintf(out, " of %lld to %lld: %s a step%s, %.0f tokens/s",
             (long long)(f->first + s->base),
             (long long)(f->first + s->base + s->n - 1), time_text(s->seconds).s,
@@ -65,11 +65,13 @@ static void print_head(const struct dsf_account *a, FILE *out)
         fprintf(out, "\nstep %s, predicted %s: %s", time_text(s->seconds).s,
                 time_text(f->predicted).s,
                 dsf_against_text(s->seconds, f->predicted).s);
-    fprintf(out,
-            "\nefficiency %s%s: with tasks like these no order takes less "
-            "than %s\n",
-            percent(dsf_account_efficiency(a)).s, on_average,
-            time_text(bound).s);
+    if (a->laps.n > 0)
+        fprintf(out,
+                "\nefficiency %s%s: with tasks like these no order takes less "
+                "than %s",
+                percent(a->laps.efficiency).s, on_average,
+                time_text(a->laps.bound / a->laps.n).s);
+    fputc('\n', out);
     for (unsigned p = DSFLOW_STEP + 1;
          p < dsflow_graph_nprograms(a->trace->graph); p++) {
         uint32_t n = dsf_executed_steps(a->trace, (dsflow_program)p);
@@ -211,18 +213,18 @@ static void print_ranks(const struct dsf_account *a, FILE *out)
 /* What the head of the table of workers does not say. */
 static void print_shares(const struct dsf_account *a, FILE *out)
 {
-    if (a->comm > 0.005 * a->seconds * a->nranks)
+    if (a->hidden.comm > 0.005 * a->seconds * a->nranks)
         fprintf(out,
                 "Moving data takes %s of a step on each rank, %s of it while "
                 "the rank computes.\n",
-                time_text(a->comm / a->nsteps / a->nranks).s,
-                percent(a->comm_hidden / a->comm).s);
-    if (a->io > 0)
+                time_text(a->hidden.comm / a->nsteps / a->nranks).s,
+                percent(a->hidden.comm_hidden / a->hidden.comm).s);
+    if (a->hidden.io > 0)
         fprintf(out,
                 "Disks read or write for %s of a step, %s of it while workers "
                 "compute.\n",
-                time_text(a->io / a->nsteps).s,
-                percent(a->io_hidden / a->io).s);
+                time_text(a->hidden.io / a->nsteps).s,
+                percent(a->hidden.io_hidden / a->hidden.io).s);
     if (dsf_trace_axis(&a->trace->facts, "pipeline") > 1)
         fprintf(out,
                 "The bubble, in which stages wait for each other, is %s.\n",

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "explain/account_private.h"
-#include "trace/cover.h"
+#include "timeline/cover.h"
 
 #include <math.h>
 #include <stdlib.h>

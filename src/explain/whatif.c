@@ -87,7 +87,7 @@ static double measure_disk(const struct dsf_account *a)
         took += s->end - s->start;
     }
     if (!a->trace->facts.duplex)
-        took = a->io;
+        took = a->hidden.io;
     return predicted > 0 && took > 0 ? took / predicted : 1;
 }
 
@@ -111,7 +111,7 @@ static void measure(struct dsf_whatif *w)
             continue;
         count += use->count;
         /* Some of them may be the disk's. */
-        if (use->op->swaps && a->io > 0)
+        if (use->op->swaps && a->hidden.io > 0)
             continue;
         if (use->predicted - beside <= 0)
             continue;
@@ -121,7 +121,7 @@ static void measure(struct dsf_whatif *w)
     }
     w->factor_of_all = predicted > 0 ? measured / predicted : 1;
     for (unsigned k = 0; k < a->nkinds; k++)
-        if (a->kinds[k].op != NULL && a->kinds[k].op->swaps && a->io > 0)
+        if (a->kinds[k].op != NULL && a->kinds[k].op->swaps && a->hidden.io > 0)
             w->factor[k] = w->factor_of_all;
     w->factor_of_disk = measure_disk(a);
     w->overhead = said;

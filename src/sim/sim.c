@@ -431,18 +431,6 @@ static void release(struct sim *s)
     dsf_succs_fini(&s->edges);
 }
 
-const char *dsf_bound_str(enum dsf_bound bound)
-{
-    static const char *const names[DSF_NBOUNDS] = {
-        [DSF_BOUND_CRITICAL] = "way",       [DSF_BOUND_WORK] = "work",
-        [DSF_BOUND_LINK] = "link",     [DSF_BOUND_HOST] = "host",
-        [DSF_BOUND_DISK] = "disk",     [DSF_BOUND_READS] = "reads",
-        [DSF_BOUND_WRITES] = "writes",
-    };
-
-    return names[bound];
-}
-
 int dsf_simulate(struct dsflow_graph *g, const struct dsf_sim_spec *spec,
                  struct dsf_sim_result *result, struct dsf_timeline *timeline,
                  struct dsflow_err *err)

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-#include "trace/timeline.h"
+#include "timeline/bound.h"
+#include "timeline/timeline.h"
 
 /* Seconds of a task. */
 typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,
@@ -32,20 +33,6 @@ struct dsf_sim_spec {
     const double *seconds; /* by task of the graph, instead of cost(); or NULL */
 };
 
-/* What no schedule can be faster than. */
-enum dsf_bound {
-    DSF_BOUND_CRITICAL,    /* the critical path through the graph */
-    DSF_BOUND_WORK,   /* the work of workers */
-    DSF_BOUND_LINK,   /* the use of a link */
-    DSF_BOUND_HOST,   /* the work of the cores beside a GPU */
-    DSF_BOUND_DISK,   /* the use of a disk that is not duplex */
-    DSF_BOUND_READS,  /* of one that is: by reads, … */
-    DSF_BOUND_WRITES, /* … by writes */
-    DSF_NBOUNDS
-};
-/* "way", "work", …: names that do not change. */
-const char *dsf_bound_str(enum dsf_bound bound);
-
 /* Tasks of one kind and layer on the path that decides how long the step is. */
 struct dsf_holder {
     const struct dsflow_op *op;
@@ -57,9 +44,7 @@ enum { DSF_NHOLDERS = 3 };
 struct dsf_sim_result {
     double step_seconds;     /* from the end of the step before to its end */
     double critical_seconds; /* critical path through the graph */
-    double bound_seconds;    /* no schedule on this machine is faster: the most
-                                of that, of work per worker, of use per link
-                                and per disk */
+    double bound_seconds;    /* no order takes less: dsf_bound_seconds */
     enum dsf_bound bound;    /* what that is */
     double efficiency;       /* bound / step */
     double bubble;           /* share of the workers' time that is idle */

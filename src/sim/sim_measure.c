@@ -4,9 +4,10 @@
 #include "sim/sim_private.h"
 
 #include "base/alloc.h"
-#include "graph/critical.h"
-#include "trace/cover.h"
+#include "timeline/critical.h"
+#include "timeline/hidden.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static void find_critical(struct sim *s, struct dsf_sim_result *result)
@@ -18,59 +19,135 @@ static void find_critical(struct sim *s, struct dsf_sim_result *result)
         result->critical[i] += s->first;
 }
 
-/* Does a task compute nothing? */
-static bool moves(const struct dsflow_task_spec *t)
+static struct dsf_span span_of(const struct sim *s, uint32_t x)
 {
-    return t->op->comm || t->op->swaps;
+    return (struct dsf_span){ .start = s->start[x],
+                              .end = dsf_sim_end(s, x),
+                              .what = s->first + dsf_sim_of(s, x),
+                              .step = x / s->ntasks,
+                              .lane = s->lane[x],
+                              .rank = dsf_sim_task(s, x)->rank };
 }
 
-/* Of a task that something other than a disk does. */
-static void add_work(const struct sim *s, uint32_t i, enum dsf_bound place,
+/* A task of the step: by rank what workers do, and what moves data. */
+static void add_work(const struct sim *s, uint32_t x, enum dsf_lane_kind lane,
                      struct dsf_sim_result *result)
 {
-    const struct dsflow_task_spec *t = dsf_sim_task(s, i);
+    const struct dsflow_task_spec *t = dsf_sim_task(s, x);
+    double seconds = s->cost[dsf_sim_of(s, x)];
     bool placed = t->rank != DSFLOW_ANYWHERE;
 
-    if (moves(t))
-        result->comm_seconds += s->cost[i];
-    if (moves(t) && placed)
-        result->moving[t->rank] += s->cost[i];
-    if (place == DSF_BOUND_WORK || !placed) {
-        result->work_seconds += s->cost[i];
-        if (placed)
-            result->busy[t->rank] += s->cost[i];
-    }
-}
-
-static void raise_bound(struct dsf_sim_result *result, enum dsf_bound what,
-                        double seconds)
-{
-    if (seconds <= result->bound_seconds)
+    if (lane == DSF_LANE_DISK)
         return;
-    result->bound_seconds = seconds;
-    result->bound = what;
+    if (dsf_task_carries(t))
+        result->comm_seconds += seconds;
+    if (dsf_task_carries(t) && placed)
+        result->moving[t->rank] += seconds;
+    if (lane == DSF_LANE_WORKER)
+        result->work_seconds += seconds;
+    if (lane == DSF_LANE_WORKER && placed)
+        result->busy[t->rank] += seconds;
 }
 
-/* Work by rank and by group, and what follows from it. */
-static void find_work(struct sim *s, struct dsf_sim_result *result)
+static bool is_reported(const struct sim *s, uint32_t x)
 {
-    double *work = dsf_xcalloc(s->ngroups, sizeof(*work));
+    return x / s->ntasks == s->reported;
+}
 
-    for (uint32_t i = 0; i < s->ntasks; i++) {
-        const struct dsflow_task_spec *t = dsf_sim_task(s, i);
-        enum dsf_bound place = dsf_sim_place(s, t);
+static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
+                       struct dsf_sim_result *result)
+{
+    struct dsf_teams teams;
+    struct dsf_load load;
 
-        if (place < DSF_BOUND_DISK)
-            add_work(s, i, place, result);
-        if (t->rank != DSFLOW_ANYWHERE || place >= DSF_BOUND_DISK)
-            work[dsf_sim_group(s, t)] += s->cost[i];
+    dsf_teams_init(&teams, lanes, s->spec->duplex);
+    dsf_load_init(&load, &teams);
+    for (uint32_t x = s->reported * s->ntasks, end = x + s->ntasks; x < end;
+         x++) {
+        unsigned lane = s->lane[x];
+
+        dsf_load_add(&load, lane, s->cost[dsf_sim_of(s, x)],
+                     dsf_sim_task(s, x)->rank != DSFLOW_ANYWHERE);
+        add_work(s, x, (enum dsf_lane_kind)lanes->lanes[lane].kind, result);
     }
-    raise_bound(result, DSF_BOUND_CRITICAL, result->critical_seconds);
-    raise_bound(result, DSF_BOUND_WORK,
-                result->work_seconds / s->spec->workers);
-    for (unsigned i = 0; i < s->ngroups; i++)
-        raise_bound(result, s->groups[i].kind, work[i] / s->groups[i].most);
-    free(work);
+    result->bound_seconds =
+        dsf_bound_seconds(&load, result->critical_seconds, &result->bound);
+    dsf_load_fini(&load);
+    dsf_teams_fini(&teams);
+}
+
+/* What began at `when` or later, by its place in s->order. */
+static uint32_t find_begun(const struct sim *s, double when)
+{
+    uint32_t low = 0, high = s->nbegun;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+
+        if (s->start[s->order[mid]] < when)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* What may hide something in [from, to]: there are many instances, and few that
+ * are looked at stand together in memory. */
+static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
+                        const struct dsf_timeline *lanes, const bool *carries,
+                        double from, double to)
+{
+    double longest = 0;
+    uint32_t end = find_begun(s, to);
+
+    for (uint32_t i = 0; i < s->ntasks; i++)
+        longest = s->cost[i] > longest ? s->cost[i] : longest;
+    for (uint32_t i = find_begun(s, from - longest); i < end; i++) {
+        uint32_t x = s->order[i], task = dsf_sim_of(s, x);
+        const struct dsf_span span = { .start = s->start[x],
+                                       .end = s->start[x] + s->cost[task] };
+
+        if (!carries[task])
+            dsf_hiding_work(hiding, lanes->lanes[s->lane[x]].rank, &span);
+    }
+}
+
+/* Of what links and disks do in the step: what workers move they do not hide.
+ */
+static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
+                        struct dsf_sim_result *result)
+{
+    uint32_t first = s->reported * s->ntasks;
+    bool *carries = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*carries));
+    double from = INFINITY, to = 0;
+    struct dsf_hiding hiding;
+    struct dsf_hidden hidden;
+
+    dsf_hiding_init(&hiding, lanes, s->spec->nranks);
+    for (uint32_t i = 0; i < s->ntasks; i++) {
+        carries[i] = dsf_task_carries(dsf_sim_task(s, i));
+        if (carries[i]) {
+            from = fmin(from, s->start[first + i]);
+            to = fmax(to, dsf_sim_end(s, first + i));
+        }
+    }
+    hide_behind(s, &hiding, lanes, carries, from, to);
+    for (uint32_t i = find_begun(s, from), n = find_begun(s, to); i < n; i++) {
+        uint32_t x = s->order[i];
+        struct dsf_span span;
+
+        if (!is_reported(s, x) || !carries[dsf_sim_of(s, x)])
+            continue;
+        span = span_of(s, x);
+        if (lanes->lanes[span.lane].kind != DSF_LANE_WORKER)
+            dsf_hiding_move(&hiding, span.rank, &span);
+    }
+    free(carries);
+    hidden = dsf_hiding_end(&hiding);
+    result->hidden = hidden.comm > 0 ? hidden.comm_hidden / hidden.comm : 0;
+    result->io_seconds = hidden.io;
+    result->io_hidden = hidden.io > 0 ? hidden.io_hidden / hidden.io : 0;
 }
 
 static double end_of_step(const struct sim *s, unsigned step)
@@ -111,7 +188,7 @@ static void sort(const struct sim *s, uint32_t *v, uint32_t n)
     }
 }
 
-static struct lanes sort_lanes(struct sim *s)
+static struct lanes sort_lanes(const struct sim *s)
 {
     struct lanes l = { dsf_xcalloc(s->nlanes + 2, sizeof(*l.first)),
                        dsf_xcalloc(s->n + 1, sizeof(*l.v)) };
@@ -128,109 +205,6 @@ static struct lanes sort_lanes(struct sim *s)
     for (unsigned i = 0; i < s->nlanes; i++)
         sort(s, l.v + l.first[i], l.first[i + 1] - l.first[i]);
     return l;
-}
-
-/* Seconds of [from, to] during which a lane works; *at is where to begin to
- * look, as intervals come in order. */
-static double overlap(const struct sim *s, const struct lanes *l, unsigned lane,
-                      double from, double to, uint32_t *at)
-{
-    uint32_t end = l->first[lane + 1];
-    double sum = 0;
-
-    while (*at < end && dsf_sim_end(s, l->v[*at]) <= from)
-        (*at)++;
-    for (uint32_t i = *at; i < end && s->start[l->v[i]] < to; i++) {
-        double a = s->start[l->v[i]], b = dsf_sim_end(s, l->v[i]);
-
-        sum += (b < to ? b : to) - (a > from ? a : from);
-    }
-    return sum;
-}
-
-/* How much of the step's moving of data goes on while its rank computes.
- * A rank with links has one worker. */
-static void find_hidden(struct sim *s, const struct lanes *l,
-                        struct dsf_sim_result *result)
-{
-    double hidden = 0, all = 0;
-
-    if (!s->spec->links)
-        return;
-    for (unsigned r = 0; r < s->spec->nranks; r++) {
-        unsigned link = s->groups[s->links + r].first;
-        unsigned worker = s->groups[r % s->nworking].first;
-        uint32_t at = l->first[worker];
-
-        for (uint32_t i = l->first[link]; i < l->first[link + 1]; i++) {
-            uint32_t x = l->v[i];
-
-            if (x / s->ntasks != s->reported)
-                continue;
-            all += dsf_sim_end(s, x) - s->start[x];
-            hidden +=
-                overlap(s, l, worker, s->start[x], dsf_sim_end(s, x), &at);
-        }
-    }
-    if (all > 0)
-        result->hidden = hidden / all;
-}
-
-static int by_span(const void *a, const void *b)
-{
-    const struct dsf_span *x = a, *y = b;
-
-    return x->start < y->start ? -1 : x->start > y->start;
-}
-
-/* The time that instances on the lanes [from, to) cover: of those that compute,
- * or, of a disk, of those of the step. */
-static struct dsf_cover cover_of(const struct sim *s, const struct lanes *l,
-                                 unsigned from, unsigned to, bool disk)
-{
-    size_t most = l->first[to] - l->first[from], n = 0;
-    struct dsf_span *spans = dsf_xcalloc(most + 1, sizeof(*spans));
-    struct dsf_cover cover = { 0 };
-
-    for (uint32_t i = l->first[from]; i < l->first[to]; i++) {
-        uint32_t x = l->v[i];
-
-        if (dsf_sim_end(s, x) > s->start[x] &&
-            (disk ? x / s->ntasks == s->reported : !moves(dsf_sim_task(s, x))))
-            spans[n++] = (struct dsf_span){ .start = s->start[x],
-                                            .end = dsf_sim_end(s, x) };
-    }
-    if (n > 1)
-        qsort(spans, n, sizeof(*spans), by_span);
-    for (size_t i = 0; i < n; i++)
-        dsf_cover_add(&cover, &spans[i]);
-    free(spans);
-    return cover;
-}
-
-/* What the two directions of each disk do together. */
-static void find_io(const struct sim *s, const struct lanes *l,
-                    struct dsf_sim_result *result)
-{
-    unsigned first = s->ndisks > 0 ? s->groups[s->disks].first : 0;
-    struct dsf_cover work;
-    double hidden = 0;
-
-    if (s->ndisks == 0)
-        return;
-    work = cover_of(s, l, 0, first, false);
-    for (unsigned lane = first; lane < s->nlanes; lane += 2) {
-        struct dsf_cover disk = cover_of(s, l, lane, lane + 2, true);
-
-        for (size_t i = 0; i < disk.n; i++) {
-            result->io_seconds += disk.v[i].end - disk.v[i].start;
-            hidden += dsf_cover_overlap(&work, disk.v[i].start, disk.v[i].end);
-        }
-        dsf_cover_fini(&disk);
-    }
-    if (result->io_seconds > 0)
-        result->io_hidden = hidden / result->io_seconds;
-    dsf_cover_fini(&work);
 }
 
 struct sums {
@@ -317,21 +291,17 @@ static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
         name_disk(s, i, timeline);
 }
 
-static void keep_timeline(const struct sim *s, const struct lanes *l,
-                          struct dsf_timeline *timeline)
+static void keep_timeline(const struct sim *s, struct dsf_timeline *timeline)
 {
-    name_lanes(s, timeline);
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t x = l->v[i];
+    struct lanes l = sort_lanes(s);
 
-        dsf_timeline_add(
-            timeline, &(struct dsf_span){ .start = s->start[x],
-                                          .end = dsf_sim_end(s, x),
-                                          .what = s->first + x % s->ntasks,
-                                          .step = x / s->ntasks,
-                                          .lane = s->lane[x],
-                                          .rank = dsf_sim_task(s, x)->rank });
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct dsf_span span = span_of(s, l.v[i]);
+
+        dsf_timeline_add(timeline, &span);
     }
+    free(l.first);
+    free(l.v);
 }
 
 void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
@@ -339,26 +309,26 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
 {
     double end = end_of_step(s, s->reported);
     double begun = s->reported > 0 ? end_of_step(s, s->reported - 1) : 0;
-    struct lanes l = sort_lanes(s);
+    struct dsf_timeline own = { 0 };
+    struct dsf_timeline *lanes = timeline != NULL ? timeline : &own;
 
     result->step_seconds = end - begun;
     find_critical(s, result);
-    find_work(s, result);
+    name_lanes(s, lanes);
+    find_bound(s, lanes, result);
     /* One step may begin earlier during the one before than the next during
      * it; in the long run none is faster than the bound. */
     if (result->step_seconds < result->bound_seconds)
         result->step_seconds = result->bound_seconds;
-    find_hidden(s, &l, result);
-    find_io(s, &l, result);
+    if (s->spec->links || s->ndisks > 0)
+        find_hidden(s, lanes, result);
     find_holders(s, begun, result);
-    result->efficiency = result->step_seconds > 0
-                             ? result->bound_seconds / result->step_seconds
-                             : 1;
+    result->efficiency =
+        dsf_efficiency(result->bound_seconds, result->step_seconds);
     if (result->step_seconds > 0)
         result->bubble = 1 - result->work_seconds /
                                  (s->spec->workers * result->step_seconds);
     if (timeline != NULL)
-        keep_timeline(s, &l, timeline);
-    free(l.first);
-    free(l.v);
+        keep_timeline(s, timeline);
+    dsf_timeline_fini(&own);
 }

@@ -218,7 +218,8 @@ static void step(void *user, double t, unsigned number)
     struct chrome *c = user;
     const struct dsf_lap *lap = &c->view->steps.v[number];
 
-    put_counter(c, t, 0, "efficiency", "%", 100 * dsf_lap_efficiency(lap));
+    if (!isnan(lap->bound))
+        put_counter(c, t, 0, "efficiency", "%", 100 * dsf_lap_efficiency(lap));
     fprintf(c->out,
             ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
             "\"name\":\"step %lld",

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "graph/critical.h"
+#include "timeline/critical.h"
 #include "graph/dot.h"
 #include "trace/palette.h"
 

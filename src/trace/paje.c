@@ -342,11 +342,13 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
 static void step(void *user, double t, unsigned number)
 {
     struct paje *p = user;
+    double efficiency = dsf_lap_efficiency(&p->view->steps.v[number]);
 
+    if (isnan(efficiency))
+        return;
     fprintf(p->out, "%d ", VARIABLE);
     put_time(p->view, t, p->out);
-    fprintf(p->out, " VE P0 %.4f\n",
-            100 * dsf_lap_efficiency(&p->view->steps.v[number]));
+    fprintf(p->out, " VE P0 %.4f\n", 100 * efficiency);
 }
 
 static void put_end_of(struct paje *p, const char *type, const char *name,

@@ -2,9 +2,10 @@
 #include "trace/steps.h"
 
 #include "base/alloc.h"
-#include "graph/succs.h"
+#include "timeline/critical.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,125 +25,83 @@ uint32_t *dsf_step_spans(const struct dsf_trace *trace, uint32_t first,
     return at;
 }
 
-/* The critical paths through the steps of one program, step by step: steps
- * overlap, so that what one adds to those that follow each other is what it
- * needs. The first one after another program is alone. */
-static void find_critical(struct dsf_laps *steps, const struct dsf_trace *trace,
-                          dsflow_program program)
-{
-    uint32_t first, ntasks, *at;
-    double *level, *next, longest = 0;
-    struct dsf_succs succs;
-
-    ntasks = dsflow_graph_program_tasks(trace->graph, program, &first);
-    at = dsf_step_spans(trace, first, ntasks, steps->n);
-    level = dsf_xcalloc((size_t)ntasks + 1, sizeof(*level));
-    next = dsf_xcalloc((size_t)ntasks + 1, sizeof(*next));
-    dsf_succs_init(&succs, trace->graph, first, ntasks, steps->n > 1);
-    for (unsigned step = 0; step < steps->n; step++) {
-        double *other = level, before = longest;
-
-        if (steps->v[step].program != program) {
-            memset(level, 0, (size_t)ntasks * sizeof(*level));
-            longest = 0;
-            continue;
-        }
-        for (uint32_t i = 0; i < ntasks; i++) {
-            uint32_t span = at[(size_t)step * ntasks + i], n;
-            const uint32_t *list = dsf_succs(&succs, i, &n);
-
-            if (span != 0)
-                level[i] += trace->timeline.v[span - 1].end -
-                            trace->timeline.v[span - 1].start;
-            if (level[i] > longest)
-                longest = level[i];
-            for (uint32_t k = 0; k < n; k++)
-                if (level[i] > level[list[k]])
-                    level[list[k]] = level[i];
-            list = dsf_succs_next(&succs, i, &n);
-            for (uint32_t k = 0; k < n; k++)
-                if (level[i] > next[list[k]])
-                    next[list[k]] = level[i];
-        }
-        steps->v[step].critical = longest - before;
-        level = next;
-        next = other;
-        memset(next, 0, (size_t)ntasks * sizeof(*next));
-    }
-    dsf_succs_fini(&succs);
-    free(at);
-    free(level);
-    free(next);
-}
-
-/* What does the same work: the workers of a rank, and those of several; a link
- * is alone, and a disk, or each of its two lanes where it is duplex. */
-struct teams {
-    unsigned n;
-    unsigned *of_lane; /* team */
-    unsigned *members; /* that work at the same time */
+/* Spans by step: positions in the timeline, in its order. */
+struct by_step {
+    size_t *first; /* [nsteps + 1] */
+    size_t *v;
 };
 
-static void find_teams(struct teams *teams, const struct dsf_trace *trace)
+static void sort_spans(struct by_step *b, const struct dsf_trace *trace,
+                       unsigned nsteps)
 {
-    const struct dsf_timeline *timeline = &trace->timeline;
-    unsigned nranks = trace->facts.nranks, ndisks = 0;
+    const struct dsf_timeline *t = &trace->timeline;
 
-    teams->n = nranks + 1 + timeline->nlanes;
-    teams->of_lane = dsf_xcalloc(timeline->nlanes + 1, sizeof(unsigned));
-    teams->members = dsf_xcalloc(teams->n, sizeof(unsigned));
-    for (unsigned i = 0; i < timeline->nlanes; i++) {
-        const struct dsf_lane *lane = &timeline->lanes[i];
-        bool second = lane->kind == DSF_LANE_DISK && ndisks++ % 2 == 1 &&
-                      !trace->facts.duplex;
-
-        teams->of_lane[i] = second                          ? nranks + i
-                            : lane->kind != DSF_LANE_WORKER ? nranks + 1 + i
-                            : lane->rank >= 0 && (unsigned)lane->rank < nranks
-                                ? (unsigned)lane->rank
-                                : nranks;
-        teams->members[teams->of_lane[i]] += !second;
-    }
+    b->first = dsf_xcalloc((size_t)nsteps + 2, sizeof(*b->first));
+    b->v = dsf_xcalloc(t->n + 1, sizeof(*b->v));
+    for (size_t i = 0; i < t->n; i++)
+        if (dsf_trace_is_step(trace, &t->v[i]))
+            b->first[t->v[i].step + 2]++;
+    for (unsigned k = 0; k < nsteps; k++)
+        b->first[k + 2] += b->first[k + 1];
+    for (size_t i = 0; i < t->n; i++)
+        if (dsf_trace_is_step(trace, &t->v[i]))
+            b->v[b->first[t->v[i].step + 1]++] = i;
 }
 
-/* The least time is that of the busiest team. */
-static void find_work(struct dsf_laps *steps, const struct dsf_trace *trace)
+/* What finding the bound of one step after the other needs. */
+struct bounds {
+    const struct dsf_trace *trace;
+    struct dsf_teams teams;
+    struct dsf_load load;
+    struct dsf_succs *succs; /* by program: made when it is needed */
+    double *seconds;         /* by task of the graph */
+};
+
+static void find_bound(struct bounds *b, struct dsf_lap *lap, const size_t *v,
+                       size_t n, bool follows)
 {
-    const struct dsf_timeline *timeline = &trace->timeline;
-    struct teams teams;
-    double *work, *reached; /* by step and team; until when a disk works */
+    struct dsf_succs *succs = &b->succs[lap->program];
+    uint32_t first, ntasks = dsflow_graph_program_tasks(b->trace->graph,
+                                                        lap->program, &first);
+    enum dsf_bound what;
 
-    find_teams(&teams, trace);
-    work = dsf_xcalloc((size_t)teams.n * steps->n + 1, sizeof(*work));
-    reached = dsf_xcalloc((size_t)teams.n * steps->n + 1, sizeof(*reached));
-    for (size_t i = 0; i < timeline->n; i++) {
-        const struct dsf_span *s = &timeline->v[i];
-        size_t at = (size_t)s->step * teams.n + teams.of_lane[s->lane];
-        double from = s->start;
+    if (succs->first == NULL)
+        dsf_succs_init(succs, b->trace->graph, first, ntasks, true);
+    memset(b->seconds + first, 0, ntasks * sizeof(*b->seconds));
+    dsf_load_clear(&b->load);
+    for (size_t i = 0; i < n; i++) {
+        const struct dsf_span *s = &b->trace->timeline.v[v[i]];
 
-        if (!dsf_trace_is_step(trace, s))
-            continue;
-        /* A disk that reads while it writes works once. */
-        if (timeline->lanes[s->lane].kind == DSF_LANE_DISK) {
-            from = from > reached[at] ? from : reached[at];
-            reached[at] = s->end > reached[at] ? s->end : reached[at];
-        }
-        work[at] += s->end > from ? s->end - from : 0;
+        b->seconds[s->what] = s->end - s->start;
+        dsf_load_add(&b->load, s->lane, s->end - s->start, s->rank >= 0);
     }
-    for (unsigned step = 0; step < steps->n; step++) {
-        struct dsf_lap *to = &steps->v[step];
+    lap->critical =
+        dsf_critical(succs, b->seconds + first, ntasks, follows, NULL, NULL);
+    lap->bound = dsf_bound_seconds(&b->load, lap->critical, &what);
+}
 
-        to->bound = to->critical;
-        for (unsigned i = 0; i < teams.n; i++)
-            if (teams.members[i] > 0 &&
-                work[(size_t)step * teams.n + i] / teams.members[i] > to->bound)
-                to->bound =
-                    work[(size_t)step * teams.n + i] / teams.members[i];
-    }
-    free(work);
-    free(reached);
-    free(teams.of_lane);
-    free(teams.members);
+static void find_bounds(struct dsf_laps *laps, const struct dsf_trace *trace,
+                        const struct by_step *spans)
+{
+    unsigned nprograms = dsflow_graph_nprograms(trace->graph);
+    struct bounds b = { .trace = trace };
+
+    b.succs = dsf_xcalloc(nprograms, sizeof(*b.succs));
+    b.seconds = dsf_xcalloc((size_t)dsflow_graph_ntasks(trace->graph) + 1,
+                            sizeof(*b.seconds));
+    dsf_teams_init(&b.teams, &trace->timeline, trace->facts.duplex);
+    dsf_load_init(&b.load, &b.teams);
+    for (unsigned k = laps->first; k < laps->n; k++)
+        find_bound(&b, &laps->v[k], spans->v + spans->first[k],
+                   spans->first[k + 1] - spans->first[k],
+                   k > laps->first &&
+                       laps->v[k - 1].program == laps->v[k].program);
+    for (unsigned p = 0; p < nprograms; p++)
+        dsf_succs_fini(&b.succs[p]);
+    free(b.succs);
+    free(b.seconds);
+    dsf_load_fini(&b.load);
+    dsf_teams_fini(&b.teams);
 }
 
 /* What workers do between the ends of two steps, of whichever step it is. */
@@ -150,9 +109,6 @@ static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
 
-    for (unsigned k = 0; k < steps->n; k++)
-        steps->v[k].idle = (steps->v[k].end - steps->v[k].begin) *
-                           timeline->workers;
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
 
@@ -160,80 +116,76 @@ static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
             continue;
         /* Steps end in order, and a task is at work in few of them. */
         for (unsigned k = s->step > 0 ? s->step - 1 : 0; k < steps->n; k++) {
-            double from = s->start > steps->v[k].begin ? s->start
-                                                       : steps->v[k].begin;
-            double to = s->end < steps->v[k].end ? s->end : steps->v[k].end;
+            double from = fmax(s->start, steps->v[k].begin);
+            double to = fmin(s->end, steps->v[k].end);
 
             if (steps->v[k].begin >= s->end)
                 break;
             if (to > from)
-                steps->v[k].idle -= to - from;
+                steps->v[k].idle += to - from; /* busy, so far */
         }
     }
     for (unsigned k = 0; k < steps->n; k++) {
         struct dsf_lap *step = &steps->v[k];
         double all = (step->end - step->begin) * timeline->workers;
 
-        step->idle = all > 0 && step->idle > 0 ? step->idle / all : 0;
+        step->idle = all > step->idle ? 1 - step->idle / all : 0;
     }
 }
 
-void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace)
+void dsf_laps_init(struct dsf_laps *laps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
+    struct by_step spans;
+    unsigned n = 0;
     double end;
 
-    memset(steps, 0, sizeof(*steps));
+    memset(laps, 0, sizeof(*laps));
     for (size_t i = 0; i < timeline->n; i++)
         if (dsf_trace_is_step(trace, &timeline->v[i]) &&
-            timeline->v[i].step >= steps->n)
-            steps->n = timeline->v[i].step + 1;
-    if (steps->n == 0)
-        return;
-    steps->v = dsf_xcalloc(steps->n, sizeof(*steps->v));
-    steps->first = steps->n;
-    for (size_t i = 0; i < timeline->n; i++) {
-        const struct dsf_span *s = &timeline->v[i];
-        struct dsf_lap *step = &steps->v[s->step];
+            timeline->v[i].step >= n)
+            n = timeline->v[i].step + 1;
+    sort_spans(&spans, trace, n);
+    end = timeline->n > 0 ? timeline->v[0].start : 0;
+    for (unsigned k = 0; k < n; k++) {
+        struct dsf_lap lap = { .ran = spans.first[k + 1] > spans.first[k],
+                               .begin = end };
 
-        if (!dsf_trace_is_step(trace, s))
+        for (size_t i = spans.first[k]; i < spans.first[k + 1]; i++) {
+            const struct dsf_span *s = &timeline->v[spans.v[i]];
+
+            end = fmax(end, s->end);
+            lap.program =
+                dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
+                    ->program;
+        }
+        lap.end = end;
+        if (lap.ran || laps->n > 0)
+            dsf_laps_add(laps, k, &lap);
+    }
+    find_bounds(laps, trace, &spans);
+    find_idle(laps, trace);
+    free(spans.first);
+    free(spans.v);
+}
+
+struct dsf_lap_sum dsf_laps_sum(const struct dsf_laps *laps, unsigned from,
+                                unsigned to)
+{
+    struct dsf_lap_sum sum = { 0 };
+
+    for (unsigned k = from; k < to && k < laps->n; k++) {
+        const struct dsf_lap *lap = &laps->v[k];
+
+        if (!lap->ran || isnan(lap->bound))
             continue;
-        if (s->step < steps->first)
-            steps->first = s->step;
-        if (!step->ran || s->end > step->end)
-            step->end = s->end;
-        step->ran = true;
-        step->program =
-            dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
-                ->program;
+        sum.n++;
+        sum.seconds += lap->end - lap->begin;
+        sum.bound += fmin(lap->bound, lap->end - lap->begin);
+        sum.critical += lap->critical;
     }
-    end = timeline->v[0].start;
-    for (unsigned k = steps->first; k < steps->n; k++) {
-        struct dsf_lap *step = &steps->v[k];
-
-        if (step->end < end)
-            step->end = end;
-        step->begin = end;
-        end = step->end;
-    }
-    for (unsigned p = 0; p < dsflow_graph_nprograms(trace->graph); p++)
-        if (p == DSFLOW_STEP || trace->facts.steps >> p & 1)
-            find_critical(steps, trace, (dsflow_program)p);
-    find_work(steps, trace);
-    find_idle(steps, trace);
-}
-
-void dsf_laps_fini(struct dsf_laps *steps)
-{
-    free(steps->v);
-    memset(steps, 0, sizeof(*steps));
-}
-
-double dsf_lap_efficiency(const struct dsf_lap *step)
-{
-    double time = step->end - step->begin;
-
-    return time > 0 && step->bound < time ? step->bound / time : 1;
+    sum.efficiency = sum.n > 0 ? dsf_efficiency(sum.bound, sum.seconds) : NAN;
+    return sum;
 }
 
 struct dsf_window dsf_window_whole(const struct dsf_trace *trace)

@@ -3,31 +3,28 @@
 #ifndef DSF_TRACE_STEPS_H
 #define DSF_TRACE_STEPS_H
 
+#include "timeline/bound.h"
 #include "trace/trace.h"
 
-/* A step as it ran. */
-struct dsf_lap {
-    bool ran;          /* else the rest is 0 */
-    dsflow_program program; /* that the step ran */
-    double begin, end; /* from the end of the step before to its own */
-    double critical;   /* the critical path through its tasks, as they were */
-    double bound;      /* the most of that, of work per worker, of use per link
-                          and per disk: with tasks like these no step is
-                          shorter */
-    double idle;       /* share of the workers' time */
+/* The steps of a timeline in which each task stands with its step, as in that
+ * of a simulation: from the end of the step before to its own, and bound by its
+ * own tasks. To be ended by dsf_laps_fini. */
+void dsf_laps_init(struct dsf_laps *laps, const struct dsf_trace *trace);
+
+static inline double dsf_lap_efficiency(const struct dsf_lap *lap)
+{
+    return dsf_efficiency(lap->bound, lap->end - lap->begin);
+}
+
+/* Of the steps from..to-1, without those of which the bound is not known: what
+ * they took, and the least that they could have taken; NAN: there are none. */
+struct dsf_lap_sum {
+    unsigned n;
+    double seconds, bound, critical;
+    double efficiency;
 };
-
-/* By the `step` of spans: the first ones may not have been traced. */
-struct dsf_laps {
-    struct dsf_lap *v;
-    unsigned first, n; /* the first that ran; 1 + the last, or 0 */
-};
-
-void dsf_laps_init(struct dsf_laps *steps, const struct dsf_trace *trace);
-void dsf_laps_fini(struct dsf_laps *steps);
-
-/* bound / time, at most 1. */
-double dsf_lap_efficiency(const struct dsf_lap *step);
+struct dsf_lap_sum dsf_laps_sum(const struct dsf_laps *laps, unsigned from,
+                                unsigned to);
 
 /* Of the tasks of a program that runs in steps, by instance, step * ntasks +
  * task - first: its position in the timeline and 1, or 0 when it did not run.

@@ -346,10 +346,10 @@ static void put_title(struct gantt *g)
 {
     const struct dsf_trace_facts *f = &g->svg.trace->facts;
     const struct dsf_view *view = g->svg.view;
-    double seconds = 0, bound = 0, idle = 0;
+    double seconds = 0, idle = 0, efficiency;
     unsigned first = 0, n = 0;
     const char *program;
-    char when[96] = "", mesh[200];
+    char when[96] = "", mesh[200], share[40] = "";
     bool is_plain;
 
     for (unsigned k = 0; k < view->steps.n; k++) {
@@ -360,7 +360,6 @@ static void put_title(struct gantt *g)
         if (n++ == 0)
             first = k;
         seconds += s->end - s->begin;
-        bound += dsf_lap_efficiency(s) * (s->end - s->begin);
         idle += s->idle * (s->end - s->begin);
     }
     dsf_svg_text(g->svg.out, 8, 22, " class=\"t\"", "%s", f->name);
@@ -378,12 +377,14 @@ static void put_title(struct gantt *g)
                  (long long)f->first + first, is_plain ? "" : " of ",
                  is_plain ? "" : program);
     dsf_trace_mesh_text(f, mesh, sizeof(mesh));
-    dsf_svg_text(g->svg.out, 8, 40, "",
-                 "%s%s%s: efficiency %.1f %%, workers idle %.1f %%; "
-                 "%s",
+    efficiency = dsf_laps_sum(&view->steps, first, first + n).efficiency;
+    if (!isnan(efficiency))
+        snprintf(share, sizeof(share), "efficiency %.1f %%, ",
+                 100 * efficiency);
+    dsf_svg_text(g->svg.out, 8, 40, "", "%s%s%s: %sworkers idle %.1f %%; %s",
                  when, f->simulated ? "simulated, " : "",
-                 dsf_seconds_text(seconds / n).s, 100 * bound / seconds,
-                 100 * idle / seconds, mesh);
+                 dsf_seconds_text(seconds / n).s, share, 100 * idle / seconds,
+                 mesh);
 }
 
 static void put_head(struct gantt *g, double height)

@@ -98,6 +98,24 @@ void dsf_trace_mesh_text(const struct dsf_trace_facts *facts, char *text,
                               facts->axes[i].name, facts->axes[i].size);
 }
 
+void dsf_laps_add(struct dsf_laps *laps, unsigned step,
+                  const struct dsf_lap *lap)
+{
+    if (laps->n == 0)
+        laps->first = step;
+    laps->v = dsf_xrealloc(laps->v, (size_t)step + 1, sizeof(*laps->v));
+    for (; laps->n < step; laps->n++)
+        laps->v[laps->n] = (struct dsf_lap){ .ran = false };
+    laps->v[step] = *lap;
+    laps->n = step + 1;
+}
+
+void dsf_laps_fini(struct dsf_laps *laps)
+{
+    free(laps->v);
+    memset(laps, 0, sizeof(*laps));
+}
+
 void dsf_trace_fini(struct dsf_trace *trace)
 {
     struct dsf_trace_ops *ops = trace->ops;
@@ -124,5 +142,6 @@ void dsf_trace_fini(struct dsf_trace *trace)
     free(trace->facts.executor);
     free(trace->tasks);
     dsf_timeline_fini(&trace->timeline);
+    dsf_laps_fini(&trace->laps);
     memset(trace, 0, sizeof(*trace));
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 /* Of one task of the graph. */
 struct dsf_trace_task {
@@ -44,11 +44,33 @@ struct dsf_trace_facts {
     double bound;     /* seconds below which no step can come, predicted */
 };
 
+/* A step, as what ran it or simulated it has it. */
+struct dsf_lap {
+    bool ran;               /* else the rest is 0 */
+    dsflow_program program; /* that the step ran */
+    double begin, end; /* of a run, from report to report; of a simulation, from
+                          the end of the step before to its own */
+    double critical;   /* the critical path through tasks like its own */
+    double bound;      /* no order of them takes less: dsf_bound_seconds; NAN:
+                          not known, as of the first step of a run */
+    double idle;       /* share of the workers' time */
+};
+
+/* By the `step` of spans: the first ones may not have been traced. */
+struct dsf_laps {
+    struct dsf_lap *v;
+    unsigned first, n; /* the first that ran; 1 + the last, or 0 */
+};
+void dsf_laps_add(struct dsf_laps *laps, unsigned step,
+                  const struct dsf_lap *lap);
+void dsf_laps_fini(struct dsf_laps *laps);
+
 struct dsf_trace {
     struct dsf_trace_facts facts;
     struct dsflow_graph *graph;
     struct dsf_trace_task *tasks;  /* by task of the graph */
     struct dsf_timeline timeline;  /* in order of start */
+    struct dsf_laps laps;          /* its steps */
     bool cut;                      /* the run did not end by itself */
     struct dsf_trace_ops *ops;     /* of a graph that was read; NULL else */
 };
@@ -85,14 +107,17 @@ void dsf_trace_weigh(struct dsf_trace *trace);
 /* Frees what reading made: also the graph, when it was read. */
 void dsf_trace_fini(struct dsf_trace *trace);
 
-/* A file is written from the front: all but the spans when it is created,
- * spans as they come, so that what a killed run leaves is readable. The lanes
- * of the timeline are written, its spans not. */
+/* A file is written from the front: all but the spans and the steps when it is
+ * created, these as they come, so that what a killed run leaves is readable.
+ * The lanes of the timeline are written, its spans not. */
 struct dsf_trace_file;
 int dsf_trace_create(const char *path, const struct dsf_trace *trace,
                      struct dsf_trace_file **file, struct dsflow_err *err);
 int dsf_trace_append(struct dsf_trace_file *file, const struct dsf_span *spans,
                      size_t n, struct dsflow_err *err);
+/* Steps in their order. */
+int dsf_trace_append_lap(struct dsf_trace_file *file, unsigned step,
+                         const struct dsf_lap *lap, struct dsflow_err *err);
 /* NULL is fine. `whole`: the timeline ends here because it was to. */
 int dsf_trace_close(struct dsf_trace_file *file, bool whole,
                     struct dsflow_err *err);

@@ -1,7 +1,7 @@
 /* io_meter.c - how long disks work, and how much of it is hidden. */
 #include "train/io_meter.h"
 
-#include "trace/cover.h"
+#include "timeline/cover.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,16 +44,13 @@ static struct dsf_cover cut(struct dsf_timeline *spans, double from, double to)
 double dsf_io_meter_take(struct dsf_io_meter *m, double from, double to,
                          double *hidden)
 {
-    double begin = from > m->to ? from : m->until, busy = 0;
+    double begin = from > m->to ? from : m->until;
     double end = fmax(begin, to - longest(&m->work, longest(&m->disk, 0)));
     struct dsf_cover disk = cut(&m->disk, begin, end);
     struct dsf_cover work = cut(&m->work, begin, end);
+    double busy = dsf_cover_seconds(&disk);
 
-    *hidden = 0;
-    for (size_t i = 0; i < disk.n; i++) {
-        busy += disk.v[i].end - disk.v[i].start;
-        *hidden += dsf_cover_overlap(&work, disk.v[i].start, disk.v[i].end);
-    }
+    *hidden = dsf_cover_both(&disk, &work);
     m->until = end;
     m->to = to;
     dsf_cover_fini(&disk);

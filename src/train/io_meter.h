@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 /* All zero: nothing was added. */
 struct dsf_io_meter {

@@ -255,9 +255,8 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
     if (plain && r->done > r->first + 1 && r->paused != r->done - 1) {
         dsf_grow(&r->seconds, &r->cap_seconds, r->nseconds + 1,
                  sizeof(*r->seconds));
-        dsf_grow(&r->bounds, &r->cap_bounds, r->nseconds + 1,
-                 sizeof(*r->bounds));
-        r->bounds[r->nseconds] = step.efficiency * step.seconds;
+        r->taken += step.seconds;
+        r->least += step.efficiency * step.seconds;
         r->seconds[r->nseconds++] = step.seconds;
         if (step.io_seconds > 0) {
             r->io += step.io_seconds;

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "exec/exec_trace.h"
-#include "graph/critical.h"
+#include "timeline/critical.h"
 #include "plan/programs.h"
 
 #include <math.h>
@@ -45,9 +45,12 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
     dsf_exec_lanes(exec, &m->lanes);
     m->seconds = dsf_xcalloc(n, sizeof(*m->seconds));
     m->ran = dsf_xcalloc(n, sizeof(*m->ran));
-    m->busy = dsf_xcalloc(m->lanes.nlanes, sizeof(*m->busy));
-    for (unsigned i = 0; i < m->lanes.nlanes; i++)
-        m->disks = m->disks || m->lanes.lanes[i].kind == DSF_LANE_DISK;
+    dsf_teams_init(&m->teams, &m->lanes, duplex);
+    dsf_load_init(&m->load, &m->teams);
+    m->disk = m->lanes.nlanes;
+    while (m->disk > 0 && m->lanes.lanes[m->disk - 1].kind == DSF_LANE_DISK)
+        m->disk--;
+    m->disks = m->disk < m->lanes.nlanes;
 }
 
 void dsf_meter_fini(struct dsf_meter *m)
@@ -64,7 +67,8 @@ void dsf_meter_fini(struct dsf_meter *m)
     dsf_timeline_fini(&m->kept);
     free(m->seconds);
     free(m->ran);
-    free(m->busy);
+    dsf_load_fini(&m->load);
+    dsf_teams_fini(&m->teams);
     dsf_io_meter_fini(&m->io);
     memset(m, 0, sizeof(*m));
 }
@@ -109,7 +113,7 @@ static enum dsf_share share_of(const struct dsf_meter *m,
     if (span->kind == DSF_SPAN_TRANSFER)
         return DSF_SHARE_MOVE;
     t = task_of(m, span);
-    return t->op->comm || t->op->swaps   ? DSF_SHARE_MOVE
+    return dsf_task_carries(t)          ? DSF_SHARE_MOVE
            : t->pass == DSFLOW_UPDATE   ? DSF_SHARE_UPDATE
            : t->pass == DSFLOW_BACKWARD ? DSF_SHARE_BACKWARD
                                         : DSF_SHARE_FORWARD;
@@ -182,16 +186,17 @@ static void add_up(struct dsf_meter *m, double from, double to)
     size_t n = 0;
 
     memset(m->sums, 0, sizeof(m->sums));
-    memset(m->busy, 0, m->lanes.nlanes * sizeof(*m->busy));
+    dsf_load_clear(&m->load);
     for (size_t i = 0; i < m->drained.n; i++) {
         struct dsf_span s = m->drained.v[i];
         double begun = i < m->carried ? fmax(s.start, from) : s.start;
         double here = fmin(s.end, to) - begun;
 
         if (s.end > from && here > 0) {
-            m->busy[s.lane] += here;
             if (!is_disk(m, &s)) /* that is no worker's time */
                 m->sums[share_of(m, &s)] += here;
+            if (!is_disk(m, &s) || m->duplex)
+                dsf_load_add(&m->load, s.lane, here, s.rank >= 0);
         }
         if (s.end > to)
             m->drained.v[n++] = s;
@@ -213,34 +218,6 @@ static void find_critical(const struct dsf_meter *m,
                                MIDDLE, NULL, NULL);
     p->searched = now;
     p->search = dsf_now() - now;
-}
-
-/* The workers of a rank share its work; a worker that several ranks share has
- * work of its own; so has a link, and a disk: each way where it is duplex, else
- * `io` seconds in all. */
-static double bound(const struct dsf_meter *m, double critical, double io)
-{
-    double most = critical, all = 0;
-
-    if (!m->duplex && io > most)
-        most = io;
-    for (unsigned i = 0; i < m->lanes.nlanes; i++) {
-        double sum = m->busy[i];
-        unsigned n = 1;
-
-        if (i < m->lanes.workers) {
-            all += m->busy[i];
-            for (unsigned k = 0; k < m->lanes.workers; k++)
-                if (k != i && m->lanes.lanes[i].rank != DSFLOW_ANYWHERE &&
-                    m->lanes.lanes[k].rank == m->lanes.lanes[i].rank) {
-                    sum += m->busy[k];
-                    n++;
-                }
-        }
-        most = sum / n > most ? sum / n : most;
-    }
-    all /= m->lanes.workers;
-    return all > most ? all : most;
 }
 
 /* The new ones that belong to the trace: what is no task of a step, while one
@@ -295,19 +272,42 @@ static void drain(struct dsf_meter *m, int64_t step, double from, double to,
     add_up(m, from, to);
 }
 
+/* The least that a step could have taken. `io`: seconds in which disks worked,
+ * both ways counted once. */
+static double find_bound(struct dsf_meter *m, struct dsf_meter_program *p,
+                         double io)
+{
+    enum dsf_bound what;
+
+    find_critical(m, p);
+    if (m->disks && !m->duplex)
+        dsf_load_add(&m->load, m->disk, io, true);
+    return dsf_bound_seconds(&m->load, p->critical, &what);
+}
+
+/* What is said of a step is kept with its spans: a trace says the same. */
+static void keep_step(struct dsf_meter *m, int64_t i, const struct dsf_lap *lap)
+{
+    if (m->file != NULL && i >= m->first && i <= m->last)
+        dsf_trace_append_lap(m->file, (unsigned)i, lap, NULL);
+}
+
 void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
     double workers = seconds * m->lanes.workers, busy = 0, hidden;
-    struct dsf_meter_program *p =
-        &m->programs[dsf_plan_program(m->plan, m->graph, m->done + i + 1)];
+    dsflow_program program =
+        dsf_plan_program(m->plan, m->graph, m->done + i + 1);
+    struct dsf_lap lap = { .ran = true,
+                           .program = program,
+                           .begin = from - began,
+                           .end = to - began };
 
     drain(m, i, from - began, to - began, false);
     step->io_seconds =
         dsf_io_meter_take(&m->io, from - began, to - began, &hidden);
     step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
-    step->efficiency = NAN;
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         busy += m->sums[k];
     /* A task that is still running counts in the step in which it ends, which
@@ -315,11 +315,13 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
         step->share[k] = m->sums[k] / fmax(busy, workers);
     step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
-    if (i > 0) {
-        find_critical(m, p);
-        step->efficiency =
-            fmin(1, bound(m, p->critical, step->io_seconds) / seconds);
-    }
+    /* The first step touches memory for the first time. */
+    lap.idle = step->share[DSF_SHARE_IDLE];
+    lap.bound =
+        i > 0 ? find_bound(m, &m->programs[program], step->io_seconds) : NAN;
+    lap.critical = m->programs[program].critical;
+    step->efficiency = dsf_efficiency(lap.bound, seconds);
+    keep_step(m, i, &lap);
 }
 
 void dsf_meter_end(struct dsf_meter *m)

@@ -4,6 +4,8 @@
 #define DSF_TRAIN_METER_H
 
 #include "graph/succs.h"
+#include "timeline/bound.h"
+#include "timeline/hidden.h"
 #include "trace/trace.h"
 #include "train/io_meter.h"
 #include "train/metrics.h"
@@ -34,9 +36,11 @@ struct dsf_meter {
 
     double *seconds;   /* by task: what it takes, smoothed */
     uint32_t *ran;     /* by task: how often it was measured */
-    double *busy;      /* by lane: seconds of the step */
+    struct dsf_teams teams;
+    struct dsf_load load; /* of the step */
     double sums[DSF_NSHARES];
-    bool disks, duplex;          /* lanes of them; see dsf_machine_disk */
+    bool disks, duplex; /* are there any; see dsf_machine_disk */
+    unsigned disk;      /* the first lane of them */
     struct dsf_io_meter io;
 
     struct dsf_timeline kept;    /* of them, what goes to the trace */

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "plan/programs.h"
 #include "sim/cost.h"
+#include "trace/steps.h"
 #include "tune/fit.h"
 
 #include <math.h>
@@ -116,6 +117,10 @@ int dsf_record_simulation(struct dsf_session *s,
     status = dsf_trace_create(path, &trace, &file, err);
     if (status == DSFLOW_OK)
         status = dsf_trace_append(file, timeline.v, timeline.n, err);
+    dsf_timeline_sort(&trace.timeline);
+    dsf_laps_init(&trace.laps, &trace);
+    for (unsigned k = 0; k < trace.laps.n && status == DSFLOW_OK; k++)
+        status = dsf_trace_append_lap(file, k, &trace.laps.v[k], err);
     if (dsf_trace_close(file, status == DSFLOW_OK, err) < 0)
         status = DSFLOW_EIO;
     dsf_trace_fini(&trace);

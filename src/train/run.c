@@ -247,7 +247,6 @@ void dsf_run_close(struct dsf_run *r)
     dsf_event_file_close(&r->events);
     dsf_meter_fini(&r->meter);
     free(r->seconds);
-    free(r->bounds);
     dsf_prediction_fini(&r->prediction);
     dsf_machine_model_fini(&r->machine);
     dsf_resume_fini(&r->start);

@@ -58,9 +58,9 @@ struct dsf_run {
     int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
     double looked, looking;    /* when that was found out, and how long it took */
     double *seconds; /* of the steps that nothing interrupted */
-    double *bounds;  /* what each of them takes at least */
+    double taken, least; /* all of them, and what they take at least */
     double io, io_hidden; /* seconds of disks in all of them */
-    size_t nseconds, cap_seconds, cap_bounds;
+    size_t nseconds, cap_seconds;
 };
 
 void dsf_run_init(struct dsf_run *r);

@@ -14,7 +14,7 @@ beside='([0-9.]+ x (slower|faster) than|as) predicted'
 
 run run --trace --set machine.workers=2
 has log "^step $time \(median\), predicted $time: $beside\$"
-has log "^efficiency [0-9.]+ %: with tasks like these no order takes less than $time\$"
+has log "^efficiency [0-9.]+ %( of $time on average)?: with tasks like these no order takes less than $time\$"
 has log "^peak memory $size: $size tensors, $size the program and its libraries; planned $size\$"
 grep -q "of it" log && fault "a ratio without words: $(grep 'of it' log)"
 

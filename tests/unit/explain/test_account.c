@@ -55,6 +55,7 @@ static void free_trace(struct dsf_trace *t)
     dsflow_graph_free(t->graph);
     free(t->tasks);
     dsf_timeline_fini(&t->timeline);
+    dsf_laps_fini(&t->laps);
     free(t);
 }
 
@@ -110,6 +111,7 @@ static void finish(struct dsf_trace *t)
                                                .predicted = -1 };
     }
     dsf_timeline_sort(&t->timeline);
+    dsf_laps_init(&t->laps, t);
 }
 
 static void account(struct dsf_account *a, struct dsf_trace *t)
@@ -157,7 +159,7 @@ static void a_worker_waits_for_what_a_task_computes(void **state)
     assert_float_equal(acc.all.busy, 8, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_DATA], 4, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_END], 4, 0);
-    assert_float_equal(acc.bound, 8, 1e-12);
+    assert_float_equal(acc.laps.bound / acc.laps.n, 8, 1e-12);
     assert_string_equal(acc.waits[0].what, "work");
     assert_whole(&acc);
     dsf_account_fini(&acc);
@@ -184,8 +186,8 @@ waiting_for_another_rank_is_told_from_waiting_for_the_wire(void **state)
     assert_float_equal(acc.ranks[1].idle[DSF_CAUSE_RANK], 4, 0);
     assert_float_equal(acc.ranks[1].idle[DSF_CAUSE_TRANSFER], 2, 0);
     assert_float_equal(acc.ranks[0].idle[DSF_CAUSE_END], 4, 0);
-    assert_float_equal(acc.comm, 2, 0);
-    assert_float_equal(acc.comm_hidden, 0, 0);
+    assert_float_equal(acc.hidden.comm, 2, 0);
+    assert_float_equal(acc.hidden.comm_hidden, 0, 0);
     assert_true(acc.links);
     assert_whole(&acc);
     dsf_account_fini(&acc);
@@ -265,7 +267,7 @@ static void a_ready_task_waits_for_transfers_or_the_runtime(void **state)
     assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 2, 0);
     assert_float_equal(acc.path_gaps[DSF_CAUSE_TRANSFER], 2, 0);
     assert_float_equal(acc.path_gaps[DSF_CAUSE_RUNTIME], 2, 0);
-    assert_float_equal(acc.comm, 2, 0);
+    assert_float_equal(acc.hidden.comm, 2, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
     free_trace(t);
@@ -329,8 +331,8 @@ static void moving_is_hidden_while_its_rank_computes(void **state)
     ran(t, a, 0, 0, 0, 3);
     ran(t, m, 0, 1, 1, 4);
     account(&acc, t);
-    assert_float_equal(acc.comm, 3, 0);
-    assert_float_equal(acc.comm_hidden, 2, 0);
+    assert_float_equal(acc.hidden.comm, 3, 0);
+    assert_float_equal(acc.hidden.comm_hidden, 2, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
     free_trace(t);
@@ -454,7 +456,8 @@ static void parts_sum_to_the_whole_whatever_ran(void **state)
         assert_int_equal(acc.nsteps, 2);
         assert_whole(&acc);
         assert_true(acc.all.idle[DSF_CAUSE_RUNTIME] < 1e-9);
-        assert_true(acc.bound <= acc.seconds / acc.nsteps + 1e-9);
+        assert_true(acc.laps.bound / acc.laps.n <=
+                    acc.seconds / acc.nsteps + 1e-9);
         dsf_account_fini(&acc);
         free_trace(t);
     }
@@ -503,10 +506,11 @@ static void waiting_for_a_disk_is_waiting_for_data_on_its_way(void **state)
     assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 1, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_END], 1, 0);
     assert_float_equal(acc.all.linked, 4, 0);
-    assert_float_equal(acc.io, 4, 0);
-    assert_float_equal(acc.io_hidden, 2, 0);
-    assert_float_equal(acc.comm, 0, 0);
-    assert_float_equal(acc.bound, 6, 0); /* get, update, put */
+    assert_float_equal(acc.hidden.io, 4, 0);
+    assert_float_equal(acc.hidden.io_hidden, 2, 0);
+    assert_float_equal(acc.hidden.comm, 0, 0);
+    /* get, update, put */
+    assert_float_equal(acc.laps.bound / acc.laps.n, 6, 0);
     assert_false(acc.links);
     for (unsigned k = 0; k < acc.nkinds; k++)
         assert_float_equal(acc.kinds[k].on_workers,
@@ -540,11 +544,11 @@ static void a_disk_that_does_both_at_once_works_once(void **state)
         ran(t, p, 0, 2, 2, 6);
         account(&acc, t);
         assert_whole(&acc);
-        assert_float_equal(acc.io, 6, 0);
-        assert_float_equal(acc.io_most, 6, 0);
-        assert_float_equal(acc.io_hidden, 1, 0);
-        assert_float_equal(acc.critical, 4, 0);
-        assert_float_equal(acc.bound, duplex ? 4 : 6, 0);
+        assert_float_equal(acc.hidden.io, 6, 0);
+        assert_float_equal(acc.hidden.io_most, 6, 0);
+        assert_float_equal(acc.hidden.io_hidden, 1, 0);
+        assert_float_equal(acc.laps.critical / acc.laps.n, 4, 0);
+        assert_float_equal(acc.laps.bound / acc.laps.n, duplex ? 4 : 6, 0);
         dsf_account_fini(&acc);
         free_trace(t);
     }

@@ -1,5 +1,5 @@
 /* critical.c - the critical path through the tasks of a step. */
-#include "graph/critical.h"
+#include "timeline/critical.h"
 
 #include "base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* timeline.h - when each task ran and where: of a simulation, or of a run. */
-#ifndef DSF_TRACE_TIMELINE_H
-#define DSF_TRACE_TIMELINE_H
+#ifndef DSF_TIMELINE_TIMELINE_H
+#define DSF_TIMELINE_TIMELINE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* cover.c - the time that spans cover together. */
-#include "trace/cover.h"
+#include "timeline/cover.h"
 
 #include "base/alloc.h"
 
@@ -38,6 +38,24 @@ double dsf_cover_overlap(const struct dsf_cover *c, double start, double end)
 
         sum += to - from;
     }
+    return sum;
+}
+
+double dsf_cover_seconds(const struct dsf_cover *c)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        sum += c->v[i].end - c->v[i].start;
+    return sum;
+}
+
+double dsf_cover_both(const struct dsf_cover *a, const struct dsf_cover *b)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < a->n; i++)
+        sum += dsf_cover_overlap(b, a->v[i].start, a->v[i].end);
     return sum;
 }
 

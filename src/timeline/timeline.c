@@ -1,5 +1,5 @@
 /* timeline.c - lists of spans and of lanes. */
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 #include "base/alloc.h"
 

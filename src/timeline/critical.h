@@ -1,6 +1,6 @@
 /* critical.h - the critical path through the tasks of a step. */
-#ifndef DSF_GRAPH_CRITICAL_H
-#define DSF_GRAPH_CRITICAL_H
+#ifndef DSF_TIMELINE_CRITICAL_H
+#define DSF_TIMELINE_CRITICAL_H
 
 #include "graph/succs.h"
 

@@ -1,8 +1,8 @@
 /* cover.h - the time that spans cover together. */
-#ifndef DSF_TRACE_COVER_H
-#define DSF_TRACE_COVER_H
+#ifndef DSF_TIMELINE_COVER_H
+#define DSF_TIMELINE_COVER_H
 
-#include "trace/timeline.h"
+#include "timeline/timeline.h"
 
 /* Apart from each other, in order. All zero: none. */
 struct dsf_cover {
@@ -17,6 +17,10 @@ void dsf_cover_add(struct dsf_cover *c, const struct dsf_span *s);
 
 /* Seconds of [start, end] that are covered. */
 double dsf_cover_overlap(const struct dsf_cover *c, double start, double end);
+
+/* Seconds that are covered, and that both cover. */
+double dsf_cover_seconds(const struct dsf_cover *c);
+double dsf_cover_both(const struct dsf_cover *a, const struct dsf_cover *b);
 void dsf_cover_fini(struct dsf_cover *c);
 
 #endif

@@ -1,0 +1,45 @@
+/* hidden.h - how much of the moving of data goes on while its rank computes,
+ * and of what disks do while any rank does. */
+#ifndef DSF_TIMELINE_HIDDEN_H
+#define DSF_TIMELINE_HIDDEN_H
+
+#include <stdbool.h>
+#include <dsflow/graph.h>
+
+#include "timeline/cover.h"
+
+/* Does a task carry data, and compute nothing? */
+static inline bool dsf_task_carries(const struct dsflow_task_spec *t)
+{
+    return t->op->comm || t->op->swaps;
+}
+
+/* Seconds. */
+struct dsf_hidden {
+    double comm, comm_hidden; /* of moving data, and of that, during which its
+                                 rank computes */
+    double io, io_hidden;     /* during which disks work, of all, and of that,
+                                 during which some rank computes */
+    double io_most;           /* of the busiest disk */
+};
+
+struct dsf_hiding {
+    unsigned nranks, ndisks;
+    struct dsf_cover *work;  /* by rank: computes; nranks: some rank does */
+    struct dsf_cover *disks; /* by disk: both directions at once count once */
+    uint16_t *disk_of;       /* by lane: + 1; 0: no disk */
+    struct dsf_hidden sum;
+};
+
+void dsf_hiding_init(struct dsf_hiding *h, const struct dsf_timeline *lanes,
+                     unsigned nranks);
+/* First all that computes, then all that moves data, both in order of start. A
+ * rank below 0 is none: all of them hide what it moves. */
+void dsf_hiding_work(struct dsf_hiding *h, int rank,
+                     const struct dsf_span *span);
+void dsf_hiding_move(struct dsf_hiding *h, int rank,
+                     const struct dsf_span *span);
+/* What came of it, and the end of `h`. */
+struct dsf_hidden dsf_hiding_end(struct dsf_hiding *h);
+
+#endif

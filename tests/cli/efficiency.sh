@@ -1,0 +1,63 @@
+# efficiency.sh - one step has one efficiency, wherever it is printed.
+. "${srcdir:-.}/tests/cli/lib.sh"
+command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
+
+run traced --trace=all
+"$dsflow" trace traced --chrome chrome.json --paje paje --svg all.svg \
+    --steps 3:7 --json > summary.json || fault "dsflow trace traced: $?"
+"$dsflow" plan job.toml --trace plan.dsflow > plan.txt 2> err ||
+    fault "dsflow plan: $(cat err)"
+"$dsflow" trace plan.dsflow --json > plan.json || fault "dsflow trace: $?"
+"$dsflow" trace plan.dsflow > plan.words || fault "dsflow trace: $?"
+
+cat > check.py <<'END'
+import json, re
+
+def near(what, a, b, within):
+    if not abs(a - b) <= within:
+        print(what, a, "is not", b)
+
+steps = {}
+for line in open("traced/metrics.jsonl"):
+    s = json.loads(line)
+    if "efficiency" in s:
+        steps[s["step"]] = s
+
+def of(first, last):
+    some = [steps[i] for i in range(first, last + 1)]
+    return (sum(s["efficiency"] * s["seconds"] for s in some) /
+            sum(s["seconds"] for s in some))
+
+if steps[1]["efficiency"] is not None:
+    print("the first step has an efficiency")
+
+# Pictures: of each step that is shown, in percent.
+chrome = [e["args"]["%"] for e in json.load(open("chrome.json"))["traceEvents"]
+          if e["name"] == "efficiency"]
+paje = [float(line.split()[-1]) for line in open("paje")
+        if re.match(r"\d+ \S+ VE P0 ", line)]
+if len(chrome) != 5 or len(paje) < 5:
+    print(len(chrome), "and", len(paje), "steps are shown, not 5")
+for i, (c, p) in enumerate(zip(chrome, paje[-5:])):
+    near("chrome: step %d" % (i + 3), c, 100 * steps[i + 3]["efficiency"], 1e-4)
+    near("paje: step %d" % (i + 3), p, 100 * steps[i + 3]["efficiency"], 1e-3)
+
+# Several steps: all that they take at least, of all the time they took.
+title = re.search(r"efficiency ([\d.]+) %", open("all.svg").read())
+near("svg", float(title.group(1)), 100 * of(3, 7), 0.06)
+summary = json.load(open("summary.json"))
+near("trace --json", summary["efficiency"], of(*summary["steps"]), 1e-6)
+said = re.search(r"^efficiency ([\d.]+) %", open("log").read(), re.M)
+near("the end of the run", float(said.group(1)), 100 * of(2, 10), 0.06)
+
+# What is simulated, and its trace.
+plan = re.search(r"efficiency ([\d.]+) %", open("plan.txt").read())
+words = re.search(r"^efficiency ([\d.]+) %", open("plan.words").read(), re.M)
+near("plan", float(plan.group(1)),
+     100 * json.load(open("plan.json"))["efficiency"], 0.06)
+near("plan and trace", float(plan.group(1)), float(words.group(1)), 0.11)
+END
+python3 check.py > wrong 2>&1 || fault "check.py: $?"
+[ -s wrong ] && fault "$(cat wrong)"
+
+[ $faults -eq 0 ]
