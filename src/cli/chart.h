@@ -3,11 +3,7 @@
 #define DSF_CLI_CHART_H
 
 #include "cli/screen.h"
-
-struct dsf_point {
-    int64_t step;
-    double loss; /* finite */
-};
+#include "train/follow.h"
 
 /* `rows` rows of a curve with its axis, and two below: of `n` points (at least
  * one) in the order of their steps, and `nmarks` others that are marked. The

@@ -1,8 +1,9 @@
 /* cmd_watch.c - follow a run from another terminal. */
 #include "base/alloc.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/chart.h"
 #include "cli/cmd.h"
-#include "cli/follow.h"
+#include "train/follow.h"
 
 #include <math.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 #define DSF_CLI_SCREEN_H
 
 #include "base/units.h"
-#include "train/metrics.h"
+#include "train/pace.h"
 
 #include <stdio.h>
 
@@ -48,17 +48,6 @@ void dsf_row_add_shares(struct dsf_row *row, const double *share,
  * words. Returns the first that had no room, or DSF_NSHARES. */
 unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
                             unsigned first);
-
-/* How fast a run is, smoothed: a step alone says little. */
-struct dsf_pace {
-    int64_t nsteps; /* that were added */
-    double rate;    /* tokens a second; 0: not known */
-    double step_seconds;
-    double efficiency, share[DSF_NSHARES]; /* NAN: not known */
-};
-
-void dsf_pace_add(struct dsf_pace *p, const struct dsf_step *s);
-bool dsf_pace_has_shares(const struct dsf_pace *p);
 
 struct dsf_text dsf_count_text(double n);   /* "12.3k" */
 struct dsf_text dsf_percent_text(double x); /* "87 %" */

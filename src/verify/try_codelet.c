@@ -535,7 +535,7 @@ struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,
-                     const struct dsf_try *how, struct dsf_verdict *verdict)
+                     const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
     uint64_t largest = how->seed;
     const struct dsflow_op *costs =

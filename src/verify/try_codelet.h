@@ -6,7 +6,7 @@
 
 #include "verify/child.h"
 
-struct dsf_try {
+struct dsf_verify_options {
     uint64_t seed; /* of the first case */
     unsigned cases;
     double limit;            /* seconds of a call */
@@ -72,6 +72,6 @@ void dsf_left_free(struct dsf_left *left);
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,
-                     const struct dsf_try *how, struct dsf_verdict *verdict);
+                     const struct dsf_verify_options *how, struct dsf_verdict *verdict);
 
 #endif

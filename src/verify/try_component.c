@@ -56,7 +56,7 @@ struct built {
 /* As far as the graph, or, with `until` "reference", as far as all policies
  * have decided. */
 static int make_job(struct built *b, const struct small *small, const char *set,
-                    const struct dsf_try *how, const char *until,
+                    const struct dsf_verify_options *how, const char *until,
                     struct dsflow_err *err)
 {
     static struct dsf_machine machine = { .cores = 4 };
@@ -87,7 +87,7 @@ static int make_job(struct built *b, const struct small *small, const char *set,
     return status;
 }
 
-int dsf_try_keys(const struct dsf_try *how, struct dsflow_err *err)
+int dsf_try_keys(const struct dsf_verify_options *how, struct dsflow_err *err)
 {
     struct dsf_job job = { .path = NULL };
     int status = dsf_job_parse(common, sizeof(common) - 1, "job", how->sets,
@@ -110,7 +110,7 @@ static void unbuild(struct built *b)
 /* The graph of a small job. False: something refuses it before there is one,
  * which is its right, and is noted; what is wrong later is a fault. */
 static bool build(struct built *b, const struct small *small, const char *set,
-                  const struct dsf_try *how, struct dsf_verdict *verdict)
+                  const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
     struct dsflow_err err = { .msg = "" };
     int status = make_job(b, small, set, how, "reference", &err);
@@ -294,7 +294,7 @@ static void try_update(const struct dsflow_optimizer *o,
 }
 
 void dsf_try_optimizer(const struct dsflow_optimizer *o,
-                       const struct dsf_try *how, struct dsf_verdict *verdict)
+                       const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
     const struct dsf_computes by = { o->op, dsflow_codelet_find(o->op)->cpu };
     const struct dsf_computes nothing = { NULL, NULL };
@@ -333,7 +333,7 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
 }
 
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,
-                      const struct dsf_try *how, struct dsf_verdict *verdict)
+                      const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
     static const int64_t lengths[][2] = { { 0, 1 },   { 0, 10 },  { 3, 10 },
                                           { 10, 10 }, { 5, 100 }, { 0, 5000 } };
@@ -424,7 +424,7 @@ static bool same_graph(const struct dsflow_graph *a,
 }
 
 void dsf_try_policy(const struct dsflow_policy *policy,
-                    const struct dsf_try *how, struct dsf_verdict *verdict)
+                    const struct dsf_verify_options *how, struct dsf_verdict *verdict)
 {
     (void)policy; /* it is in its place among the others */
     for (unsigned i = 0; i < NSMALL; i++) {

@@ -10,22 +10,22 @@
 #include "verify/try_codelet.h"
 
 /* Are the keys of `how` right? */
-int dsf_try_keys(const struct dsf_try *how, struct dsflow_err *err);
+int dsf_try_keys(const struct dsf_verify_options *how, struct dsflow_err *err);
 
 /* These end the child (child.h) when something is wrong. */
 
 /* The codelet of an optimizer on the units of small models: whole, in shards
  * (which must leave the same numbers), with padding (which must stay zero). */
 void dsf_try_optimizer(const struct dsflow_optimizer *o,
-                       const struct dsf_try *how, struct dsf_verdict *verdict);
+                       const struct dsf_verify_options *how, struct dsf_verdict *verdict);
 
 /* Rates are finite, not negative, and those of a step do not change. */
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,
-                      const struct dsf_try *how, struct dsf_verdict *verdict);
+                      const struct dsf_verify_options *how, struct dsf_verdict *verdict);
 
 /* The policy among all others in small jobs: the graph is right, and the same
  * one twice. */
 void dsf_try_policy(const struct dsflow_policy *policy,
-                    const struct dsf_try *how, struct dsf_verdict *verdict);
+                    const struct dsf_verify_options *how, struct dsf_verdict *verdict);
 
 #endif

@@ -410,7 +410,7 @@ static void try_seed(const struct dsflow_segment *segment,
 }
 
 void dsf_try_gradients(const struct dsflow_segment *segment,
-                       const struct dsflow_op *op, const struct dsf_try *how)
+                       const struct dsflow_op *op, const struct dsf_verify_options *how)
 {
     char where[64];
 

@@ -1,10 +1,8 @@
 /* follow.h - a run as its folder shows it, from outside and while it runs. */
-#ifndef DSF_CLI_FOLLOW_H
-#define DSF_CLI_FOLLOW_H
+#ifndef DSF_TRAIN_FOLLOW_H
+#define DSF_TRAIN_FOLLOW_H
 
-#include "cli/chart.h"
-#include "cli/screen.h"
-#include "train/metrics.h"
+#include "train/pace.h"
 
 #include <sys/stat.h>
 
@@ -16,6 +14,11 @@ enum dsf_run_state {
     DSF_RUN_STOPPED,
     DSF_RUN_FAILED,
     DSF_RUN_GONE, /* ended without a word: killed, or crashed */
+};
+
+struct dsf_point {
+    int64_t step;
+    double loss; /* finite */
 };
 
 struct dsf_follow {

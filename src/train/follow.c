@@ -1,5 +1,5 @@
 /* follow.c - a run as its folder shows it. */
-#include "cli/follow.h"
+#include "train/follow.h"
 
 #include "base/alloc.h"
 #include "config/job.h"
