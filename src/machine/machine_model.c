@@ -116,32 +116,6 @@ void dsf_machine_model_fini(struct dsf_machine_model *m)
     memset(m, 0, sizeof(*m));
 }
 
-const struct dsf_kind_rate *
-dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind)
-{
-    for (unsigned k = 0; k < m->nkinds; k++)
-        if (strcmp(m->kinds[k].kind, kind) == 0)
-            return &m->kinds[k];
-    return NULL;
-}
-
-/* In the order of their names, as a file has them once it was read. */
-struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
-                                                 const char *kind)
-{
-    unsigned k = 0;
-
-    while (k < m->nkinds && strcmp(m->kinds[k].kind, kind) < 0)
-        k++;
-    if (k < m->nkinds && strcmp(m->kinds[k].kind, kind) == 0)
-        return &m->kinds[k];
-    dsf_grow(&m->kinds, &m->cap_kinds, m->nkinds + 1, sizeof(*m->kinds));
-    memmove(&m->kinds[k + 1], &m->kinds[k],
-            (m->nkinds++ - k) * sizeof(*m->kinds));
-    m->kinds[k] = (struct dsf_kind_rate){ .kind = dsf_xstrdup(kind) };
-    return &m->kinds[k];
-}
-
 /* "; did you mean X?", or nothing. */
 static const char *hint(char *buf, size_t size, const char *nearest)
 {
@@ -182,38 +156,6 @@ static int unknown_key(const struct dsf_toml_entry *e, const char *path,
                        hint(buf, sizeof(buf), dsf_nearest(e->key, names, n)));
 }
 
-static bool is_number(const struct dsf_toml_value *v)
-{
-    return v->type == DSF_TOML_INT || v->type == DSF_TOML_FLOAT;
-}
-
-/* "adam" = [fixed, per_flop, per_byte], and per_score where it is not 0. */
-static int set_kind(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
-                    const char *path, struct dsflow_err *err)
-{
-    const struct dsf_toml_value *v = &e->value;
-    bool right = v->type == DSF_TOML_ARRAY &&
-                 (v->nitems == DSF_NTERMS - 1 || v->nitems == DSF_NTERMS);
-    struct dsf_kind_rate rate = { 0 };
-    double *const terms[DSF_NTERMS] = { &rate.fixed, &rate.per_flop,
-                                        &rate.per_byte, &rate.per_score };
-
-    for (size_t i = 0; right && i < v->nitems; i++) {
-        right = is_number(&v->items[i]);
-        *terms[i] = v->items[i].number;
-    }
-    if (!right || !dsf_kind_rate_is_sound(&rate))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "%s:%d: kinds: %.60s: %.100s: expected three or "
-                           "four numbers of seconds, not all 0: of a task (0 "
-                           "to 10), an operation, a byte, a score of attention "
-                           "(0 to 1e-3)",
-                           path, e->line, e->key, v->text);
-    rate.kind = dsf_machine_model_add_kind(m, e->key)->kind;
-    *dsf_machine_model_add_kind(m, e->key) = rate;
-    return DSFLOW_OK;
-}
-
 /* Times have no range of their own. */
 static int check_time(const struct dsflow_option *o, const void *base,
                       const char *text, struct dsflow_err *err)
@@ -240,8 +182,9 @@ static int set_key(struct dsf_machine_model *m, const struct dsf_toml_entry *e,
                            "%s:%d: %.60s: expected in a table such as "
                            "[machine]",
                            path, e->line, e->key);
-    if (strcmp(e->table, "kinds") == 0)
-        return e->key[0] == '\0' ? DSFLOW_OK : set_kind(m, e, path, err);
+    if (dsf_is_kinds_table(e->table))
+        return e->key[0] == '\0' ? DSFLOW_OK
+                                 : dsf_machine_set_kind(m, e, path, err);
     while (i < DSF_NMACHINE_TABLES &&
            strcmp(dsf_machine_tables[i].name, e->table) != 0)
         i++;
@@ -295,6 +238,20 @@ static int check_required(const struct dsf_toml *toml, const char *path,
     return DSFLOW_OK;
 }
 
+/* Only what has devices has cores beside them. */
+static int check_host(const struct dsf_toml *toml,
+                      const struct dsf_machine_model *m, const char *path,
+                      struct dsflow_err *err)
+{
+    for (size_t i = 0; i < toml->n && m->main.kind == DSF_MACHINE_CPU; i++)
+        if (strncmp(toml->v[i].table, "kinds.host", 10) == 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "%s:%d: [%s]: is of the cores beside GPUs: "
+                               "expected kind = \"gpu\" in [machine]",
+                               path, toml->v[i].line, toml->v[i].table);
+    return DSFLOW_OK;
+}
+
 int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
                             struct dsf_machine_model *m, struct dsflow_err *err)
 {
@@ -307,6 +264,8 @@ int dsf_machine_model_parse(const char *text, size_t bytes, const char *path,
         status = set_key(m, &toml.v[i], path, err);
     if (status == DSFLOW_OK)
         status = check_required(&toml, path, err);
+    if (status == DSFLOW_OK)
+        status = check_host(&toml, m, path, err);
     dsf_toml_fini(&toml);
     if (status < 0)
         dsf_machine_model_fini(m);
@@ -397,17 +356,6 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
             m->network.bandwidth, m->network.latency * 1e6);
     dsf_machine_disk_write(&m->disk, out);
     dsf_machine_scatter_write(m, out);
-    if (m->nkinds > 0)
-        fprintf(out, "\n# Seconds of a task, of an operation, of a byte, of a "
-                     "score.\n[kinds]\n");
-    for (unsigned k = 0; k < m->nkinds; k++) {
-        const struct dsf_kind_rate *rate = &m->kinds[k];
-
-        fprintf(out, "\"%s\" = [%.6e, %.6e, %.6e", rate->kind, rate->fixed,
-                rate->per_flop, rate->per_byte);
-        if (rate->per_score > 0)
-            fprintf(out, ", %.6e", rate->per_score);
-        fprintf(out, "]\n");
-    }
+    dsf_machine_kinds_write(m, out);
     return ferror(out) ? DSFLOW_EIO : DSFLOW_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <dsflow/dtype.h>
 #include <dsflow/error.h>
 
 #include "machine/machine.h"
@@ -53,11 +54,15 @@ struct dsf_machine_scatter {
 };
 #define DSF_SCATTERED 0.25 /* more says that the machine was disturbed */
 
-/* What was measured of a kind of task, on one core while all work: seconds =
- * fixed + flops * per_flop + bytes * per_byte + scores * per_score. */
+/* What was measured of a kind of task, on one core while all work or on a GPU:
+ * seconds = fixed + flops * per_flop + bytes * per_byte + scores * per_score.
+ */
 enum { DSF_NTERMS = 4 };
 struct dsf_kind_rate {
     char *kind;
+    bool host;               /* on the cores beside a GPU: [kinds.host] */
+    enum dsflow_dtype dtype; /* in this type: [kinds.bf16]; DSFLOW_BYTES: in any
+                                that has no rate of its own */
     double fixed, per_flop, per_byte;
     double per_score; /* of attention: an exponential */
 };
@@ -100,13 +105,15 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
 /* Its table [disk], behind an empty line; nothing where there is none. */
 void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out);
 
-/* NULL where nothing was measured of it. */
+/* NULL where nothing was measured of it, in this type or in any. */
 const struct dsf_kind_rate *
-dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind);
+dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind,
+                       bool host, enum dsflow_dtype dtype);
 /* The rate of a kind, to be filled in; added where there was none. Valid until
  * the next is added. */
 struct dsf_kind_rate *dsf_machine_model_add_kind(struct dsf_machine_model *m,
-                                                 const char *kind);
+                                                 const char *kind, bool host,
+                                                 enum dsflow_dtype dtype);
 
 static inline bool dsf_machine_has_disk(const struct dsf_machine_model *m)
 {

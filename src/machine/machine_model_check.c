@@ -80,11 +80,11 @@ int dsf_machine_model_check(const struct dsf_machine_model *m,
                            table->name, o->key, *x, dsf_option_expected(o).s);
     if (k < m->nkinds)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "kinds: %.60s: [%g, %g, %g, %g]: expected the "
+                           "%s: %.60s: [%g, %g, %g, %g]: expected the "
                            "seconds of a task",
-                           m->kinds[k].kind, m->kinds[k].fixed,
-                           m->kinds[k].per_flop, m->kinds[k].per_byte,
-                           m->kinds[k].per_score);
+                           dsf_kinds_table(&m->kinds[k]).s, m->kinds[k].kind,
+                           m->kinds[k].fixed, m->kinds[k].per_flop,
+                           m->kinds[k].per_byte, m->kinds[k].per_score);
     return DSFLOW_OK;
 }
 

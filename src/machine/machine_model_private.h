@@ -5,6 +5,7 @@
 #include "machine/machine_model.h"
 
 #include "config/option.h"
+#include "config/toml_read.h"
 
 enum { DSF_NMACHINE_TABLES = 5 };
 extern const struct dsf_machine_table {
@@ -17,6 +18,17 @@ extern const struct dsf_machine_table {
 
 /* Each term in range, and one at least above 0. */
 bool dsf_kind_rate_is_sound(const struct dsf_kind_rate *rate);
+
+/* Its table, as in a machine file. */
+struct dsf_kinds_table {
+    char s[32];
+};
+struct dsf_kinds_table dsf_kinds_table(const struct dsf_kind_rate *rate);
+bool dsf_is_kinds_table(const char *table);
+int dsf_machine_set_kind(struct dsf_machine_model *m,
+                         const struct dsf_toml_entry *e, const char *path,
+                         struct dsflow_err *err);
+void dsf_machine_kinds_write(const struct dsf_machine_model *m, FILE *out);
 
 /* The table [scatter], with an empty line before it; nothing if it is empty. */
 void dsf_machine_scatter_write(const struct dsf_machine_model *m, FILE *out);

@@ -58,11 +58,22 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
            work->bytes * rate->per_byte + work->scores * rate->per_score;
 }
 
+/* What it computes in: the type of the first that it writes. */
+static enum dsflow_dtype type_of(const struct dsflow_graph *g,
+                                 const struct dsflow_task_spec *t)
+{
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (dsflow_task_access(t, p) & DSFLOW_W)
+            return (enum dsflow_dtype)dsflow_graph_data(g, t->data[p])->dtype;
+    return DSFLOW_BYTES;
+}
+
 static double kernel_seconds(const struct dsf_machine_model *m,
                              const struct dsflow_graph *g,
                              const struct dsflow_task_spec *t)
 {
-    const struct dsf_kind_rate *rate = dsf_machine_model_kind(m, t->op->name);
+    const struct dsf_kind_rate *rate =
+        dsf_machine_model_kind(m, t->op->name, false, type_of(g, t));
     struct dsf_work work = dsf_work_of(g, t);
     double arithmetic = work.flops / m->main.fp32;
     double traffic = work.bytes / m->main.bandwidth;
@@ -81,18 +92,24 @@ static double disk_seconds(const struct dsf_machine_disk *disk,
     return disk->latency + (double)dsf_task_swapped(g, t) / rate;
 }
 
-/* Of the node's main memory, the part of one of its ranks. */
+/* On the cores beside a GPU: what was measured there, or the time of the node's
+ * main memory, of which one of its ranks has a part. */
 static double host_seconds(const struct dsf_cost_model *model,
                            const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
 {
     const struct dsf_machine_main *m = &model->machine->main;
+    const struct dsf_kind_rate *rate = dsf_machine_model_kind(
+        model->machine, t->op->name, true, type_of(g, t));
+    struct dsf_work work = dsf_work_of(g, t);
     int64_t ranks = model->nranks;
+
+    if (rate != NULL)
+        return m->overhead + dsf_rate_seconds(rate, &work);
 
     if (ranks > m->devices)
         ranks = m->devices;
-    return m->overhead +
-           dsf_task_cost(g, t).bytes * (double)ranks / m->host_bandwidth;
+    return m->overhead + work.bytes * (double)ranks / m->host_bandwidth;
 }
 
 double dsf_cost_seconds(const struct dsf_cost_model *model,

@@ -22,12 +22,13 @@ struct dsf_work dsf_work_of(const struct dsflow_graph *g,
 double dsf_rate_seconds(const struct dsf_kind_rate *rate,
                         const struct dsf_work *work);
 
-/* Seconds of a task: what was measured of its kind, or else the roofline: the
- * longer of its arithmetic and its traffic with memory. Moving data between
- * devices takes the time of the wires as well. What the disk does takes the
- * disk's time and no worker's. On a machine of GPUs a swap takes the time of the
- * wires to main memory, and an update of what is there that of this memory, which
- * the ranks of a node share. */
+/* Seconds of a task: what was measured of its kind on the device that runs it,
+ * in the type of what it writes, or else the roofline: the longer of its
+ * arithmetic and its traffic with memory. Moving data between devices takes the
+ * time of the wires as well. What the disk does takes the disk's time and no
+ * worker's. On a machine of GPUs a swap takes the time of the wires to main
+ * memory, and an update of what is there that of this memory, which the ranks
+ * of a node share. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

@@ -135,7 +135,7 @@ static void fit_kind(const struct dsf_samples *samples, const char *kind,
     }
     if (best == INFINITY)
         return;
-    rate = dsf_machine_model_add_kind(m, kind);
+    rate = dsf_machine_model_add_kind(m, kind, false, DSFLOW_BYTES);
     rate->fixed = kept[0];
     rate->per_flop = kept[1];
     rate->per_byte = kept[2];

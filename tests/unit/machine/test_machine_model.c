@@ -27,7 +27,7 @@ static void what_is_left_out_has_a_default(void **state)
     assert_int_equal(m.main.workers, 1);
     assert_int_equal(m.main.memory, -1);
     assert_float_equal(m.main.overhead, 5e-6, 1e-12);
-    assert_null(dsf_machine_model_kind(&m, "adam"));
+    assert_null(dsf_machine_model_kind(&m, "adam", false, DSFLOW_BYTES));
     dsf_machine_model_fini(&m);
 }
 
@@ -52,6 +52,15 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         { LEAST "[kinds]\nadam = [1, 2]\n",
           "m.toml:5: kinds: adam: [1, 2]: expected three or four numbers of "
           "seconds, not all 0: of a task (0 to 10), an operation, a byte, a "
+          "score of attention (0 to 1e-3)" },
+        { LEAST "[kinds.bf61]\nadam = [1, 0, 0]\n",
+          "m.toml:5: [kinds.bf61]: unknown table" },
+        { LEAST "[kinds.host.bf16]\nadam = [1, 0, 0]\n",
+          "m.toml:5: [kinds.host.bf16]: is of the cores beside GPUs: expected "
+          "kind = \"gpu\" in [machine]" },
+        { LEAST "[kinds.bf16]\nadam = [1, 2]\n",
+          "m.toml:5: kinds.bf16: adam: [1, 2]: expected three or four numbers "
+          "of seconds, not all 0: of a task (0 to 10), an operation, a byte, a "
           "score of attention (0 to 1e-3)" },
         { LEAST "[kinds]\nadam = [1, 2, -3]\n", NULL },
         { LEAST "[kinds]\nadam = \"fast\"\n", NULL },
@@ -112,8 +121,10 @@ static void a_figure_that_no_machine_has_is_found_and_mended(void **state)
         m.main.fp32 = wrong[i];
         m.disk.read = 1e9;
         m.disk.write = wrong[i];
-        dsf_machine_model_add_kind(&m, "adam")->per_byte = -wrong[i];
-        dsf_machine_model_add_kind(&m, "add")->fixed = 1e-6;
+        dsf_machine_model_add_kind(&m, "adam", false, DSFLOW_BYTES)->per_byte =
+            -wrong[i];
+        dsf_machine_model_add_kind(&m, "add", false, DSFLOW_BYTES)->fixed =
+            1e-6;
         assert_int_equal(dsf_machine_model_check(&m, &err), DSFLOW_EINVAL);
         assert_non_null(strstr(err.msg, "machine: fp32: "));
         dsf_machine_model_mend(&m, text, sizeof(text));
@@ -127,8 +138,8 @@ static void a_figure_that_no_machine_has_is_found_and_mended(void **state)
             dsf_machine_model_mend(&m, text, sizeof(text));
             assert_string_equal(text, "an estimate");
         }
-        assert_null(dsf_machine_model_kind(&m, "adam"));
-        assert_non_null(dsf_machine_model_kind(&m, "add"));
+        assert_null(dsf_machine_model_kind(&m, "adam", false, DSFLOW_BYTES));
+        assert_non_null(dsf_machine_model_kind(&m, "add", false, DSFLOW_BYTES));
         dsf_machine_model_fini(&m);
     }
 }
@@ -181,7 +192,7 @@ static void what_is_written_reads_back(void **state)
                                         .size = 1LL << 41 };
     m.scatter.fp32 = 0.125;
     m.scatter.write = 1.5;
-    rate = dsf_machine_model_add_kind(&m, "mlp.forward");
+    rate = dsf_machine_model_add_kind(&m, "mlp.forward", false, DSFLOW_BYTES);
     rate->fixed = 1e-6;
     rate->per_flop = 2e-11;
     rate->per_byte = 3e-10;
@@ -211,11 +222,55 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.scatter.write, 1.5, 0);
     assert_float_equal(back.scatter.link, 0, 0);
     assert_float_equal(
-        dsf_machine_model_kind(&back, "mlp.forward")->per_byte / 3e-10, 1,
-        1e-6);
+        dsf_machine_model_kind(&back, "mlp.forward", false, DSFLOW_BYTES)
+                ->per_byte /
+            3e-10,
+        1, 1e-6);
     assert_float_equal(
-        dsf_machine_model_kind(&back, "mlp.forward")->per_score / 4e-10, 1,
-        1e-6);
+        dsf_machine_model_kind(&back, "mlp.forward", false, DSFLOW_BYTES)
+                ->per_score /
+            4e-10,
+        1, 1e-6);
+    dsf_machine_model_fini(&m);
+    dsf_machine_model_fini(&back);
+    free(text);
+}
+
+static double fixed(const struct dsf_machine_model *m, const char *kind,
+                    bool host, enum dsflow_dtype dtype)
+{
+    const struct dsf_kind_rate *rate =
+        dsf_machine_model_kind(m, kind, host, dtype);
+
+    return rate != NULL ? rate->fixed : 0;
+}
+
+static void a_kind_has_rates_by_device_and_type(void **state)
+{
+    static const char file[] =
+        LEAST "kind = \"gpu\"\n"
+              "[kinds.host.bf16]\nadam = [5, 0, 0]\n"
+              "[kinds]\nadam = [1, 0, 0]\n"
+              "[kinds.bf16]\nmlp = [3, 0, 0]\nadam = [2, 0, 0]\n";
+    struct dsf_machine_model m, back;
+    struct dsflow_err err;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (parse(file, &m, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(dsf_machine_model_write(&m, f), DSFLOW_OK);
+    fclose(f);
+    if (dsf_machine_model_parse(text, n, "back.toml", &back, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(back.nkinds, 4);
+    assert_float_equal(fixed(&back, "adam", false, DSFLOW_BF16), 2, 0);
+    assert_float_equal(fixed(&back, "adam", false, DSFLOW_FP32), 1, 0);
+    assert_float_equal(fixed(&back, "adam", true, DSFLOW_BF16), 5, 0);
+    /* Nothing of it in this type, nor in any. */
+    assert_float_equal(fixed(&back, "adam", true, DSFLOW_FP32), 0, 0);
+    assert_float_equal(fixed(&back, "mlp", false, DSFLOW_FP32), 0, 0);
     dsf_machine_model_fini(&m);
     dsf_machine_model_fini(&back);
     free(text);
@@ -269,6 +324,7 @@ int main(void)
         cmocka_unit_test(a_figure_that_no_machine_has_is_found_and_mended),
         cmocka_unit_test(scatter_is_named_where_it_is_large),
         cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(a_kind_has_rates_by_device_and_type),
         cmocka_unit_test(the_examples_are_right),
         cmocka_unit_test(ranks_fill_one_node_after_the_other),
     };

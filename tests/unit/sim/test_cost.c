@@ -107,6 +107,44 @@ static void what_was_measured_of_a_kind_counts(void **state)
                        1e-6 + 1e-3 + 2e-4, 1e-12);
 }
 
+/* Seconds of a task that writes 8 numbers of a type in a tier. */
+static double typed(enum dsflow_dtype dtype, enum dsflow_tier tier)
+{
+    static const char machine[] =
+        GPUS "[kinds]\nwork = [1e-3, 0, 0]\n[kinds.bf16]\nwork = [2e-3, 0, 0]\n"
+             "[kinds.host]\nwork = [3e-3, 0, 0]\n"
+             "[kinds.host.fp16]\nwork = [4e-3, 0, 0]\n";
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id x = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "x", .elems = 8, .dtype = (uint8_t)dtype,
+                        .tier = (uint8_t)tier));
+    dsflow_data_id y = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "y", .elems = 8, .dtype = DSFLOW_INT8));
+    struct dsflow_task_spec t = DSFLOW_TASK(.op = &work, .ndata = 2,
+                                            .data = (dsflow_data_id[]){ x, y });
+    struct dsf_machine_model m;
+    struct dsf_cost_model model = { &m, 1 };
+    struct dsflow_err err;
+    double s;
+
+    if (dsf_machine_model_parse(machine, strlen(machine), "m.toml", &m, &err) <
+        0)
+        fail_msg("%s", err.msg);
+    s = dsf_cost_seconds(&model, g, &t);
+    dsf_machine_model_fini(&m);
+    dsflow_graph_free(g);
+    return s - 1e-6;
+}
+
+static void what_was_measured_counts_by_device_and_type(void **state)
+{
+    assert_float_equal(typed(DSFLOW_FP32, DSFLOW_DEVICE), 1e-3, 1e-12);
+    assert_float_equal(typed(DSFLOW_BF16, DSFLOW_DEVICE), 2e-3, 1e-12);
+    assert_float_equal(typed(DSFLOW_FP16, DSFLOW_DEVICE), 1e-3, 1e-12);
+    assert_float_equal(typed(DSFLOW_FP32, DSFLOW_HOST), 3e-3, 1e-12);
+    assert_float_equal(typed(DSFLOW_FP16, DSFLOW_HOST), 4e-3, 1e-12);
+}
+
 static void only_what_comes_from_other_ranks_uses_a_wire(void **state)
 {
     /* Own: the copy alone, 2e5 bytes at 1e9. */
@@ -213,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_takes_the_longer_of_arithmetic_and_memory),
         cmocka_unit_test(what_was_measured_of_a_kind_counts),
+        cmocka_unit_test(what_was_measured_counts_by_device_and_type),
         cmocka_unit_test(only_what_comes_from_other_ranks_uses_a_wire),
         cmocka_unit_test(ranks_in_one_memory_have_no_wire),
         cmocka_unit_test(a_task_that_is_no_transfer_uses_no_wire),

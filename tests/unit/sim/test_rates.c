@@ -15,7 +15,9 @@ static void add(struct dsf_samples *samples, const char *kind,
 
 static void rates_are_found_in_exact_times(void **state)
 {
-    const struct dsf_kind_rate truth = { NULL, 3e-6, 1e-11, 2e-10, 5e-10 };
+    const struct dsf_kind_rate truth = {
+        .fixed = 3e-6, .per_flop = 1e-11, .per_byte = 2e-10, .per_score = 5e-10
+    };
     struct dsf_samples samples = { 0 };
     struct dsf_machine_model m;
     const struct dsf_kind_rate *rate;
@@ -28,15 +30,15 @@ static void rates_are_found_in_exact_times(void **state)
         add(&samples, "copy", (struct dsf_work){ 0, 1e6 * i, 0 }, 1e-4 * i);
     }
     dsf_rates_fit(&samples, &m);
-    rate = dsf_machine_model_kind(&m, "attention");
+    rate = dsf_machine_model_kind(&m, "attention", false, DSFLOW_BYTES);
     assert_float_equal(rate->fixed / truth.fixed, 1, 1e-6);
     assert_float_equal(rate->per_flop / truth.per_flop, 1, 1e-6);
     assert_float_equal(rate->per_byte / truth.per_byte, 1, 1e-6);
     assert_float_equal(rate->per_score / truth.per_score, 1, 1e-6);
-    rate = dsf_machine_model_kind(&m, "copy");
+    rate = dsf_machine_model_kind(&m, "copy", false, DSFLOW_BYTES);
     assert_float_equal(rate->per_byte / 1e-10, 1, 1e-6);
     assert_true(rate->per_flop == 0 && rate->fixed < 1e-12);
-    assert_null(dsf_machine_model_kind(&m, "other"));
+    assert_null(dsf_machine_model_kind(&m, "other", false, DSFLOW_BYTES));
     free(samples.v);
     dsf_machine_model_fini(&m);
 }
@@ -79,7 +81,7 @@ static void no_rate_is_below_zero(void **state)
         add(&samples, "odd", (struct dsf_work){ 1e6 * i, 1e6 / i, 0 },
             1e-3 - 1e-4 * i);
     dsf_rates_fit(&samples, &m);
-    rate = dsf_machine_model_kind(&m, "odd");
+    rate = dsf_machine_model_kind(&m, "odd", false, DSFLOW_BYTES);
     assert_non_null(rate);
     assert_true(rate->fixed >= 0 && rate->per_flop >= 0 &&
                 rate->per_byte >= 0 && rate->per_score >= 0);
@@ -111,8 +113,10 @@ static void one_sample_is_enough_for_its_size(void **state)
     add(&samples, "clip", w, 1e-6);
     dsf_rates_fit(&samples, &m);
     assert_float_equal(
-        dsf_rate_seconds(dsf_machine_model_kind(&m, "clip"), &w) / 1e-6, 1,
-        1e-9);
+        dsf_rate_seconds(
+            dsf_machine_model_kind(&m, "clip", false, DSFLOW_BYTES), &w) /
+            1e-6,
+        1, 1e-9);
     free(samples.v);
     dsf_machine_model_fini(&m);
 }
