@@ -18,6 +18,7 @@
 #include <dsflow/plugin.h>
 #include <dsflow/policy.h>
 #include <dsflow/rewrite.h>
+#include <dsflow/segment.h>
 #include <dsflow/segments.h>
 
 #endif

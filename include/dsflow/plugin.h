@@ -26,7 +26,7 @@
 #include <dsflow/op.h>
 #include <dsflow/optimizer.h>
 #include <dsflow/policy.h>
-#include <dsflow/segments.h>
+#include <dsflow/segment.h>
 
 DSFLOW_BEGIN_DECLS
 

@@ -1,5 +1,5 @@
-/* segments.h - the pieces of a layer: what each one computes, and how another
- * implementation takes the place of a built-in one.
+/* segments.h - the pieces of a layer: what each built-in one computes.
+ * segment.h has how one is described.
  *
  * A *tile* is the rows of one task: `rows` tokens, either `nseq` whole
  * sequences of rows/nseq tokens, or (nseq = 1) tokens pos .. pos+rows of one.
@@ -25,8 +25,6 @@
 #include <dsflow/op.h>
 
 DSFLOW_BEGIN_DECLS
-
-#define DSFLOW_SEGMENT_ABI 2
 
 /* The shape of a block and of the tile: first in every segment's arguments. */
 struct dsflow_tile {
@@ -228,35 +226,56 @@ struct dsflow_head_stats {
     double target; /* the target's logit, 0 where it is of another part */
 };
 
-/* An implementation of a segment: kinds of task that take the place of the
- * built-in ones where the job says so, as in [model] attention = "mine". Each
- * has the ports (numbers, names, access) and the args_size of the one it
- * replaces, and leaves in them what is said above; what is NULL stays as it is.
- * It works on whole layers only, mesh.tensor is 1, and need not have the ports
- * that are for parts. A forward that computes something else has a backward of
- * its own. */
-struct dsflow_segment {
-    unsigned abi;         /* DSFLOW_SEGMENT_ABI */
-    const char *name;     /* "mine": a value of model.<replaces> */
-    const char *summary;  /* one line, for `dsflow list segments` */
-    const char *replaces; /* "embed", "qkv", "attention", "out", "mlp" or
-                             "head" */
-    const struct dsflow_op *forward;
-    const struct dsflow_op *hidden; /* mlp: h once more, when recomputed */
-    const struct dsflow_op *backward_input;  /* embed has none */
-    const struct dsflow_op *backward_weight; /* attention has none */
-    const struct dsflow_op *logits; /* head: without a loss, for generation */
+/* What tensor ranks do once for all parts of a segment, each on its own rows.
+ *
+ * norm.forward             { x R, unit R, y W }
+ * norm.backward_input      { x R, unit R, dy R, dx W, dnorm W, dres R? }
+ *   dx = dres (left out: 0) + norm_backward(dy).
+ * norm.backward_weight     { dnorm R, grad RW }
+ *   grad += dnorm, which is [2][width]. */
+enum dsflow_norm_port {
+    DSFLOW_NORM_X,
+    DSFLOW_NORM_UNIT,
+    DSFLOW_NORM_Y,
+    DSFLOW_NORM_DY,
+    DSFLOW_NORM_DX,
+    DSFLOW_NORM_DNORM,
+    DSFLOW_NORM_DRES,
+    DSFLOW_NORM_GRAD,
+    DSFLOW_NORM_NPORTS
+};
+/* residual.forward         { x R, in R, y W, unit R? }    y = x + b + in
+ * residual.backward_weight { dy R, grad RW }            grad[b] += rows of dy
+ */
+enum dsflow_residual_port {
+    DSFLOW_RESIDUAL_X,
+    DSFLOW_RESIDUAL_IN,
+    DSFLOW_RESIDUAL_Y,
+    DSFLOW_RESIDUAL_UNIT,
+    DSFLOW_RESIDUAL_DY,
+    DSFLOW_RESIDUAL_GRAD,
+    DSFLOW_RESIDUAL_NPORTS
 };
 
-/* Make it known by `replaces` and its name. It is borrowed for good: make it
- * static. */
-DSFLOW_API int dsflow_segment_register(const struct dsflow_segment *segment,
-                                       struct dsflow_err *err);
-DSFLOW_API const struct dsflow_segment *
-dsflow_segment_find(const char *replaces, const char *name);
+enum { DSFLOW_SEGMENT_PORTS = 16 }; /* of a segment, at most */
 
-/* The i-th known, in order of registration; NULL past the last. */
-DSFLOW_API const struct dsflow_segment *dsflow_segment_at(unsigned i);
+/* What the data on a port of a task has at least. 0 rows: a task with these
+ * arguments leaves the port out. */
+struct dsflow_need {
+    int64_t rows, cols;
+    enum dsflow_dtype dtype;
+};
+
+/* Fill `need`, by port, from the arguments of a task of a segment; all are 0
+ * before. Errors are about the arguments. */
+typedef int dsflow_needs_fn(const struct dsflow_op *op, const void *args,
+                            struct dsflow_need *need, struct dsflow_err *err);
+
+/* Does the data on the ports have what `needs` asks for? What the check of an op
+ * of a segment calls. */
+DSFLOW_API int dsflow_segment_check(const struct dsflow_case *c,
+                                    dsflow_needs_fn *needs,
+                                    struct dsflow_err *err);
 
 DSFLOW_END_DECLS
 

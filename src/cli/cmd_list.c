@@ -5,6 +5,7 @@
 #include "codelets/codelets.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <stdlib.h>
@@ -119,7 +120,10 @@ static void list_segments(const struct dsf_cli_args *args)
         const struct dsflow_segment *s = r->thing;
         char key[64];
 
-        snprintf(key, sizeof(key), "%s = \"%s\"", s->replaces, s->name);
+        if (s->replaces != NULL)
+            snprintf(key, sizeof(key), "%s = \"%s\"", s->replaces, s->name);
+        else
+            snprintf(key, sizeof(key), "%s", s->name);
         printf("%-24s %s; %s\n", key, s->summary, from(r));
     }
 }

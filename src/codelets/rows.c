@@ -11,7 +11,7 @@ static struct dsf_norm norm_of(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
 
-    return dsf_norm_of(&a->tile, dsf_floats(call, DSF_NORM_UNIT), a->norm_w,
+    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_NORM_UNIT), a->norm_w,
                        a->norm_b);
 }
 
@@ -20,8 +20,8 @@ static void norm_forward_cpu(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_forward(&norm, dsf_floats(call, DSF_NORM_X),
-                     dsf_floats(call, DSF_NORM_Y), (size_t)a->tile.rows);
+    dsf_norm_forward(&norm, dsf_floats(call, DSFLOW_NORM_X),
+                     dsf_floats(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
 }
 
 DSF_CODELET(norm_forward, .cpu = norm_forward_cpu, .trials = &dsf_trials_part);
@@ -32,9 +32,9 @@ static void norm_backward_input_cpu(const struct dsflow_call *call)
     const struct dsf_norm norm = norm_of(call);
 
     dsf_norm_backward(
-        &norm, dsf_floats(call, DSF_NORM_X), dsf_floats(call, DSF_NORM_DY),
-        dsf_floats(call, DSF_NORM_DRES), dsf_floats(call, DSF_NORM_DX),
-        dsf_floats(call, DSF_NORM_DNORM), (size_t)a->tile.rows);
+        &norm, dsf_floats(call, DSFLOW_NORM_X), dsf_floats(call, DSFLOW_NORM_DY),
+        dsf_floats(call, DSFLOW_NORM_DRES), dsf_floats(call, DSFLOW_NORM_DX),
+        dsf_floats(call, DSFLOW_NORM_DNORM), (size_t)a->tile.rows);
 }
 
 DSF_CODELET(norm_backward_input, .cpu = norm_backward_input_cpu,
@@ -44,8 +44,8 @@ static void norm_backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
-    const float *dnorm = dsf_floats(call, DSF_NORM_DNORM);
-    float *grad = dsf_gradient(call, DSF_NORM_GRAD);
+    const float *dnorm = dsf_floats(call, DSFLOW_NORM_DNORM);
+    float *grad = dsf_gradient(call, DSFLOW_NORM_GRAD);
 
     dsf_norm_gradient(grad, a->norm_w, a->norm_b, dnorm, width);
 }
@@ -58,11 +58,11 @@ static void residual_forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
-    const float *x = dsf_floats(call, DSF_RESIDUAL_X),
-                *in = dsf_floats(call, DSF_RESIDUAL_IN);
+    const float *x = dsf_floats(call, DSFLOW_RESIDUAL_X),
+                *in = dsf_floats(call, DSFLOW_RESIDUAL_IN);
     const float *b =
-        a->b < 0 ? NULL : dsf_floats(call, DSF_RESIDUAL_UNIT) + a->b;
-    float *y = dsf_floats(call, DSF_RESIDUAL_Y);
+        a->b < 0 ? NULL : dsf_floats(call, DSFLOW_RESIDUAL_UNIT) + a->b;
+    float *y = dsf_floats(call, DSFLOW_RESIDUAL_Y);
 
     for (size_t i = 0; i < dsf_tile_x(&a->tile); i += width) {
         if (b) {
@@ -81,8 +81,8 @@ static void residual_backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
 
-    dsf_column_sums(dsf_gradient(call, DSF_RESIDUAL_GRAD) + a->b,
-                    dsf_floats(call, DSF_RESIDUAL_DY), (size_t)a->tile.rows,
+    dsf_column_sums(dsf_gradient(call, DSFLOW_RESIDUAL_GRAD) + a->b,
+                    dsf_floats(call, DSFLOW_RESIDUAL_DY), (size_t)a->tile.rows,
                     (size_t)a->tile.width);
 }
 

@@ -14,7 +14,7 @@ static int32_t any(uint64_t *state, int32_t least, int32_t most)
     return least + (int32_t)(dsf_random(state) % (uint64_t)(most - least + 1));
 }
 
-static struct dsflow_tile any_tile(uint64_t *s)
+struct dsflow_tile dsf_any_tile(uint64_t *s)
 {
     bool large = any(s, 0, 7) == 0; /* worth timing */
     int32_t kv_heads = any(s, 1, 3), nseq = any(s, 1, 3);
@@ -241,7 +241,7 @@ static unsigned fresh_sums(const struct dsflow_attention_args *a)
 
 static const struct segment {
     const char *name;
-    dsf_needs_fn *needs;
+    dsflow_needs_fn *needs;
     /* Choose the arguments; the tile is chosen. */
     void (*choose)(uint64_t *s, bool part, union segment_args *a);
     int (*fill)(uint64_t *state, unsigned port, void *data, int64_t elems,
@@ -273,12 +273,12 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
                 unsigned *fresh)
 {
     const struct segment *segment = segment_of(op);
-    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
+    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
     union segment_args a = { .tile = { 0 } };
     uint64_t state = seed;
     int status;
 
-    a.tile = any_tile(&state);
+    a.tile = dsf_any_tile(&state);
     segment->choose(&state, part, &a);
     status = segment->needs(op, &a, need, NULL);
     *n = op->nports;

@@ -38,6 +38,7 @@ struct dsf_job_model {
     int64_t rope_original_context;
     /* What computes each segment: "builtin", or a name that a plug-in brings.
      */
+    struct dsflow_strings segments; /* of a block, in order */
     char *embed, *qkv, *attention, *out, *mlp, *head;
     bool from_run; /* init is a run, whose numbers are filled in: no key */
 };

@@ -98,6 +98,10 @@ static const struct dsflow_option model_options[] = {
     DSFLOW_OPTION_INT(MODEL, rope_original_context, "8192", 1, 1048576,
                       "original_max_position_embeddings of the scaling",
                       LLAMA3),
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, MODEL, segments,
+                     "[\"qkv\", \"attention\", \"out\", \"mlp\"]",
+                     "what each block is made of, in order: built-in segments, "
+                     "and those that plug-ins bring"),
     SEGMENT(embed),
     SEGMENT(qkv),
     SEGMENT(attention),

@@ -15,9 +15,10 @@ static int64_t round_up(int64_t n, int64_t to)
 }
 
 /* Unit `i` of a segment, unless the model has none. */
-static void add_unit(struct dsf_model *m, const struct dsf_layout *layout,
-                     const struct dsf_segment *segment, unsigned i)
+static void add_unit(struct dsf_model *m, const struct dsflow_layout *layout,
+                     const struct dsflow_segment *segment, unsigned i)
 {
+    const char *name = dsf_segment_unit(segment, i);
     struct dsf_unit *u = &m->units[m->nunits];
     bool in_block = layout->layer >= 0 && layout->layer < m->layers;
 
@@ -25,14 +26,16 @@ static void add_unit(struct dsf_model *m, const struct dsf_layout *layout,
                             .index = i,
                             .layer = layout->layer,
                             .kind = -1 };
-    for (unsigned k = 0; k < DSF_MAX_OFFSETS; k++)
+    for (unsigned k = 0; k < DSFLOW_SEGMENT_TENSORS; k++)
         u->at[k] = -1;
     if (in_block)
         snprintf(u->name, sizeof(u->name), "layer%d.%s", (int)layout->layer,
-                 segment->units[i]);
+                 name);
     else
-        snprintf(u->name, sizeof(u->name), "%s", segment->units[i]);
-    if (!segment->lay_out(layout, i, u))
+        snprintf(u->name, sizeof(u->name), "%s", name);
+    if (segment->tensors != NULL)
+        dsf_unit_list(u, layout);
+    else if (!segment->hooks->lay_out(layout, i, u))
         return;
     for (unsigned t = 0; t < u->ntensors; t++)
         m->params += u->tensors[t].rows * u->tensors[t].cols;
@@ -51,40 +54,71 @@ static void add_unit(struct dsf_model *m, const struct dsf_layout *layout,
 static void add_layer(struct dsf_model *m, int32_t l)
 {
     struct dsf_layer *layer = &m->layer[l + 1];
-    const struct dsf_layout layout = { .family = m->family,
-                                       .dims = layer->dims,
-                                       .layer = l,
-                                       .layers = m->layers,
-                                       .tied = m->tied };
+    const struct dsflow_layout layout = {
+        .sizes = dsf_model_tile(m, l),
+        .layer = l,
+        .layers = m->layers,
+        .llama = m->family == DSF_LLAMA,
+        .tied = m->tied,
+        .qkv_bias = layer->dims.qkv_bias,
+        .out_bias = layer->dims.out_bias,
+        .mlp_bias = layer->dims.mlp_bias,
+    };
 
-    layer->segments = dsf_layer_segments(l, m->layers);
     layer->units = m->nunits;
     for (unsigned s = 0; layer->segments[s] != NULL; s++)
-        for (unsigned i = 0; layer->segments[s]->units[i] != NULL; i++)
+        for (unsigned i = 0; dsf_segment_unit(layer->segments[s], i) != NULL;
+             i++)
             add_unit(m, &layout, layer->segments[s], i);
 }
 
 static void add_layers(struct dsf_model *m, dsf_layer_fn change, void *user)
 {
+    static const struct dsflow_segment *const first[] = { &dsf_segment_embed,
+                                                          NULL };
+    static const struct dsflow_segment *const last[] = { &dsf_segment_head,
+                                                         NULL };
     size_t most = 0;
 
     m->layer = dsf_xcalloc((size_t)m->layers + 2, sizeof(*m->layer));
     for (int32_t l = -1; l <= m->layers; l++) {
-        const struct dsf_segment *const *s = dsf_layer_segments(l, m->layers);
+        const struct dsflow_segment *const *s = l < 0           ? first
+                                                : l < m->layers ? m->block
+                                                                : last;
 
+        m->layer[l + 1].segments = s;
         m->layer[l + 1].dims = m->dims;
         if (change != NULL && l >= 0 && l < m->layers)
             change(user, l, &m->layer[l + 1].dims);
         for (; *s != NULL; s++)
-            most += DSF_MAX_UNITS;
+            most += DSFLOW_SEGMENT_UNITS;
     }
     m->units = dsf_xcalloc(most, sizeof(*m->units));
     for (int32_t l = -1; l <= m->layers; l++)
         add_layer(m, l);
 }
 
+/* Does each segment of a plug-in accept the sizes of its layers? */
+static int check_segments(const struct dsf_model *m, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (unsigned u = 0; u < m->nunits && status == DSFLOW_OK; u++) {
+        const struct dsf_unit *unit = &m->units[u];
+        struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
+        struct dsflow_site site = { .tile = dsf_model_tile(m, unit->layer),
+                                    .at = { unit->at },
+                                    .parts = 1 };
+
+        site.tile.rows = site.tile.nseq = 1;
+        if (unit->segment->hooks == NULL)
+            status = dsf_segment_needs(unit->segment, &site, need, err);
+    }
+    return status;
+}
+
 unsigned dsf_model_unit(const struct dsf_model *m, int32_t l,
-                        const struct dsf_segment *segment, unsigned i)
+                        const struct dsflow_segment *segment, unsigned i)
 {
     for (unsigned u = dsf_model_layer(m, l)->units;
          u < m->nunits && m->units[u].layer == l; u++)
@@ -340,16 +374,24 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
                             "%lld: heads of %d: expected an even width for "
                             "rotary positions",
                             (long long)c.heads, (int)m->dims.head_dim);
+    m->block = dsf_job_segments(job, err);
+    if (m->block == NULL)
+        return DSFLOW_EINVAL;
     add_layers(m, change, user);
-    return DSFLOW_OK;
+    status = check_segments(m, err);
+    if (status < 0)
+        dsf_model_fini(m);
+    return status;
 }
 
 void dsf_model_fini(struct dsf_model *m)
 {
     free(m->units);
     free(m->layer);
+    free(m->block);
     m->units = NULL;
     m->layer = NULL;
+    m->block = NULL;
 }
 
 int dsf_unit_alloc(const struct dsf_model *m, unsigned u, float **to,

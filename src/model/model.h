@@ -16,7 +16,7 @@
  * of norm and positions. */
 struct dsf_layer {
     struct dsf_dims dims;
-    const struct dsf_segment *const *segments; /* in order; ends with NULL */
+    const struct dsflow_segment *const *segments; /* in order; ends with NULL */
     unsigned units; /* the first of its units */
 };
 
@@ -29,11 +29,12 @@ struct dsf_model {
     bool rope_llama3;
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;
+    const struct dsflow_segment **block; /* the segments of a block */
     /* [layers + 2]: the embedding, the blocks, the head; dsf_model_layer */
     struct dsf_layer *layer;
 
-    /* embed, then qkv, out, mlp of each layer, then norm, then head unless it
-     * is tied. */
+    /* embed, then those of each block, then norm, then head unless it is tied.
+     */
     struct dsf_unit *units;
     unsigned nunits;
     int32_t nkinds; /* of units of blocks: dsf_unit.kind */
@@ -63,7 +64,7 @@ dsf_model_layer(const struct dsf_model *model, int32_t l)
 /* Position in `units` of unit `i` of a segment in layer `l`; that of the
  * embedding where the head is tied to it. */
 unsigned dsf_model_unit(const struct dsf_model *model, int32_t l,
-                        const struct dsf_segment *segment, unsigned i);
+                        const struct dsflow_segment *segment, unsigned i);
 
 /* The shape of the tiles of layer `l`, but for their rows. */
 struct dsflow_tile dsf_model_tile(const struct dsf_model *model, int32_t l);

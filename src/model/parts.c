@@ -9,6 +9,20 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+/* What it has of the unit. */
+static void fill_part(struct dsf_part *p, const struct dsf_dims *dims,
+                      const struct dsf_unit *u)
+{
+    const struct dsf_segment_hooks *hooks = u->segment->hooks;
+
+    if (hooks == NULL)
+        dsf_part_list(p, u);
+    else if (p->part < p->parts && hooks->own != NULL)
+        hooks->own(p, dims, u);
+    else if (p->part == p->parts && hooks->share != NULL)
+        hooks->share(p, dims, u);
+}
+
 void dsf_part_init(struct dsf_part *p, const struct dsf_model *m, int32_t parts,
                    unsigned unit, int32_t index)
 {
@@ -23,14 +37,14 @@ void dsf_part_init(struct dsf_part *p, const struct dsf_model *m, int32_t parts,
                             .b = -1,
                             .norm_w = -1,
                             .norm_b = -1 };
+    for (unsigned i = 0; i < DSFLOW_SEGMENT_TENSORS; i++)
+        p->at[i] = -1;
     if (parts > 1 && index < parts) {
         snprintf(p->name, sizeof(p->name), "%s.p%d", u->name, (int)index);
-        if (u->segment->own != NULL)
-            u->segment->own(p, dims, u);
+        fill_part(p, dims, u);
     } else if (parts > 1) {
         snprintf(p->name, sizeof(p->name), "%s.shared", u->name);
-        if (u->segment->share != NULL)
-            u->segment->share(p, dims, u);
+        fill_part(p, dims, u);
     } else if (index == 0) { /* all, where it stands in the unit */
         snprintf(p->name, sizeof(p->name), "%s", u->name);
         dsf_part_take(p, 0, 1, u->elems, u->elems);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "codelets/codelets.h"
 #include "policies/policies.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <dlfcn.h>

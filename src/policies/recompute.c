@@ -55,10 +55,10 @@ static uint32_t drops(const struct recompute *r,
                       const struct dsflow_task_spec *t)
 {
     static const int levels[] = {
-        [DSF_DROPPED_WITH_ATTENTION] = DSF_RECOMPUTE_ATTENTION,
-        [DSF_DROPPED_WITH_BLOCK] = DSF_RECOMPUTE_BLOCK,
+        [DSFLOW_DROPPED_WITH_ATTENTION] = DSF_RECOMPUTE_ATTENTION,
+        [DSFLOW_DROPPED_WITH_BLOCK] = DSF_RECOMPUTE_BLOCK,
     };
-    const struct dsf_segment *segment = dsf_segment_of_op(t->op);
+    const struct dsflow_segment *segment = dsf_segment_of_op(t->op);
     uint32_t ports = 0;
 
     if (noted(r, t) == NULL || segment == NULL || t->op != segment->forward ||
@@ -139,7 +139,7 @@ static dsflow_data_id passing(void *recompute, const struct dsflow_task_spec *t,
 static void emit_again(struct recompute *r, struct dsflow_task_spec t,
                        uint32_t ports)
 {
-    const struct dsf_segment *segment = dsf_segment_of_op(t.op);
+    const struct dsflow_segment *segment = dsf_segment_of_op(t.op);
     struct dsf_binding b = { .n = 0 };
 
     t.pass = DSFLOW_BACKWARD;

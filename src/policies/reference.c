@@ -50,13 +50,13 @@ static void stand_aside(struct step *s)
 
 static dsflow_data_id batch_at(struct step *s)
 {
-    return dsf_step_in_ring(s, DSF_FROM_BATCH, DSF_RING_NONE, -1, s->t);
+    return dsf_step_in_ring(s, DSFLOW_FROM_BATCH, DSF_RING_NONE, -1, s->t);
 }
 
 /* The gradient that micro-batch `s->m` adds to, of unit `i` of a segment, and
  * whether it is the first. A unit that another segment has is a tied one. */
 static dsflow_data_id begin_gradient(const struct step *s, int l,
-                                     const struct dsf_segment *segment,
+                                     const struct dsflow_segment *segment,
                                      unsigned i, bool *fresh)
 {
     unsigned u = dsf_model_unit(s->model, l, segment, i);
@@ -71,7 +71,7 @@ static dsflow_data_id begin_gradient(const struct step *s, int l,
 }
 
 /* The port of a segment that is connected to `from`; or its number of ports. */
-static unsigned port_of(const struct dsf_segment *segment, enum dsf_from from)
+static unsigned port_of(const struct dsflow_segment *segment, enum dsflow_from from)
 {
     unsigned p = 0;
 
@@ -82,13 +82,13 @@ static unsigned port_of(const struct dsf_segment *segment, enum dsf_from from)
 
 /* The last segment before the `i`-th that leaves a stream; `next`: the first
  * one from the `i`-th on. NULL: there is none. */
-static const struct dsf_segment *
-writer(const struct dsf_segment *const *segments, unsigned i, bool next)
+static const struct dsflow_segment *
+writer(const struct dsflow_segment *const *segments, unsigned i, bool next)
 {
-    const struct dsf_segment *last = NULL;
+    const struct dsflow_segment *last = NULL;
 
     for (unsigned k = 0; segments[k] != NULL && (next || k < i); k++) {
-        if (port_of(segments[k], DSF_FROM_OUT) == segments[k]->nports)
+        if (port_of(segments[k], DSFLOW_FROM_OUT) == segments[k]->nports)
             continue;
         if (k >= i)
             return segments[k];
@@ -103,14 +103,14 @@ writer(const struct dsf_segment *const *segments, unsigned i, bool next)
 static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
                              bool gradient, int t)
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
-    const struct dsf_segment *of = writer(segments, i, next);
-    enum dsf_from port = gradient ? DSF_FROM_DOUT : DSF_FROM_OUT;
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment *of = writer(segments, i, next);
+    enum dsflow_from port = gradient ? DSFLOW_FROM_DOUT : DSFLOW_FROM_OUT;
 
     if (of != NULL && of != writer(segments, UINT_MAX, false))
-        return dsf_step_in_ring(s, gradient ? DSF_FROM_PASSING : DSF_FROM_KEPT,
+        return dsf_step_in_ring(s, gradient ? DSFLOW_FROM_PASSING : DSFLOW_FROM_KEPT,
                                 dsf_ring_of_port(of, port_of(of, port)), l, t);
-    return dsf_step_in_ring(s, gradient ? DSF_FROM_DIN : DSF_FROM_IN,
+    return dsf_step_in_ring(s, gradient ? DSFLOW_FROM_DIN : DSFLOW_FROM_IN,
                             gradient ? DSF_RING_DX : DSF_RING_X,
                             of != NULL ? l + 1 : l, t);
 }
@@ -119,35 +119,35 @@ static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
 static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
                               int t)
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
-    const struct dsf_port *port = &segments[i]->ports[p];
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment_port *port = &segments[i]->ports[p];
 
     switch (port->from) {
-    case DSF_FROM_PARAMETERS:
+    case DSFLOW_FROM_PARAMETERS:
         return s->units[dsf_model_unit(s->model, l, segments[i], port->unit)]
             .param;
-    case DSF_FROM_IN:
-    case DSF_FROM_DIN:
-        return stream(s, l, i, false, port->from == DSF_FROM_DIN, t);
-    case DSF_FROM_OUT:
-    case DSF_FROM_DOUT:
-        return stream(s, l, i, true, port->from == DSF_FROM_DOUT, t);
-    case DSF_FROM_KEPT:
-    case DSF_FROM_PASSING:
-    case DSF_FROM_BRIEF:
-    case DSF_FROM_LOGITS:
+    case DSFLOW_FROM_IN:
+    case DSFLOW_FROM_DIN:
+        return stream(s, l, i, false, port->from == DSFLOW_FROM_DIN, t);
+    case DSFLOW_FROM_OUT:
+    case DSFLOW_FROM_DOUT:
+        return stream(s, l, i, true, port->from == DSFLOW_FROM_DOUT, t);
+    case DSFLOW_FROM_KEPT:
+    case DSFLOW_FROM_PASSING:
+    case DSFLOW_FROM_BRIEF:
+    case DSFLOW_FROM_LOGITS:
         return dsf_step_in_ring(s, port->from, dsf_ring_of_port(segments[i], p),
                                 l, t);
-    case DSF_FROM_OTHER:
+    case DSFLOW_FROM_OTHER:
         for (i = 0; segments[i] != NULL; i++)
-            if (segments[i] == port->other)
+            if (strcmp(segments[i]->name, port->other) == 0)
                 return on_port(s, l, i, port->unit, t);
         return dsf_no_data();
-    case DSF_FROM_ROPE:
+    case DSFLOW_FROM_ROPE:
         return s->model->dims.rope ? s->rope : dsf_no_data();
-    case DSF_FROM_BATCH:
+    case DSFLOW_FROM_BATCH:
         return batch_at(s);
-    case DSF_FROM_LOSS:
+    case DSFLOW_FROM_LOSS:
         return s->loss;
     default:
         return dsf_no_data();
@@ -159,22 +159,21 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
 static void emit_segment(struct step *s, int l, unsigned i,
                          const struct dsflow_op *op, int k)
 {
-    const struct dsf_segment *segment = dsf_step_segments(s, l)[i];
-    const struct dsf_unit *units[DSF_MAX_UNITS];
-    const struct dsf_site site = dsf_step_site(s, l, segment, s->t, k, units);
-    _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
+    const struct dsflow_segment *segment = dsf_step_segments(s, l)[i];
+    const struct dsflow_site site = dsf_step_site(s, l, segment, s->t, k);
+    _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
     struct dsf_binding b = { .n = 0 };
 
     segment->fill(&site, args);
     if (segment->fresh != NULL)
         b.fresh = segment->fresh(op, args);
     for (unsigned p = 0; p < op->nports; p++) {
-        const struct dsf_port *port = &segment->ports[p];
+        const struct dsflow_segment_port *port = &segment->ports[p];
         dsflow_data_id id = dsf_no_data();
         bool fresh = false;
 
         if (op->ports[p].name != NULL)
-            id = port->from == DSF_FROM_GRADIENTS
+            id = port->from == DSFLOW_FROM_GRADIENTS
                      ? begin_gradient(s, l, segment, port->unit, &fresh)
                      : on_port(s, l, i, p, port->of_keys ? k : s->t);
         if (dsf_is_data(id))
@@ -198,7 +197,7 @@ static int first_piece(const struct dsflow_plan *plan, int t)
 /* The present tile through layer `l`. */
 static void forward_layer(struct step *s, int l)
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
 
     for (unsigned i = 0; segments[i] != NULL; i++)
         for (int k = segments[i]->pairs ? first_piece(s->plan, s->t) : s->t;
@@ -222,13 +221,13 @@ static void load(struct step *s, dsflow_data_id cursor)
 /* The present tile back through layer `l`, the last segment first. */
 static void backward_tile(struct step *s, int l)
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = 0;
 
     while (segments[n] != NULL)
         n++;
     for (unsigned i = n; i-- > 0;) {
-        const struct dsf_segment *segment = segments[i];
+        const struct dsflow_segment *segment = segments[i];
 
         for (int k = s->t; k >= (segment->pairs ? first_piece(s->plan, s->t)
                                                 : s->t) &&
@@ -258,7 +257,7 @@ struct wave {
 static void each_unit(struct step *s, int l,
                       void (*what)(struct step *s, unsigned u))
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = 0;
 
     stand_aside(s);
@@ -268,7 +267,7 @@ static void each_unit(struct step *s, int l,
     while (segments[n] != NULL)
         n++;
     while (n-- > 0)
-        for (unsigned i = 0; segments[n]->units[i] != NULL; i++) {
+        for (unsigned i = 0; dsf_segment_unit(segments[n], i) != NULL; i++) {
             unsigned u = dsf_model_unit(s->model, l, segments[n], i);
 
             if (s->model->units[u].segment == segments[n])

@@ -95,15 +95,15 @@ static void add_unit(struct step *s, unsigned u)
 
 /* --- what segments leave for each other ---------------------------------- */
 
-struct dsf_site dsf_step_site(const struct step *s, int l,
-                              const struct dsf_segment *segment, int t, int k,
-                              const struct dsf_unit **units)
+struct dsflow_site dsf_step_site(const struct step *s, int l,
+                                 const struct dsflow_segment *segment, int t,
+                                 int k)
 {
     const struct dsflow_plan *plan = s->plan;
     const struct dsf_tile_rows *tile = &plan->tiles[t];
-    struct dsf_site site = {
+    struct dsflow_site site = {
         .tile = dsf_model_tile(s->model, l),
-        .units = units,
+        .parts = 1,
         .tokens = (double)plan->nmicro * plan->micro * plan->sequence,
         .keys = plan->tiles[k].rows,
         .diagonal = k == t,
@@ -114,16 +114,15 @@ struct dsf_site dsf_step_site(const struct step *s, int l,
     site.tile.rows = tile->rows;
     site.tile.nseq = tile->nseq;
     site.tile.pos = tile->pos;
-    for (unsigned u = 0; segment->units[u] != NULL; u++)
-        units[u] =
-            &s->model->units[dsf_model_unit(s->model, l, segment, u)];
+    for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
+        site.at[u] = s->model->units[dsf_model_unit(s->model, l, segment, u)].at;
     return site;
 }
 
 static bool has_segment(const struct step *s, int l,
-                        const struct dsf_segment *segment)
+                        const struct dsflow_segment *segment)
 {
-    const struct dsf_segment *const *segments = dsf_step_segments(s, l);
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
 
     while (*segments != NULL && *segments != segment)
         segments++;
@@ -132,20 +131,19 @@ static bool has_segment(const struct step *s, int l,
 
 /* The most that layers `first`, `first` + `step`, … have of tile `t` on the
  * port that data of the class `ring` is made for. */
-static struct dsf_need most_needed(const struct step *s, int32_t ring,
-                                   int first, int step, int t)
+static struct dsflow_need most_needed(const struct step *s, int32_t ring,
+                                      int first, int step, int t)
 {
-    const struct dsf_segment *segment = dsf_ring_segment(ring);
-    const struct dsf_unit *units[DSF_MAX_UNITS];
-    struct dsf_need most = { .rows = 0 };
+    const struct dsflow_segment *segment = dsf_ring_segment(ring);
+    struct dsflow_need most = { .rows = 0 };
 
     for (int l = first; l == first || l < s->model->layers; l += step) {
-        struct dsf_site site;
-        struct dsf_need need;
+        struct dsflow_site site;
+        struct dsflow_need need;
 
         if (!has_segment(s, l, segment))
             continue;
-        site = dsf_step_site(s, l, segment, t, t, units);
+        site = dsf_step_site(s, l, segment, t, t);
         need = dsf_segment_need(segment, &site, dsf_ring_port(ring));
         if (need.rows * need.cols > most.rows * most.cols)
             most = need;
@@ -159,7 +157,7 @@ struct spot {
     int32_t level, slot, tile; /* level, tile: -1 where there is but one */
 };
 
-static struct spot spot_of(const struct step *s, enum dsf_from from,
+static struct spot spot_of(const struct step *s, enum dsflow_from from,
                            int32_t ring, int l, int t)
 {
     const struct dsflow_plan *plan = s->plan;
@@ -167,24 +165,24 @@ static struct spot spot_of(const struct step *s, enum dsf_from from,
     int32_t slots = plan->activation_slots[chunk];
 
     switch (from) {
-    case DSF_FROM_IN:
+    case DSFLOW_FROM_IN:
         /* What comes from another stage may be under way while all slots are
          * in use. */
         if (dsf_plan_stage(plan, l) != dsf_plan_stage(plan, l - 1) &&
             slots < plan->micro_steps)
             slots++;
         return (struct spot){ ring, l, m % slots, t };
-    case DSF_FROM_KEPT:
+    case DSFLOW_FROM_KEPT:
         return (struct spot){ ring, l, m % slots, t };
-    case DSF_FROM_BATCH:
+    case DSFLOW_FROM_BATCH:
         return (struct spot){ ring, -1, m % slots, t };
-    case DSF_FROM_LOGITS:
+    case DSFLOW_FROM_LOGITS:
         return (struct spot){ ring, -1, (m * plan->ntiles + t) % plan->logits,
                               -1 };
     default: /* gradients: each chunk of a stage has slots of its own, as they
                 take turns in another order than the micro-batches */
         return (struct spot){ ring,
-                              from == DSF_FROM_BRIEF ? -1 : l % plan->depth,
+                              from == DSFLOW_FROM_BRIEF ? -1 : l % plan->depth,
                               chunk / plan->nstages * s->ngrad_slots +
                                   m % plan->grad_slots[chunk],
                               t };
@@ -193,48 +191,49 @@ static struct spot spot_of(const struct step *s, enum dsf_from from,
 
 /* The data at `at`, made for layer `l`; what other layers put there fits, too.
  */
-static dsflow_data_id make(struct step *s, enum dsf_from from, int l,
+static dsflow_data_id make(struct step *s, enum dsflow_from from, int l,
                            const struct spot *at)
 {
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsf_plan_chunk(plan, l), layers = s->model->layers;
     struct dsflow_data_spec spec = BUFFER(.ring_class = at->ring);
     char level[16] = "", tile[16] = "";
-    struct dsf_need need;
+    struct dsflow_need need;
 
-    if (from == DSF_FROM_IN || from == DSF_FROM_DIN)
+    if (from == DSFLOW_FROM_IN || from == DSFLOW_FROM_DIN)
         need = dsf_matrix((size_t)plan->tiles[at->tile].rows,
                           (size_t)s->model->dims.width);
-    else if (from == DSF_FROM_BATCH)
-        need = (struct dsf_need){ 2, plan->tiles[at->tile].rows, DSFLOW_INT32 };
-    else if (from == DSF_FROM_BRIEF)
+    else if (from == DSFLOW_FROM_BATCH)
+        need = (struct dsflow_need){ 2, plan->tiles[at->tile].rows,
+                                     DSFLOW_INT32 };
+    else if (from == DSFLOW_FROM_BRIEF)
         need = most_needed(s, at->ring, 0, 1, at->tile);
-    else if (from == DSF_FROM_PASSING)
+    else if (from == DSFLOW_FROM_PASSING)
         need = most_needed(s, at->ring, at->level, plan->depth, at->tile);
     else
         need = most_needed(s, at->ring, l, layers + 1,
                            at->tile < 0 ? s->largest : at->tile);
     set_dims(&spec, need.rows, need.cols);
     spec.dtype = (uint8_t)need.dtype;
-    if (from != DSF_FROM_BATCH)
+    if (from != DSFLOW_FROM_BATCH)
         spec.role = DSFLOW_ACTIVATIONS;
     /* Gradient slots are as many as activation slots, or as workers. */
-    if (from == DSF_FROM_DIN || from == DSF_FROM_PASSING ||
-        from == DSF_FROM_BRIEF)
+    if (from == DSFLOW_FROM_DIN || from == DSFLOW_FROM_PASSING ||
+        from == DSFLOW_FROM_BRIEF)
         chunk -= chunk % plan->nstages;
-    spec.ring = from == DSF_FROM_LOGITS ? "machine.workers"
-                                        : dsf_plan_ring(plan, chunk);
+    spec.ring = from == DSFLOW_FROM_LOGITS ? "machine.workers"
+                                           : dsf_plan_ring(plan, chunk);
     if (at->level >= 0)
         snprintf(level, sizeof(level), ".l%d", (int)at->level);
     if (at->tile >= 0)
         snprintf(tile, sizeof(tile), ".t%d", (int)at->tile);
     return dsf_add_named(s->g, &spec, "%s%s.s%d%s",
-                         from == DSF_FROM_BATCH ? "batch"
-                                                : dsf_ring_name(at->ring).s,
+                         from == DSFLOW_FROM_BATCH ? "batch"
+                                                   : dsf_ring_name(at->ring).s,
                          level, (int)at->slot, tile);
 }
 
-dsflow_data_id dsf_step_in_ring(struct step *s, enum dsf_from from,
+dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t)
 {
     struct spot at = spot_of(s, from, ring, l, t);

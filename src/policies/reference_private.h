@@ -62,22 +62,22 @@ void dsf_step_emit(struct step *s, const struct dsflow_op *op,
         (dsflow_data_id[]){ __VA_ARGS__ })
 
 /* The segments of layer `l`, in order; ends with NULL. */
-static inline const struct dsf_segment *const *
+static inline const struct dsflow_segment *const *
 dsf_step_segments(const struct step *s, int l)
 {
     return dsf_model_layer(s->model, l)->segments;
 }
 
 /* What a task of a segment of layer `l` is about: tile `t`, and with attention
- * the keys of tile `k`. `units` has room for the segment's. */
-struct dsf_site dsf_step_site(const struct step *s, int l,
-                              const struct dsf_segment *segment, int t, int k,
-                              const struct dsf_unit **units);
+ * the keys of tile `k`. */
+struct dsflow_site dsf_step_site(const struct step *s, int l,
+                                 const struct dsflow_segment *segment, int t,
+                                 int k);
 
 /* What stands for tile `t` where `from` says, in the ring of its class, while
  * layer `l` is worked on; IN and DIN: what enters the layer, and its gradient.
  */
-dsflow_data_id dsf_step_in_ring(struct step *s, enum dsf_from from,
+dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t);
 
 /* reference_data.c: units and counters; and one more piece of data. */

@@ -8,7 +8,7 @@
 
 #include <dsflow/rewrite.h>
 
-#include "tasks/components.h"
+#include "segments/segment.h"
 
 static int replace_decide(void *part, struct dsflow_plan *plan,
                           struct dsflow_err *err)

@@ -8,23 +8,22 @@ int32_t dsf_ring_of_group(enum dsf_ring_class ring, int32_t group)
     return (int32_t)ring + group * DSF_NRINGS;
 }
 
-int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port)
+int32_t dsf_ring_of_port(const struct dsflow_segment *segment, unsigned port)
 {
-    int32_t at = 0;
-
-    while (dsf_segment_list[at] != segment)
-        at++;
-    return DSF_RING_PORTS + at * DSF_SEGMENT_PORTS + (int32_t)port;
+    return DSF_RING_PORTS + (int32_t)(dsf_segment_number(segment) *
+                                          DSFLOW_SEGMENT_PORTS +
+                                      port);
 }
 
-const struct dsf_segment *dsf_ring_segment(int32_t ring)
+const struct dsflow_segment *dsf_ring_segment(int32_t ring)
 {
-    return dsf_segment_list[(ring - DSF_RING_PORTS) / DSF_SEGMENT_PORTS];
+    return dsf_segment_at((unsigned)(ring - DSF_RING_PORTS) /
+                          DSFLOW_SEGMENT_PORTS);
 }
 
 unsigned dsf_ring_port(int32_t ring)
 {
-    return (unsigned)(ring - DSF_RING_PORTS) % DSF_SEGMENT_PORTS;
+    return (unsigned)(ring - DSF_RING_PORTS) % DSFLOW_SEGMENT_PORTS;
 }
 
 struct dsf_ring_name dsf_ring_name(int32_t ring)

@@ -16,15 +16,15 @@ enum dsf_ring_class {
     DSF_RING_GRAD,     /* gradients of a group: dsf_ring_of_group */
     DSF_RING_TIED,
     DSF_RING_PORTS, /* what is made for the ports of segments */
-    DSF_NRINGS = DSF_RING_PORTS + 16 * DSF_SEGMENT_PORTS
+    DSF_NRINGS = DSF_RING_PORTS + DSF_MAX_SEGMENTS * DSFLOW_SEGMENT_PORTS
 };
 
 /* Each group has buffers of its own, and so has each port of a segment. */
 int32_t dsf_ring_of_group(enum dsf_ring_class ring, int32_t group);
-int32_t dsf_ring_of_port(const struct dsf_segment *segment, unsigned port);
+int32_t dsf_ring_of_port(const struct dsflow_segment *segment, unsigned port);
 
 /* Of such a class of a port. */
-const struct dsf_segment *dsf_ring_segment(int32_t ring);
+const struct dsflow_segment *dsf_ring_segment(int32_t ring);
 unsigned dsf_ring_port(int32_t ring);
 
 /* "kv", "grad3": for the names of buffers. */

@@ -55,9 +55,9 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
         if (part->elems == 0)
             continue;
         spec.elems =
-            d->cut == DSF_CUT_UNIT ? part->elems : part->elems / part->block;
-        spec.block = d->cut == DSF_CUT_UNIT ? part->block : 0;
-        spec.part = d->cut == DSF_CUT_UNIT ? part->part : 0;
+            d->cut == DSFLOW_CUT_UNIT ? part->elems : part->elems / part->block;
+        spec.block = d->cut == DSFLOW_CUT_UNIT ? part->block : 0;
+        spec.part = d->cut == DSFLOW_CUT_UNIT ? part->part : 0;
         if (whole->stream != 0)
             spec.stream = dsf_state_stream(s->plan->job->main.seed,
                                            s->plan->kept.v[whole->kept - 1].name,
@@ -76,14 +76,14 @@ static int64_t part_elems(const struct dsf_tensors *s,
     int32_t rows = (int32_t)(elems / dims->width), first;
 
     switch (d->cut) {
-    case DSF_CUT_ROWS:
+    case DSFLOW_CUT_ROWS:
         return (int64_t)dims->width * dsf_share(rows, s->parts, t, &first);
-    case DSF_CUT_COLUMNS:
+    case DSFLOW_CUT_COLUMNS:
         return elems / s->parts;
-    case DSF_CUT_KV:
+    case DSFLOW_CUT_KV:
         return elems / (s->dims->kv_heads < s->parts ? s->dims->kv_heads
                                                      : s->parts);
-    case DSF_CUT_VOCAB:
+    case DSFLOW_CUT_VOCAB:
         return elems / dims->vocab *
                dsf_share(dims->vocab, s->parts, t, &first);
     default:
@@ -106,7 +106,7 @@ static void cut_dims(struct dsflow_data_spec *spec, unsigned i)
 }
 
 /* Data is cut when the first task that uses it is met. */
-int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
+int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsflow_cut how,
                    dsflow_data_id unit, struct dsflow_err *err)
 {
     const struct dsflow_data_spec *spec = dsf_tensor_spec(s, id);
@@ -114,22 +114,22 @@ int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
 
     if (d->cut == how)
         return DSFLOW_OK;
-    if (d->cut != DSF_CUT_UNKNOWN)
+    if (d->cut != DSFLOW_CUT_UNKNOWN)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "tensor_parallel: %s is used in parts and whole",
                            spec->name);
     d->cut = how;
     d->id = dsf_xcalloc((size_t)s->parts + 1, sizeof(*d->id));
-    if (how == DSF_CUT_ONE)
+    if (how == DSFLOW_CUT_ONE)
         d->id[0] = dsflow_graph_add_data(s->out, spec);
-    else if (how == DSF_CUT_UNIT || how == DSF_CUT_BLOCKS)
+    else if (how == DSFLOW_CUT_UNIT || how == DSFLOW_CUT_BLOCKS)
         add_unit_data(s, id, unit);
     else
         for (int32_t t = 0; t < s->parts; t++) {
             struct dsflow_data_spec own = *spec;
 
             own.elems = part_elems(s, d, spec->elems, t);
-            cut_dims(&own, d->cut == DSF_CUT_ROWS ? 0 : own.ndims - 1u);
+            cut_dims(&own, d->cut == DSFLOW_CUT_ROWS ? 0 : own.ndims - 1u);
             d->id[t] = add_data(s, own, spec->name, ".p", t);
         }
     return DSFLOW_OK;
@@ -146,14 +146,14 @@ static int64_t temp_elems(const struct dsf_tensors *s, int kind, int32_t t)
         if (plan->tiles[i].rows > rows)
             rows = plan->tiles[i].rows;
     switch (kind) {
-    case DSF_XN:
-    case DSF_R:
+    case DSFLOW_REF_XN:
+    case DSFLOW_REF_R:
         return width * dsf_share((int32_t)rows, s->parts, t, &first);
-    case DSF_STATS:
+    case DSFLOW_REF_STATS:
         return rows * DSF_HEAD_STATS;
-    case DSF_ALL:
+    case DSFLOW_REF_ALL:
         return rows * DSF_HEAD_STATS * s->parts;
-    case DSF_TOPS:
+    case DSFLOW_REF_TOPS:
         tile.vocab = dsf_share(tile.vocab, s->parts, t, &first);
         return rows * (int64_t)dsf_head_blocks(&tile);
     default:
@@ -185,21 +185,21 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
                                          "sum", "stats", "stats_all", "tops" };
     const struct dsflow_plan *plan = s->plan;
     const struct dsflow_task_spec *task = at->task;
-    int32_t chunk = dsf_plan_chunk(plan, task->layer), k = kind - DSF_XN;
+    int32_t chunk = dsf_plan_chunk(plan, task->layer), k = kind - DSFLOW_REF_XN;
     int32_t of_stage = chunk / plan->nstages;
     int32_t d = dsf_plan_replica_of(plan, task->microbatch), slot;
-    size_t index = (size_t)(at->lane * DSF_NTEMPS + k);
+    size_t index = (size_t)(at->lane * DSFLOW_NTEMPS + k);
     struct dsf_temp *temp = at->temp[k];
     enum dsflow_dtype dtype =
-        kind == DSF_STATS || kind == DSF_ALL ? DSFLOW_FP64 : DSFLOW_FP32;
+        kind == DSFLOW_REF_STATS || kind == DSFLOW_REF_ALL ? DSFLOW_FP64 : DSFLOW_FP32;
 
     if (temp != NULL)
         return temp;
     slot = (int32_t)(s->turn[(size_t)(chunk * plan->nreplicas + d) *
-                                 DSF_NLANES * DSF_NTEMPS +
+                                 DSF_NLANES * DSFLOW_NTEMPS +
                              index]++ %
                      (uint32_t)s->length);
-    temp = &s->temps[((size_t)of_stage * DSF_NLANES * DSF_NTEMPS + index) *
+    temp = &s->temps[((size_t)of_stage * DSF_NLANES * DSFLOW_NTEMPS + index) *
                          (size_t)s->length +
                      (size_t)slot];
     at->temp[k] = temp;

@@ -19,7 +19,7 @@
 /* The data on the port of the old task that a rule's port refers to. */
 static dsflow_data_id referred(const struct dsf_place *at, unsigned ref)
 {
-    return at->on[ref - (ref < DSF_SHARED ? DSF_OWN : DSF_SHARED)];
+    return at->on[ref - (ref < DSFLOW_REF_SHARED ? DSFLOW_REF_OWN : DSFLOW_REF_SHARED)];
 }
 
 /* The data that a rule's port means for rank `t`; no data where the task has
@@ -30,14 +30,14 @@ static dsflow_data_id connect(struct dsf_tensors *s, struct dsf_place *at,
     const struct dsf_cut_data *d;
     dsflow_data_id id;
 
-    if (ref >= DSF_XN)
+    if (ref >= DSFLOW_REF_XN)
         return dsf_tensor_take(s, at, (int)ref)->id[t];
-    id = ref == DSF_LEFT_OUT ? dsf_no_data() : referred(at, ref);
+    id = ref == DSFLOW_LEFT_OUT ? dsf_no_data() : referred(at, ref);
     if (!dsf_is_data(id))
         return id;
     d = &s->data[id.i];
-    if (ref < DSF_SHARED)
-        return d->id[d->cut == DSF_CUT_ONE ? 0 : t];
+    if (ref < DSFLOW_REF_SHARED)
+        return d->id[d->cut == DSFLOW_CUT_ONE ? 0 : t];
     if (!dsf_is_data(d->id[s->parts]) ||
         dsf_tensor_spec(s, id)->role != DSFLOW_GRADS)
         return d->id[s->parts];
@@ -48,35 +48,26 @@ static dsflow_data_id connect(struct dsf_tensors *s, struct dsf_place *at,
 static bool is_fresh(const struct dsf_tensors *s, const struct dsf_place *at,
                      unsigned ref)
 {
-    if (ref >= DSF_XN)
+    if (ref >= DSFLOW_REF_XN)
         return false;
-    if (ref < DSF_SHARED)
-        return at->task->fresh >> (ref - DSF_OWN) & 1;
+    if (ref < DSFLOW_REF_SHARED)
+        return at->task->fresh >> (ref - DSFLOW_REF_OWN) & 1;
     return !s->data[referred(at, ref).i].adds;
-}
-
-/* What port `p` of a new task is connected to. */
-static unsigned ref_of(const struct dsf_rule *rule, unsigned p)
-{
-    for (unsigned i = 0; i < rule->nports; i++)
-        if (rule->ports[i].port == p)
-            return rule->ports[i].ref;
-    return rule->kind == DSF_RULE_PART ? DSF_OWN + p : DSF_LEFT_OUT;
 }
 
 /* What a rule's tasks have written. */
 static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
-                        const struct dsf_rule *rule,
+                        const struct dsflow_rule *rule,
                         const struct dsflow_op *op, uint32_t without)
 {
     for (unsigned p = 0; p < op->nports; p++) {
-        unsigned ref = ref_of(rule, p);
+        unsigned ref = dsf_rule_ref(rule, at->task->op, p);
 
         if (without >> p & 1 || op->ports[p].access == DSFLOW_R)
             continue;
-        if (ref >= DSF_XN) {
+        if (ref >= DSFLOW_REF_XN) {
             dsf_tensor_take(s, at, (int)ref)->stamp++;
-        } else if (ref >= DSF_SHARED) {
+        } else if (ref >= DSFLOW_REF_SHARED) {
             struct dsf_cut_data *d = &s->data[referred(at, ref).i];
 
             d->adds = true;
@@ -86,7 +77,7 @@ static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
 }
 
 static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
-                                    const struct dsf_rule *rule,
+                                    const struct dsflow_rule *rule,
                                     const struct dsflow_op *op,
                                     uint32_t without, int32_t t)
 {
@@ -94,7 +85,8 @@ static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
 
     for (unsigned p = 0; p < op->nports; p++) {
         bool has = op->ports[p].name != NULL && !(without >> p & 1);
-        unsigned ref = has ? ref_of(rule, p) : DSF_LEFT_OUT;
+        unsigned ref =
+            has ? dsf_rule_ref(rule, at->task->op, p) : DSFLOW_LEFT_OUT;
         dsflow_data_id id = connect(s, at, ref, t);
 
         if (!dsf_is_data(id))
@@ -108,24 +100,25 @@ static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
 }
 
 static void each(struct dsf_tensors *s, struct dsf_place *at,
-                 const struct dsf_rule *rule)
+                 const struct dsflow_rule *rule)
 {
-    const struct dsflow_op *op = rule->op != NULL ? rule->op : at->task->op;
+    const struct dsflow_op *op = dsf_rule_op(rule, at->task->op);
     const struct dsf_part *own = NULL, *shared = NULL;
     struct dsf_binding b;
 
     for (int32_t t = 0; t < s->parts; t++) {
-        _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
+        _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
         uint32_t without;
 
         if (rule->unit != 0) {
             dsflow_data_id unit = referred(at, rule->unit);
 
             shared = dsf_tensor_part(s, unit, s->parts);
-            own = rule->unit >= DSF_SHARED ? shared
+            own = rule->unit >= DSFLOW_REF_SHARED ? shared
                                            : dsf_tensor_part(s, unit, t);
         }
-        without = rule->fill(s->parts, t, own, shared, at->task->args, args);
+        without = dsf_rule_fill(rule, at->task->op, s->parts, t, own, shared,
+                                at->task->args, args);
         if (without == DSF_NO_TASK)
             return;
         b = bind_part(s, at, rule, op, without, t);
@@ -139,7 +132,7 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
 static struct dsf_pieces pieces_of(const struct dsf_tensors *s,
                                    const struct dsf_place *at, int kind)
 {
-    if (kind == DSF_ALL)
+    if (kind == DSFLOW_REF_ALL)
         return (struct dsf_pieces){ s->parts, at->rows * DSF_HEAD_STATS,
                                     s->parts, 0 };
     return (struct dsf_pieces){ at->rows, s->plan->model->dims.width, s->parts,
@@ -158,11 +151,11 @@ static dsflow_data_id *connect_all(struct dsf_tensors *s, struct dsf_place *at,
 }
 
 static void gather(struct dsf_tensors *s, struct dsf_place *at,
-                   const struct dsf_rule *rule)
+                   const struct dsflow_rule *rule)
 {
     unsigned to = rule->to, from = rule->from;
     struct dsf_cut_data *d =
-        from < DSF_SHARED ? &s->data[referred(at, from).i] : NULL;
+        from < DSFLOW_REF_SHARED ? &s->data[referred(at, from).i] : NULL;
     bool late = dsf_pipeline_defers_weights(s->plan);
     int32_t by = dsf_plan_replica_of(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
@@ -172,7 +165,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
      * weights, unless they are to wait: it would be missed meanwhile. */
     if (d != NULL && d->seen != NULL && d->seen_version == d->version &&
         d->seen_stamp == d->seen->stamp && d->seen_by == by && !late) {
-        at->temp[to - DSF_XN] = d->seen;
+        at->temp[to - DSFLOW_REF_XN] = d->seen;
         return;
     }
     temp = dsf_tensor_take(s, at, (int)to);
@@ -190,14 +183,14 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
 }
 
 static void scatter(struct dsf_tensors *s, struct dsf_place *at,
-                    const struct dsf_rule *rule)
+                    const struct dsflow_rule *rule)
 {
     struct dsf_temp *from = dsf_tensor_take(s, at, rule->from);
     dsflow_data_id *ids = connect_all(s, at, rule->to);
 
     dsf_tensor_share(s, at->task, &dsf_op_reduce_scatter,
-                     pieces_of(s, at, DSF_Y), ids, from->id);
-    if (rule->to >= DSF_XN)
+                     pieces_of(s, at, DSFLOW_REF_Y), ids, from->id);
+    if (rule->to >= DSFLOW_REF_XN)
         dsf_tensor_take(s, at, rule->to)->stamp++;
     free(ids);
 }
@@ -211,16 +204,16 @@ static int lane_of(const struct dsflow_task_spec *task)
 }
 
 static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
-                   const struct dsf_op_rules *rules, struct dsflow_err *err)
+                   const struct dsflow_op_rules *rules, struct dsflow_err *err)
 {
-    dsflow_data_id on[DSF_SEGMENT_PORTS];
+    dsflow_data_id on[DSFLOW_SEGMENT_PORTS];
     struct dsf_place at = { .task = task, .on = on, .lane = lane_of(task) };
     int status = DSFLOW_OK;
 
     if (dsf_segment_of_op(task->op) != NULL)
         at.rows = ((const struct dsflow_tile *)task->args)->rows;
     s->dims = &dsf_model_layer(s->plan->model, task->layer)->dims;
-    for (unsigned p = 0; p < DSF_SEGMENT_PORTS; p++)
+    for (unsigned p = 0; p < DSFLOW_SEGMENT_PORTS; p++)
         on[p] = dsf_no_data();
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
         unsigned p = dsflow_task_port(task, i);
@@ -231,19 +224,16 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     }
     if (status < 0)
         return status;
-    for (const struct dsf_rule *r = rules->rules; r->kind != DSF_RULE_END; r++)
+    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END; r++)
         switch (r->kind) {
-        case DSF_RULE_PART:
-        case DSF_RULE_OTHER:
-            each(s, &at, r);
-            break;
-        case DSF_RULE_GATHER:
+        case DSFLOW_RULE_GATHER:
             gather(s, &at, r);
             break;
-        case DSF_RULE_SCATTER:
+        case DSFLOW_RULE_SCATTER:
             scatter(s, &at, r);
             break;
-        case DSF_RULE_END:
+        default:
+            each(s, &at, r);
             break;
         }
     for (unsigned i = 0; i < task->ndata; i++)
@@ -258,7 +248,7 @@ static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
 {
     const struct dsflow_task_spec *task =
         dsflow_graph_task(s->in, (dsflow_task_id){ i });
-    const struct dsf_op_rules *rules = dsf_rules_find(task->op);
+    const struct dsflow_op_rules *rules = dsf_rules_find(task->op);
 
     *n = 1;
     if (rules != NULL)
@@ -284,7 +274,7 @@ static void begin(struct dsf_tensors *s)
     const struct dsflow_plan *plan = s->plan;
     size_t places = (size_t)(plan->nchunks * plan->nreplicas);
     size_t rings =
-        (size_t)(plan->nchunks / plan->nstages) * DSF_NLANES * DSF_NTEMPS;
+        (size_t)(plan->nchunks / plan->nstages) * DSF_NLANES * DSFLOW_NTEMPS;
 
     s->parts = plan->nparts;
     s->collectives = dsf_collective_last(s->in);
@@ -293,7 +283,7 @@ static void begin(struct dsf_tensors *s)
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
     s->ntemps = rings * (size_t)s->length;
     s->temps = dsf_xcalloc(s->ntemps, sizeof(*s->temps));
-    s->turn = dsf_xcalloc(places * DSF_NLANES * DSF_NTEMPS, sizeof(*s->turn));
+    s->turn = dsf_xcalloc(places * DSF_NLANES * DSFLOW_NTEMPS, sizeof(*s->turn));
 }
 
 static void end(struct dsf_tensors *s)

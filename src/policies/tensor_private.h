@@ -25,7 +25,7 @@ struct dsf_temp {
 
 /* One piece of data of the old graph. */
 struct dsf_cut_data {
-    enum dsf_cut cut;
+    enum dsflow_cut cut;
     dsflow_data_id *id;  /* [T], or [1]; of a unit [T + 1], the shared part */
     dsflow_data_id *add; /* [T]: what each rank adds to a shared gradient */
     bool adds;           /* there is some that is not summed yet, by … */
@@ -46,10 +46,10 @@ struct dsf_tensors {
     struct dsf_cut_data *data;
     struct dsf_part **part; /* [units]: [T + 1], when they are asked for */
     int32_t length;         /* of the rings */
-    struct dsf_temp *temps; /* [chunks of a stage][DSF_NLANES][DSF_NTEMPS]
+    struct dsf_temp *temps; /* [chunks of a stage][DSF_NLANES][DSFLOW_NTEMPS]
                                [length] */
     size_t ntemps;
-    uint32_t *turn;         /* [chunks][data ranks][DSF_NLANES][DSF_NTEMPS] */
+    uint32_t *turn;         /* [chunks][data ranks][DSF_NLANES][DSFLOW_NTEMPS] */
 };
 
 /* Where the task that is being replaced stands. */
@@ -58,7 +58,7 @@ struct dsf_place {
     const dsflow_data_id *on; /* its data, by port; no data where it has none */
     int lane;
     int32_t rows;
-    struct dsf_temp *temp[DSF_NTEMPS]; /* buffers it has taken */
+    struct dsf_temp *temp[DSFLOW_NTEMPS]; /* buffers it has taken */
 };
 
 /* Of data of the old graph. */
@@ -73,7 +73,7 @@ const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
                                        int32_t p);
 
 /* Cut `id` so, unless it is already. `unit` is what squares are of. */
-int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsf_cut how,
+int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsflow_cut how,
                    dsflow_data_id unit, struct dsflow_err *err);
 
 /* The next buffer of this kind in its ring, for the rest of this task. */

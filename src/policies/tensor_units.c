@@ -65,9 +65,9 @@ bool dsf_tensor_follows(const struct dsf_tensors *s, uint32_t first, uint32_t i)
 static int cut_ports(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                      struct dsflow_err *err)
 {
-    static const enum dsf_cut cuts[] = { [DSFLOW_WHOLE] = DSF_CUT_ONE,
-                                         [DSFLOW_ELEMS] = DSF_CUT_UNIT,
-                                         [DSFLOW_BLOCKS] = DSF_CUT_BLOCKS };
+    static const enum dsflow_cut cuts[] = { [DSFLOW_WHOLE] = DSFLOW_CUT_ONE,
+                                         [DSFLOW_ELEMS] = DSFLOW_CUT_UNIT,
+                                         [DSFLOW_BLOCKS] = DSFLOW_CUT_BLOCKS };
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
@@ -90,7 +90,7 @@ static void update_part(struct dsf_tensors *s,
     for (unsigned i = 0; i < task->ndata; i++) {
         const struct dsf_cut_data *d = &s->data[task->data[i].i];
 
-        data[i] = d->id[d->cut == DSF_CUT_ONE ? 0 : part->part];
+        data[i] = d->id[d->cut == DSFLOW_CUT_ONE ? 0 : part->part];
     }
     fill_unit(task, part, args);
     dsf_tensor_emit(s, task, task->op, args, part->part % s->parts, task->fresh,
@@ -135,10 +135,10 @@ int dsf_tensor_keep(struct dsf_tensors *s, const struct dsflow_task_spec *task,
 
     for (unsigned i = 0; i < task->ndata && status == DSFLOW_OK; i++) {
         struct dsf_cut_data *d = &s->data[task->data[i].i];
-        bool joins = d->cut == DSF_CUT_BLOCKS && task->op->joins;
+        bool joins = d->cut == DSFLOW_CUT_BLOCKS && task->op->joins;
 
-        if (!joins && d->cut != DSF_CUT_EVERY)
-            status = dsf_tensor_cut(s, task->data[i], DSF_CUT_ONE,
+        if (!joins && d->cut != DSFLOW_CUT_EVERY)
+            status = dsf_tensor_cut(s, task->data[i], DSFLOW_CUT_ONE,
                                     task->data[i], err);
         for (int32_t p = 0; p <= (joins ? s->parts : 0) && status == 0; p++)
             if (dsf_is_data(d->id[p]))

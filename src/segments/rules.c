@@ -31,9 +31,9 @@ static struct dsflow_tile rows_tile(int32_t parts, int32_t t,
     return tile;
 }
 
-uint32_t dsf_fill_norm(int32_t parts, int32_t t, const struct dsf_part *part,
-                       const struct dsf_part *shared, const void *whole,
-                       void *args)
+static uint32_t fill_norm(int32_t parts, int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
+                          void *args)
 {
     *(struct dsf_norm_args *)args = (struct dsf_norm_args){
         .tile = rows_tile(parts, t, whole),
@@ -43,35 +43,110 @@ uint32_t dsf_fill_norm(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-uint32_t dsf_fill_norm_add(int32_t parts, int32_t t,
-                           const struct dsf_part *part,
-                           const struct dsf_part *shared, const void *whole,
-                           void *args)
+static uint32_t fill_norm_add(int32_t parts, int32_t t,
+                              const struct dsf_part *part,
+                              const struct dsf_part *shared, const void *whole,
+                              void *args)
 {
-    dsf_fill_norm(parts, t, part, shared, whole, args);
+    fill_norm(parts, t, part, shared, whole, args);
     ((struct dsf_norm_args *)args)->residual = 1;
     return 0;
 }
 
 /* No bias, no unit. */
-uint32_t dsf_fill_residual(int32_t parts, int32_t t,
-                           const struct dsf_part *part,
-                           const struct dsf_part *shared, const void *whole,
-                           void *args)
+static uint32_t fill_residual(int32_t parts, int32_t t,
+                              const struct dsf_part *part,
+                              const struct dsf_part *shared, const void *whole,
+                              void *args)
 {
     *(struct dsf_residual_args *)args = (struct dsf_residual_args){
         .tile = rows_tile(parts, t, whole), .b = part->b
     };
-    return part->b < 0 ? 1u << DSF_RESIDUAL_UNIT : 0;
+    return part->b < 0 ? 1u << DSFLOW_RESIDUAL_UNIT : 0;
 }
 
-uint32_t dsf_fill_bias(int32_t parts, int32_t t, const struct dsf_part *part,
-                       const struct dsf_part *shared, const void *whole,
-                       void *args)
+static uint32_t fill_bias(int32_t parts, int32_t t, const struct dsf_part *part,
+                          const struct dsf_part *shared, const void *whole,
+                          void *args)
 {
-    return dsf_fill_residual(parts, t, part, shared, whole, args) == 0
+    return fill_residual(parts, t, part, shared, whole, args) == 0
                ? 0
                : DSF_NO_TASK;
+}
+
+/* What each rank does on its rows. */
+static const struct {
+    const struct dsflow_op *op;
+    dsf_part_fill_fn fill;
+} on_rows[] = {
+    [DSFLOW_RULE_NORM] = { &dsf_op_norm_forward, fill_norm },
+    [DSFLOW_RULE_NORM_BACK] = { &dsf_op_norm_backward_input, fill_norm },
+    [DSFLOW_RULE_NORM_BACK_ADD] = { &dsf_op_norm_backward_input,
+                                    fill_norm_add },
+    [DSFLOW_RULE_NORM_WEIGHT] = { &dsf_op_norm_backward_weight, fill_norm },
+    [DSFLOW_RULE_RESIDUAL] = { &dsf_op_residual_forward, fill_residual },
+    [DSFLOW_RULE_RESIDUAL_WEIGHT] = { &dsf_op_residual_backward_weight,
+                                      fill_bias },
+};
+static bool is_on_rows(const struct dsflow_rule *rule)
+{
+    return rule->kind < sizeof(on_rows) / sizeof(*on_rows) &&
+           on_rows[rule->kind].op != NULL;
+}
+
+const struct dsflow_op *dsf_rule_op(const struct dsflow_rule *rule,
+                                    const struct dsflow_op *whole)
+{
+    if (is_on_rows(rule))
+        return on_rows[rule->kind].op;
+    return rule->kind == DSFLOW_RULE_OTHER ? rule->op : whole;
+}
+
+/* What a segment fills for a whole task, of a part: another tile, and places
+ * of tensors in the part. */
+static uint32_t fill_segment(const struct dsflow_rule *rule,
+                             const struct dsflow_op *whole, int32_t parts,
+                             int32_t t, const struct dsf_part *part,
+                             const void *whole_args, void *args)
+{
+    struct dsflow_site site = { .parts = parts };
+
+    if (part != NULL)
+        site.at[0] = part->at;
+    site.tile = rule->unit < DSFLOW_REF_SHARED
+                    ? dsf_part_tile(parts, t, whole_args)
+                    : rows_tile(parts, t, whole_args);
+    dsf_segment_of_op(whole)->fill(&site, args);
+    return 0;
+}
+
+uint32_t dsf_rule_fill(const struct dsflow_rule *rule,
+                       const struct dsflow_op *whole, int32_t parts, int32_t t,
+                       const struct dsf_part *part,
+                       const struct dsf_part *shared, const void *whole_args,
+                       void *args)
+{
+    if (is_on_rows(rule))
+        return on_rows[rule->kind].fill(parts, t, part, shared, whole_args,
+                                        args);
+    if (rule->fill != NULL)
+        return rule->fill(parts, t, part, shared, whole_args, args);
+    return fill_segment(rule, whole, parts, t, part, whole_args, args);
+}
+
+unsigned dsf_rule_ref(const struct dsflow_rule *rule,
+                      const struct dsflow_op *whole, unsigned port)
+{
+    for (unsigned i = 0; i < rule->nports; i++)
+        if (rule->ports[i].port == port)
+            return rule->ports[i].ref;
+    if (rule->kind == DSFLOW_RULE_PART)
+        return DSFLOW_REF_OWN + port;
+    if (rule->kind != DSFLOW_RULE_ROWS)
+        return DSFLOW_LEFT_OUT;
+    return (dsf_rules_cut(whole, port) == DSFLOW_CUT_UNIT ? DSFLOW_REF_SHARED
+                                                          : DSFLOW_REF_OWN) +
+           port;
 }
 
 /* Every rank loads the tokens of all rows. */
@@ -85,35 +160,35 @@ static uint32_t fill_load(int32_t parts, int32_t t, const struct dsf_part *part,
 
 /* Kinds of task of no segment; by the ports of each, how its data is cut. */
 static const struct {
-    struct dsf_op_rules rules;
+    struct dsflow_op_rules rules;
     uint8_t cuts[2];
 } others[] = {
-    { { &dsf_op_load_batch, { { DSF_RULE_PART, .fill = fill_load } } },
-      { DSF_CUT_ONE, DSF_CUT_EVERY } },
+    { { &dsf_op_load_batch, { { DSFLOW_RULE_PART, .fill = fill_load } } },
+      { DSFLOW_CUT_ONE, DSFLOW_CUT_EVERY } },
 };
 enum { NOTHERS = sizeof(others) / sizeof(*others) };
 
-const struct dsf_op_rules *dsf_rules_find(const struct dsflow_op *op)
+const struct dsflow_op_rules *dsf_rules_find(const struct dsflow_op *op)
 {
-    const struct dsf_segment *segment = dsf_segment_of_op(op);
+    const struct dsflow_segment *segment = dsf_segment_of_op(op);
 
     for (size_t i = 0; i < NOTHERS; i++)
         if (others[i].rules.op == op)
             return &others[i].rules;
-    for (const struct dsf_op_rules *r = segment != NULL ? segment->rules : NULL;
+    for (const struct dsflow_op_rules *r = segment != NULL ? segment->rules : NULL;
          r != NULL && r->op != NULL; r++)
         if (r->op == op)
             return r;
     return NULL;
 }
 
-enum dsf_cut dsf_rules_cut(const struct dsflow_op *op, unsigned port)
+enum dsflow_cut dsf_rules_cut(const struct dsflow_op *op, unsigned port)
 {
-    const struct dsf_segment *segment = dsf_segment_of_op(op);
+    const struct dsflow_segment *segment = dsf_segment_of_op(op);
 
     for (size_t i = 0; i < NOTHERS; i++)
         if (others[i].rules.op == op)
-            return (enum dsf_cut)others[i].cuts[port];
-    return segment != NULL ? (enum dsf_cut)segment->ports[port].cut
-                           : DSF_CUT_UNKNOWN;
+            return (enum dsflow_cut)others[i].cuts[port];
+    return segment != NULL ? (enum dsflow_cut)segment->ports[port].cut
+                           : DSFLOW_CUT_UNKNOWN;
 }

@@ -1,7 +1,7 @@
 /* segment_attention.c - causal softmax attention, tile by tile. */
 #include "segments/segment.h"
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
     *(struct dsflow_attention_args *)args = (struct dsflow_attention_args){
         .tile = site->tile,
@@ -37,33 +37,39 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-#define COLUMNS .cut = DSF_CUT_COLUMNS
-#define KV      .cut = DSF_CUT_KV, .of_keys = 1
+#define COLUMNS .cut = DSFLOW_CUT_COLUMNS
+#define KV      .cut = DSFLOW_CUT_KV, .of_keys = 1
 #define OF_QKV(port)                                                           \
-    DSF_FROM_OTHER, .unit = DSFLOW_QKV_##port, .other = &dsf_segment_qkv
+    DSFLOW_FROM_OTHER, .unit = DSFLOW_QKV_##port, .other = "qkv"
 
-static const struct dsf_port ports[] = {
+static const struct dsflow_segment_port ports[] = {
     [DSFLOW_ATTENTION_Q] = { "q", OF_QKV(Q), COLUMNS },
     [DSFLOW_ATTENTION_KV] = { "kv", OF_QKV(KV), KV },
-    [DSFLOW_ATTENTION_ATT] = { "att", DSF_FROM_KEPT, COLUMNS,
-                               .dropped = DSF_DROPPED_WITH_ATTENTION },
-    [DSFLOW_ATTENTION_LSE] = { "lse", DSF_FROM_KEPT, COLUMNS,
-                               .dropped = DSF_DROPPED_WITH_ATTENTION },
-    [DSFLOW_ATTENTION_DATT] = { "datt", DSF_FROM_BRIEF, COLUMNS },
-    [DSFLOW_ATTENTION_DELTA] = { "delta", DSF_FROM_BRIEF, COLUMNS },
+    [DSFLOW_ATTENTION_ATT] = { "att", DSFLOW_FROM_KEPT, COLUMNS,
+                               .dropped = DSFLOW_DROPPED_WITH_ATTENTION },
+    [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_FROM_KEPT, COLUMNS,
+                               .dropped = DSFLOW_DROPPED_WITH_ATTENTION },
+    [DSFLOW_ATTENTION_DATT] = { "datt", DSFLOW_FROM_BRIEF, COLUMNS },
+    [DSFLOW_ATTENTION_DELTA] = { "delta", DSFLOW_FROM_BRIEF, COLUMNS },
     [DSFLOW_ATTENTION_DQ] = { "dq", OF_QKV(DQ), COLUMNS },
     [DSFLOW_ATTENTION_DKV] = { "dkv", OF_QKV(DKV), KV },
 };
 
-static const struct dsf_op_rules rules[] = {
-    { &dsf_op_attention_forward, { { DSF_RULE_PART, .fill = fill_part } } },
+static const struct dsflow_op_rules rules[] = {
+    { &dsf_op_attention_forward, { { DSFLOW_RULE_PART, .fill = fill_part } } },
     { &dsf_op_attention_backward_input,
-      { { DSF_RULE_PART, .fill = fill_part } } },
+      { { DSFLOW_RULE_PART, .fill = fill_part } } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_attention = {
+static const struct dsf_segment_hooks hooks = {
+    .next = "out",
+};
+
+const struct dsflow_segment dsf_segment_attention = {
+    .abi = DSFLOW_SEGMENT_ABI,
     .name = "attention",
+    .summary = "causal softmax attention",
     .nports = DSFLOW_ATTENTION_NPORTS,
     .ports = ports,
     .needs = dsf_attention_needs,
@@ -73,4 +79,5 @@ const struct dsf_segment dsf_segment_attention = {
     .fill = fill,
     .fresh = fresh,
     .rules = rules,
+    .hooks = &hooks,
 };

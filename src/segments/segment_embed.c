@@ -1,11 +1,11 @@
 /* segment_embed.c - rows of the embedding of tokens, and of positions. */
 #include "segments/segment.h"
 
-static bool lay_out(const struct dsf_layout *layout, unsigned i,
+static bool lay_out(const struct dsflow_layout *layout, unsigned i,
                     struct dsf_unit *u)
 {
-    const struct dsf_dims *d = &layout->dims;
-    bool gpt2 = layout->family == DSF_GPT2;
+    const struct dsflow_tile *d = &layout->sizes;
+    bool gpt2 = !layout->llama;
 
     u->matrices = DSFLOW_EMBEDDING;
     u->at[DSF_EMBED_WTE] = 0;
@@ -21,9 +21,9 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
     return true;
 }
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
-    const int64_t *at = site->units[0]->at;
+    const int64_t *at = site->at[0];
 
     *(struct dsflow_embed_args *)args = (struct dsflow_embed_args){
         .tile = site->tile,
@@ -66,36 +66,43 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-static const struct dsf_port ports[] = {
-    [DSFLOW_EMBED_BATCH] = { "batch", DSF_FROM_BATCH, .cut = DSF_CUT_EVERY },
-    [DSFLOW_EMBED_UNIT] = { "embed", DSF_FROM_PARAMETERS, .cut = DSF_CUT_UNIT },
-    [DSFLOW_EMBED_X] = { "x", DSF_FROM_OUT, .cut = DSF_CUT_ROWS },
-    [DSFLOW_EMBED_DX] = { "dx", DSF_FROM_DOUT, .cut = DSF_CUT_ROWS },
-    [DSFLOW_EMBED_GRAD] = { "grad", DSF_FROM_GRADIENTS, .cut = DSF_CUT_UNIT },
+static const struct dsflow_segment_port ports[] = {
+    [DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_FROM_BATCH, .cut = DSFLOW_CUT_EVERY },
+    [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_EMBED_X] = { "x", DSFLOW_FROM_OUT, .cut = DSFLOW_CUT_ROWS },
+    [DSFLOW_EMBED_DX] = { "dx", DSFLOW_FROM_DOUT, .cut = DSFLOW_CUT_ROWS },
+    [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
 };
 
-static const struct dsf_op_rules rules[] = {
+static const struct dsflow_op_rules rules[] = {
     { &dsf_op_embed_forward,
-      { DSF_PART(fill_part, DSF_OWN + DSFLOW_EMBED_UNIT,
-                 { DSFLOW_EMBED_X, DSF_Y }),
-        DSF_SCATTER(DSF_OWN + DSFLOW_EMBED_X, DSF_Y) } },
+      { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_EMBED_UNIT,
+                 { DSFLOW_EMBED_X, DSFLOW_REF_Y }),
+        DSFLOW_SCATTER(DSFLOW_REF_OWN + DSFLOW_EMBED_X, DSFLOW_REF_Y) } },
     { &dsf_op_embed_backward_weight,
-      { DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_EMBED_DX),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_EMBED_GRAD,
-                 { DSFLOW_EMBED_DX, DSF_D }) } },
+      { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_EMBED_DX),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_EMBED_GRAD,
+                 { DSFLOW_EMBED_DX, DSFLOW_REF_D }) } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_embed = {
-    .name = "embed",
+static const struct dsf_segment_hooks hooks = {
     .units = { "embed" },
+    .lay_out = lay_out,
+    .own = own,
+    .of_model = true,
+};
+
+const struct dsflow_segment dsf_segment_embed = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "embed",
+    .summary = "rows of the embedding of tokens, and of positions",
     .nports = DSFLOW_EMBED_NPORTS,
     .ports = ports,
     .needs = dsf_embed_needs,
     .forward = &dsf_op_embed_forward,
     .backward_weight = &dsf_op_embed_backward_weight,
-    .lay_out = lay_out,
     .fill = fill,
-    .own = own,
     .rules = rules,
+    .hooks = &hooks,
 };

@@ -1,14 +1,14 @@
 /* segment_head.c - the last norm, logits and their loss. */
 #include "segments/segment.h"
 
-static bool lay_out(const struct dsf_layout *layout, unsigned i,
+static bool lay_out(const struct dsflow_layout *layout, unsigned i,
                     struct dsf_unit *u)
 {
-    const struct dsf_dims *d = &layout->dims;
+    const struct dsflow_tile *d = &layout->sizes;
 
     if (i == DSF_HEAD_UNIT_NORM) {
         dsf_unit_norm(u, d,
-                      layout->family == DSF_GPT2 ? "transformer.ln_f"
+                      !layout->llama ? "transformer.ln_f"
                                                  : "model.norm",
                       &u->at[DSF_HEAD_NORM_W], &u->at[DSF_HEAD_NORM_B]);
         return true;
@@ -22,15 +22,15 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
     return true;
 }
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
-    const struct dsf_unit *norm = site->units[DSF_HEAD_UNIT_NORM];
+    const int64_t *norm = site->at[DSF_HEAD_UNIT_NORM];
 
     *(struct dsflow_head_args *)args = (struct dsflow_head_args){
         .tile = site->tile,
-        .w = site->units[DSF_HEAD_UNIT_W]->at[DSF_HEAD_W],
-        .norm_w = norm->at[DSF_HEAD_NORM_W],
-        .norm_b = norm->at[DSF_HEAD_NORM_B],
+        .w = site->at[DSF_HEAD_UNIT_W][DSF_HEAD_W],
+        .norm_w = norm[DSF_HEAD_NORM_W],
+        .norm_b = norm[DSF_HEAD_NORM_B],
         .whole = site->tile.vocab,
         .parts = 1,
         .scale = (float)(1 / site->tokens),
@@ -84,66 +84,75 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-#define VOCAB .cut = DSF_CUT_VOCAB
-#define EVERY .cut = DSF_CUT_EVERY
-#define ROWS  .cut = DSF_CUT_ROWS
-#define NORM  .unit = DSF_HEAD_UNIT_NORM, .cut = DSF_CUT_UNIT
-#define W     .unit = DSF_HEAD_UNIT_W, .cut = DSF_CUT_UNIT
+#define VOCAB .cut = DSFLOW_CUT_VOCAB
+#define EVERY .cut = DSFLOW_CUT_EVERY
+#define ROWS  .cut = DSFLOW_CUT_ROWS
+#define NORM  .unit = DSF_HEAD_UNIT_NORM, .cut = DSFLOW_CUT_UNIT
+#define W     .unit = DSF_HEAD_UNIT_W, .cut = DSFLOW_CUT_UNIT
 
-static const struct dsf_port ports[] = {
-    [DSFLOW_HEAD_X] = { "x", DSF_FROM_IN, ROWS },
-    [DSFLOW_HEAD_NORM] = { "norm", DSF_FROM_PARAMETERS, NORM },
-    [DSFLOW_HEAD_WEIGHT] = { "weight", DSF_FROM_PARAMETERS, W },
-    [DSFLOW_HEAD_BATCH] = { "batch", DSF_FROM_BATCH, EVERY },
-    [DSFLOW_HEAD_LOGITS] = { "logits", DSF_FROM_LOGITS, VOCAB },
-    [DSFLOW_HEAD_LOSS] = { "loss", DSF_FROM_LOSS, EVERY },
-    [DSFLOW_HEAD_STATS] = { "stats", DSF_FROM_NOTHING },
-    [DSFLOW_HEAD_TOPS] = { "tops", DSF_FROM_NOTHING },
-    [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSF_FROM_NOTHING },
-    [DSFLOW_HEAD_DX] = { "dx", DSF_FROM_DIN, ROWS },
-    [DSFLOW_HEAD_DNORM] = { "dnorm", DSF_FROM_LOGITS, EVERY },
-    [DSFLOW_HEAD_GRAD] = { "grad", DSF_FROM_GRADIENTS, W },
-    [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSF_FROM_GRADIENTS, NORM },
+static const struct dsflow_segment_port ports[] = {
+    [DSFLOW_HEAD_X] = { "x", DSFLOW_FROM_IN, ROWS },
+    [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_FROM_PARAMETERS, NORM },
+    [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_FROM_PARAMETERS, W },
+    [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_FROM_BATCH, EVERY },
+    [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_FROM_LOGITS, VOCAB },
+    [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_FROM_LOSS, EVERY },
+    [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_FROM_NOTHING },
+    [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_FROM_NOTHING },
+    [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSFLOW_FROM_NOTHING },
+    [DSFLOW_HEAD_DX] = { "dx", DSFLOW_FROM_DIN, ROWS },
+    [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_FROM_LOGITS, EVERY },
+    [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, W },
+    [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_FROM_GRADIENTS, NORM },
 };
 
-static const struct dsf_op_rules rules[] = {
+static const struct dsflow_op_rules rules[] = {
     { &dsf_op_head_forward,
-      { DSF_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
-        DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
-                 { DSFLOW_HEAD_X, DSF_X }, { DSFLOW_HEAD_NORM, DSF_LEFT_OUT },
-                 { DSFLOW_HEAD_LOSS, DSF_LEFT_OUT },
-                 { DSFLOW_HEAD_STATS, DSF_STATS },
-                 { DSFLOW_HEAD_TOPS, DSF_TOPS }),
-        DSF_GATHER(DSF_ALL, DSF_STATS),
-        DSF_OTHER(head_loss, fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
-                  { DSFLOW_HEAD_BATCH, DSF_OWN + DSFLOW_HEAD_BATCH },
-                  { DSFLOW_HEAD_LOGITS, DSF_OWN + DSFLOW_HEAD_LOGITS },
-                  { DSFLOW_HEAD_LOSS, DSF_OWN + DSFLOW_HEAD_LOSS },
-                  { DSFLOW_HEAD_TOPS, DSF_TOPS },
-                  { DSFLOW_HEAD_ALL_STATS, DSF_ALL }) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X }, { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_LOSS, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_STATS, DSFLOW_REF_STATS },
+                 { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS }),
+        DSFLOW_GATHER(DSFLOW_REF_ALL, DSFLOW_REF_STATS),
+        DSF_OTHER(head_loss, fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                  { DSFLOW_HEAD_BATCH, DSFLOW_REF_OWN + DSFLOW_HEAD_BATCH },
+                  { DSFLOW_HEAD_LOGITS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOGITS },
+                  { DSFLOW_HEAD_LOSS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOSS },
+                  { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
+                  { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL }) } },
     { &dsf_op_head_backward_input,
-      { DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_WEIGHT,
-                 { DSFLOW_HEAD_X, DSF_LEFT_OUT },
-                 { DSFLOW_HEAD_NORM, DSF_LEFT_OUT }, { DSFLOW_HEAD_DX, DSF_Y },
-                 { DSFLOW_HEAD_DNORM, DSF_LEFT_OUT }),
-        DSF_SCATTER(DSF_R, DSF_Y),
-        DSF_NORM_BACK(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM, DSFLOW_HEAD_DX,
+      { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
+                 { DSFLOW_HEAD_X, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT }, { DSFLOW_HEAD_DX, DSFLOW_REF_Y },
+                 { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_NORM_BACK(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM, DSFLOW_HEAD_DX,
                       DSFLOW_HEAD_DNORM) } },
     { &dsf_op_head_backward_weight,
-      { DSF_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
-        DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_HEAD_GRAD,
-                 { DSFLOW_HEAD_X, DSF_X }, { DSFLOW_HEAD_NORM, DSF_LEFT_OUT },
-                 { DSFLOW_HEAD_DNORM, DSF_LEFT_OUT },
-                 { DSFLOW_HEAD_NORM_GRAD, DSF_LEFT_OUT }),
-        DSF_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
+        DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_GRAD,
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X }, { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_NORM_GRAD, DSFLOW_LEFT_OUT }),
+        DSFLOW_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_head = {
-    .name = "head",
+static const struct dsf_segment_hooks hooks = {
     .units = { [DSF_HEAD_UNIT_NORM] = "norm", [DSF_HEAD_UNIT_W] = "head" },
+    .lay_out = lay_out,
+    .own = own,
+    .share = share,
+    .of_model = true,
+};
+
+const struct dsflow_segment dsf_segment_head = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "head",
+    .summary = "norm, logits and their loss",
     .nports = DSFLOW_HEAD_NPORTS,
     .ports = ports,
     .needs = dsf_head_needs,
@@ -151,9 +160,7 @@ const struct dsf_segment dsf_segment_head = {
     .backward_input = &dsf_op_head_backward_input,
     .backward_weight = &dsf_op_head_backward_weight,
     .logits = &dsf_op_head_logits,
-    .lay_out = lay_out,
     .fill = fill,
-    .own = own,
-    .share = share,
     .rules = rules,
+    .hooks = &hooks,
 };

@@ -1,12 +1,12 @@
 /* segment_mlp.c - norm, then two layers with GELU or SwiGLU, and residual. */
 #include "segments/segment.h"
 
-static bool lay_out(const struct dsf_layout *layout, unsigned i,
+static bool lay_out(const struct dsflow_layout *layout, unsigned i,
                     struct dsf_unit *u)
 {
-    const struct dsf_dims *d = &layout->dims;
+    const struct dsflow_tile *d = &layout->sizes;
     const struct dsf_prefix p = dsf_unit_prefix(layout);
-    bool gpt2 = layout->family == DSF_GPT2;
+    bool gpt2 = !layout->llama;
     const char *second = gpt2 ? "c_proj" : "down_proj";
     char norm[96];
 
@@ -26,7 +26,7 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
                     "%s.mlp.%s.weight", p.s, second)
         ->transposed = gpt2;
     dsf_unit_end_matrices(u);
-    if (d->mlp_bias) {
+    if (layout->mlp_bias) {
         u->at[DSF_MLP_B1] = u->elems;
         dsf_unit_vector(u, d->ffn, 0, "%s.mlp.c_fc.bias", p.s);
         u->at[DSF_MLP_B2] = dsf_unit_align(u);
@@ -38,9 +38,9 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
     return true;
 }
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
-    const int64_t *at = site->units[0]->at;
+    const int64_t *at = site->at[0];
 
     *(struct dsflow_mlp_args *)args = (struct dsflow_mlp_args){
         .tile = site->tile,
@@ -105,57 +105,65 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-#define COLUMNS .cut = DSF_CUT_COLUMNS
-#define ROWS    .cut = DSF_CUT_ROWS
+#define COLUMNS .cut = DSFLOW_CUT_COLUMNS
+#define ROWS    .cut = DSFLOW_CUT_ROWS
 
-static const struct dsf_port ports[] = {
-    [DSFLOW_MLP_X] = { "x", DSF_FROM_IN, ROWS },
-    [DSFLOW_MLP_UNIT] = { "unit", DSF_FROM_PARAMETERS, .cut = DSF_CUT_UNIT },
-    [DSFLOW_MLP_H] = { "h", DSF_FROM_KEPT, COLUMNS,
-                       .dropped = DSF_DROPPED_WITH_BLOCK },
-    [DSFLOW_MLP_Y] = { "mlp", DSF_FROM_OUT, ROWS,
-                       .dropped = DSF_DROPPED_WITH_BLOCK },
-    [DSFLOW_MLP_DY] = { "dy", DSF_FROM_DOUT, ROWS },
-    [DSFLOW_MLP_DH] = { "dh", DSF_FROM_PASSING, COLUMNS },
-    [DSFLOW_MLP_DX] = { "dx", DSF_FROM_DIN, ROWS },
-    [DSFLOW_MLP_DNORM] = { "dnorm_mlp", DSF_FROM_PASSING,
-                           .cut = DSF_CUT_EVERY },
-    [DSFLOW_MLP_GRAD] = { "grad", DSF_FROM_GRADIENTS, .cut = DSF_CUT_UNIT },
+static const struct dsflow_segment_port ports[] = {
+    [DSFLOW_MLP_X] = { "x", DSFLOW_FROM_IN, ROWS },
+    [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_MLP_H] = { "h", DSFLOW_FROM_KEPT, COLUMNS,
+                       .dropped = DSFLOW_DROPPED_WITH_BLOCK },
+    [DSFLOW_MLP_Y] = { "mlp", DSFLOW_FROM_OUT, ROWS,
+                       .dropped = DSFLOW_DROPPED_WITH_BLOCK },
+    [DSFLOW_MLP_DY] = { "dy", DSFLOW_FROM_DOUT, ROWS },
+    [DSFLOW_MLP_DH] = { "dh", DSFLOW_FROM_PASSING, COLUMNS },
+    [DSFLOW_MLP_DX] = { "dx", DSFLOW_FROM_DIN, ROWS },
+    [DSFLOW_MLP_DNORM] = { "dnorm_mlp", DSFLOW_FROM_PASSING,
+                           .cut = DSFLOW_CUT_EVERY },
+    [DSFLOW_MLP_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
 };
 
-static const struct dsf_op_rules rules[] = {
+static const struct dsflow_op_rules rules[] = {
     { &dsf_op_mlp_forward,
-      { DSF_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_MLP_UNIT, { DSFLOW_MLP_X, DSF_X },
-                 { DSFLOW_MLP_Y, DSF_Y }),
-        DSF_SCATTER(DSF_R, DSF_Y),
-        DSF_RESIDUAL_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_Y, DSFLOW_MLP_UNIT) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT, { DSFLOW_MLP_X, DSFLOW_REF_X },
+                 { DSFLOW_MLP_Y, DSFLOW_REF_Y }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_RESIDUAL_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_Y, DSFLOW_MLP_UNIT) } },
     { &dsf_op_mlp_hidden,
-      { DSF_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_MLP_UNIT,
-                 { DSFLOW_MLP_X, DSF_X }) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
+                 { DSFLOW_MLP_X, DSFLOW_REF_X }) } },
     { &dsf_op_mlp_backward_input,
-      { DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_MLP_DY),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_MLP_UNIT,
-                 { DSFLOW_MLP_X, DSF_LEFT_OUT }, { DSFLOW_MLP_DY, DSF_D },
-                 { DSFLOW_MLP_DX, DSF_Y }, { DSFLOW_MLP_DNORM, DSF_LEFT_OUT }),
-        DSF_SCATTER(DSF_R, DSF_Y),
-        DSF_NORM_BACK_ADD(DSFLOW_MLP_X, DSFLOW_MLP_UNIT, DSFLOW_MLP_DX,
+      { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_MLP_DY),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
+                 { DSFLOW_MLP_X, DSFLOW_LEFT_OUT }, { DSFLOW_MLP_DY, DSFLOW_REF_D },
+                 { DSFLOW_MLP_DX, DSFLOW_REF_Y }, { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_NORM_BACK_ADD(DSFLOW_MLP_X, DSFLOW_MLP_UNIT, DSFLOW_MLP_DX,
                           DSFLOW_MLP_DNORM, DSFLOW_MLP_DY) } },
     { &dsf_op_mlp_backward_weight,
-      { DSF_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSF_GATHER(DSF_X, DSF_XN),
-        DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_MLP_DY),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_MLP_GRAD, { DSFLOW_MLP_X, DSF_X },
-                 { DSFLOW_MLP_UNIT, DSF_LEFT_OUT }, { DSFLOW_MLP_DY, DSF_D },
-                 { DSFLOW_MLP_DNORM, DSF_LEFT_OUT }),
-        DSF_RESIDUAL_WEIGHT(DSFLOW_MLP_DY, DSFLOW_MLP_GRAD),
-        DSF_NORM_WEIGHT(DSFLOW_MLP_DNORM, DSFLOW_MLP_GRAD) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT), DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_MLP_DY),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_GRAD, { DSFLOW_MLP_X, DSFLOW_REF_X },
+                 { DSFLOW_MLP_UNIT, DSFLOW_LEFT_OUT }, { DSFLOW_MLP_DY, DSFLOW_REF_D },
+                 { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_RESIDUAL_WEIGHT(DSFLOW_MLP_DY, DSFLOW_MLP_GRAD),
+        DSFLOW_NORM_WEIGHT(DSFLOW_MLP_DNORM, DSFLOW_MLP_GRAD) } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_mlp = {
-    .name = "mlp",
+static const struct dsf_segment_hooks hooks = {
     .units = { "mlp" },
+    .lay_out = lay_out,
+    .own = own,
+    .share = share,
+};
+
+const struct dsflow_segment dsf_segment_mlp = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "mlp",
+    .summary = "norm, then two layers with GELU or SwiGLU",
     .nports = DSFLOW_MLP_NPORTS,
     .ports = ports,
     .needs = dsf_mlp_needs,
@@ -163,9 +171,7 @@ const struct dsf_segment dsf_segment_mlp = {
     .hidden = &dsf_op_mlp_hidden,
     .backward_input = &dsf_op_mlp_backward_input,
     .backward_weight = &dsf_op_mlp_backward_weight,
-    .lay_out = lay_out,
     .fill = fill,
-    .own = own,
-    .share = share,
     .rules = rules,
+    .hooks = &hooks,
 };

@@ -1,12 +1,12 @@
 /* segment_out.c - projection of the attention's output, and residual. */
 #include "segments/segment.h"
 
-static bool lay_out(const struct dsf_layout *layout, unsigned i,
+static bool lay_out(const struct dsflow_layout *layout, unsigned i,
                     struct dsf_unit *u)
 {
-    const struct dsf_dims *d = &layout->dims;
+    const struct dsflow_tile *d = &layout->sizes;
     const struct dsf_prefix p = dsf_unit_prefix(layout);
-    bool gpt2 = layout->family == DSF_GPT2;
+    bool gpt2 = !layout->llama;
     const char *name = gpt2 ? "attn.c_proj" : "self_attn.o_proj";
 
     u->at[DSF_OUT_W] = 0;
@@ -14,16 +14,16 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
                     dsf_residual_std(layout), "%s.%s.weight", p.s, name)
         ->transposed = gpt2;
     dsf_unit_end_matrices(u);
-    if (d->out_bias) {
+    if (layout->out_bias) {
         u->at[DSF_OUT_B] = u->elems;
         dsf_unit_vector(u, d->width, 0, "%s.%s.bias", p.s, name);
     }
     return true;
 }
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
-    const int64_t *at = site->units[0]->at;
+    const int64_t *at = site->at[0];
 
     *(struct dsflow_out_args *)args = (struct dsflow_out_args){
         .tile = site->tile,
@@ -61,54 +61,60 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-#define COLUMNS .cut = DSF_CUT_COLUMNS
-#define ROWS    .cut = DSF_CUT_ROWS
+#define COLUMNS .cut = DSFLOW_CUT_COLUMNS
+#define ROWS    .cut = DSFLOW_CUT_ROWS
 #define OF_ATTENTION(port)                                                     \
-    DSF_FROM_OTHER, .unit = DSFLOW_ATTENTION_##port,                           \
-                    .other = &dsf_segment_attention
+    DSFLOW_FROM_OTHER, .unit = DSFLOW_ATTENTION_##port,                           \
+                    .other = "attention"
 
-static const struct dsf_port ports[] = {
-    [DSFLOW_OUT_X] = { "x", DSF_FROM_IN, ROWS },
+static const struct dsflow_segment_port ports[] = {
+    [DSFLOW_OUT_X] = { "x", DSFLOW_FROM_IN, ROWS },
     [DSFLOW_OUT_ATT] = { "att", OF_ATTENTION(ATT), COLUMNS },
-    [DSFLOW_OUT_UNIT] = { "unit", DSF_FROM_PARAMETERS, .cut = DSF_CUT_UNIT },
-    [DSFLOW_OUT_Y] = { "mid", DSF_FROM_OUT, ROWS,
-                       .dropped = DSF_DROPPED_WITH_BLOCK },
-    [DSFLOW_OUT_DY] = { "dmid", DSF_FROM_DOUT, ROWS },
+    [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_OUT_Y] = { "mid", DSFLOW_FROM_OUT, ROWS,
+                       .dropped = DSFLOW_DROPPED_WITH_BLOCK },
+    [DSFLOW_OUT_DY] = { "dmid", DSFLOW_FROM_DOUT, ROWS },
     [DSFLOW_OUT_DATT] = { "datt", OF_ATTENTION(DATT), COLUMNS },
     [DSFLOW_OUT_DELTA] = { "delta", OF_ATTENTION(DELTA), COLUMNS },
-    [DSFLOW_OUT_GRAD] = { "grad", DSF_FROM_GRADIENTS, .cut = DSF_CUT_UNIT },
+    [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
 };
 
-static const struct dsf_op_rules rules[] = {
+static const struct dsflow_op_rules rules[] = {
     { &dsf_op_out_forward,
-      { DSF_PART(fill_part, DSF_OWN + DSFLOW_OUT_UNIT,
-                 { DSFLOW_OUT_X, DSF_LEFT_OUT }, { DSFLOW_OUT_Y, DSF_Y }),
-        DSF_SCATTER(DSF_R, DSF_Y),
-        DSF_RESIDUAL_ROWS(DSFLOW_OUT_X, DSFLOW_OUT_Y, DSFLOW_OUT_UNIT) } },
+      { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
+                 { DSFLOW_OUT_X, DSFLOW_LEFT_OUT }, { DSFLOW_OUT_Y, DSFLOW_REF_Y }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_RESIDUAL_ROWS(DSFLOW_OUT_X, DSFLOW_OUT_Y, DSFLOW_OUT_UNIT) } },
     { &dsf_op_out_backward_input,
-      { DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_OUT_DY),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_OUT_UNIT,
-                 { DSFLOW_OUT_DY, DSF_D }) } },
+      { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_OUT_DY),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
+                 { DSFLOW_OUT_DY, DSFLOW_REF_D }) } },
     { &dsf_op_out_backward_weight,
-      { DSF_GATHER(DSF_D, DSF_OWN + DSFLOW_OUT_DY),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_OUT_GRAD,
-                 { DSFLOW_OUT_DY, DSF_D }),
-        DSF_RESIDUAL_WEIGHT(DSFLOW_OUT_DY, DSFLOW_OUT_GRAD) } },
+      { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_OUT_DY),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_GRAD,
+                 { DSFLOW_OUT_DY, DSFLOW_REF_D }),
+        DSFLOW_RESIDUAL_WEIGHT(DSFLOW_OUT_DY, DSFLOW_OUT_GRAD) } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_out = {
-    .name = "out",
+static const struct dsf_segment_hooks hooks = {
     .units = { "out" },
+    .lay_out = lay_out,
+    .own = own,
+    .share = share,
+};
+
+const struct dsflow_segment dsf_segment_out = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "out",
+    .summary = "projection of the attention's output",
     .nports = DSFLOW_OUT_NPORTS,
     .ports = ports,
     .needs = dsf_out_needs,
     .forward = &dsf_op_out_forward,
     .backward_input = &dsf_op_out_backward_input,
     .backward_weight = &dsf_op_out_backward_weight,
-    .lay_out = lay_out,
     .fill = fill,
-    .own = own,
-    .share = share,
     .rules = rules,
+    .hooks = &hooks,
 };

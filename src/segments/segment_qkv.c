@@ -1,15 +1,15 @@
 /* segment_qkv.c - norm, then queries, keys and values of a layer. */
 #include "segments/segment.h"
 
-static bool lay_out(const struct dsf_layout *layout, unsigned i,
+static bool lay_out(const struct dsflow_layout *layout, unsigned i,
                     struct dsf_unit *u)
 {
     static const char *const names[] = { "q", "k", "v" };
-    const struct dsf_dims *d = &layout->dims;
+    const struct dsflow_tile *d = &layout->sizes;
     const struct dsf_prefix p = dsf_unit_prefix(layout);
     const int64_t nq = (int64_t)d->heads * d->head_dim;
     const int64_t nk = (int64_t)d->kv_heads * d->head_dim;
-    bool gpt2 = layout->family == DSF_GPT2;
+    bool gpt2 = !layout->llama;
     char norm[96];
 
     u->at[DSF_QKV_W] = 0;
@@ -21,11 +21,11 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
         dsf_unit_matrix(u, k == 0 ? nq : nk, d->width, DSF_INIT_STD,
                         "%s.self_attn.%s_proj.weight", p.s, names[k]);
     dsf_unit_end_matrices(u);
-    if (d->qkv_bias)
+    if (layout->qkv_bias)
         u->at[DSF_QKV_B] = u->elems;
-    if (d->qkv_bias && gpt2)
+    if (layout->qkv_bias && gpt2)
         dsf_unit_vector(u, nq + 2 * nk, 0, "%s.attn.c_attn.bias", p.s);
-    for (int k = 0; k < 3 && d->qkv_bias && !gpt2; k++)
+    for (int k = 0; k < 3 && layout->qkv_bias && !gpt2; k++)
         dsf_unit_vector(u, k == 0 ? nq : nk, 0, "%s.self_attn.%s_proj.bias",
                         p.s, names[k]);
     snprintf(norm, sizeof(norm), "%s.%s", p.s,
@@ -34,9 +34,9 @@ static bool lay_out(const struct dsf_layout *layout, unsigned i,
     return true;
 }
 
-static void fill(const struct dsf_site *site, void *args)
+static void fill(const struct dsflow_site *site, void *args)
 {
-    const int64_t *at = site->units[0]->at;
+    const int64_t *at = site->at[0];
 
     *(struct dsflow_qkv_args *)args = (struct dsflow_qkv_args){
         .tile = site->tile,
@@ -137,65 +137,72 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     return 0;
 }
 
-#define COLUMNS .cut = DSF_CUT_COLUMNS
-#define KV      .cut = DSF_CUT_KV, .of_keys = 1
-#define ROWS    .cut = DSF_CUT_ROWS
+#define COLUMNS .cut = DSFLOW_CUT_COLUMNS
+#define KV      .cut = DSFLOW_CUT_KV, .of_keys = 1
+#define ROWS    .cut = DSFLOW_CUT_ROWS
 
-static const struct dsf_port ports[] = {
-    [DSFLOW_QKV_X] = { "x", DSF_FROM_IN, ROWS },
-    [DSFLOW_QKV_UNIT] = { "unit", DSF_FROM_PARAMETERS, .cut = DSF_CUT_UNIT },
-    [DSFLOW_QKV_Q] = { "q", DSF_FROM_KEPT, COLUMNS,
-                       .dropped = DSF_DROPPED_WITH_ATTENTION },
-    [DSFLOW_QKV_KV] = { "kv", DSF_FROM_KEPT, KV,
-                        .dropped = DSF_DROPPED_WITH_ATTENTION },
-    [DSFLOW_QKV_ROPE] = { "rope", DSF_FROM_ROPE, .cut = DSF_CUT_ONE },
-    [DSFLOW_QKV_SHARED] = { "shared", DSF_FROM_NOTHING },
-    [DSFLOW_QKV_DQ] = { "dq", DSF_FROM_PASSING, COLUMNS },
-    [DSFLOW_QKV_DKV] = { "dkv", DSF_FROM_PASSING, KV },
-    [DSFLOW_QKV_DRES] = { "dres", DSF_FROM_DOUT, ROWS },
-    [DSFLOW_QKV_DX] = { "dx", DSF_FROM_DIN, ROWS },
-    [DSFLOW_QKV_DNORM] = { "dnorm_qkv", DSF_FROM_PASSING,
-                           .cut = DSF_CUT_EVERY },
-    [DSFLOW_QKV_GRAD] = { "grad", DSF_FROM_GRADIENTS, .cut = DSF_CUT_UNIT },
-    [DSFLOW_QKV_SHARED_GRAD] = { "shared_grad", DSF_FROM_NOTHING },
+static const struct dsflow_segment_port ports[] = {
+    [DSFLOW_QKV_X] = { "x", DSFLOW_FROM_IN, ROWS },
+    [DSFLOW_QKV_UNIT] = { "unit", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_QKV_Q] = { "q", DSFLOW_FROM_KEPT, COLUMNS,
+                       .dropped = DSFLOW_DROPPED_WITH_ATTENTION },
+    [DSFLOW_QKV_KV] = { "kv", DSFLOW_FROM_KEPT, KV,
+                        .dropped = DSFLOW_DROPPED_WITH_ATTENTION },
+    [DSFLOW_QKV_ROPE] = { "rope", DSFLOW_FROM_ROPE, .cut = DSFLOW_CUT_ONE },
+    [DSFLOW_QKV_SHARED] = { "shared", DSFLOW_FROM_NOTHING },
+    [DSFLOW_QKV_DQ] = { "dq", DSFLOW_FROM_PASSING, COLUMNS },
+    [DSFLOW_QKV_DKV] = { "dkv", DSFLOW_FROM_PASSING, KV },
+    [DSFLOW_QKV_DRES] = { "dres", DSFLOW_FROM_DOUT, ROWS },
+    [DSFLOW_QKV_DX] = { "dx", DSFLOW_FROM_DIN, ROWS },
+    [DSFLOW_QKV_DNORM] = { "dnorm_qkv", DSFLOW_FROM_PASSING,
+                           .cut = DSFLOW_CUT_EVERY },
+    [DSFLOW_QKV_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_QKV_SHARED_GRAD] = { "shared_grad", DSFLOW_FROM_NOTHING },
 };
 
-static const struct dsf_op_rules rules[] = {
+static const struct dsflow_op_rules rules[] = {
     { &dsf_op_qkv_forward,
-      { DSF_NORM_ROWS(DSFLOW_QKV_X, DSFLOW_QKV_UNIT), DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_QKV_UNIT, { DSFLOW_QKV_X, DSF_X },
-                 { DSFLOW_QKV_SHARED, DSF_SHARED + DSFLOW_QKV_UNIT }) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_QKV_X, DSFLOW_QKV_UNIT), DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_QKV_UNIT, { DSFLOW_QKV_X, DSFLOW_REF_X },
+                 { DSFLOW_QKV_SHARED, DSFLOW_REF_SHARED + DSFLOW_QKV_UNIT }) } },
     { &dsf_op_qkv_backward_input,
-      { DSF_PART(fill_part, DSF_OWN + DSFLOW_QKV_UNIT,
-                 { DSFLOW_QKV_X, DSF_LEFT_OUT },
-                 { DSFLOW_QKV_SHARED, DSF_SHARED + DSFLOW_QKV_UNIT },
-                 { DSFLOW_QKV_DRES, DSF_LEFT_OUT }, { DSFLOW_QKV_DX, DSF_Y },
-                 { DSFLOW_QKV_DNORM, DSF_LEFT_OUT }),
-        DSF_SCATTER(DSF_R, DSF_Y),
-        DSF_NORM_BACK_ADD(DSFLOW_QKV_X, DSFLOW_QKV_UNIT, DSFLOW_QKV_DX,
+      { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_QKV_UNIT,
+                 { DSFLOW_QKV_X, DSFLOW_LEFT_OUT },
+                 { DSFLOW_QKV_SHARED, DSFLOW_REF_SHARED + DSFLOW_QKV_UNIT },
+                 { DSFLOW_QKV_DRES, DSFLOW_LEFT_OUT }, { DSFLOW_QKV_DX, DSFLOW_REF_Y },
+                 { DSFLOW_QKV_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
+        DSFLOW_NORM_BACK_ADD(DSFLOW_QKV_X, DSFLOW_QKV_UNIT, DSFLOW_QKV_DX,
                           DSFLOW_QKV_DNORM, DSFLOW_QKV_DRES) } },
     { &dsf_op_qkv_backward_weight,
-      { DSF_NORM_ROWS(DSFLOW_QKV_X, DSFLOW_QKV_UNIT), DSF_GATHER(DSF_X, DSF_XN),
-        DSF_PART(fill_part, DSF_OWN + DSFLOW_QKV_GRAD, { DSFLOW_QKV_X, DSF_X },
-                 { DSFLOW_QKV_UNIT, DSF_LEFT_OUT },
-                 { DSFLOW_QKV_DNORM, DSF_LEFT_OUT },
-                 { DSFLOW_QKV_SHARED_GRAD, DSF_SHARED + DSFLOW_QKV_GRAD }),
-        DSF_NORM_WEIGHT(DSFLOW_QKV_DNORM, DSFLOW_QKV_GRAD) } },
+      { DSFLOW_NORM_ROWS(DSFLOW_QKV_X, DSFLOW_QKV_UNIT), DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
+        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_QKV_GRAD, { DSFLOW_QKV_X, DSFLOW_REF_X },
+                 { DSFLOW_QKV_UNIT, DSFLOW_LEFT_OUT },
+                 { DSFLOW_QKV_DNORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_QKV_SHARED_GRAD, DSFLOW_REF_SHARED + DSFLOW_QKV_GRAD }),
+        DSFLOW_NORM_WEIGHT(DSFLOW_QKV_DNORM, DSFLOW_QKV_GRAD) } },
     { .op = NULL },
 };
 
-const struct dsf_segment dsf_segment_qkv = {
-    .name = "qkv",
+static const struct dsf_segment_hooks hooks = {
     .units = { "qkv" },
+    .lay_out = lay_out,
+    .own = own,
+    .share = share,
+    .next = "attention",
+};
+
+const struct dsflow_segment dsf_segment_qkv = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "qkv",
+    .summary = "norm, then queries, keys and values",
     .nports = DSFLOW_QKV_NPORTS,
     .ports = ports,
     .needs = dsf_qkv_needs,
     .forward = &dsf_op_qkv_forward,
     .backward_input = &dsf_op_qkv_backward_input,
     .backward_weight = &dsf_op_qkv_backward_weight,
-    .lay_out = lay_out,
     .fill = fill,
-    .own = own,
-    .share = share,
     .rules = rules,
+    .hooks = &hooks,
 };

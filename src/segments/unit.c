@@ -37,8 +37,8 @@ struct dsf_tensor *dsf_unit_matrix(struct dsf_unit *u, int64_t rows,
     return t;
 }
 
-void dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
-                     const char *fmt, ...)
+struct dsf_tensor *dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
+                                   const char *fmt, ...)
 {
     struct dsf_tensor *t;
     va_list ap;
@@ -48,6 +48,7 @@ void dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
     va_end(ap);
     t->vector = true;
     t->init_value = value;
+    return t;
 }
 
 int64_t dsf_unit_align(struct dsf_unit *u)
@@ -60,28 +61,56 @@ void dsf_unit_end_matrices(struct dsf_unit *u)
     u->decay = dsf_unit_align(u);
 }
 
-void dsf_unit_norm(struct dsf_unit *u, const struct dsf_dims *dims,
+void dsf_unit_norm(struct dsf_unit *u, const struct dsflow_tile *sizes,
                    const char *name, int64_t *w, int64_t *b)
 {
     *w = dsf_unit_align(u);
-    dsf_unit_vector(u, dims->width, 1, "%s.weight", name);
-    if (dims->rms)
+    dsf_unit_vector(u, sizes->width, 1, "%s.weight", name);
+    if (sizes->rms)
         return;
     *b = dsf_unit_align(u);
-    dsf_unit_vector(u, dims->width, 0, "%s.bias", name);
+    dsf_unit_vector(u, sizes->width, 0, "%s.bias", name);
 }
 
-struct dsf_prefix dsf_unit_prefix(const struct dsf_layout *layout)
+void dsf_unit_list(struct dsf_unit *u, const struct dsflow_layout *layout)
+{
+    struct dsflow_tensor_spec list[DSFLOW_SEGMENT_TENSORS] = { { 0 } };
+    const struct dsf_prefix p = dsf_unit_prefix(layout);
+
+    u->segment->tensors(layout, list);
+    for (unsigned i = 0; i < DSFLOW_SEGMENT_TENSORS; i++) {
+        const struct dsflow_tensor_spec *spec = &list[i];
+        struct dsf_tensor *t;
+
+        if (spec->name == NULL)
+            continue;
+        u->at[i] = dsf_unit_align(u);
+        if (spec->rows > 0)
+            t = dsf_unit_matrix(u, spec->rows, spec->cols, spec->std, "%s.%s",
+                                p.s, spec->name);
+        else
+            t = dsf_unit_vector(u, spec->cols, spec->value, "%s.%s", p.s,
+                                spec->name);
+        t->init_value = spec->value;
+        t->init_std = spec->std;
+        t->number = (uint8_t)i;
+        t->cut = spec->cut;
+        if (spec->rows > 0)
+            dsf_unit_end_matrices(u);
+    }
+}
+
+struct dsf_prefix dsf_unit_prefix(const struct dsflow_layout *layout)
 {
     struct dsf_prefix p;
 
     snprintf(p.s, sizeof(p.s), "%s.%d",
-             layout->family == DSF_GPT2 ? "transformer.h" : "model.layers",
+             layout->llama ? "model.layers" : "transformer.h",
              (int)layout->layer);
     return p;
 }
 
-float dsf_residual_std(const struct dsf_layout *layout)
+float dsf_residual_std(const struct dsflow_layout *layout)
 {
     return DSF_INIT_STD / sqrtf(2.0f * (float)layout->layers);
 }
@@ -120,4 +149,38 @@ int64_t dsf_part_vector(struct dsf_part *p, int64_t at, int64_t n)
         return -1;
     dsf_part_take(p, at, 1, n, n);
     return here;
+}
+
+/* Of one tensor: its rows, its columns, or all of it. */
+static void take(struct dsf_part *p, const struct dsf_tensor *t)
+{
+    const int64_t rows = t->vector ? t->cols : t->rows;
+    const int64_t cols = t->vector ? 1 : t->cols;
+    int32_t first, n;
+
+    p->at[t->number] = dsf_part_align(p);
+    if (t->cut == DSFLOW_CUT_ROWS) {
+        n = dsf_share((int32_t)rows, p->parts, p->part, &first);
+        dsf_part_take(p, t->offset + first * cols, n, cols, cols);
+    } else if (t->cut == DSFLOW_CUT_COLUMNS) {
+        n = dsf_share((int32_t)cols, p->parts, p->part, &first);
+        dsf_part_take(p, t->offset + first, rows, n, cols);
+    } else {
+        dsf_part_take(p, t->offset, rows, cols, cols);
+    }
+}
+
+void dsf_part_list(struct dsf_part *p, const struct dsf_unit *u)
+{
+    const bool shared = p->part == p->parts;
+
+    for (unsigned i = 0; i < u->ntensors; i++) {
+        const struct dsf_tensor *t = &u->tensors[i];
+
+        if ((t->cut == 0) != shared)
+            continue;
+        take(p, t);
+        if (t->offset < u->decay)
+            p->decay = dsf_part_align(p);
+    }
 }

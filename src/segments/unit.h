@@ -13,12 +13,10 @@
 #define DSF_SEGMENTS_UNIT_H
 
 #include <dsflow/optimizer.h>
-#include <dsflow/segments.h>
+#include <dsflow/segment.h>
 #include <stdbool.h>
 
 #include "config/job.h"
-
-struct dsf_segment;
 
 /* What a layer is made of; goes into the arguments of its tasks as it is. All
  * layers have the same width, vocab and context. */
@@ -37,16 +35,17 @@ struct dsf_tensor {
     int64_t offset;     /* in elements, within its unit; a multiple of 16 */
     bool transposed;    /* the file has [cols][rows] */
     bool vector;        /* one dimension in the file */
+    uint8_t number;     /* of a list: its place there, */
+    uint8_t cut;        /* and how it is cut (dsflow_tensor_spec) */
     float init_std;     /* 0: constant init_value */
     float init_value;
 };
 
 #define DSF_MAX_TENSORS 12
-#define DSF_MAX_OFFSETS 8
 
 struct dsf_unit {
     char name[48]; /* "embed", "layer3.qkv", "norm", "head" */
-    const struct dsf_segment *segment;
+    const struct dsflow_segment *segment;
     unsigned index; /* among the units of its segment */
     int32_t layer; /* -1 before the blocks, their number after them */
     int32_t kind;  /* of a block's unit: the same number where segment and size
@@ -55,18 +54,10 @@ struct dsf_unit {
     int64_t elems; /* with padding (zeroes that stay zero) */
     int64_t decay; /* elements [0, decay) decay */
     int64_t block; /* elems is a multiple of it: where it may be cut */
-    int64_t at[DSF_MAX_OFFSETS]; /* where its tensors begin, as its segment
-                                    numbers them; -1: it has none */
+    int64_t at[DSFLOW_SEGMENT_TENSORS]; /* where its tensors begin, as its
+                                           segment numbers them; -1: none */
     unsigned ntensors;
     struct dsf_tensor tensors[DSF_MAX_TENSORS];
-};
-
-/* The layer whose units are being laid out. */
-struct dsf_layout {
-    enum dsf_family family;
-    struct dsf_dims dims;
-    int32_t layer, layers;
-    bool tied;
 };
 
 /* For segments: lay a unit out. A tensor follows the one before without a gap;
@@ -74,24 +65,26 @@ struct dsf_layout {
 struct dsf_tensor *dsf_unit_matrix(struct dsf_unit *u, int64_t rows,
                                    int64_t cols, float std, const char *fmt,
                                    ...) __attribute__((format(printf, 5, 6)));
-void dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
-                     const char *fmt, ...)
+struct dsf_tensor *dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
+                                   const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int64_t dsf_unit_align(struct dsf_unit *u);
 void dsf_unit_end_matrices(struct dsf_unit *u); /* from here, nothing decays */
 /* The norm of a segment: weight, and bias unless it is RMSNorm. */
-void dsf_unit_norm(struct dsf_unit *u, const struct dsf_dims *dims,
+void dsf_unit_norm(struct dsf_unit *u, const struct dsflow_tile *sizes,
                    const char *name, int64_t *w, int64_t *b);
+/* The tensors that a segment lists. */
+void dsf_unit_list(struct dsf_unit *u, const struct dsflow_layout *layout);
 /* What stands before the names of a layer's tensors. */
 struct dsf_prefix {
     char s[48];
 };
-struct dsf_prefix dsf_unit_prefix(const struct dsf_layout *layout);
+struct dsf_prefix dsf_unit_prefix(const struct dsflow_layout *layout);
 
 /* GPT-2's rule: weights are normal(0, 0.02), and those that write to the
  * residual stream are scaled down with the depth (Radford et al. 2019, 2.3). */
 #define DSF_INIT_STD 0.02f
-float dsf_residual_std(const struct dsf_layout *layout);
+float dsf_residual_std(const struct dsflow_layout *layout);
 
 /* How finely a unit of `elems` numbers may be cut: about 4096 blocks of whole
  * pages. The norm is summed by block, so that shards do not change it. */
@@ -110,7 +103,7 @@ struct dsf_block {
     int64_t at_part, at_whole, rows, cols, ld_part, ld_whole;
 };
 
-#define DSF_MAX_BLOCKS 6
+#define DSF_MAX_BLOCKS DSFLOW_SEGMENT_TENSORS
 
 struct dsf_part {
     char name[64]; /* "layer3.qkv.p1", "layer3.qkv.shared" */
@@ -120,10 +113,12 @@ struct dsf_part {
     unsigned nblocks;
     struct dsf_block blocks[DSF_MAX_BLOCKS];
 
-    /* Offsets within the part, -1 where it has none. w: the first matrix (wte,
+    /* Offsets within the part, -1 where it has none: of the tensors of a list,
+     * by number; or else w: the first matrix (wte,
      * qkv, out, W1, head; in a shared part the rows of all keys, then of all
      * values); w2: the second (wpe, W2); b: the bias of the first, or in a
      * shared part the one that a segment adds to its output. */
+    int64_t at[DSFLOW_SEGMENT_TENSORS];
     int64_t w, w2, b, norm_w, norm_b;
     /* Rows first .. first + count of the vocabulary, and of the positions. */
     int32_t first, count, first_pos, npos;
@@ -146,5 +141,7 @@ void dsf_part_take(struct dsf_part *p, int64_t at, int64_t rows, int64_t cols,
                    int64_t ld);
 int64_t dsf_part_vector(struct dsf_part *p, int64_t at, int64_t n);
 int64_t dsf_part_align(struct dsf_part *p);
+/* What the part has of a unit whose segment lists its tensors. */
+void dsf_part_list(struct dsf_part *p, const struct dsf_unit *unit);
 
 #endif

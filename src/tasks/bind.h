@@ -11,7 +11,7 @@
 struct dsf_binding {
     unsigned next; /* port */
     uint32_t n, fresh, without; /* of a task (graph.h) */
-    dsflow_data_id data[DSF_SEGMENT_PORTS];
+    dsflow_data_id data[DSFLOW_SEGMENT_PORTS];
 };
 
 static inline void dsf_bind(struct dsf_binding *b, unsigned port,

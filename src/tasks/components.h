@@ -1,11 +1,10 @@
-/* components.h - the components that are made of kinds of task: optimizers,
- * schedules of the learning rate, segments; and which of them a job names. */
+/* components.h - the components that are made of kinds of task: optimizers and
+ * schedules of the learning rate; and which of them a job names. */
 #ifndef DSF_TASKS_COMPONENTS_H
 #define DSF_TASKS_COMPONENTS_H
 
 #include <dsflow/lr_schedule.h>
 #include <dsflow/optimizer.h>
-#include <dsflow/segments.h>
 
 #include "base/registry.h"
 #include "config/job.h"
@@ -13,8 +12,7 @@
 /* Where something comes from that a program registered by itself. */
 #define DSF_PROGRAM "the program"
 
-extern struct dsf_registry dsf_optimizers, dsf_lr_schedules, dsf_segments,
-    dsf_task_kinds;
+extern struct dsf_registry dsf_optimizers, dsf_lr_schedules, dsf_task_kinds;
 
 /* The component `name` of `r`, which is the last that was added, has a table in
  * job.toml. Where that cannot be, it is forgotten. */
@@ -29,9 +27,6 @@ const struct dsflow_optimizer *dsf_job_optimizer(const struct dsf_job *job,
                                                  struct dsflow_err *err);
 const struct dsflow_lr_schedule *dsf_job_lr_schedule(const struct dsf_job *job,
                                                      struct dsflow_err *err);
-const struct dsflow_segment *dsf_job_segment(const struct dsf_job *job,
-                                             const char *replaces,
-                                             struct dsflow_err *err);
 int dsf_job_check_components(const struct dsf_job *job, struct dsflow_err *err);
 
 /* Warn of each key that was given and does nothing in this job, and of
@@ -45,13 +40,5 @@ struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);
 /* How many states the job's optimizer has. */
 unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
                                const struct dsf_job *job);
-
-/* The segments that can be replaced: "embed", …; NULL past the last. */
-const char *dsf_segment_name(unsigned i);
-
-/* What takes the place of `op` in this job: `op` itself where nothing does, or
- * there is no job. */
-const struct dsflow_op *dsf_job_op(const struct dsf_job *job,
-                                   const struct dsflow_op *op);
 
 #endif

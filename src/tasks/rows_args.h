@@ -8,22 +8,6 @@
 
 #include <dsflow/segments.h>
 
-/* norm.forward             { x R, unit R, y W }
- * norm.backward_input      { x R, unit R, dy R, dx W, dnorm W, dres R? }
- *   dx = dres (left out: 0) + norm_backward(dy).
- * norm.backward_weight     { dnorm R, grad RW }
- *   grad += dnorm, which is [2][width] as in segments.h. */
-enum dsf_norm_port {
-    DSF_NORM_X,
-    DSF_NORM_UNIT,
-    DSF_NORM_Y,
-    DSF_NORM_DY,
-    DSF_NORM_DX,
-    DSF_NORM_DNORM,
-    DSF_NORM_DRES,
-    DSF_NORM_GRAD,
-    DSF_NORM_NPORTS
-};
 struct dsf_norm_args {
     struct dsflow_tile tile;
     int64_t norm_w, norm_b;
@@ -31,21 +15,7 @@ struct dsf_norm_args {
     int32_t zero; /* no padding: equal arguments have equal bytes */
 };
 
-/* b: what every rank adds on its own rows, the bias that would be added once by
- * the whole segment.
- *
- * residual.forward         { x R, in R, y W, unit R? }    y = x + b + in
- * residual.backward_weight { dy R, grad RW }            grad[b] += rows of dy
- */
-enum dsf_residual_port {
-    DSF_RESIDUAL_X,
-    DSF_RESIDUAL_IN,
-    DSF_RESIDUAL_Y,
-    DSF_RESIDUAL_UNIT,
-    DSF_RESIDUAL_DY,
-    DSF_RESIDUAL_GRAD,
-    DSF_RESIDUAL_NPORTS
-};
+/* b: the bias that the whole segment would add once. */
 struct dsf_residual_args {
     struct dsflow_tile tile;
     int64_t b;

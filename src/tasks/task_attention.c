@@ -3,7 +3,7 @@
 #include "tasks/tile.h"
 
 int dsf_attention_needs(const struct dsflow_op *op, const void *args,
-                        struct dsf_need *need, struct dsflow_err *err)
+                        struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_attention_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -51,7 +51,7 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
 
 static int attention_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_attention_needs, err);
+    return dsflow_segment_check(c, dsf_attention_needs, err);
 }
 
 /* Forward, two products of a score's length, and about 10 for its exponential;

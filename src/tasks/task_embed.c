@@ -4,7 +4,7 @@
 #include "tasks/tile.h"
 
 int dsf_embed_needs(const struct dsflow_op *op, const void *args,
-                    struct dsf_need *need, struct dsflow_err *err)
+                    struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_embed_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -36,7 +36,7 @@ int dsf_embed_needs(const struct dsflow_op *op, const void *args,
 
 static int embed_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_embed_needs, err);
+    return dsflow_segment_check(c, dsf_embed_needs, err);
 }
 
 /* A row of each table for each token, to a row of x; back, dx once, and each

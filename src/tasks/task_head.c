@@ -31,14 +31,14 @@ static int check_args(const struct dsflow_op *op,
 }
 
 /* One statement of a part for each row: struct dsflow_head_stats. */
-static struct dsf_need stats_of(const struct dsflow_tile *t, int32_t parts)
+static struct dsflow_need stats_of(const struct dsflow_tile *t, int32_t parts)
 {
-    return (struct dsf_need){ (int64_t)t->rows * parts, DSF_HEAD_STATS,
+    return (struct dsflow_need){ (int64_t)t->rows * parts, DSF_HEAD_STATS,
                               DSFLOW_FP64 };
 }
 
 int dsf_head_needs(const struct dsflow_op *op, const void *args,
-                   struct dsf_need *need, struct dsflow_err *err)
+                   struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_head_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -56,7 +56,7 @@ int dsf_head_needs(const struct dsflow_op *op, const void *args,
     need[DSFLOW_HEAD_BATCH] = dsf_batch_of(t);
     need[DSFLOW_HEAD_LOGITS] = dsf_rows_of(t, vocab);
     if (whole || !dsf_is_optional(op, DSFLOW_HEAD_LOSS))
-        need[DSFLOW_HEAD_LOSS] = (struct dsf_need){ 1, 1, DSFLOW_FP64 };
+        need[DSFLOW_HEAD_LOSS] = (struct dsflow_need){ 1, 1, DSFLOW_FP64 };
     if (!whole) {
         need[DSFLOW_HEAD_STATS] = stats_of(t, 1);
         need[DSFLOW_HEAD_TOPS] = dsf_rows_of(t, dsf_head_blocks(t));
@@ -79,7 +79,7 @@ static double logits_of(const struct dsflow_tile *t)
 
 static int head_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_head_needs, err);
+    return dsflow_segment_check(c, dsf_head_needs, err);
 }
 
 /* The product and the norm. A slot of logits may be larger than the tile, and a

@@ -4,7 +4,7 @@
 #include "tasks/tile.h"
 
 int dsf_mlp_needs(const struct dsflow_op *op, const void *args,
-                  struct dsf_need *need, struct dsflow_err *err)
+                  struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_mlp_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -35,7 +35,7 @@ int dsf_mlp_needs(const struct dsflow_op *op, const void *args,
 
 static int mlp_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_mlp_needs, err);
+    return dsflow_segment_check(c, dsf_mlp_needs, err);
 }
 
 /* Two products and about 20 for an activation, or the first product and its

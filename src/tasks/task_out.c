@@ -4,7 +4,7 @@
 #include "tasks/tile.h"
 
 int dsf_out_needs(const struct dsflow_op *op, const void *args,
-                  struct dsf_need *need, struct dsflow_err *err)
+                  struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_out_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -31,7 +31,7 @@ int dsf_out_needs(const struct dsflow_op *op, const void *args,
 
 static int out_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_out_needs, err);
+    return dsflow_segment_check(c, dsf_out_needs, err);
 }
 
 /* The product; for each number of the tile, what is added to it or its sum; for

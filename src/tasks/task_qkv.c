@@ -5,7 +5,7 @@
 
 /* What is shared: rows of keys and values that several parts use. */
 static int shared_needs(const struct dsflow_op *op,
-                        const struct dsflow_qkv_args *a, struct dsf_need *need,
+                        const struct dsflow_qkv_args *a, struct dsflow_need *need,
                         struct dsflow_err *err)
 {
     const size_t nk = dsf_tile_kvwidth(&a->tile) / 2;
@@ -20,7 +20,7 @@ static int shared_needs(const struct dsflow_op *op,
 }
 
 int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
-                  struct dsf_need *need, struct dsflow_err *err)
+                  struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsflow_qkv_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -59,7 +59,7 @@ int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
 
 static int qkv_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_qkv_needs, err);
+    return dsflow_segment_check(c, dsf_qkv_needs, err);
 }
 
 #define PORT(name) (1u << DSFLOW_QKV_##name)

@@ -21,7 +21,7 @@ static int rows_check(const struct dsflow_op *op, const struct dsflow_tile *t,
 }
 
 int dsf_norm_needs(const struct dsflow_op *op, const void *args,
-                   struct dsf_need *need, struct dsflow_err *err)
+                   struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsf_norm_args *a = args;
     const struct dsflow_tile *t = &a->tile;
@@ -36,20 +36,20 @@ int dsf_norm_needs(const struct dsflow_op *op, const void *args,
             dsflow_fail(err, DSFLOW_EINVAL,
                         "%s: eps: %g: expected more than 0 and less than 1",
                         op->name, (double)t->eps);
-    need[DSF_NORM_X] = need[DSF_NORM_Y] = need[DSF_NORM_DY] =
-        need[DSF_NORM_DX] = dsf_rows_of(t, width);
+    need[DSFLOW_NORM_X] = need[DSFLOW_NORM_Y] = need[DSFLOW_NORM_DY] =
+        need[DSFLOW_NORM_DX] = dsf_rows_of(t, width);
     if (a->residual)
-        need[DSF_NORM_DRES] = dsf_rows_of(t, width);
-    need[DSF_NORM_DNORM] = dsf_matrix(2, width);
+        need[DSFLOW_NORM_DRES] = dsf_rows_of(t, width);
+    need[DSFLOW_NORM_DNORM] = dsf_matrix(2, width);
     if (status == DSFLOW_OK)
-        status = dsf_unit_needs(op, tensors, 2, &need[DSF_NORM_UNIT], err);
-    need[DSF_NORM_GRAD] = need[DSF_NORM_UNIT];
+        status = dsf_unit_needs(op, tensors, 2, &need[DSFLOW_NORM_UNIT], err);
+    need[DSFLOW_NORM_GRAD] = need[DSFLOW_NORM_UNIT];
     return status;
 }
 
 static int norm_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_norm_needs, err);
+    return dsflow_segment_check(c, dsf_norm_needs, err);
 }
 
 /* The unit has more than this norm: what is touched is counted. */
@@ -79,52 +79,52 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_SEGMENT_OP(norm, forward, DSFLOW_DIR_FORWARD, struct dsf_norm_args,
                .summary = "norm of the rows of one tensor rank",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSF_NORM_X] = { "x", DSFLOW_R },
-                            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
-                            [DSF_NORM_Y] = { "y", DSFLOW_W }));
+               DSFLOW_PORTS([DSFLOW_NORM_X] = { "x", DSFLOW_R },
+                            [DSFLOW_NORM_UNIT] = { "unit", DSFLOW_R },
+                            [DSFLOW_NORM_Y] = { "y", DSFLOW_W }));
 
 DSF_SEGMENT_OP(norm, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
                struct dsf_norm_args,
                .summary = "gradient of the input of a norm, of the rows of one "
                           "rank",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSF_NORM_X] = { "x", DSFLOW_R },
-                            [DSF_NORM_UNIT] = { "unit", DSFLOW_R },
-                            [DSF_NORM_DY] = { "dy", DSFLOW_R },
-                            [DSF_NORM_DX] = { "dx", DSFLOW_W },
-                            [DSF_NORM_DNORM] = { "dnorm", DSFLOW_W },
-                            [DSF_NORM_DRES] = { "dres", DSFLOW_R,
+               DSFLOW_PORTS([DSFLOW_NORM_X] = { "x", DSFLOW_R },
+                            [DSFLOW_NORM_UNIT] = { "unit", DSFLOW_R },
+                            [DSFLOW_NORM_DY] = { "dy", DSFLOW_R },
+                            [DSFLOW_NORM_DX] = { "dx", DSFLOW_W },
+                            [DSFLOW_NORM_DNORM] = { "dnorm", DSFLOW_W },
+                            [DSFLOW_NORM_DRES] = { "dres", DSFLOW_R,
                                                 .optional = 1 }));
 
 DSF_SEGMENT_OP(norm, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
                struct dsf_norm_args,
                .summary = "gradients of the parameters of a norm",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSF_NORM_DNORM] = { "dnorm", DSFLOW_R },
-                            [DSF_NORM_GRAD] = { "grad", DSFLOW_RW }));
+               DSFLOW_PORTS([DSFLOW_NORM_DNORM] = { "dnorm", DSFLOW_R },
+                            [DSFLOW_NORM_GRAD] = { "grad", DSFLOW_RW }));
 
 int dsf_residual_needs(const struct dsflow_op *op, const void *args,
-                       struct dsf_need *need, struct dsflow_err *err)
+                       struct dsflow_need *need, struct dsflow_err *err)
 {
     const struct dsf_residual_args *a = args;
     const struct dsflow_tile *t = &a->tile;
     const size_t width = (size_t)t->width;
     const struct dsf_in_unit bias = {
-        "b", a->b, width, dsf_is_optional(op, DSF_RESIDUAL_UNIT)
+        "b", a->b, width, dsf_is_optional(op, DSFLOW_RESIDUAL_UNIT)
     };
     int status = rows_check(op, t, err);
 
-    need[DSF_RESIDUAL_X] = need[DSF_RESIDUAL_IN] = need[DSF_RESIDUAL_Y] =
-        need[DSF_RESIDUAL_DY] = dsf_rows_of(t, width);
+    need[DSFLOW_RESIDUAL_X] = need[DSFLOW_RESIDUAL_IN] = need[DSFLOW_RESIDUAL_Y] =
+        need[DSFLOW_RESIDUAL_DY] = dsf_rows_of(t, width);
     if (status == DSFLOW_OK)
-        status = dsf_unit_needs(op, &bias, 1, &need[DSF_RESIDUAL_UNIT], err);
-    need[DSF_RESIDUAL_GRAD] = need[DSF_RESIDUAL_UNIT];
+        status = dsf_unit_needs(op, &bias, 1, &need[DSFLOW_RESIDUAL_UNIT], err);
+    need[DSFLOW_RESIDUAL_GRAD] = need[DSFLOW_RESIDUAL_UNIT];
     return status;
 }
 
 static int residual_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
-    return dsf_segment_check(c, dsf_residual_needs, err);
+    return dsflow_segment_check(c, dsf_residual_needs, err);
 }
 
 static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -143,15 +143,15 @@ static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_SEGMENT_OP(residual, forward, DSFLOW_DIR_FORWARD, struct dsf_residual_args,
                .summary = "what a segment adds to the rows of one tensor rank",
                .cost = residual_cost,
-               DSFLOW_PORTS([DSF_RESIDUAL_X] = { "x", DSFLOW_R },
-                            [DSF_RESIDUAL_IN] = { "in", DSFLOW_R },
-                            [DSF_RESIDUAL_Y] = { "y", DSFLOW_W },
-                            [DSF_RESIDUAL_UNIT] = { "unit", DSFLOW_R,
+               DSFLOW_PORTS([DSFLOW_RESIDUAL_X] = { "x", DSFLOW_R },
+                            [DSFLOW_RESIDUAL_IN] = { "in", DSFLOW_R },
+                            [DSFLOW_RESIDUAL_Y] = { "y", DSFLOW_W },
+                            [DSFLOW_RESIDUAL_UNIT] = { "unit", DSFLOW_R,
                                                     .optional = 1 }));
 
 DSF_SEGMENT_OP(residual, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
                struct dsf_residual_args,
                .summary = "gradient of the bias that a segment adds",
                .cost = residual_cost,
-               DSFLOW_PORTS([DSF_RESIDUAL_DY] = { "dy", DSFLOW_R },
-                            [DSF_RESIDUAL_GRAD] = { "grad", DSFLOW_RW }));
+               DSFLOW_PORTS([DSFLOW_RESIDUAL_DY] = { "dy", DSFLOW_R },
+                            [DSFLOW_RESIDUAL_GRAD] = { "grad", DSFLOW_RW }));

@@ -58,7 +58,7 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
 
 /* Is the data on port `i` what is needed there? */
 static int check_port(const struct dsflow_case *c, unsigned i,
-                      const struct dsf_need *need, struct dsflow_err *err)
+                      const struct dsflow_need *need, struct dsflow_err *err)
 {
     const char *op = c->op->name, *name = c->op->ports[i].name;
     int has = i < c->n && c->shapes[i].bytes > 0;
@@ -74,10 +74,10 @@ static int check_port(const struct dsflow_case *c, unsigned i,
     return dsf_port_check(c, i, need->dtype, need->rows * need->cols, err);
 }
 
-int dsf_segment_check(const struct dsflow_case *c, dsf_needs_fn *needs,
+int dsflow_segment_check(const struct dsflow_case *c, dsflow_needs_fn *needs,
                       struct dsflow_err *err)
 {
-    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
+    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
     int status = needs(c->op, c->args, need, err);
 
     for (unsigned i = 0; i < c->op->nports && status == DSFLOW_OK; i++)
@@ -88,7 +88,7 @@ int dsf_segment_check(const struct dsflow_case *c, dsf_needs_fn *needs,
 
 int dsf_unit_needs(const struct dsflow_op *op,
                    const struct dsf_in_unit *tensors, unsigned n,
-                   struct dsf_need *need, struct dsflow_err *err)
+                   struct dsflow_need *need, struct dsflow_err *err)
 {
     size_t end = 0;
 

@@ -71,44 +71,27 @@ struct dsf_head_scratch {
 };
 struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a);
 
-/* What the data on a port of a segment has at least. 0 rows: a task with these
- * arguments leaves the port out. */
-struct dsf_need {
-    int64_t rows, cols;
-    enum dsflow_dtype dtype;
-};
-enum { DSF_SEGMENT_PORTS = 16 }; /* of a segment, at most */
-
 /* A matrix of floats. */
-static inline struct dsf_need dsf_matrix(size_t rows, size_t cols)
+static inline struct dsflow_need dsf_matrix(size_t rows, size_t cols)
 {
-    return (struct dsf_need){ (int64_t)rows, (int64_t)cols, DSFLOW_FP32 };
+    return (struct dsflow_need){ (int64_t)rows, (int64_t)cols, DSFLOW_FP32 };
 }
 
 /* `cols` floats for each row of the tile. */
-static inline struct dsf_need dsf_rows_of(const struct dsflow_tile *t,
+static inline struct dsflow_need dsf_rows_of(const struct dsflow_tile *t,
                                           size_t cols)
 {
     return dsf_matrix((size_t)t->rows, cols);
 }
 
 /* int32 tokens[rows], targets[rows]. */
-static inline struct dsf_need dsf_batch_of(const struct dsflow_tile *t)
+static inline struct dsflow_need dsf_batch_of(const struct dsflow_tile *t)
 {
-    return (struct dsf_need){ 2, t->rows, DSFLOW_INT32 };
+    return (struct dsflow_need){ 2, t->rows, DSFLOW_INT32 };
 }
 
-/* Fill `need`, by port, from the arguments of a task of a segment; all are 0
- * before. Errors are about the arguments. */
-typedef int dsf_needs_fn(const struct dsflow_op *op, const void *args,
-                         struct dsf_need *need, struct dsflow_err *err);
-dsf_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs, dsf_out_needs,
+dsflow_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs, dsf_out_needs,
     dsf_mlp_needs, dsf_head_needs, dsf_norm_needs, dsf_residual_needs;
-
-/* Does the data on the ports have what `needs` asks for? The arguments begin
- * with a tile. */
-int dsf_segment_check(const struct dsflow_case *c, dsf_needs_fn *needs,
-                      struct dsflow_err *err);
 
 /* May a task of `op` leave the port out? */
 static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
@@ -143,7 +126,7 @@ struct dsf_in_unit {
 };
 int dsf_unit_needs(const struct dsflow_op *op,
                    const struct dsf_in_unit *tensors, unsigned n,
-                   struct dsf_need *need, struct dsflow_err *err);
+                   struct dsflow_need *need, struct dsflow_err *err);
 
 /* Bytes read and written: those of the ports, counted once, and twice where a
  * port is both; not of the ports in `but` (bit i: port i). */

@@ -29,7 +29,7 @@ struct dsf_generator {
     float *stream[2], *rope, *logits;
     int32_t *batch;
     unsigned from; /* the stream that segments read */
-    struct port_data (*own)[DSF_SEGMENT_PORTS]; /* by segment, as listed */
+    struct port_data (*own)[DSFLOW_SEGMENT_PORTS]; /* by segment, as listed */
     void *scratch;
     size_t scratch_bytes;
     struct dsflow_err err; /* of a plug-in's kind of task */
@@ -44,33 +44,20 @@ static void *floats(size_t n)
     return p;
 }
 
-static unsigned nsegments(void)
-{
-    unsigned n = 0;
-
-    while (dsf_segment_list[n] != NULL)
-        n++;
-    return n;
-}
-
 static struct port_data *own_data(const struct dsf_generator *g,
-                                  const struct dsf_segment *segment,
+                                  const struct dsflow_segment *segment,
                                   unsigned port)
 {
-    unsigned i = 0;
-
-    while (dsf_segment_list[i] != segment)
-        i++;
-    return &g->own[i][port];
+    return &g->own[dsf_segment_number(segment)][port];
 }
 
 void dsf_generator_free(struct dsf_generator *g)
 {
     if (g == NULL)
         return;
-    for (unsigned i = 0; i < nsegments() * DSF_SEGMENT_PORTS; i++) {
+    for (unsigned i = 0; i < DSF_MAX_SEGMENTS * DSFLOW_SEGMENT_PORTS; i++) {
         struct port_data *d =
-            &g->own[i / DSF_SEGMENT_PORTS][i % DSF_SEGMENT_PORTS];
+            &g->own[i / DSFLOW_SEGMENT_PORTS][i % DSFLOW_SEGMENT_PORTS];
 
         for (int l = 0; d->l != NULL && l < g->model->layers; l++)
             free(d->l[l]);
@@ -87,14 +74,13 @@ void dsf_generator_free(struct dsf_generator *g)
     free(g);
 }
 
-/* Of `rows` tokens from `pos` on, in a segment of layer `l`; `units` has room
- * for the segment's. */
-static struct dsf_site site_of(const struct dsf_model *m, int l,
-                               const struct dsf_segment *segment, int32_t pos,
-                               int32_t rows, const struct dsf_unit **units)
+/* Of `rows` tokens from `pos` on, in a segment of layer `l`. */
+static struct dsflow_site site_of(const struct dsf_model *m, int l,
+                                  const struct dsflow_segment *segment,
+                                  int32_t pos, int32_t rows)
 {
-    struct dsf_site site = { .tile = dsf_model_tile(m, l),
-                             .units = units,
+    struct dsflow_site site = { .tile = dsf_model_tile(m, l),
+                             .parts = 1,
                              .tokens = 1,
                              .keys = rows,
                              .diagonal = true,
@@ -103,19 +89,18 @@ static struct dsf_site site_of(const struct dsf_model *m, int l,
     site.tile.rows = rows;
     site.tile.nseq = 1;
     site.tile.pos = pos;
-    for (unsigned u = 0; segment->units[u] != NULL; u++)
-        units[u] = &m->units[dsf_model_unit(m, l, segment, u)];
+    for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
+        site.at[u] = m->units[dsf_model_unit(m, l, segment, u)].at;
     return site;
 }
 
 /* Numbers on a port, of `rows` tokens. */
 static size_t numbers(const struct dsf_model *m, int l,
-                      const struct dsf_segment *segment, unsigned port,
+                      const struct dsflow_segment *segment, unsigned port,
                       int32_t rows)
 {
-    const struct dsf_unit *units[DSF_MAX_UNITS];
-    const struct dsf_site site = site_of(m, l, segment, 0, rows, units);
-    struct dsf_need need = dsf_segment_need(segment, &site, port);
+    const struct dsflow_site site = site_of(m, l, segment, 0, rows);
+    struct dsflow_need need = dsf_segment_need(segment, &site, port);
 
     return (size_t)(need.rows * need.cols);
 }
@@ -126,17 +111,17 @@ static int32_t most_rows(const struct dsf_model *m)
 }
 
 /* Call `what` for each port of each layer that keeps data. */
-typedef void (*own_port_fn)(void *user, int l, const struct dsf_segment *s,
+typedef void (*own_port_fn)(void *user, int l, const struct dsflow_segment *s,
                             unsigned port);
 static void each_own_port(const struct dsf_model *m, own_port_fn what,
                           void *user)
 {
     for (int l = 0; l < m->layers; l++) {
-        const struct dsf_segment *const *s = dsf_model_layer(m, l)->segments;
+        const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
 
         for (; *s != NULL; s++)
             for (unsigned p = 0; p < (*s)->nports; p++)
-                if ((*s)->ports[p].from == DSF_FROM_KEPT)
+                if ((*s)->ports[p].from == DSFLOW_FROM_KEPT)
                     what(user, l, *s, p);
     }
 }
@@ -146,7 +131,7 @@ struct counted {
     double bytes;
 };
 
-static void count_port(void *user, int l, const struct dsf_segment *s,
+static void count_port(void *user, int l, const struct dsflow_segment *s,
                        unsigned port)
 {
     struct counted *c = user;
@@ -172,7 +157,7 @@ static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
 }
 
 /* The largest of all layers serves them in turn. */
-static void add_port(void *user, int l, const struct dsf_segment *s,
+static void add_port(void *user, int l, const struct dsflow_segment *s,
                      unsigned port)
 {
     struct dsf_generator *g = user;
@@ -201,7 +186,7 @@ struct found {
     bool all;
 };
 
-static void look_for(void *user, int l, const struct dsf_segment *s,
+static void look_for(void *user, int l, const struct dsflow_segment *s,
                      unsigned port)
 {
     struct found *f = user;
@@ -222,7 +207,7 @@ int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
     g->model = m;
     g->job = job;
     g->params = params;
-    g->own = dsf_xcalloc(nsegments(), sizeof(*g->own));
+    g->own = dsf_xcalloc(DSF_MAX_SEGMENTS, sizeof(*g->own));
     each_own_port(m, add_port, g);
     each_own_port(m, look_for, &found);
     found.all &= (g->stream[0] = floats(x)) != NULL;
@@ -250,7 +235,7 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
 {
     const struct dsflow_op *own = dsf_job_op(g->job, op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
-    struct dsflow_shape shapes[DSF_SEGMENT_PORTS];
+    struct dsflow_shape shapes[DSFLOW_SEGMENT_PORTS];
     const struct dsflow_case c = { own, shapes, op->nports, args };
     size_t scratch;
 
@@ -289,33 +274,34 @@ static void call(struct dsf_generator *g, const struct dsflow_op *op,
 /* Where the data of a port of a segment of layer `l` is; keys from token `key`
  * on. NULL: the port is left out. */
 static void *data_on(const struct dsf_generator *g, int l,
-                     const struct dsf_segment *segment, unsigned p,
-                     const struct dsf_site *site, int32_t key)
+                     const struct dsflow_segment *segment, unsigned p,
+                     const struct dsflow_site *site, int32_t key)
 {
-    const struct dsf_port *port = &segment->ports[p];
+    const struct dsflow_segment_port *port = &segment->ports[p];
     const struct port_data *own;
 
     switch (port->from) {
-    case DSF_FROM_PARAMETERS:
+    case DSFLOW_FROM_PARAMETERS:
         return g->params[dsf_model_unit(g->model, l, segment, port->unit)];
-    case DSF_FROM_IN: /* logits are of the last row */
+    case DSFLOW_FROM_IN: /* logits are of the last row */
         return g->stream[g->from] + (g->rows - site->tile.rows) *
                                         (ptrdiff_t)site->tile.width;
-    case DSF_FROM_OUT:
+    case DSFLOW_FROM_OUT:
         return g->stream[1 - g->from];
-    case DSF_FROM_OTHER:
-        return data_on(g, l, port->other, port->unit, site, key);
-    case DSF_FROM_KEPT:
+    case DSFLOW_FROM_OTHER:
+        return data_on(g, l, dsflow_segment_find(NULL, port->other),
+                       port->unit, site, key);
+    case DSFLOW_FROM_KEPT:
         own = own_data(g, segment, p);
         return port->of_keys
                    ? own->l[l] + numbers(g->model, l, segment, p, 1) *
                                      (size_t)key
                    : own->v;
-    case DSF_FROM_ROPE:
+    case DSFLOW_FROM_ROPE:
         return g->rope;
-    case DSF_FROM_BATCH:
+    case DSFLOW_FROM_BATCH:
         return g->batch;
-    case DSF_FROM_LOGITS:
+    case DSFLOW_FROM_LOGITS:
         return g->logits;
     default:
         return NULL;
@@ -323,12 +309,12 @@ static void *data_on(const struct dsf_generator *g, int l,
 }
 
 static void run(struct dsf_generator *g, int l,
-                const struct dsf_segment *segment, const struct dsflow_op *op,
-                const struct dsf_site *site, int32_t key)
+                const struct dsflow_segment *segment, const struct dsflow_op *op,
+                const struct dsflow_site *site, int32_t key)
 {
-    _Alignas(16) unsigned char args[DSF_MAX_ARGS] = { 0 };
-    struct dsf_need need[DSF_SEGMENT_PORTS] = { { 0 } };
-    struct dsflow_buf bufs[DSF_SEGMENT_PORTS] = { { .ptr = NULL } };
+    _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
+    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
+    struct dsflow_buf bufs[DSFLOW_SEGMENT_PORTS] = { { .ptr = NULL } };
     uint32_t fresh = 0;
 
     segment->fill(site, args);
@@ -350,18 +336,17 @@ static void run(struct dsf_generator *g, int l,
     call(g, op, args, fresh, bufs);
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL &&
-            segment->ports[p].from == DSF_FROM_OUT)
+            segment->ports[p].from == DSFLOW_FROM_OUT)
             g->from = 1 - g->from;
 }
 
 /* The tokens that are being fed, through a segment of layer `l`. Where it has
  * pairs, with all keys so far and then with their own. */
 static void run_segment(struct dsf_generator *g, int l,
-                        const struct dsf_segment *segment)
+                        const struct dsflow_segment *segment)
 {
-    const struct dsf_unit *units[DSF_MAX_UNITS];
-    struct dsf_site site =
-        site_of(g->model, l, segment, g->pos, g->rows, units);
+    struct dsflow_site site =
+        site_of(g->model, l, segment, g->pos, g->rows);
 
     if (segment->logits != NULL) {
         site.tile.pos += g->rows - 1;
@@ -370,7 +355,7 @@ static void run_segment(struct dsf_generator *g, int l,
         return;
     }
     if (segment->pairs && g->pos > 0) {
-        struct dsf_site earlier = site;
+        struct dsflow_site earlier = site;
 
         earlier.keys = g->pos;
         earlier.diagonal = false;
@@ -388,7 +373,7 @@ static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
     g->rows = (int32_t)rows;
     memcpy(g->batch, tokens, rows * sizeof(*tokens));
     for (int l = -1; l <= m->layers; l++) {
-        const struct dsf_segment *const *s = dsf_model_layer(m, l)->segments;
+        const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
 
         for (; *s != NULL; s++)
             run_segment(g, l, *s);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "policies/keys.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <inttypes.h>
@@ -98,6 +99,26 @@ static void list_sizes(const struct dsf_model *m, struct dsf_identity *of)
     add_flag(of, weights, "model.qkv_bias", d->qkv_bias);
 }
 
+bool dsf_identity_segments(const struct dsf_model *m, char *text, size_t size)
+{
+    size_t at = 0;
+
+    for (unsigned i = 0; m->block[i] != NULL && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
+                               m->block[i]->name);
+    return strcmp(text, "qkv, attention, out, mlp") != 0;
+}
+
+static void list_segments(const struct dsf_model *m, struct dsf_identity *of)
+{
+    char text[300];
+
+    if (dsf_identity_segments(m, text, sizeof(text)))
+        add(of, DSF_EFFECT_WEIGHTS, "model.segments", "%s", text);
+    else /* as checkpoints have it that do not name them */
+        open_key(of, DSF_EFFECT_WEIGHTS, "model.segments");
+}
+
 static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
 {
     static const char *const keys[] = { "model.embed",     "model.qkv",
@@ -119,7 +140,7 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
     add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         add(of, model, keys[i], "%s",
-            dsf_job_segment(&s->job, strchr(keys[i], '.') + 1, NULL)->name);
+            dsf_job_replacing(&s->job, strchr(keys[i], '.') + 1));
 }
 
 /* Axes whose sizes decide how sums are grouped. NULL: the sizes are not known. */
@@ -197,6 +218,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 
     *of = (struct dsf_identity){ 0 };
     list_sizes(&s->model, of);
+    list_segments(&s->model, of);
     list_formulas(s, of);
     add(of, DSF_EFFECT_TOKENS, "data.tokenizer", "%016" PRIx64,
         dsf_tokenizer_hash(s->tok));

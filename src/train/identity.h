@@ -59,6 +59,9 @@ struct dsf_identity_rope {
 };
 struct dsf_identity_rope dsf_identity_rope(const struct dsf_model *m);
 
+/* The segments of a layer in order; whether they are other than usual. */
+bool dsf_identity_segments(const struct dsf_model *m, char *text, size_t size);
+
 /* The momentum; 0 where the optimizer has none. */
 double dsf_identity_momentum(const struct dsf_job *j);
 

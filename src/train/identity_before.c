@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "policies/keys.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <inttypes.h>
@@ -25,21 +26,27 @@ static void name_optimizer(const struct dsf_job *j, char *text, size_t size)
     snprintf(text, size, "%s", j->optimizer.kind);
 }
 
-/* What plug-ins compute, and what states are kept as. */
-static void name_others(const struct dsf_job *j, char *others, size_t size)
+/* What plug-ins compute, and what states are kept as. What was not there yet
+ * when these hashes were written makes another one. */
+static void name_others(const struct dsf_session *s, char *others, size_t size)
 {
+    const struct dsf_job *j = &s->job;
     const char *name;
+    char segments[200];
     size_t at = 0;
 
     others[0] = '\0';
     for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL && at < size;
          i++) {
-        const struct dsflow_segment *s = dsf_job_segment(j, name, NULL);
+        const char *by = dsf_job_replacing(j, name);
 
-        if (strcmp(s->name, "builtin") != 0)
-            at += (size_t)snprintf(others + at, size - at, "%s %s\n", name,
-                                   s->name);
+        if (strcmp(by, "builtin") != 0)
+            at += (size_t)snprintf(others + at, size - at, "%s %s\n", name, by);
     }
+    if (dsf_identity_segments(&s->model, segments, sizeof(segments)) &&
+        at < size)
+        at += (size_t)snprintf(others + at, size - at, "segments %s\n",
+                               segments);
     if (dsf_job_states(j) != DSFLOW_FP32 && at < size)
         snprintf(others + at, size - at, "states %d\n",
                  dsf_job_states(j) == DSFLOW_BF16 ? 1 : 2);
@@ -54,7 +61,7 @@ uint64_t dsf_identity_before(const struct dsf_session *s)
     uint64_t hash;
 
     name_optimizer(j, optimizer, sizeof(optimizer));
-    name_others(j, others, sizeof(others));
+    name_others(s, others, sizeof(others));
     text = dsf_xasprintf(
         "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %.9g %.17g\n"
         "%.17g %.17g %.17g %lld\n%s %.17g\n"

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "plugin/plugin.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <ctype.h>
@@ -71,7 +72,7 @@ static bool is_segment(const char *key)
     for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++)
         if (strcmp(name, key) == 0)
             return true;
-    return false;
+    return strcmp(key, "segments") == 0;
 }
 
 static int take_sizes(struct dsf_session *s, const struct dsf_ckpt_fields *of,

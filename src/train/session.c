@@ -8,6 +8,7 @@
 #include "measure/machine_cache.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 #include "train/machine_keys.h"
 #include "train/origin.h"
@@ -49,6 +50,8 @@ static int read_job(struct dsf_session *s, const char *path,
 
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_segments(&s->job, err);
     /* A run that was moved is where it was found. */
     if (status == DSFLOW_OK && is_run) {
         free(s->job.main.output);

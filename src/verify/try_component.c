@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "graph/task.h"
 #include "policies/policies.h"
+#include "segments/segment.h"
 #include "tasks/components.h"
 
 #include <math.h>
@@ -78,6 +79,8 @@ static int make_job(struct built *b, const struct small *small, const char *set,
     free(sets);
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&b->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_segments(&b->job, err);
     if (status == DSFLOW_OK)
         status = dsf_model_init(&b->model, &b->job, err);
     if (status == DSFLOW_OK)

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
+#include "segments/segment.h"
 #include "tasks/tasks.h"
 
 #include <math.h>
@@ -16,10 +17,11 @@ enum { MOST_BUFFERS = 24, DIRECTIONS = 8 };
 /* The sum of products of what is left and what is right of it in `sums` is what
  * the passes differentiate; the head has a loss of its own. `gradients` are
  * pairs too: by what, and the port that has the result. */
-static const struct segment_sums {
-    const char *replaces;
+struct segment_sums {
+    const char *segment;
     const char *sums[4][2], *gradients[4][2];
-} segments[] = {
+};
+static const struct segment_sums builtin[] = {
     { "embed", { { "dx", "x" } }, { { "embed", "grad" } } },
     { "qkv",
       { { "dq", "q" }, { "dkv", "kv" }, { "dres", "x" } },
@@ -53,11 +55,7 @@ struct passes {
     struct buffer kept[4]; /* left sides of `sums`, as they were */
 };
 
-/* The passes of a segment, with the names that the built-in ones have. */
 enum { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, HIDDEN, LOGITS, NPASSES };
-static const char *const pass_names[NPASSES] = { "forward", "backward_input",
-                                                 "backward_weight", "hidden",
-                                                 "logits" };
 
 static const struct dsflow_op *own_op(const struct dsflow_segment *s, int pass)
 {
@@ -68,13 +66,16 @@ static const struct dsflow_op *own_op(const struct dsflow_segment *s, int pass)
     return all[pass];
 }
 
+/* What it takes the place of; or itself. */
+static const struct dsflow_segment *original(const struct dsflow_segment *s)
+{
+    return s->replaces != NULL ? dsflow_segment_find(NULL, s->replaces) : s;
+}
+
 static const struct dsflow_op *original_op(const struct dsflow_segment *s,
                                            int pass)
 {
-    char name[64];
-
-    snprintf(name, sizeof(name), "%s.%s", s->replaces, pass_names[pass]);
-    return dsflow_op_find(name);
+    return own_op(original(s), pass);
 }
 
 static const struct dsflow_op *op_of(const struct dsflow_segment *s, int pass)
@@ -85,17 +86,54 @@ static const struct dsflow_op *op_of(const struct dsflow_segment *s, int pass)
 }
 
 const struct dsflow_segment *dsf_segment_of(const struct dsflow_op *op,
-                                            const struct dsflow_op **original)
+                                            const struct dsflow_op **of)
 {
     const struct dsflow_segment *s;
 
     for (unsigned i = 0; (s = dsflow_segment_at(i)) != NULL; i++)
         for (int pass = 0; pass < NPASSES; pass++)
             if (op_of(s, pass) == op) {
-                *original = original_op(s, pass);
+                *of = original_op(s, pass);
                 return s;
             }
     return NULL;
+}
+
+/* The name of the port of a pass that is connected to `from`; NULL: none. */
+static const char *port_from(const struct dsflow_op *op,
+                             const struct dsflow_segment *s,
+                             enum dsflow_from from)
+{
+    for (unsigned p = 0; op != NULL && p < op->nports; p++)
+        if (op->ports[p].name != NULL && s->ports[p].from == from)
+            return op->ports[p].name;
+    return NULL;
+}
+
+/* Of a pass in the stream: its gradient is what leaves it by what enters. */
+static struct segment_sums sums_of(const struct dsflow_segment *segment)
+{
+    const struct dsflow_segment *s = original(segment);
+    struct segment_sums sums = { .segment = s->name };
+    const char *grad =
+        port_from(s->backward_weight, s, DSFLOW_FROM_GRADIENTS);
+    unsigned n = 0;
+
+    for (size_t i = 0; i < sizeof(builtin) / sizeof(*builtin); i++)
+        if (strcmp(builtin[i].segment, s->name) == 0)
+            return builtin[i];
+    sums.sums[0][0] = port_from(s->backward_input, s, DSFLOW_FROM_DOUT);
+    sums.sums[0][1] = port_from(s->forward, s, DSFLOW_FROM_OUT);
+    if (port_from(s->backward_input, s, DSFLOW_FROM_DIN) != NULL) {
+        sums.gradients[n][0] = port_from(s->forward, s, DSFLOW_FROM_IN);
+        sums.gradients[n++][1] =
+            port_from(s->backward_input, s, DSFLOW_FROM_DIN);
+    }
+    if (grad != NULL) {
+        sums.gradients[n][0] = port_from(s->forward, s, DSFLOW_FROM_PARAMETERS);
+        sums.gradients[n][1] = grad;
+    }
+    return sums;
 }
 
 static struct buffer *buffer_of(struct passes *p, const char *name)
@@ -116,30 +154,42 @@ static float *floats(size_t n)
     return v;
 }
 
+static bool is_attention(const struct passes *p)
+{
+    return strcmp(p->sums->segment, "attention") == 0;
+}
+
 /* A port that is added to begins fresh. */
 static bool is_sum(const struct passes *p, const char *name)
 {
     static const char *const of_attention[] = { "att", "lse", "dq", "dkv" };
 
-    for (int i = 0; i < 4 && p->sums->replaces[0] == 'a'; i++)
+    for (int i = 0; i < 4 && is_attention(p); i++)
         if (strcmp(name, of_attention[i]) == 0)
             return true;
     return strstr(name, "grad") != NULL;
+}
+
+static const struct dsflow_trials *trials_of(const struct dsflow_op *op)
+{
+    const struct dsflow_codelet *codelet = dsflow_codelet_find(op);
+
+    return codelet->trials != NULL ? codelet->trials : &dsf_trials_described;
 }
 
 /* The buffers of a pass that are not there yet, with contents where it is the
  * first to read them. Returns how many ports it has. */
 static unsigned add_buffers(struct passes *p, int pass)
 {
-    const struct dsflow_op *original = original_op(p->segment, pass);
-    const struct dsflow_trials *t = dsflow_codelet_find(original)->trials;
+    const struct dsflow_op *of = original_op(p->segment, pass);
+    const struct dsflow_trials *t = trials_of(of);
     unsigned n = 0, fresh = 0;
     unsigned char args[512] = { 0 };
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
 
-    t->make(original, p->seed, shapes, &n, args, &fresh);
+    t->make(of, p->seed, shapes, &n, args, &fresh);
     for (unsigned i = 0; i < n; i++) {
-        const char *name = original->ports[i].name;
+        const char *name = of->ports[i].name;
         size_t size = (shapes[i].bytes + 3) / 4;
         struct buffer *b;
 
@@ -150,10 +200,10 @@ static unsigned add_buffers(struct passes *p, int pass)
             continue;
         b = &p->v[p->n++];
         *b = (struct buffer){ name, floats(size), size, shapes[i] };
-        if (original->ports[i].access == DSFLOW_W || is_sum(p, name))
+        if (of->ports[i].access == DSFLOW_W || is_sum(p, name))
             continue;
         if (t->fill == NULL ||
-            !t->fill(original, p->seed, i, b->v, shapes[i].elems, args))
+            !t->fill(of, p->seed, i, b->v, shapes[i].elems, args))
             dsf_case_fill(p->seed, 16 * (unsigned)pass + i, b->v, b->floats);
         for (size_t k = 0; k < b->floats && strstr("unit weight", name); k++)
             b->v[k] *= 0.2f; /* as weights are: sums of many stay near 1 */
@@ -264,15 +314,15 @@ static void keep_cotangents(struct passes *p)
 static bool begin(struct passes *p)
 {
     const struct dsflow_op *first = original_op(p->segment, FORWARD);
-    const struct dsflow_trials *t = dsflow_codelet_find(first)->trials;
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
+    const struct dsflow_trials *t = trials_of(first);
+    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS] = { { 0 } };
     unsigned n, fresh = 0;
 
     t->make(first, p->seed, shapes, &n, &p->args, &fresh);
     /* No slope of a norm of few numbers; and large ones would take long. */
     if (p->args.attention.tile.width < 8 || p->args.attention.tile.width > 128)
         return false;
-    if (p->sums->replaces[0] == 'a') {
+    if (is_attention(p)) {
         struct dsflow_attention_args *a = &p->args.attention;
 
         a->first = a->last = a->first_q = a->first_kv = 1;
@@ -283,7 +333,7 @@ static bool begin(struct passes *p)
     keep_cotangents(p);
     if (!run_pass(p, FORWARD))
         return false;
-    if (p->sums->replaces[0] == 'a')
+    if (is_attention(p))
         fill_delta(p);
     return run_pass(p, BACKWARD_INPUT) && run_pass(p, BACKWARD_WEIGHT);
 }
@@ -412,18 +462,15 @@ static void try_seed(const struct dsflow_segment *segment,
 void dsf_try_gradients(const struct dsflow_segment *segment,
                        const struct dsflow_op *op, const struct dsf_verify_options *how)
 {
+    const struct segment_sums sums = sums_of(segment);
     char where[64];
 
-    for (size_t i = 0; i < sizeof(segments) / sizeof(*segments); i++) {
-        if (strcmp(segments[i].replaces, segment->replaces) != 0)
-            continue;
-        for (unsigned k = 0; k < how->cases; k++) {
-            uint64_t seed = how->seed + k;
+    for (unsigned k = 0; k < how->cases; k++) {
+        uint64_t seed = how->seed + k;
 
-            snprintf(where, sizeof(where), "--seed %llu --cases 1",
-                     (unsigned long long)seed);
-            dsf_child_step("", where);
-            try_seed(segment, &segments[i], op, seed);
-        }
+        snprintf(where, sizeof(where), "--seed %llu --cases 1",
+                 (unsigned long long)seed);
+        dsf_child_step("", where);
+        try_seed(segment, &sums, op, seed);
     }
 }

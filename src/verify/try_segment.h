@@ -3,14 +3,18 @@
 #ifndef DSF_VERIFY_TRY_SEGMENT_H
 #define DSF_VERIFY_TRY_SEGMENT_H
 
-#include <dsflow/segments.h>
+#include <dsflow/segment.h>
 
 #include "verify/try_codelet.h"
 
-/* The segment that `op` is of, and the built-in kind of task that it takes the
- * place of; NULL where it is of none. */
+/* The segment that `op` is of, and the kind of task that it takes the place of,
+ * which may be itself; NULL where it is of none. */
 const struct dsflow_segment *dsf_segment_of(const struct dsflow_op *op,
                                             const struct dsflow_op **original);
+
+/* segment_case.c: random cases of a kind of task from what its segment says of
+ * itself. */
+extern const struct dsflow_trials dsf_trials_described;
 
 /* Compare the gradients that `op` computes with differences of the segment's
  * own forward pass: for its backward passes those they write, for its forward

@@ -39,6 +39,8 @@ static void try_codelet(const struct subject *s, struct dsf_verdict *verdict)
     if (c->trials == &dsf_trials_segment)
         dsf_try_codelet(&codelet, &reference, &dsf_trials_part, s->how,
                         verdict);
+    if (segment != NULL && trials == NULL)
+        trials = &dsf_trials_described;
     if (trials != NULL)
         dsf_try_codelet(&codelet, &reference, trials, s->how, verdict);
     if (s->optimizer != NULL)

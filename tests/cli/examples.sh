@@ -29,10 +29,10 @@ MAKEFLAGS= MAKELEVEL= make CC=gcc CFLAGS="-O2 -Wall -Wextra -Werror \
     -Wno-missing-field-initializers" > log 2>&1 ||
     { cat log; exit 1; }
 for c in *.c; do
-    [ "$(wc -l < "$c")" -lt 160 ] || fault "$c has $(wc -l < "$c") lines"
+    [ "$(wc -l < "$c")" -lt 170 ] || fault "$c has $(wc -l < "$c") lines"
 done
 
-for name in clip attention muon schedule average; do
+for name in clip attention gated_norm muon schedule average; do
     "$dsflow" codelet check ./lib$name.so --cases 12 > log 2>&1 ||
         fault "codelet check of $name: $(cat log)"
     grep -q "  ok" log || fault "$name: nothing was checked: $(cat log)"
@@ -95,6 +95,32 @@ paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit ba
     fault "attention: other losses than the built-in one"
 "$dsflow" plan attention.toml --set data.train=../text.txt --dot > log
 grep -q plain.backward_input log || fault "attention: is not in the graph"
+
+# A segment of its own: the same bits with its layers in stages, recomputed and
+# shared out; near them in parts. It generates, and goes on.
+train gated_norm gated --set batch.groups=2
+train gated_norm gated_shards --set batch.groups=2 --set mesh.data=2 \
+    --set zero.stage=3 --set zero.keep=0 --set recompute.what=block
+same gated gated_shards
+train gated_norm gated_stages --set batch.groups=2 --set mesh.pipeline=2 \
+    --set job.steps=3
+train gated_norm gated_stages --set batch.groups=2 --resume
+same gated gated_stages
+train gated_norm gated_parts --set batch.groups=2 --set mesh.tensor=2
+losses gated > a
+losses gated_parts > b
+paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit bad }' ||
+    fault "gated_norm: other losses in parts"
+"$dsflow" generate gated --prompt "a" --tokens 8 > log 2>&1 ||
+    fault "gated_norm: generate: $(cat log)"
+"$dsflow" checkpoint export gated hf > log 2>&1 &&
+    grep -q "transformer.h.1.gated_norm.weight" hf/model.safetensors ||
+    fault "gated_norm: export: $(cat log)"
+"$dsflow" run gated_norm.toml --set job.output=gated --resume --set job.steps=7 \
+    --set data.train=../text.txt --set batch.groups=2 \
+    --set 'model.segments=["qkv", "attention", "out", "mlp"]' > log 2>&1 &&
+    fault "gated_norm: goes on without its segment"
+grep -q "model.segments" log || fault "gated_norm: without it: $(cat log)"
 
 # A program: every fifth step has tasks of its own, and no bit of the training
 # depends on it; where its policy stands makes no difference, nor does the mesh.

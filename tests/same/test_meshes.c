@@ -15,6 +15,7 @@
 #include "tasks/args.h"
 
 #include <dsflow/exec.h>
+#include <dsflow/plugin.h>
 
 #include "lib/test.h"
 
@@ -38,6 +39,9 @@ static const char *const counts[] = {
 #define ALL_CPU                                                                \
     "offload.optimizer=cpu offload.params=cpu offload.gradients=cpu "          \
     "offload.activations=cpu"
+/* With the segment of examples/plugins/gated_norm.c. */
+#define GATED                                                                  \
+    "model.segments=[\"qkv\",\"attention\",\"out\",\"gated_norm\",\"mlp\"] "
 #define ALL_NVME                                                               \
     "offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "       \
     "offload.activations=nvme"
@@ -175,6 +179,17 @@ static const char *const trials[] = {
     "llama mesh.tensor=2 mesh.pipeline=2 mesh.data=2 zero.stage=2 "
     "pipeline.schedule=zero_bubble batch.tile=16",
     "llama mesh.tensor=4 mesh.pipeline=2 model.tied=true",
+
+    /* With a segment that a plug-in brings. */
+    "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",
+    "gpt2 " GATED "mesh.pipeline=2 recompute.what=block batch.tile=16",
+    "llama " GATED "mesh.data=4 zero.stage=3 zero.keep=0 recompute.what=block",
+    "llama " GATED ALL_CPU " batch.order=layer_major",
+    "gpt2 " GATED "mesh.tensor=2",
+    "gpt2 " GATED "mesh.tensor=4 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "recompute.what=block",
+    "llama " GATED "mesh.tensor=2 mesh.pipeline=2 optimizer.kind=drift",
+    "llama model.segments=[\"mlp\",\"gated_norm\"] mesh.data=2 zero.stage=2",
 
     /* Kept in other memories. */
     "gpt2 offload.optimizer=cpu",
@@ -856,6 +871,8 @@ int main(int argc, char **argv)
     int status;
 
     add_unit_ops();
+    if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
+        return 1;
     for (int i = 1; i < argc; i++) {
         n = add_test(tests, n, argv[i], DSFLOW_SERIAL);
         n = add_test(tests, n, argv[i], DSFLOW_STARPU);

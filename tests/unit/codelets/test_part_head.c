@@ -53,8 +53,8 @@ static void run_whole(struct head *l)
     const struct dsflow_head_args *a = &l->args;
     const struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b, 0 };
 
-    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &l->x },
-        { DSF_NORM_UNIT, &l->norm }, { DSF_NORM_Y, &l->xn });
+    RUN(&dsf_codelet_norm_forward, &norm, { DSFLOW_NORM_X, &l->x },
+        { DSFLOW_NORM_UNIT, &l->norm }, { DSFLOW_NORM_Y, &l->xn });
     RUN(&dsf_codelet_head_forward, a, { DSFLOW_HEAD_X, &l->x },
         { DSFLOW_HEAD_NORM, &l->norm }, { DSFLOW_HEAD_WEIGHT, &l->weight },
         { DSFLOW_HEAD_BATCH, &l->batch }, { DSFLOW_HEAD_LOGITS, &l->logits },
@@ -186,9 +186,9 @@ static void check_head(struct head *whole, int32_t nparts)
     }
     assert_like(logits.f, whole->logits.f, logits.n, nparts);
     assert_like(grad.f, whole->grad.f, grad.n, nparts);
-    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
-        { DSF_NORM_X, &whole->x }, { DSF_NORM_UNIT, &whole->norm },
-        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm });
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSFLOW_NORM_DY, &dxn },
+        { DSFLOW_NORM_X, &whole->x }, { DSFLOW_NORM_UNIT, &whole->norm },
+        { DSFLOW_NORM_DX, &dx }, { DSFLOW_NORM_DNORM, &dnorm });
     assert_like(dx.f, whole->dx.f, dx.n, nparts);
     assert_like(dnorm.f, whole->dnorm.f, width, nparts);
     tensor_free(&all);

@@ -138,8 +138,8 @@ static void check_mlp(struct dsflow_tile t, int bias, int parts)
     struct tensor dnorm = tensor_unset(whole.dnorm.n), h;
     struct tensor grad = tensor_zero(whole.grad.n);
 
-    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &whole.x },
-        { DSF_NORM_UNIT, &whole.unit }, { DSF_NORM_Y, &whole.xn });
+    RUN(&dsf_codelet_norm_forward, &norm, { DSFLOW_NORM_X, &whole.x },
+        { DSFLOW_NORM_UNIT, &whole.unit }, { DSFLOW_NORM_Y, &whole.xn });
     RUN(&dsf_codelet_mlp_forward, a, { DSFLOW_MLP_X, &whole.x },
         { DSFLOW_MLP_UNIT, &whole.unit }, { DSFLOW_MLP_H, &whole.h },
         { DSFLOW_MLP_Y, &whole.y });
@@ -166,26 +166,26 @@ static void check_mlp(struct dsflow_tile t, int bias, int parts)
      * the same order. */
     if (a->b2 >= 0)
         RUN(&dsf_codelet_residual_forward, &residual,
-            { DSF_RESIDUAL_X, &whole.x }, { DSF_RESIDUAL_IN, &sum },
-            { DSF_RESIDUAL_Y, &y }, { DSF_RESIDUAL_UNIT, &whole.unit });
+            { DSFLOW_RESIDUAL_X, &whole.x }, { DSFLOW_RESIDUAL_IN, &sum },
+            { DSFLOW_RESIDUAL_Y, &y }, { DSFLOW_RESIDUAL_UNIT, &whole.unit });
     else
         RUN(&dsf_codelet_residual_forward, &residual,
-            { DSF_RESIDUAL_X, &whole.x }, { DSF_RESIDUAL_IN, &sum },
-            { DSF_RESIDUAL_Y, &y });
+            { DSFLOW_RESIDUAL_X, &whole.x }, { DSFLOW_RESIDUAL_IN, &sum },
+            { DSFLOW_RESIDUAL_Y, &y });
     assert_like(y.f, whole.y.f, y.n, 2);
-    RUN(&dsf_codelet_norm_backward_input, &back, { DSF_NORM_DY, &dxn },
-        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
-        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
-        { DSF_NORM_DRES, &whole.dy });
+    RUN(&dsf_codelet_norm_backward_input, &back, { DSFLOW_NORM_DY, &dxn },
+        { DSFLOW_NORM_X, &whole.x }, { DSFLOW_NORM_UNIT, &whole.unit },
+        { DSFLOW_NORM_DX, &dx }, { DSFLOW_NORM_DNORM, &dnorm },
+        { DSFLOW_NORM_DRES, &whole.dy });
     assert_like(dx.f, whole.dx.f, dx.n, parts);
     assert_like(dnorm.f, whole.dnorm.f, dnorm.n, parts);
-    RUN(&dsf_codelet_norm_backward_weight, &norm, { DSF_NORM_DNORM, &dnorm },
-        { DSF_NORM_GRAD, &grad });
+    RUN(&dsf_codelet_norm_backward_weight, &norm, { DSFLOW_NORM_DNORM, &dnorm },
+        { DSFLOW_NORM_GRAD, &grad });
     assert_like(grad.f + a->norm_w, whole.grad.f + a->norm_w, (size_t)t.width,
                 parts);
     if (a->b2 >= 0) {
         RUN(&dsf_codelet_residual_backward_weight, &residual,
-            { DSF_RESIDUAL_DY, &whole.dy }, { DSF_RESIDUAL_GRAD, &grad });
+            { DSFLOW_RESIDUAL_DY, &whole.dy }, { DSFLOW_RESIDUAL_GRAD, &grad });
         assert_same_bits(grad.f + a->b2, whole.grad.f + a->b2, (size_t)t.width);
     }
     mlp_free(&whole);
@@ -258,9 +258,9 @@ static void check_out(struct dsflow_tile t, int parts)
             { DSFLOW_OUT_UNIT, &part }, { DSFLOW_OUT_Y, &one });
         add_floats(sum.f, one.f, one.n);
     }
-    RUN(&dsf_codelet_residual_forward, &residual, { DSF_RESIDUAL_X, &x },
-        { DSF_RESIDUAL_IN, &sum }, { DSF_RESIDUAL_Y, &one },
-        { DSF_RESIDUAL_UNIT, &unit });
+    RUN(&dsf_codelet_residual_forward, &residual, { DSFLOW_RESIDUAL_X, &x },
+        { DSFLOW_RESIDUAL_IN, &sum }, { DSFLOW_RESIDUAL_Y, &one },
+        { DSFLOW_RESIDUAL_UNIT, &unit });
     assert_like(one.f, y.f, y.n, 2);
 
     /* Backward, the kinds of the whole segment take a part. */

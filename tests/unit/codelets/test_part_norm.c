@@ -59,26 +59,26 @@ static void check_layer(struct dsflow_tile t)
 
     added.residual = 1;
     objective(&l);
-    RUN(&dsf_codelet_norm_forward, a, { DSF_NORM_X, &l.x },
-        { DSF_NORM_UNIT, &l.unit }, { DSF_NORM_Y, &l.y });
+    RUN(&dsf_codelet_norm_forward, a, { DSFLOW_NORM_X, &l.x },
+        { DSFLOW_NORM_UNIT, &l.unit }, { DSFLOW_NORM_Y, &l.y });
     assert_close(l.y.f, l.yy, l.y.n, 1e-6);
-    RUN(&dsf_codelet_norm_backward_input, &added, { DSF_NORM_DY, &l.dy },
-        { DSF_NORM_X, &l.x }, { DSF_NORM_UNIT, &l.unit },
-        { DSF_NORM_DX, &l.dx }, { DSF_NORM_DNORM, &l.dnorm },
-        { DSF_NORM_DRES, &l.dres });
+    RUN(&dsf_codelet_norm_backward_input, &added, { DSFLOW_NORM_DY, &l.dy },
+        { DSFLOW_NORM_X, &l.x }, { DSFLOW_NORM_UNIT, &l.unit },
+        { DSFLOW_NORM_DX, &l.dx }, { DSFLOW_NORM_DNORM, &l.dnorm },
+        { DSFLOW_NORM_DRES, &l.dres });
     memset(l.grad.f, 0xff, l.grad.n * sizeof(float));
-    RUN_FRESH(1u << DSF_NORM_GRAD, &dsf_codelet_norm_backward_weight, a,
-              { DSF_NORM_DNORM, &l.dnorm }, { DSF_NORM_GRAD, &l.grad });
+    RUN_FRESH(1u << DSFLOW_NORM_GRAD, &dsf_codelet_norm_backward_weight, a,
+              { DSFLOW_NORM_DNORM, &l.dnorm }, { DSFLOW_NORM_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x");
     check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
 
     /* Without a residual, and what was in grad stays. */
     memset(l.dres.d, 0, l.dres.n * sizeof(double));
-    RUN(&dsf_codelet_norm_backward_input, a, { DSF_NORM_DY, &l.dy },
-        { DSF_NORM_X, &l.x }, { DSF_NORM_UNIT, &l.unit },
-        { DSF_NORM_DX, &l.dx }, { DSF_NORM_DNORM, &l.dnorm });
-    RUN(&dsf_codelet_norm_backward_weight, a, { DSF_NORM_DNORM, &l.dnorm },
-        { DSF_NORM_GRAD, &l.grad });
+    RUN(&dsf_codelet_norm_backward_input, a, { DSFLOW_NORM_DY, &l.dy },
+        { DSFLOW_NORM_X, &l.x }, { DSFLOW_NORM_UNIT, &l.unit },
+        { DSFLOW_NORM_DX, &l.dx }, { DSFLOW_NORM_DNORM, &l.dnorm });
+    RUN(&dsf_codelet_norm_backward_weight, a, { DSFLOW_NORM_DNORM, &l.dnorm },
+        { DSFLOW_NORM_GRAD, &l.grad });
     check_gradient(objective, &l, l.x.d, l.dx.f, l.x.n, "x alone");
     for (size_t i = 0; i < l.grad.n; i++)
         l.grad.f[i] /= 2;
@@ -116,20 +116,20 @@ static void check_residual(int32_t rows, int32_t width, int bias)
     struct tensor grad = tensor_new(16 + w, 1, 4);
 
     if (bias)
-        RUN(&dsf_codelet_residual_forward, &a, { DSF_RESIDUAL_X, &x },
-            { DSF_RESIDUAL_IN, &in }, { DSF_RESIDUAL_Y, &y },
-            { DSF_RESIDUAL_UNIT, &unit });
+        RUN(&dsf_codelet_residual_forward, &a, { DSFLOW_RESIDUAL_X, &x },
+            { DSFLOW_RESIDUAL_IN, &in }, { DSFLOW_RESIDUAL_Y, &y },
+            { DSFLOW_RESIDUAL_UNIT, &unit });
     else
-        RUN(&dsf_codelet_residual_forward, &a, { DSF_RESIDUAL_X, &x },
-            { DSF_RESIDUAL_IN, &in }, { DSF_RESIDUAL_Y, &y });
+        RUN(&dsf_codelet_residual_forward, &a, { DSFLOW_RESIDUAL_X, &x },
+            { DSFLOW_RESIDUAL_IN, &in }, { DSFLOW_RESIDUAL_Y, &y });
     for (size_t i = 0; i < n; i++) {
         float b = bias ? unit.f[16 + i % w] : 0;
 
         assert_true(y.f[i] == (x.f[i] + b) + in.f[i]);
     }
     if (bias) {
-        RUN(&dsf_codelet_residual_backward_weight, &a, { DSF_RESIDUAL_DY, &in },
-            { DSF_RESIDUAL_GRAD, &grad });
+        RUN(&dsf_codelet_residual_backward_weight, &a, { DSFLOW_RESIDUAL_DY, &in },
+            { DSFLOW_RESIDUAL_GRAD, &grad });
         for (size_t i = 0; i < n; i++)
             grad.d[16 + i % w] += in.d[i];
         assert_close(grad.f, grad.d, grad.n, 1e-6);

@@ -57,8 +57,8 @@ static void run_whole(struct layer *l)
     const struct dsflow_qkv_args *a = &l->args;
     struct dsf_norm_args norm = { a->tile, a->norm_w, a->norm_b, 0 };
 
-    RUN(&dsf_codelet_norm_forward, &norm, { DSF_NORM_X, &l->x },
-        { DSF_NORM_UNIT, &l->unit }, { DSF_NORM_Y, &l->xn });
+    RUN(&dsf_codelet_norm_forward, &norm, { DSFLOW_NORM_X, &l->x },
+        { DSFLOW_NORM_UNIT, &l->unit }, { DSFLOW_NORM_Y, &l->xn });
     RUN_ROPE(l, &dsf_codelet_qkv_forward, a, { DSFLOW_QKV_X, &l->x },
              { DSFLOW_QKV_UNIT, &l->unit }, { DSFLOW_QKV_Q, &l->q },
              { DSFLOW_QKV_KV, &l->kv });
@@ -177,10 +177,10 @@ static void check_layer(struct dsflow_tile t, int bias, int parts)
         check_part(&whole, &l, parts, p, &dq, &dkv, &dxn);
         layer_free(&l);
     }
-    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
-        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
-        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
-        { DSF_NORM_DRES, &whole.dres });
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSFLOW_NORM_DY, &dxn },
+        { DSFLOW_NORM_X, &whole.x }, { DSFLOW_NORM_UNIT, &whole.unit },
+        { DSFLOW_NORM_DX, &dx }, { DSFLOW_NORM_DNORM, &dnorm },
+        { DSFLOW_NORM_DRES, &whole.dres });
     assert_like(dx.f, whole.dx.f, dx.n, parts);
     assert_like(dnorm.f, whole.dnorm.f, dnorm.n, parts);
     layer_free(&whole);
@@ -329,10 +329,10 @@ static void check_shared(int bias)
     assert_like(grad.f, whole.grad.f + nq, nkv, 6);
     if (bias)
         assert_like(grad.f + nkv, whole.grad.f + whole.args.b + 60, 40, 6);
-    RUN(&dsf_codelet_norm_backward_input, &norm, { DSF_NORM_DY, &dxn },
-        { DSF_NORM_X, &whole.x }, { DSF_NORM_UNIT, &whole.unit },
-        { DSF_NORM_DX, &dx }, { DSF_NORM_DNORM, &dnorm },
-        { DSF_NORM_DRES, &whole.dres });
+    RUN(&dsf_codelet_norm_backward_input, &norm, { DSFLOW_NORM_DY, &dxn },
+        { DSFLOW_NORM_X, &whole.x }, { DSFLOW_NORM_UNIT, &whole.unit },
+        { DSFLOW_NORM_DX, &dx }, { DSFLOW_NORM_DNORM, &dnorm },
+        { DSFLOW_NORM_DRES, &whole.dres });
     assert_like(dx.f, whole.dx.f, dx.n, 6);
     layer_free(&whole);
     tensor_free(&dq);

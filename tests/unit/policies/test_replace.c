@@ -2,7 +2,7 @@
  * the place of the built-in ones, and nothing else changes. */
 #include "same/trial.h"
 
-#include <dsflow/segments.h>
+#include <dsflow/segment.h>
 
 #include "lib/test.h"
 #include "tasks/tasks.h"

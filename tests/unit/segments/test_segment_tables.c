@@ -7,32 +7,20 @@
 
 #include <string.h>
 
-enum { NOPS = 5 };
-
-static const struct dsflow_op *op_at(const struct dsf_segment *s, int i)
-{
-    const struct dsflow_op *const ops[NOPS] = { s->forward, s->hidden,
-                                                s->backward_input,
-                                                s->backward_weight,
-                                                s->logits };
-
-    return ops[i];
-}
-
 /* Call `check` for each task of each segment. */
-static void each_op(void (*check)(const struct dsf_segment *s,
+static void each_op(void (*check)(const struct dsflow_segment *s,
                                   const struct dsflow_op *op))
 {
-    for (unsigned i = 0; dsf_segment_list[i] != NULL; i++)
-        for (int k = 0; k < NOPS; k++)
-            if (op_at(dsf_segment_list[i], k) != NULL)
-                check(dsf_segment_list[i], op_at(dsf_segment_list[i], k));
+    for (unsigned i = 0; dsf_segment_at(i) != NULL; i++)
+        for (unsigned k = 0; k < DSF_SEGMENT_OPS; k++)
+            if (dsf_segment_op(dsf_segment_at(i), k) != NULL)
+                check(dsf_segment_at(i), dsf_segment_op(dsf_segment_at(i), k));
 }
 
-static void check_ports(const struct dsf_segment *s, const struct dsflow_op *op)
+static void check_ports(const struct dsflow_segment *s, const struct dsflow_op *op)
 {
     assert_true(op->nports <= s->nports);
-    assert_true(s->nports <= DSF_SEGMENT_PORTS);
+    assert_true(s->nports <= DSFLOW_SEGMENT_PORTS);
     for (unsigned p = 0; p < op->nports; p++) {
         const struct dsflow_port *port = &op->ports[p];
 
@@ -42,13 +30,13 @@ static void check_ports(const struct dsf_segment *s, const struct dsflow_op *op)
             assert_true(op->ports[q].name == NULL ||
                         strcmp(op->ports[q].name, port->name) != 0);
         assert_non_null(s->ports[p].name);
-        if (s->ports[p].from == DSF_FROM_NOTHING && !port->optional)
+        if (s->ports[p].from == DSFLOW_FROM_NOTHING && !port->optional)
             fail_msg("%s: %s is required and comes from nothing", op->name,
                      port->name);
     }
     assert_string_equal(op->segment, s->name);
     assert_true(dsf_segment_of_op(op) == s);
-    assert_true(op->args_size <= DSF_MAX_ARGS);
+    assert_true(op->args_size <= DSFLOW_SEGMENT_ARGS);
 }
 
 static void each_port_of_a_task_is_one_of_its_segment(void **state)
@@ -58,20 +46,21 @@ static void each_port_of_a_task_is_one_of_its_segment(void **state)
 
 static void each_port_of_a_segment_is_of_some_task(void **state)
 {
-    for (unsigned i = 0; dsf_segment_list[i] != NULL; i++) {
-        const struct dsf_segment *s = dsf_segment_list[i];
+    for (unsigned i = 0; dsf_segment_at(i) != NULL; i++) {
+        const struct dsflow_segment *s = dsf_segment_at(i);
 
         for (unsigned p = 0; p < s->nports; p++) {
             bool found = false;
 
-            for (int k = 0; k < NOPS; k++)
-                found |= op_at(s, k) != NULL && p < op_at(s, k)->nports &&
-                         op_at(s, k)->ports[p].name != NULL;
-            for (const struct dsf_op_rules *r = s->rules;
+            for (unsigned k = 0; k < DSF_SEGMENT_OPS; k++)
+                found |= dsf_segment_op(s, k) != NULL && p < dsf_segment_op(s, k)->nports &&
+                         dsf_segment_op(s, k)->ports[p].name != NULL;
+            for (const struct dsflow_op_rules *r = s->rules;
                  r != NULL && r->op != NULL; r++)
-                for (const struct dsf_rule *rule = r->rules;
-                     rule->kind != DSF_RULE_END; rule++)
-                    found |= rule->op != NULL && p < rule->op->nports &&
+                for (const struct dsflow_rule *rule = r->rules;
+                     rule->kind != DSFLOW_RULE_END; rule++)
+                    found |= rule->kind == DSFLOW_RULE_OTHER &&
+                             p < rule->op->nports &&
                              strcmp(rule->op->segment, s->name) == 0 &&
                              rule->op->ports[p].name != NULL;
             if (!found)
@@ -84,42 +73,46 @@ static void each_port_of_a_segment_is_of_some_task(void **state)
 /* What the forward pass leaves for the backward pass can be dropped. */
 static void what_is_kept_is_dropped_by_recompute(void **state)
 {
-    for (unsigned i = 0; dsf_segment_list[i] != NULL; i++) {
-        const struct dsf_segment *s = dsf_segment_list[i];
+    for (unsigned i = 0; dsf_segment_at(i) != NULL; i++) {
+        const struct dsflow_segment *s = dsf_segment_at(i);
 
         for (unsigned p = 0; p < s->nports; p++)
-            if (s->ports[p].from == DSF_FROM_KEPT &&
-                s->ports[p].dropped == DSF_DROPPED_NEVER)
+            if (s->ports[p].from == DSFLOW_FROM_KEPT &&
+                s->ports[p].dropped == DSFLOW_DROPPED_NEVER)
                 fail_msg("%s: %s is kept always", s->name, s->ports[p].name);
     }
 }
 
 static void what_another_segment_has_is_its_own(void **state)
 {
-    for (unsigned i = 0; dsf_segment_list[i] != NULL; i++) {
-        const struct dsf_segment *s = dsf_segment_list[i];
+    for (unsigned i = 0; dsf_segment_at(i) != NULL; i++) {
+        const struct dsflow_segment *s = dsf_segment_at(i);
 
         for (unsigned p = 0; p < s->nports; p++) {
-            const struct dsf_port *port = &s->ports[p];
+            const struct dsflow_segment_port *port = &s->ports[p];
 
-            assert_int_equal(port->from == DSF_FROM_OTHER, port->other != NULL);
+            const struct dsflow_segment *other;
+
+            assert_int_equal(port->from == DSFLOW_FROM_OTHER,
+                             port->other != NULL);
             if (port->other == NULL)
                 continue;
-            assert_true(port->unit < port->other->nports);
+            other = dsflow_segment_find(NULL, port->other);
+            assert_true(port->unit < other->nports);
             assert_string_equal(port->name,
-                                port->other->ports[port->unit].name);
-            assert_int_equal(port->cut, port->other->ports[port->unit].cut);
+                                other->ports[port->unit].name);
+            assert_int_equal(port->cut, other->ports[port->unit].cut);
         }
     }
 }
 
-static bool has_parameters(const struct dsf_segment *s,
+static bool has_parameters(const struct dsflow_segment *s,
                            const struct dsflow_op *op)
 {
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL &&
-            (s->ports[p].from == DSF_FROM_PARAMETERS ||
-             s->ports[p].from == DSF_FROM_GRADIENTS))
+            (s->ports[p].from == DSFLOW_FROM_PARAMETERS ||
+             s->ports[p].from == DSFLOW_FROM_GRADIENTS))
             return true;
     return false;
 }
@@ -131,56 +124,49 @@ static void check_ref(const struct dsflow_op *whole, unsigned ref, bool writes,
 {
     unsigned port;
 
-    if (ref >= DSF_XN) {
+    if (ref >= DSFLOW_REF_XN) {
         if (writes)
-            *written |= 1u << (ref - DSF_XN);
-        else if (!(*written >> (ref - DSF_XN) & 1))
+            *written |= 1u << (ref - DSFLOW_REF_XN);
+        else if (!(*written >> (ref - DSFLOW_REF_XN) & 1))
             fail_msg("%s: a rule reads a buffer that none wrote", whole->name);
         return;
     }
-    port = ref - (ref >= DSF_SHARED ? DSF_SHARED : DSF_OWN);
+    port = ref - (ref >= DSFLOW_REF_SHARED ? DSFLOW_REF_SHARED : DSFLOW_REF_OWN);
     if (port >= whole->nports || whole->ports[port].name == NULL)
         fail_msg("%s: a rule refers to port %u", whole->name, port);
 }
 
-static unsigned ref_of(const struct dsf_rule *rule, unsigned port)
-{
-    for (unsigned i = 0; i < rule->nports; i++)
-        if (rule->ports[i].port == port)
-            return rule->ports[i].ref;
-    return rule->kind == DSF_RULE_PART ? DSF_OWN + port : DSF_LEFT_OUT;
-}
-
 static void check_rule(const struct dsflow_op *whole,
-                       const struct dsf_rule *rule, uint32_t *written)
+                       const struct dsflow_rule *rule, uint32_t *written)
 {
-    const struct dsflow_op *op = rule->op != NULL ? rule->op : whole;
+    const struct dsflow_op *op = dsf_rule_op(rule, whole);
 
-    if (rule->kind == DSF_RULE_GATHER || rule->kind == DSF_RULE_SCATTER) {
+    if (rule->kind == DSFLOW_RULE_GATHER || rule->kind == DSFLOW_RULE_SCATTER) {
         check_ref(whole, rule->from, false, written);
         check_ref(whole, rule->to, true, written);
         return;
     }
-    assert_non_null(rule->fill);
+    assert_true(rule->fill != NULL || op != whole ||
+                rule->kind == DSFLOW_RULE_PART);
     for (unsigned i = 0; i < rule->nports; i++)
         assert_true(rule->ports[i].port < op->nports &&
                     op->ports[rule->ports[i].port].name != NULL);
     for (unsigned p = 0; p < op->nports; p++) {
-        unsigned ref = ref_of(rule, p);
+        unsigned ref = dsf_rule_ref(rule, whole, p);
 
         if (op->ports[p].name == NULL)
             continue;
-        if (ref == DSF_LEFT_OUT && !op->ports[p].optional)
+        if (ref == DSFLOW_LEFT_OUT && !op->ports[p].optional)
             fail_msg("%s: a rule leaves out %s of %s", whole->name,
                      op->ports[p].name, op->name);
-        if (ref != DSF_LEFT_OUT)
+        if (ref != DSFLOW_LEFT_OUT)
             check_ref(whole, ref, op->ports[p].access == DSFLOW_W, written);
     }
 }
 
-static void check_rules(const struct dsf_segment *s, const struct dsflow_op *op)
+static void check_rules(const struct dsflow_segment *s, const struct dsflow_op *op)
 {
-    const struct dsf_op_rules *rules = dsf_rules_find(op);
+    const struct dsflow_op_rules *rules = dsf_rules_find(op);
     uint32_t written = 0;
 
     if (op == s->logits) /* generation has one rank */
@@ -191,12 +177,12 @@ static void check_rules(const struct dsf_segment *s, const struct dsflow_op *op)
         fail_msg("%s: has no rule for tensor ranks", op->name);
         return;
     }
-    for (const struct dsf_rule *r = rules->rules; r->kind != DSF_RULE_END; r++)
+    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END; r++)
         check_rule(op, r, &written);
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL &&
-            s->ports[p].from != DSF_FROM_NOTHING &&
-            dsf_rules_cut(op, p) == DSF_CUT_UNKNOWN)
+            s->ports[p].from != DSFLOW_FROM_NOTHING &&
+            dsf_rules_cut(op, p) == DSFLOW_CUT_UNKNOWN)
             fail_msg("%s: it is not said how %s is cut", op->name,
                      op->ports[p].name);
 }
@@ -226,28 +212,30 @@ static void build(struct dsf_job *job, struct dsf_model *model,
 
 /* The data of every port that a whole task has, sized from its arguments. */
 static void check_sizes(const struct dsf_model *model, int l,
-                        const struct dsf_segment *s)
+                        const struct dsflow_segment *s)
 {
-    const struct dsf_unit *units[DSF_MAX_UNITS];
-    struct dsf_site site = { .tile = dsf_model_tile(model, l),
-                             .units = units,
+    const struct dsf_unit *units[DSFLOW_SEGMENT_UNITS] = { NULL };
+    struct dsflow_site site = { .tile = dsf_model_tile(model, l),
+                             .parts = 1,
                              .tokens = 8,
                              .keys = 8,
                              .diagonal = true };
 
     site.tile.rows = 8;
     site.tile.nseq = 1;
-    for (unsigned u = 0; s->units[u] != NULL; u++)
+    for (unsigned u = 0; dsf_segment_unit(s, u) != NULL; u++) {
         units[u] = &model->units[dsf_model_unit(model, l, s, u)];
+        site.at[u] = units[u]->at;
+    }
     for (unsigned p = 0; p < s->nports; p++) {
-        struct dsf_need need = dsf_segment_need(s, &site, p);
-        bool none = s->ports[p].from == DSF_FROM_NOTHING ||
-                    (s->ports[p].from == DSF_FROM_ROPE && !model->dims.rope);
+        struct dsflow_need need = dsf_segment_need(s, &site, p);
+        bool none = s->ports[p].from == DSFLOW_FROM_NOTHING ||
+                    (s->ports[p].from == DSFLOW_FROM_ROPE && !model->dims.rope);
 
         if ((need.rows * need.cols == 0) != none)
             fail_msg("%s: %s of %lld x %lld", s->name, s->ports[p].name,
                      (long long)need.rows, (long long)need.cols);
-        if (s->ports[p].from == DSF_FROM_PARAMETERS)
+        if (s->ports[p].from == DSFLOW_FROM_PARAMETERS)
             assert_true(need.cols <= units[s->ports[p].unit]->elems);
     }
 }

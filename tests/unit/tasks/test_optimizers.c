@@ -111,18 +111,6 @@ static void a_rise_longer_than_the_run_is_warned_of(void **state)
            "the full rate is never reached\n");
 }
 
-static void a_segment_that_nobody_brought_is_refused(void **state)
-{
-    struct dsflow_err err = { .msg = "" };
-    struct dsf_job job;
-
-    read_job(&job, "[model]\nhead = \"mine\"");
-    assert_int_equal(dsf_job_check_components(&job, &err), DSFLOW_EINVAL);
-    assert_string_equal(err.msg,
-                        "t:6: model: head: \"mine\": expected builtin");
-    dsf_job_fini(&job);
-}
-
 static void a_job_has_the_states_that_its_optimizer_needs(void **state)
 {
     static const struct {
@@ -151,7 +139,6 @@ int main(void)
         cmocka_unit_test(a_shard_knows_the_tensors_that_it_has_a_part_of),
         cmocka_unit_test(keys_that_what_is_named_does_not_read_are_warned_of),
         cmocka_unit_test(a_rise_longer_than_the_run_is_warned_of),
-        cmocka_unit_test(a_segment_that_nobody_brought_is_refused),
         cmocka_unit_test(a_job_has_the_states_that_its_optimizer_needs),
     };
 
