@@ -20,7 +20,8 @@ struct team {
     double seconds;
     pthread_mutex_t gate; /* until all threads are there */
     pthread_barrier_t start;
-    atomic_bool failed; /* there is no memory, or no thread */
+    bool cancelled;     /* not all are */
+    atomic_bool failed; /* there is no memory */
 };
 
 struct member {
@@ -68,7 +69,7 @@ static void *repeat(void *user)
 
     pthread_mutex_lock(&team->gate);
     pthread_mutex_unlock(&team->gate);
-    if (atomic_load(&team->failed)) /* some are not there: none would start */
+    if (team->cancelled) /* nobody would start */
         return NULL;
     for (int i = 0; i < 3; i++)
         if ((v[i] = numbers(team->floats[i])) == NULL)
@@ -99,7 +100,7 @@ static int run_team(struct team *team, unsigned workers, double *seconds,
     while (n < workers &&
            pthread_create(&threads[n], NULL, repeat, &members[n]) == 0)
         n++;
-    atomic_store(&team->failed, n < workers);
+    team->cancelled = n < workers;
     pthread_mutex_unlock(&team->gate);
     repeat(&members[0]);
     *seconds = members[0].seconds / workers;
@@ -111,7 +112,7 @@ static int run_team(struct team *team, unsigned workers, double *seconds,
     pthread_mutex_destroy(&team->gate);
     free(threads);
     free(members);
-    return atomic_load(&team->failed)
+    return team->cancelled || atomic_load(&team->failed)
                ? dsflow_fail(err, DSFLOW_ENOMEM,
                              "a measurement on %u threads: there is no memory "
                              "for it, or no thread",

@@ -1,0 +1,47 @@
+/* test_bench_measure.c - rates that need no model can be, and what cannot be
+ * measured is told. */
+#include "measure/bench_measure.h"
+
+#include "measure/measured.h"
+
+#include "lib/test.h"
+
+#include <string.h>
+
+static void products_and_memory_have_rates(void **state)
+{
+    struct dsflow_err err = { .msg = "" };
+    double rate = 0;
+
+    assert_int_equal(dsf_bench_gemm(0, 1, 64, 64, 64, 2, 0.01, &rate, &err),
+                     DSFLOW_OK);
+    assert_true(dsf_is_rate(rate));
+    for (int access = DSF_BENCH_READ; access <= DSF_BENCH_COPY; access++) {
+        rate = 0;
+        assert_int_equal(dsf_bench_memory((enum dsf_bench_access)access, 2,
+                                          1 << 20, 0.01, &rate, &err),
+                         DSFLOW_OK);
+        assert_true(dsf_is_rate(rate));
+    }
+}
+
+static void memory_that_there_is_not_is_told(void **state)
+{
+    struct dsflow_err err = { .msg = "" };
+    double rate;
+
+    assert_int_equal(dsf_bench_memory(DSF_BENCH_READ, 2, (size_t)1 << 60, 0.01,
+                                      &rate, &err),
+                     DSFLOW_ENOMEM);
+    assert_non_null(strstr(err.msg, "2 threads"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_and_memory_have_rates),
+        cmocka_unit_test(memory_that_there_is_not_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* test_machine_cache.c - a machine is kept in a file, and believed only where
+ * it is this one and can be. */
+#include "measure/machine_cache.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/dsflow-cache.XXXXXX";
+
+static void the_cache_is_where_the_user_has_it(void **state)
+{
+    char *path;
+
+    setenv("XDG_CACHE_HOME", "/a/cache", 1);
+    path = dsf_machine_cache_path();
+    assert_string_equal(path, "/a/cache/dsflow/machine.toml");
+    free(path);
+    setenv("XDG_CACHE_HOME", "relative", 1); /* which is not to be used */
+    setenv("HOME", "/a/home", 1);
+    path = dsf_machine_cache_path();
+    assert_string_equal(path, "/a/home/.cache/dsflow/machine.toml");
+    free(path);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    assert_null(dsf_machine_cache_path());
+}
+
+/* A machine that measuring could have found. */
+static void make(struct dsf_machine_model *m, const char *name)
+{
+    dsf_machine_model_init(m);
+    free(m->main.name);
+    m->main.name = strdup(name);
+    m->main.workers = 2;
+    m->main.fp32 = 123e9;
+}
+
+static void what_was_measured_is_found_again(void **state)
+{
+    struct dsf_machine here = { .cpu = "a processor",
+                                .isa = "avx2",
+                                .cores = 2 };
+    struct dsf_machine_model m, again;
+    struct dsflow_err err = { .msg = "" };
+    char *path;
+
+    setenv("XDG_CACHE_HOME", folder, 1);
+    make(&m, "a processor, 2 cores, avx2");
+    path = dsf_machine_cache_path();
+    if (dsf_machine_save(&m, path, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(dsf_machine_present(&here, &again, &err), DSFLOW_OK);
+    assert_float_equal(again.main.fp32, 123e9, 1);
+    dsf_machine_model_fini(&again);
+    dsf_machine_model_fini(&m);
+    unlink(path);
+    free(path);
+}
+
+static void what_no_machine_can_be_is_not_saved(void **state)
+{
+    struct dsf_machine_model m;
+    struct dsflow_err err = { .msg = "" };
+    char path[100];
+
+    make(&m, "x");
+    m.main.fp32 = -1;
+    snprintf(path, sizeof(path), "%s/none.toml", folder);
+    assert_true(dsf_machine_save(&m, path, &err) < 0);
+    assert_int_equal(access(path, F_OK), -1);
+    dsf_machine_model_fini(&m);
+}
+
+static int make_folder(void **state)
+{
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int remove_folder(void **state)
+{
+    char path[100];
+
+    snprintf(path, sizeof(path), "%s/dsflow", folder);
+    rmdir(path);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cache_is_where_the_user_has_it),
+        cmocka_unit_test(what_was_measured_is_found_again),
+        cmocka_unit_test(what_no_machine_can_be_is_not_saved),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
