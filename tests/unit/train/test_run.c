@@ -1,0 +1,201 @@
+/* test_run.c - runs one after the other in one process: each gives its bits,
+ * also after one that failed. */
+#include "train/run.h"
+
+#include "lib/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static char *path_in(const char *name)
+{
+    static char path[200];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static void write_job(void)
+{
+    FILE *text = fopen(path_in("text.txt"), "w"), *job;
+
+    for (int i = 0; i < 400; i++)
+        fprintf(text, "Line %d of a text: the number is %d.\n", i, i * i);
+    fclose(text);
+    job = fopen(path_in("job.toml"), "w");
+    fprintf(job,
+            "[job]\nsteps = 3\noutput = \"%s/run\"\n"
+            "[model]\nlayers = 2\nheads = 2\nwidth = 32\ncontext = 32\n"
+            "[data]\ntrain = \"%s/text.txt\"\n"
+            "[batch]\nsequences = 4\nmicro = 1\ngroups = 2\n"
+            "[schedule]\nkind = \"warmup_cosine\"\nwarmup = 1\n"
+            "[machine]\nworkers = 2\n",
+            folder, folder);
+    fclose(job);
+}
+
+/* A machine that is described, as measuring one takes time. */
+static void describe_machine(struct dsf_run *r)
+{
+    const char *source = getenv("srcdir");
+    char path[600];
+    struct dsflow_err err;
+
+    snprintf(path, sizeof(path), "%s/examples/machines/laptop.toml",
+             source != NULL ? source : ".");
+    if (dsf_machine_model_read(path, &r->machine, &err) < 0)
+        fail_msg("%s", err.msg);
+    r->has_machine = true;
+}
+
+/* All of a run; its error is `err`. */
+static int run(const char *const *sets, enum dsflow_exec_kind executor,
+               struct dsflow_err *err)
+{
+    unsigned n = 0;
+    struct dsf_run r;
+    int status;
+
+    while (sets[n] != NULL)
+        n++;
+    dsf_run_init(&r);
+    r.executor = executor;
+    r.start.overwrite = true;
+    describe_machine(&r);
+    status = dsf_session_model(&r.s, path_in("job.toml"), sets, n, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_check(&r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_plan(&r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_text(&r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_predict(&r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_open(&r, err);
+    if (status == DSFLOW_OK)
+        status = dsf_run_train(&r, err);
+    dsf_run_end(&r, status == DSFLOW_OK ? DSF_FINISHED : DSF_FAILED, NULL);
+    dsf_run_close(&r);
+    return status;
+}
+
+/* The parameters and states that a run has saved. */
+static char *saved(size_t *n)
+{
+    static const char *const files[] = { "params", "states" };
+    char *all = NULL;
+
+    *n = 0;
+    for (int i = 0; i < 2; i++) {
+        char name[100];
+        FILE *f;
+        long size;
+
+        snprintf(name, sizeof(name), "run/checkpoints/step-3/%s.safetensors",
+                 files[i]);
+        f = fopen(path_in(name), "rb");
+        assert_non_null(f);
+        fseek(f, 0, SEEK_END);
+        size = ftell(f);
+        rewind(f);
+        all = realloc(all, *n + (size_t)size);
+        assert_int_equal(fread(all + *n, 1, (size_t)size, f), size);
+        *n += (size_t)size;
+        fclose(f);
+    }
+    return all;
+}
+
+static const char *const plain[] = { NULL };
+static const char *const shared[] = { "mesh.data=2", "zero.stage=3", NULL };
+static const char *const offloaded[] = { "offload.optimizer=cpu",
+                                         "offload.params=cpu", NULL };
+
+static void is_whole(const char *const *sets, enum dsflow_exec_kind executor,
+                     const char *expected, size_t n)
+{
+    struct dsflow_err err;
+    char *got;
+    size_t size;
+
+    if (run(sets, executor, &err) < 0)
+        fail_msg("%s", err.msg);
+    got = saved(&size);
+    assert_int_equal(size, n);
+    assert_memory_equal(got, expected, n);
+    free(got);
+}
+
+static char *first(size_t *n)
+{
+    struct dsflow_err err;
+
+    if (run(plain, DSFLOW_SERIAL, &err) < 0)
+        fail_msg("%s", err.msg);
+    return saved(n);
+}
+
+static void runs_one_after_the_other_give_the_same_bits(void **state)
+{
+    size_t n;
+    char *expected = first(&n);
+
+    is_whole(plain, DSFLOW_STARPU, expected, n);
+    is_whole(shared, DSFLOW_STARPU, expected, n);
+    is_whole(plain, DSFLOW_SERIAL, expected, n);
+    is_whole(offloaded, DSFLOW_STARPU, expected, n);
+    is_whole(plain, DSFLOW_STARPU, expected, n);
+    free(expected);
+}
+
+static void a_run_that_fails_leaves_the_next_one_whole(void **state)
+{
+    static const char *const wrong[][3] = {
+        { "model.wdith=32" },
+        { "mesh.data=3" },
+        { "optimizer.kind=\"nobody\"" },
+    };
+    static const char *const diverges[] = {
+        "optimizer.kind=sgd",     "optimizer.lr=1000",
+        "optimizer.clip=0",       "job.steps=30",
+        "schedule.kind=constant", "schedule.warmup=0",
+        "checkpoint.every=1",     NULL
+    };
+    struct dsflow_err err;
+    size_t n;
+    char *expected = first(&n);
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_int_equal(run(wrong[i], DSFLOW_STARPU, &err), DSFLOW_EINVAL);
+        assert_non_null(strstr(err.msg, "--set: "));
+    }
+    assert_int_equal(run(diverges, DSFLOW_STARPU, &err), DSFLOW_EFAIL);
+    assert_non_null(strstr(err.msg, "the largest norms of parameters: "));
+    is_whole(plain, DSFLOW_STARPU, expected, n);
+    free(expected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_one_after_the_other_give_the_same_bits),
+        cmocka_unit_test(a_run_that_fails_leaves_the_next_one_whole),
+    };
+    const char *tmp = getenv("TMPDIR");
+    char command[100];
+    int failed;
+
+    snprintf(folder, sizeof(folder), "%s/dsflow-run.XXXXXX",
+             tmp != NULL && strlen(tmp) < 40 ? tmp : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return 99;
+    write_job();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    return system(command) != 0 || failed;
+}
