@@ -1,0 +1,112 @@
+/* test_budget.c - what each rank may use of its memories, and what is too
+ * little. */
+#include "tune/budget.h"
+
+#include "same/trial.h"
+
+#include "lib/test.h"
+
+#include <math.h>
+
+#define MIB 1048576.0
+
+static void a_job_says_what_a_rank_may_use(void **state)
+{
+    struct dsf_shortfall shortfall;
+    double budget[DSFLOW_NTIERS];
+    struct dsf_weights w;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 memory.device=64MiB memory.host=16MiB "
+                   "memory.nvme.size=32MiB");
+    assert_true(dsf_fit_budget(t.plan, NULL) == 64 * MIB);
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    dsf_fit_budgets(t.plan, NULL, &w, budget);
+    assert_true(budget[DSFLOW_DEVICE] == 64 * MIB);
+    assert_true(budget[DSFLOW_HOST] == 16 * MIB);
+    assert_true(budget[DSFLOW_NVME] == 32 * MIB);
+    assert_false(dsf_fit_shortfall(t.plan, t.graph, NULL, &w, &shortfall));
+    dsf_weights_fini(&w);
+    end_trial(&t);
+}
+
+static void the_largest_shortfall_is_told(void **state)
+{
+    struct dsf_shortfall shortfall;
+    struct dsf_weights w;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 mesh.data=2 zero.stage=3 memory.device=1KiB");
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    assert_true(dsf_fit_shortfall(t.plan, t.graph, NULL, &w, &shortfall));
+    assert_int_equal(shortfall.tier, DSFLOW_DEVICE);
+    assert_true(shortfall.has == 1024);
+    assert_int_equal(shortfall.rank, dsf_weights_neediest(&w));
+    assert_true(shortfall.needs == w.ranks[shortfall.rank].peak);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+}
+
+static void a_window_is_the_largest_piece_on_a_disk(void **state)
+{
+    struct trial t;
+
+    plan_trial(&t, "gpt2");
+    assert_true(dsf_fit_window(t.plan, t.graph) == 0);
+    end_trial(&t);
+    plan_trial(&t, "gpt2 offload.optimizer=nvme memory.nvme.path=. "
+                   "offload.piece=16KiB");
+    assert_true(dsf_fit_window(t.plan, t.graph) > 0);
+    assert_true(dsf_fit_window(t.plan, t.graph) <= 16 * 1024);
+    end_trial(&t);
+}
+
+static void a_model_of_terabytes_is_hopeless(void **state)
+{
+    double memory, disks, least;
+    struct dsf_machine small = { .cores = 1, .available = 1 << 20 };
+    struct trial t;
+
+    plan_trial(&t, "gpt2 memory.nvme.size=0");
+    least = dsf_fit_least(&t.job, &t.model); /* parameters and two states */
+    assert_true(least == 12.0 * (double)t.model.params);
+    assert_false(dsf_fit_is_hopeless(&t.job, &t.model, t.plan->machine, NULL,
+                                     &memory, &disks));
+    small.available = (int64_t)least - 1;
+    assert_true(dsf_fit_is_hopeless(&t.job, &t.model, &small, NULL, &memory,
+                                    &disks));
+    assert_true(memory == least - 1 && disks == 0);
+    end_trial(&t);
+}
+
+static void a_share_is_what_there_is_room_for(void **state)
+{
+    struct dsf_weights w;
+    struct trial t;
+
+    plan_trial(&t, "gpt2 offload.optimizer=cpu offload.share=0 "
+                   "memory.device=1TiB");
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    assert_true(dsf_fit_share(t.plan, NULL, &w) == 1);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+    plan_trial(&t, "gpt2 offload.optimizer=cpu offload.share=0 "
+                   "memory.device=1KiB");
+    dsf_fit_weigh(t.plan, t.graph, NULL, &w);
+    assert_true(dsf_fit_share(t.plan, NULL, &w) == 0);
+    dsf_weights_fini(&w);
+    end_trial(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_says_what_a_rank_may_use),
+        cmocka_unit_test(the_largest_shortfall_is_told),
+        cmocka_unit_test(a_window_is_the_largest_piece_on_a_disk),
+        cmocka_unit_test(a_model_of_terabytes_is_hopeless),
+        cmocka_unit_test(a_share_is_what_there_is_room_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
