@@ -52,33 +52,40 @@ static void describe_machine(struct dsf_run *r)
     r->has_machine = true;
 }
 
-/* All of a run; its error is `err`. */
-static int run(const char *const *sets, enum dsflow_exec_kind executor,
-               struct dsflow_err *err)
+/* A run from its job to its last step. */
+static int train(struct dsf_run *r, const char *const *sets,
+                 enum dsflow_exec_kind executor, struct dsflow_err *err)
 {
     unsigned n = 0;
-    struct dsf_run r;
     int status;
 
     while (sets[n] != NULL)
         n++;
-    dsf_run_init(&r);
-    r.executor = executor;
-    r.start.overwrite = true;
-    describe_machine(&r);
-    status = dsf_session_model(&r.s, path_in("job.toml"), sets, n, err);
+    dsf_run_init(r);
+    r->executor = executor;
+    r->start.overwrite = true;
+    describe_machine(r);
+    status = dsf_session_model(&r->s, path_in("job.toml"), sets, n, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_check(&r, err);
+        status = dsf_run_check(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_plan(&r, err);
+        status = dsf_run_plan(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_text(&r, err);
+        status = dsf_run_text(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_predict(&r, err);
+        status = dsf_run_predict(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_open(&r, err);
-    if (status == DSFLOW_OK)
-        status = dsf_run_train(&r, err);
+        status = dsf_run_open(r, err);
+    return status == DSFLOW_OK ? dsf_run_train(r, err) : status;
+}
+
+/* The same to its end; its error is `err`. */
+static int run(const char *const *sets, enum dsflow_exec_kind executor,
+               struct dsflow_err *err)
+{
+    struct dsf_run r;
+    int status = train(&r, sets, executor, err);
+
     dsf_run_end(&r, status == DSFLOW_OK ? DSF_FINISHED : DSF_FAILED, NULL);
     dsf_run_close(&r);
     return status;
@@ -153,6 +160,26 @@ static void runs_one_after_the_other_give_the_same_bits(void **state)
     free(expected);
 }
 
+/* Where a program goes back to a checkpoint after a stop: what that does not
+ * name is as at the start. */
+static void a_checkpoint_says_all_of_the_state_of_a_step(void **state)
+{
+    struct dsflow_control *control;
+    struct dsflow_err err;
+    struct dsf_run r;
+
+    if (train(&r, plain, DSFLOW_SERIAL, &err) < 0)
+        fail_msg("%s", err.msg);
+    control = dsf_contents_map(&r.s.contents, 0, DSF_KEPT_CONTROL, DSFLOW_RW);
+    *control = (struct dsflow_control){ .updates = 7, .skipped = 5, .skip = 1 };
+    if (dsf_session_load(&r.s, path_in("run/checkpoints/step-3"), &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(control->updates, 3);
+    assert_int_equal(control->skipped, 0);
+    assert_int_equal(control->skip, 0);
+    dsf_run_close(&r);
+}
+
 static void a_run_that_fails_leaves_the_next_one_whole(void **state)
 {
     static const char *const wrong[][3] = {
@@ -185,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_one_after_the_other_give_the_same_bits),
         cmocka_unit_test(a_run_that_fails_leaves_the_next_one_whole),
+        cmocka_unit_test(a_checkpoint_says_all_of_the_state_of_a_step),
     };
     const char *tmp = getenv("TMPDIR");
     char command[100];
