@@ -4,7 +4,7 @@
 # The source is that of Debian's unstable distribution, from the mirror that
 # this machine's apt already uses, read through an apt state of its own: the
 # system's sources stay as they are. With STARPU_TARBALL=FILE nothing is
-# downloaded. CUDA, OpenCL, MPI and FxT are built in when their tools are
+# downloaded. CUDA, MPI and FxT are built in when their tools are
 # there; a second run does nothing unless what it would build has changed.
 #
 # Exit status: 0 installed, or there already; 1 it did not build; 2 the command
@@ -55,7 +55,7 @@ say() {
 # cuBLAS and its like, which nobody calls, nothing is loaded.
 options=(
     --disable-build-doc --disable-build-examples --disable-build-tests
-    --disable-fortran --disable-hip --disable-socl --disable-starpufft
+    --disable-fortran --disable-hip --disable-opencl --disable-socl --disable-starpufft
     --disable-starpurm --disable-starpupy --disable-fstack-protector-all
     --disable-leveldb --disable-papi --disable-glpk
     --enable-static --disable-shared --with-pic
@@ -70,11 +70,6 @@ if [ -n "$nvcc" ]; then
     has+=(CUDA)
 else
     options+=(--disable-cuda)
-fi
-if pkg-config --exists OpenCL 2>/dev/null; then
-    has+=(OpenCL)
-else
-    options+=(--disable-opencl)
 fi
 if command -v mpicc >/dev/null; then
     options+=(--with-mpicc="$(command -v mpicc)")

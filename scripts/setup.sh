@@ -17,7 +17,6 @@ packages=(
     libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
     libjansson-dev libpcre2-dev libtomlplusplus-dev libutf8proc-dev
     libxxhash-dev
-    ocl-icd-opencl-dev opencl-headers pocl-opencl-icd
     libxml2-utils pajeng
 )
 

@@ -31,10 +31,11 @@ struct dsflow_exec_options {
     unsigned workers;       /* CPU workers; 0: one per core. StarPU only */
     unsigned ranks;         /* of the graph; the workers are shared out among
                                them. 0 or 1: any worker runs any task */
-    unsigned virtuals;      /* virtual devices, each instead of a core */
+    unsigned virtuals;      /* virtual devices: rank r is on r % virtuals. StarPU
+                               only */
     size_t virtual_memory;  /* bytes of each virtual device; 0: no limit */
-    size_t virtual_link;    /* bytes a second of its link to main memory, which
-                               is slowed down to that; 0: as fast as it is */
+    size_t virtual_link;    /* bytes a second of its link, in each direction, to
+                               which copies are held; 0: as fast as they are */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
 };
@@ -54,7 +55,8 @@ struct dsflow_exec_stats {
 
 /* Allocates the memory of all data and starts the workers; reserves the space
  * on the disks. `graph` and `host` are borrowed until close. Errors:
- * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EINVAL for options of another
+ * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EFIT where a device has not as
+ * many, DSFLOW_EINVAL for options of another
  * size, DSFLOW_EIO when there is no room on a disk, DSFLOW_ENOSYS when a kind
  * of task has no codelet for the workers there are. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
@@ -71,26 +73,27 @@ DSFLOW_API int dsflow_exec_submit(struct dsflow_exec *exec,
                                   dsflow_program program,
                                   struct dsflow_err *err);
 
-/* Until everything submitted has run. DSFLOW_EIO: a disk failed (as below). */
+/* Until everything submitted has run. DSFLOW_EIO: a disk or a copy of a device
+ * failed (as below). */
 DSFLOW_API int dsflow_exec_wait(struct dsflow_exec *exec,
                                 struct dsflow_err *err);
 
-/* Has a disk failed? Then what was submitted runs to its end without computing
+/* Has a disk or a device failed? Then what was submitted runs to its end without computing
  * anything but what calls the host, nothing more is accepted, and no contents
- * mean anything any more: DSFLOW_EIO, with the path, the offset and the reason.
+ * mean anything any more: DSFLOW_EIO, with the path or the device, and the reason.
  * May be called at any time. */
 DSFLOW_API int dsflow_exec_failed(const struct dsflow_exec *exec,
                                   struct dsflow_err *err);
 
 /* The contents of persistent data in main memory, to read or write; only
  * between a wait and the next submit. Valid until the next submit; that of data
- * on NVMe until the next map, as there is one buffer for all of them. NULL: a
- * disk failed. */
+ * on NVMe or on a device until the next map, as there is one buffer for all of
+ * them. NULL: a disk or a device failed. */
 DSFLOW_API void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                                  enum dsflow_access access);
 
 /* Bytes of the memory of `rank` that hold something: what has been touched
- * since the executor was opened; of files, what was reserved. */
+ * since the executor was opened; of files and of devices, what was taken. */
 DSFLOW_API size_t dsflow_exec_resident(const struct dsflow_exec *exec,
                                        unsigned rank, enum dsflow_tier tier);
 

@@ -24,11 +24,6 @@ static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
            dsf_size_text((double)m.available).s);
     printf("kernels    %s\n", dsf_kernels_isa());
     printf("StarPU     %s\n", dsf_exec_starpu_version());
-    printf("virtual    %s\n",
-           dsf_exec_has_opencl()
-               ? "devices by OpenCL: they need pocl-opencl-icd at run time"
-               : "no devices: this StarPU has no OpenCL (scripts/"
-                 "build-starpu.sh builds one, with ocl-icd-opencl-dev)");
     printf("GPUs       %s\n",
            dsf_exec_has_cuda()
                ? "StarPU knows CUDA; this version of dsflow has no GPU kernels"

@@ -2,7 +2,6 @@
 #ifndef DSF_CODELETS_CALL_H
 #define DSF_CODELETS_CALL_H
 
-#include <stdbool.h>
 #include <string.h>
 #include <dsflow/codelet.h>
 #include <dsflow/graph.h>
@@ -26,13 +25,14 @@ dsf_spread(const struct dsflow_task_spec *t, const struct dsflow_buf *bufs,
     return to;
 }
 
-/* Is it an optimizer's update, in a step that has none? */
-static inline bool dsf_is_skipped(const struct dsflow_task_spec *t,
-                                  const struct dsflow_buf *bufs)
+/* Of an optimizer's update: what says, once the task may run, whether its step
+ * has none. NULL: it is another task. */
+static inline const int64_t *dsf_skip_of(const struct dsflow_task_spec *t,
+                                         const struct dsflow_buf *bufs)
 {
     const struct dsflow_control *control = bufs[0].ptr;
 
-    return t->op->update && control->skip;
+    return t->op->update ? &control->skip : NULL;
 }
 
 /* NULL where the task leaves the port out. */

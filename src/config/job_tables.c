@@ -329,13 +329,17 @@ static const struct dsflow_option machine_options[] = {
         "cores, which is slower"),
     DSFLOW_OPTION_FULL("virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0",
                        0, 8, NULL,
-                       "virtual devices (PoCL) with memory of their own, each "
-                       "on a core"),
+                       "virtual devices: threads with memory of their own, "
+                       "each on a core; rank r is on device r modulo their "
+                       "number, and cores do what is in main memory"),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_memory, "\"auto\"",
-                     "memory of each virtual device; auto: no limit", VIRTUAL),
+                     "memory of each virtual device, in which its ranks must "
+                     "fit; auto: no limit",
+                     VIRTUAL),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, MACHINE, virtual_link, "\"auto\"",
-                     "bytes a second of the link of each virtual device, which "
-                     "is slowed down to that; auto: as fast as it is",
+                     "bytes a second of the link of each virtual device, in "
+                     "each direction, to which its copies are held; auto: as "
+                     "fast as they are",
                      VIRTUAL),
     DSFLOW_OPTION_NAME(MACHINE, scheduler, "\"auto\"", dsf_job_scheduler_name,
                        "StarPU's scheduler; auto: lws; no bit depends on it"),

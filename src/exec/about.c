@@ -16,15 +16,6 @@ const char *dsf_exec_starpu_version(void)
     return text;
 }
 
-int dsf_exec_has_opencl(void)
-{
-#ifdef STARPU_USE_OPENCL
-    return 1;
-#else
-    return 0;
-#endif
-}
-
 int dsf_exec_has_cuda(void)
 {
 #ifdef STARPU_USE_CUDA

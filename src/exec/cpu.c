@@ -68,14 +68,12 @@ static void cpu_unpin(struct dsf_device *device, void *at, size_t bytes)
 static void cpu_launch(struct dsf_device *device, struct dsf_launch *launch)
 {
     launch->start = dsf_now();
-    if (launch->codelet != NULL)
-        launch->codelet->cpu(&launch->call);
+    dsf_device_compute(launch);
     for (unsigned i = 0; i < launch->ncopies; i++)
         memcpy(launch->copies[i].to, launch->copies[i].from,
                launch->copies[i].bytes);
     launch->end = dsf_now();
-    if (launch->done != NULL)
-        launch->done(launch);
+    dsf_device_done(device, launch);
 }
 
 static double cpu_clock(const struct dsf_device *device)

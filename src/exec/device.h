@@ -1,6 +1,6 @@
 /* device.h - what the executor asks of a device: memory, launches that complete
  * later, copies between memories, a clock. A kind of device is a table of
- * functions in a file of its own: cpu.c, and what follows it. */
+ * functions in a file of its own: cpu.c, virtual.c. */
 #ifndef DSF_EXEC_DEVICE_H
 #define DSF_EXEC_DEVICE_H
 
@@ -33,17 +33,24 @@ struct dsf_launch {
     enum dsf_queue queue;
     const struct dsflow_codelet *codelet; /* NULL: copies */
     struct dsflow_call call;              /* of the codelet */
+    /* Where it is not 0 when the device gets there, nothing is done. NULL: there
+     * is no such number. */
+    const int64_t *skip;
     const struct dsf_copy *copies;
     unsigned ncopies;
-    /* Called once, when it has ended; NULL: nobody asks. Short, on a thread of
-     * the device, which may not be able to launch anything itself. */
+    /* Called once, when it is in its queue; NULL: nobody asks. */
+    void (*launched)(void *user);
+    /* Called once, when it has ended, and then it is its owner's again; NULL:
+     * nobody asks. Short, on a thread of the device that may not be able to
+     * launch anything itself. */
     void (*done)(struct dsf_launch *launch);
     void *user;
 
     /* Filled in by the device, before `done`. */
     int status;            /* DSFLOW_OK, or what went wrong: */
     struct dsflow_err err; /* "device 1: …" */
-    double start, end;     /* by the clock of the device */
+    double start, end;     /* by the clock of the device; then, in `done`, of
+                              dsf_now */
 
     struct dsf_launch *next; /* the device's */
 };
@@ -76,13 +83,16 @@ struct dsf_device_class {
                       const struct dsflow_task_spec *t);
 
     /* Begins, or puts into its queue; does not wait for the end, but where the
-     * calling thread is the device. */
+     * calling thread is the device. At the end it calls dsf_device_done. A device
+     * beside the cores is given its launches by one thread. */
     void (*launch)(struct dsf_device *device, struct dsf_launch *launch);
 
     /* Seconds since a moment that stays the same. */
     double (*clock)(const struct dsf_device *device);
 };
-extern const struct dsf_device_class dsf_device_cpu;
+extern const struct dsf_device_class dsf_device_cpu, dsf_device_virtual;
+
+struct dsf_launcher;
 
 struct dsf_device {
     const struct dsf_device_class *class;
@@ -92,6 +102,23 @@ struct dsf_device {
     double rate;       /* bytes a second of its link; 0: as fast as it is */
     double since;      /* what its clock showed at time 0 of dsf_now */
     void *priv;        /* of the class */
+    struct dsf_launcher *launcher; /* of a device beside the cores */
 };
+
+/* Open a device beside the cores, and a thread that launches there. Closing a
+ * device that is not open is fine. */
+int dsf_device_open(struct dsf_device *device, struct dsflow_err *err);
+void dsf_device_close(struct dsf_device *device);
+
+/* Have it launched, in order; from any thread, and without waiting. */
+void dsf_device_launch(struct dsf_device *device, struct dsf_launch *launch);
+
+/* Until all that was launched has ended. */
+void dsf_device_wait(struct dsf_device *device);
+
+/* For a class whose kernels are the CPU's: run the codelet. */
+void dsf_device_compute(struct dsf_launch *launch);
+/* For a class: this one has ended. */
+void dsf_device_done(struct dsf_device *device, struct dsf_launch *launch);
 
 #endif

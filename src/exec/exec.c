@@ -1,24 +1,13 @@
 /* exec.c - what every executor does alike: codelets, counting, failing. */
+#include "exec/exec_memory.h"
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
 #include "codelets/call.h"
 #include "graph/task.h"
-#include "kernels/kernels.h"
 
 #include <stdlib.h>
-
-/* Swaps run anywhere, as either of their memories may be copied. */
-static void find_place(struct dsf_exec_call *call)
-{
-    const struct dsflow_graph *g = call->exec->graph;
-
-    call->by_disk = dsf_task_uses(g, call->task, DSFLOW_NVME);
-    call->cpu_only =
-        call->codelet->host_only ||
-        (!call->task->op->swaps && dsf_task_uses(g, call->task, DSFLOW_HOST));
-}
 
 static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
 {
@@ -27,8 +16,6 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
     exec->calls = dsf_xcalloc(n + 1, sizeof(*exec->calls));
     for (uint32_t i = 0; i < n; i++) {
         struct dsf_exec_call *call = &exec->calls[i];
-        size_t scratch;
-
         call->exec = exec;
         call->task = dsflow_graph_task(exec->graph, (dsflow_task_id){ i });
         call->codelet = i > 0 && call[-1].task->op == call->task->op
@@ -43,14 +30,35 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no codelet for a CPU",
                                call->task->op->name);
-        find_place(call);
-        scratch = exec->cpu.class->scratch(exec->graph, call->task);
-        if (scratch > exec->scratch_bytes)
-            exec->scratch_bytes = scratch;
         if (call->task->ndata > exec->most_ports)
             exec->most_ports = call->task->ndata;
     }
     return DSFLOW_OK;
+}
+
+static struct dsf_device *device_of(const struct dsflow_exec *exec, unsigned w)
+{
+    unsigned cores = exec->nworkers - exec->ndevices;
+
+    return w < cores ? exec->cpu : &exec->devices[w - cores];
+}
+
+/* That a task wants which runs on `device`. */
+static size_t most_scratch(const struct dsflow_exec *exec,
+                           const struct dsf_device *device)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+        size_t bytes = call->by == DSF_BY_DEVICE ? call->device == device
+                                                 : device == exec->cpu;
+
+        if (bytes > 0)
+            bytes = device->class->scratch(exec->graph, call->task);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
@@ -58,16 +66,20 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
 {
     int status = DSFLOW_OK;
 
-    exec->workers = dsf_xcalloc(n, sizeof(*exec->workers));
-    exec->nworkers = n;
+    exec->nworkers = n + exec->ndevices;
+    exec->workers = dsf_xcalloc(exec->nworkers, sizeof(*exec->workers));
     for (unsigned w = 0; w < n; w++)
         exec->workers[w].bufs =
             dsf_xcalloc(exec->most_ports + 1, sizeof(struct dsflow_buf));
     dsf_exec_add_rings(exec);
-    for (unsigned w = 0; w < n && status == DSFLOW_OK; w++)
-        status = dsf_exec_take(&exec->cpu, &exec->scratch_bytes,
+    for (unsigned w = 0; w < exec->nworkers && status == DSFLOW_OK; w++) {
+        struct dsf_device *device = device_of(exec, w);
+
+        exec->workers[w].scratch_bytes = most_scratch(exec, device);
+        status = dsf_exec_take(device, &exec->workers[w].scratch_bytes,
                                "the scratch of a worker",
                                &exec->workers[w].scratch, err);
+    }
     return status;
 }
 
@@ -115,6 +127,27 @@ uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task)
                                      memory_order_relaxed);
 }
 
+void dsf_exec_prepare(const struct dsf_exec_call *call,
+                      const struct dsflow_buf *bufs, struct dsflow_buf *by_port,
+                      unsigned w, struct dsf_launch *launch)
+{
+    struct dsflow_exec *exec = call->exec;
+    bool calls_host = call->codelet->host_only;
+
+    *launch = (struct dsf_launch){
+        .codelet = calls_host || !has_failed(exec) ? call->codelet : NULL,
+        .skip = dsf_skip_of(call->task, bufs),
+        .call = { .bufs = dsf_spread(call->task, bufs, by_port),
+                  .nbufs = dsf_task_nports(call->task),
+                  .args = call->task->args,
+                  .fresh = call->task->fresh,
+                  .scratch = exec->workers[w].scratch,
+                  .host = &exec->host,
+                  .program =
+                      dsflow_graph_program(exec->graph, call->task->program) }
+    };
+}
+
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w)
 {
@@ -122,32 +155,29 @@ void dsf_exec_run(const struct dsf_exec_call *call,
     struct dsf_exec_worker *worker = &exec->workers[w];
     uint32_t task = (uint32_t)(call - exec->calls);
     struct dsflow_buf by_port[DSF_SPREAD_PORTS];
-    struct dsflow_err err;
-    struct dsf_launch launch = {
-        .codelet = call->codelet,
-        .call = { .bufs = dsf_spread(call->task, bufs, by_port),
-                  .nbufs = dsf_task_nports(call->task),
-                  .args = call->task->args,
-                  .fresh = call->task->fresh,
-                  .scratch = worker->scratch,
-                  .host = &exec->host,
-                  .program =
-                      dsflow_graph_program(exec->graph, call->task->program) }
-    };
+    struct dsf_launch launch;
 
     atomic_store_explicit(&worker->runs, task + 1, memory_order_relaxed);
-    if (!call->codelet->host_only &&
-        (has_failed(exec) || dsf_is_skipped(call->task, bufs)))
-        launch.codelet = NULL;
-    exec->cpu.class->launch(&exec->cpu, &launch);
-    if (dsf_kernels_failed(&err) < 0)
-        dsf_exec_fail(exec, &err);
-    worker->busy += launch.end - launch.start;
+    dsf_exec_prepare(call, bufs, by_port, w, &launch);
+    exec->cpu->class->launch(exec->cpu, &launch);
     atomic_store_explicit(&worker->runs, 0, memory_order_relaxed);
+    dsf_exec_ran(call, w, &launch);
+}
+
+void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
+                  const struct dsf_launch *launch)
+{
+    struct dsflow_exec *exec = call->exec;
+    struct dsf_exec_worker *worker = &exec->workers[w];
+    uint32_t task = (uint32_t)(call - exec->calls);
+
+    if (launch->status < 0)
+        dsf_exec_fail(exec, &launch->err);
+    worker->busy += launch->end - launch->start;
     atomic_fetch_add_explicit(&worker->tasks, 1, memory_order_relaxed);
     dsf_exec_note(exec, w,
-                  &(struct dsf_span){ .start = launch.start - exec->opened,
-                                      .end = launch.end - exec->opened,
+                  &(struct dsf_span){ .start = launch->start - exec->opened,
+                                      .end = launch->end - exec->opened,
                                       .what = task,
                                       .step = dsf_exec_count_run(exec, task),
                                       .lane = (uint16_t)w,
@@ -155,12 +185,13 @@ void dsf_exec_run(const struct dsf_exec_call *call,
                                       .kind = DSF_SPAN_TASK });
 }
 
-/* Behind those of the class. */
+/* Behind workers and links. */
 static void find_disk_lane(struct dsflow_exec *exec)
 {
     struct dsf_timeline t = { 0 };
 
     exec->class->lanes(exec, &t);
+    dsf_exec_link_lanes(exec, &t);
     exec->disk.lane = t.nlanes;
     dsf_timeline_fini(&t);
 }
@@ -180,7 +211,6 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec = dsf_xcalloc(1, sizeof(*exec));
     exec->class =
         options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
-    exec->cpu.class = &dsf_device_cpu;
     exec->graph = graph;
     exec->outer = host;
     exec->host = (struct dsflow_host){ exec, load_batch, report };
@@ -188,10 +218,13 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->opened = dsf_now();
     exec->submitted =
         dsf_xcalloc(dsflow_graph_nprograms(graph), sizeof(*exec->submitted));
-    exec->link_rate = (double)options->virtual_link;
     status = find_codelets(exec, err);
     if (status == DSFLOW_OK)
+        status = dsf_exec_open_devices(exec, options, err);
+    if (status == DSFLOW_OK) {
+        dsf_exec_place(exec);
         status = dsf_exec_allocate(exec, err);
+    }
     if (status == DSFLOW_OK)
         status = dsf_exec_disk_open(exec, &options->disk, err);
     if (status == DSFLOW_OK)
@@ -211,14 +244,19 @@ void dsflow_exec_close(struct dsflow_exec *exec)
         return;
     exec->class->close(exec);
     for (unsigned w = 0; w < exec->nworkers; w++) {
-        exec->cpu.class->release(&exec->cpu, exec->workers[w].scratch,
-                                 exec->scratch_bytes);
+        struct dsf_device *device = device_of(exec, w);
+
+        device->class->release(device, exec->workers[w].scratch,
+                               exec->workers[w].scratch_bytes);
         free(exec->workers[w].bufs);
     }
     free(exec->workers);
-    dsf_exec_free_rings(exec);
     dsf_exec_disk_close(exec);
+    dsf_exec_window_free(exec);
+    dsf_exec_stage_close(exec);
     dsf_exec_free_memory(exec);
+    dsf_exec_close_devices(exec);
+    dsf_exec_free_rings(exec);
     pthread_mutex_destroy(&exec->reporting);
     free(exec->submitted);
     free(exec->calls);
@@ -236,7 +274,7 @@ int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "program %u: expected one of the %u of the graph",
                            program, nprograms);
-    status = dsf_exec_disk_unmap(exec, err);
+    status = dsf_exec_window_unmap(exec, err);
     if (status < 0)
         return status;
     if (exec->busy_since == 0)
@@ -253,15 +291,14 @@ int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     if (exec->busy_since != 0)
         exec->wall += dsf_now() - exec->busy_since;
     exec->busy_since = 0;
-    return status == DSFLOW_OK ? dsf_exec_disk_put_back(exec, err) : status;
+    return status == DSFLOW_OK ? dsf_exec_window_put_back(exec, err) : status;
 }
 
 void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                       enum dsflow_access access)
 {
-    return dsflow_graph_data(exec->graph, id)->tier == DSFLOW_NVME
-               ? dsf_exec_disk_map(exec, id.i, access)
-               : exec->class->map(exec, id.i, access);
+    return dsf_exec_is_near(exec, id) ? exec->mem[id.i]
+                                      : dsf_exec_window_map(exec, id.i, access);
 }
 
 void dsflow_exec_stats(const struct dsflow_exec *exec,
@@ -269,7 +306,8 @@ void dsflow_exec_stats(const struct dsflow_exec *exec,
 {
     *stats = (struct dsflow_exec_stats){ .workers = exec->nworkers,
                                          .wall_seconds = exec->wall,
-                                         .tasks = exec->disk.tasks };
+                                         .tasks = exec->disk.tasks +
+                                                  exec->copied };
     if (exec->busy_since != 0)
         stats->wall_seconds += dsf_now() - exec->busy_since;
     for (unsigned w = 0; w < exec->nworkers; w++) {

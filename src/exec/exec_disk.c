@@ -1,5 +1,5 @@
-/* exec_disk.c - data on NVMe: where it is in the store, the transfers that
- * tasks are, and a window for the program to look at it. */
+/* exec_disk.c - data on NVMe: where it is in the store, and the transfers that
+ * tasks are. */
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
@@ -7,6 +7,7 @@
 #include "base/units.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 static bool is_on_disk(const struct dsflow_exec *exec, dsflow_data_id data)
@@ -42,7 +43,7 @@ static int check_tasks(const struct dsflow_exec *exec, struct dsflow_err *err)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
         const struct dsflow_task_spec *t = exec->calls[i].task;
 
-        if (exec->calls[i].by_disk && !is_transfer(exec, t))
+        if (exec->calls[i].by == DSF_BY_DISK && !is_transfer(exec, t))
             return dsflow_fail(
                 err, DSFLOW_EINVAL,
                 "task %s of %s: expected one of its data in "
@@ -85,17 +86,24 @@ void dsf_exec_disk_close(struct dsflow_exec *exec)
     struct dsf_exec_disk *d = &exec->disk;
 
     dsf_io_close(d->io);
-    /* What was changed there goes with the files. */
-    dsf_io_free(d->window, d->window_bytes);
     free(d->at);
     d->io = NULL;
-    d->window = NULL;
     d->at = NULL;
 }
 
 /* --- tasks ---------------------------------------------------------------- */
 
-struct dsf_io_request dsf_exec_disk_request(const struct dsf_exec_call *call)
+/* One transfer; `slot` is the side in memory. */
+struct transfer {
+    struct dsf_io_request request;
+    struct dsf_stage_wait wait; /* for a buffer, if the slot is on a device */
+    const struct dsf_exec_call *call;
+    dsf_ended_fn ended;
+    void *user;
+    uint32_t slot;
+};
+
+static void prepare(struct transfer *t, const struct dsf_exec_call *call)
 {
     const struct dsflow_exec *exec = call->exec;
     const dsflow_data_id *data = call->task->data;
@@ -103,39 +111,119 @@ struct dsf_io_request dsf_exec_disk_request(const struct dsf_exec_call *call)
     dsflow_data_id home = data[!read], slot = data[read];
     size_t a = dsflow_graph_data(exec->graph, home)->bytes;
     size_t b = dsflow_graph_data(exec->graph, slot)->bytes;
-    size_t bytes = a < b ? a : b;
 
-    if (dsflow_exec_failed(exec, NULL) < 0)
-        bytes = 0;
-    return (struct dsf_io_request){ .op = read ? DSF_IO_READ : DSF_IO_WRITE,
-                                    .memory = exec->mem[slot.i],
-                                    .offset = exec->disk.at[home.i],
-                                    .bytes = bytes };
+    t->call = call;
+    t->slot = slot.i;
+    t->request = (struct dsf_io_request){
+        .op = read ? DSF_IO_READ : DSF_IO_WRITE,
+        .memory = exec->mem[slot.i],
+        .offset = exec->disk.at[home.i],
+        .bytes = a < b ? a : b,
+        .user = t,
+    };
 }
 
-void dsf_exec_disk_done(const struct dsf_exec_call *call,
-                        const struct dsf_io_request *request, unsigned ring)
+/* Note it, as ring `ring`, with its error if it has one. */
+static void note(const struct transfer *t, unsigned ring)
 {
+    const struct dsf_exec_call *call = t->call;
+    const struct dsf_io_request *r = &t->request;
     struct dsflow_exec *exec = call->exec;
     struct dsf_exec_disk *d = &exec->disk;
     uint32_t task = (uint32_t)(call - exec->calls);
-    double start = fmax(request->start - exec->opened, d->until[request->op]);
-    double end = fmax(request->end - exec->opened, start);
+    double start = fmax(r->start - exec->opened, d->until[r->op]);
+    double end = fmax(r->end - exec->opened, start);
 
-    if (request->status < 0)
-        dsf_exec_fail(exec, &request->err);
-    d->until[request->op] = end;
+    if (r->status < 0)
+        dsf_exec_fail(exec, &r->err);
+    d->until[r->op] = end;
     atomic_fetch_add_explicit(&d->tasks, 1, memory_order_relaxed);
-    dsf_exec_note(
-        exec, ring,
-        &(struct dsf_span){
-            .start = start,
-            .end = end,
-            .what = task,
-            .step = dsf_exec_count_run(exec, task),
-            .lane = (uint16_t)(d->lane + (request->op == DSF_IO_WRITE)),
-            .rank = call->task->rank,
-            .kind = DSF_SPAN_TASK });
+    dsf_exec_note(exec, ring,
+                  &(struct dsf_span){
+                      .start = start,
+                      .end = end,
+                      .what = task,
+                      .step = dsf_exec_count_run(exec, task),
+                      .lane = (uint16_t)(d->lane + (r->op == DSF_IO_WRITE)),
+                      .rank = call->task->rank,
+                      .kind = DSF_SPAN_TASK });
+}
+
+void dsf_exec_disk_run(const struct dsf_exec_call *call)
+{
+    struct dsf_io *io = call->exec->disk.io;
+    struct transfer t;
+    struct dsf_io_request *r = &t.request;
+
+    prepare(&t, call);
+    if (dsflow_exec_failed(call->exec, NULL) < 0)
+        r->bytes = 0;
+    r->start = dsf_now();
+    r->status = r->op == DSF_IO_READ
+                    ? dsf_io_read(io, r->memory, r->offset, r->bytes, &r->err)
+                    : dsf_io_write(io, r->memory, r->offset, r->bytes, &r->err);
+    r->end = dsf_now();
+    note(&t, 0);
+}
+
+static void end_transfer(void *user)
+{
+    struct transfer *t = user;
+
+    if (t->wait.buffer != NULL)
+        dsf_exec_stage_give(t->call->exec, t->wait.buffer);
+    t->ended(t->user);
+    free(t);
+}
+
+static void disk_done(struct dsf_io_request *request)
+{
+    struct transfer *t = request->user;
+    struct dsflow_exec *exec = t->call->exec;
+
+    note(t, exec->nworkers + DSF_RING_DISK);
+    if (t->wait.buffer != NULL && request->op == DSF_IO_READ)
+        dsf_exec_copy(exec, t->slot, t->wait.buffer, true, end_transfer, t);
+    else
+        end_transfer(t);
+}
+
+static void submit(void *user)
+{
+    struct transfer *t = user;
+
+    t->request.done = disk_done;
+    if (dsflow_exec_failed(t->call->exec, NULL) < 0)
+        t->request.bytes = 0;
+    dsf_io_submit(t->call->exec->disk.io, &t->request);
+}
+
+/* A disk does not reach the memory of a device: by way of a buffer. */
+static void got_buffer(struct dsf_stage_wait *wait)
+{
+    struct transfer *t =
+        (struct transfer *)((char *)wait - offsetof(struct transfer, wait));
+
+    t->request.memory = wait->buffer;
+    if (t->request.op == DSF_IO_READ)
+        submit(t);
+    else
+        dsf_exec_copy(t->call->exec, t->slot, wait->buffer, false, submit, t);
+}
+
+void dsf_exec_disk_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
+                         void *user)
+{
+    struct transfer *t = dsf_xcalloc(1, sizeof(*t));
+
+    prepare(t, call);
+    t->ended = ended;
+    t->user = user;
+    t->wait.got = got_buffer;
+    if (call->staged)
+        dsf_exec_stage_take(call->exec, &t->wait);
+    else
+        submit(t);
 }
 
 void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
@@ -147,73 +235,4 @@ void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
                           "disk read");
     dsf_timeline_add_lane(timeline, DSF_LANE_DISK, DSFLOW_ANYWHERE,
                           "disk write");
-}
-
-/* --- the window ----------------------------------------------------------- */
-
-/* There is one size, so that it is allocated once for all that can be mapped. */
-static size_t window_bytes(const struct dsflow_exec *exec)
-{
-    size_t most = 0;
-
-    for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
-        if (is_on_disk(exec, (dsflow_data_id){ i }) &&
-            dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->persistent &&
-            dsf_exec_size(exec, i) > most)
-            most = dsf_exec_size(exec, i);
-    return most;
-}
-
-static int open_window(struct dsflow_exec *exec, struct dsflow_err *err)
-{
-    struct dsf_exec_disk *d = &exec->disk;
-
-    if (d->window != NULL)
-        return DSFLOW_OK;
-    d->window_bytes = window_bytes(exec);
-    d->window = dsf_io_alloc(d->window_bytes, err);
-    return d->window != NULL ? DSFLOW_OK : DSFLOW_ENOMEM;
-}
-
-int dsf_exec_disk_put_back(struct dsflow_exec *exec, struct dsflow_err *err)
-{
-    struct dsf_exec_disk *d = &exec->disk;
-    struct dsflow_err failure;
-
-    if (d->dirty && dsf_io_write(d->io, d->window, d->at[d->shown],
-                                 dsf_exec_size(exec, d->shown), &failure) < 0)
-        dsf_exec_fail(exec, &failure);
-    d->dirty = false;
-    return dsflow_exec_failed(exec, err);
-}
-
-int dsf_exec_disk_unmap(struct dsflow_exec *exec, struct dsflow_err *err)
-{
-    struct dsf_exec_disk *d = &exec->disk;
-    int status = dsf_exec_disk_put_back(exec, err);
-
-    dsf_io_free(d->window, d->window_bytes);
-    d->window = NULL;
-    return status;
-}
-
-void *dsf_exec_disk_map(struct dsflow_exec *exec, uint32_t data,
-                        enum dsflow_access access)
-{
-    struct dsf_exec_disk *d = &exec->disk;
-    struct dsflow_err err;
-    int status = dsf_exec_disk_put_back(exec, &err);
-
-    if (status == DSFLOW_OK)
-        status = open_window(exec, &err);
-    if (status == DSFLOW_OK && (access & DSFLOW_R))
-        status = dsf_io_read(d->io, d->window, d->at[data],
-                             dsf_exec_size(exec, data), &err);
-    if (status < 0) {
-        dsf_exec_fail(exec, &err);
-        return NULL;
-    }
-    d->shown = data;
-    d->dirty = (access & DSFLOW_W) != 0;
-    return d->window;
 }

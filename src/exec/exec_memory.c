@@ -21,14 +21,6 @@ static const struct dsflow_data_spec *spec_of(const struct dsflow_exec *exec,
     return dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
 }
 
-/* The rank whose memory holds `data`: what has no home is in that of rank 0. */
-static unsigned home_of(const struct dsflow_exec *exec, uint32_t data)
-{
-    int home = spec_of(exec, data)->home;
-
-    return home < 0 ? 0 : (unsigned)home;
-}
-
 size_t dsf_exec_size(const struct dsflow_exec *exec, uint32_t data)
 {
     size_t bytes = dsf_exec_padded(spec_of(exec, data)->bytes);
@@ -49,14 +41,25 @@ static void find_paged(struct dsflow_exec *exec)
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
         const struct dsf_exec_call *call = &exec->calls[i];
 
-        for (unsigned p = 0; call->by_disk && p < call->task->ndata; p++)
+        for (unsigned p = 0; call->by == DSF_BY_DISK && p < call->task->ndata; p++)
             exec->paged[call->task->data[p].i] = true;
     }
 }
 
 static struct dsf_arena *arena_of(struct dsflow_exec *exec, uint32_t data)
 {
-    return &exec->arenas[home_of(exec, data)][spec_of(exec, data)->tier];
+    return &exec->arenas[dsf_exec_home(exec, data)][exec->place[data]];
+}
+
+/* Whose memory a place of a rank is; NULL: of disks. */
+static struct dsf_device *owner_of(const struct dsflow_exec *exec,
+                                   unsigned rank, unsigned place)
+{
+    if (place == DSFLOW_NVME)
+        return NULL;
+    return place == DSFLOW_DEVICE && exec->ndevices > 0
+               ? &exec->devices[rank % exec->ndevices]
+               : exec->cpu;
 }
 
 static void size_arenas(struct dsflow_exec *exec)
@@ -65,21 +68,30 @@ static void size_arenas(struct dsflow_exec *exec)
 
     exec->nranks = 1;
     for (uint32_t i = 0; i < n; i++)
-        if (home_of(exec, i) >= exec->nranks)
-            exec->nranks = home_of(exec, i) + 1;
+        if (dsf_exec_home(exec, i) >= exec->nranks)
+            exec->nranks = dsf_exec_home(exec, i) + 1;
     exec->arenas = dsf_xcalloc(exec->nranks, sizeof(*exec->arenas));
     for (uint32_t i = 0; i < n; i++)
         arena_of(exec, i)->bytes += dsf_exec_size(exec, i);
+    /* What begin_page may leave free. */
+    for (unsigned r = 0; r < exec->nranks; r++)
+        for (unsigned p = 0; p < DSF_NPLACES; p++)
+            if (owner_of(exec, r, p) == exec->cpu && exec->ndevices > 0 &&
+                exec->arenas[r][p].bytes > 0)
+                exec->arenas[r][p].bytes += 4095;
 }
 
 int dsf_exec_take(struct dsf_device *device, size_t *bytes, const char *what,
                   void **at, struct dsflow_err *err)
 {
+    struct dsflow_err why;
+
     if (*bytes == 0)
         return DSFLOW_OK;
     *bytes = (*bytes + 4095) / 4096 * 4096;
-    *at = device->class->allocate(device, *bytes, what, err);
-    return *at != NULL ? DSFLOW_OK : DSFLOW_ENOMEM;
+    *at = device->class->allocate(device, *bytes, what, &why);
+    return *at != NULL ? DSFLOW_OK
+                       : dsflow_fail(err, why.status, "%s", why.msg);
 }
 
 static int take_arenas(struct dsflow_exec *exec, struct dsflow_err *err)
@@ -88,20 +100,62 @@ static int take_arenas(struct dsflow_exec *exec, struct dsflow_err *err)
     char what[64];
 
     for (unsigned r = 0; r < exec->nranks; r++)
-        for (int tier = 0; tier < DSFLOW_NVME && status == DSFLOW_OK; tier++) {
-            struct dsf_arena *arena = &exec->arenas[r][tier];
+        for (unsigned p = 0; p < DSF_NPLACES && status == DSFLOW_OK; p++) {
+            struct dsf_arena *arena = &exec->arenas[r][p];
+            struct dsf_device *owner = owner_of(exec, r, p);
 
             snprintf(what, sizeof(what), "the %stensors of rank %u",
-                     tier == DSFLOW_HOST ? "offloaded " : "", r);
-            status = dsf_exec_take(&exec->cpu, &arena->bytes, what, &arena->at,
-                                   err);
+                     p == DSFLOW_HOST ? "offloaded " : "", r);
+            if (owner != NULL)
+                status =
+                    dsf_exec_take(owner, &arena->bytes, what, &arena->at, err);
         }
+    return status;
+}
+
+/* In front what devices reach, and of that, and of the rest, the large ones
+ * first: they then start on pages. */
+static void lay_out(struct dsflow_exec *exec, bool pinned, bool small)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++) {
+        struct dsf_arena *arena = arena_of(exec, i);
+
+        if ((dsf_exec_size(exec, i) < 4096) != small ||
+            exec->pinned[i] != pinned)
+            continue;
+        if (exec->place[i] != DSFLOW_NVME)
+            exec->mem[i] = (char *)arena->at + arena->used;
+        arena->used += dsf_exec_size(exec, i);
+    }
+}
+
+/* Behind what devices reach. */
+static void begin_page(struct dsflow_exec *exec)
+{
+    for (unsigned r = 0; r < exec->nranks; r++)
+        for (unsigned p = 0; p < DSF_NPLACES; p++) {
+            struct dsf_arena *arena = &exec->arenas[r][p];
+
+            arena->pinned = arena->used = (arena->used + 4095) / 4096 * 4096;
+        }
+}
+
+static int pin_arenas(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (unsigned r = 0; r < exec->nranks; r++)
+        for (unsigned p = 0; p < DSF_NPLACES; p++)
+            for (unsigned d = 0; d < exec->ndevices && status == DSFLOW_OK; d++)
+                if (exec->arenas[r][p].pinned > 0)
+                    status = exec->devices[d].class->pin(
+                        &exec->devices[d], exec->arenas[r][p].at,
+                        exec->arenas[r][p].pinned, err);
     return status;
 }
 
 int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err)
 {
-    uint32_t n = dsflow_graph_ndata(exec->graph);
     int status;
 
     find_paged(exec);
@@ -109,41 +163,57 @@ int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err)
     status = take_arenas(exec, err);
     if (status < 0)
         return status;
-    exec->mem = dsf_xcalloc(n + 1, sizeof(*exec->mem));
-    /* The large ones first: they then start on pages. */
-    for (int small = 0; small < 2; small++)
-        for (uint32_t i = 0; i < n; i++) {
-            struct dsf_arena *arena = arena_of(exec, i);
+    exec->mem = dsf_xcalloc((size_t)dsflow_graph_ndata(exec->graph) + 1,
+                            sizeof(*exec->mem));
+    lay_out(exec, true, false);
+    lay_out(exec, true, true);
+    begin_page(exec);
+    lay_out(exec, false, false);
+    lay_out(exec, false, true);
+    return pin_arenas(exec, err);
+}
 
-            if ((dsf_exec_size(exec, i) < 4096) != small)
-                continue;
-            if (spec_of(exec, i)->tier != DSFLOW_NVME)
-                exec->mem[i] = (char *)arena->at + arena->used;
-            arena->used += dsf_exec_size(exec, i);
-        }
-    return DSFLOW_OK;
+static void release(struct dsflow_exec *exec, unsigned rank, unsigned place)
+{
+    const struct dsf_arena *arena = &exec->arenas[rank][place];
+    struct dsf_device *owner = owner_of(exec, rank, place);
+
+    for (unsigned d = 0; d < exec->ndevices && arena->pinned > 0; d++)
+        exec->devices[d].class->unpin(&exec->devices[d], arena->at,
+                                      arena->pinned);
+    if (owner != NULL)
+        owner->class->release(owner, arena->at, arena->bytes);
 }
 
 void dsf_exec_free_memory(struct dsflow_exec *exec)
 {
     for (unsigned r = 0; r < exec->nranks; r++)
-        for (int tier = 0; tier < DSFLOW_NVME; tier++)
-            exec->cpu.class->release(&exec->cpu, exec->arenas[r][tier].at,
-                                     exec->arenas[r][tier].bytes);
+        for (unsigned p = 0; p < DSF_NPLACES; p++)
+            release(exec, r, p);
     free(exec->arenas);
     free(exec->paged);
+    free(exec->pinned);
+    free(exec->place);
+    free(exec->on);
     free(exec->mem);
+}
+
+static size_t resident(const struct dsflow_exec *exec, unsigned rank,
+                       unsigned place)
+{
+    const struct dsf_arena *arena = &exec->arenas[rank][place];
+    const struct dsf_device *owner = owner_of(exec, rank, place);
+
+    return owner == NULL
+               ? arena->used
+               : owner->class->resident(owner, arena->at, arena->bytes);
 }
 
 size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
                             enum dsflow_tier tier)
 {
-    const struct dsf_arena *arena;
-
     if (rank >= exec->nranks)
         return 0;
-    arena = &exec->arenas[rank][tier];
-    return tier == DSFLOW_NVME
-               ? arena->used
-               : exec->cpu.class->resident(&exec->cpu, arena->at, arena->bytes);
+    return resident(exec, rank, tier) +
+           (tier == DSFLOW_DEVICE ? resident(exec, rank, DSF_PLACE_NEAR) : 0);
 }

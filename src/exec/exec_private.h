@@ -16,9 +16,15 @@ struct dsf_exec_call {
     struct dsflow_exec *exec;
     const struct dsflow_task_spec *task;
     const struct dsflow_codelet *codelet;
-    bool by_disk;  /* it has data on NVMe: the disk does it */
-    bool cpu_only; /* it calls the host, or works on what is in main memory */
+    uint8_t by;    /* enum dsf_exec_by: who does it */
+    uint8_t queue; /* enum dsf_queue, of a device */
+    bool staged;   /* by a core or a disk, but some of its data is on a device */
+    bool ahead; /* what follows it need not wait for its end: all of it is in the
+                   same queue */
+    struct dsf_device *device; /* that does it */
 };
+
+enum dsf_exec_by { DSF_BY_CORE, DSF_BY_DISK, DSF_BY_DEVICE };
 
 /* An executor; exec.c does for all what does not differ. */
 struct dsf_exec_class {
@@ -30,8 +36,7 @@ struct dsf_exec_class {
     int (*submit)(struct dsflow_exec *exec, uint32_t first, uint32_t last,
                   struct dsflow_err *err);
     int (*wait)(struct dsflow_exec *exec, struct dsflow_err *err);
-    void *(*map)(struct dsflow_exec *exec, uint32_t data,
-                 enum dsflow_access access);
+    /* Of workers: cores, then devices. */
     void (*lanes)(const struct dsflow_exec *exec,
                   struct dsf_timeline *timeline);
 };
@@ -40,11 +45,12 @@ extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu;
 /* What one worker counts for itself; a cache line each. */
 struct dsf_exec_worker {
     void *scratch;
+    size_t scratch_bytes;
     struct dsflow_buf *bufs; /* of the task it runs: room for any */
     double busy; /* seconds inside kernels */
     _Atomic uint64_t tasks;
     _Atomic uint32_t runs; /* a task, + 1; 0: none */
-    char pad[64 - 2 * sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
+    char pad[64 - 3 * sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
 };
 
 /* Spans that one thread noted and nobody has taken out, in a list of blocks. */
@@ -60,10 +66,27 @@ struct dsf_exec_ring {
     char pad2[40];
 };
 
-/* The data of one rank in one tier: one piece of memory, but for NVMe. */
+/* The data of one rank in one place: one piece of memory, but for NVMe. */
 struct dsf_arena {
     void *at;
     size_t bytes, used;
+    size_t pinned; /* in front: what devices reach */
+};
+
+/* Places are tiers; and main memory that stands for that of a device: what the
+ * program around the graph reads and writes there. */
+enum { DSF_PLACE_NEAR = DSFLOW_NTIERS, DSF_NPLACES };
+
+/* Buffers in main memory that devices reach, of one size: what a core or a disk
+ * has to do with data on a device goes through one. */
+struct dsf_stage_wait;
+struct dsf_stage {
+    pthread_mutex_t lock;
+    void *at;
+    size_t each, bytes; /* of a buffer; of all */
+    unsigned n;
+    bool *taken;
+    struct dsf_stage_wait *first, **last;
 };
 
 /* What is on NVMe, of all ranks: one store. */
@@ -73,8 +96,13 @@ struct dsf_exec_disk {
     unsigned lane;     /* of reads; writes have the next */
     double until[2];   /* by enum dsf_io_op: the end of the last span */
     _Atomic uint64_t tasks;
-    void *window; /* one datum, for dsflow_exec_map; NULL: no buffer */
-    size_t window_bytes;
+};
+
+/* What dsflow_exec_map shows of data that is not in main memory: one at a
+ * time. */
+struct dsf_exec_window {
+    void *at; /* NULL: no buffer */
+    size_t bytes;
     uint32_t shown; /* the datum, where `dirty` */
     bool dirty;
 };
@@ -82,39 +110,45 @@ struct dsf_exec_disk {
 struct dsflow_exec {
     const struct dsf_exec_class *class;
     struct dsflow_graph *graph;
-    struct dsf_device cpu;           /* the cores, and main memory */
     const struct dsflow_host *outer; /* whose functions `host` calls, */
     struct dsflow_host host;         /* one report at a time */
     pthread_mutex_t reporting;
     struct dsf_exec_call *calls; /* by task */
-    void **mem; /* by data: in main memory; NULL: it is on NVMe */
+    void **mem; /* by data: where in its memory; NULL: it is on NVMe */
+    struct dsf_device **on; /* by data: the device; NULL: main memory, or NVMe */
+    uint8_t *place; /* by data: a tier, or DSF_PLACE_NEAR */
     bool *paged; /* by data: the disk has to do with it, in whole pages */
-    struct dsf_arena (*arenas)[DSFLOW_NTIERS]; /* by rank */
+    bool *pinned; /* by data: it is in main memory, and devices reach it */
+    struct dsf_arena (*arenas)[DSF_NPLACES]; /* by rank */
     unsigned nranks;
+    struct dsf_device *devices; /* beside the cores, */
+    unsigned ndevices;
+    struct dsf_device *cpu; /* and these */
     struct dsf_exec_disk disk;
+    struct dsf_exec_window window;
+    struct dsf_stage stage;
+    _Atomic uint64_t copied; /* tasks that were copies of devices */
     struct dsflow_err failure; /* the first of a disk, once `failed` says so */
     _Atomic int failing, failed;
-    size_t scratch_bytes;
     uint32_t most_ports; /* of a task */
-    struct dsf_exec_worker *workers;
+    struct dsf_exec_worker *workers; /* cores, then devices */
     unsigned nworkers;
     struct dsf_exec_ring *rings; /* by worker, then of the others */
     uint64_t most_spans;         /* of each ring */
     _Atomic uint32_t *runs;      /* by task: how often it has run */
     uint32_t *submitted;         /* by program: how often */
-    double link_rate;            /* bytes/s of a slowed down link; 0: as it is */
     double opened, wall;
     double busy_since; /* time of the first submit since the last wait */
     void *priv;        /* of the class */
 };
 
-/* Set up `n` workers, each with its scratch memory. */
+/* Set up `n` cores, and the devices behind them, each with its scratch memory. */
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err);
 
-/* Rings of threads that are no workers: those of the program, and that of the
- * disks. */
-enum dsf_other_ring { DSF_RING_PROGRAM, DSF_RING_DISK, DSF_NOTHER_RINGS };
+/* Rings of threads that are no workers: that of the disks, and behind it two for
+ * each device, of its copies in and out. */
+enum dsf_other_ring { DSF_RING_DISK, DSF_NOTHER_RINGS };
 
 /* exec_trace.c: note a span, as worker `ring`, or nworkers + one of those. */
 void dsf_exec_add_rings(struct dsflow_exec *exec);
@@ -140,10 +174,77 @@ static inline struct dsflow_buf dsf_exec_buf(const struct dsf_exec_call *call,
                                 (enum dsflow_dtype)d->dtype };
 }
 
-/* Run a kernel on `bufs`, as worker `w`; none after a disk has failed, but for
- * what calls the host. */
+/* A launch of a task on `bufs`, with the scratch of worker `w`: of nothing once
+ * something has failed, but for what calls the host. `by_port` has room for
+ * DSF_SPREAD_PORTS. */
+void dsf_exec_prepare(const struct dsf_exec_call *call,
+                      const struct dsflow_buf *bufs, struct dsflow_buf *by_port,
+                      unsigned w, struct dsf_launch *launch);
+
+/* Run it on a core, worker `w`. */
 void dsf_exec_run(const struct dsf_exec_call *call,
                   const struct dsflow_buf *bufs, unsigned w);
+
+/* Worker `w` is done with it. */
+void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
+                  const struct dsf_launch *launch);
+
+/* exec_place.c: the place of all data, and who does which task; once the devices
+ * are there. */
+void dsf_exec_place(struct dsflow_exec *exec);
+/* The rank whose memory holds `data`: what has no home is in that of rank 0. */
+unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data);
+
+/* exec_device.c: open the devices that the options ask for; until all that was
+ * launched has ended; and close them. */
+int dsf_exec_open_devices(struct dsflow_exec *exec,
+                          const struct dsflow_exec_options *options,
+                          struct dsflow_err *err);
+void dsf_exec_wait_devices(struct dsflow_exec *exec);
+void dsf_exec_close_devices(struct dsflow_exec *exec);
+
+/* Launch a task on its device. ended(user) is called when what follows it may
+ * begin. */
+typedef void (*dsf_ended_fn)(void *user);
+void dsf_exec_device_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
+                           void *user);
+
+/* Copy data of a device from (`in`: to) main memory that it reaches, and call
+ * ended(user). Nothing is copied after a failure. */
+void dsf_exec_copy(struct dsflow_exec *exec, uint32_t data, void *near, bool in,
+                   dsf_ended_fn ended, void *user);
+/* The same, and wait for it. */
+int dsf_exec_copy_now(struct dsflow_exec *exec, uint32_t data, void *near,
+                      bool in, struct dsflow_err *err);
+
+/* A lane for each device and direction, behind those of workers. */
+void dsf_exec_link_lanes(const struct dsflow_exec *exec,
+                         struct dsf_timeline *timeline);
+
+/* exec_stage.c: `n` buffers for the tasks that need some. */
+int dsf_exec_stage_open(struct dsflow_exec *exec, unsigned n,
+                        struct dsflow_err *err);
+void dsf_exec_stage_close(struct dsflow_exec *exec);
+/* got(wait) is called with a buffer, now or when one is given back. */
+struct dsf_stage_wait {
+    void (*got)(struct dsf_stage_wait *wait);
+    void *buffer;
+    struct dsf_stage_wait *next;
+};
+void dsf_exec_stage_take(struct dsflow_exec *exec, struct dsf_stage_wait *wait);
+void dsf_exec_stage_give(struct dsflow_exec *exec, void *buffer);
+
+/* A staged task of a core: bring what it reads of devices into a buffer, and
+ * call ended(user); then run it as worker `w`; then, if dsf_exec_staged_writes,
+ * take back what it wrote, call ended(user), and forget it. */
+struct dsf_staged;
+struct dsf_staged *dsf_exec_staged_new(const struct dsf_exec_call *call);
+const struct dsf_exec_call *dsf_exec_staged_call(const struct dsf_staged *s);
+void dsf_exec_staged_fetch(struct dsf_staged *s, dsf_ended_fn ended,
+                           void *user);
+void dsf_exec_staged_run(struct dsf_staged *s, unsigned w);
+void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
+                            void *user);
 
 /* exec_memory.c: the arenas, once the tasks are known. */
 int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err);
@@ -162,20 +263,20 @@ int dsf_exec_disk_open(struct dsflow_exec *exec,
                        struct dsflow_err *err);
 void dsf_exec_disk_close(struct dsflow_exec *exec);
 
-/* The transfer that task `call` is; nothing is moved after a failure. The caller
- * adds what is called at the end, which calls dsf_exec_disk_done. */
-struct dsf_io_request dsf_exec_disk_request(const struct dsf_exec_call *call);
+/* The transfer that task `call` is; nothing is moved after a failure. Do it now;
+ * or begin it, and call ended(user) at its end. */
+void dsf_exec_disk_run(const struct dsf_exec_call *call);
+void dsf_exec_disk_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
+                         void *user);
 
-/* It is over: note it, as ring `ring`, with its error if it has one. */
-void dsf_exec_disk_done(const struct dsf_exec_call *call,
-                        const struct dsf_io_request *request, unsigned ring);
-
-/* dsflow_exec_map of data on NVMe; put back what was changed there; and do so
- * and free the buffer. What fails is the failure of the executor, too. */
-void *dsf_exec_disk_map(struct dsflow_exec *exec, uint32_t data,
-                        enum dsflow_access access);
-int dsf_exec_disk_put_back(struct dsflow_exec *exec, struct dsflow_err *err);
-int dsf_exec_disk_unmap(struct dsflow_exec *exec, struct dsflow_err *err);
+/* exec_window.c: dsflow_exec_map of data that is not in main memory; put back
+ * what was changed there; and do so and free the buffer. What fails is the
+ * failure of the executor, too. */
+void *dsf_exec_window_map(struct dsflow_exec *exec, uint32_t data,
+                          enum dsflow_access access);
+int dsf_exec_window_put_back(struct dsflow_exec *exec, struct dsflow_err *err);
+int dsf_exec_window_unmap(struct dsflow_exec *exec, struct dsflow_err *err);
+void dsf_exec_window_free(struct dsflow_exec *exec);
 
 void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
                          struct dsf_timeline *timeline);

@@ -23,7 +23,7 @@ struct dsf_exec_spans {
 
 static unsigned nrings(const struct dsflow_exec *exec)
 {
-    return exec->nworkers + DSF_NOTHER_RINGS;
+    return exec->nworkers + DSF_NOTHER_RINGS + 2 * exec->ndevices;
 }
 
 void dsf_exec_add_rings(struct dsflow_exec *exec)
@@ -113,6 +113,7 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline)
 {
     exec->class->lanes(exec, timeline);
+    dsf_exec_link_lanes(exec, timeline);
     dsf_exec_disk_lanes(exec, timeline);
 }
 

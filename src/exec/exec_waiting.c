@@ -10,7 +10,8 @@ static uint32_t runs_of(const struct dsflow_exec *exec, uint32_t task)
 
 uint64_t dsf_exec_ended(const struct dsflow_exec *exec)
 {
-    uint64_t n = atomic_load_explicit(&exec->disk.tasks, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&exec->disk.tasks, memory_order_relaxed) +
+                 atomic_load_explicit(&exec->copied, memory_order_relaxed);
 
     for (unsigned w = 0; w < exec->nworkers; w++)
         n +=
@@ -34,10 +35,15 @@ static struct dsf_waiting find_reason(struct dsflow_exec *exec, uint32_t task,
     for (uint32_t i = 0; i < n; i++)
         if (runs_of(exec, preds[i].i) <= run)
             return (struct dsf_waiting){ task, DSF_WAITING_TASK, preds[i].i };
-    return (struct dsf_waiting){ task,
-                                 exec->calls[task].by_disk ? DSF_WAITING_DISK
-                                                           : DSF_WAITING_WORKER,
-                                 0 };
+    switch (exec->calls[task].by) {
+    case DSF_BY_DISK:
+        return (struct dsf_waiting){ task, DSF_WAITING_DISK, 0 };
+    case DSF_BY_DEVICE:
+        return (struct dsf_waiting){ task, DSF_WAITING_DEVICE,
+                                     exec->calls[task].device->index };
+    default:
+        return (struct dsf_waiting){ task, DSF_WAITING_WORKER, 0 };
+    }
 }
 
 /* Behind those that wait for no other task, or in front of those that do. */

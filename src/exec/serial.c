@@ -2,8 +2,6 @@
  * calling thread: the reference that every other executor must equal. */
 #include "exec/exec_private.h"
 
-#include "base/units.h"
-
 static int serial_open(struct dsflow_exec *exec,
                        const struct dsflow_exec_options *options,
                        struct dsflow_err *err)
@@ -13,19 +11,6 @@ static int serial_open(struct dsflow_exec *exec,
 
 static void serial_close(struct dsflow_exec *exec)
 {
-}
-
-static void transfer(const struct dsf_exec_call *call)
-{
-    struct dsf_io *io = call->exec->disk.io;
-    struct dsf_io_request r = dsf_exec_disk_request(call);
-
-    r.start = dsf_now();
-    r.status = r.op == DSF_IO_READ
-                   ? dsf_io_read(io, r.memory, r.offset, r.bytes, &r.err)
-                   : dsf_io_write(io, r.memory, r.offset, r.bytes, &r.err);
-    r.end = dsf_now();
-    dsf_exec_disk_done(call, &r, 0);
 }
 
 static void run(const struct dsf_exec_call *call)
@@ -43,8 +28,8 @@ static int serial_submit(struct dsflow_exec *exec, uint32_t first,
                          uint32_t last, struct dsflow_err *err)
 {
     for (uint32_t i = first; i < last; i++)
-        if (exec->calls[i].by_disk)
-            transfer(&exec->calls[i]);
+        if (exec->calls[i].by == DSF_BY_DISK)
+            dsf_exec_disk_run(&exec->calls[i]);
         else
             run(&exec->calls[i]);
     return DSFLOW_OK;
@@ -53,12 +38,6 @@ static int serial_submit(struct dsflow_exec *exec, uint32_t first,
 static int serial_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     return DSFLOW_OK;
-}
-
-static void *serial_map(struct dsflow_exec *exec, uint32_t data,
-                        enum dsflow_access access)
-{
-    return exec->mem[data];
 }
 
 static void serial_lanes(const struct dsflow_exec *exec,
@@ -73,6 +52,5 @@ const struct dsf_exec_class dsf_exec_serial = {
     .close = serial_close,
     .submit = serial_submit,
     .wait = serial_wait,
-    .map = serial_map,
     .lanes = serial_lanes,
 };

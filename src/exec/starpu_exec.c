@@ -1,12 +1,11 @@
 /* starpu_exec.c - a graph submitted to StarPU: a handle for each piece of
- * data, registered once, and a StarPU task for each task, at every step.
+ * data, registered once, and a StarPU task for each task, at every step. Handles
+ * have no memory: where data is, and what is copied when, is known without it.
  *
  * Dependencies are StarPU's own, from the order of submission and the access
  * modes (sequential consistency), also from one step to the next: nothing
  * waits at the end of a step.
  */
-#include "config.h"
-
 #include "exec/about.h"
 #include "exec/starpu_private.h"
 
@@ -20,10 +19,10 @@
 #include <string.h>
 
 /* One StarPU codelet for each kind of task, so that names, traces and costs
- * are per kind; and one for those of it that run on a CPU only. */
+ * are per kind; and one for those of it that are staged. */
 struct kind {
     const struct dsflow_codelet *codelet;
-    bool cpu_only;
+    bool staged;
     struct starpu_codelet cl;
     struct starpu_perfmodel model;
 };
@@ -35,11 +34,9 @@ struct starpu_state {
     unsigned nkinds;
     size_t cap_kinds;
     bool started;
-    unsigned virtuals, ranks;
+    unsigned ranks;
     uint32_t *masks; /* by rank: the workers that it may use, as StarPU has it */
     unsigned mask_words;
-    bool *has_core; /* by rank: one of them is a CPU */
-    struct dsf_starpu_disk disk;
     struct dsf_starpu_submitter *submitter;
 };
 
@@ -55,19 +52,32 @@ static void run_cpu(void *buffers[], void *arg)
     struct dsflow_buf *bufs = call->exec->workers[worker].bufs;
 
     for (unsigned p = 0; p < call->task->ndata; p++)
-        bufs[p] =
-            dsf_exec_buf(call, p, (void *)STARPU_VARIABLE_GET_PTR(buffers[p]));
+        bufs[p] = dsf_exec_buf(call, p, call->exec->mem[call->task->data[p].i]);
     dsf_exec_run(call, bufs, worker);
+}
+
+static void run_staged(void *buffers[], void *arg)
+{
+    dsf_starpu_run_staged(arg);
 }
 
 /* Microseconds, for the schedulers that want a model. All workers here are
  * cores of one machine, so that only the ratio between kinds matters. */
-static double cost_us(struct starpu_task *task, unsigned nimpl)
+static double microseconds(const struct dsf_exec_call *call)
 {
-    const struct dsf_exec_call *call = task->cl_arg;
     struct dsflow_cost cost = dsf_task_cost(call->exec->graph, call->task);
 
     return 1 + cost.flops / 100e3 + cost.bytes / 10e3;
+}
+
+static double cost_us(struct starpu_task *task, unsigned nimpl)
+{
+    return microseconds(task->cl_arg);
+}
+
+static double staged_us(struct starpu_task *task, unsigned nimpl)
+{
+    return microseconds(dsf_exec_staged_call(task->cl_arg));
 }
 
 static struct kind *new_kind(struct starpu_state *s,
@@ -77,15 +87,13 @@ static struct kind *new_kind(struct starpu_state *s,
     struct kind *k = dsf_xcalloc(1, sizeof(*k));
 
     k->codelet = codelet;
-    k->cpu_only = call->cpu_only;
+    k->staged = call->staged;
     starpu_codelet_init(&k->cl);
     k->cl.name = codelet->op->name;
     k->cl.nbuffers = STARPU_VARIABLE_NBUFFERS;
-    k->cl.cpu_funcs[0] = run_cpu;
-    if (s->virtuals > 0 && !call->cpu_only)
-        k->cl.opencl_funcs[0] = dsf_starpu_run_virtual;
+    k->cl.cpu_funcs[0] = k->staged ? run_staged : run_cpu;
     k->model.type = STARPU_COMMON;
-    k->model.cost_function = cost_us;
+    k->model.cost_function = k->staged ? staged_us : cost_us;
     k->model.symbol = codelet->op->name;
     k->cl.model = &k->model;
 
@@ -102,9 +110,11 @@ static void find_kinds(struct dsflow_exec *exec)
     for (uint32_t i = 0; i < n; i++) {
         const struct dsf_exec_call *call = &exec->calls[i];
 
+        if (call->by != DSF_BY_CORE)
+            continue;
         for (unsigned k = 0; k < s->nkinds; k++)
             if (s->kinds[k]->codelet == call->codelet &&
-                s->kinds[k]->cpu_only == call->cpu_only)
+                s->kinds[k]->staged == call->staged)
                 s->kind_of[i] = s->kinds[k];
         if (s->kind_of[i] == NULL)
             s->kind_of[i] = new_kind(s, call);
@@ -141,37 +151,24 @@ static int start(const struct dsflow_exec_options *options,
 {
     bool crowded = is_crowded(options);
     struct starpu_conf conf;
-    int ret, status;
+    int ret;
 
     /* Signals are the program's; StarPU's remarks help nobody here. */
     setenv("STARPU_CATCH_SIGNALS", "0", 1);
     setenv("STARPU_SILENT", "1", 0);
-    status = dsf_starpu_offer_virtual(options->virtuals,
-                                      options->virtual_memory, err);
-    if (status < 0)
-        return status;
-
     set_binding(crowded);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
     conf.ncuda = 0;
-    conf.nopencl = (int)options->virtuals;
-    conf.disable_asynchronous_opencl_copy = 1; /* see starpu_tensor.c */
-    dsf_starpu_set_scheduler(&conf, options->scheduler, crowded);
+    conf.nopencl = 0;
+    /* Threads of devices want the cores that are idle. */
+    dsf_starpu_set_scheduler(&conf, options->scheduler,
+                             crowded || options->virtuals > 0);
     ret = starpu_init(&conf);
     if (ret != 0)
         return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
                            strerror(-ret));
-    if (starpu_opencl_worker_get_count() < options->virtuals) {
-        unsigned got = starpu_opencl_worker_get_count();
-
-        starpu_shutdown();
-        return dsflow_fail(err, DSFLOW_EFIT,
-                           "machine: virtual: %u devices: PoCL and StarPU "
-                           "offer %u here",
-                           options->virtuals, got);
-    }
     return DSFLOW_OK;
 }
 
@@ -184,63 +181,73 @@ static void share_workers(struct starpu_state *s, unsigned ranks)
     s->ranks = ranks;
     s->mask_words = (n + 31) / 32;
     s->masks = dsf_xcalloc((size_t)ranks * s->mask_words, sizeof(*s->masks));
-    s->has_core = dsf_xcalloc(ranks, sizeof(*s->has_core));
     for (unsigned r = 0; r < ranks; r++)
         for (unsigned w = 0; w < n; w++)
-            if (ranks <= n ? w * ranks / n == r : r % n == w) {
+            if (ranks <= n ? w * ranks / n == r : r % n == w)
                 s->masks[r * s->mask_words + w / 32] |= 1u << w % 32;
-                if (starpu_worker_get_type((int)w) == STARPU_CPU_WORKER)
-                    s->has_core[r] = true;
-            }
 }
 
-/* The workers that may run a task; NULL: any that can. What calls the host is
- * of no rank, and what a rank without a core must do on one, another's does. */
+/* The cores that may run a task; NULL: any. What calls the host is of no rank. */
 static uint32_t *mask_of(const struct starpu_state *s,
                          const struct dsf_exec_call *call)
 {
     int rank = call->task->rank;
 
-    if (rank < 0 || s->masks == NULL || call->codelet->host_only ||
-        (call->cpu_only && !s->has_core[rank]))
+    if (rank < 0 || s->masks == NULL || call->codelet->host_only)
         return NULL;
     return s->masks + (size_t)rank * s->mask_words;
 }
 
-enum starpu_data_access_mode dsf_starpu_mode(enum dsflow_access access)
+static enum starpu_data_access_mode mode_of(enum dsflow_access access)
 {
     return access == DSFLOW_R   ? STARPU_R
            : access == DSFLOW_W ? STARPU_W
                                 : STARPU_RW;
 }
 
-static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
+void dsf_starpu_describe(struct starpu_task *task,
+                         const struct dsf_exec_call *call,
+                         starpu_data_handle_t *handles)
 {
-    struct starpu_state *s = exec->priv;
-    const struct dsflow_task_spec *t = exec->calls[i].task;
-    struct starpu_task *task = starpu_task_create();
-    uint32_t *mask = mask_of(s, &exec->calls[i]);
-    int ret;
+    const struct dsflow_task_spec *t = call->task;
 
-    task->cl = &s->kind_of[i]->cl;
     task->name = t->op->name;
-    task->cl_arg = &exec->calls[i];
     task->priority = t->priority;
-    task->nbuffers = t->ndata;
-    if (mask != NULL) {
-        task->workerids = mask;
-        task->workerids_len = s->mask_words;
-    }
     if (t->ndata > STARPU_NMAXBUFS) { /* freed with the task */
         task->dyn_handles = calloc(t->ndata, sizeof(*task->dyn_handles));
         task->dyn_modes = calloc(t->ndata, sizeof(*task->dyn_modes));
     }
     for (unsigned p = 0; p < t->ndata; p++) {
-        STARPU_TASK_SET_HANDLE(task, s->handles[t->data[p].i], p);
-        STARPU_TASK_SET_MODE(task, dsf_starpu_mode(dsflow_task_access(t, p)),
-                             p);
+        STARPU_TASK_SET_HANDLE(task, handles[t->data[p].i], task->nbuffers);
+        STARPU_TASK_SET_MODE(task, mode_of(dsflow_task_access(t, p)),
+                             task->nbuffers);
+        task->nbuffers++;
     }
-    ret = starpu_task_submit(task);
+}
+
+static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
+{
+    struct starpu_state *s = exec->priv;
+    struct dsf_exec_call *call = &exec->calls[i];
+    struct starpu_task *task = starpu_task_create();
+    uint32_t *mask = mask_of(s, call);
+    struct dsf_staged *staged;
+    int ret = 0;
+
+    task->cl = &s->kind_of[i]->cl;
+    task->cl_arg = call;
+    dsf_starpu_describe(task, call, s->handles);
+    if (mask != NULL) {
+        task->workerids = mask;
+        task->workerids_len = s->mask_words;
+    }
+    if (call->staged) {
+        staged = dsf_exec_staged_new(call);
+        task->cl_arg = staged;
+        ret = dsf_starpu_submit_fetch(staged, task, s->handles);
+    }
+    if (ret == 0)
+        ret = starpu_task_submit(task);
     if (ret != 0) {
         task->destroy = 0;
         starpu_task_destroy(task);
@@ -253,28 +260,14 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
 {
     struct starpu_state *s = exec->priv;
     struct dsf_exec_call *call = &exec->calls[i];
-    int ret = call->by_disk ? dsf_starpu_disk_submit(&s->disk, call, s->handles)
-                            : submit_kernel(exec, i);
+    int ret = call->by == DSF_BY_CORE
+                  ? submit_kernel(exec, i)
+                  : dsf_starpu_submit_nowhere(call, s->handles);
 
     return ret == 0 ? DSFLOW_OK
                     : dsflow_fail(err, DSFLOW_ENOSYS,
                                   "task %s: no worker can run it",
                                   call->task->op->name);
-}
-
-/* What does not outlive the step need not be copied off a device that runs out
- * of memory. */
-static int end_program(struct dsflow_exec *exec, uint32_t last,
-                       struct dsflow_err *err)
-{
-    struct starpu_state *s = exec->priv;
-
-    for (uint32_t i = 0;
-         i < dsflow_graph_ndata(exec->graph) && s->virtuals > 0; i++)
-        if (exec->mem[i] != NULL &&
-            !dsflow_graph_data(exec->graph, (dsflow_data_id){ i })->persistent)
-            starpu_data_invalidate_submit(s->handles[i]);
-    return DSFLOW_OK;
 }
 
 static int starpu_exec_open(struct dsflow_exec *exec,
@@ -286,10 +279,6 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     int status;
 
     exec->priv = s;
-    s->virtuals = options->virtuals;
-    if (options->virtuals > 0 && dsf_starpu_run_virtual == NULL)
-        return dsflow_fail(err, DSFLOW_ENOSYS,
-                           "machine: virtual: this build has no OpenCL");
     status = dsf_scheduler_check(options->scheduler, err);
     if (status < 0)
         return dsflow_fail_in(err, status, "machine: scheduler");
@@ -298,6 +287,10 @@ static int starpu_exec_open(struct dsflow_exec *exec,
         return status;
     s->started = true;
     status = dsf_exec_add_workers(exec, starpu_worker_get_count(), err);
+    /* One for each core, one that goes out and one that comes in. */
+    if (status == DSFLOW_OK)
+        status = dsf_exec_stage_open(exec, exec->nworkers - exec->ndevices + 2,
+                                     err);
     if (status < 0)
         return status;
 
@@ -305,10 +298,9 @@ static int starpu_exec_open(struct dsflow_exec *exec,
         share_workers(s, options->ranks);
     s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
     for (uint32_t i = 0; i < n; i++)
-        dsf_starpu_register(exec, i, &s->handles[i]);
+        starpu_void_data_register(&s->handles[i]);
     find_kinds(exec);
-    dsf_starpu_disk_init(&s->disk);
-    s->submitter = dsf_starpu_submitter_new(exec, submit_task, end_program);
+    s->submitter = dsf_starpu_submitter_new(exec, submit_task);
     return s->submitter != NULL
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_EFAIL, "no thread for StarPU's tasks");
@@ -323,7 +315,8 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     dsf_starpu_submitter_free(s->submitter);
     if (s->started) {
         starpu_task_wait_for_all();
-        /* Its thread ends tasks, and knows StarPU until it is back. */
+        /* Their threads end tasks, and know StarPU until they are back. */
+        dsf_exec_wait_devices(exec);
         dsf_exec_disk_close(exec);
         if (s->handles != NULL)
             for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++)
@@ -337,7 +330,6 @@ static void starpu_exec_close(struct dsflow_exec *exec)
     free(s->kind_of);
     free(s->handles);
     free(s->masks);
-    free(s->has_core);
     free(s);
 }
 
@@ -356,19 +348,8 @@ static int starpu_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 
     dsf_starpu_submitter_wait(s->submitter);
     starpu_task_wait_for_all();
+    dsf_exec_wait_devices(exec);
     return DSFLOW_OK;
-}
-
-static void *starpu_exec_map(struct dsflow_exec *exec, uint32_t data,
-                             enum dsflow_access access)
-{
-    struct starpu_state *s = exec->priv;
-
-    /* Nothing runs now: acquired and released, the copy in main memory is
-     * valid, and the only one if it is to be written. */
-    starpu_data_acquire(s->handles[data], dsf_starpu_mode(access));
-    starpu_data_release(s->handles[data]);
-    return exec->mem[data];
 }
 
 /* The rank that has worker `w` for itself. */
@@ -388,16 +369,17 @@ static void starpu_exec_lanes(const struct dsflow_exec *exec,
                               struct dsf_timeline *timeline)
 {
     const struct starpu_state *s = exec->priv;
-    unsigned cores = 0, devices = 0;
+    unsigned cores = exec->nworkers - exec->ndevices;
 
-    for (unsigned w = 0; w < exec->nworkers; w++) {
-        bool cpu = starpu_worker_get_type((int)w) == STARPU_CPU_WORKER;
-
-        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, rank_of(s, w), "%s %u",
-                              cpu ? "core" : "device",
-                              cpu ? cores++ : devices++);
-    }
-    dsf_starpu_add_links(timeline);
+    for (unsigned w = 0; w < cores; w++)
+        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, rank_of(s, w),
+                              "core %u", w);
+    for (unsigned d = 0; d < exec->ndevices; d++)
+        dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
+                              exec->nranks <= exec->ndevices && d < exec->nranks
+                                  ? (int)d
+                                  : DSFLOW_ANYWHERE,
+                              "device %u", d);
 }
 
 const struct dsf_exec_class dsf_exec_starpu = {
@@ -406,6 +388,5 @@ const struct dsf_exec_class dsf_exec_starpu = {
     .close = starpu_exec_close,
     .submit = starpu_exec_submit,
     .wait = starpu_exec_wait,
-    .map = starpu_exec_map,
     .lanes = starpu_exec_lanes,
 };

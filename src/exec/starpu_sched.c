@@ -14,9 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Microseconds of a sleep. A worker also moves the data that others ask of it,
- * and nothing wakes it for that: a device is asked often. */
-enum { SHORTEST = 50, LONGEST = 1000, LONGEST_OF_DEVICE = 100 };
+/* Microseconds of a sleep. */
+enum { SHORTEST = 50, LONGEST = 1000 };
 
 /* There is one StarPU in a process. */
 static const struct starpu_sched_policy *wrapped;
@@ -90,17 +89,13 @@ static struct starpu_task *pop(unsigned context)
     unsigned seen = atomic_load(&npushed);
     struct starpu_task *task =
         wrapped->pop_task != NULL ? wrapped->pop_task(context) : NULL;
-    long longest =
-        starpu_worker_get_type(starpu_worker_get_id()) == STARPU_CPU_WORKER
-            ? LONGEST
-            : LONGEST_OF_DEVICE;
 
     if (task != NULL) {
         us = SHORTEST;
         return task;
     }
     sleep_until_push(seen, us);
-    us = 2 * us < longest ? 2 * us : longest;
+    us = 2 * us < LONGEST ? 2 * us : LONGEST;
     return NULL;
 }
 

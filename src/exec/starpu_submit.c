@@ -23,7 +23,7 @@ struct range {
 
 struct dsf_starpu_submitter {
     struct dsflow_exec *exec;
-    dsf_starpu_submit_fn task, end;
+    dsf_starpu_submit_fn task;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,7 +44,6 @@ static void submit(struct dsf_starpu_submitter *s, const struct range *range)
         if (s->task(s->exec, i, &err) < 0)
             dsf_exec_fail(s->exec, &err);
     }
-    s->end(s->exec, range->last, &err);
 }
 
 static void *submit_ranges(void *arg)
@@ -72,14 +71,12 @@ static void *submit_ranges(void *arg)
 }
 
 struct dsf_starpu_submitter *
-dsf_starpu_submitter_new(struct dsflow_exec *exec, dsf_starpu_submit_fn task,
-                         dsf_starpu_submit_fn end)
+dsf_starpu_submitter_new(struct dsflow_exec *exec, dsf_starpu_submit_fn task)
 {
     struct dsf_starpu_submitter *s = dsf_xcalloc(1, sizeof(*s));
 
     s->exec = exec;
     s->task = task;
-    s->end = end;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     if (pthread_create(&s->thread, NULL, submit_ranges, s) == 0)

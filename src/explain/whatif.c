@@ -215,6 +215,12 @@ void dsf_whatif_fini(struct dsf_whatif *w)
     memset(w, 0, sizeof(*w));
 }
 
+/* Did a device copy beside its kernels? */
+static bool on_links(const struct dsf_whatif *w)
+{
+    return w->account->links && w->base.job.machine.virtuals > 0;
+}
+
 /* Seconds by task. */
 static double *weigh(const struct dsf_whatif *w, const struct dsf_replan *r,
                      const struct dsf_change *change)
@@ -246,6 +252,10 @@ static double *weigh(const struct dsf_whatif *w, const struct dsf_replan *r,
         op = t->op;
         if (dsf_task_uses(r->graph, t, DSFLOW_NVME))
             seconds[i] = cost * w->factor_of_disk;
+        else if (on_links(w) && (t->op->swaps || t->op->comm))
+            seconds[i] =
+                waits * kernel *
+                (k < w->account->nkinds ? w->factor[k] : w->factor_of_all);
         else
             seconds[i] = w->overhead + w->delay[k] * waits +
                          kernel * (k < w->account->nkinds ? w->factor[k]
@@ -259,11 +269,12 @@ bool dsf_whatif_is_serial(const struct dsf_whatif *w)
     return strcmp(w->account->trace->facts.executor, "serial") == 0;
 }
 
+/* Of ranks on virtual devices, cores do what is in main memory. */
 static unsigned workers_of(const struct dsf_whatif *w,
                            const struct dsflow_plan *plan,
                            const struct dsf_change *change)
 {
-    if (is_gpu(w))
+    if (is_gpu(w) || on_links(w))
         return (unsigned)plan->nranks;
     return dsf_whatif_is_serial(w) && !change->parallel ? 1 : plan->workers;
 }
@@ -294,7 +305,7 @@ static int evaluate(struct dsf_whatif *w, const struct dsf_replan *r,
     struct dsf_sim_spec spec = {
         .nranks = (unsigned)r->plan->nranks,
         .workers = workers_of(w, r->plan, change),
-        .links = is_gpu(w),
+        .links = is_gpu(w) || on_links(w),
         .node_ranks = dsf_machine_model_node_ranks(&w->machine,
                                                    (unsigned)r->plan->nranks),
         .duplex = w->machine.disk.duplex,

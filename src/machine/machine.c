@@ -80,7 +80,6 @@ int dsf_machine_probe(struct dsf_machine *m, struct dsflow_err *err)
     m->numa = (unsigned)hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
     m->l2 = cache_size(topology, HWLOC_OBJ_L2CACHE);
     m->l3 = cache_size(topology, HWLOC_OBJ_L3CACHE);
-    m->has_sysfs = hwloc_get_root_obj(topology)->total_memory > 0;
     name_cpu(m, topology);
     hwloc_topology_destroy(topology);
 

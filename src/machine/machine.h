@@ -12,7 +12,6 @@ struct dsf_machine {
     int64_t available;   /* bytes free now, within that */
     int64_t l2, l3;      /* bytes of cache of one core, shared */
     unsigned numa;       /* nodes */
-    bool has_sysfs;      /* /sys says what the machine is made of */
     unsigned devices;    /* GPUs, one for each rank; 0: ranks share the cores */
     char cpu[96];        /* model name */
     char isa[32];        /* "avx512", "avx2" or "portable" */

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "codelets/cast.h"
+#include "exec/exec_memory.h"
 #include "model/parts.h"
 
 #include <stdlib.h>
@@ -133,7 +134,7 @@ bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
     size_t n, at = find(c, unit, kind, &n);
 
     return n == 1 && is_as_in_files(c, unit, kind) &&
-           spec_of(c, at)->tier != DSFLOW_NVME;
+           dsf_exec_is_near(c->exec, c->v[at].id);
 }
 
 void *dsf_contents_map(struct dsf_contents *c, unsigned unit, unsigned kind,

@@ -76,6 +76,10 @@ static void say_one(const struct dsflow_graph *graph,
     case DSF_WAITING_DISK:
         dsf_warn("%s waits for the disk", name.s);
         break;
+    case DSF_WAITING_DEVICE:
+        dsf_warn("%s waits for device %u, or runs there", name.s,
+                 (unsigned)w->on);
+        break;
     case DSF_WAITING_WORKER:
         dsf_warn("%s is ready, and no worker has taken it", name.s);
         break;

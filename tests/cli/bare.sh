@@ -40,15 +40,9 @@ if [ $status -eq 0 ]; then
         fault "the run: $(cat log)"
     grep "^\[" log && fault "the run has remarks of libraries"
     same seen bare
-    # What needs PoCL, which would end the process.
     hidden run job.toml --set job.output=virtual --set machine.virtual=1 \
-        > out 2> err
-    status=$?
-    grep -q "this build has no OpenCL" err || {
-        [ $status -eq 2 ] || fault "a virtual device: status $status"
-        [ "$(tail -n 1 err)" = "dsflow: machine: virtual: 1 devices: PoCL needs /sys, which is not mounted here" ] ||
-            fault "a virtual device: $(cat err)"
-    }
+        > log 2>&1 || fault "a virtual device: $(cat log)"
+    same seen virtual
 else
     # Not root, or a sanitizer's library, which reads /proc itself.
     echo "nothing can be hidden here: $(cat err)"

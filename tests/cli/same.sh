@@ -22,22 +22,19 @@ done
 "$dsflow" plan job.toml > log 2>&1
 grep -q "workers:" log && fault "workers that are auto are warned of: $(cat log)"
 
-# A virtual device: with plenty of memory, with hardly any, and under a
-# scheduler that puts tasks anywhere.
-if "$dsflow" run job.toml --set job.output=probe --set job.steps=3 \
-    --set machine.virtual=1 --set machine.workers=1 > log 2>&1; then
-    run virtual --set machine.workers=1 --set machine.virtual=1
-    same serial virtual
-    run random --set machine.workers=1 --set machine.virtual=1 \
-        --set machine.scheduler=random
-    same serial random
-    run small --set machine.workers=1 --set machine.virtual=1 \
-        --set machine.virtual_memory=2MiB --set machine.scheduler=dmdas
-    same serial small
-else
-    echo "no virtual device here:"
-    cat log
+# A virtual device, under a scheduler that puts tasks anywhere, with what is kept
+# in main memory, and with too little memory.
+run virtual --set machine.workers=1 --set machine.virtual=1
+same serial virtual
+run random --set machine.workers=2 --set machine.virtual=1 \
+    --set machine.scheduler=random --set offload.optimizer=cpu
+same serial random
+if "$dsflow" run job.toml --set job.output=small --set machine.virtual=1 \
+    --set machine.virtual_memory=64KiB > log 2>&1; then
+    fault "64 KiB are enough for a device"
 fi
+tail -n 1 log | grep -Eq "^dsflow: machine: virtual_memory: device 0: [0-9.]+ MiB for the tensors of rank 0: 64.0 KiB of 64.0 KiB are free$" ||
+    fault "a device that is too small: $(tail -n 1 log)"
 
 # How many micro-batches are kept, and the rings, change nothing either.
 run flight --set batch.in_flight=1 --set machine.workers=2

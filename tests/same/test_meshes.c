@@ -581,6 +581,9 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
             .virtual_memory = job->machine.virtuals > 0
                                   ? (size_t)job->machine.virtual_memory
                                   : 0,
+            .virtual_link = job->machine.virtual_link > 0
+                                ? (size_t)job->machine.virtual_link
+                                : 0,
             .ranks = (unsigned)tr->trial.plan->nranks,
             .disk = { .paths = &folder,
                       .npaths = 1,

@@ -6,7 +6,6 @@
 #include "exec/exec_trace.h"
 #include "lib/test.h"
 #include "machine/machine.h"
-#include "unit/exec/virtual.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -305,19 +304,19 @@ static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
     dsflow_graph_free(g);
 }
 
-/* StarPU and OpenCL read what devices there are once in a process: this comes
- * first, and its absence of a device is a skip, not a pass. */
-static void a_virtual_device_gives_the_serial_result(void **state)
+/* What the core reports is brought from the device. */
+static void virtual_devices_give_the_serial_result(void **state)
 {
     struct dsflow_exec_options options =
         DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1);
 
-    need_virtual_device(options);
     assert_same_as_serial(options);
+    options.virtuals = 2;
     options.scheduler = "random";
     assert_same_as_serial(options);
     options.scheduler = "dmdas";
     options.virtual_memory = 1 << 20;
+    options.virtual_link = 1 << 30;
     assert_same_as_serial(options);
 }
 
@@ -499,7 +498,7 @@ static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_virtual_device_gives_the_serial_result),
+        cmocka_unit_test(virtual_devices_give_the_serial_result),
         cmocka_unit_test(starpu_gives_the_serial_result),
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
         cmocka_unit_test(more_workers_than_cores_give_the_serial_result),

@@ -1,0 +1,73 @@
+/* copies.c - the copies that swaps, sends, copies and gathers are. */
+#include "codelets/copies.h"
+
+#include "tasks/tasks.h"
+
+static unsigned whole(const struct dsflow_call *call, struct dsf_port_copy *v)
+{
+    size_t a = call->bufs[0].bytes, b = call->bufs[1].bytes;
+
+    *v = (struct dsf_port_copy){ .to = 1, .from = 0, .bytes = a < b ? a : b };
+    return 1;
+}
+
+static struct dsf_port_copy range(const struct dsflow_call *call, unsigned port,
+                                  struct dsf_range move)
+{
+    size_t width = dsflow_dtype_bytes(call->bufs[0].dtype, 1);
+
+    return (struct dsf_port_copy){ .to = 0,
+                                   .from = port,
+                                   .to_at = (size_t)move.at * width,
+                                   .from_at = (size_t)move.from * width,
+                                   .bytes = (size_t)move.elems * width };
+}
+
+static unsigned one_range(const struct dsflow_call *call,
+                          struct dsf_port_copy *v)
+{
+    v[0] = range(call, 1, *(const struct dsf_range *)call->args);
+    return 1;
+}
+
+static unsigned gathered(const struct dsflow_call *call,
+                         struct dsf_port_copy *v)
+{
+    for (unsigned i = 1; i < call->nbufs; i++)
+        v[i - 1] = range(call, i, dsf_gather_move(call->args, i));
+    return call->nbufs - 1;
+}
+
+static const struct copier {
+    const struct dsflow_op *op;
+    unsigned into; /* port */
+    unsigned (*copies)(const struct dsflow_call *call, struct dsf_port_copy *v);
+} copiers[] = {
+    { &dsf_op_swap_in, 1, whole }, { &dsf_op_swap_out, 1, whole },
+    { &dsf_op_send, 1, whole },    { &dsf_op_copy, 0, one_range },
+    { &dsf_op_gather, 0, gathered },
+};
+
+static const struct copier *find(const struct dsflow_op *op)
+{
+    for (size_t i = 0; i < sizeof(copiers) / sizeof(*copiers); i++)
+        if (copiers[i].op == op)
+            return &copiers[i];
+    return NULL;
+}
+
+bool dsf_only_copies(const struct dsflow_op *op)
+{
+    return find(op) != NULL;
+}
+
+unsigned dsf_copies_into(const struct dsflow_op *op)
+{
+    return find(op)->into;
+}
+
+unsigned dsf_copies(const struct dsflow_op *op, const struct dsflow_call *call,
+                    struct dsf_port_copy *v)
+{
+    return find(op)->copies(call, v);
+}

@@ -1,0 +1,147 @@
+/* device.c - the thread of a device that launches: who finds a task ready is
+ * any thread, also one of a device's own that tells of an end, and a runtime of
+ * devices need not let that one launch. It also keeps how much is under way
+ * within bounds. */
+#include "exec/device.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+#include "kernels/kernels.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Launches that have not ended, at once. */
+enum { MOST = 1024 };
+
+struct dsf_launcher {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct dsf_launch *first, **last; /* to be launched */
+    unsigned flying; /* launched, or about to be, and not ended */
+    bool closing;
+};
+
+static struct dsf_launch *take(struct dsf_launcher *l)
+{
+    struct dsf_launch *launch;
+
+    pthread_mutex_lock(&l->lock);
+    while ((l->first == NULL && !l->closing) || l->flying == MOST)
+        pthread_cond_wait(&l->changed, &l->lock);
+    launch = l->first;
+    if (launch != NULL) {
+        l->first = launch->next;
+        if (l->first == NULL)
+            l->last = &l->first;
+        l->flying++;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return launch;
+}
+
+/* Once it is launched, it may be over and gone. */
+static void *launch_all(void *arg)
+{
+    struct dsf_device *device = arg;
+    struct dsf_launch *launch;
+
+    while ((launch = take(device->launcher)) != NULL) {
+        void (*launched)(void *user) = launch->launched;
+        void *user = launch->user;
+
+        device->class->launch(device, launch);
+        if (launched != NULL)
+            launched(user);
+    }
+    return NULL;
+}
+
+int dsf_device_open(struct dsf_device *device, struct dsflow_err *err)
+{
+    int status = device->class->open(device, err);
+    struct dsf_launcher *l;
+
+    if (status < 0)
+        return status;
+    device->since = device->class->clock(device) - dsf_now();
+    l = device->launcher = dsf_xcalloc(1, sizeof(*l));
+    l->last = &l->first;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    if (pthread_create(&l->thread, NULL, launch_all, device) == 0)
+        return DSFLOW_OK;
+    device->class->close(device);
+    free(l);
+    device->launcher = NULL;
+    return dsflow_fail(err, DSFLOW_EFAIL, "no thread for %s device %u",
+                       device->class->name, device->index);
+}
+
+void dsf_device_close(struct dsf_device *device)
+{
+    struct dsf_launcher *l = device->launcher;
+
+    if (l == NULL)
+        return;
+    dsf_device_wait(device);
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    device->class->close(device);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+    device->launcher = NULL;
+}
+
+void dsf_device_launch(struct dsf_device *device, struct dsf_launch *launch)
+{
+    struct dsf_launcher *l = device->launcher;
+
+    launch->next = NULL;
+    pthread_mutex_lock(&l->lock);
+    *l->last = launch;
+    l->last = &launch->next;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void dsf_device_wait(struct dsf_device *device)
+{
+    struct dsf_launcher *l = device->launcher;
+
+    pthread_mutex_lock(&l->lock);
+    while (l->first != NULL || l->flying > 0)
+        pthread_cond_wait(&l->changed, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void dsf_device_compute(struct dsf_launch *launch)
+{
+    if (launch->codelet == NULL ||
+        (launch->skip != NULL && *launch->skip != 0))
+        return;
+    launch->codelet->cpu(&launch->call);
+    launch->status = dsf_kernels_failed(&launch->err);
+}
+
+void dsf_device_done(struct dsf_device *device, struct dsf_launch *launch)
+{
+    struct dsf_launcher *l = device->launcher;
+
+    launch->start -= device->since;
+    launch->end -= device->since;
+    if (launch->done != NULL)
+        launch->done(launch);
+    if (l == NULL)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->flying--;
+    if (l->flying == 0 || l->flying == MOST - 1)
+        pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}

@@ -1,0 +1,167 @@
+/* exec_place.c - in whose memory each piece of data is, and who does each task:
+ * a core, a device, an engine of a device that copies, or a disk. */
+#include "exec/exec_private.h"
+
+#include "base/alloc.h"
+#include "codelets/copies.h"
+#include "graph/task.h"
+
+#include <stdlib.h>
+
+static const struct dsflow_data_spec *spec_of(const struct dsflow_exec *exec,
+                                              uint32_t data)
+{
+    return dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
+}
+
+unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data)
+{
+    int home = spec_of(exec, data)->home;
+
+    return home < 0 ? 0 : (unsigned)home;
+}
+
+/* Tokens, learning rates, losses: what the host reads and writes stays near it,
+ * and the kernels of a device reach it there. */
+static void find_near(struct dsflow_exec *exec)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+
+        for (unsigned p = 0;
+             call->codelet->host_only && p < call->task->ndata; p++) {
+            uint32_t data = call->task->data[p].i;
+
+            if (spec_of(exec, data)->tier == DSFLOW_DEVICE &&
+                spec_of(exec, data)->role == DSFLOW_BUFFERS)
+                exec->place[data] = DSF_PLACE_NEAR;
+        }
+    }
+}
+
+static struct dsf_device *device_of_rank(const struct dsflow_exec *exec,
+                                         unsigned rank)
+{
+    return &exec->devices[rank % exec->ndevices];
+}
+
+static void place_data(struct dsflow_exec *exec)
+{
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+
+    exec->place = dsf_xcalloc(n + 1, sizeof(*exec->place));
+    exec->on = dsf_xcalloc((size_t)n + 1, sizeof(struct dsf_device *));
+    for (uint32_t i = 0; i < n; i++)
+        exec->place[i] = spec_of(exec, i)->tier;
+    if (exec->ndevices == 0)
+        return;
+    find_near(exec);
+    for (uint32_t i = 0; i < n; i++)
+        if (exec->place[i] == DSFLOW_DEVICE)
+            exec->on[i] = device_of_rank(exec, dsf_exec_home(exec, i));
+}
+
+/* The first of a task's data that is on a device: there, or NULL. */
+static struct dsf_device *any_device(const struct dsf_exec_call *call)
+{
+    for (unsigned p = 0; p < call->task->ndata; p++)
+        if (call->exec->on[call->task->data[p].i] != NULL)
+            return call->exec->on[call->task->data[p].i];
+    return NULL;
+}
+
+/* Into a device, its engine does it; into main memory, that of where it is. */
+static void give_to_engine(struct dsf_exec_call *call, struct dsf_device *from)
+{
+    uint32_t to = call->task->data[dsf_copies_into(call->task->op)].i;
+
+    call->by = DSF_BY_DEVICE;
+    call->device = call->exec->on[to] != NULL ? call->exec->on[to] : from;
+    call->queue =
+        call->exec->on[to] != NULL ? DSF_QUEUE_IN : DSF_QUEUE_OUT;
+}
+
+/* What works in main memory runs on a core; what it needs of a device is brought
+ * and taken back. */
+static void place_task(struct dsf_exec_call *call)
+{
+    const struct dsflow_exec *exec = call->exec;
+    const struct dsflow_task_spec *t = call->task;
+    struct dsf_device *any = any_device(call);
+
+    call->by = DSF_BY_CORE;
+    call->staged = any != NULL;
+    if (dsf_task_uses(exec->graph, t, DSFLOW_NVME)) {
+        call->by = DSF_BY_DISK;
+        return;
+    }
+    if (any == NULL || call->codelet->host_only)
+        return;
+    if (dsf_only_copies(t->op)) {
+        call->staged = false;
+        give_to_engine(call, any);
+        return;
+    }
+    if (dsf_task_uses(exec->graph, t, DSFLOW_HOST))
+        return;
+    call->staged = false;
+    call->by = DSF_BY_DEVICE;
+    call->queue = DSF_QUEUE_COMPUTE;
+    call->device =
+        t->rank < 0 ? any : device_of_rank(exec, (unsigned)t->rank);
+}
+
+/* Data that only the kernels of one device touch needs no order but that of its
+ * queue: a task that has no other is over for those that follow it as soon as it
+ * is launched. */
+static void find_ahead(struct dsflow_exec *exec)
+{
+    uint32_t n = dsflow_graph_ntasks(exec->graph);
+    bool *shared =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(exec->graph) + 1, 1);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+
+        for (unsigned p = 0; p < call->task->ndata; p++) {
+            uint32_t data = call->task->data[p].i;
+
+            if (call->by != DSF_BY_DEVICE || call->queue != DSF_QUEUE_COMPUTE ||
+                exec->on[data] != call->device)
+                shared[data] = true;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct dsf_exec_call *call = &exec->calls[i];
+
+        call->ahead =
+            call->by == DSF_BY_DEVICE && call->queue == DSF_QUEUE_COMPUTE;
+        for (unsigned p = 0; p < call->task->ndata && call->ahead; p++)
+            call->ahead = !shared[call->task->data[p].i];
+    }
+    free(shared);
+}
+
+/* Main memory that devices copy or reach, to be pinned. */
+static void find_pinned(struct dsflow_exec *exec)
+{
+    exec->pinned =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(exec->graph) + 1, 1);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+
+        for (unsigned p = 0;
+             call->by == DSF_BY_DEVICE && p < call->task->ndata; p++)
+            exec->pinned[call->task->data[p].i] =
+                exec->on[call->task->data[p].i] == NULL;
+    }
+}
+
+void dsf_exec_place(struct dsflow_exec *exec)
+{
+    place_data(exec);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++)
+        place_task(&exec->calls[i]);
+    find_ahead(exec);
+    find_pinned(exec);
+}

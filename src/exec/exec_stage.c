@@ -1,0 +1,215 @@
+/* exec_stage.c - data of devices for who works in main memory: a task goes
+ * through a buffer there that devices reach. There are a few of them, so that
+ * what waits for a core or a disk takes no more memory than that. */
+#include "exec/exec_private.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+
+/* Bytes of the data of a task that is on devices. */
+static size_t staged_bytes(const struct dsf_exec_call *call)
+{
+    size_t bytes = 0;
+
+    for (unsigned p = 0; p < call->task->ndata; p++)
+        if (call->exec->on[call->task->data[p].i] != NULL)
+            bytes += dsf_exec_size(call->exec, call->task->data[p].i);
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+int dsf_exec_stage_open(struct dsflow_exec *exec, unsigned n,
+                        struct dsflow_err *err)
+{
+    struct dsf_stage *s = &exec->stage;
+    int status;
+
+    pthread_mutex_init(&s->lock, NULL);
+    s->last = &s->first;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++)
+        if (exec->calls[i].staged && staged_bytes(&exec->calls[i]) > s->each)
+            s->each = staged_bytes(&exec->calls[i]);
+    if (s->each == 0)
+        return DSFLOW_OK;
+    s->n = n;
+    s->taken = dsf_xcalloc(n, sizeof(*s->taken));
+    s->bytes = n * s->each;
+    status = dsf_exec_take(exec->cpu, &s->bytes,
+                           "what goes between devices and cores", &s->at, err);
+    for (unsigned i = 0; i < exec->ndevices && status == DSFLOW_OK; i++)
+        status = exec->devices[i].class->pin(&exec->devices[i], s->at, s->bytes,
+                                             err);
+    return status;
+}
+
+void dsf_exec_stage_close(struct dsflow_exec *exec)
+{
+    struct dsf_stage *s = &exec->stage;
+
+    if (s->last == NULL)
+        return;
+    for (unsigned i = 0; i < exec->ndevices && s->at != NULL; i++)
+        exec->devices[i].class->unpin(&exec->devices[i], s->at, s->bytes);
+    exec->cpu->class->release(exec->cpu, s->at, s->bytes);
+    free(s->taken);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* The first that is free: those behind it may never be touched. */
+static void *find_free(struct dsf_stage *s)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        if (!s->taken[i]) {
+            s->taken[i] = true;
+            return (char *)s->at + i * s->each;
+        }
+    return NULL;
+}
+
+void dsf_exec_stage_take(struct dsflow_exec *exec, struct dsf_stage_wait *wait)
+{
+    struct dsf_stage *s = &exec->stage;
+    void *buffer;
+
+    wait->next = NULL;
+    pthread_mutex_lock(&s->lock);
+    buffer = wait->buffer = find_free(s);
+    if (buffer == NULL) {
+        *s->last = wait;
+        s->last = &wait->next;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (buffer != NULL)
+        wait->got(wait);
+}
+
+void dsf_exec_stage_give(struct dsflow_exec *exec, void *buffer)
+{
+    struct dsf_stage *s = &exec->stage;
+    struct dsf_stage_wait *next;
+
+    pthread_mutex_lock(&s->lock);
+    next = s->first;
+    if (next == NULL)
+        s->taken[(size_t)((char *)buffer - (char *)s->at) / s->each] = false;
+    else if ((s->first = next->next) == NULL)
+        s->last = &s->first;
+    pthread_mutex_unlock(&s->lock);
+    if (next != NULL) {
+        next->buffer = buffer;
+        next->got(next);
+    }
+}
+
+/* --- tasks of cores ------------------------------------------------------- */
+
+struct dsf_staged {
+    struct dsf_stage_wait wait;
+    const struct dsf_exec_call *call;
+    dsf_ended_fn ended;
+    void *user;
+    _Atomic unsigned left; /* copies under way, and 1 for who starts them */
+};
+
+struct dsf_staged *dsf_exec_staged_new(const struct dsf_exec_call *call)
+{
+    struct dsf_staged *s = dsf_xcalloc(1, sizeof(*s));
+
+    s->call = call;
+    return s;
+}
+
+const struct dsf_exec_call *dsf_exec_staged_call(const struct dsf_staged *s)
+{
+    return s->call;
+}
+
+/* Where the data of port `p` is, for a core. */
+static void *near(const struct dsf_staged *s, unsigned p)
+{
+    const struct dsflow_exec *exec = s->call->exec;
+    const dsflow_data_id *data = s->call->task->data;
+    char *at = s->wait.buffer;
+
+    if (exec->on[data[p].i] == NULL)
+        return exec->mem[data[p].i];
+    for (unsigned i = 0; i < p; i++)
+        if (exec->on[data[i].i] != NULL)
+            at += dsf_exec_size(exec, data[i].i);
+    return at;
+}
+
+static void end_one(void *user)
+{
+    struct dsf_staged *s = user;
+
+    if (atomic_fetch_sub(&s->left, 1) == 1)
+        s->ended(s->user);
+}
+
+/* Copy what the task has of devices with this access. */
+static void carry(struct dsf_staged *s, enum dsflow_access access, bool in)
+{
+    struct dsflow_exec *exec = s->call->exec;
+    const struct dsflow_task_spec *t = s->call->task;
+
+    atomic_store(&s->left, 1);
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (exec->on[t->data[p].i] != NULL &&
+            (dsflow_task_access(t, p) & access)) {
+            atomic_fetch_add(&s->left, 1);
+            dsf_exec_copy(exec, t->data[p].i, near(s, p), in, end_one, s);
+        }
+    end_one(s);
+}
+
+static void fetch(struct dsf_stage_wait *wait)
+{
+    carry((struct dsf_staged *)wait, DSFLOW_R, false);
+}
+
+void dsf_exec_staged_fetch(struct dsf_staged *s, dsf_ended_fn ended, void *user)
+{
+    s->ended = ended;
+    s->user = user;
+    s->wait.got = fetch;
+    dsf_exec_stage_take(s->call->exec, &s->wait);
+}
+
+void dsf_exec_staged_run(struct dsf_staged *s, unsigned w)
+{
+    struct dsflow_buf *bufs = s->call->exec->workers[w].bufs;
+
+    for (unsigned p = 0; p < s->call->task->ndata; p++)
+        bufs[p] = dsf_exec_buf(s->call, p, near(s, p));
+    dsf_exec_run(s->call, bufs, w);
+}
+
+struct returned {
+    struct dsf_staged *s;
+    dsf_ended_fn ended;
+    void *user;
+};
+
+static void end_return(void *user)
+{
+    struct returned *r = user;
+    struct dsflow_exec *exec = r->s->call->exec;
+    struct returned copy = *r;
+
+    dsf_exec_stage_give(exec, r->s->wait.buffer);
+    free(r->s);
+    free(r);
+    copy.ended(copy.user);
+}
+
+void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
+                            void *user)
+{
+    struct returned *r = dsf_xcalloc(1, sizeof(*r));
+
+    *r = (struct returned){ s, ended, user };
+    s->ended = end_return;
+    s->user = r;
+    carry(s, DSFLOW_W, true);
+}

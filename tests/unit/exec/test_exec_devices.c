@@ -1,0 +1,173 @@
+/* test_exec_devices.c - data on virtual devices: swaps, room, faults, and what is
+ * done beside what. */
+#include "unit/exec/tiers.h"
+
+static void virtual_devices_swap_too(void **state)
+{
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1);
+
+    run(options);
+    options.scheduler = "dmdas";
+    run(options);
+    run_and_break(options, cut_files);
+    options.virtuals = 2;
+    options.virtual_memory = 3 << 20;
+    options.virtual_link = 1 << 30;
+    run(options);
+    options.scheduler = NULL;
+    options.workers = 2;
+    run(options);
+    run_and_break(options, lose_files);
+}
+
+/* The slots of two ranks on one device. */
+static void what_a_device_has_no_room_for_is_refused(void **state)
+{
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1,
+                            .virtual_memory = 3 << 20, .disk = disk);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct program p;
+
+    make_program(&p, 3);
+    assert_int_equal(dsflow_exec_open(p.g, &options, &host, &exec, &err),
+                     DSFLOW_EFIT);
+    assert_string_equal(err.msg,
+                        "machine: virtual_memory: device 0: 1.9 MiB for the "
+                        "tensors of rank 1: 1.1 MiB of 3.0 MiB are free");
+    free_program(&p);
+}
+
+static void unpin_main_memory(struct dsflow_exec *exec)
+{
+    const struct dsf_arena *arena = &exec->arenas[0][DSFLOW_HOST];
+    struct dsf_device *device = &exec->devices[0];
+
+    assert_true(arena->pinned > 0);
+    device->class->unpin(device, arena->at, arena->pinned);
+}
+
+/* As with a disk: what was accepted runs to its end and is reported. */
+static void a_copy_that_fails_ends_the_run(void **state)
+{
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1);
+    struct told told = { 0 };
+    struct dsflow_host host = { &told, .report = report };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct program p;
+
+    make_program(&p, 3);
+    exec = open_exec(p.g, options, &host);
+    put_first_contents(&p, exec);
+    unpin_main_memory(exec);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_EIO);
+    assert_non_null(strstr(err.msg, "device 0: a copy of "));
+    assert_non_null(strstr(err.msg, ": main memory that is not pinned"));
+    assert_int_equal(told.n, 1);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_EIO);
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
+/* What touches nothing but data of kernels of its device need not have ended for
+ * the next launch; what a copy or a core has to do with is waited for. */
+static void what_only_kernels_touch_is_launched_ahead(void **state)
+{
+    static const char *const names[] = { "a", "b", "slot", "home" };
+    static const struct {
+        enum dsf_exec_by by;
+        bool ahead, staged;
+    } want[] = { { DSF_BY_DEVICE, true, false },
+                 { DSF_BY_DEVICE, false, false },
+                 { DSF_BY_DEVICE, false, false },
+                 { DSF_BY_CORE, false, false },
+                 { DSF_BY_CORE, false, true },
+                 { DSF_BY_DEVICE, true, false } };
+    struct program p = { .g = dsflow_graph_new(), .seed = 1 };
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    dsflow_data_id d[4];
+
+    for (int i = 0; i < 4; i++)
+        d[i] = dsflow_graph_add_data(
+            p.g, &DSFLOW_DATA(.name = names[i], .elems = 64, .persistent = 1,
+                              .tier = i == 3 ? DSFLOW_HOST : DSFLOW_DEVICE));
+    add_task(&p, &mix_op, 0, 3, d[0], d[1]);
+    add_task(&p, &mix_op, 0, 3, d[2], d[1]);
+    add_task(&p, &dsf_op_swap_out, 0, 0, d[2], d[3]);
+    add_task(&p, &mix_op, 0, 3, d[3], d[3]);
+    add_task(&p, &mix_op, 0, 3, d[3], d[2]);
+    add_task(&p, &mix_op, 0, 3, d[1], d[0]);
+    exec = open_exec(p.g,
+                     DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1,
+                                         .virtuals = 1),
+                     &host);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(exec->calls[i].by, want[i].by);
+        assert_int_equal(exec->calls[i].ahead, want[i].ahead);
+        assert_int_equal(exec->calls[i].staged, want[i].staged);
+    }
+    dsflow_exec_close(exec);
+    dsflow_graph_free(p.g);
+}
+
+/* The kernel waits for what a copy brings: one that went behind it in its queue,
+ * or needed the core, would stand there for good. */
+static void a_device_copies_while_it_computes(void **state)
+{
+    enum { WORDS = 1 << 14 };
+    struct dsflow_data_spec d = DSFLOW_DATA(.elems = WORDS * sizeof(uint32_t),
+                                            .persistent = 1, .unit = -1);
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    dsflow_data_id home, slot, other;
+
+    d.name = "other";
+    other = dsflow_graph_add_data(g, &d);
+    d.name = "slot";
+    slot = dsflow_graph_add_data(g, &d);
+    d.name = "home";
+    d.tier = DSFLOW_HOST;
+    home = dsflow_graph_add_data(g, &d);
+    dsflow_graph_add_task(g, &DSFLOW_TASK(.op = &await_op, .priority = 1,
+                                          .ndata = 1,
+                                          .data = (dsflow_data_id[]){ other }));
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &dsf_op_swap_in, .ndata = 2,
+                        .data = (dsflow_data_id[]){ home, slot }));
+    exec = open_exec(g,
+                     DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1,
+                                         .virtuals = 1),
+                     &host);
+    fill(dsflow_exec_map(exec, home, DSFLOW_W), WORDS * sizeof(uint32_t), 1);
+    awaited = (uint32_t *)exec->mem[slot.i] + WORDS - 1;
+    came = false;
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_true(came);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(virtual_devices_swap_too),
+        cmocka_unit_test(what_a_device_has_no_room_for_is_refused),
+        cmocka_unit_test(a_copy_that_fails_ends_the_run),
+        cmocka_unit_test(a_device_copies_while_it_computes),
+        cmocka_unit_test(what_only_kernels_touch_is_launched_ahead),
+    };
+
+    if (register_tiers())
+        return 99;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
