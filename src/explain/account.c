@@ -78,12 +78,21 @@ static bool counts(const struct dsf_account *a, const struct dsf_span *span)
 }
 
 /* The part of a span between the start and the end of the steps. */
+static struct dsf_span cut(const struct dsf_account *a,
+                           const struct dsf_span *s)
+{
+    struct dsf_span part = *s;
+
+    part.start = fmax(s->start, a->steps.start);
+    part.end = fmax(part.start, fmin(s->end, a->steps.end));
+    return part;
+}
+
 static double within(const struct dsf_account *a, const struct dsf_span *span)
 {
-    double start = span->start > a->steps.start ? span->start : a->steps.start;
-    double end = span->end < a->steps.end ? span->end : a->steps.end;
+    struct dsf_span part = cut(a, span);
 
-    return end > start ? end - start : 0;
+    return part.end - part.start;
 }
 
 static void add_to_kind(struct dsf_account *a, const struct dsf_span *span)
@@ -213,17 +222,6 @@ static int simulate(struct dsf_account *a, struct dsflow_err *err)
     dsf_sim_result_fini(&result);
     free(seconds);
     return status;
-}
-
-/* [start, end] of a span, as far as it is in the steps. */
-static struct dsf_span cut(const struct dsf_account *a,
-                           const struct dsf_span *s)
-{
-    struct dsf_span part = *s;
-
-    part.start = fmax(s->start, a->steps.start);
-    part.end = fmin(s->end, a->steps.end);
-    return part;
 }
 
 static void find_hidden(struct dsf_account *a)

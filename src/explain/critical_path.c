@@ -101,8 +101,8 @@ void dsf_account_path(struct dsf_account *a)
     const struct dsf_executed *s = &a->steps;
     uint32_t step = a->step = s->middle;
     const struct dsf_span *x = find_end(a);
-    double begun = dsf_executed_begin(s, step);
-    double at = dsf_executed_end(s, step);
+    double begun = a->trace->laps.v[step].begin;
+    double at = a->trace->laps.v[step].end;
 
     a->path_seconds = at - begun;
     /* In a file that is damaged, spans of no length may go round in circles. */

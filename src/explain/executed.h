@@ -5,14 +5,11 @@
 
 #include "trace/trace.h"
 
-/* Of each step: the spans of its tasks, and when it ended. A step lasts from
- * the end of the one before, whose tasks it overlaps, to its own. */
+/* The spans of the tasks of each step, by step of the trace. */
 struct dsf_executed {
-    uint32_t ntasks; /* of the graph */
-    uint32_t base;   /* the first step of which there is anything, */
-    uint32_t n;      /* and how many there are */
+    uint32_t ntasks; /* of the program `step` */
+    uint32_t n;      /* steps */
     uint32_t *span;  /* [n * ntasks]: position in the timeline, + 1; 0: none */
-    double *begun, *ended; /* [n] */
     uint32_t from, to; /* the steps that count: those with a whole one before
                           and after, if there are */
     double start, end; /* of them */
@@ -34,23 +31,11 @@ static inline const struct dsf_span *
 dsf_executed_span(const struct dsf_executed *s, const struct dsf_trace *trace,
                   uint32_t task, int64_t step)
 {
-    int64_t i = step - (int64_t)s->base;
-    uint32_t at =
-        i < 0 || i >= (int64_t)s->n ? 0 : s->span[(size_t)i * s->ntasks + task];
+    uint32_t at = step < 0 || step >= (int64_t)s->n || task >= s->ntasks
+                      ? 0
+                      : s->span[(size_t)step * s->ntasks + task];
 
     return at > 0 ? &trace->timeline.v[at - 1] : NULL;
-}
-
-/* From when to when a step that counts lasted. */
-static inline double dsf_executed_begin(const struct dsf_executed *s,
-                                        uint32_t step)
-{
-    return step > s->from ? s->ended[step - 1 - s->base] : s->start;
-}
-static inline double dsf_executed_end(const struct dsf_executed *s,
-                                      uint32_t step)
-{
-    return s->ended[step - s->base];
 }
 
 /* How many steps of the trace ran the program. */

@@ -57,8 +57,8 @@ static void print_head(const struct dsf_account *a, FILE *out)
     if (a->nsteps > 1)
         fprintf(out, " to %lld", (long long)(f->first + s->to - 1));
     fprintf(out, " of %lld to %lld: %s a step%s, %.0f tokens/s",
-            (long long)(f->first + s->base),
-            (long long)(f->first + s->base + s->n - 1), time_text(s->seconds).s,
+            (long long)(f->first + a->trace->laps.first),
+            (long long)(f->first + s->n - 1), time_text(s->seconds).s,
             a->nsteps > 1 ? " (median)" : "",
             s->seconds > 0 ? (double)f->tokens / s->seconds : 0);
     if (strcmp(f->executor, "starpu") == 0 && f->predicted > 0)

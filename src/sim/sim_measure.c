@@ -160,53 +160,6 @@ static double end_of_step(const struct sim *s, unsigned step)
     return end;
 }
 
-/* Instances by lane, in order of time. */
-struct lanes {
-    uint32_t *first; /* by lane, and one more */
-    uint32_t *v;
-};
-
-/* Of two instances on a lane. */
-static bool comes_after(const struct sim *s, uint32_t x, uint32_t y)
-{
-    double a = dsf_sim_end(s, x), b = dsf_sim_end(s, y);
-
-    if (s->start[x] != s->start[y])
-        return s->start[x] > s->start[y];
-    return a != b ? a > b : x > y;
-}
-
-/* They began in order of time; what began at once may stand otherwise. */
-static void sort(const struct sim *s, uint32_t *v, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++) {
-        uint32_t x = v[i], at = i;
-
-        for (; at > 0 && comes_after(s, v[at - 1], x); at--)
-            v[at] = v[at - 1];
-        v[at] = x;
-    }
-}
-
-static struct lanes sort_lanes(const struct sim *s)
-{
-    struct lanes l = { dsf_xcalloc(s->nlanes + 2, sizeof(*l.first)),
-                       dsf_xcalloc(s->n + 1, sizeof(*l.v)) };
-
-    for (uint32_t x = 0; x < s->n; x++)
-        l.first[s->lane[x] + 2]++;
-    for (unsigned i = 0; i < s->nlanes; i++)
-        l.first[i + 2] += l.first[i + 1];
-    for (uint32_t i = 0; i < s->nbegun; i++) {
-        uint32_t x = s->order[i];
-
-        l.v[l.first[s->lane[x] + 1]++] = x;
-    }
-    for (unsigned i = 0; i < s->nlanes; i++)
-        sort(s, l.v + l.first[i], l.first[i + 1] - l.first[i]);
-    return l;
-}
-
 struct sums {
     struct dsf_holder *v;
     size_t n, cap;
@@ -291,19 +244,6 @@ static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
         name_disk(s, i, timeline);
 }
 
-static void keep_timeline(const struct sim *s, struct dsf_timeline *timeline)
-{
-    struct lanes l = sort_lanes(s);
-
-    for (uint32_t i = 0; i < s->n; i++) {
-        struct dsf_span span = span_of(s, l.v[i]);
-
-        dsf_timeline_add(timeline, &span);
-    }
-    free(l.first);
-    free(l.v);
-}
-
 void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
                      struct dsf_timeline *timeline)
 {
@@ -328,7 +268,10 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     if (result->step_seconds > 0)
         result->bubble = 1 - result->work_seconds /
                                  (s->spec->workers * result->step_seconds);
+    for (uint32_t i = 0; timeline != NULL && i < s->nbegun; i++)
+        dsf_timeline_add(timeline,
+                         (struct dsf_span[]){ span_of(s, s->order[i]) });
     if (timeline != NULL)
-        keep_timeline(s, timeline);
+        dsf_timeline_sort(timeline);
     dsf_timeline_fini(&own);
 }

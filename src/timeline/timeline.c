@@ -45,7 +45,11 @@ static int by_start(const void *a, const void *b)
         return x->start < y->start ? -1 : 1;
     if (x->lane != y->lane)
         return x->lane < y->lane ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return x->what < y->what ? -1 : x->what > y->what;
 }
 
 void dsf_timeline_sort(struct dsf_timeline *timeline)
