@@ -11,33 +11,64 @@
 
 _Static_assert(DSF_PACK_BLOCK == DSFLOW_BLOCK_ELEMS, "one size of blocks");
 
-/* Codes stand behind the scales of all blocks. */
-static size_t scales_bytes(size_t n)
+/* Numbers of a buffer from some element on. Of int8_block, codes stand behind
+ * the scales of all blocks. */
+struct place {
+    void *numbers; /* or scales */
+    uint8_t *codes;
+};
+
+static size_t scales_bytes(int64_t n)
 {
-    return dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, (int64_t)n) - n;
+    return dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, n) - (size_t)n;
+}
+
+static struct place place_of(const struct dsflow_buf *buf, int64_t at)
+{
+    uint8_t *v = buf->ptr;
+
+    if (buf->dtype == DSFLOW_INT8_BLOCK)
+        return (struct place){ v + scales_bytes(at),
+                               v + scales_bytes(buf->elems) + at };
+    return (struct place){ v + dsflow_dtype_bytes(buf->dtype, at), NULL };
+}
+
+static void pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
+                 const float *whole, struct place to, size_t n)
+{
+    if (dtype == DSFLOW_BF16)
+        dsf_pack16(r, whole, to.numbers, n);
+    else if (dtype == DSFLOW_INT8_BLOCK)
+        dsf_pack8(r, whole, to.numbers, to.codes, n);
+    else
+        memcpy(to.numbers, whole, n * sizeof(*whole));
+}
+
+static void unpack(enum dsflow_dtype dtype, struct place from, float *whole,
+                   size_t n)
+{
+    if (dtype == DSFLOW_BF16)
+        dsf_unpack16(from.numbers, whole, n);
+    else if (dtype == DSFLOW_INT8_BLOCK)
+        dsf_unpack8(from.numbers, from.codes, whole, n);
+    else
+        memcpy(whole, from.numbers, n * sizeof(*whole));
 }
 
 void dsf_pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
               const float *whole, void *packed, size_t n)
 {
-    if (dtype == DSFLOW_BF16)
-        dsf_pack16(r, whole, packed, n);
-    else if (dtype == DSFLOW_INT8_BLOCK)
-        dsf_pack8(r, whole, packed, (uint8_t *)packed + scales_bytes(n), n);
-    else
-        memcpy(packed, whole, n * sizeof(*whole));
+    struct dsflow_buf all = { packed, 0, (int64_t)n, dtype };
+
+    pack(dtype, r, whole, place_of(&all, 0), n);
 }
 
 void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
                 size_t n)
 {
-    if (dtype == DSFLOW_BF16)
-        dsf_unpack16(packed, whole, n);
-    else if (dtype == DSFLOW_INT8_BLOCK)
-        dsf_unpack8(packed, (const uint8_t *)packed + scales_bytes(n), whole,
-                    n);
-    else
-        memcpy(whole, packed, n * sizeof(*whole));
+    struct dsflow_buf all = { (void *)packed, 0, (int64_t)n, dtype };
+
+    unpack(dtype, place_of(&all, 0), whole, n);
 }
 
 /* A NaN stays one: those functions are not for it. */
@@ -49,15 +80,15 @@ static uint16_t to_half(enum dsflow_dtype dtype, float x)
 }
 
 /* fp32 into the nearest number of another type. */
-static void narrow(enum dsflow_dtype dtype, const float *in, void *out,
+static void narrow(enum dsflow_dtype dtype, const float *in, struct place out,
                    size_t n)
 {
     const struct dsf_rounding nearest = { .nearest = 1 };
-    uint16_t *half = out;
-    double *wide = out;
+    uint16_t *half = out.numbers;
+    double *wide = out.numbers;
 
     if (dtype == DSFLOW_INT8_BLOCK)
-        dsf_pack(dtype, &nearest, in, out, n);
+        pack(dtype, &nearest, in, out, n);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
         wide[i] = (double)in[i];
     for (size_t i = 0; i < n && (dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16);
@@ -66,13 +97,14 @@ static void narrow(enum dsflow_dtype dtype, const float *in, void *out,
 }
 
 /* Another type into fp32; only fp64 has numbers that must be rounded. */
-static void widen(enum dsflow_dtype dtype, const void *in, float *out, size_t n)
+static void widen(enum dsflow_dtype dtype, struct place in, float *out,
+                  size_t n)
 {
-    const uint16_t *half = in;
-    const double *wide = in;
+    const uint16_t *half = in.numbers;
+    const double *wide = in.numbers;
 
     if (dtype == DSFLOW_BF16 || dtype == DSFLOW_INT8_BLOCK)
-        dsf_unpack(dtype, in, out, n);
+        unpack(dtype, in, out, n);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP16; i++)
         out[i] = dsf_from_fp16(half[i]);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
@@ -94,17 +126,20 @@ static struct dsf_rounding rounding_of(const struct dsf_cast_args *a,
 static void cast_cpu(const struct dsflow_call *call)
 {
     const struct dsf_cast_args *a = call->args;
-    const struct dsflow_buf *in = &call->bufs[0], *out = &call->bufs[1];
-    size_t n = (size_t)a->elems;
+    const enum dsflow_dtype from = call->bufs[0].dtype;
+    const enum dsflow_dtype to = call->bufs[1].dtype;
+    const struct place in = place_of(&call->bufs[0], a->in_at);
+    const struct place out = place_of(&call->bufs[1], a->out_at);
+    const size_t n = (size_t)a->elems;
 
     if (a->rounding == DSF_ROUND_STOCHASTIC) {
         struct dsf_rounding r = rounding_of(a, call->bufs[2].ptr);
 
-        dsf_pack(out->dtype, &r, in->ptr, out->ptr, n);
-    } else if (in->dtype == DSFLOW_FP32)
-        narrow(out->dtype, in->ptr, out->ptr, n);
+        pack(to, &r, in.numbers, out, n);
+    } else if (from == DSFLOW_FP32)
+        narrow(to, in.numbers, out, n);
     else
-        widen(in->dtype, in->ptr, out->ptr, n);
+        widen(from, in, out.numbers, n);
 }
 
 DSF_CODELET(cast, .cpu = cast_cpu, .trials = &dsf_trials_cast);

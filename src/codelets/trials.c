@@ -494,13 +494,14 @@ static int make_cast(const struct dsflow_op *op, uint64_t seed,
     cast_types(&state, &in, &out, &a->rounding);
     a->elems = any(&state, 0, 3) == 0 ? 5000 : any(&state, 0, 900);
     a->at = DSFLOW_BLOCK_ELEMS * any(&state, 0, 9);
-    shapes[0] = dsflow_shape_of(in, a->elems);
-    shapes[1] = dsflow_shape_of(out, a->elems);
     *n = 2;
     if (a->rounding == DSF_ROUND_STOCHASTIC) {
         a->stream = dsf_random(&state);
         shapes[(*n)++] = control();
     }
+    a->in_at = DSFLOW_BLOCK_ELEMS * any(&state, 0, 2);
+    shapes[0] = dsflow_shape_of(in, a->in_at + a->elems);
+    shapes[1] = dsflow_shape_of(out, a->elems);
     return DSFLOW_OK;
 }
 

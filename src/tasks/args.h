@@ -122,8 +122,8 @@ struct dsf_gather_args {
  *   as the smaller of the two has. (no arguments) */
 
 /* cast                     { in R, out W, control R? }
- *   out[0 .. elems) = in[0 .. elems) in the type of out; one of the two is
- *   fp32, the other bf16, fp16, fp64 or int8_block. To the nearest, ties to
+ *   out[out_at ..] = in[in_at ..], `elems` of them, in the type of out; one of
+ *   the two is fp32, the other bf16, fp16, fp64 or int8_block. To the nearest, ties to
  *   even (of int8_block: kernels.h); or up or down at random, into bf16 and
  *   int8_block, by a hash of `stream`, control.step and the place: the numbers
  *   are those from `at` on of their unit, a multiple of DSFLOW_BLOCK_ELEMS, and
@@ -135,6 +135,7 @@ struct dsf_cast_args {
     uint64_t stream;  /* of the data; 0: to the nearest */
     int32_t rounding; /* enum dsf_round */
     int32_t zero;     /* no padding: equal arguments have equal bytes */
+    int64_t in_at, out_at; /* multiples of DSFLOW_BLOCK_ELEMS of int8_block */
 };
 
 /* adam                     { control R, grad R, param RW, m RW, v RW }

@@ -31,6 +31,13 @@ static int types_check(enum dsflow_dtype in, enum dsflow_dtype out,
     return DSFLOW_OK;
 }
 
+static int fail_at(int64_t at, struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "cast: from number %lld on: expected a multiple of %d",
+                       (long long)at, DSFLOW_BLOCK_ELEMS);
+}
+
 static int args_check(unsigned n, const struct dsf_cast_args *a,
                       struct dsflow_err *err)
 {
@@ -39,10 +46,7 @@ static int args_check(unsigned n, const struct dsf_cast_args *a,
                            "cast: rounding %d: expected nearest or stochastic",
                            (int)a->rounding);
     if (a->at < 0 || a->at % DSFLOW_BLOCK_ELEMS != 0)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "cast: from number %lld on: expected a multiple of "
-                           "%d",
-                           (long long)a->at, DSFLOW_BLOCK_ELEMS);
+        return fail_at(a->at, err);
     if (n != (a->rounding == DSF_ROUND_STOCHASTIC ? 3 : 2))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "cast: %u ports: expected control where it rounds "
@@ -55,12 +59,15 @@ static int cast_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_cast_args *a = c->args;
     const struct dsflow_shape *s = c->shapes;
+    const int64_t at[] = { a->in_at, a->out_at };
     int status = args_check(c->n, a, err);
 
     if (status == DSFLOW_OK)
         status = types_check(s[IN].dtype, s[OUT].dtype, a, err);
     for (unsigned i = IN; i <= OUT && status == DSFLOW_OK; i++)
-        status = dsf_range_check(c, i, s[i].dtype, 0, a->elems, err);
+        status = s[i].dtype == DSFLOW_INT8_BLOCK && at[i] % DSFLOW_BLOCK_ELEMS
+                     ? fail_at(at[i], err)
+                     : dsf_range_check(c, i, s[i].dtype, at[i], a->elems, err);
     if (status == DSFLOW_OK && c->n > CONTROL)
         status = dsf_control_check(c, CONTROL, err);
     return status;
@@ -75,14 +82,29 @@ static void cast_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->bytes += (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
 }
 
+static void cast_slice(void *args, int64_t from, int64_t elems,
+                       const int64_t *gone)
+{
+    struct dsf_cast_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->in_at += from - gone[IN];
+    a->out_at += from - gone[OUT];
+}
+
 const struct dsflow_op dsf_op_cast = {
     .abi = DSFLOW_OP_ABI,
     .name = "cast",
     .direction = DSFLOW_DIR_UPDATE,
     .summary = "numbers in another type, to the nearest or rounded at random",
     .args_size = sizeof(struct dsf_cast_args),
-    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W },
+    DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
                  { "control", DSFLOW_R, .optional = 1 }),
     .check = cast_check,
     .cost = cast_cost,
+    .slice = cast_slice,
 };

@@ -283,6 +283,53 @@ static void cuts_change_no_bit(void **state)
     }
 }
 
+/* Numbers from .. from + elems of unit `x`, of which `out` has the first `gone`
+ * no more. */
+static void slice_of(const struct dsf_cast_args *whole, enum dsflow_dtype type,
+                     struct dsflow_control *control, int64_t from,
+                     int64_t elems, int64_t gone, void *out)
+{
+    struct dsf_cast_args a = *whole;
+
+    dsf_op_cast.slice(&a, from, elems, (int64_t[]){ 0, gone, 0 });
+    cast(&a, 3,
+         (struct dsflow_buf[]){
+             buf_of(x.whole, DSFLOW_FP32, N),
+             buf_of(out, type, gone > 0 ? elems : N),
+             buf_of(control, DSFLOW_BYTES, sizeof(*control)) });
+}
+
+/* One that writes a range of what the others write too, one that has a buffer
+ * of its own: each leaves the bits of the whole. */
+static void slices_give_the_bits_of_the_whole(void **state)
+{
+    enum { FROM = 512, ELEMS = N - FROM };
+    static uint8_t all[2 * N + 64], parts[2 * N + 64], own[2 * ELEMS + 64];
+    static float expected[N], found[N], back[ELEMS];
+    struct dsflow_control control = { .step = 4 };
+
+    fill(x.whole, N, 5, 12, false);
+    for (int f = 0; f < 2; f++) {
+        const struct dsf_cast_args whole = {
+            .elems = N,
+            .at = 768,
+            .stream = 9,
+            .rounding = DSF_ROUND_STOCHASTIC,
+        };
+
+        slice_of(&whole, formats[f], &control, 0, N, 0, all);
+        slice_of(&whole, formats[f], &control, 0, FROM, 0, parts);
+        slice_of(&whole, formats[f], &control, FROM, ELEMS, 0, parts);
+        slice_of(&whole, formats[f], &control, FROM, ELEMS, FROM, own);
+        dsf_unpack(formats[f], all, expected, N);
+        dsf_unpack(formats[f], parts, found, N);
+        dsf_unpack(formats[f], own, back, ELEMS);
+        assert_memory_equal(all, parts, dsflow_dtype_bytes(formats[f], N));
+        assert_memory_equal(expected, found, sizeof(expected));
+        assert_memory_equal(expected + FROM, back, sizeof(back));
+    }
+}
+
 static uint8_t first[2][2][2 * N + 64];
 
 static void pack_on_this(void)
@@ -525,6 +572,15 @@ static void what_makes_no_sense_is_refused(void **state)
             "cast: from number 128 on: expected a multiple of 256");
 }
 
+static void places_of_packed_numbers_are_those_of_blocks(void **state)
+{
+    struct dsf_cast_args a = { .elems = 100, .out_at = 100 };
+
+    refuses(a, dsflow_shape_of(DSFLOW_FP32, 512),
+            dsflow_shape_of(DSFLOW_INT8_BLOCK, 512), 0,
+            "cast: from number 100 on: expected a multiple of 256");
+}
+
 /* The sizes of gradients in one block are 2^-10 to 1, and one number in eight
  * has a gradient in one step of ten only: Adam's steps are as large as they
  * would be, and none explodes. Returns the mean distance from the minimum, in
@@ -601,6 +657,8 @@ int main(void)
         cmocka_unit_test(the_mean_is_right),
         cmocka_unit_test(random_numbers_are_of_step_stream_and_place),
         cmocka_unit_test(cuts_change_no_bit),
+        cmocka_unit_test(slices_give_the_bits_of_the_whole),
+        cmocka_unit_test(places_of_packed_numbers_are_those_of_blocks),
         cmocka_unit_test(all_instructions_give_the_same_bits),
         cmocka_unit_test(what_was_unpacked_gives_the_same_bytes),
         cmocka_unit_test(blocks_that_lose_their_signs_give_the_same_bytes),
