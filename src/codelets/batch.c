@@ -1,8 +1,6 @@
 /* batch.c - the tokens of a tile, and the step they are taken from. */
 #include "codelets/codelets.h"
 
-#include "tasks/tasks.h"
-
 static void load_cpu(const struct dsflow_call *call)
 {
     const struct dsf_load_args *a = call->args;
@@ -23,12 +21,7 @@ static void load_cpu(const struct dsflow_call *call)
                            });
 }
 
-const struct dsflow_codelet dsf_codelet_load_batch = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_load_batch,
-    .cpu = load_cpu,
-    .host_only = 1,
-};
+DSF_CODELET(load_batch, .cpu = load_cpu, .host_only = 1);
 
 static void advance_cpu(const struct dsflow_call *call)
 {
@@ -37,8 +30,4 @@ static void advance_cpu(const struct dsflow_call *call)
     cursor[0]++;
 }
 
-const struct dsflow_codelet dsf_codelet_advance = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_advance,
-    .cpu = advance_cpu,
-};
+DSF_CODELET(advance, .cpu = advance_cpu);

@@ -1,16 +1,23 @@
-/* move.c - what carries numbers from rank to rank. */
+/* move.c - what carries numbers from rank to rank, and from one memory to
+ * another. */
 #include "codelets/codelets.h"
 
 #include "codelets/call.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 
-static void send_cpu(const struct dsflow_call *call)
+/* As many bytes as the smaller of the two has. To and from NVMe the executor
+ * does it (dsf_task_uses). */
+static void all_cpu(const struct dsflow_call *call)
 {
-    memcpy(call->bufs[1].ptr, call->bufs[0].ptr, call->bufs[0].bytes);
+    size_t from = call->bufs[0].bytes, to = call->bufs[1].bytes;
+
+    memcpy(call->bufs[1].ptr, call->bufs[0].ptr, from < to ? from : to);
 }
 
-DSF_CODELET(send, .cpu = send_cpu);
+DSF_CODELET(send, .cpu = all_cpu);
+DSF_CODELET(swap_in, .cpu = all_cpu);
+DSF_CODELET(swap_out, .cpu = all_cpu);
 
 static void wait_cpu(const struct dsflow_call *call)
 {

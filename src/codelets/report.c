@@ -1,8 +1,6 @@
 /* report.c - what a step says of itself to the program around it. */
 #include "codelets/codelets.h"
 
-#include "tasks/tasks.h"
-
 static void report_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_control *c = call->bufs[0].ptr;
@@ -24,12 +22,7 @@ static void report_cpu(const struct dsflow_call *call)
                        });
 }
 
-const struct dsflow_codelet dsf_codelet_report = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_report,
-    .cpu = report_cpu,
-    .host_only = 1,
-};
+DSF_CODELET(report, .cpu = report_cpu, .host_only = 1);
 
 static void report_loss_cpu(const struct dsflow_call *call)
 {
@@ -43,9 +36,4 @@ static void report_loss_cpu(const struct dsflow_call *call)
                        });
 }
 
-const struct dsflow_codelet dsf_codelet_report_loss = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_report_loss,
-    .cpu = report_loss_cpu,
-    .host_only = 1,
-};
+DSF_CODELET(report_loss, .cpu = report_loss_cpu, .host_only = 1);

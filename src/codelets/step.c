@@ -2,8 +2,6 @@
  * many updates there were. */
 #include "codelets/codelets.h"
 
-#include "tasks/tasks.h"
-
 #include <math.h>
 
 static void begin_cpu(const struct dsflow_call *call)
@@ -21,11 +19,7 @@ static void begin_cpu(const struct dsflow_call *call)
     c->loss_scale = 1; /* fp32 */
 }
 
-const struct dsflow_codelet dsf_codelet_begin = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_begin,
-    .cpu = begin_cpu,
-};
+DSF_CODELET(begin, .cpu = begin_cpu);
 
 static void finish_cpu(const struct dsflow_call *call)
 {
@@ -37,8 +31,4 @@ static void finish_cpu(const struct dsflow_call *call)
         c->updates++;
 }
 
-const struct dsflow_codelet dsf_codelet_finish = {
-    .abi = DSFLOW_CODELET_ABI,
-    .op = &dsf_op_finish,
-    .cpu = finish_cpu,
-};
+DSF_CODELET(finish, .cpu = finish_cpu);

@@ -55,7 +55,8 @@ struct dsf_square_args {
 
 /* clip                     { norm2 R, loss R, control RW }
  *   norm = sqrt(norm2); scale = limit > 0 ? min(1, limit / (norm + 1e-6)) : 1
- *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite. */
+ *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite.
+ */
 enum dsf_nonfinite {
     DSF_NONFINITE_KEEP, /* the updates do not wait for the norm: too late */
     DSF_NONFINITE_SKIP, /* this step */
@@ -71,7 +72,7 @@ struct dsf_clip_args {
  *   As `reduce` below, of what one rank has: sums of gradients of groups. */
 struct dsf_sum_args {
     int64_t elems, at, from;
-    int64_t self; /* place of what `into` has among the numbers that are added */
+    int64_t self; /* place of what `into` has among what is added */
 };
 
 /* What follows moves numbers between ranks. Offsets are in elements.
@@ -107,8 +108,8 @@ struct dsf_gather_args {
  * all_gather               { out RW, in R, ... }     out_i = in[i], for each i
  * reduce_scatter           { out RW, in R, ... }     out = sum of in[i]_m
  * all_reduce               { out RW, in R, ... }     out = sum of in[i]
- * all_to_all               { out RW, in R, ... }     out_i = in[i]_m: pieces of
- *                                          the size of piece m, from member 0 on
+ * all_to_all               { out RW, in R, ... }     out_i = in[i]_m: pieces
+ *                                     of the size of piece m, from member 0 on
  * broadcast                { out RW, in R }          out = in, the owner's
  *
  * Those of one collective have one number in the graph (graph.h: collective).
@@ -123,12 +124,13 @@ struct dsf_gather_args {
 
 /* cast                     { in R, out W, control R? }
  *   out[out_at ..] = in[in_at ..], `elems` of them, in the type of out; one of
- *   the two is fp32, the other bf16, fp16, fp64 or int8_block. To the nearest, ties to
- *   even (of int8_block: kernels.h); or up or down at random, into bf16 and
- *   int8_block, by a hash of `stream`, control.step and the place: the numbers
- *   are those from `at` on of their unit, a multiple of DSFLOW_BLOCK_ELEMS, and
- *   how a unit is cut at such places changes no bit. What was cast from that
- *   type gets its bits again, in a step that is skipped too. */
+ *   the two is fp32, the other bf16, fp16, fp64 or int8_block. To the nearest,
+ *   ties to even (of int8_block: kernels.h); or up or down at random, into bf16
+ *   and int8_block, by a hash of `stream`, control.step and the place: the
+ *   numbers are those from `at` on of their unit, a multiple of
+ *   DSFLOW_BLOCK_ELEMS, and how a unit is cut at such places changes no bit.
+ *   What was cast from that type gets its bits again, in a step that is skipped
+ *   too. */
 enum dsf_round { DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC };
 struct dsf_cast_args {
     int64_t elems, at;

@@ -5,6 +5,7 @@
 #include "config/job_tables.h"
 #include "tasks/components.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void fill(const struct dsflow_optimizer_keys *keys, int decoupled,
@@ -41,45 +42,26 @@ static unsigned sgd_states(const void *part,
     return keys->momentum > 0;
 }
 
-static const struct dsflow_optimizer adamw = {
-    .abi = DSFLOW_OPTIMIZER_ABI,
-    .name = "adamw",
-    .summary = "Adam with decoupled weight decay",
-    .op = &dsf_op_adam,
-    .states = (const char *const[]){ "m", "v", NULL },
-    .fill = fill_decoupled,
+#define STATES(...) .states = (const char *const[]){ __VA_ARGS__, NULL }
+
+static const struct dsflow_optimizer optimizers[] = {
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adamw",
+      .summary = "Adam with decoupled weight decay",
+      .op = &dsf_op_adam, STATES("m", "v"), .fill = fill_decoupled },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adam",
+      .summary = "Adam, with weight decay as a part of the gradient",
+      .op = &dsf_op_adam, STATES("m", "v"), .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "sgd",
+      .summary = "gradient descent, with or without (Nesterov's) momentum",
+      .op = &dsf_op_sgd, STATES("m"), .uses_momentum = 1, .nstates = sgd_states,
+      .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "lion",
+      .summary = "Lion: the sign of a mix of gradient and momentum",
+      .op = &dsf_op_lion, STATES("m"), .fill = fill_plain },
 };
 
-static const struct dsflow_optimizer adam = {
-    .abi = DSFLOW_OPTIMIZER_ABI,
-    .name = "adam",
-    .summary = "Adam, with weight decay as a part of the gradient",
-    .op = &dsf_op_adam,
-    .states = (const char *const[]){ "m", "v", NULL },
-    .fill = fill_plain,
-};
-
-static const struct dsflow_optimizer sgd = {
-    .abi = DSFLOW_OPTIMIZER_ABI,
-    .name = "sgd",
-    .summary = "gradient descent, with or without (Nesterov's) momentum",
-    .op = &dsf_op_sgd,
-    .states = (const char *const[]){ "m", NULL },
-    .uses_momentum = 1,
-    .nstates = sgd_states,
-    .fill = fill_plain,
-};
-
-static const struct dsflow_optimizer lion = {
-    .abi = DSFLOW_OPTIMIZER_ABI,
-    .name = "lion",
-    .summary = "Lion: the sign of a mix of gradient and momentum",
-    .op = &dsf_op_lion,
-    .states = (const char *const[]){ "m", NULL },
-    .fill = fill_plain,
-};
-
-static const void *const builtin[] = { &adamw, &adam, &sgd, &lion, NULL };
+static const void *const builtin[] = { &optimizers[0], &optimizers[1],
+                                       &optimizers[2], &optimizers[3], NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {
@@ -99,63 +81,71 @@ static int check_states(const struct dsflow_optimizer *o,
     for (unsigned i = 0; i < n; i++) {
         if (o->states[i][0] == '\0' || strlen(o->states[i]) > 16)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "optimizer %.60s: state \"%.40s\": expected 1 "
-                               "to 16 letters",
-                               o->name, o->states[i]);
+                               "state \"%.40s\": expected 1 to 16 letters",
+                               o->states[i]);
         for (unsigned k = 0; k < i; k++)
             if (strcmp(o->states[i], o->states[k]) == 0)
                 return dsflow_fail(err, DSFLOW_EINVAL,
-                                   "optimizer %.60s: state %s is named twice",
-                                   o->name, o->states[i]);
+                                   "state %s is named twice", o->states[i]);
     }
+    return DSFLOW_OK;
+}
+
+static int check_ports(const struct dsflow_optimizer *o, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = o->op;
+    unsigned n = 3 + count_states(o);
+
+    if (op->nports != n || op->repeats || op->comm)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%u ports: expected %u: control, grad, param and %u "
+                           "states",
+                           op->nports, n, n - 3);
+    for (unsigned i = 0; i < n; i++)
+        if (op->ports[i].access != (i < 2 ? DSFLOW_R : DSFLOW_RW))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "port %.40s: expected control R, grad R, param "
+                               "RW, states RW",
+                               op->ports[i].name);
+    for (unsigned i = 1; i < n; i++)
+        if (op->slice == NULL || op->ports[i].slice != DSFLOW_ELEMS)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "port %.40s: expected to be sliced with its "
+                               "unit (op.h)",
+                               op->ports[i].name);
     return DSFLOW_OK;
 }
 
 static int check_op(const struct dsflow_optimizer *o, struct dsflow_err *err)
 {
-    static const enum dsflow_access access[] = { DSFLOW_R, DSFLOW_R,
-                                                 DSFLOW_RW };
     const struct dsflow_op *op = o->op;
-    unsigned n = 3 + count_states(o);
 
-    if (op == NULL || op->name == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: has no kind of task", o->name);
     if (dsflow_op_find(op->name) != op)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: task %.60s: is not registered",
-                           o->name, op->name);
+        return dsflow_fail(err, DSFLOW_EINVAL, "is not registered");
     if (!op->update)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: task %.60s: does not say that it "
-                           "is an update (op.h)",
-                           o->name, op->name);
+                           "does not say that it is an update (op.h)");
     if (op->args_size < sizeof(struct dsflow_update_args))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: task %.60s: args_size: %zu: "
-                           "expected at least the %zu bytes of struct "
-                           "dsflow_update_args",
-                           o->name, op->name, op->args_size,
-                           sizeof(struct dsflow_update_args));
-    if (op->nports != n || op->repeats || op->comm)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "optimizer %.60s: task %.60s: %u ports: expected "
-                           "%u: control, grad, param and %u states",
-                           o->name, op->name, op->nports, n, n - 3);
-    for (unsigned i = 0; i < n; i++)
-        if (op->ports[i].access != access[i < 2 ? i : 2])
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "optimizer %.60s: task %.60s: port %.40s: "
-                               "expected control R, grad R, param RW, states "
-                               "RW",
-                               o->name, op->name, op->ports[i].name);
-    for (unsigned i = 1; i < n; i++)
-        if (op->slice == NULL || op->ports[i].slice != DSFLOW_ELEMS)
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "optimizer %.60s: task %.60s: port %.40s: "
-                               "expected to be sliced with its unit (op.h)",
-                               o->name, op->name, op->ports[i].name);
-    return DSFLOW_OK;
+                           "args_size: %zu: expected at least the %zu bytes of "
+                           "struct dsflow_update_args",
+                           op->args_size, sizeof(struct dsflow_update_args));
+    return check_ports(o, err);
+}
+
+/* Of the optimizer, and of its kind of task. */
+static int check(const struct dsflow_optimizer *o, struct dsflow_err *err)
+{
+    int status = check_states(o, err);
+    char task[80];
+
+    if (status < 0)
+        return status;
+    if (o->op == NULL || o->op->name == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "has no kind of task");
+    snprintf(task, sizeof(task), "task %.60s", o->op->name);
+    status = check_op(o, err);
+    return status < 0 ? dsflow_fail_in(err, status, task) : DSFLOW_OK;
 }
 
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
@@ -163,17 +153,19 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
     const struct dsflow_optimizer *o = thing;
     int status =
         dsf_registry_check(&dsf_optimizers, o->abi, o->name, o->summary, err);
+    char what[80];
 
-    if (status == DSFLOW_OK)
-        status = check_states(o, err);
-    if (status == DSFLOW_OK)
-        status = check_op(o, err);
-    if (status == DSFLOW_OK)
-        status = dsf_registry_add(&dsf_optimizers, o->name, o, origin, err);
-    if (status == DSFLOW_OK)
-        status = dsf_component_options(&dsf_optimizers, o->name, o->summary,
-                                       o->options, o->part_size, err);
-    return status;
+    if (status < 0)
+        return status;
+    snprintf(what, sizeof(what), "optimizer %.60s", o->name);
+    status = check(o, err);
+    if (status < 0)
+        return dsflow_fail_in(err, status, what);
+    status = dsf_registry_add(&dsf_optimizers, o->name, o, origin, err);
+    return status < 0 ? status
+                      : dsf_component_options(&dsf_optimizers, o->name,
+                                              o->summary, o->options,
+                                              o->part_size, err);
 }
 
 struct dsf_registry dsf_optimizers = {

@@ -24,17 +24,11 @@ static void load_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = 2.0 * (double)c->shapes[1].bytes;
 }
 
-const struct dsflow_op dsf_op_load_batch = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "load_batch",
-    .direction = DSFLOW_DIR_HOST,
-    .summary = "tokens and targets of a tile, from the text",
-    .args_size = sizeof(struct dsf_load_args),
-    DSFLOW_PORTS({ "cursor", DSFLOW_R, DSFLOW_INT64 },
-                 { "batch", DSFLOW_W, DSFLOW_INT32 }),
-    .check = load_check,
-    .cost = load_cost,
-};
+DSF_OP(load_batch, .summary = "tokens and targets of a tile, from the text",
+       .direction = DSFLOW_DIR_HOST, .args_size = sizeof(struct dsf_load_args),
+       DSFLOW_PORTS({ "cursor", DSFLOW_R, DSFLOW_INT64 },
+                    { "batch", DSFLOW_W, DSFLOW_INT32 }),
+       .check = load_check, .cost = load_cost);
 
 static int advance_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -46,12 +40,7 @@ static void advance_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = 2 * sizeof(int64_t);
 }
 
-const struct dsflow_op dsf_op_advance = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "advance",
-    .direction = DSFLOW_DIR_HOST,
-    .summary = "the next step loads the next batch",
-    DSFLOW_PORTS({ "cursor", DSFLOW_RW, DSFLOW_INT64 }),
-    .check = advance_check,
-    .cost = advance_cost,
-};
+DSF_OP(advance, .summary = "the next step loads the next batch",
+       .direction = DSFLOW_DIR_HOST,
+       DSFLOW_PORTS({ "cursor", DSFLOW_RW, DSFLOW_INT64 }),
+       .check = advance_check, .cost = advance_cost);

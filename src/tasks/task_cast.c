@@ -95,16 +95,12 @@ static void cast_slice(void *args, int64_t from, int64_t elems,
     a->out_at += from - gone[OUT];
 }
 
-const struct dsflow_op dsf_op_cast = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "cast",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "numbers in another type, to the nearest or rounded at random",
-    .args_size = sizeof(struct dsf_cast_args),
-    DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
-                 { "control", DSFLOW_R, .optional = 1 }),
-    .check = cast_check,
-    .cost = cast_cost,
-    .slice = cast_slice,
-};
+DSF_OP(cast,
+       .summary =
+           "numbers in another type, to the nearest or rounded at random",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_cast_args),
+       DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
+                    { "control", DSFLOW_R, .optional = 1 }),
+       .check = cast_check, .cost = cast_cost, .slice = cast_slice);

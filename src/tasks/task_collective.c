@@ -83,7 +83,7 @@ static int32_t count_owner(const struct dsf_collective_args *a)
     return 1;
 }
 
-/* What the task takes of its `i`-th `in`, and how many of them there must be. */
+/* What the task takes of its `i`-th `in`, and how many there must be. */
 static const struct kind {
     const struct dsflow_op *op;
     struct dsf_range (*take)(const struct dsf_collective_args *a, int32_t i);
@@ -105,7 +105,7 @@ static const struct kind *kind_of(const struct dsflow_op *op)
     return kind;
 }
 
-/* Are the arguments those of a member? Else `take` and `count` have no sense. */
+/* Are the arguments those of a member? `take` and `count` need that. */
 static int check_args(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_collective_args *a = c->args;
@@ -157,20 +157,11 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     }
 }
 
-#define COLLECTIVE(name_, what, kind)                                          \
-    const struct dsflow_op dsf_op_##name_ = {                                  \
-        .abi = DSFLOW_OP_ABI,                                                  \
-        .name = #name_,                                                        \
-        .summary = what,                                                       \
-        .direction = DSFLOW_DIR_MOVE,                                          \
-        .args_size = sizeof(struct dsf_collective_args),                       \
-        .repeats = 1,                                                          \
-        .comm = kind,                                                          \
-        DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),                \
-        .check = check,                                                        \
-        .cost = cost,                                                          \
-        .reads = reads,                                                        \
-    }
+#define COLLECTIVE(name, what, kind)                                           \
+    DSF_OP(name, .summary = what, .direction = DSFLOW_DIR_MOVE, .comm = kind,  \
+           .repeats = 1, .args_size = sizeof(struct dsf_collective_args),      \
+           DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),             \
+           .check = check, .cost = cost, .reads = reads)
 
 COLLECTIVE(all_gather, "the pieces of all members, on each",
            DSFLOW_COMM_GATHER);

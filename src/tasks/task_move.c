@@ -1,4 +1,5 @@
-/* task_move.c - what carries numbers from rank to rank. */
+/* task_move.c - what carries numbers from rank to rank, and from one memory to
+ * another. */
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -13,15 +14,38 @@ static int send_check(const struct dsflow_case *c, struct dsflow_err *err)
                        (long long)out->elems, dsflow_dtype_str(out->dtype));
 }
 
-const struct dsflow_op dsf_op_send = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "send",
-    .direction = DSFLOW_DIR_MOVE,
-    .summary = "copy of what another rank made",
-    .comm = DSFLOW_COMM_SEND,
-    DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
-    .check = send_check,
-};
+DSF_OP(send, .summary = "copy of what another rank made",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_SEND,
+       DSFLOW_PORTS({ "in", DSFLOW_R }, { "out", DSFLOW_W }),
+       .check = send_check);
+
+/* From one memory of a rank to another. */
+static int swap_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    if (c->shapes[0].dtype == c->shapes[1].dtype)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL, "swap: %s into %s",
+                       dsflow_dtype_str(c->shapes[0].dtype),
+                       dsflow_dtype_str(c->shapes[1].dtype));
+}
+
+static void swap_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    size_t from = c->shapes[0].bytes, to = c->shapes[1].bytes;
+
+    cost->bytes = 2.0 * (double)(from < to ? from : to);
+}
+
+DSF_OP(swap_in,
+       .summary = "from main memory or NVMe into a buffer of the device",
+       .direction = DSFLOW_DIR_SWAP, .swaps = 1,
+       DSFLOW_PORTS({ "home", DSFLOW_R }, { "slot", DSFLOW_W }),
+       .check = swap_check, .cost = swap_cost);
+DSF_OP(swap_out,
+       .summary = "from a buffer of the device to main memory or NVMe",
+       .direction = DSFLOW_DIR_SWAP, .swaps = 1,
+       DSFLOW_PORTS({ "slot", DSFLOW_R }, { "home", DSFLOW_W }),
+       .check = swap_check, .cost = swap_cost);
 
 static int wait_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -33,16 +57,10 @@ static void wait_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
 }
 
-const struct dsflow_op dsf_op_wait = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "wait",
-    .direction = DSFLOW_DIR_HOST,
-    .summary = "what reads the first waits for the others too",
-    .repeats = 1,
-    DSFLOW_PORTS({ "data", DSFLOW_RW }, { "after", DSFLOW_R }),
-    .check = wait_check,
-    .cost = wait_cost,
-};
+DSF_OP(wait, .summary = "what reads the first waits for the others too",
+       .direction = DSFLOW_DIR_HOST, .repeats = 1,
+       DSFLOW_PORTS({ "data", DSFLOW_RW }, { "after", DSFLOW_R }),
+       .check = wait_check, .cost = wait_cost);
 
 int dsf_move_check(const struct dsflow_case *c, unsigned port,
                    struct dsf_range move, struct dsflow_err *err)
@@ -75,27 +93,20 @@ static int64_t copy_reads(const struct dsflow_op *op, const void *args,
     return port == 0 ? 0 : ((const struct dsf_range *)args)->elems;
 }
 
-const struct dsflow_op dsf_op_copy = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "copy",
-    .summary = "a range of a buffer, into another",
-    .direction = DSFLOW_DIR_MOVE,
-    .args_size = sizeof(struct dsf_range),
-    .comm = DSFLOW_COMM_GATHER,
-    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
-    .check = copy_check,
-    .cost = copies_cost,
-    .reads = copy_reads,
-};
+DSF_OP(copy, .summary = "a range of a buffer, into another",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER,
+       .args_size = sizeof(struct dsf_range),
+       DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+       .check = copy_check, .cost = copies_cost, .reads = copy_reads);
 
 struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port)
 {
     const struct dsf_pieces *p = &a->pieces;
     int32_t i = (int32_t)port - 1, m = dsf_pieces_member(p, i);
-    int64_t elems = a->take < 0 ? 0 : dsf_pieces_elems(p, a->take);
+    int64_t n = a->take < 0 ? 0 : dsf_pieces_elems(p, a->take);
 
     if (a->take >= 0)
-        return (struct dsf_range){ elems, i * elems, dsf_pieces_at(p, a->take) };
+        return (struct dsf_range){ n, i * n, dsf_pieces_at(p, a->take) };
     m += a->skip >= 0 && p->blocks > 1 && m >= a->skip;
     return (struct dsf_range){ dsf_pieces_elems(p, m), dsf_pieces_at(p, m), 0 };
 }
@@ -123,19 +134,11 @@ static int64_t gather_reads(const struct dsflow_op *op, const void *args,
     return port == 0 ? 0 : dsf_gather_move(args, port).elems;
 }
 
-const struct dsflow_op dsf_op_gather = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "gather",
-    .summary = "a buffer from pieces that several ranks have",
-    .direction = DSFLOW_DIR_MOVE,
-    .args_size = sizeof(struct dsf_gather_args),
-    .repeats = 1,
-    .comm = DSFLOW_COMM_GATHER,
-    DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
-    .check = gather_check,
-    .cost = copies_cost,
-    .reads = gather_reads,
-};
+DSF_OP(gather, .summary = "a buffer from pieces that several ranks have",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER, .repeats = 1,
+       .args_size = sizeof(struct dsf_gather_args),
+       DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+       .check = gather_check, .cost = copies_cost, .reads = gather_reads);
 
 static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -179,32 +182,16 @@ static void add_slice(void *args, int64_t from, int64_t elems,
     }
 }
 
-const struct dsflow_op dsf_op_add = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "add",
-    .summary = "gradients of groups onto those of another",
-    .direction = DSFLOW_DIR_UPDATE,
-    .args_size = sizeof(struct dsf_sum_args),
-    .repeats = 1,
-    .sums = 1,
-    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
-                 { "from", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS }),
-    .check = sum_check,
-    .cost = sum_cost,
-    .slice = add_slice,
-};
+DSF_OP(add, .summary = "gradients of groups onto those of another",
+       .direction = DSFLOW_DIR_UPDATE, .repeats = 1, .sums = 1,
+       .args_size = sizeof(struct dsf_sum_args),
+       DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
+                    { "from", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS }),
+       .check = sum_check, .cost = sum_cost, .slice = add_slice);
 
-const struct dsflow_op dsf_op_reduce = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "reduce",
-    .summary = "the sum of a piece over ranks, in a fixed tree",
-    .direction = DSFLOW_DIR_MOVE,
-    .args_size = sizeof(struct dsf_sum_args),
-    .repeats = 1,
-    .comm = DSFLOW_COMM_REDUCE,
-    DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
-                 { "in", DSFLOW_R, DSFLOW_FP32 }),
-    .check = sum_check,
-    .cost = sum_cost,
-    .reads = sum_reads,
-};
+DSF_OP(reduce, .summary = "the sum of a piece over ranks, in a fixed tree",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
+       .args_size = sizeof(struct dsf_sum_args),
+       DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
+                    { "in", DSFLOW_R, DSFLOW_FP32 }),
+       .check = sum_check, .cost = sum_cost, .reads = sum_reads);

@@ -35,18 +35,12 @@ static void square_slice(void *args, int64_t from, int64_t elems,
         a->at += from - gone[0];
 }
 
-const struct dsflow_op dsf_op_square = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "square",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "squared norm of a gradient",
-    .args_size = sizeof(struct dsf_square_args),
-    DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS },
-                 { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
-    .check = square_check,
-    .cost = square_cost,
-    .slice = square_slice,
-};
+DSF_OP(square, .summary = "squared norm of a gradient",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_square_args),
+       DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS },
+                    { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
+       .check = square_check, .cost = square_cost, .slice = square_slice);
 
 static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -65,19 +59,12 @@ static void sum_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     }
 }
 
-const struct dsflow_op dsf_op_sum = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "sum",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "sum of numbers, left to right",
-    .repeats = 1,
-    .comm = DSFLOW_COMM_REDUCE,
-    .joins = 1,
-    DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
-                 { "in", DSFLOW_R, DSFLOW_FP64 }),
-    .check = sum_check,
-    .cost = sum_cost,
-};
+DSF_OP(sum, .summary = "sum of numbers, left to right",
+       .direction = DSFLOW_DIR_UPDATE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
+       .joins = 1,
+       DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
+                    { "in", DSFLOW_R, DSFLOW_FP64 }),
+       .check = sum_check, .cost = sum_cost);
 
 static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -101,15 +88,12 @@ static void clip_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }
 
-const struct dsflow_op dsf_op_clip = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "clip",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "scale that keeps the gradient's norm within the limit, and "
-               "whether loss and norm are finite",
-    .args_size = sizeof(struct dsf_clip_args),
-    DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 },
-                 { "loss", DSFLOW_R, DSFLOW_FP64 }, { "control", DSFLOW_RW }),
-    .check = clip_check,
-    .cost = clip_cost,
-};
+DSF_OP(clip,
+       .summary = "scale that keeps the gradient's norm within the limit, and "
+                  "whether loss and norm are finite",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_clip_args),
+       DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 },
+                    { "loss", DSFLOW_R, DSFLOW_FP64 },
+                    { "control", DSFLOW_RW }),
+       .check = clip_check, .cost = clip_cost);

@@ -18,16 +18,12 @@ static void report_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = (double)c->shapes[0].bytes;
 }
 
-const struct dsflow_op dsf_op_report = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "report",
-    .direction = DSFLOW_DIR_HOST,
-    .summary = "loss, norm and learning rate of the step, for the log",
-    DSFLOW_PORTS({ "control", DSFLOW_R }, { "loss", DSFLOW_R, DSFLOW_FP64 },
-                 { "cursor", DSFLOW_R, DSFLOW_INT64 }),
-    .check = report_check,
-    .cost = report_cost,
-};
+DSF_OP(report,
+       .summary = "loss, norm and learning rate of the step, for the log",
+       .direction = DSFLOW_DIR_HOST,
+       DSFLOW_PORTS({ "control", DSFLOW_R }, { "loss", DSFLOW_R, DSFLOW_FP64 },
+                    { "cursor", DSFLOW_R, DSFLOW_INT64 }),
+       .check = report_check, .cost = report_cost);
 
 static int report_loss_check(const struct dsflow_case *c,
                              struct dsflow_err *err)
@@ -35,12 +31,8 @@ static int report_loss_check(const struct dsflow_case *c,
     return dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
 }
 
-const struct dsflow_op dsf_op_report_loss = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "report_loss",
-    .direction = DSFLOW_DIR_HOST,
-    .summary = "loss of a micro-batch of the validation text",
-    DSFLOW_PORTS({ "loss", DSFLOW_R, DSFLOW_FP64 }),
-    .check = report_loss_check,
-    .cost = report_cost,
-};
+DSF_OP(report_loss,
+       .summary = "loss of a micro-batch of the validation text",
+       .direction = DSFLOW_DIR_HOST,
+       DSFLOW_PORTS({ "loss", DSFLOW_R, DSFLOW_FP64 }),
+       .check = report_loss_check, .cost = report_cost);

@@ -28,28 +28,17 @@ static void step_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = 2 * sizeof(struct dsflow_control);
 }
 
-const struct dsflow_op dsf_op_begin = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "begin",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "learning rate and bias corrections of the step",
-    .args_size = sizeof(struct dsf_begin_args),
-    DSFLOW_PORTS({ "control", DSFLOW_RW }),
-    .check = begin_check,
-    .cost = step_cost,
-};
+DSF_OP(begin, .summary = "learning rate and bias corrections of the step",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_begin_args),
+       DSFLOW_PORTS({ "control", DSFLOW_RW }),
+       .check = begin_check, .cost = step_cost);
 
 static int finish_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return dsf_control_check(c, 0, err);
 }
 
-const struct dsflow_op dsf_op_finish = {
-    .abi = DSFLOW_OP_ABI,
-    .name = "finish",
-    .direction = DSFLOW_DIR_UPDATE,
-    .summary = "the step is counted, as an update or as skipped",
-    DSFLOW_PORTS({ "control", DSFLOW_RW }),
-    .check = finish_check,
-    .cost = step_cost,
-};
+DSF_OP(finish, .summary = "the step is counted, as an update or as skipped",
+       .direction = DSFLOW_DIR_UPDATE, DSFLOW_PORTS({ "control", DSFLOW_RW }),
+       .check = finish_check, .cost = step_cost);

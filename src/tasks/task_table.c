@@ -4,6 +4,8 @@
 
 #include "tasks/components.h"
 
+#include <stdio.h>
+
 const struct dsflow_op *const dsf_ops[] = {
 #define ENTRY(name) &dsf_op_##name,
     DSF_OPS(ENTRY, ENTRY)
@@ -23,19 +25,17 @@ static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
         required += !port->optional;
         if (port->access < DSFLOW_R || port->access > DSFLOW_RW)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "task %.60s: port %.40s: expected R, W or RW",
-                               op->name, port->name);
+                               "port %.40s: expected R, W or RW", port->name);
     }
     if (required == 0 || op->ports[op->nports - 1].name == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: %u ports: expected one that is "
-                           "required, and a name for the last",
-                           op->name, op->ports == NULL ? 0 : op->nports);
+                           "%u ports: expected one that is required, and a "
+                           "name for the last",
+                           op->ports == NULL ? 0 : op->nports);
     if (op->repeats && op->ports[op->nports - 1].access == DSFLOW_RW)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: port %.40s comes again: expected R or "
-                           "W, not RW",
-                           op->name, op->ports[op->nports - 1].name);
+                           "port %.40s comes again: expected R or W, not RW",
+                           op->ports[op->nports - 1].name);
     return DSFLOW_OK;
 }
 
@@ -43,11 +43,10 @@ static int check_labels(const struct dsflow_op *op, struct dsflow_err *err)
 {
     if (op->direction >= DSFLOW_NDIRECTIONS)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: direction: %u: expected 0 to %d",
-                           op->name, op->direction, DSFLOW_NDIRECTIONS - 1);
+                           "direction: %u: expected 0 to %d", op->direction,
+                           DSFLOW_NDIRECTIONS - 1);
     if (op->comm >= DSFLOW_NCOMMS)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: comm: %u: expected 0 to %d", op->name,
+        return dsflow_fail(err, DSFLOW_EINVAL, "comm: %u: expected 0 to %d",
                            op->comm, DSFLOW_NCOMMS - 1);
     return DSFLOW_OK;
 }
@@ -62,17 +61,27 @@ static int check_slices(const struct dsflow_op *op, struct dsflow_err *err)
         if (op->slice != NULL && op->ports[i].slice == DSFLOW_WHOLE &&
             op->ports[i].access != DSFLOW_R)
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "task %.60s: port %.40s: is written by all "
-                               "slices: expected R, or a port that is cut with "
-                               "them",
-                               op->name, op->ports[i].name);
+                               "port %.40s: is written by all slices: expected "
+                               "R, or a port that is cut with them",
+                               op->ports[i].name);
     }
     if ((op->slice != NULL) != (cut > 0))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "task %.60s: expected a function slice together "
-                           "with ports of which each slice has its elements",
-                           op->name);
+                           "expected a function slice together with ports of "
+                           "which each slice has its elements");
     return DSFLOW_OK;
+}
+
+static int check(const struct dsflow_op *op, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    if (op->check == NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL, "has no check");
+    status = check_ports(op, err);
+    if (status == DSFLOW_OK)
+        status = check_labels(op, err);
+    return status < 0 ? status : check_slices(op, err);
 }
 
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
@@ -80,19 +89,15 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
     const struct dsflow_op *op = thing;
     int status = dsf_registry_check(&dsf_task_kinds, op->abi, op->name,
                                     op->summary, err);
+    char what[80];
 
-    if (status == DSFLOW_OK && op->check == NULL)
-        status = dsflow_fail(err, DSFLOW_EINVAL, "task %.60s: has no check",
-                             op->name);
-    if (status == DSFLOW_OK)
-        status = check_ports(op, err);
-    if (status == DSFLOW_OK)
-        status = check_labels(op, err);
-    if (status == DSFLOW_OK)
-        status = check_slices(op, err);
-    if (status == DSFLOW_OK)
-        status = dsf_registry_add(&dsf_task_kinds, op->name, op, origin, err);
-    return status;
+    if (status < 0)
+        return status;
+    snprintf(what, sizeof(what), "task %.60s", op->name);
+    status = check(op, err);
+    return status < 0 ? dsflow_fail_in(err, status, what)
+                      : dsf_registry_add(&dsf_task_kinds, op->name, op, origin,
+                                         err);
 }
 
 struct dsf_registry dsf_task_kinds = {

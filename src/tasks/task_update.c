@@ -72,22 +72,15 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 }
 
 /* An op of an optimizer with these states. */
-#define UPDATE(name_, what, ...)                                               \
-    const struct dsflow_op dsf_op_##name_ = {                                  \
-        .abi = DSFLOW_OP_ABI,                                                  \
-        .name = #name_,                                                        \
-        .direction = DSFLOW_DIR_UPDATE,                                        \
-        .update = 1,                                                           \
-        .summary = what,                                                       \
-        .args_size = sizeof(struct dsf_update_args),                           \
-        DSFLOW_PORTS({ "control", DSFLOW_R },                                  \
-                     { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },              \
-                     { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },            \
-                     __VA_ARGS__),                                             \
-        .check = dsflow_update_check,                                          \
-        .cost = cost,                                                          \
-        .slice = dsflow_update_slice,                                          \
-    }
+#define UPDATE(name, what, ...)                                                \
+    DSF_OP(name, .summary = what, .direction = DSFLOW_DIR_UPDATE, .update = 1, \
+           .args_size = sizeof(struct dsf_update_args),                        \
+           DSFLOW_PORTS({ "control", DSFLOW_R },                               \
+                        { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },           \
+                        { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },         \
+                        __VA_ARGS__),                                          \
+           .check = dsflow_update_check, .cost = cost,                         \
+           .slice = dsflow_update_slice)
 
 UPDATE(adam, "Adam or AdamW update of a unit",
        { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },

@@ -5,7 +5,7 @@
 #include <dsflow/op.h>
 #include "tasks/args.h"
 
-/* All of them, in the order they are listed. COLLECTIVE: no executor runs it. */
+/* All of them, in the order of lists. COLLECTIVE: no executor runs it. */
 #define DSF_OPS(OP, COLLECTIVE)                                                \
     OP(load_batch) OP(advance)                                                 \
     OP(embed_forward) OP(embed_backward_weight)                                \
@@ -32,6 +32,12 @@ DSF_OPS(DECLARE, DECLARE)
 
 /* The same; ends with NULL. */
 extern const struct dsflow_op *const dsf_ops[];
+
+/* dsf_op_<name>: what is not said here. */
+#define DSF_OP(name_, ...)                                                     \
+    const struct dsflow_op dsf_op_##name_ = {                                  \
+        .abi = DSFLOW_OP_ABI, .name = #name_, __VA_ARGS__                      \
+    }
 
 /* Is what `move` takes from port `port` there, and room for it in port 0? */
 int dsf_move_check(const struct dsflow_case *c, unsigned port,
