@@ -31,10 +31,12 @@ static void norm_backward_input_cpu(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = norm_of(call);
 
-    dsf_norm_backward(
-        &norm, dsf_floats(call, DSFLOW_NORM_X), dsf_floats(call, DSFLOW_NORM_DY),
-        dsf_floats(call, DSFLOW_NORM_DRES), dsf_floats(call, DSFLOW_NORM_DX),
-        dsf_floats(call, DSFLOW_NORM_DNORM), (size_t)a->tile.rows);
+    dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_NORM_X),
+                      dsf_floats(call, DSFLOW_NORM_DY),
+                      dsf_floats(call, DSFLOW_NORM_DRES),
+                      dsf_floats(call, DSFLOW_NORM_DX),
+                      dsf_floats(call, DSFLOW_NORM_DNORM),
+                      (size_t)a->tile.rows);
 }
 
 DSF_CODELET(norm_backward_input, .cpu = norm_backward_input_cpu,

@@ -1,163 +1,16 @@
-/* trials.c - random cases of the built-in kinds of task: shapes that are small
- * and odd, with every flag of a model at both of its values. */
+/* trials.c - random cases of the built-in kinds of task that are no segment. */
 #include "codelets/trials.h"
 
 #include "base/random.h"
+#include "tasks/args.h"
 #include "tasks/tile.h"
 
 #include <math.h>
 #include <stdbool.h>
-#include <string.h>
 
-static int32_t any(uint64_t *state, int32_t least, int32_t most)
+int32_t dsf_any(uint64_t *state, int32_t least, int32_t most)
 {
     return least + (int32_t)(dsf_random(state) % (uint64_t)(most - least + 1));
-}
-
-struct dsflow_tile dsf_any_tile(uint64_t *s)
-{
-    bool large = any(s, 0, 7) == 0; /* worth timing */
-    int32_t kv_heads = any(s, 1, 3), nseq = any(s, 1, 3);
-    struct dsflow_tile t = {
-        .rows = nseq * (large ? 64 : any(s, 1, 19)),
-        .nseq = nseq,
-        .width = large ? 256 : any(s, 1, 40),
-        .heads = kv_heads * any(s, 1, 3),
-        .kv_heads = kv_heads,
-        .head_dim = large ? 64 : 2 * any(s, 1, 17),
-        .ffn = large ? 1024 : any(s, 1, 50),
-        .vocab = large ? 2100 : any(s, 2, 90),
-        .rms = any(s, 0, 1),
-        .swiglu = any(s, 0, 1),
-        .rope = any(s, 0, 1),
-        .eps = 1e-5f,
-    };
-
-    t.pos = nseq > 1 ? 0 : any(s, 0, 30);
-    t.context = t.pos + t.rows / nseq + any(s, 0, 5);
-    return t;
-}
-
-/* The next tensor of a unit of `*at` numbers so far; -1 where it has none. */
-static int64_t place(size_t *at, size_t n, bool has)
-{
-    int64_t here = (int64_t)*at;
-
-    *at += has ? dsf_round16(n) : 0;
-    return has ? here : -1;
-}
-
-/* The arguments of a segment: each begins with its tile. */
-union segment_args {
-    struct dsflow_tile tile;
-    struct dsflow_embed_args embed;
-    struct dsflow_qkv_args qkv;
-    struct dsflow_attention_args attention;
-    struct dsflow_out_args out;
-    struct dsflow_mlp_args mlp;
-    struct dsflow_head_args head;
-    struct dsf_norm_args norm;
-    struct dsf_residual_args residual;
-};
-
-static void embed(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t n = 0, width = (size_t)t->width;
-
-    if (part) {
-        a->embed.first = any(s, 0, 20);
-        a->embed.first_pos = any(s, 0, t->context - 1);
-    }
-    if (!t->rope)
-        a->embed.npos = t->context - a->embed.first_pos;
-    if (part && !t->rope)
-        a->embed.npos = any(s, 0, a->embed.npos);
-    a->embed.wte = place(&n, (size_t)t->vocab * width, true);
-    a->embed.wpe = place(&n, (size_t)a->embed.npos * width, !t->rope);
-}
-
-/* A part whose heads of keys others use too has them in a unit of their own. */
-static void qkv(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t width = (size_t)t->width, nkv = dsf_tile_kvwidth(t);
-    bool bias = any(s, 0, 1), shares = part && any(s, 0, 1);
-    size_t n = 0, shared = 0, out = dsf_tile_qwidth(t) + (shares ? 0 : nkv);
-
-    a->qkv.w = place(&n, out * width, true);
-    a->qkv.b = place(&n, out, bias);
-    a->qkv.norm_w = place(&n, width, !part);
-    a->qkv.norm_b = place(&n, width, !part && !t->rms);
-    a->qkv.k = place(&shared, nkv / 2 * width, shares);
-    a->qkv.v = place(&shared, nkv / 2 * width, shares);
-    a->qkv.kb = place(&shared, nkv / 2, shares && bias);
-    a->qkv.vb = place(&shared, nkv / 2, shares && bias);
-}
-
-static void attention(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_attention_args *x = &a->attention;
-
-    x->diagonal = x->tile.nseq > 1 || x->tile.pos == 0 || any(s, 0, 1);
-    x->keys = x->diagonal ? x->tile.rows : any(s, 1, x->tile.pos);
-    x->first = any(s, 0, 1);
-    x->last = x->diagonal;
-    x->first_q = any(s, 0, 1);
-    x->first_kv = any(s, 0, 1);
-}
-
-static void out(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t n = 0;
-
-    a->out.w = place(&n, (size_t)t->width * dsf_tile_qwidth(t), true);
-    a->out.b = place(&n, (size_t)t->width, any(s, 0, 1) && !part);
-    a->out.residual = !part;
-}
-
-static void mlp(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t n = 0, width = (size_t)t->width;
-    bool biases = !t->swiglu && any(s, 0, 1);
-
-    a->mlp.w1 = place(&n, dsf_tile_hwidth(t) * width, true);
-    a->mlp.w2 = place(&n, (size_t)t->ffn * width, true);
-    a->mlp.b1 = place(&n, dsf_tile_hwidth(t), biases);
-    a->mlp.b2 = place(&n, width, biases && !part);
-    a->mlp.norm_w = place(&n, width, !part);
-    a->mlp.norm_b = place(&n, width, !part && !t->rms);
-}
-
-static void head(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t n = 0, norm = 0;
-
-    a->head.w = place(&n, (size_t)t->vocab * (size_t)t->width, true);
-    a->head.norm_w = place(&norm, (size_t)t->width, !part);
-    a->head.norm_b = place(&norm, (size_t)t->width, !part && !t->rms);
-    a->head.first = part ? any(s, 0, 40) : 0;
-    a->head.whole = a->head.first + t->vocab + (part ? any(s, 0, 40) : 0);
-    a->head.parts = part ? any(s, 1, 5) : 1;
-    a->head.scale = 0.25f;
-}
-
-static void norm(uint64_t *s, bool part, union segment_args *a)
-{
-    struct dsflow_tile *t = &a->tile;
-    size_t n = 0;
-
-    a->norm.norm_w = place(&n, (size_t)t->width, true);
-    a->norm.norm_b = place(&n, (size_t)t->width, !t->rms);
-    a->norm.residual = any(s, 0, 1);
-}
-
-static void residual(uint64_t *s, bool part, union segment_args *a)
-{
-    a->residual.b = 16 * any(s, 0, 2);
 }
 
 static struct dsflow_shape floats(size_t n)
@@ -175,160 +28,6 @@ static struct dsflow_shape control(void)
     return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
 }
 
-/* Tokens and targets below `vocab`, a few of them none. */
-static int fill_batch(uint64_t *state, int32_t *batch, int32_t rows,
-                      int32_t vocab)
-{
-    for (int32_t i = 0; i < 2 * rows; i++) {
-        batch[i] = any(state, 0, vocab - 1);
-        if (i >= rows && any(state, 0, 7) == 0)
-            batch[i] = -1;
-    }
-    return 1;
-}
-
-/* Of a part, tokens that others have too. */
-static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
-                      const union segment_args *a)
-{
-    return port == DSFLOW_EMBED_BATCH
-               ? fill_batch(state, data, a->tile.rows,
-                            a->tile.vocab + 2 * a->embed.first)
-               : 0;
-}
-
-/* The sum of a softmax is 1 or more. */
-static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
-                     const union segment_args *a)
-{
-    struct dsflow_head_stats *stats = data;
-
-    if (port == DSFLOW_HEAD_BATCH)
-        return fill_batch(state, data, a->tile.rows, a->head.whole);
-    if (port != DSFLOW_HEAD_ALL_STATS)
-        return 0;
-    for (int64_t i = 0; i < elems / DSF_HEAD_STATS; i++)
-        stats[i] = (struct dsflow_head_stats){
-            .top = dsf_random_normal(state),
-            .sum = 1 + fabs(dsf_random_normal(state)),
-        };
-    return 1;
-}
-
-static int fill_attention(uint64_t *state, unsigned port, void *data,
-                          int64_t elems, const union segment_args *a)
-{
-    size_t n = (size_t)elems / 2;
-    float *lse = data;
-
-    if (port != DSFLOW_ATTENTION_LSE)
-        return 0;
-    for (size_t i = 0; i < n; i++) {
-        lse[i] = (float)(3 + fabs(dsf_random_normal(state)));
-        lse[n + i] = (float)(1 + fabs(dsf_random_normal(state)));
-    }
-    return 1;
-}
-
-#define PORT(name) (1u << DSFLOW_ATTENTION_##name)
-
-/* Sums that begin with this task, as the arguments say. */
-static unsigned fresh_sums(const struct dsflow_attention_args *a)
-{
-    return (a->first ? PORT(ATT) | PORT(LSE) : 0) |
-           (a->first_q ? PORT(DQ) : 0) | (a->first_kv ? PORT(DKV) : 0);
-}
-
-static const struct segment {
-    const char *name;
-    dsflow_needs_fn *needs;
-    /* Choose the arguments; the tile is chosen. */
-    void (*choose)(uint64_t *s, bool part, union segment_args *a);
-    int (*fill)(uint64_t *state, unsigned port, void *data, int64_t elems,
-                const union segment_args *a);
-} segments[] = {
-    { "embed", dsf_embed_needs, embed, fill_embed },
-    { "qkv", dsf_qkv_needs, qkv },
-    { "attention", dsf_attention_needs, attention, fill_attention },
-    { "out", dsf_out_needs, out },
-    { "mlp", dsf_mlp_needs, mlp },
-    { "head", dsf_head_needs, head, fill_head },
-    { "norm", dsf_norm_needs, norm },
-    { "residual", dsf_residual_needs, residual },
-};
-
-static const struct segment *segment_of(const struct dsflow_op *op)
-{
-    const struct segment *s = segments;
-
-    while (strcmp(s->name, op->segment) != 0)
-        s++;
-    return s;
-}
-
-/* A case of an op: what it needs, on each of its ports. A gradient is fresh for
- * every other seed. */
-static int make(const struct dsflow_op *op, uint64_t seed, bool part,
-                struct dsflow_shape *shapes, unsigned *n, void *args,
-                unsigned *fresh)
-{
-    const struct segment *segment = segment_of(op);
-    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
-    union segment_args a = { .tile = { 0 } };
-    uint64_t state = seed;
-    int status;
-
-    a.tile = dsf_any_tile(&state);
-    segment->choose(&state, part, &a);
-    status = segment->needs(op, &a, need, NULL);
-    *n = op->nports;
-    *fresh = segment->choose == attention ? fresh_sums(&a.attention)
-             : op->direction == DSFLOW_DIR_BACKWARD_WEIGHT && seed & 1 ? ~0u
-                                                                       : 0;
-    for (unsigned p = 0; p < op->nports; p++) {
-        bool has = op->ports[p].name != NULL && need[p].rows > 0;
-
-        shapes[p] = has ? dsflow_shape_of(need[p].dtype,
-                                          need[p].rows * need[p].cols)
-                        : (struct dsflow_shape){ 0 };
-        if (!has || op->ports[p].access != DSFLOW_RW)
-            *fresh &= ~(1u << p);
-    }
-    memcpy(args, &a, op->args_size);
-    return status;
-}
-
-static int make_whole(const struct dsflow_op *op, uint64_t seed,
-                      struct dsflow_shape *shapes, unsigned *n, void *args,
-                      unsigned *fresh)
-{
-    return make(op, seed, false, shapes, n, args, fresh);
-}
-
-static int make_part(const struct dsflow_op *op, uint64_t seed,
-                     struct dsflow_shape *shapes, unsigned *n, void *args,
-                     unsigned *fresh)
-{
-    return make(op, seed, true, shapes, n, args, fresh);
-}
-
-static int fill_segment(const struct dsflow_op *op, uint64_t seed,
-                        unsigned port, void *data, int64_t elems,
-                        const void *args)
-{
-    const struct segment *segment = segment_of(op);
-    uint64_t state = seed + 1;
-
-    return segment->fill != NULL && elems > 0
-               ? segment->fill(&state, port, data, elems, args)
-               : 0;
-}
-
-const struct dsflow_trials dsf_trials_segment = { .make = make_whole,
-                                                  .fill = fill_segment };
-const struct dsflow_trials dsf_trials_part = { .make = make_part,
-                                               .fill = fill_segment };
-
 /* The control of an optimizer's step, and what it may not be below 0. */
 static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
                        void *data, int64_t elems, const void *args)
@@ -338,7 +37,7 @@ static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
 
     if (port == 0)
         *(struct dsflow_control *)data = (struct dsflow_control){
-            .step = any(&state, 1, 9),
+            .step = dsf_any(&state, 1, 9),
             .lr = 0.01,
             .correction1 = 0.3,
             .correction2 = 0.2,
@@ -359,20 +58,20 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
     const bool none = dsf_is_optional(op, op->nports - 1) && seed & 1;
     struct dsf_update_args *a = args;
     uint64_t state = seed;
-    size_t elems = (size_t)any(&state, 1, 300);
+    size_t elems = (size_t)dsf_any(&state, 1, 300);
 
     *n = op->nports - none;
     a->at.elems = (int64_t)elems;
-    a->at.decay = any(&state, 0, (int32_t)elems);
-    a->at.grad_at = 16 * any(&state, 0, 2);
-    a->at.param_at = 16 * any(&state, 0, 2);
+    a->at.decay = dsf_any(&state, 0, (int32_t)elems);
+    a->at.grad_at = 16 * dsf_any(&state, 0, 2);
+    a->at.param_at = 16 * dsf_any(&state, 0, 2);
     a->beta1 = 0.9;
     a->beta2 = 0.95;
     a->eps = 1e-8f;
     a->weight_decay = 0.1f;
     a->momentum = none ? 0 : 0.9f;
-    a->decoupled = any(&state, 0, 1);
-    a->nesterov = !none && any(&state, 0, 1);
+    a->decoupled = dsf_any(&state, 0, 1);
+    a->nesterov = !none && dsf_any(&state, 0, 1);
     shapes[0] = control();
     for (unsigned i = 1; i < *n; i++)
         shapes[i] = floats(elems);
@@ -391,12 +90,12 @@ static int make_add(const struct dsflow_op *op, uint64_t seed,
     struct dsf_sum_args *a = args;
     uint64_t state = seed;
 
-    a->elems = any(&state, 0, 300);
+    a->elems = dsf_any(&state, 0, 300);
     /* What is fresh is all written. */
-    a->at = seed & 1 ? 0 : any(&state, 0, 20);
-    a->from = any(&state, 0, 40);
-    *n = (unsigned)any(&state, 2, 9);
-    a->self = any(&state, 0, (int32_t)*n - 1);
+    a->at = seed & 1 ? 0 : dsf_any(&state, 0, 20);
+    a->from = dsf_any(&state, 0, 40);
+    *n = (unsigned)dsf_any(&state, 2, 9);
+    a->self = dsf_any(&state, 0, (int32_t)*n - 1);
     shapes[0] = floats((size_t)(a->at + a->elems));
     for (unsigned i = 1; i < *n; i++)
         shapes[i] = floats((size_t)(a->from + a->elems));
@@ -412,10 +111,10 @@ static int make_square(const struct dsflow_op *op, uint64_t seed,
     struct dsf_square_args *a = args;
     uint64_t state = seed;
 
-    int32_t block = any(&state, 1, 40), blocks = any(&state, 1, 9);
+    int32_t block = dsf_any(&state, 1, 40), blocks = dsf_any(&state, 1, 9);
 
     a->elems = block * blocks;
-    a->at = block * any(&state, 0, 3);
+    a->at = block * dsf_any(&state, 0, 3);
     shapes[0] = floats((size_t)(a->at + a->elems));
     shapes[1] = doubles((size_t)blocks);
     *n = 2;
@@ -429,10 +128,10 @@ static int make_sum(const struct dsflow_op *op, uint64_t seed,
 {
     uint64_t state = seed;
 
-    *n = (unsigned)any(&state, 2, DSFLOW_TRIAL_PORTS);
+    *n = (unsigned)dsf_any(&state, 2, DSFLOW_TRIAL_PORTS);
     shapes[0] = doubles(1);
     for (unsigned i = 1; i < *n; i++)
-        shapes[i] = doubles((size_t)any(&state, 1, 30));
+        shapes[i] = doubles((size_t)dsf_any(&state, 1, 30));
     *fresh = seed & 1;
     return DSFLOW_OK;
 }
@@ -444,8 +143,8 @@ static int make_clip(const struct dsflow_op *op, uint64_t seed,
 {
     uint64_t state = seed;
 
-    ((struct dsf_clip_args *)args)->limit = any(&state, 0, 3);
-    ((struct dsf_clip_args *)args)->nonfinite = any(&state, 0, 2);
+    ((struct dsf_clip_args *)args)->limit = dsf_any(&state, 0, 3);
+    ((struct dsf_clip_args *)args)->nonfinite = dsf_any(&state, 0, 2);
     shapes[0] = shapes[1] = doubles(1);
     shapes[2] = control();
     *n = 3;
@@ -475,12 +174,12 @@ static void cast_types(uint64_t *state, enum dsflow_dtype *in,
     static const enum dsflow_dtype others[] = { DSFLOW_BF16, DSFLOW_INT8_BLOCK,
                                                 DSFLOW_FP16, DSFLOW_FP64 };
 
-    *rounding = any(state, DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC);
+    *rounding = dsf_any(state, DSF_ROUND_NEAREST, DSF_ROUND_STOCHASTIC);
     *in = *out = DSFLOW_FP32;
     if (*rounding == DSF_ROUND_STOCHASTIC)
-        *out = others[any(state, 0, 1)];
+        *out = others[dsf_any(state, 0, 1)];
     else
-        *(any(state, 0, 1) ? in : out) = others[any(state, 0, 3)];
+        *(dsf_any(state, 0, 1) ? in : out) = others[dsf_any(state, 0, 3)];
 }
 
 static int make_cast(const struct dsflow_op *op, uint64_t seed,
@@ -492,14 +191,14 @@ static int make_cast(const struct dsflow_op *op, uint64_t seed,
     uint64_t state = seed;
 
     cast_types(&state, &in, &out, &a->rounding);
-    a->elems = any(&state, 0, 3) == 0 ? 5000 : any(&state, 0, 900);
-    a->at = DSFLOW_BLOCK_ELEMS * any(&state, 0, 9);
+    a->elems = dsf_any(&state, 0, 3) == 0 ? 5000 : dsf_any(&state, 0, 900);
+    a->at = DSFLOW_BLOCK_ELEMS * dsf_any(&state, 0, 9);
     *n = 2;
     if (a->rounding == DSF_ROUND_STOCHASTIC) {
         a->stream = dsf_random(&state);
         shapes[(*n)++] = control();
     }
-    a->in_at = DSFLOW_BLOCK_ELEMS * any(&state, 0, 2);
+    a->in_at = DSFLOW_BLOCK_ELEMS * dsf_any(&state, 0, 2);
     shapes[0] = dsflow_shape_of(in, a->in_at + a->elems);
     shapes[1] = dsflow_shape_of(out, a->elems);
     return DSFLOW_OK;

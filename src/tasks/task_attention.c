@@ -49,10 +49,7 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
     return (size_t)a->keys / (size_t)a->tile.nseq;
 }
 
-static int attention_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_attention_needs, err);
-}
+DSF_SEGMENT_CHECK(attention)
 
 /* Forward, two products of a score's length, and about 10 for its exponential;
  * back, five products, one of them the scores again. */

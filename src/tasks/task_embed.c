@@ -34,10 +34,7 @@ int dsf_embed_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int embed_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_embed_needs, err);
-}
+DSF_SEGMENT_CHECK(embed)
 
 /* A row of each table for each token, to a row of x; back, dx once, and each
  * table's rows read and written. How many of the rows are of a part is not

@@ -77,10 +77,7 @@ static double logits_of(const struct dsflow_tile *t)
     return (double)t->rows * t->vocab;
 }
 
-static int head_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_head_needs, err);
-}
+DSF_SEGMENT_CHECK(head)
 
 /* The product and the norm. A slot of logits may be larger than the tile, and a
  * unit "embed" has more than the matrix: what is touched is counted, not the

@@ -33,10 +33,7 @@ int dsf_mlp_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int mlp_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_mlp_needs, err);
-}
+DSF_SEGMENT_CHECK(mlp)
 
 /* Two products and about 20 for an activation, or the first product and its
  * bias; and a norm. backward_weight reads only the norm of the unit. */

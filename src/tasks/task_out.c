@@ -29,10 +29,7 @@ int dsf_out_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int out_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_out_needs, err);
-}
+DSF_SEGMENT_CHECK(out)
 
 /* The product; for each number of the tile, what is added to it or its sum; for
  * each of the output of attention, delta. */

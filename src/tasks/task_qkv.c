@@ -5,8 +5,8 @@
 
 /* What is shared: rows of keys and values that several parts use. */
 static int shared_needs(const struct dsflow_op *op,
-                        const struct dsflow_qkv_args *a, struct dsflow_need *need,
-                        struct dsflow_err *err)
+                        const struct dsflow_qkv_args *a,
+                        struct dsflow_need *need, struct dsflow_err *err)
 {
     const size_t nk = dsf_tile_kvwidth(&a->tile) / 2;
     const struct dsf_in_unit tensors[] = {
@@ -57,10 +57,7 @@ int dsf_qkv_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int qkv_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_qkv_needs, err);
-}
+DSF_SEGMENT_CHECK(qkv)
 
 #define PORT(name) (1u << DSFLOW_QKV_##name)
 

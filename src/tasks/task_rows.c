@@ -47,10 +47,7 @@ int dsf_norm_needs(const struct dsflow_op *op, const void *args,
     return status;
 }
 
-static int norm_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_norm_needs, err);
-}
+DSF_SEGMENT_CHECK(norm)
 
 /* The unit has more than this norm: what is touched is counted. */
 static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
@@ -114,18 +111,16 @@ int dsf_residual_needs(const struct dsflow_op *op, const void *args,
     };
     int status = rows_check(op, t, err);
 
-    need[DSFLOW_RESIDUAL_X] = need[DSFLOW_RESIDUAL_IN] = need[DSFLOW_RESIDUAL_Y] =
-        need[DSFLOW_RESIDUAL_DY] = dsf_rows_of(t, width);
+    need[DSFLOW_RESIDUAL_X] = need[DSFLOW_RESIDUAL_IN] =
+        need[DSFLOW_RESIDUAL_Y] = need[DSFLOW_RESIDUAL_DY] =
+            dsf_rows_of(t, width);
     if (status == DSFLOW_OK)
         status = dsf_unit_needs(op, &bias, 1, &need[DSFLOW_RESIDUAL_UNIT], err);
     need[DSFLOW_RESIDUAL_GRAD] = need[DSFLOW_RESIDUAL_UNIT];
     return status;
 }
 
-static int residual_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsflow_segment_check(c, dsf_residual_needs, err);
-}
+DSF_SEGMENT_CHECK(residual)
 
 static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {

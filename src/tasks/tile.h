@@ -79,7 +79,7 @@ static inline struct dsflow_need dsf_matrix(size_t rows, size_t cols)
 
 /* `cols` floats for each row of the tile. */
 static inline struct dsflow_need dsf_rows_of(const struct dsflow_tile *t,
-                                          size_t cols)
+                                             size_t cols)
 {
     return dsf_matrix((size_t)t->rows, cols);
 }
@@ -90,14 +90,23 @@ static inline struct dsflow_need dsf_batch_of(const struct dsflow_tile *t)
     return (struct dsflow_need){ 2, t->rows, DSFLOW_INT32 };
 }
 
-dsflow_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs, dsf_out_needs,
-    dsf_mlp_needs, dsf_head_needs, dsf_norm_needs, dsf_residual_needs;
+dsflow_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs,
+    dsf_out_needs, dsf_mlp_needs, dsf_head_needs, dsf_norm_needs,
+    dsf_residual_needs;
 
 /* May a task of `op` leave the port out? */
 static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
 {
     return port < op->nports && op->ports[port].optional;
 }
+
+/* <segment>_check, of its ops: have the ports what dsf_<segment>_needs says? */
+#define DSF_SEGMENT_CHECK(segment)                                             \
+    static int segment##_check(const struct dsflow_case *c,                    \
+                               struct dsflow_err *err)                         \
+    {                                                                          \
+        return dsflow_segment_check(c, dsf_##segment##_needs, err);            \
+    }
 
 /* dsf_op_<segment>_<name>, an op of a segment: what is not said here. */
 #define DSF_SEGMENT_OP(segment_, name_, direction_, args, ...)                 \
