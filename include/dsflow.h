@@ -3,22 +3,29 @@
 #define DSFLOW_H
 
 #include <dsflow/axis.h>
+#include <dsflow/batches.h>
+#include <dsflow/checkpoint.h>
 #include <dsflow/codelet.h>
 #include <dsflow/dtype.h>
 #include <dsflow/error.h>
 #include <dsflow/exec.h>
 #include <dsflow/export.h>
 #include <dsflow/graph.h>
+#include <dsflow/job.h>
 #include <dsflow/log.h>
 #include <dsflow/lr_schedule.h>
+#include <dsflow/machine.h>
+#include <dsflow/model.h>
 #include <dsflow/op.h>
 #include <dsflow/optimizer.h>
 #include <dsflow/option.h>
 #include <dsflow/plan.h>
 #include <dsflow/plugin.h>
 #include <dsflow/policy.h>
+#include <dsflow/predict.h>
 #include <dsflow/rewrite.h>
 #include <dsflow/segment.h>
 #include <dsflow/segments.h>
+#include <dsflow/train.h>
 
 #endif

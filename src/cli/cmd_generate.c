@@ -25,7 +25,7 @@ static bool has_file(const char *folder, const char *name)
 static int open_folder(struct dsf_session *s, const char *folder,
                        const struct dsf_cli_args *args, struct dsflow_err *err)
 {
-    static const char text[] = "[job]\nsteps = 1\n[data]\ntrain = \"-\"\n";
+    static const char text[] = "[job]\nsteps = 1\n";
     char *init = dsf_xasprintf("model.init=%s", folder);
     unsigned nopts;
     const char **given = dsf_flag_values(args, "set", &nopts);

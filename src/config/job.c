@@ -298,9 +298,6 @@ static int check_together(const struct dsf_job *job, struct dsflow_err *err)
     if (job->main.output[0] == '\0')
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                             "\"\": expected a folder");
-    if (job->data.train.n == 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "data", "train",
-                            "[]: expected a file or more");
     return DSFLOW_OK;
 }
 

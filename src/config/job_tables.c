@@ -113,7 +113,7 @@ static const struct dsflow_option model_options[] = {
 
 #define DATA struct dsf_job_data
 static const struct dsflow_option data_options[] = {
-    DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, train, NULL,
+    DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, train, "[]",
                      "text files to train on; * ? [ ] match many"),
     DSFLOW_OPTION_OF(DSFLOW_STRINGS, DATA, validation_files, "[]",
                      "text files to validate on, instead of a share of train"),

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -19,6 +20,9 @@ struct dsf_corpus {
     int64_t sequence;
     uint64_t seed;
     bool shuffle;
+
+    const struct dsflow_batches *own; /* NULL: it is text */
+    atomic_bool failed;               /* some of them were not to be had */
 };
 
 /* Text on its way to tokens. */
@@ -56,9 +60,14 @@ static size_t cut_of(const struct dsf_text_file *file, double share)
 static int find_source(struct source *s, struct dsflow_err *err)
 {
     const struct dsf_job_data *data = &s->job->data;
-    int status =
-        dsf_text_files_open(s->job, "train", &data->train, &s->train, err);
+    int status;
 
+    if (data->train.n == 0)
+        return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "data", "train",
+                            "%s: expected a file or more",
+                            dsf_job_has(s->job, "data", "train") ? "[]"
+                                                                 : "is missing");
+    status = dsf_text_files_open(s->job, "train", &data->train, &s->train, err);
     if (status == DSFLOW_OK)
         status =
             dsf_text_files_open(s->job, "validation_files",
@@ -347,6 +356,32 @@ out_close:
     return status;
 }
 
+int dsf_corpus_own(const struct dsflow_batches *own, struct dsf_corpus **corpus,
+                   struct dsflow_err *err)
+{
+    struct dsf_corpus *c;
+
+    if (own->size < sizeof(*own) || own->train == NULL || own->vocab <= 0 ||
+        own->validation_sequences < 0 ||
+        (own->validation_sequences > 0 && own->validation == NULL))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "batches: expected DSFLOW_BATCHES with a "
+                           "vocabulary, a function `train`, and one for each "
+                           "kind of sequence that there is");
+    c = dsf_xcalloc(1, sizeof(*c));
+    c->own = own;
+    c->info.validation_sequences = own->validation_sequences;
+    c->info.bytes_per_token = NAN;
+    c->info.content = own->identity;
+    *corpus = c;
+    return DSFLOW_OK;
+}
+
+bool dsf_corpus_failed(const struct dsf_corpus *corpus)
+{
+    return atomic_load(&corpus->failed);
+}
+
 void dsf_corpus_close(struct dsf_corpus *corpus)
 {
     if (corpus == NULL)
@@ -408,13 +443,47 @@ static void read_tokens(const struct dsf_corpus *c, uint64_t first, int64_t n,
             tokens[i] = (int32_t)four[first + (uint64_t)i];
 }
 
-void dsf_corpus_train(const struct dsf_corpus *corpus, int64_t index,
+/* Tokens of the caller are looked at: a kernel would read past its table. */
+static bool check_own(const struct dsf_corpus *c, int64_t n,
+                      const int32_t *tokens, const int32_t *targets)
+{
+    int32_t vocab = c->own->vocab;
+    bool good = true;
+
+    for (int64_t i = 0; i < n; i++)
+        good = good && tokens[i] >= 0 && tokens[i] < vocab &&
+               targets[i] >= -1 && targets[i] < vocab;
+    return good;
+}
+
+typedef int (*own_fn)(void *user, int64_t index, int64_t pos, int64_t n,
+                      int32_t *tokens, int32_t *targets);
+
+static void read_own(struct dsf_corpus *c, own_fn read, int64_t index,
+                     int64_t pos, int64_t n, int32_t *tokens, int32_t *targets)
+{
+    if (read(c->own->user, index, pos, n, tokens, targets) == 0 &&
+        check_own(c, n, tokens, targets))
+        return;
+    atomic_store(&c->failed, true);
+    for (int64_t i = 0; i < n; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+}
+
+void dsf_corpus_train(struct dsf_corpus *corpus, int64_t index,
                       int64_t pos, int64_t n, int32_t *tokens, int32_t *targets)
 {
     uint64_t sequences = (uint64_t)corpus->info.train_sequences;
-    uint64_t epoch = (uint64_t)index / sequences;
-    uint64_t i = (uint64_t)index % sequences, first;
+    uint64_t epoch, i, first;
 
+    if (corpus->own != NULL) {
+        read_own(corpus, corpus->own->train, index, pos, n, tokens, targets);
+        return;
+    }
+    epoch = (uint64_t)index / sequences;
+    i = (uint64_t)index % sequences;
     if (corpus->shuffle)
         i = permute(i, sequences, mix(corpus->seed) + epoch);
     first = i * (uint64_t)corpus->sequence + (uint64_t)pos;
@@ -422,7 +491,7 @@ void dsf_corpus_train(const struct dsf_corpus *corpus, int64_t index,
     read_tokens(corpus, first + 1, n, targets);
 }
 
-void dsf_corpus_validation(const struct dsf_corpus *corpus, int64_t index,
+void dsf_corpus_validation(struct dsf_corpus *corpus, int64_t index,
                            int64_t pos, int64_t n, int32_t *tokens,
                            int32_t *targets)
 {
@@ -430,6 +499,11 @@ void dsf_corpus_validation(const struct dsf_corpus *corpus, int64_t index,
                      (uint64_t)index * (uint64_t)corpus->sequence +
                      (uint64_t)pos;
 
+    if (corpus->own != NULL) {
+        read_own(corpus, corpus->own->validation, index, pos, n, tokens,
+                 targets);
+        return;
+    }
     read_tokens(corpus, first, n, tokens);
     read_tokens(corpus, first + 1, n, targets);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/batches.h>
 #include <dsflow/error.h>
 #include "config/job.h"
 
@@ -61,6 +62,12 @@ int dsf_corpus_check(const struct dsf_job *job, const struct dsf_tokenizer *tok,
 int dsf_corpus_open(const struct dsf_job *job, const struct dsf_tokenizer *tok,
                     int64_t sequence, int32_t vocab, const char *cache_dir,
                     struct dsf_corpus **corpus, struct dsflow_err *err);
+/* The same of tokens that the caller has. `own` is borrowed until close. Errors:
+ * DSFLOW_EINVAL for what it lacks. */
+int dsf_corpus_own(const struct dsflow_batches *own,
+                   struct dsf_corpus **corpus, struct dsflow_err *err);
+/* Has it failed to give tokens, or given some that there are not? */
+bool dsf_corpus_failed(const struct dsf_corpus *corpus);
 void dsf_corpus_close(struct dsf_corpus *corpus);
 
 struct dsf_corpus_info {
@@ -76,11 +83,11 @@ void dsf_corpus_info(const struct dsf_corpus *corpus,
 /* Tokens pos .. pos+n of training sequence number `index` (0 .. without end:
  * epoch index / train_sequences, shuffled anew each epoch by the job's seed)
  * and the tokens that follow them. Thread-safe; no state. */
-void dsf_corpus_train(const struct dsf_corpus *corpus, int64_t index,
+void dsf_corpus_train(struct dsf_corpus *corpus, int64_t index,
                       int64_t pos, int64_t n, int32_t *tokens,
                       int32_t *targets);
 /* The same of validation sequence `index` (< validation_sequences). */
-void dsf_corpus_validation(const struct dsf_corpus *corpus, int64_t index,
+void dsf_corpus_validation(struct dsf_corpus *corpus, int64_t index,
                            int64_t pos, int64_t n, int32_t *tokens,
                            int32_t *targets);
 

@@ -87,8 +87,10 @@ int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err)
 
 int dsf_early_check_text(const struct dsf_session *s, struct dsflow_err *err)
 {
-    return dsf_corpus_check(&s->job, s->tok,
-                            dsf_plan_sequence(&s->job, &s->model), err);
+    return s->own != NULL
+               ? DSFLOW_OK
+               : dsf_corpus_check(&s->job, s->tok,
+                                  dsf_plan_sequence(&s->job, &s->model), err);
 }
 
 int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,

@@ -56,11 +56,13 @@ static bool save_is_due(const struct dsf_run *r)
     return after > 0 && dsf_now() - r->saved_at >= after;
 }
 
-static int submit_ahead(struct dsf_run *r, struct dsflow_err *err)
+/* Steps up to `until`. */
+static int submit_ahead(struct dsf_run *r, int64_t until,
+                        struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    while (status == DSFLOW_OK && r->submitted < r->s.job.main.steps &&
+    while (status == DSFLOW_OK && r->submitted < until &&
            r->submitted < r->done + AHEAD &&
            (r->submitted == r->done ||
             (!is_boundary(r, r->submitted) && !save_is_due(r))) &&
@@ -91,26 +93,25 @@ int dsf_run_save(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
-static int validate(struct dsf_run *r, struct dsflow_err *err)
+int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
+                     struct dsflow_err *err)
 {
-    struct dsf_validation v = { .step = r->done };
     int status;
 
-    if (r->s.text.validation_sequences == 0)
-        return DSFLOW_OK;
+    *v = (struct dsf_validation){ r->done, NAN, NAN, NAN };
     set_stage(r, DSF_RUN_VALIDATES);
     status =
-        dsf_validate(&r->feed, r->s.job.validation.sequences, &v.loss, err);
+        dsf_validate(&r->feed, r->s.job.validation.sequences, &v->loss, err);
     /* What there is of one that was ended means nothing. */
     if (status < 0 || dsf_feed_is_stopped(&r->feed))
         return status;
-    v.per_byte = dsf_per_byte(&r->s, v.loss);
-    v.perplexity = exp(v.loss);
-    status = dsf_metrics_validation(&r->metrics, &v, err);
+    v->per_byte = dsf_per_byte(&r->s, v->loss);
+    v->perplexity = exp(v->loss);
+    status = dsf_metrics_validation(&r->metrics, v, err);
     if (status == DSFLOW_OK)
-        status = dsf_event_file_validation(&r->events, &v, err);
+        status = dsf_event_file_validation(&r->events, v, err);
     if (r->calls.on_validation != NULL)
-        r->calls.on_validation(r->calls.user, &v);
+        r->calls.on_validation(r->calls.user, v);
     return status;
 }
 
@@ -119,6 +120,7 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
 {
     const struct dsf_job *job = &r->s.job;
     bool end = r->done == job->main.steps;
+    struct dsf_validation v;
     int status = dsflow_exec_wait(r->s.exec, err);
 
     r->paused = r->done;
@@ -126,8 +128,9 @@ static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
         (divides(job->checkpoint.every.steps, r->done) || save_is_due(r) ||
          (end && job->checkpoint.at_end)))
         status = dsf_run_save(r, err);
-    if (status == DSFLOW_OK && (divides(job->validation.every, r->done) || end))
-        status = validate(r, err);
+    if (status == DSFLOW_OK && r->s.text.validation_sequences > 0 &&
+        (divides(job->validation.every, r->done) || end))
+        status = dsf_run_validate(r, &v, err);
     set_stage(r, DSF_RUN_STEPS);
     r->last = dsf_now();
     return status;
@@ -274,28 +277,59 @@ static int take_report(struct dsf_run *r, struct dsflow_err *err)
     struct dsf_report report = dsf_feed_next(&r->feed);
     int status = dsflow_exec_failed(r->s.exec, err);
 
+    if (status == DSFLOW_OK && dsf_corpus_failed(r->s.corpus)) {
+        dsflow_fail(err, DSFLOW_EFAIL,
+                    "step %lld: the batches that it asks for, or those of the "
+                    "one after it, cannot be had, or have tokens beyond their "
+                    "vocabulary",
+                    (long long)r->done + 1);
+        return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
+    }
     return status < 0 ? status : take_step(r, &report, err);
+}
+
+/* One step more, of those up to `until`; none where it may not begin. */
+static int advance(struct dsf_run *r, int64_t until, struct dsflow_err *err)
+{
+    int status = submit_ahead(r, until, err);
+
+    if (status < 0 || r->submitted == r->done)
+        return status;
+    status = take_report(r, err);
+    if (status == DSFLOW_OK && r->done == r->submitted &&
+        (is_boundary(r, r->done) || save_is_due(r)))
+        status = pause_at_boundary(r, err);
+    return status;
 }
 
 int dsf_run_train(struct dsf_run *r, struct dsflow_err *err)
 {
+    int64_t steps = r->s.job.main.steps, before = -1;
     int status = DSFLOW_OK;
 
-    r->submitted = r->first = r->done;
     r->last = r->saved_at = dsf_now();
-    while (r->done < r->s.job.main.steps && status == DSFLOW_OK) {
-        status = submit_ahead(r, err);
-        if (r->submitted == r->done) /* stopped, and all is done */
-            break;
-        if (status == DSFLOW_OK)
-            status = take_report(r, err);
-        if (status == DSFLOW_OK && r->done == r->submitted &&
-            (is_boundary(r, r->done) || save_is_due(r)))
-            status = pause_at_boundary(r, err);
+    while (status == DSFLOW_OK && r->done < steps && r->done != before) {
+        before = r->done;
+        status = advance(r, steps, err);
     }
     if (status == DSFLOW_OK)
         status = dsflow_exec_wait(r->s.exec, err);
     if (status == DSFLOW_OK)
-        dsf_meter_end(&r->meter);
+        dsf_run_finish(r);
     return status;
+}
+
+int dsf_run_step(struct dsf_run *r, struct dsflow_err *err)
+{
+    int status;
+
+    r->last = dsf_now();
+    r->paused = r->done;
+    status = advance(r, r->done + 1, err);
+    return status == DSFLOW_OK ? dsflow_exec_wait(r->s.exec, err) : status;
+}
+
+void dsf_run_finish(struct dsf_run *r)
+{
+    dsf_meter_end(&r->meter);
 }

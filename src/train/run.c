@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/notice.h"
+#include "base/units.h"
 #include "plan/programs.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
@@ -231,6 +232,8 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
                              executor, r->done, err);
     if (status == DSFLOW_OK)
         status = dsf_run_write_files(r, err);
+    r->submitted = r->first = r->done;
+    r->saved_at = dsf_now();
     return status == DSFLOW_OK ? begin_metrics(r, err) : status;
 }
 

@@ -88,6 +88,15 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err);
  * and validations between them. */
 int dsf_run_train(struct dsf_run *r, struct dsflow_err *err);
 
+/* One step, and what is due after it; nothing is under way afterwards. With
+ * dsf_run_finish after the last one. */
+int dsf_run_step(struct dsf_run *r, struct dsflow_err *err);
+void dsf_run_finish(struct dsf_run *r);
+
+/* Where there is text for it: to the metrics too. */
+int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
+                     struct dsflow_err *err);
+
 /* The checkpoint of the steps that are done, where there is none yet. */
 int dsf_run_save(struct dsf_run *r, struct dsflow_err *err);
 

@@ -61,16 +61,11 @@ static int read_job(struct dsf_session *s, const char *path,
     return status;
 }
 
-int dsf_session_model(struct dsf_session *s, const char *path,
-                      const char *const *sets, unsigned nsets,
-                      struct dsflow_err *err)
+/* What follows from the job, up to the model. */
+static int open_model(struct dsf_session *s, struct dsflow_err *err)
 {
-    int status;
+    int status = dsf_disks_check_keys(&s->job, err);
 
-    memset(s, 0, sizeof(*s));
-    status = read_job(s, path, sets, nsets, err);
-    if (status == DSFLOW_OK)
-        status = dsf_disks_check_keys(&s->job, err);
     if (status < 0)
         return status;
     status = dsf_origin_find(s, err);
@@ -89,6 +84,32 @@ int dsf_session_model(struct dsf_session *s, const char *path,
     if (s->model.family == DSF_LLAMA)
         s->job.model.rope_scaling = s->model.rope_llama3;
     return dsf_vocabulary_check(s, err);
+}
+
+int dsf_session_model(struct dsf_session *s, const char *path,
+                      const char *const *sets, unsigned nsets,
+                      struct dsflow_err *err)
+{
+    int status;
+
+    memset(s, 0, sizeof(*s));
+    status = read_job(s, path, sets, nsets, err);
+    return status == DSFLOW_OK ? open_model(s, err) : status;
+}
+
+int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
+                      const char *const *sets, unsigned nsets,
+                      const struct dsflow_batches *own, struct dsflow_err *err)
+{
+    int status;
+
+    memset(s, 0, sizeof(*s));
+    s->own = own;
+    status = dsf_job_parse(text, strlen(text), path, sets, nsets,
+                           dsflow_plugin_load, &s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_components(&s->job, err);
+    return status == DSFLOW_OK ? open_model(s, err) : status;
 }
 
 struct dsf_setup dsf_session_setup(struct dsf_session *s)
@@ -140,7 +161,7 @@ static void notice_text(const struct dsf_job *job)
         dsf_notice("tokenizing the text");
 }
 
-int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
+static int read_text(struct dsf_session *s, struct dsflow_err *err)
 {
     char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
     int status;
@@ -151,10 +172,17 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
                              s->model.dims.vocab, cache, &s->corpus, err);
     dsf_notice_end();
     free(cache);
-    if (status < 0)
-        return status;
-    dsf_corpus_info(s->corpus, &s->text);
-    return DSFLOW_OK;
+    return status;
+}
+
+int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
+{
+    int status = s->own != NULL ? dsf_corpus_own(s->own, &s->corpus, err)
+                                : read_text(s, err);
+
+    if (status == DSFLOW_OK)
+        dsf_corpus_info(s->corpus, &s->text);
+    return status;
 }
 
 /* Budgets that were given do not make memory: is there as much as is needed? */

@@ -19,6 +19,7 @@ struct dsf_session {
     struct dsf_tokenizer *tok;
     struct dsf_model model;
     struct dsf_machine machine;
+    const struct dsflow_batches *own; /* in place of the text; borrowed, or NULL */
     struct dsf_corpus *corpus;
     struct dsf_corpus_info text;
     struct dsflow_plan *plan;
@@ -39,6 +40,12 @@ struct dsf_session {
 int dsf_session_model(struct dsf_session *s, const char *path,
                       const char *const *sets, unsigned nsets,
                       struct dsflow_err *err);
+
+/* The same of the text of a job, and with tokens of the caller's (NULL: none),
+ * borrowed; `path` is for messages. */
+int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
+                      const char *const *sets, unsigned nsets,
+                      const struct dsflow_batches *own, struct dsflow_err *err);
 
 /* What the session plans, for src/tune: a view of it, with its plan and graph.
  */

@@ -69,6 +69,13 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
     int32_t tokens = dsf_tokenizer_vocab(s->tok), vocab = s->model.dims.vocab;
     const struct dsf_job *job = &s->job;
 
+    if (s->own != NULL && vocab < s->own->vocab)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
+                            "%d: expected at least the %d of the batches",
+                            vocab, s->own->vocab);
+    /* Bytes may not be what the caller's tokens stand for. */
+    if (s->own != NULL && !dsf_job_has(job, "data", "tokenizer"))
+        return DSFLOW_OK;
     if (vocab < tokens)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
                             "%d: expected at least the %d tokens of %s", vocab,

@@ -97,7 +97,7 @@ static void files_for_validation_leave_the_training_text_whole(void **state)
 }
 
 /* A number that tells the `index`-th sequence from all others of the text. */
-static unsigned sequence_at(const struct dsf_corpus *c, int64_t index)
+static unsigned sequence_at(struct dsf_corpus *c, int64_t index)
 {
     int32_t tokens[SEQUENCE], targets[SEQUENCE], again[4], next[4];
     unsigned number = 0;

@@ -1,0 +1,56 @@
+/* api.h - what the parts of the public interface share. */
+#ifndef DSF_API_API_H
+#define DSF_API_API_H
+
+#include <dsflow/job.h>
+#include <dsflow/machine.h>
+#include <dsflow/model.h>
+
+#include "machine/machine_model.h"
+#include "train/sample.h"
+#include "train/session.h"
+
+struct dsflow_job {
+    char *text, *path; /* the TOML, and what it is called in messages */
+    char **sets;       /* "table.key=value", in their order */
+    unsigned nsets;
+};
+
+struct dsflow_machine {
+    struct dsf_machine_model model;
+};
+
+/* Up to the model. Closed by the caller, whatever the status. */
+int dsf_api_open(const struct dsflow_job *job, const struct dsflow_batches *own,
+                 struct dsf_session *s, struct dsflow_err *err);
+
+/* The structure of a caller, `size` bytes of it: is it one of these? */
+int dsf_api_check_size(const char *name, uint32_t size, size_t wanted,
+                       struct dsflow_err *err);
+
+/* A tensor by its place in the model, or its name; NULL: there is none. */
+struct dsf_place {
+    unsigned unit;
+    const struct dsf_tensor *tensor;
+};
+bool dsf_api_tensor_at(const struct dsf_model *model, unsigned i,
+                       struct dsf_place *place);
+int dsf_api_describe(const struct dsf_model *model, unsigned i,
+                     struct dsflow_tensor_info *tensor);
+/* Errors: DSFLOW_EINVAL, for another number of elements too. */
+int dsf_api_find(const struct dsf_model *model, const char *name, int64_t elems,
+                 struct dsf_place *place, struct dsflow_err *err);
+
+/* Between a unit and a tensor as Hugging Face has it. */
+void dsf_api_take(const struct dsf_place *place, const float *unit, float *to);
+void dsf_api_give(const struct dsf_place *place, float *unit,
+                  const float *from);
+
+/* Text of the model with these parameters. */
+int dsf_api_generate(const struct dsf_session *s, float *const *params,
+                     const char *prompt, size_t bytes,
+                     const struct dsflow_sampling *sampling,
+                     dsflow_token_fn on_token, void *user,
+                     struct dsflow_err *err);
+
+#endif
