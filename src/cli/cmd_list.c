@@ -196,6 +196,7 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
             status = dsflow_plugin_load(args->words[i], err);
     if (status < 0)
         return status;
+    dsf_registry_count(&dsf_segments); /* some bring kinds of task along */
     if (lists[at].print == NULL)
         return list_keys(args, err);
     lists[at].print(args);

@@ -95,6 +95,7 @@ void dsf_unit_list(struct dsf_unit *u, const struct dsflow_layout *layout)
         t->init_std = spec->std;
         t->number = (uint8_t)i;
         t->cut = spec->cut;
+        t->role = spec->role;
         if (spec->rows > 0)
             dsf_unit_end_matrices(u);
     }
@@ -180,6 +181,12 @@ void dsf_part_list(struct dsf_part *p, const struct dsf_unit *u)
         if ((t->cut == 0) != shared)
             continue;
         take(p, t);
+        if (t->role == DSFLOW_TENSOR_NORM_W)
+            p->norm_w = p->at[t->number];
+        else if (t->role == DSFLOW_TENSOR_NORM_B)
+            p->norm_b = p->at[t->number];
+        else if (t->role == DSFLOW_TENSOR_BIAS)
+            p->b = p->at[t->number];
         if (t->offset < u->decay)
             p->decay = dsf_part_align(p);
     }

@@ -30,13 +30,13 @@ struct dsf_dims {
 };
 
 struct dsf_tensor {
-    char name[96];   /* Hugging Face's: "transformer.h.0.attn.c_attn.weight" */
+    char name[96]; /* Hugging Face's: "transformer.h.0.attn.c_attn.weight" */
     int64_t rows, cols; /* in dsflow's layout; a vector has rows 1 */
     int64_t offset;     /* in elements, within its unit; a multiple of 16 */
     bool transposed;    /* the file has [cols][rows] */
     bool vector;        /* one dimension in the file */
-    uint8_t number;     /* of a list: its place there, */
-    uint8_t cut;        /* and how it is cut (dsflow_tensor_spec) */
+    uint8_t number;     /* of a list (dsflow_tensor_spec): its place there, */
+    uint8_t cut, role;  /* how it is cut, and what it is */
     float init_std;     /* 0: constant init_value */
     float init_value;
 };
@@ -47,12 +47,12 @@ struct dsf_unit {
     char name[48]; /* "embed", "layer3.qkv", "norm", "head" */
     const struct dsflow_segment *segment;
     unsigned index; /* among the units of its segment */
-    int32_t layer; /* -1 before the blocks, their number after them */
-    int32_t kind;  /* of a block's unit: the same number where segment and size
-                      are the same, from 0; -1: of no block */
+    int32_t layer;  /* -1 before the blocks, their number after them */
+    int32_t kind;   /* of a block's unit: the same number where segment and size
+                       are the same, from 0; -1: of no block */
     enum dsflow_tensor_kind matrices; /* what its matrices are */
-    int64_t elems; /* with padding (zeroes that stay zero) */
-    int64_t decay; /* elements [0, decay) decay */
+    int64_t elems;                    /* with padding (zeroes that stay zero) */
+    int64_t decay;                    /* elements [0, decay) decay */
     int64_t block; /* elems is a multiple of it: where it may be cut */
     int64_t at[DSFLOW_SEGMENT_TENSORS]; /* where its tensors begin, as its
                                            segment numbers them; -1: none */
@@ -135,8 +135,8 @@ static inline bool dsf_shares_kv(int32_t kv_heads, int32_t parts)
 }
 
 /* For segments: the next numbers of a part, `rows` x `cols` of the whole unit
- * from `at` on, whose rows are `ld` apart; and a vector of the unit, at the next
- * aligned place, which is returned (-1: the unit has none). */
+ * from `at` on, whose rows are `ld` apart; and a vector of the unit, at the
+ * next aligned place, which is returned (-1: the unit has none). */
 void dsf_part_take(struct dsf_part *p, int64_t at, int64_t rows, int64_t cols,
                    int64_t ld);
 int64_t dsf_part_vector(struct dsf_part *p, int64_t at, int64_t n);

@@ -1,5 +1,6 @@
 /* test_job_segments.c - which segments a job puts in its layers, and which ones
- * can be added: that of examples/plugins/gated_norm.c, whole and with faults. */
+ * can be added: that of examples/plugins/gated_norm.c, whole and with faults.
+ */
 #include "segments/segment.h"
 
 #include <dsflow/plugin.h>
@@ -14,9 +15,10 @@ static int read_segments(const char *model, const char *more,
 {
     struct dsf_job job;
     char text[400];
-    int n = snprintf(text, sizeof(text),
-                     "[job]\nsteps = 5\n[data]\ntrain = \"x\"\n%s\n[model]\n%s\n",
-                     more, model);
+    int n =
+        snprintf(text, sizeof(text),
+                 "[job]\nsteps = 5\n[data]\ntrain = \"x\"\n%s\n[model]\n%s\n",
+                 more, model);
     int status;
 
     if (dsf_job_parse(text, (size_t)n, "t", NULL, 0, NULL, &job, err) < 0)
@@ -141,25 +143,26 @@ static void a_description_with_a_fault_is_refused(void **state)
            "ports; or `replaces`");
     faulty(another_name, "segment gate: task gated_norm.forward: segment: "
                          "gated_norm");
-    faulty(of_another,
-           "segment gated_norm: task mlp.forward: segment: mlp");
+    faulty(of_another, "segment gated_norm: task mlp.forward: segment: mlp");
     faulty(fewer_ports, "segment gated_norm: task gated_norm.forward: port "
                         "gated: it is not said what it is connected to");
     faulty(without_gradient,
            "segment gated_norm: no task has the gradient of the stream");
     faulty(without_rule, "segment gated_norm: its rules have none for task "
                          "gated_norm.forward");
-    faulty(matrices_behind,
-           "segment gated_norm: tensor m: 3 x 4, cut 0: expected matrices, then "
-           "vectors, cut in rows or columns or not at all");
+    faulty(
+        matrices_behind,
+        "segment gated_norm: tensor m: 3 x 4, cut 0: expected matrices, then "
+        "vectors, cut in rows or columns or not at all");
 }
 
 static void tensor_ranks_need_rules(void **state)
 {
     struct dsflow_err err = { .msg = "" };
 
-    assert_int_equal(read_segments("mlp = \"lone\"", "[mesh]\ntensor = 2", &err),
-                     DSFLOW_EINVAL);
+    assert_int_equal(
+        read_segments("mlp = \"lone\"", "[mesh]\ntensor = 2", &err),
+        DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "t:8: model: mlp: \"lone\": works on whole layers: "
                         "expected mesh.tensor = 1, not 2");

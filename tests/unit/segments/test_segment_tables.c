@@ -17,7 +17,8 @@ static void each_op(void (*check)(const struct dsflow_segment *s,
                 check(dsf_segment_at(i), dsf_segment_op(dsf_segment_at(i), k));
 }
 
-static void check_ports(const struct dsflow_segment *s, const struct dsflow_op *op)
+static void check_ports(const struct dsflow_segment *s,
+                        const struct dsflow_op *op)
 {
     assert_true(op->nports <= s->nports);
     assert_true(s->nports <= DSFLOW_SEGMENT_PORTS);
@@ -53,7 +54,8 @@ static void each_port_of_a_segment_is_of_some_task(void **state)
             bool found = false;
 
             for (unsigned k = 0; k < DSF_SEGMENT_OPS; k++)
-                found |= dsf_segment_op(s, k) != NULL && p < dsf_segment_op(s, k)->nports &&
+                found |= dsf_segment_op(s, k) != NULL &&
+                         p < dsf_segment_op(s, k)->nports &&
                          dsf_segment_op(s, k)->ports[p].name != NULL;
             for (const struct dsflow_op_rules *r = s->rules;
                  r != NULL && r->op != NULL; r++)
@@ -99,8 +101,7 @@ static void what_another_segment_has_is_its_own(void **state)
                 continue;
             other = dsflow_segment_find(NULL, port->other);
             assert_true(port->unit < other->nports);
-            assert_string_equal(port->name,
-                                other->ports[port->unit].name);
+            assert_string_equal(port->name, other->ports[port->unit].name);
             assert_int_equal(port->cut, other->ports[port->unit].cut);
         }
     }
@@ -131,7 +132,8 @@ static void check_ref(const struct dsflow_op *whole, unsigned ref, bool writes,
             fail_msg("%s: a rule reads a buffer that none wrote", whole->name);
         return;
     }
-    port = ref - (ref >= DSFLOW_REF_SHARED ? DSFLOW_REF_SHARED : DSFLOW_REF_OWN);
+    port =
+        ref - (ref >= DSFLOW_REF_SHARED ? DSFLOW_REF_SHARED : DSFLOW_REF_OWN);
     if (port >= whole->nports || whole->ports[port].name == NULL)
         fail_msg("%s: a rule refers to port %u", whole->name, port);
 }
@@ -164,7 +166,8 @@ static void check_rule(const struct dsflow_op *whole,
     }
 }
 
-static void check_rules(const struct dsflow_segment *s, const struct dsflow_op *op)
+static void check_rules(const struct dsflow_segment *s,
+                        const struct dsflow_op *op)
 {
     const struct dsflow_op_rules *rules = dsf_rules_find(op);
     uint32_t written = 0;
@@ -177,7 +180,8 @@ static void check_rules(const struct dsflow_segment *s, const struct dsflow_op *
         fail_msg("%s: has no rule for tensor ranks", op->name);
         return;
     }
-    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END; r++)
+    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END;
+         r++)
         check_rule(op, r, &written);
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL &&
@@ -216,10 +220,10 @@ static void check_sizes(const struct dsf_model *model, int l,
 {
     const struct dsf_unit *units[DSFLOW_SEGMENT_UNITS] = { NULL };
     struct dsflow_site site = { .tile = dsf_model_tile(model, l),
-                             .parts = 1,
-                             .tokens = 8,
-                             .keys = 8,
-                             .diagonal = true };
+                                .parts = 1,
+                                .tokens = 8,
+                                .keys = 8,
+                                .diagonal = true };
 
     site.tile.rows = 8;
     site.tile.nseq = 1;
