@@ -13,7 +13,10 @@ static const struct {
     const char *name;
     size_t at;
 } keys[] = {
-#define KEY(name) { #name, offsetof(struct dsf_job_model, name) }
+#define KEY(name)                                                              \
+    {                                                                          \
+#name, offsetof(struct dsf_job_model, name)                            \
+    }
     KEY(embed), KEY(qkv), KEY(attention), KEY(out), KEY(mlp), KEY(head),
 #undef KEY
 };
@@ -84,12 +87,12 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
         const struct dsflow_port *own = i < op->nports ? &op->ports[i] : &none;
 
         if (!is_same_port(own, its))
-            return dsflow_fail(err, DSFLOW_EINVAL,
-                               "%s: port %u is %.40s: expected %s with the "
-                               "same access as in %s",
-                               what, i, own->name != NULL ? own->name : "missing",
-                               its->name != NULL ? its->name : "none",
-                               old->name);
+            return dsflow_fail(
+                err, DSFLOW_EINVAL,
+                "%s: port %u is %.40s: expected %s with the "
+                "same access as in %s",
+                what, i, own->name != NULL ? own->name : "missing",
+                its->name != NULL ? its->name : "none", old->name);
     }
     return DSFLOW_OK;
 }

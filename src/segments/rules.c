@@ -59,9 +59,9 @@ static uint32_t fill_residual(int32_t parts, int32_t t,
                               const struct dsf_part *shared, const void *whole,
                               void *args)
 {
-    *(struct dsf_residual_args *)args = (struct dsf_residual_args){
-        .tile = rows_tile(parts, t, whole), .b = part->b
-    };
+    *(struct dsf_residual_args *)args =
+        (struct dsf_residual_args){ .tile = rows_tile(parts, t, whole),
+                                    .b = part->b };
     return part->b < 0 ? 1u << DSFLOW_RESIDUAL_UNIT : 0;
 }
 
@@ -175,7 +175,8 @@ const struct dsflow_op_rules *dsf_rules_find(const struct dsflow_op *op)
     for (size_t i = 0; i < NOTHERS; i++)
         if (others[i].rules.op == op)
             return &others[i].rules;
-    for (const struct dsflow_op_rules *r = segment != NULL ? segment->rules : NULL;
+    for (const struct dsflow_op_rules *r = segment != NULL ? segment->rules
+                                                           : NULL;
          r != NULL && r->op != NULL; r++)
         if (r->op == op)
             return r;

@@ -16,11 +16,15 @@
 #define DSF_NO_TASK UINT32_MAX
 
 #define DSF_PART(fill_fn, of, ...)                                             \
-    { .kind = DSFLOW_RULE_PART, .fill = fill_fn, .unit = of,                   \
-      DSFLOW_CONNECT(__VA_ARGS__) }
+    {                                                                          \
+        .kind = DSFLOW_RULE_PART, .fill = fill_fn, .unit = of,                 \
+        DSFLOW_CONNECT(__VA_ARGS__)                                            \
+    }
 #define DSF_OTHER(name, fill_fn, of, ...)                                      \
-    { .kind = DSFLOW_RULE_OTHER, .op = &dsf_op_##name, .fill = fill_fn,        \
-      .unit = of, DSFLOW_CONNECT(__VA_ARGS__) }
+    {                                                                          \
+        .kind = DSFLOW_RULE_OTHER, .op = &dsf_op_##name, .fill = fill_fn,      \
+        .unit = of, DSFLOW_CONNECT(__VA_ARGS__)                                \
+    }
 
 /* The kind of the new tasks of a rule for `whole`; NULL: it makes a collective.
  */

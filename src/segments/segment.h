@@ -1,6 +1,6 @@
-/* segment.h - the segments there are (dsflow/segment.h describes one), and which
- * ones a layer has. The policies and generation read the descriptions and know
- * no segment by name.
+/* segment.h - the segments there are (dsflow/segment.h describes one), and
+ * which ones a layer has. The policies and generation read the descriptions and
+ * know no segment by name.
  */
 #ifndef DSF_SEGMENTS_SEGMENT_H
 #define DSF_SEGMENTS_SEGMENT_H
@@ -62,8 +62,8 @@ const struct dsflow_segment *dsf_segment_at(unsigned i);
 /* Which of those it is. */
 unsigned dsf_segment_number(const struct dsflow_segment *segment);
 
-/* The segments of the layers of a job, in order; ends with NULL, and is freed by
- * the caller. NULL: the error is of the job's file. */
+/* The segments of the layers of a job, in order; ends with NULL, and is freed
+ * by the caller. NULL: the error is of the job's file. */
 const struct dsflow_segment **dsf_job_segments(const struct dsf_job *job,
                                                struct dsflow_err *err);
 
@@ -72,15 +72,15 @@ enum { DSF_SEGMENT_OPS = 5 };
 const struct dsflow_op *dsf_segment_op(const struct dsflow_segment *segment,
                                        unsigned i);
 
-/* The segment that a kind of task is of; NULL: of none, or of one that takes the
- * place of another. */
+/* The segment that a kind of task is of; NULL: of none, or of one that takes
+ * the place of another. */
 const struct dsflow_segment *dsf_segment_of_op(const struct dsflow_op *op);
 
 /* The name of its i-th unit, without "layer3."; NULL past the last. */
 const char *dsf_segment_unit(const struct dsflow_segment *segment, unsigned i);
 
-/* The shapes of the data on the ports of a forward task at `site`, which are all
- * 0 before. An error: the segment refuses such a tile. */
+/* The shapes of the data on the ports of a forward task at `site`, which are
+ * all 0 before. An error: the segment refuses such a tile. */
 int dsf_segment_needs(const struct dsflow_segment *segment,
                       const struct dsflow_site *site, struct dsflow_need *need,
                       struct dsflow_err *err);
@@ -90,7 +90,8 @@ struct dsflow_need dsf_segment_need(const struct dsflow_segment *segment,
                                     const struct dsflow_site *site,
                                     unsigned port);
 
-/* replaced.c: the segments that can be replaced: "embed", …; NULL past the last.
+/* replaced.c: the segments that can be replaced: "embed", …; NULL past the
+ * last.
  */
 const char *dsf_segment_name(unsigned i);
 

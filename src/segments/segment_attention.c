@@ -20,8 +20,9 @@ static uint32_t fresh(const struct dsflow_op *op, const void *args)
     const struct dsflow_attention_args *a = args;
 
     if (op == &dsf_op_attention_forward)
-        return a->first ? 1u << DSFLOW_ATTENTION_ATT | 1u << DSFLOW_ATTENTION_LSE
-                        : 0;
+        return a->first
+                   ? 1u << DSFLOW_ATTENTION_ATT | 1u << DSFLOW_ATTENTION_LSE
+                   : 0;
     return (a->first_q ? 1u << DSFLOW_ATTENTION_DQ : 0) |
            (a->first_kv ? 1u << DSFLOW_ATTENTION_DKV : 0);
 }

@@ -61,21 +61,22 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
                            "segment %.40s: task %.60s: is not registered",
                            s->name, op->name != NULL ? op->name : "(no name)");
     if (op->segment == NULL || strcmp(op->segment, s->name) != 0)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "segment %.40s: task %.60s: segment: %.40s", s->name,
-                           op->name, op->segment != NULL ? op->segment : "NULL");
+        return dsflow_fail(
+            err, DSFLOW_EINVAL, "segment %.40s: task %.60s: segment: %.40s",
+            s->name, op->name, op->segment != NULL ? op->segment : "NULL");
     if (op->args_size < sizeof(struct dsflow_tile) ||
         op->args_size > DSFLOW_SEGMENT_ARGS)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "segment %.40s: task %.60s: args_size: %zu: expected "
-                           "%zu to %d, which begin with the tile",
-                           s->name, op->name, op->args_size,
-                           sizeof(struct dsflow_tile), DSFLOW_SEGMENT_ARGS);
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "segment %.40s: task %.60s: args_size: %zu: expected "
+            "%zu to %d, which begin with the tile",
+            s->name, op->name, op->args_size, sizeof(struct dsflow_tile),
+            DSFLOW_SEGMENT_ARGS);
     for (unsigned p = 0; p < op->nports && status == DSFLOW_OK; p++) {
         if (!has_port(op, p))
             continue;
-        if (p >= s->nports || (s->ports[p].from == DSFLOW_FROM_NOTHING &&
-                               !op->ports[p].optional))
+        if (p >= s->nports ||
+            (s->ports[p].from == DSFLOW_FROM_NOTHING && !op->ports[p].optional))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "segment %.40s: task %.60s: port %.40s: it is "
                                "not said what it is connected to",
@@ -121,8 +122,14 @@ static int check_backward(const struct dsflow_segment *s,
 static int check_tensors(const struct dsflow_segment *s, struct dsflow_err *err)
 {
     static const struct dsflow_layout small = {
-        .sizes = { .width = 64, .heads = 4, .kv_heads = 2, .head_dim = 16,
-                   .ffn = 128, .vocab = 97, .context = 32, .eps = 1e-5f },
+        .sizes = { .width = 64,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 16,
+                   .ffn = 128,
+                   .vocab = 97,
+                   .context = 32,
+                   .eps = 1e-5f },
         .layers = 2,
     };
     struct dsflow_tensor_spec list[DSFLOW_SEGMENT_TENSORS] = { { 0 } };

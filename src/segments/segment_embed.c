@@ -67,11 +67,14 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
 }
 
 static const struct dsflow_segment_port ports[] = {
-    [DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_FROM_BATCH, .cut = DSFLOW_CUT_EVERY },
-    [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_FROM_BATCH,
+                             .cut = DSFLOW_CUT_EVERY },
+    [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_FROM_PARAMETERS,
+                            .cut = DSFLOW_CUT_UNIT },
     [DSFLOW_EMBED_X] = { "x", DSFLOW_FROM_OUT, .cut = DSFLOW_CUT_ROWS },
     [DSFLOW_EMBED_DX] = { "dx", DSFLOW_FROM_DOUT, .cut = DSFLOW_CUT_ROWS },
-    [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS,
+                            .cut = DSFLOW_CUT_UNIT },
 };
 
 static const struct dsflow_op_rules rules[] = {

@@ -7,9 +7,7 @@ static bool lay_out(const struct dsflow_layout *layout, unsigned i,
     const struct dsflow_tile *d = &layout->sizes;
 
     if (i == DSF_HEAD_UNIT_NORM) {
-        dsf_unit_norm(u, d,
-                      !layout->llama ? "transformer.ln_f"
-                                                 : "model.norm",
+        dsf_unit_norm(u, d, !layout->llama ? "transformer.ln_f" : "model.norm",
                       &u->at[DSF_HEAD_NORM_W], &u->at[DSF_HEAD_NORM_B]);
         return true;
     }
@@ -111,7 +109,8 @@ static const struct dsflow_op_rules rules[] = {
       { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
         DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
         DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
-                 { DSFLOW_HEAD_X, DSFLOW_REF_X }, { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_LOSS, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_STATS, DSFLOW_REF_STATS },
                  { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS }),
@@ -125,16 +124,18 @@ static const struct dsflow_op_rules rules[] = {
     { &dsf_op_head_backward_input,
       { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
                  { DSFLOW_HEAD_X, DSFLOW_LEFT_OUT },
-                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT }, { DSFLOW_HEAD_DX, DSFLOW_REF_Y },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_DX, DSFLOW_REF_Y },
                  { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT }),
         DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
         DSFLOW_NORM_BACK(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM, DSFLOW_HEAD_DX,
-                      DSFLOW_HEAD_DNORM) } },
+                         DSFLOW_HEAD_DNORM) } },
     { &dsf_op_head_backward_weight,
       { DSFLOW_NORM_ROWS(DSFLOW_HEAD_X, DSFLOW_HEAD_NORM),
         DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
         DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_GRAD,
-                 { DSFLOW_HEAD_X, DSFLOW_REF_X }, { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
+                 { DSFLOW_HEAD_X, DSFLOW_REF_X },
+                 { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_DNORM, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_NORM_GRAD, DSFLOW_LEFT_OUT }),
         DSFLOW_NORM_WEIGHT(DSFLOW_HEAD_DNORM, DSFLOW_HEAD_NORM_GRAD) } },

@@ -64,25 +64,27 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
 #define COLUMNS .cut = DSFLOW_CUT_COLUMNS
 #define ROWS    .cut = DSFLOW_CUT_ROWS
 #define OF_ATTENTION(port)                                                     \
-    DSFLOW_FROM_OTHER, .unit = DSFLOW_ATTENTION_##port,                           \
-                    .other = "attention"
+    DSFLOW_FROM_OTHER, .unit = DSFLOW_ATTENTION_##port, .other = "attention"
 
 static const struct dsflow_segment_port ports[] = {
     [DSFLOW_OUT_X] = { "x", DSFLOW_FROM_IN, ROWS },
     [DSFLOW_OUT_ATT] = { "att", OF_ATTENTION(ATT), COLUMNS },
-    [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_FROM_PARAMETERS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_FROM_PARAMETERS,
+                          .cut = DSFLOW_CUT_UNIT },
     [DSFLOW_OUT_Y] = { "mid", DSFLOW_FROM_OUT, ROWS,
                        .dropped = DSFLOW_DROPPED_WITH_BLOCK },
     [DSFLOW_OUT_DY] = { "dmid", DSFLOW_FROM_DOUT, ROWS },
     [DSFLOW_OUT_DATT] = { "datt", OF_ATTENTION(DATT), COLUMNS },
     [DSFLOW_OUT_DELTA] = { "delta", OF_ATTENTION(DELTA), COLUMNS },
-    [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, .cut = DSFLOW_CUT_UNIT },
+    [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS,
+                          .cut = DSFLOW_CUT_UNIT },
 };
 
 static const struct dsflow_op_rules rules[] = {
     { &dsf_op_out_forward,
       { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
-                 { DSFLOW_OUT_X, DSFLOW_LEFT_OUT }, { DSFLOW_OUT_Y, DSFLOW_REF_Y }),
+                 { DSFLOW_OUT_X, DSFLOW_LEFT_OUT },
+                 { DSFLOW_OUT_Y, DSFLOW_REF_Y }),
         DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
         DSFLOW_RESIDUAL_ROWS(DSFLOW_OUT_X, DSFLOW_OUT_Y, DSFLOW_OUT_UNIT) } },
     { &dsf_op_out_backward_input,

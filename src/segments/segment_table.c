@@ -10,8 +10,12 @@
 #include <string.h>
 
 static const void *const builtin[] = {
-    &dsf_segment_embed, &dsf_segment_qkv, &dsf_segment_attention,
-    &dsf_segment_out,   &dsf_segment_mlp, &dsf_segment_head,
+    &dsf_segment_embed,
+    &dsf_segment_qkv,
+    &dsf_segment_attention,
+    &dsf_segment_out,
+    &dsf_segment_mlp,
+    &dsf_segment_head,
     NULL,
 };
 
@@ -21,8 +25,8 @@ static int add_codelets(const struct dsflow_segment *s, const char *origin,
 {
     int status = DSFLOW_OK;
 
-    for (unsigned i = 0; status == DSFLOW_OK && s->codelets != NULL &&
-                         s->codelets[i] != NULL;
+    for (unsigned i = 0;
+         status == DSFLOW_OK && s->codelets != NULL && s->codelets[i] != NULL;
          i++) {
         status = dsf_task_kinds.add(s->codelets[i]->op, origin, err);
         if (status == DSFLOW_OK)

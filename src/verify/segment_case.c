@@ -8,10 +8,9 @@
 static struct dsflow_layout any_layout(const struct dsflow_tile *tile,
                                        uint64_t seed)
 {
-    return (struct dsflow_layout){ .sizes = *tile,
-                                   .layers = 2,
-                                   .llama = seed & 1,
-                                   .tied = 1 };
+    return (struct dsflow_layout){
+        .sizes = *tile, .layers = 2, .llama = seed & 1, .tied = 1
+    };
 }
 
 static struct dsflow_site any_site(const struct dsflow_tile *tile,
@@ -62,8 +61,8 @@ static int make(const struct dsflow_op *op, uint64_t seed,
     status = s->needs(op, args, need, NULL);
     for (unsigned p = 0; p < op->nports; p++)
         if (op->ports[p].name != NULL)
-            shapes[p] = dsflow_shape_of(need[p].dtype,
-                                        need[p].rows * need[p].cols);
+            shapes[p] =
+                dsflow_shape_of(need[p].dtype, need[p].rows * need[p].cols);
     *n = op->nports;
     *fresh = any_fresh(s, op, args, seed);
     return status;
