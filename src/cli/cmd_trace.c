@@ -5,6 +5,7 @@
 #include "explain/explain.h"
 #include "trace/rows.h"
 #include "trace/show.h"
+#include "tune/advise.h"
 
 #include <dsflow/plugin.h>
 
@@ -71,7 +72,7 @@ static int explain(const char *path, const struct dsf_trace *trace, bool json,
     int status;
 
     dsf_notice("planning and simulating changes of the job");
-    status = dsf_explain(trace, json, dsflow_plugin_load, stdout, err);
+    status = dsf_explain(trace, json, dsf_advise, dsflow_plugin_load, stdout, err);
     dsf_notice_end();
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }

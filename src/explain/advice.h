@@ -28,10 +28,12 @@ struct dsf_advices {
     unsigned tried, left; /* left: those that would have taken too long */
 };
 
-/* Never fails: `missing` says what went wrong. `load` is for plug-ins of the
- * job, as in dsf_job_read. */
-void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a,
-                dsf_load_fn load);
+/* Who finds them, as dsf_advise does. */
+typedef void (*dsf_advise_fn)(struct dsf_advices *advices,
+                              const struct dsf_account *a, dsf_load_fn load);
+
+/* The last one goes. */
+void dsf_advices_drop(struct dsf_advices *advices);
 void dsf_advices_fini(struct dsf_advices *advices);
 
 #endif

@@ -3,8 +3,9 @@
 
 #include "explain/explain_private.h"
 
-int dsf_explain(const struct dsf_trace *trace, bool json, dsf_load_fn load,
-                FILE *out, struct dsflow_err *err)
+int dsf_explain(const struct dsf_trace *trace, bool json,
+                dsf_advise_fn advise, dsf_load_fn load, FILE *out,
+                struct dsflow_err *err)
 {
     struct dsf_advices advices;
     struct dsf_account a;
@@ -12,7 +13,7 @@ int dsf_explain(const struct dsf_trace *trace, bool json, dsf_load_fn load,
 
     if (status < 0)
         return status;
-    dsf_advise(&advices, &a, load);
+    advise(&advices, &a, load);
     if (json)
         wrote = dsf_explain_json(&a, &advices, out);
     else

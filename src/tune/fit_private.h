@@ -2,9 +2,9 @@
 #ifndef DSF_TUNE_FIT_PRIVATE_H
 #define DSF_TUNE_FIT_PRIVATE_H
 
-#include "explain/tries.h"
 #include "policies/keys.h"
 #include "tune/fit.h"
+#include "tune/tries.h"
 
 /* Keys of policies whose values need less memory one after the other
  * (DSFLOW_VALUES_RISING). */

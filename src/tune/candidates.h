@@ -1,8 +1,8 @@
 /* candidates.h - what could be changed in a job to make its steps shorter. */
-#ifndef DSF_EXPLAIN_CANDIDATES_H
-#define DSF_EXPLAIN_CANDIDATES_H
+#ifndef DSF_TUNE_CANDIDATES_H
+#define DSF_TUNE_CANDIDATES_H
 
-#include "explain/whatif.h"
+#include "tune/whatif.h"
 
 /* What in the trace speaks for a change: it becomes the sentence before it. */
 enum dsf_reason {

@@ -1,7 +1,7 @@
 /* tries.h - the values of keys that policies say are worth trying (policy.h):
  * for what is auto, for what would fit, and for advice. */
-#ifndef DSF_EXPLAIN_TRIES_H
-#define DSF_EXPLAIN_TRIES_H
+#ifndef DSF_TUNE_TRIES_H
+#define DSF_TUNE_TRIES_H
 
 #include "policies/policies.h"
 

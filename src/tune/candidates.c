@@ -1,9 +1,9 @@
 /* candidates.c - what could be changed in a job to make its steps shorter. */
-#include "explain/candidates.h"
+#include "tune/candidates.h"
 
 #include "base/alloc.h"
-#include "explain/tries.h"
 #include "policies/keys.h"
+#include "tune/tries.h"
 
 #include <stdlib.h>
 #include <string.h>

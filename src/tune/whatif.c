@@ -3,7 +3,7 @@
  * A kind of task takes what the machine's description says of its size, times
  * how much longer it took in the trace than was said: sizes that the trace has
  * not are scaled like those that it has. */
-#include "explain/whatif.h"
+#include "tune/whatif.h"
 
 #include "base/alloc.h"
 #include "graph/task.h"

@@ -1,5 +1,5 @@
 /* test_tries.c - the values of keys that policies say are worth trying. */
-#include "explain/tries.h"
+#include "tune/tries.h"
 
 #include "same/trial.h"
 

@@ -1,7 +1,7 @@
 /* whatif.h - what a step of the job of a trace would take if the job said
  * something else: it is planned anew, and simulated with times of the trace. */
-#ifndef DSF_EXPLAIN_WHATIF_H
-#define DSF_EXPLAIN_WHATIF_H
+#ifndef DSF_TUNE_WHATIF_H
+#define DSF_TUNE_WHATIF_H
 
 #include "config/job.h"
 #include "explain/account.h"

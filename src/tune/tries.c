@@ -1,5 +1,5 @@
 /* tries.c - the values of keys that policies say are worth trying. */
-#include "explain/tries.h"
+#include "tune/tries.h"
 
 #include "base/alloc.h"
 #include "config/job_tables.h"
