@@ -79,13 +79,16 @@ void dsf_add_mapped(struct dsflow_graph *g, const struct dsflow_task_spec *task,
                     dsf_port_fn port, void *user)
 {
     struct dsflow_task_spec t = *task;
-    dsflow_data_id *data = dsf_xcalloc(t.ndata, sizeof(*data));
+    dsflow_data_id few[16], *data = few;
 
+    if (t.ndata > sizeof(few) / sizeof(*few))
+        data = dsf_xcalloc(t.ndata, sizeof(*data));
     for (unsigned i = 0; i < t.ndata; i++)
         data[i] = port(user, task, i);
     t.data = data;
     dsflow_graph_add_task(g, &t);
-    free(data);
+    if (data != few)
+        free(data);
 }
 
 dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,

@@ -2,12 +2,9 @@
  * ranks. */
 #include "policies/tensor_private.h"
 
-#include "policies/policies.h"
-
 #include "base/alloc.h"
 #include "tasks/stream.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,20 +21,6 @@ const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
     return &s->part[unit][p];
 }
 
-static dsflow_data_id add_data(struct dsf_tensors *s,
-                               struct dsflow_data_spec spec, const char *name,
-                               const char *suffix, int32_t t)
-{
-    char *text = t < 0 ? dsf_xasprintf("%s%s", name, suffix)
-                       : dsf_xasprintf("%s%s%d", name, suffix, t);
-    dsflow_data_id id;
-
-    spec.name = text;
-    id = dsflow_graph_add_data(s->out, &spec);
-    free(text);
-    return id;
-}
-
 /* Data of a unit, or the squares of it: T parts and a shared one, each of them
  * maybe empty. */
 static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
@@ -49,7 +32,6 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
     for (int32_t p = 0; p <= s->parts; p++) {
         const struct dsf_part *part = dsf_tensor_part(s, unit, p);
         struct dsflow_data_spec spec = *whole;
-        int shared = p == s->parts;
 
         d->id[p] = dsf_no_data();
         if (part->elems == 0)
@@ -62,8 +44,9 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
             spec.stream = dsf_state_stream(s->plan->job->main.seed,
                                            s->plan->kept.v[whole->kept - 1].name,
                                            whole->unit, part->part);
-        d->id[p] = add_data(s, spec, whole->name, shared ? ".shared" : ".p",
-                            shared ? -1 : p);
+        d->id[p] =
+            dsf_add_named(s->out, &spec, p == s->parts ? "%s.shared" : "%s.p%d",
+                          whole->name, p);
     }
 }
 
@@ -130,7 +113,7 @@ int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsflow_cut how
 
             own.elems = part_elems(s, d, spec->elems, t);
             cut_dims(&own, d->cut == DSFLOW_CUT_ROWS ? 0 : own.ndims - 1u);
-            d->id[t] = add_data(s, own, spec->name, ".p", t);
+            d->id[t] = dsf_add_named(s->out, &own, "%s.p%d", spec->name, t);
         }
     return DSFLOW_OK;
 }
@@ -161,85 +144,43 @@ static int64_t temp_elems(const struct dsf_tensors *s, int kind, int32_t t)
     }
 }
 
-static dsflow_data_id add_temp(struct dsf_tensors *s, const char *name,
-                               int32_t chunk, int lane, int32_t slot,
-                               enum dsflow_dtype dtype, int64_t elems,
-                               int32_t t)
-{
-    static const char lanes[] = "fbw";
-    struct dsflow_data_spec spec =
-        DSFLOW_DATA(.elems = elems, .dtype = dtype, .role = DSFLOW_BUFFERS,
-                    .home = DSFLOW_ANYWHERE, .unit = -1,
-                    .ring = "machine.workers");
-    char *text = dsf_xasprintf("%s.c%d.%c%d.p", name, chunk, lanes[lane], slot);
-    dsflow_data_id id = add_data(s, spec, text, "", t);
-
-    free(text);
-    return id;
-}
-
 struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
                                  int kind)
 {
     static const char *const names[] = { "xn",  "xall",  "partial",   "dall",
                                          "sum", "stats", "stats_all", "tops" };
     const struct dsflow_plan *plan = s->plan;
-    const struct dsflow_task_spec *task = at->task;
-    int32_t chunk = dsf_plan_chunk(plan, task->layer), k = kind - DSFLOW_REF_XN;
+    int32_t chunk = dsf_plan_chunk(plan, at->task->layer), slot;
     int32_t of_stage = chunk / plan->nstages;
-    int32_t d = dsf_plan_replica_of(plan, task->microbatch), slot;
-    size_t index = (size_t)(at->lane * DSFLOW_NTEMPS + k);
-    struct dsf_temp *temp = at->temp[k];
-    enum dsflow_dtype dtype =
-        kind == DSFLOW_REF_STATS || kind == DSFLOW_REF_ALL ? DSFLOW_FP64 : DSFLOW_FP32;
+    int32_t d = dsf_plan_replica_of(plan, at->task->microbatch);
+    int32_t index = at->pass * DSFLOW_NTEMPS + kind - DSFLOW_REF_XN;
+    struct dsf_temp **temp = &at->temp[kind - DSFLOW_REF_XN];
 
-    if (temp != NULL)
-        return temp;
-    slot = (int32_t)(s->turn[(size_t)(chunk * plan->nreplicas + d) *
-                                 DSF_NLANES * DSFLOW_NTEMPS +
+    if (*temp != NULL)
+        return *temp;
+    slot = (int32_t)(s->turn[(chunk * plan->nreplicas + d) * DSF_NPASSES *
+                                 DSFLOW_NTEMPS +
                              index]++ %
                      (uint32_t)s->length);
-    temp = &s->temps[((size_t)of_stage * DSF_NLANES * DSFLOW_NTEMPS + index) *
-                         (size_t)s->length +
-                     (size_t)slot];
-    at->temp[k] = temp;
-    if (temp->id != NULL)
-        return temp;
-    temp->id = dsf_xcalloc((size_t)s->parts, sizeof(*temp->id));
-    for (int32_t t = 0; t < s->parts; t++)
-        temp->id[t] = add_temp(s, names[k], of_stage, at->lane, slot, dtype,
-                               temp_elems(s, kind, t), t);
-    return temp;
-}
+    *temp =
+        &s->temps[(of_stage * DSF_NPASSES * DSFLOW_NTEMPS + index) * s->length +
+                  slot];
+    if ((*temp)->id != NULL)
+        return *temp;
+    (*temp)->id = dsf_xcalloc((size_t)s->parts, sizeof(*(*temp)->id));
+    for (int32_t t = 0; t < s->parts; t++) {
+        struct dsflow_data_spec spec =
+            DSFLOW_DATA(.elems = temp_elems(s, kind, t), .dtype = DSFLOW_FP32,
+                        .role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE,
+                        .unit = -1, .ring = "machine.workers");
 
-void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
-                     const struct dsflow_op *op, const void *args, int32_t t,
-                     unsigned fresh, unsigned n, const dsflow_data_id *data)
-{
-    struct dsflow_task_spec task = *like;
-
-    task.op = op;
-    task.args = args;
-    if (t >= 0)
-        task.rank =
-            (int16_t)dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR, t);
-    task.fresh = fresh;
-    task.without = op == like->op ? like->without : 0;
-    task.ndata = n;
-    task.data = data;
-    dsflow_graph_add_task(s->out, &task);
-}
-
-void dsf_tensor_emit_bound(struct dsf_tensors *s,
-                           const struct dsflow_task_spec *like,
-                           const struct dsflow_op *op, const void *args,
-                           int32_t t, const struct dsf_binding *b)
-{
-    struct dsflow_task_spec task = *like;
-
-    task.op = op;
-    task.without = b->without;
-    dsf_tensor_emit(s, &task, op, args, t, b->fresh, b->n, b->data);
+        if (kind == DSFLOW_REF_STATS || kind == DSFLOW_REF_ALL)
+            spec.dtype = DSFLOW_FP64;
+        (*temp)->id[t] = dsf_add_named(s->out, &spec, "%s.c%d.%c%d.p%d",
+                                       names[kind - DSFLOW_REF_XN], of_stage,
+                                       "fbw"[at->pass], slot, t);
+    }
+    return *temp;
 }
 
 dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
@@ -258,7 +199,8 @@ dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
         spec.block = 0;
         d->add = dsf_xcalloc((size_t)s->parts, sizeof(*d->add));
         for (int32_t p = 0; p < s->parts; p++)
-            d->add[p] = add_data(s, spec, whole->name, ".adds.p", p);
+            d->add[p] =
+                dsf_add_named(s->out, &spec, "%s.adds.p%d", whole->name, p);
     }
     return d->add[t];
 }
@@ -271,20 +213,6 @@ void dsf_tensor_share(struct dsf_tensors *s,
     struct dsf_collective c = { op, pieces, from, ++s->collectives };
 
     for (int32_t t = 0; t < s->parts; t++)
-        dsf_collective_emit(s->out, like, &c, t,
-                            dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR,
-                                          t),
+        dsf_collective_emit(s->out, like, &c, t, dsf_tensor_rank(s, t),
                             into[t]);
-}
-
-void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
-                    int32_t t, int64_t elems, dsflow_data_id into,
-                    const dsflow_data_id *from)
-{
-    struct dsf_pieces all = { 1, elems, s->parts, t };
-    dsflow_data_id *out = dsf_xcalloc((size_t)s->parts, sizeof(*out));
-
-    out[t] = into;
-    dsf_tensor_share(s, like, &dsf_op_reduce_scatter, all, out, from);
-    free(out);
 }

@@ -104,6 +104,7 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
 {
     const struct dsflow_op *op = dsf_rule_op(rule, at->task->op);
     const struct dsf_part *own = NULL, *shared = NULL;
+    struct dsflow_task_spec like = *at->task;
     struct dsf_binding b;
 
     for (int32_t t = 0; t < s->parts; t++) {
@@ -122,21 +123,26 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
         if (without == DSF_NO_TASK)
             return;
         b = bind_part(s, at, rule, op, without, t);
-        dsf_tensor_emit_bound(s, at->task, op, args, t, &b);
+        like.op = op;
+        like.without = b.without;
+        dsf_add_like(s->out, &like, op, args, dsf_tensor_rank(s, t), b.fresh,
+                     b.n, b.data);
     }
     note_writes(s, at, rule, op, b.without);
 }
 
-/* What the ranks share out of a buffer: rows of width numbers, or what each has
- * to say of all rows. */
+/* What the ranks share out of a buffer, in a task of a segment: rows of width
+ * numbers, or what each has to say of all rows. */
 static struct dsf_pieces pieces_of(const struct dsf_tensors *s,
                                    const struct dsf_place *at, int kind)
 {
-    if (kind == DSFLOW_REF_ALL)
-        return (struct dsf_pieces){ s->parts, at->rows * DSF_HEAD_STATS,
-                                    s->parts, 0 };
-    return (struct dsf_pieces){ at->rows, s->plan->model->dims.width, s->parts,
-                                0 };
+    int32_t rows = ((const struct dsflow_tile *)at->task->args)->rows;
+
+    return kind == DSFLOW_REF_ALL
+               ? (struct dsf_pieces){ s->parts, rows * DSF_HEAD_STATS, s->parts,
+                                      0 }
+               : (struct dsf_pieces){ rows, s->plan->model->dims.width,
+                                      s->parts, 0 };
 }
 
 /* The data that a rule's port means for each rank. */
@@ -195,23 +201,21 @@ static void scatter(struct dsf_tensors *s, struct dsf_place *at,
     free(ids);
 }
 
-static int lane_of(const struct dsflow_task_spec *task)
+static int pass_of(const struct dsflow_task_spec *task)
 {
     if (task->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
-        return DSF_LANE_WEIGHT;
+        return DSF_PASS_WEIGHT;
     /* A forward task that is computed again is of the backward pass. */
-    return task->pass == DSFLOW_BACKWARD ? DSF_LANE_INPUT : DSF_LANE_FORWARD;
+    return task->pass == DSFLOW_BACKWARD ? DSF_PASS_INPUT : DSF_PASS_FORWARD;
 }
 
 static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
                    const struct dsflow_op_rules *rules, struct dsflow_err *err)
 {
     dsflow_data_id on[DSFLOW_SEGMENT_PORTS];
-    struct dsf_place at = { .task = task, .on = on, .lane = lane_of(task) };
+    struct dsf_place at = { .task = task, .on = on, .pass = pass_of(task) };
     int status = DSFLOW_OK;
 
-    if (dsf_segment_of_op(task->op) != NULL)
-        at.rows = ((const struct dsflow_tile *)task->args)->rows;
     s->dims = &dsf_model_layer(s->plan->model, task->layer)->dims;
     for (unsigned p = 0; p < DSFLOW_SEGMENT_PORTS; p++)
         on[p] = dsf_no_data();
@@ -246,19 +250,18 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
 static int rewrite_tasks(struct dsf_tensors *s, uint32_t i, uint32_t *n,
                          struct dsflow_err *err)
 {
-    const struct dsflow_task_spec *task =
-        dsflow_graph_task(s->in, (dsflow_task_id){ i });
+    const struct dsflow_task_spec *task = dsf_nth_task(s->in, i);
     const struct dsflow_op_rules *rules = dsf_rules_find(task->op);
+    int status = DSFLOW_OK;
 
+    *n = 0;
+    if (rules == NULL)
+        status = dsf_tensor_update(s, i, n, err);
+    if (status < 0 || *n > 0)
+        return status;
     *n = 1;
     if (rules != NULL)
         return replace(s, task, rules, err);
-    if (dsf_tensor_is_update(s, task)) {
-        while (i + *n < dsflow_graph_ntasks(s->in) &&
-               dsf_tensor_follows(s, i, i + *n))
-            ++*n;
-        return dsf_tensor_update(s, i, *n, err);
-    }
     for (unsigned k = 0; k < task->ndata; k++)
         if (dsf_tensor_spec(s, task->data[k])->unit >= 0)
             return dsflow_fail(err, DSFLOW_ENOSYS,
@@ -274,7 +277,7 @@ static void begin(struct dsf_tensors *s)
     const struct dsflow_plan *plan = s->plan;
     size_t places = (size_t)(plan->nchunks * plan->nreplicas);
     size_t rings =
-        (size_t)(plan->nchunks / plan->nstages) * DSF_NLANES * DSFLOW_NTEMPS;
+        (size_t)(plan->nchunks / plan->nstages) * DSF_NPASSES * DSFLOW_NTEMPS;
 
     s->parts = plan->nparts;
     s->collectives = dsf_collective_last(s->in);
@@ -283,7 +286,7 @@ static void begin(struct dsf_tensors *s)
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
     s->ntemps = rings * (size_t)s->length;
     s->temps = dsf_xcalloc(s->ntemps, sizeof(*s->temps));
-    s->turn = dsf_xcalloc(places * DSF_NLANES * DSFLOW_NTEMPS, sizeof(*s->turn));
+    s->turn = dsf_xcalloc(places * DSF_NPASSES * DSFLOW_NTEMPS, sizeof(*s->turn));
 }
 
 static void end(struct dsf_tensors *s)

@@ -15,7 +15,7 @@
 
 /* Forward tasks, those of gradients of activations and those of gradients of
  * weights have buffers of their own: the last may lag far behind. */
-enum { DSF_LANE_FORWARD, DSF_LANE_INPUT, DSF_LANE_WEIGHT, DSF_NLANES };
+enum { DSF_PASS_FORWARD, DSF_PASS_INPUT, DSF_PASS_WEIGHT, DSF_NPASSES };
 
 /* A buffer that passes by, in one slot of a ring. */
 struct dsf_temp {
@@ -46,18 +46,17 @@ struct dsf_tensors {
     struct dsf_cut_data *data;
     struct dsf_part **part; /* [units]: [T + 1], when they are asked for */
     int32_t length;         /* of the rings */
-    struct dsf_temp *temps; /* [chunks of a stage][DSF_NLANES][DSFLOW_NTEMPS]
+    struct dsf_temp *temps; /* [chunks of a stage][DSF_NPASSES][DSFLOW_NTEMPS]
                                [length] */
     size_t ntemps;
-    uint32_t *turn;         /* [chunks][data ranks][DSF_NLANES][DSFLOW_NTEMPS] */
+    uint32_t *turn; /* [chunks][data ranks][DSF_NPASSES][DSFLOW_NTEMPS] */
 };
 
 /* Where the task that is being replaced stands. */
 struct dsf_place {
     const struct dsflow_task_spec *task;
     const dsflow_data_id *on; /* its data, by port; no data where it has none */
-    int lane;
-    int32_t rows;
+    int pass;                 /* DSF_PASS_… */
     struct dsf_temp *temp[DSFLOW_NTEMPS]; /* buffers it has taken */
 };
 
@@ -84,17 +83,11 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
 dsflow_data_id dsf_tensor_adds(struct dsf_tensors *s, dsflow_data_id id,
                                int32_t t);
 
-/* A task like the one that is replaced, with other ports, on tensor rank `t`; of
- * `t` < 0 on none of them in particular. */
-void dsf_tensor_emit(struct dsf_tensors *s, const struct dsflow_task_spec *like,
-                     const struct dsflow_op *op, const void *args, int32_t t,
-                     unsigned fresh, unsigned n, const dsflow_data_id *data);
-
-/* The same, port by port. */
-void dsf_tensor_emit_bound(struct dsf_tensors *s,
-                           const struct dsflow_task_spec *like,
-                           const struct dsflow_op *op, const void *args,
-                           int32_t t, const struct dsf_binding *b);
+/* Tensor rank `t` of the first stage and replica. */
+static inline int32_t dsf_tensor_rank(const struct dsf_tensors *s, int32_t t)
+{
+    return dsf_mesh_peer(&s->plan->mesh, 0, DSF_AXIS_TENSOR, t);
+}
 
 /* A collective over the tensor ranks: rank t gets into[t], and has from[t]. */
 void dsf_tensor_share(struct dsf_tensors *s,
@@ -102,19 +95,9 @@ void dsf_tensor_share(struct dsf_tensors *s,
                       const struct dsflow_op *op, struct dsf_pieces pieces,
                       const dsflow_data_id *into, const dsflow_data_id *from);
 
-/* into = the sum of what each rank has in `from`, on rank `t` only. */
-void dsf_tensor_sum(struct dsf_tensors *s, const struct dsflow_task_spec *like,
-                    int32_t t, int64_t elems, dsflow_data_id into,
-                    const dsflow_data_id *from);
-
-/* tensor_units.c: is `task` of a unit, and not of a micro-batch? Is the `i`-th
- * task so too, and of the same unit as the first? `n` of them that follow each
- * other are done part by part. */
-bool dsf_tensor_is_update(const struct dsf_tensors *s,
-                          const struct dsflow_task_spec *task);
-bool dsf_tensor_follows(const struct dsf_tensors *s, uint32_t first,
-                        uint32_t i);
-int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t n,
+/* tensor_units.c: tasks of one unit that follow each other, from the `first`
+ * on, are done part by part: *n of them; 0: the first is no such task. */
+int dsf_tensor_update(struct dsf_tensors *s, uint32_t first, uint32_t *n,
                       struct dsflow_err *err);
 
 /* Everything else is done once. A sum takes all parts of what it sums; of what
