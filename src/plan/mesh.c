@@ -28,18 +28,6 @@ int32_t dsf_mesh_ranks(const struct dsf_mesh *mesh)
     return ranks;
 }
 
-int32_t dsf_mesh_rank(const struct dsf_mesh *mesh,
-                      const struct dsf_coords *coords)
-{
-    int32_t rank = 0;
-
-    for (int a = 0; a < DSF_MAX_AXES; a++) {
-        assert(coords->at[a] >= 0 && coords->at[a] < mesh->size[a]);
-        rank += coords->at[a] * mesh->stride[a];
-    }
-    return rank;
-}
-
 struct dsf_coords dsf_mesh_coords(const struct dsf_mesh *mesh, int32_t rank)
 {
     struct dsf_coords coords;

@@ -32,8 +32,6 @@ int32_t dsf_mesh_ranks(const struct dsf_mesh *mesh);
 /* Row-major over the axes in their order: with those that dsflow has, the ranks
  * of a tensor group follow each other, as they talk most, and stages are
  * farthest apart. */
-int32_t dsf_mesh_rank(const struct dsf_mesh *mesh,
-                      const struct dsf_coords *coords);
 struct dsf_coords dsf_mesh_coords(const struct dsf_mesh *mesh, int32_t rank);
 
 /* One coordinate of a rank; and the rank that has another one on this axis and

@@ -6,13 +6,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void dsf_partition_uniform(int n, int parts, int *first)
-{
-    first[0] = 0;
-    for (int p = 0; p < parts; p++)
-        first[p + 1] = first[p] + n / parts + (p < n % parts);
-}
-
 /* The best cut of the first i things in p parts, for each i. */
 struct cut {
     double heaviest, lightest;
@@ -53,11 +46,7 @@ void dsf_partition_balanced(const double *weights, int n, int parts, int *first)
     double *sums;
     size_t row = (size_t)n + 1;
 
-    assert(n >= 0 && parts > 0);
-    if (n <= parts) {
-        dsf_partition_uniform(n, parts, first);
-        return;
-    }
+    assert(parts > 0 && n >= parts);
     sums = dsf_xcalloc(row, sizeof(*sums));
     cuts = dsf_xcalloc((size_t)parts * row, sizeof(*cuts));
     for (int i = 0; i < n; i++)

@@ -3,17 +3,12 @@
 #ifndef DSF_PLAN_PARTITION_H
 #define DSF_PLAN_PARTITION_H
 
-/* Both fill first[parts + 1]: part p is [first[p], first[p + 1]). No part is
- * empty unless there are more parts than things; then the last ones are. */
-
-/* Parts of the same length; the first n mod parts have one more. */
-void dsf_partition_uniform(int n, int parts, int *first);
-
-/* Parts of nearly the same weight, by DeepSpeed's "parameters" method (its
- * bounds are kept, so that a job has the same stages in both): the smallest
- * difference of the heaviest and the lightest part that extends the best cut of
- * what is before the last part. Of equal ones, the latest cut. Weights are not
- * negative. */
+/* Fills first[parts + 1]: part p is [first[p], first[p + 1]), of at least one
+ * of the n >= parts things. Parts of nearly the same weight, by DeepSpeed's
+ * "parameters" method (its bounds are kept, so that a job has the same stages
+ * in both): the smallest difference of the heaviest and the lightest part that
+ * extends the best cut of what is before the last part. Of equal ones, the
+ * latest cut. Weights are not negative. */
 void dsf_partition_balanced(const double *weights, int n, int parts,
                             int *first);
 

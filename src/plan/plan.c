@@ -252,7 +252,7 @@ int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d,
     return (d * groups + micro_step % groups) * each + micro_step / groups;
 }
 
-int32_t dsf_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
+int32_t dsflow_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
 {
     int32_t groups = plan->groups / plan->nreplicas;
     int32_t each = plan->nmicro / plan->groups;
@@ -262,7 +262,7 @@ int32_t dsf_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
     return m % each * groups + m / each % groups;
 }
 
-int32_t dsf_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
+int32_t dsflow_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
 {
     return m / plan->micro_steps;
 }
@@ -270,16 +270,6 @@ int32_t dsf_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
 int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m)
 {
     return m / (plan->nmicro / plan->groups);
-}
-
-int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l)
-{
-    return plan->chunk_of[l + 1];
-}
-
-int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l)
-{
-    return dsf_plan_chunk(plan, l) % plan->nstages;
 }
 
 /* What policies of plug-ins may know of a plan, and change in it. */
@@ -338,16 +328,6 @@ int32_t dsflow_plan_tiles(const struct dsflow_plan *plan)
     return plan->ntiles;
 }
 
-int32_t dsflow_plan_replica_of(const struct dsflow_plan *plan, int32_t m)
-{
-    return dsf_plan_replica_of(plan, m);
-}
-
-int32_t dsflow_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m)
-{
-    return dsf_plan_micro_step_of(plan, m);
-}
-
 int32_t dsflow_plan_chunks(const struct dsflow_plan *plan)
 {
     return plan->nchunks;
@@ -355,12 +335,12 @@ int32_t dsflow_plan_chunks(const struct dsflow_plan *plan)
 
 int32_t dsflow_plan_chunk_of(const struct dsflow_plan *plan, int32_t layer)
 {
-    return dsf_plan_chunk(plan, layer);
+    return plan->chunk_of[layer + 1];
 }
 
 int32_t dsflow_plan_stage_of(const struct dsflow_plan *plan, int32_t layer)
 {
-    return dsf_plan_stage(plan, layer);
+    return dsflow_plan_chunk_of(plan, layer) % plan->nstages;
 }
 
 int32_t dsflow_plan_activation_slots(const struct dsflow_plan *plan,

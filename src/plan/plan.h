@@ -82,16 +82,12 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
  * is little beside it. */
 double dsf_plan_tasks(const struct dsflow_plan *plan);
 
-/* The micro-batch that replica `d` works on at a micro-step; and the
- * micro-step, the data rank and the group of a micro-batch. */
+/* The micro-batch that replica `d` works on at a micro-step; and the group of a
+ * micro-batch. (Its micro-step and its replica, and the chunk and the stage of
+ * a layer, are asked as plug-ins do: dsflow/plan.h.) */
 int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d,
                        int32_t micro_step);
-int32_t dsf_plan_micro_step_of(const struct dsflow_plan *plan, int32_t m);
-int32_t dsf_plan_replica_of(const struct dsflow_plan *plan, int32_t m);
 int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
-
-/* The chunk of layer `l`: -1 is the embedding, `layers` the head. */
-int32_t dsf_plan_chunk(const struct dsflow_plan *plan, int32_t l);
 
 /* The key that sizes the rings of a chunk. */
 const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk);
@@ -100,8 +96,5 @@ const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk);
  * before that of the next but one? Then whole ones need not stay in ZeRO 2
  * and 3. */
 bool dsf_plan_passes_gradients(const struct dsflow_plan *plan);
-
-/* The pipeline stage of layer `l`. */
-int32_t dsf_plan_stage(const struct dsflow_plan *plan, int32_t l);
 
 #endif

@@ -231,7 +231,7 @@ static int32_t rank_of_unit(const struct dsflow_plan *plan,
     int32_t rank = dsf_mesh_peer(&plan->mesh, 0, DSF_AXIS_TENSOR,
                                  d->part % plan->nparts);
 
-    return move_to(plan, rank, dsf_plan_stage(plan, layer), 0);
+    return move_to(plan, rank, dsflow_plan_stage_of(plan, layer), 0);
 }
 
 static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
@@ -240,8 +240,8 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
 
     if (t->microbatch >= 0)
         return move_to(plan, t->rank < 0 ? 0 : t->rank,
-                       dsf_plan_stage(plan, t->layer),
-                       dsf_plan_replica_of(plan, t->microbatch));
+                       dsflow_plan_stage_of(plan, t->layer),
+                       dsflow_plan_replica_of(plan, t->microbatch));
     /* Of a unit: where its gradient is, which may be with another group. */
     for (unsigned i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(p->in, t->data[i]);
@@ -265,7 +265,7 @@ static dsflow_data_id placed(void *place, const struct dsflow_task_spec *t,
 
     if (spec->unit < 0 && !spec->persistent && t->microbatch >= 0)
         at = &p->at[(size_t)id.i * (size_t)p->plan->nreplicas +
-                    (size_t)dsf_plan_replica_of(p->plan, t->microbatch)];
+                    (size_t)dsflow_plan_replica_of(p->plan, t->microbatch)];
     if (dsflow_task_access(t, i) == DSFLOW_W)
         *at = p->last[id.i] = t->rank;
     return copy_on(p, id, *at);

@@ -69,11 +69,12 @@ static int32_t in_pipeline(const struct order *o,
 {
     const struct dsflow_plan *plan = o->plan;
     int32_t n = 2 * o->chunks * o->micro_steps, step = HIGHEST / (n + 2);
-    int32_t chunk = dsf_plan_chunk(plan, t->layer);
+    int32_t chunk = dsflow_plan_chunk_of(plan, t->layer);
     bool backward = t->pass == DSFLOW_BACKWARD;
     bool weight = t->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
-    int32_t at = *place(o, chunk % plan->nstages, chunk / plan->nstages,
-                        dsf_plan_micro_step_of(plan, t->microbatch), backward);
+    int32_t at =
+        *place(o, chunk % plan->nstages, chunk / plan->nstages,
+               dsflow_plan_micro_step_of(plan, t->microbatch), backward);
 
     /* Those of the head are not put off: logits are too large to keep. */
     if (weight && o->keys->schedule == DSF_ZERO_BUBBLE &&

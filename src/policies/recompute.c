@@ -120,7 +120,7 @@ static dsflow_data_id passing(void *recompute, const struct dsflow_task_spec *t,
 
     if (!d->is)
         return dsflow_rewrite_data(&r->rw, t->data[i]);
-    chunk = dsf_plan_chunk(plan, d->layer);
+    chunk = dsflow_plan_chunk_of(plan, d->layer);
     most = *most_of(r, spec.ring_class, d->tile);
     if (most > spec.elems) { /* layers of another size use it too */
         spec.elems = most;
@@ -130,7 +130,8 @@ static dsflow_data_id passing(void *recompute, const struct dsflow_task_spec *t,
         r->rw.out, &spec, "%s.%s%d.c%d.s%d.t%d",
         dsf_ring_name(spec.ring_class).s, back ? "again" : "once",
         d->layer % (back ? plan->depth : PASSING), chunk / plan->nstages,
-        dsf_plan_micro_step_of(plan, t->microbatch) % plan->grad_slots[chunk],
+        dsflow_plan_micro_step_of(plan, t->microbatch) %
+            plan->grad_slots[chunk],
         d->tile);
 }
 

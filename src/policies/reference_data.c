@@ -161,14 +161,14 @@ static struct spot spot_of(const struct step *s, enum dsflow_from from,
                            int32_t ring, int l, int t)
 {
     const struct dsflow_plan *plan = s->plan;
-    int32_t chunk = dsf_plan_chunk(plan, l), m = s->micro_step;
+    int32_t chunk = dsflow_plan_chunk_of(plan, l), m = s->micro_step;
     int32_t slots = plan->activation_slots[chunk];
 
     switch (from) {
     case DSFLOW_FROM_IN:
         /* What comes from another stage may be under way while all slots are
          * in use. */
-        if (dsf_plan_stage(plan, l) != dsf_plan_stage(plan, l - 1) &&
+        if (dsflow_plan_stage_of(plan, l) != dsflow_plan_stage_of(plan, l - 1) &&
             slots < plan->micro_steps)
             slots++;
         return (struct spot){ ring, l, m % slots, t };
@@ -195,7 +195,7 @@ static dsflow_data_id make(struct step *s, enum dsflow_from from, int l,
                            const struct spot *at)
 {
     const struct dsflow_plan *plan = s->plan;
-    int32_t chunk = dsf_plan_chunk(plan, l), layers = s->model->layers;
+    int32_t chunk = dsflow_plan_chunk_of(plan, l), layers = s->model->layers;
     struct dsflow_data_spec spec = BUFFER(.ring_class = at->ring);
     char level[16] = "", tile[16] = "";
     struct dsflow_need need;

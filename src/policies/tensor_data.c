@@ -150,9 +150,9 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
     static const char *const names[] = { "xn",  "xall",  "partial",   "dall",
                                          "sum", "stats", "stats_all", "tops" };
     const struct dsflow_plan *plan = s->plan;
-    int32_t chunk = dsf_plan_chunk(plan, at->task->layer), slot;
+    int32_t chunk = dsflow_plan_chunk_of(plan, at->task->layer), slot;
     int32_t of_stage = chunk / plan->nstages;
-    int32_t d = dsf_plan_replica_of(plan, at->task->microbatch);
+    int32_t d = dsflow_plan_replica_of(plan, at->task->microbatch);
     int32_t index = at->pass * DSFLOW_NTEMPS + kind - DSFLOW_REF_XN;
     struct dsf_temp **temp = &at->temp[kind - DSFLOW_REF_XN];
 

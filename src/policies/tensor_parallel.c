@@ -163,7 +163,7 @@ static void gather(struct dsf_tensors *s, struct dsf_place *at,
     struct dsf_cut_data *d =
         from < DSFLOW_REF_SHARED ? &s->data[referred(at, from).i] : NULL;
     bool late = dsf_pipeline_defers_weights(s->plan);
-    int32_t by = dsf_plan_replica_of(s->plan, at->task->microbatch);
+    int32_t by = dsflow_plan_replica_of(s->plan, at->task->microbatch);
     struct dsf_temp *temp;
     dsflow_data_id *ids;
 

@@ -37,7 +37,7 @@ static dsflow_data_id next_buffer(struct dsf_zero *z,
 {
     const struct dsflow_plan *plan = z->plan;
     bool back = t->pass == DSFLOW_BACKWARD;
-    int32_t chunk = dsf_plan_chunk(plan, t->layer) / plan->nstages;
+    int32_t chunk = dsflow_plan_chunk_of(plan, t->layer) / plan->nstages;
     uint32_t *next = &z->next[((t->rank * z->chunks + chunk) * PASSES + back) *
                                   plan->model->nkinds +
                               plan->model->units[spec->unit].kind];

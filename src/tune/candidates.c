@@ -87,7 +87,7 @@ static void add_splits(struct dsf_candidates *c, const struct dsf_whatif *w)
     char *now;
 
     for (int l = 0; l < plan->model->layers; l++)
-        blocks[dsf_plan_chunk(plan, l)]++;
+        blocks[dsflow_plan_chunk_of(plan, l)]++;
     now = split_text(blocks, n);
     for (unsigned r = 0; r < a->nranks; r++)
         busy[dsf_account_stage(a, (int)r) % stages] += a->ranks[r].busy;

@@ -49,9 +49,9 @@ static void a_task_is_where_its_layer_and_micro_batch_are(void **state)
             if (task->microbatch < 0)
                 continue;
             assert_int_equal(on(t.plan, task->rank, DSF_AXIS_PIPELINE),
-                             dsf_plan_stage(t.plan, task->layer));
+                             dsflow_plan_stage_of(t.plan, task->layer));
             assert_int_equal(on(t.plan, task->rank, DSF_AXIS_DATA),
-                             dsf_plan_replica_of(t.plan, task->microbatch));
+                             dsflow_plan_replica_of(t.plan, task->microbatch));
         }
         end_trial(&t);
     }
@@ -96,7 +96,7 @@ static void units_are_on_the_stage_of_their_layer(void **state)
             param = data_of(t.graph, task, 2);
             assert_int_equal(
                 on(t.plan, param->home, DSF_AXIS_PIPELINE),
-                dsf_plan_stage(t.plan, t.model.units[param->unit].layer));
+                dsflow_plan_stage_of(t.plan, t.model.units[param->unit].layer));
             assert_int_equal(on(t.plan, param->home, DSF_AXIS_DATA), 0);
             assert_int_equal(task->rank, param->home);
             updates++;

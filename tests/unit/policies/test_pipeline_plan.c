@@ -16,10 +16,10 @@ static void assert_stages(const char *job, const char *expected)
     plan_trial(&t, job);
     for (int l = 0; l < t.model.layers; l++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d",
-                 l > 0 ? " " : "", dsf_plan_stage(t.plan, l));
+                 l > 0 ? " " : "", dsflow_plan_stage_of(t.plan, l));
     assert_string_equal(text, expected);
-    assert_int_equal(dsf_plan_stage(t.plan, -1), 0);
-    assert_int_equal(dsf_plan_stage(t.plan, t.model.layers),
+    assert_int_equal(dsflow_plan_stage_of(t.plan, -1), 0);
+    assert_int_equal(dsflow_plan_stage_of(t.plan, t.model.layers),
                      t.plan->nstages - 1);
     end_trial(&t);
 }

@@ -90,12 +90,12 @@ static int32_t turn_of(const struct trial *t, const struct dsflow_task_spec *k,
 
     if (k->program != DSFLOW_STEP || k->microbatch < 0 || k->op->comm ||
         k->priority == DSFLOW_TOP_PRIORITY ||
-        dsf_plan_stage(plan, k->layer) != stage)
+        dsflow_plan_stage_of(plan, k->layer) != stage)
         return -1;
-    chunk = dsf_plan_chunk(plan, k->layer) / plan->nstages;
+    chunk = dsflow_plan_chunk_of(plan, k->layer) / plan->nstages;
     for (int32_t i = 0; i < n; i++)
         if (turns[i].chunk == chunk &&
-            turns[i].micro == dsf_plan_micro_step_of(plan, k->microbatch) &&
+            turns[i].micro == dsflow_plan_micro_step_of(plan, k->microbatch) &&
             turns[i].backward == (k->pass == DSFLOW_BACKWARD))
             return i;
     return -1;
