@@ -49,29 +49,18 @@ struct dsf_offload_keys {
     int64_t piece; /* bytes of a state that are read at a time */
 };
 
-static inline const struct dsf_pipeline_keys *
-dsf_pipeline_keys(const struct dsf_job *job)
-{
-    return dsf_job_part(job, dsf_policy_pipeline.options);
-}
-
-static inline const struct dsf_zero_keys *
-dsf_zero_keys(const struct dsf_job *job)
-{
-    return dsf_job_part(job, dsf_policy_zero.options);
-}
-
-static inline const struct dsf_recompute_keys *
-dsf_recompute_keys(const struct dsf_job *job)
-{
-    return dsf_job_part(job, dsf_policy_recompute.options);
-}
-
-static inline const struct dsf_offload_keys *
-dsf_offload_keys(const struct dsf_job *job)
-{
-    return dsf_job_part(job, dsf_policy_offload.options);
-}
+/* dsf_zero_keys(job), and its like. */
+#define DSF_POLICY_KEYS(policy)                                                \
+    static inline const struct dsf_##policy##_keys *dsf_##policy##_keys(       \
+        const struct dsf_job *job)                                             \
+    {                                                                          \
+        return dsf_job_part(job, dsf_policy_##policy.options);                 \
+    }
+DSF_POLICY_KEYS(pipeline)
+DSF_POLICY_KEYS(zero)
+DSF_POLICY_KEYS(recompute)
+DSF_POLICY_KEYS(offload)
+#undef DSF_POLICY_KEYS
 
 /* The stage of ZeRO; 0 where it is auto as yet. */
 static inline int32_t dsf_zero_stage(const struct dsf_job *job)

@@ -38,26 +38,6 @@ static dsflow_data_id home_of(struct offload *o, uint32_t data)
     return o->rw.copy[data];
 }
 
-/* "param.z4096", "m", "kv.z512". */
-struct text {
-    char s[64];
-};
-
-static struct text name_of(const struct offload *o, const struct ring *ring)
-{
-    struct text text;
-
-    if (ring->role == DSFLOW_STATES)
-        snprintf(text.s, sizeof(text.s), "%s",
-                 o->plan->kept.v[ring->of - 1].name);
-    else
-        snprintf(text.s, sizeof(text.s), "%s.z%lld",
-                 ring->role == DSFLOW_PARAMS ? "param"
-                                             : dsf_ring_name(ring->of).s,
-                 (long long)ring->elems);
-    return text;
-}
-
 static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                               struct slot *slot)
 {
@@ -66,14 +46,19 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                     .role = (enum dsflow_role)ring->role, .home = ring->rank,
                     .tier = ring->tier, .unit = -1,
                     .ring = "offload.read_ahead");
+    bool state = ring->role == DSFLOW_STATES;
+    char size[32] = "";
 
-    if (slot == &ring->slots[ring->nmade]) {
-        slot->id = dsflow_rewrite_named(o->rw.out, &spec, "slot.%s.%u.r%d",
-                                        name_of(o, ring).s, ring->nmade,
-                                        ring->rank);
-        ring->nmade++;
-    }
-    return slot->id;
+    if (slot != &ring->slots[ring->nmade])
+        return slot->id;
+    if (!state)
+        snprintf(size, sizeof(size), ".z%lld", (long long)ring->elems);
+    return slot->id = dsflow_rewrite_named(
+               o->rw.out, &spec, "slot.%s%s.%u.r%d",
+               state ? o->plan->kept.v[ring->of - 1].name
+               : ring->role == DSFLOW_PARAMS ? "param"
+                                             : dsf_ring_name(ring->of).s,
+               size, ring->nmade++, ring->rank);
 }
 
 /* The next use in the program of what `data` holds now; NULL: there is none. */

@@ -2,7 +2,6 @@
 #ifndef DSF_POLICIES_POLICIES_H
 #define DSF_POLICIES_POLICIES_H
 
-#include <stdarg.h>
 #include <dsflow/policy.h>
 
 #include "base/registry.h"
@@ -33,9 +32,6 @@ void dsf_rewrite_programs(const struct dsflow_graph *in,
 dsflow_data_id dsf_add_named(struct dsflow_graph *g,
                              const struct dsflow_data_spec *spec,
                              const char *fmt, ...) DSFLOW_PRINTF(3, 4);
-dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,
-                              const struct dsflow_data_spec *spec,
-                              const char *fmt, va_list ap);
 
 /* A task of the kind `op` on `rank`, of the layer, micro-batch, tile, pass and
  * program of `like`; of the same kind, it leaves out the same ports. */

@@ -218,15 +218,21 @@ static void load(struct step *s, dsflow_data_id cursor)
     EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s));
 }
 
-/* The present tile back through layer `l`, the last segment first. */
-static void backward_tile(struct step *s, int l)
+static unsigned count(const struct dsflow_segment *const *segments)
 {
-    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
     unsigned n = 0;
 
     while (segments[n] != NULL)
         n++;
-    for (unsigned i = n; i-- > 0;) {
+    return n;
+}
+
+/* The present tile back through layer `l`, the last segment first. */
+static void backward_tile(struct step *s, int l)
+{
+    const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
+
+    for (unsigned i = count(segments); i-- > 0;) {
         const struct dsflow_segment *segment = segments[i];
 
         for (int k = s->t; k >= (segment->pairs ? first_piece(s->plan, s->t)
@@ -258,14 +264,12 @@ static void each_unit(struct step *s, int l,
                       void (*what)(struct step *s, unsigned u))
 {
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
-    unsigned n = 0;
+    unsigned n = count(segments);
 
     stand_aside(s);
     if (l == s->model->layers && s->model->tied &&
         what == dsf_step_complete_round)
         dsf_step_complete_round_tied(s, 0);
-    while (segments[n] != NULL)
-        n++;
     while (n-- > 0)
         for (unsigned i = 0; dsf_segment_unit(segments[n], i) != NULL; i++) {
             unsigned u = dsf_model_unit(s->model, l, segments[n], i);
@@ -285,7 +289,8 @@ static void head_turn(struct step *s, dsflow_data_id *losses)
     for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
         dsflow_data_id *loss = loss_at(s, losses);
 
-        *loss = dsf_step_add_double(s, 1, "loss.m%d.t%d", s->m, s->t);
+        *loss =
+            dsf_add_named(s->g, &DSF_DOUBLES(1), "loss.m%d.t%d", s->m, s->t);
         s->loss = *loss;
         s->pass = DSFLOW_FORWARD;
         forward_layer(s, s->model->layers);
@@ -383,7 +388,7 @@ static void eval_step(struct step *s)
                 load(s, s->eval_cursor);
             if (l == s->model->layers)
                 s->loss = losses[s->t] =
-                    dsf_step_add_double(s, 1, "eval_loss.t%d", s->t);
+                    dsf_add_named(s->g, &DSF_DOUBLES(1), "eval_loss.t%d", s->t);
             forward_layer(s, l);
         }
     stand_aside(s);

@@ -13,12 +13,7 @@
 #include "base/alloc.h"
 #include "tasks/stream.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
-
-#define BUFFER(...)                                                            \
-    DSFLOW_DATA(.role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE, .unit = -1,   \
-                __VA_ARGS__)
 
 static void set_dims(struct dsflow_data_spec *spec, int64_t rows, int64_t cols)
 {
@@ -26,19 +21,6 @@ static void set_dims(struct dsflow_data_spec *spec, int64_t rows, int64_t cols)
     spec->ndims = 2;
     spec->dims[0] = rows;
     spec->dims[1] = cols;
-}
-
-dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
-                                   ...)
-{
-    va_list ap;
-    dsflow_data_id id;
-
-    va_start(ap, fmt);
-    id = dsf_vadd_named(s->g, &BUFFER(.dtype = DSFLOW_FP64, .elems = n), fmt,
-                        ap);
-    va_end(ap);
-    return id;
 }
 
 static void add_gradients(struct step *s, struct gradients *g,
@@ -168,7 +150,8 @@ static struct spot spot_of(const struct step *s, enum dsflow_from from,
     case DSFLOW_FROM_IN:
         /* What comes from another stage may be under way while all slots are
          * in use. */
-        if (dsflow_plan_stage_of(plan, l) != dsflow_plan_stage_of(plan, l - 1) &&
+        if (dsflow_plan_stage_of(plan, l) !=
+                dsflow_plan_stage_of(plan, l - 1) &&
             slots < plan->micro_steps)
             slots++;
         return (struct spot){ ring, l, m % slots, t };
@@ -196,7 +179,7 @@ static dsflow_data_id make(struct step *s, enum dsflow_from from, int l,
 {
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsflow_plan_chunk_of(plan, l), layers = s->model->layers;
-    struct dsflow_data_spec spec = BUFFER(.ring_class = at->ring);
+    struct dsflow_data_spec spec = DSF_BUFFER(.ring_class = at->ring);
     char level[16] = "", tile[16] = "";
     struct dsflow_need need;
 
@@ -257,8 +240,8 @@ static dsflow_data_id add_counter(struct step *s, const char *name,
                                   int64_t elems)
 {
     return dsflow_graph_add_data(
-        s->g, &BUFFER(.name = name, .dtype = (uint8_t)dtype, .elems = elems,
-                      .persistent = 1, .kept = (uint16_t)(1 + kept)));
+        s->g, &DSF_BUFFER(.name = name, .dtype = (uint8_t)dtype, .elems = elems,
+                          .persistent = 1, .kept = (uint16_t)(1 + kept)));
 }
 
 static int32_t larger(int32_t a, int32_t b)
@@ -270,8 +253,9 @@ void dsf_step_add_data(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     const struct dsf_dims *dims = &s->model->dims;
-    struct dsflow_data_spec rope = BUFFER(.name = "rope", .dtype = DSFLOW_FP32,
-                                          .persistent = 1, .constant = 1);
+    struct dsflow_data_spec rope =
+        DSF_BUFFER(.name = "rope", .dtype = DSFLOW_FP32, .persistent = 1,
+                   .constant = 1);
 
     s->cursor =
         add_counter(s, "cursor", DSF_KEPT_CURSOR, DSFLOW_INT64, DSF_CURSOR);

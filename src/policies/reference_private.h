@@ -80,10 +80,14 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
 dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t);
 
-/* reference_data.c: units and counters; and one more piece of data. */
+/* A piece of data between tasks; `n` numbers of it. */
+#define DSF_BUFFER(...)                                                        \
+    DSFLOW_DATA(.role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE, .unit = -1,   \
+                __VA_ARGS__)
+#define DSF_DOUBLES(n) DSF_BUFFER(.dtype = DSFLOW_FP64, .elems = n)
+
+/* reference_data.c: units and counters. */
 void dsf_step_add_data(struct step *s);
-dsflow_data_id dsf_step_add_double(struct step *s, int64_t n, const char *fmt,
-                                   ...) DSFLOW_PRINTF(3, 4);
 void dsf_step_free(struct step *s);
 
 /* reference_update.c: what follows the gradients. A unit is *complete* when

@@ -164,8 +164,8 @@ void dsf_step_complete(struct step *s, unsigned u)
     dsflow_data_id grad = whole_gradient(s, u);
 
     s->pass = DSFLOW_UPDATE;
-    d->square = dsf_step_add_double(s, unit->elems / unit->block, "square.%s",
-                                    unit->name);
+    d->square = dsf_add_named(s->g, &DSF_DOUBLES(unit->elems / unit->block),
+                              "square.%s", unit->name);
     EMIT(s, &dsf_op_square, &square, unit->layer, 0, grad, d->square);
     if (!waits(s))
         update_unit(s, u);
@@ -185,7 +185,8 @@ dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n)
             dsflow_data_id ports[FAN + 1];
             unsigned k = (unsigned)(n - i < FAN ? n - i : FAN);
 
-            ports[0] = dsf_step_add_double(s, 1, "sum.%u", s->nsums++);
+            ports[0] =
+                dsf_add_named(s->g, &DSF_DOUBLES(1), "sum.%u", s->nsums++);
             memcpy(ports + 1, level + i, k * sizeof(*ports));
             dsf_step_emit(s, &dsf_op_sum, NULL, -1, 1, k + 1, ports);
             level[nnext++] = ports[0];

@@ -91,29 +91,19 @@ void dsf_add_mapped(struct dsflow_graph *g, const struct dsflow_task_spec *task,
         free(data);
 }
 
-dsflow_data_id dsf_vadd_named(struct dsflow_graph *g,
-                              const struct dsflow_data_spec *spec,
-                              const char *fmt, va_list ap)
-{
-    struct dsflow_data_spec named = *spec;
-    char name[256];
-
-    vsnprintf(name, sizeof(name), fmt, ap);
-    named.name = name;
-    return dsflow_graph_add_data(g, &named);
-}
-
 dsflow_data_id dsf_add_named(struct dsflow_graph *g,
                              const struct dsflow_data_spec *spec,
                              const char *fmt, ...)
 {
-    dsflow_data_id id;
+    struct dsflow_data_spec named = *spec;
+    char name[256];
     va_list ap;
 
     va_start(ap, fmt);
-    id = dsf_vadd_named(g, spec, fmt, ap);
+    vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
-    return id;
+    named.name = name;
+    return dsflow_graph_add_data(g, &named);
 }
 
 dsflow_data_id dsflow_rewrite_named(struct dsflow_graph *out,

@@ -55,24 +55,18 @@ static bool is_fresh(const struct dsf_tensors *s, const struct dsf_place *at,
     return !s->data[referred(at, ref).i].adds;
 }
 
-/* What a rule's tasks have written. */
-static void note_writes(struct dsf_tensors *s, struct dsf_place *at,
-                        const struct dsflow_rule *rule,
-                        const struct dsflow_op *op, uint32_t without)
+/* What a rule's tasks write on a port is written. */
+static void note_write(struct dsf_tensors *s, struct dsf_place *at,
+                       unsigned ref)
 {
-    for (unsigned p = 0; p < op->nports; p++) {
-        unsigned ref = dsf_rule_ref(rule, at->task->op, p);
+    struct dsf_cut_data *d;
 
-        if (without >> p & 1 || op->ports[p].access == DSFLOW_R)
-            continue;
-        if (ref >= DSFLOW_REF_XN) {
-            dsf_tensor_take(s, at, (int)ref)->stamp++;
-        } else if (ref >= DSFLOW_REF_SHARED) {
-            struct dsf_cut_data *d = &s->data[referred(at, ref).i];
-
-            d->adds = true;
-            d->adder = *at->task;
-        }
+    if (ref >= DSFLOW_REF_XN) {
+        dsf_tensor_take(s, at, (int)ref)->stamp++;
+    } else if (ref >= DSFLOW_REF_SHARED) {
+        d = &s->data[referred(at, ref).i];
+        d->adds = true;
+        d->adder = *at->task;
     }
 }
 
@@ -95,6 +89,9 @@ static struct dsf_binding bind_part(struct dsf_tensors *s, struct dsf_place *at,
             dsf_bind_fresh(&b, p, id);
         else
             dsf_bind(&b, p, id);
+        if (dsf_is_data(id) && t == s->parts - 1 &&
+            op->ports[p].access != DSFLOW_R)
+            note_write(s, at, ref);
     }
     return b;
 }
@@ -128,7 +125,6 @@ static void each(struct dsf_tensors *s, struct dsf_place *at,
         dsf_add_like(s->out, &like, op, args, dsf_tensor_rank(s, t), b.fresh,
                      b.n, b.data);
     }
-    note_writes(s, at, rule, op, b.without);
 }
 
 /* What the ranks share out of a buffer, in a task of a segment: rows of width
