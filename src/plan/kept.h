@@ -16,7 +16,7 @@ enum {
 };
 
 struct dsf_kept_list {
-    struct dsflow_kept *v; /* by place; data has 1 + its place (graph.h: kept) */
+    struct dsflow_kept *v; /* by place; data has 1 + it (graph.h: kept) */
     size_t n, cap;
 };
 
@@ -31,8 +31,8 @@ int64_t dsf_kept_elems(const struct dsflow_kept *kept);
 /* "by rank"; "" of TENSORS and ONE. */
 const char *dsf_kept_by(const struct dsflow_kept *kept);
 
-/* The number of a field as text, from the data at `base`, and back: DSFLOW_EINVAL
- * where the text is no such number. */
+/* The number of a field as text, from the data at `base`, and back:
+ * DSFLOW_EINVAL where the text is no such number. */
 struct dsf_kept_text {
     char s[40];
 };

@@ -125,8 +125,8 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
 
 /* Each tile of a layer is in ten tasks, forward and backward, beside those of
  * attention: one for each pair of a tile and one that is not behind it, forward
- * and backward. Tensor ranks have each of them, and about two more that gather or
- * sum. */
+ * and backward. Tensor ranks have each of them, and about two more that gather
+ * or sum. */
 double dsf_plan_tasks(const struct dsflow_plan *plan)
 {
     enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */

@@ -41,7 +41,7 @@ struct dsflow_plan {
     int32_t micro;           /* sequences of a micro-batch */
     int32_t nmicro;          /* micro-batches of a step */
     int32_t micro_steps;     /* of them, on each replica */
-    int32_t groups;          /* of micro-batches, each with gradients of its own */
+    int32_t groups;    /* of micro-batches, each with gradients of its own */
     bool layer_major;  /* all micro-steps through a layer, then the next */
     bool reduce_micro; /* sum over the groups after each round of them */
     struct dsf_tile_rows *tiles; /* of a micro-batch */
@@ -78,8 +78,8 @@ void dsf_plan_free(struct dsflow_plan *plan);
 int32_t dsf_plan_sequence(const struct dsf_job *job,
                           const struct dsf_model *model);
 
-/* About how many tasks its step has, before there is a graph: what other policies add
- * is little beside it. */
+/* About how many tasks its step has, before there is a graph: what other
+ * policies add is little beside it. */
 double dsf_plan_tasks(const struct dsflow_plan *plan);
 
 /* The micro-batch that replica `d` works on at a micro-step; and the group of a

@@ -1,7 +1,7 @@
-/* keys.h - what job.toml says to the built-in policies. The table of each policy
- * stands in its file, as `options`, and fills one of these structures, with
- * which the part of the policy in the plan begins. Who needs the value of a key
- * on a lower floor asks for it by its name (config/when.h). */
+/* keys.h - what job.toml says to the built-in policies. The table of each
+ * policy stands in its file, as `options`, and fills one of these structures,
+ * with which the part of the policy in the plan begins. Who needs the value of
+ * a key on a lower floor asks for it by its name (config/when.h). */
 #ifndef DSF_POLICIES_KEYS_H
 #define DSF_POLICIES_KEYS_H
 
@@ -42,7 +42,7 @@ struct dsf_recompute_keys {
     X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("int8", DSFLOW_INT8_BLOCK)
 
 struct dsf_offload_keys {
-    int home[DSFLOW_NROLES]; /* enum dsflow_tier: where data of a role is kept */
+    int home[DSFLOW_NROLES]; /* enum dsflow_tier: of data of the role */
     int states;              /* position in DSF_STATE_FORMATS */
     double share; /* of the states, that stays on the device; -1: auto */
     int64_t read_ahead, write_behind; /* units, or layers of activations */

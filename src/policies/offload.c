@@ -247,7 +247,8 @@ static bool on_cpu(const struct offload *o, const struct dsflow_task_spec *t)
 }
 
 /* What the task has in slots already must not be given up for the rest. */
-static void hold(struct offload *o, const struct dsflow_task_spec *t, uint32_t i)
+static void hold(struct offload *o, const struct dsflow_task_spec *t,
+                 uint32_t i)
 {
     for (unsigned p = 0; p < t->ndata; p++) {
         const struct item *item = &o->items[t->data[p].i];

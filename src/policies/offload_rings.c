@@ -1,10 +1,10 @@
 /* offload_rings.c - which data is offloaded, and how many buffers it gets.
  *
- * Data of one sort (the weights of mlp, the keys and values of a layer …) shares
- * a ring. It has as many buffers as the tasks of one layer and micro-batch use
- * together, as many again for each that is read ahead, and for each that waits
- * to be written. Where that is enough for all there is of the sort, nothing of
- * it is moved.
+ * Data of one sort (the weights of mlp, the keys and values of a layer …)
+ * shares a ring. It has as many buffers as the tasks of one layer and
+ * micro-batch use together, as many again for each that is read ahead, and for
+ * each that waits to be written. Where that is enough for all there is of the
+ * sort, nothing of it is moved.
  */
 #include "policies/offload_private.h"
 
@@ -31,8 +31,8 @@ static bool is_kept(const struct dsflow_data_spec *d)
     }
 }
 
-/* Updates need the states of a unit in turn: the first ones, which the next step
- * needs first, stay up to the share that was asked for. */
+/* Updates need the states of a unit in turn: the first ones, which the next
+ * step needs first, stay up to the share that was asked for. */
 static void keep_share(struct offload *o)
 {
     uint32_t n = dsflow_graph_ndata(o->rw.in);
@@ -230,8 +230,8 @@ static void size_rings(struct offload *o)
 
 void dsf_offload_begin(struct offload *o)
 {
-    o->items =
-        dsf_xcalloc((size_t)dsflow_graph_ndata(o->rw.in) + 1, sizeof(*o->items));
+    o->items = dsf_xcalloc((size_t)dsflow_graph_ndata(o->rw.in) + 1,
+                           sizeof(*o->items));
     find_homes(o);
     find_uses(o);
     find_rings(o);

@@ -71,7 +71,8 @@ static dsflow_data_id begin_gradient(const struct step *s, int l,
 }
 
 /* The port of a segment that is connected to `from`; or its number of ports. */
-static unsigned port_of(const struct dsflow_segment *segment, enum dsflow_from from)
+static unsigned port_of(const struct dsflow_segment *segment,
+                        enum dsflow_from from)
 {
     unsigned p = 0;
 
@@ -108,8 +109,9 @@ static dsflow_data_id stream(struct step *s, int l, unsigned i, bool next,
     enum dsflow_from port = gradient ? DSFLOW_FROM_DOUT : DSFLOW_FROM_OUT;
 
     if (of != NULL && of != writer(segments, UINT_MAX, false))
-        return dsf_step_in_ring(s, gradient ? DSFLOW_FROM_PASSING : DSFLOW_FROM_KEPT,
-                                dsf_ring_of_port(of, port_of(of, port)), l, t);
+        return dsf_step_in_ring(
+            s, gradient ? DSFLOW_FROM_PASSING : DSFLOW_FROM_KEPT,
+            dsf_ring_of_port(of, port_of(of, port)), l, t);
     return dsf_step_in_ring(s, gradient ? DSFLOW_FROM_DIN : DSFLOW_FROM_IN,
                             gradient ? DSF_RING_DX : DSF_RING_X,
                             of != NULL ? l + 1 : l, t);

@@ -41,9 +41,9 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
         spec.block = d->cut == DSFLOW_CUT_UNIT ? part->block : 0;
         spec.part = d->cut == DSFLOW_CUT_UNIT ? part->part : 0;
         if (whole->stream != 0)
-            spec.stream = dsf_state_stream(s->plan->job->main.seed,
-                                           s->plan->kept.v[whole->kept - 1].name,
-                                           whole->unit, part->part);
+            spec.stream = dsf_state_stream(
+                s->plan->job->main.seed, s->plan->kept.v[whole->kept - 1].name,
+                whole->unit, part->part);
         d->id[p] =
             dsf_add_named(s->out, &spec, p == s->parts ? "%s.shared" : "%s.p%d",
                           whole->name, p);
@@ -89,8 +89,9 @@ static void cut_dims(struct dsflow_data_spec *spec, unsigned i)
 }
 
 /* Data is cut when the first task that uses it is met. */
-int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsflow_cut how,
-                   dsflow_data_id unit, struct dsflow_err *err)
+int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id,
+                   enum dsflow_cut how, dsflow_data_id unit,
+                   struct dsflow_err *err)
 {
     const struct dsflow_data_spec *spec = dsf_tensor_spec(s, id);
     struct dsf_cut_data *d = &s->data[id.i];

@@ -2,11 +2,11 @@
  * has to move between them. The segments say how for each kind of task
  * (segments/rules.h); here the rules are followed.
  *
- * A task gets a rank of the first stage and the first replica: `pipeline`, which
- * comes next, moves it along these axes. Partial products are summed in a tree
- * of pairs over the tensor ranks, so that the result depends on their number and
- * on nothing else; against one rank the loss differs by 1e-5 of itself at most,
- * in fp32.
+ * A task gets a rank of the first stage and the first replica: `pipeline`,
+ * which comes next, moves it along these axes. Partial products are summed in a
+ * tree of pairs over the tensor ranks, so that the result depends on their
+ * number and on nothing else; against one rank the loss differs by 1e-5 of
+ * itself at most, in fp32.
  */
 #include "policies/tensor_private.h"
 
@@ -19,7 +19,8 @@
 /* The data on the port of the old task that a rule's port refers to. */
 static dsflow_data_id referred(const struct dsf_place *at, unsigned ref)
 {
-    return at->on[ref - (ref < DSFLOW_REF_SHARED ? DSFLOW_REF_OWN : DSFLOW_REF_SHARED)];
+    return at->on[ref - (ref < DSFLOW_REF_SHARED ? DSFLOW_REF_OWN
+                                                 : DSFLOW_REF_SHARED)];
 }
 
 /* The data that a rule's port means for rank `t`; no data where the task has
@@ -224,7 +225,8 @@ static int replace(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     }
     if (status < 0)
         return status;
-    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END; r++)
+    for (const struct dsflow_rule *r = rules->rules; r->kind != DSFLOW_RULE_END;
+         r++)
         switch (r->kind) {
         case DSFLOW_RULE_GATHER:
             gather(s, &at, r);
@@ -282,7 +284,8 @@ static void begin(struct dsf_tensors *s)
     s->part = dsf_xcalloc(plan->model->nunits, sizeof(*s->part));
     s->ntemps = rings * (size_t)s->length;
     s->temps = dsf_xcalloc(s->ntemps, sizeof(*s->temps));
-    s->turn = dsf_xcalloc(places * DSF_NPASSES * DSFLOW_NTEMPS, sizeof(*s->turn));
+    s->turn =
+        dsf_xcalloc(places * DSF_NPASSES * DSFLOW_NTEMPS, sizeof(*s->turn));
 }
 
 static void end(struct dsf_tensors *s)

@@ -72,8 +72,9 @@ const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
                                        int32_t p);
 
 /* Cut `id` so, unless it is already. `unit` is what squares are of. */
-int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id, enum dsflow_cut how,
-                   dsflow_data_id unit, struct dsflow_err *err);
+int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id,
+                   enum dsflow_cut how, dsflow_data_id unit,
+                   struct dsflow_err *err);
 
 /* The next buffer of this kind in its ring, for the rest of this task. */
 struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,

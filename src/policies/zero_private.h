@@ -12,7 +12,7 @@
 /* A piece of data of one unit as the data ranks have it. */
 struct dsf_spread {
     dsflow_data_id *id; /* [data]; NULL: it is as it was */
-    bool whole;         /* each has room for all of it, not only for its shard */
+    bool whole; /* each has room for all of it, not only for its shard */
     bool shards;        /* only its own shard has the right contents */
 };
 
