@@ -71,8 +71,8 @@ static struct rows ask(const struct dsf_feed *feed, const char *program,
 
 /* The same from the corpus, from sequence `first` on. */
 static struct rows text(const struct dsf_session *s,
-                        void (*read)(const struct dsf_corpus *, int64_t,
-                                     int64_t, int64_t, int32_t *, int32_t *),
+                        void (*read)(struct dsf_corpus *, int64_t, int64_t,
+                                     int64_t, int32_t *, int32_t *),
                         int64_t first, int32_t pos)
 {
     struct rows rows;
