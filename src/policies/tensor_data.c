@@ -119,29 +119,35 @@ int dsf_tensor_cut(struct dsf_tensors *s, dsflow_data_id id,
     return DSFLOW_OK;
 }
 
-static int64_t temp_elems(const struct dsf_tensors *s, int kind, int32_t t)
+/* The shape of a buffer of rank `t`, of the largest tile. */
+static struct dsflow_need temp_shape(const struct dsf_tensors *s, int kind,
+                                     int32_t t)
 {
     const struct dsflow_plan *plan = s->plan;
     struct dsflow_tile tile = { .vocab = plan->model->dims.vocab };
-    int64_t rows = 0, width = plan->model->dims.width;
+    size_t rows = 0;
+    const size_t width = (size_t)plan->model->dims.width;
     int32_t first;
 
     for (int32_t i = 0; i < plan->ntiles; i++)
-        if (plan->tiles[i].rows > rows)
-            rows = plan->tiles[i].rows;
+        if ((size_t)plan->tiles[i].rows > rows)
+            rows = (size_t)plan->tiles[i].rows;
     switch (kind) {
     case DSFLOW_REF_XN:
     case DSFLOW_REF_R:
-        return width * dsf_share((int32_t)rows, s->parts, t, &first);
+        rows = (size_t)dsf_share((int32_t)rows, s->parts, t, &first);
+        return dsf_matrix(rows, width);
     case DSFLOW_REF_STATS:
-        return rows * DSF_HEAD_STATS;
+        return (struct dsflow_need){ (int64_t)rows, DSF_HEAD_STATS,
+                                     DSFLOW_FP64 };
     case DSFLOW_REF_ALL:
-        return rows * DSF_HEAD_STATS * s->parts;
+        return (struct dsflow_need){ (int64_t)rows * s->parts, DSF_HEAD_STATS,
+                                     DSFLOW_FP64 };
     case DSFLOW_REF_TOPS:
         tile.vocab = dsf_share(tile.vocab, s->parts, t, &first);
-        return rows * (int64_t)dsf_head_blocks(&tile);
+        return dsf_matrix(rows, dsf_head_blocks(&tile));
     default:
-        return rows * width;
+        return dsf_matrix(rows, width);
     }
 }
 
@@ -170,13 +176,13 @@ struct dsf_temp *dsf_tensor_take(struct dsf_tensors *s, struct dsf_place *at,
         return *temp;
     (*temp)->id = dsf_xcalloc((size_t)s->parts, sizeof(*(*temp)->id));
     for (int32_t t = 0; t < s->parts; t++) {
-        struct dsflow_data_spec spec =
-            DSFLOW_DATA(.elems = temp_elems(s, kind, t), .dtype = DSFLOW_FP32,
-                        .role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE,
-                        .unit = -1, .ring = "machine.workers");
+        const struct dsflow_need shape = temp_shape(s, kind, t);
+        const struct dsflow_data_spec spec = DSFLOW_DATA(
+            .elems = shape.rows * shape.cols, .dtype = (uint8_t)shape.dtype,
+            .ndims = 2, .dims = { shape.rows, shape.cols },
+            .role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE, .unit = -1,
+            .ring = "machine.workers");
 
-        if (kind == DSFLOW_REF_STATS || kind == DSFLOW_REF_ALL)
-            spec.dtype = DSFLOW_FP64;
         (*temp)->id[t] = dsf_add_named(s->out, &spec, "%s.c%d.%c%d.p%d",
                                        names[kind - DSFLOW_REF_XN], of_stage,
                                        "fbw"[at->pass], slot, t);

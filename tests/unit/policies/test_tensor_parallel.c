@@ -386,6 +386,28 @@ static void the_parts_of_a_unit_are_all_of_it(void **state)
     done(&f);
 }
 
+/* Buffers that pass by too: rows of `width`, or of what the head says. */
+static void buffers_say_what_they_are_made_of(void **state)
+{
+    struct fixture f;
+    unsigned normed = 0;
+
+    build(&f, gpt2, plain, 2);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(f.graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(f.graph, (dsflow_data_id){ i });
+
+        if (d->role != DSFLOW_BUFFERS || strncmp(d->name, "xn.", 3) != 0)
+            continue;
+        assert_int_equal(d->ndims, 2);
+        assert_int_equal(d->dims[0], 24); /* half of two sequences of 24 */
+        assert_int_equal(d->dims[1], 32);
+        normed++;
+    }
+    assert_true(normed > 0);
+    done(&f);
+}
+
 static void the_same_plan_gives_the_same_graph(void **state)
 {
     char *text[2];
@@ -446,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_rank_touches_only_what_is_its_own),
         cmocka_unit_test(a_block_moves_ten_times_its_rows),
         cmocka_unit_test(the_parts_of_a_unit_are_all_of_it),
+        cmocka_unit_test(buffers_say_what_they_are_made_of),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(what_does_not_split_is_refused_with_what_would),
     };
