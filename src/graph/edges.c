@@ -50,17 +50,32 @@ static void add_reader(struct dsf_walk *w, struct dsf_trail *trail,
     trail->readers = r;
 }
 
+/* How a task uses its next piece of data, number `p`; `before` is how it used
+ * the one before. Those that are behind its ports are used as the last port. */
+static enum dsflow_access access_of(const struct dsflow_task_spec *t,
+                                    uint32_t p, enum dsflow_access before)
+{
+    if (p >= t->op->nports)
+        return before;
+    if (t->without == 0 && p < 32) /* as most tasks, and there are millions */
+        return t->fresh >> p & 1 ? DSFLOW_W : t->op->ports[p].access;
+    return dsflow_task_access(t, p);
+}
+
 /* Task `i` has used its data. */
 static void use(struct dsf_walk *w, const struct dsflow_task_spec *t,
-                uint32_t i, bool keep_readers)
+                uint32_t i)
 {
+    enum dsflow_access access = DSFLOW_R;
+
     for (uint32_t p = 0; p < t->ndata; p++) {
         struct dsf_trail *trail = &w->now[t->data[p].i];
 
-        if (dsflow_task_access(t, p) & DSFLOW_W) {
+        access = access_of(t, p, access);
+        if (access & DSFLOW_W) {
             drop_readers(w, trail);
             *trail = (struct dsf_trail){ .writer = i + 1 };
-        } else if (keep_readers) {
+        } else {
             add_reader(w, trail, i);
         }
     }
@@ -81,58 +96,66 @@ void dsf_walk_begin(struct dsf_walk *w, const struct dsflow_graph *g,
     if (!(which & DSF_EDGES_ACROSS))
         return;
     for (uint32_t i = 0; i < ntasks; i++)
-        use(w, task(w, i), i, true);
+        use(w, task(w, i), i);
     w->before = w->now;
     w->now = new_trails(g);
 }
 
-static void add(struct dsf_walk *w, const struct dsf_edge *edge, uint32_t from)
+static void add(struct dsf_walk *w, struct dsf_edge edge)
 {
     if (w->n == w->cap) /* they come by the hundred million */
         dsf_grow(&w->v, &w->cap, w->n + 1, sizeof(*w->v));
-    w->v[w->n] = *edge;
-    w->v[w->n++].task = from;
+    w->v[w->n++] = edge;
 }
 
 /* Who writes waits for those who read since the last write, and they for that
  * one. */
 static void wait_for(struct dsf_walk *w, const struct dsf_trail *trail,
-                     bool writes, const struct dsf_edge *edge)
+                     dsflow_data_id data, enum dsflow_access access,
+                     bool before)
 {
-    uint32_t r = writes ? trail->readers : 0;
+    uint32_t r = access & DSFLOW_W ? trail->readers : 0;
+    struct dsf_edge edge = {
+        .task = trail->writer - 1,
+        .data = data.i,
+        .before = before,
+        .slot = access == DSFLOW_W && /* what it reads too is no slot */
+                !dsflow_graph_data(w->g, data)->persistent,
+    };
 
     if (r == 0 && trail->writer != 0)
-        add(w, edge, trail->writer - 1);
-    for (; r != 0; r = w->pool[r - 1].next)
-        add(w, edge, w->pool[r - 1].task);
+        add(w, edge);
+    for (; r != 0; r = w->pool[r - 1].next) {
+        edge.task = w->pool[r - 1].task;
+        add(w, edge);
+    }
 }
 
 uint32_t dsf_walk_next(struct dsf_walk *w, uint32_t i,
                        const struct dsf_edge **edges)
 {
     const struct dsflow_task_spec *t = task(w, i);
+    enum dsflow_access access = DSFLOW_R;
     bool within = w->which & DSF_EDGES_WITHIN;
 
     w->n = 0;
     for (uint32_t p = 0; p < t->ndata; p++) {
-        uint32_t d = t->data[p].i;
-        enum dsflow_access access = dsflow_task_access(t, p);
-        struct dsf_edge edge = {
-            .data = d,
-            .slot = access == DSFLOW_W && /* what it reads too is no slot */
-                    !dsflow_graph_data(w->g, t->data[p])->persistent,
-        };
+        struct dsf_trail *now = &w->now[t->data[p].i];
+        const struct dsf_trail *before =
+            w->before != NULL ? &w->before[t->data[p].i] : now;
 
-        if (within)
-            wait_for(w, &w->now[d], access & DSFLOW_W, &edge);
-        edge.before = true;
+        access = access_of(t, p, access);
         /* Up to the first write of a step, what the one before left is there;
          * what no task writes makes no edge. */
-        if (w->before != NULL && w->now[d].writer == 0 &&
-            w->before[d].writer != 0)
-            wait_for(w, &w->before[d], access & DSFLOW_W, &edge);
+        if (now->writer == 0 && before->writer != 0)
+            wait_for(w, before, t->data[p], access, true);
+        if (within && (now->writer != 0 || now->readers != 0))
+            wait_for(w, now, t->data[p], access, false);
+        else if (!within && access & DSFLOW_W)
+            now->writer = i + 1; /* nobody asks for its readers */
     }
-    use(w, t, i, within);
+    if (within)
+        use(w, t, i);
     *edges = w->v;
     return (uint32_t)w->n;
 }
