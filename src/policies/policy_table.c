@@ -183,22 +183,19 @@ static int check_brought(const struct dsflow_plan *plan,
                          const struct dsflow_policy *policy,
                          struct dsflow_graph *g, struct dsflow_err *err)
 {
+    const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
     char what[100];
 
     if (strcmp(dsf_registry_find(&dsf_policies, policy->name)->origin,
                DSF_BUILTIN) == 0)
         return DSFLOW_OK;
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(g) && status == DSFLOW_OK;
-         i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ i });
-
+    for (uint32_t i = 0;
+         (t = dsf_nth_task(g, i)) != NULL && status == DSFLOW_OK; i++)
         if (t->rank < DSFLOW_ANYWHERE || t->rank >= plan->nranks)
             status = dsflow_fail(err, DSFLOW_EINVAL,
                                  "task %u, %s: rank %d: expected 0 to %d", i,
                                  t->op->name, t->rank, plan->nranks - 1);
-    }
     if (status == DSFLOW_OK)
         status = dsflow_graph_check(g, err);
     snprintf(what, sizeof(what), "policy %.60s", policy->name);

@@ -105,7 +105,7 @@ static double find_levels(struct dsflow_graph *g, double *level, uint8_t *brief)
     for (uint32_t i = dsflow_graph_ntasks(g); i-- > 0;) {
         const dsflow_task_id *preds;
         uint32_t npreds = dsflow_graph_preds(g, (dsflow_task_id){ i }, &preds);
-        double own = operations(g, dsflow_graph_task(g, (dsflow_task_id){ i }));
+        double own = operations(g, dsf_nth_task(g, i));
 
         brief[i] = own < NOTHING;
         level[i] += own;
@@ -127,10 +127,9 @@ static int priorities_rewrite(const void *part, const struct dsflow_plan *plan,
     uint8_t *brief = dsf_xcalloc(n + 1, sizeof(*brief));
     struct order order = order_of(plan);
     double top = find_levels(in, level, brief);
+    const struct dsflow_task_spec *t;
 
-    for (uint32_t i = 0; i < n; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(in, (dsflow_task_id){ i });
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         int32_t priority = (int32_t)(level[i] / top * HIGHEST);
 
         if (brief[i] || t->op->comm)

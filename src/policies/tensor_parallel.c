@@ -304,51 +304,31 @@ static void end(struct dsf_tensors *s)
     free(s->turn);
 }
 
-/* Is there something in a layer that does not split in `parts`? Its name and
- * size. */
-static const char *unsplit_layer(const struct dsf_dims *d, int32_t parts,
-                                 int32_t *size)
-{
-    const struct {
-        const char *name;
-        int32_t size;
-    } even[] = { { "heads", d->heads },
-                 { "kv_heads", d->kv_heads },
-                 { "ffn_width", d->ffn } };
-    bool one_each = parts % d->kv_heads == 0; /* or several use the same */
-
-    for (size_t i = 0; i < sizeof(even) / sizeof(*even); i++) {
-        *size = even[i].size;
-        if (*size % parts != 0 && !(i == 1 && one_each))
-            return even[i].name;
-    }
-    return NULL;
-}
-
-/* The same of the whole model and its tiles. */
+/* What of the layers, the model and its tiles does not split in `parts`: its
+ * name and size. NULL: all of it does. */
 static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
                            int32_t *size)
 {
-    const struct dsf_dims *d = &plan->model->dims;
+    const struct dsf_model *model = plan->model;
 
-    for (int32_t l = 0; l < plan->model->layers; l++) {
-        const char *what =
-            unsplit_layer(&dsf_model_layer(plan->model, l)->dims, parts, size);
+    for (int32_t l = 0; l < model->layers; l++) {
+        const struct dsf_dims *d = &dsf_model_layer(model, l)->dims;
 
-        if (what != NULL)
-            return what;
+        if ((*size = d->heads) % parts != 0)
+            return "heads";
+        if ((*size = d->kv_heads) % parts != 0 &&
+            parts % d->kv_heads != 0) /* several may use the same one */
+            return "kv_heads";
+        if ((*size = d->ffn) % parts != 0)
+            return "ffn_width";
     }
-    *size = d->vocab;
-    if (*size < parts)
+    if ((*size = model->dims.vocab) < parts)
         return "vocab";
-    *size = d->context;
-    if (*size < parts && !d->rope)
+    if ((*size = model->dims.context) < parts && !model->dims.rope)
         return "context";
-    for (int32_t i = 0; i < plan->ntiles; i++) {
-        *size = plan->tiles[i].rows;
-        if (*size < parts)
+    for (int32_t i = 0; i < plan->ntiles; i++)
+        if ((*size = plan->tiles[i].rows) < parts)
             return "tile";
-    }
     return NULL;
 }
 
