@@ -109,7 +109,7 @@ int dsf_api_generate(const struct dsf_session *s, float *const *params,
                              "sampling: expected tokens, temperature and top_k "
                              "of at least 0, and top_p of 0 to 1");
     if (status == DSFLOW_OK)
-        status = dsf_generate(&s->model, &s->job, params, s->tok, prompt, bytes,
+        status = dsf_generate(&s->model, s->job, params, s->tok, prompt, bytes,
                               sampling->tokens, &how, &sampled, err);
     if (status == DSFLOW_OK && text.n > 0)
         end_token(&text); /* of the last one */

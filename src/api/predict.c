@@ -34,9 +34,9 @@ static int find_machine(struct dsflow_planned *p,
     }
     status = dsf_machine_probe(&p->s.machine, err);
     if (status == DSFLOW_OK)
-        status = dsf_disks_check(&p->s.job, err);
+        status = dsf_disks_check(p->s.job, err);
     if (status == DSFLOW_OK)
-        status = dsf_machine_of_job(&p->s.machine, &p->s.job, &p->present, err);
+        status = dsf_machine_of_job(&p->s.machine, p->s.job, &p->present, err);
     p->machine = &p->present;
     return status;
 }
@@ -147,7 +147,7 @@ int dsflow_predict(const struct dsflow_planned *p,
     out->step_seconds = found.sim.step_seconds;
     out->bound_seconds = found.sim.bound_seconds;
     out->tokens_per_second =
-        (double)(p->s.job.batch.sequences * p->s.plan->sequence) /
+        (double)(p->s.job->batch.sequences * p->s.plan->sequence) /
         out->step_seconds;
     find_bytes(p, out);
     dsf_prediction_fini(&found);

@@ -159,7 +159,7 @@ void dsflow_run_close(struct dsflow_run *x)
     if (x == NULL)
         return;
     if (x->failed.status == DSFLOW_OK) {
-        bool whole = x->run.done == x->run.s.job.main.steps;
+        bool whole = x->run.done == x->run.s.job->main.steps;
 
         dsf_run_end(&x->run, whole ? DSF_FINISHED : DSF_STOPPED, NULL);
     }
@@ -175,7 +175,7 @@ int64_t dsflow_run_done(const struct dsflow_run *x)
 
 int64_t dsflow_run_steps(const struct dsflow_run *x)
 {
-    return x->run.s.job.main.steps;
+    return x->run.s.job->main.steps;
 }
 
 int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
@@ -186,7 +186,7 @@ int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
 
     err = err != NULL ? err : &own;
     status = check(x, err);
-    if (status == DSFLOW_OK && x->run.done == x->run.s.job.main.steps)
+    if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "all %lld steps of the job are done",
                              (long long)x->run.done);
@@ -196,7 +196,7 @@ int dsflow_run_step(struct dsflow_run *x, const struct dsflow_step **step,
         *step = &x->step;
     x->stopped = false; /* the caller asks for one */
     status = dsf_run_step(&x->run, err);
-    if (status == DSFLOW_OK && x->run.done == x->run.s.job.main.steps)
+    if (status == DSFLOW_OK && x->run.done == x->run.s.job->main.steps)
         dsf_run_finish(&x->run);
     return keep(x, status, err);
 }

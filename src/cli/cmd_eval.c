@@ -33,7 +33,7 @@ static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
-        status = dsf_validate(&feed, s.job.validation.sequences, &loss, err);
+        status = dsf_validate(&feed, s.job->validation.sequences, &loss, err);
     if (status == DSFLOW_OK)
         printf("loss %.8f\nnats per byte %.8f\nperplexity %.4f\n", loss,
                dsf_per_byte(&s, loss), exp(loss));

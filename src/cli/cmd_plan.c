@@ -55,13 +55,13 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     if (file == NULL) {
         status = dsf_machine_probe(&s->machine, err);
         if (status == DSFLOW_OK)
-            dsf_machine_keys_warn(&s->job, &s->machine);
+            dsf_machine_keys_warn(s->job, &s->machine);
         if (status == DSFLOW_OK)
-            status = dsf_disks_check(&s->job, err);
+            status = dsf_disks_check(s->job, err);
         if (status == DSFLOW_OK)
             status = check(s, err);
-        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(&s->job)))
-            status = dsf_machine_of_job(&s->machine, &s->job, m, err);
+        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
+            status = dsf_machine_of_job(&s->machine, s->job, m, err);
         return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
     }
     status = dsf_machine_model_read(file, m, err);
@@ -131,8 +131,8 @@ static void find_smaller(const struct dsf_session *s, char *text, size_t size)
     int n = 0;
 
     text[0] = '\0';
-    if (strcmp(s->job.model.init, "random") == 0 &&
-        dsf_pipeline_keys(&s->job)->split.n == 0 && layers < s->model.layers)
+    if (strcmp(s->job->model.init, "random") == 0 &&
+        dsf_pipeline_keys(s->job)->split.n == 0 && layers < s->model.layers)
         n = snprintf(text, size, " --set model.layers=%d", layers);
     if (p->groups < p->nmicro)
         snprintf(text + n, size - (size_t)n, " --set batch.sequences=%d",
@@ -181,7 +181,7 @@ static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
         status = build(&s, dsf_flag_value(args, "machine"), until,
                        !dot || trace != NULL, &m, err);
     if (status == DSFLOW_OK)
-        dsf_job_warn(&s.job);
+        dsf_job_warn(s.job);
     if (status == DSFLOW_OK && dot)
         warn_large(&s);
     if (status == DSFLOW_OK)

@@ -77,14 +77,14 @@ static int check(struct dsf_run *r, const struct dsf_cli_args *args,
 static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
                 struct dsflow_err *err)
 {
-    int status = dsf_run_plan(r, err);
+    int status = dsf_flag_trace(args, &r->s, r->done, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_run_plan(r, err);
     if (status == DSFLOW_OK && dsf_metrics_is_empty(&r->metrics))
         dsf_stop_metrics(r->metrics.fd);
     if (status == DSFLOW_OK)
         status = dsf_run_text(r, err);
-    if (status == DSFLOW_OK)
-        status = dsf_flag_trace(args, &r->s.job, r->done, err);
     if (status == DSFLOW_OK)
         status = dsf_run_predict(r, err);
     if (status == DSFLOW_OK)
@@ -113,8 +113,8 @@ static int prepare(struct running *x, const struct dsf_cli_args *args,
         status = dsf_run_open(r, err);
     if (status < 0)
         return status;
-    dsf_progress_begin(&x->progress, r->s.job.main.steps,
-                       r->s.job.main.log_every);
+    dsf_progress_begin(&x->progress, r->s.job->main.steps,
+                       r->s.job->main.log_every);
     dsf_stop_metrics(r->metrics.fd);
     dsf_stop_progress(r->done, r->saved);
     dsf_run_say_start(r, &x->progress);
@@ -135,14 +135,14 @@ static bool has_room(struct running *x)
                      "no sample: the parameters in one piece take %s and %s of "
                      "memory are left; dsflow generate %s prints one",
                      dsf_size_text(needed).s, dsf_size_text(room).s,
-                     r->s.job.main.output);
+                     r->s.job->main.output);
     return false;
 }
 
 static int print_sample(struct running *x, struct dsflow_err *err)
 {
     struct dsf_run *r = &x->run;
-    const struct dsf_job_sample *sample = &r->s.job.sample;
+    const struct dsf_job_sample *sample = &r->s.job->sample;
     const struct dsf_sampling sampling = { .temperature = sample->temperature,
                                            .top_p = sample->top_p,
                                            .top_k = sample->top_k,
@@ -174,8 +174,8 @@ static int save_stopped(struct running *x, int sig, struct dsflow_err *err)
         return status;
     dsf_progress_say(&x->progress, "stopped after step %lld, which is saved%s",
                      (long long)r->done,
-                     r->done < r->s.job.main.steps ? ": go on with --resume"
-                                                   : ", and is the last");
+                     r->done < r->s.job->main.steps ? ": go on with --resume"
+                                                    : ", and is the last");
     return 128 + sig;
 }
 

@@ -48,11 +48,11 @@ int dsf_flag_resume(const struct dsf_cli_args *args, struct dsf_resume *r,
     return DSFLOW_OK;
 }
 
-int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_job *job,
+int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_session *s,
                    int64_t done, struct dsflow_err *err)
 {
     const char *value = dsf_flag_value(args, "trace");
-    int64_t steps = job->main.steps;
+    int64_t steps = s->job->main.steps;
     long long first = 1, last = steps;
     char *set, rest;
     int status;
@@ -76,7 +76,7 @@ int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_job *job,
     if (last > steps)
         last = steps;
     set = dsf_xasprintf("trace.steps=[%lld, %lld]", first, last);
-    status = dsf_job_set(job, set, err);
+    status = dsf_session_set(s, DSF_GIVEN, (const char *const *)&set, 1, err);
     free(set);
     return status;
 }

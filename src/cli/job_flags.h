@@ -30,7 +30,7 @@ int dsf_flag_resume(const struct dsf_cli_args *args, struct dsf_resume *r,
 
 /* The steps of --trace, which then are those of the job. `done`: steps that
  * were done before this run. */
-int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_job *job,
+int dsf_flag_trace(const struct dsf_cli_args *args, struct dsf_session *s,
                    int64_t done, struct dsflow_err *err);
 
 #endif

@@ -22,7 +22,7 @@ int dsf_print_text(const struct dsf_session *s, float *const *params,
 
     own.user = &begun;
     own.on_text = print;
-    status = dsf_generate(&s->model, &s->job, params, s->tok, prompt,
+    status = dsf_generate(&s->model, s->job, params, s->tok, prompt,
                           strlen(prompt), tokens, &own, sampled, err);
     /* Before the messages, which may share its terminal. */
     if (begun) {

@@ -15,7 +15,7 @@ enum { LONG = 30 * 60 };
 
 void dsf_run_warn_unsaved(const struct dsf_run *r)
 {
-    const struct dsf_job *job = &r->s.job;
+    const struct dsf_job *job = r->s.job;
     const struct dsflow_every *every = &job->checkpoint.every;
     int64_t left = job->main.steps - r->done;
     bool before = every->steps > 0 && every->steps < left;
@@ -41,7 +41,7 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
     dsf_progress_say(p,
                      "%s: %.2f M parameters; %lld tokens to train on, %lld to "
                      "validate%s",
-                     r->s.job.main.name, (double)r->s.model.params / 1e6,
+                     r->s.job->main.name, (double)r->s.model.params / 1e6,
                      (long long)r->s.text.train_tokens,
                      (long long)r->s.text.validation_tokens,
                      r->s.text.cached ? " (from the cache)" : "");
@@ -53,9 +53,8 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
     if (r->start.folder != NULL)
         dsf_progress_say(p, "goes on from %s", r->start.folder);
     else if (r->start.asked)
-        dsf_progress_say(p,
-                         "%s has no checkpoint: starts from the beginning",
-                         r->s.job.main.output);
+        dsf_progress_say(p, "%s has no checkpoint: starts from the beginning",
+                         r->s.job->main.output);
 }
 
 static int ascending(const void *a, const void *b)
@@ -170,10 +169,10 @@ static void say_trace(struct dsf_run *r, struct dsf_progress *p)
 {
     if (r->meter.written == 0)
         return;
-    dsf_progress_say(
-        p, "steps %lld to %lld are traced: dsflow trace %s",
-        (long long)(r->first + r->meter.first + 1),
-        (long long)(r->first + r->meter.last + 1), r->s.job.main.output);
+    dsf_progress_say(p, "steps %lld to %lld are traced: dsflow trace %s",
+                     (long long)(r->first + r->meter.first + 1),
+                     (long long)(r->first + r->meter.last + 1),
+                     r->s.job->main.output);
     if (r->meter.lost > 0)
         dsf_progress_say(p, "%llu tasks are missing in the trace",
                          (unsigned long long)r->meter.lost);

@@ -1,5 +1,5 @@
 /* job.c - a job, read through its tables. */
-#include "config/job.h"
+#include "config/job_private.h"
 
 #include "base/alloc.h"
 #include "config/job_tables.h"
@@ -7,7 +7,6 @@
 #include "config/toml_read.h"
 #include "config/unknown.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,19 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct place {
-    char *table, *key;
-    char *text;  /* "job.toml:12: batch: micro" */
-    char *value; /* as TOML */
-};
-
-struct dsf_job_where {
-    struct place *v;
-    size_t n, cap;
-};
-
-static const struct place *find_place(const struct dsf_job *job,
-                                      const char *table, const char *key)
+static const struct dsf_key_place *find_place(const struct dsf_job *job,
+                                          const char *table, const char *key)
 {
     for (size_t i = job->where->n; i-- > 0;)
         if (strcmp(job->where->v[i].table, table) == 0 &&
@@ -44,7 +32,7 @@ bool dsf_job_has(const struct dsf_job *job, const char *table, const char *key)
 int dsf_job_fail(const struct dsf_job *job, struct dsflow_err *err, int status,
                  const char *table, const char *key, const char *fmt, ...)
 {
-    const struct place *place = find_place(job, table, key);
+    const struct dsf_key_place *place = find_place(job, table, key);
     char msg[400];
     va_list ap;
 
@@ -65,8 +53,8 @@ static void add_place(struct dsf_job *job, const char *table, const char *key,
     struct dsf_job_where *w = job->where;
 
     dsf_grow(&w->v, &w->cap, w->n + 1, sizeof(*w->v));
-    w->v[w->n++] = (struct place){ dsf_xstrdup(table), dsf_xstrdup(key), text,
-                                   dsf_xstrdup(value) };
+    w->v[w->n++] = (struct dsf_key_place){ dsf_xstrdup(table), dsf_xstrdup(key),
+                                       text, dsf_xstrdup(value) };
 }
 
 /* The elements of table.key are gone. */
@@ -112,7 +100,7 @@ static int find_row(const struct dsf_job *job, const char *place,
 
 /* Set one key. `place` is "job.toml:12" or "--set"; on a wrong value the
  * message has the table and the key after it. */
-static int set_key(struct dsf_job *job, const char *place,
+static int set_key(struct dsf_job *job, const char *place, enum dsf_said said,
                    const struct dsf_toml_entry *e, struct dsflow_err *err)
 {
     const struct dsf_table *table;
@@ -143,17 +131,17 @@ static int set_key(struct dsf_job *job, const char *place,
     if (option == NULL)
         return DSFLOW_OK;
     text = dsf_xasprintf("%s: %s: %s", place, name.s, e->key);
-    status =
-        dsf_option_set(option, dsf_job_row(job, table, row), &e->value, err);
-    if (status < 0) {
+    status = dsf_option_set(option, (void *)dsf_job_row(job, table, row),
+                            &e->value, err);
+    if (status < 0)
         dsflow_fail_in(err, status, text);
-        free(text);
-        return status;
-    }
-    if (option->type == DSFLOW_TABLES)
+    if (status == DSFLOW_OK && option->type == DSFLOW_TABLES)
         forget_rows(job, name.s, e->key);
-    add_place(job, name.s, e->key, e->value.text, text);
-    return DSFLOW_OK;
+    if (status == DSFLOW_OK && said == DSF_GIVEN)
+        add_place(job, name.s, e->key, e->value.text, text);
+    else
+        free(text);
+    return status;
 }
 
 /* Parse "name = value", with a bare word taken as a string. */
@@ -181,7 +169,8 @@ static int parse_value(const char *value, struct dsf_toml *toml)
 }
 
 /* "table.key=value", where the table may be one in another, or "name[0]". */
-int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
+int dsf_job_set(struct dsf_job *job, const char *set, enum dsf_said said,
+                struct dsflow_err *err)
 {
     const char *equals = strchr(set, '=');
     const char *dot = equals != NULL ? memrchr(set, '.', (size_t)(equals - set))
@@ -207,42 +196,17 @@ int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err)
     free(e->key);
     e->table = dsf_xstrndup(set, (size_t)(dot - set));
     e->key = dsf_xstrndup(dot + 1, (size_t)(equals - dot - 1));
-    status = set_key(job, "--set", e, err);
+    status =
+        set_key(job, said == DSF_GIVEN ? "--set" : job->path, said, e, err);
     dsf_toml_fini(&toml);
     return status;
-}
-
-int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
-                 const char *text, const char *from, struct dsflow_err *err)
-{
-    const struct dsf_table *t = dsf_job_find_table(table);
-    const struct dsflow_option *o =
-        t != NULL ? dsf_option_find(t->options, key) : NULL;
-    const struct place *place = find_place(job, table, key);
-    struct dsf_toml toml = { 0 };
-    struct dsf_job given = *job;
-    int status;
-
-    if (o == NULL) /* of another version */
-        return DSFLOW_OK;
-    assert(o->type != DSFLOW_STRING && o->type != DSFLOW_STRINGS);
-    status = parse_value(text, &toml);
-    if (status == DSFLOW_OK)
-        status =
-            dsf_option_set(o, dsf_job_fields(job, t), &toml.v[0].value, err);
-    dsf_toml_fini(&toml);
-    if (status < 0 || place == NULL || strcmp(place->value, "\"auto\"") == 0 ||
-        dsf_option_same(o, dsf_job_fields(job, t), dsf_job_fields(&given, t)))
-        return status;
-    return dsf_job_fail(job, err, DSFLOW_EINVAL, table, key, "%s: %s says %s",
-                        place->value, from, text);
 }
 
 /* Are the keys there that an element, or the table, must have? */
 static int check_row(const struct dsf_job *job, const struct dsf_table *t,
                      const char *name, struct dsflow_err *err)
 {
-    const struct place *place = find_place(job, name, "");
+    const struct dsf_key_place *place = find_place(job, name, "");
 
     for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
         if (o->fallback == NULL && !dsf_job_has(job, name, o->key))
@@ -292,8 +256,7 @@ static int check_required(const struct dsf_job *job, struct dsflow_err *err)
     return status;
 }
 
-/* What concerns several keys, and needs nothing but the job. */
-static int check_together(const struct dsf_job *job, struct dsflow_err *err)
+int dsf_job_check_together(const struct dsf_job *job, struct dsflow_err *err)
 {
     if (job->main.output[0] == '\0')
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
@@ -314,12 +277,12 @@ static int set_keys(struct dsf_job *job, const struct dsf_toml *toml,
         if ((strcmp(toml->v[i].table, "codelets") == 0) != codelets)
             continue;
         place = dsf_xasprintf("%s:%d", job->path, toml->v[i].line);
-        status = set_key(job, place, &toml->v[i], err);
+        status = set_key(job, place, DSF_GIVEN, &toml->v[i], err);
         free(place);
     }
     for (unsigned i = 0; i < nsets && status == DSFLOW_OK; i++)
         if ((strncmp(sets[i], "codelets.", 9) == 0) == codelets)
-            status = dsf_job_set(job, sets[i], err);
+            status = dsf_job_set(job, sets[i], DSF_GIVEN, err);
     return status;
 }
 
@@ -352,7 +315,7 @@ static void begin(struct dsf_job *job, const char *path)
         job->mesh.size[a] = 1;
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
         if (t->size == 0)
-            dsf_options_default(t->options, dsf_job_fields(job, t));
+            dsf_options_default(t->options, dsf_job_own_fields(job, t));
 }
 
 int dsf_job_parse(const char *text, size_t bytes, const char *path,
@@ -374,7 +337,7 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
     if (status == DSFLOW_OK)
         status = check_required(job, err);
     if (status == DSFLOW_OK)
-        status = check_together(job, err);
+        status = dsf_job_check_together(job, err);
     dsf_toml_fini(&toml);
     if (status < 0)
         dsf_job_fini(job);
@@ -443,7 +406,7 @@ int dsf_job_read_main(const char *path, struct dsf_job *job,
     status = dsf_toml_parse(text, bytes, path, &toml, err);
     for (size_t i = 0; i < toml.n && status == DSFLOW_OK; i++)
         if (strcmp(toml.v[i].table, "job") == 0)
-            status = set_key(job, path, &toml.v[i], err);
+            status = set_key(job, path, DSF_GIVEN, &toml.v[i], err);
     dsf_toml_fini(&toml);
     free(text);
     if (status < 0)
@@ -455,7 +418,8 @@ int dsf_job_read_main(const char *path, struct dsf_job *job,
 static const char *text_of(const struct dsf_job *job, const struct dsf_table *t,
                            unsigned row, const struct dsflow_option *o)
 {
-    const struct place *place = find_place(job, dsf_row_name(t, row).s, o->key);
+    const struct dsf_key_place *place =
+        find_place(job, dsf_row_name(t, row).s, o->key);
 
     if (row >= dsf_job_rows(job, t))
         return "nothing";
@@ -499,7 +463,7 @@ static void write_row(const struct dsf_job *job, const struct dsf_table *t,
     if (open)
         fprintf(out, "[[%s]]\n", t->name);
     for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-        const struct place *place = find_place(job, name.s, o->key);
+        const struct dsf_key_place *place = find_place(job, name.s, o->key);
 
         if (place == NULL || o->type == DSFLOW_TABLES)
             continue;
@@ -528,7 +492,7 @@ void dsf_job_fini(struct dsf_job *job)
         return;
     for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
         if (dsf_job_fields(job, t) != NULL)
-            dsf_options_fini(t->options, dsf_job_fields(job, t));
+            dsf_options_fini(t->options, dsf_job_own_fields(job, t));
     for (unsigned i = 0; i < job->nparts; i++)
         free(job->parts[i]);
     free(job->parts);

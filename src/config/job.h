@@ -237,13 +237,16 @@ int dsf_job_read_main(const char *path, struct dsf_job *job,
                       struct dsflow_err *err);
 void dsf_job_fini(struct dsf_job *job);
 
-/* Set one more key, as --set does: "batch.micro=4". */
-int dsf_job_set(struct dsf_job *job, const char *set, struct dsflow_err *err);
+/* Who says what a key is: somebody, as with --set; or it follows from the rest,
+ * or from the run that model.init names, and then dsf_job_has and dsf_job_write
+ * do not know of it. */
+enum dsf_said { DSF_GIVEN, DSF_FOLLOWS, DSF_FROM_RUN };
 
-/* A key that is left open gets the value `text`, as in TOML, which `from` has;
- * one that is given must have this value. */
-int dsf_job_take(struct dsf_job *job, const char *table, const char *key,
-                 const char *text, const char *from, struct dsflow_err *err);
+/* A job is not changed once it was read. This makes another one, `from` with
+ * the `nsets` settings "table.key=value" in the place of what it says. */
+int dsf_job_with(const struct dsf_job *from, enum dsf_said said,
+                 const char *const *sets, unsigned nsets, struct dsf_job *job,
+                 struct dsflow_err *err);
 
 /* The keys that were given, with the values that counted, as TOML that reads
  * back to the same job. */

@@ -490,21 +490,35 @@ void dsf_job_cut_tables(unsigned n)
     }
 }
 
-void dsf_job_add_parts(struct dsf_job *job)
+void dsf_job_add_empty_parts(struct dsf_job *job, unsigned n)
 {
-    job->parts = dsf_xrealloc(job->parts, nadded + 1, sizeof(*job->parts));
-    for (; job->nparts < nadded; job->nparts++) {
+    job->parts = dsf_xrealloc(job->parts, n + 1, sizeof(*job->parts));
+    for (; job->nparts < n; job->nparts++) {
         const struct dsf_table *t = &added[job->nparts];
 
-        job->parts[job->nparts] = NULL;
-        if (t->rows != NULL) /* its elements are in the part of its owner */
-            continue;
-        job->parts[job->nparts] = dsf_xcalloc(1, t->size + 1);
-        dsf_options_default(t->options, job->parts[job->nparts]);
+        /* Elements of one that repeats are in the part of its owner. */
+        job->parts[job->nparts] =
+            t->rows == NULL ? dsf_xcalloc(1, t->size + 1) : NULL;
     }
 }
 
-void *dsf_job_fields(const struct dsf_job *job, const struct dsf_table *table)
+void dsf_job_add_parts(struct dsf_job *job)
+{
+    unsigned first = job->nparts;
+
+    dsf_job_add_empty_parts(job, nadded);
+    for (unsigned i = first; i < nadded; i++)
+        if (job->parts[i] != NULL)
+            dsf_options_default(added[i].options, job->parts[i]);
+}
+
+const void *dsf_job_fields(const struct dsf_job *job,
+                           const struct dsf_table *table)
+{
+    return dsf_job_own_fields((struct dsf_job *)job, table);
+}
+
+void *dsf_job_own_fields(struct dsf_job *job, const struct dsf_table *table)
 {
     size_t i = (size_t)(table - added);
 
@@ -519,12 +533,12 @@ const struct dsf_table *dsf_table_owner(const struct dsf_table *table)
 }
 
 /* The elements of a table that repeats; NULL: it came after the job. */
-static struct dsflow_tables *rows_of(const struct dsf_job *job,
-                                     const struct dsf_table *t)
+static const struct dsflow_tables *rows_of(const struct dsf_job *job,
+                                           const struct dsf_table *t)
 {
-    char *part = dsf_job_fields(job, dsf_table_owner(t));
+    const char *part = dsf_job_fields(job, dsf_table_owner(t));
 
-    return part != NULL ? (struct dsflow_tables *)(part + t->rows->offset)
+    return part != NULL ? (const struct dsflow_tables *)(part + t->rows->offset)
                         : NULL;
 }
 
@@ -538,12 +552,12 @@ unsigned dsf_job_rows(const struct dsf_job *job, const struct dsf_table *table)
     return rows != NULL ? rows->n : 0;
 }
 
-void *dsf_job_row(const struct dsf_job *job, const struct dsf_table *table,
-                  unsigned i)
+const void *dsf_job_row(const struct dsf_job *job,
+                        const struct dsf_table *table, unsigned i)
 {
     if (table->rows == NULL)
         return dsf_job_fields(job, table);
-    return (char *)rows_of(job, table)->v + i * table->size;
+    return (const char *)rows_of(job, table)->v + i * table->size;
 }
 
 struct dsf_row_name dsf_row_name(const struct dsf_table *table, unsigned i)
@@ -559,7 +573,7 @@ struct dsf_row_name dsf_row_name(const struct dsf_table *table, unsigned i)
 
 void dsf_job_add_row(struct dsf_job *job, const struct dsf_table *table)
 {
-    struct dsflow_tables *rows = rows_of(job, table);
+    struct dsflow_tables *rows = (struct dsflow_tables *)rows_of(job, table);
     char *row;
 
     rows->v = dsf_xrealloc(rows->v, rows->n + 1, table->size);

@@ -25,15 +25,18 @@ const char *dsf_job_scheduler_name(const struct dsflow_option *option,
                                    unsigned i);
 
 /* The fields of a table in `job`; NULL where it was added after the job was
- * read, and of one that repeats. */
-void *dsf_job_fields(const struct dsf_job *job, const struct dsf_table *table);
+ * read, and of one that repeats. Those of a job that is being made may be set.
+ */
+const void *dsf_job_fields(const struct dsf_job *job,
+                           const struct dsf_table *table);
+void *dsf_job_own_fields(struct dsf_job *job, const struct dsf_table *table);
 
 /* How many times a table stands in a job: once, but for one that repeats. The
  * i-th time: its fields, which stay where they are until one is added, and its
  * name. */
 unsigned dsf_job_rows(const struct dsf_job *job, const struct dsf_table *table);
-void *dsf_job_row(const struct dsf_job *job, const struct dsf_table *table,
-                  unsigned i);
+const void *dsf_job_row(const struct dsf_job *job,
+                        const struct dsf_table *table, unsigned i);
 struct dsf_row_name {
     char s[120];
 };
@@ -46,7 +49,9 @@ void dsf_job_add_row(struct dsf_job *job, const struct dsf_table *table);
  * themselves. */
 const struct dsf_table *dsf_table_owner(const struct dsf_table *table);
 
-/* Parts with their defaults, for tables that were added since. */
+/* Parts with their defaults, for tables that were added since; and the first
+ * `n` parts, with nothing in them. */
 void dsf_job_add_parts(struct dsf_job *job);
+void dsf_job_add_empty_parts(struct dsf_job *job, unsigned n);
 
 #endif

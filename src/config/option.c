@@ -347,6 +347,52 @@ static size_t field_size(enum dsflow_option_type type)
     return 0;
 }
 
+static void copy_strings(struct dsflow_strings *to,
+                         const struct dsflow_strings *from)
+{
+    *to = (struct dsflow_strings){ dsf_xcalloc(from->n + 1, sizeof(*to->v)),
+                                   from->n };
+    for (unsigned i = 0; i < from->n; i++)
+        to->v[i] = dsf_xstrdup(from->v[i]);
+}
+
+static void copy_ints(struct dsflow_ints *to, const struct dsflow_ints *from)
+{
+    *to = (struct dsflow_ints){ dsf_xcalloc(from->n + 1, sizeof(*to->v)),
+                                from->n };
+    for (unsigned i = 0; i < from->n; i++)
+        to->v[i] = from->v[i];
+}
+
+static void copy_tables(const struct dsflow_option *o, struct dsflow_tables *to,
+                        const struct dsflow_tables *from)
+{
+    *to = (struct dsflow_tables){ dsf_xcalloc(from->n + 1, o->size), from->n };
+    for (unsigned i = 0; i < from->n; i++)
+        dsf_options_copy(o->keys, (char *)to->v + i * o->size,
+                         (const char *)from->v + i * o->size);
+}
+
+void dsf_options_copy(const struct dsflow_option *options, void *to,
+                      const void *from)
+{
+    for (const struct dsflow_option *o = options; o->key != NULL; o++) {
+        void *field = (char *)to + o->offset;
+        const void *its = (const char *)from + o->offset;
+
+        if (o->type == DSFLOW_STRING)
+            *(char **)field = dsf_xstrdup(*(char *const *)its);
+        else if (o->type == DSFLOW_STRINGS)
+            copy_strings(field, its);
+        else if (o->type == DSFLOW_INTS)
+            copy_ints(field, its);
+        else if (o->type == DSFLOW_TABLES)
+            copy_tables(o, field, its);
+        else
+            memcpy(field, its, field_size(o->type));
+    }
+}
+
 static bool same_strings(const struct dsflow_strings *a,
                          const struct dsflow_strings *b)
 {

@@ -22,7 +22,7 @@ static void load_train(const struct dsf_feed *feed,
                        int32_t *tokens, int32_t *targets)
 {
     const struct dsf_session *s = feed->session;
-    int64_t index = s->first + b->step * s->job.batch.sequences + b->seq + i;
+    int64_t index = s->first + b->step * s->job->batch.sequences + b->seq + i;
 
     dsf_corpus_train(s->corpus, index, b->pos, rows, tokens, targets);
 }
@@ -139,7 +139,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     if (n == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: data: validation: no text to validate on",
-                           s->job.path);
+                           s->job->path);
     if (!dsflow_graph_find_program(s->graph, "eval", &eval))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "validation: the graph has no program eval");

@@ -140,7 +140,7 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
     add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         add(of, model, keys[i], "%s",
-            dsf_job_replacing(&s->job, strchr(keys[i], '.') + 1));
+            dsf_job_replacing(s->job, strchr(keys[i], '.') + 1));
 }
 
 /* Axes whose sizes decide how sums are grouped. NULL: the sizes are not known. */
@@ -214,7 +214,7 @@ static void list_kept(const struct dsf_session *s, struct dsf_identity *of)
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
-    const struct dsf_job *j = &s->job;
+    const struct dsf_job *j = s->job;
 
     *of = (struct dsf_identity){ 0 };
     list_sizes(&s->model, of);

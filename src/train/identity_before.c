@@ -30,7 +30,7 @@ static void name_optimizer(const struct dsf_job *j, char *text, size_t size)
  * when these hashes were written makes another one. */
 static void name_others(const struct dsf_session *s, char *others, size_t size)
 {
-    const struct dsf_job *j = &s->job;
+    const struct dsf_job *j = s->job;
     const char *name;
     char segments[200];
     size_t at = 0;
@@ -55,7 +55,7 @@ static void name_others(const struct dsf_session *s, char *others, size_t size)
 uint64_t dsf_identity_before(const struct dsf_session *s)
 {
     const struct dsf_dims *d = &s->model.dims;
-    const struct dsf_job *j = &s->job;
+    const struct dsf_job *j = s->job;
     struct dsf_identity_rope rope = dsf_identity_rope(&s->model);
     char optimizer[256], others[256], *text;
     uint64_t hash;

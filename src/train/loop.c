@@ -43,15 +43,15 @@ static bool divides(int64_t every, int64_t step)
 /* Steps after which everything stops for a moment. */
 static bool is_boundary(const struct dsf_run *r, int64_t step)
 {
-    return divides(r->s.job.validation.every, step) ||
-           divides(r->s.job.checkpoint.every.steps, step) ||
-           step == r->s.job.main.steps;
+    return divides(r->s.job->validation.every, step) ||
+           divides(r->s.job->checkpoint.every.steps, step) ||
+           step == r->s.job->main.steps;
 }
 
 /* Is the time over after which the next checkpoint is saved? */
 static bool save_is_due(const struct dsf_run *r)
 {
-    double after = r->s.job.checkpoint.every.seconds;
+    double after = r->s.job->checkpoint.every.seconds;
 
     return after > 0 && dsf_now() - r->saved_at >= after;
 }
@@ -101,7 +101,7 @@ int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
     *v = (struct dsf_validation){ r->done, NAN, NAN, NAN };
     set_stage(r, DSF_RUN_VALIDATES);
     status =
-        dsf_validate(&r->feed, r->s.job.validation.sequences, &v->loss, err);
+        dsf_validate(&r->feed, r->s.job->validation.sequences, &v->loss, err);
     /* What there is of one that was ended means nothing. */
     if (status < 0 || dsf_feed_is_stopped(&r->feed))
         return status;
@@ -118,7 +118,7 @@ int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
 /* What is due after step r->done, with everything at rest. */
 static int pause_at_boundary(struct dsf_run *r, struct dsflow_err *err)
 {
-    const struct dsf_job *job = &r->s.job;
+    const struct dsf_job *job = r->s.job;
     bool end = r->done == job->main.steps;
     struct dsf_validation v;
     int status = dsflow_exec_wait(r->s.exec, err);
@@ -166,7 +166,7 @@ static int fail_with_checkpoint(const struct dsf_run *r, int status,
                            why.msg);
     return dsflow_fail(err, status,
                        "%s; the last checkpoint is of step %lld, in %s",
-                       why.msg, (long long)r->saved, r->s.job.main.output);
+                       why.msg, (long long)r->saved, r->s.job->main.output);
 }
 
 static bool is_finite(const struct dsf_step *step)
@@ -224,8 +224,8 @@ static int tell_step(struct dsf_run *r, const struct dsf_step *step,
 static int take_step(struct dsf_run *r, const struct dsf_report *report,
                      struct dsflow_err *err)
 {
-    int64_t tokens = r->s.job.batch.sequences * r->s.plan->sequence;
-    bool stops = r->s.job.train.on_nonfinite == DSF_STOP_RUN;
+    int64_t tokens = r->s.job->batch.sequences * r->s.plan->sequence;
+    bool stops = r->s.job->train.on_nonfinite == DSF_STOP_RUN;
     struct dsf_step step = {
         .step = ++r->done,
         .loss = report->of.loss / (double)tokens,
@@ -304,7 +304,7 @@ static int advance(struct dsf_run *r, int64_t until, struct dsflow_err *err)
 
 int dsf_run_train(struct dsf_run *r, struct dsflow_err *err)
 {
-    int64_t steps = r->s.job.main.steps, before = -1;
+    int64_t steps = r->s.job->main.steps, before = -1;
     int status = DSFLOW_OK;
 
     r->last = r->saved_at = dsf_now();

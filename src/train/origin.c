@@ -3,6 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/job_tables.h"
+#include "config/option.h"
 #include "plugin/plugin.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
@@ -42,8 +44,8 @@ static bool looks_like_hub(const char *name)
 static int fail(const struct dsf_session *s, struct dsflow_err *err,
                 const char *why)
 {
-    return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "init", "%s: %s",
-                        s->job.model.init, why);
+    return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "model", "init", "%s: %s",
+                        s->job->model.init, why);
 }
 
 /* The job of the run that the checkpoint `folder` is in. */
@@ -57,9 +59,9 @@ static int read_job(const struct dsf_session *s, const char *run,
     if (status < 0 && err != NULL) {
         struct dsflow_err why = *err;
 
-        status = dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "model", "init",
+        status = dsf_job_fail(s->job, err, DSFLOW_EINVAL, "model", "init",
                               "%s: its job cannot be read: %s",
-                              s->job.model.init, why.msg);
+                              s->job->model.init, why.msg);
     }
     return status;
 }
@@ -75,18 +77,82 @@ static bool is_segment(const char *key)
     return strcmp(key, "segments") == 0;
 }
 
-static int take_sizes(struct dsf_session *s, const struct dsf_ckpt_fields *of,
-                      struct dsflow_err *err)
-{
-    int status = DSFLOW_OK;
+/* The settings of another job that this one goes on with. */
+struct settings {
+    char **v;
+    size_t n, cap;
+};
 
-    for (size_t i = 0; i < of->n && status == DSFLOW_OK; i++) {
+static void add(struct settings *l, char *set)
+{
+    dsf_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v));
+    l->v[l->n++] = set;
+}
+
+/* Those of keys that this version has. */
+static void add_sizes(struct settings *l, const struct dsf_ckpt_fields *of)
+{
+    const struct dsflow_option *keys = dsf_job_find_table("model")->options;
+
+    for (size_t i = 0; i < of->n; i++) {
         const char *key = of->v[i].key;
 
-        if (strncmp(key, "model.", 6) == 0 && !is_segment(key + 6))
-            status = dsf_job_take(&s->job, "model", key + 6, of->v[i].value,
-                                  s->job.model.init, err);
+        if (strncmp(key, "model.", 6) == 0 && !is_segment(key + 6) &&
+            dsf_option_find(keys, key + 6) != NULL)
+            add(l, dsf_xasprintf("%s=%s", key, of->v[i].value));
     }
+}
+
+/* A key that is given must have the value that the run has. */
+struct agreement {
+    const struct dsf_session *s;
+    int status;
+    struct dsflow_err *err;
+};
+
+static void agree(void *user, const char *table, const char *key,
+                  const char *given, const char *unused)
+{
+    struct agreement *a = user;
+    const struct dsf_session *s = a->s;
+    char name[128];
+    const char *was;
+
+    snprintf(name, sizeof(name), "%s.%s", table, key);
+    was = dsf_ckpt_fields_find(&s->origin_of, name);
+    if (a->status == DSFLOW_OK && was != NULL &&
+        dsf_job_has(s->job, table, key) && strcmp(given, "\"auto\"") != 0)
+        a->status =
+            dsf_job_fail(s->job, a->err, DSFLOW_EINVAL, table, key,
+                         "%s: %s says %s", given, s->job->model.init, was);
+}
+
+/* The numbers of the run, and its tokenizer where none is given. */
+static int take(struct dsf_session *s, const struct dsf_job *run,
+                struct dsflow_err *err)
+{
+    struct agreement a = { s, DSFLOW_OK, err };
+    struct settings l = { NULL, 0, 0 };
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    char *quoted = dsf_toml_quote(run->data.tokenizer);
+    int status;
+
+    add_sizes(&l, &s->origin_of);
+    if (!dsf_job_has(s->job, "data", "tokenizer"))
+        add(&l, dsf_xasprintf("data.tokenizer=%s", quoted));
+    status = dsf_job_with(s->job, DSF_FROM_RUN, (const char *const *)l.v,
+                          (unsigned)l.n, job, err);
+    if (status == DSFLOW_OK) {
+        dsf_job_compare(s->job, job, agree, &a);
+        dsf_session_take_job(s, job);
+        status = a.status;
+    } else {
+        free(job);
+    }
+    for (size_t i = 0; i < l.n; i++)
+        free(l.v[i]);
+    free(l.v);
+    free(quoted);
     return status;
 }
 
@@ -113,28 +179,22 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
                     "(dsflow checkpoint export), or go on with the run for a "
                     "step");
     if (status == DSFLOW_OK)
-        status = take_sizes(s, &s->origin_of, err);
-    if (status == DSFLOW_OK)
         status = read_job(s, run, &job, err);
     if (status < 0)
         return status;
-    s->job.model.from_run = true;
-    if (!dsf_job_has(&s->job, "data", "tokenizer")) {
-        free(s->job.data.tokenizer);
-        s->job.data.tokenizer = dsf_xstrdup(job.data.tokenizer);
-    }
+    status = take(s, &job, err);
     dsf_job_fini(&job);
-    return DSFLOW_OK;
+    return status;
 }
 
 static int find_run(struct dsf_session *s, struct dsflow_err *err)
 {
-    const char *init = s->job.model.init;
+    const char *init = s->job->model.init;
     char *dir = dsf_xasprintf("%s/checkpoints", init), *folder = NULL;
     struct dsf_ckpt_meta meta;
     int status = DSFLOW_OK;
 
-    if (same_folder(init, s->job.main.output))
+    if (same_folder(init, s->job->main.output))
         status = fail(s, err,
                       "is the output folder of this job: expected another "
                       "job.output, or --resume without init");
@@ -148,7 +208,7 @@ static int find_run(struct dsf_session *s, struct dsflow_err *err)
 
 static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
 {
-    const char *init = s->job.model.init;
+    const char *init = s->job->model.init;
     char *run = dsf_xasprintf("%s/../..", init);
     struct dsf_ckpt_meta meta;
     int status = dsf_ckpt_verify(init, &meta, err);
@@ -161,7 +221,7 @@ static int find_checkpoint(struct dsf_session *s, struct dsflow_err *err)
 
 int dsf_origin_find(struct dsf_session *s, struct dsflow_err *err)
 {
-    const char *init = s->job.model.init;
+    const char *init = s->job->model.init;
     struct stat st;
 
     if (strcmp(init, "random") == 0)
@@ -197,5 +257,5 @@ void dsf_origin_check_tokenizer(const struct dsf_session *s)
     if (was != NULL && strcmp(was, now) != 0)
         dsf_warn("data.tokenizer %s is not the tokenizer of the run in "
                  "model.init, %s: its tokens mean something else",
-                 s->job.data.tokenizer, s->job.model.init);
+                 s->job->data.tokenizer, s->job->model.init);
 }

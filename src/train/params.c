@@ -32,7 +32,7 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
             status = dsflow_fail(err, DSFLOW_EINVAL,
                                  "--step %" PRId64 ": %s has no checkpoint of "
                                  "that step (dsflow checkpoint list)",
-                                 step, p->s->job.main.output);
+                                 step, p->s->job->main.output);
         else
             status = dsf_ckpt_verify(folder, &meta, err);
     } else {
@@ -52,7 +52,7 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
                     struct dsflow_err *err)
 {
     struct dsf_params *p = dsf_xcalloc(1, sizeof(*p));
-    const char *init = s->job.model.init;
+    const char *init = s->job->model.init;
     int status = DSFLOW_OK;
 
     p->s = s;
@@ -72,7 +72,7 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
                 err, DSFLOW_EINVAL,
                 "%s: has no checkpoint: train it first (dsflow run), or look "
                 "at the model as it starts (--step 0)",
-                s->job.main.output);
+                s->job->main.output);
     }
     if (status < 0) {
         dsf_params_close(p);
@@ -93,7 +93,7 @@ void dsf_params_close(struct dsf_params *p)
 
 void dsf_params_say(const struct dsf_session *s, int64_t step, int64_t from)
 {
-    const char *output = s->job.main.output, *init = s->job.model.init;
+    const char *output = s->job->main.output, *init = s->job->model.init;
 
     if (from >= 0)
         dsf_info("step %" PRId64 " of %s", from, output);
@@ -130,7 +130,7 @@ int dsf_params_read(void *params, unsigned u, float *to, struct dsflow_err *err)
         return read_saved(p, u, to, err);
     if (p->hf != NULL)
         return dsf_hf_read(p->hf, u, to, err);
-    dsf_model_randomize(&p->s->model, u, (uint64_t)p->s->job.main.seed, to);
+    dsf_model_randomize(&p->s->model, u, (uint64_t)p->s->job->main.seed, to);
     return DSFLOW_OK;
 }
 

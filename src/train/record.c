@@ -73,8 +73,8 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
 
     memset(trace, 0, sizeof(*trace));
     trace->facts = (struct dsf_trace_facts){
-        .name = dsf_xstrdup(s->job.main.name),
-        .job = job_text(&s->job),
+        .name = dsf_xstrdup(s->job->main.name),
+        .job = job_text(s->job),
         .machine = dsf_xstrdup(m->main.name != NULL ? m->main.name : ""),
         .rates = rates_text(m),
         .executor = dsf_xstrdup(executor),

@@ -14,7 +14,7 @@
 /* The run's own job, with what --set changed. */
 static void read_job(struct dsf_resume *r, const struct dsf_session *s)
 {
-    char *path = dsf_xasprintf("%s/job.toml", s->job.main.output);
+    char *path = dsf_xasprintf("%s/job.toml", s->job->main.output);
 
     r->job = dsf_xcalloc(1, sizeof(*r->job));
     if (dsf_job_read(path, NULL, 0, dsflow_plugin_load, r->job, NULL) < 0) {
@@ -34,13 +34,29 @@ static int64_t number_of(const struct dsf_resume *r, const char *key,
     return text != NULL ? strtoll(text, NULL, 10) : fallback;
 }
 
+static bool is_power_of_two(int64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static void set_of(char *set, size_t size, const char *key, int64_t value)
+{
+    if (value < 0)
+        snprintf(set, size, "%s=auto", key);
+    else
+        snprintf(set, size, "%s=%lld", key, (long long)value);
+}
+
 /* "auto" means what it meant in the run, where that is possible still: then the
  * bits stay. */
-static void take_open_sizes(const struct dsf_resume *r, struct dsf_session *s)
+static int take_open_sizes(const struct dsf_resume *r, struct dsf_session *s,
+                           struct dsflow_err *err)
 {
     const struct dsf_job *was = r->job;
-    struct dsf_job_batch *batch = &s->job.batch;
-    int64_t data = s->job.mesh.size[DSF_AXIS_DATA];
+    struct dsf_job_batch batch = s->job->batch;
+    char sets[2][48];
+    const char *const settings[] = { sets[0], sets[1] };
+    int64_t data = s->job->mesh.size[DSF_AXIS_DATA];
     int64_t groups = was == NULL             ? -1
                      : was->batch.groups < 0 ? was->mesh.size[DSF_AXIS_DATA]
                                              : was->batch.groups;
@@ -48,14 +64,15 @@ static void take_open_sizes(const struct dsf_resume *r, struct dsf_session *s)
         number_of(r, "batch.micro", was != NULL ? was->batch.micro : -1);
 
     groups = number_of(r, "batch.groups", groups);
-    if (batch->micro < 0 && micro > 0 && batch->sequences % (micro * data) == 0)
-        batch->micro = micro;
-    if (batch->groups >= 0 || groups <= 0 || batch->micro <= 0 ||
-        batch->sequences % (batch->micro * groups) != 0 || groups % data != 0)
-        return;
-    groups /= data;
-    if ((groups & (groups - 1)) == 0) /* a subtree for each data rank */
-        batch->groups = groups * data;
+    if (batch.micro < 0 && micro > 0 && batch.sequences % (micro * data) == 0)
+        batch.micro = micro;
+    if (batch.groups < 0 && groups > 0 && batch.micro > 0 &&
+        batch.sequences % (batch.micro * groups) == 0 && groups % data == 0 &&
+        is_power_of_two(groups / data)) /* a subtree for each data rank */
+        batch.groups = groups;
+    set_of(sets[0], sizeof(sets[0]), "batch.micro", batch.micro);
+    set_of(sets[1], sizeof(sets[1]), "batch.groups", batch.groups);
+    return dsf_session_set(s, DSF_FOLLOWS, settings, 2, err);
 }
 
 int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
@@ -70,24 +87,23 @@ int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
     dsf_notice_end();
     free(dir);
     if (!r->asked && !r->overwrite && (status < 0 || r->folder != NULL))
-        return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "job", "output",
+        return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "job", "output",
                             "%s has checkpoints: go on with --resume, or start "
                             "over with --overwrite, which removes them",
-                            s->job.main.output);
+                            s->job->main.output);
     if (status < 0 || r->folder == NULL)
         return status;
     status = dsf_ckpt_fields_read(r->folder, "of", &r->was, err);
     if (status < 0)
         return status;
-    if (r->meta.step > s->job.main.steps)
-        return dsf_job_fail(&s->job, err, DSFLOW_EINVAL, "job", "steps",
+    if (r->meta.step > s->job->main.steps)
+        return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "job", "steps",
                             "%lld: %s is of step %lld already: expected at "
                             "least that many",
-                            (long long)s->job.main.steps, r->folder,
+                            (long long)s->job->main.steps, r->folder,
                             (long long)r->meta.step);
     read_job(r, s);
-    take_open_sizes(r, s);
-    return DSFLOW_OK;
+    return take_open_sizes(r, s, err);
 }
 
 /* A key that has another value than in the run. */
@@ -155,7 +171,7 @@ static bool differs(const struct comparison *c, const char *key)
 static bool follows(const struct comparison *c, const char *key)
 {
     if (strcmp(key, "batch.tile") == 0)
-        return c->s->job.batch.tile < 0 &&
+        return c->s->job->batch.tile < 0 &&
                (c->r->job == NULL || c->r->job->batch.tile < 0) &&
                (differs(c, "batch.sequences") || differs(c, "batch.micro") ||
                 differs(c, "batch.sequence"));
@@ -186,7 +202,7 @@ static void compare(struct comparison *c)
         if (differs(c, was->v[i].key) && !follows(c, was->v[i].key))
             add(c, was->v[i].key, was->v[i].value, now_of(c, was->v[i].key));
     if (c->r->job != NULL)
-        dsf_job_compare(c->r->job, &c->s->job, compare_key, c);
+        dsf_job_compare(c->r->job, c->s->job, compare_key, c);
 }
 
 static void say(const struct comparison *c, const struct difference *d)
@@ -203,18 +219,18 @@ static void say(const struct comparison *c, const struct difference *d)
                  effect);
     else if (strcmp(d->key, "data.tokenizer") == 0)
         dsf_warn("data.tokenizer: %s is another than in the run: %s",
-                 c->s->job.data.tokenizer, effect);
+                 c->s->job->data.tokenizer, effect);
     else
         dsf_warn("%s: %s in the run, now %s: %s", d->key, d->was, d->now,
                  effect);
     /* With "auto", how many groups there are is a question of the mesh. */
     if (d->counts && strcmp(d->key, "batch.groups") == 0 &&
-        c->s->job.batch.groups < 0)
+        c->s->job->batch.groups < 0)
         dsf_warn("batch.groups: \"auto\" is mesh.data; a run that has "
                  "batch.groups = %lld from its start goes on bit for bit on 1 "
                  "to %lld data ranks",
-                 (long long)c->s->job.mesh.size[DSF_AXIS_DATA],
-                 (long long)c->s->job.mesh.size[DSF_AXIS_DATA]);
+                 (long long)c->s->job->mesh.size[DSF_AXIS_DATA],
+                 (long long)c->s->job->mesh.size[DSF_AXIS_DATA]);
 }
 
 /* The first with which nothing that was saved means anything; NULL: none. */
@@ -260,7 +276,7 @@ static int decide(struct dsf_resume *r, const struct comparison *c,
         return DSFLOW_OK;
     back = n > 1                               ? "them"
            : strcmp(keys, "batch.groups") != 0 ? "it"
-           : c->s->job.batch.groups < 0        ? "mesh.data"
+           : c->s->job->batch.groups < 0       ? "mesh.data"
                                                : "it";
     if (!r->changes)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -310,7 +326,7 @@ int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
 int dsf_resume_load(const struct dsf_resume *r, struct dsf_session *s,
                     struct dsflow_err *err)
 {
-    int64_t steps = r->meta.step, size = s->job.batch.sequences, seen;
+    int64_t steps = r->meta.step, size = s->job->batch.sequences, seen;
     int status;
 
     dsf_notice("reading %.250s", r->folder);

@@ -54,17 +54,17 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
     int status = dsf_early_check(&r->s, r->executor, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_run_check_output(&r->s.job, err);
+        status = dsf_run_check_output(r->s.job, err);
     if (status == DSFLOW_OK)
         status = find_start(r, err);
     if (status == DSFLOW_OK && r->start.folder == NULL)
         status = check_weights(r, err);
     if (status == DSFLOW_OK)
-        status = dsf_sample_check(&r->s.job, &r->s.model, r->s.tok, err);
+        status = dsf_sample_check(r->s.job, &r->s.model, r->s.tok, err);
     if (status == DSFLOW_OK)
         status =
             dsf_session_check_room(&r->s, r->done, r->start.overwrite, err);
-    return status == DSFLOW_OK ? dsf_traced_check(&r->s.job, err) : status;
+    return status == DSFLOW_OK ? dsf_traced_check(r->s.job, err) : status;
 }
 
 /* The training loop waits for one report of each step. */
@@ -97,15 +97,14 @@ static int find_machine(struct dsf_run *r, struct dsflow_err *err)
     int status = DSFLOW_OK;
 
     if (!r->has_machine)
-        status =
-            dsf_machine_of_job(&r->s.machine, &r->s.job, &r->machine, err);
+        status = dsf_machine_of_job(&r->s.machine, r->s.job, &r->machine, err);
     r->has_machine = true;
     return status;
 }
 
 static int open_metrics(struct dsf_run *r, struct dsflow_err *err)
 {
-    char *path = dsf_xasprintf("%s/metrics.jsonl", r->s.job.main.output);
+    char *path = dsf_xasprintf("%s/metrics.jsonl", r->s.job->main.output);
     int status = dsf_metrics_open(&r->metrics, path, err);
 
     free(path);
@@ -116,16 +115,16 @@ int dsf_run_plan(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    if (dsf_fit_is_open(&r->s.job))
+    if (dsf_fit_is_open(r->s.job))
         status = find_machine(r, err);
     if (status == DSFLOW_OK)
         status = dsf_session_fit(&r->s, &r->machine, NULL, err);
     if (status == DSFLOW_OK)
-        dsf_job_warn(&r->s.job);
+        dsf_job_warn(r->s.job);
     if (status == DSFLOW_OK)
         status = check_reports(&r->s, err);
     if (status == DSFLOW_OK)
-        status = dsf_run_make_output(&r->s.job, err);
+        status = dsf_run_make_output(r->s.job, err);
     return status == DSFLOW_OK ? open_metrics(r, err) : status;
 }
 
@@ -202,8 +201,8 @@ static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = dsf_metrics_begin(&r->metrics, r->done, err);
 
-    if (status == DSFLOW_OK && r->s.job.trace.tensorboard)
-        status = dsf_event_file_open(&r->events, r->s.job.main.output, r->done,
+    if (status == DSFLOW_OK && r->s.job->trace.tensorboard)
+        status = dsf_event_file_open(&r->events, r->s.job->main.output, r->done,
                                      err);
     r->begun = status == DSFLOW_OK;
     return status;

@@ -71,7 +71,7 @@ static int write_file(struct dsf_run *r, const char *name,
                                    struct dsflow_err *err),
                       struct dsflow_err *err)
 {
-    char *path = dsf_xasprintf("%s/%s", r->s.job.main.output, name);
+    char *path = dsf_xasprintf("%s/%s", r->s.job->main.output, name);
     struct dsf_aside file;
     int status;
 
@@ -89,7 +89,7 @@ static int write_file(struct dsf_run *r, const char *name,
 static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 {
     fprintf(out, "# The job of this run, with what --set changed.\n");
-    return dsf_job_write(&r->s.job, out);
+    return dsf_job_write(r->s.job, out);
 }
 
 static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)

@@ -34,7 +34,7 @@ static const struct dsf_kept_list *kept_of(const struct dsf_session *s,
 {
     if (s->graph != NULL)
         return &s->plan->kept;
-    dsf_reference_keep(&s->job, &c->kept, NULL);
+    dsf_reference_keep(s->job, &c->kept, NULL);
     return &c->kept;
 }
 
@@ -194,13 +194,13 @@ static double offloaded_beside(const struct dsf_session *s, const char *path)
     struct dsf_weights w;
     double bytes = 0;
 
-    if (s->graph == NULL || !dsf_disks_are_used(&s->job))
+    if (s->graph == NULL || !dsf_disks_are_used(s->job))
         return 0;
     dsf_fit_weigh(s->plan, s->graph, NULL, &w);
     for (unsigned r = 0; r < w.nranks; r++)
         bytes += w.ranks[r].tier_bytes[DSFLOW_NVME];
     dsf_weights_fini(&w);
-    return dsf_disks_bytes_beside(&s->job, bytes, path);
+    return dsf_disks_bytes_beside(s->job, bytes, path);
 }
 
 int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
@@ -209,11 +209,11 @@ int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
     char *dir = dsf_session_checkpoints(s);
     struct dsf_ckpt_use there = dsf_ckpt_use(dir);
     struct dsf_room_use use = {
-        .saves = dsf_room_saves(&s->job, done),
+        .saves = dsf_room_saves(s->job, done),
         .there = fresh ? 0 : there.n,
         .there_bytes = fresh ? 0 : there.bytes,
         .removed = there.unfinished + (fresh ? there.bytes : 0),
-        .others = offloaded_beside(s, s->job.main.output),
+        .others = offloaded_beside(s, s->job->main.output),
     };
     struct dsf_room room;
     struct contents c;
@@ -227,7 +227,7 @@ int dsf_session_check_room(struct dsf_session *s, int64_t done, bool fresh,
               use.bytes[1]);
     dsf_room_look(dir, &room);
     free(dir);
-    return dsf_room_check(&s->job, &use, &room, err);
+    return dsf_room_check(s->job, &use, &room, err);
 }
 
 /* "control.step": what is kept, and its field. */
@@ -267,7 +267,7 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     struct contents c;
     int status;
 
-    snprintf(meta.job, sizeof(meta.job), "%s", s->job.main.name);
+    snprintf(meta.job, sizeof(meta.job), "%s", s->job->main.name);
     list_contents(s, &c);
     list_numbers(s, &numbers);
     meta.numbers = &numbers;
@@ -275,7 +275,8 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     dsf_identity_fields(&identity, &of);
     meta.identity = dsf_identity_hash(&identity);
     meta.of = &of;
-    status = dsf_ckpt_save(dir, &meta, c.parts, 2, s->job.checkpoint.keep, err);
+    status =
+        dsf_ckpt_save(dir, &meta, c.parts, 2, s->job->checkpoint.keep, err);
     forget_contents(&c);
     dsf_ckpt_fields_fini(&of);
     dsf_ckpt_fields_fini(&numbers);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "config/toml_read.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "plugin/plugin.h"
@@ -35,7 +36,53 @@ bool dsf_is_run(const char *path)
 
 char *dsf_session_checkpoints(const struct dsf_session *s)
 {
-    return dsf_xasprintf("%s/checkpoints", s->job.main.output);
+    return dsf_xasprintf("%s/checkpoints", s->job->main.output);
+}
+
+void dsf_session_take_job(struct dsf_session *s, struct dsf_job *job)
+{
+    if (s->job != NULL)
+        dsf_job_fini((struct dsf_job *)s->job);
+    free((struct dsf_job *)s->job);
+    s->job = job;
+}
+
+int dsf_session_set(struct dsf_session *s, enum dsf_said said,
+                    const char *const *sets, unsigned nsets,
+                    struct dsflow_err *err)
+{
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    int status = dsf_job_with(s->job, said, sets, nsets, job, err);
+
+    if (status == DSFLOW_OK)
+        dsf_session_take_job(s, job);
+    else
+        free(job);
+    return status;
+}
+
+int dsf_session_set_text(struct dsf_session *s, const char *key,
+                         const char *value, struct dsflow_err *err)
+{
+    char *quoted = dsf_toml_quote(value);
+    char *set = dsf_xasprintf("%s=%s", key, quoted);
+    int status =
+        dsf_session_set(s, DSF_FOLLOWS, (const char *const *)&set, 1, err);
+
+    free(quoted);
+    free(set);
+    return status;
+}
+
+static int set_number(struct dsf_session *s, const char *key, int64_t value,
+                      struct dsflow_err *err)
+{
+    char *set = dsf_xasprintf("%s=%lld", key, (long long)value);
+    int status =
+        dsf_session_set(s, DSF_FOLLOWS, (const char *const *)&set, 1, err);
+
+    free(set);
+    return status;
 }
 
 static int read_job(struct dsf_session *s, const char *path,
@@ -45,26 +92,41 @@ static int read_job(struct dsf_session *s, const char *path,
     bool is_run = dsf_is_run(path);
     char *file =
         is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
-    int status =
-        dsf_job_read(file, sets, nsets, dsflow_plugin_load, &s->job, err);
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    int status = dsf_job_read(file, sets, nsets, dsflow_plugin_load, job, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_job_check_components(&s->job, err);
+        dsf_session_take_job(s, job);
+    else
+        free(job);
     if (status == DSFLOW_OK)
-        status = dsf_job_check_segments(&s->job, err);
+        status = dsf_job_check_components(s->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_segments(s->job, err);
     /* A run that was moved is where it was found. */
-    if (status == DSFLOW_OK && is_run) {
-        free(s->job.main.output);
-        s->job.main.output = dsf_xstrdup(path);
-    }
+    if (status == DSFLOW_OK && is_run)
+        status = dsf_session_set_text(s, "job.output", path, err);
     free(file);
     return status;
+}
+
+/* What config.json says decides which keys have an effect. */
+static int set_family(struct dsf_session *s, struct dsflow_err *err)
+{
+    bool llama = s->model.family == DSF_LLAMA;
+    const char *const sets[] = {
+        llama ? "model.family=llama" : "model.family=gpt2",
+        s->model.rope_llama3 ? "model.rope_scaling=llama3"
+                             : "model.rope_scaling=none",
+    };
+
+    return dsf_session_set(s, DSF_FOLLOWS, sets, llama ? 2 : 1, err);
 }
 
 /* What follows from the job, up to the model. */
 static int open_model(struct dsf_session *s, struct dsflow_err *err)
 {
-    int status = dsf_disks_check_keys(&s->job, err);
+    int status = dsf_disks_check_keys(s->job, err);
 
     if (status < 0)
         return status;
@@ -74,16 +136,13 @@ static int open_model(struct dsf_session *s, struct dsflow_err *err)
     if (status < 0)
         return status;
     dsf_origin_check_tokenizer(s);
-    if (s->job.model.vocab < 0)
-        s->job.model.vocab = dsf_tokenizer_vocab(s->tok);
-    status = dsf_model_init(&s->model, &s->job, err);
-    if (status < 0)
-        return status;
-    /* What config.json says decides which keys have an effect. */
-    s->job.model.family = (int)s->model.family;
-    if (s->model.family == DSF_LLAMA)
-        s->job.model.rope_scaling = s->model.rope_llama3;
-    return dsf_vocabulary_check(s, err);
+    if (s->job->model.vocab < 0)
+        status = set_number(s, "model.vocab", dsf_tokenizer_vocab(s->tok), err);
+    if (status == DSFLOW_OK)
+        status = dsf_model_init(&s->model, s->job, err);
+    if (status == DSFLOW_OK)
+        status = set_family(s, err);
+    return status == DSFLOW_OK ? dsf_vocabulary_check(s, err) : status;
 }
 
 int dsf_session_model(struct dsf_session *s, const char *path,
@@ -101,20 +160,25 @@ int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
                       const char *const *sets, unsigned nsets,
                       const struct dsflow_batches *own, struct dsflow_err *err)
 {
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
     int status;
 
     memset(s, 0, sizeof(*s));
     s->own = own;
     status = dsf_job_parse(text, strlen(text), path, sets, nsets,
-                           dsflow_plugin_load, &s->job, err);
+                           dsflow_plugin_load, job, err);
     if (status == DSFLOW_OK)
-        status = dsf_job_check_components(&s->job, err);
+        dsf_session_take_job(s, job);
+    else
+        free(job);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_components(s->job, err);
     return status == DSFLOW_OK ? open_model(s, err) : status;
 }
 
 struct dsf_setup dsf_session_setup(struct dsf_session *s)
 {
-    return (struct dsf_setup){ .job = &s->job,
+    return (struct dsf_setup){ .job = s->job,
                                .model = &s->model,
                                .machine = &s->machine,
                                .plan = s->plan,
@@ -128,6 +192,8 @@ int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
     struct dsf_setup setup = dsf_session_setup(s);
     int status = dsf_fit(&setup, m, until, err);
 
+    if (setup.chosen != NULL)
+        dsf_session_take_job(s, setup.chosen);
     s->plan = setup.plan;
     s->graph = setup.graph;
     s->why = setup.why;
@@ -140,8 +206,8 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     struct dsf_machine_model m = { 0 };
     int status = DSFLOW_OK;
 
-    if (dsf_fit_is_open(&s->job))
-        status = dsf_machine_of_job(&s->machine, &s->job, &m, err);
+    if (dsf_fit_is_open(s->job))
+        status = dsf_machine_of_job(&s->machine, s->job, &m, err);
     if (status == DSFLOW_OK)
         status = dsf_session_fit(s, &m, until, err);
     dsf_machine_model_fini(&m);
@@ -163,12 +229,12 @@ static void notice_text(const struct dsf_job *job)
 
 static int read_text(struct dsf_session *s, struct dsflow_err *err)
 {
-    char *cache = dsf_xasprintf("%s/cache", s->job.main.output);
+    char *cache = dsf_xasprintf("%s/cache", s->job->main.output);
     int status;
 
     dsf_vocabulary_say(s);
-    notice_text(&s->job);
-    status = dsf_corpus_open(&s->job, s->tok, s->plan->sequence,
+    notice_text(s->job);
+    status = dsf_corpus_open(s->job, s->tok, s->plan->sequence,
                              s->model.dims.vocab, cache, &s->corpus, err);
     dsf_notice_end();
     free(cache);
@@ -200,9 +266,9 @@ static int check_present(const struct dsf_session *s,
             err, DSFLOW_EFIT,
             "%s: the job needs %s of memory and %s are free (dsflow plan says "
             "for what)",
-            s->job.path, dsf_size_text(total).s,
+            s->job->path, dsf_size_text(total).s,
             dsf_size_text((double)s->machine.available).s);
-    return dsf_disks_check_room(&s->job, disk, err);
+    return dsf_disks_check_room(s->job, disk, err);
 }
 
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
@@ -232,10 +298,9 @@ static void fill_constants(struct dsf_session *s)
 int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
                      const struct dsflow_host *host, struct dsflow_err *err)
 {
-    const struct dsf_job_machine *m = &s->job.machine;
+    const struct dsf_job_machine *m = &s->job->machine;
     struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
-            .kind = kind,
-            .workers = s->plan->workers - (unsigned)m->virtuals,
+            .kind = kind, .workers = s->plan->workers - (unsigned)m->virtuals,
             .ranks = (unsigned)s->plan->nranks,
             .virtuals = (unsigned)m->virtuals,
             .virtual_memory =
@@ -243,7 +308,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
             .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
             .scheduler =
                 strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
-            .disk = dsf_disks_options(&s->job));
+            .disk = dsf_disks_options(s->job));
     int status;
 
     dsf_notice("allocating the memory of a step, and starting workers");
@@ -265,7 +330,7 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
 
     if (status < 0)
         return status;
-    dsf_notice(strcmp(s->job.model.init, "random") == 0
+    dsf_notice(strcmp(s->job->model.init, "random") == 0
                    ? "drawing the first weights"
                    : "reading the weights");
     for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
@@ -323,7 +388,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_corpus_close(s->corpus);
     dsf_model_fini(&s->model);
     dsf_tokenizer_free(s->tok);
-    dsf_job_fini(&s->job);
+    dsf_session_take_job(s, NULL);
     dsf_contents_fini(&s->contents);
     free(s->why);
     free(s->origin);

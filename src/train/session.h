@@ -15,7 +15,7 @@
 #include "train/contents.h"
 
 struct dsf_session {
-    struct dsf_job job;
+    const struct dsf_job *job; /* its own */
     struct dsf_tokenizer *tok;
     struct dsf_model model;
     struct dsf_machine machine;
@@ -46,6 +46,16 @@ int dsf_session_model(struct dsf_session *s, const char *path,
 int dsf_session_parse(struct dsf_session *s, const char *text, const char *path,
                       const char *const *sets, unsigned nsets,
                       const struct dsflow_batches *own, struct dsflow_err *err);
+
+/* Go on with another job: that of the session with `nsets` settings in it, with
+ * a key that is a text and follows from the rest, or `job`, which is from the
+ * heap and then of the session. Before the plan, which borrows the job. */
+int dsf_session_set(struct dsf_session *s, enum dsf_said said,
+                    const char *const *sets, unsigned nsets,
+                    struct dsflow_err *err);
+int dsf_session_set_text(struct dsf_session *s, const char *key,
+                         const char *value, struct dsflow_err *err);
+void dsf_session_take_job(struct dsf_session *s, struct dsf_job *job);
 
 /* What the session plans, for src/tune: a view of it, with its plan and graph.
  */

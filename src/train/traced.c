@@ -43,10 +43,10 @@ static int record(struct dsf_meter *meter, const struct dsf_session *s,
                   const struct dsf_prediction *prediction, const char *executor,
                   const char *path, int64_t done, struct dsflow_err *err)
 {
-    const struct dsflow_ints *steps = &s->job.trace.steps;
+    const struct dsflow_ints *steps = &s->job->trace.steps;
     int64_t first = steps->v[0] > done ? steps->v[0] : done + 1;
     int64_t last =
-        steps->v[1] < s->job.main.steps ? steps->v[1] : s->job.main.steps;
+        steps->v[1] < s->job->main.steps ? steps->v[1] : s->job->main.steps;
     struct dsf_trace trace;
     int status;
 
@@ -63,11 +63,11 @@ int dsf_traced_open(struct dsf_meter *meter, const struct dsf_session *s,
                     const struct dsf_prediction *prediction,
                     const char *executor, int64_t done, struct dsflow_err *err)
 {
-    const struct dsflow_ints *steps = &s->job.trace.steps;
-    char *path = dsf_xasprintf("%s/trace.dsflow", s->job.main.output);
+    const struct dsflow_ints *steps = &s->job->trace.steps;
+    char *path = dsf_xasprintf("%s/trace.dsflow", s->job->main.output);
     int status = DSFLOW_OK;
 
-    if (steps->n > 0 && steps->v[1] > done && done < s->job.main.steps)
+    if (steps->n > 0 && steps->v[1] > done && done < s->job->main.steps)
         status = record(meter, s, machine, prediction, executor, path, done,
                         err);
     else if (done == 0)

@@ -16,17 +16,16 @@ static bool has_own(const struct dsf_job *job)
 
 int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
 {
-    struct dsf_job *job = &s->job;
-    bool own = !dsf_job_has(job, "data", "tokenizer") && has_own(job);
-    int status;
+    bool own = !dsf_job_has(s->job, "data", "tokenizer") && has_own(s->job);
+    int status = DSFLOW_OK;
 
-    if (own) {
-        free(job->data.tokenizer);
-        job->data.tokenizer = dsf_xstrdup(job->model.init);
-    }
-    status = dsf_tokenizer_open(job->data.tokenizer, &s->tok, err);
+    if (own)
+        status =
+            dsf_session_set_text(s, "data.tokenizer", s->job->model.init, err);
+    if (status == DSFLOW_OK)
+        status = dsf_tokenizer_open(s->job->data.tokenizer, &s->tok, err);
     if (status < 0 && own)
-        return dsf_job_fail(job, err, status, "data", "tokenizer",
+        return dsf_job_fail(s->job, err, status, "data", "tokenizer",
                             "is not given, and that of model.init cannot be "
                             "read: %s",
                             err != NULL ? err->msg : "");
@@ -46,12 +45,12 @@ static bool is_padding(int32_t vocab, int32_t tokens)
 /* A tokenizer that was named, beside the one in the model's folder. */
 static bool warn_of_other(const struct dsf_session *s)
 {
-    const char *init = s->job.model.init, *named = s->job.data.tokenizer;
+    const char *init = s->job->model.init, *named = s->job->data.tokenizer;
     struct dsf_tokenizer *own = NULL;
     struct dsflow_err err;
     bool other;
 
-    if (strcmp(init, named) == 0 || !has_own(&s->job) ||
+    if (strcmp(init, named) == 0 || !has_own(s->job) ||
         dsf_tokenizer_open(init, &own, &err) < 0)
         return false;
     other = !dsf_tokenizer_same(own, s->tok);
@@ -67,7 +66,7 @@ static bool warn_of_other(const struct dsf_session *s)
 int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
 {
     int32_t tokens = dsf_tokenizer_vocab(s->tok), vocab = s->model.dims.vocab;
-    const struct dsf_job *job = &s->job;
+    const struct dsf_job *job = s->job;
 
     if (s->own != NULL && vocab < s->own->vocab)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "vocab",
@@ -91,11 +90,11 @@ int dsf_vocabulary_check(const struct dsf_session *s, struct dsflow_err *err)
 
 const char *dsf_vocabulary_source(const struct dsf_session *s)
 {
-    const char *init = s->job.model.init;
+    const char *init = s->job->model.init;
     struct dsf_tokenizer *own = NULL;
     bool same;
 
-    if (!has_own(&s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
+    if (!has_own(s->job) || dsf_tokenizer_open(init, &own, NULL) < 0)
         return NULL;
     same = dsf_tokenizer_same(own, s->tok);
     dsf_tokenizer_free(own);
@@ -104,7 +103,7 @@ const char *dsf_vocabulary_source(const struct dsf_session *s)
 
 void dsf_vocabulary_say(const struct dsf_session *s)
 {
-    const struct dsf_job *job = &s->job;
+    const struct dsf_job *job = s->job;
 
     if (strcmp(job->model.init, "random") == 0 ||
         dsf_job_has(job, "data", "tokenizer"))

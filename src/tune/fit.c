@@ -51,24 +51,28 @@ void dsf_fit_forget(struct dsf_setup *s)
 {
     dsflow_graph_free(s->graph);
     dsf_plan_free(s->plan);
+    if (s->chosen != NULL)
+        dsf_job_fini(s->chosen);
+    free(s->chosen);
     s->graph = NULL;
     s->plan = NULL;
+    s->chosen = NULL;
 }
 
 int dsf_fit_build(struct dsf_setup *s, const char *until,
                   struct dsflow_err *err)
 {
-    int status = dsf_plan_new(s->job, s->model, s->machine, &s->plan, err);
+    const struct dsf_job *job = s->chosen != NULL ? s->chosen : s->job;
+    int status = dsf_plan_new(job, s->model, s->machine, &s->plan, err);
 
     if (status == DSFLOW_OK)
         status = dsf_policies_build(s->plan, until, &s->graph, err);
     return status;
 }
 
-struct dsf_choice dsf_choice_of(const struct dsf_setup *s)
+struct dsf_choice dsf_choice_of(const struct dsf_job *job)
 {
     struct dsf_steps steps = dsf_steps_of_policies();
-    const struct dsf_job *job = s->job;
     struct dsf_choice choice;
 
     memset(&choice, 0, sizeof(choice)); /* choices are compared as bytes */
@@ -81,18 +85,76 @@ struct dsf_choice dsf_choice_of(const struct dsf_setup *s)
     return choice;
 }
 
-void dsf_choice_set(struct dsf_setup *s, const struct dsf_choice *choice)
-{
-    struct dsf_steps steps = dsf_steps_of_policies();
-    struct dsf_offload_keys *offload =
-        dsf_job_fields(s->job, dsf_job_find_table("offload"));
+/* "table.key=value", of keys that a choice changes. */
+struct settings {
+    char *v[DSF_MAX_STEPS + 16];
+    unsigned n;
+};
 
-    s->job->batch.micro = choice->micro;
-    s->job->batch.in_flight = choice->in_flight;
-    s->job->batch.order = choice->order;
+static void add_number(struct settings *l, const char *key, int64_t was,
+                       int64_t is)
+{
+    if (was != is)
+        l->v[l->n++] = dsf_xasprintf("%s=%lld", key, (long long)is);
+}
+
+static struct settings settings_of(const struct dsf_job *job,
+                                   const struct dsf_choice *choice)
+{
+    const struct dsflow_option *order =
+        dsf_option_find(dsf_job_find_table("batch")->options, "order");
+    struct dsf_steps steps = dsf_steps_of_policies();
+    struct dsf_choice was = dsf_choice_of(job);
+    struct settings l = { .n = 0 };
+
+    add_number(&l, "batch.micro", was.micro, choice->micro);
+    add_number(&l, "batch.in_flight", was.in_flight, choice->in_flight);
     for (unsigned k = 0; k < steps.n; k++)
-        dsf_try_put(&steps.v[k], s->job, choice->step[k]);
-    *offload = choice->offload;
+        if (was.step[k] != choice->step[k])
+            l.v[l.n++] = dsf_try_set(&steps.v[k], choice->step[k]);
+    if (was.order != choice->order)
+        l.v[l.n++] =
+            dsf_xasprintf("batch.order=%s", order->choices[choice->order]);
+    for (const struct dsflow_option *o = dsf_policy_offload.options;
+         o->key != NULL; o++)
+        if (!dsf_option_same(o, &was.offload, &choice->offload))
+            l.v[l.n++] = dsf_xasprintf("offload.%s=%s", o->key,
+                                       dsf_value_text(o, &choice->offload).s);
+    return l;
+}
+
+/* s->chosen is the job with a choice; says which keys were changed. */
+static int choose_job(struct dsf_setup *s, const struct dsf_choice *choice,
+                      enum dsf_said said, char *all, size_t size,
+                      struct dsflow_err *err)
+{
+    struct settings l = settings_of(s->job, choice);
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    int status =
+        dsf_job_with(s->job, said, (const char *const *)l.v, l.n, job, err);
+
+    if (status == DSFLOW_OK)
+        s->chosen = job;
+    else
+        free(job);
+    for (unsigned i = 0; i < l.n; i++) {
+        size_t n = all != NULL ? strlen(all) : 0;
+
+        if (all != NULL)
+            snprintf(all + n, size - n, "%s%s", n > 0 ? " " : "", l.v[i]);
+        free(l.v[i]);
+    }
+    return status;
+}
+
+int dsf_fit_build_choice(struct dsf_setup *s, const struct dsf_choice *choice,
+                         struct dsflow_err *err)
+{
+    int status;
+
+    dsf_fit_forget(s);
+    status = choose_job(s, choice, DSF_FOLLOWS, NULL, 0, err);
+    return status == DSFLOW_OK ? dsf_fit_build(s, NULL, err) : status;
 }
 
 bool dsf_fit_falls_short(const struct dsf_setup *s,
@@ -119,14 +181,6 @@ struct search {
     struct dsflow_err err; /* of a choice that makes no plan */
 };
 
-static int build_choice(struct dsf_setup *s, const struct dsf_choice *choice,
-                        struct search *search)
-{
-    dsf_fit_forget(s);
-    dsf_choice_set(s, choice);
-    return dsf_fit_build(s, NULL, &search->err);
-}
-
 /* From a plan without any, build the one with the largest share of the states
  * that the devices have room for. States stay in whole pieces, and their
  * updates need room too. */
@@ -144,13 +198,14 @@ static int keep_most(struct dsf_setup *s, const struct dsf_machine_model *m,
         return DSFLOW_OK;
     for (; hundredths > 0 && status == DSFLOW_OK; hundredths--) {
         choice->offload.share = hundredths / 100.0;
-        status = build_choice(s, choice, search);
+        status = dsf_fit_build_choice(s, choice, &search->err);
         if (status == DSFLOW_OK && !(dsf_fit_falls_short(s, m, &shortfall) &&
                                      shortfall.tier == DSFLOW_DEVICE))
             return DSFLOW_OK;
     }
     choice->offload.share = 0;
-    return status == DSFLOW_OK ? build_choice(s, choice, search) : status;
+    return status == DSFLOW_OK ? dsf_fit_build_choice(s, choice, &search->err)
+                               : status;
 }
 
 static void note_shortfall(struct search *search,
@@ -174,7 +229,7 @@ static void try(struct dsf_setup *s, const struct dsf_machine_model *m,
 
     if (search->open_share)
         choice.offload.share = 0;
-    status = build_choice(s, &choice, search);
+    status = dsf_fit_build_choice(s, &choice, &search->err);
     if (status == DSFLOW_OK && search->open_share)
         status = keep_most(s, m, &choice, search);
     if (status < 0) {
@@ -211,7 +266,6 @@ static void try_orders(struct dsf_setup *s, const struct dsf_machine_model *m,
     choice.order = DSF_MICRO_MAJOR;
     if (search->fit == fit || m->disk.read > 0) /* else nobody can tell */
         try(s, m, choice, search);
-    dsf_choice_set(s, &search->open);
 }
 
 /* Every size of a micro-batch that is open. */
@@ -260,66 +314,19 @@ static void try_all(struct dsf_setup *s, const struct dsf_machine_model *m,
     try_steps(s, m, &steps, steps.n, search->open, search);
 }
 
-/* Set a key, and add it to what was chosen; the text is freed. */
-static int settle_key(struct dsf_setup *s, char *set, char *all, size_t size,
-                      struct dsflow_err *err)
+/* What was chosen, and why. */
+static char *why_of(const struct search *search, const char *all, double budget)
 {
-    size_t n = strlen(all);
-    int status = dsf_job_set(s->job, set, err);
-
-    snprintf(all + n, size - n, "%s%s", n > 0 ? " " : "", set);
-    free(set);
-    return status;
-}
-
-static char *step_text(const struct dsf_try *t, int value)
-{
-    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
-    char *set = dsf_xasprintf("%s=%s", key, text);
-
-    free(key);
-    free(text);
-    return set;
-}
-
-/* Write the choice into the job, as the user could have. */
-static int settle(struct dsf_setup *s, const struct search *search,
-                  double budget, struct dsflow_err *err)
-{
-    const struct dsf_choice *open = &search->open, *best = &search->best;
-    const struct dsf_table *batch = dsf_job_find_table("batch");
-    struct dsf_steps steps = dsf_steps_of_policies();
-    char all[400] = "";
-    int status = DSFLOW_OK;
-
-    dsf_choice_set(s, best);
-#define SETTLE(is_open, text)                                                  \
-    if (status == DSFLOW_OK && (is_open))                                      \
-    status = settle_key(s, text, all, sizeof(all), err)
-    SETTLE(open->micro < 0,
-           dsf_xasprintf("batch.micro=%lld", (long long)best->micro));
-    for (unsigned k = 0; k < steps.n; k++)
-        SETTLE(open->step[k] < 0, step_text(&steps.v[k], best->step[k]));
-    SETTLE(open->order != best->order,
-           dsf_xasprintf(
-               "batch.order=%s",
-               dsf_option_find(batch->options, "order")->choices[best->order]));
-    SETTLE(search->open_share,
-           dsf_xasprintf("offload.share=%g", best->offload.share));
-#undef SETTLE
-    free(s->why);
     if (search->open_share && search->fit == 1 && search->unfit == 0)
-        s->why = dsf_xasprintf("%s: the most that there is room for on the "
-                               "device, %s a step",
-                               all, dsf_time_text(search->seconds).s);
-    else
-        s->why = dsf_xasprintf(
-            "%s: the fastest of %u that fit, %s a step; %u need%s more than %s "
-            "a rank",
-            all, search->fit, dsf_time_text(search->seconds).s, search->unfit,
-            search->unfit == 1 ? "s" : "",
-            isfinite(budget) ? dsf_size_text(budget).s : "there is");
-    return status;
+        return dsf_xasprintf("%s: the most that there is room for on the "
+                             "device, %s a step",
+                             all, dsf_time_text(search->seconds).s);
+    return dsf_xasprintf(
+        "%s: the fastest of %u that fit, %s a step; %u need%s more than %s "
+        "a rank",
+        all, search->fit, dsf_time_text(search->seconds).s, search->unfit,
+        search->unfit == 1 ? "s" : "",
+        isfinite(budget) ? dsf_size_text(budget).s : "there is");
 }
 
 /* Nothing fits. */
@@ -350,8 +357,7 @@ static int fail_least(struct dsf_setup *s, const struct dsf_machine_model *m,
     struct dsf_weights w;
     int status;
 
-    dsf_choice_set(s, &search->lacking);
-    status = dsf_fit_build(s, NULL, err);
+    status = dsf_fit_build_choice(s, &search->lacking, err);
     if (status < 0)
         return status;
     dsf_fit_weigh(s->plan, s->graph, m, &w);
@@ -360,17 +366,18 @@ static int fail_least(struct dsf_setup *s, const struct dsf_machine_model *m,
     return status;
 }
 
+/* Try all, and build the plan of the best. */
 static int choose(struct dsf_setup *s, const struct dsf_machine_model *m,
-                  struct dsflow_err *err)
+                  const char *until, struct dsflow_err *err)
 {
-    struct search search = { .open = dsf_choice_of(s),
+    struct search search = { .open = dsf_choice_of(s->job),
                              .open_share = share_is_open(s->job),
                              .seconds = INFINITY };
-    double budget;
+    char all[400] = "";
     int status;
 
+    dsf_notice("planning with each value of what is auto");
     try_all(s, m, &search);
-    dsf_choice_set(s, &search.open);
     if (search.fit == 0 && search.unfit == 0) {
         if (err != NULL)
             *err = search.err;
@@ -379,25 +386,25 @@ static int choose(struct dsf_setup *s, const struct dsf_machine_model *m,
     if (search.fit == 0)
         return search.unfit > 2 ? fail_all(s, &search, err)
                                 : fail_least(s, m, &search, err);
-    dsf_choice_set(s, &search.best);
-    status = dsf_fit_build(s, NULL, err);
+    dsf_notice("building the graph of a step");
+    status = choose_job(s, &search.best, DSF_GIVEN, all, sizeof(all), err);
+    if (status == DSFLOW_OK)
+        status = dsf_fit_build(s, until, err);
     if (status < 0)
         return status;
-    budget = dsf_fit_budget(s->plan, m);
-    dsf_fit_forget(s);
-    return settle(s, &search, budget, err);
+    free(s->why);
+    s->why = why_of(&search, all, dsf_fit_budget(s->plan, m));
+    return DSFLOW_OK;
 }
 
 int dsf_fit(struct dsf_setup *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err)
 {
-    int status = DSFLOW_OK;
+    int status;
 
     if (dsf_fit_is_open(s->job)) {
-        dsf_notice("planning with each value of what is auto");
-        status = choose(s, m, err);
-    }
-    if (status == DSFLOW_OK) {
+        status = choose(s, m, until, err);
+    } else {
         dsf_notice("building the graph of a step");
         status = dsf_fit_build(s, until, err);
     }

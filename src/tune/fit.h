@@ -7,9 +7,11 @@
 /* A job with the model and the machine that it is planned for, all borrowed,
  * and the plan and the graph that were made of it: NULL, or of the caller. */
 struct dsf_setup {
-    struct dsf_job *job;
+    const struct dsf_job *job;
     const struct dsf_model *model;
     const struct dsf_machine *machine;
+    struct dsf_job *chosen; /* the job of the plan, with what was chosen for
+                               sizes that are auto; NULL: it is `job` */
     struct dsflow_plan *plan;
     struct dsflow_graph *graph;
     char *why; /* what was chosen for sizes that are auto; or NULL */
@@ -17,10 +19,10 @@ struct dsf_setup {
 
 /* The plan and the graph of a setup, up to policy `until` (NULL: all). Where
  * the job leaves sizes open (batch.micro, recompute.what, zero.stage, and what
- * dsf_fit_is_open knows of offloading), all are tried, and those are taken, and
- * written into the job, whose step is predicted to be the fastest on machine
- * `m` that fits; s->why says so. `m` may be NULL where dsf_fit_is_open says no.
- * Errors: DSFLOW_EFIT where none fits. */
+ * dsf_fit_is_open knows of offloading), all are tried, and s->chosen is the job
+ * with those whose step is predicted to be the fastest on machine `m` that
+ * fits; s->why says so. `m` may be NULL where dsf_fit_is_open says no. Errors:
+ * DSFLOW_EFIT where none fits. */
 int dsf_fit(struct dsf_setup *s, const struct dsf_machine_model *m,
             const char *until, struct dsflow_err *err);
 

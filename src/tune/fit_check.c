@@ -35,8 +35,7 @@ static bool fits(struct search *h, const struct dsf_choice *choice)
 
     if (h->left == 0)
         return false;
-    dsf_choice_set(s, choice);
-    does = dsf_fit_build(s, NULL, NULL) == DSFLOW_OK;
+    does = dsf_fit_build_choice(s, choice, NULL) == DSFLOW_OK;
     ntasks = does ? dsflow_graph_ntasks(s->graph) : 0;
     h->left -= ntasks < h->left ? ntasks : h->left;
     does = does && !dsf_fit_falls_short(s, h->m, &shortfall);
@@ -92,14 +91,9 @@ static bool find_at(struct search *h, const struct dsf_choice *least,
 
 static bool find_choice(struct search *h, struct dsf_choice *found)
 {
-    struct dsf_setup *s = h->s;
-    const struct dsf_choice asked = dsf_choice_of(s);
-    struct dsflow_plan *plan = s->plan;
-    struct dsflow_graph *graph = s->graph;
+    const struct dsf_choice asked = dsf_choice_of(h->s->job);
     bool any = false;
 
-    s->plan = NULL;
-    s->graph = NULL;
     for (unsigned l = 0; !any; l++) {
         struct dsf_choice least = asked;
 
@@ -112,9 +106,6 @@ static bool find_choice(struct search *h, struct dsf_choice *found)
             continue;
         any = find_at(h, &least, l == 0, found);
     }
-    dsf_choice_set(s, &asked);
-    s->plan = plan;
-    s->graph = graph;
     return any;
 }
 
@@ -177,18 +168,23 @@ static struct keys keys_of(const struct dsf_choice *was,
 }
 
 /* "; these would fit", or what there is to be said of it. */
-static char *advice(struct dsf_setup *s, const struct dsf_machine_model *m)
+static char *advice(const struct dsf_setup *s,
+                    const struct dsf_machine_model *m)
 {
     static const uint32_t MANY = 300000; /* tasks: a search would take long */
     static const char none[] =
         "; nor does it fit with smaller micro-batches, recomputation, "
         "zero.stage = 3 and offloading: more ranks, or a smaller model";
-    struct search h = { s, m, s->plan->micro, 5 * MANY };
-    struct dsf_choice was = dsf_choice_of(s), choice = was;
+    struct dsf_setup other = { .job = s->plan->job,
+                               .model = s->model,
+                               .machine = s->machine };
+    struct search h = { &other, m, s->plan->micro, 5 * MANY };
+    struct dsf_choice was = dsf_choice_of(s->plan->job), choice = was;
     double memory, disks;
     bool found;
 
-    if (dsf_fit_is_hopeless(s->job, s->model, s->machine, m, &memory, &disks))
+    if (dsf_fit_is_hopeless(s->plan->job, s->model, s->machine, m, &memory,
+                            &disks))
         return dsf_xstrdup(none);
     if (dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");

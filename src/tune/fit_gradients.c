@@ -35,20 +35,20 @@ static double gradients_of(const struct dsf_setup *s,
 static double gradients_of_micro(const struct dsf_setup *s,
                                  const struct dsf_machine_model *m)
 {
-    struct dsf_zero_keys *keys =
-        dsf_job_fields(s->job, dsf_job_find_table("zero"));
-    struct dsf_setup other = *s;
+    static const char *const sets[] = { "zero.reduce=micro" };
+    struct dsf_setup other = { .model = s->model, .machine = s->machine };
+    struct dsf_job job;
     double bytes = 0;
 
     if (dsflow_graph_ntasks(s->graph) > MOST_TASKS)
         return 0;
-    other.plan = NULL;
-    other.graph = NULL;
-    keys->reduce = DSF_REDUCE_MICRO;
+    if (dsf_job_with(s->plan->job, DSF_FOLLOWS, sets, 1, &job, NULL) < 0)
+        return 0;
+    other.job = &job;
     if (dsf_fit_build(&other, NULL, NULL) == DSFLOW_OK)
         bytes = gradients_of(&other, m);
-    keys->reduce = DSF_REDUCE_STEP;
     dsf_fit_forget(&other);
+    dsf_job_fini(&job);
     return bytes;
 }
 

@@ -23,13 +23,15 @@ struct dsf_choice {
     struct dsf_offload_keys offload;
 };
 
-/* The one that the job has; and write one into the job. */
-struct dsf_choice dsf_choice_of(const struct dsf_setup *s);
-void dsf_choice_set(struct dsf_setup *s, const struct dsf_choice *choice);
+/* The one that a job has. */
+struct dsf_choice dsf_choice_of(const struct dsf_job *job);
 
-/* The plan and the graph of the job as it is. */
+/* The plan and the graph of the setup's job, and of that job with a choice, as
+ * s->chosen. */
 int dsf_fit_build(struct dsf_setup *s, const char *until,
                   struct dsflow_err *err);
+int dsf_fit_build_choice(struct dsf_setup *s, const struct dsf_choice *choice,
+                         struct dsflow_err *err);
 void dsf_fit_forget(struct dsf_setup *s);
 
 /* Whether it does not fit. */

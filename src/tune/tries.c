@@ -27,9 +27,9 @@ bool dsf_try_at(unsigned i, struct dsf_try *t)
     return false;
 }
 
-static void *field_of(const struct dsf_try *t, const struct dsf_job *job)
+static const void *field_of(const struct dsf_try *t, const struct dsf_job *job)
 {
-    return (char *)dsf_job_fields(job, t->table) + t->option->offset;
+    return (const char *)dsf_job_fields(job, t->table) + t->option->offset;
 }
 
 /* Choices but for "auto", which is the last. */
@@ -65,25 +65,17 @@ int dsf_try_get(const struct dsf_try *t, const struct dsf_job *job)
     int choice;
 
     if (o->type == DSFLOW_CHOICE) {
-        choice = *(int *)field_of(t, job);
+        choice = *(const int *)field_of(t, job);
         return choice < choices_of(o) ? choice : -1;
     }
-    number = *(int64_t *)field_of(t, job);
+    number = *(const int64_t *)field_of(t, job);
     return number < 0 ? -1 : (int)(number - (int64_t)o->min);
-}
-
-void dsf_try_put(const struct dsf_try *t, struct dsf_job *job, int value)
-{
-    const struct dsflow_option *o = t->option;
-
-    if (o->type == DSFLOW_CHOICE)
-        *(int *)field_of(t, job) = value < 0 ? choices_of(o) : value;
-    else
-        *(int64_t *)field_of(t, job) = value < 0 ? -1 : value + (int64_t)o->min;
 }
 
 char *dsf_try_text(const struct dsf_try *t, int value)
 {
+    if (value < 0)
+        return dsf_xstrdup("auto");
     return t->option->type == DSFLOW_CHOICE
                ? dsf_xstrdup(t->option->choices[value])
                : dsf_xasprintf("%d", value + (int)t->option->min);
@@ -92,6 +84,16 @@ char *dsf_try_text(const struct dsf_try *t, int value)
 char *dsf_try_key(const struct dsf_try *t)
 {
     return dsf_xasprintf("%s.%s", t->table->name, t->option->key);
+}
+
+char *dsf_try_set(const struct dsf_try *t, int value)
+{
+    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
+    char *set = dsf_xasprintf("%s=%s", key, text);
+
+    free(key);
+    free(text);
+    return set;
 }
 
 /* One value after the other, for dsf_try_each. */

@@ -16,15 +16,15 @@ bool dsf_try_at(unsigned i, struct dsf_try *t);
 
 /* Of a key that is a choice or a number among a few, where its values are from
  * 0 on: how many there are but for "auto" (1 where the key has no effect), and
- * which the job has (-1: auto). dsf_try_put writes one into the job, but not as
- * if the user had. */
+ * which the job has (-1: auto). */
 int dsf_try_count(const struct dsf_try *t, const struct dsf_job *job);
 int dsf_try_get(const struct dsf_try *t, const struct dsf_job *job);
-void dsf_try_put(const struct dsf_try *t, struct dsf_job *job, int value);
 
-/* "none", "3"; and the key with its table. Freed by the caller. */
+/* "none", "3", "auto"; the key with its table; and "recompute.what=block", for
+ * dsf_job_with. Freed by the caller. */
 char *dsf_try_text(const struct dsf_try *t, int value);
 char *dsf_try_key(const struct dsf_try *t);
+char *dsf_try_set(const struct dsf_try *t, int value);
 
 /* Each value that is worth trying instead of the one the job has, the nearest
  * first. */

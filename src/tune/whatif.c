@@ -24,25 +24,40 @@ static void forget(struct dsf_replan *r)
     memset(r, 0, sizeof(*r));
 }
 
+/* The job of the trace with a change, and with the vocabulary that it had. */
+static int make_job(const struct dsf_whatif *w, const struct dsf_change *change,
+                    struct dsf_job *job, struct dsflow_err *err)
+{
+    const struct dsf_trace_facts *f = &w->account->trace->facts;
+    char *vocab = dsf_xasprintf("model.vocab=%lld", (long long)f->vocab);
+    struct dsf_job said;
+    unsigned n = 0;
+    int status;
+
+    while (n < 3 && change->sets[n] != NULL)
+        n++;
+    status = dsf_job_parse(f->job, strlen(f->job), "job.toml", change->sets, n,
+                           w->load, &said, err);
+    if (status == DSFLOW_OK) {
+        status = dsf_job_with(&said, DSF_FOLLOWS, (const char *const *)&vocab,
+                              said.model.vocab < 0, job, err);
+        dsf_job_fini(&said);
+    }
+    free(vocab);
+    return status;
+}
+
 /* On error nothing needs to be freed. */
 static int replan(struct dsf_replan *r, const struct dsf_whatif *w,
                   const struct dsf_change *change, struct dsflow_err *err)
 {
-    const struct dsf_trace_facts *f = &w->account->trace->facts;
     int status;
 
     memset(r, 0, sizeof(*r));
-    status = dsf_job_parse(f->job, strlen(f->job), "job.toml", NULL, 0, w->load,
-                           &r->job, err);
+    status = make_job(w, change, &r->job, err);
     if (status < 0)
         return status;
-    for (unsigned i = 0; i < 3 && change->sets[i] != NULL; i++)
-        if (status == DSFLOW_OK)
-            status = dsf_job_set(&r->job, change->sets[i], err);
-    if (r->job.model.vocab < 0)
-        r->job.model.vocab = f->vocab;
-    if (status == DSFLOW_OK)
-        status = dsf_model_init(&r->model, &r->job, err);
+    status = dsf_model_init(&r->model, &r->job, err);
     if (status == DSFLOW_OK)
         status = dsf_plan_new(&r->job, &r->model, &w->present, &r->plan, err);
     if (status == DSFLOW_OK)

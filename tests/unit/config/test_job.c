@@ -4,6 +4,7 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "config/unknown.h"
+#include "lib/job.h"
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -135,7 +136,7 @@ static void names_of_values_are_those_that_are_accepted(void **state)
 
             for (unsigned k = 0; (word = dsf_option_word(o, k)) != NULL; k++) {
                 snprintf(set, sizeof(set), "%s.%s=%s", t->name, o->key, word);
-                assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_OK);
+                assert_int_equal(job_set(&job, set, &err), DSFLOW_OK);
                 assert_true(strcmp(word, "auto") == 0 ||
                             strstr(dsf_option_expected(o).s, word) != NULL);
             }
@@ -143,10 +144,46 @@ static void names_of_values_are_those_that_are_accepted(void **state)
                 continue;
             nkeys++;
             snprintf(set, sizeof(set), "%s.%s=nothing", t->name, o->key);
-            assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_EINVAL);
+            assert_int_equal(job_set(&job, set, &err), DSFLOW_EINVAL);
             assert_non_null(strstr(err.msg, dsf_option_expected(o).s));
         }
     assert_true(nkeys > 30);
+    dsf_job_fini(&job);
+}
+
+static void a_job_with_other_keys_leaves_the_first_as_it_is(void **state)
+{
+    static const char *const given[] = { "batch.micro=2", "job.name=other",
+                                         "data.train=[\"a\", \"b\"]" };
+    static const char *const wrong[] = { "batch.micro=2", "batch.micro=0" };
+    struct dsf_job job, other, third;
+    char *before, *after;
+    struct dsflow_err err;
+
+    read_it(&job, text, NULL, 0);
+    before = written(&job);
+    assert_int_equal(dsf_job_with(&job, DSF_GIVEN, given, 3, &other, &err), 0);
+    assert_int_equal(other.batch.micro, 2);
+    assert_int_equal(other.data.train.n, 2);
+    assert_string_equal(other.main.name, "other");
+    assert_true(dsf_job_has(&other, "batch", "micro"));
+    /* What follows is not written. */
+    assert_int_equal(dsf_job_with(&job, DSF_FOLLOWS, given, 3, &third, &err),
+                     0);
+    assert_string_equal(third.main.name, "other");
+    after = written(&third);
+    assert_string_equal(after, before);
+    free(after);
+    after = written(&job);
+    assert_string_equal(after, before);
+    dsf_job_fini(&third);
+    dsf_job_fini(&other);
+    assert_int_equal(dsf_job_with(&job, DSF_GIVEN, wrong, 2, &other, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "--set: batch: micro: 0: expected \"auto\", "
+                                 "or 1 to 65536");
+    free(before);
+    free(after);
     dsf_job_fini(&job);
 }
 
@@ -161,16 +198,16 @@ static void checkpoints_are_saved_after_steps_or_after_a_time(void **state)
     read_it(&job, text, NULL, 0);
     assert_int_equal(job.checkpoint.every.steps, 0);
     assert_true(job.checkpoint.every.seconds == 0);
-    assert_int_equal(dsf_job_set(&job, "checkpoint.every=7", &err), 0);
+    assert_int_equal(job_set(&job, "checkpoint.every=7", &err), 0);
     assert_int_equal(job.checkpoint.every.steps, 7);
-    assert_int_equal(dsf_job_set(&job, "checkpoint.every=1.5h", &err), 0);
+    assert_int_equal(job_set(&job, "checkpoint.every=1.5h", &err), 0);
     assert_int_equal(job.checkpoint.every.steps, 0);
     assert_true(job.checkpoint.every.seconds == 5400);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         char set[64];
 
         snprintf(set, sizeof(set), "checkpoint.every=%s", wrong[i]);
-        assert_int_equal(dsf_job_set(&job, set, &err), DSFLOW_EINVAL);
+        assert_int_equal(job_set(&job, set, &err), DSFLOW_EINVAL);
         assert_non_null(strstr(err.msg, "or a time such as \"30min\""));
     }
     assert_true(job.checkpoint.every.seconds == 5400);
@@ -256,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_later_complaint_names_the_line),
         cmocka_unit_test(every_key_has_a_help_and_a_default_that_it_accepts),
         cmocka_unit_test(names_of_values_are_those_that_are_accepted),
+        cmocka_unit_test(a_job_with_other_keys_leaves_the_first_as_it_is),
         cmocka_unit_test(checkpoints_are_saved_after_steps_or_after_a_time),
         cmocka_unit_test(only_a_near_name_is_suggested),
         cmocka_unit_test(names_of_others_are_known),

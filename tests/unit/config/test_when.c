@@ -2,6 +2,7 @@
 #include "config/when.h"
 
 #include "config/option.h"
+#include "lib/job.h"
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static void read_it(struct dsf_job *job, const char *sets)
     snprintf(words, sizeof(words), "%s", sets);
     for (word = strtok_r(words, " ", &save); word != NULL;
          word = strtok_r(NULL, " ", &save))
-        if (dsf_job_set(job, word, &err) < 0)
+        if (job_set(job, word, &err) < 0)
             fail_msg("%s", err.msg);
 }
 

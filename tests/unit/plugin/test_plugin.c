@@ -3,6 +3,7 @@
 #include "plugin/plugin.h"
 
 #include "config/job.h"
+#include "lib/job.h"
 #include "lib/test.h"
 #include "policies/policies.h"
 
@@ -147,9 +148,9 @@ static void a_table_of_a_plug_in_is_read_and_written_like_others(void **state)
     dsf_job_fini(&job);
     must(dsf_job_parse(text, 35, "t", NULL, 0, NULL, &job, &err), &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 4);
-    must(dsf_job_set(&job, "ones.n=2", &err), &err);
+    must(job_set(&job, "ones.n=2", &err), &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 2);
-    assert_int_equal(dsf_job_set(&job, "ones.n=12", &err), DSFLOW_EINVAL);
+    assert_int_equal(job_set(&job, "ones.n=12", &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "--set: ones: n: 12: expected a whole number, "
                                  "0 to 9");
     dsf_job_fini(&job);
@@ -227,15 +228,15 @@ static void a_table_may_repeat(void **state)
     assert_null(row_of(&job, 2));
 
     /* One is changed, one is added, and then there is none. */
-    must(dsf_job_set(&job, "list.rows[1].note=b", &err), &err);
-    must(dsf_job_set(&job, "list.rows[2].chunk=7", &err), &err);
+    must(job_set(&job, "list.rows[1].note=b", &err), &err);
+    must(job_set(&job, "list.rows[2].chunk=7", &err), &err);
     assert_string_equal(row_of(&job, 1)->note, "b");
     assert_int_equal(row_of(&job, 2)->chunk, 7);
     dsf_job_fail(&job, &err, DSFLOW_EINVAL, "list.rows[0]", "note", "odd");
     assert_string_equal(err.msg, "t:9: list.rows[0]: note: odd");
-    must(dsf_job_set(&job, "list.rows=[]", &err), &err);
+    must(job_set(&job, "list.rows=[]", &err), &err);
     assert_null(row_of(&job, 0));
-    must(dsf_job_set(&job, "list.rows[0].note=c", &err), &err);
+    must(job_set(&job, "list.rows[0].note=c", &err), &err);
     assert_false(dsf_job_has(&job, "list.rows[0]", "chunk"));
     assert_true(dsf_job_has(&job, "list.rows[0]", "note"));
     dsf_job_fini(&job);
@@ -283,12 +284,12 @@ static void what_is_wrong_with_an_element_has_its_line(void **state)
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "t:10: list.rows[2]: chunk: is missing: "
                                  "expected a whole number, 0 to 9");
-    assert_int_equal(dsf_job_set(&job, "list.rows[4].chunk=1", &err),
+    assert_int_equal(job_set(&job, "list.rows[4].chunk=1", &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg,
                         "--set: list.rows[4]: expected list.rows[0] to "
                         "list.rows[3], which would be the next");
-    assert_int_equal(dsf_job_set(&job, "list.rows[-1].chunk=1", &err),
+    assert_int_equal(job_set(&job, "list.rows[-1].chunk=1", &err),
                      DSFLOW_EINVAL);
     dsf_job_fini(&job);
 }
@@ -319,8 +320,8 @@ static void a_job_with_tables_that_repeat_is_written_and_compared(void **state)
     free(out);
     dsf_job_compare(&job, &again, note_difference, all);
     assert_string_equal(all, "");
-    must(dsf_job_set(&again, "list.rows[1].chunk=6", &err), &err);
-    must(dsf_job_set(&again, "list.rows[2].chunk=7", &err), &err);
+    must(job_set(&again, "list.rows[1].chunk=6", &err), &err);
+    must(job_set(&again, "list.rows[2].chunk=7", &err), &err);
     dsf_job_compare(&job, &again, note_difference, all);
     assert_string_equal(all, "list.rows[1].chunk 5 6\n"
                              "list.rows[2].chunk nothing 7\n"

@@ -71,24 +71,32 @@ static void a_key_that_is_auto_has_values_and_may_be_given_one(void **state)
     struct dsf_try stage = try_of("zero", "stage");
     struct dsf_try what = try_of("recompute", "what");
     struct trial t;
-    char *text;
+    char *text, *sets[2];
+    struct dsflow_err err;
+    struct dsf_job job;
 
     plan_trial(&t, "gpt2 mesh.data=2 zero.stage=auto recompute.what=auto");
     assert_int_equal(dsf_try_get(&stage, &t.job), -1);
     assert_int_equal(dsf_try_get(&what, &t.job), -1);
     assert_int_equal(dsf_try_count(&stage, &t.job), 4);
     assert_int_equal(dsf_try_count(&what, &t.job), 3);
-    dsf_try_put(&stage, &t.job, 3);
-    dsf_try_put(&what, &t.job, 1);
-    assert_int_equal(dsf_zero_keys(&t.job)->stage, 3);
-    assert_int_equal(dsf_recompute_keys(&t.job)->what, DSF_RECOMPUTE_ATTENTION);
+    sets[0] = dsf_try_set(&stage, 3);
+    sets[1] = dsf_try_set(&what, 1);
+    assert_int_equal(dsf_job_with(&t.job, DSF_FOLLOWS,
+                                  (const char *const *)sets, 2, &job, &err),
+                     DSFLOW_OK);
+    assert_int_equal(dsf_zero_keys(&job)->stage, 3);
+    assert_int_equal(dsf_recompute_keys(&job)->what, DSF_RECOMPUTE_ATTENTION);
+    assert_int_equal(dsf_zero_keys(&t.job)->stage, -1);
+    dsf_job_fini(&job);
+    free(sets[0]);
+    free(sets[1]);
     text = dsf_try_text(&what, 1);
     assert_string_equal(text, "attention");
     free(text);
-    dsf_try_put(&stage, &t.job, -1);
-    dsf_try_put(&what, &t.job, -1);
-    assert_int_equal(dsf_zero_keys(&t.job)->stage, -1);
-    assert_int_equal(dsf_recompute_keys(&t.job)->what, DSF_RECOMPUTE_AUTO);
+    text = dsf_try_set(&stage, -1);
+    assert_string_equal(text, "zero.stage=auto");
+    free(text);
     end_trial(&t);
 
     plan_trial(&t, "gpt2 zero.stage=auto");

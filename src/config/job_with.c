@@ -1,0 +1,55 @@
+/* job_with.c - a job that is another one with some keys changed. */
+#include "config/job_private.h"
+
+#include "base/alloc.h"
+#include "config/job_tables.h"
+#include "config/option.h"
+
+#include <string.h>
+
+static struct dsf_job_where *copy_where(const struct dsf_job_where *from)
+{
+    struct dsf_job_where *to = dsf_xcalloc(1, sizeof(*to));
+
+    to->n = to->cap = from->n;
+    to->v = dsf_xcalloc(from->n + 1, sizeof(*to->v));
+    for (size_t i = 0; i < from->n; i++)
+        to->v[i] = (struct dsf_key_place){ dsf_xstrdup(from->v[i].table),
+                                       dsf_xstrdup(from->v[i].key),
+                                       dsf_xstrdup(from->v[i].text),
+                                       dsf_xstrdup(from->v[i].value) };
+    return to;
+}
+
+static void copy_job(struct dsf_job *to, const struct dsf_job *from)
+{
+    const struct dsf_table *t;
+
+    *to = *from;
+    to->path = dsf_xstrdup(from->path);
+    to->where = copy_where(from->where);
+    to->parts = NULL;
+    to->nparts = 0;
+    dsf_job_add_empty_parts(to, from->nparts);
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
+        if (dsf_job_fields(from, t) != NULL)
+            dsf_options_copy(t->options, dsf_job_own_fields(to, t),
+                             dsf_job_fields(from, t));
+}
+
+int dsf_job_with(const struct dsf_job *from, enum dsf_said said,
+                 const char *const *sets, unsigned nsets, struct dsf_job *job,
+                 struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    copy_job(job, from);
+    job->model.from_run = job->model.from_run || said == DSF_FROM_RUN;
+    for (unsigned i = 0; i < nsets && status == DSFLOW_OK; i++)
+        status = dsf_job_set(job, sets[i], said, err);
+    if (status == DSFLOW_OK)
+        status = dsf_job_check_together(job, err);
+    if (status < 0)
+        dsf_job_fini(job);
+    return status;
+}
