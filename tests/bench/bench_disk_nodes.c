@@ -137,8 +137,7 @@ static int run_starpu(const char *folder, const char *mode)
 
 /* --- swaps as tasks ------------------------------------------------------- */
 
-static int check(const size_t *sizes, unsigned n, const void *args,
-                 struct dsflow_err *err)
+static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     return DSFLOW_OK;
 }
