@@ -1,6 +1,6 @@
-# kept.sh - what a plug-in keeps by rank in two bytes goes into checkpoints, and
-# a run that goes on has it back bit for bit; numbers that have names stand in
-# the manifest.
+# kept.sh - what a plug-in keeps by rank, by unit and by worker, in two bytes, goes
+# into checkpoints, and a run that goes on has it back bit for bit; numbers that
+# have names stand in the manifest.
 . "${srcdir:-.}/tests/cli/lib.sh"
 cd - > /dev/null || exit 99
 source=$(cd "${srcdir:-.}" && pwd)
@@ -13,7 +13,7 @@ cp job.toml plain.toml
 sed -i '/^\[model\]/i [codelets]\nload = ["./libdrift.so"]' job.toml
 sed 's/^micro = .*/&\ngroups = 2/' job.toml > new && mv new job.toml
 
-# drift OUTPUT: the numbers of each rank in the newest checkpoint, and their type.
+# drift OUTPUT: the numbers of it in the newest checkpoint, and their type.
 drift() {
     python3 - "$1/checkpoints/$(cat "$1/checkpoints/latest")/states.safetensors" << 'END'
 import json, struct, sys
@@ -33,11 +33,14 @@ expected() {
 import struct
 def cut(f):
     return struct.unpack("<f", b"\0\0" + struct.pack("<f", f)[2:])[0]
-for rank in range(2):
+k = {f"drift.r{r}": r for r in range(2)}
+k |= {f"drift_worker.r{r}.w{w}": 10 * r + w for r in range(2) for w in range(2)}
+k |= {"drift_unit.embed": 100, "drift_unit.layer0.qkv": 101}
+for name in sorted(k):
     x = [0.0] * 12
     for step in range(6):
-        x = [cut(0.75 * v + i + 1 + rank) for i, v in enumerate(x)]
-    print(f"drift.r{rank} BF16 [3, 4]", b"".join(struct.pack("<f", v)[2:] for v in x).hex())
+        x = [cut(0.75 * v + i + 1 + k[name]) for i, v in enumerate(x)]
+    print(name, "BF16 [3, 4]", b"".join(struct.pack("<f", v)[2:] for v in x).hex())
 END
 }
 
@@ -53,8 +56,11 @@ for executor in serial starpu; do
     run parts --set mesh.data=2 --set job.steps=6 --set schedule.total=10 --resume --executor $executor
     same whole parts
 done
-grep -q '"kept.drift": "12 bf16 by rank of 2"' whole/checkpoints/step-6/manifest.json ||
-    fault "the checkpoint does not say what it keeps: $(cat whole/checkpoints/step-6/manifest.json)"
+for thing in '"kept.drift": "12 bf16 by rank of 2"' '"kept.drift_unit": "12 bf16 by unit"' \
+    '"kept.drift_worker": "12 bf16 by worker of 2"'; do
+    grep -qF "$thing" whole/checkpoints/step-6/manifest.json ||
+        fault "the checkpoint does not say what it keeps: $(cat whole/checkpoints/step-6/manifest.json)"
+done
 
 # Another number of ranks: said, and begun anew where that is asked for.
 "$dsflow" run job.toml --set job.output=whole --set job.steps=8 --resume > log 2>&1 &&
@@ -63,7 +69,9 @@ grep -q "^dsflow: warning: kept.drift: 12 bf16 by rank of 2 in the run, now 12 b
     fault "another number of ranks: $(cat log)"
 cp -r whole fewer
 run fewer --set job.steps=8 --resume=changed
-[ "$(drift fewer | cut -d' ' -f1)" = drift.r0 ] || fault "one rank has: $(drift fewer)"
+drift fewer | cut -d' ' -f1 > names
+printf '%s\n' drift.r0 drift_unit.embed drift_unit.layer0.qkv drift_worker.r0.w0 drift_worker.r0.w1 |
+    cmp -s - names || fault "one rank has: $(drift fewer)"
 
 # Without the plug-in the rest goes on; with it again, it begins as zeroes.
 sed 's/^micro = .*/&\ngroups = 2/' plain.toml > new && mv new plain.toml
