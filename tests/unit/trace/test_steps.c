@@ -134,11 +134,76 @@ static void which_programs_run_in_steps_is_kept_in_the_file(void **state)
     dsflow_graph_free(t.graph);
 }
 
+/* Steps 2 to 4 of which the last has no span, as of a run that was killed. */
+static int read_back(const unsigned *steps, unsigned n, struct dsf_trace *got,
+                     struct dsflow_err *err)
+{
+    static const char path[] = "test_steps.got";
+    struct dsf_trace t = {
+        .facts = { .nranks = 1,
+                   .axes = { { "data", 1, 1 } },
+                   .naxes = 1,
+                   .first = 4,
+                   .steps = 1 },
+        .graph = graph(),
+    };
+    struct dsf_trace_file *file;
+    int status;
+
+    t.facts.name = t.facts.job = t.facts.machine = t.facts.rates =
+        t.facts.executor = (char *)"";
+    t.tasks = dsf_xcalloc(6, sizeof(*t.tasks));
+    dsf_timeline_add_lane(&t.timeline, DSF_LANE_WORKER, 0, "core 0");
+    add(&t, 0, 2, 0, 1);
+    add(&t, 0, 3, 2, 3);
+    assert_int_equal(dsf_trace_create(path, &t, &file, err), DSFLOW_OK);
+    dsf_trace_append(file, t.timeline.v, t.timeline.n, err);
+    for (unsigned i = 0; i < n; i++)
+        dsf_trace_append_lap(file, steps[i],
+                             &(struct dsf_lap){ .ran = true,
+                                                .begin = steps[i],
+                                                .end = steps[i] + 1.0,
+                                                .bound = i == 0 ? NAN : 0.5,
+                                                .idle = 0.25 },
+                             err);
+    dsf_trace_close(file, true, err);
+    status = dsf_trace_read(path, got, err);
+    remove(path);
+    free(t.tasks);
+    dsf_timeline_fini(&t.timeline);
+    dsflow_graph_free(t.graph);
+    return status;
+}
+
+static void what_was_found_of_a_step_is_kept_in_the_file(void **state)
+{
+    struct dsf_trace got;
+    struct dsf_lap_sum sum;
+    struct dsflow_err err;
+
+    if (read_back((const unsigned[]){ 2, 3, 4 }, 3, &got, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(got.laps.n, 2);
+    assert_int_equal(got.facts.first, 6);
+    assert_true(got.laps.v[0].begin == 2 && got.laps.v[1].end == 4);
+    assert_true(isnan(dsf_lap_efficiency(&got.laps.v[0])));
+    assert_true(dsf_lap_efficiency(&got.laps.v[1]) == 0.5);
+    assert_true(got.laps.v[1].idle == 0.25);
+    sum = dsf_laps_sum(&got.laps, 0, 2);
+    assert_int_equal(sum.n, 1);
+    assert_true(sum.seconds == 1 && sum.efficiency == 0.5);
+    dsf_trace_fini(&got);
+    assert_int_equal(read_back((const unsigned[]){ 2, 4 }, 2, &got, &err),
+                     DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "test_steps.got: is damaged");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_may_run_another_program),
         cmocka_unit_test(which_programs_run_in_steps_is_kept_in_the_file),
+        cmocka_unit_test(what_was_found_of_a_step_is_kept_in_the_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
