@@ -1,0 +1,168 @@
+/* test_fit.c - sizes that a job leaves open are those of the fastest plan that
+ * fits; where none does, it is said what would. */
+#include "tune/fit.h"
+
+#include "same/trial.h"
+
+#include "lib/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A small job and a machine that is described; its plan is of dsf_fit. */
+struct fitted {
+    struct trial t;
+    struct dsf_machine_model m;
+    struct dsf_setup s;
+    struct dsflow_err err;
+    int status;
+};
+
+static void fit(struct fitted *f, const char *text)
+{
+    plan_trial_until(&f->t, text, "reference");
+    dsf_machine_model_init(&f->m);
+    f->s = (struct dsf_setup){ .job = &f->t.job,
+                               .model = &f->t.model,
+                               .machine = f->t.plan->machine };
+    f->err.msg[0] = '\0';
+    f->status = dsf_fit(&f->s, &f->m, NULL, &f->err);
+}
+
+static void end_fit(struct fitted *f)
+{
+    dsflow_graph_free(f->s.graph);
+    dsf_plan_free(f->s.plan);
+    if (f->s.chosen != NULL)
+        dsf_job_fini(f->s.chosen);
+    free(f->s.chosen);
+    free(f->s.why);
+    dsf_machine_model_fini(&f->m);
+    end_trial(&f->t);
+}
+
+static void a_job_without_open_sizes_is_planned_as_it_is(void **state)
+{
+    struct fitted f;
+
+    fit(&f, "gpt2 batch.micro=2");
+    assert_false(dsf_fit_is_open(&f.t.job));
+    assert_int_equal(f.status, DSFLOW_OK);
+    assert_int_equal(f.s.plan->micro, 2);
+    assert_null(f.s.chosen);
+    assert_null(f.s.why);
+    end_fit(&f);
+}
+
+static void what_is_open_is_chosen_and_said(void **state)
+{
+    struct fitted f;
+
+    fit(&f, "gpt2 batch.micro=auto recompute.what=auto memory.device=1GiB");
+    assert_true(dsf_fit_is_open(&f.t.job));
+    if (f.status < 0)
+        fail_msg("%s", f.err.msg);
+    assert_non_null(f.s.chosen);
+    assert_false(dsf_fit_is_open(f.s.chosen));
+    assert_int_equal(f.s.plan->micro, f.s.chosen->batch.micro);
+    assert_true(f.t.job.batch.micro < 0); /* the job stays as it was */
+    /* Four sizes and three ways to recompute, of which none is the fastest. */
+    assert_non_null(strstr(f.s.why, "recompute.what=none"));
+    assert_non_null(strstr(f.s.why, "the fastest of 12 that fit"));
+    end_fit(&f);
+}
+
+/* Memory for all but the largest micro-batch. */
+static void what_does_not_fit_is_not_chosen(void **state)
+{
+    struct fitted f;
+    struct dsf_shortfall shortfall;
+    struct dsf_weights w;
+    char text[200];
+    double peak;
+
+    fit(&f, "gpt2 batch.micro=8");
+    dsf_fit_weigh(f.s.plan, f.s.graph, &f.m, &w);
+    peak = w.ranks[0].peak;
+    dsf_weights_fini(&w);
+    end_fit(&f);
+    snprintf(text, sizeof(text),
+             "gpt2 batch.micro=auto memory.device=%.0f", peak - 1);
+    fit(&f, text);
+    if (f.status < 0)
+        fail_msg("%s", f.err.msg);
+    assert_non_null(strstr(f.s.why, "; 1 needs more than "));
+    assert_true(f.s.plan->micro < 8);
+    dsf_fit_weigh(f.s.plan, f.s.graph, &f.m, &w);
+    assert_false(
+        dsf_fit_shortfall(f.s.plan, f.s.graph, &f.m, &w, &shortfall));
+    dsf_weights_fini(&w);
+    end_fit(&f);
+}
+
+static void where_nothing_fits_it_is_said(void **state)
+{
+    struct fitted f;
+
+    fit(&f, "gpt2 batch.micro=auto memory.device=1KiB");
+    assert_int_equal(f.status, DSFLOW_EFIT);
+    assert_non_null(strstr(f.err.msg, "4 ways to fill in what is auto"));
+    assert_non_null(strstr(f.err.msg, "there are 1.0 KiB"));
+    end_fit(&f);
+}
+
+static void a_plan_that_does_not_fit_has_advice(void **state)
+{
+    struct fitted f;
+    struct dsf_weights w;
+    char text[200];
+    double peak;
+
+    fit(&f, "gpt2 batch.micro=8");
+    dsf_fit_weigh(f.s.plan, f.s.graph, NULL, &w);
+    peak = w.ranks[0].peak;
+    assert_int_equal(dsf_fit_check(&f.s, NULL, &w, &f.err), DSFLOW_OK);
+    dsf_weights_fini(&w);
+    end_fit(&f);
+
+    snprintf(text, sizeof(text), "gpt2 batch.micro=8 memory.device=%.0f",
+             peak - 1);
+    fit(&f, text);
+    dsf_fit_weigh(f.s.plan, f.s.graph, NULL, &w);
+    assert_int_equal(dsf_fit_check(&f.s, NULL, &w, &f.err), DSFLOW_EFIT);
+    dsf_weights_fini(&w);
+    assert_non_null(strstr(f.err.msg, "rank 0 needs"));
+    assert_non_null(strstr(f.err.msg, "would fit"));
+    assert_non_null(f.s.plan); /* it is still there */
+    end_fit(&f);
+}
+
+static void gradients_that_stay_whole_are_said(void **state)
+{
+    struct fitted f;
+    char *text;
+
+    fit(&f, "gpt2 mesh.data=2 batch.groups=2 zero.stage=2");
+    text = dsf_fit_gradients_text(&f.s, NULL);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "zero.reduce = \"micro\""));
+    free(text);
+    end_fit(&f);
+    fit(&f, "gpt2 mesh.data=2 zero.stage=1");
+    assert_null(dsf_fit_gradients_text(&f.s, NULL));
+    end_fit(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_without_open_sizes_is_planned_as_it_is),
+        cmocka_unit_test(what_is_open_is_chosen_and_said),
+        cmocka_unit_test(what_does_not_fit_is_not_chosen),
+        cmocka_unit_test(where_nothing_fits_it_is_said),
+        cmocka_unit_test(a_plan_that_does_not_fit_has_advice),
+        cmocka_unit_test(gradients_that_stay_whole_are_said),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
