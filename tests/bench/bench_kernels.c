@@ -56,10 +56,9 @@ struct shape {
 
 struct segment {
     const struct dsflow_codelet *codelet;
+    dsflow_needs_fn *needs;
     const void *args;
-    unsigned nports, nshapes;
-    size_t bytes[DSFLOW_TRIAL_PORTS];
-    float *ports[DSFLOW_TRIAL_PORTS];
+    unsigned nshapes;
     struct shape shapes[3];
 };
 
@@ -73,12 +72,40 @@ static void products(const struct segment *s, float *a, float *b, float *c)
     }
 }
 
+/* The data on the ports of a task with these arguments: small numbers, and
+ * tokens that are all 0. */
+static void make_ports(const struct segment *s, struct dsflow_buf *bufs,
+                       struct dsflow_shape *shapes)
+{
+    const struct dsflow_op *op = s->codelet->op;
+    struct dsflow_need needs[DSFLOW_SEGMENT_PORTS] = { 0 };
+    struct dsflow_err err;
+
+    if (s->needs(op, s->args, needs, &err) < 0) {
+        fprintf(stderr, "bench_kernels: %s\n", err.msg);
+        exit(1);
+    }
+    for (unsigned i = 0; i < op->nports; i++) {
+        const struct dsflow_need *need = &needs[i];
+        int64_t elems = need->rows * need->cols;
+
+        shapes[i] = dsflow_shape_of(need->dtype, elems);
+        bufs[i] =
+            (struct dsflow_buf){ NULL, shapes[i].bytes, elems, need->dtype };
+        if (op->ports[i].name != NULL && elems > 0)
+            bufs[i].ptr = numbers(shapes[i].bytes / sizeof(float),
+                                  need->dtype == DSFLOW_FP32 ? 0.05f : 0);
+        else
+            shapes[i] = (struct dsflow_shape){ 0 };
+    }
+}
+
 static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 {
     const struct dsflow_op *op = s->codelet->op;
-    struct dsflow_buf bufs[DSFLOW_TRIAL_PORTS];
-    struct dsflow_shape shapes[DSFLOW_TRIAL_PORTS];
-    const struct dsflow_case seen = { op, shapes, s->nports, s->args };
+    struct dsflow_buf bufs[DSFLOW_SEGMENT_PORTS];
+    struct dsflow_shape shapes[DSFLOW_SEGMENT_PORTS];
+    const struct dsflow_case seen = { op, shapes, op->nports, s->args };
     double own = INFINITY, plain = INFINITY;
     struct dsflow_cost cost;
     struct dsflow_err err;
@@ -87,15 +114,7 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
 
     if (strncmp(op->name, wanted, strlen(wanted)) != 0)
         return;
-    for (unsigned i = 0; i < s->nports; i++) {
-        enum dsflow_dtype dtype =
-            op->ports[i].dtype != 0 ? op->ports[i].dtype : DSFLOW_FP32;
-
-        shapes[i] = dsflow_shape_of(
-            dtype, (int64_t)(s->bytes[i] / dsflow_dtype_bytes(dtype, 1)));
-        bufs[i] = (struct dsflow_buf){ s->ports[i], s->bytes[i],
-                                       shapes[i].elems, dtype };
-    }
+    make_ports(s, bufs, shapes);
     if (op->check(&seen, &err) < 0) {
         fprintf(stderr, "bench_kernels: %s\n", err.msg);
         exit(1);
@@ -108,7 +127,7 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
         double t0 = now(), t1, t2;
 
         s->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                               .nbufs = s->nports,
+                                               .nbufs = op->nports,
                                                .args = s->args,
                                                .scratch = scratch });
         t1 = now();
@@ -124,192 +143,140 @@ static void segment_bench(const struct segment *s, float *a, float *b, float *c)
     if (s->nshapes > 0)
         printf("   sgemm alone %9.3f ms, ratio %.3f", plain * 1e3, plain / own);
     putchar('\n');
+    for (unsigned i = 0; i < op->nports; i++)
+        free(bufs[i].ptr);
     free(scratch);
 }
 
-/* A unit of parameters large enough for any segment but the head's. */
+/* Units are laid out with the matrices first. */
 static void blocks(struct dsflow_tile t, float *a, float *b, float *c)
 {
     const size_t r = (size_t)t.rows, w = (size_t)t.width, f = (size_t)t.ffn;
     const size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t);
-    const size_t unit = 8 * w * w + 8 * w + 2 * f, ub = unit * sizeof(float);
-    const size_t xb = r * w * sizeof(float), hb = r * f * sizeof(float);
-    const int64_t bias = (int64_t)(8 * w * w);
-    const struct dsflow_qkv_args qkv = { t, 0, bias, bias, bias };
-    const struct dsflow_out_args out = { t, 0, bias };
-    const struct dsflow_mlp_args mlp = { t,    0,    bias, (int64_t)(4 * w * w),
-                                      bias, bias, bias };
-    float *u = numbers(unit, 0.05f), *grad = numbers(unit, 0);
-    float *x = numbers(r * w, 1), *q = numbers(r * nq, 1);
-    float *kv = numbers(r * nkv, 1), *y = numbers(r * w, 1);
-    float *h = numbers(r * f, 1), *dh = numbers(r * f, 1);
-    float *dnorm = numbers(2 * w, 1), *delta = numbers(r * w, 1);
+    const int64_t end = (int64_t)(8 * w * w);
+    const struct dsflow_qkv_args qkv = { .tile = t,
+                                         .b = end,
+                                         .norm_w = end,
+                                         .norm_b = end,
+                                         .k = -1,
+                                         .v = -1,
+                                         .kb = -1,
+                                         .vb = -1 };
+    const struct dsflow_out_args out = { .tile = t, .b = end, .residual = 1 };
+    const struct dsflow_mlp_args mlp = { .tile = t,
+                                         .b1 = end,
+                                         .w2 = (int64_t)(4 * w * w),
+                                         .b2 = end,
+                                         .norm_w = end,
+                                         .norm_b = end };
     const struct segment segments[] = {
         { &dsf_codelet_qkv_forward,
+          dsf_qkv_needs,
           &qkv,
-          4,
           1,
-          { xb, ub, xb, 2 * xb },
-          { x, u, q, kv },
           { { 0, 1, r, nq + nkv, w, 0 } } },
         { &dsf_codelet_qkv_backward_input,
+          dsf_qkv_needs,
           &qkv,
-          7,
           1,
-          { xb, 2 * xb, xb, ub, xb, xb, xb },
-          { q, kv, x, u, y, x, dnorm },
           { { 0, 0, r, w, nq + nkv, 0 } } },
         { &dsf_codelet_qkv_backward_weight,
+          dsf_qkv_needs,
           &qkv,
-          6,
           1,
-          { xb, 2 * xb, xb, ub, xb, ub },
-          { q, kv, x, u, dnorm, grad },
           { { 1, 0, nq + nkv, w, r, 1 } } },
         { &dsf_codelet_out_forward,
+          dsf_out_needs,
           &out,
-          4,
           1,
-          { xb, xb, ub, xb },
-          { x, q, u, y },
           { { 0, 1, r, w, nq, 0 } } },
         { &dsf_codelet_out_backward_input,
+          dsf_out_needs,
           &out,
-          5,
           1,
-          { xb, xb, ub, xb, xb },
-          { y, q, u, x, delta },
           { { 0, 0, r, nq, w, 0 } } },
         { &dsf_codelet_out_backward_weight,
+          dsf_out_needs,
           &out,
-          3,
           1,
-          { xb, xb, ub },
-          { y, q, grad },
           { { 1, 0, w, nq, r, 1 } } },
         { &dsf_codelet_mlp_forward,
+          dsf_mlp_needs,
           &mlp,
-          4,
           2,
-          { xb, ub, hb, xb },
-          { x, u, h, y },
           { { 0, 1, r, f, w, 0 }, { 0, 1, r, w, f, 0 } } },
         { &dsf_codelet_mlp_backward_input,
+          dsf_mlp_needs,
           &mlp,
-          7,
           2,
-          { xb, xb, ub, hb, hb, xb, xb },
-          { y, x, u, h, dh, x, dnorm },
           { { 0, 0, r, f, w, 0 }, { 0, 0, r, w, f, 0 } } },
         { &dsf_codelet_mlp_backward_weight,
+          dsf_mlp_needs,
           &mlp,
-          7,
           2,
-          { xb, xb, ub, hb, hb, xb, ub },
-          { y, x, u, h, dh, dnorm, grad },
           { { 1, 0, w, f, r, 1 }, { 1, 0, f, w, r, 1 } } },
     };
 
     for (size_t i = 0; i < sizeof(segments) / sizeof(*segments); i++)
         segment_bench(&segments[i], a, b, c);
-    free(u);
-    free(grad);
-    free(x);
-    free(q);
-    free(kv);
-    free(y);
-    free(h);
-    free(dh);
-    free(dnorm);
-    free(delta);
 }
 
 static void attention(struct dsflow_tile t, int32_t keys)
 {
-    const size_t r = (size_t)t.rows, nq = dsf_tile_qwidth(&t);
-    const size_t nkv = dsf_tile_kvwidth(&t), lse = 2 * r * (size_t)t.heads;
-    const size_t k = keys > 0 ? (size_t)keys : r;
-    const struct dsflow_attention_args a = {
-        t, (int32_t)k, keys == 0, 1, 1, 1, 1
-    };
-    const size_t qb = r * nq * sizeof(float), kb = k * nkv * sizeof(float);
-    const size_t lb = lse * sizeof(float);
-    float *q = numbers(r * nq, 1), *kv = numbers(k * nkv, 1);
-    float *att = numbers(r * nq, 1), *l = numbers(lse, 1);
-    float *datt = numbers(r * nq, 1), *delta = numbers(lse, 1);
-    float *dq = numbers(r * nq, 1), *dkv = numbers(k * nkv, 1);
+    const struct dsflow_attention_args a = { .tile = t,
+                                             .keys = keys > 0 ? keys : t.rows,
+                                             .diagonal = keys == 0,
+                                             .first = 1,
+                                             .last = 1,
+                                             .first_q = 1,
+                                             .first_kv = 1 };
     const struct segment segments[] = {
         { &dsf_codelet_attention_forward,
+          dsf_attention_needs,
           &a,
-          4,
           0,
-          { qb, kb, qb, lb },
-          { q, kv, att, l },
           { { 0 } } },
         { &dsf_codelet_attention_backward_input,
+          dsf_attention_needs,
           &a,
-          7,
           0,
-          { qb, kb, qb, lb, lb, qb, kb },
-          { q, kv, datt, l, delta, dq, dkv },
           { { 0 } } },
     };
 
-    printf("%zu queries, %zu keys%s, %d sequences:\n", r, k,
+    printf("%d queries, %d keys%s, %d sequences:\n", (int)t.rows, (int)a.keys,
            keys == 0 ? " (causal)" : "", (int)t.nseq);
     for (size_t i = 0; i < 2; i++)
         segment_bench(&segments[i], NULL, NULL, NULL);
-    free(q);
-    free(kv);
-    free(att);
-    free(l);
-    free(datt);
-    free(delta);
-    free(dq);
-    free(dkv);
 }
 
 static void head(struct dsflow_tile t, float *a, float *b, float *c)
 {
     const size_t r = (size_t)t.rows, w = (size_t)t.width, v = (size_t)t.vocab;
-    const struct dsflow_head_args args = { t, 0, 0, 0, 1.0f / 256 };
-    const size_t xb = r * w * sizeof(float), wb = v * w * sizeof(float);
-    const size_t lb = r * v * sizeof(float), nb = 2 * w * sizeof(float);
-    float *x = numbers(r * w, 1), *weight = numbers(v * w, 0.05f);
-    float *grad = numbers(v * w, 0), *logits = numbers(r * v, 1);
-    float *dnorm = numbers(2 * w, 1), *batch = numbers(2 * r, 0);
+    const struct dsflow_head_args args = { .tile = t,
+                                           .norm_b = (int64_t)w,
+                                           .whole = t.vocab,
+                                           .parts = 1,
+                                           .scale = 1.0f / 256 };
     const struct segment segments[] = {
         { &dsf_codelet_head_forward,
+          dsf_head_needs,
           &args,
-          6,
           1,
-          { xb, nb, wb, r * 8, lb, 8 },
-          { x, dnorm, weight, batch, logits, c },
           { { 0, 1, r, v, w, 0 } } },
         { &dsf_codelet_head_backward_input,
+          dsf_head_needs,
           &args,
-          6,
           1,
-          { lb, xb, nb, wb, xb, nb },
-          { logits, x, dnorm, weight, x, dnorm },
           { { 0, 0, r, w, v, 0 } } },
         { &dsf_codelet_head_backward_weight,
+          dsf_head_needs,
           &args,
-          6,
           1,
-          { lb, xb, nb, nb, wb, nb },
-          { logits, x, dnorm, dnorm, grad, dnorm },
           { { 1, 0, v, w, r, 1 } } },
     };
 
     for (size_t i = 0; i < 3; i++)
         segment_bench(&segments[i], a, b, c);
-    free(x);
-    free(weight);
-    free(grad);
-    free(logits);
-    free(dnorm);
-    free(batch);
 }
 
 /* The update of `n` parameters against a copy of as many bytes: it reads 16
@@ -375,15 +342,15 @@ static void pack(size_t n, enum dsflow_dtype format, const char *name)
 int main(int argc, char **argv)
 {
     struct dsflow_tile t = { .rows = 256,
-                          .nseq = 1,
-                          .width = 768,
-                          .heads = 12,
-                          .kv_heads = 12,
-                          .head_dim = 64,
-                          .ffn = 3072,
-                          .vocab = 50257,
-                          .context = 8192,
-                          .eps = 1e-5f };
+                             .nseq = 1,
+                             .width = 768,
+                             .heads = 12,
+                             .kv_heads = 12,
+                             .head_dim = 64,
+                             .ffn = 3072,
+                             .vocab = 50257,
+                             .context = 8192,
+                             .eps = 1e-5f };
     float *a, *b, *c;
     size_t most;
 
