@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "kernels/kernels.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -58,6 +59,24 @@ static void *launch_all(void *arg)
     return NULL;
 }
 
+/* What the clock of the device shows at time 0 of dsf_now: of many readings that
+ * with the least time around it, as a thread may be held up in between. */
+static void set_clock(struct dsf_device *device)
+{
+    enum { READINGS = 100 };
+    double least = INFINITY;
+
+    for (int i = 0; i < READINGS; i++) {
+        double before = dsf_now(), shown = device->class->clock(device);
+        double around = dsf_now() - before;
+
+        if (around >= least)
+            continue;
+        least = around;
+        device->since = shown - before - around / 2;
+    }
+}
+
 int dsf_device_open(struct dsf_device *device, struct dsflow_err *err)
 {
     int status = device->class->open(device, err);
@@ -65,7 +84,7 @@ int dsf_device_open(struct dsf_device *device, struct dsflow_err *err)
 
     if (status < 0)
         return status;
-    device->since = device->class->clock(device) - dsf_now();
+    set_clock(device);
     l = device->launcher = dsf_xcalloc(1, sizeof(*l));
     l->last = &l->first;
     pthread_mutex_init(&l->lock, NULL);
