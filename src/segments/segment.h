@@ -67,6 +67,9 @@ unsigned dsf_segment_number(const struct dsflow_segment *segment);
 const struct dsflow_segment **dsf_job_segments(const struct dsf_job *job,
                                                struct dsflow_err *err);
 
+/* What they are unless the job says so, as text. */
+#define DSF_USUAL_SEGMENTS "qkv, attention, out, mlp"
+
 /* The kinds of task of a segment, by position; NULL: it has no such one. */
 enum { DSF_SEGMENT_OPS = 5 };
 const struct dsflow_op *dsf_segment_op(const struct dsflow_segment *segment,

@@ -106,7 +106,7 @@ bool dsf_identity_segments(const struct dsf_model *m, char *text, size_t size)
     for (unsigned i = 0; m->block[i] != NULL && at < size; i++)
         at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
                                m->block[i]->name);
-    return strcmp(text, "qkv, attention, out, mlp") != 0;
+    return strcmp(text, DSF_USUAL_SEGMENTS) != 0;
 }
 
 static void list_segments(const struct dsf_model *m, struct dsf_identity *of)

@@ -164,6 +164,26 @@ static bool same_folder(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
+/* What layers are made of must be the same: no weight is left over. */
+static int check_segments(struct dsf_session *s, struct dsflow_err *err)
+{
+    const struct dsflow_strings *list = &s->job->model.segments;
+    const char *was = dsf_ckpt_fields_find(&s->origin_of, "model.segments");
+    char now[300] = "";
+    size_t at = 0;
+
+    for (unsigned i = 0; i < list->n && at < sizeof(now); i++)
+        at += (size_t)snprintf(now + at, sizeof(now) - at, "%s%s",
+                               i == 0 ? "" : ", ", list->v[i]);
+    if (was == NULL)
+        was = DSF_USUAL_SEGMENTS;
+    if (strcmp(was, now) == 0)
+        return DSFLOW_OK;
+    return dsf_job_fail(s->job, err, DSFLOW_EINVAL, "model", "segments",
+                        "%s: the layers of %s are %s", now, s->job->model.init,
+                        was);
+}
+
 /* A run, or one checkpoint of it. */
 static int take_run(struct dsf_session *s, const char *run, char *folder,
                     struct dsflow_err *err)
@@ -178,6 +198,8 @@ static int take_run(struct dsf_session *s, const char *run, char *folder,
                     "its checkpoint does not say what it is of: export it "
                     "(dsflow checkpoint export), or go on with the run for a "
                     "step");
+    if (status == DSFLOW_OK)
+        status = check_segments(s, err);
     if (status == DSFLOW_OK)
         status = read_job(s, run, &job, err);
     if (status < 0)

@@ -121,6 +121,12 @@ paste a b | awk '($1 - $2) ^ 2 > 1e-10 * $2 ^ 2 { bad = 1; print } END { exit ba
     --set 'model.segments=["qkv", "attention", "out", "mlp"]' > log 2>&1 &&
     fault "gated_norm: goes on without its segment"
 grep -q "model.segments" log || fault "gated_norm: without it: $(cat log)"
+train gated_norm from_gated --set model.init=gated
+"$dsflow" run plain.toml --set job.output=left --set model.init=gated \
+    --set data.train=../text.txt > log 2>&1 &&
+    fault "gated_norm: its weights are left out"
+grep -q "model: segments: .*: the layers of gated are qkv, attention, out, gated_norm, mlp" log ||
+    fault "gated_norm: its weights are left out: $(cat log)"
 
 # A program: every fifth step has tasks of its own, and no bit of the training
 # depends on it; where its policy stands makes no difference, nor does the mesh.
