@@ -100,7 +100,7 @@ void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
 double dsf_square_sum(const float *x, size_t n);
 
 /* One pass each: g is scaled and used. lr1 = lr / correction1 and
- * root2 = sqrt(correction2) as in deepspeed.md B21; `decay` is lr * wd for the
+ * root2 = sqrt(correction2), Kingma & Ba 2015, section 2; `decay` is lr * wd for the
  * decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
 struct dsf_adam_step {
     double beta1, beta2;

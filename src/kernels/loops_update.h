@@ -1,6 +1,6 @@
 /* loops_update.h - one pass over a shard of parameters, for these loops are
- * bound by memory. Rules: deepspeed.md's Adam; torch.optim.SGD; Lion (Chen et al.
- * 2023, algorithm 2). */
+ * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen et al. 2023,
+ * algorithm 2). */
 #ifndef DSF_KERNELS_LOOPS_UPDATE_H
 #define DSF_KERNELS_LOOPS_UPDATE_H
 

@@ -13,7 +13,7 @@ struct dsf_plan_facts {
     double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
 };
 
-/* Lines for people, and the plan.json of DESIGN 9. */
+/* Lines for people, and plan.json. */
 int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
                     const struct dsf_plan_facts *facts, FILE *out);
 int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,

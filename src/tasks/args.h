@@ -144,7 +144,8 @@ struct dsf_cast_args {
  * sgd                      { control R, grad R, param RW, m RW? }  m: momentum
  * lion                     { control R, grad R, param RW, m RW }
  *   All: g = grad * control.scale. Elements [0, decay) decay.
- *   adam: deepspeed.md B21 (decoupled: AdamW; else L2, g += wd * p).
+ *   adam: Kingma & Ba 2015, algorithm 1; decoupled decay: Loshchilov & Hutter
+ *   2019 (AdamW); else L2, g += wd * p.
  *   sgd: as torch.optim.SGD (L2 decay; m = momentum * m + g).
  *   lion: Chen et al. 2023, algorithm 2. */
 struct dsf_update_args {
