@@ -100,8 +100,8 @@ void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
 double dsf_square_sum(const float *x, size_t n);
 
 /* One pass each: g is scaled and used. lr1 = lr / correction1 and
- * root2 = sqrt(correction2), Kingma & Ba 2015, section 2; `decay` is lr * wd for the
- * decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
+ * root2 = sqrt(correction2), Kingma & Ba 2015, section 2; `decay` is lr * wd
+ * for the decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
 struct dsf_adam_step {
     double beta1, beta2;
     float scale, lr1, root2, eps, decay, l2;

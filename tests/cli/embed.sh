@@ -60,7 +60,7 @@ same run embedded
 # A folder that cannot be written to, and text that is too short: one line each.
 echo > file
 ./train text.txt file > out 2> err && fault "a file for a folder"
-[ "$(wc -l < err)" -eq 1 ] || fault "a file for a folder: $(cat err)"
+[ "$(said | wc -l)" -eq 1 ] || fault "a file for a folder: $(cat err)"
 
 link "${CC:-cc}" "$source/examples/embed/plan.c" plan
 sed 's/^sequences = 8/sequences = 8\nmicro = 1/' same.toml > plan.toml

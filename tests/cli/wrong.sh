@@ -162,7 +162,7 @@ wrong 2 "--set: zero: reduce: micro: expected a stage of 1 to 3, which keeps sha
     run job.toml --set mesh.data=2 --set zero.reduce=micro
 "$dsflow" -q run job.toml --set memory.device=1KiB > out 2> err
 status=$?
-[ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
+[ $status -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && [ ! -s out ] &&
     grep -q "^dsflow: --set: memory: device: rank 0 needs .* (parameters .*) and has 1.0 KiB" err ||
     fault "a budget that is too small: status $status: $(cat err)"
 cases=$((cases + 1))
@@ -198,7 +198,7 @@ lacks() {
     shift 2
     timeout 60 "$dsflow" -q run job.toml "$@" > out 2> err
     status=$?
-    [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] &&
+    [ $status -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && [ ! -s out ] &&
         grep -q "^dsflow: --set: $key: $pattern" err ||
         fault "too small, $*: status $status: $(cat err)"
     cases=$((cases + 1))
@@ -233,7 +233,7 @@ wrong 2 "--set: model: layers: 2: config.json in hf says 3" run job.toml --set m
 : > empty.txt
 set_text() {
     "$dsflow" -q run job.toml --set data.train="$1" > out 2> err
-    [ $? -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && grep -qF -e "$2" err ||
+    [ $? -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && grep -qF -e "$2" err ||
         fault "text $1: $(cat err)"
     cases=$((cases + 1))
 }
@@ -255,7 +255,7 @@ early() {
     shift
     timeout 60 "$dsflow" -q "$@" > out 2> err
     status=$?
-    [ $status -eq 2 ] && [ "$(wc -l < err)" -eq 1 ] && [ ! -s out ] && grep -q "$pattern" err ||
+    [ $status -eq 2 ] && [ "$(said | wc -l)" -eq 1 ] && [ ! -s out ] && grep -q "$pattern" err ||
         fault "early, $*: status $status: $(cat err)"
     cases=$((cases + 1))
 }
