@@ -23,13 +23,16 @@ static size_t scales_bytes(int64_t n)
     return dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, n) - (size_t)n;
 }
 
-static struct place place_of(const struct dsflow_buf *buf, int64_t at)
+static struct place place_of(const struct dsflow_buf *buf, int64_t at,
+                             int64_t packed)
 {
     uint8_t *v = buf->ptr;
 
+    if (packed == 0)
+        packed = buf->elems;
     if (buf->dtype == DSFLOW_INT8_BLOCK)
         return (struct place){ v + scales_bytes(at),
-                               v + scales_bytes(buf->elems) + at };
+                               v + scales_bytes(packed) + at };
     return (struct place){ v + dsflow_dtype_bytes(buf->dtype, at), NULL };
 }
 
@@ -60,7 +63,7 @@ void dsf_pack(enum dsflow_dtype dtype, const struct dsf_rounding *r,
 {
     struct dsflow_buf all = { packed, 0, (int64_t)n, dtype };
 
-    pack(dtype, r, whole, place_of(&all, 0), n);
+    pack(dtype, r, whole, place_of(&all, 0, 0), n);
 }
 
 void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
@@ -68,7 +71,7 @@ void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
 {
     struct dsflow_buf all = { (void *)packed, 0, (int64_t)n, dtype };
 
-    unpack(dtype, place_of(&all, 0), whole, n);
+    unpack(dtype, place_of(&all, 0, 0), whole, n);
 }
 
 /* A NaN stays one: those functions are not for it. */
@@ -128,8 +131,8 @@ static void cast_cpu(const struct dsflow_call *call)
     const struct dsf_cast_args *a = call->args;
     const enum dsflow_dtype from = call->bufs[0].dtype;
     const enum dsflow_dtype to = call->bufs[1].dtype;
-    const struct place in = place_of(&call->bufs[0], a->in_at);
-    const struct place out = place_of(&call->bufs[1], a->out_at);
+    const struct place in = place_of(&call->bufs[0], a->in_at, a->packed);
+    const struct place out = place_of(&call->bufs[1], a->out_at, a->packed);
     const size_t n = (size_t)a->elems;
 
     if (a->rounding == DSF_ROUND_STOCHASTIC) {

@@ -117,7 +117,9 @@ static void cast(struct cutter *k, const struct dsflow_task_spec *update,
                  const struct dsflow_data_spec *state, dsflow_data_id in,
                  dsflow_data_id out, const dsflow_data_id *control)
 {
-    struct dsf_cast_args args = { .elems = state->elems, .at = state->at };
+    struct dsf_cast_args args = { .elems = state->elems,
+                                  .at = state->at,
+                                  .packed = state->elems };
     dsflow_data_id data[] = { in, out, control != NULL ? *control : in };
 
     if (control != NULL) {

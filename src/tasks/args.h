@@ -138,6 +138,9 @@ struct dsf_cast_args {
     int32_t rounding; /* enum dsf_round */
     int32_t zero;     /* no padding: equal arguments have equal bytes */
     int64_t in_at, out_at; /* multiples of DSFLOW_BLOCK_ELEMS of int8_block */
+    int64_t packed; /* elements of the int8_block numbers, behind whose scales the
+                       codes are, in a buffer that may be longer; 0: as many as
+                       the buffer has */
 };
 
 /* adam                     { control R, grad R, param RW, m RW, v RW }

@@ -47,6 +47,10 @@ static int args_check(unsigned n, const struct dsf_cast_args *a,
                            (int)a->rounding);
     if (a->at < 0 || a->at % DSFLOW_BLOCK_ELEMS != 0)
         return fail_at(a->at, err);
+    if (a->packed < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "cast: packed %lld: expected a number of elements",
+                           (long long)a->packed);
     if (n != (a->rounding == DSF_ROUND_STOCHASTIC ? 3 : 2))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "cast: %u ports: expected control where it rounds "
@@ -64,6 +68,15 @@ static int cast_check(const struct dsflow_case *c, struct dsflow_err *err)
 
     if (status == DSFLOW_OK)
         status = types_check(s[IN].dtype, s[OUT].dtype, a, err);
+    for (unsigned i = IN; i <= OUT && status == DSFLOW_OK; i++)
+        if (s[i].dtype == DSFLOW_INT8_BLOCK && a->packed > 0 &&
+            (a->packed > s[i].elems || at[i] + a->elems > a->packed))
+            status =
+                dsflow_fail(err, DSFLOW_EINVAL,
+                            "cast: numbers %lld to %lld of %lld in a "
+                            "buffer of %lld: expected a range of them",
+                            (long long)at[i], (long long)(at[i] + a->elems),
+                            (long long)a->packed, (long long)s[i].elems);
     for (unsigned i = IN; i <= OUT && status == DSFLOW_OK; i++)
         status = s[i].dtype == DSFLOW_INT8_BLOCK && at[i] % DSFLOW_BLOCK_ELEMS
                      ? fail_at(at[i], err)
@@ -95,12 +108,11 @@ static void cast_slice(void *args, int64_t from, int64_t elems,
     a->out_at += from - gone[OUT];
 }
 
-DSF_OP(cast,
-       .summary =
-           "numbers in another type, to the nearest or rounded at random",
-       .direction = DSFLOW_DIR_UPDATE,
-       .args_size = sizeof(struct dsf_cast_args),
-       DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                    { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
-                    { "control", DSFLOW_R, .optional = 1 }),
-       .check = cast_check, .cost = cast_cost, .slice = cast_slice);
+DSF_OP(
+    cast,
+    .summary = "numbers in another type, to the nearest or rounded at random",
+    .direction = DSFLOW_DIR_UPDATE, .args_size = sizeof(struct dsf_cast_args),
+    DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                 { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
+                 { "control", DSFLOW_R, .optional = 1 }),
+    .check = cast_check, .cost = cast_cost, .slice = cast_slice);

@@ -572,6 +572,36 @@ static void what_makes_no_sense_is_refused(void **state)
             "cast: from number 128 on: expected a multiple of 256");
 }
 
+/* A buffer that larger ones use too: what is moved of it are the first bytes,
+ * scales and codes together. */
+static void a_longer_buffer_has_the_bytes_of_its_numbers(void **state)
+{
+    struct dsf_cast_args a = { .elems = N / 2, .packed = N / 2 };
+    size_t bytes = dsflow_dtype_bytes(DSFLOW_INT8_BLOCK, N / 2);
+
+    fill(x.whole, N, 5, 10, false);
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(x.whole, DSFLOW_FP32, N),
+                                buf_of(x.packed, DSFLOW_INT8_BLOCK, N / 2) });
+    memset(&y, 0, sizeof(y));
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(x.whole, DSFLOW_FP32, N),
+                                buf_of(y.packed, DSFLOW_INT8_BLOCK, N) });
+    assert_memory_equal(x.packed, y.packed, bytes);
+    memset((char *)y.packed + bytes, 0xff, sizeof(y.packed) - bytes);
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(x.packed, DSFLOW_INT8_BLOCK, N / 2),
+                                buf_of(x.back, DSFLOW_FP32, N) });
+    cast(&a, 2,
+         (struct dsflow_buf[]){ buf_of(y.packed, DSFLOW_INT8_BLOCK, N),
+                                buf_of(y.back, DSFLOW_FP32, N) });
+    assert_memory_equal(x.back, y.back, N / 2 * sizeof(*x.back));
+    refuses(a, dsflow_shape_of(DSFLOW_FP32, N),
+            dsflow_shape_of(DSFLOW_INT8_BLOCK, N / 2 - 256), 0,
+            "cast: numbers 0 to 1062 of 1062 in a buffer of 806: expected a "
+            "range of them");
+}
+
 static void places_of_packed_numbers_are_those_of_blocks(void **state)
 {
     struct dsf_cast_args a = { .elems = 100, .out_at = 100 };
@@ -658,6 +688,7 @@ int main(void)
         cmocka_unit_test(random_numbers_are_of_step_stream_and_place),
         cmocka_unit_test(cuts_change_no_bit),
         cmocka_unit_test(slices_give_the_bits_of_the_whole),
+        cmocka_unit_test(a_longer_buffer_has_the_bytes_of_its_numbers),
         cmocka_unit_test(places_of_packed_numbers_are_those_of_blocks),
         cmocka_unit_test(all_instructions_give_the_same_bits),
         cmocka_unit_test(what_was_unpacked_gives_the_same_bytes),
