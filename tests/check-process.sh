@@ -13,7 +13,7 @@ allowed() {
     base/fatal:abort) ;;     # no memory for metadata, or a bug of ours
     verify/child:_exit | verify/child:sigaction | verify/child:setitimer) ;;
     measure/calibrate:_exit) ;; # both in a child of their own
-    # StarPU and PoCL read some of what they are told there only; what StarPU's
+    # StarPU reads some of what it is told there only; what StarPU's
     # headers print stands in the objects that include them.
     exec/starpu_*:setenv | exec/starpu_*:unsetenv | exec/starpu_*:stderr) ;;
     *) return 1 ;;
