@@ -107,8 +107,7 @@ static void neither_place_nor_thread_changes_a_bit(void **state)
 static void missing_memory_is_told(void **state)
 {
     enum { N = 1024 };
-    float *a = malloc(sizeof(*a) * N * N), *b = malloc(sizeof(*b) * N * N);
-    float *c = malloc(sizeof(*c) * N * N);
+    float *a, *b, *c;
     struct dsflow_err err = { .msg = "" };
     struct rlimit was, none;
     int status;
@@ -116,6 +115,9 @@ static void missing_memory_is_told(void **state)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* it needs memory itself */
 #endif
+    a = malloc(sizeof(*a) * N * N);
+    b = malloc(sizeof(*b) * N * N);
+    c = malloc(sizeof(*c) * N * N);
     for (size_t i = 0; i < N * N; i++)
         a[i] = b[i] = 1;
     getrlimit(RLIMIT_AS, &was);
