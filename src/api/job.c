@@ -12,6 +12,14 @@
 
 enum { MOST_BYTES = 16 << 20 };
 
+static int parse(const struct dsflow_job *job, struct dsf_job *read,
+                 struct dsflow_err *err)
+{
+    return dsf_job_parse(job->text, strlen(job->text), job->path,
+                         (const char *const *)job->sets, job->nsets,
+                         dsflow_plugin_load, read, err);
+}
+
 /* A job of this text and these keys, which are looked at. */
 static int make(const char *text, const char *path, char *const *sets,
                 unsigned nsets, struct dsflow_job **out, struct dsflow_err *err)
@@ -25,9 +33,7 @@ static int make(const char *text, const char *path, char *const *sets,
     job->sets = dsf_xcalloc(nsets, sizeof(*job->sets));
     for (; job->nsets < nsets; job->nsets++)
         job->sets[job->nsets] = dsf_xstrdup(sets[job->nsets]);
-    status = dsf_job_parse(job->text, strlen(job->text), job->path,
-                           (const char *const *)job->sets, nsets,
-                           dsflow_plugin_load, &read, err);
+    status = parse(job, &read, err);
     if (status == DSFLOW_OK)
         status = dsf_job_check_components(&read, err);
     dsf_job_fini(&read);
@@ -86,20 +92,12 @@ int dsflow_job_with(const struct dsflow_job *job, const char *const *sets,
     return status;
 }
 
-static int read_again(const struct dsflow_job *job, struct dsf_job *read,
-                      struct dsflow_err *err)
-{
-    return dsf_job_parse(job->text, strlen(job->text), job->path,
-                         (const char *const *)job->sets, job->nsets,
-                         dsflow_plugin_load, read, err);
-}
-
 int dsflow_job_write(const struct dsflow_job *job, const char *path,
                      struct dsflow_err *err)
 {
     struct dsf_job read = { 0 };
     struct dsf_aside file;
-    int status = read_again(job, &read, err);
+    int status = parse(job, &read, err);
 
     if (status == DSFLOW_OK && dsf_aside_open(&file, path) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
