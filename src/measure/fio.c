@@ -1,19 +1,16 @@
 /* fio.c - run fio with libaio and O_DIRECT, and read its JSON. */
-#include "cli/fio.h"
+#include "measure/fio.h"
 
 #include "base/alloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { NOT_FOUND = 127 };
 
 struct arguments {
     char **v;
@@ -56,17 +53,20 @@ static void add_arguments(struct arguments *a, const struct dsf_disk_load *load,
         add_jobs(a, fds, load->nfiles, "write");
 }
 
-/* In the child: what it says goes to `out`, and it ends with its parent. */
-_Noreturn static void become_fio(char **argv, int out)
+/* What it says goes to `out`. It ends by itself when its time is over. */
+static int start(char **argv, int out, pid_t *pid)
 {
-    int null = open("/dev/null", O_RDWR);
+    posix_spawn_file_actions_t files;
+    int error;
 
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    dup2(null, STDIN_FILENO);
-    dup2(out, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    execvp(argv[0], argv);
-    _exit(NOT_FOUND);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR,
+                                     0);
+    posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, STDIN_FILENO, STDERR_FILENO);
+    error = posix_spawnp(pid, argv[0], &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
 }
 
 static char *read_all(int fd)
@@ -85,30 +85,27 @@ static char *read_all(int fd)
 }
 
 /* What it printed; freed by the caller. */
-static int run_fio(char **argv, char **text, struct dsflow_err *err)
+static int run(char **argv, char **text, struct dsflow_err *err)
 {
-    int ends[2], status;
+    int ends[2], status, error;
     pid_t pid;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return dsflow_fail(err, DSFLOW_EFAIL, "fio: a pipe: %m");
-    pid = fork();
-    if (pid == 0)
-        become_fio(argv, ends[1]);
+    error = start(argv, ends[1], &pid);
     close(ends[1]);
-    if (pid < 0) {
-        close(ends[0]);
-        return dsflow_fail(err, DSFLOW_EFAIL, "fio: %m");
-    }
-    *text = read_all(ends[0]);
+    if (error == 0)
+        *text = read_all(ends[0]);
     close(ends[0]);
+    if (error == ENOENT || error == EACCES)
+        return dsflow_fail(err, DSFLOW_ENOSYS, "fio is not installed");
+    if (error != 0)
+        return dsflow_fail(err, DSFLOW_EFAIL, "fio: %s", strerror(error));
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return DSFLOW_OK;
     free(*text);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
-        return dsflow_fail(err, DSFLOW_ENOSYS, "fio is not installed");
     return dsflow_fail(err, DSFLOW_EFAIL, "fio ended with status %d",
                        WIFEXITED(status) ? WEXITSTATUS(status)
                                          : 128 + WTERMSIG(status));
@@ -151,7 +148,7 @@ int dsf_fio_measure(const struct dsf_disk_load *load, bool reads, bool writes,
     for (unsigned i = 0; i < load->nfiles; i++)
         fds[i] = fcntl(dsf_io_fd(load->io, i), F_DUPFD, 0);
     add_arguments(&a, load, fds, reads, writes);
-    status = run_fio(a.v, &text, err);
+    status = run(a.v, &text, err);
     if (status == DSFLOW_OK) {
         status = read_rates(text, rate, err);
         free(text);
