@@ -3,9 +3,8 @@
 #include "base/units.h"
 #include "cli/bench_io.h"
 #include "cli/cmd.h"
-#include "measure/bench_measure.h"
+#include "measure/limits.h"
 #include "measure/machine_cache.h"
-#include "measure/measured.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,26 +13,8 @@
 struct bench {
     struct dsf_machine machine;
     struct dsf_machine_model model;
+    struct dsf_limits how;
 };
-
-/* A figure of one core, and of each of all at once. */
-struct figures {
-    struct dsf_measured one, all;
-};
-
-static int measure(const char *name, dsf_measure_fn fn, void *user,
-                   unsigned *workers, unsigned cores, double seconds,
-                   struct figures *f, struct dsflow_err *err)
-{
-    int status;
-
-    *workers = 1;
-    status = dsf_measure(name, fn, user, seconds, &f->one, err);
-    *workers = cores;
-    if (status == DSFLOW_OK)
-        status = dsf_measure(name, fn, user, seconds, &f->all, err);
-    return status;
-}
 
 static void print_titles(const char *what, const char *of, const char *unit)
 {
@@ -45,162 +26,44 @@ static void print_titles(const char *what, const char *of, const char *unit)
 }
 
 /* Billions a second. */
-static void print_figures(const char *what, const char *of,
-                          const struct figures *f)
+static void print_limit(void *user, const struct dsf_limit *l)
 {
-    printf("%-16s %16s %15.1f %15.1f %12.0f\n", what, of, f->one.value / 1e9,
-           f->all.value / 1e9, 100 * fmax(f->one.scatter, f->all.scatter));
+    printf("%-16s %16s %15.1f %15.1f %12.0f\n", l->what, l->size,
+           l->one.value / 1e9, l->all.value / 1e9,
+           100 * fmax(l->one.scatter, l->all.scatter));
 }
 
-/* C[m][n] = A B of length k, as a segment has it: forward, the gradient of the
- * input, the gradient of the weights. */
-static const struct product {
-    const char *what;
-    int ta, tb;
-    size_t m, n, k;
-} products[] = {
-    { "forward", 0, 1, 256, 768, 768 },
-    { "forward", 0, 1, 256, 3072, 768 },
-    { "forward", 0, 1, 128, 192, 192 },
-    { "input gradient", 0, 0, 256, 768, 3072 },
-    { "weight gradient", 1, 0, 768, 3072, 256 },
-    { "head", 0, 1, 256, 2048, 768 },
-};
-
-struct multiplying {
-    const struct product *p;
-    unsigned workers;
-};
-
-static int multiply(void *user, double seconds, double *value,
-                    struct dsflow_err *err)
-{
-    const struct multiplying *x = user;
-
-    return dsf_bench_gemm(x->p->ta, x->p->tb, x->p->m, x->p->n, x->p->k,
-                          x->workers, seconds, value, err);
-}
-
-/* The best product counts, with its scatter. */
 static int bench_gemm(struct bench *b, struct dsflow_err *err)
 {
-    struct dsf_measured best = { 0 };
-
     print_titles("product", "m x n x k", "GFLOP/s");
-    for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
-        const struct product *p = &products[i];
-        struct multiplying x = { .p = p };
-        struct figures f;
-        char shape[48];
-        int status = measure("gemm", multiply, &x, &x.workers, b->machine.cores,
-                             0.2, &f, err);
-
-        if (status < 0)
-            return status;
-        snprintf(shape, sizeof(shape), "%zu x %zu x %zu", p->m, p->n, p->k);
-        print_figures(p->what, shape, &f);
-        if (f.all.value > best.value)
-            best = f.all;
-    }
-    b->model.main.fp32 = best.value;
-    b->model.scatter.fp32 = best.scatter;
-    return DSFLOW_OK;
-}
-
-struct access {
-    enum dsf_bench_access kind;
-    size_t bytes;
-    unsigned workers;
-};
-
-static int touch(void *user, double seconds, double *value,
-                 struct dsflow_err *err)
-{
-    const struct access *a = user;
-
-    return dsf_bench_memory(a->kind, a->workers, a->bytes, seconds, value, err);
+    return dsf_limits_gemm(&b->how, &b->model, err);
 }
 
 static int bench_memory(struct bench *b, struct dsflow_err *err)
 {
-    static const char *const names[] = { "read", "write", "copy" };
-    enum { BYTES = 256 << 20 };
-
     print_titles("memory", "size", "GB/s");
-    for (int k = DSF_BENCH_READ; k <= DSF_BENCH_COPY; k++) {
-        struct access a = { (enum dsf_bench_access)k, BYTES, 1 };
-        struct figures f;
-        int status = measure("memory", touch, &a, &a.workers, b->machine.cores,
-                             0.3, &f, err);
-
-        if (status < 0)
-            return status;
-        print_figures(names[k], dsf_size_text(BYTES).s, &f);
-        b->model.main.bandwidth = f.all.value;
-        b->model.scatter.bandwidth = f.all.scatter;
-    }
-    return DSFLOW_OK;
+    return dsf_limits_memory(&b->how, &b->model, err);
 }
 
-/* Ranks of one memory copy; the file says how fast, should it be split. */
 static int bench_link(struct bench *b, struct dsflow_err *err)
 {
     print_titles("link", "size", "GB/s");
-    for (size_t bytes = 64 << 10; bytes <= 64 << 20; bytes *= 32) {
-        struct access a = { DSF_BENCH_COPY, bytes, 1 };
-        struct figures f;
-        int status = measure("link", touch, &a, &a.workers, b->machine.cores,
-                             0.2, &f, err);
-
-        if (status < 0)
-            return status;
-        f.one.value /= 2;
-        f.all.value /= 2;
-        print_figures("copy", dsf_size_text((double)bytes).s, &f);
-        b->model.link.bandwidth = b->model.network.bandwidth = f.all.value;
-        b->model.scatter.link = f.all.scatter;
-    }
-    b->model.link.latency = b->model.network.latency = b->model.main.overhead;
-    return DSFLOW_OK;
+    return dsf_limits_link(&b->how, &b->model, err);
 }
 
 /* Of a kind: the longest sample, and how far the rates are from the samples. */
-static void print_kind(const struct dsf_kind_rate *rate,
-                       const struct dsf_samples *one,
-                       const struct dsf_samples *all)
+static void print_kind(const char *kind, const struct dsf_kind_limit *l)
 {
-    const struct dsf_sample *longest = NULL, *same = NULL;
-    double worst = 0, sum = 0, seconds = 0;
+    const struct dsf_sample *longest = l->longest;
     char ratio[16] = "";
 
-    for (size_t i = 0; i < all->n; i++) {
-        const struct dsf_sample *s = &all->v[i];
-        double t = dsf_rate_seconds(rate, &s->work);
-
-        if (strcmp(s->kind, rate->kind) != 0)
-            continue;
-        sum += t * s->n;
-        seconds += s->seconds * s->n;
-        if (s->seconds > 1e-4 && fabs(t / s->seconds - 1) > worst)
-            worst = fabs(t / s->seconds - 1);
-        if (longest == NULL || s->seconds > longest->seconds)
-            longest = s;
-    }
-    if (longest == NULL)
-        return;
-    for (size_t i = 0; i < one->n; i++)
-        if (strcmp(one->v[i].kind, rate->kind) == 0 &&
-            one->v[i].work.flops == longest->work.flops &&
-            one->v[i].work.bytes == longest->work.bytes)
-            same = &one->v[i];
-    if (same != NULL)
-        snprintf(ratio, sizeof(ratio), "%.2f",
-                 longest->seconds / same->seconds);
-    printf("%-26s %11.3f %9.1f %9.1f %10s %9.1f %9.1f\n",
-           rate->kind, longest->seconds * 1e3,
+    if (!isnan(l->against_one))
+        snprintf(ratio, sizeof(ratio), "%.2f", l->against_one);
+    printf("%-26s %11.3f %9.1f %9.1f %10s %9.1f %9.1f\n", kind,
+           longest->seconds * 1e3,
            longest->work.flops / longest->seconds / 1e9,
-           longest->work.bytes / longest->seconds / 1e9, ratio,
-           100 * (sum / seconds - 1), 100 * worst);
+           longest->work.bytes / longest->seconds / 1e9, ratio, 100 * l->off,
+           100 * l->most_off);
 }
 
 static int bench_tasks(struct bench *b, struct dsflow_err *err)
@@ -208,6 +71,7 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
     struct dsf_samples one = { 0 }, all = { 0 };
     unsigned cores = b->machine.cores;
     struct dsf_machine_model *m = &b->model;
+    struct dsf_kind_limit limit;
     int status;
 
     dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one);
@@ -219,7 +83,8 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
            "longest, ms", "GFLOP/s", "GB/s", "x 1 core's", "fit off %",
            "at most %");
     for (unsigned k = 0; k < m->nkinds; k++)
-        print_kind(&m->kinds[k], &one, &all);
+        if (dsf_limits_kind(&m->kinds[k], &one, &all, &limit))
+            print_kind(m->kinds[k].kind, &limit);
     printf("a task takes %.1f us beside its kernel; scatter of tasks %.0f %%, "
            "of steps %.0f %%\n",
            m->main.overhead * 1e6, 100 * m->scatter.tasks,
@@ -281,7 +146,7 @@ static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
     const char *output = dsf_flag_value(args, "output");
     char *path =
         output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
-    struct bench b = { 0 };
+    struct bench b = { .how = { .patience = 1, .on_limit = print_limit } };
     int status = check_parts(args, err);
     bool first = true;
 
@@ -293,6 +158,7 @@ static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
                              "expected --output FILE");
     if (status == DSFLOW_OK)
         status = dsf_machine_probe(&b.machine, err);
+    b.how.cores = b.machine.cores;
     /* What is not measured now keeps its value. */
     if (status == DSFLOW_OK)
         status = dsf_machine_present(&b.machine, &b.model, err);
