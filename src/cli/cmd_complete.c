@@ -2,7 +2,7 @@
 #include "cli/words.h"
 
 #include "base/alloc.h"
-#include "config/job.h"
+#include "config/job_tables.h"
 #include "config/option.h"
 #include "policies/policies.h"
 
@@ -53,16 +53,11 @@ static void offer_tables(const struct place *p)
 /* Every "table.key", with `behind` after it. */
 static void offer_each_key(const struct place *p, const char *behind)
 {
-    const struct dsf_table *t;
+    for (struct dsf_table_key k = { 0 }; dsf_job_next_key(&k);) {
+        struct dsf_key_name name = dsf_key_name(&k);
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            char *key = dsf_xasprintf("%s.%s", t->name, o->key);
-
-            if (o->type != DSFLOW_TABLES) /* has tables of its own */
-                offer(p, key, strlen(key), behind);
-            free(key);
-        }
+        offer(p, name.s, strlen(name.s), behind);
+    }
 }
 
 static void offer_keys(const struct place *p)
@@ -73,18 +68,11 @@ static void offer_keys(const struct place *p)
 /* The option of "table.key"; NULL where there is none. */
 static const struct dsflow_option *find_key(const char *name, size_t n)
 {
-    const struct dsf_table *t;
+    for (struct dsf_table_key k = { 0 }; dsf_job_next_key(&k);) {
+        struct dsf_key_name own = dsf_key_name(&k);
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        size_t table = strlen(t->name);
-
-        if (table >= n || name[table] != '.' ||
-            strncmp(t->name, name, table) != 0)
-            continue;
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            if (strlen(o->key) == n - table - 1 &&
-                strncmp(o->key, name + table + 1, n - table - 1) == 0)
-                return o;
+        if (strlen(own.s) == n && strncmp(own.s, name, n) == 0)
+            return k.option;
     }
     return NULL;
 }

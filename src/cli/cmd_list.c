@@ -8,6 +8,7 @@
 #include "segments/segment.h"
 #include "tasks/components.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,32 +84,31 @@ static void list_policies(const struct dsf_cli_args *args)
                from(dsf_registry_find(&dsf_policies, p->name)));
 }
 
-/* As one writes them in [mesh]. */
-static void list_axes(const struct dsf_cli_args *args)
+/* Components of a sort by name, with the summary that stands at `at` in each. */
+static void list_components(struct dsf_registry *registry, size_t at)
 {
     const struct dsf_registered *r;
 
-    for (size_t i = 0; (r = dsf_registry_at(&dsf_axes, i)) != NULL; i++)
+    for (size_t i = 0; (r = dsf_registry_at(registry, i)) != NULL; i++)
         printf("%-16s %s; %s\n", r->name,
-               ((const struct dsflow_axis *)r->thing)->summary, from(r));
+               *(const char *const *)((const char *)r->thing + at), from(r));
+}
+
+/* As one writes them in [mesh]. */
+static void list_axes(const struct dsf_cli_args *args)
+{
+    list_components(&dsf_axes, offsetof(struct dsflow_axis, summary));
 }
 
 static void list_optimizers(const struct dsf_cli_args *args)
 {
-    const struct dsf_registered *r;
-
-    for (size_t i = 0; (r = dsf_registry_at(&dsf_optimizers, i)) != NULL; i++)
-        printf("%-16s %s; %s\n", r->name,
-               ((const struct dsflow_optimizer *)r->thing)->summary, from(r));
+    list_components(&dsf_optimizers, offsetof(struct dsflow_optimizer, summary));
 }
 
 static void list_schedules(const struct dsf_cli_args *args)
 {
-    const struct dsf_registered *r;
-
-    for (size_t i = 0; (r = dsf_registry_at(&dsf_lr_schedules, i)) != NULL; i++)
-        printf("%-16s %s; %s\n", r->name,
-               ((const struct dsflow_lr_schedule *)r->thing)->summary, from(r));
+    list_components(&dsf_lr_schedules,
+                    offsetof(struct dsflow_lr_schedule, summary));
 }
 
 /* As one writes them in [model]. */

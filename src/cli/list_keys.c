@@ -21,61 +21,56 @@ struct choice {
 
 /* Is it the table, one that repeats in it, the key, or the key with its table?
  */
-static bool is_named(const char *name, const struct dsf_table *t,
-                     const struct dsflow_option *o)
+static bool is_named(const char *name, const struct dsf_table_key *k)
 {
-    size_t n = strlen(t->name);
-
-    return strcmp(name, t->name) == 0 || strcmp(name, o->key) == 0 ||
-           strcmp(name, dsf_table_owner(t)->name) == 0 ||
-           (strncmp(name, t->name, n) == 0 && name[n] == '.' &&
-            strcmp(name + n + 1, o->key) == 0);
+    return strcmp(name, k->table->name) == 0 ||
+           strcmp(name, k->option->key) == 0 ||
+           strcmp(name, dsf_table_owner(k->table)->name) == 0 ||
+           strcmp(name, dsf_key_name(k).s) == 0;
 }
 
-static bool is_chosen(const struct choice *c, const struct dsf_table *t,
-                      const struct dsflow_option *o)
+static bool is_chosen(const struct choice *c, const struct dsf_table_key *k)
 {
-    if (o->type == DSFLOW_TABLES) /* a table of its own has its keys */
-        return false;
     for (unsigned i = 0; i < c->n; i++)
-        if (is_named(c->names[i], t, o))
+        if (is_named(c->names[i], k))
             return true;
     return c->n == 0;
 }
 
-static bool is_any(const char *name)
+/* The next key that is chosen, as dsf_job_next_key. */
+static bool next(const struct choice *c, struct dsf_table_key *k)
 {
-    const struct choice c = { &name, 1 };
-    const struct dsf_table *t;
-
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            if (is_chosen(&c, t, o))
-                return true;
+    while (dsf_job_next_key(k))
+        if (is_chosen(c, k))
+            return true;
     return false;
+}
+
+static void add_name(char ***all, size_t *cap, unsigned *n, const char *name)
+{
+    dsf_grow(all, cap, *n + 1, sizeof(**all));
+    (*all)[(*n)++] = dsf_xstrdup(name);
 }
 
 /* The table, the key or the key with its table that is nearest to `name`. */
 static char *nearest(const char *name)
 {
-    char **all = NULL;
+    const struct dsf_table *last = NULL;
+    char **all = NULL, *found = NULL;
+    const char *near;
     size_t cap = 0;
     unsigned n = 0;
-    const struct dsf_table *t;
-    const char *near;
-    char *found;
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++) {
-        dsf_grow(&all, &cap, n + 1, sizeof(*all));
-        all[n++] = dsf_xstrdup(t->name);
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            dsf_grow(&all, &cap, n + 2, sizeof(*all));
-            all[n++] = dsf_xstrdup(o->key);
-            all[n++] = dsf_xasprintf("%s.%s", t->name, o->key);
-        }
+    for (struct dsf_table_key k = { 0 }; dsf_job_next_key(&k);) {
+        if (k.table != last)
+            add_name(&all, &cap, &n, k.table->name);
+        last = k.table;
+        add_name(&all, &cap, &n, k.option->key);
+        add_name(&all, &cap, &n, dsf_key_name(&k).s);
     }
     near = dsf_nearest(name, (const char *const *)all, n);
-    found = near != NULL ? dsf_xstrdup(near) : NULL;
+    if (near != NULL)
+        found = dsf_xstrdup(near);
     for (unsigned i = 0; i < n; i++)
         free(all[i]);
     free(all);
@@ -88,7 +83,7 @@ static int check_name(const char *name, struct dsflow_err *err)
     struct dsf_meant m = dsf_meant(dot != NULL ? dot + 1 : name);
     char *near;
 
-    if (is_any(name))
+    if (next(&(struct choice){ &name, 1 }, &(struct dsf_table_key){ 0 }))
         return DSFLOW_OK;
     near = m.s[0] == '\0' ? nearest(name) : NULL;
     if (near != NULL)
@@ -99,27 +94,27 @@ static int check_name(const char *name, struct dsflow_err *err)
                        m.s[0] != '\0' ? "; " : "", m.s);
 }
 
-static void print_text(const struct dsf_table *t, const struct dsflow_option *o,
-                       unsigned columns)
+static void wrap(unsigned columns, const char *before, const char *what)
 {
-    struct dsf_when_text when = { "" };
-    char *text;
+    char *text = dsf_xasprintf("%s%s", before, what);
 
-    printf("%s.%s", dsf_row_name(t, 0).s, o->key);
+    dsf_wrap(stdout, columns, "    ", text);
+    free(text);
+}
+
+static void print_text(const struct dsf_table_key *k, unsigned columns)
+{
+    const struct dsflow_option *o = k->option;
+
+    printf("%s.%s", dsf_row_name(k->table, 0).s, o->key);
     if (o->fallback != NULL)
         printf(" = %s\n", o->fallback);
     else
         printf(" (required)\n");
-    dsf_wrap(stdout, columns, "    ", o->help);
-    text = dsf_xasprintf("expects %s", dsf_option_expected(o).s);
-    dsf_wrap(stdout, columns, "    ", text);
-    free(text);
-    if (o->used_with == NULL)
-        return;
-    when = dsf_when_words(o->used_with);
-    text = dsf_xasprintf("used with %s", when.s);
-    dsf_wrap(stdout, columns, "    ", text);
-    free(text);
+    wrap(columns, "", o->help);
+    wrap(columns, "expects ", dsf_option_expected(o).s);
+    if (o->used_with != NULL)
+        wrap(columns, "used with ", dsf_when_words(o->used_with).s);
 }
 
 static void print_head(const struct dsf_table *t, bool first, unsigned columns)
@@ -137,36 +132,34 @@ static void print_head(const struct dsf_table *t, bool first, unsigned columns)
 static void list_text(const struct choice *c)
 {
     unsigned columns = dsf_screen_look(STDOUT_FILENO).columns;
-    const struct dsf_table *t, *last = NULL;
+    const struct dsf_table *last = NULL;
 
     if (columns < 40)
         columns = 40;
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            if (!is_chosen(c, t, o))
-                continue;
-            if (t != last)
-                print_head(t, last == NULL, columns);
-            last = t;
-            print_text(t, o, columns);
-        }
+    for (struct dsf_table_key k = { 0 }; next(c, &k); last = k.table) {
+        if (k.table != last)
+            print_head(k.table, last == NULL, columns);
+        print_text(&k, columns);
+    }
+}
+
+static json_t *key_json(const struct dsf_table_key *k)
+{
+    const struct dsflow_option *o = k->option;
+
+    return json_pack("{s:s, s:b, s:s, s:s?, s:s, s:s, s:s?}", "table",
+                     k->table->name, "repeats", k->table->rows != NULL, "key",
+                     o->key, "default", o->fallback, "expects",
+                     dsf_option_expected(o).s, "meaning", o->help, "used_with",
+                     o->used_with);
 }
 
 static void list_json(const struct choice *c)
 {
     json_t *keys = json_array();
-    const struct dsf_table *t;
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
-            if (is_chosen(c, t, o))
-                json_array_append_new(
-                    keys,
-                    json_pack("{s:s, s:b, s:s, s:s?, s:s, s:s, s:s?}", "table",
-                              t->name, "repeats", t->rows != NULL, "key",
-                              o->key, "default", o->fallback, "expects",
-                              dsf_option_expected(o).s, "meaning", o->help,
-                              "used_with", o->used_with));
+    for (struct dsf_table_key k = { 0 }; next(c, &k);)
+        json_array_append_new(keys, key_json(&k));
     json_dumpf(keys, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(keys);
@@ -199,18 +192,15 @@ static void put_key_roff(const struct dsflow_option *o)
 
 static void list_roff(const struct choice *c)
 {
-    const struct dsf_table *t, *last = NULL;
+    const struct dsf_table *last = NULL;
 
-    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
-        for (const struct dsflow_option *o = t->options; o->key != NULL; o++) {
-            if (!is_chosen(c, t, o))
-                continue;
-            if (t != last)
-                printf(t->rows != NULL ? ".SS [[%s]]\n%s\n" : ".SS [%s]\n%s\n",
-                       t->name, t->summary);
-            last = t;
-            put_key_roff(o);
-        }
+    for (struct dsf_table_key k = { 0 }; next(c, &k); last = k.table) {
+        if (k.table != last)
+            printf(k.table->rows != NULL ? ".SS [[%s]]\n%s\n"
+                                         : ".SS [%s]\n%s\n",
+                   k.table->name, k.table->summary);
+        put_key_roff(k.option);
+    }
 }
 
 int dsf_list_keys(const char *const *names, unsigned n, enum dsf_keys_form form,

@@ -428,6 +428,34 @@ const struct dsf_table *dsf_job_find_table(const char *name)
     return NULL;
 }
 
+bool dsf_job_next_key(struct dsf_table_key *key)
+{
+    const struct dsflow_option *o = key->option;
+
+    for (o = o != NULL ? o + 1 : NULL;; o++) {
+        while (o == NULL || o->key == NULL) { /* a table has no more */
+            key->at += key->table != NULL;
+            key->table = dsf_job_table_at(key->at);
+            if (key->table == NULL)
+                return false;
+            o = key->table->options;
+        }
+        if (o->type != DSFLOW_TABLES)
+            break;
+    }
+    key->option = o;
+    return true;
+}
+
+struct dsf_key_name dsf_key_name(const struct dsf_table_key *key)
+{
+    struct dsf_key_name name;
+
+    snprintf(name.s, sizeof(name.s), "%s.%s", key->table->name,
+             key->option->key);
+    return name;
+}
+
 static int add_table(const struct dsf_table *t, struct dsflow_err *err)
 {
     int status = dsf_options_check(t->name, t->options, t->size, err);

@@ -8,6 +8,22 @@
  */
 const struct dsf_table *dsf_job_find_table(const char *name);
 
+/* A key of a table. It begins as { 0 }; each call makes it the next key of all
+ * tables, in the order of the manual, until there is none. A key whose value is
+ * tables is left out: these have keys of their own. */
+struct dsf_table_key {
+    const struct dsf_table *table;
+    const struct dsflow_option *option;
+    unsigned at; /* place of the table */
+};
+bool dsf_job_next_key(struct dsf_table_key *key);
+
+/* "optimizer.lr" */
+struct dsf_key_name {
+    char s[160];
+};
+struct dsf_key_name dsf_key_name(const struct dsf_table_key *key);
+
 /* Tables of what dsflow has itself on higher floors, the built-in policies:
  * added by dsf_job_add_table, before the first table is asked for. Defined
  * where they are listed, in policies/policy_table.c. */

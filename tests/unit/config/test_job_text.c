@@ -257,10 +257,32 @@ static int add_table(void **unused)
                              NULL);
 }
 
+/* One after the other: those of each table, and of tables that repeat, but not
+ * the key that has them. */
+static void keys_are_walked_through(void **unused)
+{
+    struct dsf_table_key key = { 0 };
+    const struct dsf_table *t;
+    bool rows = false, last = false;
+
+    for (unsigned i = 0; (t = dsf_job_table_at(i)) != NULL; i++)
+        for (const struct dsflow_option *o = t->options; o->key != NULL; o++)
+            if (o->type != DSFLOW_TABLES) {
+                assert_true(dsf_job_next_key(&key));
+                assert_ptr_equal(key.table, t);
+                assert_ptr_equal(key.option, o);
+                last = strcmp(dsf_key_name(&key).s, "list.rows.note") == 0;
+                rows = rows || strcmp(dsf_key_name(&key).s, "list.rows") == 0;
+            }
+    assert_false(dsf_job_next_key(&key));
+    assert_true(last && !rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_written_job_reads_back_as_the_same),
+        cmocka_unit_test(keys_are_walked_through),
     };
 
     return cmocka_run_group_tests(tests, add_table, NULL);
