@@ -5,7 +5,8 @@
  *
  *     tests/same/test_meshes "llama mesh.data=2 zero.stage=3"
  *
- * runs that trial alone; SEED=7 TRIALS=500, other random ones. */
+ * runs that trial alone; SEED=7 TRIALS=500, other random ones; SHARD=2/4, every
+ * fourth of all, from the second on. */
 #include "trial.h"
 #include "unit_ops.h"
 
@@ -853,6 +854,27 @@ static unsigned add_test(struct CMUnitTest *tests, unsigned n,
     return n + 1;
 }
 
+/* Which of all trials are to be run here. */
+struct shard {
+    unsigned which, of; /* from 1 */
+    unsigned at;        /* trials that were counted */
+};
+
+static bool read_shard(const char *text, struct shard *s)
+{
+    char end;
+
+    *s = (struct shard){ 1, 1, 0 };
+    return text == NULL || (sscanf(text, "%u/%u%c", &s->which, &s->of, &end) ==
+                                2 &&
+                            s->which >= 1 && s->which <= s->of);
+}
+
+static bool is_next_mine(struct shard *s)
+{
+    return s->at++ % s->of == s->which - 1;
+}
+
 static void free_references(void)
 {
     while (references != NULL) {
@@ -867,12 +889,18 @@ int main(int argc, char **argv)
 {
     const char *seed = getenv("SEED"), *count = getenv("TRIALS");
     struct dice dice = { seed != NULL ? strtoull(seed, NULL, 10) : 1 };
+    struct shard shard;
     unsigned nrandom = count != NULL ? (unsigned)atoi(count) : NRANDOM;
     struct CMUnitTest *tests =
         calloc(2 * ((size_t)argc + NTRIALS) + nrandom + 1, sizeof(*tests));
     unsigned n = 0;
     int status;
 
+    if (!read_shard(getenv("SHARD"), &shard)) {
+        fprintf(stderr, "SHARD=%s: expected one of several, such as 2/4\n",
+                getenv("SHARD"));
+        return 99;
+    }
     add_unit_ops();
     if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
         return 1;
@@ -881,16 +909,19 @@ int main(int argc, char **argv)
         n = add_test(tests, n, argv[i], DSFLOW_STARPU);
     }
     for (unsigned i = 0; i < NTRIALS && argc < 2; i++) {
+        if (!is_next_mine(&shard))
+            continue;
         n = add_test(tests, n, trials[i], DSFLOW_SERIAL);
         n = add_test(tests, n, trials[i], DSFLOW_STARPU);
     }
     for (unsigned i = 0; i < nrandom && argc < 2; i++) {
         char *text = random_trial(&dice);
 
-        n = add_test(tests, n, text, DSFLOW_STARPU);
+        if (is_next_mine(&shard))
+            n = add_test(tests, n, text, DSFLOW_STARPU);
         free(text);
     }
-    if (argc < 2)
+    if (argc < 2 && is_next_mine(&shard))
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             data_ranks_are_nearly_one_rank_with_all_micro_batches);
     status = _cmocka_run_group_tests("meshes", tests, n, NULL, NULL);
