@@ -26,6 +26,7 @@
 #include <dsflow/rewrite.h>
 #include <dsflow/segment.h>
 #include <dsflow/segments.h>
+#include <dsflow/trace.h>
 #include <dsflow/train.h>
 
 #endif

@@ -52,6 +52,11 @@ DSFLOW_API int dsflow_predict(const struct dsflow_planned *planned,
                               struct dsflow_prediction *prediction,
                               struct dsflow_err *err);
 
+/* Some steps of it in that time, as a trace in the file `path` (trace.h).
+ * Errors: as above; DSFLOW_EIO. */
+DSFLOW_API int dsflow_planned_trace(const struct dsflow_planned *planned,
+                                    const char *path, struct dsflow_err *err);
+
 DSFLOW_END_DECLS
 
 #endif

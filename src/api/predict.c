@@ -8,6 +8,7 @@
 #include "policies/policies.h"
 #include "sim/predict.h"
 #include "train/early.h"
+#include "train/record.h"
 #include "tune/fit.h"
 
 #include <math.h>
@@ -129,6 +130,14 @@ static void find_bytes(const struct dsflow_planned *p,
     dsf_weights_fini(&w);
 }
 
+static int check_whole(const struct dsflow_planned *p, struct dsflow_err *err)
+{
+    return p->whole ? DSFLOW_OK
+                    : dsflow_fail(err, DSFLOW_EINVAL,
+                                  "the job was planned up to a policy: "
+                                  "expected a whole plan");
+}
+
 int dsflow_predict(const struct dsflow_planned *p,
                    struct dsflow_prediction *out, struct dsflow_err *err)
 {
@@ -136,10 +145,8 @@ int dsflow_predict(const struct dsflow_planned *p,
     int status = dsf_api_check_size("struct dsflow_prediction", out->size,
                                     sizeof(*out), err);
 
-    if (status == DSFLOW_OK && !p->whole)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "the job was planned up to a policy: expected a "
-                             "whole plan");
+    if (status == DSFLOW_OK)
+        status = check_whole(p, err);
     if (status == DSFLOW_OK)
         status = dsf_predict(p->s.plan, p->s.graph, p->machine, &found, err);
     if (status < 0)
@@ -152,4 +159,14 @@ int dsflow_predict(const struct dsflow_planned *p,
     find_bytes(p, out);
     dsf_prediction_fini(&found);
     return DSFLOW_OK;
+}
+
+int dsflow_planned_trace(const struct dsflow_planned *p, const char *path,
+                         struct dsflow_err *err)
+{
+    int status = check_whole(p, err);
+
+    return status == DSFLOW_OK
+               ? dsf_record_simulation(&p->s, p->machine, path, err)
+               : status;
 }

@@ -1,70 +1,14 @@
 /* cmd_trace.c - what was when: a trace as pictures, and in words. */
-#include "base/alloc.h"
 #include "base/notice.h"
 #include "cli/cmd.h"
 #include "explain/explain.h"
-#include "trace/rows.h"
 #include "trace/show.h"
 #include "tune/advise.h"
 
 #include <dsflow/plugin.h>
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-/* What can be made of a trace, by the flag that asks for it. */
-static const struct output {
-    const char *flag;
-    void (*write)(const struct dsf_view *view, FILE *out);
-} outputs[] = {
-    { "paje", dsf_write_paje },
-    { "chrome", dsf_write_chrome },
-    { "dot", dsf_write_times_dot },
-    { "svg", dsf_write_svg },
-};
-enum { NOUTPUTS = sizeof(outputs) / sizeof(*outputs) };
-
-/* The trace in a folder of a run, or the file itself. */
-static int find(const char *path, char **file, struct dsflow_err *err)
-{
-    struct stat st;
-
-    if (stat(path, &st) < 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
-    if (!S_ISDIR(st.st_mode)) {
-        *file = dsf_xstrdup(path);
-        return DSFLOW_OK;
-    }
-    *file = dsf_xasprintf("%s/trace.dsflow", path);
-    if (stat(*file, &st) == 0)
-        return DSFLOW_OK;
-    free(*file);
-    *file = NULL;
-    return dsflow_fail(
-        err, DSFLOW_EINVAL,
-        "%s: has no trace.dsflow: dsflow run … --trace writes it", path);
-}
-
-static int write_output(const struct output *output,
-                        const struct dsf_view *view, const char *path,
-                        struct dsflow_err *err)
-{
-    bool here = strcmp(path, "-") == 0;
-    FILE *out = here ? stdout : fopen(path, "w");
-    bool good;
-
-    if (out == NULL)
-        return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
-    output->write(view, out);
-    good = fflush(out) == 0 && !ferror(out);
-    if (!here && fclose(out) != 0)
-        good = false;
-    return good ? DSFLOW_OK
-                : dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m",
-                              here ? "standard output" : path);
-}
 
 static int explain(const char *path, const struct dsf_trace *trace, bool json,
                    struct dsflow_err *err)
@@ -82,8 +26,8 @@ static bool wants_view(const struct dsf_cli_args *args)
 {
     bool wants = dsf_flag_value(args, "steps") != NULL;
 
-    for (unsigned i = 0; i < NOUTPUTS; i++)
-        wants = wants || dsf_flag_value(args, outputs[i].flag) != NULL;
+    for (unsigned i = 0; dsf_trace_forms[i].name != NULL; i++)
+        wants = wants || dsf_flag_value(args, dsf_trace_forms[i].name) != NULL;
     return wants;
 }
 
@@ -91,32 +35,24 @@ static int write_outputs(const struct dsf_cli_args *args,
                          const struct dsf_trace *trace, unsigned *written,
                          struct dsflow_err *err)
 {
-    const char *range = dsf_flag_value(args, "steps");
-    struct dsf_trace shown = *trace;
-    struct dsf_view view = { .trace = &shown, .chosen = range != NULL };
-    struct dsf_rows rows;
-    bool cut = dsf_rows_init(&rows, trace);
-    int status = DSFLOW_OK;
+    struct dsf_shown shown;
+    int status =
+        dsf_shown_init(&shown, trace, dsf_flag_value(args, "steps"), err);
 
-    if (cut) {
-        shown.timeline = rows.timeline;
-        view.worker = rows.worker;
-    }
-    view.steps = trace->laps;
-    view.window = dsf_window_whole(trace);
-    if (range != NULL)
-        status =
-            dsf_window_parse(range, trace, &view.steps, &view.window, err);
-    for (unsigned i = 0; i < NOUTPUTS && status == DSFLOW_OK; i++) {
-        const char *path = dsf_flag_value(args, outputs[i].flag);
+    if (status < 0)
+        return dsflow_fail_in(err, status, "--steps");
+    for (unsigned i = 0; dsf_trace_forms[i].name != NULL; i++) {
+        const char *path = dsf_flag_value(args, dsf_trace_forms[i].name);
+        bool here = path != NULL && strcmp(path, "-") == 0;
 
-        if (path == NULL)
+        if (path == NULL || status < 0)
             continue;
-        status = write_output(&outputs[i], &view, path, err);
+        status = dsf_shown_write(&shown, &dsf_trace_forms[i],
+                                 here ? "standard output" : path,
+                                 here ? stdout : NULL, err);
         (*written)++;
     }
-    if (cut)
-        dsf_rows_fini(&rows);
+    dsf_shown_fini(&shown);
     return status;
 }
 
@@ -139,7 +75,7 @@ static int trace(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_trace trace;
     char *file;
-    int status = find(args->words[0], &file, err);
+    int status = dsf_trace_find(args->words[0], &file, err);
 
     if (status < 0)
         return status;

@@ -240,15 +240,14 @@ int dsf_window_parse(const char *text, const struct dsf_trace *trace,
 
     if (steps->n == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "--steps: the trace has no whole step");
+                           "the trace has no whole step");
     if (!read_range(text, &a, &b, last))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "--steps: %.40s: expected A or A:B, such as %lld:%lld",
+                           "%.40s: expected A or A:B, such as %lld:%lld",
                            text, first, last);
     if (a > b || a < first || b > last)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "--steps: %lld to %lld: expected steps from %lld to "
-                           "%lld",
+                           "%lld to %lld: expected steps from %lld to %lld",
                            a, b, first, last);
     window->begin = steps->v[a - zero].begin;
     window->end = steps->v[b - zero].end;

@@ -99,7 +99,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
             dsflow_graph_task(s->graph, (dsflow_task_id){ i }));
 }
 
-int dsf_record_simulation(struct dsf_session *s,
+int dsf_record_simulation(const struct dsf_session *s,
                           const struct dsf_machine_model *m, const char *path,
                           struct dsflow_err *err)
 {

@@ -13,7 +13,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const char *executor);
 
 /* The simulation of the session's plan, as a trace in `path`. */
-int dsf_record_simulation(struct dsf_session *s,
+int dsf_record_simulation(const struct dsf_session *s,
                           const struct dsf_machine_model *m, const char *path,
                           struct dsflow_err *err);
 
