@@ -12,7 +12,7 @@ allowed() {
     case $1 in
     base/fatal:abort) ;;     # no memory for metadata, or a bug of ours
     verify/child:_exit | verify/child:sigaction | verify/child:setitimer) ;;
-    measure/calibrate:_exit) ;; # both in a child of their own
+    measure/apart:_exit) ;; # both in a child of their own
     # StarPU reads some of what it is told there only; what StarPU's
     # headers print stands in the objects that include them.
     exec/starpu_*:setenv | exec/starpu_*:unsetenv | exec/starpu_*:stderr) ;;

@@ -136,10 +136,20 @@ struct dsf_text dsf_against_text(double measured, double predicted)
     return t;
 }
 
-double dsf_now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double dsf_now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
+}
+
+double dsf_thread_seconds(void)
+{
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }

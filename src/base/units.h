@@ -23,5 +23,8 @@ struct dsf_text dsf_against_text(double measured, double predicted);
 double dsf_unsigned_nan(double x);
 
 double dsf_now(void); /* seconds, monotonic */
+/* Seconds that this thread has worked: while another process has the core they
+ * stand still. */
+double dsf_thread_seconds(void);
 
 #endif

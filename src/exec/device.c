@@ -141,10 +141,14 @@ void dsf_device_wait(struct dsf_device *device)
 
 void dsf_device_compute(struct dsf_launch *launch)
 {
+    double before = launch->worked != NULL ? dsf_thread_seconds() : 0;
+
     if (launch->codelet == NULL ||
         (launch->skip != NULL && *launch->skip != 0))
         return;
     launch->codelet->cpu(&launch->call);
+    if (launch->worked != NULL)
+        *launch->worked = dsf_thread_seconds() - before;
     launch->status = dsf_kernels_failed(&launch->err);
 }
 

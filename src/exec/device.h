@@ -36,6 +36,8 @@ struct dsf_launch {
     /* Where it is not 0 when the device gets there, nothing is done. NULL: there
      * is no such number. */
     const int64_t *skip;
+    double *worked; /* seconds that its thread works for the codelet go here;
+                       NULL: nobody asks */
     const struct dsf_copy *copies;
     unsigned ncopies;
     /* Called once, when it is in its queue; NULL: nobody asks. */

@@ -133,10 +133,12 @@ void dsf_exec_prepare(const struct dsf_exec_call *call,
 {
     struct dsflow_exec *exec = call->exec;
     bool calls_host = call->codelet->host_only;
+    double *worked = exec->worked;
 
     *launch = (struct dsf_launch){
         .codelet = calls_host || !has_failed(exec) ? call->codelet : NULL,
         .skip = dsf_skip_of(call->task, bufs),
+        .worked = worked != NULL ? &worked[call - exec->calls] : NULL,
         .call = { .bufs = dsf_spread(call->task, bufs, by_port),
                   .nbufs = dsf_task_nports(call->task),
                   .args = call->task->args,

@@ -135,6 +135,7 @@ struct dsflow_exec {
     unsigned nworkers;
     struct dsf_exec_ring *rings; /* by worker, then of the others */
     uint64_t most_spans;         /* of each ring */
+    double *worked;              /* by task: see dsf_exec_time_tasks; or NULL */
     _Atomic uint32_t *runs;      /* by task: how often it has run */
     uint32_t *submitted;         /* by program: how often */
     double opened, wall;

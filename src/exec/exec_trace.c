@@ -117,6 +117,11 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
     dsf_exec_disk_lanes(exec, timeline);
 }
 
+void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)
+{
+    exec->worked = seconds;
+}
+
 double dsf_exec_began(const struct dsflow_exec *exec)
 {
     return exec->opened;

@@ -18,6 +18,12 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
 uint64_t dsf_exec_drain(struct dsflow_exec *exec,
                         struct dsf_timeline *timeline);
 
+/* From the next submit on, seconds[i] is what the thread that ran task i worked
+ * for its kernel, the last time: spans say how long it took, and count what
+ * other processes had of the core meanwhile. Room for all tasks of the graph,
+ * to be read after a wait; borrowed. NULL: no more. */
+void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds);
+
 /* The time 0 of its timeline, in seconds of dsf_now. */
 double dsf_exec_began(const struct dsflow_exec *exec);
 

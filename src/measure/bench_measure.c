@@ -2,6 +2,7 @@
 #include "measure/bench_measure.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -10,7 +11,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* What every thread does again and again until the time is over. */
 struct team {
@@ -28,14 +28,6 @@ struct member {
     struct team *team;
     double seconds; /* of one time */
 };
-
-double dsf_thread_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static float *numbers(size_t n)
 {

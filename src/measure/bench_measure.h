@@ -5,10 +5,6 @@
 #include <stddef.h>
 #include <dsflow/error.h>
 
-/* Seconds that this thread has worked: another process that takes the core for
- * a while does not count. */
-double dsf_thread_seconds(void);
-
 /* Operations a second of one of `workers` threads that all multiply matrices
  * of these sizes (see dsf_gemm), for about `seconds`. DSFLOW_ENOMEM: there is no
  * memory, or no thread. */

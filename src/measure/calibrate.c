@@ -1,27 +1,22 @@
-/* calibrate.c - tasks of real steps, timed while all cores work, and the rates
- * that explain their times. */
+/* calibrate.c - steps of small models in the executor, as a run has them: what
+ * their tasks take while all cores work, and what a task takes beside its
+ * kernel. */
 #include "measure/calibrate.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "config/job.h"
+#include "exec/exec_trace.h"
 #include "graph/task.h"
-#include "measure/calibrate_pool.h"
+#include "measure/apart.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
 
-#include <dsflow/exec.h>
-
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* A model, a batch, and a mesh: what moves data, and what works on parts. */
 struct shape {
@@ -129,35 +124,6 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
     }
 }
 
-/* The first step touches the memory; steps follow until there is enough. */
-static void run_steps(struct dsflow_graph *g, struct dsf_pool *pool,
-                      double budget, struct dsf_samples *samples)
-{
-    uint32_t ntasks = dsflow_graph_ntasks(g);
-    double *seconds = dsf_xcalloc((size_t)ntasks + 1, sizeof(*seconds));
-    struct timing *v = NULL;
-    size_t n = 0, cap = 0;
-    double start = dsf_now();
-    unsigned steps = 0;
-
-    dsf_pool_step(pool, seconds);
-    do {
-        dsf_pool_step(pool, seconds);
-        for (uint32_t i = 0; i < ntasks; i++) {
-            const struct dsflow_task_spec *t =
-                dsflow_graph_task(g, (dsflow_task_id){ i });
-
-            if (t->program != DSFLOW_STEP)
-                break;
-            dsf_grow(&v, &cap, n + 1, sizeof(*v));
-            v[n++] = (struct timing){ t->op, dsf_work_of(g, t), seconds[i] };
-        }
-    } while (++steps < 50 && dsf_now() - start < budget);
-    add_samples(v, n, samples);
-    free(v);
-    free(seconds);
-}
-
 /* A step of a shape, and what is needed to run it. */
 struct small {
     struct dsf_job job;
@@ -166,6 +132,8 @@ struct small {
     struct dsflow_graph *graph;
     uint32_t vocab;
     struct dsflow_host host;
+    struct dsflow_exec_options options;
+    double budget; /* seconds of steps */
 };
 
 static void small_close(struct small *s)
@@ -177,7 +145,8 @@ static void small_close(struct small *s)
 }
 
 static int small_open(struct small *s, const struct shape *shape,
-                      const struct dsf_machine *machine, struct dsflow_err *err)
+                      const struct dsf_machine *machine, unsigned workers,
+                      struct dsflow_err *err)
 {
     char text[1024];
     int status;
@@ -195,6 +164,119 @@ static int small_open(struct small *s, const struct shape *shape,
         status = dsf_plan_new(&s->job, &s->model, machine, &s->plan, err);
     if (status == DSFLOW_OK)
         status = dsf_policies_build(s->plan, NULL, &s->graph, err);
+    if (status == DSFLOW_OK)
+        s->options =
+            DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers,
+                                .ranks = (unsigned)s->plan->nranks);
+    return status;
+}
+
+/* Numbers of about the size of weights: no zeroes, which may be faster. */
+static void fill(float *x, int64_t n)
+{
+    uint32_t s = 12345;
+
+    for (int64_t i = 0; i < n; i++) {
+        s = s * 1664525 + 1013904223;
+        x[i] = ((float)(s >> 8) / 8388608.0f - 1) * 0.05f;
+    }
+}
+
+static int open_exec(struct small *s, struct dsflow_exec **exec,
+                     struct dsflow_err *err)
+{
+    int status = dsflow_exec_open(s->graph, &s->options, &s->host, exec, err);
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph) && status == 0; i++) {
+        const dsflow_data_id id = { i };
+        const struct dsflow_data_spec *d = dsflow_graph_data(s->graph, id);
+
+        if (d->role == DSFLOW_PARAMS && d->persistent)
+            fill(dsflow_exec_map(*exec, id, DSFLOW_W), d->elems);
+    }
+    return status;
+}
+
+static int run_step(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    int status = dsflow_exec_submit(exec, DSFLOW_STEP, err);
+
+    return status == DSFLOW_OK ? dsflow_exec_wait(exec, err) : status;
+}
+
+/* The first step touches the memory; steps follow until there is enough. */
+static int time_tasks(struct small *s, struct dsflow_exec *exec,
+                      struct dsf_samples *samples, struct dsflow_err *err)
+{
+    uint32_t first,
+        n = dsflow_graph_program_tasks(s->graph, DSFLOW_STEP, &first);
+    double *seconds =
+        dsf_xcalloc(dsflow_graph_ntasks(s->graph), sizeof(*seconds));
+    struct timing *v = NULL;
+    size_t cap = 0;
+    double start = dsf_now();
+    int steps = 0, status = run_step(exec, err);
+
+    dsf_exec_time_tasks(exec, seconds);
+    do {
+        if (status == DSFLOW_OK)
+            status = run_step(exec, err);
+        dsf_grow(&v, &cap, (size_t)(steps + 1) * n, sizeof(*v));
+        for (uint32_t i = 0; i < n; i++) {
+            const struct dsflow_task_spec *t =
+                dsflow_graph_task(s->graph, (dsflow_task_id){ first + i });
+
+            v[(size_t)steps * n + i] =
+                (struct timing){ t->op, dsf_work_of(s->graph, t),
+                                 seconds[first + i] };
+        }
+    } while (status == DSFLOW_OK && ++steps < 50 &&
+             dsf_now() - start < s->budget);
+    add_samples(v, (size_t)steps * n, samples);
+    free(v);
+    free(seconds);
+    return status;
+}
+
+/* Samples as they are brought from another process: of a step, there are no
+ * more than it has tasks. */
+struct answer {
+    size_t n;
+    struct dsf_sample v[];
+};
+
+static int time_tasks_there(void *user, void *to, struct dsflow_err *err)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsflow_exec *exec = NULL;
+    struct answer *answer = to;
+    int status = open_exec(user, &exec, err);
+
+    if (status == DSFLOW_OK)
+        status = time_tasks(user, exec, &samples, err);
+    dsflow_exec_close(exec);
+    answer->n = samples.n;
+    for (size_t i = 0; i < samples.n; i++)
+        answer->v[i] = samples.v[i];
+    return status;
+}
+
+/* Where StarPU does not start, one task after the other is better than none. */
+static int run_small(struct small *s, struct dsf_samples *samples,
+                     struct dsflow_err *err)
+{
+    size_t bytes = sizeof(struct answer) +
+                   dsflow_graph_ntasks(s->graph) * sizeof(struct dsf_sample);
+    struct answer *answer = dsf_xcalloc(1, bytes);
+    int status = dsf_apart(time_tasks_there, s, answer, bytes, err);
+
+    if (status == DSFLOW_EFAIL) {
+        s->options.kind = DSFLOW_SERIAL;
+        status = dsf_apart(time_tasks_there, s, answer, bytes, err);
+    }
+    for (size_t i = 0; i < answer->n; i++)
+        dsf_samples_add(samples, &answer->v[i]);
+    free(answer);
     return status;
 }
 
@@ -203,15 +285,12 @@ static int run_shape(const struct shape *shape,
                      double budget, struct dsf_samples *samples,
                      struct dsflow_err *err)
 {
-    struct dsf_pool *pool = NULL;
     struct small s;
-    int status = small_open(&s, shape, machine, err);
+    int status = small_open(&s, shape, machine, workers, err);
 
+    s.budget = budget;
     if (status == DSFLOW_OK)
-        status = dsf_pool_open(s.graph, &s.host, workers, &pool, err);
-    if (status == DSFLOW_OK)
-        run_steps(s.graph, pool, budget, samples);
-    dsf_pool_close(pool);
+        status = run_small(&s, samples, err);
     small_close(&s);
     return status;
 }
@@ -242,15 +321,13 @@ struct step_time {
     double scatter; /* from there to the upper one, as a share of it */
 };
 
-static int time_steps(struct small *s, unsigned workers, struct step_time *time,
-                      struct dsflow_err *err)
+static int time_steps_there(void *user, void *to, struct dsflow_err *err)
 {
     enum { TURNS = 16, STEPS = 8 };
-    struct dsflow_exec_options options =
-        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers);
+    struct step_time *time = to;
     struct dsflow_exec *exec = NULL;
-    double turns[TURNS];
-    int status = dsflow_exec_open(s->graph, &options, &s->host, &exec, err);
+    double turns[TURNS] = { 0 };
+    int status = open_exec(user, &exec, err);
 
     for (int i = -1; i < TURNS && status == DSFLOW_OK; i++) {
         double start = dsf_now();
@@ -263,44 +340,10 @@ static int time_steps(struct small *s, unsigned workers, struct step_time *time,
             turns[i] = (dsf_now() - start) / STEPS;
     }
     dsflow_exec_close(exec);
-    if (status < 0)
-        return status;
     qsort(turns, TURNS, sizeof(*turns), by_value);
     time->seconds = turns[TURNS / 4];
     time->scatter = turns[3 * TURNS / 4] / time->seconds - 1;
-    return DSFLOW_OK;
-}
-
-/* The same in a process of its own: StarPU ends the process where its folder
- * cannot be made, and a plan must not depend on that. */
-static int time_apart(struct small *s, unsigned workers, struct step_time *time)
-{
-    struct step_time got = { 0 };
-    int fd[2], silence;
-    pid_t child;
-
-    if (pipe(fd) < 0)
-        return DSFLOW_EFAIL;
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        silence = open("/dev/null", O_WRONLY);
-        if (silence >= 0)
-            dup2(silence, STDERR_FILENO);
-        if (time_steps(s, workers, &got, NULL) < 0 ||
-            write(fd[1], &got, sizeof(got)) != sizeof(got))
-            _exit(1);
-        _exit(0);
-    }
-    close(fd[1]);
-    if (child < 0 || read(fd[0], &got, sizeof(got)) != sizeof(got))
-        got.seconds = 0;
-    close(fd[0]);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    *time = got;
-    return got.seconds > 0 ? DSFLOW_OK : DSFLOW_EFAIL;
+    return status;
 }
 
 /* Of the simulated step, with this overhead of a task. */
@@ -324,11 +367,11 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
     struct small s;
     struct step_time measured = { 0 };
     double low = 0, high = 200e-6, before = m->main.overhead;
-    int status = small_open(&s, &shapes[0], machine, err);
+    int status = small_open(&s, &shapes[0], machine, machine->cores, err);
 
-    if (status == DSFLOW_OK && time_apart(&s, machine->cores, &measured) < 0)
-        status = dsflow_fail(err, DSFLOW_EFAIL,
-                             "StarPU does not start (dsflow run says why)");
+    if (status == DSFLOW_OK)
+        status =
+            dsf_apart(time_steps_there, &s, &measured, sizeof(measured), err);
     for (int i = 0; i < 12 && status == DSFLOW_OK; i++) {
         double half = (low + high) / 2;
 

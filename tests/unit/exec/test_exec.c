@@ -351,6 +351,50 @@ static void what_nobody_takes_out_is_counted(void **state)
     dsflow_graph_free(g);
 }
 
+/* Thirty milliseconds in which the thread has nothing to do. */
+static void report_late(void *user, const struct dsflow_step_report *of)
+{
+    struct timespec left = { .tv_nsec = 30000000 };
+
+    while (nanosleep(&left, &left) < 0)
+        ;
+}
+
+static void check_worked(struct dsflow_exec_options options)
+{
+    static double worked[NTASKS + 1];
+    struct dsflow_graph *g = tangle(3);
+    struct dsflow_host host = { .report = report_late };
+    struct dsf_timeline t = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+
+    assert_int_equal(dsflow_exec_open(g, &options, &host, &exec, &err),
+                     DSFLOW_OK);
+    dsf_exec_time_tasks(exec, worked);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    for (size_t i = 0; i < t.n; i++) {
+        const struct dsf_span *s = &t.v[i];
+        double waited = s->what == NTASKS ? 0.015 : 0;
+
+        assert_true(worked[s->what] > 0);
+        assert_true(worked[s->what] <= s->end - s->start - waited + 1e-4);
+    }
+    dsf_timeline_fini(&t);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
+static void what_a_task_works_is_less_than_it_takes(void **state)
+{
+    check_worked(DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL));
+    check_worked(DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2));
+    check_worked(DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1,
+                                     .virtuals = 1));
+}
+
 struct caller {
     _Atomic int inside;
     _Atomic unsigned calls, together;
@@ -504,6 +548,7 @@ int main(void)
         cmocka_unit_test(more_workers_than_cores_give_the_serial_result),
         cmocka_unit_test(more_workers_than_cores_sleep_while_they_are_idle),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
+        cmocka_unit_test(what_a_task_works_is_less_than_it_takes),
         cmocka_unit_test(reports_come_one_at_a_time),
         cmocka_unit_test(batches_are_loaded_by_several_workers_at_once),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
