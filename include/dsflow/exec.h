@@ -29,6 +29,8 @@ struct dsflow_exec_options {
     uint32_t size; /* of this structure: DSFLOW_EXEC_OPTIONS sets it */
     enum dsflow_exec_kind kind;
     unsigned workers;       /* CPU workers; 0: one per core. StarPU only */
+    unsigned cores; /* of the machine: where there are more workers, idle
+                       ones sleep; 0: it is asked. StarPU only */
     unsigned ranks;         /* of the graph; the workers are shared out among
                                them. 0 or 1: any worker runs any task */
     unsigned virtuals;      /* virtual devices: rank r is on r % virtuals. StarPU

@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "base/alloc.h"
+#include "machine/memory.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "policies/policies.h"
@@ -21,19 +22,22 @@ struct dsflow_planned {
     bool whole;                       /* every policy has been applied */
 };
 
-/* What can be known of the machine before anything is built. */
+/* What can be known of the machine before anything is built; and how much
+ * memory there is here to build it in. */
 static int find_machine(struct dsflow_planned *p,
                         const struct dsflow_machine *machine,
-                        struct dsflow_err *err)
+                        int64_t *available, struct dsflow_err *err)
 {
     int status;
 
     if (machine != NULL) {
         p->machine = &machine->model;
         dsf_machine_of_model(p->machine, &p->s.machine);
+        *available = dsf_memory_probe("").available;
         return DSFLOW_OK;
     }
     status = dsf_machine_probe(&p->s.machine, err);
+    *available = p->s.machine.available;
     if (status == DSFLOW_OK)
         status = dsf_disks_check(p->s.job, err);
     if (status == DSFLOW_OK)
@@ -69,15 +73,16 @@ int dsflow_plan_job(const struct dsflow_job *job,
                     struct dsflow_planned **out, struct dsflow_err *err)
 {
     struct dsflow_planned *p = dsf_xcalloc(1, sizeof(*p));
+    int64_t available = -1;
     int status = dsf_api_open(job, NULL, &p->s, err);
 
     p->whole = until == NULL;
     if (status == DSFLOW_OK)
         status = check_until(until, err);
     if (status == DSFLOW_OK)
-        status = find_machine(p, machine, err);
+        status = find_machine(p, machine, &available, err);
     if (status == DSFLOW_OK)
-        status = dsf_early_check_size(&p->s, err);
+        status = dsf_early_check_size(&p->s, available, err);
     if (status == DSFLOW_OK)
         status = dsf_session_fit(&p->s, p->machine, until, err);
     if (status == DSFLOW_OK && p->whole)

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/notice.h"
 #include "cli/job_flags.h"
+#include "machine/memory.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "policies/keys.h"
@@ -34,14 +35,15 @@ static int check_until(const char *until, struct dsflow_err *err)
 }
 
 /* What can be known before anything is measured or built. */
-static int check(const struct dsf_session *s, struct dsflow_err *err)
+static int check(const struct dsf_session *s, int64_t available,
+                 struct dsflow_err *err)
 {
     struct dsflow_err text;
 
     /* The text of a job need not be here to plan it. */
     if (dsf_early_check_text(s, &text) == DSFLOW_EFIT)
         dsf_warn("%s", text.msg);
-    return dsf_early_check_size(s, err);
+    return dsf_early_check_size(s, available, err);
 }
 
 /* The plan and the graph of a machine that is described, or of this one, which
@@ -59,7 +61,7 @@ static int build(struct dsf_session *s, const char *file, const char *until,
         if (status == DSFLOW_OK)
             status = dsf_disks_check(s->job, err);
         if (status == DSFLOW_OK)
-            status = check(s, err);
+            status = check(s, s->machine.available, err);
         if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
             status = dsf_machine_of_job(&s->machine, s->job, m, err);
         return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
@@ -68,7 +70,7 @@ static int build(struct dsf_session *s, const char *file, const char *until,
     if (status < 0)
         return status;
     dsf_machine_of_model(m, &s->machine);
-    status = check(s, err);
+    status = check(s, dsf_memory_probe("").available, err);
     return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
 }
 

@@ -139,10 +139,11 @@ static void set_binding(bool crowded)
 /* Has each worker a core? Those that are asked for none have. */
 static bool is_crowded(const struct dsflow_exec_options *options)
 {
-    struct dsf_machine machine;
+    struct dsf_machine machine = { .cores = options->cores };
 
     return options->workers > 0 &&
-           dsf_machine_probe(&machine, NULL) == DSFLOW_OK &&
+           (machine.cores > 0 ||
+            dsf_machine_probe(&machine, NULL) == DSFLOW_OK) &&
            options->workers + options->virtuals > machine.cores;
 }
 

@@ -167,6 +167,7 @@ static int small_open(struct small *s, const struct shape *shape,
     if (status == DSFLOW_OK)
         s->options =
             DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers,
+                                .cores = machine->cores,
                                 .ranks = (unsigned)s->plan->nranks);
     return status;
 }

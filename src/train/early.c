@@ -2,7 +2,6 @@
 #include "train/early.h"
 
 #include "base/units.h"
-#include "machine/memory.h"
 #include "measure/disks.h"
 #include "train/machine_keys.h"
 #include "tune/budget.h"
@@ -14,13 +13,6 @@ static const double MOST_TASKS = 100e6;
 
 /* Bytes that a task takes while a graph is built. */
 enum { TASK_BYTES = 320 };
-
-static double most_tasks(void)
-{
-    int64_t free = dsf_memory_probe("").available;
-
-    return free < 0 ? MOST_TASKS : fmin(MOST_TASKS, (double)free / TASK_BYTES);
-}
 
 /* About how many tasks a step has with tiles of this size; INFINITY: it makes
  * no plan. */
@@ -68,14 +60,17 @@ static int fail_size(const struct dsf_session *s, double tasks, double most,
                         tasks / 1e6, most / 1e6, instead);
 }
 
-int dsf_early_check_size(const struct dsf_session *s, struct dsflow_err *err)
+int dsf_early_check_size(const struct dsf_session *s, int64_t available,
+                         struct dsflow_err *err)
 {
     struct dsflow_plan *plan;
-    double tasks, most = most_tasks();
+    double tasks, most = MOST_TASKS;
     int status = dsf_plan_new(s->job, &s->model, &s->machine, &plan, err);
 
     if (status < 0)
         return status;
+    if (available >= 0)
+        most = fmin(most, (double)available / TASK_BYTES);
     tasks = dsf_plan_tasks(plan);
     dsf_plan_free(plan);
     return tasks <= most ? DSFLOW_OK : fail_size(s, tasks, most, err);
@@ -120,6 +115,6 @@ int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
     if (status == DSFLOW_OK)
         status = dsf_early_check_text(s, err);
     if (status == DSFLOW_OK)
-        status = dsf_early_check_size(s, err);
+        status = dsf_early_check_size(s, s->machine.available, err);
     return status == DSFLOW_OK ? dsf_early_check_model(s, err) : status;
 }

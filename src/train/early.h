@@ -6,8 +6,10 @@
 #include "train/session.h"
 
 /* Of a session that has its model: does the batch split, is the graph of a size
- * that can be built? The machine of the session is that of the plan. */
-int dsf_early_check_size(const struct dsf_session *s, struct dsflow_err *err);
+ * that can be built in `available` bytes (-1: unknown)? The machine of the
+ * session is that of the plan. */
+int dsf_early_check_size(const struct dsf_session *s, int64_t available,
+                         struct dsflow_err *err);
 
 /* Can the model be anywhere on this machine? */
 int dsf_early_check_model(const struct dsf_session *s, struct dsflow_err *err);

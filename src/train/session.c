@@ -301,7 +301,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
     const struct dsf_job_machine *m = &s->job->machine;
     struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
             .kind = kind, .workers = s->plan->workers - (unsigned)m->virtuals,
-            .ranks = (unsigned)s->plan->nranks,
+            .cores = s->machine.cores, .ranks = (unsigned)s->plan->nranks,
             .virtuals = (unsigned)m->virtuals,
             .virtual_memory =
                 m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
