@@ -3,7 +3,9 @@
 #ifndef DSF_POLICIES_COLLECTIVE_H
 #define DSF_POLICIES_COLLECTIVE_H
 
+#include <stdbool.h>
 #include <dsflow/graph.h>
+
 #include "tasks/collective.h"
 
 struct dsf_collective {
@@ -20,6 +22,10 @@ void dsf_collective_emit(struct dsflow_graph *out,
                          const struct dsflow_task_spec *like,
                          const struct dsf_collective *c, int32_t member,
                          int32_t rank, dsflow_data_id into);
+
+/* Do the others read what `member` has? */
+bool dsf_collective_reads(const struct dsflow_op *op,
+                          const struct dsf_pieces *p, int32_t member);
 
 /* The largest id in `g`; 0 where it has no collectives. */
 uint32_t dsf_collective_last(const struct dsflow_graph *g);

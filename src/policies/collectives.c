@@ -5,8 +5,14 @@
  * A member reads the range that it needs where the others have it. Dependencies
  * are of whole data, though: where members write what others still read (in
  * place), each first has its piece in a buffer, so that they do not wait for
- * each other in a row. That is one more piece of data for each member. (Here
- * are the tasks that policies emit for collectives, too.)
+ * each other in a row. That is one more piece of data for each member.
+ *
+ * Many members share by levels, so that each reads from a few others, not from
+ * all: blocks of 8 members that follow each other, blocks of 8 such blocks, and
+ * so on up to all. At each level a member has one run of pieces of what its
+ * block has, in a buffer. Sums go up the levels, as each block is a subtree of
+ * the tree of pairs; gathers come down. The same bytes move, and where members
+ * that follow each other are of one node most of them stay in it.
  */
 #include "policies/collective.h"
 #include "policies/policies.h"
@@ -17,15 +23,21 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* So many buffers take turns: what the collective before has in one of them may
  * still be read. */
 enum { TURNS = 2 };
 
-/* Buffers for pieces of one size, of one kind of collective, on one rank. */
+/* So many blocks are a block of the next level, where that divides. */
+enum { WIDEST = 8, MOST_LEVELS = 32 };
+
+/* Buffers for pieces of one size, or runs of them at one level, of one kind of
+ * collective, on one rank. */
 struct stage {
     const struct dsflow_op *op;
     int64_t elems;
+    uint32_t level; /* 0: pieces */
     uint32_t turn;
     uint32_t next; /* of the same rank: +1 */
 };
@@ -36,10 +48,18 @@ struct collectives {
     size_t nstages, cap_stages;
     uint32_t *first; /* by rank: +1, its stages */
 
-    /* Of one collective: its tasks, and by member the buffer of its piece. */
+    /* Of one collective: its tasks, room for the data of one that it becomes,
+     * and how many members a block of each level has: at level 0, one. */
     uint32_t begin, end;
-    dsflow_data_id *piece, *ports;
-    size_t cap_piece, cap_ports;
+    dsflow_data_id *ports;
+    size_t cap_ports;
+    unsigned nlevels;
+    int32_t size[MOST_LEVELS];
+
+    /* By member, what it has for the others; then runs of pieces, in the order
+     * of blocks, and the same at the next level. */
+    dsflow_data_id *runs, *next;
+    size_t cap_runs, cap_next;
 };
 
 static const struct dsf_collective_args *args_of(const struct collectives *c,
@@ -58,38 +78,45 @@ static int64_t own_at(const struct dsf_collective_args *a)
     return dsf_pieces_at(&a->pieces, a->member);
 }
 
-static struct stage *stage_of(struct collectives *c,
-                              const struct dsflow_task_spec *t, int64_t elems)
+static struct stage *stage_of(struct collectives *c, int32_t rank,
+                              struct stage like)
 {
-    uint32_t i = c->first[t->rank];
+    uint32_t i = c->first[rank];
 
-    while (i != 0 &&
-           (c->stages[i - 1].op != t->op || c->stages[i - 1].elems != elems))
+    while (i != 0 && (c->stages[i - 1].op != like.op ||
+                      c->stages[i - 1].elems != like.elems ||
+                      c->stages[i - 1].level != like.level))
         i = c->stages[i - 1].next;
     if (i == 0) {
         dsf_grow(&c->stages, &c->cap_stages, c->nstages + 1,
                  sizeof(*c->stages));
-        c->stages[c->nstages] =
-            (struct stage){ t->op, elems, 0, c->first[t->rank] };
-        i = c->first[t->rank] = (uint32_t)++c->nstages;
+        like.next = c->first[rank];
+        c->stages[c->nstages] = like;
+        i = c->first[rank] = (uint32_t)++c->nstages;
     }
     return &c->stages[i - 1];
 }
 
-/* The next buffer for the piece of the member whose task is the `i`-th. */
-static dsflow_data_id take_buffer(struct collectives *c, uint32_t i)
+/* The next buffer on the rank of the `i`-th task. */
+static dsflow_data_id take_buffer(struct collectives *c, uint32_t i,
+                                  int64_t elems, unsigned level)
 {
     const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, i);
-    const struct dsf_collective_args *a = t->args;
-    struct stage *stage = stage_of(c, t, own_elems(a));
-    struct dsflow_data_spec spec = DSFLOW_DATA(
-            .elems = stage->elems,
-            .dtype = dsflow_graph_data(c->rw.in, t->data[0])->dtype,
-            .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1);
+    struct stage *stage =
+        stage_of(c, t->rank, (struct stage){ t->op, elems, level, 0, 0 });
+    struct dsflow_data_spec spec =
+        DSFLOW_DATA(.elems = elems,
+                    .dtype = dsflow_graph_data(c->rw.in, t->data[0])->dtype,
+                    .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1);
 
-    return c->piece[a->member] = dsflow_rewrite_named(
-               c->rw.out, &spec, "%s.z%lld.%u.r%d", t->op->name,
-               (long long)stage->elems, stage->turn++ % TURNS, t->rank);
+    return dsflow_rewrite_named(c->rw.out, &spec, "%s.z%lld.%u.r%d",
+                                t->op->name, (long long)elems,
+                                level * TURNS + stage->turn++ % TURNS, t->rank);
+}
+
+static dsflow_data_id take_piece(struct collectives *c, uint32_t i)
+{
+    return take_buffer(c, i, own_elems(args_of(c, i)), 0);
 }
 
 static dsflow_data_id out_of(struct collectives *c, uint32_t i)
@@ -97,7 +124,8 @@ static dsflow_data_id out_of(struct collectives *c, uint32_t i)
     return dsflow_rewrite_data(&c->rw, dsf_nth_task(c->rw.in, i)->data[0]);
 }
 
-/* A task in the place of the `i`-th, with the first `n` of c->ports. */
+/* A task in the place of the `i`-th, or beside it, with the first `n` of
+ * c->ports. */
 static void emit(struct collectives *c, uint32_t i, const struct dsflow_op *op,
                  const void *args, bool fresh, uint32_t n)
 {
@@ -114,107 +142,223 @@ static void copy(struct collectives *c, uint32_t i, dsflow_data_id to,
     emit(c, i, &dsf_op_copy, &move, fresh, 2);
 }
 
-/* out = the pieces of all in their buffers. */
-static void gather_pieces(struct collectives *c, uint32_t i, bool fresh,
-                          int32_t skip)
+/* --- levels -------------------------------------------------------------- */
+
+/* How many blocks become one, of `left` that are to become one in the end. */
+static int32_t radix(int32_t left)
 {
-    const struct dsf_collective_args *a = args_of(c, i);
-    struct dsf_gather_args args = { a->pieces, -1, skip };
-    int32_t count = dsf_pieces_count(&a->pieces);
-    uint32_t n = 1;
+    int32_t r = left > WIDEST ? WIDEST : left;
 
-    c->ports[0] = out_of(c, i);
-    for (int32_t k = 0; k < count; k++) {
-        int32_t m = dsf_pieces_member(&a->pieces, k);
+    while (r > 1 && left % r != 0)
+        r /= 2;
+    return r > 1 ? r : left;
+}
 
-        if (m != skip)
-            c->ports[n++] = c->piece[m];
+/* Where some members have no task, there is nobody to have runs for others. */
+static void find_levels(struct collectives *c, int32_t members)
+{
+    bool all = c->end - c->begin == (uint32_t)members;
+
+    c->nlevels = 0;
+    c->size[0] = 1;
+    do {
+        int32_t size = c->size[c->nlevels], left = members / size;
+
+        c->size[++c->nlevels] = size * (all ? radix(left) : left);
+    } while (c->size[c->nlevels] < members);
+}
+
+static int32_t radix_of(const struct collectives *c, unsigned level)
+{
+    return c->size[level] / c->size[level - 1];
+}
+
+/* The pieces of all are cut in runs, as many as a block of the level has
+ * members: where run `j` begins, and its elements. */
+static int64_t run_at(const struct collectives *c, unsigned level, int32_t j)
+{
+    return dsf_pieces_run_at(&args_of(c, c->begin)->pieces, c->size[level], j);
+}
+
+static int64_t run_elems(const struct collectives *c, unsigned level, int32_t j)
+{
+    return run_at(c, level, j + 1) - run_at(c, level, j);
+}
+
+/* The member of a block, from 0, that has run `j`: the one that has all of what
+ * this is a part of in its block of the level below. */
+static int32_t keeper(const struct collectives *c, unsigned level, int32_t j)
+{
+    int32_t n;
+
+    if (level == 0)
+        return 0;
+    n = radix_of(c, level);
+    return j % n * c->size[level - 1] + keeper(c, level - 1, j / n);
+}
+
+static void swap_runs(struct collectives *c)
+{
+    dsflow_data_id *runs = c->runs;
+
+    c->runs = c->next;
+    c->next = runs;
+}
+
+/* For the runs of `level`, one for each member, tasks of those who have them:
+ * `make` adds one that makes run `j` of block `b`. */
+static void make_runs(struct collectives *c, unsigned level,
+                      void (*make)(struct collectives *c, uint32_t task,
+                                   unsigned level, int32_t b, int32_t j,
+                                   dsflow_data_id to))
+{
+    int32_t size = c->size[level];
+
+    for (int32_t m = 0; m < c->size[c->nlevels]; m++) {
+        int32_t b = m / size, j = m % size;
+        uint32_t task = c->begin + (uint32_t)(b * size + keeper(c, level, j));
+
+        if (run_elems(c, level, j) == 0)
+            continue;
+        c->next[m] = take_buffer(c, task, run_elems(c, level, j), level);
+        make(c, task, level, b, j, c->next[m]);
     }
-    emit(c, i, &dsf_op_gather, &args, fresh, n);
+    swap_runs(c);
 }
 
-/* What each member reads is what the others have: out = some of each `in`. */
-static void gather_inputs(struct collectives *c, uint32_t i, int32_t take)
+/* to = run `j` of block `b`, summed over the blocks that this is made of. */
+static void sum_run(struct collectives *c, uint32_t task, unsigned level,
+                    int32_t b, int32_t j, dsflow_data_id to)
 {
-    const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, i);
-    struct dsf_gather_args args = { args_of(c, i)->pieces, take, -1 };
-
-    for (uint32_t p = 0; p < t->ndata; p++)
-        c->ports[p] = dsflow_rewrite_data(&c->rw, t->data[p]);
-    emit(c, i, &dsf_op_gather, &args, t->fresh & 1, t->ndata);
-}
-
-/* to[at ..] = the sum of the member's piece of all. */
-static void sum_piece(struct collectives *c, uint32_t i, dsflow_data_id to)
-{
-    const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, i);
-    const struct dsf_collective_args *a = t->args;
-    struct dsf_sum_args args = { .elems = own_elems(a), .from = own_at(a) };
-    uint32_t terms = t->ndata - 1 + (uint32_t)a->in_place;
+    int32_t n = radix_of(c, level), below = c->size[level - 1];
+    struct dsf_sum_args args = {
+        .elems = run_elems(c, level, j),
+        .from = run_at(c, level, j) - run_at(c, level - 1, j / n),
+    };
 
     c->ports[0] = to;
-    for (uint32_t k = 0, p = 1; k < terms; k++) {
-        bool own = a->in_place && (int32_t)k == a->member;
-
-        c->ports[k + 1] =
-            own ? out_of(c, i) : dsflow_rewrite_data(&c->rw, t->data[p]);
-        p += !own;
-    }
-    emit(c, i, &dsf_op_reduce, &args, true, terms + 1);
+    for (int32_t i = 0; i < n; i++)
+        c->ports[1 + i] = c->runs[(b * n + i) * below + j / n];
+    emit(c, task, &dsf_op_reduce, &args, true, (uint32_t)n + 1);
 }
+
+/* to = run `j` of block `b` from the runs of the level above that this is made
+ * of, without the `skip`-th of those; the block that b is part of has them. */
+static void gather(struct collectives *c, uint32_t task, unsigned level,
+                   int32_t b, int32_t j, int32_t skip, bool fresh,
+                   dsflow_data_id to)
+{
+    int32_t n = radix_of(c, level + 1), above = c->size[level + 1];
+    int32_t first = b / n * above;
+    struct dsf_gather_args args = { args_of(c, task)->pieces, -1, skip, above,
+                                    j * n };
+    uint32_t ports = 1;
+
+    c->ports[0] = to;
+    while (run_elems(c, level + 1, args.first) == 0 &&
+           args.first + 1 < (j + 1) * n)
+        args.first++;
+    for (int32_t i = args.first; i < (j + 1) * n; i++)
+        if (i != skip && run_elems(c, level + 1, i) > 0)
+            c->ports[ports++] = c->runs[first + i];
+    emit(c, task, &dsf_op_gather, &args, fresh, ports);
+}
+
+static void gather_run(struct collectives *c, uint32_t task, unsigned level,
+                       int32_t b, int32_t j, dsflow_data_id to)
+{
+    gather(c, task, level, b, j, -1, true, to);
+}
+
+static void sum_levels(struct collectives *c)
+{
+    for (unsigned level = 1; level < c->nlevels; level++)
+        make_runs(c, level, sum_run);
+}
+
+/* to[0 ..] = the sum of the piece of the `i`-th task's member. */
+static void sum_piece(struct collectives *c, uint32_t i, dsflow_data_id to)
+{
+    sum_run(c, i, c->nlevels, 0, args_of(c, i)->member, to);
+}
+
+/* The pieces of all, which stand in c->runs, to each member. Its own is there,
+ * in place; of a run it is read again. */
+static void gather_levels(struct collectives *c, bool in_place)
+{
+    for (unsigned level = c->nlevels - 1; level > 0; level--)
+        make_runs(c, level, gather_run);
+    for (uint32_t i = c->begin; i < c->end; i++) {
+        const struct dsf_collective_args *a = args_of(c, i);
+        bool skip = in_place && c->nlevels == 1 && own_elems(a) > 0;
+
+        gather(c, i, 0, a->member, 0, skip ? a->member : -1, !in_place,
+               out_of(c, i));
+    }
+}
+
+/* --- kinds of collective -------------------------------------------------- */
 
 static void lower_all_gather(struct collectives *c)
 {
-    for (uint32_t i = c->begin; i < c->end; i++) {
+    bool in_place = args_of(c, c->begin)->in_place;
+
+    for (uint32_t i = c->begin; i < c->end && in_place; i++) {
         const struct dsf_collective_args *a = args_of(c, i);
 
-        if (!a->in_place)
-            gather_inputs(c, i, -1);
-        else if (own_elems(a) > 0)
-            copy(c, i, take_buffer(c, i), out_of(c, i),
-                 (struct dsf_range){ own_elems(a), 0, own_at(a) }, true);
-    }
-    for (uint32_t i = c->begin; i < c->end; i++) {
-        const struct dsf_collective_args *a = args_of(c, i);
-        const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, i);
-
-        if (!a->in_place)
+        if (own_elems(a) == 0)
             continue;
-        /* The owner of all writes nothing: it is read where it is. */
-        if (a->pieces.blocks == 1)
-            c->piece[a->pieces.owner] =
-                dsflow_rewrite_data(&c->rw, t->data[1]);
-        gather_pieces(c, i, false, a->member);
+        c->runs[a->member] = take_piece(c, i);
+        copy(c, i, c->runs[a->member], out_of(c, i),
+             (struct dsf_range){ own_elems(a), 0, own_at(a) }, true);
     }
+    gather_levels(c, in_place);
 }
 
 static void lower_reduce_scatter(struct collectives *c)
 {
+    sum_levels(c);
     for (uint32_t i = c->begin; i < c->end; i++)
         sum_piece(c, i,
-                  args_of(c, i)->in_place ? take_buffer(c, i) : out_of(c, i));
+                  c->next[i - c->begin] = args_of(c, i)->in_place
+                                              ? take_piece(c, i)
+                                              : out_of(c, i));
     for (uint32_t i = c->begin; i < c->end; i++) {
         const struct dsf_collective_args *a = args_of(c, i);
 
         if (a->in_place)
-            copy(c, i, out_of(c, i), c->piece[a->member],
+            copy(c, i, out_of(c, i), c->next[i - c->begin],
                  (struct dsf_range){ own_elems(a), own_at(a), 0 }, false);
     }
 }
 
 static void lower_all_reduce(struct collectives *c)
 {
-    for (uint32_t i = c->begin; i < c->end; i++)
-        if (own_elems(args_of(c, i)) > 0)
-            sum_piece(c, i, take_buffer(c, i));
-    for (uint32_t i = c->begin; i < c->end; i++)
-        gather_pieces(c, i, true, -1);
+    sum_levels(c);
+    for (uint32_t i = c->begin; i < c->end; i++) {
+        const struct dsf_collective_args *a = args_of(c, i);
+
+        if (own_elems(a) > 0)
+            sum_piece(c, i, c->next[a->member] = take_piece(c, i));
+    }
+    swap_runs(c);
+    gather_levels(c, false);
 }
 
+/* Each reads its piece of what the others have. */
 static void lower_all_to_all(struct collectives *c)
 {
-    for (uint32_t i = c->begin; i < c->end; i++)
-        gather_inputs(c, i, args_of(c, i)->member);
+    for (uint32_t i = c->begin; i < c->end; i++) {
+        const struct dsf_collective_args *a = args_of(c, i);
+        struct dsf_gather_args args = { a->pieces, a->member, -1,
+                                        a->pieces.members, 0 };
+
+        c->ports[0] = out_of(c, i);
+        memcpy(c->ports + 1, c->runs,
+               (size_t)a->pieces.members * sizeof(*c->ports));
+        emit(c, i, &dsf_op_gather, &args, dsf_nth_task(c->rw.in, i)->fresh & 1,
+             (uint32_t)a->pieces.members + 1);
+    }
 }
 
 static void lower_broadcast(struct collectives *c)
@@ -222,14 +366,10 @@ static void lower_broadcast(struct collectives *c)
     for (uint32_t i = c->begin; i < c->end; i++) {
         const struct dsf_pieces *p = &args_of(c, i)->pieces;
 
-        copy(c, i, out_of(c, i),
-             dsflow_rewrite_data(&c->rw, dsf_nth_task(c->rw.in, i)->data[1]),
+        copy(c, i, out_of(c, i), c->runs[p->owner],
              (struct dsf_range){ dsf_pieces_at(p, p->members), 0, 0 }, true);
     }
 }
-
-/* Of which members a member reads. */
-enum reads { ALL, PIECES, OWNER };
 
 /* When the pieces of all stand in buffers, for the others. */
 enum when { NEVER, IN_PLACE, ALWAYS };
@@ -237,16 +377,14 @@ enum when { NEVER, IN_PLACE, ALWAYS };
 static const struct kind {
     const struct dsflow_op *op;
     void (*lower)(struct collectives *c);
-    enum reads reads;
-    bool own;   /* a member without a piece gets nothing */
     bool apart; /* no member reads what it writes */
     enum when by_pieces;
 } kinds[] = {
-    { &dsf_op_all_gather, lower_all_gather, PIECES, false, false, IN_PLACE },
-    { &dsf_op_reduce_scatter, lower_reduce_scatter, ALL, true, false, NEVER },
-    { &dsf_op_all_reduce, lower_all_reduce, ALL, false, false, ALWAYS },
-    { &dsf_op_all_to_all, lower_all_to_all, ALL, true, true, NEVER },
-    { &dsf_op_broadcast, lower_broadcast, OWNER, false, false, NEVER },
+    { &dsf_op_all_gather, lower_all_gather, false, IN_PLACE },
+    { &dsf_op_reduce_scatter, lower_reduce_scatter, false, NEVER },
+    { &dsf_op_all_reduce, lower_all_reduce, false, ALWAYS },
+    { &dsf_op_all_to_all, lower_all_to_all, true, NEVER },
+    { &dsf_op_broadcast, lower_broadcast, false, NEVER },
 };
 
 static const struct kind *find_kind(const struct dsflow_op *op)
@@ -257,48 +395,18 @@ static const struct kind *find_kind(const struct dsflow_op *op)
     return NULL;
 }
 
-static bool is_read(enum reads reads, const struct dsf_pieces *p, int32_t i)
+/* c->runs: what each member has that the tasks read. */
+static void find_inputs(struct collectives *c)
 {
-    return reads == ALL || (reads == OWNER && i == p->owner) ||
-           (reads == PIECES && dsf_pieces_elems(p, i) > 0);
-}
+    const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, c->begin);
+    const struct dsf_collective_args *a = t->args;
+    uint32_t n = 1;
 
-void dsf_collective_emit(struct dsflow_graph *out,
-                         const struct dsflow_task_spec *like,
-                         const struct dsf_collective *c, int32_t member,
-                         int32_t rank, dsflow_data_id into)
-{
-    int32_t members = c->pieces.members, n = 1;
-    bool in_place = c->from[member].i == into.i;
-    struct dsf_collective_args args = { c->pieces, member, in_place };
-    const struct kind *kind = find_kind(c->op);
-    struct dsflow_task_spec t = *like;
-    dsflow_data_id *ports;
-
-    if (kind->own && dsf_pieces_elems(&c->pieces, member) == 0)
-        return;
-    ports = dsf_xcalloc((size_t)members + 1, sizeof(*ports));
-    ports[0] = into;
-    for (int32_t i = 0; i < members; i++)
-        if (is_read(kind->reads, &c->pieces, i) && c->from[i].i != into.i)
-            ports[n++] = c->from[i];
-    t.op = c->op;
-    t.without = 0;
-    t.collective = c->id;
-    if (n > 1)
-        dsf_add_like(out, &t, c->op, &args, rank, !in_place, (uint32_t)n,
-                     ports);
-    free(ports);
-}
-
-uint32_t dsf_collective_last(const struct dsflow_graph *g)
-{
-    const struct dsflow_task_spec *t;
-    uint32_t last = 0;
-
-    for (uint32_t i = 0; (t = dsf_nth_task(g, i)) != NULL; i++)
-        last = t->collective > last ? t->collective : last;
-    return last;
+    for (int32_t m = 0; m < a->pieces.members; m++)
+        if (a->in_place && m == a->member)
+            c->runs[m] = out_of(c, c->begin);
+        else if (dsf_collective_reads(t->op, &a->pieces, m) && n < t->ndata)
+            c->runs[m] = dsflow_rewrite_data(&c->rw, t->data[n++]);
 }
 
 /* Are there the tasks of all members whose pieces the others need? */
@@ -306,9 +414,9 @@ static int check_members(const struct collectives *c, const struct kind *kind,
                          struct dsflow_err *err)
 {
     const struct dsf_collective_args *a = args_of(c, c->begin);
-    bool need = kind->by_pieces == ALWAYS ||
-                (kind->by_pieces == IN_PLACE && a->in_place &&
-                 a->pieces.blocks > 1);
+    bool need =
+        kind->by_pieces == ALWAYS ||
+        (kind->by_pieces == IN_PLACE && a->in_place && a->pieces.blocks > 1);
     int32_t have = 0;
 
     for (uint32_t i = c->begin; i < c->end; i++) {
@@ -344,12 +452,16 @@ static int lower(struct collectives *c, struct dsflow_err *err)
                            "process makes of it",
                            t->op->name, t->collective);
     members = (size_t)args_of(c, c->begin)->pieces.members;
-    dsf_grow(&c->piece, &c->cap_piece, members, sizeof(*c->piece));
-    dsf_grow(&c->ports, &c->cap_ports, members + 1, sizeof(*c->ports));
     status = check_members(c, kind, err);
-    if (status == DSFLOW_OK)
-        kind->lower(c);
-    return status;
+    if (status < 0)
+        return status;
+    dsf_grow(&c->runs, &c->cap_runs, members, sizeof(*c->runs));
+    dsf_grow(&c->next, &c->cap_next, members, sizeof(*c->next));
+    dsf_grow(&c->ports, &c->cap_ports, members + 1, sizeof(*c->ports));
+    find_levels(c, (int32_t)members);
+    find_inputs(c);
+    kind->lower(c);
+    return DSFLOW_OK;
 }
 
 static int collectives_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -380,8 +492,9 @@ static int collectives_rewrite(const void *part, const struct dsflow_plan *plan,
     }
     free(c.first);
     free(c.stages);
-    free(c.piece);
     free(c.ports);
+    free(c.runs);
+    free(c.next);
     dsflow_rewrite_end(&c.rw);
     return status;
 }

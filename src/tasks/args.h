@@ -87,13 +87,15 @@ struct dsf_sum_args {
  *   out[at .. at+elems) = in[from .. from+elems).
  *
  * gather                   { out RW, in R, ... }
- *   The pieces of several members in one buffer. take < 0: every `in` is one
- *   piece, of all members that have one but `skip`, and goes to its place in
- *   out. Else every `in` is all that a member has, of all members but `skip`;
- *   its piece `take` goes to out, one behind the other. */
+ *   What several members have, in one buffer. take < 0: the pieces of all are
+ *   cut in `runs` runs, of one or more pieces; every `in` is one of them, from
+ *   `first` on but for `skip` and those without elements, and goes to its place
+ *   in out, where `first` is at 0. Else every `in` is all that a member has; its
+ *   piece `take` goes to out, one behind the other. */
 struct dsf_gather_args {
     struct dsf_pieces pieces;
     int32_t take, skip; /* -1: none */
+    int32_t runs, first;
 };
 
 /* add, reduce: struct dsf_sum_args

@@ -18,9 +18,11 @@ struct dsf_pieces {
 int64_t dsf_pieces_at(const struct dsf_pieces *p, int32_t i);
 int64_t dsf_pieces_elems(const struct dsf_pieces *p, int32_t i);
 
-/* How many pieces are not empty, and which member has the `i`-th of them. */
+/* The first element of the `i`-th of `parts` runs of consecutive pieces. */
+int64_t dsf_pieces_run_at(const struct dsf_pieces *p, int32_t parts, int32_t i);
+
+/* How many pieces are not empty. */
 int32_t dsf_pieces_count(const struct dsf_pieces *p);
-int32_t dsf_pieces_member(const struct dsf_pieces *p, int32_t i);
 
 /* The task of one member. Its ports are { out, in … }: what the member gets,
  * and what it reads of each member, in their order. Members that have nothing

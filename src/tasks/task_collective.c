@@ -16,14 +16,14 @@ int64_t dsf_pieces_elems(const struct dsf_pieces *p, int32_t i)
     return dsf_pieces_at(p, i + 1) - dsf_pieces_at(p, i);
 }
 
+int64_t dsf_pieces_run_at(const struct dsf_pieces *p, int32_t parts, int32_t i)
+{
+    return dsf_pieces_at(p, (int32_t)((int64_t)i * p->members / parts));
+}
+
 int32_t dsf_pieces_count(const struct dsf_pieces *p)
 {
     return p->blocks < p->members ? (int32_t)p->blocks : p->members;
-}
-
-int32_t dsf_pieces_member(const struct dsf_pieces *p, int32_t i)
-{
-    return p->blocks == 1 ? p->owner : i;
 }
 
 /* The member whose data is the `i`-th `in`, where all have some. */

@@ -102,13 +102,18 @@ DSF_OP(copy, .summary = "a range of a buffer, into another",
 struct dsf_range dsf_gather_move(const struct dsf_gather_args *a, unsigned port)
 {
     const struct dsf_pieces *p = &a->pieces;
-    int32_t i = (int32_t)port - 1, m = dsf_pieces_member(p, i);
-    int64_t n = a->take < 0 ? 0 : dsf_pieces_elems(p, a->take);
+    int32_t i = (int32_t)port - 1, run = a->first + i;
+    int64_t n, at;
 
-    if (a->take >= 0)
+    if (a->take >= 0) {
+        n = dsf_pieces_elems(p, a->take);
         return (struct dsf_range){ n, i * n, dsf_pieces_at(p, a->take) };
-    m += a->skip >= 0 && p->blocks > 1 && m >= a->skip;
-    return (struct dsf_range){ dsf_pieces_elems(p, m), dsf_pieces_at(p, m), 0 };
+    }
+    run += a->skip >= 0 && run >= a->skip;
+    at = dsf_pieces_run_at(p, a->runs, run);
+    n = dsf_pieces_run_at(p, a->runs, run + 1) - at;
+    at -= dsf_pieces_run_at(p, a->runs, a->first);
+    return (struct dsf_range){ n, at, 0 };
 }
 
 static int gather_check(const struct dsflow_case *c, struct dsflow_err *err)
@@ -118,8 +123,9 @@ static int gather_check(const struct dsflow_case *c, struct dsflow_err *err)
     int status = DSFLOW_OK;
 
     if (p->blocks < 0 || p->block < 0 || p->members < 1 || p->owner < 0 ||
-        p->owner >= p->members || a->take >= p->members ||
-        c->n > (unsigned)p->members + 1)
+        p->owner >= p->members || a->take >= p->members || a->first < 0 ||
+        a->runs < 1 || a->runs > p->members ||
+        c->n + (unsigned)a->first > (unsigned)a->runs + 1)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "gather: %u data: expected pieces of %d members",
                            c->n, (int)p->members);

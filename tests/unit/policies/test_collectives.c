@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEMBERS 9
+#define MEMBERS 128
 
 /* One collective: `has` of each member before, `gets` afterwards (in place, the
  * same data). */
@@ -43,10 +43,9 @@ static dsflow_data_id add_data(struct group *g, const char *name, int32_t m,
 
     snprintf(text, sizeof(text), "%s%d", name, (int)m);
     return dsflow_graph_add_data(
-        g->before,
-        &DSFLOW_DATA(.name = text, .elems = n, .dtype = DSFLOW_FP32,
-                     .role = DSFLOW_BUFFERS, .home = (int16_t)m, .unit = -1,
-                     .persistent = 1));
+        g->before, &DSFLOW_DATA(.name = text, .elems = n, .dtype = DSFLOW_FP32,
+                                .role = DSFLOW_BUFFERS, .home = (int16_t)m,
+                                .unit = -1, .persistent = 1));
 }
 
 /* How much each member has, and gets. */
@@ -57,11 +56,10 @@ static void size_group(struct group *g)
 
     for (int32_t m = 0; m < g->pieces.members; m++) {
         g->nhas[m] = gather && !g->in_place ? elems(g, m) : all;
-        g->ngets[m] = g->op == &dsf_op_all_to_all
-                          ? elems(g, m) * g->pieces.members
-                      : g->op == &dsf_op_reduce_scatter && !g->in_place
-                          ? elems(g, m)
-                          : all;
+        g->ngets[m] =
+            g->op == &dsf_op_all_to_all ? elems(g, m) * g->pieces.members
+            : g->op == &dsf_op_reduce_scatter && !g->in_place ? elems(g, m)
+                                                              : all;
     }
 }
 
@@ -84,9 +82,8 @@ static void build(struct group *g, const struct dsflow_op *op, int32_t members,
     }
     for (int32_t m = 0; m < members; m++)
         dsf_collective_emit(
-            g->before,
-            &DSFLOW_TASK(.layer = -1, .microbatch = -1, .tile = -1), &c, m, m,
-            g->gets[m]);
+            g->before, &DSFLOW_TASK(.layer = -1, .microbatch = -1, .tile = -1),
+            &c, m, m, g->gets[m]);
 }
 
 static int lower(struct group *g, struct dsflow_err *err)
@@ -170,8 +167,9 @@ static dsflow_data_id named(const struct group *g, dsflow_data_id before)
 
 static void run_and_compare(struct group *g, enum dsflow_exec_kind kind)
 {
-    struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
-            .kind = kind, .workers = 2, .ranks = (unsigned)g->pieces.members);
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = kind, .workers = 2,
+                            .ranks = (unsigned)g->pieces.members);
     struct dsflow_exec *exec;
     struct dsflow_err err;
 
@@ -181,9 +179,8 @@ static void run_and_compare(struct group *g, enum dsflow_exec_kind kind)
     for (int32_t m = 0; m < g->pieces.members; m++) {
         dsflow_data_id id;
 
-        if (!dsflow_graph_find(g->after,
-                               dsflow_graph_data(g->before, g->has[m])->name,
-                               &id))
+        if (!dsflow_graph_find(
+                g->after, dsflow_graph_data(g->before, g->has[m])->name, &id))
             continue; /* nobody reads what it has */
         for (int64_t i = 0; i < g->nhas[m] + 2; i++)
             ((float *)dsflow_exec_map(exec, id, DSFLOW_RW))[i] = number(m, i);
@@ -197,8 +194,8 @@ static void run_and_compare(struct group *g, enum dsflow_exec_kind kind)
             continue;
         got = dsflow_exec_map(exec, named(g, g->gets[m]), DSFLOW_R);
         for (int64_t i = 0; i < g->ngets[m]; i++)
-            if (memcmp(&got[i], &(float){ expected(g, m, i) },
-                       sizeof(*got)) != 0)
+            if (memcmp(&got[i], &(float){ expected(g, m, i) }, sizeof(*got)) !=
+                0)
                 fail_msg("%s%s of %d members and %d blocks: element %d of "
                          "member %d is %.9g: expected %.9g",
                          g->op->name, g->in_place ? " in place" : "",
@@ -208,11 +205,21 @@ static void run_and_compare(struct group *g, enum dsflow_exec_kind kind)
     dsflow_exec_close(exec);
 }
 
+/* All up to 9; then some that go by levels of 4, 8 and 2, and of 8, 8 and 2. */
+static int32_t next(int32_t members)
+{
+    return members < 9     ? members + 1
+           : members == 9  ? 12
+           : members == 12 ? 16
+           : members == 16 ? MEMBERS
+                           : MEMBERS + 1;
+}
+
 static void check_collective(const struct dsflow_op *op, bool in_place)
 {
-    static const int64_t blocks[] = { 1, 2, 7, 9, 26 };
+    static const int64_t blocks[] = { 1, 2, 7, 9, 26, 300 };
 
-    for (int32_t members = 2; members <= MEMBERS; members++)
+    for (int32_t members = 2; members <= MEMBERS; members = next(members))
         for (unsigned k = 0; k < sizeof(blocks) / sizeof(*blocks); k++) {
             struct dsflow_err err;
             struct group g;
@@ -285,10 +292,36 @@ static void members_do_not_wait_for_each_other_in_a_row(void **state)
         struct dsflow_err err;
         struct group g;
 
-        build(&g, ops[k], MEMBERS, 26, true);
+        build(&g, ops[k], 9, 26, true);
         assert_int_equal(lower(&g, &err), DSFLOW_OK);
         assert_true(depth_of(g.after) <= 2);
-        assert_int_equal(dsflow_graph_ndata(g.after), 2 * MEMBERS);
+        assert_int_equal(dsflow_graph_ndata(g.after), 2 * 9);
+        free_group(&g);
+    }
+}
+
+/* 128 members are two blocks of 64, which are blocks of 8. */
+static void many_members_read_from_a_few(void **state)
+{
+    static const struct {
+        const struct dsflow_op *op;
+        uint32_t each; /* data that a member reads, in all its tasks */
+        unsigned depth;
+    } cases[] = { { &dsf_op_all_gather, 8 + 8 + 2, 3 },
+                  { &dsf_op_reduce_scatter, 8 + 8 + 2, 3 },
+                  { &dsf_op_all_reduce, 2 * (8 + 8 + 2), 6 } };
+
+    for (unsigned k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+        struct dsflow_err err;
+        struct group g;
+        uint32_t reads = 0;
+
+        build(&g, cases[k].op, MEMBERS, 300, false);
+        assert_int_equal(lower(&g, &err), DSFLOW_OK);
+        for (uint32_t i = 0; i < dsflow_graph_ntasks(g.after); i++)
+            reads += dsf_nth_task(g.after, i)->ndata - 1;
+        assert_int_equal(reads, MEMBERS * cases[k].each);
+        assert_int_equal(depth_of(g.after), cases[k].depth);
         free_group(&g);
     }
 }
@@ -352,6 +385,7 @@ int main(void)
         cmocka_unit_test(all_to_all_gives_each_its_piece_of_all),
         cmocka_unit_test(broadcast_gives_each_what_one_has),
         cmocka_unit_test(members_do_not_wait_for_each_other_in_a_row),
+        cmocka_unit_test(many_members_read_from_a_few),
         cmocka_unit_test(a_collective_that_is_left_is_not_run),
         cmocka_unit_test(what_is_no_collective_is_refused),
         cmocka_unit_test(a_member_that_is_missing_is_refused),

@@ -1,0 +1,60 @@
+/* collective.c - the tasks that policies emit for what ranks do together. */
+#include "policies/collective.h"
+
+#include "base/alloc.h"
+#include "policies/policies.h"
+#include "tasks/tasks.h"
+
+#include <stdlib.h>
+
+bool dsf_collective_reads(const struct dsflow_op *op,
+                          const struct dsf_pieces *p, int32_t member)
+{
+    if (op == &dsf_op_all_gather)
+        return dsf_pieces_elems(p, member) > 0;
+    return op != &dsf_op_broadcast || member == p->owner;
+}
+
+/* Does a member get its piece, and none without one? */
+static bool gets_own(const struct dsflow_op *op)
+{
+    return op == &dsf_op_reduce_scatter || op == &dsf_op_all_to_all;
+}
+
+void dsf_collective_emit(struct dsflow_graph *out,
+                         const struct dsflow_task_spec *like,
+                         const struct dsf_collective *c, int32_t member,
+                         int32_t rank, dsflow_data_id into)
+{
+    int32_t members = c->pieces.members, n = 1;
+    bool in_place = c->from[member].i == into.i;
+    struct dsf_collective_args args = { c->pieces, member, in_place };
+    struct dsflow_task_spec t = *like;
+    dsflow_data_id *ports;
+
+    if (gets_own(c->op) && dsf_pieces_elems(&c->pieces, member) == 0)
+        return;
+    ports = dsf_xcalloc((size_t)members + 1, sizeof(*ports));
+    ports[0] = into;
+    for (int32_t i = 0; i < members; i++)
+        if (dsf_collective_reads(c->op, &c->pieces, i) &&
+            c->from[i].i != into.i)
+            ports[n++] = c->from[i];
+    t.op = c->op;
+    t.without = 0;
+    t.collective = c->id;
+    if (n > 1)
+        dsf_add_like(out, &t, c->op, &args, rank, !in_place, (uint32_t)n,
+                     ports);
+    free(ports);
+}
+
+uint32_t dsf_collective_last(const struct dsflow_graph *g)
+{
+    const struct dsflow_task_spec *t;
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(g, i)) != NULL; i++)
+        last = t->collective > last ? t->collective : last;
+    return last;
+}
