@@ -59,8 +59,8 @@ install_starpu() {
     say "taking the system's StarPU $(pkg-config --modversion starpu-1.4)"
 }
 
-# build DIR OPTIONS...: configure when needed, and make.
-build() {
+# set_up DIR OPTIONS...: configure, when that is needed.
+set_up() {
     local dir=$1 starpu=() want
     shift
 
@@ -78,5 +78,16 @@ build() {
         sed -n '/^dsflow /,$p' "$dir/configure.out" >&2
         echo "$want" >"$dir/.configured"
     fi
-    make -C "$dir" --no-print-directory -j"$jobs" >&2
+}
+
+# build DIR OPTIONS...: the same, and make.
+build() {
+    set_up "$@" || return 1
+    make -C "$1" --no-print-directory -j"$jobs" >&2
+}
+
+# value DIR NAME: a variable of the Makefile of a build.
+value() {
+    printf 'include Makefile\nvalue:\n\t@echo $(%s)\n' "$2" |
+        make -s --no-print-directory -C "$1" -f - value
 }
