@@ -143,18 +143,21 @@ static void take_text(struct dsf_follow *f, const char *text, size_t n)
     memmove(f->text, f->text + start, f->ntext);
 }
 
+/* What is not a whole line yet is read again: it may be cut off, and another line
+ * may be there then. */
 static bool read_lines(struct dsf_follow *f)
 {
     char text[1 << 16];
-    bool any = false;
+    off_t before = f->at;
     ssize_t n;
 
     while ((n = pread(f->fd, text, sizeof(text), f->at)) > 0) {
         f->at += n;
         take_text(f, text, (size_t)n);
-        any = true;
     }
-    return any;
+    f->at -= (off_t)f->ntext;
+    f->ntext = 0;
+    return f->at > before;
 }
 
 /* Is it still the file that was opened? */

@@ -43,10 +43,10 @@ struct dsf_follow {
 
     int fd; /* of metrics.jsonl; -1: there is none yet */
     struct stat st;
-    off_t at;    /* up to here it was read */
+    off_t at;    /* up to here it was read: the end of a line */
     off_t news;  /* what is before was there already, or was kept */
     bool waited; /* for the file */
-    char *text;  /* the beginning of a line that is not whole yet */
+    char *text;  /* the beginning of a line, while the rest is being read */
     size_t ntext, cap_text;
     bool ended; /* the last line says how */
     struct dsf_line end;

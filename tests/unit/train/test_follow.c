@@ -111,6 +111,41 @@ static void a_run_without_its_last_line_is_gone(void **state)
     dsf_follow_close(&f);
 }
 
+/* A line that is being written is read when it is whole; one that was cut off,
+ * as by a run that goes on, is forgotten, though what replaces it is as long. */
+static void half_a_line_is_read_when_it_is_whole(void **state)
+{
+    struct dsf_step other = step_of(2);
+    struct dsf_follow f;
+    struct dsf_metrics m;
+    struct dsflow_err err;
+    struct stat one, two;
+
+    unlink(path_in("metrics.jsonl"));
+    assert_int_equal(dsf_metrics_open(&m, path_in("metrics.jsonl"), &err),
+                     DSFLOW_OK);
+    add_step(&m, 1);
+    assert_int_equal(stat(path_in("metrics.jsonl"), &one), 0);
+    add_step(&m, 2);
+    assert_int_equal(stat(path_in("metrics.jsonl"), &two), 0);
+    assert_int_equal(truncate(path_in("metrics.jsonl"), two.st_size - 2), 0);
+
+    assert_int_equal(dsf_follow_open(&f, folder, &err), DSFLOW_OK);
+    assert_true(dsf_follow_poll(&f));
+    assert_int_equal(f.nlosses, 1);
+    assert_false(dsf_follow_poll(&f));
+
+    assert_int_equal(truncate(path_in("metrics.jsonl"), one.st_size), 0);
+    other.loss = 4;
+    assert_int_equal(dsf_metrics_step(&m, &other, NULL), DSFLOW_OK);
+    assert_true(dsf_follow_poll(&f));
+    assert_int_equal(f.nlosses, 2);
+    assert_true(f.last.step == 2 && f.last.loss == 4);
+    assert_true(f.losses[1].loss == 4);
+    dsf_metrics_close(&m);
+    dsf_follow_close(&f);
+}
+
 static void a_pace_is_smooth_and_ignores_what_is_unknown(void **state)
 {
     struct dsf_pace p = { 0 };
@@ -148,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_grows_and_ends),
         cmocka_unit_test(a_run_without_its_last_line_is_gone),
+        cmocka_unit_test(half_a_line_is_read_when_it_is_whole),
         cmocka_unit_test(a_pace_is_smooth_and_ignores_what_is_unknown),
     };
 
