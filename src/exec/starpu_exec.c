@@ -154,15 +154,14 @@ static int start(const struct dsflow_exec_options *options,
     struct starpu_conf conf;
     int ret;
 
-    /* Signals are the program's; StarPU's remarks help nobody here. */
-    setenv("STARPU_CATCH_SIGNALS", "0", 1);
-    setenv("STARPU_SILENT", "1", 0);
+    setenv("STARPU_SILENT", "1", 0); /* its remarks help nobody here */
     set_binding(crowded);
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
     conf.ncuda = 0;
     conf.nopencl = 0;
+    conf.catch_signals = 0; /* they are the program's */
     /* Threads of devices want the cores that are idle. */
     dsf_starpu_set_scheduler(&conf, options->scheduler,
                              crowded || options->virtuals > 0);

@@ -8,6 +8,7 @@
 #include "machine/machine.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -516,6 +517,34 @@ static void batches_are_loaded_by_several_workers_at_once(void **state)
     dsflow_graph_free(g);
 }
 
+/* Whatever the environment says to StarPU. */
+static void signals_stay_those_of_the_program(void **state)
+{
+    static const int signals[] = { SIGINT, SIGSEGV, SIGABRT, SIGTRAP };
+    struct dsflow_graph *g = tangle(1);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct sigaction before[4], now;
+
+    setenv("STARPU_CATCH_SIGNALS", "1", 1);
+    for (int i = 0; i < 4; i++)
+        sigaction(signals[i], NULL, &before[i]);
+    assert_int_equal(
+        dsflow_exec_open(
+            g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1), &host,
+            &exec, &err),
+        DSFLOW_OK);
+    for (int i = 0; i < 4; i++) {
+        sigaction(signals[i], NULL, &now);
+        assert_true(now.sa_handler == before[i].sa_handler);
+    }
+    assert_string_equal(getenv("STARPU_CATCH_SIGNALS"), "1");
+    unsetenv("STARPU_CATCH_SIGNALS");
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 static void an_unknown_scheduler_is_named_with_those_there_are(void **state)
 {
     struct dsflow_graph *g = tangle(1);
@@ -551,6 +580,7 @@ int main(void)
         cmocka_unit_test(what_a_task_works_is_less_than_it_takes),
         cmocka_unit_test(reports_come_one_at_a_time),
         cmocka_unit_test(batches_are_loaded_by_several_workers_at_once),
+        cmocka_unit_test(signals_stay_those_of_the_program),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
     };
 
