@@ -4,9 +4,11 @@
 #include "lib/test.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char toml[] = "[job]\n"
@@ -316,6 +318,44 @@ static void errors_come_back(void **state)
     dsflow_job_free(job);
 }
 
+/* A checkpoint for which there is no room comes back, too; with room again, the
+ * run goes on and saves. */
+static void a_full_disk_comes_back(void **state)
+{
+    struct source source = { 0 };
+    struct dsflow_batches batches = BATCHES(&source);
+    struct dsflow_train_options options =
+        DSFLOW_TRAIN_OPTIONS(.batches = &batches);
+    struct dsflow_job *job = job_of("full", "checkpoint.at_end=false", NULL);
+    struct rlimit all, none;
+    struct dsflow_run *run;
+    struct dsflow_err err;
+    int64_t step = 0;
+    char path[128];
+    int status;
+
+    must(dsflow_run_open(job, &options, &run, &err), &err);
+    must(dsflow_run_step(run, NULL, &err), &err);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &all);
+    none = (struct rlimit){ 4096, all.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &none);
+    status = dsflow_run_save(run, &err);
+    setrlimit(RLIMIT_FSIZE, &all);
+    assert_true(status < 0);
+    assert_non_null(strstr(err.msg, dir));
+    snprintf(path, sizeof(path), "%s/full", dir);
+    must(dsflow_checkpoint_latest(path, &step, &err), &err);
+    assert_int_equal(step, -1);
+
+    must(dsflow_run_step(run, NULL, &err), &err);
+    must(dsflow_run_save(run, &err), &err);
+    dsflow_run_close(run);
+    must(dsflow_checkpoint_latest(path, &step, &err), &err);
+    assert_int_equal(step, 2);
+    dsflow_job_free(job);
+}
+
 struct said {
     char text[256];
     int tokens;
@@ -421,6 +461,7 @@ int main(void)
         cmocka_unit_test(bits_are_those_of_any_way),
         cmocka_unit_test(tensors_are_written),
         cmocka_unit_test(errors_come_back),
+        cmocka_unit_test(a_full_disk_comes_back),
         cmocka_unit_test(text_comes_by_tokens),
         cmocka_unit_test(jobs_are_values),
     };
