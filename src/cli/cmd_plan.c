@@ -2,109 +2,44 @@
 #include "base/log.h"
 #include "base/notice.h"
 #include "cli/job_flags.h"
-#include "machine/memory.h"
-#include "measure/disks.h"
-#include "measure/machine_cache.h"
 #include "policies/keys.h"
 #include "sim/plan_report.h"
 #include "tasks/components.h"
-#include "train/early.h"
-#include "train/machine_keys.h"
+#include "train/planned.h"
 #include "train/record.h"
-#include "train/session.h"
-#include "tune/fit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int check_until(const char *until, struct dsflow_err *err)
-{
-    const struct dsflow_policy *policy;
-    char known[512] = "";
-
-    if (until == NULL || dsflow_policy_find(until) != NULL)
-        return DSFLOW_OK;
-    for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++) {
-        size_t n = strlen(known);
-
-        snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "",
-                 policy->name);
-    }
-    return dsflow_fail(err, DSFLOW_EINVAL, "--until: %.60s: expected one of %s",
-                       until, known);
-}
-
-/* What can be known before anything is measured or built. */
-static int check(const struct dsf_session *s, int64_t available,
-                 struct dsflow_err *err)
-{
-    struct dsflow_err text;
-
-    /* The text of a job need not be here to plan it. */
-    if (dsf_early_check_text(s, &text) == DSFLOW_EFIT)
-        dsf_warn("%s", text.msg);
-    return dsf_early_check_size(s, available, err);
-}
-
-/* The plan and the graph of a machine that is described, or of this one, which
- * is measured when time is to be predicted. */
-static int build(struct dsf_session *s, const char *file, const char *until,
-                 bool predict, struct dsf_machine_model *m,
-                 struct dsflow_err *err)
-{
-    int status;
-
-    if (file == NULL) {
-        status = dsf_machine_probe(&s->machine, err);
-        if (status == DSFLOW_OK)
-            dsf_machine_keys_warn(s->job, &s->machine);
-        if (status == DSFLOW_OK)
-            status = dsf_disks_check(s->job, err);
-        if (status == DSFLOW_OK)
-            status = check(s, s->machine.available, err);
-        if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
-            status = dsf_machine_of_job(&s->machine, s->job, m, err);
-        return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
-    }
-    status = dsf_machine_model_read(file, m, err);
-    if (status < 0)
-        return status;
-    dsf_machine_of_model(m, &s->machine);
-    status = check(s, dsf_memory_probe("").available, err);
-    return status == DSFLOW_OK ? dsf_session_fit(s, m, until, err) : status;
-}
-
 /* What the graph weighs and takes, and then whether it fits. */
-static int report_on(struct dsf_session *s, const struct dsf_machine_model *m,
-                     struct dsf_plan_facts *facts, bool present, bool whole,
+static int report_on(struct dsf_planned *p, struct dsf_plan_facts *facts,
                      bool json, struct dsflow_err *err)
 {
-    struct dsf_setup setup = dsf_session_setup(s);
+    const struct dsf_session *s = &p->s;
+    struct dsf_setup setup = dsf_session_setup(&p->s);
+    char *text = NULL;
     int status;
 
-    dsf_fit_budgets(s->plan, m, facts->weights, facts->budget);
+    dsf_fit_budgets(s->plan, p->machine, facts->weights, facts->budget);
     status = json ? dsf_plan_report_json(s->plan, s->graph, facts, stdout, err)
                   : dsf_plan_report(s->plan, s->graph, facts, stdout);
     if (status == DSFLOW_OK && !json && s->why != NULL)
         printf("\n%s\n", s->why);
-    if (status == DSFLOW_OK && !json && whole) {
-        char *text = dsf_fit_gradients_text(&setup, m);
-
-        if (text != NULL)
-            printf("\n%s\n", text);
-        free(text);
-    }
+    if (status == DSFLOW_OK && !json && p->whole)
+        text = dsf_fit_gradients_text(&setup, p->machine);
+    if (text != NULL)
+        printf("\n%s\n", text);
+    free(text);
     fflush(stdout); /* what is wrong with it stands below it, in a pipe too */
-    /* Only when every policy has been applied is it known what is where. */
-    if (status < 0 || !whole)
-        return status;
-    return present ? dsf_session_check_memory(s, err)
-                   : dsf_fit_check(&setup, m, facts->weights, err);
+    return status == DSFLOW_OK && p->whole
+               ? dsf_planned_check(p, facts->weights, err)
+               : status;
 }
 
-static int report(struct dsf_session *s, const struct dsf_machine_model *m,
-                  bool present, bool whole, bool json, struct dsflow_err *err)
+static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
 {
+    const struct dsf_machine_model *m = p->machine;
+    const struct dsf_session *s = &p->s;
     struct dsf_prediction prediction;
     struct dsf_weights w;
     struct dsf_plan_facts facts = { m, &w, &prediction, { 0 } };
@@ -117,7 +52,7 @@ static int report(struct dsf_session *s, const struct dsf_machine_model *m,
     dsf_notice_end();
     if (status == DSFLOW_OK) {
         dsf_fit_weigh(s->plan, s->graph, m, &w);
-        status = report_on(s, m, &facts, present, whole, json, err);
+        status = report_on(p, &facts, json, err);
         dsf_weights_fini(&w);
     }
     dsf_prediction_fini(&prediction);
@@ -159,41 +94,62 @@ static void warn_large(const struct dsf_session *s)
         smaller[0] != '\0' ? " makes a small job of the same kind" : "");
 }
 
-static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
+/* Flags that exclude each other. */
+static int check_flags(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    static const char *const pairs[][2] = { { "dot", "json" },
+                                            { "trace", "until" } };
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+        if (dsf_flag_value(args, pairs[i][0]) != NULL &&
+            dsf_flag_value(args, pairs[i][1]) != NULL)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "plan: --%s and --%s: expected one of them",
+                               pairs[i][0], pairs[i][1]);
+    return DSFLOW_OK;
+}
+
+static int make(struct dsf_planned *p, const struct dsf_cli_args *args,
+                struct dsf_machine_model *m, struct dsflow_err *err)
 {
     const char *until = dsf_flag_value(args, "until");
+    const char *file = dsf_flag_value(args, "machine");
+    bool predict = dsf_flag_value(args, "dot") == NULL ||
+                   dsf_flag_value(args, "trace") != NULL;
+    int status = dsf_open_job(&p->s, args->words[0], args, err);
+
+    if (status == DSFLOW_OK && dsf_planned_until(until, err) < 0)
+        return dsflow_fail_in(err, DSFLOW_EINVAL, "--until");
+    if (status == DSFLOW_OK && file != NULL)
+        status = dsf_machine_model_read(file, m, err);
+    return status == DSFLOW_OK
+               ? dsf_planned_make(p, file != NULL ? m : NULL, until, predict,
+                                  err)
+               : status;
+}
+
+static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    const char *trace = dsf_flag_value(args, "trace");
     bool dot = dsf_flag_value(args, "dot") != NULL;
     bool json = dsf_flag_value(args, "json") != NULL;
-    const char *trace = dsf_flag_value(args, "trace");
     struct dsf_machine_model m = { 0 };
-    struct dsf_session s = { 0 };
-    int status = DSFLOW_OK;
+    struct dsf_planned p = { 0 };
+    int status = check_flags(args, err);
 
-    if (dot && json)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "plan: --dot and --json: expected one of them");
-    if (status == DSFLOW_OK && trace != NULL && until != NULL)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "plan: --trace and --until: expected one of them");
     if (status == DSFLOW_OK)
-        status = dsf_open_job(&s, args->words[0], args, err);
-    if (status == DSFLOW_OK) /* with the policies that the job has loaded */
-        status = check_until(until, err);
+        status = make(&p, args, &m, err);
     if (status == DSFLOW_OK)
-        status = build(&s, dsf_flag_value(args, "machine"), until,
-                       !dot || trace != NULL, &m, err);
-    if (status == DSFLOW_OK)
-        dsf_job_warn(s.job);
+        dsf_job_warn(p.s.job);
     if (status == DSFLOW_OK && dot)
-        warn_large(&s);
+        warn_large(&p.s);
     if (status == DSFLOW_OK)
-        status = dot ? dsflow_graph_write_dot(s.graph, stdout, err)
-                     : report(&s, &m, dsf_flag_value(args, "machine") == NULL,
-                              until == NULL, json, err);
+        status = dot ? dsflow_graph_write_dot(p.s.graph, stdout, err)
+                     : report(&p, json, err);
     if (status == DSFLOW_OK && trace != NULL)
-        status = dsf_record_simulation(&s, &m, trace, err);
+        status = dsf_record_simulation(&p.s, p.machine, trace, err);
+    dsf_planned_close(&p);
     dsf_machine_model_fini(&m);
-    dsf_session_close(&s);
     return status;
 }
 

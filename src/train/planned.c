@@ -1,0 +1,92 @@
+/* planned.c - a job planned for a machine. */
+#include "train/planned.h"
+
+#include "base/log.h"
+#include "machine/memory.h"
+#include "measure/disks.h"
+#include "measure/machine_cache.h"
+#include "policies/policies.h"
+#include "train/early.h"
+#include "train/machine_keys.h"
+
+#include <string.h>
+
+int dsf_planned_until(const char *until, struct dsflow_err *err)
+{
+    const struct dsflow_policy *policy;
+    char known[512] = "";
+
+    if (until == NULL || dsflow_policy_find(until) != NULL)
+        return DSFLOW_OK;
+    for (unsigned i = 0; (policy = dsflow_policy_at(i)) != NULL; i++) {
+        size_t n = strlen(known);
+
+        snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "",
+                 policy->name);
+    }
+    return dsflow_fail(err, DSFLOW_EINVAL, "%.60s: expected one of %s", until,
+                       known);
+}
+
+/* What can be known before anything is measured or built; `available`: memory
+ * of this machine, in which the graph is. */
+static int check_early(const struct dsf_session *s, int64_t available,
+                       struct dsflow_err *err)
+{
+    struct dsflow_err text;
+
+    if (dsf_early_check_text(s, &text) == DSFLOW_EFIT)
+        dsf_warn("%s", text.msg);
+    return dsf_early_check_size(s, available, err);
+}
+
+static int find_this_machine(struct dsf_planned *p, bool predict,
+                             struct dsflow_err *err)
+{
+    struct dsf_session *s = &p->s;
+    int status = dsf_machine_probe(&s->machine, err);
+
+    p->machine = &p->own;
+    if (status == DSFLOW_OK)
+        dsf_machine_keys_warn(s->job, &s->machine);
+    if (status == DSFLOW_OK)
+        status = dsf_disks_check(s->job, err);
+    if (status == DSFLOW_OK)
+        status = check_early(s, s->machine.available, err);
+    if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
+        status = dsf_machine_of_job(&s->machine, s->job, &p->own, err);
+    return status;
+}
+
+int dsf_planned_make(struct dsf_planned *p,
+                     const struct dsf_machine_model *described,
+                     const char *until, bool predict, struct dsflow_err *err)
+{
+    int status;
+
+    p->whole = until == NULL;
+    if (described != NULL) {
+        p->machine = described;
+        dsf_machine_of_model(described, &p->s.machine);
+        status = check_early(&p->s, dsf_memory_probe("").available, err);
+    } else {
+        status = find_this_machine(p, predict, err);
+    }
+    return status == DSFLOW_OK ? dsf_session_fit(&p->s, p->machine, until, err)
+                               : status;
+}
+
+int dsf_planned_check(struct dsf_planned *p, const struct dsf_weights *w,
+                      struct dsflow_err *err)
+{
+    struct dsf_setup setup = dsf_session_setup(&p->s);
+
+    return p->machine == &p->own ? dsf_session_check_memory(&p->s, err)
+                                 : dsf_fit_check(&setup, p->machine, w, err);
+}
+
+void dsf_planned_close(struct dsf_planned *p)
+{
+    dsf_session_close(&p->s);
+    dsf_machine_model_fini(&p->own);
+}
