@@ -432,7 +432,6 @@ static const struct dsflow_try offload_tries[] = {
     { "read_ahead", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_SLOTS, 0 },
     { "write_behind", DSFLOW_VALUES_MORE, DSFLOW_CAUSE_SLOTS, 0 },
     { "piece", DSFLOW_VALUES_SCALED, DSFLOW_CAUSE_DISK, 0 },
-    { "share", DSFLOW_VALUES_QUARTERS, DSFLOW_CAUSE_DISK, 0 },
     { 0 },
 };
 

@@ -2,10 +2,9 @@
 #include "tune/advise.h"
 
 #include "base/alloc.h"
-#include "base/units.h"
-#include "tune/candidates.h"
+#include "explain/times.h"
+#include "tune/evaluate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,250 +14,83 @@ enum {
 };
 static const double least_gain = 0.03;
 
-/* Of the keys so far: the best change of each. */
-struct best {
-    const struct dsf_candidate *v[64];
-    struct dsf_outcome outcome[64];
-    bool fits[64];
-    unsigned n;
+/* The job of a trace, planned again, and the best change of each row of the
+ * table. */
+struct search {
+    const struct dsf_account *account; /* borrowed */
+    struct dsf_times times;
+    struct dsf_machine machine;
+    struct dsf_model model;
+    struct dsf_built planned; /* nothing changed */
+    struct dsf_evaluator e;   /* of it */
+    struct dsf_outcome base;  /* likewise */
+
+    struct dsf_tunables table;
+    struct dsf_changes changes;
+    const struct dsf_change **best; /* by row; NULL: none */
+    struct dsf_outcome *outcome;    /* likewise */
 };
 
-static bool fits(const struct dsf_whatif *w, const struct dsf_outcome *base,
-                 const struct dsf_outcome *o)
+static bool fits(const struct search *h, const struct dsf_outcome *o)
 {
-    double memory = w->account->trace->facts.memory;
+    double memory = h->account->trace->facts.memory;
+    int64_t host = h->planned.job->memory.host;
+    bool over =
+        host >= 0 && o->host > (double)host && !(h->base.host > (double)host);
 
-    return !(o->over && !base->over) &&
-           (memory < 0 || o->peak <= memory || o->peak <= base->peak);
+    return !over &&
+           (memory < 0 || o->peak <= memory || o->peak <= h->base.peak);
 }
 
 /* Of two changes of a key that gain about the same, the first is smaller. */
-static void keep(struct best *best, const struct dsf_candidate *c,
-                 const struct dsf_outcome *o, bool fits)
+static void keep(struct search *h, const struct dsf_change *x,
+                 const struct dsf_outcome *o)
 {
-    unsigned i = 0;
+    size_t i = (size_t)(x->row - h->table.v);
+    bool now = fits(h, o), was = h->best[i] != NULL && fits(h, &h->outcome[i]);
 
-    while (i < best->n && strcmp(best->v[i]->key, c->key) != 0)
-        i++;
-    if (i == sizeof(best->v) / sizeof(*best->v))
+    if (h->best[i] != NULL &&
+        (was > now ||
+         (was == now && o->seconds > 0.98 * h->outcome[i].seconds)))
         return;
-    if (i < best->n && (best->fits[i] > fits ||
-                        (best->fits[i] == fits &&
-                         o->seconds > 0.98 * best->outcome[i].seconds)))
-        return;
-    best->v[i] = c;
-    best->outcome[i] = *o;
-    best->fits[i] = fits;
-    if (i == best->n)
-        best->n++;
+    h->best[i] = x;
+    h->outcome[i] = *o;
 }
 
-static void try_all(struct dsf_whatif *w, const struct dsf_candidates *c,
-                    const struct dsf_outcome *base, struct best *best,
-                    struct dsf_advices *advices)
+static void try_all(struct search *h, struct dsf_advices *advices)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        const struct dsf_candidate *x = &c->v[i];
-        struct dsf_change change = {
-            .sets = { x->sets[0], x->sets[1], x->sets[2] },
-            .link = x->link,
-            .network = x->network,
-            .disk = x->disk,
-            .transfers = x->transfers,
-            .parallel = x->parallel,
-        };
+    for (unsigned i = 0; i < h->changes.n; i++) {
+        struct dsf_choice choice = { .v = { h->changes.v[i] }, .n = 1 };
         struct dsf_outcome o;
 
-        if (w->built + base->tasks > MOST_TASKS) {
-            advices->left = (unsigned)(c->n - i);
+        if (h->e.tasks + h->base.tasks > MOST_TASKS) {
+            advices->left = h->changes.n - i;
             return;
         }
         /* What makes no plan is no advice. */
-        if (dsf_whatif_try(w, &change, &o, NULL) < 0)
+        dsf_evaluate(&h->e, &choice, true, &o);
+        if (o.status < 0)
             continue;
         advices->tried++;
-        if (o.seconds <= (1 - least_gain) * base->seconds)
-            keep(best, x, &o, fits(w, base, &o));
+        if (o.seconds <= (1 - least_gain) * h->base.seconds)
+            keep(h, h->changes.v[i], &o);
     }
 }
 
-/* " of stage 1": whose tasks they are, where that says anything. */
-static struct dsf_text whose(const struct dsf_account *a, int rank)
+static void list_all(struct search *h)
 {
-    struct dsf_text t = { "" };
-
-    if (dsf_trace_axis(&a->trace->facts, "pipeline") > 1)
-        snprintf(t.s, sizeof(t.s), " of stage %d", dsf_account_stage(a, rank));
-    else if (a->nranks > 1)
-        snprintf(t.s, sizeof(t.s), " of rank %d", rank);
-    return t;
-}
-
-static double share_of(const struct dsf_account *a, double seconds)
-{
-    double all = a->all.workers * a->seconds;
-
-    return all > 0 ? seconds / all : 0;
-}
-
-static char *say_slot(const struct dsf_account *a,
-                      const struct dsf_candidate *c)
-{
-    for (size_t i = 0; i < a->nrings; i++) {
-        const struct dsf_ring_delay *d = &a->rings[i];
-
-        if (strcmp(d->ring, c->key) == 0)
-            return dsf_xasprintf("%u tasks%s wait for a slot of %s, %s each",
-                                 d->tasks / a->nsteps, whose(a, d->rank).s,
-                                 c->key,
-                                 dsf_time_text(d->seconds / d->tasks).s);
+    dsf_tunables_init(&h->table);
+    h->best = dsf_xcalloc((size_t)h->table.n + 1, sizeof(*h->best));
+    h->outcome = dsf_xcalloc((size_t)h->table.n + 1, sizeof(*h->outcome));
+    h->changes = (struct dsf_changes){ .job = h->planned.job,
+                                       .plan = h->planned.plan,
+                                       .account = h->account,
+                                       .machine = &h->times.machine };
+    for (unsigned i = 0; i < h->table.n; i++) {
+        h->changes.row = &h->table.v[i];
+        if (h->changes.row->better != NULL)
+            h->changes.row->better(&h->changes);
     }
-    return dsf_xasprintf("workers wait %.0f %% of the step for data",
-                         100 *
-                             share_of(a, a->all.idle[DSF_CAUSE_DATA] +
-                                             a->all.idle[DSF_CAUSE_TRANSFER]));
-}
-
-static double busy_of(const struct dsf_account *a, unsigned r)
-{
-    const struct dsf_rank_use *u = &a->ranks[r];
-    double all = u->workers * a->seconds;
-
-    return all > 0 ? (u->busy + u->moving) / all : 0;
-}
-
-static char *say_stages(const struct dsf_account *a)
-{
-    unsigned most = 0, least = 0;
-
-    for (unsigned r = 1; r < a->nranks; r++) {
-        if (busy_of(a, r) > busy_of(a, most))
-            most = r;
-        if (busy_of(a, r) < busy_of(a, least))
-            least = r;
-    }
-    if (busy_of(a, most) - busy_of(a, least) > 0.1 &&
-        dsf_account_stage(a, (int)most) != dsf_account_stage(a, (int)least))
-        return dsf_xasprintf(
-            "stages are unequal: stage %d is busy %.0f %% of the step, stage "
-            "%d %.0f %%",
-            dsf_account_stage(a, (int)most), 100 * busy_of(a, most),
-            dsf_account_stage(a, (int)least), 100 * busy_of(a, least));
-    return dsf_xasprintf("stages wait %.0f %% of the step for each other",
-                         100 * a->bubble);
-}
-
-static char *say_small(const struct dsf_account *a, const struct dsf_whatif *w)
-{
-    double seconds = a->all.busy + a->all.moving;
-    uint32_t count = 0;
-
-    for (unsigned k = 0; k < a->nkinds; k++)
-        if (a->kinds[k].op != NULL)
-            count += a->kinds[k].count;
-    return dsf_xasprintf("tasks are small: %u a step, %s each, and the "
-                         "runtime adds %s to each",
-                         count / a->nsteps,
-                         dsf_time_text(count > 0 ? seconds / count : 0).s,
-                         dsf_time_text(w->overhead).s);
-}
-
-static char *say_busy(const struct dsf_account *a)
-{
-    unsigned n = a->trace->timeline.workers;
-
-    return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step, and the "
-                         "machine has %u cores",
-                         n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
-                         100 * share_of(a, a->all.busy + a->all.moving),
-                         a->trace->facts.cores);
-}
-
-static char *say_moving(const struct dsf_account *a)
-{
-    return dsf_xasprintf(
-        "moving data takes %s of a step on each rank, %.0f %% of it while it "
-        "computes",
-        dsf_time_text(a->hidden.comm / a->nsteps / a->nranks).s,
-        a->hidden.comm > 0 ? 100 * a->hidden.comm_hidden / a->hidden.comm : 0);
-}
-
-static double disk_share(const struct dsf_account *a)
-{
-    return a->seconds > 0 ? a->hidden.io_most / a->seconds : 0;
-}
-
-static char *say_disk(const struct dsf_account *a)
-{
-    return dsf_xasprintf(
-        "the disk works %.0f %% of the step, %.0f %% of that "
-        "while workers compute",
-        100 * disk_share(a),
-        a->hidden.io > 0 ? 100 * a->hidden.io_hidden / a->hidden.io : 0);
-}
-
-static char *say_again(const struct dsf_account *a)
-{
-    const struct dsflow_graph *g = a->trace->graph;
-    double again = 0;
-
-    for (uint32_t i = 0; i < a->steps.ntasks; i++) {
-        const struct dsflow_task_spec *t =
-            dsflow_graph_task(g, (dsflow_task_id){ i });
-        const struct dsf_span *s =
-            dsf_executed_span(&a->steps, a->trace, i, a->step);
-
-        if (s != NULL && t->pass == DSFLOW_BACKWARD &&
-            (t->op->direction == DSFLOW_DIR_FORWARD ||
-             t->op->direction == DSFLOW_DIR_HIDDEN))
-            again += s->end - s->start;
-    }
-    return dsf_xasprintf("%.0f %% of the workers' time goes into "
-                         "recomputing activations",
-                         100 * again / (a->all.workers * a->steps.seconds));
-}
-
-static char *say_waiting(const struct dsf_account *a)
-{
-    double sum = 0;
-
-    for (int c = 0; c < DSF_NCAUSES; c++)
-        sum += a->all.idle[c];
-    return dsf_xasprintf("workers are idle %.0f %% of the step, most of it "
-                         "waiting for what other tasks compute",
-                         100 * share_of(a, sum));
-}
-
-static char *say_cause(const struct dsf_whatif *w,
-                       const struct dsf_candidate *c)
-{
-    const struct dsf_account *a = w->account;
-
-    switch (c->reason) {
-    case DSF_REASON_SLOT:
-        return say_slot(a, c);
-    case DSF_REASON_STAGES:
-        return say_stages(a);
-    case DSF_REASON_SMALL:
-        return say_small(a, w);
-    case DSF_REASON_BUSY:
-        return say_busy(a);
-    case DSF_REASON_MOVING:
-        return say_moving(a);
-    case DSF_REASON_TRANSFER:
-        return dsf_xasprintf("workers wait %.0f %% of the step for data on its "
-                             "way between memories",
-                             100 *
-                                 share_of(a, a->all.idle[DSF_CAUSE_TRANSFER]));
-    case DSF_REASON_DISK:
-        return say_disk(a);
-    case DSF_REASON_AGAIN:
-        return say_again(a);
-    case DSF_REASON_LARGE:
-    case DSF_REASON_ORDER:
-        break;
-    }
-    return say_waiting(a);
 }
 
 /* Gain is what counts. Of changes that gain about the same, the first is one
@@ -280,28 +112,32 @@ static int by_merit(const void *x, const void *y)
     return d < 0 ? -1 : d > 0;
 }
 
-static void collect(struct dsf_advices *advices, const struct dsf_whatif *w,
-                    const struct best *best, const struct dsf_outcome *base)
+static void collect(struct dsf_advices *advices, const struct search *h)
 {
-    advices->v = dsf_xcalloc((size_t)best->n + 1, sizeof(*advices->v));
-    for (unsigned i = 0; i < best->n; i++) {
-        const struct dsf_candidate *c = best->v[i];
-        const struct dsf_outcome *o = &best->outcome[i];
-        double share = o->seconds / base->seconds;
+    const struct dsf_account *a = h->account;
 
+    advices->v = dsf_xcalloc((size_t)h->table.n + 1, sizeof(*advices->v));
+    for (unsigned i = 0; i < h->table.n; i++) {
+        const struct dsf_change *x = h->best[i];
+        const struct dsf_outcome *o = &h->outcome[i];
+        double share = o->seconds / h->base.seconds;
+
+        if (x == NULL)
+            continue;
         advices->v[advices->n++] = (struct dsf_advice){
-            .cause = say_cause(w, c),
-            .key = dsf_xstrdup(c->key),
-            .from = dsf_xstrdup(c->from),
-            .to = dsf_xstrdup(c->to),
-            .also = c->sets[1] != NULL ? dsf_xstrdup(c->sets[1]) : NULL,
-            .seconds = share * w->account->steps.seconds,
+            .cause =
+                dsf_reason_text(a, x->reason, x->row->key, h->times.overhead),
+            .key = dsf_xstrdup(x->row->key),
+            .from = dsf_xstrdup(x->from),
+            .to = dsf_xstrdup(x->to),
+            .also = x->nsets > 1 ? dsf_xstrdup(x->sets[1]) : NULL,
+            .seconds = share * a->steps.seconds,
             .share = share,
-            .bytes = o->peak - base->peak,
-            .more = o->peak > base->peak ? 1 - base->peak / o->peak : 0,
-            .fits = best->fits[i],
-            .rounds = c->rounds,
-            .machine = c->machine,
+            .bytes = o->peak - h->base.peak,
+            .more = o->peak > h->base.peak ? 1 - h->base.peak / o->peak : 0,
+            .fits = fits(h, o),
+            .rounds = x->row->regroups,
+            .machine = x->row->of == DSF_OF_MACHINE,
         };
     }
     if (advices->n > 1)
@@ -327,72 +163,138 @@ static void trim(struct dsf_advices *advices)
         }
 }
 
-static const char *const causes[DSF_NCAUSES] = {
-    [DSF_CAUSE_DATA] = "what other tasks compute",
-    [DSF_CAUSE_RANK] = "what other ranks compute",
-    [DSF_CAUSE_SLOT] = "buffers that are in use",
-    [DSF_CAUSE_TRANSFER] = "data on its way",
-    [DSF_CAUSE_RUNTIME] = "the runtime, with tasks that are ready",
-    [DSF_CAUSE_END] = "the end of the trace",
-};
-
-/* What the step is bound by, in a sentence. */
-static char *say_limit(const struct dsf_account *a)
+/* The job of the trace, with the vocabulary that it had. */
+static int make_job(const struct dsf_trace_facts *f, dsf_load_fn load,
+                    struct dsf_job *job, struct dsflow_err *err)
 {
-    double busy = share_of(a, a->all.busy + a->all.moving);
-    double path = a->laps.critical / a->laps.seconds; /* NAN: not known */
-    unsigned n = a->trace->timeline.workers;
-    int most = 0;
+    char *vocab = dsf_xasprintf("model.vocab=%lld", (long long)f->vocab);
+    struct dsf_job said;
+    int status = dsf_job_parse(f->job, strlen(f->job), "job.toml", NULL, 0,
+                               load, &said, err);
 
-    for (int c = 1; c < DSF_NCAUSES; c++)
-        if (a->all.idle[c] > a->all.idle[most])
-            most = c;
-    if (busy >= 0.9)
-        return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step: more "
-                             "of them or less arithmetic would help",
-                             n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
-                             100 * busy);
-    if (disk_share(a) >= 0.9)
-        return dsf_xasprintf(
-            "the disk works %.0f %% of the step: a faster one, "
-            "less on it (offload.share) or more tokens a "
-            "step, with the same traffic, would help",
-            100 * disk_share(a));
-    if (path >= 0.9)
-        return dsf_xasprintf("the critical path takes %.0f %% of the step: "
-                             "faster workers or smaller tasks (batch.tile) "
-                             "would help",
-                             100 * path);
-    return dsf_xasprintf("workers are busy %.0f %% of the step; they wait most "
-                         "for %s, %.0f %%",
-                         100 * busy, causes[most],
-                         100 * share_of(a, a->all.idle[most]));
+    if (status == DSFLOW_OK) {
+        status = dsf_job_with(&said, DSF_FOLLOWS, (const char *const *)&vocab,
+                              said.model.vocab < 0, job, err);
+        dsf_job_fini(&said);
+    }
+    free(vocab);
+    return status;
+}
+
+/* Is the plan of the job of the trace the graph of the trace? */
+static int check_same(const struct dsflow_graph *a,
+                      const struct dsflow_graph *b, struct dsflow_err *err)
+{
+    bool same = dsflow_graph_ntasks(a) == dsflow_graph_ntasks(b);
+
+    for (uint32_t i = 0; same && i < dsflow_graph_ntasks(a); i++)
+        same =
+            strcmp(dsflow_graph_task(a, (dsflow_task_id){ i })->op->name,
+                   dsflow_graph_task(b, (dsflow_task_id){ i })->op->name) == 0;
+    if (same)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "this dsflow plans the job of the trace in another "
+                       "way: expected the one that ran it");
+}
+
+/* The machine that the trace was of. */
+static void describe(struct search *h)
+{
+    const struct dsf_trace_facts *f = &h->account->trace->facts;
+
+    dsf_machine_of_model(&h->times.machine, &h->machine);
+    if (!f->simulated) {
+        h->machine.cores = f->cores;
+        h->machine.available =
+            f->memory < 0 ? INT64_MAX : (int64_t)(f->memory * f->nranks);
+    }
+}
+
+static int plan(struct search *h, dsf_load_fn load, struct dsflow_err *err)
+{
+    const struct dsf_trace *trace = h->account->trace;
+    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
+    struct dsf_built *b = &h->planned;
+    int status = make_job(&trace->facts, load, job, err);
+
+    if (status < 0) {
+        free(job);
+        return status;
+    }
+    b->job = job;
+    h->times.links = h->account->links && job->machine.virtuals > 0;
+    describe(h);
+    status = dsf_model_init(&h->model, job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_plan_new(job, &h->model, &h->machine, &b->plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_policies_build(b->plan, NULL, &b->graph, err);
+    return status == DSFLOW_OK ? check_same(trace->graph, b->graph, err)
+                               : status;
+}
+
+static int seconds_of(void *user, const struct dsflow_plan *plan,
+                      struct dsflow_graph *graph,
+                      const struct dsf_effect *effect, double *seconds,
+                      struct dsflow_err *err)
+{
+    return dsf_times_seconds(user, plan, graph, effect, seconds, err);
+}
+
+/* What the step takes with nothing changed. */
+static int find_base(struct search *h, dsf_load_fn load, struct dsflow_err *err)
+{
+    static const struct dsf_choice none;
+    int status = dsf_times_init(&h->times, h->account, err);
+
+    if (status == DSFLOW_OK)
+        status = plan(h, load, err);
+    if (status < 0)
+        return status;
+    h->e = (struct dsf_evaluator){ .job = h->planned.job,
+                                   .model = &h->model,
+                                   .machine = &h->machine,
+                                   .m = &h->times.machine,
+                                   .plan = h->planned.plan,
+                                   .graph = h->planned.graph,
+                                   .seconds = seconds_of,
+                                   .user = &h->times,
+                                   .said = DSF_FOLLOWS };
+    dsf_evaluate(&h->e, &none, true, &h->base);
+    if (h->base.status < 0)
+        *err = h->base.err;
+    return h->base.status;
+}
+
+static void end(struct search *h)
+{
+    dsf_changes_fini(&h->changes);
+    dsf_tunables_fini(&h->table);
+    free(h->best);
+    free(h->outcome);
+    dsf_evaluator_forget(&h->e);
+    dsf_built_fini(&h->planned);
+    dsf_model_fini(&h->model);
+    dsf_times_fini(&h->times);
 }
 
 void dsf_advise(struct dsf_advices *advices, const struct dsf_account *a,
                 dsf_load_fn load)
 {
-    struct dsf_candidates candidates;
-    struct dsf_outcome base;
-    struct dsf_whatif w;
+    struct search h = { .account = a };
     struct dsflow_err err;
-    struct best best = { .n = 0 };
 
     memset(advices, 0, sizeof(*advices));
-    advices->limit = say_limit(a);
-    if (dsf_whatif_init(&w, a, load, &err) < 0) {
-        advices->missing = dsf_xstrdup(err.msg);
-        return;
-    }
-    if (dsf_whatif_base(&w, &base, &err) < 0) {
+    advices->limit = dsf_limit_text(a);
+    if (find_base(&h, load, &err) < 0) {
         advices->missing = dsf_xstrdup(err.msg);
     } else {
-        advices->reproduced = base.seconds / a->steps.seconds;
-        dsf_candidates_init(&candidates, &w);
-        try_all(&w, &candidates, &base, &best, advices);
-        collect(advices, &w, &best, &base);
-        dsf_candidates_fini(&candidates);
+        advices->reproduced = h.base.seconds / a->steps.seconds;
+        list_all(&h);
+        try_all(&h, advices);
+        collect(advices, &h);
+        trim(advices);
     }
-    trim(advices);
-    dsf_whatif_fini(&w);
+    end(&h);
 }

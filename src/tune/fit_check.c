@@ -1,200 +1,109 @@
 /* fit_check.c - does a plan fit, and if not, what would? */
-#include "tune/fit_private.h"
+#include "tune/fit.h"
 
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
-#include "config/option.h"
-#include "config/when.h"
+#include "policies/keys.h"
+#include "tune/search.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool uses_disk(const struct dsf_choice *choice)
+/* Tasks of a graph that may be built again, and of all that are. */
+enum { MANY = 300000, MOST_TASKS = 5 * MANY };
+
+static bool takes_long(const struct dsf_search *h)
 {
-    for (int role = 0; role < DSFLOW_NROLES; role++)
-        if (choice->offload.home[role] == DSFLOW_NVME)
-            return true;
-    return false;
+    return h->e.tasks >= MOST_TASKS;
 }
 
-/* A search for a way that fits. */
-struct search {
-    struct dsf_setup *s;
-    const struct dsf_machine_model *m;
-    int64_t micro; /* of the plan */
-    uint32_t left; /* tasks that may be built before it has taken too long */
-};
-
-static bool fits(struct search *h, const struct dsf_choice *choice)
+/* Does it fit? Or was enough tried? */
+static bool try(struct dsf_search *h)
 {
-    struct dsf_setup *s = h->s;
-    struct dsf_shortfall shortfall;
-    uint32_t ntasks;
-    bool does;
+    bool *fits = h->user;
+    struct dsf_outcome o;
 
-    if (h->left == 0)
-        return false;
-    does = dsf_fit_build_choice(s, choice, NULL) == DSFLOW_OK;
-    ntasks = does ? dsflow_graph_ntasks(s->graph) : 0;
-    h->left -= ntasks < h->left ? ntasks : h->left;
-    does = does && !dsf_fit_falls_short(s, h->m, &shortfall);
-    dsf_fit_forget(s);
-    return does;
-}
-
-/* The largest micro-batch that fits. `every`: no size between is left out. */
-static bool find_size(struct search *h, bool every, struct dsf_choice *found)
-{
-    for (found->micro = h->micro; found->micro >= 1; found->micro--)
-        if (h->micro % found->micro == 0 &&
-            (every || found->micro == h->micro || found->micro == 1) &&
-            fits(h, found))
-            return true;
-    return false;
-}
-
-/* The least values of the first `n` keys with which it fits, of the last of
- * them above all. `every`: nothing between what is asked for and the last value
- * is left out. */
-static bool find_steps(struct search *h, const struct dsf_steps *steps,
-                       unsigned n, const struct dsf_choice *least, bool every,
-                       struct dsf_choice *found)
-{
-    int value, last;
-
-    if (n == 0)
-        return find_size(h, every, found);
-    value = least->step[n - 1];
-    last = dsf_try_count(&steps->v[n - 1], h->s->job) - 1;
-    last = last > value ? last : value;
-    for (; value <= last; value += every || value == last ? 1 : last - value) {
-        found->step[n - 1] = value;
-        if (find_steps(h, steps, n - 1, least, every, found))
-            return true;
-    }
-    return false;
-}
-
-/* With one fallback: with rings of activations as they are, or of one. */
-static bool find_at(struct search *h, const struct dsf_choice *least,
-                    bool every, struct dsf_choice *found)
-{
-    struct dsf_steps steps = dsf_steps_of_policies();
-
-    *found = *least;
-    if (find_steps(h, &steps, steps.n, least, every, found))
+    if (takes_long(h))
         return true;
-    found->in_flight = 1;
-    return find_steps(h, &steps, steps.n, least, every, found);
+    dsf_evaluate(&h->e, &h->now, false, &o);
+    return *fits = o.status == DSFLOW_OK && o.fits;
 }
 
-static bool find_choice(struct search *h, struct dsf_choice *found)
+/* "a = 1, b = \"two\"": the settings of a choice as they stand in a job. */
+static char *text_of(const struct dsf_choice *choice)
 {
-    const struct dsf_choice asked = dsf_choice_of(h->s->job);
-    bool any = false;
+    char *sets = dsf_choice_text(choice), *rest = NULL;
+    char *text = dsf_xstrdup("");
 
-    for (unsigned l = 0; !any; l++) {
-        struct dsf_choice least = asked;
+    for (char *set = strtok_r(sets, " ", &rest); set != NULL;
+         set = strtok_r(NULL, " ", &rest)) {
+        const char *value = strchr(set, '=') + 1;
+        const char *quote = isalpha((unsigned char)*value) ? "\"" : "";
+        char *longer =
+            dsf_xasprintf("%s%s%.*s = %s%s%s", text, *text ? ", " : "",
+                          (int)(value - 1 - set), set, quote, value, quote);
 
-        if (!dsf_offload_fallback(l, &least.offload))
-            break;
-        if (l > 0 && memcmp(&least, &asked, sizeof(least)) == 0)
-            continue;
-        /* A machine that is described says whether it has a disk. */
-        if (uses_disk(&least) && h->m != NULL && !(h->m->disk.read > 0))
-            continue;
-        any = find_at(h, &least, l == 0, found);
+        free(text);
+        text = longer;
     }
-    return any;
+    free(sets);
+    return text;
 }
 
-/* Keys with their values: "a = 1, b = 2 and c = 3". */
-struct keys {
-    char text[300];
-    unsigned n;
-};
-
-static void add_key(struct keys *k, const char *key, const char *value)
+/* Data on a disk that a described machine has not: larger memories have more of
+ * it there. */
+static bool lacks_disk(const struct dsf_job *job,
+                       const struct dsf_machine_model *m)
 {
-    size_t at = strlen(k->text);
+    bool uses = false;
 
-    snprintf(k->text + at, sizeof(k->text) - at, "%s%s = %s",
-             k->n++ > 0 ? ", " : "", key, value);
-}
-
-static void add_number(struct keys *k, int64_t was, int64_t is, const char *key)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%lld", (long long)is);
-    if (was != is)
-        add_key(k, key, text);
-}
-
-/* A choice stands in quotes. */
-static void add_step(struct keys *k, const struct dsf_try *t, int value)
-{
-    const char *quote = t->option->type == DSFLOW_CHOICE ? "\"" : "";
-    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
-    char *quoted = dsf_xasprintf("%s%s%s", quote, text, quote);
-
-    add_key(k, key, quoted);
-    free(key);
-    free(text);
-    free(quoted);
-}
-
-static struct keys keys_of(const struct dsf_choice *was,
-                           const struct dsf_choice *is)
-{
-    const struct dsflow_option *o = dsf_policy_offload.options;
-    struct dsf_steps steps = dsf_steps_of_policies();
-    struct keys k = { .n = 0 };
-
-    add_number(&k, was->micro, is->micro, "batch.micro");
-    add_number(&k, was->in_flight, is->in_flight, "batch.in_flight");
-    for (unsigned i = 0; i < steps.n; i++)
-        if (was->step[i] != is->step[i])
-            add_step(&k, &steps.v[i], is->step[i]);
-    for (; o->key != NULL; o++)
-        if (!dsf_option_same(o, &was->offload, &is->offload)) {
-            char *key = dsf_xasprintf("offload.%s", o->key);
-
-            add_key(&k, key, dsf_value_text(o, &is->offload).s);
-            free(key);
-        }
-    return k;
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        uses = uses || dsf_offload_keys(job)->home[role] == DSFLOW_NVME;
+    return uses && m != NULL && !(m->disk.read > 0);
 }
 
 /* "; these would fit", or what there is to be said of it. */
 static char *advice(const struct dsf_setup *s,
                     const struct dsf_machine_model *m)
 {
-    static const uint32_t MANY = 300000; /* tasks: a search would take long */
     static const char none[] =
         "; nor does it fit with smaller micro-batches, recomputation, "
         "zero.stage = 3 and offloading: more ranks, or a smaller model";
-    struct dsf_setup other = { .job = s->plan->job,
-                               .model = s->model,
-                               .machine = s->machine };
-    struct search h = { &other, m, s->plan->micro, 5 * MANY };
-    struct dsf_choice was = dsf_choice_of(s->plan->job), choice = was;
+    bool fits = false;
+    struct dsf_search h = { .kind = DSF_SEARCH_LESS,
+                            .visit = try,
+                            .user = &fits,
+                            .e = { .job = s->plan->job,
+                                   .model = s->model,
+                                   .machine = s->machine,
+                                   .m = m,
+                                   .plan = s->plan,
+                                   .graph = s->graph,
+                                   .said = DSF_FOLLOWS } };
     double memory, disks;
-    bool found;
+    char *then;
 
-    if (dsf_fit_is_hopeless(s->plan->job, s->model, s->machine, m, &memory,
+    if (lacks_disk(s->plan->job, m) ||
+        dsf_fit_is_hopeless(s->plan->job, s->model, s->machine, m, &memory,
                             &disks))
         return dsf_xstrdup(none);
     if (dsflow_graph_ntasks(s->graph) > MANY)
         return dsf_xstrdup("");
     dsf_notice("looking for what would fit");
-    found = find_choice(&h, &choice);
+    dsf_search_run(&h);
     dsf_notice_end();
-    if (!found)
-        return dsf_xstrdup(h.left == 0 ? "" : none);
-    was.micro = s->plan->micro;
-    return dsf_xasprintf("; %s would fit", keys_of(&was, &choice).text);
+    if (!fits) {
+        then = dsf_xstrdup(takes_long(&h) ? "" : none);
+    } else {
+        char *text = text_of(&h.now);
+
+        then = dsf_xasprintf("; %s would fit", text);
+        free(text);
+    }
+    dsf_search_end(&h);
+    return then;
 }
 
 /* "parameters 12.0 GiB, states 3.0 GiB": what a memory is needed for. */
@@ -224,11 +133,13 @@ static struct uses uses_of(const struct dsf_setup *s,
             snprintf(u.text + n, sizeof(u.text) - n, "%s%s %s",
                      n > 0 ? ", " : "", names[role], dsf_size_text(bytes).s);
     }
-    if (shortfall->tier == DSFLOW_HOST && dsf_fit_window(s->plan, s->graph) > 0) {
+    if (shortfall->tier == DSFLOW_HOST &&
+        dsf_fit_window(s->plan, s->graph) > 0) {
         size_t n = strlen(u.text);
 
         snprintf(u.text + n, sizeof(u.text) - n, "%sa window on nvme %s",
-                 n > 0 ? ", " : "", dsf_size_text(dsf_fit_window(s->plan, s->graph)).s);
+                 n > 0 ? ", " : "",
+                 dsf_size_text(dsf_fit_window(s->plan, s->graph)).s);
     }
     return u;
 }
@@ -261,8 +172,8 @@ int dsf_fit_check(struct dsf_setup *s, const struct dsf_machine_model *m,
         char *then =
             shortfall.tier == DSFLOW_NVME ? dsf_xstrdup("") : advice(s, m);
 
-        status = fail_short(s, &shortfall, uses_of(s, w, &shortfall).text,
-                            then, err);
+        status = fail_short(s, &shortfall, uses_of(s, w, &shortfall).text, then,
+                            err);
         free(then);
     }
     return status;

@@ -1,136 +1,128 @@
-/* tries.c - the values of keys that policies say are worth trying. */
-#include "tune/tries.h"
+/* tries.c - the values of keys that policies say are worth trying (policy.h).
+ */
+#include "tune/tunables.h"
 
 #include "base/alloc.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "config/when.h"
+#include "policies/keys.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-bool dsf_try_at(unsigned i, struct dsf_try *t)
+static const void *field_of(const struct dsf_changes *c)
 {
-    const struct dsflow_policy *policy;
-
-    for (unsigned p = 0; (policy = dsflow_policy_at(p)) != NULL; p++)
-        for (const struct dsflow_try *how = policy->tries;
-             how != NULL && how->key != NULL; how++)
-            if (i-- == 0) {
-                *t = (struct dsf_try){
-                    dsf_job_find_table(policy->name),
-                    dsf_option_find(policy->options, how->key), how
-                };
-                return true;
-            }
-    return false;
+    return (const char *)dsf_job_fields(c->job, c->row->table) +
+           c->row->option->offset;
 }
 
-static const void *field_of(const struct dsf_try *t, const struct dsf_job *job)
+static bool is_used(const struct dsf_changes *c)
 {
-    return (const char *)dsf_job_fields(job, t->table) + t->option->offset;
+    const char *when = c->row->option->used_with;
+
+    return when == NULL || dsf_job_is(c->job, when);
 }
 
-/* Choices but for "auto", which is the last. */
-static int choices_of(const struct dsflow_option *o)
+/* Of a choice, or a number among a few, whose values count from 0: how many
+ * there are but for "auto", which is the last choice. */
+static int count(const struct dsflow_option *o)
 {
     int n = 0;
 
+    if (o->type != DSFLOW_CHOICE)
+        return (int)(o->max - o->min) + 1;
     while (o->choices[n] != NULL && strcmp(o->choices[n], "auto") != 0)
         n++;
     return n;
 }
 
-static bool is_used(const struct dsf_try *t, const struct dsf_job *job)
+/* The value that the job has; -1: auto. */
+static int value_of(const struct dsf_changes *c)
 {
-    return t->option->used_with == NULL ||
-           dsf_job_is(job, t->option->used_with);
-}
-
-int dsf_try_count(const struct dsf_try *t, const struct dsf_job *job)
-{
-    const struct dsflow_option *o = t->option;
-
-    if (!is_used(t, job))
-        return 1;
-    return o->type == DSFLOW_CHOICE ? choices_of(o)
-                                    : (int)(o->max - o->min) + 1;
-}
-
-int dsf_try_get(const struct dsf_try *t, const struct dsf_job *job)
-{
-    const struct dsflow_option *o = t->option;
+    const struct dsflow_option *o = c->row->option;
     int64_t number;
-    int choice;
 
     if (o->type == DSFLOW_CHOICE) {
-        choice = *(const int *)field_of(t, job);
-        return choice < choices_of(o) ? choice : -1;
+        int choice = *(const int *)field_of(c);
+
+        return choice < count(o) ? choice : -1;
     }
-    number = *(const int64_t *)field_of(t, job);
+    number = *(const int64_t *)field_of(c);
     return number < 0 ? -1 : (int)(number - (int64_t)o->min);
 }
 
-char *dsf_try_text(const struct dsf_try *t, int value)
+static char *text_of(const struct dsflow_option *o, int value)
 {
     if (value < 0)
         return dsf_xstrdup("auto");
-    return t->option->type == DSFLOW_CHOICE
-               ? dsf_xstrdup(t->option->choices[value])
-               : dsf_xasprintf("%d", value + (int)t->option->min);
+    return o->type == DSFLOW_CHOICE ? dsf_xstrdup(o->choices[value])
+                                    : dsf_xasprintf("%d", value + (int)o->min);
 }
 
-char *dsf_try_key(const struct dsf_try *t)
+/* Values from `i` on, up to `end` or down to it. */
+static void add_values(struct dsf_changes *c, int i, int end)
 {
-    return dsf_xasprintf("%s.%s", t->table->name, t->option->key);
+    const struct dsflow_option *o = c->row->option;
+    int now = value_of(c), by = i < end ? 1 : -1;
+
+    for (; i != end; i += by) {
+        struct dsf_change *x =
+            dsf_changes_add(c, text_of(o, now), text_of(o, i));
+
+        /* As many chunks as the list has parts, or balanced. */
+        if (strcmp(c->row->key, "pipeline.schedule") == 0 &&
+            (strcmp(x->from, "interleaved") == 0 ||
+             strcmp(x->to, "interleaved") == 0))
+            x->sets[x->nsets++] = dsf_xstrdup("pipeline.split=[]");
+    }
 }
 
-char *dsf_try_set(const struct dsf_try *t, int value)
+/* All, or one of a key that has no effect. */
+static void list_all(struct dsf_changes *c)
 {
-    char *key = dsf_try_key(t), *text = dsf_try_text(t, value);
-    char *set = dsf_xasprintf("%s=%s", key, text);
-
-    free(key);
-    free(text);
-    return set;
+    add_values(c, 0, is_used(c) ? count(c->row->option) : 1);
 }
 
-/* One value after the other, for dsf_try_each. */
-struct trying {
-    const struct dsf_try *t;
-    void (*each)(void *user, const struct dsf_try *t, const char *from,
-                 const char *to);
-    void *user;
-};
-
-/* The texts are freed. */
-static void give(const struct trying *g, char *from, char *to)
+static void list_behind(struct dsf_changes *c)
 {
-    g->each(g->user, g->t, from, to);
-    free(from);
-    free(to);
+    int now = value_of(c), n = count(c->row->option);
+
+    if (is_used(c) && now >= 0 && now < n)
+        add_values(c, now + 1, n);
 }
 
-static void give_choices(const struct trying *g, const struct dsf_job *job)
+static void list_before(struct dsf_changes *c)
 {
-    const struct dsf_try *t = g->t;
-    int now = dsf_try_get(t, job), n = dsf_try_count(t, job);
+    int now = value_of(c);
 
-    /* Those before it are faster; where nobody knows, all are tried. */
-    for (int i = now - 1; i >= 0; i--)
-        give(g, dsf_try_text(t, now), dsf_try_text(t, i));
-    for (int i = now + 1;
-         now >= 0 && i < n && t->how->values == DSFLOW_VALUES_ANY; i++)
-        give(g, dsf_try_text(t, now), dsf_try_text(t, i));
+    if (now > 0)
+        add_values(c, now - 1, -1);
 }
 
-static void give_more(const struct trying *g, int64_t now)
+static void list_others(struct dsf_changes *c)
 {
-    for (int64_t i = 1; i <= 4; i *= 2)
-        if ((double)(now + i) <= g->t->option->max)
-            give(g, dsf_xasprintf("%lld", (long long)now),
-                 dsf_xasprintf("%lld", (long long)(now + i)));
+    list_before(c);
+    list_behind(c);
+}
+
+static void list_default(struct dsf_changes *c)
+{
+    const char *to = c->row->option->fallback;
+    const char *from = *(const bool *)field_of(c) ? "true" : "false";
+
+    if (strcmp(to, from) != 0)
+        dsf_changes_add(c, dsf_xstrdup(from), dsf_xstrdup(to));
+}
+
+static void list_more(struct dsf_changes *c)
+{
+    long long now = *(const int64_t *)field_of(c);
+
+    for (int i = 1; i <= 4; i *= 2)
+        if ((double)(now + i) <= c->row->option->max)
+            dsf_changes_add(c, dsf_xasprintf("%lld", now),
+                            dsf_xasprintf("%lld", now + i));
 }
 
 /* As a job has it: "16MiB". */
@@ -141,55 +133,113 @@ static char *size_text(int64_t bytes)
                : dsf_xasprintf("%lldKiB", (long long)(bytes >> 10));
 }
 
-static void give_scaled(const struct trying *g, int64_t now)
+static void list_scaled(struct dsf_changes *c)
 {
+    int64_t now = *(const int64_t *)field_of(c);
     const int64_t sizes[] = { now / 2, now / 4, now * 2, now * 4 };
 
     for (int i = 0; i < 4; i++)
         if (sizes[i] >= 1 << 16)
-            give(g, size_text(now), size_text(sizes[i]));
+            dsf_changes_add(c, size_text(now), size_text(sizes[i]));
 }
 
-static void give_quarters(const struct trying *g, double now)
+static void list_quarters(struct dsf_changes *c)
 {
-    for (double to = fmax(now, 0) + 0.25; to < 1.2; to += 0.25)
-        give(g, dsf_xasprintf("%.2f", fmax(now, 0)),
-             dsf_xasprintf("%.2f", fmin(to, 1)));
+    double now = fmax(*(const double *)field_of(c), 0);
+
+    for (double to = now + 0.25; to < 1.2; to += 0.25)
+        dsf_changes_add(c, dsf_xasprintf("%.2f", now),
+                        dsf_xasprintf("%.2f", fmin(to, 1)));
 }
 
-static void give_default(const struct trying *g, bool now)
+bool dsf_changes_serial(const struct dsf_changes *c)
 {
-    if (strcmp(g->t->option->fallback, now ? "true" : "false") != 0)
-        give(g, dsf_xstrdup(now ? "true" : "false"),
-             dsf_xstrdup(g->t->option->fallback));
+    return strcmp(c->account->trace->facts.executor, "serial") == 0;
 }
 
-void dsf_try_each(const struct dsf_try *t, const struct dsf_job *job,
-                  void (*each)(void *user, const struct dsf_try *t,
-                               const char *from, const char *to),
-                  void *user)
-{
-    const struct trying g = { t, each, user };
-    const void *field = field_of(t, job);
+/* The values of each kind. */
+static const struct {
+    dsf_list_fn values, less, better;
+} kinds[] = {
+    [DSFLOW_VALUES_RISING] = { list_all, list_behind, list_before },
+    [DSFLOW_VALUES_ANY] = { NULL, NULL, list_others },
+    [DSFLOW_VALUES_DEFAULT] = { NULL, NULL, list_default },
+    [DSFLOW_VALUES_MORE] = { NULL, NULL, list_more },
+    [DSFLOW_VALUES_SCALED] = { NULL, NULL, list_scaled },
+    [DSFLOW_VALUES_QUARTERS] = { NULL, NULL, list_quarters },
+};
 
-    if (!is_used(t, job))
-        return;
-    switch (t->how->values) {
-    case DSFLOW_VALUES_RISING:
-    case DSFLOW_VALUES_ANY:
-        give_choices(&g, job);
-        break;
-    case DSFLOW_VALUES_DEFAULT:
-        give_default(&g, *(const bool *)field);
-        break;
-    case DSFLOW_VALUES_MORE:
-        give_more(&g, *(const int64_t *)field);
-        break;
-    case DSFLOW_VALUES_SCALED:
-        give_scaled(&g, *(const int64_t *)field);
-        break;
-    case DSFLOW_VALUES_QUARTERS:
-        give_quarters(&g, *(const double *)field);
-        break;
+static const enum dsf_reason reasons[] = {
+    [DSFLOW_CAUSE_SLOTS] = DSF_REASON_SLOT,
+    [DSFLOW_CAUSE_STAGES] = DSF_REASON_STAGES,
+    [DSFLOW_CAUSE_MOVING] = DSF_REASON_MOVING,
+    [DSFLOW_CAUSE_DISK] = DSF_REASON_DISK,
+    [DSFLOW_CAUSE_AGAIN] = DSF_REASON_AGAIN,
+};
+
+/* One task at a time, and no other beside what the disk does; or nothing that
+ * is moved between replicas. */
+static bool is_pointless(const struct dsf_changes *c, enum dsflow_cause cause)
+{
+    if (cause == DSFLOW_CAUSE_MOVING)
+        return c->plan->nreplicas < 2;
+    return dsf_changes_serial(c) &&
+           (cause == DSFLOW_CAUSE_SLOTS || cause == DSFLOW_CAUSE_DISK);
+}
+
+void dsf_list_tries(struct dsf_changes *c)
+{
+    if (is_used(c) && !is_pointless(c, c->row->how->cause))
+        kinds[c->row->how->values].better(c);
+}
+
+/* Is anything of it on a disk? */
+static bool on_disk(const struct dsf_offload_keys *keys)
+{
+    for (int role = 0; role < DSFLOW_NROLES; role++)
+        if (keys->home[role] == DSFLOW_NVME)
+            return true;
+    return false;
+}
+
+void dsf_list_memories(struct dsf_changes *c)
+{
+    const struct dsf_offload_keys *asked = dsf_offload_keys(c->job);
+    bool no_disk = c->machine != NULL && !(c->machine->disk.read > 0);
+    struct dsf_offload_keys keys = *asked;
+
+    for (unsigned i = 1; dsf_offload_fallback(i, &keys); i++, keys = *asked) {
+        struct dsf_change *x = NULL;
+
+        /* A machine that is described says whether it has a disk. */
+        if (on_disk(&keys) && no_disk)
+            continue;
+        for (const struct dsflow_option *o = dsf_policy_offload.options;
+             o->key != NULL; o++) {
+            if (dsf_option_same(o, asked, &keys))
+                continue;
+            if (x == NULL)
+                x = dsf_changes_add(c, dsf_xstrdup(""), NULL);
+            x->sets[x->nsets++] = dsf_xasprintf("offload.%s=%s", o->key,
+                                                dsf_value_text(o, &keys).s);
+        }
     }
+}
+
+void dsf_tunable_of_policy(struct dsf_tunable *row,
+                           const struct dsflow_policy *policy,
+                           const struct dsflow_try *how)
+{
+    *row = (struct dsf_tunable){
+        .reason = reasons[how->cause],
+        .regroups = how->regroups,
+        .cost = 3,
+        .values = kinds[how->values].values,
+        .less = kinds[how->values].less,
+        .better = dsf_list_tries,
+        .how = how,
+    };
+    snprintf(row->key, sizeof(row->key), "%s.%s", policy->name, how->key);
+    if (row->values != NULL)
+        snprintf(row->open, sizeof(row->open), "%s = auto", row->key);
 }

@@ -1,0 +1,227 @@
+/* times.c - how long tasks take, by a trace.
+ *
+ * A kind of task takes what the machine's description says of its size, times
+ * how much longer it took in the trace than was said: sizes that the trace has
+ * not are scaled like those that it has. */
+#include "explain/times.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+#include "sim/cost.h"
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_gpu(const struct dsf_times *t)
+{
+    return t->machine.main.kind == DSF_MACHINE_GPU;
+}
+
+/* Position of a kind of the account by name; its number: it has none. */
+static unsigned kind_of(const struct dsf_times *t, const char *name)
+{
+    const struct dsf_account *a = t->account;
+    unsigned k = 0;
+
+    while (k < a->nkinds &&
+           (a->kinds[k].op == NULL || strcmp(a->kinds[k].op->name, name) != 0))
+        k++;
+    return k;
+}
+
+/* A disk that reads while it writes does both more slowly, unless it is duplex:
+ * then what it takes for all of it is what counts. */
+static double measure_disk(const struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+    double predicted = 0, took = 0;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct dsf_span *s = &t->v[i];
+
+        if (t->lanes[s->lane].kind != DSF_LANE_DISK ||
+            s->kind != DSF_SPAN_TASK || s->step < a->steps.from ||
+            s->step >= a->steps.to || a->trace->tasks[s->what].predicted < 0)
+            continue;
+        predicted += a->trace->tasks[s->what].predicted;
+        took += s->end - s->start;
+    }
+    if (!a->trace->facts.duplex)
+        took = a->hidden.io;
+    return predicted > 0 && took > 0 ? took / predicted : 1;
+}
+
+static void measure(struct dsf_times *t)
+{
+    const struct dsf_account *a = t->account;
+    double said = t->machine.main.overhead, predicted = 0, measured = 0;
+    bool simulated = a->trace->facts.simulated;
+    uint32_t count = 0;
+
+    t->factor = dsf_xcalloc((size_t)a->nkinds + 1, sizeof(*t->factor));
+    for (unsigned k = 0; k < a->nkinds; k++) {
+        const struct dsf_kind_use *use = &a->kinds[k];
+        /* A simulated span has the overhead in it. */
+        double beside = said * use->count;
+        double took = use->seconds - (simulated ? beside : 0);
+
+        t->factor[k] = 1;
+        if (use->op == NULL)
+            continue;
+        count += use->count;
+        /* Some of them may be the disk's. */
+        if (use->op->swaps && a->hidden.io > 0)
+            continue;
+        if (use->predicted - beside <= 0)
+            continue;
+        t->factor[k] = took > 0 ? took / (use->predicted - beside) : 1;
+        measured += took;
+        predicted += use->predicted - beside;
+    }
+    t->factor_of_all = predicted > 0 ? measured / predicted : 1;
+    for (unsigned k = 0; k < a->nkinds; k++)
+        if (a->kinds[k].op != NULL && a->kinds[k].op->swaps && a->hidden.io > 0)
+            t->factor[k] = t->factor_of_all;
+    t->overhead = said;
+    if (!simulated && count > 0)
+        t->overhead = a->all.idle[DSF_CAUSE_RUNTIME] / count;
+}
+
+/* Transfers are between the memories of virtual devices, which the simulator
+ * does not know: tasks take as much longer as they waited for them. */
+static double measure_delay(const struct dsf_account *a)
+{
+    double seconds = 0;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < a->nwaits; i++)
+        if (a->waits[i].cause == DSF_CAUSE_TRANSFER && a->waits[i].what == NULL)
+            seconds += a->waits[i].seconds;
+    for (unsigned k = 0; k < a->nkinds; k++)
+        if (a->kinds[k].op != NULL)
+            count += a->kinds[k].count;
+    return count > 0 ? seconds / count : 0;
+}
+
+/* The machine of the trace, or a faster one. */
+static struct dsf_machine_model with_effect(const struct dsf_times *t,
+                                            const struct dsf_effect *effect)
+{
+    struct dsf_machine_model m = t->machine;
+
+    if (effect->link > 0)
+        m.link.bandwidth *= effect->link;
+    if (effect->network > 0)
+        m.network.bandwidth *= effect->network;
+    if (effect->disk > 0) {
+        m.disk.read *= effect->disk;
+        m.disk.write *= effect->disk;
+    }
+    return m;
+}
+
+static double factor_of(const struct dsf_times *t, const struct dsflow_op *op)
+{
+    unsigned k = kind_of(t, op->name);
+
+    return k < t->account->nkinds ? t->factor[k] : t->factor_of_all;
+}
+
+/* Seconds by task. */
+static double *weigh(const struct dsf_times *t, struct dsflow_graph *graph,
+                     unsigned nranks, const struct dsf_effect *effect)
+{
+    struct dsf_machine_model machine = with_effect(t, effect);
+    struct dsf_cost_model model = { &machine, nranks };
+    uint32_t n = dsflow_graph_ntasks(graph);
+    double *seconds = dsf_xcalloc((size_t)n + 1, sizeof(*seconds));
+    double waits = 1 - effect->transfers, factor = 1;
+    const struct dsflow_op *op = NULL;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *task =
+            dsflow_graph_task(graph, (dsflow_task_id){ i });
+        double cost = dsf_cost_seconds(&model, graph, task);
+        double kernel = cost - machine.main.overhead;
+
+        if (task->op != op)
+            factor = factor_of(t, task->op);
+        op = task->op;
+        if (dsf_task_uses(graph, task, DSFLOW_NVME))
+            seconds[i] = cost * t->factor_of_disk;
+        else if (t->links && (op->swaps || op->comm))
+            seconds[i] = waits * kernel * factor;
+        else
+            seconds[i] = t->overhead + t->delay * waits + kernel * factor;
+    }
+    return seconds;
+}
+
+/* Of ranks on virtual devices, cores do what is in main memory. */
+static unsigned workers_of(const struct dsf_times *t,
+                           const struct dsflow_plan *plan,
+                           const struct dsf_effect *effect)
+{
+    const char *executor = t->account->trace->facts.executor;
+
+    if (is_gpu(t) || t->links)
+        return (unsigned)plan->nranks;
+    return strcmp(executor, "serial") == 0 && !effect->parallel ? 1
+                                                                : plan->workers;
+}
+
+int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
+                      struct dsflow_graph *graph,
+                      const struct dsf_effect *effect, double *seconds,
+                      struct dsflow_err *err)
+{
+    unsigned nranks = (unsigned)plan->nranks;
+    double *of_tasks = weigh(t, graph, nranks, effect);
+    struct dsf_sim_spec spec = {
+        .nranks = nranks,
+        .workers = workers_of(t, plan, effect),
+        .links = is_gpu(t) || t->links,
+        .node_ranks = dsf_machine_model_node_ranks(&t->machine, nranks),
+        .duplex = t->machine.disk.duplex,
+        .program = DSFLOW_STEP,
+        .steps = 3,
+        .seconds = of_tasks,
+    };
+    struct dsf_sim_result result;
+    int status = dsf_simulate(graph, &spec, &result, NULL, err);
+
+    *seconds = result.step_seconds;
+    dsf_sim_result_fini(&result);
+    free(of_tasks);
+    return status;
+}
+
+int dsf_times_init(struct dsf_times *t, const struct dsf_account *a,
+                   struct dsflow_err *err)
+{
+    const char *rates = a->trace->facts.rates;
+    int status;
+
+    memset(t, 0, sizeof(*t));
+    if (rates[0] == '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "the trace does not say how fast its machine is");
+    status = dsf_machine_model_parse(rates, strlen(rates), "machine",
+                                     &t->machine, err);
+    if (status < 0)
+        return status;
+    t->account = a;
+    measure(t);
+    t->factor_of_disk = measure_disk(a);
+    t->delay = measure_delay(a);
+    return DSFLOW_OK;
+}
+
+void dsf_times_fini(struct dsf_times *t)
+{
+    if (t->account != NULL)
+        dsf_machine_model_fini(&t->machine);
+    free(t->factor);
+    memset(t, 0, sizeof(*t));
+}
