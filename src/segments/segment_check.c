@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { LONGEST_NAME = 64 }; /* of a tensor, without that of its layer */
+
 static bool has_port(const struct dsflow_op *op, unsigned p)
 {
     return p < op->nports && op->ports[p].name != NULL;
@@ -30,6 +32,13 @@ static int check_ports(const struct dsflow_segment *s, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "segment %.40s: port %.40s: logits and loss are "
                                "the head's",
+                               s->name, port->name);
+        if (s->hooks == NULL && s->tensors == NULL &&
+            (port->from == DSFLOW_FROM_PARAMETERS ||
+             port->from == DSFLOW_FROM_GRADIENTS))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: port %.40s: is of parameters: "
+                               "expected a function tensors",
                                s->name, port->name);
     }
     return DSFLOW_OK;
@@ -86,6 +95,21 @@ static int check_op(const struct dsflow_segment *s, const struct dsflow_op *op,
     return status;
 }
 
+/* The first task that has what it makes writes it: nothing is in it before. */
+static int check_writes(const struct dsflow_segment *s,
+                        const struct dsflow_op *op, uint32_t froms,
+                        struct dsflow_err *err)
+{
+    for (unsigned p = 0; op != NULL && s->fresh == NULL && p < s->nports; p++)
+        if ((froms >> s->ports[p].from & 1) && has_port(op, p) &&
+            op->ports[p].access != DSFLOW_W)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: task %.60s: port %.40s: "
+                               "expected DSFLOW_W: it has no contents before",
+                               s->name, op->name, op->ports[p].name);
+    return DSFLOW_OK;
+}
+
 /* Does a task of it have a port that is connected so? */
 static bool has_from(const struct dsflow_segment *s, const struct dsflow_op *op,
                      enum dsflow_from from)
@@ -116,6 +140,27 @@ static int check_backward(const struct dsflow_segment *s,
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "segment %.40s: no task has the gradient of %s",
                                s->name, pairs[i].text);
+    return DSFLOW_OK;
+}
+
+/* Does one of the `n` before have this name, or is it none for a file? */
+static int check_name(const struct dsflow_segment *s, const char *name,
+                      const struct dsflow_tensor_spec *list, unsigned n,
+                      struct dsflow_err *err)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz"
+                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+    if (length == 0 || length > LONGEST_NAME || name[length] != '\0')
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "segment %.40s: tensor \"%.60s\": expected a name "
+                           "of 1 to %d letters, digits, '.', '_' and '-'",
+                           s->name, name, LONGEST_NAME);
+    while (n-- > 0)
+        if (list[n].name != NULL && strcmp(list[n].name, name) == 0)
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: tensor %.60s: expected it once",
+                               s->name, name);
     return DSFLOW_OK;
 }
 
@@ -154,6 +199,42 @@ static int check_tensors(const struct dsflow_segment *s, struct dsflow_err *err)
                                s->name, t->name, (long long)t->rows,
                                (long long)t->cols, t->cut);
         vectors |= t->rows == 0;
+        if (check_name(s, t->name, list, i, err) < 0)
+            return DSFLOW_EINVAL;
+    }
+    return DSFLOW_OK;
+}
+
+/* Where there are rules, tensor ranks have rows of streams, parts of units, and
+ * what is said of the rest. */
+static int check_cuts(const struct dsflow_segment *s, struct dsflow_err *err)
+{
+    static const struct {
+        enum dsflow_cut cut;
+        const char *text;
+    } expected[DSFLOW_NFROMS] = {
+        [DSFLOW_FROM_IN] = { DSFLOW_CUT_ROWS, "DSFLOW_CUT_ROWS" },
+        [DSFLOW_FROM_OUT] = { DSFLOW_CUT_ROWS, "DSFLOW_CUT_ROWS" },
+        [DSFLOW_FROM_DIN] = { DSFLOW_CUT_ROWS, "DSFLOW_CUT_ROWS" },
+        [DSFLOW_FROM_DOUT] = { DSFLOW_CUT_ROWS, "DSFLOW_CUT_ROWS" },
+        [DSFLOW_FROM_PARAMETERS] = { DSFLOW_CUT_UNIT, "DSFLOW_CUT_UNIT" },
+        [DSFLOW_FROM_GRADIENTS] = { DSFLOW_CUT_UNIT, "DSFLOW_CUT_UNIT" },
+    };
+
+    for (unsigned p = 0; s->rules != NULL && p < s->nports; p++) {
+        const struct dsflow_segment_port *port = &s->ports[p];
+        enum dsflow_cut cut = expected[port->from].cut;
+
+        if (port->from != DSFLOW_FROM_NOTHING &&
+            (port->cut == DSFLOW_CUT_UNKNOWN ||
+             (cut != DSFLOW_CUT_UNKNOWN && port->cut != cut)))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "segment %.40s: port %.40s: cut: expected %s, "
+                               "as it has rules for tensor ranks",
+                               s->name, port->name,
+                               cut != DSFLOW_CUT_UNKNOWN
+                                   ? expected[port->from].text
+                                   : "a DSFLOW_CUT_…");
     }
     return DSFLOW_OK;
 }
@@ -193,11 +274,18 @@ int dsf_segment_check(const struct dsflow_segment *s, struct dsflow_err *err)
     for (unsigned i = 0; i < DSF_SEGMENT_OPS && status == DSFLOW_OK; i++)
         if (dsf_segment_op(s, i) != NULL)
             status = check_op(s, dsf_segment_op(s, i), err);
+    if (status == DSFLOW_OK)
+        status = check_writes(
+            s, s->forward, 1u << DSFLOW_FROM_OUT | 1u << DSFLOW_FROM_KEPT, err);
+    if (status == DSFLOW_OK)
+        status = check_writes(s, s->backward_input, 1u << DSFLOW_FROM_DIN, err);
     if (status == DSFLOW_OK && s->hooks == NULL)
         status = check_backward(s, err);
     if (status == DSFLOW_OK)
         status = check_tensors(s, err);
     if (status == DSFLOW_OK)
         status = check_rules(s, err);
+    if (status == DSFLOW_OK)
+        status = check_cuts(s, err);
     return status;
 }

@@ -562,8 +562,7 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
         dsf_case_free(&c);
     }
     if (verdict->cases == 0)
-        dsf_child_fault("its trials: none of %u seeds gives a case",
-                        how->cases);
+        dsf_child_fault("none of %u seeds gives a case", how->cases);
     dsf_case_make(&c, codelet->op, trials, largest);
     dsf_child_step("", NULL);
     verdict->flops = dsf_case_cost(&c, costs).flops;

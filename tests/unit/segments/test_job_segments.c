@@ -135,6 +135,69 @@ static void matrices_behind(struct dsflow_segment *s)
     s->tensors = odd_tensors;
 }
 
+static void same_names(const struct dsflow_layout *layout,
+                       struct dsflow_tensor_spec *list)
+{
+    list[0] = (struct dsflow_tensor_spec){ .name = "v", .cols = 4 };
+    list[1] = (struct dsflow_tensor_spec){ .name = "v", .cols = 4 };
+}
+
+static void a_name_twice(struct dsflow_segment *s)
+{
+    s->tensors = same_names;
+}
+
+static void odd_names(const struct dsflow_layout *layout,
+                      struct dsflow_tensor_spec *list)
+{
+    list[0] = (struct dsflow_tensor_spec){ .name = "a/b", .cols = 4 };
+}
+
+static void a_name_for_no_file(struct dsflow_segment *s)
+{
+    s->tensors = odd_names;
+}
+
+static void without_tensors(struct dsflow_segment *s)
+{
+    s->tensors = NULL;
+}
+
+/* Its ports, of which `change` finds one by its name. */
+static struct dsflow_segment_port *own_port(struct dsflow_segment *s,
+                                            const char *name)
+{
+    static struct dsflow_segment_port ports[DSFLOW_SEGMENT_PORTS];
+    unsigned p = 0;
+
+    memcpy(ports, s->ports, s->nports * sizeof(*ports));
+    s->ports = ports;
+    while (strcmp(ports[p].name, name) != 0)
+        p++;
+    return &ports[p];
+}
+
+static void a_stream_that_is_not_cut(struct dsflow_segment *s)
+{
+    own_port(s, "x")->cut = DSFLOW_CUT_UNKNOWN;
+}
+
+static void a_stream_in_columns(struct dsflow_segment *s)
+{
+    own_port(s, "dx")->cut = DSFLOW_CUT_COLUMNS;
+}
+
+static void what_is_kept_not_cut(struct dsflow_segment *s)
+{
+    own_port(s, "gate")->cut = DSFLOW_CUT_UNKNOWN;
+}
+
+/* The forward task reads what it makes. */
+static void what_is_made_is_read(struct dsflow_segment *s)
+{
+    own_port(s, "x")->from = DSFLOW_FROM_OUT;
+}
+
 static void a_description_with_a_fault_is_refused(void **state)
 {
     faulty(same, "segment gated_norm: the name is taken (a test)");
@@ -154,6 +217,24 @@ static void a_description_with_a_fault_is_refused(void **state)
         matrices_behind,
         "segment gated_norm: tensor m: 3 x 4, cut 0: expected matrices, then "
         "vectors, cut in rows or columns or not at all");
+    faulty(a_name_twice, "segment gated_norm: tensor v: expected it once");
+    faulty(a_name_for_no_file,
+           "segment gated_norm: tensor \"a/b\": expected a name of 1 to 64 "
+           "letters, digits, '.', '_' and '-'");
+    faulty(without_tensors, "segment gated_norm: port unit: is of parameters: "
+                            "expected a function tensors");
+    faulty(a_stream_that_is_not_cut,
+           "segment gated_norm: port x: cut: expected DSFLOW_CUT_ROWS, as it "
+           "has rules for tensor ranks");
+    faulty(a_stream_in_columns,
+           "segment gated_norm: port dx: cut: expected DSFLOW_CUT_ROWS, as it "
+           "has rules for tensor ranks");
+    faulty(what_is_kept_not_cut,
+           "segment gated_norm: port gate: cut: expected a DSFLOW_CUT_…, as it "
+           "has rules for tensor ranks");
+    faulty(what_is_made_is_read,
+           "segment gated_norm: task gated_norm.forward: port x: expected "
+           "DSFLOW_W: it has no contents before");
 }
 
 static void tensor_ranks_need_rules(void **state)
