@@ -117,6 +117,39 @@ static int check_segments(const struct dsf_model *m, struct dsflow_err *err)
     return status;
 }
 
+/* The unit of the first layer, before unit `most`, that has a tensor of this
+ * name; NULL: none. */
+static const struct dsf_unit *having(const struct dsf_model *m,
+                                     const char *name, unsigned most)
+{
+    for (unsigned u = dsf_model_layer(m, 0)->units; u < most; u++)
+        for (unsigned t = 0; t < m->units[u].ntensors; t++)
+            if (strcmp(m->units[u].tensors[t].name, name) == 0)
+                return &m->units[u];
+    return NULL;
+}
+
+/* Files know tensors by their names: each is there once. */
+static int check_names(const struct dsf_model *m, const struct dsf_job *job,
+                       struct dsflow_err *err)
+{
+    for (unsigned u = 0; u < m->nunits; u++) {
+        const struct dsf_unit *unit = &m->units[u], *other;
+
+        for (unsigned t = 0; t < unit->ntensors && unit->layer == 0; t++) {
+            other = having(m, unit->tensors[t].name, u);
+            if (other != NULL)
+                return dsf_job_fail(job, err, DSFLOW_EINVAL, "model",
+                                    "segments",
+                                    "\"%s\": its tensor %s is one of \"%s\", "
+                                    "too",
+                                    unit->segment->name, unit->tensors[t].name,
+                                    other->segment->name);
+        }
+    }
+    return DSFLOW_OK;
+}
+
 unsigned dsf_model_unit(const struct dsf_model *m, int32_t l,
                         const struct dsflow_segment *segment, unsigned i)
 {
@@ -379,6 +412,8 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
         return DSFLOW_EINVAL;
     add_layers(m, change, user);
     status = check_segments(m, err);
+    if (status == DSFLOW_OK)
+        status = check_names(m, job, err);
     if (status < 0)
         dsf_model_fini(m);
     return status;

@@ -1,6 +1,7 @@
 /* test_job_segments.c - which segments a job puts in its layers, and which ones
  * can be added: that of examples/plugins/gated_norm.c, whole and with faults.
  */
+#include "model/model.h"
 #include "segments/segment.h"
 
 #include <dsflow/plugin.h>
@@ -237,6 +238,47 @@ static void a_description_with_a_fault_is_refused(void **state)
            "DSFLOW_W: it has no contents before");
 }
 
+/* A segment like gated_norm by another name, whose tensors have the names of
+ * those of gated_norm: files could not tell them apart. */
+static void two_tensors_of_a_layer_have_two_names(void **state)
+{
+    static struct dsflow_segment twin;
+    static struct dsflow_op ops[3];
+    const struct dsflow_segment *s = dsflow_segment_find(NULL, "gated_norm");
+    const struct dsflow_op *from[] = { s->forward, s->backward_input,
+                                       s->backward_weight };
+    static const char *const names[] = { "twin.f", "twin.i", "twin.w" };
+    const char *text = "[job]\nsteps = 5\n[data]\ntrain = \"x\"\n[model]\n"
+                       "layers = 1\nheads = 1\nwidth = 8\nvocab = 9\n"
+                       "segments = [\"gated_norm\", \"twin\"]\n";
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_model m;
+    struct dsf_job job;
+
+    for (unsigned i = 0; i < 3; i++) {
+        ops[i] = *from[i];
+        ops[i].name = names[i];
+        ops[i].segment = "twin";
+        assert_int_equal(dsflow_op_register(&ops[i], &err), DSFLOW_OK);
+    }
+    twin = *s;
+    twin.name = "twin";
+    twin.forward = &ops[0];
+    twin.backward_input = &ops[1];
+    twin.backward_weight = &ops[2];
+    twin.rules = NULL;
+    twin.codelets = NULL;
+    assert_int_equal(dsflow_segment_register(&twin, &err), DSFLOW_OK);
+    assert_int_equal(
+        dsf_job_parse(text, strlen(text), "t", NULL, 0, NULL, &job, &err),
+        DSFLOW_OK);
+    assert_int_equal(dsf_model_init(&m, &job, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "t:10: model: segments: \"twin\": its tensor "
+                                 "transformer.h.0.gated_norm.weight is one of "
+                                 "\"gated_norm\", too");
+    dsf_job_fini(&job);
+}
+
 static void tensor_ranks_need_rules(void **state)
 {
     struct dsflow_err err = { .msg = "" };
@@ -273,6 +315,7 @@ int main(void)
         cmocka_unit_test(what_cannot_stand_so_is_refused),
         cmocka_unit_test(a_description_with_a_fault_is_refused),
         cmocka_unit_test(tensor_ranks_need_rules),
+        cmocka_unit_test(two_tensors_of_a_layer_have_two_names),
     };
 
     return cmocka_run_group_tests(tests, add, NULL);
