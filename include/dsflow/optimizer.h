@@ -26,7 +26,7 @@ struct dsflow_control {
     double correction1; /* 1 - betas[0]^step */
     double correction2; /* 1 - betas[1]^step */
     double norm;        /* of the whole gradient, before clipping */
-    double scale;       /* the gradient is multiplied by this */
+    double scale;       /* the update multiplies gradients by this: clipping */
     double loss_scale;  /* the loss is multiplied by this */
     int64_t updates;    /* made before this step */
     int64_t skipped;    /* steps before this one that made none */
@@ -61,7 +61,7 @@ struct dsflow_tensor {
  * With tensor parallelism ntensors is 0: a rank has pieces of tensors. */
 struct dsflow_update_args {
     int64_t elems;
-    int64_t decay; /* the first so many decay */
+    int64_t decay; /* weight decay is for the first so many: matrices */
     int64_t grad_at, param_at;
     int32_t ntensors;
     struct dsflow_tensor tensors[DSFLOW_MAX_TENSORS];

@@ -37,8 +37,9 @@ struct dsflow_plugin {
     const char *name, *summary;
 
     /* Lists end with NULL; a list that is NULL is empty. A kind of task that
-     * others name (of a codelet, an optimizer, a segment) must itself stand in
-     * `ops`, of this plug-in or of one before. */
+     * others name (of a codelet, an optimizer) must itself stand in `ops`, of
+     * this plug-in or of one before; those of a segment that lists its codelets
+     * (segment.h) need not, nor these codelets. */
     const struct dsflow_op *const *ops;
     const struct dsflow_codelet *const *codelets;
     const struct dsflow_optimizer *const *optimizers;

@@ -79,11 +79,17 @@ struct dsflow_segment_port {
     const char *name; /* "h": of the port, and of the data made for it */
     uint8_t from;     /* enum dsflow_from */
     uint8_t unit;
-    uint8_t cut;        /* enum dsflow_cut: among tensor ranks */
+    uint8_t cut;        /* enum dsflow_cut: among tensor ranks. With `rules`:
+                           DSFLOW_CUT_ROWS of streams, DSFLOW_CUT_UNIT of
+                           parameters and their gradients, and one of them of
+                           all others (what has a row a token: _ROWS) */
     uint8_t of_keys;    /* 1: of the keys of attention: of their tile, where a
                            task pairs it with that of the queries; generation
                            keeps them for all tokens */
-    uint8_t dropped;    /* enum dsflow_dropped */
+    uint8_t dropped;    /* enum dsflow_dropped: of what forward writes, kept
+                           data and the stream after. What the next layer reads
+                           stays all the same; no bit depends on it, only how
+                           much memory recompute saves */
     const char *other;  /* DSFLOW_FROM_OTHER: "qkv" */
 };
 
@@ -105,8 +111,9 @@ enum dsflow_tensor_role {
 
 /* A tensor of a unit. */
 struct dsflow_tensor_spec {
-    const char *name; /* "gate.weight": behind "transformer.h.3." or
-                         "model.layers.3.", in files */
+    const char *name;   /* "gate.weight": behind "transformer.h.3." or
+                           "model.layers.3.", in files. Letters, digits, '.', '_'
+                           and '-'; no other tensor of the layer has it */
     int64_t rows, cols; /* rows = 0: a vector of `cols` numbers */
     float value, std;   /* it begins as `value`, or as normal numbers of this
                            deviation around it */
@@ -210,7 +217,9 @@ struct dsflow_op_rules {
 #define DSFLOW_RULE(what, of, ...)                                             \
     { .kind = DSFLOW_RULE_##what, .unit = of, DSFLOW_CONNECT(__VA_ARGS__) }
 
-/* The task as it is, on rows; `port` is that of the unit. */
+/* The task as it is, on rows; `port` is that of the unit, or of its gradient.
+ * Each rank adds the gradients of its rows, and the sums of all are added then:
+ * with mesh.tensor > 1 their last bits are others. */
 #define DSFLOW_ON_ROWS(port)                                                   \
     { .kind = DSFLOW_RULE_ROWS, .unit = DSFLOW_REF_SHARED + (port) }
 #define DSFLOW_GATHER(to_ref, from_ref)                                        \
