@@ -13,7 +13,6 @@
 
 struct dsflow_planned {
     struct dsf_planned p;
-    struct dsf_weights w; /* of the graph */
 };
 
 int dsflow_plan_job(const struct dsflow_job *job,
@@ -21,18 +20,15 @@ int dsflow_plan_job(const struct dsflow_job *job,
                     struct dsflow_planned **out, struct dsflow_err *err)
 {
     struct dsflow_planned *x = dsf_xcalloc(1, sizeof(*x));
-    struct dsf_session *s = &x->p.s;
-    int status = dsf_api_open(job, NULL, s, err);
+    int status = dsf_api_open(job, NULL, &x->p.s, err);
 
     if (status == DSFLOW_OK)
         status = dsf_planned_until(until, err);
     if (status == DSFLOW_OK)
         status = dsf_planned_make(
             &x->p, machine != NULL ? &machine->model : NULL, until, true, err);
-    if (status == DSFLOW_OK)
-        dsf_fit_weigh(s->plan, s->graph, x->p.machine, &x->w);
     if (status == DSFLOW_OK && x->p.whole)
-        status = dsf_planned_check(&x->p, &x->w, err);
+        status = dsf_planned_check(&x->p, err);
     *out = status == DSFLOW_OK ? x : NULL;
     if (status < 0)
         dsflow_planned_free(x);
@@ -43,7 +39,6 @@ void dsflow_planned_free(struct dsflow_planned *x)
 {
     if (x == NULL)
         return;
-    dsf_weights_fini(&x->w);
     dsf_planned_close(&x->p);
     free(x);
 }
@@ -103,7 +98,7 @@ int dsflow_predict(const struct dsflow_planned *x,
     out->tokens_per_second =
         (double)(s->job->batch.sequences * s->plan->sequence) /
         out->step_seconds;
-    find_bytes(&x->w, out);
+    find_bytes(s->weights, out); /* there since dsf_planned_check */
     dsf_prediction_fini(&found);
     return DSFLOW_OK;
 }

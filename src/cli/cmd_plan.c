@@ -32,7 +32,7 @@ static int report_on(struct dsf_planned *p, struct dsf_plan_facts *facts,
     free(text);
     fflush(stdout); /* what is wrong with it stands below it, in a pipe too */
     return status == DSFLOW_OK && p->whole
-               ? dsf_planned_check(p, facts->weights, err)
+               ? dsf_planned_check(p, err)
                : status;
 }
 
@@ -41,8 +41,8 @@ static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
     const struct dsf_machine_model *m = p->machine;
     const struct dsf_session *s = &p->s;
     struct dsf_prediction prediction;
-    struct dsf_weights w;
-    struct dsf_plan_facts facts = { m, &w, &prediction, { 0 } };
+    struct dsf_plan_facts facts = { m, dsf_session_weights(&p->s), &prediction,
+                                    { 0 } };
     int status;
 
     dsf_notice("simulating steps");
@@ -50,11 +50,8 @@ static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_predict_programs(s->plan, s->graph, m, &prediction, err);
     dsf_notice_end();
-    if (status == DSFLOW_OK) {
-        dsf_fit_weigh(s->plan, s->graph, m, &w);
+    if (status == DSFLOW_OK)
         status = report_on(p, &facts, json, err);
-        dsf_weights_fini(&w);
-    }
     dsf_prediction_fini(&prediction);
     return status;
 }

@@ -118,16 +118,13 @@ static void say_tier(struct dsf_run *r, struct dsf_progress *p,
 /* Of all ranks, and of the one that has most. */
 static void say_memory(struct dsf_run *r, struct dsf_progress *p)
 {
+    const struct dsf_weights *w = dsf_session_weights(&r->s);
+    unsigned most = dsf_weights_neediest(w);
     double planned = 0, tensors = 0, peak;
-    struct dsf_weights w;
     struct rusage usage;
-    unsigned most;
 
-    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
-                     r->s.plan->rank_workers);
-    most = dsf_weights_neediest(&w);
-    for (unsigned i = 0; i < w.nranks; i++) {
-        planned += w.ranks[i].peak + w.ranks[i].tier_bytes[DSFLOW_HOST];
+    for (unsigned i = 0; i < w->nranks; i++) {
+        planned += w->ranks[i].peak + w->ranks[i].tier_bytes[DSFLOW_HOST];
         for (int t = DSFLOW_DEVICE; t < DSFLOW_NVME; t++)
             tensors +=
                 (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
@@ -139,17 +136,16 @@ static void say_memory(struct dsf_run *r, struct dsf_progress *p)
                      "libraries; planned %s",
                      dsf_size_text(peak).s, dsf_size_text(tensors).s,
                      dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
-    if (w.nranks > 1)
+    if (w->nranks > 1)
         dsf_progress_say(
             p, "tensors of rank %u, which has most: %s, planned %s",
             most,
             dsf_size_text(
                 (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
                 .s,
-            dsf_size_text(w.ranks[most].peak - w.ranks[most].scratch).s);
-    say_tier(r, p, &w, DSFLOW_HOST);
-    say_tier(r, p, &w, DSFLOW_NVME);
-    dsf_weights_fini(&w);
+            dsf_size_text(w->ranks[most].peak - w->ranks[most].scratch).s);
+    say_tier(r, p, w, DSFLOW_HOST);
+    say_tier(r, p, w, DSFLOW_NVME);
 }
 
 /* What a step had to do with disks. */

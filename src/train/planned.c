@@ -76,13 +76,14 @@ int dsf_planned_make(struct dsf_planned *p,
                                : status;
 }
 
-int dsf_planned_check(struct dsf_planned *p, const struct dsf_weights *w,
-                      struct dsflow_err *err)
+int dsf_planned_check(struct dsf_planned *p, struct dsflow_err *err)
 {
     struct dsf_setup setup = dsf_session_setup(&p->s);
 
-    return p->machine == &p->own ? dsf_session_check_memory(&p->s, err)
-                                 : dsf_fit_check(&setup, p->machine, w, err);
+    return p->machine == &p->own
+               ? dsf_session_check_memory(&p->s, err)
+               : dsf_fit_check(&setup, p->machine, dsf_session_weights(&p->s),
+                               err);
 }
 
 void dsf_planned_close(struct dsf_planned *p)

@@ -25,10 +25,9 @@ int dsf_planned_make(struct dsf_planned *p,
                      const struct dsf_machine_model *described,
                      const char *until, bool predict, struct dsflow_err *err);
 
-/* Does every rank fit in its memories? `w` is of its graph on its machine. Of a
- * whole plan: before, it is not known what is where. */
-int dsf_planned_check(struct dsf_planned *p, const struct dsf_weights *w,
-                      struct dsflow_err *err);
+/* Does every rank fit in its memories? Of a whole plan: before, it is not known
+ * what is where. */
+int dsf_planned_check(struct dsf_planned *p, struct dsflow_err *err);
 
 void dsf_planned_close(struct dsf_planned *p);
 

@@ -166,15 +166,12 @@ static void find_moved(struct dsf_run *r)
         [DSFLOW_COMM_GATHER] = DSF_MOVE_GATHER,
         [DSFLOW_COMM_REDUCE] = DSF_MOVE_REDUCE,
     };
-    struct dsf_weights w;
+    const struct dsf_weights *w = dsf_session_weights(&r->s);
 
-    dsf_weights_init(&w, r->s.graph, (unsigned)r->s.plan->nranks,
-                     r->s.plan->rank_workers);
-    for (unsigned k = 0; k < w.nkinds; k++) {
-        r->moved[moves[w.kinds[k].op->comm]] += (int64_t)w.kinds[k].moved;
-    }
-    for (unsigned i = 0; i < w.nranks; i++) {
-        const struct dsf_rank_weight *rank = &w.ranks[i];
+    for (unsigned k = 0; k < w->nkinds; k++)
+        r->moved[moves[w->kinds[k].op->comm]] += (int64_t)w->kinds[k].moved;
+    for (unsigned i = 0; i < w->nranks; i++) {
+        const struct dsf_rank_weight *rank = &w->ranks[i];
 
         for (int t = 0; t < DSFLOW_NTIERS; t++) {
             r->moved[DSF_MOVE_SWAP_IN] += (int64_t)rank->in[t];
@@ -183,7 +180,6 @@ static void find_moved(struct dsf_run *r)
         r->read += rank->in[DSFLOW_NVME];
         r->written += rank->out[DSFLOW_NVME];
     }
-    dsf_weights_fini(&w);
 }
 
 /* The weights, or all that a checkpoint holds. */

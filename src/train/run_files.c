@@ -94,15 +94,11 @@ static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 
 static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 {
-    struct dsf_weights w;
-    struct dsf_plan_facts facts = { &r->machine, &w, &r->prediction, { 0 } };
-    int status;
+    const struct dsf_weights *w = dsf_session_weights(&r->s);
+    struct dsf_plan_facts facts = { &r->machine, w, &r->prediction, { 0 } };
 
-    dsf_fit_weigh(r->s.plan, r->s.graph, &r->machine, &w);
-    dsf_fit_budgets(r->s.plan, &r->machine, &w, facts.budget);
-    status = dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
-    dsf_weights_fini(&w);
-    return status;
+    dsf_fit_budgets(r->s.plan, &r->machine, w, facts.budget);
+    return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
 }
 
 int dsf_run_write_files(struct dsf_run *r, struct dsflow_err *err)

@@ -189,17 +189,16 @@ static void forget_contents(struct contents *c)
 }
 
 /* What the plan keeps in files on the disk that `path` is on. */
-static double offloaded_beside(const struct dsf_session *s, const char *path)
+static double offloaded_beside(struct dsf_session *s, const char *path)
 {
-    struct dsf_weights w;
+    const struct dsf_weights *w;
     double bytes = 0;
 
     if (s->graph == NULL || !dsf_disks_are_used(s->job))
         return 0;
-    dsf_fit_weigh(s->plan, s->graph, NULL, &w);
-    for (unsigned r = 0; r < w.nranks; r++)
-        bytes += w.ranks[r].tier_bytes[DSFLOW_NVME];
-    dsf_weights_fini(&w);
+    w = dsf_session_weights(s);
+    for (unsigned r = 0; r < w->nranks; r++)
+        bytes += w->ranks[r].tier_bytes[DSFLOW_NVME];
     return dsf_disks_bytes_beside(s->job, bytes, path);
 }
 

@@ -251,6 +251,15 @@ int dsf_session_text(struct dsf_session *s, struct dsflow_err *err)
     return status;
 }
 
+const struct dsf_weights *dsf_session_weights(struct dsf_session *s)
+{
+    if (s->weights == NULL) {
+        s->weights = dsf_xcalloc(1, sizeof(*s->weights));
+        dsf_fit_weigh(s->plan, s->graph, NULL, s->weights);
+    }
+    return s->weights;
+}
+
 /* Budgets that were given do not make memory: is there as much as is needed? */
 static int check_present(const struct dsf_session *s,
                          const struct dsf_weights *w, struct dsflow_err *err)
@@ -274,15 +283,10 @@ static int check_present(const struct dsf_session *s,
 int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
 {
     struct dsf_setup setup = dsf_session_setup(s);
-    struct dsf_weights w;
-    int status;
+    const struct dsf_weights *w = dsf_session_weights(s);
+    int status = dsf_fit_check(&setup, NULL, w, err);
 
-    dsf_fit_weigh(s->plan, s->graph, NULL, &w);
-    status = dsf_fit_check(&setup, NULL, &w, err);
-    if (status == DSFLOW_OK)
-        status = check_present(s, &w, err);
-    dsf_weights_fini(&w);
-    return status;
+    return status == DSFLOW_OK ? check_present(s, w, err) : status;
 }
 
 /* The rotary table, on every rank that uses it. */
@@ -383,6 +387,9 @@ void dsf_session_units_free(struct dsf_session *s, float **params)
 void dsf_session_close(struct dsf_session *s)
 {
     dsflow_exec_close(s->exec);
+    if (s->weights != NULL)
+        dsf_weights_fini(s->weights);
+    free(s->weights);
     dsflow_graph_free(s->graph);
     dsf_plan_free(s->plan);
     dsf_corpus_close(s->corpus);

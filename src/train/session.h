@@ -24,6 +24,7 @@ struct dsf_session {
     struct dsf_corpus_info text;
     struct dsflow_plan *plan;
     struct dsflow_graph *graph;
+    struct dsf_weights *weights; /* of the graph: dsf_session_weights */
     struct dsflow_exec *exec;
     struct dsf_contents contents; /* after open */
     char *origin; /* the checkpoint of another run that model.init names; NULL:
@@ -108,6 +109,9 @@ void dsf_session_units_free(struct dsf_session *s, float **params);
 double dsf_session_copies(const struct dsf_session *s);
 
 void dsf_session_close(struct dsf_session *s);
+
+/* What the graph weighs, on any machine of its plan; it is found out when it is asked for first. */
+const struct dsf_weights *dsf_session_weights(struct dsf_session *s);
 
 /* <output>/checkpoints; freed by the caller. */
 char *dsf_session_checkpoints(const struct dsf_session *s);

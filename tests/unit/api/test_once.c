@@ -1,10 +1,11 @@
 /* test_once.c - what a job is planned and run with is asked once: the machine,
- * its memory, the file that says how fast it is. */
+ * its memory, the file that says how fast it is; and the graph, what it weighs. */
 #include <dsflow.h>
 
 #include "lib/test.h"
 #include "machine/machine_model.h"
 #include "machine/memory.h"
+#include "sim/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 /* How often: the linker puts these functions in front of those they call. */
 static struct {
-    unsigned machine, memory, file;
+    unsigned machine, memory, file, weights;
 } asked;
 
 int __real_dsf_machine_probe(struct dsf_machine *m, struct dsflow_err *err);
@@ -40,6 +41,17 @@ int __wrap_dsf_machine_model_read(const char *path, struct dsf_machine_model *m,
 {
     asked.file++;
     return __real_dsf_machine_model_read(path, m, err);
+}
+
+void __real_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
+                             unsigned nranks, unsigned workers);
+void __wrap_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
+                             unsigned nranks, unsigned workers);
+void __wrap_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
+                             unsigned nranks, unsigned workers)
+{
+    asked.weights++;
+    __real_dsf_weights_init(w, g, nranks, workers);
 }
 
 static char dir[64];
@@ -113,6 +125,9 @@ static void check(void (*what)(const struct dsflow_job *job))
         assert_int_equal(asked.machine, 1);
         assert_int_equal(asked.memory, 1);
         assert_int_equal(asked.file, 1);
+        /* Of those that are compared, each has a graph of its own. */
+        if (i == 0)
+            assert_int_equal(asked.weights, 1);
         dsflow_job_free(job);
     }
 }

@@ -136,19 +136,14 @@ static void a_short_text_is_a_warning(void **state)
 static void what_does_not_fit_is_told(void **state)
 {
     struct dsflow_err err;
-    struct dsf_weights w;
     struct dsf_planned p;
 
     must_plan(&p, "job.seed=1", NULL);
-    dsf_fit_weigh(p.s.plan, p.s.graph, p.machine, &w);
-    assert_int_equal(dsf_planned_check(&p, &w, &err), DSFLOW_OK);
-    dsf_weights_fini(&w);
+    assert_int_equal(dsf_planned_check(&p, &err), DSFLOW_OK);
     dsf_planned_close(&p);
 
     must_plan(&p, "memory.device=4KiB", NULL);
-    dsf_fit_weigh(p.s.plan, p.s.graph, p.machine, &w);
-    assert_int_equal(dsf_planned_check(&p, &w, &err), DSFLOW_EFIT);
-    dsf_weights_fini(&w);
+    assert_int_equal(dsf_planned_check(&p, &err), DSFLOW_EFIT);
     dsf_planned_close(&p);
 }
 
