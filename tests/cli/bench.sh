@@ -126,9 +126,10 @@ grep -q '^depth = 3$' out || fault "bench io chose another depth: $(cat out)"
 
 # Ended in the middle: nothing is left.
 "$dsflow" bench io disk1 --size 256MiB > out 2> err &
-sleep 1
-kill -TERM $! 2> /dev/null || fault "bench io ended at once: $(cat err)"
-wait $!
+pid=$!
+until_line "^256KiB" out || fault "bench io measures nothing: $(cat err)"
+kill -TERM $pid 2> /dev/null || fault "bench io ended at once: $(cat err)"
+wait $pid
 [ $? -eq 143 ] || fault "bench io did not end when it was told to"
 rmdir disk1 disk2 || fault "bench io left files when it was ended"
 

@@ -40,20 +40,10 @@ fails() {
     shift
     "$dsflow" run job.toml --set job.output="$out" "$@" > log 2>&1 &
     pid=$!
-    n=0
-    until [ -e "$out/checkpoints/latest" ] || [ $n -gt 1200 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
+    until_line step "$out/checkpoints/latest" || fault "$*: no checkpoint"
     cut_files $pid
-    (
-        sleep 120
-        kill -9 $pid
-    ) 2> /dev/null &
-    guard=$!
     wait $pid
     status=$?
-    kill $guard 2> /dev/null
     [ $status -eq 1 ] || fault "$*: the status is $status, not 1: $(tail -3 log)"
     # The last line, and one: what went before took long, or is a warning.
     [ "$(grep -c "; the last checkpoint is of step" log)" -eq 1 ] &&

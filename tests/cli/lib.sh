@@ -55,6 +55,14 @@ run() {
         { fault "dsflow run into $out $* ended with $?"; cat log; }
 }
 
+# until_line PATTERN FILE [PID]: until FILE, which may not be there as yet, has a
+# line that matches. Not: the process ($pid where none is named) ended without
+# one, or minutes went by. tail(1) is told of every write, and ends with its reader.
+until_line() {
+    timeout 300 tail -n +1 -s 0.01 -F --pid="${3:-$pid}" "$2" 2> /dev/null |
+        grep -q -m 1 -e "$1"
+}
+
 # same A B: the newest checkpoints of two runs have the same bytes.
 same() {
     a=$1/checkpoints/$(cat "$1/checkpoints/latest")

@@ -43,18 +43,14 @@ cp run/metrics.jsonl before
 "$dsflow" run job.toml > log 2>&1 && fault "a folder with checkpoints was accepted"
 cmp before run/metrics.jsonl || fault "a run that was refused changed metrics.jsonl"
 
-# kill -9 at any moment, then on.
+# kill -9 in the middle of a step, each time of a later one, then on.
 n=0
 while [ $n -lt 12 ]; do
     "$dsflow" run job.toml --set job.output=killed --set job.steps=4000 \
         --set checkpoint.every=50 --resume > log 2>&1 &
     pid=$!
-    i=0
-    until grep -q parameters log || [ $i -gt 600 ]; do
-        sleep 0.05
-        i=$((i + 1))
-    done
-    sleep 0.$((n % 4))$((n * 7 % 10))
+    until_line "\"step\":$((1 + 23 * n))," killed/metrics.jsonl ||
+        fault "kill $n: the run ended by itself: $(cat log)"
     kill -9 $pid 2> /dev/null
     wait $pid 2> /dev/null
     [ ! -e killed/metrics.jsonl ] || whole killed/metrics.jsonl "kill $n"

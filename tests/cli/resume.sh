@@ -59,11 +59,7 @@ for sig in INT TERM; do
     "$dsflow" run job.toml --set job.output=$sig --set job.steps=100000 \
         --set schedule.total=20 > log 2>&1 &
     pid=$!
-    n=0
-    until [ -s $sig/metrics.jsonl ] || [ $n -gt 600 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
+    until_line '"loss"' $sig/metrics.jsonl || fault "$sig: no step: $(cat log)"
     kill -$sig $pid
     wait $pid
     status=$?
@@ -72,13 +68,13 @@ for sig in INT TERM; do
     "$dsflow" checkpoint verify $sig > log 2>&1 || { fault "SIG$sig: $(cat log)"; }
 done
 
-# kill -9 at any moment: what --resume finds is whole, and the end is the same.
+# kill -9 after any step: what --resume finds is whole, and the end is the same.
 n=0
 while [ $n -lt 6 ]; do
     "$dsflow" run job.toml --set job.output=killed --set checkpoint.every=1 \
         --resume > log 2>&1 &
     pid=$!
-    sleep 0.$((2 + n % 4))$((n * 7 % 10))
+    until_line "\"step\":$((1 + 3 * n))," killed/metrics.jsonl
     kill -9 $pid 2> /dev/null
     wait $pid 2> /dev/null
     n=$((n + 1))

@@ -63,11 +63,7 @@ long() {
     "$dsflow" run job.toml --set job.output=long --set job.steps=1000000000 \
         --set schedule.total=20 --overwrite "$@" > log 2>&1 &
     pid=$!
-    n=0
-    until [ -s long/metrics.jsonl ] || [ $n -gt 600 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
+    until_line '"loss"' long/metrics.jsonl || fault "$*: no step: $(cat log)"
     kill -9 $pid
     wait $pid 2> /dev/null
     rm -rf long

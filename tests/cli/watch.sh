@@ -18,11 +18,7 @@ begin() {
     "$dsflow" run job.toml --set job.output="$out" --set job.steps=1000000 "$@" \
         > log 2>&1 &
     pid=$!
-    n=0
-    until [ -s "$out/metrics.jsonl" ] || [ $n -gt 600 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
+    until_line '"loss"' "$out/metrics.jsonl" || fault "$out: no step: $(cat log)"
 }
 
 says 2 "nowhere: No such file" nowhere
@@ -33,10 +29,10 @@ says 2 "expected the folder of a run" job.toml
 mkdir run
 timeout 120 "$dsflow" watch run > lines 2> waits &
 watcher=$!
-sleep 0.5
+until_line "waits for a run to begin in run" waits $watcher ||
+    fault "does not wait: $(cat waits)"
 run run --set validation.every=5 --set checkpoint.at_end=false
 wait $watcher || fault "watch of a run that finishes: status $?"
-grep -q "waits for a run to begin in run" waits || fault "does not wait: $(cat waits)"
 for text in "step 5/10  loss" "step 5: validation loss" "step 10/10  loss" \
     "tiny: finished after step 10"; do
     grep -qF "$text" lines || { fault "lines without '$text'"; cat lines; }
@@ -76,34 +72,45 @@ says 0 "tiny: running" live --once
 "$dsflow" run job.toml --set job.output=live --overwrite > out 2>&1
 [ $? -eq 2 ] && grep -q "another run" out || fault "two runs in a folder: $(cat out)"
 
+# on_terminal PATTERN SETTING...: `dsflow watch live` on one, with these variables,
+# ended by Ctrl-C once it has shown the pattern; into the file terminal.
+on_terminal() {
+    want=$1
+    shift
+    rm -f terminal watched
+    echo 'echo $$ > watched; exec "$@"' > watched.sh
+    script -qefc "sh watched.sh env $* '$dsflow' watch live" terminal \
+        > /dev/null < /dev/null &
+    watcher=$!
+    until_line "$want" terminal $watcher || fault "$*: no '$want': $(cat terminal)"
+    kill -INT "$(cat watched)"
+    wait $watcher
+}
+
 # On a terminal: the other screen, and back from it when Ctrl-C ends it.
 if has_terminal; then
     for colour in "" NO_COLOR=1; do
-        script -qec "env TERM=xterm $colour timeout -s INT 2 '$dsflow' watch live" \
-            terminal > /dev/null
+        on_terminal "tokens/s" TERM=xterm $colour
         tr '\033' '!' < terminal > out
         grep -qF '![?1049h' out || fault "not drawn in place"
         tail -n 5 out | grep -q '!\[?25h!\[?1049l' || fault "the terminal is not left as it was"
     done
-    script -qec "env TERM=dumb timeout -s INT 2 '$dsflow' watch live" terminal > /dev/null
+    on_terminal "loss" TERM=dumb
     grep -q "$(printf '\033')" terminal && fault "a dumb terminal gets control sequences"
 fi
 
 # How it ends is told apart.
 timeout 60 "$dsflow" watch live > lines 2>&1 &
 watcher=$!
-sleep 0.3
+until_line "loss" lines $watcher || fault "watch shows no step: $(cat lines)"
 kill -INT $pid
 wait $watcher || fault "watch of a run that is stopped: status $?"
 grep -q "tiny: stopped after step [0-9]*, which is saved: run --resume goes on" lines || { fault "stopped"; cat lines; }
 wait $pid
 
 begin killed
-n=0 # beyond the checkpoint of step 2 that is made up below
-until grep -q '"step":3,' killed/metrics.jsonl || [ $n -gt 600 ]; do
-    sleep 0.05
-    n=$((n + 1))
-done
+# Beyond the checkpoint of step 2 that is made up below.
+until_line '"step":3,' killed/metrics.jsonl || fault "no step 3: $(cat log)"
 kill -9 $pid
 wait $pid 2> /dev/null
 says 0 "tiny: killed or crashed after step" killed

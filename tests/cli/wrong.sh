@@ -305,11 +305,7 @@ if command -v prlimit > /dev/null; then
     "$dsflow" run job.toml --set job.output=full --set job.steps=100000 \
         --set schedule.total=20 --resume > out 2> err &
     pid=$!
-    n=0
-    until grep -q '"step":11,' full/metrics.jsonl || [ $n -gt 600 ]; do
-        sleep 0.05
-        n=$((n + 1))
-    done
+    until_line '"step":11,' full/metrics.jsonl || fault "no step 11: $(cat err)"
     prlimit --pid $pid --fsize=40000
     kill -INT $pid
     wait $pid

@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -80,12 +79,10 @@ static void run_on_terminal(unsigned short columns, double known, char *text,
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     close(saved);
-    while (poll(&(struct pollfd){ .fd = master, .events = POLLIN }, 1, 50) >
-               0 &&
-           (got = read(master, text + n, size - 1 - n)) > 0)
+    close(slave); /* the end of what there is to read */
+    while ((got = read(master, text + n, size - 1 - n)) > 0)
         n += (size_t)got;
     text[n] = '\0';
-    close(slave);
     close(master);
 }
 

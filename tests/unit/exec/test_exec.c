@@ -266,7 +266,8 @@ static void more_workers_than_cores_give_the_serial_result(void **state)
                                 .scheduler = dsf_scheduler_at(i)));
 }
 
-/* How often the other threads of this process went to sleep. */
+/* How often the other threads of this process went to sleep: a number that is
+ * asked for again and again, as nothing tells when it grows. */
 static long sleeps_of_others(void)
 {
     struct rusage all, own;
@@ -279,7 +280,7 @@ static long sleeps_of_others(void)
 /* A worker that looks for a task without pause keeps the core from another. */
 static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
 {
-    enum { MILLISECONDS = 20000, ENOUGH = 100 };
+    enum { MILLISECONDS = 300000, ENOUGH = 100 };
     struct dsflow_graph *g = tangle(3);
     struct told told = { 0 };
     struct dsflow_host host = { &told, .report = report };

@@ -45,7 +45,8 @@ static inline void tell_cpu(const struct dsflow_call *call)
     call->host->report(call->host->user, &report);
 }
 
-/* Holds its worker until a disk has brought another number than 0. */
+/* Holds its worker until a disk has brought another number than 0, which it has
+ * to look for: the worker is not to learn of it by a lock. */
 static const volatile uint32_t *awaited;
 static bool came;
 

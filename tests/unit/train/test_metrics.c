@@ -90,13 +90,13 @@ static void one_run_at_a_time_has_the_file(void **state)
     close(fd);
 }
 
-/* Steps as fast as they go, until killed. */
-static void write_until_killed(void)
+/* Steps as fast as they go, until killed; a byte says that one begins. */
+static void write_until_killed(int begins)
 {
     struct dsf_metrics m;
 
     if (dsf_metrics_open(&m, in_folder("metrics.jsonl"), NULL) == DSFLOW_OK)
-        for (int i = 1;; i++) {
+        for (int i = 1; write(begins, "", 1) == 1; i++) {
             struct dsf_step s = step_of(i, 1);
 
             dsf_metrics_step(&m, &s, NULL);
@@ -104,25 +104,38 @@ static void write_until_killed(void)
     _exit(1);
 }
 
+/* A process that writes, killed while it is at step `step` or a later one. */
+static void write_and_kill(int step)
+{
+    int begins[2];
+    pid_t child;
+    char byte;
+
+    assert_int_equal(pipe(begins), 0);
+    child = fork();
+    if (child == 0)
+        write_until_killed(begins[1]);
+    close(begins[1]);
+    for (int i = 0; i < step; i++)
+        assert_int_equal(read(begins[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(begins[0]);
+}
+
 static void a_run_that_is_killed_leaves_whole_lines(void **state)
 {
-    enum { KILLS = 400 };
+    enum { KILLS = 200 };
     size_t cap = 0;
     char *text = NULL;
     ssize_t n;
 
     for (int i = 0; i < KILLS; i++) {
         struct dsf_line line;
-        pid_t child;
         FILE *f;
 
         unlink(in_folder("metrics.jsonl"));
-        child = fork();
-        if (child == 0)
-            write_until_killed();
-        usleep(1000 + (useconds_t)(i * 37 % 1000));
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
+        write_and_kill(1 + i * 37 % 20);
         f = fopen(in_folder("metrics.jsonl"), "r");
         while (f != NULL && (n = getline(&text, &cap, f)) > 0)
             if (text[n - 1] != '\n' ||
