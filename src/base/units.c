@@ -103,6 +103,28 @@ struct dsf_text dsf_time_text(double seconds)
     return t;
 }
 
+struct dsf_text dsf_count_text(double n)
+{
+    struct dsf_text t;
+
+    n = dsf_unsigned_nan(n);
+    if (n < 1000)
+        snprintf(t.s, sizeof(t.s), "%.0f", n);
+    else if (n < 1e6)
+        snprintf(t.s, sizeof(t.s), "%.1fk", n / 1e3);
+    else
+        snprintf(t.s, sizeof(t.s), "%.1fM", n / 1e6);
+    return t;
+}
+
+struct dsf_text dsf_percent_text(double x)
+{
+    struct dsf_text t;
+
+    snprintf(t.s, sizeof(t.s), "%.0f %%", dsf_unsigned_nan(100 * x));
+    return t;
+}
+
 struct dsf_text dsf_seconds_text(double seconds)
 {
     struct dsf_text t;

@@ -13,6 +13,8 @@ int dsf_parse_time(const char *text, double *seconds);
 struct dsf_text { char s[32]; };
 struct dsf_text dsf_size_text(double bytes);   /* "3.2 GiB" */
 struct dsf_text dsf_time_text(double seconds); /* "410 ms", "2 min 5 s" */
+struct dsf_text dsf_count_text(double n);     /* "12.3k" */
+struct dsf_text dsf_percent_text(double x);   /* "87 %" */
 struct dsf_text dsf_seconds_text(double seconds); /* four digits: "27.37 s" */
 /* What was measured beside what was predicted: "5.0 x slower than predicted",
  * "1.3 x faster than predicted", "as predicted" within 5 %; "" where one of

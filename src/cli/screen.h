@@ -49,8 +49,6 @@ void dsf_row_add_shares(struct dsf_row *row, const double *share,
 unsigned dsf_row_add_legend(struct dsf_row *row, const double *share,
                             unsigned first);
 
-struct dsf_text dsf_count_text(double n);   /* "12.3k" */
-struct dsf_text dsf_percent_text(double x); /* "87 %" */
 /* "2 min 5 s left"; empty after the last step, or where it is not known. */
 struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
                               int64_t steps);

@@ -47,6 +47,15 @@ static void both_are_written_for_people(void **state)
     assert_string_equal(dsf_time_text(90000).s, "1 d 1 h");
 }
 
+static void counts_and_shares_are_short(void **state)
+{
+    assert_string_equal(dsf_count_text(999.4).s, "999");
+    assert_string_equal(dsf_count_text(12345).s, "12.3k");
+    assert_string_equal(dsf_count_text(4.56e6).s, "4.6M");
+    assert_string_equal(dsf_percent_text(0.874).s, "87 %");
+    assert_string_equal(dsf_percent_text(-NAN).s, "nan %");
+}
+
 static void a_time_is_set_beside_what_was_predicted(void **state)
 {
     assert_string_equal(dsf_against_text(0.553, 0.111).s,
@@ -114,6 +123,7 @@ int main(void)
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(times_have_units),
         cmocka_unit_test(both_are_written_for_people),
+        cmocka_unit_test(counts_and_shares_are_short),
         cmocka_unit_test(a_time_is_set_beside_what_was_predicted),
         cmocka_unit_test(a_message_is_one_clean_line),
         cmocka_unit_test(a_status_has_words_and_an_exit_status),
