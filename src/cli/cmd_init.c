@@ -95,7 +95,7 @@ static void write_key(FILE *out, unsigned i, const char *name)
                          any ? "" : dsf_option_expected(o).s,
                          condition ? "; used with " : "",
                          condition ? dsf_when_words(o->used_with).s : "");
-    dsf_wrap(out, COLUMNS, "# ", text);
+    dsf_wrap(out, COLUMNS, "# ", "# ", text);
     free(text);
     if (value != NULL)
         fprintf(out, "%s = %s\n", o->key, value);
@@ -128,7 +128,7 @@ static int write_job(const char *path, const char *name, struct dsflow_err *err)
                            "%s: is there already, and stays as it is", path);
     if (out == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %m", path);
-    dsf_wrap(out, COLUMNS, "# ", head);
+    dsf_wrap(out, COLUMNS, "# ", "# ", head);
     for (unsigned i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         write_key(out, i, name);
     whole = ferror(out) == 0;

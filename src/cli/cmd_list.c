@@ -148,35 +148,6 @@ static const struct {
     { "keys", NULL /* below */ }
 };
 
-/* A word of `list keys` that is not the name of a table or a key. */
-static bool is_library(const char *word)
-{
-    size_t n = strlen(word);
-
-    return strchr(word, '/') != NULL ||
-           (n > 3 && strcmp(word + n - 3, ".so") == 0);
-}
-
-static int list_keys(const struct dsf_cli_args *args, struct dsflow_err *err)
-{
-    const char **names = dsf_xcalloc(args->nwords, sizeof(*names));
-    bool json = dsf_flag_value(args, "json") != NULL;
-    bool roff = dsf_flag_value(args, "roff") != NULL;
-    unsigned n = 0;
-    int status;
-
-    for (unsigned i = 1; i < args->nwords; i++)
-        if (!is_library(args->words[i]))
-            names[n++] = args->words[i];
-    status = dsf_list_keys(names, n,
-                           json   ? DSF_KEYS_JSON
-                           : roff ? DSF_KEYS_ROFF
-                                  : DSF_KEYS_TEXT,
-                           err);
-    free(names);
-    return status;
-}
-
 static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     enum { N = sizeof(lists) / sizeof(*lists) };
@@ -192,13 +163,13 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
                            "or keys",
                            args->words[0]);
     for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
-        if (lists[at].print != NULL || is_library(args->words[i]))
+        if (lists[at].print != NULL || dsf_is_library(args->words[i]))
             status = dsflow_plugin_load(args->words[i], err);
     if (status < 0)
         return status;
     dsf_registry_count(&dsf_segments); /* some bring kinds of task along */
     if (lists[at].print == NULL)
-        return list_keys(args, err);
+        return dsf_list_keys(args, err);
     lists[at].print(args);
     return DSFLOW_OK;
 }

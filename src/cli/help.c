@@ -2,6 +2,7 @@
 #include "cli/help.h"
 
 #include "cli/words.h"
+#include "cli/wrap.h"
 
 #include <string.h>
 
@@ -19,38 +20,22 @@ struct dsf_usage dsf_usage(const struct dsf_cmd *cmd)
 /* Where the help of a flag begins, and lines end. */
 enum { HELP_COLUMN = 27, HELP_WIDTH = 80 };
 
-static void print_wrapped(FILE *out, const char *text)
-{
-    size_t at = HELP_COLUMN;
-
-    while (*text != '\0') {
-        size_t n = strcspn(text, " ");
-
-        if (at > HELP_COLUMN && at + 1 + n > HELP_WIDTH) {
-            fprintf(out, "\n%*s", HELP_COLUMN, "");
-            at = HELP_COLUMN;
-        }
-        at += (size_t)fprintf(out, "%s%.*s", at > HELP_COLUMN ? " " : "",
-                              (int)n, text);
-        text += n + strspn(text + n, " ");
-    }
-    fputc('\n', out);
-}
-
 static void print_flag(FILE *out, const struct dsf_flag *f)
 {
-    char letter[8] = "", left[64];
+    char letter[8] = "", left[64], first[80], blank[HELP_COLUMN + 1];
 
     if (f->letter != '\0')
         snprintf(letter, sizeof(letter), "-%c, ", f->letter);
     snprintf(left, sizeof(left), "%s--%s%s%s", letter, f->name,
              f->arg == NULL || f->arg[0] == '[' ? "" : " ",
              f->arg == NULL ? "" : f->arg);
-    if (strlen(left) > HELP_COLUMN - 3)
-        fprintf(out, "  %s\n%*s", left, HELP_COLUMN, "");
-    else
-        fprintf(out, "  %-*s ", HELP_COLUMN - 3, left);
-    print_wrapped(out, f->help);
+    snprintf(blank, sizeof(blank), "%*s", HELP_COLUMN, "");
+    snprintf(first, sizeof(first), "  %-*s ", HELP_COLUMN - 3, left);
+    if (strlen(first) > HELP_COLUMN) { /* it has a line of its own */
+        fprintf(out, "  %s\n", left);
+        memcpy(first, blank, sizeof(blank));
+    }
+    dsf_wrap(out, HELP_WIDTH, first, blank, f->help);
 }
 
 static void print_cmds(FILE *out)

@@ -98,7 +98,7 @@ static void wrap(unsigned columns, const char *before, const char *what)
 {
     char *text = dsf_xasprintf("%s%s", before, what);
 
-    dsf_wrap(stdout, columns, "    ", text);
+    dsf_wrap(stdout, columns, "    ", "    ", text);
     free(text);
 }
 
@@ -125,7 +125,7 @@ static void print_head(const struct dsf_table *t, bool first, unsigned columns)
 
     if (!first)
         putchar('\n');
-    dsf_wrap(stdout, columns, "", text);
+    dsf_wrap(stdout, columns, "", "", text);
     free(text);
 }
 
@@ -203,22 +203,31 @@ static void list_roff(const struct choice *c)
     }
 }
 
-int dsf_list_keys(const char *const *names, unsigned n, enum dsf_keys_form form,
-                  struct dsflow_err *err)
+bool dsf_is_library(const char *word)
 {
-    static void (*const lists[])(const struct choice *) = {
-        [DSF_KEYS_TEXT] = list_text,
-        [DSF_KEYS_JSON] = list_json,
-        [DSF_KEYS_ROFF] = list_roff,
-    };
-    const struct choice c = { names, n };
+    size_t n = strlen(word);
 
-    for (unsigned i = 0; i < n; i++) {
-        int status = check_name(names[i], err);
+    return strchr(word, '/') != NULL ||
+           (n > 3 && strcmp(word + n - 3, ".so") == 0);
+}
 
-        if (status < 0)
-            return status;
-    }
-    lists[form](&c);
-    return DSFLOW_OK;
+int dsf_list_keys(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    const char **names = dsf_xcalloc(args->nwords, sizeof(*names));
+    struct choice c = { names, 0 };
+    int status = DSFLOW_OK;
+
+    for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
+        if (!dsf_is_library(args->words[i])) {
+            names[c.n++] = args->words[i];
+            status = check_name(args->words[i], err);
+        }
+    if (status == DSFLOW_OK && dsf_flag_value(args, "json") != NULL)
+        list_json(&c);
+    else if (status == DSFLOW_OK && dsf_flag_value(args, "roff") != NULL)
+        list_roff(&c);
+    else if (status == DSFLOW_OK)
+        list_text(&c);
+    free(names);
+    return status;
 }

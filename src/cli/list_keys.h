@@ -2,14 +2,14 @@
 #ifndef DSF_CLI_LIST_KEYS_H
 #define DSF_CLI_LIST_KEYS_H
 
-#include <stdbool.h>
-#include <dsflow/error.h>
+#include "cli/cmd.h"
 
-enum dsf_keys_form { DSF_KEYS_TEXT, DSF_KEYS_JSON, DSF_KEYS_ROFF };
+/* Print the keys of the tables and keys that are named behind "keys"
+ * ("optimizer", "optimizer.lr", "lr"), or all where none is, to standard
+ * output: as text, or as --json or --roff ask. */
+int dsf_list_keys(const struct dsf_cli_args *args, struct dsflow_err *err);
 
-/* Print the keys of the `n` tables and keys that are named ("optimizer",
- * "optimizer.lr", "lr"), or all where n is 0, to standard output. */
-int dsf_list_keys(const char *const *names, unsigned n, enum dsf_keys_form form,
-                  struct dsflow_err *err);
+/* Is the word a library, and no name of a table or a key? */
+bool dsf_is_library(const char *word);
 
 #endif

@@ -13,24 +13,25 @@ static unsigned width(const char *s, size_t n)
     return columns;
 }
 
-void dsf_wrap(FILE *out, unsigned columns, const char *prefix, const char *text)
+void dsf_wrap(FILE *out, unsigned columns, const char *first,
+              const char *prefix, const char *text)
 {
-    unsigned start = width(prefix, strlen(prefix)), at = 0;
+    unsigned at = width(first, strlen(first));
+    const char *gap = "";
 
+    fputs(first, out);
     while (*text != '\0') {
         size_t n = strcspn(text, " ");
         unsigned wide = width(text, n);
 
-        if (at > 0 && at + 1 + wide > columns) {
-            fputc('\n', out);
-            at = 0;
+        if (*gap != '\0' && at + 1 + wide > columns) {
+            fprintf(out, "\n%s", prefix);
+            at = width(prefix, strlen(prefix));
+            gap = "";
         }
-        if (at == 0)
-            fputs(prefix, out);
-        else
-            fputc(' ', out);
-        at = (at == 0 ? start : at + 1) + wide;
-        fwrite(text, 1, n, out);
+        fprintf(out, "%s%.*s", gap, (int)n, text);
+        at += (unsigned)strlen(gap) + wide;
+        gap = " ";
         text += n + (text[n] == ' ');
     }
     fputc('\n', out);
