@@ -1,6 +1,5 @@
 /* cmd_watch.c - follow a run from another terminal. */
 #include "base/alloc.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/chart.h"
 #include "cli/cmd.h"
 #include "train/follow.h"
@@ -46,40 +45,21 @@ static void catch_signals(void)
         sigaction(all[i], &action, NULL);
 }
 
-/* Seconds since the last line. */
-static double age(const struct dsf_follow *f)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)(now.tv_sec - f->changed.tv_sec) +
-           1e-9 * (double)(now.tv_nsec - f->changed.tv_nsec);
-}
-
-/* So long that it is worth a word. */
-static bool is_late(const struct dsf_follow *f)
-{
-    return f->state == DSF_RUN_GOING && f->has_step &&
-           age(f) > fmax(10, 5 * f->pace.step_seconds);
-}
-
 /* What there is to go on from. */
 static void add_checkpoint(struct dsf_row *row, const struct dsf_follow *f,
                            int64_t step)
 {
-    char *dir = dsf_xasprintf("%s/checkpoints", f->folder);
-    struct dsf_ckpt_use use = dsf_ckpt_use(dir);
+    int64_t saved = dsf_follow_saved(f);
 
-    if (use.n == 0)
+    if (saved < 0)
         dsf_row_add(row, NULL,
                     ": there is no checkpoint, and run --resume "
                     "starts from the beginning");
-    else if (use.newest == step)
+    else if (saved == step)
         dsf_row_add(row, NULL, ", which is saved: run --resume goes on");
     else
         dsf_row_add(row, NULL, ": run --resume goes on from step %lld",
-                    (long long)use.newest);
-    free(dir);
+                    (long long)saved);
 }
 
 /* How the run is, in a sentence. */
@@ -97,9 +77,9 @@ static void add_state(struct dsf_row *row, const struct dsf_follow *f)
         break;
     case DSF_RUN_GOING:
         dsf_row_add(row, NULL, "running");
-        if (is_late(f))
+        if (dsf_follow_is_late(f))
             dsf_row_add(row, NULL, "; the last line is %s old",
-                        dsf_time_text(age(f)).s);
+                        dsf_time_text(dsf_follow_age(f)).s);
         break;
     case DSF_RUN_FINISHED:
         dsf_row_add(row, NULL, "finished after step %lld", step);
@@ -356,7 +336,7 @@ static void watch_terminal(struct watch *w, bool changed)
         pause_here(w);
         changed = true;
     }
-    if (!changed && !resized && !(is_late(&w->follow) && time(NULL) != drawn))
+    if (!changed && !resized && !(dsf_follow_is_late(&w->follow) && time(NULL) != drawn))
         return;
     resized = 0;
     drawn = time(NULL);

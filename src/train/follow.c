@@ -2,6 +2,7 @@
 #include "train/follow.h"
 
 #include "base/alloc.h"
+#include "checkpoint/checkpoint.h"
 #include "config/job.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 int dsf_follow_open(struct dsf_follow *f, const char *folder,
@@ -225,4 +227,28 @@ bool dsf_follow_poll(struct dsf_follow *f)
 bool dsf_follow_is_over(const struct dsf_follow *f)
 {
     return f->state >= DSF_RUN_FINISHED;
+}
+
+double dsf_follow_age(const struct dsf_follow *f)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)(now.tv_sec - f->changed.tv_sec) +
+           1e-9 * (double)(now.tv_nsec - f->changed.tv_nsec);
+}
+
+bool dsf_follow_is_late(const struct dsf_follow *f)
+{
+    return f->state == DSF_RUN_GOING && f->has_step &&
+           dsf_follow_age(f) > fmax(10, 5 * f->pace.step_seconds);
+}
+
+int64_t dsf_follow_saved(const struct dsf_follow *f)
+{
+    char *dir = dsf_xasprintf("%s/checkpoints", f->folder);
+    struct dsf_ckpt_use use = dsf_ckpt_use(dir);
+
+    free(dir);
+    return use.n > 0 ? use.newest : -1;
 }

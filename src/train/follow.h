@@ -62,4 +62,12 @@ bool dsf_follow_poll(struct dsf_follow *f);
 
 bool dsf_follow_is_over(const struct dsf_follow *f);
 
+/* Seconds since the last line; and are they so many, while it runs, that
+ * something may be wrong: ten, and five steps? */
+double dsf_follow_age(const struct dsf_follow *f);
+bool dsf_follow_is_late(const struct dsf_follow *f);
+
+/* The step of the newest checkpoint; -1: there is none. */
+int64_t dsf_follow_saved(const struct dsf_follow *f);
+
 #endif

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/dsflow-follow.XXXXXX";
@@ -167,6 +168,39 @@ static void a_pace_is_smooth_and_ignores_what_is_unknown(void **state)
     assert_false(dsf_pace_has_shares(&p));
 }
 
+/* Late are ten seconds without a line, or five steps; only while it runs. */
+static void a_run_that_says_nothing_is_late(void **state)
+{
+    struct dsf_follow f = { .state = DSF_RUN_GOING, .has_step = true };
+
+    clock_gettime(CLOCK_REALTIME, &f.changed);
+    f.pace.step_seconds = 1;
+    assert_false(dsf_follow_is_late(&f));
+    f.changed.tv_sec -= 3600;
+    assert_true(dsf_follow_age(&f) >= 3600);
+    assert_true(dsf_follow_is_late(&f));
+    f.pace.step_seconds = 1800;
+    assert_false(dsf_follow_is_late(&f));
+    f.pace.step_seconds = 1;
+    f.state = DSF_RUN_FINISHED;
+    assert_false(dsf_follow_is_late(&f));
+}
+
+static void the_newest_checkpoint_is_known(void **state)
+{
+    struct dsf_follow f = { .folder = folder };
+
+    assert_int_equal(dsf_follow_saved(&f), -1);
+    assert_int_equal(mkdir(path_in("checkpoints"), 0700), 0);
+    assert_int_equal(dsf_follow_saved(&f), -1);
+    assert_int_equal(mkdir(path_in("checkpoints/step-7"), 0700), 0);
+    assert_int_equal(mkdir(path_in("checkpoints/step-20"), 0700), 0);
+    assert_int_equal(dsf_follow_saved(&f), 20);
+    rmdir(path_in("checkpoints/step-7"));
+    rmdir(path_in("checkpoints/step-20"));
+    rmdir(path_in("checkpoints"));
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) == NULL ? -1 : 0;
@@ -184,6 +218,8 @@ int main(void)
         cmocka_unit_test(a_run_grows_and_ends),
         cmocka_unit_test(a_run_without_its_last_line_is_gone),
         cmocka_unit_test(half_a_line_is_read_when_it_is_whole),
+        cmocka_unit_test(a_run_that_says_nothing_is_late),
+        cmocka_unit_test(the_newest_checkpoint_is_known),
         cmocka_unit_test(a_pace_is_smooth_and_ignores_what_is_unknown),
     };
 
