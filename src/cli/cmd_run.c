@@ -85,11 +85,7 @@ static int plan(struct dsf_run *r, const struct dsf_cli_args *args,
         dsf_stop_metrics(r->metrics.fd);
     if (status == DSFLOW_OK)
         status = dsf_run_text(r, err);
-    if (status == DSFLOW_OK)
-        status = dsf_run_predict(r, err);
-    if (status == DSFLOW_OK)
-        dsf_run_warn_unsaved(r);
-    return status;
+    return status == DSFLOW_OK ? dsf_run_predict(r, err) : status;
 }
 
 static int prepare(struct running *x, const struct dsf_cli_args *args,

@@ -10,29 +10,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* Seconds of work that should not be lost without a word. */
-enum { LONG = 30 * 60 };
-
-void dsf_run_warn_unsaved(const struct dsf_run *r)
-{
-    const struct dsf_job *job = r->s.job;
-    const struct dsflow_every *every = &job->checkpoint.every;
-    int64_t left = job->main.steps - r->done;
-    bool before = every->steps > 0 && every->steps < left;
-    double seconds =
-        r->prediction.sim.step_seconds * (double)(before ? every->steps : left);
-
-    if (every->seconds > 0 || seconds < LONG)
-        return;
-    dsf_warn("%s: checkpoint: every: %s takes about %s (predicted)%s: a time "
-             "such as \"30min\" saves more often",
-             job->path, before ? "the first checkpoint" : "the run",
-             dsf_time_text(seconds).s,
-             before                   ? ""
-             : job->checkpoint.at_end ? " and nothing is saved before its end"
-                                      : " and nothing is saved");
-}
-
 void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
 {
     struct dsf_setup setup = dsf_session_setup(&r->s);

@@ -5,9 +5,6 @@
 #include "cli/progress.h"
 #include "train/run.h"
 
-/* Warn of a long run whose only save is its last act. */
-void dsf_run_warn_unsaved(const struct dsf_run *r);
-
 void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p);
 
 /* How well the machine was used. */

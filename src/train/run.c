@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/notice.h"
 #include "base/units.h"
 #include "plan/programs.h"
@@ -142,6 +143,28 @@ int dsf_run_text(struct dsf_run *r, struct dsflow_err *err)
     return status;
 }
 
+/* Of a long run whose only save is its last act. */
+static void warn_unsaved(const struct dsf_run *r)
+{
+    enum { LONG = 30 * 60 }; /* seconds of work that may not be lost silently */
+    const struct dsf_job *job = r->s.job;
+    const struct dsflow_every *every = &job->checkpoint.every;
+    int64_t left = job->main.steps - r->done;
+    bool before = every->steps > 0 && every->steps < left;
+    double seconds =
+        r->prediction.sim.step_seconds * (double)(before ? every->steps : left);
+
+    if (every->seconds > 0 || seconds < LONG)
+        return;
+    dsf_warn("%s: checkpoint: every: %s takes about %s (predicted)%s: a time "
+             "such as \"30min\" saves more often",
+             job->path, before ? "the first checkpoint" : "the run",
+             dsf_time_text(seconds).s,
+             before                   ? ""
+             : job->checkpoint.at_end ? " and nothing is saved before its end"
+                                      : " and nothing is saved");
+}
+
 int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
 {
     int status = find_machine(r, err);
@@ -154,6 +177,8 @@ int dsf_run_predict(struct dsf_run *r, struct dsflow_err *err)
         status = dsf_predict_programs(r->s.plan, r->s.graph, &r->machine,
                                       &r->prediction, err);
     dsf_notice_end();
+    if (status == DSFLOW_OK)
+        warn_unsaved(r);
     return status;
 }
 
