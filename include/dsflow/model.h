@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/dtype.h>
 #include <dsflow/job.h>
 
 DSFLOW_BEGIN_DECLS
@@ -72,6 +73,14 @@ DSFLOW_API int dsflow_model_generate(const struct dsflow_model *model,
                                      const struct dsflow_sampling *sampling,
                                      dsflow_token_fn on_token, void *user,
                                      struct dsflow_err *err);
+
+/* The model and its tokenizer as a Hugging Face folder, which appears whole or
+ * not at all, with weights of `dtype`: DSFLOW_FP32, DSFLOW_BF16 or DSFLOW_FP16,
+ * rounded to nearest. Errors: DSFLOW_EINVAL for another type, a number that is
+ * beyond it, or a folder that is there; DSFLOW_EIO. */
+DSFLOW_API int dsflow_model_export(const struct dsflow_model *model,
+                                   const char *folder, enum dsflow_dtype dtype,
+                                   struct dsflow_err *err);
 
 DSFLOW_END_DECLS
 

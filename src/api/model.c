@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/alloc.h"
+#include "train/export.h"
 #include "train/params.h"
 
 #include <stdlib.h>
@@ -52,6 +53,27 @@ int dsflow_model_get(const struct dsflow_model *m, const char *name, float *to,
     if (status == DSFLOW_OK)
         dsf_api_take(&place, m->params[place.unit], to);
     return status;
+}
+
+/* A dsf_unit_fn. */
+static int read_unit(void *user, unsigned unit, float *to,
+                     struct dsflow_err *err)
+{
+    const struct dsflow_model *m = user;
+
+    memcpy(to, m->params[unit],
+           (size_t)m->s.model.units[unit].elems * sizeof(*to));
+    return DSFLOW_OK;
+}
+
+int dsflow_model_export(const struct dsflow_model *m, const char *folder,
+                        enum dsflow_dtype dtype, struct dsflow_err *err)
+{
+    if (dtype != DSFLOW_FP32 && dtype != DSFLOW_BF16 && dtype != DSFLOW_FP16)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "weights of type %s: expected fp32, bf16 or fp16",
+                           dsflow_dtype_str(dtype));
+    return dsf_export(&m->s, folder, dtype, read_unit, (void *)m, err);
 }
 
 /* Text is collected until the next token is asked for: that was one's. */

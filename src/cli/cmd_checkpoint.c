@@ -1,13 +1,10 @@
 /* cmd_checkpoint.c - list, verify and export checkpoints. */
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/notice.h"
 #include "base/units.h"
 #include "cli/job_flags.h"
-#include "model/hf.h"
-#include "text/tokenizer_export.h"
+#include "train/export.h"
 #include "train/params.h"
-#include "train/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,54 +60,16 @@ static int verify(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
-static const struct {
-    const char *name;
-    enum dsflow_dtype dtype;
-} dtypes[] = { { "fp32", DSFLOW_FP32 },
-               { "bf16", DSFLOW_BF16 },
-               { "fp16", DSFLOW_FP16 } };
-
 static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args)
 {
+    static const enum dsflow_dtype all[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                             DSFLOW_FP16 };
     const char *name = dsf_flag_value(args, "dtype");
     size_t i = 0;
 
-    while (name != NULL && strcmp(name, dtypes[i].name) != 0)
+    while (name != NULL && strcmp(name, dsflow_dtype_str(all[i])) != 0)
         i++;
-    return dtypes[i].dtype;
-}
-
-/* The weights, with the files of the tokenizer beside them. */
-static int write_folder(const struct dsf_session *s, const char *folder,
-                        enum dsflow_dtype dtype, struct dsf_params *params,
-                        struct dsflow_err *err)
-{
-    struct dsf_tokenizer_export tok;
-    struct dsf_hf_file files[4];
-    struct dsf_hf_export_spec spec = { .folder = folder,
-                                       .dtype = dtype,
-                                       .files = files };
-    const char *source = dsf_vocabulary_source(s);
-    int status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
-                                      &tok, err);
-
-    if (status < 0)
-        return status;
-    if (source == NULL && s->model.family == DSF_LLAMA &&
-        s->model.dims.qkv_bias)
-        dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
-                 "any model of that kind (model.qkv_bias): load this tokenizer "
-                 "with PreTrainedTokenizerFast");
-    for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
-        const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
-
-        files[spec.nfiles] =
-            (struct dsf_hf_file){ from->name, from->text, from->n };
-    }
-    spec.config = tok.ids;
-    status = dsf_hf_export(&s->model, &spec, dsf_params_read, params, err);
-    dsf_tokenizer_export_fini(&tok);
-    return status;
+    return all[i];
 }
 
 static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
@@ -127,7 +86,8 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         dsf_notice("writing %.250s", args->words[2]);
     if (status == DSFLOW_OK)
-        status = write_folder(&s, args->words[2], dtype_of(args), params, err);
+        status = dsf_export(&s, args->words[2], dtype_of(args),
+                            dsf_params_read, params, err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
                args->words[2]);

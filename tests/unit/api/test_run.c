@@ -410,6 +410,51 @@ static void text_comes_by_tokens(void **state)
     dsflow_job_free(job);
 }
 
+/* The first tensor of a model; freed by the caller. */
+static float *first_of(const struct dsflow_model *model, int64_t *n)
+{
+    struct dsflow_tensor_info t = DSFLOW_TENSOR_INFO();
+    struct dsflow_err err;
+    float *v;
+
+    assert_int_equal(dsflow_model_tensor(model, 0, &t), DSFLOW_OK);
+    v = malloc((size_t)t.elems * sizeof(*v));
+    must(dsflow_model_get(model, t.name, v, t.elems, &err), &err);
+    *n = t.elems;
+    return v;
+}
+
+/* What is written as a Hugging Face folder is the model that a job starts from.
+ */
+static void a_model_is_exported(void **state)
+{
+    struct dsflow_job *job = job_of("export", NULL, NULL), *other;
+    struct dsflow_model *model, *read;
+    struct dsflow_err err;
+    char folder[128], init[160];
+    int64_t n, nread;
+    float *want, *got;
+
+    snprintf(folder, sizeof(folder), "%s/hf", dir);
+    snprintf(init, sizeof(init), "model.init=%s", folder);
+    must(dsflow_model_open(job, 0, &model, &err), &err);
+    must(dsflow_model_export(model, folder, DSFLOW_FP32, &err), &err);
+    assert_int_equal(dsflow_model_export(model, folder, DSFLOW_FP32, &err),
+                     DSFLOW_EINVAL);
+    assert_int_equal(dsflow_model_export(model, folder, DSFLOW_INT8, &err),
+                     DSFLOW_EINVAL);
+    other = job_of("exported", init, NULL);
+    must(dsflow_model_open(other, 0, &read, &err), &err);
+    want = first_of(model, &n);
+    got = first_of(read, &nread);
+    same_params(want, n, got, nread);
+    free(want);
+    dsflow_model_close(read);
+    dsflow_model_close(model);
+    dsflow_job_free(other);
+    dsflow_job_free(job);
+}
+
 /* A job is a value: what is made of it leaves it alone, and a file has it all.
  */
 static void jobs_are_values(void **state)
@@ -463,6 +508,7 @@ int main(void)
         cmocka_unit_test(errors_come_back),
         cmocka_unit_test(a_full_disk_comes_back),
         cmocka_unit_test(text_comes_by_tokens),
+        cmocka_unit_test(a_model_is_exported),
         cmocka_unit_test(jobs_are_values),
     };
 

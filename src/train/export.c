@@ -1,0 +1,39 @@
+/* export.c - a model and its tokenizer as a Hugging Face folder. */
+#include "train/export.h"
+
+#include "base/log.h"
+#include "model/hf.h"
+#include "text/tokenizer_export.h"
+#include "train/vocabulary.h"
+
+int dsf_export(const struct dsf_session *s, const char *folder,
+               enum dsflow_dtype dtype, dsf_unit_fn read, void *user,
+               struct dsflow_err *err)
+{
+    struct dsf_tokenizer_export tok;
+    struct dsf_hf_file files[4];
+    struct dsf_hf_export_spec spec = { .folder = folder,
+                                       .dtype = dtype,
+                                       .files = files };
+    const char *source = dsf_vocabulary_source(s);
+    int status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
+                                      &tok, err);
+
+    if (status < 0)
+        return status;
+    if (source == NULL && s->model.family == DSF_LLAMA &&
+        s->model.dims.qkv_bias)
+        dsf_warn("AutoTokenizer of transformers splits text as Qwen2 does for "
+                 "any model of that kind (model.qkv_bias): load this tokenizer "
+                 "with PreTrainedTokenizerFast");
+    for (; spec.nfiles < tok.nfiles; spec.nfiles++) {
+        const struct dsf_tokenizer_file *from = &tok.files[spec.nfiles];
+
+        files[spec.nfiles] =
+            (struct dsf_hf_file){ from->name, from->text, from->n };
+    }
+    spec.config = tok.ids;
+    status = dsf_hf_export(&s->model, &spec, read, user, err);
+    dsf_tokenizer_export_fini(&tok);
+    return status;
+}
