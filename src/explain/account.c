@@ -131,20 +131,18 @@ static void add_up(struct dsf_account *a)
     for (size_t i = 0; i < t->n; i++) {
         const struct dsf_span *span = &t->v[i];
         struct dsf_rank_use *r = &a->ranks[dsf_rank_of(a, span)];
+        enum dsf_lane_kind lane = t->lanes[span->lane].kind;
+        bool is_task = span->kind == DSF_SPAN_TASK;
         double seconds = within(a, span);
 
         add_to_kind(a, span);
-        if (t->lanes[span->lane].kind != DSF_LANE_WORKER) {
-            r->linked += seconds;
-            a->links = a->links || (span->kind == DSF_SPAN_TASK &&
-                                    t->lanes[span->lane].kind != DSF_LANE_DISK);
-            continue;
-        }
-        a->busy[span->lane] += seconds;
-        if (dsf_moves(a, span))
-            r->moving += seconds;
+        dsf_shares_add(&r->did, lane,
+                       dsf_share_of(is_task ? dsf_task_of(a, span) : NULL),
+                       seconds);
+        if (lane == DSF_LANE_WORKER)
+            a->busy[span->lane] += seconds;
         else
-            r->busy += seconds;
+            a->links = a->links || (is_task && lane != DSF_LANE_DISK);
     }
 }
 
@@ -171,9 +169,7 @@ static void sum_ranks(struct dsf_account *a)
         const struct dsf_rank_use *u = &a->ranks[r];
 
         a->all.workers += u->workers;
-        a->all.busy += u->busy;
-        a->all.moving += u->moving;
-        a->all.linked += u->linked;
+        dsf_shares_join(&a->all.did, &u->did);
         for (int c = 0; c < DSF_NCAUSES; c++)
             a->all.idle[c] += u->idle[c];
     }

@@ -5,6 +5,7 @@
 #include "graph/edges.h"
 #include "explain/executed.h"
 #include "timeline/hidden.h"
+#include "timeline/shares.h"
 #include "trace/steps.h"
 
 /* Why a worker does nothing: what the task that it runs next waits for. */
@@ -43,10 +44,8 @@ struct dsf_kind_use {
 
 struct dsf_rank_use {
     double workers; /* those of its own; of those that it shares, its part */
-    double busy;    /* seconds of workers on tasks that compute */
-    double moving;  /* … and on tasks that move data */
-    double idle[DSF_NCAUSES];
-    double linked; /* seconds of links, disks, and cores beside a GPU */
+    struct dsf_shares did;
+    double idle[DSF_NCAUSES]; /* of workers, by what they waited for */
 };
 
 /* Tasks of one kind and layer on the path that the step took. */

@@ -60,9 +60,9 @@ static json_t *use_json(const struct dsf_account *a,
     json_t *o = json_object();
 
     put(o, "workers", u->workers);
-    put(o, "busy_seconds", u->busy / a->nsteps);
-    put(o, "moving_seconds", u->moving / a->nsteps);
-    put(o, "link_seconds", u->linked / a->nsteps);
+    put(o, "busy_seconds", u->did.computing / a->nsteps);
+    put(o, "moving_seconds", u->did.moving / a->nsteps);
+    put(o, "link_seconds", u->did.beside / a->nsteps);
     json_object_set_new(o, "idle_seconds", idle_json(u->idle, a->nsteps));
     return o;
 }

@@ -177,8 +177,8 @@ static void print_rank(const struct dsf_account *a, const char *name,
 
     if (!(all > 0))
         return;
-    fprintf(out, "%-22s %8s %8s", name, percent(u->busy / all).s,
-            percent(u->moving / all).s);
+    fprintf(out, "%-22s %8s %8s", name, percent(u->did.computing / all).s,
+            percent(u->did.moving / all).s);
     for (int c = 0; c < DSF_CAUSE_END; c++)
         fprintf(out, " %8s", percent(u->idle[c] / all).s);
     fputc('\n', out);

@@ -46,7 +46,7 @@ static double busy_of(const struct dsf_account *a, unsigned r)
     const struct dsf_rank_use *u = &a->ranks[r];
     double all = u->workers * a->seconds;
 
-    return all > 0 ? (u->busy + u->moving) / all : 0;
+    return all > 0 ? u->did.busy / all : 0;
 }
 
 static char *say_stages(const struct dsf_account *a)
@@ -72,7 +72,7 @@ static char *say_stages(const struct dsf_account *a)
 
 static char *say_small(const struct dsf_account *a, double overhead)
 {
-    double seconds = a->all.busy + a->all.moving;
+    double seconds = a->all.did.busy;
     uint32_t count = 0;
 
     for (unsigned k = 0; k < a->nkinds; k++)
@@ -92,7 +92,7 @@ static char *say_busy(const struct dsf_account *a)
     return dsf_xasprintf("%u worker%s %s busy %.0f %% of the step, and the "
                          "machine has %u cores",
                          n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
-                         100 * share_of(a, a->all.busy + a->all.moving),
+                         100 * share_of(a, a->all.did.busy),
                          a->trace->facts.cores);
 }
 
@@ -196,7 +196,7 @@ static const char *const causes[DSF_NCAUSES] = {
 
 char *dsf_limit_text(const struct dsf_account *a)
 {
-    double busy = share_of(a, a->all.busy + a->all.moving);
+    double busy = share_of(a, a->all.did.busy);
     double path = a->laps.critical / a->laps.seconds; /* NAN: not known */
     unsigned n = a->trace->timeline.workers;
     int most = 0;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "timeline/critical.h"
 #include "timeline/hidden.h"
+#include "timeline/shares.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,34 +30,17 @@ static struct dsf_span span_of(const struct sim *s, uint32_t x)
                               .rank = dsf_sim_task(s, x)->rank };
 }
 
-/* A task of the step: by rank what workers do, and what moves data. */
-static void add_work(const struct sim *s, uint32_t x, enum dsf_lane_kind lane,
-                     struct dsf_sim_result *result)
-{
-    const struct dsflow_task_spec *t = dsf_sim_task(s, x);
-    double seconds = s->cost[dsf_sim_of(s, x)];
-    bool placed = t->rank != DSFLOW_ANYWHERE;
-
-    if (lane == DSF_LANE_DISK)
-        return;
-    if (dsf_task_carries(t))
-        result->comm_seconds += seconds;
-    if (dsf_task_carries(t) && placed)
-        result->moving[t->rank] += seconds;
-    if (lane == DSF_LANE_WORKER)
-        result->work_seconds += seconds;
-    if (lane == DSF_LANE_WORKER && placed)
-        result->busy[t->rank] += seconds;
-}
-
 static bool is_reported(const struct sim *s, uint32_t x)
 {
     return x / s->ntasks == s->reported;
 }
 
+/* The bound, and what workers and links do in the step: by rank, and `all`. */
 static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
-                       struct dsf_sim_result *result)
+                       struct dsf_sim_result *result, struct dsf_shares *all)
 {
+    unsigned n = s->spec->nranks;
+    struct dsf_shares *did = dsf_xcalloc((size_t)n + 1, sizeof(*did));
     struct dsf_teams teams;
     struct dsf_load load;
 
@@ -64,16 +48,27 @@ static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
     dsf_load_init(&load, &teams);
     for (uint32_t x = s->reported * s->ntasks, end = x + s->ntasks; x < end;
          x++) {
-        unsigned lane = s->lane[x];
+        const struct dsflow_task_spec *t = dsf_sim_task(s, x);
+        enum dsf_lane_kind lane = lanes->lanes[s->lane[x]].kind;
+        bool placed = t->rank != DSFLOW_ANYWHERE;
+        double seconds = s->cost[dsf_sim_of(s, x)];
 
-        dsf_load_add(&load, lane, s->cost[dsf_sim_of(s, x)],
-                     dsf_sim_task(s, x)->rank != DSFLOW_ANYWHERE);
-        add_work(s, x, (enum dsf_lane_kind)lanes->lanes[lane].kind, result);
+        dsf_load_add(&load, s->lane[x], seconds, placed);
+        dsf_shares_add(all, lane, dsf_share_of(t), seconds);
+        if (placed)
+            dsf_shares_add(&did[t->rank], lane, dsf_share_of(t), seconds);
     }
+    for (unsigned r = 0; r < n; r++) {
+        result->busy[r] = did[r].busy;
+        result->moving[r] = did[r].carrying;
+    }
+    result->work_seconds = all->busy;
+    result->comm_seconds = all->carrying;
     result->bound_seconds =
         dsf_bound_seconds(&load, result->critical_seconds, &result->bound);
     dsf_load_fini(&load);
     dsf_teams_fini(&teams);
+    free(did);
 }
 
 /* What began at `when` or later, by its place in s->order. */
@@ -250,12 +245,13 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     double end = end_of_step(s, s->reported);
     double begun = s->reported > 0 ? end_of_step(s, s->reported - 1) : 0;
     struct dsf_timeline own = { 0 };
+    struct dsf_shares all = { .busy = 0 };
     struct dsf_timeline *lanes = timeline != NULL ? timeline : &own;
 
     result->step_seconds = end - begun;
     find_critical(s, result);
     name_lanes(s, lanes);
-    find_bound(s, lanes, result);
+    find_bound(s, lanes, result, &all);
     /* One step may begin earlier during the one before than the next during
      * it; in the long run none is faster than the bound. */
     if (result->step_seconds < result->bound_seconds)
@@ -265,9 +261,8 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
     find_holders(s, begun, result);
     result->efficiency =
         dsf_efficiency(result->bound_seconds, result->step_seconds);
-    if (result->step_seconds > 0)
-        result->bubble = 1 - result->work_seconds /
-                                 (s->spec->workers * result->step_seconds);
+    result->bubble =
+        dsf_shares_idle(&all, s->spec->workers * result->step_seconds);
     for (uint32_t i = 0; timeline != NULL && i < s->nbegun; i++)
         dsf_timeline_add(timeline,
                          (struct dsf_span[]){ span_of(s, s->order[i]) });

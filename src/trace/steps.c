@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "timeline/critical.h"
+#include "timeline/shares.h"
 
 #include <errno.h>
 #include <math.h>
@@ -108,12 +109,15 @@ static void find_bounds(struct dsf_laps *laps, const struct dsf_trace *trace,
 static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;
+    struct dsf_shares *did = dsf_xcalloc((size_t)steps->n + 1, sizeof(*did));
 
     for (size_t i = 0; i < timeline->n; i++) {
         const struct dsf_span *s = &timeline->v[i];
+        enum dsf_share what = dsf_share_of(
+            s->kind == DSF_SPAN_TASK
+                ? dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
+                : NULL);
 
-        if (timeline->lanes[s->lane].kind != DSF_LANE_WORKER)
-            continue;
         /* Steps end in order, and a task is at work in few of them. */
         for (unsigned k = s->step > 0 ? s->step - 1 : 0; k < steps->n; k++) {
             double from = fmax(s->start, steps->v[k].begin);
@@ -122,15 +126,15 @@ static void find_idle(struct dsf_laps *steps, const struct dsf_trace *trace)
             if (steps->v[k].begin >= s->end)
                 break;
             if (to > from)
-                steps->v[k].idle += to - from; /* busy, so far */
+                dsf_shares_add(&did[k], timeline->lanes[s->lane].kind, what,
+                               to - from);
         }
     }
-    for (unsigned k = 0; k < steps->n; k++) {
-        struct dsf_lap *step = &steps->v[k];
-        double all = (step->end - step->begin) * timeline->workers;
-
-        step->idle = all > step->idle ? 1 - step->idle / all : 0;
-    }
+    for (unsigned k = 0; k < steps->n; k++)
+        steps->v[k].idle = dsf_shares_idle(
+            &did[k],
+            (steps->v[k].end - steps->v[k].begin) * timeline->workers);
+    free(did);
 }
 
 void dsf_laps_init(struct dsf_laps *laps, const struct dsf_trace *trace)

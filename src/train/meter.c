@@ -108,15 +108,7 @@ static bool is_of_step(const struct dsf_meter *m, const struct dsf_span *span)
 static enum dsf_share share_of(const struct dsf_meter *m,
                                const struct dsf_span *span)
 {
-    const struct dsflow_task_spec *t;
-
-    if (span->kind == DSF_SPAN_TRANSFER)
-        return DSF_SHARE_MOVE;
-    t = task_of(m, span);
-    return dsf_task_carries(t)          ? DSF_SHARE_MOVE
-           : t->pass == DSFLOW_UPDATE   ? DSF_SHARE_UPDATE
-           : t->pass == DSFLOW_BACKWARD ? DSF_SHARE_BACKWARD
-                                        : DSF_SHARE_FORWARD;
+    return dsf_share_of(span->kind == DSF_SPAN_TASK ? task_of(m, span) : NULL);
 }
 
 static bool is_disk(const struct dsf_meter *m, const struct dsf_span *span)
@@ -185,7 +177,7 @@ static void add_up(struct dsf_meter *m, double from, double to)
 {
     size_t n = 0;
 
-    memset(m->sums, 0, sizeof(m->sums));
+    memset(&m->did, 0, sizeof(m->did));
     dsf_load_clear(&m->load);
     for (size_t i = 0; i < m->drained.n; i++) {
         struct dsf_span s = m->drained.v[i];
@@ -193,8 +185,8 @@ static void add_up(struct dsf_meter *m, double from, double to)
         double here = fmin(s.end, to) - begun;
 
         if (s.end > from && here > 0) {
-            if (!is_disk(m, &s)) /* that is no worker's time */
-                m->sums[share_of(m, &s)] += here;
+            dsf_shares_add(&m->did, m->lanes.lanes[s.lane].kind,
+                           share_of(m, &s), here);
             if (!is_disk(m, &s) || m->duplex)
                 dsf_load_add(&m->load, s.lane, here, s.rank >= 0);
         }
@@ -296,7 +288,7 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step)
 {
     double began = dsf_exec_began(m->exec), seconds = to - from;
-    double workers = seconds * m->lanes.workers, busy = 0, hidden;
+    double workers = seconds * m->lanes.workers, hidden;
     dsflow_program program =
         dsf_plan_program(m->plan, m->graph, m->done + i + 1);
     struct dsf_lap lap = { .ran = true,
@@ -308,13 +300,11 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     step->io_seconds =
         dsf_io_meter_take(&m->io, from - began, to - began, &hidden);
     step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
-    for (int k = 0; k < DSF_SHARE_IDLE; k++)
-        busy += m->sums[k];
     /* A task that is still running counts in the step in which it ends, which
      * may so get more than it has. */
     for (int k = 0; k < DSF_SHARE_IDLE; k++)
-        step->share[k] = m->sums[k] / fmax(busy, workers);
-    step->share[DSF_SHARE_IDLE] = busy < workers ? 1 - busy / workers : 0;
+        step->share[k] = m->did.did[k] / fmax(m->did.busy, workers);
+    step->share[DSF_SHARE_IDLE] = dsf_shares_idle(&m->did, workers);
     /* The first step touches memory for the first time. */
     lap.idle = step->share[DSF_SHARE_IDLE];
     lap.bound =

@@ -5,7 +5,7 @@
 
 #include "graph/succs.h"
 #include "timeline/bound.h"
-#include "timeline/hidden.h"
+#include "timeline/shares.h"
 #include "trace/trace.h"
 #include "train/io_meter.h"
 #include "train/metrics.h"
@@ -38,7 +38,7 @@ struct dsf_meter {
     uint32_t *ran;     /* by task: how often it was measured */
     struct dsf_teams teams;
     struct dsf_load load; /* of the step */
-    double sums[DSF_NSHARES];
+    struct dsf_shares did; /* likewise */
     bool disks, duplex; /* are there any; see dsf_machine_disk */
     unsigned disk;      /* the first lane of them */
     struct dsf_io_meter io;

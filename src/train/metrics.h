@@ -8,15 +8,7 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
-/* Where the time of a step went. */
-enum dsf_share {
-    DSF_SHARE_FORWARD,
-    DSF_SHARE_BACKWARD,
-    DSF_SHARE_UPDATE,
-    DSF_SHARE_MOVE,
-    DSF_SHARE_IDLE,
-    DSF_NSHARES
-};
+#include "timeline/shares.h"
 
 /* What was moved in a step. */
 enum dsf_move {

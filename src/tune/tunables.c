@@ -181,7 +181,7 @@ static int busiest_of(const struct dsf_changes *c)
     double *busy = dsf_xcalloc((size_t)stages + 1, sizeof(*busy));
 
     for (unsigned r = 0; r < a->nranks; r++)
-        busy[dsf_account_stage(a, (int)r) % stages] += a->ranks[r].busy;
+        busy[dsf_account_stage(a, (int)r) % stages] += a->ranks[r].did.computing;
     for (int s = 1; s < stages; s++)
         if (busy[s] > busy[busiest])
             busiest = s;

@@ -1,4 +1,5 @@
-# efficiency.sh - one step has one efficiency, wherever it is printed.
+# efficiency.sh - one step has one efficiency, and workers one share of it in
+# which they are idle, wherever it is printed.
 . "${srcdir:-.}/tests/cli/lib.sh"
 command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
 
@@ -23,9 +24,9 @@ for line in open("traced/metrics.jsonl"):
     if "efficiency" in s:
         steps[s["step"]] = s
 
-def of(first, last):
+def of(first, last, number=lambda s: s["efficiency"]):
     some = [steps[i] for i in range(first, last + 1)]
-    return (sum(s["efficiency"] * s["seconds"] for s in some) /
+    return (sum(number(s) * s["seconds"] for s in some) /
             sum(s["seconds"] for s in some))
 
 if steps[1]["efficiency"] is not None:
@@ -45,6 +46,9 @@ for i, (c, p) in enumerate(zip(chrome, paje[-5:])):
 # Several steps: all that they take at least, of all the time they took.
 title = re.search(r"efficiency ([\d.]+) %", open("all.svg").read())
 near("svg", float(title.group(1)), 100 * of(3, 7), 0.06)
+idle = re.search(r"workers idle ([\d.]+) %", open("all.svg").read())
+near("idle in the svg", float(idle.group(1)),
+     100 * of(3, 7, lambda s: s["share"]["idle"]), 0.06)
 summary = json.load(open("summary.json"))
 near("trace --json", summary["efficiency"], of(*summary["steps"]), 1e-6)
 said = re.search(r"^efficiency ([\d.]+) %", open("log").read(), re.M)

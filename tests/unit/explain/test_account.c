@@ -126,7 +126,7 @@ static void account(struct dsf_account *a, struct dsf_trace *t)
 /* Busy and idle of all workers is all of their time. */
 static void assert_whole(const struct dsf_account *a)
 {
-    double sum = a->all.busy + a->all.moving, waits = 0, idle = 0, path = 0;
+    double sum = a->all.did.busy, waits = 0, idle = 0, path = 0;
 
     for (int c = 0; c < DSF_NCAUSES; c++) {
         idle += a->all.idle[c];
@@ -156,7 +156,7 @@ static void a_worker_waits_for_what_a_task_computes(void **state)
     account(&acc, t);
     assert_int_equal(acc.nsteps, 1);
     assert_float_equal(acc.steps.seconds, 8, 0);
-    assert_float_equal(acc.all.busy, 8, 0);
+    assert_float_equal(acc.all.did.computing, 8, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_DATA], 4, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_END], 4, 0);
     assert_float_equal(acc.laps.bound / acc.laps.n, 8, 1e-12);
@@ -353,7 +353,7 @@ static void a_step_among_steps_is_what_counts(void **state)
     assert_int_equal(acc.steps.from, 6);
     assert_int_equal(acc.steps.to, 7);
     assert_float_equal(acc.steps.seconds, 3, 0);
-    assert_float_equal(acc.all.busy, 2, 0);
+    assert_float_equal(acc.all.did.computing, 2, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_RUNTIME], 1, 0);
     assert_int_equal(acc.edges.first[1], 1);
     assert_true(acc.edges.v[0].before);
@@ -501,11 +501,11 @@ static void waiting_for_a_disk_is_waiting_for_data_on_its_way(void **state)
     account(&acc, t);
     assert_whole(&acc);
     assert_float_equal(acc.seconds, 6, 0);
-    assert_float_equal(acc.all.busy, 4, 0);
-    assert_float_equal(acc.all.moving, 0, 0);
+    assert_float_equal(acc.all.did.computing, 4, 0);
+    assert_float_equal(acc.all.did.moving, 0, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_TRANSFER], 1, 0);
     assert_float_equal(acc.all.idle[DSF_CAUSE_END], 1, 0);
-    assert_float_equal(acc.all.linked, 4, 0);
+    assert_float_equal(acc.all.did.beside, 4, 0);
     assert_float_equal(acc.hidden.io, 4, 0);
     assert_float_equal(acc.hidden.io_hidden, 2, 0);
     assert_float_equal(acc.hidden.comm, 0, 0);

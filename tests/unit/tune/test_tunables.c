@@ -18,7 +18,7 @@ static void assert_listed(const char *job, const char *key, bool less,
 {
     char executor[] = "starpu";
     struct dsf_trace trace = { .facts = { .executor = executor, .cores = 4 } };
-    struct dsf_rank_use use[8] = { [0] = { .busy = 1 } };
+    struct dsf_rank_use use[8] = { [0] = { .did.computing = 1 } };
     struct dsf_account account = { .trace = &trace, .ranks = use };
     struct dsf_machine_model m;
     struct dsf_tunables table;
