@@ -42,8 +42,7 @@ static void forward_cpu(const struct dsflow_call *call)
                           call->scratch);
 }
 
-DSF_CODELET(attention_forward, .cpu = forward_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(attention_forward, forward_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -59,5 +58,4 @@ static void backward_input_cpu(const struct dsflow_call *call)
                            call->scratch);
 }
 
-DSF_CODELET(attention_backward_input, .cpu = backward_input_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(attention_backward_input, backward_input_cpu);

@@ -19,6 +19,12 @@ DSF_OPS(DECLARE, DSF_NO_CODELET)
         .abi = DSFLOW_CODELET_ABI, .op = &dsf_op_##name, __VA_ARGS__           \
     }
 
+/* The same of a task of a segment, and of one that only parts of it have. */
+#define DSF_SEGMENT_CODELET(name, fn)                                          \
+    DSF_CODELET(name, .cpu = fn, .trials = &dsf_trials_segment)
+#define DSF_PART_CODELET(name, fn)                                             \
+    DSF_CODELET(name, .cpu = fn, .trials = &dsf_trials_part)
+
 /* All of them; ends with NULL. */
 extern const struct dsflow_codelet *const dsf_codelets[];
 

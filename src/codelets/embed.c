@@ -48,7 +48,7 @@ static void forward_cpu(const struct dsflow_call *call)
     }
 }
 
-DSF_CODELET(embed_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(embed_forward, forward_cpu);
 
 /* Row after row: tokens that come again are added in their order. */
 static void backward_weight_cpu(const struct dsflow_call *call)
@@ -67,5 +67,4 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     }
 }
 
-DSF_CODELET(embed_backward_weight, .cpu = backward_weight_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(embed_backward_weight, backward_weight_cpu);

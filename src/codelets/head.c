@@ -13,14 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct dsf_norm norm_of(const struct dsflow_call *call)
-{
-    const struct dsflow_head_args *a = call->args;
-
-    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_HEAD_NORM), a->norm_w,
-                       a->norm_b);
-}
-
 /* What is noted of the logits of a tile. The blocks of a row stand together. */
 struct notes {
     double *sums;                    /* [rows][blocks]: of e^(logit - top) */
@@ -156,7 +148,7 @@ static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsf_head_scratch at = dsf_head_scratch(a);
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const int whole = a->norm_w >= 0;
     char *scratch = call->scratch;
     const struct notes notes = {
@@ -177,7 +169,7 @@ static void forward_cpu(const struct dsflow_call *call)
         finish(call, notes.tops, notes.stats);
 }
 
-DSF_CODELET(head_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(head_forward, forward_cpu);
 
 static void loss_cpu(const struct dsflow_call *call)
 {
@@ -185,14 +177,14 @@ static void loss_cpu(const struct dsflow_call *call)
            call->bufs[DSFLOW_HEAD_ALL_STATS].ptr);
 }
 
-DSF_CODELET(head_loss, .cpu = loss_cpu, .trials = &dsf_trials_part);
+DSF_PART_CODELET(head_loss, loss_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     float *dx = dsf_floats(call, DSFLOW_HEAD_DX);
     float *dnormed = a->norm_w < 0 ? dx : call->scratch;
 
@@ -204,20 +196,19 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
 }
 
-DSF_CODELET(head_backward_input, .cpu = backward_input_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(head_backward_input, backward_input_cpu);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
-                                 call->scratch, rows);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X), call->scratch, rows);
     const struct dsf_extent matrix = { a->w, vocab * width };
-    float beta, *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1,
-                                         &beta);
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
 
     dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, DSFLOW_HEAD_LOGITS),
              vocab, xn, width, beta, grad + a->w, width);
@@ -227,21 +218,20 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                           width);
 }
 
-DSF_CODELET(head_backward_weight, .cpu = backward_weight_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(head_backward_weight, backward_weight_cpu);
 
 static void logits_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
     const size_t vocab = (size_t)a->tile.vocab;
-    const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
-                                 call->scratch, rows);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X), call->scratch, rows);
 
     dsf_gemm(0, 1, rows, vocab, width, xn, width,
              dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, width, 0,
              dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
 }
 
-DSF_CODELET(head_logits, .cpu = logits_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(head_logits, logits_cpu);

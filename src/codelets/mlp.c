@@ -8,14 +8,6 @@
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsflow_call *call)
-{
-    const struct dsflow_mlp_args *a = call->args;
-
-    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_MLP_UNIT), a->norm_w,
-                       a->norm_b);
-}
-
 static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_mlp_args *a = call->args;
@@ -27,7 +19,7 @@ static void forward_cpu(const struct dsflow_call *call)
     float *h = dsf_floats(call, DSFLOW_MLP_H);
     float *y = dsf_floats(call, DSFLOW_MLP_Y);
     const float *b1 = dsf_tensor_at(unit, a->b1);
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
     const int whole = a->norm_w >= 0;
 
     dsf_gemm(0, 1, rows, nh, width, dsf_normed(&norm, x, scratch, rows), width,
@@ -42,7 +34,7 @@ static void forward_cpu(const struct dsflow_call *call)
              (float)whole, y, width);
 }
 
-DSF_CODELET(mlp_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(mlp_forward, forward_cpu);
 
 static void hidden_cpu(const struct dsflow_call *call)
 {
@@ -53,16 +45,16 @@ static void hidden_cpu(const struct dsflow_call *call)
     float *unit = dsf_floats(call, DSFLOW_MLP_UNIT);
     float *h = dsf_floats(call, DSFLOW_MLP_H);
     const float *b1 = dsf_tensor_at(unit, a->b1);
-    const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X),
-                                 call->scratch, rows);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
 
     dsf_gemm(0, 1, rows, nh, width, xn, width, unit + a->w1, width, 0, h, nh);
     if (b1)
         dsf_add_bias(h, b1, rows, nh);
 }
 
-DSF_CODELET(mlp_hidden, .cpu = hidden_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(mlp_hidden, hidden_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -75,7 +67,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
     float *dh = dsf_floats(call, DSFLOW_MLP_DH);
     float *dx = dsf_floats(call, DSFLOW_MLP_DX);
     const float *dy = dsf_floats(call, DSFLOW_MLP_DY);
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
     float *dnormed = a->norm_w < 0 ? dx : call->scratch;
 
     /* The gradient of act(h) stands where that of h will: with SwiGLU, in the
@@ -92,8 +84,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_MLP_DNORM), rows);
 }
 
-DSF_CODELET(mlp_backward_input, .cpu = backward_input_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(mlp_backward_input, backward_input_cpu);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -105,11 +96,11 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const float *dh = dsf_floats(call, DSFLOW_MLP_DH);
     const struct dsf_extent matrices[] = { { a->w1, nh * width },
                                            { a->w2, width * ffn } };
-    float beta, *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2,
-                                         &beta);
-    const struct dsf_norm norm = norm_of(call);
-    const float *xn = dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X),
-                                 call->scratch, rows);
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2, &beta);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const float *xn =
+        dsf_normed(&norm, dsf_floats(call, DSFLOW_MLP_X), call->scratch, rows);
 
     dsf_gemm(1, 0, width, ffn, rows, dy, width, dsf_floats(call, DSFLOW_MLP_H),
              ffn, beta, grad + a->w2, ffn);
@@ -123,5 +114,4 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                       dsf_floats(call, DSFLOW_MLP_DNORM), width);
 }
 
-DSF_CODELET(mlp_backward_weight, .cpu = backward_weight_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(mlp_backward_weight, backward_weight_cpu);

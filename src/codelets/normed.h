@@ -14,6 +14,12 @@ static inline struct dsf_norm dsf_norm_of(const struct dsflow_tile *tile,
                               (size_t)tile->width, tile->eps, tile->rms };
 }
 
+/* Of the tile of `args`, which say where its tensors are in the unit on a port.
+ */
+#define DSF_NORM_OF(call, port, args)                                          \
+    dsf_norm_of(&(args)->tile, dsf_floats(call, port), (args)->norm_w,         \
+                (args)->norm_b)
+
 /* The normed rows, in `scratch`; `x` itself where it is normed already. */
 static inline const float *dsf_normed(const struct dsf_norm *norm,
                                       const float *x, float *scratch,

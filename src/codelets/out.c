@@ -21,7 +21,7 @@ static void forward_cpu(const struct dsflow_call *call)
              unit + a->w, nq, (float)a->residual, y, width);
 }
 
-DSF_CODELET(out_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(out_forward, forward_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -37,8 +37,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
                   (size_t)a->tile.heads, (size_t)a->tile.head_dim);
 }
 
-DSF_CODELET(out_backward_input, .cpu = backward_input_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(out_backward_input, backward_input_cpu);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -56,5 +55,4 @@ static void backward_weight_cpu(const struct dsflow_call *call)
         dsf_column_sums(grad + a->b, dy, rows, width);
 }
 
-DSF_CODELET(out_backward_weight, .cpu = backward_weight_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(out_backward_weight, backward_weight_cpu);

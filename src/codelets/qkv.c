@@ -24,14 +24,6 @@ static void rotate(const struct dsflow_tile *t, float *q, float *kv,
     }
 }
 
-static struct dsf_norm norm_of(const struct dsflow_call *call)
-{
-    const struct dsflow_qkv_args *a = call->args;
-
-    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_QKV_UNIT), a->norm_w,
-                       a->norm_b);
-}
-
 /* Rows of W and b for the keys, the values, or both: after the queries' in the
  * unit, or in what is shared, where each has a place of its own. */
 struct kv_rows {
@@ -67,7 +59,7 @@ static void forward_cpu(const struct dsflow_call *call)
     float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
     float *kv = dsf_floats(call, DSFLOW_QKV_KV);
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
 
@@ -90,7 +82,7 @@ static void forward_cpu(const struct dsflow_call *call)
         rotate(t, q, kv, dsf_floats(call, DSFLOW_QKV_ROPE), 0);
 }
 
-DSF_CODELET(qkv_forward, .cpu = forward_cpu, .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(qkv_forward, forward_cpu);
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -103,7 +95,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
     float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
     float *dx = dsf_floats(call, DSFLOW_QKV_DX);
     float *dnormed = a->norm_w < 0 ? dx : call->scratch;
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
 
     if (t->rope)
         rotate(t, dq, dkv, dsf_floats(call, DSFLOW_QKV_ROPE), 1);
@@ -122,8 +114,7 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dsf_floats(call, DSFLOW_QKV_DNORM), rows);
 }
 
-DSF_CODELET(qkv_backward_input, .cpu = backward_input_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(qkv_backward_input, backward_input_cpu);
 
 /* b += the sums of `n` columns of x, whose rows are `ld` apart. */
 static void add_columns(float *b, const float *x, size_t ld, size_t rows,
@@ -144,7 +135,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     const float *dq = dsf_floats(call, DSFLOW_QKV_DQ);
     const float *dkv = dsf_floats(call, DSFLOW_QKV_DKV);
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
     const struct dsf_extent matrix = { a->w,
@@ -170,5 +161,4 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                       dsf_floats(call, DSFLOW_QKV_DNORM), width);
 }
 
-DSF_CODELET(qkv_backward_weight, .cpu = backward_weight_cpu,
-            .trials = &dsf_trials_segment);
+DSF_SEGMENT_CODELET(qkv_backward_weight, backward_weight_cpu);

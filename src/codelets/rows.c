@@ -7,40 +7,30 @@
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
 
-static struct dsf_norm norm_of(const struct dsflow_call *call)
-{
-    const struct dsf_norm_args *a = call->args;
-
-    return dsf_norm_of(&a->tile, dsf_floats(call, DSFLOW_NORM_UNIT), a->norm_w,
-                       a->norm_b);
-}
-
 static void norm_forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_NORM_UNIT, a);
 
     dsf_norm_forward(&norm, dsf_floats(call, DSFLOW_NORM_X),
                      dsf_floats(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
 }
 
-DSF_CODELET(norm_forward, .cpu = norm_forward_cpu, .trials = &dsf_trials_part);
+DSF_PART_CODELET(norm_forward, norm_forward_cpu);
 
 static void norm_backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
-    const struct dsf_norm norm = norm_of(call);
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_NORM_UNIT, a);
 
-    dsf_norm_backward(&norm, dsf_floats(call, DSFLOW_NORM_X),
-                      dsf_floats(call, DSFLOW_NORM_DY),
-                      dsf_floats(call, DSFLOW_NORM_DRES),
-                      dsf_floats(call, DSFLOW_NORM_DX),
-                      dsf_floats(call, DSFLOW_NORM_DNORM),
-                      (size_t)a->tile.rows);
+    dsf_norm_backward(
+        &norm, dsf_floats(call, DSFLOW_NORM_X),
+        dsf_floats(call, DSFLOW_NORM_DY), dsf_floats(call, DSFLOW_NORM_DRES),
+        dsf_floats(call, DSFLOW_NORM_DX), dsf_floats(call, DSFLOW_NORM_DNORM),
+        (size_t)a->tile.rows);
 }
 
-DSF_CODELET(norm_backward_input, .cpu = norm_backward_input_cpu,
-            .trials = &dsf_trials_part);
+DSF_PART_CODELET(norm_backward_input, norm_backward_input_cpu);
 
 static void norm_backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -52,8 +42,7 @@ static void norm_backward_weight_cpu(const struct dsflow_call *call)
     dsf_norm_gradient(grad, a->norm_w, a->norm_b, dnorm, width);
 }
 
-DSF_CODELET(norm_backward_weight, .cpu = norm_backward_weight_cpu,
-            .trials = &dsf_trials_part);
+DSF_PART_CODELET(norm_backward_weight, norm_backward_weight_cpu);
 
 /* The bias first, as where a product is added to x + b. */
 static void residual_forward_cpu(const struct dsflow_call *call)
@@ -76,8 +65,7 @@ static void residual_forward_cpu(const struct dsflow_call *call)
     }
 }
 
-DSF_CODELET(residual_forward, .cpu = residual_forward_cpu,
-            .trials = &dsf_trials_part);
+DSF_PART_CODELET(residual_forward, residual_forward_cpu);
 
 static void residual_backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -88,5 +76,4 @@ static void residual_backward_weight_cpu(const struct dsflow_call *call)
                     (size_t)a->tile.width);
 }
 
-DSF_CODELET(residual_backward_weight, .cpu = residual_backward_weight_cpu,
-            .trials = &dsf_trials_part);
+DSF_PART_CODELET(residual_backward_weight, residual_backward_weight_cpu);

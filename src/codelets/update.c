@@ -21,6 +21,17 @@ static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
     return (float *)call->bufs[i].ptr + from;
 }
 
+/* What decays, then the rest. */
+static void both(const struct dsflow_call *call,
+                 void (*update)(const struct dsflow_call *call,
+                                float weight_decay, int64_t from, int64_t to))
+{
+    const struct dsf_update_args *a = call->args;
+
+    update(call, a->weight_decay, 0, a->at.decay);
+    update(call, 0, a->at.decay, a->at.elems);
+}
+
 static void adam_part(const struct dsflow_call *call, float weight_decay,
                       int64_t from, int64_t to)
 {
@@ -44,10 +55,7 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
 
 static void adam_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_update_args *a = call->args;
-
-    adam_part(call, a->weight_decay, 0, a->at.decay);
-    adam_part(call, 0, a->at.decay, a->at.elems);
+    both(call, adam_part);
 }
 
 DSF_CODELET(adam, .cpu = adam_cpu, .trials = &dsf_trials_update);
@@ -73,10 +81,7 @@ static void sgd_part(const struct dsflow_call *call, float weight_decay,
 
 static void sgd_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_update_args *a = call->args;
-
-    sgd_part(call, a->weight_decay, 0, a->at.decay);
-    sgd_part(call, 0, a->at.decay, a->at.elems);
+    both(call, sgd_part);
 }
 
 DSF_CODELET(sgd, .cpu = sgd_cpu, .trials = &dsf_trials_update);
@@ -100,10 +105,7 @@ static void lion_part(const struct dsflow_call *call, float weight_decay,
 
 static void lion_cpu(const struct dsflow_call *call)
 {
-    const struct dsf_update_args *a = call->args;
-
-    lion_part(call, a->weight_decay, 0, a->at.decay);
-    lion_part(call, 0, a->at.decay, a->at.elems);
+    both(call, lion_part);
 }
 
 DSF_CODELET(lion, .cpu = lion_cpu, .trials = &dsf_trials_update);

@@ -90,62 +90,27 @@ static double range_test(const void *part, const struct dsflow_lr_keys *k,
     return k->lr * (1 + k->range_rate * (k->staircase ? floor(x) : x));
 }
 
-static const struct dsflow_lr_schedule constant_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "constant",
-    .summary = "the base rate throughout",
-    .lr = constant,
+static const struct dsflow_lr_schedule schedules[] = {
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "constant",
+      .summary = "the base rate throughout", .lr = constant },
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "warmup_cosine",
+      .summary = "up, then down along half a cosine", .warms_up = 1, .ends = 1,
+      .lr = warmup_cosine },
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "warmup_linear",
+      .summary = "up, then down along a line to 0", .warms_up = 1, .ends = 1,
+      .lr = warmup_linear },
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "warmup",
+      .summary = "up, then the base rate", .warms_up = 1, .lr = warmup },
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "one_cycle",
+      .summary = "up and down once, then a slow decay", .lr = one_cycle },
+    { .abi = DSFLOW_LR_SCHEDULE_ABI, .name = "range_test",
+      .summary = "up without end: to find where training diverges",
+      .lr = range_test },
 };
 
-static const struct dsflow_lr_schedule warmup_cosine_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "warmup_cosine",
-    .summary = "up, then down along half a cosine",
-    .warms_up = 1,
-    .ends = 1,
-    .lr = warmup_cosine,
-};
-
-static const struct dsflow_lr_schedule warmup_linear_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "warmup_linear",
-    .summary = "up, then down along a line to 0",
-    .warms_up = 1,
-    .ends = 1,
-    .lr = warmup_linear,
-};
-
-static const struct dsflow_lr_schedule warmup_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "warmup",
-    .summary = "up, then the base rate",
-    .warms_up = 1,
-    .lr = warmup,
-};
-
-static const struct dsflow_lr_schedule one_cycle_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "one_cycle",
-    .summary = "up and down once, then a slow decay",
-    .lr = one_cycle,
-};
-
-static const struct dsflow_lr_schedule range_test_schedule = {
-    .abi = DSFLOW_LR_SCHEDULE_ABI,
-    .name = "range_test",
-    .summary = "up without end: to find where training diverges",
-    .lr = range_test,
-};
-
-static const void *const builtin[] = {
-    &constant_schedule,
-    &warmup_cosine_schedule,
-    &warmup_linear_schedule,
-    &warmup_schedule,
-    &one_cycle_schedule,
-    &range_test_schedule,
-    NULL,
-};
+static const void *const builtin[] = { &schedules[0], &schedules[1],
+                                       &schedules[2], &schedules[3],
+                                       &schedules[4], &schedules[5], NULL };
 
 /* Name and part are copied with each task: what they point to would not be. */
 static int check_part(const struct dsflow_lr_schedule *s,

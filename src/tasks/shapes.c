@@ -33,6 +33,18 @@ int dsf_port_check(const struct dsflow_case *c, unsigned p,
                        dsflow_dtype_str(dtype), (long long)elems);
 }
 
+int dsf_ports_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (unsigned p = 0; p < c->n && status == DSFLOW_OK; p++) {
+        unsigned of = p < c->op->nports ? p : c->op->nports - 1;
+
+        status = dsf_port_check(c, p, c->op->ports[of].dtype, 1, err);
+    }
+    return status;
+}
+
 int dsf_range_check(const struct dsflow_case *c, unsigned p,
                     enum dsflow_dtype dtype, int64_t at, int64_t elems,
                     struct dsflow_err *err)

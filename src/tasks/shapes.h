@@ -9,6 +9,10 @@ int dsf_port_check(const struct dsflow_case *c, unsigned p,
                    enum dsflow_dtype dtype, int64_t elems,
                    struct dsflow_err *err);
 
+/* Has each port an element at least, of the type that the op says? The check of
+ * an op without arguments. */
+int dsf_ports_check(const struct dsflow_case *c, struct dsflow_err *err);
+
 /* Are elements at .. at+elems within port `p`, which has this type? */
 int dsf_range_check(const struct dsflow_case *c, unsigned p,
                     enum dsflow_dtype dtype, int64_t at, int64_t elems,

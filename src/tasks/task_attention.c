@@ -76,14 +76,15 @@ static size_t forward_scratch(const struct dsflow_case *c)
                        DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK));
 }
 
-DSF_SEGMENT_OP(attention, forward, DSFLOW_DIR_FORWARD,
-               struct dsflow_attention_args,
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(ATTENTION, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(attention, forward, FORWARD, struct dsflow_attention_args,
                .summary = "attention of a tile of queries to a tile of keys",
                .cost = cost, .scratch = forward_scratch,
-               DSFLOW_PORTS([DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
-                            [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
-                            [DSFLOW_ATTENTION_ATT] = { "att", DSFLOW_RW },
-                            [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_RW }));
+               DSFLOW_PORTS(P(Q, "q", R), P(KV, "kv", R), P(ATT, "att", RW),
+                            P(LSE, "lse", RW)));
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
@@ -97,14 +98,10 @@ static size_t backward_input_scratch(const struct dsflow_case *c)
                        DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK));
 }
 
-DSF_SEGMENT_OP(attention, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
+DSF_SEGMENT_OP(attention, backward_input, BACKWARD_INPUT,
                struct dsflow_attention_args,
-               .summary = "gradients of queries, keys and values",
-               .cost = cost, .scratch = backward_input_scratch,
-               DSFLOW_PORTS([DSFLOW_ATTENTION_Q] = { "q", DSFLOW_R },
-                            [DSFLOW_ATTENTION_KV] = { "kv", DSFLOW_R },
-                            [DSFLOW_ATTENTION_LSE] = { "lse", DSFLOW_R },
-                            [DSFLOW_ATTENTION_DATT] = { "datt", DSFLOW_R },
-                            [DSFLOW_ATTENTION_DELTA] = { "delta", DSFLOW_R },
-                            [DSFLOW_ATTENTION_DQ] = { "dq", DSFLOW_RW },
-                            [DSFLOW_ATTENTION_DKV] = { "dkv", DSFLOW_RW }));
+               .summary = "gradients of queries, keys and values", .cost = cost,
+               .scratch = backward_input_scratch,
+               DSFLOW_PORTS(P(Q, "q", R), P(KV, "kv", R), P(LSE, "lse", R),
+                            P(DATT, "datt", R), P(DELTA, "delta", R),
+                            P(DQ, "dq", RW), P(DKV, "dkv", RW)));

@@ -30,11 +30,6 @@ DSF_OP(load_batch, .summary = "tokens and targets of a tile, from the text",
                     { "batch", DSFLOW_W, DSFLOW_INT32 }),
        .check = load_check, .cost = load_cost);
 
-static int advance_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    return dsf_port_check(c, 0, DSFLOW_INT64, 1, err);
-}
-
 static void advance_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     cost->bytes = 2 * sizeof(int64_t);
@@ -43,4 +38,4 @@ static void advance_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_OP(advance, .summary = "the next step loads the next batch",
        .direction = DSFLOW_DIR_HOST,
        DSFLOW_PORTS({ "cursor", DSFLOW_RW, DSFLOW_INT64 }),
-       .check = advance_check, .cost = advance_cost);
+       .check = dsf_ports_check, .cost = advance_cost);

@@ -18,9 +18,9 @@ int dsf_embed_needs(const struct dsflow_op *op, const void *args,
     need[DSFLOW_EMBED_BATCH] = dsf_batch_of(t);
     need[DSFLOW_EMBED_X] = need[DSFLOW_EMBED_DX] = dsf_rows_of(t, width);
     if (status == DSFLOW_OK && a->first < 0)
-        status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "%s: first: %d: expected 0 or more", op->name,
-                             (int)a->first);
+        status =
+            dsflow_fail(err, DSFLOW_EINVAL, "%s: first: %d: expected 0 or more",
+                        op->name, (int)a->first);
     if (status == DSFLOW_OK &&
         (a->first_pos < 0 || a->npos < 0 ||
          a->npos > t->context - a->first_pos || (a->wpe < 0 && a->npos != 0)))
@@ -47,23 +47,23 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double x = (double)dsf_tile_x(&a->tile);
 
     cost->flops = x * (back ? tables : tables - 1);
-    cost->bytes = DSF_CELL * (2.0 * a->tile.rows +
-                              x * (1 + (back ? 2 * tables : tables)));
+    cost->bytes = DSF_CELL *
+                  (2.0 * a->tile.rows + x * (1 + (back ? 2 * tables : tables)));
 }
 
-DSF_SEGMENT_OP(embed, forward, DSFLOW_DIR_FORWARD, struct dsflow_embed_args,
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(EMBED, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(embed, forward, FORWARD, struct dsflow_embed_args,
                .summary = "token and position embeddings of a tile",
                .cost = cost,
-               DSFLOW_PORTS([DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R,
-                                                     DSFLOW_INT32 },
-                            [DSFLOW_EMBED_UNIT] = { "embed", DSFLOW_R },
-                            [DSFLOW_EMBED_X] = { "x", DSFLOW_W }));
+               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32),
+                            P(UNIT, "embed", R), P(X, "x", W)));
 
-DSF_SEGMENT_OP(embed, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+DSF_SEGMENT_OP(embed, backward_weight, BACKWARD_WEIGHT,
                struct dsflow_embed_args,
                .summary = "gradients of the embeddings, added up by token",
                .cost = cost,
-               DSFLOW_PORTS([DSFLOW_EMBED_BATCH] = { "batch", DSFLOW_R,
-                                                     DSFLOW_INT32 },
-                            [DSFLOW_EMBED_DX] = { "dx", DSFLOW_R },
-                            [DSFLOW_EMBED_GRAD] = { "grad", DSFLOW_RW }));
+               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", R),
+                            P(GRAD, "grad", RW)));

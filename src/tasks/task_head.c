@@ -34,7 +34,7 @@ static int check_args(const struct dsflow_op *op,
 static struct dsflow_need stats_of(const struct dsflow_tile *t, int32_t parts)
 {
     return (struct dsflow_need){ (int64_t)t->rows * parts, DSF_HEAD_STATS,
-                              DSFLOW_FP64 };
+                                 DSFLOW_FP64 };
 }
 
 int dsf_head_needs(const struct dsflow_op *op, const void *args,
@@ -140,23 +140,20 @@ static size_t forward_scratch(const struct dsflow_case *c)
     return dsf_head_scratch(c->args).bytes;
 }
 
-DSF_SEGMENT_OP(head, forward, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(HEAD, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(head, forward, FORWARD, struct dsflow_head_args,
                .summary = "logits, loss, and gradient of the logits of a tile",
                .cost = forward_cost, .scratch = forward_scratch,
-               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-                            [DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R,
-                                                    DSFLOW_INT32 },
-                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W },
-                            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W,
-                                                   DSFLOW_FP64, .optional = 1 },
-                            [DSFLOW_HEAD_STATS] = { "stats", DSFLOW_W,
-                                                    DSFLOW_FP64,
-                                                    .optional = 1 },
-                            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_W,
-                                                   .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
+                            P(WEIGHT, "weight", R),
+                            P(BATCH, "batch", R, DSFLOW_INT32),
+                            P(LOGITS, "logits", W),
+                            P(LOSS, "loss", W, DSFLOW_FP64, .optional = 1),
+                            P(STATS, "stats", W, DSFLOW_FP64, .optional = 1),
+                            P(TOPS, "tops", W, .optional = 1)));
 
 static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
@@ -170,51 +167,34 @@ static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
                               (double)t->rows * (double)dsf_head_blocks(t));
 }
 
-DSF_SEGMENT_OP(head, loss, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
-               .summary =
-                   "loss of all parts, and gradient of the logits of one",
-               .cost = loss_cost,
-               DSFLOW_PORTS([DSFLOW_HEAD_BATCH] = { "batch", DSFLOW_R,
-                                                    DSFLOW_INT32 },
-                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_RW },
-                            [DSFLOW_HEAD_LOSS] = { "loss", DSFLOW_W,
-                                                   DSFLOW_FP64 },
-                            [DSFLOW_HEAD_TOPS] = { "tops", DSFLOW_R },
-                            [DSFLOW_HEAD_ALL_STATS] = { "all_stats", DSFLOW_R,
-                                                        DSFLOW_FP64 }));
+DSF_SEGMENT_OP(
+    head, loss, FORWARD, struct dsflow_head_args,
+    .summary = "loss of all parts, and gradient of the logits of one",
+    .cost = loss_cost,
+    DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(LOGITS, "logits", RW),
+                 P(LOSS, "loss", W, DSFLOW_FP64), P(TOPS, "tops", R),
+                 P(ALL_STATS, "all_stats", R, DSFLOW_FP64)));
 
-DSF_SEGMENT_OP(head, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
-               struct dsflow_head_args,
+DSF_SEGMENT_OP(head, backward_input, BACKWARD_INPUT, struct dsflow_head_args,
                .summary = "gradient of the input of the head, and of its norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R, .optional = 1 },
-                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
-                            [DSFLOW_HEAD_DX] = { "dx", DSFLOW_W },
-                            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_W,
-                                                    .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1),
+                            P(NORM, "norm", R, .optional = 1),
+                            P(WEIGHT, "weight", R), P(LOGITS, "logits", R),
+                            P(DX, "dx", W),
+                            P(DNORM, "dnorm", W, .optional = 1)));
 
-DSF_SEGMENT_OP(head, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
-               struct dsflow_head_args,
+DSF_SEGMENT_OP(head, backward_weight, BACKWARD_WEIGHT, struct dsflow_head_args,
                .summary = "gradients of the head's matrix and norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_R },
-                            [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_R,
-                                                    .optional = 1 },
-                            [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_RW },
-                            [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_RW,
-                                                        .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
+                            P(LOGITS, "logits", R),
+                            P(DNORM, "dnorm", R, .optional = 1),
+                            P(GRAD, "grad", RW),
+                            P(NORM_GRAD, "norm_grad", RW, .optional = 1)));
 
-DSF_SEGMENT_OP(head, logits, DSFLOW_DIR_FORWARD, struct dsflow_head_args,
-               .summary = "logits of a tile, for generation",
-               .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_HEAD_X] = { "x", DSFLOW_R },
-                            [DSFLOW_HEAD_NORM] = { "norm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_HEAD_WEIGHT] = { "weight", DSFLOW_R },
-                            [DSFLOW_HEAD_LOGITS] = { "logits", DSFLOW_W }));
+DSF_SEGMENT_OP(head, logits, FORWARD, struct dsflow_head_args,
+               .summary = "logits of a tile, for generation", .cost = cost,
+               .scratch = norm_scratch,
+               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
+                            P(WEIGHT, "weight", R), P(LOGITS, "logits", W)));

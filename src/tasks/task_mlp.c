@@ -71,44 +71,33 @@ static size_t forward_scratch(const struct dsflow_case *c)
     return (size_t)t->rows * (size_t)most * DSF_CELL;
 }
 
-DSF_SEGMENT_OP(mlp, forward, DSFLOW_DIR_FORWARD, struct dsflow_mlp_args,
-               .summary = "norm, two projections and residual",
-               .cost = cost, .scratch = forward_scratch,
-               DSFLOW_PORTS([DSFLOW_MLP_X] = { "x", DSFLOW_R },
-                            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_MLP_H] = { "h", DSFLOW_W },
-                            [DSFLOW_MLP_Y] = { "y", DSFLOW_W }));
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(MLP, port, name, access, __VA_ARGS__)
 
-DSF_SEGMENT_OP(mlp, hidden, DSFLOW_DIR_HIDDEN, struct dsflow_mlp_args,
+DSF_SEGMENT_OP(mlp, forward, FORWARD, struct dsflow_mlp_args,
+               .summary = "norm, two projections and residual", .cost = cost,
+               .scratch = forward_scratch,
+               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(H, "h", W),
+                            P(Y, "y", W)));
+
+DSF_SEGMENT_OP(mlp, hidden, HIDDEN, struct dsflow_mlp_args,
                .summary = "norm and first projection, computed once more",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_MLP_X] = { "x", DSFLOW_R },
-                            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_MLP_H] = { "h", DSFLOW_W }));
+               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(H, "h", W)));
 
-DSF_SEGMENT_OP(mlp, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
-               struct dsflow_mlp_args,
+DSF_SEGMENT_OP(mlp, backward_input, BACKWARD_INPUT, struct dsflow_mlp_args,
                .summary = "gradient of the input of mlp, and of its norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_MLP_X] = { "x", DSFLOW_R, .optional = 1 },
-                            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_MLP_H] = { "h", DSFLOW_RW },
-                            [DSFLOW_MLP_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_MLP_DH] = { "dh", DSFLOW_W },
-                            [DSFLOW_MLP_DX] = { "dx", DSFLOW_W },
-                            [DSFLOW_MLP_DNORM] = { "dnorm", DSFLOW_W,
-                                                   .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(UNIT, "unit", R),
+                            P(H, "h", RW), P(DY, "dy", R), P(DH, "dh", W),
+                            P(DX, "dx", W),
+                            P(DNORM, "dnorm", W, .optional = 1)));
 
-DSF_SEGMENT_OP(mlp, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
-               struct dsflow_mlp_args,
-               .summary = "gradients of the parameters of mlp",
-               .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS([DSFLOW_MLP_X] = { "x", DSFLOW_R },
-                            [DSFLOW_MLP_UNIT] = { "unit", DSFLOW_R,
-                                                  .optional = 1 },
-                            [DSFLOW_MLP_H] = { "h", DSFLOW_R },
-                            [DSFLOW_MLP_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_MLP_DH] = { "dh", DSFLOW_R },
-                            [DSFLOW_MLP_DNORM] = { "dnorm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_MLP_GRAD] = { "grad", DSFLOW_RW }));
+DSF_SEGMENT_OP(mlp, backward_weight, BACKWARD_WEIGHT, struct dsflow_mlp_args,
+               .summary = "gradients of the parameters of mlp", .cost = cost,
+               .scratch = norm_scratch,
+               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R, .optional = 1),
+                            P(H, "h", R), P(DY, "dy", R), P(DH, "dh", R),
+                            P(DNORM, "dnorm", R, .optional = 1),
+                            P(GRAD, "grad", RW)));

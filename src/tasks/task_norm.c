@@ -42,15 +42,6 @@ DSF_OP(square, .summary = "squared norm of a gradient",
                     { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = square_check, .cost = square_cost, .slice = square_slice);
 
-static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
-{
-    int status = DSFLOW_OK;
-
-    for (unsigned i = 0; i < c->n && status == DSFLOW_OK; i++)
-        status = dsf_port_check(c, i, DSFLOW_FP64, 1, err);
-    return status;
-}
-
 static void sum_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     for (unsigned i = 0; i < c->n; i++) {
@@ -64,7 +55,7 @@ DSF_OP(sum, .summary = "sum of numbers, left to right",
        .joins = 1,
        DSFLOW_PORTS({ "out", DSFLOW_RW, DSFLOW_FP64 },
                     { "in", DSFLOW_R, DSFLOW_FP64 }),
-       .check = sum_check, .cost = sum_cost);
+       .check = dsf_ports_check, .cost = sum_cost);
 
 static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
 {

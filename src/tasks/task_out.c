@@ -49,28 +49,23 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->flops += x;
 }
 
-DSF_SEGMENT_OP(out, forward, DSFLOW_DIR_FORWARD, struct dsflow_out_args,
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(OUT, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(out, forward, FORWARD, struct dsflow_out_args,
                .summary = "projection of the attention's output, and residual",
                .cost = cost,
-               DSFLOW_PORTS([DSFLOW_OUT_X] = { "x", DSFLOW_R, .optional = 1 },
-                            [DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-                            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_OUT_Y] = { "y", DSFLOW_W }));
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(ATT, "att", R),
+                            P(UNIT, "unit", R), P(Y, "y", W)));
 
-DSF_SEGMENT_OP(out, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
-               struct dsflow_out_args,
-               .summary = "gradient of the attention's output",
-               .cost = cost,
-               DSFLOW_PORTS([DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-                            [DSFLOW_OUT_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_OUT_DATT] = { "datt", DSFLOW_W },
-                            [DSFLOW_OUT_DELTA] = { "delta", DSFLOW_W }));
+DSF_SEGMENT_OP(out, backward_input, BACKWARD_INPUT, struct dsflow_out_args,
+               .summary = "gradient of the attention's output", .cost = cost,
+               DSFLOW_PORTS(P(ATT, "att", R), P(UNIT, "unit", R),
+                            P(DY, "dy", R), P(DATT, "datt", W),
+                            P(DELTA, "delta", W)));
 
-DSF_SEGMENT_OP(out, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
-               struct dsflow_out_args,
-               .summary = "gradients of the parameters of out",
-               .cost = cost,
-               DSFLOW_PORTS([DSFLOW_OUT_ATT] = { "att", DSFLOW_R },
-                            [DSFLOW_OUT_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_OUT_GRAD] = { "grad", DSFLOW_RW }));
+DSF_SEGMENT_OP(out, backward_weight, BACKWARD_WEIGHT, struct dsflow_out_args,
+               .summary = "gradients of the parameters of out", .cost = cost,
+               DSFLOW_PORTS(P(ATT, "att", R), P(DY, "dy", R),
+                            P(GRAD, "grad", RW)));

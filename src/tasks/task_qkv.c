@@ -81,10 +81,10 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         floats += (weight ? 2 : 1) * nkv * (size_t)t->width;
     if (a->norm_w >= 0 && weight)
         floats += 2 * (size_t)t->width;
-    cost->bytes = (double)(floats * DSF_CELL) +
-                  dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) |
-                                         PORT(SHARED_GRAD) |
-                                         (weight ? PORT(UNIT) : 0));
+    cost->bytes =
+        (double)(floats * DSF_CELL) +
+        dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) | PORT(SHARED_GRAD) |
+                               (weight ? PORT(UNIT) : 0));
 }
 
 static size_t scratch(const struct dsflow_case *c)
@@ -94,48 +94,32 @@ static size_t scratch(const struct dsflow_case *c)
     return dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
-DSF_SEGMENT_OP(qkv, forward, DSFLOW_DIR_FORWARD, struct dsflow_qkv_args,
+/* A port, by its name in the list of the segment. */
+#define P(port, name, access, ...)                                             \
+    DSF_PORT(QKV, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(qkv, forward, FORWARD, struct dsflow_qkv_args,
                .summary = "norm and projection to queries, keys and values",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS([DSFLOW_QKV_X] = { "x", DSFLOW_R },
-                            [DSFLOW_QKV_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_QKV_Q] = { "q", DSFLOW_W },
-                            [DSFLOW_QKV_KV] = { "kv", DSFLOW_W },
-                            [DSFLOW_QKV_ROPE] = { "rope", DSFLOW_R,
-                                                  .optional = 1 },
-                            [DSFLOW_QKV_SHARED] = { "shared", DSFLOW_R,
-                                                    .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(Q, "q", W),
+                            P(KV, "kv", W), P(ROPE, "rope", R, .optional = 1),
+                            P(SHARED, "shared", R, .optional = 1)));
 
-DSF_SEGMENT_OP(qkv, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
-               struct dsflow_qkv_args,
+DSF_SEGMENT_OP(qkv, backward_input, BACKWARD_INPUT, struct dsflow_qkv_args,
                .summary = "gradient of the input of qkv, and of its norm",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS([DSFLOW_QKV_X] = { "x", DSFLOW_R, .optional = 1 },
-                            [DSFLOW_QKV_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_QKV_ROPE] = { "rope", DSFLOW_R,
-                                                  .optional = 1 },
-                            [DSFLOW_QKV_SHARED] = { "shared", DSFLOW_R,
-                                                    .optional = 1 },
-                            [DSFLOW_QKV_DQ] = { "dq", DSFLOW_RW },
-                            [DSFLOW_QKV_DKV] = { "dkv", DSFLOW_RW },
-                            [DSFLOW_QKV_DRES] = { "dres", DSFLOW_R,
-                                                  .optional = 1 },
-                            [DSFLOW_QKV_DX] = { "dx", DSFLOW_W },
-                            [DSFLOW_QKV_DNORM] = { "dnorm", DSFLOW_W,
-                                                   .optional = 1 }));
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(UNIT, "unit", R),
+                            P(ROPE, "rope", R, .optional = 1),
+                            P(SHARED, "shared", R, .optional = 1),
+                            P(DQ, "dq", RW), P(DKV, "dkv", RW),
+                            P(DRES, "dres", R, .optional = 1), P(DX, "dx", W),
+                            P(DNORM, "dnorm", W, .optional = 1)));
 
-DSF_SEGMENT_OP(qkv, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
-               struct dsflow_qkv_args,
-               .summary = "gradients of the parameters of qkv",
-               .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS([DSFLOW_QKV_X] = { "x", DSFLOW_R },
-                            [DSFLOW_QKV_UNIT] = { "unit", DSFLOW_R,
-                                                  .optional = 1 },
-                            [DSFLOW_QKV_DQ] = { "dq", DSFLOW_R },
-                            [DSFLOW_QKV_DKV] = { "dkv", DSFLOW_R },
-                            [DSFLOW_QKV_DNORM] = { "dnorm", DSFLOW_R,
-                                                   .optional = 1 },
-                            [DSFLOW_QKV_GRAD] = { "grad", DSFLOW_RW },
-                            [DSFLOW_QKV_SHARED_GRAD] = { "shared_grad",
-                                                         DSFLOW_RW,
-                                                         .optional = 1 }));
+DSF_SEGMENT_OP(qkv, backward_weight, BACKWARD_WEIGHT, struct dsflow_qkv_args,
+               .summary = "gradients of the parameters of qkv", .cost = cost,
+               .scratch = scratch,
+               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R, .optional = 1),
+                            P(DQ, "dq", R), P(DKV, "dkv", R),
+                            P(DNORM, "dnorm", R, .optional = 1),
+                            P(GRAD, "grad", RW),
+                            P(SHARED_GRAD, "shared_grad", RW, .optional = 1)));

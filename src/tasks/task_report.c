@@ -25,14 +25,8 @@ DSF_OP(report,
                     { "cursor", DSFLOW_R, DSFLOW_INT64 }),
        .check = report_check, .cost = report_cost);
 
-static int report_loss_check(const struct dsflow_case *c,
-                             struct dsflow_err *err)
-{
-    return dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
-}
-
 DSF_OP(report_loss,
        .summary = "loss of a micro-batch of the validation text",
        .direction = DSFLOW_DIR_HOST,
        DSFLOW_PORTS({ "loss", DSFLOW_R, DSFLOW_FP64 }),
-       .check = report_loss_check, .cost = report_cost);
+       .check = dsf_ports_check, .cost = report_cost);

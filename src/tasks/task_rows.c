@@ -73,32 +73,30 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     }
 }
 
-DSF_SEGMENT_OP(norm, forward, DSFLOW_DIR_FORWARD, struct dsf_norm_args,
+/* A port, by its name in the list of the segment. */
+#define NORM_PORT(port, name, access, ...)                                     \
+    DSF_PORT(NORM, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(norm, forward, FORWARD, struct dsf_norm_args,
                .summary = "norm of the rows of one tensor rank",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSFLOW_NORM_X] = { "x", DSFLOW_R },
-                            [DSFLOW_NORM_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_NORM_Y] = { "y", DSFLOW_W }));
+               DSFLOW_PORTS(NORM_PORT(X, "x", R), NORM_PORT(UNIT, "unit", R),
+                            NORM_PORT(Y, "y", W)));
 
-DSF_SEGMENT_OP(norm, backward_input, DSFLOW_DIR_BACKWARD_INPUT,
-               struct dsf_norm_args,
+DSF_SEGMENT_OP(norm, backward_input, BACKWARD_INPUT, struct dsf_norm_args,
                .summary = "gradient of the input of a norm, of the rows of one "
                           "rank",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSFLOW_NORM_X] = { "x", DSFLOW_R },
-                            [DSFLOW_NORM_UNIT] = { "unit", DSFLOW_R },
-                            [DSFLOW_NORM_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_NORM_DX] = { "dx", DSFLOW_W },
-                            [DSFLOW_NORM_DNORM] = { "dnorm", DSFLOW_W },
-                            [DSFLOW_NORM_DRES] = { "dres", DSFLOW_R,
-                                                .optional = 1 }));
+               DSFLOW_PORTS(NORM_PORT(X, "x", R), NORM_PORT(UNIT, "unit", R),
+                            NORM_PORT(DY, "dy", R), NORM_PORT(DX, "dx", W),
+                            NORM_PORT(DNORM, "dnorm", W),
+                            NORM_PORT(DRES, "dres", R, .optional = 1)));
 
-DSF_SEGMENT_OP(norm, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
-               struct dsf_norm_args,
+DSF_SEGMENT_OP(norm, backward_weight, BACKWARD_WEIGHT, struct dsf_norm_args,
                .summary = "gradients of the parameters of a norm",
                .cost = norm_cost,
-               DSFLOW_PORTS([DSFLOW_NORM_DNORM] = { "dnorm", DSFLOW_R },
-                            [DSFLOW_NORM_GRAD] = { "grad", DSFLOW_RW }));
+               DSFLOW_PORTS(NORM_PORT(DNORM, "dnorm", R),
+                            NORM_PORT(GRAD, "grad", RW)));
 
 int dsf_residual_needs(const struct dsflow_op *op, const void *args,
                        struct dsflow_need *need, struct dsflow_err *err)
@@ -135,18 +133,21 @@ static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost_of(&a->tile, 1, 1, 2, cost);
 }
 
-DSF_SEGMENT_OP(residual, forward, DSFLOW_DIR_FORWARD, struct dsf_residual_args,
+/* A port, by its name in the list of the segment. */
+#define RESIDUAL_PORT(port, name, access, ...)                                 \
+    DSF_PORT(RESIDUAL, port, name, access, __VA_ARGS__)
+
+DSF_SEGMENT_OP(residual, forward, FORWARD, struct dsf_residual_args,
                .summary = "what a segment adds to the rows of one tensor rank",
                .cost = residual_cost,
-               DSFLOW_PORTS([DSFLOW_RESIDUAL_X] = { "x", DSFLOW_R },
-                            [DSFLOW_RESIDUAL_IN] = { "in", DSFLOW_R },
-                            [DSFLOW_RESIDUAL_Y] = { "y", DSFLOW_W },
-                            [DSFLOW_RESIDUAL_UNIT] = { "unit", DSFLOW_R,
-                                                    .optional = 1 }));
+               DSFLOW_PORTS(RESIDUAL_PORT(X, "x", R),
+                            RESIDUAL_PORT(IN, "in", R),
+                            RESIDUAL_PORT(Y, "y", W),
+                            RESIDUAL_PORT(UNIT, "unit", R, .optional = 1)));
 
-DSF_SEGMENT_OP(residual, backward_weight, DSFLOW_DIR_BACKWARD_WEIGHT,
+DSF_SEGMENT_OP(residual, backward_weight, BACKWARD_WEIGHT,
                struct dsf_residual_args,
                .summary = "gradient of the bias that a segment adds",
                .cost = residual_cost,
-               DSFLOW_PORTS([DSFLOW_RESIDUAL_DY] = { "dy", DSFLOW_R },
-                            [DSFLOW_RESIDUAL_GRAD] = { "grad", DSFLOW_RW }));
+               DSFLOW_PORTS(RESIDUAL_PORT(DY, "dy", R),
+                            RESIDUAL_PORT(GRAD, "grad", RW)));

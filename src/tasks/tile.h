@@ -108,13 +108,18 @@ static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
         return dsflow_segment_check(c, dsf_##segment##_needs, err);            \
     }
 
+/* Port DSFLOW_<segment>_<port> of an op, which reads (R), writes (W) or does both
+ * (RW) to the data there. */
+#define DSF_PORT(segment, port, name, access, ...)                             \
+    [DSFLOW_##segment##_##port] = { name, DSFLOW_##access, __VA_ARGS__ }
+
 /* dsf_op_<segment>_<name>, an op of a segment: what is not said here. */
 #define DSF_SEGMENT_OP(segment_, name_, direction_, args, ...)                 \
     const struct dsflow_op dsf_op_##segment_##_##name_ = {                     \
         .abi = DSFLOW_OP_ABI,                                                  \
         .name = #segment_ "." #name_,                                          \
         .segment = #segment_,                                                  \
-        .direction = direction_,                                               \
+        .direction = DSFLOW_DIR_##direction_,                                  \
         .args_size = sizeof(args),                                             \
         .check = segment_##_check,                                             \
         __VA_ARGS__                                                            \
