@@ -51,6 +51,16 @@ enum {
 enum { DSF_HEAD_UNIT_NORM, DSF_HEAD_UNIT_W };
 enum { DSF_HEAD_W = 0, DSF_HEAD_NORM_W = 0, DSF_HEAD_NORM_B = 1 };
 
+/* dsf_segment_<name>, whose ports, fill, rules and hooks are those of its file:
+ * what is not said here. */
+#define DSF_SEGMENT(name_, NAME, ...)                                          \
+    const struct dsflow_segment dsf_segment_##name_ = {                        \
+        .abi = DSFLOW_SEGMENT_ABI, .name = #name_,                             \
+        .nports = DSFLOW_##NAME##_NPORTS, .ports = ports,                      \
+        .needs = dsf_##name_##_needs, .forward = &dsf_op_##name_##_forward,    \
+        .fill = fill, .rules = rules, .hooks = &hooks, __VA_ARGS__             \
+    }
+
 extern const struct dsflow_segment dsf_segment_embed, dsf_segment_qkv,
     dsf_segment_attention, dsf_segment_out, dsf_segment_mlp, dsf_segment_head;
 

@@ -67,18 +67,6 @@ static const struct dsf_segment_hooks hooks = {
     .next = "out",
 };
 
-const struct dsflow_segment dsf_segment_attention = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "attention",
-    .summary = "causal softmax attention",
-    .nports = DSFLOW_ATTENTION_NPORTS,
-    .ports = ports,
-    .needs = dsf_attention_needs,
-    .forward = &dsf_op_attention_forward,
-    .backward_input = &dsf_op_attention_backward_input,
-    .pairs = true,
-    .fill = fill,
-    .fresh = fresh,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(attention, ATTENTION, .summary = "causal softmax attention",
+            .backward_input = &dsf_op_attention_backward_input, .pairs = true,
+            .fresh = fresh);

@@ -96,16 +96,6 @@ static const struct dsf_segment_hooks hooks = {
     .of_model = true,
 };
 
-const struct dsflow_segment dsf_segment_embed = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "embed",
-    .summary = "rows of the embedding of tokens, and of positions",
-    .nports = DSFLOW_EMBED_NPORTS,
-    .ports = ports,
-    .needs = dsf_embed_needs,
-    .forward = &dsf_op_embed_forward,
-    .backward_weight = &dsf_op_embed_backward_weight,
-    .fill = fill,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(embed, EMBED,
+            .summary = "rows of the embedding of tokens, and of positions",
+            .backward_weight = &dsf_op_embed_backward_weight);

@@ -150,18 +150,7 @@ static const struct dsf_segment_hooks hooks = {
     .of_model = true,
 };
 
-const struct dsflow_segment dsf_segment_head = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "head",
-    .summary = "norm, logits and their loss",
-    .nports = DSFLOW_HEAD_NPORTS,
-    .ports = ports,
-    .needs = dsf_head_needs,
-    .forward = &dsf_op_head_forward,
-    .backward_input = &dsf_op_head_backward_input,
-    .backward_weight = &dsf_op_head_backward_weight,
-    .logits = &dsf_op_head_logits,
-    .fill = fill,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(head, HEAD, .summary = "norm, logits and their loss",
+            .backward_input = &dsf_op_head_backward_input,
+            .backward_weight = &dsf_op_head_backward_weight,
+            .logits = &dsf_op_head_logits);

@@ -74,11 +74,11 @@ static void own(struct dsf_part *p, const struct dsf_dims *d,
 {
     int32_t first, n = dsf_share(d->ffn, p->parts, p->part, &first);
 
-    p->w = take_ffn(p, d, u->at[DSF_MLP_W1], d->width);
-    p->w2 = dsf_part_align(p);
+    p->at[DSF_MLP_W1] = take_ffn(p, d, u->at[DSF_MLP_W1], d->width);
+    p->at[DSF_MLP_W2] = dsf_part_align(p);
     dsf_part_take(p, u->at[DSF_MLP_W2] + first, d->width, n, d->ffn);
     p->decay = dsf_part_align(p);
-    p->b = take_ffn(p, d, u->at[DSF_MLP_B1], 1);
+    p->at[DSF_MLP_B1] = take_ffn(p, d, u->at[DSF_MLP_B1], 1);
 }
 
 static void share(struct dsf_part *p, const struct dsf_dims *d,
@@ -87,22 +87,6 @@ static void share(struct dsf_part *p, const struct dsf_dims *d,
     p->b = dsf_part_vector(p, u->at[DSF_MLP_B2], d->width);
     p->norm_w = dsf_part_vector(p, u->at[DSF_MLP_NORM_W], d->width);
     p->norm_b = dsf_part_vector(p, u->at[DSF_MLP_NORM_B], d->width);
-}
-
-static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
-                          const struct dsf_part *shared, const void *whole,
-                          void *args)
-{
-    *(struct dsflow_mlp_args *)args = (struct dsflow_mlp_args){
-        .tile = dsf_part_tile(parts, t, whole),
-        .w1 = part->w,
-        .b1 = part->b,
-        .w2 = part->w2,
-        .b2 = -1,
-        .norm_w = -1,
-        .norm_b = -1,
-    };
-    return 0;
 }
 
 #define COLUMNS .cut = DSFLOW_CUT_COLUMNS
@@ -129,23 +113,23 @@ static const struct dsflow_op_rules rules[] = {
     { &dsf_op_mlp_forward,
       { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT),
         DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
-                 { DSFLOW_MLP_X, DSFLOW_REF_X },
-                 { DSFLOW_MLP_Y, DSFLOW_REF_Y }),
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
+                    { DSFLOW_MLP_X, DSFLOW_REF_X },
+                    { DSFLOW_MLP_Y, DSFLOW_REF_Y }),
         DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
         DSFLOW_RESIDUAL_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_Y, DSFLOW_MLP_UNIT) } },
     { &dsf_op_mlp_hidden,
       { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT),
         DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
-                 { DSFLOW_MLP_X, DSFLOW_REF_X }) } },
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
+                    { DSFLOW_MLP_X, DSFLOW_REF_X }) } },
     { &dsf_op_mlp_backward_input,
       { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_MLP_DY),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
-                 { DSFLOW_MLP_X, DSFLOW_LEFT_OUT },
-                 { DSFLOW_MLP_DY, DSFLOW_REF_D },
-                 { DSFLOW_MLP_DX, DSFLOW_REF_Y },
-                 { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_MLP_UNIT,
+                    { DSFLOW_MLP_X, DSFLOW_LEFT_OUT },
+                    { DSFLOW_MLP_DY, DSFLOW_REF_D },
+                    { DSFLOW_MLP_DX, DSFLOW_REF_Y },
+                    { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
         DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
         DSFLOW_NORM_BACK_ADD(DSFLOW_MLP_X, DSFLOW_MLP_UNIT, DSFLOW_MLP_DX,
                              DSFLOW_MLP_DNORM, DSFLOW_MLP_DY) } },
@@ -153,11 +137,11 @@ static const struct dsflow_op_rules rules[] = {
       { DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT),
         DSFLOW_GATHER(DSFLOW_REF_X, DSFLOW_REF_XN),
         DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_MLP_DY),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_MLP_GRAD,
-                 { DSFLOW_MLP_X, DSFLOW_REF_X },
-                 { DSFLOW_MLP_UNIT, DSFLOW_LEFT_OUT },
-                 { DSFLOW_MLP_DY, DSFLOW_REF_D },
-                 { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_MLP_GRAD,
+                    { DSFLOW_MLP_X, DSFLOW_REF_X },
+                    { DSFLOW_MLP_UNIT, DSFLOW_LEFT_OUT },
+                    { DSFLOW_MLP_DY, DSFLOW_REF_D },
+                    { DSFLOW_MLP_DNORM, DSFLOW_LEFT_OUT }),
         DSFLOW_RESIDUAL_WEIGHT(DSFLOW_MLP_DY, DSFLOW_MLP_GRAD),
         DSFLOW_NORM_WEIGHT(DSFLOW_MLP_DNORM, DSFLOW_MLP_GRAD) } },
     { .op = NULL },
@@ -170,18 +154,7 @@ static const struct dsf_segment_hooks hooks = {
     .share = share,
 };
 
-const struct dsflow_segment dsf_segment_mlp = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "mlp",
-    .summary = "norm, then two layers with GELU or SwiGLU",
-    .nports = DSFLOW_MLP_NPORTS,
-    .ports = ports,
-    .needs = dsf_mlp_needs,
-    .forward = &dsf_op_mlp_forward,
-    .hidden = &dsf_op_mlp_hidden,
-    .backward_input = &dsf_op_mlp_backward_input,
-    .backward_weight = &dsf_op_mlp_backward_weight,
-    .fill = fill,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(mlp, MLP, .summary = "norm, then two layers with GELU or SwiGLU",
+            .hidden = &dsf_op_mlp_hidden,
+            .backward_input = &dsf_op_mlp_backward_input,
+            .backward_weight = &dsf_op_mlp_backward_weight);

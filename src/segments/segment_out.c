@@ -29,7 +29,7 @@ static void fill(const struct dsflow_site *site, void *args)
         .tile = site->tile,
         .w = at[DSF_OUT_W],
         .b = at[DSF_OUT_B],
-        .residual = 1,
+        .residual = site->parts <= 1,
     };
 }
 
@@ -39,7 +39,7 @@ static void own(struct dsf_part *p, const struct dsf_dims *d,
 {
     int32_t first, n = dsf_share(d->heads, p->parts, p->part, &first);
 
-    p->w = 0;
+    p->at[DSF_OUT_W] = 0;
     dsf_part_take(p, u->at[DSF_OUT_W] + (int64_t)first * d->head_dim, d->width,
                   (int64_t)n * d->head_dim, (int64_t)d->heads * d->head_dim);
     p->decay = dsf_part_align(p);
@@ -49,16 +49,6 @@ static void share(struct dsf_part *p, const struct dsf_dims *d,
                   const struct dsf_unit *u)
 {
     p->b = dsf_part_vector(p, u->at[DSF_OUT_B], d->width);
-}
-
-static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
-                          const struct dsf_part *shared, const void *whole,
-                          void *args)
-{
-    *(struct dsflow_out_args *)args = (struct dsflow_out_args){
-        .tile = dsf_part_tile(parts, t, whole), .w = part->w, .b = -1
-    };
-    return 0;
 }
 
 #define COLUMNS .cut = DSFLOW_CUT_COLUMNS
@@ -82,19 +72,19 @@ static const struct dsflow_segment_port ports[] = {
 
 static const struct dsflow_op_rules rules[] = {
     { &dsf_op_out_forward,
-      { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
-                 { DSFLOW_OUT_X, DSFLOW_LEFT_OUT },
-                 { DSFLOW_OUT_Y, DSFLOW_REF_Y }),
+      { DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
+                    { DSFLOW_OUT_X, DSFLOW_LEFT_OUT },
+                    { DSFLOW_OUT_Y, DSFLOW_REF_Y }),
         DSFLOW_SCATTER(DSFLOW_REF_R, DSFLOW_REF_Y),
         DSFLOW_RESIDUAL_ROWS(DSFLOW_OUT_X, DSFLOW_OUT_Y, DSFLOW_OUT_UNIT) } },
     { &dsf_op_out_backward_input,
       { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_OUT_DY),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
-                 { DSFLOW_OUT_DY, DSFLOW_REF_D }) } },
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_OUT_UNIT,
+                    { DSFLOW_OUT_DY, DSFLOW_REF_D }) } },
     { &dsf_op_out_backward_weight,
       { DSFLOW_GATHER(DSFLOW_REF_D, DSFLOW_REF_OWN + DSFLOW_OUT_DY),
-        DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_OUT_GRAD,
-                 { DSFLOW_OUT_DY, DSFLOW_REF_D }),
+        DSFLOW_RULE(PART, DSFLOW_REF_OWN + DSFLOW_OUT_GRAD,
+                    { DSFLOW_OUT_DY, DSFLOW_REF_D }),
         DSFLOW_RESIDUAL_WEIGHT(DSFLOW_OUT_DY, DSFLOW_OUT_GRAD) } },
     { .op = NULL },
 };
@@ -106,17 +96,6 @@ static const struct dsf_segment_hooks hooks = {
     .share = share,
 };
 
-const struct dsflow_segment dsf_segment_out = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "out",
-    .summary = "projection of the attention's output",
-    .nports = DSFLOW_OUT_NPORTS,
-    .ports = ports,
-    .needs = dsf_out_needs,
-    .forward = &dsf_op_out_forward,
-    .backward_input = &dsf_op_out_backward_input,
-    .backward_weight = &dsf_op_out_backward_weight,
-    .fill = fill,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(out, OUT, .summary = "projection of the attention's output",
+            .backward_input = &dsf_op_out_backward_input,
+            .backward_weight = &dsf_op_out_backward_weight);

@@ -201,17 +201,6 @@ static const struct dsf_segment_hooks hooks = {
     .next = "attention",
 };
 
-const struct dsflow_segment dsf_segment_qkv = {
-    .abi = DSFLOW_SEGMENT_ABI,
-    .name = "qkv",
-    .summary = "norm, then queries, keys and values",
-    .nports = DSFLOW_QKV_NPORTS,
-    .ports = ports,
-    .needs = dsf_qkv_needs,
-    .forward = &dsf_op_qkv_forward,
-    .backward_input = &dsf_op_qkv_backward_input,
-    .backward_weight = &dsf_op_qkv_backward_weight,
-    .fill = fill,
-    .rules = rules,
-    .hooks = &hooks,
-};
+DSF_SEGMENT(qkv, QKV, .summary = "norm, then queries, keys and values",
+            .backward_input = &dsf_op_qkv_backward_input,
+            .backward_weight = &dsf_op_qkv_backward_weight);
