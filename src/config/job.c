@@ -356,7 +356,9 @@ static char *read_file(const char *path, size_t *bytes, struct dsflow_err *err)
     if (f == NULL || fstat(fileno(f), &st) < 0) {
         dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path, strerror(errno));
     } else if (S_ISDIR(st.st_mode)) {
-        dsflow_fail(err, DSFLOW_EINVAL, "%s: is a folder: expected a job.toml",
+        dsflow_fail(err, DSFLOW_EINVAL,
+                    "%s: is a folder: expected a job.toml, or the output "
+                    "folder of a run",
                     path);
     } else {
         text = dsf_xcalloc(MOST + 1, 1);

@@ -13,6 +13,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A run writes its job.toml into the folder: one of a user stays. */
+static int check_job_file(const struct dsf_job *job, struct dsflow_err *err)
+{
+    const char *output = job->main.output;
+    char *path = dsf_xasprintf("%s/job.toml", output);
+    bool written = access(path, F_OK) == 0 && !dsf_is_run(output);
+
+    free(path);
+    return written ? dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
+                                  "%s: has a job.toml that no run wrote, and "
+                                  "would lose it: expected a folder of its own",
+                                  output)
+                   : DSFLOW_OK;
+}
+
 int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
 {
     char *path = dsf_xstrdup(job->main.output), *end = path + strlen(path);
@@ -34,7 +49,7 @@ int dsf_run_check_output(const struct dsf_job *job, struct dsflow_err *err)
     else if (access(end > path ? path : ".", W_OK | X_OK) < 0)
         why = errno;
     free(path);
-    return why == 0 ? DSFLOW_OK
+    return why == 0 ? check_job_file(job, err)
                     : dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                                    "%s: %s", job->main.output, strerror(why));
 }

@@ -23,15 +23,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool has_file(const char *folder, const char *name, int how)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    bool has = access(path, how) == 0;
+
+    free(path);
+    return has;
+}
+
+/* A job.toml alone is one that somebody wrote. */
 bool dsf_is_run(const char *path)
 {
-    char *job = dsf_xasprintf("%s/job.toml", path);
     struct stat st;
-    bool is =
-        stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(job, R_OK) == 0;
 
-    free(job);
-    return is;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+           has_file(path, "job.toml", R_OK) &&
+           (has_file(path, "metrics.jsonl", F_OK) ||
+            has_file(path, "checkpoints", F_OK));
 }
 
 char *dsf_session_checkpoints(const struct dsf_session *s)

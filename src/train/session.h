@@ -116,7 +116,7 @@ const struct dsf_weights *dsf_session_weights(struct dsf_session *s);
 /* <output>/checkpoints; freed by the caller. */
 char *dsf_session_checkpoints(const struct dsf_session *s);
 
-/* Is `path` the folder of a run? */
+/* Whether `path` is the output folder of a run that has begun. */
 bool dsf_is_run(const char *path);
 
 #endif

@@ -37,7 +37,7 @@ refused "--set: model: init: ./none/at/all: no such folder: expected" --set mode
 refused "--set: model: init: text.txt: not a folder" --set model.init=text.txt
 mkdir empty
 refused "--set: model: init: empty: has no config.json" --set model.init=empty
-mkdir begun && cp base/job.toml begun
+mkdir begun && cp base/job.toml begun && : > begun/metrics.jsonl
 refused "--set: model: init: begun: a run that has no checkpoint yet" --set model.init=begun
 refused "next.toml:.*: model: init: base: is the output folder of this job" --set job.output=base --overwrite
 [ -e base/checkpoints/step-10 ] || fault "the weights are lost"

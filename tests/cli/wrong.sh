@@ -30,7 +30,13 @@ wrong_text() {
 
 wrong 2 "no-such.toml: No such file or directory" run no-such.toml
 mkdir folder
-wrong 2 "folder: is a folder: expected a job.toml" run folder
+wrong 2 "folder: is a folder: expected a job.toml, or the output folder of a run" run folder
+# A job.toml that somebody wrote is not one of a run, which writes its own.
+cp job.toml folder
+cp job.toml before.toml
+wrong 2 "folder: is a folder: expected a job.toml, or the output folder of a run" run folder
+wrong 2 "--set: job: output: folder: has a job.toml that no run wrote, and would lose it: expected a folder of its own" run folder/job.toml --set job.output=folder
+cmp -s folder/job.toml before.toml || fault "a run lost the job.toml of its user"
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
 wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
