@@ -47,8 +47,8 @@ int dsf_tokenizer_open(const char *spec, struct dsf_tokenizer **tok,
         t->vocab = 256;
     else if (stat(spec, &st) < 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
-                             "tokenizer %s: %s; expected \"bytes\", a "
-                             "tokenizer.json or a folder",
+                             "%s: %s; expected \"bytes\", a tokenizer.json "
+                             "or a folder",
                              spec, strerror(errno));
     else if (S_ISDIR(st.st_mode))
         status = dsf_tokenizer_read_folder(t, spec, err);

@@ -24,12 +24,13 @@ int dsf_vocabulary_open(struct dsf_session *s, struct dsflow_err *err)
             dsf_session_set_text(s, "data.tokenizer", s->job->model.init, err);
     if (status == DSFLOW_OK)
         status = dsf_tokenizer_open(s->job->data.tokenizer, &s->tok, err);
-    if (status < 0 && own)
-        return dsf_job_fail(s->job, err, status, "data", "tokenizer",
-                            "is not given, and that of model.init cannot be "
-                            "read: %s",
+    if (status < 0)
+        return dsf_job_fail(s->job, err, status, "data", "tokenizer", "%s%s",
+                            own ? "is not given, and that of model.init cannot "
+                                  "be read: "
+                                : "",
                             err != NULL ? err->msg : "");
-    return status;
+    return DSFLOW_OK;
 }
 
 /* Matrices are often made a little larger than the vocabulary: a multiple of a

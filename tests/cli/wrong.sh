@@ -222,8 +222,10 @@ lacks "memory: device" "rank 0 needs .* and has 1.2 MiB" --set offload.optimizer
 
 # Models and tokenizers.
 mkdir hf
-wrong 2 'tokenizer none: No such file or directory; expected "bytes", a tokenizer.json or a folder' \
+wrong 2 '--set: data: tokenizer: none: No such file or directory; expected "bytes", a tokenizer.json or a folder' \
     run job.toml --set data.tokenizer=none
+wrong 2 "--set: data: tokenizer: hf: no tokenizer here; expected tokenizer.json, or encoder.json and vocab.bpe, or vocab.json and merges.txt" \
+    run job.toml --set data.tokenizer=hf
 echo '{"model_type": "bert"}' > hf/config.json
 wrong 2 'hf/config.json: model_type: "bert": expected gpt2, llama, mistral or qwen2' run job.toml --set model.init=hf
 echo '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 48, "vocab_size": 256}' > hf/config.json

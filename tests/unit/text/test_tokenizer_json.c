@@ -376,7 +376,7 @@ static void a_tokenizer_that_is_not_there_is_named(void **state)
 
     assert_int_equal(dsf_tokenizer_open("no/such", &tok, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg,
-                        "tokenizer no/such: No such file or directory; "
+                        "no/such: No such file or directory; "
                         "expected \"bytes\", a tokenizer.json or a folder");
     assert_int_equal(dsf_tokenizer_open("/", &tok, &err), DSFLOW_EINVAL);
     assert_string_equal(err.msg, "/: no tokenizer here; expected "
