@@ -532,6 +532,16 @@ struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
     return cost;
 }
 
+static void no_case(const struct dsf_verify_options *how)
+{
+    char where[64];
+
+    snprintf(where, sizeof(where), "--seed %llu --cases %u",
+             (unsigned long long)how->seed, how->cases);
+    dsf_child_step("its trials: ", where);
+    dsf_child_fault("none of %u seeds gives a case", how->cases);
+}
+
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,
@@ -549,6 +559,7 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
         if (c.n > 0) {
             struct dsflow_cost cost = dsf_case_cost(&c, costs);
 
+            dsf_child_step("", NULL);
             if (!(cost.flops >= 0 && cost.bytes >= 0))
                 dsf_child_fault("the op's cost: %g operations, %g bytes",
                                 cost.flops, cost.bytes);
@@ -562,7 +573,7 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
         dsf_case_free(&c);
     }
     if (verdict->cases == 0)
-        dsf_child_fault("none of %u seeds gives a case", how->cases);
+        no_case(how);
     dsf_case_make(&c, codelet->op, trials, largest);
     dsf_child_step("", NULL);
     verdict->flops = dsf_case_cost(&c, costs).flops;
