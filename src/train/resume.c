@@ -166,16 +166,13 @@ static bool differs(const struct comparison *c, const char *key)
     return was != NULL && now != NULL && strcmp(was, now) != 0;
 }
 
-/* Another size of a step has other tiles, and another tokenizer another text:
- * that goes without saying. */
+/* Another size of a step has other tiles: that goes without saying. */
 static bool follows(const struct comparison *c, const char *key)
 {
-    if (strcmp(key, "batch.tile") == 0)
-        return c->s->job->batch.tile < 0 &&
-               (c->r->job == NULL || c->r->job->batch.tile < 0) &&
-               (differs(c, "batch.sequences") || differs(c, "batch.micro") ||
-                differs(c, "batch.sequence"));
-    return strcmp(key, "data.train") == 0 && differs(c, "data.tokenizer");
+    return strcmp(key, "batch.tile") == 0 && c->s->job->batch.tile < 0 &&
+           (c->r->job == NULL || c->r->job->batch.tile < 0) &&
+           (differs(c, "batch.sequences") || differs(c, "batch.micro") ||
+            differs(c, "batch.sequence"));
 }
 
 /* A key of two jobs. Where the checkpoint has the value that counted, that is
