@@ -1,4 +1,4 @@
-/* times.c - how long tasks take, by a trace.
+/* times.c - the step of a trace, planned again, and how long tasks take.
  *
  * A kind of task takes what the machine's description says of its size, times
  * how much longer it took in the trace than was said: sizes that the trace has
@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "policies/policies.h"
 #include "sim/cost.h"
 #include "sim/sim.h"
 
@@ -197,8 +198,80 @@ int dsf_times_seconds(const struct dsf_times *t, const struct dsflow_plan *plan,
     return status;
 }
 
+/* The job of the trace, with the vocabulary that it had. */
+static int make_job(const struct dsf_trace_facts *f, dsf_load_fn load,
+                    struct dsf_job **out, struct dsflow_err *err)
+{
+    char *vocab = dsf_xasprintf("model.vocab=%lld", (long long)f->vocab);
+    struct dsf_job said, *job = dsf_xcalloc(1, sizeof(*job));
+    int status = dsf_job_parse(f->job, strlen(f->job), "job.toml", NULL, 0,
+                               load, &said, err);
+
+    if (status == DSFLOW_OK) {
+        status = dsf_job_with(&said, DSF_FOLLOWS, (const char *const *)&vocab,
+                              said.model.vocab < 0, job, err);
+        dsf_job_fini(&said);
+    }
+    if (status < 0)
+        free(job);
+    else
+        *out = job;
+    free(vocab);
+    return status;
+}
+
+/* Is the plan of the job of the trace the graph of the trace? */
+static int check_same(const struct dsflow_graph *a,
+                      const struct dsflow_graph *b, struct dsflow_err *err)
+{
+    bool same = dsflow_graph_ntasks(a) == dsflow_graph_ntasks(b);
+
+    for (uint32_t i = 0; same && i < dsflow_graph_ntasks(a); i++)
+        same =
+            strcmp(dsflow_graph_task(a, (dsflow_task_id){ i })->op->name,
+                   dsflow_graph_task(b, (dsflow_task_id){ i })->op->name) == 0;
+    if (same)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "this dsflow plans the job of the trace in another "
+                       "way: expected the one that ran it");
+}
+
+/* The machine that the trace was of. */
+static void describe(struct dsf_times *t)
+{
+    const struct dsf_trace_facts *f = &t->account->trace->facts;
+
+    dsf_machine_of_model(&t->machine, &t->present);
+    if (!f->simulated) {
+        t->present.cores = f->cores;
+        t->present.available =
+            f->memory < 0 ? INT64_MAX : (int64_t)(f->memory * f->nranks);
+    }
+}
+
+/* The job of the trace, as it was. */
+static int plan_again(struct dsf_times *t, dsf_load_fn load,
+                      struct dsflow_err *err)
+{
+    const struct dsf_trace *trace = t->account->trace;
+    int status = make_job(&trace->facts, load, &t->job, err);
+
+    if (status < 0)
+        return status;
+    t->links = t->account->links && t->job->machine.virtuals > 0;
+    describe(t);
+    status = dsf_model_init(&t->model, t->job, err);
+    if (status == DSFLOW_OK)
+        status = dsf_plan_new(t->job, &t->model, &t->present, &t->plan, err);
+    if (status == DSFLOW_OK)
+        status = dsf_policies_build(t->plan, NULL, &t->graph, err);
+    return status == DSFLOW_OK ? check_same(trace->graph, t->graph, err)
+                               : status;
+}
+
 int dsf_times_init(struct dsf_times *t, const struct dsf_account *a,
-                   struct dsflow_err *err)
+                   dsf_load_fn load, struct dsflow_err *err)
 {
     const char *rates = a->trace->facts.rates;
     int status;
@@ -215,13 +288,21 @@ int dsf_times_init(struct dsf_times *t, const struct dsf_account *a,
     measure(t);
     t->factor_of_disk = measure_disk(a);
     t->delay = measure_delay(a);
-    return DSFLOW_OK;
+    status = plan_again(t, load, err);
+    if (status < 0)
+        dsf_times_fini(t);
+    return status;
 }
 
 void dsf_times_fini(struct dsf_times *t)
 {
-    if (t->account != NULL)
-        dsf_machine_model_fini(&t->machine);
+    dsflow_graph_free(t->graph);
+    dsf_plan_free(t->plan);
+    dsf_model_fini(&t->model);
+    if (t->job != NULL)
+        dsf_job_fini(t->job);
+    free(t->job);
+    dsf_machine_model_fini(&t->machine);
     free(t->factor);
     memset(t, 0, sizeof(*t));
 }

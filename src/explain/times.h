@@ -1,5 +1,5 @@
-/* times.h - how long a step of another plan would take, by the times that tasks
- * took in a trace. */
+/* times.h - the step of a trace, planned again; and how long the step of
+ * another plan would take, by the times that tasks took in the trace. */
 #ifndef DSF_EXPLAIN_TIMES_H
 #define DSF_EXPLAIN_TIMES_H
 
@@ -10,7 +10,13 @@
 struct dsf_times {
     const struct dsf_account *account; /* borrowed */
     struct dsf_machine_model machine;  /* that of the trace */
-    bool links;            /* of virtual devices: set by the caller */
+    struct dsf_machine present;        /* the same */
+    struct dsf_job *job;               /* of the trace, planned again */
+    struct dsf_model model;
+    struct dsflow_plan *plan;
+    struct dsflow_graph *graph;
+
+    bool links;            /* virtual devices copied beside their kernels */
     double *factor;        /* by kind of the account: measured / predicted */
     double factor_of_all;  /* of kinds that the trace has not */
     double factor_of_disk; /* of what a disk does */
@@ -26,9 +32,10 @@ struct dsf_effect {
     bool parallel; /* the executor uses all workers, as serial does not */
 };
 
-/* Errors: DSFLOW_EINVAL, with the reason, where nothing can be said. */
+/* `load` is for plug-ins of the job, as in dsf_job_read. Errors: DSFLOW_EINVAL,
+ * with the reason, where nothing can be said; `t` needs no fini then. */
 int dsf_times_init(struct dsf_times *t, const struct dsf_account *a,
-                   struct dsflow_err *err);
+                   dsf_load_fn load, struct dsflow_err *err);
 void dsf_times_fini(struct dsf_times *t);
 
 /* Of a step in the middle of a run. */

@@ -34,21 +34,20 @@ static bool try(struct dsf_search *h)
 /* "a = 1, b = \"two\"": the settings of a choice as they stand in a job. */
 static char *text_of(const struct dsf_choice *choice)
 {
-    char *sets = dsf_choice_text(choice), *rest = NULL;
     char *text = dsf_xstrdup("");
 
-    for (char *set = strtok_r(sets, " ", &rest); set != NULL;
-         set = strtok_r(NULL, " ", &rest)) {
-        const char *value = strchr(set, '=') + 1;
-        const char *quote = isalpha((unsigned char)*value) ? "\"" : "";
-        char *longer =
-            dsf_xasprintf("%s%s%.*s = %s%s%s", text, *text ? ", " : "",
-                          (int)(value - 1 - set), set, quote, value, quote);
+    for (unsigned i = 0; i < choice->n; i++)
+        for (unsigned k = 0; choice->v[i] && k < choice->v[i]->nsets; k++) {
+            const char *set = choice->v[i]->sets[k];
+            const char *value = strchr(set, '=') + 1;
+            const char *quote = isalpha((unsigned char)*value) ? "\"" : "";
+            char *longer =
+                dsf_xasprintf("%s%s%.*s = %s%s%s", text, *text ? ", " : "",
+                              (int)(value - 1 - set), set, quote, value, quote);
 
-        free(text);
-        text = longer;
-    }
-    free(sets);
+            free(text);
+            text = longer;
+        }
     return text;
 }
 

@@ -8,6 +8,8 @@
 #include "policies/keys.h"
 #include "tune/evaluate.h"
 
+#include <stdlib.h>
+
 /* Planning once more takes as long as the first time. */
 enum { MOST_TASKS = 300000 };
 
@@ -51,21 +53,21 @@ char *dsf_fit_gradients_text(const struct dsf_setup *s,
     const struct dsflow_plan *plan = s->plan;
     int32_t stage = dsf_zero_stage(s->job);
     double now, micro;
+    char *then, *text;
 
     if (stage < 2 || plan->nreplicas == 1 || plan->reduce_micro ||
         dsf_plan_passes_gradients(plan))
         return NULL;
     find_gradients(s, m, &now, &micro);
-    if (micro == 0)
-        return dsf_xasprintf(
-            "zero.stage = %d with zero.reduce = \"step\": each rank keeps "
-            "whole gradients, up to %s, until the end of the step; zero.reduce "
-            "= \"micro\", which regroups the sums, leaves shards of them",
-            stage, dsf_size_text(now).s);
-    return dsf_xasprintf(
+    then = micro == 0
+               ? dsf_xstrdup("leaves shards of them")
+               : dsf_xasprintf("would need %s%s", micro < now ? "" : "more, ",
+                               dsf_size_text(micro).s);
+    text = dsf_xasprintf(
         "zero.stage = %d with zero.reduce = \"step\": each rank keeps whole "
         "gradients, up to %s, until the end of the step; zero.reduce = "
-        "\"micro\", which regroups the sums, would need %s%s",
-        stage, dsf_size_text(now).s, micro < now ? "" : "more, ",
-        dsf_size_text(micro).s);
+        "\"micro\", which regroups the sums, %s",
+        stage, dsf_size_text(now).s, then);
+    free(then);
+    return text;
 }

@@ -9,6 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often a graph is built: the linker puts this in front of it. */
+static unsigned builds;
+
+int __real_dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                              struct dsflow_graph **graph,
+                              struct dsflow_err *err);
+int __wrap_dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                              struct dsflow_graph **graph,
+                              struct dsflow_err *err);
+int __wrap_dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                              struct dsflow_graph **graph,
+                              struct dsflow_err *err)
+{
+    builds++;
+    return __real_dsf_policies_build(plan, until, graph, err);
+}
+
 /* A small job and a machine that is described; its plan is of dsf_fit. */
 struct fitted {
     struct trial t;
@@ -26,6 +43,7 @@ static void fit(struct fitted *f, const char *text)
                                .model = &f->t.model,
                                .machine = f->t.plan->machine };
     f->err.msg[0] = '\0';
+    builds = 0;
     f->status = dsf_fit(&f->s, &f->m, NULL, &f->err);
 }
 
@@ -69,6 +87,8 @@ static void what_is_open_is_chosen_and_said(void **state)
     /* Four sizes and three ways to recompute, of which none is the fastest. */
     assert_non_null(strstr(f.s.why, "recompute.what=none"));
     assert_non_null(strstr(f.s.why, "the fastest of 12 that fit"));
+    assert_int_equal(builds, 12); /* the fastest is kept */
+    assert_true(dsf_job_has(f.s.chosen, "batch", "micro"));
     end_fit(&f);
 }
 
@@ -86,16 +106,15 @@ static void what_does_not_fit_is_not_chosen(void **state)
     peak = w.ranks[0].peak;
     dsf_weights_fini(&w);
     end_fit(&f);
-    snprintf(text, sizeof(text),
-             "gpt2 batch.micro=auto memory.device=%.0f", peak - 1);
+    snprintf(text, sizeof(text), "gpt2 batch.micro=auto memory.device=%.0f",
+             peak - 1);
     fit(&f, text);
     if (f.status < 0)
         fail_msg("%s", f.err.msg);
     assert_non_null(strstr(f.s.why, "; 1 needs more than "));
     assert_true(f.s.plan->micro < 8);
     dsf_fit_weigh(f.s.plan, f.s.graph, &f.m, &w);
-    assert_false(
-        dsf_fit_shortfall(f.s.plan, f.s.graph, &f.m, &w, &shortfall));
+    assert_false(dsf_fit_shortfall(f.s.plan, f.s.graph, &f.m, &w, &shortfall));
     dsf_weights_fini(&w);
     end_fit(&f);
 }
@@ -106,6 +125,7 @@ static void where_nothing_fits_it_is_said(void **state)
 
     fit(&f, "gpt2 batch.micro=auto memory.device=1KiB");
     assert_int_equal(f.status, DSFLOW_EFIT);
+    assert_int_equal(builds, 4);
     assert_non_null(strstr(f.err.msg, "4 ways to fill in what is auto"));
     assert_non_null(strstr(f.err.msg, "there are 1.0 KiB"));
     end_fit(&f);
@@ -129,7 +149,9 @@ static void a_plan_that_does_not_fit_has_advice(void **state)
              peak - 1);
     fit(&f, text);
     dsf_fit_weigh(f.s.plan, f.s.graph, NULL, &w);
+    builds = 0;
     assert_int_equal(dsf_fit_check(&f.s, NULL, &w, &f.err), DSFLOW_EFIT);
+    assert_int_equal(builds, 1); /* the next smaller fits; its own was there */
     dsf_weights_fini(&w);
     assert_non_null(strstr(f.err.msg, "rank 0 needs"));
     assert_non_null(strstr(f.err.msg, "would fit"));
