@@ -19,6 +19,7 @@ static void what_is_no_origin_is_refused(void **state)
     make_subfolder("empty");
     make_subfolder("begun");
     write_text("begun/job.toml", "[job]\n");
+    write_text("begun/metrics.jsonl", "");
     check("model.init=gpt2",
           "--set: model: init: gpt2: no such folder; a name on the Hugging "
           "Face hub: download it first, and name the folder it is in");

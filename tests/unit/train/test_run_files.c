@@ -23,6 +23,8 @@ static void a_folder_that_cannot_be_is_refused(void **state)
         { "@/a", "" },
         { "@/deep/er/than/that", "" },
         { "@/slash//es/", "" },
+        { "@", "--set: job: output: : has a job.toml that no run wrote, and "
+               "would lose it: expected a folder of its own" },
         { "@/text.txt", "--set: job: output: /text.txt: Not a directory" },
         { "@/text.txt/x", "--set: job: output: /text.txt/x: Not a directory" },
     };

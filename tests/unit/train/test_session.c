@@ -41,6 +41,7 @@ static void the_folder_of_a_run_is_its_job(void **state)
     assert_int_equal(rename(from, to), 0);
     assert_true(dsf_is_run(to));
     assert_false(dsf_is_run(from));
+    assert_false(dsf_is_run(folder)); /* its job.toml is somebody's */
     ok(open_job(&s, TO_MODEL, "moved", "job.steps=20", &err), &err);
     assert_string_equal(s.job->main.output, to);
     assert_int_equal(s.job->main.steps, 20);

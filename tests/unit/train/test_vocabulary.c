@@ -99,7 +99,8 @@ static void a_tokenizer_that_cannot_be_read_is_named(void **state)
            "/bare.toml: data: tokenizer: is not given, and that of model.init "
            "cannot be read: /broken/tokenizer.json: model: expected an object");
     refuse(TO_MODEL, "job.toml", "data.tokenizer=@/nothing", DSFLOW_EINVAL,
-           "tokenizer /nothing: No such file or directory; expected \"bytes\", "
+           "--set: data: tokenizer: /nothing: No such file or directory; "
+           "expected \"bytes\", "
            "a tokenizer.json or a folder");
 }
 
