@@ -36,8 +36,18 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     char *dir = dsf_xasprintf("%s/checkpoints", args->words[1]);
     struct count count = { 0 };
-    int status = dsf_ckpt_list(dir, print_one, &count, err);
+    int status;
 
+    if (access(args->words[1], F_OK) == 0 && access(dir, F_OK) < 0)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: has no checkpoints: expected the output "
+                             "folder of a run%s",
+                             args->words[1],
+                             strcmp(args->words[0], "verify") == 0
+                                 ? ", or the folder of a checkpoint"
+                                 : "");
+    else
+        status = dsf_ckpt_list(dir, print_one, &count, err);
     free(dir);
     return status < 0 ? status : count.damaged > 0;
 }
@@ -145,10 +155,11 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
     .summary = "list, verify or export the checkpoints of a run",
     .help =
         "list and verify read every byte of the checkpoints of a run (its\n"
-        "output folder) and exit with 1 when one is damaged. export writes a\n"
-        "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
-        "files, generation_config.json) that transformers loads; a job reads\n"
-        "one with model.init. Types of 16 bits are rounded to nearest.",
+        "output folder) and exit with 1 when one is damaged; verify takes the\n"
+        "folder of one checkpoint, too. export writes a Hugging Face folder\n"
+        "(config.json, model.safetensors, the tokenizer's files,\n"
+        "generation_config.json) that transformers loads; a job reads one\n"
+        "with model.init. Types of 16 bits are rounded to nearest.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,

@@ -54,6 +54,8 @@ wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, 
 wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, plugins or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
+wrong 2 "folder: has no checkpoints: expected the output folder of a run" checkpoint list folder
+wrong 2 "folder: has no checkpoints: expected the output folder of a run, or the folder of a checkpoint" checkpoint verify folder
 
 # Keys and values.
 set_wrong job.steps ten 'job: steps: "ten": expected a whole number, 1 to 1000000000'
