@@ -27,7 +27,10 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
     if (gradients != NULL)
         dsf_progress_say(p, "%s", gradients);
     free(gradients);
-    if (r->start.folder != NULL)
+    if (r->start.folder != NULL && r->done == r->s.job->main.steps)
+        dsf_progress_say(p, "all %lld steps of %s are done: --steps for more",
+                         (long long)r->done, r->s.job->main.output);
+    else if (r->start.folder != NULL)
         dsf_progress_say(p, "goes on from %s", r->start.folder);
     else if (r->start.asked)
         dsf_progress_say(p, "%s has no checkpoint: starts from the beginning",

@@ -12,6 +12,12 @@ same whole parts
 lines=$(grep -c '"loss"' parts/metrics.jsonl)
 [ "$lines" -eq 20 ] || fault "metrics.jsonl has $lines lines of steps, not 20"
 
+# A run that is done says so.
+"$dsflow" run job.toml --set job.output=parts --resume > log 2>&1 &&
+    grep -qx "all 20 steps of parts are done: --steps for more" log ||
+    fault "a run that is done: $(cat log)"
+same whole parts
+
 # Where the states and parameters are does not matter: ten steps with them on
 # disks, ten with all in memory, and the other way round.
 mkdir disk
