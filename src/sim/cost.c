@@ -112,25 +112,104 @@ static double host_seconds(const struct dsf_cost_model *model,
     return m->overhead + work.bytes * (double)ranks / m->host_bandwidth;
 }
 
+/* A kernel on what the rank computes on; and what moves its data: a swap
+ * between two memories that are no disk's, or a task that reads other ranks. */
+static double own_seconds(const struct dsf_cost_model *model,
+                          const struct dsflow_graph *g,
+                          const struct dsflow_task_spec *t)
+{
+    return model->machine->main.overhead + kernel_seconds(model->machine, g, t);
+}
+
+static double longer(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double wired_seconds(const struct dsf_cost_model *model,
+                            const struct dsflow_graph *g,
+                            const struct dsflow_task_spec *t)
+{
+    return model->machine->main.overhead +
+           longer(kernel_seconds(model->machine, g, t),
+                  wire_seconds(model, g, t));
+}
+
+static double gpu_swap_seconds(const struct dsf_cost_model *model,
+                               const struct dsflow_graph *g,
+                               const struct dsflow_task_spec *t)
+{
+    const struct dsf_machine_model *m = model->machine;
+
+    return m->main.overhead + m->link.latency +
+           (double)dsf_task_swapped(g, t) / m->main.host_link;
+}
+
+/* Bytes that come to the task's device from another one, or leave it. */
+static double crossing(const struct dsf_cost_model *model,
+                       const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t)
+{
+    int virtuals = (int)model->virtuals;
+    double bytes = 0;
+
+    if (t->op->swaps)
+        return (double)dsf_task_swapped(g, t);
+    for (unsigned p = 0; p < t->ndata; p++) {
+        int home = dsflow_graph_data(g, t->data[p])->home;
+
+        if (home != DSFLOW_ANYWHERE && home % virtuals != t->rank % virtuals)
+            bytes += dsf_task_moves(g, t, p);
+    }
+    return bytes;
+}
+
+static double linked_seconds(const struct dsf_cost_model *model,
+                             const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t)
+{
+    double link = model->virtual_link > 0
+                      ? crossing(model, g, t) / model->virtual_link
+                      : 0;
+
+    return longer(own_seconds(model, g, t), link);
+}
+
+/* What a task takes, by what ranks compute on. */
+typedef double (*seconds_fn)(const struct dsf_cost_model *model,
+                             const struct dsflow_graph *g,
+                             const struct dsflow_task_spec *t);
+static const struct device_costs {
+    seconds_fn kernel, host, swap, comm; /* host: with data in main memory */
+} costs[DSF_NDEVICE_KINDS] = {
+    [DSF_ON_CORES] = { own_seconds, own_seconds, own_seconds, wired_seconds },
+    [DSF_ON_VIRTUALS] = { own_seconds, own_seconds, linked_seconds,
+                          linked_seconds },
+    [DSF_ON_GPUS] = { own_seconds, host_seconds, gpu_swap_seconds,
+                      wired_seconds },
+};
+
+enum dsf_device_kind dsf_cost_kind(const struct dsf_cost_model *model)
+{
+    if (model->machine->main.kind == DSF_MACHINE_GPU)
+        return DSF_ON_GPUS;
+    return model->virtuals > 0 ? DSF_ON_VIRTUALS : DSF_ON_CORES;
+}
+
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {
-    const struct dsf_machine_model *m = model->machine;
-    bool gpu = m->main.kind == DSF_MACHINE_GPU;
-    double kernel, wire;
+    const struct device_costs *by = &costs[dsf_cost_kind(model)];
 
     if (dsf_task_uses(g, t, DSFLOW_NVME))
-        return disk_seconds(&m->disk, g, t);
-    if (gpu && t->op->swaps)
-        return m->main.overhead + m->link.latency +
-               (double)dsf_task_swapped(g, t) / m->main.host_link;
-    if (gpu && !t->op->comm && dsf_task_uses(g, t, DSFLOW_HOST))
-        return host_seconds(model, g, t);
-    kernel = kernel_seconds(m, g, t);
-    wire = t->op->comm ? wire_seconds(model, g, t) : 0;
-
-    return m->main.overhead + (wire > kernel ? wire : kernel);
+        return disk_seconds(&model->machine->disk, g, t);
+    if (t->op->swaps)
+        return by->swap(model, g, t);
+    if (t->op->comm)
+        return by->comm(model, g, t);
+    return dsf_task_uses(g, t, DSFLOW_HOST) ? by->host(model, g, t)
+                                            : by->kernel(model, g, t);
 }
 
 double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,

@@ -6,11 +6,24 @@
 
 #include "machine/machine_model.h"
 
-/* A machine and how many ranks are on it: whom a link is shared with. */
+/* A machine and how many ranks are on it: whom a link is shared with. Where the
+ * ranks are on virtual devices of its cores, how many there are, and what their
+ * links carry. */
 struct dsf_cost_model {
     const struct dsf_machine_model *machine;
     unsigned nranks;
+    unsigned virtuals;
+    double virtual_link; /* bytes a second; 0: as fast as memory is copied */
 };
+
+/* What ranks compute on. */
+enum dsf_device_kind {
+    DSF_ON_CORES,
+    DSF_ON_VIRTUALS,
+    DSF_ON_GPUS,
+    DSF_NDEVICE_KINDS
+};
+enum dsf_device_kind dsf_cost_kind(const struct dsf_cost_model *model);
 
 /* What the time of a kernel follows from. */
 struct dsf_work {
@@ -28,7 +41,8 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
  * time of the wires as well. What the disk does takes the disk's time and no
  * worker's. On a machine of GPUs a swap takes the time of the wires to main
  * memory, and an update of what is there that of this memory, which the ranks
- * of a node share. */
+ * of a node share. What comes to a virtual device from elsewhere takes the time
+ * of its link, beside that of the copy. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);

@@ -31,18 +31,45 @@ static int check_disk(const struct dsflow_graph *g,
     return DSFLOW_OK;
 }
 
+struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
+                                        const struct dsf_machine_model *machine)
+{
+    const struct dsf_job_machine *keys = &plan->job->machine;
+
+    return (struct dsf_cost_model){
+        .machine = machine,
+        .nranks = (unsigned)plan->nranks,
+        .virtuals = (unsigned)keys->virtuals,
+        .virtual_link = keys->virtual_link > 0 ? (double)keys->virtual_link : 0,
+    };
+}
+
+/* What ranks compute on, and what is beside. */
+static void put_workers(const struct dsflow_plan *plan,
+                        const struct dsf_cost_model *model,
+                        struct dsf_sim_spec *spec)
+{
+    enum dsf_device_kind kind = dsf_cost_kind(model);
+
+    spec->links = kind != DSF_ON_CORES;
+    spec->cores = kind != DSF_ON_GPUS ? plan->machine->cores : 0;
+    spec->workers = kind == DSF_ON_GPUS ? model->nranks : plan->workers;
+    if (kind != DSF_ON_VIRTUALS)
+        return;
+    spec->two_way = true;
+    spec->host_cores = plan->workers - model->virtuals;
+    spec->workers =
+        model->virtuals < model->nranks ? model->virtuals : model->nranks;
+}
+
 static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
                                    const struct dsf_cost_model *model,
                                    dsflow_program program)
 {
     const struct dsf_machine_model *machine = model->machine;
     unsigned nranks = (unsigned)plan->nranks;
-    bool gpus = machine->main.kind == DSF_MACHINE_GPU;
-
-    return (struct dsf_sim_spec){
+    struct dsf_sim_spec spec = {
         .nranks = nranks,
-        .workers = gpus ? nranks : plan->workers,
-        .links = gpus,
         .node_ranks = dsf_machine_model_node_ranks(machine, nranks),
         .duplex = machine->disk.duplex,
         .program = program,
@@ -50,6 +77,9 @@ static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
         .cost = dsf_cost_fn_seconds,
         .user = (void *)model,
     };
+
+    put_workers(plan, model, &spec);
+    return spec;
 }
 
 int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
@@ -60,7 +90,7 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     const struct dsf_machine_main *m = &machine->main;
     unsigned nranks = (unsigned)plan->nranks;
     bool gpus = m->kind == DSF_MACHINE_GPU;
-    struct dsf_cost_model model = { machine, nranks };
+    struct dsf_cost_model model = dsf_predict_costs(plan, machine);
     int status = check_disk(g, machine, err);
     struct dsf_sim_spec spec = spec_of(plan, &model, DSFLOW_STEP);
 
@@ -88,7 +118,7 @@ int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
                          const struct dsf_machine_model *machine,
                          struct dsf_prediction *out, struct dsflow_err *err)
 {
-    struct dsf_cost_model model = { machine, (unsigned)plan->nranks };
+    struct dsf_cost_model model = dsf_predict_costs(plan, machine);
     unsigned n = dsflow_graph_nprograms(g);
     int status = DSFLOW_OK;
 

@@ -84,6 +84,15 @@ static before_fn order_of(const struct group *group)
     return is_disk(group) ? queues_before : starts_before;
 }
 
+/* Does a link do it? Where it has two ways, an engine that computes nothing
+ * does. */
+static bool is_carried(const struct sim *s, const struct dsflow_task_spec *t)
+{
+    return t->op->swaps ||
+           (t->op->comm &&
+            !(s->spec->two_way && t->op->comm == DSFLOW_COMM_REDUCE));
+}
+
 enum dsf_bound dsf_sim_place(const struct sim *s,
                              const struct dsflow_task_spec *t)
 {
@@ -91,16 +100,34 @@ enum dsf_bound dsf_sim_place(const struct sim *s,
         return !s->spec->duplex           ? DSF_BOUND_DISK
                : dsf_task_brings(s->g, t) ? DSF_BOUND_READS
                                           : DSF_BOUND_WRITES;
-    if (s->spec->links && (t->op->comm || t->op->swaps))
-        return DSF_BOUND_LINK;
-    if (s->spec->links && dsf_task_uses(s->g, t, DSFLOW_HOST))
+    if (!s->spec->links)
+        return DSF_BOUND_WORK;
+    if (s->spec->two_way && !dsf_task_uses(s->g, t, DSFLOW_DEVICE))
         return DSF_BOUND_HOST;
-    return DSF_BOUND_WORK;
+    if (is_carried(s, t))
+        return DSF_BOUND_LINK;
+    return dsf_task_uses(s->g, t, DSFLOW_HOST) ? DSF_BOUND_HOST
+                                               : DSF_BOUND_WORK;
 }
 
 static unsigned node_of(const struct dsf_sim_spec *spec, unsigned rank)
 {
     return spec->node_ranks > 0 ? rank / spec->node_ranks : 0;
+}
+
+/* Where there are fewer of something than ranks, they share it in turn. */
+static unsigned share_of(const struct sim *s, unsigned n, unsigned rank)
+{
+    return n == s->spec->nranks ? rank : rank % n;
+}
+
+/* Does what a task writes arrive on a device? */
+static bool comes_in(const struct sim *s, const struct dsflow_task_spec *t)
+{
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (dsflow_task_access(t, p) & DSFLOW_W)
+            return dsflow_graph_data(s->g, t->data[p])->tier == DSFLOW_DEVICE;
+    return false;
 }
 
 unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t)
@@ -109,9 +136,12 @@ unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t)
 
     switch (dsf_sim_place(s, t)) {
     case DSF_BOUND_LINK:
-        return s->links + rank;
+        return !s->spec->two_way
+                   ? s->links + rank
+                   : s->links + 2 * share_of(s, s->nworking, rank) +
+                         (comes_in(s, t) ? 0 : 1);
     case DSF_BOUND_HOST:
-        return s->hosts + rank;
+        return s->hosts + share_of(s, s->nhosts, rank);
     case DSF_BOUND_DISK:
         return s->disks + node_of(s->spec, rank);
     case DSF_BOUND_READS:
@@ -121,7 +151,7 @@ unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t)
     default:
         break;
     }
-    return s->nworking == s->spec->nranks ? rank : rank % s->spec->workers;
+    return share_of(s, s->nworking, rank);
 }
 
 static bool has(const struct sim *s, enum dsf_bound from, enum dsf_bound to)
@@ -150,12 +180,15 @@ static void add_group(struct sim *s, enum dsf_bound kind, unsigned nlanes)
     s->ngroups++;
 }
 
-/* Workers w with w * groups / workers == i. */
-static unsigned workers_of(const struct sim *s, unsigned i)
+/* Those of `all` in group i of n: each w with w * n / all == i. */
+static unsigned members_of(uint64_t all, uint64_t n, unsigned i)
 {
-    uint64_t all = s->spec->workers, n = s->nworking;
-
     return (unsigned)(((i + 1) * all + n - 1) / n - (i * all + n - 1) / n);
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
 }
 
 /* Lanes in this order: workers, links, the cores beside GPUs, disks. */
@@ -163,22 +196,26 @@ static void make_groups(struct sim *s)
 {
     const struct dsf_sim_spec *spec = s->spec;
     unsigned nodes = node_of(spec, spec->nranks - 1) + 1;
-    unsigned n = spec->workers + 2 * spec->nranks + 2 * nodes;
+    unsigned cores = spec->host_cores > 0 ? spec->host_cores : spec->nranks;
+    unsigned n = spec->workers + 2 * spec->nranks + cores + 2 * nodes;
 
     s->groups = dsf_xcalloc(n, sizeof(*s->groups));
     s->group_of = dsf_xcalloc(n, sizeof(*s->group_of));
-    s->nworking = spec->nranks < spec->workers ? spec->nranks : spec->workers;
-    s->nlinks = spec->links ? spec->nranks : 0;
-    s->nhosts = has(s, DSF_BOUND_HOST, DSF_BOUND_HOST) ? spec->nranks : 0;
+    s->nworking = least(spec->nranks, spec->workers);
+    s->nlinks = !spec->links    ? 0
+                : spec->two_way ? 2 * s->nworking
+                                : spec->nranks;
+    s->nhosts =
+        has(s, DSF_BOUND_HOST, DSF_BOUND_HOST) ? least(spec->nranks, cores) : 0;
     s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES) ? nodes : 0;
     for (unsigned i = 0; i < s->nworking; i++)
-        add_group(s, DSF_BOUND_WORK, workers_of(s, i));
+        add_group(s, DSF_BOUND_WORK, members_of(spec->workers, s->nworking, i));
     s->links = s->ngroups;
     for (unsigned i = 0; i < s->nlinks; i++)
         add_group(s, DSF_BOUND_LINK, 1);
     s->hosts = s->ngroups;
     for (unsigned i = 0; i < s->nhosts; i++)
-        add_group(s, DSF_BOUND_HOST, 1);
+        add_group(s, DSF_BOUND_HOST, members_of(cores, s->nhosts, i));
     s->disks = s->ngroups;
     for (unsigned i = 0; i < s->ndisks; i++) {
         if (!spec->duplex) {
@@ -188,6 +225,8 @@ static void make_groups(struct sim *s)
         add_group(s, DSF_BOUND_READS, 1);
         add_group(s, DSF_BOUND_WRITES, 1);
     }
+    s->crowded = spec->cores > 0 &&
+                 spec->cores < spec->workers + (s->nhosts > 0 ? cores : 0);
     s->last_on = dsf_xcalloc(s->nlanes, sizeof(*s->last_on));
     for (unsigned i = 0; i < s->nlanes; i++)
         s->last_on[i] = NONE;
@@ -245,6 +284,11 @@ static unsigned lane_for(const struct sim *s, const struct group *group,
     return lane;
 }
 
+static bool takes_core(const struct group *group)
+{
+    return group->kind == DSF_BOUND_WORK || group->kind == DSF_BOUND_HOST;
+}
+
 static void begin(struct sim *s, struct group *group, uint32_t x)
 {
     unsigned lane = lane_for(s, group, x);
@@ -253,6 +297,7 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
 
     s->busy[lane] = true;
     group->idle--;
+    s->computing += takes_core(group);
     /* What waited in the queue started after what had the worker. */
     if (s->start[x] < s->now && s->last_on[place] != NONE)
         s->blocker[x] = s->last_on[place];
@@ -265,29 +310,58 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
     heap_push(s, &s->running, lane, ends_before);
 }
 
+/* Where a group finds what an idle worker of it takes next; NULL: nothing is
+ * ready, or nobody idle. */
+static struct heap *next_of(struct sim *s, unsigned i)
+{
+    struct group *group = &s->groups[i];
+    struct heap *from = &group->ready;
+
+    if (i < s->nworking && s->anywhere.n > 0 &&
+        (from->n == 0 || starts_before(s, s->anywhere.v[0], from->v[0])))
+        from = &s->anywhere;
+    return group->idle > 0 && from->n > 0 ? from : NULL;
+}
+
 /* The idle workers of a group take what is ready. */
 static void serve(struct sim *s, unsigned i)
 {
     struct group *group = &s->groups[i];
-    bool works = i < s->nworking;
+    struct heap *from;
 
     group->dirty = false;
-    while (group->idle > 0) {
-        struct heap *from = &group->ready;
-
-        if (works && s->anywhere.n > 0 &&
-            (from->n == 0 || starts_before(s, s->anywhere.v[0], from->v[0])))
-            from = &s->anywhere;
-        if (from->n == 0)
-            return;
+    if (s->crowded && takes_core(group))
+        return;
+    while ((from = next_of(s, i)) != NULL)
         begin(s, group, heap_pop(s, from, order_of(group)));
-    }
     /* Another group may have an idle worker for what is left. */
     for (unsigned k = 0; k < s->nworking && s->anywhere.n > 0; k++)
         if (s->groups[k].idle > 0) {
             mark(s, k);
             return;
         }
+}
+
+/* Where workers share cores, a core that is free takes what comes first of all
+ * that is ready for an idle one. */
+static void serve_cores(struct sim *s)
+{
+    while (s->crowded && s->computing < s->spec->cores) {
+        struct heap *best = NULL, *from;
+        unsigned group = 0;
+
+        for (unsigned i = 0; i < s->ngroups; i++) {
+            from = takes_core(&s->groups[i]) ? next_of(s, i) : NULL;
+            if (from == NULL ||
+                (best != NULL && !starts_before(s, from->v[0], best->v[0])))
+                continue;
+            best = from;
+            group = i;
+        }
+        if (best == NULL)
+            return;
+        begin(s, &s->groups[group], heap_pop(s, best, starts_before));
+    }
 }
 
 /* What waited for `x` alone is ready. */
@@ -314,6 +388,7 @@ static void finish(struct sim *s, uint32_t lane)
 
     s->busy[lane] = false;
     s->groups[group].idle++;
+    s->computing -= takes_core(&s->groups[group]);
     mark(s, group);
     complete(s, s->runs[lane]);
 }
@@ -342,6 +417,7 @@ static void run(struct sim *s)
         pass_instants(s);
         while (s->ndirty > 0)
             serve(s, s->dirty[--s->ndirty]);
+        serve_cores(s);
         if (s->running.n == 0)
             return;
         s->now = s->until[s->running.v[0]];

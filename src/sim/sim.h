@@ -15,14 +15,20 @@ typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,
 /* Ranks share `workers`: where there are at least as many workers as ranks,
  * rank r has workers w with w * nranks / workers == r; otherwise worker
  * r % workers. With `links`, tasks that move data run beside those that
- * compute, on the link of their rank, one after the other; and those with data in
- * main memory on the cores beside, likewise. What has data on NVMe is done by the
- * disk that the ranks of a node share, in the order in which it becomes ready:
- * reads one after the other, and writes; both at the same time where it is
- * `duplex`. */
+ * compute, on the link of their rank, one after the other; and those with data
+ * in main memory on the cores beside, likewise. With `two_way` too, workers are
+ * devices that the ranks share, as an executor has them: each has a link into
+ * it and one out of it, which carry what only copies, and the ranks share
+ * `host_cores`. What has data on NVMe is done by the disk that the ranks of a
+ * node share, in the order in which it becomes ready: reads one after the
+ * other, and writes; both at the same time where it is `duplex`. */
 struct dsf_sim_spec {
     unsigned nranks, workers;
-    bool links;
+    bool links, two_way;
+    unsigned host_cores; /* beside devices; 0: one for each rank */
+    unsigned
+        cores; /* of the machine: no more workers and cores beside devices
+                  compute at a time, whoever is ready first; 0: each has one */
     unsigned node_ranks; /* of a node; 0: all */
     bool duplex;
     dsflow_program program;

@@ -219,6 +219,24 @@ static void name_disk(const struct sim *s, unsigned node,
                                   "disk %u %s", node, ways[i]);
 }
 
+/* As an executor has them; the cores beside are those of a rank, or shared. */
+static void name_device_lanes(const struct sim *s,
+                              struct dsf_timeline *timeline)
+{
+    static const char *const ways[] = { "into", "out of" };
+    unsigned core = 0;
+
+    for (unsigned i = 0; i < s->nlinks; i++)
+        dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
+                              "%s device %u", ways[i % 2], i / 2);
+    for (unsigned i = 0; i < s->nhosts; i++)
+        for (unsigned k = 0; k < s->groups[s->hosts + i].nlanes; k++)
+            dsf_timeline_add_lane(
+                timeline, DSF_LANE_HOST,
+                s->nhosts == s->spec->nranks ? (int)i : DSFLOW_ANYWHERE,
+                "core %u", core++);
+}
+
 static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
 {
     const struct dsf_sim_spec *spec = s->spec;
@@ -228,13 +246,22 @@ static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
 
         dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
                               shared ? DSFLOW_ANYWHERE : (int)s->group_of[i],
-                              "%s %u", spec->links ? "GPU" : "core", i);
+                              "%s %u",
+                              spec->two_way ? "device"
+                              : spec->links ? "GPU"
+                                            : "core",
+                              i);
     }
-    for (unsigned r = 0; r < s->nlinks; r++)
-        dsf_timeline_add_lane(timeline, DSF_LANE_LINK, (int)r, "link of %u", r);
-    for (unsigned r = 0; r < s->nhosts; r++)
-        dsf_timeline_add_lane(timeline, DSF_LANE_HOST, (int)r, "cores of %u",
-                              r);
+    if (spec->two_way) {
+        name_device_lanes(s, timeline);
+    } else {
+        for (unsigned r = 0; r < s->nlinks; r++)
+            dsf_timeline_add_lane(timeline, DSF_LANE_LINK, (int)r, "link of %u",
+                                  r);
+        for (unsigned r = 0; r < s->nhosts; r++)
+            dsf_timeline_add_lane(timeline, DSF_LANE_HOST, (int)r,
+                                  "cores of %u", r);
+    }
     for (unsigned i = 0; i < s->ndisks; i++)
         name_disk(s, i, timeline);
 }

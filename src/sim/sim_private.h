@@ -42,6 +42,8 @@ struct sim {
     unsigned ngroups, nworking;   /* the first ones are workers */
     unsigned links, hosts, disks; /* the first group of each */
     unsigned nlinks, nhosts, ndisks;
+    bool crowded;       /* there are fewer cores than lanes that compute */
+    unsigned computing; /* lanes that have a core */
     uint16_t *group_of; /* by lane */
     struct heap anywhere;
     uint32_t *last_on; /* by lane: the last instance */

@@ -24,7 +24,7 @@ static void add_lane(struct dsf_teams *teams, unsigned lane,
     if (!joins)
         teams->v[teams->n++] = (struct dsf_team){ .kind = kind };
     /* The second direction of a disk joins, but does not work beside. */
-    if (!joins || kind == DSF_BOUND_WORK)
+    if (!joins || kind == DSF_BOUND_WORK || kind == DSF_BOUND_HOST)
         teams->v[teams->n - 1].members++;
     teams->of_lane[lane] = (uint16_t)(teams->n - 1);
 }
@@ -40,13 +40,16 @@ void dsf_teams_init(struct dsf_teams *teams, const struct dsf_timeline *lanes,
     for (unsigned i = 0; i < lanes->nlanes; i++) {
         const struct dsf_lane *lane = &lanes->lanes[i];
         bool second = lane->kind == DSF_LANE_DISK && ndisks++ % 2 == 1;
+        bool follows = i > 0 && lane->rank >= 0 &&
+                       lanes->lanes[i - 1].kind == lane->kind &&
+                       lanes->lanes[i - 1].rank == lane->rank;
 
         switch ((enum dsf_lane_kind)lane->kind) {
         case DSF_LANE_LINK:
             add_lane(teams, i, DSF_BOUND_LINK, false);
             break;
         case DSF_LANE_HOST:
-            add_lane(teams, i, DSF_BOUND_HOST, false);
+            add_lane(teams, i, DSF_BOUND_HOST, follows);
             break;
         case DSF_LANE_DISK:
             add_lane(teams, i,
@@ -57,10 +60,7 @@ void dsf_teams_init(struct dsf_teams *teams, const struct dsf_timeline *lanes,
             break;
         default:
             teams->workers++;
-            add_lane(teams, i, DSF_BOUND_WORK,
-                     i > 0 && lane->rank >= 0 &&
-                         lanes->lanes[i - 1].kind == lane->kind &&
-                         lanes->lanes[i - 1].rank == lane->rank);
+            add_lane(teams, i, DSF_BOUND_WORK, follows);
         }
     }
 }

@@ -22,7 +22,8 @@ const char *dsf_bound_str(enum dsf_bound bound);
 
 /* Lanes that have their work in common. The workers of a rank, which follow
  * each other, are a team. A worker that several ranks share is one alone, as
- * each rank keeps to its worker; so is a link, and the cores beside a GPU. The
+ * each rank keeps to its worker; so is a link. The cores beside a device are as
+ * workers are. The
  * two directions of a disk work one at a time, or are two teams where it is
  * duplex. */
 struct dsf_teams {

@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "plan/programs.h"
-#include "sim/cost.h"
 #include "trace/steps.h"
 #include "tune/fit.h"
 
@@ -68,6 +67,7 @@ void dsf_record_init(struct dsf_trace *trace, const struct dsf_session *s,
                      const char *executor)
 {
     const struct dsflow_plan *plan = s->plan;
+    /* Without the links of virtual devices, as dsf_times_seconds has it. */
     struct dsf_cost_model model = { m, (unsigned)plan->nranks };
     double memory = dsf_fit_budget(s->plan, m);
 

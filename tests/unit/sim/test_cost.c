@@ -246,6 +246,48 @@ static void a_gpu_reaches_main_memory_over_wires(void **state)
                        1e-6 + 2.5e-3, 1e-12);
 }
 
+/* Seconds of a task of rank 0, where ranks are on two virtual devices whose
+ * links carry 1e6 bytes a second, on data of 1e6 bytes at these homes. */
+static double on_devices(const struct dsflow_op *op, enum dsflow_tier from,
+                         int home)
+{
+    static const char cpu[] = "[machine]\nworkers = 4\nfp32 = 1e12\n"
+                              "bandwidth = 1e9\noverhead = \"1us\"\n";
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_task_spec t = DSFLOW_TASK(.op = op, .ndata = 2);
+    struct dsf_machine_model m;
+    struct dsf_cost_model model = { &m, 4, 2, 1e6 };
+    struct dsflow_err err;
+    dsflow_data_id ids[2];
+    double s;
+
+    if (dsf_machine_model_parse(cpu, strlen(cpu), "m.toml", &m, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (unsigned i = 0; i < 2; i++) {
+        bool read = op->swaps ? i == 0 : i == 1;
+
+        ids[i] = dsflow_graph_add_data(
+            g, &DSFLOW_DATA(.name = i == 0 ? "first" : "second",
+                            .elems = 1000000, .home = read ? (int16_t)home : 0,
+                            .tier = read ? (uint8_t)from : DSFLOW_DEVICE));
+    }
+    t.data = ids;
+    s = dsf_cost_seconds(&model, g, &t);
+    dsf_machine_model_fini(&m);
+    dsflow_graph_free(g);
+    return s;
+}
+
+static void
+what_crosses_the_link_of_a_virtual_device_takes_its_time(void **state)
+{
+    assert_float_equal(on_devices(&dsf_op_swap_in, DSFLOW_HOST, 0), 1, 1e-12);
+    assert_float_equal(on_devices(&move, DSFLOW_DEVICE, 1), 1, 1e-12);
+    /* Rank 2 is on the same device: a copy, read once and written once. */
+    assert_float_equal(on_devices(&move, DSFLOW_DEVICE, 2), 1e-6 + 2e-3, 1e-12);
+    assert_float_equal(on_devices(&work, DSFLOW_DEVICE, 0), 1e-6 + 2e-3, 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +299,8 @@ int main(void)
         cmocka_unit_test(a_task_that_is_no_transfer_uses_no_wire),
         cmocka_unit_test(a_disk_has_a_rate_each_way_and_a_latency),
         cmocka_unit_test(a_gpu_reaches_main_memory_over_wires),
+        cmocka_unit_test(
+            what_crosses_the_link_of_a_virtual_device_takes_its_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -724,6 +724,127 @@ static void beside_a_gpu_swaps_use_its_link_and_updates_the_cores(void **state)
     dsflow_graph_free(g);
 }
 
+/* Two ranks on one device: copies into it, kernels, copies out of it, and the
+ * core, each one after the other and all at the same time. */
+static void a_device_is_entered_and_left_while_it_computes(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_sim_spec spec = { .nranks = 2,
+                                 .workers = 1,
+                                 .links = true,
+                                 .two_way = true,
+                                 .host_cores = 1,
+                                 .steps = 1,
+                                 .cost = bytes_of_first };
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t in[2], out[2], kernel[2], core[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct at at = { i, 0, 0 };
+
+        in[i] = task(g, &bring, at, 2,
+                     (dsflow_data_id[]){ data_at(g, 4, DSFLOW_HOST),
+                                         data_at(g, 4, DSFLOW_DEVICE) });
+        out[i] = task(g, &take, at, 2,
+                      (dsflow_data_id[]){ data_at(g, 5, DSFLOW_DEVICE),
+                                          data_at(g, 5, DSFLOW_HOST) });
+        kernel[i] = task(g, &bump, at, 1,
+                         (dsflow_data_id[]){ data_at(g, 6, DSFLOW_DEVICE) });
+        core[i] = task(g, &bump, at, 1,
+                       (dsflow_data_id[]){ data_at(g, 7, DSFLOW_HOST) });
+    }
+    r = simulate(g, &spec, &timeline);
+    for (int i = 0; i < 2; i++) {
+        check_span(&timeline, in[i], "into device 0", 4 * i, 4 * i + 4);
+        check_span(&timeline, out[i], "out of device 0", 5 * i, 5 * i + 5);
+        check_span(&timeline, kernel[i], "device 0", 6 * i, 6 * i + 6);
+        check_span(&timeline, core[i], "core 0", 7 * i, 7 * i + 7);
+    }
+    assert_int_equal(timeline.workers, 1);
+    assert_true(r.step_seconds == 14);
+    assert_true(r.bound_seconds == 14 && r.bound == DSF_BOUND_HOST);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+
+    /* With a core for all, the device and the core beside it take turns. */
+    spec.cores = 1;
+    r = simulate(g, &spec, NULL);
+    assert_true(r.step_seconds == 26);
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+}
+
+/* Of what the kernels of two devices sum, an engine that copies can do nothing.
+ */
+static void sums_over_ranks_are_kernels_of_a_device(void **state)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_op sum = move;
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    dsflow_data_id d[3];
+    uint32_t copied, summed;
+
+    sum.comm = DSFLOW_COMM_REDUCE;
+    for (int i = 0; i < 3; i++)
+        d[i] = data_at(g, 3, DSFLOW_DEVICE);
+    copied = task(g, &move, (struct at){ 1, 0, 0 }, 2, d);
+    summed = task(g, &sum, (struct at){ 1, 0, 0 }, 2, d + 1);
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 2,
+                                         .workers = 2,
+                                         .links = true,
+                                         .two_way = true,
+                                         .host_cores = 1,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 &timeline);
+    check_span(&timeline, copied, "into device 1", 0, 3);
+    check_span(&timeline, summed, "device 1", 3, 6);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+/* Eight tasks of a second each, of `nranks` ranks, on 4 workers. */
+static double seconds_on(unsigned cores, int nranks)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_sim_result r;
+    uint32_t first = 0;
+    double seconds;
+
+    for (int i = 0; i < 8; i++)
+        first = task(g, &work, (struct at){ i % nranks, i, 0 }, 1,
+                     (dsflow_data_id[]){ data(g, 1, 0) });
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = (unsigned)nranks,
+                                         .workers = 4,
+                                         .cores = cores,
+                                         .steps = 1,
+                                         .cost = one },
+                 &timeline);
+    assert_true(span_of(&timeline, first)->start == 0);
+    assert_int_equal(timeline.workers, 4);
+    seconds = r.step_seconds;
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+    return seconds;
+}
+
+static void no_more_workers_compute_than_there_are_cores(void **state)
+{
+    for (int nranks = 1; nranks <= 4; nranks++) {
+        assert_true(seconds_on(2, nranks) == 4);
+        assert_true(seconds_on(1, nranks) == 8);
+    }
+    assert_true(seconds_on(4, 4) == 2 && seconds_on(0, 4) == 2);
+    assert_true(seconds_on(9, 1) == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -743,6 +864,9 @@ int main(void)
         cmocka_unit_test(a_disk_takes_what_comes_first),
         cmocka_unit_test(ranks_of_a_node_share_its_disk),
         cmocka_unit_test(beside_a_gpu_swaps_use_its_link_and_updates_the_cores),
+        cmocka_unit_test(a_device_is_entered_and_left_while_it_computes),
+        cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
+        cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
