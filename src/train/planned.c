@@ -2,6 +2,7 @@
 #include "train/planned.h"
 
 #include "base/log.h"
+#include "base/units.h"
 #include "machine/memory.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
@@ -76,10 +77,39 @@ int dsf_planned_make(struct dsf_planned *p,
                                : status;
 }
 
+/* Is there room on virtual devices for what their ranks keep there? What the
+ * host reads and writes may be in main memory instead. */
+static int check_virtuals(struct dsf_session *s, struct dsflow_err *err)
+{
+    const struct dsf_job_machine *m = &s->job->machine;
+    const struct dsf_weights *w = dsf_session_weights(s);
+
+    for (unsigned d = 0; d < m->virtuals && m->virtual_memory >= 0; d++) {
+        double has = (double)m->virtual_memory, left = has;
+
+        for (unsigned r = d; r < w->nranks; r += (unsigned)m->virtuals) {
+            double needs = w->ranks[r].tier_bytes[DSFLOW_DEVICE] -
+                           w->ranks[r].role_bytes[DSFLOW_BUFFERS];
+
+            if (needs > left)
+                return dsf_job_fail(
+                    s->job, err, DSFLOW_EFIT, "machine", "virtual_memory",
+                    "device %u: %s for the tensors of rank %u: %s of %s are "
+                    "free",
+                    d, dsf_size_text(needs).s, r, dsf_size_text(left).s,
+                    dsf_size_text(has).s);
+            left -= needs;
+        }
+    }
+    return DSFLOW_OK;
+}
+
 int dsf_planned_check(struct dsf_planned *p, struct dsflow_err *err)
 {
     struct dsf_setup setup = dsf_session_setup(&p->s);
 
+    if (!dsf_fit_is_gpu(p->machine) && check_virtuals(&p->s, err) < 0)
+        return DSFLOW_EFIT;
     return p->machine == &p->own
                ? dsf_session_check_memory(&p->s, err)
                : dsf_fit_check(&setup, p->machine, dsf_session_weights(&p->s),

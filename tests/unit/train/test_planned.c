@@ -147,6 +147,37 @@ static void what_does_not_fit_is_told(void **state)
     dsf_planned_close(&p);
 }
 
+/* Of a device that both ranks are on, and of two. */
+static void what_virtual_devices_have_no_room_for_is_told(void **state)
+{
+    static const char *const sets[] = { "machine.virtual=1",
+                                        "machine.virtual_memory=1MiB" };
+    static const char *const more[] = { "machine.virtual=2",
+                                        "machine.virtual_memory=1MiB" };
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_planned p = { 0 };
+
+    assert_int_equal(
+        dsf_session_parse(&p.s, toml, "job.toml", sets, 2, NULL, &err),
+        DSFLOW_OK);
+    assert_int_equal(dsf_planned_make(&p, &laptop, NULL, true, &err),
+                     DSFLOW_OK);
+    assert_int_equal(dsf_planned_check(&p, &err), DSFLOW_EFIT);
+    assert_non_null(strstr(err.msg, "machine: virtual_memory: device 0: "));
+    assert_non_null(strstr(err.msg, " for the tensors of rank "));
+    dsf_planned_close(&p);
+
+    memset(&p, 0, sizeof(p));
+    assert_int_equal(
+        dsf_session_parse(&p.s, toml, "job.toml", more, 2, NULL, &err),
+        DSFLOW_OK);
+    assert_int_equal(dsf_planned_make(&p, &laptop, NULL, true, &err),
+                     DSFLOW_OK);
+    if (dsf_planned_check(&p, &err) < 0)
+        fail_msg("%s", err.msg);
+    dsf_planned_close(&p);
+}
+
 static void a_batch_that_does_not_split_is_found_first(void **state)
 {
     struct dsflow_err err;
@@ -165,6 +196,7 @@ int main(void)
         cmocka_unit_test(policies_are_known_by_name),
         cmocka_unit_test(a_short_text_is_a_warning),
         cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(what_virtual_devices_have_no_room_for_is_told),
         cmocka_unit_test(a_batch_that_does_not_split_is_found_first),
     };
 
