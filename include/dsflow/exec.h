@@ -1,4 +1,5 @@
-/* exec.h - run a graph: on the calling thread, or on StarPU's workers. */
+/* exec.h - run a graph: on the calling thread, on a thread for each rank, or on
+ * StarPU's workers. */
 #ifndef DSFLOW_EXEC_H
 #define DSFLOW_EXEC_H
 
@@ -11,7 +12,10 @@ struct dsflow_exec;
 
 enum dsflow_exec_kind {
     DSFLOW_SERIAL, /* the tasks in the graph's order: the reference */
-    DSFLOW_STARPU
+    DSFLOW_STARPU,
+    DSFLOW_IN_ORDER /* those of each rank in the graph's order, on a thread of
+                       its own: for programs of many short tasks, as nothing is
+                       scheduled. Everything is in main memory */
 };
 
 /* Files for the data of a graph that is on NVMe. They have no name once they are
@@ -40,6 +44,9 @@ struct dsflow_exec_options {
                                which copies are held; 0: as fast as they are */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
+    void *const *lent; /* by data: its memory, where it is the caller's, until
+                          close; aligned to 64 bytes. NULL: the executor's own
+                          (of all data, or of this) */
 };
 
 /* Options, from those that are not 0. */

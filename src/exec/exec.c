@@ -127,6 +127,17 @@ uint32_t dsf_exec_count_run(struct dsflow_exec *exec, uint32_t task)
                                      memory_order_relaxed);
 }
 
+void dsf_exec_set_use(struct dsflow_exec *exec, dsflow_task_id task,
+                      const struct dsf_exec_use *use)
+{
+    exec->calls[task.i].use = use;
+}
+
+static bool is_skipped(const struct dsf_exec_call *call)
+{
+    return call->use != NULL && call->use->skipped;
+}
+
 void dsf_exec_prepare(const struct dsf_exec_call *call,
                       const struct dsflow_buf *bufs, struct dsflow_buf *by_port,
                       unsigned w, struct dsf_launch *launch)
@@ -136,13 +147,17 @@ void dsf_exec_prepare(const struct dsf_exec_call *call,
     double *worked = exec->worked;
 
     *launch = (struct dsf_launch){
-        .codelet = calls_host || !has_failed(exec) ? call->codelet : NULL,
+        .codelet = !is_skipped(call) && (calls_host || !has_failed(exec))
+                       ? call->codelet
+                       : NULL,
         .skip = dsf_skip_of(call->task, bufs),
         .worked = worked != NULL ? &worked[call - exec->calls] : NULL,
         .call = { .bufs = dsf_spread(call->task, bufs, by_port),
                   .nbufs = dsf_task_nports(call->task),
-                  .args = call->task->args,
-                  .fresh = call->task->fresh,
+                  .args = call->use != NULL ? call->use->args
+                                            : call->task->args,
+                  .fresh = call->use != NULL ? call->use->fresh
+                                             : call->task->fresh,
                   .scratch = exec->workers[w].scratch,
                   .host = &exec->host,
                   .program =
@@ -198,6 +213,12 @@ static void find_disk_lane(struct dsflow_exec *exec)
     dsf_timeline_fini(&t);
 }
 
+static const struct dsf_exec_class *const classes[] = {
+    [DSFLOW_SERIAL] = &dsf_exec_serial,
+    [DSFLOW_STARPU] = &dsf_exec_starpu,
+    [DSFLOW_IN_ORDER] = &dsf_exec_in_order,
+};
+
 int dsflow_exec_open(struct dsflow_graph *graph,
                      const struct dsflow_exec_options *options,
                      const struct dsflow_host *host, struct dsflow_exec **out,
@@ -211,9 +232,9 @@ int dsflow_exec_open(struct dsflow_graph *graph,
                            "options of an executor: %u bytes: expected %zu",
                            options->size, sizeof(*options));
     exec = dsf_xcalloc(1, sizeof(*exec));
-    exec->class =
-        options->kind == DSFLOW_SERIAL ? &dsf_exec_serial : &dsf_exec_starpu;
+    exec->class = classes[options->kind];
     exec->graph = graph;
+    exec->lent = options->lent;
     exec->outer = host;
     exec->host = (struct dsflow_host){ exec, load_batch, report };
     pthread_mutex_init(&exec->reporting, NULL);

@@ -13,7 +13,7 @@ int dsf_exec_open_devices(struct dsflow_exec *exec,
                           const struct dsflow_exec_options *options,
                           struct dsflow_err *err)
 {
-    unsigned n = options->kind == DSFLOW_SERIAL ? 0 : options->virtuals;
+    unsigned n = options->kind == DSFLOW_STARPU ? options->virtuals : 0;
     int status = DSFLOW_OK;
 
     exec->devices = dsf_xcalloc(n + 1, sizeof(*exec->devices));

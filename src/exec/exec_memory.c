@@ -21,6 +21,11 @@ static const struct dsflow_data_spec *spec_of(const struct dsflow_exec *exec,
     return dsflow_graph_data(exec->graph, (dsflow_data_id){ data });
 }
 
+static bool is_lent(const struct dsflow_exec *exec, uint32_t data)
+{
+    return exec->lent != NULL && exec->lent[data] != NULL;
+}
+
 size_t dsf_exec_size(const struct dsflow_exec *exec, uint32_t data)
 {
     size_t bytes = dsf_exec_padded(spec_of(exec, data)->bytes);
@@ -72,7 +77,8 @@ static void size_arenas(struct dsflow_exec *exec)
             exec->nranks = dsf_exec_home(exec, i) + 1;
     exec->arenas = dsf_xcalloc(exec->nranks, sizeof(*exec->arenas));
     for (uint32_t i = 0; i < n; i++)
-        arena_of(exec, i)->bytes += dsf_exec_size(exec, i);
+        if (!is_lent(exec, i))
+            arena_of(exec, i)->bytes += dsf_exec_size(exec, i);
     /* What begin_page may leave free. */
     for (unsigned r = 0; r < exec->nranks; r++)
         for (unsigned p = 0; p < DSF_NPLACES; p++)
@@ -120,7 +126,9 @@ static void lay_out(struct dsflow_exec *exec, bool pinned, bool small)
     for (uint32_t i = 0; i < dsflow_graph_ndata(exec->graph); i++) {
         struct dsf_arena *arena = arena_of(exec, i);
 
-        if ((dsf_exec_size(exec, i) < 4096) != small ||
+        if (is_lent(exec, i))
+            exec->mem[i] = exec->lent[i];
+        if (is_lent(exec, i) || (dsf_exec_size(exec, i) < 4096) != small ||
             exec->pinned[i] != pinned)
             continue;
         if (exec->place[i] != DSFLOW_NVME)

@@ -8,6 +8,7 @@
 #include <dsflow/exec.h>
 
 #include "exec/device.h"
+#include "exec/exec_use.h"
 #include "io/io.h"
 #include "timeline/timeline.h"
 
@@ -22,6 +23,7 @@ struct dsf_exec_call {
     bool ahead; /* what follows it need not wait for its end: all of it is in the
                    same queue */
     struct dsf_device *device; /* that does it */
+    const struct dsf_exec_use *use; /* NULL: as the graph says */
 };
 
 enum dsf_exec_by { DSF_BY_CORE, DSF_BY_DISK, DSF_BY_DEVICE };
@@ -40,7 +42,8 @@ struct dsf_exec_class {
     void (*lanes)(const struct dsflow_exec *exec,
                   struct dsf_timeline *timeline);
 };
-extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu;
+extern const struct dsf_exec_class dsf_exec_serial, dsf_exec_starpu,
+    dsf_exec_in_order;
 
 /* What one worker counts for itself; a cache line each. */
 struct dsf_exec_worker {
@@ -115,6 +118,7 @@ struct dsflow_exec {
     pthread_mutex_t reporting;
     struct dsf_exec_call *calls; /* by task */
     void **mem; /* by data: where in its memory; NULL: it is on NVMe */
+    void *const *lent; /* by data: the caller's memory; or NULL */
     struct dsf_device **on; /* by data: the device; NULL: main memory, or NVMe */
     uint8_t *place; /* by data: a tier, or DSF_PLACE_NEAR */
     bool *paged; /* by data: the disk has to do with it, in whole pages */
@@ -170,9 +174,15 @@ static inline struct dsflow_buf dsf_exec_buf(const struct dsf_exec_call *call,
 {
     const struct dsflow_data_spec *d =
         dsflow_graph_data(call->exec->graph, call->task->data[p]);
+    const enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
+    const struct dsf_exec_rows *r =
+        call->use == NULL ? NULL : &call->use->rows[p];
 
-    return (struct dsflow_buf){ ptr, d->bytes, d->elems,
-                                (enum dsflow_dtype)d->dtype };
+    if (r == NULL || r->elems == 0)
+        return (struct dsflow_buf){ ptr, d->bytes, d->elems, dtype };
+    return (struct dsflow_buf){ (char *)ptr + dsflow_dtype_bytes(dtype, r->from),
+                                dsflow_dtype_bytes(dtype, r->elems), r->elems,
+                                dtype };
 }
 
 /* A launch of a task on `bufs`, with the scratch of worker `w`: of nothing once

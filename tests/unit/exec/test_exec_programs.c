@@ -1,5 +1,5 @@
 /* test_exec_programs.c - any number of programs over the same data, submitted
- * in any order: both executors give the numbers of that order. */
+ * in any order: every executor gives the numbers of that order. */
 #include <dsflow/exec.h>
 
 #include "exec/exec_waiting.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { NPROGRAMS = 10, NDATA = 6, WORDS = 500, RUNS = 60 };
+enum { NPROGRAMS = 10, NDATA = 6, WORDS = 500, RUNS = 60, NRANKS = 3 };
 
 static int check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -59,6 +59,7 @@ static struct dsflow_graph *programs(void)
                 &DSFLOW_TASK(.op = &mix,
                              .args = &(uint32_t){ 2 * (p + 7 * i) + 3 },
                              .program = dsflow_graph_add_program(g, name),
+                             .rank = (int16_t)(i % NRANKS),
                              .ndata = 2,
                              .data = (dsflow_data_id[]){
                                  d[(p + i) % NDATA],
@@ -72,7 +73,8 @@ static void run(enum dsflow_exec_kind kind, uint32_t (*left)[WORDS])
 {
     struct dsflow_graph *g = programs();
     struct dsflow_exec_options options =
-        DSFLOW_EXEC_OPTIONS(.kind = kind, .workers = 3);
+        DSFLOW_EXEC_OPTIONS(.kind = kind, .workers = NRANKS,
+                            .ranks = NRANKS);
     struct dsflow_host host = { 0 };
     struct dsflow_exec_stats stats;
     struct dsflow_exec *exec;
@@ -105,11 +107,14 @@ static void run(enum dsflow_exec_kind kind, uint32_t (*left)[WORDS])
 
 static void ten_programs_leave_what_their_order_says(void **state)
 {
-    static uint32_t serial[NDATA][WORDS], starpu[NDATA][WORDS];
+    static uint32_t serial[NDATA][WORDS], starpu[NDATA][WORDS],
+        in_order[NDATA][WORDS];
 
     run(DSFLOW_SERIAL, serial);
     run(DSFLOW_STARPU, starpu);
+    run(DSFLOW_IN_ORDER, in_order);
     assert_memory_equal(serial, starpu, sizeof(serial));
+    assert_memory_equal(serial, in_order, sizeof(serial));
     assert_int_not_equal(serial[0][1], 0);
 }
 
