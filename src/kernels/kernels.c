@@ -57,6 +57,12 @@ const char *dsf_kernels_isa(void)
     return dsf_loops()->isa;
 }
 
+void dsf_row_product(const float *x, const float *w, size_t n, size_t k,
+                     float beta, float *y)
+{
+    dsf_loops()->row_product(x, w, n, k, beta, y);
+}
+
 void dsf_norm_forward(const struct dsf_norm *norm, const float *x, float *y,
                       size_t rows)
 {

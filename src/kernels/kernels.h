@@ -12,6 +12,11 @@
  * environment variable DSFLOW_ISA may ask for a lesser one (for tests). */
 const char *dsf_kernels_isa(void);
 
+/* y[n] = W x + beta y, of W[n][k]: a product of one row. Each number of y has
+ * the same bits whichever rows of W are asked for with it. */
+void dsf_row_product(const float *x, const float *w, size_t n, size_t k,
+                     float beta, float *y);
+
 /* C[m][n] = A B + beta C, row-major with leading dimensions. `ta`: A is stored
  * [k][m]; `tb`: B is stored [n][k]. oneDNN's sgemm on the calling thread. */
 void dsf_gemm(int ta, int tb, size_t m, size_t n, size_t k, const float *a,

@@ -64,6 +64,9 @@ struct dsf_loops {
                   uint16_t *heads, uint8_t *codes, size_t n);
     void (*unpack8)(const uint16_t *heads, const uint8_t *codes, float *out,
                     size_t n);
+
+    void (*row_product)(const float *x, const float *w, size_t n, size_t k,
+                        float beta, float *y);
 };
 
 extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,

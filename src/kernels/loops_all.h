@@ -7,6 +7,7 @@
 #include "kernels/loops_attention.h"
 #include "kernels/loops_update.h"
 #include "kernels/loops_pack.h"
+#include "kernels/loops_row.h"
 
 const struct dsf_loops DSF_LOOPS = {
     .isa = DSF_LOOPS_ISA,
@@ -37,4 +38,5 @@ const struct dsf_loops DSF_LOOPS = {
     .unpack16 = unpack16,
     .pack8 = pack8,
     .unpack8 = unpack8,
+    .row_product = row_product,
 };

@@ -46,6 +46,42 @@ static void sums_and_residuals_are_exact_to_rounding(void **state)
     with_every_isa(check_sums);
 }
 
+/* And whichever rows are asked for, each has its bits. */
+static void check_row_products(void)
+{
+    EACH_SHAPE(n, k)
+    {
+        struct tensor x = tensor_new(k, 1, 1), w = tensor_new(n * k, 1, 2);
+        struct tensor y = tensor_new(n, 1, 3), part = tensor_new(n, 1, 3);
+        double want[64];
+
+        for (size_t j = 0; j < n; j++) {
+            want[j] = 0.5 * y.d[j];
+            for (size_t i = 0; i < k; i++)
+                want[j] += w.d[j * k + i] * x.d[i];
+        }
+        dsf_row_product(x.f, w.f, n, k, 0.5f, y.f);
+        assert_close(y.f, want, n, 1e-5);
+        dsf_row_product(x.f, w.f, n / 3, k, 0.5f, part.f);
+        dsf_row_product(x.f, w.f + n / 3 * k, n - n / 3, k, 0.5f,
+                        part.f + n / 3);
+        assert_memory_equal(part.f, y.f, n * sizeof(float));
+        y.f[0] = NAN;
+        dsf_row_product(x.f, w.f, n, k, 0, y.f);
+        dsf_row_product(x.f, w.f, 1, k, 0, part.f);
+        assert_memory_equal(part.f, y.f, sizeof(float));
+        tensor_free(&x);
+        tensor_free(&w);
+        tensor_free(&y);
+        tensor_free(&part);
+    }
+}
+
+static void a_product_of_a_row_is_that_of_each_of_its_numbers(void **state)
+{
+    with_every_isa(check_row_products);
+}
+
 /* The analytic gradient of a row, in double. */
 static void norm_row_ref(const struct dsf_norm *norm, const double *x,
                          const double *dy, double *y, double *dx, double *dw)
@@ -333,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_residuals_are_exact_to_rounding),
+        cmocka_unit_test(a_product_of_a_row_is_that_of_each_of_its_numbers),
         cmocka_unit_test(norms_are_those_of_double_precision),
         cmocka_unit_test(activations_are_those_of_double_precision),
         cmocka_unit_test(rotations_turn_and_turn_back),
