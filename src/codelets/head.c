@@ -5,6 +5,7 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/rows_product.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
@@ -229,9 +230,9 @@ static void logits_cpu(const struct dsflow_call *call)
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X), call->scratch, rows);
 
-    dsf_gemm(0, 1, rows, vocab, width, xn, width,
-             dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, width, 0,
-             dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
+    dsf_rows_product(rows, vocab, width, xn,
+                     dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, 0,
+                     dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
 }
 
 DSF_SEGMENT_CODELET(head_logits, logits_cpu);

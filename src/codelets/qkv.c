@@ -4,6 +4,7 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/rows_product.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
@@ -50,11 +51,30 @@ static struct kv_rows kv_rows(const struct dsflow_qkv_args *a, float *unit,
                              values ? nk : 0, nk };
 }
 
+/* Some heads, of whole units: what generation shares out. Training has the norm
+ * and all rows of a unit, or a part of it and no norm. */
+static bool is_slice(const struct dsflow_qkv_args *a)
+{
+    return a->norm_w >= 0 && a->k >= 0;
+}
+
+/* out[rows][n] = xn W^T, whose rows are ld apart. */
+static void product(const struct dsflow_qkv_args *a, const float *xn,
+                    const float *w, float *out, size_t n, size_t ld)
+{
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+
+    if (is_slice(a))
+        dsf_rows_product(rows, n, width, xn, w, 0, out, ld);
+    else
+        dsf_gemm(0, 1, rows, n, width, xn, width, w, width, 0, out, ld);
+}
+
 static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_qkv_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
-    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t rows = (size_t)t->rows;
     const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
     float *unit = dsf_floats(call, DSFLOW_QKV_UNIT);
     float *q = dsf_floats(call, DSFLOW_QKV_Q);
@@ -63,15 +83,14 @@ static void forward_cpu(const struct dsflow_call *call)
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_QKV_X), call->scratch, rows);
 
-    dsf_gemm(0, 1, rows, nq, width, xn, width, unit + a->w, width, 0, q, nq);
+    product(a, xn, unit + a->w, q, nq, nq);
     if (a->b >= 0)
         dsf_add_bias(q, unit + a->b, rows, nq);
     for (unsigned i = 0; i < kv_count(a); i++) {
         const struct kv_rows from =
             kv_rows(a, unit, dsf_floats(call, DSFLOW_QKV_SHARED), i);
 
-        dsf_gemm(0, 1, rows, from.n, width, xn, width, from.w, width, 0,
-                 kv + from.at, nkv);
+        product(a, xn, from.w, kv + from.at, from.n, nkv);
         if (from.b && from.n == nkv)
             dsf_add_bias(kv, from.b, rows, nkv);
         else if (from.b)

@@ -166,6 +166,7 @@ struct dsf_update_args {
  * report_loss              { loss R }
  *   Evaluation: calls host->report with the loss alone. */
 
+#include "tasks/columns_args.h"
 #include "tasks/rows_args.h"
 
 #endif

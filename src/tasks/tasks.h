@@ -18,6 +18,7 @@
     OP(head_backward_input) OP(head_backward_weight) OP(head_logits)           \
     OP(norm_forward) OP(norm_backward_input) OP(norm_backward_weight)          \
     OP(residual_forward) OP(residual_backward_weight)                          \
+    OP(mlp_up) OP(project) OP(columns)                                         \
     OP(begin) OP(square) OP(sum) OP(clip) OP(finish) OP(add)                   \
     OP(send) OP(wait) OP(copy) OP(gather) OP(reduce)                           \
     COLLECTIVE(all_gather) COLLECTIVE(reduce_scatter) COLLECTIVE(all_reduce)   \

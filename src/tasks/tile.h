@@ -92,7 +92,7 @@ static inline struct dsflow_need dsf_batch_of(const struct dsflow_tile *t)
 
 dsflow_needs_fn dsf_embed_needs, dsf_qkv_needs, dsf_attention_needs,
     dsf_out_needs, dsf_mlp_needs, dsf_head_needs, dsf_norm_needs,
-    dsf_residual_needs;
+    dsf_residual_needs, dsf_mlp_up_needs, dsf_project_needs;
 
 /* May a task of `op` leave the port out? */
 static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
