@@ -116,6 +116,8 @@ int dsf_api_generate(const struct dsf_session *s, float *const *params,
         .top_p = sampling->top_p > 0 ? sampling->top_p : 1,
         .top_k = sampling->top_k,
         .seed = sampling->seed,
+        /* Those of an open run do not leave the cores. */
+        .workers = s->exec != NULL ? 1 : 0,
         .user = &text,
         .on_text = add_text,
         .is_stopped = end_token,

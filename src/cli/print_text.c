@@ -20,6 +20,8 @@ int dsf_print_text(const struct dsf_session *s, float *const *params,
     bool begun = false;
     int status;
 
+    /* Those of an open run do not leave the cores. */
+    own.workers = s->exec != NULL ? 1 : 0;
     own.user = &begun;
     own.on_text = print;
     status = dsf_generate(&s->model, s->job, params, s->tok, prompt,

@@ -1,403 +1,171 @@
-/* generate.c - text from a model: the forward tasks of its segments, with the
- * keys and values of all earlier tokens kept. */
+/* generate.c - a model that is fed tokens: the programs of generation on an
+ * executor, one after the other. */
 #include "train/generate.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "codelets/codelets.h"
-#include "kernels/kernels.h"
-#include "segments/segment.h"
-#include "tasks/components.h"
+#include "graph/task.h"
+#include "machine/machine.h"
+#include "train/generation.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a prompt that go through the model together. */
-enum { MOST_ROWS = 128 };
-
-/* Data of a port, of the largest tile that is fed or of the whole context. */
-struct port_data {
-    float *v;  /* of all layers in turn */
-    float **l; /* keys: [layers], of all tokens so far */
-};
-
 struct dsf_generator {
-    const struct dsf_model *model;
-    const struct dsf_job *job;
-    float *const *params;
-    int32_t pos, rows; /* tokens fed, and those that are being fed */
-    float *stream[2], *rope, *logits;
-    int32_t *batch;
-    unsigned from; /* the stream that segments read */
-    struct port_data (*own)[DSFLOW_SEGMENT_PORTS]; /* by segment, as listed */
-    void *scratch;
-    size_t scratch_bytes;
-    struct dsflow_err err; /* of a plug-in's kind of task */
+    struct dsf_generation of;
+    struct dsflow_exec *exec;
+    struct dsflow_host host; /* no task calls it */
+    void **lent;             /* by data: the weights */
+    float *logits;
+    int32_t pos; /* tokens fed */
 };
-
-static void *floats(size_t n)
-{
-    void *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
-
-    if (p != NULL)
-        memset(p, 0, n * sizeof(float));
-    return p;
-}
-
-static struct port_data *own_data(const struct dsf_generator *g,
-                                  const struct dsflow_segment *segment,
-                                  unsigned port)
-{
-    return &g->own[dsf_segment_number(segment)][port];
-}
 
 void dsf_generator_free(struct dsf_generator *g)
 {
     if (g == NULL)
         return;
-    for (unsigned i = 0; i < DSF_MAX_SEGMENTS * DSFLOW_SEGMENT_PORTS; i++) {
-        struct port_data *d =
-            &g->own[i / DSFLOW_SEGMENT_PORTS][i % DSFLOW_SEGMENT_PORTS];
-
-        for (int l = 0; d->l != NULL && l < g->model->layers; l++)
-            free(d->l[l]);
-        free(d->l);
-        free(d->v);
-    }
-    free(g->own);
-    free(g->stream[0]);
-    free(g->stream[1]);
+    dsflow_exec_close(g->exec);
+    dsf_generation_fini(&g->of);
+    free(g->lent);
     free(g->logits);
-    free(g->rope);
-    free(g->batch);
-    free(g->scratch);
     free(g);
-}
-
-/* Of `rows` tokens from `pos` on, in a segment of layer `l`. */
-static struct dsflow_site site_of(const struct dsf_model *m, int l,
-                                  const struct dsflow_segment *segment,
-                                  int32_t pos, int32_t rows)
-{
-    struct dsflow_site site = { .tile = dsf_model_tile(m, l),
-                             .parts = 1,
-                             .tokens = 1,
-                             .keys = rows,
-                             .diagonal = true,
-                             .first_keys = pos == 0 };
-
-    site.tile.rows = rows;
-    site.tile.nseq = 1;
-    site.tile.pos = pos;
-    for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
-        site.at[u] = m->units[dsf_model_unit(m, l, segment, u)].at;
-    return site;
-}
-
-/* Numbers on a port, of `rows` tokens. */
-static size_t numbers(const struct dsf_model *m, int l,
-                      const struct dsflow_segment *segment, unsigned port,
-                      int32_t rows)
-{
-    const struct dsflow_site site = site_of(m, l, segment, 0, rows);
-    struct dsflow_need need = dsf_segment_need(segment, &site, port);
-
-    return (size_t)(need.rows * need.cols);
-}
-
-static int32_t most_rows(const struct dsf_model *m)
-{
-    return m->dims.context < MOST_ROWS ? m->dims.context : MOST_ROWS;
-}
-
-/* Call `what` for each port of each layer that keeps data. */
-typedef void (*own_port_fn)(void *user, int l, const struct dsflow_segment *s,
-                            unsigned port);
-static void each_own_port(const struct dsf_model *m, own_port_fn what,
-                          void *user)
-{
-    for (int l = 0; l < m->layers; l++) {
-        const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
-
-        for (; *s != NULL; s++)
-            for (unsigned p = 0; p < (*s)->nports; p++)
-                if ((*s)->ports[p].from == DSFLOW_FROM_KEPT)
-                    what(user, l, *s, p);
-    }
-}
-
-struct counted {
-    const struct dsf_model *model;
-    double bytes;
-};
-
-static void count_port(void *user, int l, const struct dsflow_segment *s,
-                       unsigned port)
-{
-    struct counted *c = user;
-
-    if (s->ports[port].of_keys)
-        c->bytes += sizeof(float) * (double)numbers(c->model, l, s, port,
-                                                    c->model->dims.context);
 }
 
 double dsf_generator_bytes(const struct dsf_model *m)
 {
-    struct counted c = { .model = m };
-
-    each_own_port(m, count_port, &c);
-    return c.bytes;
+    return dsf_generation_bytes(m);
 }
 
-static int out_of_memory(const struct dsf_model *m, struct dsflow_err *err)
+/* One for each core, unless it is said. */
+static unsigned workers_of(const struct dsf_generator_spec *spec)
 {
-    return dsflow_fail(
-        err, DSFLOW_ENOMEM, "memory: %s for the keys and values of %d tokens",
-        dsf_size_text(dsf_generator_bytes(m)).s, m->dims.context);
+    struct dsf_machine machine;
+    int64_t workers = spec->job == NULL ? -1 : spec->job->machine.workers;
+
+    if (spec->workers > 0)
+        return spec->workers;
+    if (workers > 0)
+        return (unsigned)workers;
+    return dsf_machine_probe(&machine, NULL) == DSFLOW_OK ? machine.cores : 1;
 }
 
-/* The largest of all layers serves them in turn. */
-static void add_port(void *user, int l, const struct dsflow_segment *s,
-                     unsigned port)
+static void lend(struct dsf_generator *g, float *const *params)
 {
-    struct dsf_generator *g = user;
-    const struct dsf_model *m = g->model;
-    struct port_data *d = own_data(g, s, port);
-    size_t most = 0;
+    const struct dsf_generation *of = &g->of;
 
-    if (s->ports[port].of_keys) {
-        if (d->l == NULL)
-            d->l = dsf_xcalloc((size_t)m->layers, sizeof(*d->l));
-        d->l[l] = floats(numbers(m, l, s, port, m->dims.context));
-        return;
+    g->lent = dsf_xcalloc((size_t)dsflow_graph_ndata(of->graph) + 1,
+                          sizeof(*g->lent));
+    for (unsigned u = 0; u < of->model->nunits; u++) {
+        g->lent[of->params[u].i] = params[u];
+        if (dsf_is_data(of->again[u]))
+            g->lent[of->again[u].i] = params[u];
     }
-    if (d->v != NULL)
-        return;
-    for (int k = 0; k < m->layers; k++) {
-        size_t n = numbers(m, k, s, port, most_rows(m));
-
-        most = n > most ? n : most;
-    }
-    d->v = floats(most);
 }
 
-struct found {
-    const struct dsf_generator *g;
-    bool all;
-};
-
-static void look_for(void *user, int l, const struct dsflow_segment *s,
-                     unsigned port)
+static int open_exec(struct dsf_generator *g,
+                     const struct dsf_generator_spec *spec,
+                     struct dsflow_err *err)
 {
-    struct found *f = user;
-    const struct port_data *d = own_data(f->g, s, port);
+    const struct dsf_generation *of = &g->of;
+    const unsigned parts = (unsigned)of->parts;
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = parts > 1 ? DSFLOW_IN_ORDER : DSFLOW_SERIAL,
+                            .workers = parts, .ranks = parts, .lent = g->lent);
+    int status;
 
-    f->all &= s->ports[port].of_keys ? d->l[l] != NULL : d->v != NULL;
+    if (spec->other)
+        options.kind = spec->kind;
+    status = dsflow_exec_open(of->graph, &options, &g->host, &g->exec, err);
+    if (status == DSFLOW_ENOMEM)
+        return dsflow_fail(err, status,
+                           "memory: %s for the keys and values of %d tokens",
+                           dsf_size_text(dsf_generator_bytes(of->model)).s,
+                           of->model->dims.context);
+    if (status < 0)
+        return status;
+    if (dsf_is_data(of->rope))
+        dsf_model_rope_table(of->model,
+                             dsflow_exec_map(g->exec, of->rope, DSFLOW_RW));
+    for (uint32_t i = 0; i < of->ntasks; i++)
+        dsf_exec_set_use(g->exec, (dsflow_task_id){ i }, &of->tasks[i].use);
+    return DSFLOW_OK;
 }
 
-int dsf_generator_new(const struct dsf_model *m, const struct dsf_job *job,
-                      float *const *params, struct dsf_generator **gen,
-                      struct dsflow_err *err)
+int dsf_generator_new(const struct dsf_generator_spec *spec,
+                      struct dsf_generator **gen, struct dsflow_err *err)
 {
     struct dsf_generator *g = dsf_xcalloc(1, sizeof(*g));
-    const struct dsf_dims *d = &m->dims;
-    size_t x = (size_t)most_rows(m) * (size_t)d->width;
-    struct found found = { g, true };
+    int status = dsf_generation_init(&g->of, spec->model, spec->job,
+                                     workers_of(spec), err);
 
-    g->model = m;
-    g->job = job;
-    g->params = params;
-    g->own = dsf_xcalloc(DSF_MAX_SEGMENTS, sizeof(*g->own));
-    each_own_port(m, add_port, g);
-    each_own_port(m, look_for, &found);
-    found.all &= (g->stream[0] = floats(x)) != NULL;
-    found.all &= (g->stream[1] = floats(x)) != NULL;
-    found.all &= (g->logits = floats((size_t)d->vocab)) != NULL;
-    found.all &= (g->batch = floats(2 * (size_t)most_rows(m))) != NULL;
-    if (d->rope)
-        found.all &= (g->rope = floats((size_t)d->context *
-                                       (size_t)d->head_dim)) != NULL;
-    if (!found.all) {
-        dsf_generator_free(g);
-        return out_of_memory(m, err);
+    if (status == DSFLOW_OK) {
+        g->logits =
+            dsf_xcalloc((size_t)spec->model->dims.vocab, sizeof(*g->logits));
+        lend(g, spec->params);
+        status = open_exec(g, spec, err);
     }
-    if (d->rope)
-        dsf_model_rope_table(m, g->rope);
+    if (status < 0) {
+        dsf_generator_free(g);
+        return status;
+    }
     *gen = g;
     return DSFLOW_OK;
 }
 
-/* Run one task. What the check of a built-in one would refuse is a bug; that of
- * another may not know of single rows, or have no codelet. */
-static void call(struct dsf_generator *g, const struct dsflow_op *op,
-                 const void *args, uint32_t fresh,
-                 const struct dsflow_buf *bufs)
+/* The columns of all workers, side by side. */
+static void take_logits(struct dsf_generator *g)
 {
-    const struct dsflow_op *own = dsf_job_op(g->job, op);
-    const struct dsflow_codelet *codelet = dsflow_codelet_find(own);
-    struct dsflow_shape shapes[DSFLOW_SEGMENT_PORTS];
-    const struct dsflow_case c = { own, shapes, op->nports, args };
-    size_t scratch;
+    const struct dsf_generation *of = &g->of;
+    float *to = g->logits;
 
-    for (unsigned i = 0; i < c.n; i++)
-        shapes[i] = (struct dsflow_shape){ bufs[i].bytes, bufs[i].elems,
-                                           bufs[i].dtype };
-    if (own != op && g->err.status == DSFLOW_OK) {
-        if (codelet == NULL || codelet->cpu == NULL)
-            dsflow_fail(&g->err, DSFLOW_ENOSYS,
-                        "task %.60s: no codelet for a CPU", own->name);
-        else if (own->check(&c, &g->err) < 0)
-            dsflow_fail_in(&g->err, g->err.status, "generation");
-    }
-    if (g->err.status != DSFLOW_OK)
-        return;
-    scratch = own->scratch == NULL ? 0 : own->scratch(&c);
-    if (scratch > g->scratch_bytes) {
-        free(g->scratch);
-        g->scratch_bytes = (scratch + 63) / 64 * 64;
-        g->scratch = aligned_alloc(64, g->scratch_bytes);
-        if (g->scratch == NULL) {
-            g->scratch_bytes = 0;
-            dsflow_fail(&g->err, DSFLOW_ENOMEM,
-                        "not enough memory: %zu bytes of scratch for %.60s",
-                        scratch, own->name);
-            return;
-        }
-    }
-    codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                        .nbufs = c.n,
-                                        .args = args,
-                                        .fresh = fresh,
-                                        .scratch = g->scratch });
-}
+    for (int32_t t = 0; t < of->parts; t++) {
+        size_t n = (size_t)dsflow_graph_data(of->graph, of->logits[t])->elems;
 
-/* Where the data of a port of a segment of layer `l` is; keys from token `key`
- * on. NULL: the port is left out. */
-static void *data_on(const struct dsf_generator *g, int l,
-                     const struct dsflow_segment *segment, unsigned p,
-                     const struct dsflow_site *site, int32_t key)
-{
-    const struct dsflow_segment_port *port = &segment->ports[p];
-    const struct port_data *own;
-
-    switch (port->from) {
-    case DSFLOW_FROM_PARAMETERS:
-        return g->params[dsf_model_unit(g->model, l, segment, port->unit)];
-    case DSFLOW_FROM_IN: /* logits are of the last row */
-        return g->stream[g->from] + (g->rows - site->tile.rows) *
-                                        (ptrdiff_t)site->tile.width;
-    case DSFLOW_FROM_OUT:
-        return g->stream[1 - g->from];
-    case DSFLOW_FROM_OTHER:
-        return data_on(g, l, dsflow_segment_find(NULL, port->other),
-                       port->unit, site, key);
-    case DSFLOW_FROM_KEPT:
-        own = own_data(g, segment, p);
-        return port->of_keys
-                   ? own->l[l] + numbers(g->model, l, segment, p, 1) *
-                                     (size_t)key
-                   : own->v;
-    case DSFLOW_FROM_ROPE:
-        return g->rope;
-    case DSFLOW_FROM_BATCH:
-        return g->batch;
-    case DSFLOW_FROM_LOGITS:
-        return g->logits;
-    default:
-        return NULL;
+        memcpy(to, dsflow_exec_map(g->exec, of->logits[t], DSFLOW_R),
+               n * sizeof(*to));
+        to += n;
     }
 }
 
-static void run(struct dsf_generator *g, int l,
-                const struct dsflow_segment *segment, const struct dsflow_op *op,
-                const struct dsflow_site *site, int32_t key)
+static int feed_rows(struct dsf_generator *g, const int32_t *tokens,
+                     int32_t rows, struct dsflow_err *err)
 {
-    _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
-    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
-    struct dsflow_buf bufs[DSFLOW_SEGMENT_PORTS] = { { .ptr = NULL } };
-    uint32_t fresh = 0;
+    struct dsf_generation *of = &g->of;
+    const dsflow_program program = rows == 1 ? of->decode : of->prefill;
+    int status = dsf_generation_stand(of, program, g->pos, rows, err);
 
-    segment->fill(site, args);
-    if (segment->needs(op, args, need, &g->err) < 0)
-        return;
-    if (segment->fresh != NULL)
-        fresh = segment->fresh(op, args);
-    for (unsigned p = 0; p < op->nports; p++) {
-        int64_t elems = need[p].rows * need[p].cols;
-
-        if (op->ports[p].name != NULL && elems > 0)
-            bufs[p] = (struct dsflow_buf){
-                .ptr = data_on(g, l, segment, p, site, key),
-                .bytes = dsflow_dtype_bytes(need[p].dtype, elems),
-                .elems = elems,
-                .dtype = need[p].dtype,
-            };
-    }
-    call(g, op, args, fresh, bufs);
-    for (unsigned p = 0; p < op->nports; p++)
-        if (op->ports[p].name != NULL &&
-            segment->ports[p].from == DSFLOW_FROM_OUT)
-            g->from = 1 - g->from;
-}
-
-/* The tokens that are being fed, through a segment of layer `l`. Where it has
- * pairs, with all keys so far and then with their own. */
-static void run_segment(struct dsf_generator *g, int l,
-                        const struct dsflow_segment *segment)
-{
-    struct dsflow_site site =
-        site_of(g->model, l, segment, g->pos, g->rows);
-
-    if (segment->logits != NULL) {
-        site.tile.pos += g->rows - 1;
-        site.tile.rows = site.keys = 1;
-        run(g, l, segment, segment->logits, &site, g->pos);
-        return;
-    }
-    if (segment->pairs && g->pos > 0) {
-        struct dsflow_site earlier = site;
-
-        earlier.keys = g->pos;
-        earlier.diagonal = false;
-        earlier.first_keys = true;
-        run(g, l, segment, segment->forward, &earlier, 0);
-    }
-    run(g, l, segment, segment->forward, &site, g->pos);
-}
-
-static void feed_rows(struct dsf_generator *g, const int32_t *tokens,
-                      size_t rows)
-{
-    const struct dsf_model *m = g->model;
-
-    g->rows = (int32_t)rows;
-    memcpy(g->batch, tokens, rows * sizeof(*tokens));
-    for (int l = -1; l <= m->layers; l++) {
-        const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
-
-        for (; *s != NULL; s++)
-            run_segment(g, l, *s);
-    }
-    g->pos += (int32_t)rows;
+    if (status < 0)
+        return status;
+    memcpy(dsflow_exec_map(g->exec, of->batch, DSFLOW_RW), tokens,
+           (size_t)rows * sizeof(*tokens));
+    status = dsflow_exec_submit(g->exec, program, err);
+    if (status == DSFLOW_OK)
+        status = dsflow_exec_wait(g->exec, err);
+    if (status == DSFLOW_OK)
+        status = dsflow_exec_failed(g->exec, err);
+    if (status == DSFLOW_OK)
+        g->pos += rows;
+    return status;
 }
 
 int dsf_generator_feed(struct dsf_generator *g, const int32_t *tokens, size_t n,
                        struct dsflow_err *err)
 {
-    size_t room = (size_t)(g->model->dims.context - g->pos);
+    const size_t room = (size_t)(g->of.model->dims.context - g->pos);
+    const size_t most = (size_t)g->of.rows;
+    int status = DSFLOW_OK;
 
     if (n > room)
         return dsflow_fail(err, DSFLOW_EFIT,
                            "prompt: %zu tokens: the model's context has room "
                            "for %zu",
                            n, room);
-    for (size_t i = 0; i < n; i += MOST_ROWS)
-        feed_rows(g, tokens + i, n - i < MOST_ROWS ? n - i : MOST_ROWS);
-    if (g->err.status == DSFLOW_OK)
-        dsf_kernels_failed(&g->err);
-    if (g->err.status != DSFLOW_OK)
-        return dsflow_fail(err, g->err.status, "%s", g->err.msg);
-    return DSFLOW_OK;
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i += most)
+        status = feed_rows(g, tokens + i,
+                           (int32_t)(n - i < most ? n - i : most), err);
+    if (status == DSFLOW_OK && n > 0)
+        take_logits(g);
+    return status;
 }
 
 const float *dsf_generator_logits(const struct dsf_generator *g)

@@ -3,15 +3,24 @@
 #define DSF_TRAIN_GENERATE_H
 
 #include <dsflow/error.h>
+#include <dsflow/exec.h>
 
 #include "model/model.h"
 
 struct dsf_generator; /* opaque: a model, and the tokens it was fed */
 
-/* `params` by unit; borrowed, like the model and the job, which says what
- * computes its segments (NULL: the built-in ones). */
-int dsf_generator_new(const struct dsf_model *model, const struct dsf_job *job,
-                      float *const *params,
+struct dsf_generator_spec {
+    const struct dsf_model *model; /* borrowed, as the job, which says what
+                                      computes its segments, */
+    const struct dsf_job *job;     /* and how many workers there are; NULL: the
+                                      built-in ones, one for each core */
+    float *const *params;          /* by unit; borrowed */
+    unsigned workers;              /* 0: as the job says */
+    bool other;                    /* another executor than the usual one: */
+    enum dsflow_exec_kind kind;
+};
+
+int dsf_generator_new(const struct dsf_generator_spec *spec,
                       struct dsf_generator **gen, struct dsflow_err *err);
 void dsf_generator_free(struct dsf_generator *gen); /* NULL is fine */
 

@@ -192,7 +192,11 @@ int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
         in.v[in.n++] = eot;
     }
     if (status == DSFLOW_OK)
-        status = dsf_generator_new(model, job, params, &g, err);
+        status = dsf_generator_new(
+            &(struct dsf_generator_spec){ .model = model, .job = job,
+                                          .params = params,
+                                          .workers = sampling->workers },
+            &g, err);
     if (status == DSFLOW_OK)
         status = dsf_generator_feed(g, in.v, in.n, err);
     if (status == DSFLOW_OK) {

@@ -14,6 +14,7 @@ struct dsf_sampling {
     double top_p;       /* 1: all */
     int64_t top_k;      /* 0: all */
     uint64_t seed;
+    unsigned workers; /* 0: as machine.workers says */
 
     void *user;
     /* Text as it comes, whole characters of UTF-8 (U+FFFD for what is none). */

@@ -124,13 +124,22 @@ static void unload(struct reference *r)
     drop(&r->l);
 }
 
-static struct dsf_generator *new_generator(struct loaded *l)
+static struct dsf_generator *generator_of(struct loaded *l,
+                                          struct dsf_generator_spec how)
 {
     struct dsf_generator *g = NULL;
     struct dsflow_err err;
 
-    must(dsf_generator_new(&l->model, NULL, l->params, &g, &err), &err);
+    how.model = &l->model;
+    how.params = l->params;
+    must(dsf_generator_new(&how, &g, &err), &err);
     return g;
+}
+
+/* Two workers, where the model's heads and widths can be shared out. */
+static struct dsf_generator *new_generator(struct loaded *l)
+{
+    return generator_of(l, (struct dsf_generator_spec){ .workers = 2 });
 }
 
 static void feed(struct dsf_generator *g, const int32_t *tokens, size_t n)

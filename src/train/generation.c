@@ -1,0 +1,292 @@
+/* generation.c - the tasks of generation, and which tokens they are for. */
+#include "train/generation.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a prompt that go through the model together. */
+enum { MOST_ROWS = 128 };
+
+/* --- how many share a token ---------------------------------------------- */
+
+/* The one order of segments whose work can be shared out. */
+static bool is_usual(const struct dsflow_segment *const *s)
+{
+    return s[0] == &dsf_segment_qkv && s[1] == &dsf_segment_attention &&
+           s[2] == &dsf_segment_out && s[3] == &dsf_segment_mlp && s[4] == NULL;
+}
+
+static bool fits(const struct dsf_model *m, int32_t parts)
+{
+    for (int32_t l = 0; l < m->layers; l++) {
+        const struct dsf_layer *layer = dsf_model_layer(m, l);
+
+        if (!is_usual(layer->segments) || !dsf_slices_fit(&layer->dims, parts))
+            return false;
+    }
+    return true;
+}
+
+static bool is_replaced(const struct dsf_job *job)
+{
+    const struct dsflow_segment *s;
+
+    for (unsigned i = 0; (s = dsf_segment_at(i)) != NULL; i++)
+        for (unsigned k = 0; k < DSF_SEGMENT_OPS; k++) {
+            const struct dsflow_op *op = dsf_segment_op(s, k);
+
+            if (op != NULL && dsf_job_op(job, op) != op)
+                return true;
+        }
+    return false;
+}
+
+int32_t dsf_generation_parts(const struct dsf_model *m,
+                             const struct dsf_job *job, unsigned workers)
+{
+    int32_t parts =
+        workers < DSF_MOST_PARTS ? (int32_t)workers : DSF_MOST_PARTS;
+
+    while (parts > 0 && !fits(m, parts))
+        parts--;
+    return is_replaced(job) ? 0 : parts;
+}
+
+/* --- what a task is for -------------------------------------------------- */
+
+static struct dsflow_site site_of(const struct dsf_model *m, int32_t l,
+                                  const struct dsflow_segment *segment,
+                                  int32_t pos, int32_t rows)
+{
+    struct dsflow_site site = { .tile = dsf_model_tile(m, l),
+                                .parts = 1,
+                                .tokens = 1,
+                                .keys = rows,
+                                .diagonal = true,
+                                .first_keys = pos == 0 };
+
+    site.tile.rows = rows;
+    site.tile.nseq = 1;
+    site.tile.pos = pos;
+    for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
+        site.at[u] = m->units[dsf_model_unit(m, l, segment, u)].at;
+    return site;
+}
+
+struct dsflow_need dsf_generation_need(const struct dsf_model *m, int32_t l,
+                                       const struct dsflow_segment *segment,
+                                       unsigned port, int32_t rows)
+{
+    const struct dsflow_site site = site_of(m, l, segment, 0, rows);
+
+    return dsf_segment_need(segment, &site, port);
+}
+
+/* Logits are of the last row. */
+static bool is_last_row(const struct dsf_generation_task *t)
+{
+    return t->of == t->segment->logits;
+}
+
+static int fill_args(const struct dsf_generation *g,
+                     struct dsf_generation_task *t, int32_t pos, int32_t rows,
+                     struct dsflow_need *need, struct dsflow_err *err)
+{
+    const bool last = is_last_row(t);
+    struct dsflow_site site =
+        site_of(g->model, t->layer, t->segment, last ? pos + rows - 1 : pos,
+                last ? 1 : rows);
+
+    if (t->earlier) {
+        site.keys = pos;
+        site.diagonal = false;
+        site.first_keys = true;
+    }
+    memset(t->args, 0, sizeof(t->args));
+    if (t->slice != NULL) {
+        t->slice->fill(&site, g->parts, t->part, t->args);
+        return t->slice->needs(t->of, t->args, need, err);
+    }
+    t->segment->fill(&site, t->args);
+    return t->segment->needs(t->of, t->args, need, err);
+}
+
+/* What takes the place of a built-in task may not know of single rows. */
+static int check_replaced(const struct dsf_generation *g,
+                          const struct dsf_generation_task *t,
+                          const struct dsflow_need *need,
+                          struct dsflow_err *err)
+{
+    struct dsflow_shape shapes[DSFLOW_SEGMENT_PORTS] = { { 0 } };
+    const struct dsflow_case c = { t->op, shapes, t->op->nports, t->args };
+    size_t scratch;
+    int status;
+
+    for (unsigned i = 0; i < t->n; i++) {
+        const struct dsflow_need *n = &need[t->port[i]];
+
+        shapes[t->port[i]] = dsflow_shape_of(n->dtype, n->rows * n->cols);
+    }
+    status = t->op->check(&c, err);
+    if (status < 0)
+        return dsflow_fail_in(err, status, "generation");
+    scratch = t->op->scratch == NULL ? 0 : t->op->scratch(&c);
+    if (scratch > g->scratch)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "generation: %.60s: scratch: %zu bytes for %d rows: "
+                           "expected at most %zu, as for the whole context",
+                           t->op->name, scratch,
+                           (int)((struct dsflow_tile *)t->args)->rows,
+                           g->scratch);
+    return DSFLOW_OK;
+}
+
+/* `need`, by port, is what it uses of its data. */
+static int stand(const struct dsf_generation *g, struct dsf_generation_task *t,
+                 int32_t pos, int32_t rows, struct dsflow_need *need,
+                 struct dsflow_err *err)
+{
+    int status;
+
+    t->use.skipped = t->earlier && pos == 0;
+    if (t->use.skipped)
+        return DSFLOW_OK;
+    status = fill_args(g, t, pos, rows, need, err);
+    if (status < 0)
+        return status;
+    t->use.fresh = t->of == t->segment->forward && t->segment->fresh != NULL
+                       ? t->segment->fresh(t->of, t->args)
+                       : 0;
+    for (unsigned i = 0; i < t->n; i++) {
+        const struct dsflow_need *n = &need[t->port[i]];
+        int64_t first = t->keys[i] && !t->earlier ? pos : 0;
+
+        if (is_last_row(t) &&
+            t->segment->ports[t->port[i]].from == DSFLOW_FROM_IN)
+            first = rows - 1;
+        t->rows[i] =
+            (struct dsf_exec_rows){ first * n->cols, n->rows * n->cols };
+    }
+    return DSFLOW_OK;
+}
+
+int dsf_generation_stand(struct dsf_generation *g, dsflow_program program,
+                         int32_t pos, int32_t rows, struct dsflow_err *err)
+{
+    uint32_t first, n = dsflow_graph_program_tasks(g->graph, program, &first);
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = first; i < first + n && status == DSFLOW_OK; i++) {
+        struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
+        struct dsf_generation_task *t = &g->tasks[i];
+
+        status = stand(g, t, pos, rows, need, err);
+        if (status == DSFLOW_OK && t->op != t->of && !t->use.skipped)
+            status = check_replaced(g, t, need, err);
+    }
+    return status;
+}
+
+/* --- the graph ----------------------------------------------------------- */
+
+static uint32_t without(const struct dsf_generation_task *t)
+{
+    uint32_t ports = (1u << t->op->nports) - 1;
+
+    for (unsigned i = 0; i < t->n; i++)
+        ports &= ~(1u << t->port[i]);
+    return ports;
+}
+
+/* As it is for the last tokens of the context. */
+static int add_task(struct dsf_generation *g, struct dsf_generation_task *t,
+                    dsflow_program program, int32_t rows,
+                    struct dsflow_err *err)
+{
+    struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
+    int32_t pos = g->model->dims.context - rows;
+    struct dsflow_task_spec spec;
+    dsflow_task_id id;
+    size_t scratch;
+    int status;
+
+    if (t->earlier && pos == 0)
+        rows -= pos = 1;
+    status = stand(g, t, pos, rows, need, err);
+    if (status < 0)
+        return status;
+    spec = DSFLOW_TASK(.op = t->op, .args = t->args, .data = t->data,
+                       .ndata = t->n, .fresh = t->use.fresh,
+                       .without = without(t), .layer = (int16_t)t->layer,
+                       .microbatch = -1, .tile = -1, .rank = (int16_t)t->part,
+                       .program = program, .pass = DSFLOW_FORWARD);
+    id = dsflow_graph_add_task(g->graph, &spec);
+    if (id.i >= dsflow_graph_ntasks(g->graph))
+        return DSFLOW_OK; /* the check says why */
+    scratch = dsf_task_scratch(g->graph, dsflow_graph_task(g->graph, id));
+    g->scratch = scratch > g->scratch ? scratch : g->scratch;
+    t->use.args = t->args;
+    t->use.rows = t->rows;
+    return DSFLOW_OK;
+}
+
+int dsf_generation_init(struct dsf_generation *g, const struct dsf_model *model,
+                        const struct dsf_job *job, unsigned workers,
+                        struct dsflow_err *err)
+{
+    int32_t context = model->dims.context;
+    int32_t parts = dsf_generation_parts(model, job, workers);
+    int status = DSFLOW_OK;
+    uint32_t n;
+
+    *g = (struct dsf_generation){ .model = model,
+                                  .job = job,
+                                  .whole = parts == 0,
+                                  .parts = parts > 0 ? parts : 1,
+                                  .rows = context < MOST_ROWS ? context
+                                                              : MOST_ROWS };
+    g->graph = dsflow_graph_new();
+    g->prefill = dsflow_graph_add_program(g->graph, "prefill");
+    g->decode = dsflow_graph_add_program(g->graph, "decode");
+    dsf_generation_build(g);
+    n = g->ntasks;
+    dsf_grow(&g->tasks, &g->cap_tasks, 2 * (size_t)n, sizeof(*g->tasks));
+    memcpy(g->tasks + n, g->tasks, n * sizeof(*g->tasks));
+    g->ntasks = 2 * n;
+    for (uint32_t i = 0; i < g->ntasks && status == DSFLOW_OK; i++)
+        status = add_task(g, &g->tasks[i], i < n ? g->prefill : g->decode,
+                          i < n ? g->rows : 1, err);
+    return status == DSFLOW_OK ? dsflow_graph_check(g->graph, err) : status;
+}
+
+void dsf_generation_fini(struct dsf_generation *g)
+{
+    dsflow_graph_free(g->graph);
+    free(g->tasks);
+    free(g->params);
+    free(g->again);
+}
+
+double dsf_generation_bytes(const struct dsf_model *m)
+{
+    double bytes = 0;
+
+    for (int32_t l = 0; l < m->layers; l++) {
+        const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
+
+        for (; *s != NULL; s++)
+            for (unsigned p = 0; p < (*s)->nports; p++) {
+                struct dsflow_need n;
+
+                if ((*s)->ports[p].from != DSFLOW_FROM_KEPT ||
+                    !(*s)->ports[p].of_keys)
+                    continue;
+                n = dsf_generation_need(m, l, *s, p, m->dims.context);
+                bytes += sizeof(float) * (double)(n.rows * n.cols);
+            }
+    }
+    return bytes;
+}
