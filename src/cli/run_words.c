@@ -3,12 +3,11 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "sim/weights.h"
+#include "train/used.h"
 #include "tune/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
 {
@@ -37,107 +36,58 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
                          r->s.job->main.output);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median_of(double *v, size_t n)
-{
-    qsort(v, n, sizeof(*v), ascending);
-    return v[n / 2];
-}
-
 /* A step as it was, as it was predicted, and as it could be at best. */
-static void say_time(struct dsf_run *r, struct dsf_progress *p,
-                     unsigned workers)
+static void say_time(const struct dsf_used *u, struct dsf_progress *p)
 {
-    double predicted = r->prediction.sim.step_seconds, median, mean;
     char text[96] = "", on_average[64] = "";
 
-    if (r->nseconds == 0)
+    if (u->steps == 0)
         return;
-    median = median_of(r->seconds, r->nseconds);
-    if (workers == r->s.plan->workers) /* not the serial executor's one */
+    if (!isnan(u->predicted))
         snprintf(text, sizeof(text), ", predicted %s: %s",
-                 dsf_seconds_text(predicted).s,
-                 dsf_against_text(median, predicted).s);
-    dsf_progress_say(p, "step %s (median)%s",
-                     dsf_seconds_text(median).s, text);
+                 dsf_seconds_text(u->predicted).s,
+                 dsf_against_text(u->median, u->predicted).s);
+    dsf_progress_say(p, "step %s (median)%s", dsf_seconds_text(u->median).s,
+                     text);
     /* It is of all time; what is said of a step is the median. */
-    mean = r->taken / (double)r->nseconds;
-    if (mean > 1.02 * median)
+    if (u->mean > 1.02 * u->median)
         snprintf(on_average, sizeof(on_average), " of %s on average",
-                 dsf_seconds_text(mean).s);
+                 dsf_seconds_text(u->mean).s);
     dsf_progress_say(p,
                      "efficiency %.1f %%%s: with tasks like these no order "
                      "takes less than %s",
-                     100 * dsf_efficiency(r->least, r->taken), on_average,
-                     dsf_seconds_text(r->least / (double)r->nseconds).s);
+                     100 * u->efficiency, on_average,
+                     dsf_seconds_text(u->least).s);
 }
 
 /* What the ranks have in a larger memory. */
-static void say_tier(struct dsf_run *r, struct dsf_progress *p,
-                     const struct dsf_weights *w,
+static void say_tier(const struct dsf_used *u, struct dsf_progress *p,
                      enum dsflow_tier tier)
 {
-    double planned = 0, measured = 0;
-
-    for (unsigned i = 0; i < w->nranks; i++) {
-        planned += w->ranks[i].tier_bytes[tier];
-        measured += (double)dsflow_exec_resident(r->s.exec, i, tier);
-    }
-    if (planned > 0)
+    if (u->tier[tier].planned > 0)
         dsf_progress_say(p, "offloaded to %s: %s, planned %s",
-                         dsflow_tier_str(tier), dsf_size_text(measured).s,
-                         dsf_size_text(planned).s);
+                         dsflow_tier_str(tier),
+                         dsf_size_text(u->tier[tier].measured).s,
+                         dsf_size_text(u->tier[tier].planned).s);
 }
 
 /* Of all ranks, and of the one that has most. */
-static void say_memory(struct dsf_run *r, struct dsf_progress *p)
+static void say_memory(const struct dsf_used *u, struct dsf_progress *p)
 {
-    const struct dsf_weights *w = dsf_session_weights(&r->s);
-    unsigned most = dsf_weights_neediest(w);
-    double planned = 0, tensors = 0, peak;
-    struct rusage usage;
-
-    for (unsigned i = 0; i < w->nranks; i++) {
-        planned += w->ranks[i].peak + w->ranks[i].tier_bytes[DSFLOW_HOST];
-        for (int t = DSFLOW_DEVICE; t < DSFLOW_NVME; t++)
-            tensors +=
-                (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
-    }
-    getrusage(RUSAGE_SELF, &usage);
-    peak = fmax(1024.0 * (double)usage.ru_maxrss, tensors);
     dsf_progress_say(p,
                      "peak memory %s: %s tensors, %s the program and its "
                      "libraries; planned %s",
-                     dsf_size_text(peak).s, dsf_size_text(tensors).s,
-                     dsf_size_text(peak - tensors).s, dsf_size_text(planned).s);
-    if (w->nranks > 1)
+                     dsf_size_text(u->peak).s,
+                     dsf_size_text(u->memory.measured).s,
+                     dsf_size_text(u->peak - u->memory.measured).s,
+                     dsf_size_text(u->memory.planned).s);
+    if (u->nranks > 1)
         dsf_progress_say(
             p, "tensors of rank %u, which has most: %s, planned %s",
-            most,
-            dsf_size_text(
-                (double)dsflow_exec_resident(r->s.exec, most, DSFLOW_DEVICE))
-                .s,
-            dsf_size_text(w->ranks[most].peak - w->ranks[most].scratch).s);
-    say_tier(r, p, w, DSFLOW_HOST);
-    say_tier(r, p, w, DSFLOW_NVME);
-}
-
-/* What a step had to do with disks. */
-static void say_io(struct dsf_run *r, struct dsf_progress *p)
-{
-    if (r->io > 0)
-        dsf_progress_say(p,
-                         "disk: %s read, %s written a step; busy %.4g ms, "
-                         "%.1f %% hidden behind compute",
-                         dsf_size_text(r->read).s, dsf_size_text(r->written).s,
-                         1e3 * r->io / (double)r->nseconds,
-                         100 * r->io_hidden / r->io);
+            u->neediest, dsf_size_text(u->of_neediest.measured).s,
+            dsf_size_text(u->of_neediest.planned).s);
+    say_tier(u, p, DSFLOW_HOST);
+    say_tier(u, p, DSFLOW_NVME);
 }
 
 /* Where the trace is, if there is one. */
@@ -156,7 +106,8 @@ static void say_trace(struct dsf_run *r, struct dsf_progress *p)
 
 void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
 {
-    struct dsflow_exec_stats stats;
+    const struct dsflow_exec_stats *stats;
+    struct dsf_used u;
 
     if (p->skipped > 0)
         dsf_progress_say(p,
@@ -164,15 +115,22 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
                          "was not finite",
                          (long long)p->skipped,
                          (long long)(r->done - r->first));
-    dsflow_exec_stats(r->s.exec, &stats);
-    if (stats.wall_seconds > 0)
-        dsf_progress_say(
-            p, "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
-            (unsigned long long)stats.tasks,
-            100 * stats.kernel_seconds / (stats.wall_seconds * stats.workers),
-            stats.workers, stats.wall_seconds);
-    say_memory(r, p);
-    say_io(r, p);
-    say_time(r, p, stats.workers);
+    dsf_run_used(r, &u);
+    stats = &u.exec;
+    if (stats->wall_seconds > 0)
+        dsf_progress_say(p,
+                         "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+                         (unsigned long long)stats->tasks,
+                         100 * stats->kernel_seconds /
+                             (stats->wall_seconds * stats->workers),
+                         stats->workers, stats->wall_seconds);
+    say_memory(&u, p);
+    if (u.disk > 0)
+        dsf_progress_say(p,
+                         "disk: %s read, %s written a step; busy %.4g ms, "
+                         "%.1f %% hidden behind compute",
+                         dsf_size_text(r->read).s, dsf_size_text(r->written).s,
+                         1e3 * u.disk, 100 * u.disk_hidden);
+    say_time(&u, p);
     say_trace(r, p);
 }

@@ -1,0 +1,67 @@
+/* used.c - what a run has used of the machine. */
+#include "train/used.h"
+
+#include "measure/measured.h"
+#include "sim/weights.h"
+#include "timeline/bound.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
+{
+    double n = (double)r->nseconds;
+
+    used->steps = r->nseconds;
+    if (used->steps == 0)
+        return;
+    dsf_scatter(r->seconds, (unsigned)r->nseconds, &used->median);
+    used->mean = r->taken / n;
+    used->least = r->least / n;
+    used->efficiency = dsf_efficiency(r->least, r->taken);
+    /* The serial executor has one worker, whatever the plan has. */
+    used->predicted = used->exec.workers == r->s.plan->workers
+                          ? r->prediction.sim.step_seconds
+                          : NAN;
+    if (r->io > 0) {
+        used->disk = r->io / n;
+        used->disk_hidden = r->io_hidden / r->io;
+    }
+}
+
+static void add_bytes(struct dsf_run *r, struct dsf_used *used)
+{
+    const struct dsf_weights *w = dsf_session_weights(&r->s);
+    const struct dsf_rank_weight *neediest;
+    struct rusage usage;
+
+    used->nranks = w->nranks;
+    used->neediest = dsf_weights_neediest(w);
+    neediest = &w->ranks[used->neediest];
+    for (unsigned i = 0; i < w->nranks; i++) {
+        used->memory.planned += w->ranks[i].peak;
+        for (int t = 0; t < DSFLOW_NTIERS; t++) {
+            used->tier[t].planned += w->ranks[i].tier_bytes[t];
+            used->tier[t].measured += (double)dsflow_exec_resident(
+                r->s.exec, i, (enum dsflow_tier)t);
+        }
+    }
+    used->memory.planned += used->tier[DSFLOW_HOST].planned;
+    used->memory.measured = used->tier[DSFLOW_DEVICE].measured +
+                            used->tier[DSFLOW_HOST].measured;
+    used->of_neediest.planned = neediest->peak - neediest->scratch;
+    used->of_neediest.measured = (double)dsflow_exec_resident(
+        r->s.exec, used->neediest, DSFLOW_DEVICE);
+    getrusage(RUSAGE_SELF, &usage);
+    used->peak =
+        fmax(1024.0 * (double)usage.ru_maxrss, used->memory.measured);
+}
+
+void dsf_run_used(struct dsf_run *r, struct dsf_used *used)
+{
+    memset(used, 0, sizeof(*used));
+    dsflow_exec_stats(r->s.exec, &used->exec);
+    add_seconds(r, used);
+    add_bytes(r, used);
+}

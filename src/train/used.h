@@ -1,0 +1,33 @@
+/* used.h - what a run has used of the machine, beside what was planned. */
+#ifndef DSF_TRAIN_USED_H
+#define DSF_TRAIN_USED_H
+
+#include "train/run.h"
+
+struct dsf_used_bytes {
+    double measured, planned;
+};
+
+struct dsf_used {
+    struct dsflow_exec_stats exec;
+
+    /* Seconds of the steps that nothing interrupted. */
+    size_t steps; /* 0: there are none, and no figures of them */
+    double median, mean;
+    double predicted; /* NAN: of other workers than it had */
+    double least;     /* that a step takes with tasks like these; the mean */
+    double efficiency;
+    double disk; /* of a step, during which a disk works; 0: none does */
+    double disk_hidden; /* share of that during which some worker computes */
+
+    double peak; /* bytes of the process so far, that of its tensors at least */
+    struct dsf_used_bytes memory; /* of all ranks, scratch included */
+    struct dsf_used_bytes tier[DSFLOW_NTIERS]; /* of all ranks, in each */
+    unsigned nranks, neediest;
+    struct dsf_used_bytes of_neediest; /* tensors of that rank on its device */
+};
+
+/* Of an open run. */
+void dsf_run_used(struct dsf_run *r, struct dsf_used *used);
+
+#endif
