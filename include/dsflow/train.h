@@ -73,6 +73,15 @@ DSFLOW_API int dsflow_train(const struct dsflow_job *job,
                             const struct dsflow_train_options *options,
                             struct dsflow_err *err);
 
+/* The loss on the validation text of the checkpoint of `step` in the output
+ * folder of the job, or of the latest one (DSFLOW_LATEST_STEP); 0: as the job
+ * starts. Of the options, `serial` and `batches` count. No run may be open. */
+DSFLOW_API int dsflow_evaluate(const struct dsflow_job *job,
+                               const struct dsflow_train_options *options,
+                               int64_t step,
+                               struct dsflow_validation *validation,
+                               struct dsflow_err *err);
+
 struct dsflow_run; /* opaque */
 
 /* Up to the first step: planned, allocated, weights read. The job, and what the

@@ -3,6 +3,8 @@
 
 #include "api/api.h"
 #include "base/alloc.h"
+#include "train/evaluation.h"
+#include "train/params.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -116,6 +118,21 @@ static int open_run(struct dsflow_run *x, const struct dsflow_job *job,
     return status == DSFLOW_OK ? dsf_run_open(r, err) : status;
 }
 
+/* The executor is this caller's until it sets is_open to false. */
+static int begin(const struct dsflow_train_options *options,
+                 struct dsflow_err *err)
+{
+    int status = options == NULL
+                     ? DSFLOW_OK
+                     : dsf_api_check_size("struct dsflow_train_options",
+                                          options->size, sizeof(*options), err);
+
+    if (status == DSFLOW_OK && atomic_exchange(&is_open, true))
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "a run is open: expected one at a time");
+    return status;
+}
+
 int dsflow_run_open(const struct dsflow_job *job,
                     const struct dsflow_train_options *options,
                     struct dsflow_run **out, struct dsflow_err *err)
@@ -126,13 +143,9 @@ int dsflow_run_open(const struct dsflow_job *job,
 
     err = err != NULL ? err : &own;
     *out = NULL;
-    if (options != NULL &&
-        dsf_api_check_size("struct dsflow_train_options", options->size,
-                           sizeof(*options), err) < 0)
-        return err->status;
-    if (atomic_exchange(&is_open, true))
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "a run is open: expected one at a time");
+    status = begin(options, err);
+    if (status < 0)
+        return status;
     x = dsf_xcalloc(1, sizeof(*x));
     if (options != NULL)
         x->options = *options;
@@ -318,5 +331,30 @@ int dsflow_train(const struct dsflow_job *job,
         status = dsf_run_failed(&x->run, status, err);
     keep(x, status, err);
     dsflow_run_close(x);
+    return status;
+}
+
+int dsflow_evaluate(const struct dsflow_job *job,
+                    const struct dsflow_train_options *options, int64_t step,
+                    struct dsflow_validation *out, struct dsflow_err *err)
+{
+    bool serial = options != NULL && options->serial;
+    struct dsf_session s = { 0 };
+    struct dsf_validation v;
+    int status = begin(options, err);
+
+    if (status < 0)
+        return status;
+    status = dsf_api_open(job, options != NULL ? options->batches : NULL, &s,
+                          err);
+    if (status < 0)
+        dsf_session_close(&s);
+    else
+        status =
+            dsf_session_evaluate(&s, serial ? DSFLOW_SERIAL : DSFLOW_STARPU,
+                                 step < 0 ? DSF_LATEST : step, &v, err);
+    if (status == DSFLOW_OK)
+        *out = public_of(&v);
+    atomic_store(&is_open, false);
     return status;
 }

@@ -1,44 +1,25 @@
 /* cmd_eval.c - loss on the validation text. */
 #include "cli/job_flags.h"
-#include "train/early.h"
-#include "train/feed.h"
+#include "train/evaluation.h"
 #include "train/params.h"
-
-#include <math.h>
 
 static int eval(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_session s = { 0 };
-    struct dsf_feed feed;
-    enum dsflow_exec_kind kind = dsf_flag_executor(args);
-    int64_t step = DSF_LATEST, from;
-    double loss;
+    struct dsf_validation v;
+    int64_t step = DSF_LATEST;
     int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
 
-    dsf_feed_init(&feed, &s);
     if (status == DSFLOW_OK)
         status = dsf_open_job(&s, args->words[0], args, err);
+    if (status < 0) {
+        dsf_session_close(&s);
+        return status;
+    }
+    status = dsf_session_evaluate(&s, dsf_flag_executor(args), step, &v, err);
     if (status == DSFLOW_OK)
-        status = dsf_early_check(&s, kind, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_plan(&s, NULL, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_check_memory(&s, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_text(&s, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_open(&s, kind, &feed.host, err);
-    if (status == DSFLOW_OK)
-        status = dsf_session_start(&s, step, &from, err);
-    if (status == DSFLOW_OK)
-        dsf_params_say(&s, step, from);
-    if (status == DSFLOW_OK)
-        status = dsf_validate(&feed, s.job->validation.sequences, &loss, err);
-    if (status == DSFLOW_OK)
-        printf("loss %.8f\nnats per byte %.8f\nperplexity %.4f\n", loss,
-               dsf_per_byte(&s, loss), exp(loss));
-    dsf_session_close(&s);
-    dsf_feed_fini(&feed);
+        printf("loss %.8f\nnats per byte %.8f\nperplexity %.4f\n", v.loss,
+               v.per_byte, v.perplexity);
     return status;
 }
 

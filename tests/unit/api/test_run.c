@@ -410,6 +410,38 @@ static void text_comes_by_tokens(void **state)
     dsflow_job_free(job);
 }
 
+/* Of a checkpoint as of the run that wrote it, by either executor. */
+static void a_checkpoint_has_the_loss_of_its_run(void **state)
+{
+    struct source source = { 0 };
+    struct dsflow_batches batches = BATCHES(&source);
+    struct dsflow_train_options options =
+        DSFLOW_TRAIN_OPTIONS(.batches = &batches);
+    struct dsflow_job *job = job_of("evaluated", "mesh.data=2", NULL);
+    struct dsflow_validation in_run, start, latest;
+    struct dsflow_run *run;
+    struct dsflow_err err;
+
+    must(dsflow_run_open(job, &options, &run, &err), &err);
+    must(dsflow_run_step(run, NULL, &err), &err);
+    must(dsflow_run_validate(run, &in_run, &err), &err);
+    must(dsflow_run_save(run, &err), &err);
+    assert_int_equal(dsflow_evaluate(job, &options, 0, &start, &err),
+                     DSFLOW_EINVAL); /* a run is open */
+    dsflow_run_close(run);
+    must(dsflow_evaluate(job, &options, 0, &start, &err), &err);
+    must(dsflow_evaluate(job, &options, DSFLOW_LATEST_STEP, &latest, &err),
+         &err);
+    assert_true(latest.step == 1 && start.step == 0);
+    assert_true(latest.loss == in_run.loss && latest.loss != start.loss);
+    options.serial = 1;
+    must(dsflow_evaluate(job, &options, 1, &latest, &err), &err);
+    assert_true(latest.loss == in_run.loss);
+    assert_int_equal(dsflow_evaluate(job, &options, 2, &latest, &err),
+                     DSFLOW_EINVAL);
+    dsflow_job_free(job);
+}
+
 /* The first tensor of a model; freed by the caller. */
 static float *first_of(const struct dsflow_model *model, int64_t *n)
 {
@@ -508,6 +540,7 @@ int main(void)
         cmocka_unit_test(errors_come_back),
         cmocka_unit_test(a_full_disk_comes_back),
         cmocka_unit_test(text_comes_by_tokens),
+        cmocka_unit_test(a_checkpoint_has_the_loss_of_its_run),
         cmocka_unit_test(a_model_is_exported),
         cmocka_unit_test(jobs_are_values),
     };
