@@ -1,9 +1,8 @@
 /* bench_io.c - dsflow bench io: a table of the ways to use disks, and what to
  * paste. */
-#include "cli/bench_io.h"
-
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/cmd.h"
 #include "cli/screen.h"
 #include "config/toml_read.h"
 #include "measure/disk_sweep.h"
@@ -137,28 +136,6 @@ static void warn_of_scatter(const struct dsf_disk_way *way)
     dsf_warn_of_scatter(&m, "the disk", "run dsflow bench io again");
 }
 
-/* The file of this machine, with these disks. */
-static int save(const char *path, const struct dsf_disk_found *found,
-                struct dsflow_err *err)
-{
-    struct dsf_machine machine;
-    struct dsf_machine_model model;
-    int status = dsf_machine_probe(&machine, err);
-
-    if (status == DSFLOW_OK)
-        status = dsf_machine_present(&machine, &model, err);
-    if (status < 0)
-        return status;
-    model.disk = found->disk;
-    model.scatter.read = found->best.scatter.read;
-    model.scatter.write = found->best.scatter.write;
-    status = dsf_machine_save(&model, path, err);
-    if (status == DSFLOW_OK)
-        printf("\nwritten to %s\n", path);
-    dsf_machine_model_fini(&model);
-    return status;
-}
-
 /* A flag that is a size in [min, max], a multiple of a page. */
 static int flag_size(const struct dsf_cli_args *args, const char *name,
                      int64_t min, int64_t max, int64_t *value,
@@ -240,5 +217,10 @@ int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err)
         return status;
     print_found(&b);
     warn_of_scatter(&b.found.best);
-    return output != NULL ? save(output, &b.found, err) : DSFLOW_OK;
+    if (output != NULL)
+        status = dsf_machine_save_disk(&b.found.disk, &b.found.best.scatter,
+                                       output, err);
+    if (output != NULL && status == DSFLOW_OK)
+        printf("\nwritten to %s\n", output);
+    return status;
 }

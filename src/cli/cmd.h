@@ -36,7 +36,7 @@ struct dsf_cmd {
     const char *args; /* words that are no flags, as in a usage line: what is in
                          small letters stands there as it is */
     const char *help; /* a paragraph or more, after the usage line */
-    const struct dsf_flag *flags; /* ends with a NULL name */
+    const struct dsf_flag *flags; /* ends with a NULL name; NULL: there are none */
     unsigned least, most;         /* words that are no flags */
     bool outer; /* behind its first word come the words of another command */
     /* Returns DSFLOW_OK, a negative status with `err`, or an exit status
@@ -51,7 +51,7 @@ const char *dsf_flag_value(const struct dsf_cli_args *args, const char *name);
 const char **dsf_flag_values(const struct dsf_cli_args *args, const char *name,
                              unsigned *n);
 
-/* The value of a flag as a number in [min, max], or `fallback`. */
+/* The value of a flag as a number in [min, max]; *value stays without one. */
 int dsf_flag_number(const struct dsf_cli_args *args, const char *name,
                     double min, double max, double *value,
                     struct dsflow_err *err);
@@ -68,6 +68,9 @@ extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
 
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 extern const struct dsf_cmd dsf_program;       /* dsflow itself */
+
+/* `dsflow bench io FOLDER…`: bench_io.c. */
+int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* The command of this name; NULL, with a message, where there is none. */
 const struct dsf_cmd *dsf_cmd_find(const char *name, struct dsflow_err *err);

@@ -1,7 +1,6 @@
 /* cmd_bench.c - the machine's own limits, and the file that plan reads. */
 #include "base/alloc.h"
 #include "base/units.h"
-#include "cli/bench_io.h"
 #include "cli/cmd.h"
 #include "measure/limits.h"
 #include "measure/machine_cache.h"
@@ -105,9 +104,12 @@ static const struct part {
 };
 enum { NPARTS = sizeof(parts) / sizeof(*parts) };
 
-/* Every part was named, or none. */
-static int check_parts(const struct dsf_cli_args *args, struct dsflow_err *err)
+/* The parts that are named, or all. */
+static int read_parts(const struct dsf_cli_args *args, bool asked[NPARTS],
+                      struct dsflow_err *err)
 {
+    for (unsigned k = 0; k < NPARTS; k++)
+        asked[k] = args->nwords == 0;
     for (unsigned i = 0; i < args->nwords; i++) {
         unsigned k = 0;
 
@@ -118,16 +120,9 @@ static int check_parts(const struct dsf_cli_args *args, struct dsflow_err *err)
                                "bench: %.60s: expected gemm, memory, tasks, "
                                "link, or io and folders",
                                args->words[i]);
+        asked[k] = true;
     }
     return DSFLOW_OK;
-}
-
-static bool is_asked(const struct dsf_cli_args *args, const char *name)
-{
-    for (unsigned i = 0; i < args->nwords; i++)
-        if (strcmp(args->words[i], name) == 0)
-            return true;
-    return args->nwords == 0;
 }
 
 /* Those of bench io were not given. */
@@ -147,8 +142,8 @@ static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
     char *path =
         output != NULL ? dsf_xstrdup(output) : dsf_machine_cache_path();
     struct bench b = { .how = { .patience = 1, .on_limit = print_limit } };
-    int status = check_parts(args, err);
-    bool first = true;
+    bool asked[NPARTS], first = true;
+    int status = read_parts(args, asked, err);
 
     if (status == DSFLOW_OK)
         status = check_flags(args, err);
@@ -163,7 +158,7 @@ static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         status = dsf_machine_present(&b.machine, &b.model, err);
     for (int i = 0; i < NPARTS && status == DSFLOW_OK; i++) {
-        if (!is_asked(args, parts[i].name))
+        if (!asked[i])
             continue;
         if (!first)
             printf("\n");
@@ -215,7 +210,6 @@ const struct dsf_cmd dsf_cmd_bench = {
         "it is installed. It ends with the tables to paste: [memory.nvme]\n"
         "for a job, and [disk] for a machine file, which --output writes.",
     .flags = bench_flags,
-    .least = 0,
     .most = 64, /* parts, or folders */
     .run = bench_or_io,
 };

@@ -243,8 +243,6 @@ static int complete(const struct dsf_cli_args *args, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static const struct dsf_flag complete_flags[] = { { 0 } };
-
 const struct dsf_cmd dsf_cmd_complete = {
     .name = "complete",
     .args = "-- WORD…",
@@ -253,7 +251,6 @@ const struct dsf_cmd dsf_cmd_complete = {
             "stand in its place behind the others: commands, options, keys of\n"
             "a job and their values. A WORD may be empty. Completion for bash\n"
             "asks this, and takes files where nothing is printed.",
-    .flags = complete_flags,
     .least = 1,
     .most = UINT_MAX,
     .run = complete,

@@ -13,16 +13,12 @@ static int help(const struct dsf_cli_args *args, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static const struct dsf_flag help_flags[] = { { 0 } };
-
 const struct dsf_cmd dsf_cmd_help = {
     .name = "help",
     .args = "[COMMAND]",
     .summary = "what a command is for, and its options",
     .help = "Prints what a command does and what it takes, as the command\n"
             "with --help does; without a COMMAND, which ones there are.",
-    .flags = help_flags,
-    .least = 0,
     .most = 1,
     .run = help,
 };

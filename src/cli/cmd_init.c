@@ -159,8 +159,6 @@ static int init(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
-static const struct dsf_flag init_flags[] = { { 0 } };
-
 const struct dsf_cmd dsf_cmd_init = {
     .name = "init",
     .args = "[FOLDER]",
@@ -171,8 +169,6 @@ const struct dsf_cmd dsf_cmd_init = {
         "is if it is not set. It trains as it is once data.train names a text\n"
         "(paths in it are relative to where dsflow is started). A job.toml\n"
         "that is there already stays.",
-    .flags = init_flags,
-    .least = 0,
     .most = 1,
     .run = init,
 };

@@ -32,16 +32,12 @@ static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static const struct dsf_flag report_flags[] = { { 0 } };
-
 const struct dsf_cmd dsf_cmd_report = {
     .name = "report",
     .args = "",
     .summary = "the machine and the libraries, and what is missing",
     .help = "Prints what dsflow found: processor, memory (as far as the cgroup\n"
             "allows), libraries, devices, and how to get what is missing.",
-    .flags = report_flags,
-    .least = 0,
     .most = 0,
     .run = report,
 };

@@ -55,9 +55,7 @@ static void on_validation(void *user, const struct dsf_validation *v)
     struct running *x = user;
 
     dsf_progress_clear(&x->progress);
-    printf("step %lld: validation loss %.6f, %.4f nats per byte, perplexity "
-           "%.2f\n",
-           (long long)v->step, v->loss, v->per_byte, v->perplexity);
+    dsf_validation_print(stdout, v);
     fflush(stdout);
 }
 

@@ -360,10 +360,7 @@ static void print_line(void *user, const struct dsf_line *line)
     const struct dsf_follow *f = user;
 
     if (line->kind == DSF_LINE_VALIDATION)
-        printf("step %lld: validation loss %.6f, %.4f nats per byte, "
-               "perplexity %.2f\n",
-               (long long)line->validation.step, line->validation.loss,
-               line->validation.per_byte, line->validation.perplexity);
+        dsf_validation_print(stdout, &line->validation);
     else if (line->kind == DSF_LINE_STEP &&
              (f->log_every == 0 || line->step.step % f->log_every == 0 ||
               line->step.step == f->steps))

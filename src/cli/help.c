@@ -12,7 +12,7 @@ struct dsf_usage dsf_usage(const struct dsf_cmd *cmd)
 
     snprintf(u.s, sizeof(u.s), "dsflow%s%s%s%s%s", cmd->outer ? "" : " ",
              cmd->outer ? "" : cmd->name,
-             cmd->flags[0].name != NULL ? " [OPTION]…" : "",
+             cmd->flags != NULL ? " [OPTION]…" : "",
              cmd->args[0] != '\0' ? " " : "", cmd->args);
     return u;
 }

@@ -201,3 +201,11 @@ void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
             s->skipped ? "  skipped" : "", dsf_count_text(p->rate).s,
             efficiency.s, left.s[0] != '\0' ? "  " : "", left.s);
 }
+
+void dsf_validation_print(FILE *out, const struct dsf_validation *v)
+{
+    fprintf(out,
+            "step %lld: validation loss %.6f, %.4f nats per byte, perplexity "
+            "%.2f\n",
+            (long long)v->step, v->loss, v->per_byte, v->perplexity);
+}

@@ -56,5 +56,6 @@ struct dsf_text dsf_left_text(const struct dsf_pace *p, int64_t step,
 /* A step as a plain line, where nothing can be drawn again. */
 void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
                     const struct dsf_pace *p);
+void dsf_validation_print(FILE *out, const struct dsf_validation *v);
 
 #endif

@@ -6,11 +6,11 @@
 #include "cli/stop.h"
 
 #include "base/aside.h"
+#include "cli/screen.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -254,12 +254,9 @@ void dsf_stop_catch(void)
 
 void dsf_stop_prepare(bool resumes, bool quiet)
 {
-    const char *term = getenv("TERM");
-
     atomic_store(&resuming, resumes);
     atomic_store(&silent, quiet);
-    atomic_store(&terminal, isatty(STDERR_FILENO) && term != NULL &&
-                                strcmp(term, "dumb") != 0);
+    atomic_store(&terminal, dsf_screen_look(STDERR_FILENO).terminal);
     atomic_fetch_or(&state, DSF_STOP_PREPARING * STAGE_ONE);
     catch (SIGINT);
     catch (SIGTERM);

@@ -28,7 +28,7 @@ const struct dsf_flag *dsf_flag_at(const struct dsf_cmd *cmd, unsigned i)
 {
     unsigned n = 0;
 
-    while (cmd->flags[n].name != NULL)
+    while (cmd->flags != NULL && cmd->flags[n].name != NULL)
         n++;
     if (i < n)
         return &cmd->flags[i];

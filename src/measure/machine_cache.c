@@ -267,3 +267,23 @@ int dsf_machine_of_job(const struct dsf_machine *machine,
         find_disks(job, m);
     return status;
 }
+
+int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
+                          const struct dsf_machine_scatter *scatter,
+                          const char *path, struct dsflow_err *err)
+{
+    struct dsf_machine machine;
+    struct dsf_machine_model model;
+    int status = dsf_machine_probe(&machine, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_machine_present(&machine, &model, err);
+    if (status < 0)
+        return status;
+    model.disk = *disk;
+    model.scatter.read = scatter->read;
+    model.scatter.write = scatter->write;
+    status = dsf_machine_save(&model, path, err);
+    dsf_machine_model_fini(&model);
+    return status;
+}

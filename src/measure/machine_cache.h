@@ -19,6 +19,12 @@ void dsf_machine_measure(const struct dsf_machine *machine,
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
                      struct dsflow_err *err);
 
+/* What is known of this machine, measured now where nothing is, with these disks
+ * and how far apart their figures were: into the file `path`. */
+int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
+                          const struct dsf_machine_scatter *scatter,
+                          const char *path, struct dsflow_err *err);
+
 /* What the file says, if it is of this processor and these cores; otherwise
  * measure quickly, and save it. Before an executor is open, as its workers
  * would be in the way. */

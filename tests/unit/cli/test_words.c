@@ -24,13 +24,10 @@ static const struct dsf_cmd cmd = {
     .least = 1,
     .most = 2,
 };
-static const struct dsf_flag none[] = { { 0 } };
-
 /* What help.c prints of dsflow itself. */
 const struct dsf_cmd dsf_program = {
     .name = "dsflow",
     .args = "COMMAND …",
-    .flags = none,
     .most = UINT_MAX,
     .outer = true,
 };
