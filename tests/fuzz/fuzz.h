@@ -1,65 +1,46 @@
-/* fuzz.h - deterministic damage to bytes that were sound. */
+/* fuzz.h - a reader of files that is given any bytes. fuzz_x.c says what it
+ * reads and what it promises; fuzz.c finds the bytes. */
 #ifndef DSF_TESTS_FUZZ_FUZZ_H
 #define DSF_TESTS_FUZZ_FUZZ_H
 
+#include <dsflow/error.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t fuzz_seed = 1;
+struct fuzz_reader {
+    const char *name; /* tests/fuzz/corpus/NAME.* are bytes for it */
+    unsigned rounds;  /* damaged files to be tried */
+    /* Bytes that it must accept; freed by the caller. */
+    char *(*sound)(size_t *n);
+    /* Words that a file for it may have anywhere. */
+    const char *const *words;
+    /* Read them. false: they were refused. What it promises and does not hold
+     * is fuzz_die. */
+    bool (*accepts)(const char *text, size_t n);
+    /* Make good in damaged bytes what all else is refused for: a length, a sum.
+     * NULL: nothing is. */
+    void (*mend)(char *text, size_t n);
+};
+extern const struct fuzz_reader fuzz_reader;
 
-static size_t fuzz_any(size_t n)
-{
-    fuzz_seed = fuzz_seed * 6364136223846793005u + 1442695040888963407u;
-    return (size_t)(fuzz_seed >> 33) % n;
-}
+/* Ends the program, as a fault that was found. */
+_Noreturn void fuzz_die(const char *why);
 
-static void fuzz_die(const char *why)
-{
-    fprintf(stderr, "fuzz: %s\n", why);
-    abort();
-}
+/* A refusal has one line that says why. */
+void fuzz_refused(const struct dsflow_err *err);
 
-/* One fault in text[0, *n) of a buffer of `cap` bytes: a byte, one of `words`,
- * a stretch that is lost or doubled, or the end. */
-static void fuzz_damage(char *text, size_t *n, size_t cap,
-                        const char *const *words, size_t nwords)
-{
-    size_t at = fuzz_any(*n), m = fuzz_any(40), k;
-    const char *word = words[fuzz_any(nwords)];
+/* A copy of bytes, for `sound`. */
+char *fuzz_copy(const void *from, size_t n);
 
-    if (m > *n - at)
-        m = *n - at;
-    switch (fuzz_any(6)) {
-    case 0:
-        text[at] = (char)fuzz_any(256);
-        break;
-    case 1:
-    case 2:
-        k = strlen(word);
-        if (*n + k > cap)
-            break;
-        memmove(text + at + k, text + at, *n - at);
-        memcpy(text + at, word, k);
-        *n += k;
-        break;
-    case 3:
-        memmove(text + at, text + at + m, *n - at - m);
-        *n -= m;
-        break;
-    case 4:
-        if (*n + m > cap)
-            break;
-        memmove(text + at + m, text + at, *n - at);
-        *n += m;
-        break;
-    default:
-        if (fuzz_any(8) == 0)
-            *n = at + 1;
-    }
-    if (*n == 0)
-        *n = 1;
-}
+/* A folder that is removed at the end; and file `name` in it, which gets these
+ * bytes. Its path is valid until the next one. */
+const char *fuzz_folder(void);
+const char *fuzz_file(const char *name, const char *text, size_t n);
+/* What the file has. */
+char *fuzz_load(const char *path, size_t *n);
 
 #endif
