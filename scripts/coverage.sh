@@ -23,7 +23,7 @@ else
 fi
 # shellcheck disable=SC2086 # words are what separates tests
 make -C "$dir" --no-print-directory -k -j"$jobs" check-TESTS \
-    TESTS="$(echo $tests)" check_PROGRAMS= check_SCRIPTS= \
+    TESTS="$(echo $tests)" check_PROGRAMS= TEST_TIMEOUT=3600 \
     >"$dir/check.out" 2>&1 || true
 grep -E '^(FAIL|ERROR):' "$dir/check.out" >&2 || true
 grep -q '^# TOTAL:' "$dir/check.out" || {
