@@ -129,21 +129,27 @@ grep -q "model: segments: .*: the layers of gated are qkv, attention, out, gated
     fault "gated_norm: its weights are left out: $(cat log)"
 
 # A program: every fifth step has tasks of its own, and no bit of the training
-# depends on it; where its policy stands makes no difference, nor does the mesh.
+# depends on it, nor does the mesh make a difference.
+# alike RUN RUN: the same parameters; of the states, the average is beside them.
+alike() {
+    cmp "$1/checkpoints/step-6/params.safetensors" \
+        "$2/checkpoints/step-6/params.safetensors" ||
+        fault "$1 and $2 have other parameters"
+}
 train average average --trace=all
 train plain beside
-same beside average
+alike beside average
 train average often --set average.every=1 --executor serial
-same beside often
+alike beside often
 train average pieces --set job.steps=4
 train average pieces --resume
 same pieces average
 train plain two --set mesh.data=2 --set batch.groups=2
 train average shards --set mesh.data=2 --set batch.groups=2 --set zero.stage=2
-same two shards
+alike two shards
 train average tiers --set mesh.pipeline=2 --set offload.optimizer=cpu \
     --set offload.params=cpu
-same beside tiers
+alike beside tiers
 grep -q '"step":5,.*"program":"average"' pieces/metrics.jsonl ||
     fault "average: a run that goes on has no program average in step 5"
 programs=$(sed -n 's/^{"step":\([0-9]*\),"loss".*"program":"\(.*\)".*/\1 \2/p' \
@@ -158,12 +164,20 @@ grep -q "^1 step ran the program average: not counted here" log ||
     fault "average: the trace says $(head -8 log)"
 "$dsflow" trace average --chrome - > log && grep -q '"step 5 (average)"' log &&
     grep -q '"name":"average' log || fault "average: no step 5 in the trace"
-sed 's/after = "priorities"/after = "reference"/' average.c > first.c
-gcc -O2 -shared -fPIC -o libfirst.so first.c $(pkg-config --cflags dsflow) ||
-    fault "average behind reference"
-train average first --set 'codelets.load="./libfirst.so"' --set mesh.data=2 \
-    --set batch.groups=2 --set zero.stage=3 --set recompute.what=block
-same two first
+train average first --set mesh.data=2 --set batch.groups=2 --set zero.stage=3 \
+    --set recompute.what=block
+alike two first
+# The average is kept: checkpoints have it, whatever the mesh, and a run goes on
+# with it.
+states=checkpoints/step-6/states.safetensors
+train average mean_kept --set average.every=2 --set batch.groups=2
+train average mean_parts --set average.every=2 --set mesh.data=2 \
+    --set batch.groups=2 --set zero.stage=1 --set job.steps=4
+train average mean_parts --set average.every=2 --set batch.groups=2 --resume
+cmp mean_kept/$states mean_parts/$states || fault "average: it is lost"
+grep -q "average.layer0.qkv" mean_kept/$states || fault "average: it is not saved"
+train average mean_tensor --set mesh.tensor=2 --set average.every=1
+grep -q "average.layer0.qkv" mean_tensor/$states || fault "average: in parts, lost"
 
 # A schedule of its own: the same bits.
 train plain ones --set batch.micro=1
