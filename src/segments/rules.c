@@ -35,11 +35,15 @@ static uint32_t fill_norm(int32_t parts, int32_t t, const struct dsf_part *part,
                           const struct dsf_part *shared, const void *whole,
                           void *args)
 {
-    *(struct dsf_norm_args *)args = (struct dsf_norm_args){
+    struct dsf_norm_args *a = args;
+
+    *a = (struct dsf_norm_args){
         .tile = rows_tile(parts, t, whole),
         .norm_w = part->norm_w,
         .norm_b = part->norm_b,
     };
+    /* The segment's, which may not be that of the model. */
+    a->tile.rms = part->norm_b < 0;
     return 0;
 }
 

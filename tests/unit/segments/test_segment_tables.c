@@ -290,6 +290,28 @@ static void units_of_a_kind_are_of_one_size(void **state)
     dsf_job_fini(&job);
 }
 
+/* The norm of a segment may be another one than that of the model. */
+static void a_norm_without_a_bias_is_rms_norm(void **state)
+{
+    const struct dsflow_rule rule =
+        DSFLOW_NORM_ROWS(DSFLOW_MLP_X, DSFLOW_MLP_UNIT);
+    struct dsflow_mlp_args whole = {
+        .tile = { .rows = 4, .nseq = 1, .width = 8, .heads = 2, .kv_heads = 2,
+                  .ffn = 8, .vocab = 9 }
+    };
+    struct dsf_part part = { .norm_w = 16, .norm_b = -1 };
+    struct dsf_norm_args args;
+
+    dsf_rule_fill(&rule, &dsf_op_mlp_forward, 2, 0, &part, &part, &whole,
+                  &args);
+    assert_int_equal(args.tile.rms, 1);
+    part.norm_b = 32;
+    whole.tile.rms = 1;
+    dsf_rule_fill(&rule, &dsf_op_mlp_forward, 2, 0, &part, &part, &whole,
+                  &args);
+    assert_int_equal(args.tile.rms, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +322,7 @@ int main(void)
         cmocka_unit_test(each_task_with_parameters_has_rules),
         cmocka_unit_test(each_port_has_a_size),
         cmocka_unit_test(units_of_a_kind_are_of_one_size),
+        cmocka_unit_test(a_norm_without_a_bias_is_rms_norm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
