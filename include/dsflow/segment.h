@@ -25,7 +25,7 @@ DSFLOW_BEGIN_DECLS
 #define DSFLOW_SEGMENT_ABI 2
 
 enum {
-    DSFLOW_SEGMENT_TENSORS = 8, /* of a unit, at most */
+    DSFLOW_SEGMENT_TENSORS = 12, /* of a unit, at most */
     DSFLOW_SEGMENT_UNITS = 2,
     DSFLOW_SEGMENT_ARGS = 192, /* bytes of arguments */
 };
@@ -104,8 +104,8 @@ struct dsflow_layout {
 /* What the rules for rows (below) have to know of a tensor. */
 enum dsflow_tensor_role {
     DSFLOW_TENSOR,
-    DSFLOW_TENSOR_NORM_W, /* of the norm in front of the segment */
-    DSFLOW_TENSOR_NORM_B,
+    DSFLOW_TENSOR_NORM_W, /* of the norm in front of the segment, */
+    DSFLOW_TENSOR_NORM_B, /* LayerNorm; a norm without it is RMSNorm */
     DSFLOW_TENSOR_BIAS, /* added to what leaves it */
 };
 

@@ -13,7 +13,7 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
-enum { DSF_MAX_SEGMENTS = 16 };
+enum { DSF_MAX_SEGMENTS = 64 };
 
 /* What built-in segments have instead of a list of tensors. */
 struct dsf_segment_hooks {

@@ -101,12 +101,40 @@ static void what_is_not_cut_is_shared(void **state)
     assert_int_equal(p.decay, 0);
 }
 
+static void list_most(const struct dsflow_layout *layout,
+                      struct dsflow_tensor_spec *list)
+{
+    static const char *const names[] = { "a", "b", "c", "d", "e", "f",
+                                         "g", "h", "i", "j", "k", "l" };
+
+    for (unsigned i = 0; i < DSFLOW_SEGMENT_TENSORS; i++)
+        list[i] = (struct dsflow_tensor_spec){ .name = names[i], .cols = 16 };
+}
+
+/* Queries, keys and values with biases and norms of their own are eleven. */
+static void a_unit_has_up_to_twelve_tensors(void **state)
+{
+    static const struct dsflow_segment most = { .name = "x",
+                                                .tensors = list_most };
+    const struct dsflow_layout layout = { .layers = 1 };
+    struct dsf_unit u = { .segment = &most };
+    struct dsf_part p = { .part = 2, .parts = 2 };
+
+    dsf_unit_list(&u, &layout);
+    assert_int_equal(u.ntensors, 12);
+    assert_int_equal(u.at[11], 11 * 16);
+    dsf_part_list(&p, &u);
+    assert_int_equal(p.nblocks, 12);
+    assert_int_equal(p.at[11], 11 * 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_stand_in_the_unit_by_number),
         cmocka_unit_test(a_part_has_rows_and_columns),
         cmocka_unit_test(what_is_not_cut_is_shared),
+        cmocka_unit_test(a_unit_has_up_to_twelve_tensors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
