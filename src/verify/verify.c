@@ -139,10 +139,27 @@ static const struct dsflow_optimizer *optimizer_of(const struct dsflow_op *op)
     return NULL;
 }
 
+/* A kind of task that no run can compute. (What a policy puts others in the
+ * place of needs no codelet.) */
+static void name_uncomputed(const struct dsf_verify *v,
+                            const struct dsflow_op *op)
+{
+    struct dsf_verified t = { .sort = "",
+                              .name = op->name,
+                              .verdict.fault = "no codelet computes it" };
+
+    if ((op->update || op->segment != NULL) &&
+        dsflow_codelet_find(op) == NULL && is_wanted(v, op->name))
+        v->each(v->user, &t);
+}
+
 void dsf_verify(const struct dsf_verify *v)
 {
     const void *thing;
 
+    for (size_t i = 0;
+         (thing = next_of(&dsf_task_kinds, v->origin, &i)) != NULL;)
+        name_uncomputed(v, thing);
     for (size_t i = 0;
          (thing = next_of(&dsf_codelet_kinds, v->origin, &i)) != NULL;) {
         const struct dsflow_codelet *c = thing;

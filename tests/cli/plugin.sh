@@ -72,6 +72,9 @@ line 'policy patient: task 0, begin: rank 99: expected 0 to 0' \
 build libmute.so -DBAD=36 -w
 line 'task pull: no codelet for a CPU' run with.toml \
     --set 'codelets.load=["./libmute.so"]' --set optimizer.kind=pull
+"$dsflow" codelet check ./libmute.so pull > log 2>&1
+[ $? -eq 1 ] && grep -q "^pull  *0  FAULT   no codelet computes it$" log ||
+    fault "codelet check of a task without a codelet: $(cat log)"
 rm -rf run
 line '--set: patient: from: 9: expected at most the 1 chunks' \
     plan with.toml --set patient.from=9
