@@ -45,11 +45,71 @@ static int32_t likeliest(const float *logits, int32_t vocab)
     return best;
 }
 
+/* Choices in groups of about the same size, the likeliest first: only the groups
+ * that are looked at are put in order. Few of all the words of a model are. */
+struct ordered {
+    struct choice *v;
+    int32_t *ends; /* by group: of its choices */
+    int32_t group, sorted; /* the group that is sorted next; choices before it */
+};
+
+/* By the exponent and four bits of numbers in [0, 1], downwards; what is no
+ * number comes last. */
+enum { GROUPS = 0x3ff0 + 1 };
+static int32_t group_of(double p)
+{
+    uint64_t bits;
+
+    if (!(p >= 0 && p <= 1))
+        return GROUPS - 1;
+    memcpy(&bits, &p, sizeof(bits));
+    return GROUPS - 1 - (int32_t)(bits >> 48);
+}
+
+static void group(struct ordered *o, const struct choice *choices, int32_t n)
+{
+    int32_t at = 0;
+
+    *o = (struct ordered){ .v = dsf_xcalloc((size_t)n, sizeof(*o->v)),
+                           .ends = dsf_xcalloc(GROUPS, sizeof(*o->ends)) };
+    for (int32_t i = 0; i < n; i++)
+        o->ends[group_of(choices[i].p)]++;
+    for (int32_t g = 0; g < GROUPS; g++) {
+        at += o->ends[g];
+        o->ends[g] = at - o->ends[g]; /* where it begins */
+    }
+    for (int32_t i = 0; i < n; i++)
+        o->v[o->ends[group_of(choices[i].p)]++] = choices[i];
+}
+
+/* The i-th likeliest; asked for in order. */
+static const struct choice *nth(struct ordered *o, int32_t i)
+{
+    while (i >= o->sorted) {
+        int32_t end = o->ends[o->group++];
+
+        qsort(o->v + o->sorted, (size_t)(end - o->sorted), sizeof(*o->v), by_p);
+        o->sorted = end;
+    }
+    return &o->v[i];
+}
+
+/* The sum of the first `n`, of `all`. */
+static double sum_of(struct ordered *o, int32_t n, int32_t all)
+{
+    double sum = 0;
+
+    for (int32_t i = 0; i < n; i++)
+        sum += n == all ? o->v[i].p : nth(o, i)->p;
+    return sum;
+}
+
 int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
                    int32_t vocab, uint64_t *state)
 {
     struct choice *choices;
-    double sum = 0, kept = 0, at;
+    struct ordered o;
+    double sum, kept = 0, at;
     int32_t n = vocab, top = likeliest(logits, vocab), id;
 
     if (s->temperature == 0)
@@ -59,26 +119,25 @@ int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
         choices[i] = (struct choice){
             exp(((double)logits[i] - logits[top]) / s->temperature), i
         };
-    qsort(choices, (size_t)vocab, sizeof(*choices), by_p);
+    group(&o, choices, vocab);
+    free(choices);
     if (s->top_k > 0 && s->top_k < n)
         n = (int32_t)s->top_k;
-    for (int32_t i = 0; i < n; i++)
-        sum += choices[i].p;
-    for (int32_t i = 0; i < n; i++) {
-        kept += choices[i].p;
+    sum = sum_of(&o, n, vocab);
+    for (int32_t i = 0; i < n && s->top_p < 1; i++) {
+        kept += nth(&o, i)->p;
         if (kept >= s->top_p * sum)
             n = i + 1;
     }
-    at = next_uniform(state) * kept;
-    id = choices[n - 1].id;
-    for (int32_t i = 0; i < n; i++) {
-        at -= choices[i].p;
-        if (at < 0) {
-            id = choices[i].id;
-            break;
-        }
+    at = next_uniform(state) * (s->top_p < 1 ? kept : sum);
+    id = -1;
+    for (int32_t i = 0; i < n && id < 0; i++) {
+        at -= nth(&o, i)->p;
+        if (at < 0 || i + 1 == n)
+            id = o.v[i].id;
     }
-    free(choices);
+    free(o.ends);
+    free(o.v);
     return id;
 }
 

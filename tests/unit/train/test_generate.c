@@ -342,6 +342,98 @@ static void top_k_and_top_p_leave_the_likeliest(void **state)
     check_shares(&s, three);
 }
 
+struct word {
+    double p;
+    int32_t id;
+};
+
+static int likeliest_first(const void *a, const void *b)
+{
+    const struct word *x = a, *y = b;
+
+    if (x->p != y->p)
+        return x->p > y->p ? -1 : 1;
+    return x->id - y->id;
+}
+
+/* All words in order, of which the first that follow each other are kept. */
+static int32_t sample_of_all(const struct dsf_sampling *s, const float *logits,
+                             int32_t n, double u)
+{
+    struct word *w = calloc((size_t)n, sizeof(*w));
+    int32_t most = s->top_k > 0 && s->top_k < n ? (int32_t)s->top_k : n, id;
+    double sum = 0, kept = 0;
+    float top = logits[0];
+
+    for (int32_t i = 1; i < n; i++)
+        top = logits[i] > top ? logits[i] : top;
+    for (int32_t i = 0; i < n; i++)
+        w[i] = (struct word){
+            exp(((double)logits[i] - top) / s->temperature), i
+        };
+    qsort(w, (size_t)n, sizeof(*w), likeliest_first);
+    for (int32_t i = 0; i < most; i++)
+        sum += w[i].p;
+    for (int32_t i = 0; i < most; i++) {
+        kept += w[i].p;
+        if (kept >= s->top_p * sum)
+            most = i + 1;
+    }
+    u *= kept;
+    id = w[most - 1].id;
+    for (int32_t i = 0; i < most; i++) {
+        u -= w[i].p;
+        if (u < 0) {
+            id = w[i].id;
+            break;
+        }
+    }
+    free(w);
+    return id;
+}
+
+static void numbers_that_are_none_give_some_word(void **state)
+{
+    float logits[] = { NAN, 1, INFINITY, NAN, -INFINITY };
+    struct dsf_sampling s = { .temperature = 1, .top_p = 0.9, .top_k = 3 };
+    uint64_t random = 1;
+
+    for (int i = 0; i < 20; i++) {
+        assert_in_range(dsf_sample(&s, logits, 5, &random), 0, 4);
+        assert_in_range(dsf_sample(&s, logits + 1, 4, &random), 0, 3);
+    }
+}
+
+static void many_words_are_chosen_from_as_if_all_were_in_order(void **state)
+{
+    enum { WORDS = 3000, DRAWS = 40 };
+    static float logits[WORDS];
+    static const struct dsf_sampling ways[] = {
+        { .temperature = 1, .top_p = 1, .seed = 1 },
+        { .temperature = 0.2, .top_p = 1, .seed = 2 },
+        { .temperature = 5, .top_p = 0.9, .seed = 3 },
+        { .temperature = 1, .top_p = 1, .top_k = 500, .seed = 4 },
+        { .temperature = 1, .top_p = 0.5, .top_k = 700, .seed = 5 },
+    };
+
+    for (int i = 0; i < WORDS; i++) /* many are alike, and some hopeless */
+        logits[i] = (float)(i * 7919 % 613) / 50 - (i % 11 == 0 ? 2000 : 0);
+    for (size_t w = 0; w < sizeof(ways) / sizeof(*ways); w++) {
+        uint64_t random = ways[w].seed, uniforms = ways[w].seed;
+
+        for (int i = 0; i < DRAWS; i++) {
+            uint64_t x = uniforms += 0x9e3779b97f4a7c15u;
+
+            x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+            x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+            assert_int_equal(
+                dsf_sample(&ways[w], logits, WORDS, &random),
+                sample_of_all(&ways[w], logits, WORDS,
+                              (double)((x ^ x >> 31) >> 11) * 0x1p-53));
+        }
+    }
+}
+
 /* splitmix64 from 0 begins e220a8397b1dcdaf, 6e789e6aa1b965f4,
  * 06c45d188009454f, f88bb8a8724c81ec: 0.88, 0.43, 0.03, 0.97 of 1. */
 static void a_seed_gives_the_same_tokens_everywhere(void **state)
@@ -498,6 +590,8 @@ int main(void)
         cmocka_unit_test(the_likeliest_is_taken_at_temperature_zero),
         cmocka_unit_test(tokens_come_as_often_as_softmax_says),
         cmocka_unit_test(top_k_and_top_p_leave_the_likeliest),
+        cmocka_unit_test(numbers_that_are_none_give_some_word),
+        cmocka_unit_test(many_words_are_chosen_from_as_if_all_were_in_order),
         cmocka_unit_test(a_seed_gives_the_same_tokens_everywhere),
         cmocka_unit_test(text_is_utf8),
         cmocka_unit_test(a_full_context_is_told),
