@@ -257,6 +257,7 @@ int main(int argc, char **argv)
     printf("reading %.0f MB: %.1f GB/s; %.1f tokens/s; %.3f of that\n",
            b.bytes / 1e6, b.bytes / 1e9 / median(read, turns),
            1 / median(token, turns), median(bound, turns));
+    fflush(stdout);
     for (unsigned i = 0; i < turns; i++) {
         prompt[i] = prompt_seconds(&b);
         forward[i] = forward_seconds(&b);
