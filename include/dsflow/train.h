@@ -123,7 +123,8 @@ DSFLOW_API int dsflow_run_put(struct dsflow_run *run, const char *name,
                               const float *from, int64_t elems,
                               struct dsflow_err *err);
 
-/* Text by the parameters as they are now, as dsflow_model_generate. */
+/* Text by the parameters as they are now, as dsflow_model_generate. Errors:
+ * DSFLOW_EFIT, too, where there is no memory for all of them in one piece. */
 DSFLOW_API int dsflow_run_generate(struct dsflow_run *run, const char *prompt,
                                    size_t bytes,
                                    const struct dsflow_sampling *sampling,

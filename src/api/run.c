@@ -304,6 +304,8 @@ int dsflow_run_generate(struct dsflow_run *x, const char *prompt, size_t bytes,
     int status = check(x, err);
 
     if (status == DSFLOW_OK)
+        status = dsf_run_check_copies(&x->run, err);
+    if (status == DSFLOW_OK)
         status = dsf_session_units(s, &params, err);
     if (status == DSFLOW_OK)
         status = dsf_api_generate(s, params, prompt, bytes, sampling, on_token,

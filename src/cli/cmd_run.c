@@ -1,12 +1,9 @@
 /* cmd_run.c - train. */
 #include "base/log.h"
-#include "base/units.h"
 #include "cli/job_flags.h"
 #include "cli/print_text.h"
 #include "cli/run_words.h"
 #include "cli/stop.h"
-#include "train/generate.h"
-#include "tune/budget.h"
 
 #include <signal.h>
 #include <string.h>
@@ -115,24 +112,6 @@ static int prepare(struct running *x, const struct dsf_cli_args *args,
     return DSFLOW_OK;
 }
 
-/* Is there memory for the whole model beside the tensors of the run? */
-static bool has_room(struct running *x)
-{
-    struct dsf_run *r = &x->run;
-    double needed =
-        dsf_session_copies(&r->s) + dsf_generator_bytes(&r->s.model);
-    double room = dsf_fit_room(r->s.plan, r->s.graph);
-
-    if (dsf_session_copies(&r->s) == 0 || needed <= room)
-        return true;
-    dsf_progress_say(&x->progress,
-                     "no sample: the parameters in one piece take %s and %s of "
-                     "memory are left; dsflow generate %s prints one",
-                     dsf_size_text(needed).s, dsf_size_text(room).s,
-                     r->s.job->main.output);
-    return false;
-}
-
 static int print_sample(struct running *x, struct dsflow_err *err)
 {
     struct dsf_run *r = &x->run;
@@ -143,11 +122,18 @@ static int print_sample(struct running *x, struct dsflow_err *err)
                                            .seed = (uint64_t)sample->seed,
                                            .is_stopped = is_stopped };
     struct dsf_sampled sampled; /* a full context was said at the start */
+    struct dsflow_err room;
     float **params;
     int status;
 
-    if (sample->tokens == 0 || !has_room(x))
+    if (sample->tokens == 0)
         return DSFLOW_OK;
+    if (dsf_run_check_copies(r, &room) < 0) {
+        dsf_progress_say(&x->progress,
+                         "no sample: %s; dsflow generate %s prints one",
+                         room.msg, r->s.job->main.output);
+        return DSFLOW_OK;
+    }
     status = dsf_session_units(&r->s, &params, err);
     if (status == DSFLOW_OK) {
         printf("\n");

@@ -10,6 +10,7 @@
 #include "tasks/components.h"
 #include "tasks/tasks.h"
 #include "train/early.h"
+#include "train/generate.h"
 #include "train/params.h"
 #include "train/sample.h"
 #include "train/traced.h"
@@ -255,6 +256,22 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
     r->submitted = r->first = r->done;
     r->saved_at = dsf_now();
     return status == DSFLOW_OK ? begin_metrics(r, err) : status;
+}
+
+int dsf_run_check_copies(const struct dsf_run *r, struct dsflow_err *err)
+{
+    double copies = dsf_session_copies(&r->s), room;
+    double needed = copies + dsf_generator_bytes(&r->s.model);
+
+    if (copies == 0) /* every unit is in one piece as it is */
+        return DSFLOW_OK;
+    room = dsf_fit_room(r->s.plan, r->s.graph);
+    if (needed <= room)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EFIT,
+                       "the parameters in one piece take %s and %s of memory "
+                       "are left",
+                       dsf_size_text(needed).s, dsf_size_text(room).s);
 }
 
 void dsf_run_end(struct dsf_run *r, enum dsf_end end, const char *why)

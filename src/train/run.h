@@ -100,6 +100,10 @@ int dsf_run_validate(struct dsf_run *r, struct dsf_validation *v,
 /* The checkpoint of the steps that are done, where there is none yet. */
 int dsf_run_save(struct dsf_run *r, struct dsflow_err *err);
 
+/* Is there memory for dsf_session_units, and for text of them, beside what the
+ * run has? DSFLOW_EFIT, with the bytes. */
+int dsf_run_check_copies(const struct dsf_run *r, struct dsflow_err *err);
+
 /* Where the executor has failed: says so, with what there is to go on from. */
 int dsf_run_failed(const struct dsf_run *r, int status, struct dsflow_err *err);
 
