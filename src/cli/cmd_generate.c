@@ -4,7 +4,6 @@
 #include "cli/job_flags.h"
 #include "cli/print_text.h"
 #include "train/params.h"
-#include "train/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,23 +29,11 @@ static int open_folder(struct dsf_session *s, const char *folder,
     unsigned nopts;
     const char **given = dsf_flag_values(args, "set", &nopts);
     const char **sets = dsf_xcalloc(nopts + 1, sizeof(*sets));
-    struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
     int status;
 
     sets[0] = init;
     memcpy(sets + 1, given, nopts * sizeof(*sets));
-    status = dsf_job_parse(text, sizeof(text) - 1, folder, sets, nopts + 1,
-                           NULL, job, err);
-    if (status == DSFLOW_OK)
-        dsf_session_take_job(s, job);
-    else
-        free(job);
-    if (status == DSFLOW_OK)
-        status = dsf_vocabulary_open(s, err);
-    if (status == DSFLOW_OK)
-        status = dsf_model_init(&s->model, s->job, err);
-    if (status == DSFLOW_OK)
-        status = dsf_vocabulary_check(s, err);
+    status = dsf_session_parse(s, text, folder, sets, nopts + 1, NULL, err);
     free(sets);
     free(given);
     free(init);
