@@ -113,11 +113,11 @@ struct dsf_part {
     unsigned nblocks;
     struct dsf_block blocks[DSF_MAX_BLOCKS];
 
-    /* Offsets within the part, -1 where it has none: of the tensors of a list,
-     * by number; or else w: the first matrix (wte,
-     * qkv, out, W1, head; in a shared part the rows of all keys, then of all
-     * values); w2: the second (wpe, W2); b: the bias of the first, or in a
-     * shared part the one that a segment adds to its output. */
+    /* Offsets within the part, -1 where it has none: of tensors by number, of
+     * mlp, out and the segments of a list; of the others w: the first matrix
+     * (wte, qkv, head; in a shared part the rows of all keys, then of all
+     * values); w2: wpe; b: the bias of the first, or in a shared part of any
+     * segment the one that it adds to its output. */
     int64_t at[DSFLOW_SEGMENT_TENSORS];
     int64_t w, w2, b, norm_w, norm_b;
     /* Rows first .. first + count of the vocabulary, and of the positions. */

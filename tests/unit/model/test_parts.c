@@ -136,11 +136,11 @@ static void a_part_has_its_heads_columns_and_words(void **state)
     whole = numbered(&m.units[p.unit]);
     own = malloc((size_t)p.elems * sizeof(*own));
     dsf_part_split(&p, whole, own);
-    assert_true(own[p.w] == whole[24 * 36]);
-    assert_true(own[p.w + 8 * 36] == whole[(32 + 24) * 36]);
-    assert_true(own[p.w2 + 8] ==
+    assert_true(own[p.at[DSF_MLP_W1]] == whole[24 * 36]);
+    assert_true(own[p.at[DSF_MLP_W1] + 8 * 36] == whole[(32 + 24) * 36]);
+    assert_true(own[p.at[DSF_MLP_W2] + 8] ==
                 whole[m.units[p.unit].at[DSF_MLP_W2] + 32 + 24]);
-    assert_int_equal(p.b, -1);
+    assert_int_equal(p.at[DSF_MLP_B1], -1);
     free(whole);
     free(own);
 
