@@ -1,5 +1,5 @@
-/* test_plugin.c - plug-ins of a program itself: all of one, or nothing. (The
- * loading of libraries is tests/cli/plugin.sh.) */
+/* test_plugin.c - plug-ins of a program itself: all of one, or nothing; and
+ * files that are none. (Libraries that are some: tests/cli/plugin.sh.) */
 #include "plugin/plugin.h"
 
 #include "config/job.h"
@@ -7,6 +7,7 @@
 #include "lib/test.h"
 #include "policies/policies.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +139,8 @@ static void a_table_of_a_plug_in_is_read_and_written_like_others(void **state)
     size_t bytes;
     FILE *f;
 
-    must(dsf_job_parse(text, sizeof(text) - 1, "t", NULL, 0, NULL, &job, &err), &err);
+    must(dsf_job_parse(text, sizeof(text) - 1, "t", NULL, 0, NULL, &job, &err),
+         &err);
     assert_int_equal(((const struct part *)dsf_job_part(&job, options))->n, 7);
     f = open_memstream(&out, &bytes);
     assert_int_equal(dsf_job_write(&job, f), DSFLOW_OK);
@@ -364,6 +366,33 @@ static void keys_of_elements_are_checked_when_they_come(void **state)
     assert_int_equal(dsf_job_added_tables(), n);
 }
 
+/* Each says what it is, with the path as it was given. */
+static void what_is_no_plug_in_is_not_loaded(void **state)
+{
+    static const char *const cases[][2] = {
+        { "none-such.so", "none-such.so: No such file or directory" },
+        { "./none-such.so", "./none-such.so: No such file or directory" },
+        { "/", "/: expected a shared library" },
+        { "/proc/self/environ", "/proc/self/environ: " }, /* the loader's */
+    };
+    struct dsflow_err err;
+    char expected[600];
+    Dl_info libc;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        assert_int_equal(dsflow_plugin_load(cases[i][0], &err), DSFLOW_EINVAL);
+        assert_int_equal(strncmp(err.msg, cases[i][1], strlen(cases[i][1])), 0);
+        assert_null(strstr(err.msg + 1, cases[i][0])); /* once */
+    }
+    assert_true(dladdr(dlsym(RTLD_DEFAULT, "dlerror"), &libc) != 0);
+    snprintf(expected, sizeof(expected),
+             "%s: defines no dsflow_plugin: expected a plug-in of dsflow",
+             libc.dli_fname);
+    assert_int_equal(dsflow_plugin_load(libc.dli_fname, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, expected);
+    assert_null(dsflow_plugin_at(1000, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +403,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_an_element_has_its_line),
         cmocka_unit_test(a_job_with_tables_that_repeat_is_written_and_compared),
         cmocka_unit_test(keys_of_elements_are_checked_when_they_come),
+        cmocka_unit_test(what_is_no_plug_in_is_not_loaded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
