@@ -1,4 +1,11 @@
-/* dsflow.h - everything that libdsflow offers. */
+/* dsflow.h - everything that libdsflow offers.
+ *
+ * Threads: any thread may call any function, and calls of two threads do not
+ * overlap, but where a header says that they may: what makes, plans, trains,
+ * generates, measures or loads shares tables of the process. What is made by one thread may
+ * be used and freed by another. A callback is called by the thread that called
+ * the function it was given to, but for dsflow_batches and dsflow_log_fn, which
+ * threads of the library call too, several at a time. */
 #ifndef DSFLOW_H
 #define DSFLOW_H
 

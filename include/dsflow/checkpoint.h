@@ -1,4 +1,5 @@
-/* checkpoint.h - what a run leaves in <job.output>/checkpoints. */
+/* checkpoint.h - what a run leaves in <job.output>/checkpoints. These only read
+ * files: any thread may call them at any time, also while a run is open. */
 #ifndef DSFLOW_CHECKPOINT_H
 #define DSFLOW_CHECKPOINT_H
 

@@ -1,7 +1,7 @@
 /* job.h - what is trained, and how: the tables of a job.toml, as a value.
  *
- * A job does not change: another value of a key makes another job. Any thread
- * may use it.
+ * A job does not change: another value of a key makes another job. One thread
+ * at a time makes jobs (dsflow.h), of one that an open run has, too.
  */
 #ifndef DSFLOW_JOB_H
 #define DSFLOW_JOB_H

@@ -1,4 +1,8 @@
-/* machine.h - a machine, as planning and prediction see it. */
+/* machine.h - a machine, as planning and prediction see it.
+ *
+ * One that was read or measured does not change: several threads may plan for
+ * it, one after the other (dsflow.h), or write it at a time.
+ */
 #ifndef DSFLOW_MACHINE_H
 #define DSFLOW_MACHINE_H
 

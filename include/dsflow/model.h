@@ -2,6 +2,9 @@
  *
  * A tensor has the shape that a Hugging Face folder of the model has, in fp32,
  * row-major; where dsflow keeps it otherwise, it is turned on the way.
+ *
+ * A model that is open does not change: several threads may list and read its
+ * tensors at a time. Text is made by one thread at a time, of whichever model.
  */
 #ifndef DSFLOW_MODEL_H
 #define DSFLOW_MODEL_H

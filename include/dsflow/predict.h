@@ -1,5 +1,7 @@
 /* predict.h - a job planned for a machine, and what a step of it takes there.
- * Nothing is run, and no text is read. */
+ * Nothing is run, and no text is read. One thread at a time plans and predicts
+ * (dsflow.h); several may look at a plan, and at its graph by what takes it as
+ * const. */
 #ifndef DSFLOW_PREDICT_H
 #define DSFLOW_PREDICT_H
 
