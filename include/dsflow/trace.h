@@ -34,7 +34,8 @@ struct dsflow_span {
     int64_t step;     /* number of the step in the run, from 1; 0: of none */
     double begin, end; /* seconds since the trace began */
 };
-#define DSFLOW_SPAN() ((struct dsflow_span){ .size = sizeof(struct dsflow_span) })
+#define DSFLOW_SPAN()                                                          \
+    ((struct dsflow_span){ .size = sizeof(struct dsflow_span) })
 
 /* The i-th span, in the order in which they began; DSFLOW_EINVAL past the last.
  */
@@ -42,10 +43,10 @@ DSFLOW_API int dsflow_trace_span(const struct dsflow_trace *trace, size_t i,
                                  struct dsflow_span *span);
 
 /* The trace as a file for others: `form` is "paje" (ViTE), "chrome" (JSON for
- * ui.perfetto.dev), "dot" (the graph with mean times) or "svg". `steps`, "10:12"
- * or "10", are those that are shown; NULL: all, and in a picture one of them.
- * Errors: DSFLOW_EINVAL for another form, steps that it does not have, or a path
- * that cannot be; DSFLOW_EIO. */
+ * ui.perfetto.dev), "dot" (the graph with mean times) or "svg". `steps`,
+ * "10:12" or "10", are those that are shown; NULL: all, and in a picture one of
+ * them. Errors: DSFLOW_EINVAL for another form, steps that it does not have, or
+ * a path that cannot be; DSFLOW_EIO. */
 DSFLOW_API int dsflow_trace_write(const struct dsflow_trace *trace,
                                   const char *form, const char *steps,
                                   const char *path, struct dsflow_err *err);

@@ -74,9 +74,9 @@ static void find_bytes(const struct dsf_weights *w,
 static int check_whole(const struct dsflow_planned *x, struct dsflow_err *err)
 {
     return x->p.whole ? DSFLOW_OK
-                    : dsflow_fail(err, DSFLOW_EINVAL,
-                                  "the job was planned up to a policy: "
-                                  "expected a whole plan");
+                      : dsflow_fail(err, DSFLOW_EINVAL,
+                                    "the job was planned up to a policy: "
+                                    "expected a whole plan");
 }
 
 int dsflow_predict(const struct dsflow_planned *x,

@@ -51,15 +51,15 @@ int dsflow_trace_span(const struct dsflow_trace *t, size_t i,
         return DSFLOW_EINVAL;
     s = &trace->timeline.v[i];
     out->task = s->what;
-    out->kind = s->kind == DSF_SPAN_TASK
-                    ? dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
-                          ->op->name
-                    : "transfer";
+    out->kind =
+        s->kind == DSF_SPAN_TASK
+            ? dsflow_graph_task(trace->graph, (dsflow_task_id){ s->what })
+                  ->op->name
+            : "transfer";
     out->lane = trace->timeline.lanes[s->lane].name;
     out->rank = s->rank;
-    out->step = dsf_trace_is_step(trace, s)
-                    ? trace->facts.first + (int64_t)s->step
-                    : 0;
+    out->step =
+        dsf_trace_is_step(trace, s) ? trace->facts.first + (int64_t)s->step : 0;
     out->begin = s->start;
     out->end = s->end;
     return DSFLOW_OK;
@@ -103,6 +103,7 @@ int dsflow_trace_explain(const struct dsflow_trace *t, int json,
     status = dsf_explain(&t->trace, json != 0, dsf_advise, dsflow_plugin_load,
                          out, err);
     if (fclose(out) != 0 && status == DSFLOW_OK)
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);
+        status =
+            dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);
     return status;
 }

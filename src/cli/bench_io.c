@@ -166,8 +166,7 @@ static int read_cases(struct dsf_disk_sweep *s, const struct dsf_cli_args *args,
         flag_size(args, "block", DSF_IO_ALIGN, DSF_SWEEP_BLOCK, &block, err);
 
     if (status == DSFLOW_OK)
-        status =
-            dsf_flag_whole(args, "depth", 1, DSF_SWEEP_DEPTH, &depth, err);
+        status = dsf_flag_whole(args, "depth", 1, DSF_SWEEP_DEPTH, &depth, err);
     if (status == DSFLOW_OK && block > 0 && DSF_SWEEP_BLOCK % block != 0)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "bench io: --block: expected 4MiB or what it is "

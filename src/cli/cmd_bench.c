@@ -59,8 +59,7 @@ static void print_kind(const char *kind, const struct dsf_kind_limit *l)
     if (!isnan(l->against_one))
         snprintf(ratio, sizeof(ratio), "%.2f", l->against_one);
     printf("%-26s %11.3f %9.1f %9.1f %10s %9.1f %9.1f\n", kind,
-           longest->seconds * 1e3,
-           longest->work.flops / longest->seconds / 1e9,
+           longest->seconds * 1e3, longest->work.flops / longest->seconds / 1e9,
            longest->work.bytes / longest->seconds / 1e9, ratio, 100 * l->off,
            100 * l->most_off);
 }

@@ -31,9 +31,7 @@ static int report_on(struct dsf_planned *p, struct dsf_plan_facts *facts,
         printf("\n%s\n", text);
     free(text);
     fflush(stdout); /* what is wrong with it stands below it, in a pipe too */
-    return status == DSFLOW_OK && p->whole
-               ? dsf_planned_check(p, err)
-               : status;
+    return status == DSFLOW_OK && p->whole ? dsf_planned_check(p, err) : status;
 }
 
 static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
@@ -41,8 +39,9 @@ static int report(struct dsf_planned *p, bool json, struct dsflow_err *err)
     const struct dsf_machine_model *m = p->machine;
     const struct dsf_session *s = &p->s;
     struct dsf_prediction prediction;
-    struct dsf_plan_facts facts = { m, dsf_session_weights(&p->s), &prediction,
-                                    { 0 } };
+    struct dsf_plan_facts facts = {
+        m, dsf_session_weights(&p->s), &prediction, { 0 }
+    };
     int status;
 
     dsf_notice("simulating steps");
@@ -119,10 +118,9 @@ static int make(struct dsf_planned *p, const struct dsf_cli_args *args,
         return dsflow_fail_in(err, DSFLOW_EINVAL, "--until");
     if (status == DSFLOW_OK && file != NULL)
         status = dsf_machine_model_read(file, m, err);
-    return status == DSFLOW_OK
-               ? dsf_planned_make(p, file != NULL ? m : NULL, until, predict,
-                                  err)
-               : status;
+    return status == DSFLOW_OK ? dsf_planned_make(p, file != NULL ? m : NULL,
+                                                  until, predict, err)
+                               : status;
 }
 
 static int plan(const struct dsf_cli_args *args, struct dsflow_err *err)

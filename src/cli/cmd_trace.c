@@ -16,7 +16,8 @@ static int explain(const char *path, const struct dsf_trace *trace, bool json,
     int status;
 
     dsf_notice("planning and simulating changes of the job");
-    status = dsf_explain(trace, json, dsf_advise, dsflow_plugin_load, stdout, err);
+    status =
+        dsf_explain(trace, json, dsf_advise, dsflow_plugin_load, stdout, err);
     dsf_notice_end();
     return status < 0 ? dsflow_fail_in(err, status, path) : status;
 }

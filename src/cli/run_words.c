@@ -82,10 +82,10 @@ static void say_memory(const struct dsf_used *u, struct dsf_progress *p)
                      dsf_size_text(u->peak - u->memory.measured).s,
                      dsf_size_text(u->memory.planned).s);
     if (u->nranks > 1)
-        dsf_progress_say(
-            p, "tensors of rank %u, which has most: %s, planned %s",
-            u->neediest, dsf_size_text(u->of_neediest.measured).s,
-            dsf_size_text(u->of_neediest.planned).s);
+        dsf_progress_say(p,
+                         "tensors of rank %u, which has most: %s, planned %s",
+                         u->neediest, dsf_size_text(u->of_neediest.measured).s,
+                         dsf_size_text(u->of_neediest.planned).s);
     say_tier(u, p, DSFLOW_HOST);
     say_tier(u, p, DSFLOW_NVME);
 }

@@ -112,8 +112,8 @@ static int measure(struct sweep *s, struct dsf_disk_way *w,
 /* By the engine, with as many files as the way has. */
 static int try(struct sweep *s, struct dsf_disk_way *w, struct dsflow_err *err)
 {
-    int status = w->files != s->files ? open_store(s, w->files, err)
-                                      : DSFLOW_OK;
+    int status =
+        w->files != s->files ? open_store(s, w->files, err) : DSFLOW_OK;
 
     if (status < 0)
         return status;

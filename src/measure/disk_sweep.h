@@ -1,5 +1,5 @@
-/* disk_sweep.h - which way to use the disks of some folders is best: requests of
- * several sizes, so many of them in flight, threads that submit them, and
+/* disk_sweep.h - which way to use the disks of some folders is best: requests
+ * of several sizes, so many of them in flight, threads that submit them, and
  * several files in a folder are tried on one store. */
 #ifndef DSF_MEASURE_DISK_SWEEP_H
 #define DSF_MEASURE_DISK_SWEEP_H
@@ -13,8 +13,8 @@ enum { DSF_SWEEP_BLOCKS = 3, DSF_SWEEP_DEPTHS = 5 };
 /* One way to use the disks, and what it gives. */
 struct dsf_disk_way {
     size_t block;
-    unsigned depth, threads, files; /* of each folder */
-    double read, write, both;       /* bytes a second */
+    unsigned depth, threads, files;     /* of each folder */
+    double read, write, both;           /* bytes a second */
     struct dsf_machine_scatter scatter; /* of reading and of writing */
 };
 
@@ -48,8 +48,8 @@ struct dsf_disk_sweep {
 struct dsf_disk_found {
     char remark[200]; /* of the disks, before the first stage; or "" */
     struct dsf_disk_way best, beside;
-    struct dsflow_err not_beside;  /* status DSFLOW_OK: that was measured */
-    struct dsf_machine_disk disk;  /* as a machine file has it */
+    struct dsflow_err not_beside; /* status DSFLOW_OK: that was measured */
+    struct dsf_machine_disk disk; /* as a machine file has it */
 };
 
 /* Errors: DSFLOW_EINVAL for a folder; DSFLOW_EIO, DSFLOW_EFIT of a disk;

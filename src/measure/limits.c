@@ -69,8 +69,8 @@ int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
         const struct product *p = &products[i];
         struct multiplying x = { .p = p };
         struct dsf_limit limit = { .what = p->what };
-        int status = measure(how, "gemm", multiply, &x, &x.workers, 0.2, &limit,
-                             err);
+        int status =
+            measure(how, "gemm", multiply, &x, &x.workers, 0.2, &limit, err);
 
         if (status < 0)
             return status;

@@ -16,8 +16,8 @@ int dsf_export(const struct dsf_session *s, const char *folder,
                                        .dtype = dtype,
                                        .files = files };
     const char *source = dsf_vocabulary_source(s);
-    int status = dsf_tokenizer_export(s->tok, source, s->model.dims.context,
-                                      &tok, err);
+    int status =
+        dsf_tokenizer_export(s->tok, source, s->model.dims.context, &tok, err);
 
     if (status < 0)
         return status;

@@ -8,8 +8,8 @@
 struct dsf_planned {
     struct dsf_session s; /* has its model at the beginning */
     const struct dsf_machine_model *machine; /* that was described, or `own` */
-    struct dsf_machine_model own; /* this one, as it was measured */
-    bool whole;                   /* every policy has been applied */
+    struct dsf_machine_model own;            /* this one, as it was measured */
+    bool whole;                              /* every policy has been applied */
 };
 
 /* Is it the name of a policy, or NULL? Those of plug-ins are known once the job

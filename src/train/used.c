@@ -43,19 +43,18 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
         used->memory.planned += w->ranks[i].peak;
         for (int t = 0; t < DSFLOW_NTIERS; t++) {
             used->tier[t].planned += w->ranks[i].tier_bytes[t];
-            used->tier[t].measured += (double)dsflow_exec_resident(
-                r->s.exec, i, (enum dsflow_tier)t);
+            used->tier[t].measured +=
+                (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
         }
     }
     used->memory.planned += used->tier[DSFLOW_HOST].planned;
-    used->memory.measured = used->tier[DSFLOW_DEVICE].measured +
-                            used->tier[DSFLOW_HOST].measured;
+    used->memory.measured =
+        used->tier[DSFLOW_DEVICE].measured + used->tier[DSFLOW_HOST].measured;
     used->of_neediest.planned = neediest->peak - neediest->scratch;
-    used->of_neediest.measured = (double)dsflow_exec_resident(
-        r->s.exec, used->neediest, DSFLOW_DEVICE);
+    used->of_neediest.measured =
+        (double)dsflow_exec_resident(r->s.exec, used->neediest, DSFLOW_DEVICE);
     getrusage(RUSAGE_SELF, &usage);
-    used->peak =
-        fmax(1024.0 * (double)usage.ru_maxrss, used->memory.measured);
+    used->peak = fmax(1024.0 * (double)usage.ru_maxrss, used->memory.measured);
 }
 
 void dsf_run_used(struct dsf_run *r, struct dsf_used *used)

@@ -64,7 +64,10 @@ static void copies_count_of_memory_and_links(void **state)
     dsf_machine_model_fini(&m);
 }
 
-#define SAMPLE(k, f, s) { .kind = (k), .work.flops = (f), .seconds = (s), .n = 1 }
+#define SAMPLE(k, f, s)                                                        \
+    {                                                                          \
+        .kind = (k), .work.flops = (f), .seconds = (s), .n = 1                 \
+    }
 
 static void rates_are_compared_with_samples(void **state)
 {

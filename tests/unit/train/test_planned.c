@@ -80,9 +80,9 @@ static unsigned count(const struct dsf_planned *p, const char *kind)
     unsigned n = 0;
 
     for (uint32_t i = 0; i < dsflow_graph_ntasks(p->s.graph); i++)
-        n += strcmp(dsflow_graph_task(p->s.graph, (dsflow_task_id){ i })
-                        ->op->name,
-                    kind) == 0;
+        n += strcmp(
+                 dsflow_graph_task(p->s.graph, (dsflow_task_id){ i })->op->name,
+                 kind) == 0;
     return n;
 }
 

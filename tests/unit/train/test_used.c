@@ -69,7 +69,8 @@ static void train(struct dsf_run *r, enum dsflow_exec_kind kind)
     r->executor = kind;
     r->start.overwrite = true;
     describe_machine(r);
-    status = dsf_session_parse(&r->s, text, "job.toml", NULL, 0, &batches, &err);
+    status =
+        dsf_session_parse(&r->s, text, "job.toml", NULL, 0, &batches, &err);
     if (status == DSFLOW_OK)
         status = dsf_run_check(r, &err);
     if (status == DSFLOW_OK)
@@ -101,8 +102,8 @@ static void bytes_are_those_of_the_plan(void **state)
                 u.tier[DSFLOW_NVME].measured == 0);
     assert_true(u.of_neediest.measured > 0);
     assert_true(u.of_neediest.planned < u.memory.planned);
-    assert_true(u.memory.measured == u.tier[DSFLOW_DEVICE].measured +
-                                         u.tier[DSFLOW_HOST].measured);
+    assert_true(u.memory.measured ==
+                u.tier[DSFLOW_DEVICE].measured + u.tier[DSFLOW_HOST].measured);
     assert_true(u.peak >= u.memory.measured);
     dsf_run_close(&r);
 }
