@@ -45,12 +45,12 @@ static int32_t likeliest(const float *logits, int32_t vocab)
     return best;
 }
 
-/* Choices in groups of about the same size, the likeliest first: only the groups
- * that are looked at are put in order. Few of all the words of a model are. */
+/* Choices in groups of about the same size, the likeliest first: only the
+ * groups that are looked at are put in order, and few are. */
 struct ordered {
     struct choice *v;
-    int32_t *ends; /* by group: of its choices */
-    int32_t group, sorted; /* the group that is sorted next; choices before it */
+    int32_t *ends;         /* by group: of its choices */
+    int32_t group, sorted; /* the one that is sorted next; choices before it */
 };
 
 /* By the exponent and four bits of numbers in [0, 1], downwards; what is no
@@ -94,6 +94,25 @@ static const struct choice *nth(struct ordered *o, int32_t i)
     return &o->v[i];
 }
 
+/* Pass over the groups that are wholly before `*at` of the sum, which becomes
+ * what is left of it. Returns how many choices they have. */
+static int32_t pass(struct ordered *o, int32_t n, double *at)
+{
+    while (o->group < GROUPS && o->ends[o->group] < n) {
+        int32_t end = o->ends[o->group];
+        double sum = 0;
+
+        for (int32_t i = o->sorted; i < end; i++)
+            sum += o->v[i].p;
+        if (!(*at >= sum))
+            break;
+        *at -= sum;
+        o->sorted = end;
+        o->group++;
+    }
+    return o->sorted;
+}
+
 /* The sum of the first `n`, of `all`. */
 static double sum_of(struct ordered *o, int32_t n, int32_t all)
 {
@@ -131,7 +150,9 @@ int32_t dsf_sample(const struct dsf_sampling *s, const float *logits,
     }
     at = next_uniform(state) * (s->top_p < 1 ? kept : sum);
     id = -1;
-    for (int32_t i = 0; i < n && id < 0; i++) {
+    /* Where nobody has asked for an order yet, not that of what is passed. */
+    for (int32_t i = o.sorted > 0 ? 0 : pass(&o, n, &at); i < n && id < 0;
+         i++) {
         at -= nth(&o, i)->p;
         if (at < 0 || i + 1 == n)
             id = o.v[i].id;
