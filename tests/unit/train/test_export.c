@@ -26,6 +26,7 @@ static void export(const char *keys, const char *name, enum dsflow_dtype dtype)
 static void check_same(const char *keys, const char *name, float off)
 {
     char *init = dsf_xasprintf("model.init=%s job.output=@/new", name);
+    char *config = dsf_xasprintf("%s/generation_config.json", name);
     struct dsf_session was, now;
     struct dsflow_err err;
     float **all;
@@ -34,6 +35,7 @@ static void check_same(const char *keys, const char *name, float off)
     open_small(&was, TO_MODEL, keys);
     ok(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
     assert_true(dsf_tokenizer_same(was.tok, now.tok));
+    assert_true(is_there(config));
     assert_int_equal(now.model.nunits, was.model.nunits);
     assert_int_equal(now.model.family, was.model.family);
     ok(dsf_params_all(&now, DSF_START, &all, &from, &err), &err);
@@ -50,6 +52,7 @@ static void check_same(const char *keys, const char *name, float off)
     dsf_params_free(&now, all);
     dsf_session_close(&now);
     dsf_session_close(&was);
+    free(config);
     free(init);
 }
 
