@@ -106,6 +106,10 @@ static int run(char **argv, char **text, struct dsflow_err *err)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return DSFLOW_OK;
     free(*text);
+    /* Where a spawned process has memory of its own, as under valgrind, that is
+     * how posix_spawn says that there is no such program. */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return dsflow_fail(err, DSFLOW_ENOSYS, "fio is not installed");
     return dsflow_fail(err, DSFLOW_EFAIL, "fio ended with status %d",
                        WIFEXITED(status) ? WEXITSTATUS(status)
                                          : 128 + WTERMSIG(status));
