@@ -1,38 +1,75 @@
 #!/bin/bash
 # check.sh - build with warnings as errors, and run all tests; then the same
-# under the sanitizers (address,undefined).
+# under the sanitizers (address,undefined), and what runs on several threads under
+# ThreadSanitizer.
 #
 # The last line is `N passed, N failed, N skipped`, from the results of the test
 # harness; the status is 0 when nothing failed. CHECK_SANITIZE=no leaves the
-# second round out, =yes runs it even when the first was slow.
+# sanitizers out, =yes runs them even when the first round was slow.
 . "$(dirname "$0")/setup.sh"
 
-round_limit=900 # seconds after which no second round is started
+round_limit=900 # seconds after which no other round is started
 
 failed_builds=0
 
-# round DIR OPTIONS...: one build, all its tests.
+# round HOW DIR OPTIONS...: one build, and its tests: all of them, or `threads`.
 round() {
-    local dir=$1
-    shift
+    local how=$1 dir=$2
+    shift 2
 
     say "building in $dir ($*)"
     find "$dir" -name '*.trs' -delete 2>/dev/null || true
-    if ! build "$dir" "$@"; then
+    if ! "build_$how" "$dir" "$@"; then
         say "the build in $dir failed"
         failed_builds=$((failed_builds + 1))
         return 0
     fi
     # Its status says less than the results of each test, counted below, except
     # when a test did not even build.
-    make -C "$dir" --no-print-directory -k -j"$jobs" check >"$dir/check.out" 2>&1 ||
-        true
+    "test_$how" "$dir" >"$dir/check.out" 2>&1 || true
     grep -E '^(PASS|FAIL|SKIP|XPASS|XFAIL|ERROR):' "$dir/check.out" >&2 || true
     if ! grep -q '^# TOTAL:' "$dir/check.out"; then
         say "the tests in $dir did not build; the end of $dir/check.out:"
         tail -n 40 "$dir/check.out" >&2
         failed_builds=$((failed_builds + 1))
     fi
+}
+
+build_all() {
+    build "$@"
+}
+
+test_all() {
+    make -C "$1" --no-print-directory -k -j"$jobs" check
+}
+
+# Only what the tests of threads need is built, with them.
+build_threads() {
+    set_up "$@"
+}
+
+# ThreadSanitizer may not find its memory where the kernel gives addresses at
+# random.
+test_threads() {
+    local tests fixed=
+
+    tests=$(value "$1" thread_tests)
+    ! setarch -R true 2>/dev/null || fixed="setarch -R"
+    make -C "$1" --no-print-directory -k -j"$jobs" check-TESTS TESTS="$tests" \
+        check_PROGRAMS="$tests" check_SCRIPTS= \
+        LOG_COMPILER="$fixed timeout -k 10 $(value "$1" TEST_TIMEOUT)"
+}
+
+# Does a program under ThreadSanitizer run here at all?
+has_threads() {
+    local dir status=0
+
+    dir=$(mktemp -d)
+    { echo 'int main(void) { return 0; }' |
+        ${CC:-cc} -fsanitize=thread -x c - -o "$dir/try" &&
+        { "$dir/try" || setarch -R "$dir/try"; }; } >/dev/null 2>&1 || status=1
+    rm -r "$dir"
+    return $status
 }
 
 # results DIR...: one line per test, `RESULT FILE`.
@@ -46,7 +83,7 @@ install_packages "${packages[@]}"
 install_starpu
 
 rounds=("$top/build-check")
-round "$top/build-check" --enable-werror --disable-static
+round all "$top/build-check" --enable-werror --disable-static
 case ${CHECK_SANITIZE:-auto} in
 no) sanitize=no ;;
 yes) sanitize=yes ;;
@@ -54,8 +91,15 @@ yes) sanitize=yes ;;
 esac
 if [ $sanitize = yes ]; then
     rounds+=("$top/build-sanitize")
-    round "$top/build-sanitize" --enable-werror --disable-static \
+    round all "$top/build-sanitize" --enable-werror --disable-static \
         --enable-sanitize
+    if has_threads; then
+        rounds+=("$top/build-thread")
+        round threads "$top/build-thread" --enable-werror --disable-static \
+            --enable-sanitize=thread CFLAGS="-O1 -g" CXXFLAGS=-O0
+    else
+        say "ThreadSanitizer does not run here"
+    fi
 else
     say "the tests under the sanitizers were not run"
 fi

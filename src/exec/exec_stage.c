@@ -1,7 +1,7 @@
 /* exec_stage.c - data of devices for who works in main memory: a task goes
  * through a buffer there that devices reach. There are a few of them, so that
  * what waits for a core or a disk takes no more memory than that. */
-#include "exec/exec_private.h"
+#include "exec/races.h"
 
 #include "base/alloc.h"
 
@@ -143,8 +143,10 @@ static void end_one(void *user)
 {
     struct dsf_staged *s = user;
 
-    if (atomic_fetch_sub(&s->left, 1) == 1)
+    if (atomic_fetch_sub(&s->left, 1) == 1) {
+        dsf_races_hand_over(s->call);
         s->ended(s->user);
+    }
 }
 
 /* Copy what the task has of devices with this access. */
@@ -173,6 +175,7 @@ void dsf_exec_staged_fetch(struct dsf_staged *s, dsf_ended_fn ended, void *user)
     s->ended = ended;
     s->user = user;
     s->wait.got = fetch;
+    dsf_races_begin(s->call);
     dsf_exec_stage_take(s->call->exec, &s->wait);
 }
 
@@ -180,6 +183,7 @@ void dsf_exec_staged_run(struct dsf_staged *s, unsigned w)
 {
     struct dsflow_buf *bufs = s->call->exec->workers[w].bufs;
 
+    dsf_races_begin(s->call);
     for (unsigned p = 0; p < s->call->task->ndata; p++)
         bufs[p] = dsf_exec_buf(s->call, p, near(s, p));
     dsf_exec_run(s->call, bufs, w);
@@ -197,6 +201,7 @@ static void end_return(void *user)
     struct dsflow_exec *exec = r->s->call->exec;
     struct returned copy = *r;
 
+    dsf_races_end(r->s->call);
     dsf_exec_stage_give(exec, r->s->wait.buffer);
     free(r->s);
     free(r);

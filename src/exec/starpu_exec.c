@@ -7,6 +7,7 @@
  * waits at the end of a step.
  */
 #include "exec/about.h"
+#include "exec/races.h"
 #include "exec/starpu_private.h"
 
 #include "base/alloc.h"
@@ -53,7 +54,9 @@ static void run_cpu(void *buffers[], void *arg)
 
     for (unsigned p = 0; p < call->task->ndata; p++)
         bufs[p] = dsf_exec_buf(call, p, call->exec->mem[call->task->data[p].i]);
+    dsf_races_begin(call);
     dsf_exec_run(call, bufs, worker);
+    dsf_races_end(call);
 }
 
 static void run_staged(void *buffers[], void *arg)
@@ -260,10 +263,11 @@ static int submit_task(struct dsflow_exec *exec, uint32_t i,
 {
     struct starpu_state *s = exec->priv;
     struct dsf_exec_call *call = &exec->calls[i];
-    int ret = call->by == DSF_BY_CORE
-                  ? submit_kernel(exec, i)
-                  : dsf_starpu_submit_nowhere(call, s->handles);
+    int ret;
 
+    dsf_races_hand_over(call);
+    ret = call->by == DSF_BY_CORE ? submit_kernel(exec, i)
+                                  : dsf_starpu_submit_nowhere(call, s->handles);
     return ret == 0 ? DSFLOW_OK
                     : dsflow_fail(err, DSFLOW_ENOSYS,
                                   "task %s: no worker can run it",
@@ -349,6 +353,7 @@ static int starpu_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     dsf_starpu_submitter_wait(s->submitter);
     starpu_task_wait_for_all();
     dsf_exec_wait_devices(exec);
+    dsf_races_wait(exec);
     return DSFLOW_OK;
 }
 

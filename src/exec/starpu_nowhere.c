@@ -7,6 +7,7 @@
  * A core that needs data of a device has such a task before its own, of the same
  * data, which brings what is on devices: nothing comes between the two, so that
  * who holds a buffer waits for nothing but a core. */
+#include "exec/races.h"
 #include "exec/starpu_private.h"
 
 static struct starpu_codelet nowhere = {
@@ -15,7 +16,17 @@ static struct starpu_codelet nowhere = {
     .nbuffers = STARPU_VARIABLE_NBUFFERS,
 };
 
-static void release(void *task)
+/* Of a task: it has ended. */
+static void release(void *arg)
+{
+    struct starpu_task *task = arg;
+
+    dsf_races_end(task->cl_arg);
+    starpu_task_end_dep_release(task);
+}
+
+/* Of what a staged task does before and after it. */
+static void release_staged(void *task)
 {
     starpu_task_end_dep_release(task);
 }
@@ -26,6 +37,7 @@ static void begin(void *arg)
     const struct dsf_exec_call *call = task->cl_arg;
 
     starpu_task_end_dep_add(task, 1);
+    dsf_races_begin(call);
     if (call->by == DSF_BY_DISK)
         dsf_exec_disk_begin(call, release, task);
     else
@@ -37,7 +49,7 @@ static void fetch(void *arg)
     struct starpu_task *task = arg;
 
     starpu_task_end_dep_add(task, 1);
-    dsf_exec_staged_fetch(task->cl_arg, release, task);
+    dsf_exec_staged_fetch(task->cl_arg, release_staged, task);
 }
 
 static struct starpu_task *new_task(const struct dsf_exec_call *call,
@@ -80,5 +92,5 @@ void dsf_starpu_run_staged(struct dsf_staged *staged)
 
     dsf_exec_staged_run(staged, dsf_starpu_worker());
     starpu_task_end_dep_add(task, 1);
-    dsf_exec_staged_return(staged, release, task);
+    dsf_exec_staged_return(staged, release_staged, task);
 }

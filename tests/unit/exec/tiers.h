@@ -46,11 +46,13 @@ static inline void tell_cpu(const struct dsflow_call *call)
 }
 
 /* Holds its worker until a disk has brought another number than 0, which it has
- * to look for: the worker is not to learn of it by a lock. */
+ * to look for: the worker is not to learn of it by a lock. To ThreadSanitizer that
+ * is a race. */
 static const volatile uint32_t *awaited;
 static bool came;
 
-static inline void await_cpu(const struct dsflow_call *call)
+__attribute__((no_sanitize("thread"))) static inline void
+await_cpu(const struct dsflow_call *call)
 {
     double since = dsf_now();
 
