@@ -51,7 +51,8 @@ says "^stopped before the first step; nothing was saved$"
 [ -d cold-run/checkpoints ] && fault "there is a checkpoint of nothing"
 [ "$(cat cold-run/metrics.jsonl)" = '{"step":0,"ended":"stopped"}' ] ||
     fault "metrics.jsonl of a run that had no step: $(cat cold-run/metrics.jsonl)"
-"$dsflow" watch --once cold-run > watch.out 2>&1
+# A child of it, which measured, may have the file open for a moment more.
+timeout 60 "$dsflow" watch cold-run > watch.out 2>&1
 grep -q stopped watch.out || fault "watch does not say that it was stopped: $(cat watch.out)"
 tidy
 out=cold-plan
