@@ -315,8 +315,9 @@ int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
     if (status < 0)
         goto out;
     remove_unfinished(dir);
-    /* The same step of the same run has the same bytes. */
-    if (dsf_ckpt_verify(path, &there, NULL) == DSFLOW_OK &&
+    /* The same step of the same run has the same bytes, if nobody wrote there.
+     */
+    if (!meta->edited && dsf_ckpt_verify(path, &there, NULL) == DSFLOW_OK &&
         there.identity == meta->identity) {
         status = point_latest(dir, meta->step, err);
         if (status == DSFLOW_OK)

@@ -10,6 +10,7 @@
 #ifndef DSF_CHECKPOINT_CHECKPOINT_H
 #define DSF_CHECKPOINT_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <dsflow/error.h>
 #include "base/safetensors.h"
@@ -19,6 +20,8 @@ struct dsf_ckpt_meta {
     int64_t step;      /* steps done */
     char job[64];      /* its name */
     uint64_t identity; /* hash of what must not change on resume */
+    bool edited;       /* of saving: write it, though there may be one of the
+                          same step and identity; not kept */
     /* To be written; NULL where it was read: the same with names, … */
     const struct dsf_ckpt_fields *of;
     const struct dsf_ckpt_fields *numbers; /* … and those that are no arrays:

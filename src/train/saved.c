@@ -259,7 +259,7 @@ static void list_numbers(struct dsf_session *s, struct dsf_ckpt_fields *numbers)
 int dsf_session_save(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err)
 {
-    struct dsf_ckpt_meta meta = { .step = step };
+    struct dsf_ckpt_meta meta = { .step = step, .edited = s->edited };
     char *dir = dsf_session_checkpoints(s);
     struct dsf_ckpt_fields of = { 0 }, numbers = { 0 };
     struct dsf_identity identity;

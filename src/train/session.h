@@ -33,6 +33,8 @@ struct dsf_session {
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
+    bool edited;       /* a program has written tensors: a step may have other
+                          bytes than the same step of the run without it */
 };
 
 /* The job, its tokenizer and its model. `path` is a job.toml, or the folder of
