@@ -7,18 +7,43 @@
 
 #include <stdlib.h>
 
+/* Of which members a member reads. */
+enum reads { ALL, PIECES, OWNER };
+
+static const struct kind {
+    const struct dsflow_op *op;
+    enum reads reads;
+    bool own; /* each gets its piece, and one without a piece nothing */
+} kinds[] = {
+    { &dsf_op_all_gather, PIECES, false },
+    { &dsf_op_reduce_scatter, ALL, true },
+    { &dsf_op_all_reduce, ALL, false },
+    { &dsf_op_all_to_all, ALL, true },
+    { &dsf_op_broadcast, OWNER, false },
+    { NULL, ALL, false }, /* any other */
+};
+
+static const struct kind *find_kind(const struct dsflow_op *op)
+{
+    size_t k = 0;
+
+    while (kinds[k].op != NULL && kinds[k].op != op)
+        k++;
+    return &kinds[k];
+}
+
 bool dsf_collective_reads(const struct dsflow_op *op,
                           const struct dsf_pieces *p, int32_t member)
 {
-    if (op == &dsf_op_all_gather)
+    switch (find_kind(op)->reads) {
+    case PIECES:
         return dsf_pieces_elems(p, member) > 0;
-    return op != &dsf_op_broadcast || member == p->owner;
-}
-
-/* Does a member get its piece, and none without one? */
-static bool gets_own(const struct dsflow_op *op)
-{
-    return op == &dsf_op_reduce_scatter || op == &dsf_op_all_to_all;
+    case OWNER:
+        return member == p->owner;
+    case ALL:
+        break;
+    }
+    return true;
 }
 
 void dsf_collective_emit(struct dsflow_graph *out,
@@ -32,7 +57,7 @@ void dsf_collective_emit(struct dsflow_graph *out,
     struct dsflow_task_spec t = *like;
     dsflow_data_id *ports;
 
-    if (gets_own(c->op) && dsf_pieces_elems(&c->pieces, member) == 0)
+    if (find_kind(c->op)->own && dsf_pieces_elems(&c->pieces, member) == 0)
         return;
     ports = dsf_xcalloc((size_t)members + 1, sizeof(*ports));
     ports[0] = into;
