@@ -17,7 +17,7 @@ packages=(
     libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
     libjansson-dev libpcre2-dev libtomlplusplus-dev libutf8proc-dev
     libxxhash-dev
-    libxml2-utils pajeng
+    libxml2-utils pajeng python3
 )
 
 say() {

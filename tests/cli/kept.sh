@@ -1,6 +1,7 @@
 # kept.sh - what a plug-in keeps by rank, by unit and by worker, in two bytes, goes
 # into checkpoints, and a run that goes on has it back bit for bit; numbers that
 # have names stand in the manifest.
+command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
 . "${srcdir:-.}/tests/cli/lib.sh"
 cd - > /dev/null || exit 99
 source=$(cd "${srcdir:-.}" && pwd)
