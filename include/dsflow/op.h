@@ -13,7 +13,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OP_ABI 3
+#define DSFLOW_OP_ABI 4
 
 #define DSFLOW_SCATTERED (-1)
 
@@ -61,6 +61,17 @@ enum dsflow_slice {
     DSFLOW_BLOCKS, /* an element for each block of the unit */
 };
 
+/* Which types the data of a port may have where its dtype is fp32. The type of a
+ * task that computes in bf16 or fp16 is that of its narrow ports; sums are fp32
+ * all the same, and each number that is stored is rounded once. */
+enum dsflow_floats {
+    DSFLOW_FP32_ONLY,
+    DSFLOW_NARROW,     /* fp32, bf16 or fp16: that of the task */
+    DSFLOW_NARROW_SUM, /* that of the task, or fp32: tasks add to it, one after
+                          the other */
+    DSFLOW_NARROW_ALONE, /* any of the three, whatever the task's is */
+};
+
 /* A port without a name is one that the op does not have: where several ops
  * share a list of ports (segments.h), each has some of them. */
 struct dsflow_port {
@@ -69,6 +80,7 @@ struct dsflow_port {
     enum dsflow_dtype dtype; /* of its elements; 0: what `check` accepts */
     uint8_t slice;           /* enum dsflow_slice */
     unsigned optional; /* 1: a task may leave it out */
+    uint8_t floats;    /* enum dsflow_floats */
 };
 
 /* The ports of an op, in order: .nports and .ports of it. */

@@ -26,6 +26,13 @@ static int check_ports(const struct dsflow_op *op, struct dsflow_err *err)
         if (port->access < DSFLOW_R || port->access > DSFLOW_RW)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "port %.40s: expected R, W or RW", port->name);
+        if (port->floats > DSFLOW_NARROW_ALONE ||
+            (port->floats != DSFLOW_FP32_ONLY &&
+             port->dtype != DSFLOW_FP32 && port->dtype != DSFLOW_BYTES))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "port %.40s: floats: %u: expected 0 to %d, and "
+                               "0 where its type is not fp32",
+                               port->name, port->floats, DSFLOW_NARROW_ALONE);
     }
     if (required == 0 || op->ports[op->nports - 1].name == NULL)
         return dsflow_fail(err, DSFLOW_EINVAL,

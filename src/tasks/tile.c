@@ -3,6 +3,8 @@
 
 #include "tasks/shapes.h"
 
+#include <stdbool.h>
+
 /* Larger numbers are nobody's model, and products of these fit in 64 bits. */
 #define MOST (1 << 24)
 
@@ -56,6 +58,40 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
     return DSFLOW_OK;
 }
 
+static bool is_narrow(enum dsflow_dtype dtype)
+{
+    return dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16;
+}
+
+enum dsflow_dtype dsf_case_type(const struct dsflow_case *c)
+{
+    for (unsigned i = 0; i < c->op->nports && i < c->n; i++)
+        if (c->op->ports[i].floats == DSFLOW_NARROW && c->shapes[i].bytes > 0)
+            return is_narrow(c->shapes[i].dtype) ? c->shapes[i].dtype
+                                                 : DSFLOW_FP32;
+    return DSFLOW_FP32;
+}
+
+/* The type that the data on port `i` should have, where `dtype` is needed. */
+static enum dsflow_dtype wanted(const struct dsflow_case *c, unsigned i,
+                                enum dsflow_dtype dtype)
+{
+    enum dsflow_dtype is = c->shapes[i].dtype;
+
+    if (dtype != DSFLOW_FP32)
+        return dtype;
+    switch (c->op->ports[i].floats) {
+    case DSFLOW_NARROW:
+        return dsf_case_type(c);
+    case DSFLOW_NARROW_SUM:
+        return is == DSFLOW_FP32 ? is : dsf_case_type(c);
+    case DSFLOW_NARROW_ALONE:
+        return is_narrow(is) ? is : dtype;
+    default:
+        return dtype;
+    }
+}
+
 /* Is the data on port `i` what is needed there? */
 static int check_port(const struct dsflow_case *c, unsigned i,
                       const struct dsflow_need *need, struct dsflow_err *err)
@@ -71,7 +107,8 @@ static int check_port(const struct dsflow_case *c, unsigned i,
         return DSFLOW_OK;
     if (!has)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: is missing", op, name);
-    return dsf_port_check(c, i, need->dtype, need->rows * need->cols, err);
+    return dsf_port_check(c, i, wanted(c, i, need->dtype),
+                          need->rows * need->cols, err);
 }
 
 int dsflow_segment_check(const struct dsflow_case *c, dsflow_needs_fn *needs,

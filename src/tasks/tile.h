@@ -130,6 +130,9 @@ static inline int dsf_is_optional(const struct dsflow_op *op, unsigned port)
 int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
                    struct dsflow_err *err);
 
+/* The type in which a task of a segment computes: that of its narrow ports. */
+enum dsflow_dtype dsf_case_type(const struct dsflow_case *c);
+
 /* Tensors of a unit: `n` numbers at `at`, which may be -1 when `optional`.
  * *need becomes a row as long as the unit has to be. */
 struct dsf_in_unit {
