@@ -1,7 +1,7 @@
 /* io_meter.c - how long disks work, and how much of it is hidden. */
 #include "train/io_meter.h"
 
-#include "timeline/cover.h"
+#include "timeline/hidden.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,10 +20,13 @@ static double longest(const struct dsf_timeline *spans, double most)
     return most;
 }
 
-/* What the spans cover of [from, to]; those that ended by then are dropped. */
-static struct dsf_cover cut(struct dsf_timeline *spans, double from, double to)
+/* Hands over what of the spans is in [from, to]; those that ended by then are
+ * dropped. */
+static void hand_over(struct dsf_timeline *spans, double from, double to,
+                      struct dsf_hiding *hiding,
+                      void (*add)(struct dsf_hiding *hiding, int rank,
+                                  const struct dsf_span *span))
 {
-    struct dsf_cover cover = { 0 };
     size_t n = 0;
 
     dsf_timeline_sort(spans);
@@ -32,30 +35,30 @@ static struct dsf_cover cut(struct dsf_timeline *spans, double from, double to)
 
         part.start = fmax(part.start, from);
         part.end = fmin(part.end, to);
-        if (part.end > part.start)
-            dsf_cover_add(&cover, &part);
+        add(hiding, DSFLOW_ANYWHERE, &part);
         if (spans->v[i].end > to)
             spans->v[n++] = spans->v[i];
     }
     spans->n = n;
-    return cover;
 }
 
-double dsf_io_meter_take(struct dsf_io_meter *m, double from, double to,
-                         double *hidden)
+double dsf_io_meter_take(struct dsf_io_meter *m,
+                         const struct dsf_timeline *lanes, double from,
+                         double to, double *hidden)
 {
     double begin = from > m->to ? from : m->until;
     double end = fmax(begin, to - longest(&m->work, longest(&m->disk, 0)));
-    struct dsf_cover disk = cut(&m->disk, begin, end);
-    struct dsf_cover work = cut(&m->work, begin, end);
-    double busy = dsf_cover_seconds(&disk);
+    struct dsf_hiding hiding;
+    struct dsf_hidden sum;
 
-    *hidden = dsf_cover_both(&disk, &work);
+    dsf_hiding_init(&hiding, lanes, 0);
+    hand_over(&m->work, begin, end, &hiding, dsf_hiding_work);
+    hand_over(&m->disk, begin, end, &hiding, dsf_hiding_move);
+    sum = dsf_hiding_end(&hiding);
     m->until = end;
     m->to = to;
-    dsf_cover_fini(&disk);
-    dsf_cover_fini(&work);
-    return busy;
+    *hidden = sum.io_hidden;
+    return sum.io;
 }
 
 void dsf_io_meter_fini(struct dsf_io_meter *m)

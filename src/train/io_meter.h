@@ -18,13 +18,14 @@ struct dsf_io_meter {
 void dsf_io_meter_add(struct dsf_io_meter *m, const struct dsf_span *span,
                       bool disk);
 
-/* Seconds during which a disk read or wrote, both ways counted once, and of them
- * in *hidden those during which some worker computed. They are of a time as long
- * as [from, to], but earlier by the longest span there is: what is under way at
- * `to` is not known yet. Where `from` is not the `to` before it, what was between
- * is left out. */
-double dsf_io_meter_take(struct dsf_io_meter *m, double from, double to,
-                         double *hidden);
+/* Seconds during which the disks of `lanes` read or wrote, both ways counted
+ * once, and of them in *hidden those during which some worker computed. They
+ * are of a time as long as [from, to], but earlier by the longest span there
+ * is: what is under way at `to` is not known yet. Where `from` is not the `to`
+ * before it, what was between is left out. */
+double dsf_io_meter_take(struct dsf_io_meter *m,
+                         const struct dsf_timeline *lanes, double from,
+                         double to, double *hidden);
 void dsf_io_meter_fini(struct dsf_io_meter *m);
 
 #endif

@@ -298,7 +298,7 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
 
     drain(m, i, from - began, to - began, false);
     step->io_seconds =
-        dsf_io_meter_take(&m->io, from - began, to - began, &hidden);
+        dsf_io_meter_take(&m->io, &m->lanes, from - began, to - began, &hidden);
     step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
     /* A task that is still running counts in the step in which it ends, which
      * may so get more than it has. */
