@@ -23,11 +23,16 @@ struct shared {
 
 static void work_there(dsf_apart_fn work, void *user, struct shared *shared)
 {
-    int silence = open("/dev/null", O_WRONLY);
+    int silence;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (silence >= 0)
+    /* A file that is locked would stay so until this process has ended. */
+    close_range(STDERR_FILENO + 1, ~0U, 0);
+    silence = open("/dev/null", O_WRONLY);
+    if (silence >= 0) {
         dup2(silence, STDERR_FILENO);
+        close(silence);
+    }
     shared->status = work(user, shared->answer, &shared->err);
     shared->done = true;
     _exit(0);

@@ -5,6 +5,8 @@
 #include "lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +35,13 @@ static int fail_there(void *user, void *answer, struct dsflow_err *err)
     *(char *)answer = 1;
     return dsflow_fail(err, DSFLOW_EFIT, "a machine with %d arms",
                        *(const int *)user);
+}
+
+/* Is a file that is open there open here? */
+static int look_at(void *user, void *answer, struct dsflow_err *err)
+{
+    *(bool *)answer = fcntl(*(const int *)user, F_GETFD) >= 0;
+    return DSFLOW_OK;
 }
 
 static int leave(void *user, void *answer, struct dsflow_err *err)
@@ -85,10 +94,29 @@ static void a_process_that_ends_early_is_an_error(void **state)
     }
 }
 
+/* Who waits for a lock of this process would wait for the other one too. */
+static void files_stay_here(void **state)
+{
+    struct dsflow_err err;
+    bool open_there = true;
+    int pipes[2];
+
+    assert_int_equal(pipe(pipes), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dsf_apart(look_at, &pipes[i], &open_there,
+                                   sizeof(open_there), &err),
+                         DSFLOW_OK);
+        assert_false(open_there);
+        assert_true(fcntl(pipes[i], F_GETFD) >= 0);
+        close(pipes[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_answer_comes_back),
+        cmocka_unit_test(files_stay_here),
         cmocka_unit_test(so_does_what_went_wrong),
         cmocka_unit_test(a_process_that_ends_early_is_an_error),
     };

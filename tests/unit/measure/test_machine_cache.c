@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,6 +76,29 @@ static void what_no_machine_can_be_is_not_saved(void **state)
     dsf_machine_model_fini(&m);
 }
 
+static long peak(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss; /* KiB */
+}
+
+/* The run that follows says how much memory it has used at most. */
+static void measuring_takes_its_memory_in_another_process(void **state)
+{
+    struct dsf_machine here = { .cpu = "a processor",
+                                .isa = "avx2",
+                                .cores = 2 };
+    struct dsf_machine_model m;
+    long before = peak();
+
+    dsf_machine_measure(&here, DSF_CALIBRATE_QUICK, &m);
+    assert_true(m.main.bandwidth > 1e7);
+    assert_true(peak() - before < 100 << 10); /* it takes 256 MiB there */
+    dsf_machine_model_fini(&m);
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) == NULL ? -1 : 0;
@@ -94,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cache_is_where_the_user_has_it),
         cmocka_unit_test(what_was_measured_is_found_again),
+        cmocka_unit_test(measuring_takes_its_memory_in_another_process),
         cmocka_unit_test(what_no_machine_can_be_is_not_saved),
     };
 
