@@ -10,23 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was found. */
+/* What was found, and how wide its longest name is. */
 struct count {
     unsigned all, faults;
+    int width;
 };
 
-static void print_head(void)
+static int width_of(const struct dsf_verified *t)
 {
-    printf("%-28s %5s  %-7s %10s %8s %8s %10s\n", "", "cases", "", "time",
+    return (int)(strlen(t->sort) + strlen(t->name));
+}
+
+static void print_head(int width)
+{
+    printf("%-*s %5s  %-7s %10s %8s %8s %10s\n", width, "", "cases", "", "time",
            "GFLOP/s", "GB/s", "reference");
 }
 
-static void print(const struct dsf_verified *t)
+static void print(const struct dsf_verified *t, int width)
 {
     const struct dsf_verdict *v = &t->verdict;
     double scale = v->seconds < 1e-3 ? 1e6 : 1e3;
 
-    printf("%s%-*s ", t->sort, 28 - (int)strlen(t->sort), t->name);
+    printf("%s%s%*s ", t->sort, t->name, width - width_of(t), "");
     if (v->untried[0] != '\0') {
         printf("%5s  not tried: %s\n", "-", v->untried);
     } else if (v->fault[0] != '\0') {
@@ -45,13 +51,21 @@ static void print(const struct dsf_verified *t)
     fflush(stdout);
 }
 
+static void widen(void *user, const struct dsf_verified *t)
+{
+    struct count *count = user;
+
+    if (width_of(t) > count->width)
+        count->width = width_of(t);
+}
+
 static void note(void *user, const struct dsf_verified *t)
 {
     struct count *count = user;
 
     if (count->all++ == 0)
-        print_head();
-    print(t);
+        print_head(count->width);
+    print(t, count->width);
     count->faults += t->verdict.fault[0] != '\0';
 }
 
@@ -77,15 +91,16 @@ static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
     const char *library = args->words[1];
     bool builtin = strcmp(library, "builtin") == 0;
     struct dsf_verify_options how = { .limit = 10 };
-    struct count count = { 0 };
+    struct count count = { .width = 28 };
     struct dsf_verify verify = {
         .origin = builtin ? DSF_BUILTIN : library,
         .how = &how,
         .names = args->words + 2,
         .nnames = args->nwords - 2,
         .seen = dsf_xcalloc(args->nwords, sizeof(bool)),
-        .each = note,
+        .each = widen,
         .user = &count,
+        .untried = true,
     };
     int status = read_flags(args, &how, err);
 
@@ -93,8 +108,12 @@ static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
         status = dsflow_plugin_load(library, err);
     if (status == DSFLOW_OK)
         status = dsf_try_keys(&how, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK) {
         dsf_verify(&verify);
+        verify.each = note;
+        verify.untried = false;
+        dsf_verify(&verify);
+    }
     for (unsigned i = 0; i < verify.nnames && status == DSFLOW_OK; i++)
         if (!verify.seen[i])
             status = dsflow_fail(err, DSFLOW_EINVAL,

@@ -353,7 +353,11 @@ static char *read_file(const char *path, size_t *bytes, struct dsflow_err *err)
     char *text = NULL;
     size_t n;
 
-    if (f == NULL || fstat(fileno(f), &st) < 0) {
+    if (path[0] == '\0') {
+        dsflow_fail(err, DSFLOW_EINVAL,
+                    "\"\": expected the path of a job.toml, or the output "
+                    "folder of a run");
+    } else if (f == NULL || fstat(fileno(f), &st) < 0) {
         dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path, strerror(errno));
     } else if (S_ISDIR(st.st_mode)) {
         dsflow_fail(err, DSFLOW_EINVAL,

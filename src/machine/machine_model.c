@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "config/job_tables.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -131,6 +132,12 @@ static int unknown_table(const struct dsf_toml_entry *e, const char *path,
     const char *names[DSF_NMACHINE_TABLES + 1];
     char buf[128];
 
+    /* Of all tables that are not found, "machine" alone is in both. */
+    if (dsf_job_find_table(e->table) != NULL)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s:%d: [%.60s]: is a table of a job: expected a "
+                           "machine file, as dsflow bench writes one",
+                           path, e->line, e->table);
     for (unsigned i = 0; i < DSF_NMACHINE_TABLES; i++)
         names[i] = dsf_machine_tables[i].name;
     names[DSF_NMACHINE_TABLES] = "kinds";

@@ -111,7 +111,7 @@ static void try_one(const struct subject *s, const struct dsf_verify *v)
         return;
     if (why != NULL)
         snprintf(t.verdict.untried, sizeof(t.verdict.untried), "%s", why);
-    else
+    else if (!v->untried)
         dsf_child_run(try_subject, s, s->how->limit, &t.verdict);
     v->each(v->user, &t);
 }

@@ -17,6 +17,7 @@ struct dsf_verify {
     const char *const *names; /* only these; none: all */
     unsigned nnames;
     bool *seen; /* by name: there is such a thing */
+    bool untried; /* `each` is told what there is, and nothing is tried */
     void (*each)(void *user, const struct dsf_verified *v);
     void *user;
 };

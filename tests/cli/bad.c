@@ -209,11 +209,11 @@ TASKS(XX)
 #undef XX
 
 /* No trials: it cannot be tried alone. */
-static void untried(const struct dsflow_call *call)
+static void untried_as_it_has_no_trials_for_it(const struct dsflow_call *call)
 {
     good(call);
 }
-TASK(untried, NULL)
+TASK(untried_as_it_has_no_trials_for_it, NULL)
 
 /* A segment `out` that computes y = x + 2 (att W^T + b), and leaves the
  * backward pass to the built-in one, which is of another function. */
@@ -362,15 +362,17 @@ const struct dsflow_plugin dsflow_plugin = {
     .name = "bad",
     .summary = "every fault there is",
 #define XX(f) &op_##f,
-    .ops = (const struct dsflow_op *const[]){ TASKS(XX) & op_untried,
-                                              &op_bad_gradient, &op_bad_padding,
-                                              &op_bad_shard, NULL },
+    .ops =
+        (const struct dsflow_op *const[]){
+            TASKS(XX) & op_untried_as_it_has_no_trials_for_it, &op_bad_gradient,
+            &op_bad_padding, &op_bad_shard, NULL },
 #undef XX
 #define XX(f) &codelet_##f,
     .codelets =
         (const struct dsflow_codelet *const[]){
-            TASKS(XX) & codelet_untried, &codelet_bad_gradient,
-            &codelet_bad_padding, &codelet_bad_shard, NULL },
+            TASKS(XX) & codelet_untried_as_it_has_no_trials_for_it,
+            &codelet_bad_gradient, &codelet_bad_padding, &codelet_bad_shard,
+            NULL },
 #undef XX
     .optimizers =
         (const struct dsflow_optimizer *const[]){ &optimizer_bad_padding,

@@ -19,7 +19,7 @@ is() {
         fault "$1: '$(grep "^$1 " out)', not '$2'"
 }
 is good "ok"
-is untried "not tried: it has no trials"
+is untried_as_it_has_no_trials_for_it "not tried: it has no trials"
 is bad_crash "FAULT +crashes: SIGSEGV at address 0x10, outside its buffers .in [0-9]+ fp32, out [0-9]+ fp32, sum [0-9]+ fp32; --seed 1 --cases 1"
 is bad_access "FAULT +writes port in, which it declares as R, at byte 0 "
 is bad_past "FAULT +writes 4 bytes past the end of port out "
@@ -43,9 +43,13 @@ is bad_shard "FAULT +a shard of numbers 0 to [0-9]+ differs from the whole unit 
 is "schedule bad_rate" "FAULT +the rate of step 8 is -0.001: expected a number from 0 on "
 is "policy bad_policy" "FAULT +does not give the same graph twice "
 [ "$(grep -c . out)" -eq $((cases + 1)) ] || fault "other lines: $(cat out)"
+# Also below a name that is longer than the others.
+awk 'NR == 1 { at = index($0, "cases") + 5 }
+     NR > 1 && substr($0, at - 1, 4) !~ /^[-0-9]  [^ ]/' out > shifted
+[ -s shifted ] && fault "not below the head: $(cat shifted)"
 
 # Names choose; the status is that of what was chosen.
-"$dsflow" codelet check libbad.so good untried > out || fault "good: status $?"
+"$dsflow" codelet check libbad.so good untried_as_it_has_no_trials_for_it > out || fault "good: status $?"
 [ "$(grep -c . out)" -eq 3 ] || fault "names: $(cat out)"
 
 # The built-in ones pass, with any seeds.

@@ -40,6 +40,10 @@ cmp -s folder/job.toml before.toml || fault "a run lost the job.toml of its user
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
 wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
+wrong 2 '"": expected the path of a job.toml, or the output folder of a run' run ""
+echo "[job]" > short.toml
+wrong 2 "short.toml:1: [job]: is a table of a job: expected a machine file, as dsflow bench writes one" plan job.toml --machine short.toml
+wrong 2 "plan: expected: dsflow plan [OPTION]… job.toml (dsflow help plan)" plan --machine job.toml
 wrong 2 "run: --s: expected one of --set or --steps" run job.toml --s x
 wrong 2 "rum: unknown command; did you mean run" rum job.toml
 wrong 2 "run: --sett: unknown option; did you mean --set" run job.toml --sett x

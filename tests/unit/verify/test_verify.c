@@ -67,6 +67,31 @@ static void one_of_each_sort_is_well(void **state)
     assert_non_null(strstr(seen.text, "policy recompute: ; "));
 }
 
+static void list(void *user, const struct dsf_verified *v)
+{
+    unsigned *n = user;
+
+    assert_int_equal(v->verdict.cases, 0);
+    ++*n;
+}
+
+static void what_there_is_can_be_listed(void **state)
+{
+    static const char *const names[] = { "adam", "report", "none_such" };
+    bool found[3] = { false };
+    unsigned n = 0;
+
+    dsf_verify(&(struct dsf_verify){ .origin = DSF_BUILTIN,
+                                     .names = names,
+                                     .nnames = 3,
+                                     .seen = found,
+                                     .untried = true,
+                                     .each = list,
+                                     .user = &n });
+    assert_int_equal(n, 2);
+    assert_true(found[0] && found[1] && !found[2]);
+}
+
 static void a_kind_of_task_knows_its_segment(void **state)
 {
     const struct dsflow_op *original = NULL;
@@ -155,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_of_each_sort_is_well),
+        cmocka_unit_test(what_there_is_can_be_listed),
         cmocka_unit_test(a_kind_of_task_knows_its_segment),
         cmocka_unit_test(keys_of_small_jobs_are_checked),
         cmocka_unit_test(a_rate_below_zero_is_found),
