@@ -5,6 +5,7 @@
  * How a step is cut changes the order of sums, so the same numbers must come
  * out within the same bounds whatever the tiles, micro-batches and groups. */
 #include "base/safetensors.h"
+#include "lib/train.h"
 #include "model/hf.h"
 #include "policies/policies.h"
 #include "tasks/args.h"
@@ -14,13 +15,8 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define LOSS_BOUND     1e-5 /* relative */
 #define GRADIENT_BOUND 1e-4 /* relative, L2, each parameter alone */
@@ -55,12 +51,6 @@ struct training {
 };
 
 /* Fail the test with the message when `status` says so. */
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
 static void load_batch(void *user, const struct dsflow_batch *b)
 {
     const struct training *tr = user;

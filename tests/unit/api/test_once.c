@@ -2,7 +2,7 @@
  * its memory, the file that says how fast it is; and the graph, what it weighs. */
 #include <dsflow.h>
 
-#include "lib/test.h"
+#include "lib/train.h"
 #include "machine/machine_model.h"
 #include "machine/memory.h"
 #include "sim/weights.h"
@@ -54,14 +54,6 @@ void __wrap_dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
     __real_dsf_weights_init(w, g, nranks, workers);
 }
 
-static char dir[64];
-
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
 static int load(void *user, int64_t index, int64_t pos, int64_t n,
                 int32_t *tokens, int32_t *targets)
 {
@@ -82,7 +74,7 @@ static struct dsflow_job *job_of(const char *micro)
              "[model]\nlayers = 1\nheads = 2\nwidth = 32\ncontext = 16\n"
              "[batch]\nsequences = 4\nmicro = %s\n"
              "[machine]\nworkers = 1\n",
-             dir, micro);
+             folder, micro);
     must(dsflow_job_parse(text, "test", &job, &err), &err);
     return job;
 }
@@ -147,19 +139,10 @@ static int measure(void **state)
 {
     struct dsflow_machine *machine;
 
-    strcpy(dir, "/tmp/test-once.XXXXXX");
-    if (mkdtemp(dir) == NULL || dsflow_machine_present(&machine, NULL) < 0)
+    if (make_folder(state) < 0 || dsflow_machine_present(&machine, NULL) < 0)
         return -1;
     dsflow_machine_free(machine);
     return 0;
-}
-
-static int remove_dir(void **state)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return system(command);
 }
 
 int main(void)
@@ -169,5 +152,5 @@ int main(void)
         cmocka_unit_test(a_run_asks_what_the_machine_is_once),
     };
 
-    return cmocka_run_group_tests(tests, measure, remove_dir);
+    return cmocka_run_group_tests(tests, measure, remove_folder);
 }

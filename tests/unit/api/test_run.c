@@ -1,7 +1,7 @@
 /* test_run.c - jobs, runs and models by the public interface alone. */
 #include <dsflow.h>
 
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <math.h>
 #include <signal.h>
@@ -24,28 +24,6 @@ static const char toml[] = "[job]\n"
                            "[optimizer]\n"
                            "lr = 1e-2\n";
 
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    strcpy(dir, "/tmp/test-run.XXXXXX");
-    return mkdtemp(dir) != NULL ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return system(command);
-}
-
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
 /* A job of the text above, with an output of its own and another key or two. */
 static struct dsflow_job *job_of(const char *output, const char *one,
                                  const char *two)
@@ -55,7 +33,7 @@ static struct dsflow_job *job_of(const char *output, const char *one,
     char set[128];
     const char *sets[] = { set, one, two };
 
-    snprintf(set, sizeof(set), "job.output=%s/%s", dir, output);
+    snprintf(set, sizeof(set), "job.output=%s/%s", folder, output);
     must(dsflow_job_parse(toml, "test", &all, &err), &err);
     must(dsflow_job_with(all, sets,
                          two != NULL   ? 3
@@ -75,8 +53,8 @@ struct source {
     atomic_int calls;
 };
 
-static int count_up(void *user, int64_t index, int64_t pos, int64_t n,
-                    int32_t *tokens, int32_t *targets)
+static int count_by_steps(void *user, int64_t index, int64_t pos, int64_t n,
+                          int32_t *tokens, int32_t *targets)
 {
     struct source *s = user;
     int64_t step = index % 7 + 1;
@@ -90,8 +68,8 @@ static int count_up(void *user, int64_t index, int64_t pos, int64_t n,
 }
 
 #define BATCHES(source)                                                        \
-    DSFLOW_BATCHES(.vocab = 50, .user = (source), .train = count_up,           \
-                   .validation = count_up, .validation_sequences = 5)
+    DSFLOW_BATCHES(.vocab = 50, .user = (source), .train = count_by_steps,     \
+                   .validation = count_by_steps, .validation_sequences = 5)
 
 /* All parameters, one after the other. */
 static float *params_of(struct dsflow_run *run, int64_t *n)
@@ -305,10 +283,10 @@ static void errors_come_back(void **state)
     assert_int_equal(dsflow_train(job, &options, &err), DSFLOW_EFAIL);
     source = (struct source){ 0 };
     must(dsflow_train(job, &options, &err), &err);
-    snprintf(path, sizeof(path), "%s/errors", dir);
+    snprintf(path, sizeof(path), "%s/errors", folder);
     must(dsflow_checkpoint_latest(path, &step, &err), &err);
     assert_int_equal(step, 4);
-    snprintf(path, sizeof(path), "%s/errors/checkpoints/step-4", dir);
+    snprintf(path, sizeof(path), "%s/errors/checkpoints/step-4", folder);
     must(dsflow_checkpoint_verify(path, &step, &err), &err);
     assert_int_equal(step, 4);
     assert_true(source.calls > 0);
@@ -345,8 +323,8 @@ static void a_full_disk_comes_back(void **state)
     status = dsflow_run_save(run, &err);
     setrlimit(RLIMIT_FSIZE, &all);
     assert_true(status < 0);
-    assert_non_null(strstr(err.msg, dir));
-    snprintf(path, sizeof(path), "%s/full", dir);
+    assert_non_null(strstr(err.msg, folder));
+    snprintf(path, sizeof(path), "%s/full", folder);
     must(dsflow_checkpoint_latest(path, &step, &err), &err);
     assert_int_equal(step, -1);
 
@@ -384,12 +362,12 @@ static void text_comes_by_tokens(void **state)
     char set[128], path[128];
     FILE *file;
 
-    snprintf(path, sizeof(path), "%s/text", dir);
+    snprintf(path, sizeof(path), "%s/text", folder);
     file = fopen(path, "w");
     for (int i = 0; i < 300; i++)
         fprintf(file, "word %d\n", i);
     fclose(file);
-    snprintf(set, sizeof(set), "data.train=%s/text", dir);
+    snprintf(set, sizeof(set), "data.train=%s/text", folder);
     job = job_of("said", set, "data.validation=0.2");
     must(dsflow_run_open(job, NULL, &run, &err), &err);
     must(dsflow_run_step(run, NULL, &err), &err);
@@ -465,17 +443,17 @@ static void a_model_is_exported(void **state)
     struct dsflow_job *job = job_of("export", NULL, NULL), *other;
     struct dsflow_model *model, *read;
     struct dsflow_err err;
-    char folder[128], init[160];
+    char path[128], init[160];
     int64_t n, nread;
     float *want, *got;
 
-    snprintf(folder, sizeof(folder), "%s/hf", dir);
-    snprintf(init, sizeof(init), "model.init=%s", folder);
+    snprintf(path, sizeof(path), "%s/hf", folder);
+    snprintf(init, sizeof(init), "model.init=%s", path);
     must(dsflow_model_open(job, 0, &model, &err), &err);
-    must(dsflow_model_export(model, folder, DSFLOW_FP32, &err), &err);
-    assert_int_equal(dsflow_model_export(model, folder, DSFLOW_FP32, &err),
+    must(dsflow_model_export(model, path, DSFLOW_FP32, &err), &err);
+    assert_int_equal(dsflow_model_export(model, path, DSFLOW_FP32, &err),
                      DSFLOW_EINVAL);
-    assert_int_equal(dsflow_model_export(model, folder, DSFLOW_INT8, &err),
+    assert_int_equal(dsflow_model_export(model, path, DSFLOW_INT8, &err),
                      DSFLOW_EINVAL);
     other = job_of("exported", init, NULL);
     must(dsflow_model_open(other, 0, &read, &err), &err);
@@ -501,7 +479,7 @@ static void jobs_are_values(void **state)
     char path[128], want[4096] = "", got[4096] = "";
     FILE *file;
 
-    snprintf(path, sizeof(path), "%s/job.toml", dir);
+    snprintf(path, sizeof(path), "%s/job.toml", folder);
     must(dsflow_job_write(job, path, &err), &err);
     file = fopen(path, "r");
     assert_true(fread(want, 1, sizeof(want) - 1, file) > 0);
@@ -548,5 +526,5 @@ int main(void)
     };
 
     dsflow_log_sink_set(quiet, NULL);
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,7 +2,7 @@
  * interface alone. */
 #include <dsflow.h>
 
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,38 +22,6 @@ static const char toml[] = "[job]\n"
                            "[trace]\n"
                            "steps = [2, 3]\n";
 
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    strcpy(dir, "/tmp/test-trace.XXXXXX");
-    return mkdtemp(dir) != NULL ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return system(command);
-}
-
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
-static int count_up(void *user, int64_t index, int64_t pos, int64_t n,
-                    int32_t *tokens, int32_t *targets)
-{
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)((index + pos + i) % 50);
-        targets[i] = (int32_t)((index + pos + i + 1) % 50);
-    }
-    return 0;
-}
-
 /* The job in a folder of this test. */
 static struct dsflow_job *job_of(const char *output)
 {
@@ -62,7 +30,7 @@ static struct dsflow_job *job_of(const char *output)
     char set[128];
     const char *const sets[] = { set };
 
-    snprintf(set, sizeof(set), "job.output=%s/%s", dir, output);
+    snprintf(set, sizeof(set), "job.output=%s/%s", folder, output);
     must(dsflow_job_parse(toml, "test", &all, &err), &err);
     must(dsflow_job_with(all, sets, 1, &job, &err), &err);
     dsflow_job_free(all);
@@ -112,7 +80,7 @@ static struct dsflow_trace *train(const char *output)
     char path[128];
 
     must(dsflow_train(job, &options, &err), &err);
-    snprintf(path, sizeof(path), "%s/%s", dir, output);
+    snprintf(path, sizeof(path), "%s/%s", folder, output);
     must(dsflow_trace_read(path, &trace, &err), &err);
     dsflow_job_free(job);
     return trace;
@@ -149,13 +117,13 @@ static void others_can_read_it(void **state)
     char path[128];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dir, cases[i].form);
+        snprintf(path, sizeof(path), "%s/%s", folder, cases[i].form);
         must(dsflow_trace_write(trace, cases[i].form, cases[i].steps, path,
                                 &err),
              &err);
         assert_true(has(path, cases[i].text));
     }
-    snprintf(path, sizeof(path), "%s/summary", dir);
+    snprintf(path, sizeof(path), "%s/summary", folder);
     must(dsflow_trace_explain(trace, 1, path, &err), &err);
     assert_true(has(path, "\"steps\""));
     dsflow_trace_free(trace);
@@ -167,7 +135,7 @@ static void what_cannot_be_written_is_told(void **state)
     struct dsflow_err err;
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/out", dir);
+    snprintf(path, sizeof(path), "%s/out", folder);
     assert_int_equal(dsflow_trace_write(trace, "png", NULL, path, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "png: expected paje, chrome, dot or svg");
@@ -179,7 +147,7 @@ static void what_cannot_be_written_is_told(void **state)
         DSFLOW_EINVAL);
     assert_int_equal(dsflow_trace_write(trace, "svg", NULL, "/dev/full", &err),
                      DSFLOW_EIO);
-    assert_int_equal(dsflow_trace_read(dir, &none, &err), DSFLOW_EINVAL);
+    assert_int_equal(dsflow_trace_read(folder, &none, &err), DSFLOW_EINVAL);
     assert_null(none);
     dsflow_trace_free(none); /* NULL is fine */
     dsflow_trace_free(trace);
@@ -194,7 +162,7 @@ static void a_plan_has_a_trace_too(void **state)
     struct dsflow_err err;
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/simulated", dir);
+    snprintf(path, sizeof(path), "%s/simulated", folder);
     must(dsflow_plan_job(job, NULL, "zero", &planned, &err), &err);
     assert_int_equal(dsflow_planned_trace(planned, path, &err), DSFLOW_EINVAL);
     dsflow_planned_free(planned);
@@ -221,5 +189,5 @@ int main(void)
     };
 
     dsflow_log_sink_set(quiet, NULL);
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -4,7 +4,7 @@
 
 #include "config/job.h"
 #include "lib/job.h"
-#include "lib/test.h"
+#include "lib/train.h"
 #include "policies/policies.h"
 
 #include <dlfcn.h>
@@ -49,12 +49,6 @@ POLICY(early, "pipeline");
 POLICY(later, "pipeline");
 POLICY(behind_early, "early");
 POLICY(last, "priorities");
-
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
 
 static void policies_stand_behind_the_one_they_name(void **state)
 {

@@ -5,33 +5,12 @@
 #include "base/alloc.h"
 #include "config/job.h"
 
-#include "lib/test.h"
+#include "lib/folder.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "text.XXXXXX";
-
-static inline int make_folder(void **state)
-{
-    strcpy(folder, "text.XXXXXX");
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static inline int remove_one(const char *path, const struct stat *st, int kind,
-                             struct FTW *at)
-{
-    return remove(path);
-}
-
-static inline int remove_folder(void **state)
-{
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 static inline void write_file(const char *name, const char *text, size_t n)
 {

@@ -3,6 +3,7 @@
 #ifndef DSF_TESTS_UNIT_TRAIN_SMALL_H
 #define DSF_TESTS_UNIT_TRAIN_SMALL_H
 
+#include "lib/train.h"
 #include "unit/text/folder.h"
 
 #include "train/params.h"

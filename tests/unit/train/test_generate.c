@@ -6,7 +6,7 @@
 #include "base/safetensors.h"
 #include "model/hf.h"
 
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,12 +25,6 @@ struct loaded {
 };
 
 /* Fail the test with the message when `status` says so. */
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
 /* The model of a [model] table; its parameters are zero. */
 static void make(struct loaded *l, const char *table)
 {

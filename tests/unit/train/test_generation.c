@@ -4,7 +4,7 @@
 #include "train/generation.h"
 
 #include "graph/task.h"
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,12 +18,6 @@ struct loaded {
     struct dsf_model model;
     float **params;
 };
-
-static void must(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
 
 /* A model with random weights that make attention look at something. */
 static void make(struct loaded *l, const char *table, dsf_layer_fn change)

@@ -2,14 +2,12 @@
  * also after one that failed. */
 #include "train/run.h"
 
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[64];
 
 static char *path_in(const char *name)
 {
@@ -19,10 +17,13 @@ static char *path_in(const char *name)
     return path;
 }
 
-static void write_job(void)
+static int write_job(void **state)
 {
-    FILE *text = fopen(path_in("text.txt"), "w"), *job;
+    FILE *text, *job;
 
+    if (make_folder(state) < 0)
+        return -1;
+    text = fopen(path_in("text.txt"), "w");
     for (int i = 0; i < 400; i++)
         fprintf(text, "Line %d of a text: the number is %d.\n", i, i * i);
     fclose(text);
@@ -36,20 +37,7 @@ static void write_job(void)
             "[machine]\nworkers = 2\n",
             folder, folder);
     fclose(job);
-}
-
-/* A machine that is described, as measuring one takes time. */
-static void describe_machine(struct dsf_run *r)
-{
-    const char *source = getenv("srcdir");
-    char path[600];
-    struct dsflow_err err;
-
-    snprintf(path, sizeof(path), "%s/examples/machines/laptop.toml",
-             source != NULL ? source : ".");
-    if (dsf_machine_model_read(path, &r->machine, &err) < 0)
-        fail_msg("%s", err.msg);
-    r->has_machine = true;
+    return 0;
 }
 
 /* A run from its job to its last step. */
@@ -64,7 +52,8 @@ static int train(struct dsf_run *r, const char *const *sets,
     dsf_run_init(r);
     r->executor = executor;
     r->start.overwrite = true;
-    describe_machine(r);
+    read_laptop(&r->machine);
+    r->has_machine = true;
     status = dsf_session_model(&r->s, path_in("job.toml"), sets, n, err);
     if (status == DSFLOW_OK)
         status = dsf_run_check(r, err);
@@ -214,16 +203,6 @@ int main(void)
         cmocka_unit_test(a_run_that_fails_leaves_the_next_one_whole),
         cmocka_unit_test(a_checkpoint_says_all_of_the_state_of_a_step),
     };
-    const char *tmp = getenv("TMPDIR");
-    char command[100];
-    int failed;
 
-    snprintf(folder, sizeof(folder), "%s/dsflow-run.XXXXXX",
-             tmp != NULL && strlen(tmp) < 40 ? tmp : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 99;
-    write_job();
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command) != 0 || failed;
+    return cmocka_run_group_tests(tests, write_job, remove_folder);
 }

@@ -79,17 +79,6 @@ static void a_trace_of_before_goes_when_a_run_begins_anew(void **state)
     dsf_session_close(&s);
 }
 
-static void a_machine(struct dsf_machine_model *m)
-{
-    const char *source = getenv("srcdir");
-    char *path = dsf_xasprintf("%s/examples/machines/laptop.toml",
-                               source != NULL ? source : ".");
-    struct dsflow_err err;
-
-    ok(dsf_machine_model_read(path, m, &err), &err);
-    free(path);
-}
-
 static void a_simulation_is_a_trace_of_its_plan(void **state)
 {
     char *path = in_folder("@/sim.dsflow");
@@ -98,7 +87,7 @@ static void a_simulation_is_a_trace_of_its_plan(void **state)
     struct dsflow_err err;
     struct dsf_session s;
 
-    a_machine(&m);
+    read_laptop(&m);
     open_small(&s, TO_PLAN, "mesh.data=2 batch.micro=1 optimizer.lr=0.5");
     ok(dsf_record_simulation(&s, &m, path, &err), &err);
     ok(dsf_trace_read(path, &trace, &err), &err);

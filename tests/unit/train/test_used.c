@@ -1,55 +1,15 @@
 /* test_used.c - what a run has used is what it measured, beside its plan. */
 #include "train/used.h"
 
-#include "lib/test.h"
+#include "lib/train.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/test-used.XXXXXX");
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static int count_up(void *user, int64_t index, int64_t pos, int64_t n,
-                    int32_t *tokens, int32_t *targets)
-{
-    for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)((index + pos + i) % 50);
-        targets[i] = (int32_t)((index + pos + i + 1) % 50);
-    }
-    return 0;
-}
-
 static const struct dsflow_batches batches =
     DSFLOW_BATCHES(.vocab = 50, .train = count_up);
-
-/* A machine that is described, as measuring one takes time. */
-static void describe_machine(struct dsf_run *r)
-{
-    const char *source = getenv("srcdir");
-    char path[600];
-    struct dsflow_err err;
-
-    snprintf(path, sizeof(path), "%s/examples/machines/laptop.toml",
-             source != NULL ? source : ".");
-    if (dsf_machine_model_read(path, &r->machine, &err) < 0)
-        fail_msg("%s", err.msg);
-    r->has_machine = true;
-}
 
 /* Four steps on two ranks, whose states are in main memory; closed by the
  * caller. */
@@ -68,7 +28,8 @@ static void train(struct dsf_run *r, enum dsflow_exec_kind kind)
     dsf_run_init(r);
     r->executor = kind;
     r->start.overwrite = true;
-    describe_machine(r);
+    read_laptop(&r->machine);
+    r->has_machine = true;
     status =
         dsf_session_parse(&r->s, text, "job.toml", NULL, 0, &batches, &err);
     if (status == DSFLOW_OK)
