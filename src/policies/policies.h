@@ -12,11 +12,11 @@ extern const struct dsflow_policy dsf_policy_reference;
 extern const struct dsflow_policy dsf_policy_tensor_parallel;
 extern const struct dsflow_policy dsf_policy_recompute;
 extern const struct dsflow_policy dsf_policy_pipeline;
+extern const struct dsflow_policy dsf_policy_replace;
 extern const struct dsflow_policy dsf_policy_zero, dsf_policy_collectives;
 extern const struct dsflow_policy dsf_policy_strict;
 extern const struct dsflow_policy dsf_policy_send;
 extern const struct dsflow_policy dsf_policy_offload;
-extern const struct dsflow_policy dsf_policy_replace;
 extern const struct dsflow_policy dsf_policy_priorities;
 
 /* All that are known; dsflow_policy_at has them in the order they are applied.

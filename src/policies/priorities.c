@@ -148,6 +148,6 @@ const struct dsflow_policy dsf_policy_priorities = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "priorities",
     .summary = "the longest path to the end of the step first",
-    .after = "replace",
+    .after = "offload",
     .rewrite = priorities_rewrite,
 };

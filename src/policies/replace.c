@@ -2,7 +2,8 @@
  * job names for a segment, as in [model] attention = "mine".
  *
  * They have the same ports and arguments (segments.c), so nothing else in the
- * graph changes, and nobody before this policy need know of them.
+ * graph changes, and nobody before this policy need know of them; no policy behind
+ * it asks which op a task has.
  */
 #include "policies/policies.h"
 
@@ -51,7 +52,7 @@ const struct dsflow_policy dsf_policy_replace = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "replace",
     .summary = "what plug-ins have for a segment, where the job says so",
-    .after = "offload",
+    .after = "pipeline",
     .decide = replace_decide,
     .rewrite = replace_rewrite,
 };

@@ -31,7 +31,7 @@ static void assert_replaced(const char *text, bool all)
     struct trial before, after;
     unsigned replaced = 0;
 
-    plan_trial_until(&before, text, "offload");
+    plan_trial_until(&before, text, "pipeline");
     plan_trial_until(&after, text, "replace");
     assert_int_equal(dsflow_graph_ndata(before.graph),
                      dsflow_graph_ndata(after.graph));
