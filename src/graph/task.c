@@ -26,10 +26,9 @@ void dsf_task_shapes(const struct dsflow_graph *g,
         memset(shapes, 0, t->op->nports * sizeof(*shapes));
     for (uint32_t i = 0; i < t->ndata; i++) {
         const struct dsflow_data_spec *d = dsflow_graph_data(g, t->data[i]);
-        unsigned p = t->without == 0 ? i : dsflow_task_port(t, i);
-
-        shapes[p] = (struct dsflow_shape){ d->bytes, d->elems,
-                                           (enum dsflow_dtype)d->dtype };
+        shapes[dsf_task_index(t, i)] = (struct dsflow_shape){
+            d->bytes, d->elems, (enum dsflow_dtype)d->dtype
+        };
     }
 }
 
@@ -82,7 +81,12 @@ struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
 const struct dsflow_port *dsf_task_port(const struct dsflow_task_spec *t,
                                         unsigned i)
 {
-    return &t->op->ports[i < t->op->nports ? i : t->op->nports - 1];
+    return &t->op->ports[dsflow_task_port(t, i)];
+}
+
+unsigned dsf_task_index(const struct dsflow_task_spec *t, unsigned i)
+{
+    return t->without == 0 ? i : dsflow_task_port(t, i);
 }
 
 int dsf_task_unit_port(const struct dsflow_graph *g,

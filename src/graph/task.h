@@ -48,9 +48,14 @@ int dsf_task_check(const struct dsflow_graph *g,
 struct dsflow_cost dsf_task_cost(const struct dsflow_graph *g,
                                  const struct dsflow_task_spec *t);
 
-/* What the op says of port `i`, which may be one of those that come again. */
+/* What the op says of the port that data[i] is on, which may be one of those that
+ * come again. */
 const struct dsflow_port *dsf_task_port(const struct dsflow_task_spec *t,
                                         unsigned i);
+
+/* Where data[i] stands in lists by port, of dsf_task_nports entries: one for
+ * each time that a port comes again. */
+unsigned dsf_task_index(const struct dsflow_task_spec *t, unsigned i);
 
 /* A task that can be sliced: the first port whose data is of a unit, element by
  * element; -1: it is not such a task. */

@@ -47,12 +47,17 @@ static dsflow_data_id slot_id(struct offload *o, struct ring *ring,
                     .tier = ring->tier, .unit = -1,
                     .ring = "offload.read_ahead");
     bool state = ring->role == DSFLOW_STATES;
-    char size[32] = "";
+    char size[48] = "";
 
     if (slot != &ring->slots[ring->nmade])
         return slot->id;
     if (!state)
-        snprintf(size, sizeof(size), ".z%lld", (long long)ring->elems);
+        snprintf(size, sizeof(size), "%s%s.z%lld",
+                 ring->dtype == DSFLOW_FP32 ? "" : ".",
+                 ring->dtype == DSFLOW_FP32
+                     ? ""
+                     : dsflow_dtype_str((enum dsflow_dtype)ring->dtype),
+                 (long long)ring->elems);
     return slot->id = dsflow_rewrite_named(
                o->rw.out, &spec, "slot.%s%s.%u.r%d",
                state ? o->plan->kept.v[ring->of - 1].name

@@ -24,6 +24,13 @@ struct cutter {
     uint32_t *turns;         /* by rank: updates of pieces so far */
 };
 
+/* Is it a state that is kept in fewer bytes? Masters of parameters are not. */
+static bool is_packed(const struct cutter *k, const struct dsflow_data_spec *d)
+{
+    return d->role == DSFLOW_STATES && d->kept != 1 + DSF_KEPT_PARAM &&
+           k->dtype != DSFLOW_FP32;
+}
+
 /* Elements before piece `i` of `n`: whole blocks. */
 static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
 {
@@ -61,16 +68,19 @@ static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
                      const struct dsflow_data_spec *state,
                      struct dsflow_err *err)
 {
-    bool cuts = t->op->slice != NULL;
+    bool cuts = t->op->slice != NULL, packed = false;
 
-    for (unsigned p = 0; p < t->ndata; p++)
+    for (unsigned p = 0; p < t->ndata; p++) {
         cuts = cuts && dsf_task_port(t, p)->slice != DSFLOW_BLOCKS;
+        packed =
+            packed || is_packed(k, dsflow_graph_data(k->rw.in, t->data[p]));
+    }
     if (!cuts && count_pieces(k, state) > 1)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "offload: task %s: it is not known how it works on "
                            "a piece of %s",
                            t->op->name, state->name);
-    if (!t->op->update && k->dtype != DSFLOW_FP32)
+    if (!t->op->update && packed)
         return dsflow_fail(err, DSFLOW_ENOSYS,
                            "offload: task %s: uses %s: expected only updates "
                            "of an optimizer to use states that are packed",
@@ -126,8 +136,8 @@ static void cast(struct cutter *k, const struct dsflow_task_spec *update,
         args.rounding = DSF_ROUND_STOCHASTIC;
         args.stream = state->stream;
     }
-    dsf_add_like(k->rw.out, update, &dsf_op_cast, &args, update->rank, 0,
-                 control != NULL ? 3 : 2, data);
+    dsf_add_like(k->rw.out, update, &dsf_op_cast, &args, update->rank,
+                 1u << 1, control != NULL ? 3 : 2, data);
 }
 
 /* The `i`-th piece of a state, of `n`. */
@@ -137,7 +147,8 @@ static struct dsflow_data_spec piece_of(const struct cutter *k,
 {
     struct dsflow_data_spec own = *state;
 
-    own.dtype = (uint8_t)k->dtype;
+    if (is_packed(k, state))
+        own.dtype = (uint8_t)k->dtype;
     own.at += before(state, i, n);
     own.elems = before(state, i + 1, n) - before(state, i, n);
     return own;
@@ -151,8 +162,9 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
     void *args = dsf_xcopy(task->args, 1, task->op->args_size);
     dsflow_data_id *ports = dsf_xcalloc(2 * task->ndata, sizeof(*ports));
     dsflow_data_id *kept = ports + task->ndata; /* what is cast */
-    int64_t *gone = dsf_xcalloc(task->ndata, sizeof(*gone));
-    bool casts = k->dtype != DSFLOW_FP32;
+    int64_t *gone = dsf_xcalloc(dsf_task_nports(task), sizeof(*gone));
+    uint32_t fresh = task->fresh;
+    bool casts = false;
     struct dsflow_data_spec own;
 
     for (unsigned p = 0; p < task->ndata; p++) {
@@ -161,33 +173,71 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
 
         if (d->role != DSFLOW_STATES) {
             ports[p] = dsflow_rewrite_data(rw, task->data[p]);
+            if (n > 1) /* the other pieces are not written here */
+                fresh &= ~(1u << dsflow_task_port(task, p));
             continue;
         }
-        gone[p] = before(state, i, n);
+        gone[dsf_task_index(task, p)] = before(state, i, n);
         own = piece_of(k, d, i, n);
-        if (casts)
-            ports[p] = buffer(k, &own, task->rank);
-        kept[p] = dsflow_rewrite_named(rw->out, &own, n > 1 ? "%s.c%d" : "%s",
-                                       own.name, (int)i);
-        if (casts)
-            cast(k, task, &own, kept[p], ports[p], NULL);
-        else
-            ports[p] = kept[p];
+        kept[p] = ports[p] = dsflow_rewrite_named(
+            rw->out, &own, n > 1 ? "%s.c%d" : "%s", own.name, (int)i);
+        if (!is_packed(k, d))
+            continue;
+        casts = true;
+        ports[p] = buffer(k, &own, task->rank);
+        cast(k, task, &own, kept[p], ports[p], NULL);
     }
     if (n > 1)
         task->op->slice(args, before(state, i, n),
                         before(state, i + 1, n) - before(state, i, n), gone);
-    dsf_add_like(rw->out, task, task->op, args, task->rank, task->fresh,
-                 task->ndata, ports);
-    for (unsigned p = 0; p < task->ndata && casts; p++)
-        if (dsflow_graph_data(rw->in, task->data[p])->role == DSFLOW_STATES) {
-            own = piece_of(k, dsflow_graph_data(rw->in, task->data[p]), i, n);
-            cast(k, task, &own, ports[p], kept[p], &ports[0]);
-        }
+    dsf_add_like(rw->out, task, task->op, args, task->rank, fresh, task->ndata,
+                 ports);
+    for (unsigned p = 0; p < task->ndata; p++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(rw->in, task->data[p]);
+
+        if (!is_packed(k, d))
+            continue;
+        own = piece_of(k, d, i, n);
+        cast(k, task, &own, ports[p], kept[p], &ports[0]);
+    }
     k->turns[task->rank] += casts;
     free(ports);
     free(args);
     free(gone);
+}
+
+/* How many tasks from the `i`-th on use the same pieces: what follows an update
+ * has each one while it is there. */
+static uint32_t count_together(const struct cutter *k, uint32_t i)
+{
+    const struct dsflow_task_spec *t = dsf_nth_task(k->rw.in, i), *next;
+    const struct dsflow_data_spec *a = state_of(k, t), *b;
+    uint32_t n = 1;
+
+    while (a != NULL && (next = dsf_nth_task(k->rw.in, i + n)) != NULL &&
+           (b = state_of(k, next)) != NULL && b->unit == a->unit &&
+           b->part == a->part && b->home == a->home && b->at == a->at &&
+           b->elems == a->elems && next->program == t->program)
+        n++;
+    return n;
+}
+
+static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
+                        struct dsflow_err *err)
+{
+    const struct dsflow_data_spec *state =
+        state_of(k, dsf_nth_task(k->rw.in, first));
+    int64_t n = count_pieces(k, state);
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = 0; i < ntasks && status == DSFLOW_OK; i++)
+        status =
+            check_cut(k, dsf_nth_task(k->rw.in, first + i), state, err);
+    for (int64_t c = 0; c < n && status == DSFLOW_OK; c++)
+        for (uint32_t i = 0; i < ntasks; i++)
+            do_piece(k, dsf_nth_task(k->rw.in, first + i), state, c, n);
+    return status;
 }
 
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
@@ -205,17 +255,14 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
     int status = DSFLOW_OK;
 
     find_most(&k);
-    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL && status == 0;
-         i++) {
-        const struct dsflow_data_spec *state = state_of(&k, t);
-        int64_t n = state != NULL ? count_pieces(&k, state) : 0;
-
-        if (state == NULL)
+    for (uint32_t i = 0, n = 1; (t = dsf_nth_task(in, i)) != NULL &&
+                                status == DSFLOW_OK;
+         i += n) {
+        n = count_together(&k, i);
+        if (state_of(&k, t) == NULL)
             dsflow_rewrite_task(&k.rw, t);
         else
-            status = check_cut(&k, t, state, err);
-        for (int64_t c = 0; c < n && status == DSFLOW_OK; c++)
-            do_piece(&k, t, state, c, n);
+            status = cut_together(&k, i, n, err);
     }
     dsflow_rewrite_end(&k.rw);
     free(k.most);

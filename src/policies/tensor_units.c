@@ -57,7 +57,7 @@ static void update_part(struct dsf_tensors *s,
                         const struct dsf_part *part)
 {
     dsflow_data_id *data = dsf_xcalloc(task->ndata, sizeof(*data));
-    int64_t *none = dsf_xcalloc(task->ndata, sizeof(*none));
+    int64_t *none = dsf_xcalloc(dsf_task_nports(task), sizeof(*none));
     void *args = dsf_xcopy(task->args, 1, task->op->args_size);
 
     for (unsigned i = 0; i < task->ndata; i++) {

@@ -280,7 +280,7 @@ static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
 {
     struct dsflow_task_spec t = *task;
     dsflow_data_id *ports = dsf_xcalloc(t.ndata, sizeof(*ports));
-    int64_t *gone = dsf_xcalloc(t.ndata, sizeof(*gone));
+    int64_t *gone = dsf_xcalloc(dsf_task_nports(&t), sizeof(*gone));
     void *args = dsf_xcopy(t.args, 1, t.op->args_size);
 
     t.rank = (int16_t)dsf_zero_beside(z, unit->home, d);
@@ -292,7 +292,10 @@ static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
             continue;
         }
         ports[i] = cut(z, t.data[i], unit)->id[d];
-        gone[i] = s->whole ? 0 : from;
+        gone[dsf_task_index(&t, i)] = s->whole ? 0 : from;
+        /* What others have of it is not written here. */
+        if (s->whole && elems < unit->elems)
+            t.fresh &= ~(1u << dsflow_task_port(&t, i));
     }
     if (elems < unit->elems)
         t.op->slice(args, from, elems, gone);

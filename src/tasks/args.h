@@ -124,7 +124,7 @@ struct dsf_gather_args {
  *   (offload), between its home and a buffer that may be larger: as many bytes
  *   as the smaller of the two has. (no arguments) */
 
-/* cast                     { in R, out W, control R? }
+/* cast                     { in R, out RW, control R? }
  *   out[out_at ..] = in[in_at ..], `elems` of them, in the type of out; one of
  *   the two is fp32, the other bf16, fp16, fp64 or int8_block. To the nearest,
  *   ties to even (of int8_block: kernels.h); or up or down at random, into bf16

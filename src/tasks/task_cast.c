@@ -113,6 +113,6 @@ DSF_OP(
     .summary = "numbers in another type, to the nearest or rounded at random",
     .direction = DSFLOW_DIR_UPDATE, .args_size = sizeof(struct dsf_cast_args),
     DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
-                 { "out", DSFLOW_W, .slice = DSFLOW_ELEMS },
+                 { "out", DSFLOW_RW, .slice = DSFLOW_ELEMS },
                  { "control", DSFLOW_R, .optional = 1 }),
     .check = cast_check, .cost = cast_cost, .slice = cast_slice);
