@@ -289,7 +289,7 @@ int dsflow_run_put(struct dsflow_run *x, const char *name, const float *from,
         status = dsf_contents_put(&x->run.s.contents, place.unit,
                                   DSF_KEPT_PARAM, unit, err);
         x->run.saved = -1; /* no checkpoint has it */
-        x->run.s.edited = true;
+        x->run.s.edited = x->run.s.unprepared = true;
     }
     free(unit);
     return status;

@@ -12,6 +12,7 @@
 #include "measure/apart.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "plan/programs.h"
 #include "policies/policies.h"
 #include "sim/predict.h"
 
@@ -187,13 +188,20 @@ static int open_exec(struct small *s, struct dsflow_exec **exec,
                      struct dsflow_err *err)
 {
     int status = dsflow_exec_open(s->graph, &s->options, &s->host, exec, err);
+    dsflow_program prepare;
 
     for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph) && status == 0; i++) {
         const dsflow_data_id id = { i };
         const struct dsflow_data_spec *d = dsflow_graph_data(s->graph, id);
 
-        if (d->role == DSFLOW_PARAMS && d->persistent)
+        if (d->kept == 1 + DSF_KEPT_PARAM && d->persistent)
             fill(dsflow_exec_map(*exec, id, DSFLOW_W), d->elems);
+    }
+    if (status == DSFLOW_OK &&
+        dsflow_graph_find_program(s->graph, DSF_PREPARE, &prepare)) {
+        status = dsflow_exec_submit(*exec, prepare, err);
+        if (status == DSFLOW_OK)
+            status = dsflow_exec_wait(*exec, err);
     }
     return status;
 }

@@ -21,6 +21,10 @@ static int check(const struct dsflow_program_steps *s, struct dsflow_err *err)
         return dsflow_fail(
             err, DSFLOW_EINVAL,
             "program eval: it is of validations, and of no step");
+    if (strcmp(s->name, DSF_PREPARE) == 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "program " DSF_PREPARE
+                           ": it is of what comes before steps");
     if (s->first < 1 || s->every < 1 || (s->last != 0 && s->last < s->first))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "program %.60s: first %lld, every %lld, last %lld: "
@@ -130,6 +134,8 @@ void dsf_plan_write_runs(const struct dsflow_plan *plan, const char *name,
 
     if (strcmp(name, eval_name) == 0)
         fputs("validations", out);
+    if (strcmp(name, DSF_PREPARE) == 0)
+        fputs("before the first step", out);
     for (unsigned i = 0; i < plan->nprograms; i++)
         if (strcmp(plan->programs[i].name, name) == 0) {
             fputs(n++ > 0 ? "; " : "", out);

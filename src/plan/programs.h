@@ -4,6 +4,10 @@
 
 #include "plan/plan.h"
 
+/* Makes copies of parameters in other types: of no step, it runs before the
+ * first one, and wherever somebody has written parameters. */
+#define DSF_PREPARE "prepare"
+
 /* The program of a step, from 1, in the graph of the plan. */
 dsflow_program dsf_plan_program(const struct dsflow_plan *plan,
                                 const struct dsflow_graph *g, int64_t step);

@@ -49,6 +49,17 @@ struct dsf_offload_keys {
     int64_t piece; /* bytes of a state that are read at a time */
 };
 
+/* What a step computes in: name and type. */
+#define DSF_COMPUTES(X) X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16)
+
+#define DSF_HEADS(X) X(DSF_HEAD_COMPUTE, "compute") X(DSF_HEAD_FP32, "fp32")
+enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
+
+struct dsf_precision_keys {
+    int compute; /* position in DSF_COMPUTES */
+    int head;    /* enum dsf_head_type */
+};
+
 /* dsf_zero_keys(job), and its like. */
 #define DSF_POLICY_KEYS(policy)                                                \
     static inline const struct dsf_##policy##_keys *dsf_##policy##_keys(       \
@@ -60,7 +71,19 @@ DSF_POLICY_KEYS(pipeline)
 DSF_POLICY_KEYS(zero)
 DSF_POLICY_KEYS(recompute)
 DSF_POLICY_KEYS(offload)
+DSF_POLICY_KEYS(precision)
 #undef DSF_POLICY_KEYS
+
+#define DSF_COMPUTE_DTYPE(name, dtype) dtype,
+
+/* The type in which a step of the job computes. */
+static inline enum dsflow_dtype dsf_compute_type(const struct dsf_job *job)
+{
+    static const enum dsflow_dtype dtypes[] = { DSF_COMPUTES(
+        DSF_COMPUTE_DTYPE) };
+
+    return dtypes[dsf_precision_keys(job)->compute];
+}
 
 /* The stage of ZeRO; 0 where it is auto as yet. */
 static inline int32_t dsf_zero_stage(const struct dsf_job *job)

@@ -132,7 +132,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     int64_t n = s->text.validation_sequences, nmicro, submitted = 0;
     dsflow_program eval;
     double sum = 0;
-    int status = DSFLOW_OK;
+    int status;
 
     if (most >= 0 && most < n)
         n = most;
@@ -143,6 +143,9 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     if (!dsflow_graph_find_program(s->graph, "eval", &eval))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "validation: the graph has no program eval");
+    status = dsf_session_prepare(s, err);
+    if (status < 0)
+        return status;
     *(int64_t *)dsf_contents_map(&s->contents, 0, DSF_KEPT_EVAL_CURSOR,
                                  DSFLOW_RW) = 0;
     feed->nvalidation = n;

@@ -60,7 +60,7 @@ static bool save_is_due(const struct dsf_run *r)
 static int submit_ahead(struct dsf_run *r, int64_t until,
                         struct dsflow_err *err)
 {
-    int status = DSFLOW_OK;
+    int status = dsf_session_prepare(&r->s, err);
 
     while (status == DSFLOW_OK && r->submitted < until &&
            r->submitted < r->done + AHEAD &&

@@ -434,7 +434,8 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
         s->first = cursor[1];
     }
     forget_contents(&c);
-    return status;
+    s->unprepared = true;
+    return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }
 
 void dsf_session_set_first(struct dsf_session *s, int64_t first)

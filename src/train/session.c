@@ -7,6 +7,7 @@
 #include "config/toml_read.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
+#include "plan/programs.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
@@ -351,6 +352,22 @@ int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
                                    dsf_params_read, params, err);
     dsf_notice_end();
     dsf_params_close(params);
+    s->unprepared = true;
+    return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
+}
+
+int dsf_session_prepare(struct dsf_session *s, struct dsflow_err *err)
+{
+    dsflow_program program;
+    int status = DSFLOW_OK;
+
+    if (s->unprepared &&
+        dsflow_graph_find_program(s->graph, DSF_PREPARE, &program)) {
+        status = dsflow_exec_submit(s->exec, program, err);
+        if (status == DSFLOW_OK)
+            status = dsflow_exec_wait(s->exec, err);
+    }
+    s->unprepared = false;
     return status;
 }
 

@@ -33,6 +33,7 @@ struct dsf_session {
     char *why;         /* what was chosen for sizes that are auto; or NULL */
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
+    bool unprepared;   /* parameters have been written since `prepare` ran */
     bool edited;       /* a program has written tensors: a step may have other
                           bytes than the same step of the run without it */
 };
@@ -86,6 +87,10 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
 /* Weights only, and no states: those of `step`, as dsf_params_open has it. */
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
                       struct dsflow_err *err);
+
+/* Run the program `prepare`, if the graph has it and parameters were written
+ * since it ran. Before a step or a validation, when nothing is under way. */
+int dsf_session_prepare(struct dsf_session *s, struct dsflow_err *err);
 
 /* All that a step changes, to and from a checkpoint. */
 int dsf_session_save(struct dsf_session *s, int64_t step,

@@ -13,6 +13,7 @@
 #include "codelets/cast.h"
 #include "machine/schedulers.h"
 #include "model/parts.h"
+#include "plan/programs.h"
 #include "tasks/args.h"
 
 #include <dsflow/exec.h>
@@ -594,6 +595,7 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
                       .npaths = 1,
                       .block = 64 << 10,
                       .verify = job->nvme.verify });
+    dsflow_program prepare;
     struct dsflow_err err;
 
     tr->result = new_result(&tr->trial.model);
@@ -603,6 +605,8 @@ static struct result *train(struct training *tr, enum dsflow_exec_kind kind)
         dsflow_exec_open(tr->trial.graph, &options, &tr->host, &tr->exec, &err),
         &err);
     fill_data(tr);
+    if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
+        submit(tr, DSF_PREPARE, 1);
     submit(tr, "step", STEPS);
     submit(tr, "eval", 1);
     assert_int_equal(tr->result->nreports, STEPS);

@@ -114,6 +114,7 @@ static const struct {
     { "offload.write_behind", "offload.gradients=cpu", "" },
     { "offload.piece", "offload.optimizer=cpu", "offload.params=cpu" },
     { "memory.host", "", "memory.device=1GiB" },
+    { "precision.head", "precision.compute=bf16", "" },
     { "memory.nvme.path", "offload.optimizer=nvme", "offload.optimizer=cpu" },
     { "memory.nvme.size", "offload.params=nvme", "" },
     { "memory.nvme.block", "offload.gradients=nvme", "" },

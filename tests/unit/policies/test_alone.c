@@ -115,9 +115,10 @@ static void on_one_rank_no_policy_does_anything(void **state)
 static void what_has_nothing_to_do_hands_the_graph_on(void **state)
 {
     static const char *const idle[] = { "recompute", "tensor_parallel",
+                                        "replace",   "precision",
                                         "zero",      "collectives",
                                         "strict",    "send",
-                                        "offload",   "replace" };
+                                        "offload" };
     const struct dsflow_policy *policy;
     unsigned found = 0;
     struct trial t;

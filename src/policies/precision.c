@@ -1,0 +1,148 @@
+/* precision.c - what is computed and kept in fewer bits (Micikevicius et al.
+ * 2018). The data says its type; kernels look at it.
+ *
+ * Segments whose kinds of task take the type compute in it (op.h: floats), the
+ * others in fp32. Parameters get a copy in the type, which forward and backward
+ * passes use; the optimizer works on the fp32 ones, the masters, which are
+ * states from here on: whoever shares out or moves states and parameters does
+ * the right thing with each. Activations and buffers have the type; a task that
+ * wants fp32 of them has it in a buffer of a ring, with casts around it.
+ *
+ * The program `prepare` makes the copies from the masters: it runs before the
+ * first step, and wherever somebody has written parameters.
+ */
+#include "policies/precision_private.h"
+
+#include "plan/programs.h"
+
+/* The copy of a master. */
+static dsflow_data_id copy_of(struct dsf_precision *p, dsflow_data_id id)
+{
+    struct dsflow_data_spec spec = *dsf_precision_spec(p, id);
+
+    if (dsf_is_data(p->copy[id.i]))
+        return p->copy[id.i];
+    spec.dtype = (uint8_t)p->type;
+    spec.kept = 0;
+    return p->copy[id.i] = dsflow_rewrite_named(p->rw.out, &spec, "%s.%s",
+                                                spec.name,
+                                                dsflow_dtype_str(p->type));
+}
+
+static dsflow_data_id port(void *precision, const struct dsflow_task_spec *t,
+                           unsigned i)
+{
+    struct dsf_precision *p = precision;
+    dsflow_data_id id = t->data[i];
+
+    if (p->becomes[id.i] == DSF_MASTER && !dsf_precision_on_master(p, t))
+        return copy_of(p, id);
+    return dsf_precision_is_wide(p, t, i) ? dsf_precision_wide(p, t, i)
+                                          : dsf_precision_data(p, id);
+}
+
+static void write_copy(struct dsf_precision *p,
+                       const struct dsflow_task_spec *like, dsflow_data_id id)
+{
+    const struct dsflow_data_spec *spec = dsf_precision_spec(p, id);
+
+    dsf_precision_cast(p, like, spec->home, spec, dsf_precision_data(p, id),
+                       copy_of(p, id));
+}
+
+/* Behind the last of the tasks that follow each other on a master. */
+static void master_written(struct dsf_precision *p,
+                           const struct dsflow_task_spec *t, dsflow_data_id id)
+{
+    const struct dsf_data_use *next = dsf_precision_next(p, id);
+
+    if (next == NULL || !dsf_precision_on_master(p, dsf_precision_user(p, next)))
+        write_copy(p, t, id);
+}
+
+static void rewrite_task(struct dsf_precision *p,
+                         const struct dsflow_task_spec *t)
+{
+    dsf_add_mapped(p->rw.out, t, port, p);
+    for (unsigned i = 0; i < t->ndata; i++) {
+        if (!(dsflow_task_access(t, i) & DSFLOW_W))
+            continue;
+        if (p->becomes[t->data[i].i] == DSF_MASTER)
+            master_written(p, t, t->data[i]);
+        else
+            dsf_precision_written(p, t, i);
+    }
+    for (unsigned i = 0; i < t->ndata; i++)
+        p->use[t->data[i].i] = p->uses[p->use[t->data[i].i] - 1].next;
+}
+
+/* All copies, from the masters. */
+static void add_prepare(struct dsf_precision *p)
+{
+    struct dsflow_task_spec like =
+        DSFLOW_TASK(.microbatch = -1, .tile = -1, .pass = DSFLOW_UPDATE);
+
+    like.program = dsflow_graph_add_program(p->rw.out, DSF_PREPARE);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(p->rw.in); i++) {
+        dsflow_data_id id = { i };
+
+        if (p->becomes[i] != DSF_MASTER)
+            continue;
+        like.layer = (int16_t)p->plan->model
+                         ->units[dsf_precision_spec(p, id)->unit]
+                         .layer;
+        write_copy(p, &like, id);
+    }
+}
+
+static int precision_rewrite(const void *part, const struct dsflow_plan *plan,
+                             struct dsflow_graph *in, struct dsflow_graph *out,
+                             struct dsflow_err *err)
+{
+    const struct dsf_precision_keys *keys = part;
+    struct dsf_precision p = { .plan = plan,
+                               .type = dsf_compute_type(plan->job) };
+    const struct dsflow_task_spec *t;
+    int program = -1;
+
+    if (p.type == DSFLOW_FP32)
+        return DSFLOW_UNCHANGED;
+    p.rw = dsflow_rewrite_begin(in, out);
+    dsf_precision_begin(&p, keys->head == DSF_HEAD_COMPUTE);
+    for (; (t = dsf_nth_task(in, p.task)) != NULL; p.task++) {
+        if (t->program != program)
+            dsf_precision_forget(&p);
+        program = t->program;
+        rewrite_task(&p, t);
+    }
+    add_prepare(&p);
+    dsf_precision_end(&p);
+    dsflow_rewrite_end(&p.rw);
+    return DSFLOW_OK;
+}
+
+#define PRECISION struct dsf_precision_keys
+#define TYPE_NAME(name, dtype) name,
+static const char *const types[] = { DSF_COMPUTES(TYPE_NAME) NULL };
+static const char *const heads[] = { DSF_HEADS(DSF_CHOICE_NAME) NULL };
+static const struct dsflow_option precision_options[] = {
+    DSFLOW_OPTION_CHOICE(PRECISION, compute, "\"fp32\"", types,
+                         "type of the parameters, activations and products of "
+                         "a step; sums, gradients of parameters and what the "
+                         "optimizer works on are fp32 all the same"),
+    DSFLOW_OPTION_CHOICE(PRECISION, head, "\"compute\"", heads,
+                         "type in which the head computes; logits and loss are "
+                         "summed in fp32 and fp64 in any case",
+                         "precision.compute != fp32"),
+    { 0 },
+};
+
+const struct dsflow_policy dsf_policy_precision = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "precision",
+    .summary = "bf16 where it is enough, fp32 where sums are",
+    .after = "replace",
+    .options = precision_options,
+    .part_size = sizeof(struct dsf_precision_keys),
+    .rewrite = precision_rewrite,
+};

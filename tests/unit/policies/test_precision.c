@@ -1,0 +1,290 @@
+/* test_precision.c - which data has fewer bits, and where casts stand, in graphs
+ * of a few tasks written by hand. */
+#include "same/trial.h"
+
+#include "lib/test.h"
+#include "plan/programs.h"
+#include "tasks/tasks.h"
+#include "unit/policies/hand.h"
+
+#include <string.h>
+
+/* Kinds of task of two segments: one that takes bf16, and one that does not. */
+#define KIND(name_, segment_, ...)                                             \
+    static const struct dsflow_op name_ = { .abi = DSFLOW_OP_ABI,              \
+                                            .name = #name_,                    \
+                                            .segment = segment_,               \
+                                            .check = hand_check,               \
+                                            DSFLOW_PORTS(__VA_ARGS__) }
+#define NARROW .floats = DSFLOW_NARROW
+
+KIND(narrow_make, "narrow", { "y", DSFLOW_W, DSFLOW_FP32, NARROW });
+KIND(narrow_use, "narrow", { "y", DSFLOW_W, DSFLOW_FP32, NARROW },
+     { "x", DSFLOW_R, DSFLOW_FP32, NARROW });
+KIND(narrow_of, "narrow", { "y", DSFLOW_W, DSFLOW_FP32, NARROW },
+     { "x", DSFLOW_R, DSFLOW_FP32, NARROW },
+     { "unit", DSFLOW_R, DSFLOW_FP32, NARROW });
+KIND(sum, "sum",
+     { "sum", DSFLOW_RW, DSFLOW_FP32, .floats = DSFLOW_NARROW_SUM },
+     { "x", DSFLOW_R, DSFLOW_FP32, NARROW });
+KIND(wide_make, "wide", { "y", DSFLOW_W, DSFLOW_FP32 });
+KIND(wide_use, "wide", { "y", DSFLOW_W, DSFLOW_FP32 },
+     { "x", DSFLOW_R, DSFLOW_FP32 });
+
+static void no_slice(void *args, int64_t from, int64_t elems,
+                     const int64_t *gone)
+{
+}
+static const struct dsflow_op update = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "update",
+    .check = hand_check,
+    .slice = no_slice,
+    DSFLOW_PORTS({ "param", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS }),
+};
+
+struct fixture {
+    struct trial trial;
+    struct dsflow_graph *in, *out;
+};
+
+static void begin(struct fixture *f)
+{
+    plan_trial(&f->trial, "gpt2 precision.compute=bf16 machine.workers=1");
+    f->in = dsflow_graph_new();
+    f->out = dsflow_graph_new();
+}
+
+static void end(struct fixture *f)
+{
+    dsflow_graph_free(f->in);
+    dsflow_graph_free(f->out);
+    end_trial(&f->trial);
+}
+
+/* A task with `n` data; what it reads and writes is only written, if `fresh`. */
+static void add(struct fixture *f, const struct dsflow_op *op, bool fresh,
+                unsigned n, const dsflow_data_id *data)
+{
+    dsflow_graph_add_task(f->in,
+                          &DSFLOW_TASK(.op = op, .ndata = n, .data = data,
+                                       .fresh = fresh, .microbatch = -1,
+                                       .tile = -1));
+}
+#define ADD(f, op, fresh, ...)                                                 \
+    add(f, op, fresh,                                                          \
+        sizeof((dsflow_data_id[]){ __VA_ARGS__ }) / sizeof(dsflow_data_id),    \
+        (dsflow_data_id[]){ __VA_ARGS__ })
+
+static void rewrite(struct fixture *f)
+{
+    struct dsflow_err err;
+
+    must("precision",
+         dsf_policy_precision.rewrite(&(struct dsf_precision_keys){ 0 },
+                                      f->trial.plan, f->in, f->out, &err),
+         &err);
+}
+
+/* "make y; cast y wide": what each task is, and what it has. */
+static char *words(const struct dsflow_graph *g)
+{
+    static char text[2000];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++) {
+        at += (size_t)sprintf(text + at, "%s%s", i > 0 ? "; " : "",
+                              hand_task(g, i)->op->name);
+        for (unsigned p = 0; p < hand_task(g, i)->ndata; p++)
+            at += (size_t)sprintf(text + at, " %s", hand_name(g, i, p));
+    }
+    return text;
+}
+
+static enum dsflow_dtype type_of(const struct dsflow_graph *g, const char *name)
+{
+    dsflow_data_id id;
+
+    assert_true(dsflow_graph_find(g, name, &id));
+    return (enum dsflow_dtype)dsflow_graph_data(g, id)->dtype;
+}
+
+static void what_narrow_tasks_share_is_narrow(void **state)
+{
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    ADD(&f, &narrow_make, false, a);
+    ADD(&f, &narrow_use, false, b, a);
+    rewrite(&f);
+    assert_string_equal(words(f.out), "narrow_make a; narrow_use b a");
+    assert_int_equal(type_of(f.out, "a"), DSFLOW_BF16);
+    assert_int_equal(type_of(f.out, "b"), DSFLOW_BF16);
+    end(&f);
+}
+
+/* What is moved has one type, and what nobody wants in bf16 stays. */
+static void what_is_moved_has_one_type(void **state)
+{
+    const struct dsf_range range = { 8, 0, 0 };
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    dsflow_data_id c = hand_data(f.in, "c", 0), d = hand_data(f.in, "d", 0);
+    ADD(&f, &narrow_make, false, a);
+    dsflow_graph_add_task(f.in,
+                          &DSFLOW_TASK(.op = &dsf_op_copy, .args = &range,
+                                       .ndata = 2, .fresh = 1,
+                                       .data = (dsflow_data_id[]){ b, a }));
+    ADD(&f, &wide_make, false, c);
+    ADD(&f, &wide_use, false, d, c);
+    rewrite(&f);
+    assert_string_equal(words(f.out),
+                        "narrow_make a; copy b a; wide_make c; wide_use d c");
+    assert_int_equal(type_of(f.out, "b"), DSFLOW_BF16);
+    assert_int_equal(type_of(f.out, "c"), DSFLOW_FP32);
+    assert_int_equal(type_of(f.out, "d"), DSFLOW_FP32);
+    end(&f);
+}
+
+/* One cast serves two readers, until the original is written again. */
+static void a_reader_of_fp32_gets_a_buffer(void **state)
+{
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    ADD(&f, &narrow_make, false, a);
+    ADD(&f, &wide_use, false, b, a);
+    ADD(&f, &wide_use, false, b, a);
+    ADD(&f, &narrow_make, false, a);
+    ADD(&f, &wide_use, false, b, a);
+    rewrite(&f);
+    assert_string_equal(words(f.out),
+                        "narrow_make a; cast a wide.z8.c0.f0.r0; "
+                        "wide_use b wide.z8.c0.f0.r0; "
+                        "wide_use b wide.z8.c0.f0.r0; "
+                        "narrow_make a; cast a wide.z8.c0.f1.r0; "
+                        "wide_use b wide.z8.c0.f1.r0");
+    assert_int_equal(type_of(f.out, "wide.z8.c0.f0.r0"), DSFLOW_FP32);
+    end(&f);
+}
+
+static void what_a_task_writes_in_fp32_is_cast_behind_it(void **state)
+{
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    ADD(&f, &wide_make, false, a);
+    ADD(&f, &narrow_use, false, b, a);
+    ADD(&f, &wide_make, false, a); /* nobody reads that */
+    rewrite(&f);
+    assert_string_equal(words(f.out),
+                        "wide_make wide.z8.c0.f0.r0; cast wide.z8.c0.f0.r0 a; "
+                        "narrow_use b a; wide_make wide.z8.c0.f1.r0");
+    end(&f);
+}
+
+/* What several tasks add up is rounded once, behind the last of them; what one
+ * does alone, by itself. */
+static void sums_are_rounded_once(void **state)
+{
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id x = hand_data(f.in, "x", 0), s = hand_data(f.in, "s", 0);
+    dsflow_data_id b = hand_data(f.in, "b", 0);
+    ADD(&f, &narrow_make, false, x);
+    ADD(&f, &sum, true, s, x);
+    ADD(&f, &narrow_use, false, b, s);
+    ADD(&f, &sum, true, s, x);
+    ADD(&f, &sum, false, s, x);
+    ADD(&f, &sum, false, s, x);
+    ADD(&f, &narrow_use, false, b, s);
+    rewrite(&f);
+    assert_string_equal(
+        words(f.out),
+        "narrow_make x; sum s x; narrow_use b s; "
+        "sum wide.z8.c0.f0.r0 x; sum wide.z8.c0.f0.r0 x; "
+        "sum wide.z8.c0.f0.r0 x; cast wide.z8.c0.f0.r0 s; narrow_use b s");
+    end(&f);
+}
+
+static dsflow_data_id unit(struct fixture *f)
+{
+    return dsflow_graph_add_data(
+        f->in, &DSFLOW_DATA(.name = "unit", .elems = 8, .dtype = DSFLOW_FP32,
+                            .role = DSFLOW_PARAMS, .persistent = 1,
+                            .kept = 1 + DSF_KEPT_PARAM, .block = 8));
+}
+
+static void an_update_works_on_the_master(void **state)
+{
+    const struct dsflow_data_spec *master, *copy;
+    dsflow_program prepare;
+    struct fixture f;
+    uint32_t first;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    dsflow_data_id u = unit(&f);
+    ADD(&f, &narrow_make, false, a);
+    ADD(&f, &narrow_of, false, b, a, u);
+    ADD(&f, &update, false, u);
+    ADD(&f, &update, false, u);
+    rewrite(&f);
+    assert_string_equal(words(f.out),
+                        "narrow_make a; narrow_of b a unit.bf16; update unit; "
+                        "update unit; cast unit unit.bf16; cast unit unit.bf16");
+    master = dsflow_graph_data(f.out, hand_task(f.out, 4)->data[0]);
+    copy = dsflow_graph_data(f.out, hand_task(f.out, 4)->data[1]);
+    assert_int_equal(master->role, DSFLOW_STATES);
+    assert_int_equal(master->kept, 1 + DSF_KEPT_PARAM);
+    assert_int_equal(master->dtype, DSFLOW_FP32);
+    assert_int_equal(copy->role, DSFLOW_PARAMS);
+    assert_int_equal(copy->kept, 0);
+    assert_int_equal(copy->dtype, DSFLOW_BF16);
+    assert_true(copy->persistent);
+    assert_true(dsflow_graph_find_program(f.out, DSF_PREPARE, &prepare));
+    assert_int_equal(dsflow_graph_program_tasks(f.out, prepare, &first), 1);
+    assert_int_equal(first, 5);
+    end(&f);
+}
+
+/* Who wants the parameters in fp32 makes a segment that has them too fp32. */
+static void a_unit_that_fp32_tasks_use_has_no_copy(void **state)
+{
+    struct fixture f;
+
+    begin(&f);
+    dsflow_data_id a = hand_data(f.in, "a", 0), b = hand_data(f.in, "b", 0);
+    dsflow_data_id u = unit(&f);
+    ADD(&f, &narrow_make, false, a);
+    ADD(&f, &narrow_of, false, b, a, u);
+    ADD(&f, &wide_use, false, b, u);
+    ADD(&f, &update, false, u);
+    rewrite(&f);
+    assert_string_equal(words(f.out), "narrow_make a; narrow_of b a unit; "
+                                      "wide_use b unit; update unit");
+    assert_int_equal(type_of(f.out, "a"), DSFLOW_FP32);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_narrow_tasks_share_is_narrow),
+        cmocka_unit_test(what_is_moved_has_one_type),
+        cmocka_unit_test(a_reader_of_fp32_gets_a_buffer),
+        cmocka_unit_test(what_a_task_writes_in_fp32_is_cast_behind_it),
+        cmocka_unit_test(sums_are_rounded_once),
+        cmocka_unit_test(an_update_works_on_the_master),
+        cmocka_unit_test(a_unit_that_fp32_tasks_use_has_no_copy),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
