@@ -1,12 +1,11 @@
 /* cast.c - numbers of one type as numbers of another. */
 #include "codelets/cast.h"
 
-#include "base/half.h"
 #include "base/random.h"
 #include "codelets/codelets.h"
 #include "codelets/trials.h"
+#include "kernels/narrow.h"
 
-#include <math.h>
 #include <string.h>
 
 _Static_assert(DSF_PACK_BLOCK == DSFLOW_BLOCK_ELEMS, "one size of blocks");
@@ -74,42 +73,31 @@ void dsf_unpack(enum dsflow_dtype dtype, const void *packed, float *whole,
     unpack(dtype, place_of(&all, 0, 0), whole, n);
 }
 
-/* A NaN stays one: those functions are not for it. */
-static uint16_t to_half(enum dsflow_dtype dtype, float x)
-{
-    if (isnan(x))
-        return dtype == DSFLOW_BF16 ? 0x7fc0 : 0x7e00;
-    return dtype == DSFLOW_BF16 ? dsf_to_bf16(x) : dsf_to_fp16(x);
-}
-
 /* fp32 into the nearest number of another type. */
 static void narrow(enum dsflow_dtype dtype, const float *in, struct place out,
                    size_t n)
 {
     const struct dsf_rounding nearest = { .nearest = 1 };
-    uint16_t *half = out.numbers;
     double *wide = out.numbers;
 
-    if (dtype == DSFLOW_INT8_BLOCK)
+    if (dsf_is_narrow(dtype))
+        dsf_narrow(dtype)->narrow(in, n, NULL, out.numbers, n, 1, n);
+    else if (dtype == DSFLOW_INT8_BLOCK)
         pack(dtype, &nearest, in, out, n);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
         wide[i] = (double)in[i];
-    for (size_t i = 0; i < n && (dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16);
-         i++)
-        half[i] = to_half(dtype, in[i]);
 }
 
 /* Another type into fp32; only fp64 has numbers that must be rounded. */
 static void widen(enum dsflow_dtype dtype, struct place in, float *out,
                   size_t n)
 {
-    const uint16_t *half = in.numbers;
     const double *wide = in.numbers;
 
-    if (dtype == DSFLOW_BF16 || dtype == DSFLOW_INT8_BLOCK)
+    if (dsf_is_narrow(dtype))
+        dsf_narrow(dtype)->widen(in.numbers, out, n);
+    else if (dtype == DSFLOW_INT8_BLOCK)
         unpack(dtype, in, out, n);
-    for (size_t i = 0; i < n && dtype == DSFLOW_FP16; i++)
-        out[i] = dsf_from_fp16(half[i]);
     for (size_t i = 0; i < n && dtype == DSFLOW_FP64; i++)
         out[i] = (float)wide[i];
 }

@@ -1,4 +1,4 @@
-/* isa_avx2.c - the loops for processors with AVX2 and FMA. */
+/* isa_avx2.c - the loops for processors with AVX2, FMA and F16C. */
 #include "kernels/loops.h"
 
 #if defined(__x86_64__)
@@ -8,10 +8,10 @@
 #include <math.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))),              \
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))),              \
                              apply_to = function)
 #else
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 
 #define DSF_VEC_AVX2

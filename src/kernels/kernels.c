@@ -4,9 +4,22 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static const struct dsf_loops *chosen;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+/* Clang's __builtin_cpu_supports does not know it. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 const struct dsf_loops *dsf_loops_find(const char *isa)
 {
@@ -17,7 +30,7 @@ const struct dsf_loops *dsf_loops_find(const char *isa)
         __builtin_cpu_supports("avx512vl"))
         return &dsf_loops_avx512;
     if (strcmp(isa, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
-        __builtin_cpu_supports("fma"))
+        __builtin_cpu_supports("fma") && has_f16c())
         return &dsf_loops_avx2;
 #endif
     if (strcmp(isa, "portable") == 0)
@@ -50,6 +63,11 @@ void dsf_loops_use(const struct dsf_loops *loops)
 {
     pthread_once(&once, choose);
     chosen = loops;
+}
+
+const struct dsf_narrow_loops *dsf_narrow(enum dsflow_dtype type)
+{
+    return dsf_loops()->narrow[type == DSFLOW_FP16];
 }
 
 const char *dsf_kernels_isa(void)
@@ -110,23 +128,23 @@ void dsf_scale(float *x, float by, size_t n)
 void dsf_gelu_forward(float *h, const float *b, float *act, size_t rows,
                       size_t cols)
 {
-    dsf_loops()->gelu_forward(h, b, act, rows, cols);
+    dsf_loops()->gelu_forward(h, b, h, act, rows, cols);
 }
 
 void dsf_gelu_backward(float *h, float *dh, size_t n)
 {
-    dsf_loops()->gelu_backward(h, dh, n);
+    dsf_loops()->gelu_backward(h, dh, dh, n);
 }
 
 void dsf_swiglu_forward(float *h, const float *b, float *act, size_t rows,
                         size_t cols)
 {
-    dsf_loops()->swiglu_forward(h, b, act, rows, cols);
+    dsf_loops()->swiglu_forward(h, b, h, act, rows, cols);
 }
 
 void dsf_swiglu_backward(float *h, float *dh, size_t rows, size_t cols)
 {
-    dsf_loops()->swiglu_backward(h, dh, rows, cols);
+    dsf_loops()->swiglu_backward(h, dh, 2 * cols, dh, rows, cols);
 }
 
 void dsf_rotate(float *x, size_t ld, size_t rows, size_t heads, size_t head_dim,
@@ -171,19 +189,19 @@ double dsf_square_sum(const float *x, size_t n)
 void dsf_adam_update(const struct dsf_adam_step *s, float *p, const float *g,
                      float *m, float *v, size_t n)
 {
-    dsf_loops()->adam(s, p, g, m, v, n);
+    dsf_loops()->adam(s, p, g, m, v, NULL, n);
 }
 
 void dsf_sgd_update(const struct dsf_sgd_step *s, float *p, const float *g,
                     float *m, size_t n)
 {
-    dsf_loops()->sgd(s, p, g, m, n);
+    dsf_loops()->sgd(s, p, g, m, NULL, n);
 }
 
 void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
                      float *m, size_t n)
 {
-    dsf_loops()->lion(s, p, g, m, n);
+    dsf_loops()->lion(s, p, g, m, NULL, n);
 }
 
 void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
@@ -194,7 +212,7 @@ void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
 
 void dsf_unpack16(const uint16_t *in, float *out, size_t n)
 {
-    dsf_loops()->unpack16(in, out, n);
+    dsf_narrow(DSFLOW_BF16)->widen(in, out, n);
 }
 
 void dsf_pack8(const struct dsf_rounding *r, const float *in, uint16_t *heads,

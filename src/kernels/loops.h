@@ -5,7 +5,7 @@
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
-#include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 struct dsf_loops {
     const char *isa;
@@ -26,12 +26,14 @@ struct dsf_loops {
     void (*add)(float *into, const float *from, size_t n);
     void (*sum2)(float *y, const float *a, const float *b, size_t n);
 
-    void (*gelu_forward)(float *h, const float *b, float *act, size_t rows,
-                         size_t cols);
-    void (*gelu_backward)(float *h, float *dh, size_t n);
-    void (*swiglu_forward)(float *h, const float *b, float *act, size_t rows,
-                           size_t cols);
-    void (*swiglu_backward)(float *h, float *dh, size_t rows, size_t cols);
+    /* As those of struct dsf_narrow_loops; `in` may be h, and dact dh. */
+    void (*gelu_forward)(const float *in, const float *b, float *h, float *act,
+                         size_t rows, size_t cols);
+    void (*gelu_backward)(float *h, const float *dact, float *dh, size_t n);
+    void (*swiglu_forward)(const float *in, const float *b, float *h,
+                           float *act, size_t rows, size_t cols);
+    void (*swiglu_backward)(float *h, const float *dact, size_t ld, float *dh,
+                            size_t rows, size_t cols);
 
     void (*rotate)(float *x, size_t ld, size_t rows, size_t heads,
                    size_t head_dim, const float *table, int inverse);
@@ -50,16 +52,16 @@ struct dsf_loops {
     void (*scale)(float *x, float by, size_t n);
 
     double (*square_sum)(const float *x, size_t n);
+    /* `copy` of the new p may be NULL. */
     void (*adam)(const struct dsf_adam_step *s, float *p, const float *g,
-                 float *m, float *v, size_t n);
+                 float *m, float *v, float *copy, size_t n);
     void (*sgd)(const struct dsf_sgd_step *s, float *p, const float *g,
-                float *m, size_t n);
+                float *m, float *copy, size_t n);
     void (*lion)(const struct dsf_lion_step *s, float *p, const float *g,
-                 float *m, size_t n);
+                 float *m, float *copy, size_t n);
 
     void (*pack16)(const struct dsf_rounding *r, const float *in, uint16_t *out,
                    size_t n);
-    void (*unpack16)(const uint16_t *in, float *out, size_t n);
     void (*pack8)(const struct dsf_rounding *r, const float *in,
                   uint16_t *heads, uint8_t *codes, size_t n);
     void (*unpack8)(const uint16_t *heads, const uint8_t *codes, float *out,
@@ -67,6 +69,8 @@ struct dsf_loops {
 
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);
+
+    const struct dsf_narrow_loops *narrow[2]; /* bf16, fp16 */
 };
 
 extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,

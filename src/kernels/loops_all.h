@@ -1,13 +1,50 @@
 /* loops_all.h - all the loops, for one instruction set: included by each of
  * isa_*.c, and only there. No guard: it defines the table of that set. */
 #include "kernels/vec.h"
+#include "kernels/vec_half.h"
+#include "kernels/loops_lanes.h"
+
+#define NUM      float
+#define LOAD     vload
+#define STORE    vstore
+#define OF(name) name
+#define NORM     dsf_norm
+#include "kernels/loops_types.h"
+#undef NUM
+#undef LOAD
+#undef STORE
+#undef OF
+#undef NORM
+
 #include "kernels/loops_basic.h"
-#include "kernels/loops_norm.h"
-#include "kernels/loops_act.h"
+#include "kernels/loops_rotate.h"
 #include "kernels/loops_attention.h"
-#include "kernels/loops_update.h"
 #include "kernels/loops_pack.h"
 #include "kernels/loops_row.h"
+
+#define NUM  uint16_t
+#define NORM dsf_narrow_norm
+
+#define LOAD     vload_bf16
+#define STORE    vstore_bf16
+#define OF(name) name##_bf16
+#include "kernels/loops_types.h"
+#include "kernels/loops_narrow.h"
+#undef LOAD
+#undef STORE
+#undef OF
+
+#define LOAD     vload_fp16
+#define STORE    vstore_fp16
+#define OF(name) name##_fp16
+#include "kernels/loops_types.h"
+#include "kernels/loops_narrow.h"
+#undef LOAD
+#undef STORE
+#undef OF
+
+#undef NUM
+#undef NORM
 
 const struct dsf_loops DSF_LOOPS = {
     .isa = DSF_LOOPS_ISA,
@@ -35,8 +72,8 @@ const struct dsf_loops DSF_LOOPS = {
     .sgd = sgd,
     .lion = lion,
     .pack16 = pack16,
-    .unpack16 = unpack16,
     .pack8 = pack8,
     .unpack8 = unpack8,
     .row_product = row_product,
+    .narrow = { &loops_bf16, &loops_fp16 },
 };

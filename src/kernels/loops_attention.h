@@ -397,22 +397,4 @@ static void attention_backward(const struct dsf_attention *a, const float *q,
     }
 }
 
-/* out[r][h] = the sum over head h of a b. */
-static void head_dots(const float *a, const float *b, float *out, size_t rows,
-                      size_t heads, size_t head_dim)
-{
-    for (size_t i = 0; i < rows * heads; i++) {
-        vf s = vzero();
-        size_t j = 0;
-
-        for (; j + VW <= head_dim; j += VW)
-            s = vfma(vload(a + j, VW), vload(b + j, VW), s);
-        if (j < head_dim)
-            s = vfma(vload(a + j, head_dim - j), vload(b + j, head_dim - j), s);
-        out[i] = vsum(s);
-        a += head_dim;
-        b += head_dim;
-    }
-}
-
 #endif

@@ -1,4 +1,5 @@
-/* loops_basic.h - sums, biases, residuals, cross entropy. */
+/* loops_basic.h - what there is in fp32 alone: biases, residuals, cross
+ * entropy, sums of squares. */
 #ifndef DSF_KERNELS_LOOPS_BASIC_H
 #define DSF_KERNELS_LOOPS_BASIC_H
 
@@ -22,22 +23,6 @@ static void sigmoid_loop(const float *x, float *y, size_t n)
         vstore(y + i, vsigmoid(vload(x + i, n - i)), n - i);
 }
 
-INLINE void add_at(float *y, const float *a, const float *b, size_t k)
-{
-    vstore(y, vload(a, k) + vload(b, k), k);
-}
-
-/* y = a + b */
-static void sum2(float *y, const float *a, const float *b, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + VW <= n; i += VW)
-        add_at(y + i, a + i, b + i, VW);
-    if (i < n)
-        add_at(y + i, a + i, b + i, n - i);
-}
-
 static void add(float *into, const float *from, size_t n)
 {
     sum2(into, into, from, n);
@@ -59,34 +44,6 @@ static void residual(float *y, const float *x, const float *b, size_t rows,
     }
     for (size_t r = 0; r < rows; r++)
         sum2(y + r * cols, x + r * cols, b, cols);
-}
-
-INLINE void add_rows8(float *into, const float *x, size_t cols, size_t k)
-{
-    vf a = vload(x, k) + vload(x + cols, k);
-    vf b = vload(x + 2 * cols, k) + vload(x + 3 * cols, k);
-    vf c = vload(x + 4 * cols, k) + vload(x + 5 * cols, k);
-    vf d = vload(x + 6 * cols, k) + vload(x + 7 * cols, k);
-
-    vstore(into, vload(into, k) + ((a + b) + (c + d)), k);
-}
-
-/* into[j] += the sum of column j: eight rows at a time, then one by one. */
-static void column_sums(float *into, const float *x, size_t rows, size_t cols)
-{
-    size_t r = 0;
-
-    for (; r + 8 <= rows; r += 8) {
-        const float *at = x + r * cols;
-        size_t j = 0;
-
-        for (; j + VW <= cols; j += VW)
-            add_rows8(into + j, at + j, cols, VW);
-        if (j < cols)
-            add_rows8(into + j, at + j, cols, cols - j);
-    }
-    for (; r < rows; r++)
-        sum2(into, into, x + r * cols, cols);
 }
 
 static void scale(float *x, float by, size_t n)
@@ -152,6 +109,39 @@ static void exp_columns(float *x, size_t ld, size_t rows, size_t cols,
         top[r] = row_top(x + r * ld, cols);
         sum[r] = row_exp(x + r * ld, top[r], cols);
     }
+}
+
+typedef double vd __attribute__((vector_size(4 * VW)));
+typedef float vh __attribute__((vector_size(2 * VW)));
+
+INLINE vd square_half(const float *x, vd sum)
+{
+    vh h;
+    vd d;
+
+    memcpy(&h, x, sizeof(h));
+    d = __builtin_convertvector(h, vd);
+    return d * d + sum;
+}
+
+static double square_sum(const float *x, size_t n)
+{
+    vd a = { 0 }, b = a, c = a, d = a;
+    double sum = 0;
+    size_t i = 0;
+
+    for (; i + 2 * VW <= n; i += 2 * VW) {
+        a = square_half(x + i, a);
+        b = square_half(x + i + VW / 2, b);
+        c = square_half(x + i + VW, c);
+        d = square_half(x + i + VW + VW / 2, d);
+    }
+    a = (a + b) + (c + d);
+    for (size_t j = 0; j < VW / 2; j++)
+        sum += a[j];
+    for (; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
 }
 
 #endif

@@ -10,9 +10,6 @@
 
 #include "base/random.h"
 
-typedef uint32_t vu __attribute__((vector_size(4 * VW)));
-typedef int32_t vn __attribute__((vector_size(4 * VW)));
-typedef uint16_t vu16 __attribute__((vector_size(2 * VW)));
 typedef uint8_t vu8 __attribute__((vector_size(VW)));
 typedef float vreal __attribute__((vector_size(4 * VW)));
 
@@ -23,18 +20,6 @@ enum {
     NO_NUMBER = 255,
     HAS_SIGNS = 0x100,
 };
-
-/* mask ? a : b; a mask is all ones or all zeroes, as comparisons give. */
-INLINE vu choose(vu mask, vu a, vu b)
-{
-    return (mask & a) | (~mask & b);
-}
-
-/* Both below 2^31. */
-INLINE vu below(vu a, vu b)
-{
-    return (vu)((vn)a < (vn)b);
-}
 
 INLINE vu load_bits(const float *p)
 {
@@ -119,25 +104,6 @@ static void pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
     draw(r, block, random);
     pack16_block(random, rest, last);
     memcpy(out, last, n * sizeof(*out));
-}
-
-static void unpack16(const uint16_t *in, float *out, size_t n)
-{
-    size_t i = 0;
-
-    for (; i + VW <= n; i += VW) {
-        vu16 x;
-        vu y;
-
-        memcpy(&x, in + i, sizeof(x));
-        y = __builtin_convertvector(x, vu) << 16;
-        memcpy(out + i, &y, sizeof(y));
-    }
-    for (; i < n; i++) {
-        uint32_t y = (uint32_t)in[i] << 16;
-
-        memcpy(out + i, &y, sizeof(y));
-    }
 }
 
 /* The window of a block: codes stand for sizes in ascending order.

@@ -1,49 +1,10 @@
 /* loops_update.h - one pass over a shard of parameters, for these loops are
- * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen et al. 2023,
- * algorithm 2). */
-#ifndef DSF_KERNELS_LOOPS_UPDATE_H
-#define DSF_KERNELS_LOOPS_UPDATE_H
+ * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen
+ * et al. 2023, algorithm 2). Parameters and states are fp32; the copy of the
+ * parameters, which may be NULL, is of the type (loops_types.h). */
 
-typedef double vd __attribute__((vector_size(4 * VW)));
-typedef float vh __attribute__((vector_size(2 * VW)));
-
-INLINE vd square_half(const float *x, vd sum)
-{
-    vh h;
-    vd d;
-
-    memcpy(&h, x, sizeof(h));
-    d = __builtin_convertvector(h, vd);
-    return d * d + sum;
-}
-
-static double square_sum(const float *x, size_t n)
-{
-    vd a = { 0 }, b = a, c = a, d = a;
-    double sum = 0;
-    size_t i = 0;
-
-    for (; i + 2 * VW <= n; i += 2 * VW) {
-        a = square_half(x + i, a);
-        b = square_half(x + i + VW / 2, b);
-        c = square_half(x + i + VW, c);
-        d = square_half(x + i + VW + VW / 2, d);
-    }
-    a = (a + b) + (c + d);
-    for (size_t j = 0; j < VW / 2; j++)
-        sum += a[j];
-    for (; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sum;
-}
-
-/* The numbers of a step, in every lane. `keep` is 1 - decay. */
-struct adam_lanes {
-    vf scale, lr1, root2, beta1, beta2, rest1, rest2, eps, keep, l2;
-};
-
-INLINE void adam_at(const struct adam_lanes *s, float *p, const float *g,
-                    float *m, float *v, size_t k)
+INLINE void OF(adam_at)(const struct adam_lanes *s, float *p, const float *g,
+                        float *m, float *v, NUM *copy, size_t k)
 {
     vf param = vload(p, k);
     vf grad = vfma(param, s->l2, vload(g, k) * s->scale);
@@ -51,13 +12,16 @@ INLINE void adam_at(const struct adam_lanes *s, float *p, const float *g,
     vf v1 = vfma(s->beta2, vload(v, k), s->rest2 * grad * grad);
     vf step = m1 / (vsqrt(v1) / s->root2 + s->eps);
 
-    vstore(p, param * s->keep - s->lr1 * step, k);
+    param = param * s->keep - s->lr1 * step;
+    vstore(p, param, k);
     vstore(m, m1, k);
     vstore(v, v1, k);
+    if (copy)
+        STORE(copy, param, k);
 }
 
-static void adam(const struct dsf_adam_step *s, float *p, const float *g,
-                 float *m, float *v, size_t n)
+static void OF(adam)(const struct dsf_adam_step *s, float *p, const float *g,
+                     float *m, float *v, NUM *copy, size_t n)
 {
     const struct adam_lanes lanes = {
         .scale = vset(s->scale),
@@ -74,13 +38,15 @@ static void adam(const struct dsf_adam_step *s, float *p, const float *g,
     size_t i = 0;
 
     for (; i + VW <= n; i += VW)
-        adam_at(&lanes, p + i, g + i, m + i, v + i, VW);
+        OF(adam_at)
+        (&lanes, p + i, g + i, m + i, v + i, copy ? copy + i : copy, VW);
     if (i < n)
-        adam_at(&lanes, p + i, g + i, m + i, v + i, n - i);
+        OF(adam_at)
+        (&lanes, p + i, g + i, m + i, v + i, copy ? copy + i : copy, n - i);
 }
 
-INLINE void sgd_at(const struct dsf_sgd_step *s, float *p, const float *g,
-                   float *m, size_t k)
+INLINE void OF(sgd_at)(const struct dsf_sgd_step *s, float *p, const float *g,
+                       float *m, NUM *copy, size_t k)
 {
     vf param = vload(p, k);
     vf grad = vfma(param, vset(s->l2), vload(g, k) * vset(s->scale));
@@ -92,45 +58,39 @@ INLINE void sgd_at(const struct dsf_sgd_step *s, float *p, const float *g,
         vstore(m, m1, k);
         grad = s->nesterov ? vfma(momentum, m1, grad) : m1;
     }
-    vstore(p, param - vset(s->lr) * grad, k);
+    param = param - vset(s->lr) * grad;
+    vstore(p, param, k);
+    if (copy)
+        STORE(copy, param, k);
 }
 
-static void sgd(const struct dsf_sgd_step *s, float *p, const float *g,
-                float *m, size_t n)
+static void OF(sgd)(const struct dsf_sgd_step *s, float *p, const float *g,
+                    float *m, NUM *copy, size_t n)
 {
     size_t i = 0;
 
     for (; i + VW <= n; i += VW)
-        sgd_at(s, p + i, g + i, m ? m + i : m, VW);
+        OF(sgd_at)(s, p + i, g + i, m ? m + i : m, copy ? copy + i : copy, VW);
     if (i < n)
-        sgd_at(s, p + i, g + i, m ? m + i : m, n - i);
+        OF(sgd_at)
+        (s, p + i, g + i, m ? m + i : m, copy ? copy + i : copy, n - i);
 }
 
-/* 1, -1, or 0 where x is 0; not a number stays so. */
-INLINE vf vsign(vf x)
-{
-    const vf one = vset(1.0f), zero = vzero();
-    vf s = vbelow(zero, x, one, x);
-
-    return vbelow(x, zero, -one, s);
-}
-
-struct lion_lanes {
-    vf scale, lr, beta1, beta2, rest1, rest2, keep;
-};
-
-INLINE void lion_at(const struct lion_lanes *s, float *p, const float *g,
-                    float *m, size_t k)
+INLINE void OF(lion_at)(const struct lion_lanes *s, float *p, const float *g,
+                        float *m, NUM *copy, size_t k)
 {
     vf grad = vload(g, k) * s->scale, m0 = vload(m, k);
     vf c = vfma(s->beta1, m0, s->rest1 * grad);
+    vf param = vload(p, k) * s->keep - s->lr * vsign(c);
 
-    vstore(p, vload(p, k) * s->keep - s->lr * vsign(c), k);
+    vstore(p, param, k);
     vstore(m, vfma(s->beta2, m0, s->rest2 * grad), k);
+    if (copy)
+        STORE(copy, param, k);
 }
 
-static void lion(const struct dsf_lion_step *s, float *p, const float *g,
-                 float *m, size_t n)
+static void OF(lion)(const struct dsf_lion_step *s, float *p, const float *g,
+                     float *m, NUM *copy, size_t n)
 {
     const struct lion_lanes lanes = {
         .scale = vset(s->scale),
@@ -144,9 +104,7 @@ static void lion(const struct dsf_lion_step *s, float *p, const float *g,
     size_t i = 0;
 
     for (; i + VW <= n; i += VW)
-        lion_at(&lanes, p + i, g + i, m + i, VW);
+        OF(lion_at)(&lanes, p + i, g + i, m + i, copy ? copy + i : copy, VW);
     if (i < n)
-        lion_at(&lanes, p + i, g + i, m + i, n - i);
+        OF(lion_at)(&lanes, p + i, g + i, m + i, copy ? copy + i : copy, n - i);
 }
-
-#endif

@@ -1,6 +1,6 @@
 /* test_loops.c - the fused loops one by one, and that where their buffers
  * stand does not change a bit. */
-#include "unit/kernels/numeric.h"
+#include "unit/kernels/reference.h"
 
 static const size_t rows_of[] = { 1, 7, 33 }, widths[] = { 1, 4, 48, 65, 300 };
 
@@ -82,32 +82,6 @@ static void a_product_of_a_row_is_that_of_each_of_its_numbers(void **state)
     with_every_isa(check_row_products);
 }
 
-/* The analytic gradient of a row, in double. */
-static void norm_row_ref(const struct dsf_norm *norm, const double *x,
-                         const double *dy, double *y, double *dx, double *dw)
-{
-    size_t n = norm->width;
-    double mean = 0, var = 0, mg = 0, mgx = 0, rstd;
-
-    for (size_t i = 0; i < n && !norm->rms; i++)
-        mean += x[i] / (double)n;
-    for (size_t i = 0; i < n; i++)
-        var += (x[i] - mean) * (x[i] - mean) / (double)n;
-    rstd = 1 / sqrt(var + (double)norm->eps);
-    for (size_t i = 0; i < n; i++) {
-        double xhat = (x[i] - mean) * rstd, g = dy[i] * (double)norm->w[i];
-
-        y[i] = xhat * (double)norm->w[i] + (norm->b ? (double)norm->b[i] : 0);
-        dw[i] += dy[i] * xhat;
-        dw[n + i] += norm->rms ? 0 : dy[i];
-        mg += norm->rms ? 0 : g / (double)n;
-        mgx += g * xhat / (double)n;
-    }
-    for (size_t i = 0; i < n; i++)
-        dx[i] += rstd *
-                 (dy[i] * (double)norm->w[i] - mg - (x[i] - mean) * rstd * mgx);
-}
-
 static void check_norm(size_t r, size_t n, int rms, double shift)
 {
     struct tensor x = tensor_new(r * n, 2, 1), dy = tensor_new(r * n, 1, 2);
@@ -116,6 +90,7 @@ static void check_norm(size_t r, size_t n, int rms, double shift)
     struct tensor dres = tensor_new(r * n, 1, 5);
     struct tensor dnorm = tensor_unset(2 * n);
     struct dsf_norm norm = { w.f, rms ? NULL : b.f, n, 1e-3f, rms };
+    const struct norm_ref ref = { w.d, rms ? NULL : b.d, n, 1e-3f, rms };
 
     for (size_t i = 0; i < x.n; i++)
         x.f[i] += (float)shift;
@@ -123,7 +98,7 @@ static void check_norm(size_t r, size_t n, int rms, double shift)
     memcpy(dx.d, dres.d, dres.n * sizeof(double));
     memset(dnorm.d, 0, 2 * n * sizeof(double));
     for (size_t i = 0; i < r; i++)
-        norm_row_ref(&norm, x.d + i * n, dy.d + i * n, y.d + i * n,
+        norm_row_ref(&ref, x.d + i * n, dy.d + i * n, y.d + i * n,
                      dx.d + i * n, dnorm.d);
     dsf_norm_forward(&norm, x.f, y.f, r);
     dsf_norm_backward(&norm, x.f, dy.f, dres.f, dx.f, dnorm.f, r);
@@ -159,15 +134,6 @@ static void check_norms(void)
 static void norms_are_those_of_double_precision(void **state)
 {
     with_every_isa(check_norms);
-}
-
-static void gelu_ref(double x, double *y, double *slope)
-{
-    double c = sqrt(2 / acos(-1)), t = tanh(c * (x + 0.044715 * x * x * x));
-
-    *y = 0.5 * x * (1 + t);
-    *slope =
-        0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 
 static void check_gelu(void)
@@ -207,12 +173,9 @@ static void check_swiglu(void)
         dsf_swiglu_forward(h.f, NULL, act.f, r, n);
         for (size_t i = 0; i < r * n; i++) {
             size_t at = i / n * 2 * n + i % n;
-            double g = h.d[at], u = h.d[at + n], d = dh.d[at];
-            double s = 1 / (1 + exp(-g));
 
-            act.d[i] = g * s * u;
-            dh.d[at] = d * u * (s + g * s * (1 - s));
-            dh.d[at + n] = d * g * s;
+            act.d[i] = swiglu_ref(h.d[at], h.d[at + n], dh.d[at], &dh.d[at],
+                                  &dh.d[at + n]);
         }
         assert_close(act.f, act.d, r * n, 1e-6);
         dsf_swiglu_backward(h.f, dh.f, r, n);

@@ -1,0 +1,41 @@
+/* loops_lanes.h - what loops of every type compute with. */
+#ifndef DSF_KERNELS_LOOPS_LANES_H
+#define DSF_KERNELS_LOOPS_LANES_H
+
+/* The sums over a row of g = dy w and of g xhat. */
+struct norm_sums {
+    vf g, gx;
+};
+
+/* 0.5 (1 + tanh u) is 1 / (1 + e^-2u), which keeps its precision where tanh
+ * comes close to -1. */
+
+/* 2 sqrt(2/pi), and that times 0.044715. */
+#define GELU_A 1.5957691216057308f
+#define GELU_B 0.07135481282673776f
+
+/* 1 / (1 + e^-2u) with 2u = A x + B x^3. */
+INLINE vf gelu_gate(vf x, vf xx)
+{
+    return vsigmoid(x * vfma(xx, vset(GELU_B), vset(GELU_A)));
+}
+
+/* The numbers of a step, in every lane. `keep` is 1 - decay. */
+struct adam_lanes {
+    vf scale, lr1, root2, beta1, beta2, rest1, rest2, eps, keep, l2;
+};
+
+/* 1, -1, or 0 where x is 0; not a number stays so. */
+INLINE vf vsign(vf x)
+{
+    const vf one = vset(1.0f), zero = vzero();
+    vf s = vbelow(zero, x, one, x);
+
+    return vbelow(x, zero, -one, s);
+}
+
+struct lion_lanes {
+    vf scale, lr, beta1, beta2, rest1, rest2, keep;
+};
+
+#endif

@@ -1,0 +1,134 @@
+/* vec_half.h - vectors of bf16 and fp16: loaded as fp32, and rounded to the
+ * nearest where they are stored, ties to even. As loads and stores of vec.h,
+ * they take how many lanes count. Every set of instructions gives the same
+ * bits; a NaN is stored as the one without a sign and with one bit set. */
+#ifndef DSF_KERNELS_VEC_HALF_H
+#define DSF_KERNELS_VEC_HALF_H
+
+typedef uint32_t vu __attribute__((vector_size(4 * VW)));
+typedef int32_t vn __attribute__((vector_size(4 * VW)));
+typedef uint16_t vu16 __attribute__((vector_size(2 * VW)));
+
+/* mask ? a : b; a mask is all ones or all zeroes, as comparisons give. */
+INLINE vu choose(vu mask, vu a, vu b)
+{
+    return (mask & a) | (~mask & b);
+}
+
+/* Both below 2^31. */
+INLINE vu below(vu a, vu b)
+{
+    return (vu)((vn)a < (vn)b);
+}
+
+INLINE vu16 vload16(const uint16_t *p, size_t k)
+{
+#if defined(DSF_VEC_AVX512)
+    return (vu16)_mm256_maskz_loadu_epi16(vlanes(k), p);
+#else
+    vu16 a = { 0 };
+
+    memcpy(&a, p, k * sizeof(*p));
+    return a;
+#endif
+}
+
+INLINE void vstore16(uint16_t *p, vu16 a, size_t k)
+{
+#if defined(DSF_VEC_AVX512)
+    _mm256_mask_storeu_epi16(p, vlanes(k), (__m256i)a);
+#else
+    memcpy(p, &a, k * sizeof(*p));
+#endif
+}
+
+INLINE vu extend(vu16 a)
+{
+#if defined(DSF_VEC_AVX512)
+    return (vu)_mm512_cvtepu16_epi32((__m256i)a);
+#elif defined(DSF_VEC_AVX2)
+    return (vu)_mm256_cvtepu16_epi32((__m128i)a);
+#else
+    return __builtin_convertvector(a, vu);
+#endif
+}
+
+/* Numbers below 2^16. */
+INLINE vu16 truncate16(vu a)
+{
+#if defined(DSF_VEC_AVX512)
+    return (vu16)_mm512_cvtepi32_epi16((__m512i)a);
+#elif defined(DSF_VEC_AVX2)
+    return (vu16)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)a),
+                                  _mm256_extracti128_si256((__m256i)a, 1));
+#else
+    return __builtin_convertvector(a, vu16);
+#endif
+}
+
+/* All ones where x is not a number. */
+INLINE vu vnan(vf x)
+{
+    const vu zero = { 0 };
+
+    return below(zero + 0x7f800000, (vu)x & 0x7fffffff);
+}
+
+INLINE vf vload_bf16(const uint16_t *p, size_t k)
+{
+    return (vf)(extend(vload16(p, k)) << 16);
+}
+
+/* The low 16 bits are rounded away: 0x7fff, and one more where the last bit
+ * that stays is odd. */
+INLINE void vstore_bf16(uint16_t *p, vf a, size_t k)
+{
+    const vu zero = { 0 };
+    vu x = (vu)a, r = (x + 0x7fff + (x >> 16 & 1)) >> 16;
+
+    vstore16(p, truncate16(choose(vnan(a), zero + 0x7fc0, r)), k);
+}
+
+INLINE vf vload_fp16(const uint16_t *p, size_t k)
+{
+#if defined(DSF_VEC_AVX512)
+    return _mm512_cvtph_ps((__m256i)vload16(p, k));
+#elif defined(DSF_VEC_AVX2)
+    return _mm256_cvtph_ps((__m128i)vload16(p, k));
+#else
+    const vu zero = { 0 };
+    vu x = extend(vload16(p, k)), size = x & 0x7fff;
+    vu special = below(zero + 0x7bff, size), nan = below(zero + 0x7c00, size);
+    /* The exponent is 112 less than it should be; so is that of subnormals. */
+    vu finite = (vu)((vf)(size << 13) * vset(0x1p112f));
+    vu other = size << 13 | 0x7f800000 | (nan & 0x400000);
+
+    return (vf)(choose(special, other, finite) | (x & 0x8000) << 16);
+#endif
+}
+
+INLINE void vstore_fp16(uint16_t *p, vf a, size_t k)
+{
+    const vu zero = { 0 };
+
+#if defined(DSF_VEC_AVX512) || defined(DSF_VEC_AVX2)
+    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+    vf x = (vf)choose(vnan(a), zero + 0x7fc00000, (vu)a);
+#if defined(DSF_VEC_AVX512)
+    vstore16(p, (vu16)_mm512_cvtps_ph(x, NEAREST), k);
+#else
+    vstore16(p, (vu16)_mm256_cvtps_ph(x, NEAREST), k);
+#endif
+#else
+    vu size = (vu)a & 0x7fffffff, sign = (vu)a >> 16 & 0x8000;
+    vu normal = (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
+    /* Below 2^-14: adding 1/2 rounds at 2^-24. */
+    vu small = (vu)((vf)size + vset(0.5f)) - (vu)vset(0.5f);
+    vu r = choose(below(size, zero + 0x38800000), small, normal);
+
+    r = choose(below(size, zero + 0x477ff000), r, zero + 0x7c00) | sign;
+    vstore16(p, truncate16(choose(vnan(a), zero + 0x7e00, r)), k);
+#endif
+}
+
+#endif
