@@ -1,5 +1,5 @@
 /* narrow.h - the kernels for data in bf16 or fp16: math on pointers, one
- * thread, no allocation. Arithmetic is in fp32; a number is
+ * thread, no allocation but oneDNN's. Arithmetic is in fp32; a number is
  * rounded once, where it is stored: to the nearest, ties to even, too large a
  * one to infinity; NaN stays NaN. The same inputs give the same bits on the
  * same processor. */
@@ -16,6 +16,28 @@ static inline bool dsf_is_narrow(enum dsflow_dtype type)
 {
     return type == DSFLOW_BF16 || type == DSFLOW_FP16;
 }
+
+/* C[m][n] = A B + beta C, row-major with leading dimensions; A and B are of
+ * `type` (bf16 or fp16), C and all sums are fp32. `ta`: A is stored [k][m];
+ * `tb`: B is stored [n][k]. `beta` is 0 (C is not read) or 1. Where memory is
+ * missing, dsf_kernels_failed says so. */
+struct dsf_product {
+    enum dsflow_dtype type;
+    int ta, tb;
+    size_t m, n, k;
+    const uint16_t *a;
+    size_t lda;
+    const uint16_t *b;
+    size_t ldb;
+    float beta;
+    float *c;
+    size_t ldc;
+    void *scratch; /* dsf_product_scratch bytes, aligned to 64 */
+};
+void dsf_product(const struct dsf_product *p);
+
+/* Bytes of scratch of a product, whatever the processor; a multiple of 64. */
+size_t dsf_product_scratch(size_t m, size_t n, size_t k);
 
 /* As struct dsf_norm. */
 struct dsf_narrow_norm {
