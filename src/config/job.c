@@ -318,14 +318,17 @@ static void begin(struct dsf_job *job, const char *path)
             dsf_options_default(t->options, dsf_job_own_fields(job, t));
 }
 
-int dsf_job_parse(const char *text, size_t bytes, const char *path,
-                  const char *const *sets, unsigned nsets, dsf_load_fn load,
-                  struct dsf_job *job, struct dsflow_err *err)
+/* `edit` (or NULL) changes what the text says. */
+static int parse(const char *text, size_t bytes, const char *path,
+                 const char *const *sets, unsigned nsets, dsf_load_fn load,
+                 dsf_edit_fn edit, struct dsf_job *job, struct dsflow_err *err)
 {
     struct dsf_toml toml = { 0 };
     int status = dsf_toml_parse(text, bytes, path, &toml, err);
 
     begin(job, path);
+    if (status == DSFLOW_OK && edit != NULL)
+        edit(&toml, path);
     /* What is loaded may bring tables that the rest of the job has. */
     if (status == DSFLOW_OK)
         status = set_keys(job, &toml, sets, nsets, true, err);
@@ -342,6 +345,13 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
     if (status < 0)
         dsf_job_fini(job);
     return status;
+}
+
+int dsf_job_parse(const char *text, size_t bytes, const char *path,
+                  const char *const *sets, unsigned nsets, dsf_load_fn load,
+                  struct dsf_job *job, struct dsflow_err *err)
+{
+    return parse(text, bytes, path, sets, nsets, load, NULL, job, err);
 }
 
 /* The whole file, with a NUL after it; NULL on error. */
@@ -384,8 +394,9 @@ static char *read_file(const char *path, size_t *bytes, struct dsflow_err *err)
     return text;
 }
 
-int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
-                 dsf_load_fn load, struct dsf_job *job, struct dsflow_err *err)
+int dsf_job_read_edited(const char *path, const char *const *sets,
+                        unsigned nsets, dsf_load_fn load, dsf_edit_fn edit,
+                        struct dsf_job *job, struct dsflow_err *err)
 {
     size_t bytes;
     char *text = read_file(path, &bytes, err);
@@ -393,9 +404,15 @@ int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
 
     if (text == NULL)
         return DSFLOW_EINVAL;
-    status = dsf_job_parse(text, bytes, path, sets, nsets, load, job, err);
+    status = parse(text, bytes, path, sets, nsets, load, edit, job, err);
     free(text);
     return status;
+}
+
+int dsf_job_read(const char *path, const char *const *sets, unsigned nsets,
+                 dsf_load_fn load, struct dsf_job *job, struct dsflow_err *err)
+{
+    return dsf_job_read_edited(path, sets, nsets, load, NULL, job, err);
 }
 
 int dsf_job_read_main(const char *path, struct dsf_job *job,

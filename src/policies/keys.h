@@ -37,13 +37,8 @@ struct dsf_recompute_keys {
     char *layers; /* "all", or numbers and ranges: "0-5,8" */
 };
 
-/* What offloaded states may be kept as: name and type. */
-#define DSF_STATE_FORMATS(X)                                                   \
-    X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("int8", DSFLOW_INT8_BLOCK)
-
 struct dsf_offload_keys {
     int home[DSFLOW_NROLES]; /* enum dsflow_tier: of data of the role */
-    int states;              /* position in DSF_STATE_FORMATS */
     double share; /* of the states, that stays on the device; -1: auto */
     int64_t read_ahead, write_behind; /* units, or layers of activations */
     int64_t piece; /* bytes of a state that are read at a time */
@@ -55,7 +50,12 @@ struct dsf_offload_keys {
 #define DSF_HEADS(X) X(DSF_HEAD_COMPUTE, "compute") X(DSF_HEAD_FP32, "fp32")
 enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
 
+/* What the states of the optimizer may be kept as: name and type. */
+#define DSF_STATE_FORMATS(X)                                                   \
+    X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("int8", DSFLOW_INT8_BLOCK)
+
 struct dsf_precision_keys {
+    int states;  /* position in DSF_STATE_FORMATS */
     int compute; /* position in DSF_COMPUTES */
     int head;    /* enum dsf_head_type */
 };
@@ -74,15 +74,24 @@ DSF_POLICY_KEYS(offload)
 DSF_POLICY_KEYS(precision)
 #undef DSF_POLICY_KEYS
 
-#define DSF_COMPUTE_DTYPE(name, dtype) dtype,
+#define DSF_DTYPE_OF(name, dtype) dtype,
 
 /* The type in which a step of the job computes. */
 static inline enum dsflow_dtype dsf_compute_type(const struct dsf_job *job)
 {
     static const enum dsflow_dtype dtypes[] = { DSF_COMPUTES(
-        DSF_COMPUTE_DTYPE) };
+        DSF_DTYPE_OF) };
 
     return dtypes[dsf_precision_keys(job)->compute];
+}
+
+/* What the states of the optimizer are kept as. */
+static inline enum dsflow_dtype dsf_job_states(const struct dsf_job *job)
+{
+    static const enum dsflow_dtype dtypes[] = { DSF_STATE_FORMATS(
+        DSF_DTYPE_OF) };
+
+    return dtypes[dsf_precision_keys(job)->states];
 }
 
 /* The stage of ZeRO; 0 where it is auto as yet. */
@@ -108,21 +117,5 @@ static inline bool dsf_is_offloaded(const struct dsf_job *job)
 /* What is tried, one after the other, where a plan does not fit: less memory
  * than `keys` say. The first is what they say; false past the last. */
 bool dsf_offload_fallback(unsigned i, struct dsf_offload_keys *keys);
-
-/* The type of each value of offload.states. */
-#define DSF_FORMAT_DTYPE(name, dtype) dtype,
-static const enum dsflow_dtype dsf_offload_dtypes[] = { DSF_STATE_FORMATS(
-    DSF_FORMAT_DTYPE) };
-
-/* What the states of the optimizer are kept as: offloaded ones only may be
- * anything but fp32. */
-static inline enum dsflow_dtype dsf_job_states(const struct dsf_job *job)
-{
-    const struct dsf_offload_keys *keys = dsf_offload_keys(job);
-
-    return keys->home[DSFLOW_STATES] == DSFLOW_DEVICE
-               ? DSFLOW_FP32
-               : dsf_offload_dtypes[keys->states];
-}
 
 #endif

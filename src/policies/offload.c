@@ -339,7 +339,9 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
     int status;
 
     if (!dsf_is_offloaded(plan->job))
-        return DSFLOW_UNCHANGED;
+        return dsf_job_states(plan->job) == DSFLOW_FP32
+                   ? DSFLOW_UNCHANGED
+                   : dsf_offload_cut(plan, in, out, err);
     pieces = dsflow_graph_new();
     status = dsf_offload_cut(plan, in, pieces, err);
     if (status == DSFLOW_OK)
@@ -359,8 +361,6 @@ static const char *const memories[] = { [DSFLOW_DEVICE] = "none",
 #define HOME(key, role, ...)                                                   \
     DSFLOW_OPTION_FULL(key, DSFLOW_CHOICE, offsetof(OFFLOAD, home[role]),      \
                        "\"none\"", 0, 0, memories, __VA_ARGS__)
-#define FORMAT_NAME(name, dtype) name,
-static const char *const formats[] = { DSF_STATE_FORMATS(FORMAT_NAME) NULL };
 static const struct dsflow_option offload_options[] = {
     HOME("optimizer", DSFLOW_STATES,
          "where the states of the optimizer are kept, which "
@@ -369,14 +369,6 @@ static const struct dsflow_option offload_options[] = {
     HOME("gradients", DSFLOW_GRADS, "where the gradients are kept"),
     HOME("activations", DSFLOW_ACTIVATIONS,
          "where activations are kept until the backward pass"),
-    DSFLOW_OPTION_CHOICE(
-        OFFLOAD, states, "\"fp32\"", formats,
-        "what offloaded states are kept as, rounded at random: "
-        "bf16, half the bytes, with errors below 1/128 of a "
-        "number; int8, a quarter, with errors below 1/8 of a "
-        "number or of a thousandth of the largest one in its "
-        "block of 256. The losses are not those of fp32",
-        "offload.optimizer != none"),
     DSFLOW_OPTION_NUMBER(DSFLOW_SHARE, OFFLOAD, share, "0.0", 0, 1,
                          "share of the states that stays on the device all "
                          "the same; auto: as much as fits",
@@ -390,8 +382,10 @@ static const struct dsflow_option offload_options[] = {
                       "what may wait to be written, in the same measure",
                       OFFLOADED),
     DSFLOW_OPTION_OF(DSFLOW_SIZE, OFFLOAD, piece, "\"16MiB\"",
-                     "of a state that is read and updated at a time",
-                     "offload.optimizer != none"),
+                     "of a state that is read and updated at a time; of "
+                     "states on the device, which precision.states cuts, "
+                     "4MiB at most",
+                     "offload.optimizer != none or precision.states != fp32"),
     { 0 },
 };
 

@@ -1,7 +1,7 @@
-/* offload_cut.c - what tasks do with offloaded states of the optimizer: in
- * pieces, so that the disk reads one while another is updated, however large a
- * unit is; and with states that are kept in fewer bytes, in buffers of main
- * memory, into which they are cast and back.
+/* offload_cut.c - what tasks do with states of the optimizer that are offloaded,
+ * or kept in fewer bytes: in pieces, so that the disk reads one while another is
+ * updated, and the buffers into which states are cast, and back, are small,
+ * however large a unit is.
  *
  * The random numbers of the rounding are a hash of the unit, the step and the
  * place, so that replicas stay the same, and nothing depends on how ZeRO or
@@ -20,6 +20,7 @@ struct cutter {
     const struct dsflow_plan *plan;
     const struct dsf_offload_keys *keys;
     enum dsflow_dtype dtype; /* that states are kept as */
+    enum dsflow_tier tier;   /* where they are updated */
     int64_t *most;           /* by rank: elements of its largest piece */
     uint32_t *turns;         /* by rank: updates of pieces so far */
 };
@@ -42,14 +43,24 @@ static int64_t before(const struct dsflow_data_spec *d, int64_t i, int64_t n)
 static int64_t count_pieces(const struct cutter *k,
                             const struct dsflow_data_spec *d)
 {
+    /* On the device a piece stays in the caches until it is cast back. */
+    const int64_t in_cache = 4 << 20;
     int64_t blocks = d->elems / d->block, most = k->keys->piece;
-    int64_t n = ((int64_t)d->bytes + most - 1) / most;
+    int64_t n;
 
+    if (k->tier == DSFLOW_DEVICE && most > in_cache)
+        most = in_cache;
+    n = ((int64_t)d->bytes + most - 1) / most;
     return n > blocks ? blocks : n;
 }
 
-/* The first state of the optimizer that the task uses, where states are kept
- * elsewhere; NULL: none. */
+/* Are tasks of states done in pieces? */
+static bool is_cut(const struct cutter *k)
+{
+    return k->tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32;
+}
+
+/* The first state of the optimizer that the task uses; NULL: none. */
 static const struct dsflow_data_spec *state_of(const struct cutter *k,
                                                const struct dsflow_task_spec *t)
 {
@@ -58,7 +69,7 @@ static const struct dsflow_data_spec *state_of(const struct cutter *k,
             dsflow_graph_data(k->rw.in, t->data[p]);
 
         if (d->role == DSFLOW_STATES && d->unit >= 0)
-            return k->keys->home[DSFLOW_STATES] != DSFLOW_DEVICE ? d : NULL;
+            return is_cut(k) ? d : NULL;
     }
     return NULL;
 }
@@ -106,16 +117,18 @@ static void find_most(struct cutter *k)
 }
 
 /* Where a state is updated that is kept in fewer bytes: as many buffers in turn
- * as there are for what is read and written. */
+ * as there are for what is read and written; on the device, one for each worker. */
 static dsflow_data_id buffer(struct cutter *k,
                              const struct dsflow_data_spec *state, int16_t rank)
 {
+    bool near = k->tier == DSFLOW_DEVICE;
     uint32_t length =
-        1 + (uint32_t)(k->keys->read_ahead + k->keys->write_behind);
-    struct dsflow_data_spec own =
-        DSFLOW_DATA(.elems = k->most[rank], .dtype = DSFLOW_FP32,
-                    .role = DSFLOW_STATES, .home = rank, .tier = DSFLOW_HOST,
-                    .unit = -1, .ring = "offload.read_ahead");
+        near ? k->plan->rank_workers
+             : 1 + (uint32_t)(k->keys->read_ahead + k->keys->write_behind);
+    struct dsflow_data_spec own = DSFLOW_DATA(
+            .elems = k->most[rank], .dtype = DSFLOW_FP32, .role = DSFLOW_STATES,
+            .home = rank, .tier = k->tier, .unit = -1,
+            .ring = near ? "machine.workers" : "offload.read_ahead");
 
     return dsflow_rewrite_named(k->rw.out, &own, "fp32.%s.%u.r%d",
                                 k->plan->kept.v[state->kept - 1].name,
@@ -243,11 +256,14 @@ static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err)
 {
+    const struct dsf_offload_keys *keys = dsf_offload_keys(plan->job);
     struct cutter k = {
         .rw = dsflow_rewrite_begin(in, out),
         .plan = plan,
-        .keys = dsf_offload_keys(plan->job),
+        .keys = keys,
         .dtype = dsf_job_states(plan->job),
+        .tier = keys->home[DSFLOW_STATES] == DSFLOW_DEVICE ? DSFLOW_DEVICE
+                                                           : DSFLOW_HOST,
         .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
     };

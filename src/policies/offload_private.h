@@ -61,8 +61,8 @@ struct offload {
     size_t nrings, cap_rings;
 };
 
-/* offload_cut.c: the graph, with tasks of offloaded states in pieces, and the
- * states in fewer bytes. */
+/* offload_cut.c: the graph, with tasks of states that are offloaded or kept in
+ * fewer bytes in pieces. */
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
                     struct dsflow_graph *out, struct dsflow_err *err);
 

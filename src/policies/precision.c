@@ -8,6 +8,9 @@
  * the right thing with each. Activations and buffers have the type; a task that
  * wants fp32 of them has it in a buffer of a ring, with casts around it.
  *
+ * States of the optimizer that are kept in fewer bits are cast where it is known
+ * what each rank has of them: in offload_cut.c.
+ *
  * The program `prepare` makes the copies from the masters: it runs before the
  * first step, and wherever somebody has written parameters.
  */
@@ -124,6 +127,7 @@ static int precision_rewrite(const void *part, const struct dsflow_plan *plan,
 #define PRECISION struct dsf_precision_keys
 #define TYPE_NAME(name, dtype) name,
 static const char *const types[] = { DSF_COMPUTES(TYPE_NAME) NULL };
+static const char *const formats[] = { DSF_STATE_FORMATS(TYPE_NAME) NULL };
 static const char *const heads[] = { DSF_HEADS(DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option precision_options[] = {
     DSFLOW_OPTION_CHOICE(PRECISION, compute, "\"fp32\"", types,
@@ -134,6 +138,13 @@ static const struct dsflow_option precision_options[] = {
                          "type in which the head computes; logits and loss are "
                          "summed in fp32 and fp64 in any case",
                          "precision.compute != fp32"),
+    DSFLOW_OPTION_CHOICE(
+        PRECISION, states, "\"fp32\"", formats,
+        "what the states of the optimizer are kept as, rounded at random: "
+        "bf16, half the bytes, with errors below 1/128 of a "
+        "number; int8, a quarter, with errors below 1/8 of a "
+        "number or of a thousandth of the largest one in its "
+        "block of 256. The losses are not those of fp32"),
     { 0 },
 };
 

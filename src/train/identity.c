@@ -225,7 +225,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add(of, DSF_EFFECT_STATES, "optimizer.kind", "%s", j->optimizer.kind);
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
-    add(of, DSF_EFFECT_ROUNDING, "offload.states", "%s",
+    add(of, DSF_EFFECT_ROUNDING, "precision.states", "%s",
         dsf_job_states(j) == DSFLOW_INT8_BLOCK
             ? "int8"
             : dsflow_dtype_str(dsf_job_states(j)));
@@ -265,15 +265,45 @@ void dsf_identity_fields(const struct dsf_identity *of,
             dsf_ckpt_fields_add(fields, of->v[i].key, of->v[i].value);
 }
 
+/* Keys that had another name in checkpoints of before. */
+static const struct {
+    const char *now, *before;
+} renamed[] = { { "precision.states", "offload.states" } };
+
+int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
+                      struct dsflow_err *err)
+{
+    int status = dsf_ckpt_fields_read(folder, "of", was, err);
+
+    for (size_t i = 0; i < was->n && status == DSFLOW_OK; i++)
+        for (size_t k = 0; k < sizeof(renamed) / sizeof(*renamed); k++)
+            if (strcmp(was->v[i].key, renamed[k].before) == 0) {
+                free(was->v[i].key);
+                was->v[i].key = dsf_xstrdup(renamed[k].now);
+            }
+    return status;
+}
+
+/* The hash of a job stays as it was: keys count under their first names. */
+static const char *first_name(const char *key)
+{
+    for (size_t k = 0; k < sizeof(renamed) / sizeof(*renamed); k++)
+        if (strcmp(key, renamed[k].now) == 0)
+            return renamed[k].before;
+    return key;
+}
+
 uint64_t dsf_identity_hash(const struct dsf_identity *of)
 {
     uint64_t hash = 0;
 
-    for (size_t i = 0; i < of->n; i++)
-        if (of->v[i].value != NULL)
-            hash += XXH3_64bits_withSeed(
-                of->v[i].value, strlen(of->v[i].value),
-                XXH3_64bits(of->v[i].key, strlen(of->v[i].key)));
+    for (size_t i = 0; i < of->n; i++) {
+        const char *key = first_name(of->v[i].key), *value = of->v[i].value;
+
+        if (value != NULL)
+            hash += XXH3_64bits_withSeed(value, strlen(value),
+                                         XXH3_64bits(key, strlen(key)));
+    }
     return hash;
 }
 

@@ -43,6 +43,11 @@ const struct dsf_identity_key *dsf_identity_find(const struct dsf_identity *of,
 void dsf_identity_fields(const struct dsf_identity *of,
                          struct dsf_ckpt_fields *fields);
 
+/* What the checkpoint in `folder` has of them, under the names of now; nothing
+ * where it is an old one that has no list. */
+int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
+                      struct dsflow_err *err);
+
 /* Of those, in any order: two checkpoints with the same one are of the same run.
  */
 uint64_t dsf_identity_hash(const struct dsf_identity *of);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/job_saved.h"
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "plugin/plugin.h"
@@ -53,7 +54,8 @@ static int read_job(const struct dsf_session *s, const char *run,
                     struct dsf_job *job, struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/job.toml", run);
-    int status = dsf_job_read(path, NULL, 0, dsflow_plugin_load, job, err);
+    int status =
+        dsf_job_read_saved(path, NULL, 0, dsflow_plugin_load, true, job, err);
 
     free(path);
     if (status < 0 && err != NULL) {

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/notice.h"
+#include "config/job_saved.h"
 #include "plugin/plugin.h"
 #include "train/identity.h"
 
@@ -17,7 +18,8 @@ static void read_job(struct dsf_resume *r, const struct dsf_session *s)
     char *path = dsf_xasprintf("%s/job.toml", s->job->main.output);
 
     r->job = dsf_xcalloc(1, sizeof(*r->job));
-    if (dsf_job_read(path, NULL, 0, dsflow_plugin_load, r->job, NULL) < 0) {
+    if (dsf_job_read_saved(path, NULL, 0, dsflow_plugin_load, true, r->job,
+                           NULL) < 0) {
         free(r->job);
         r->job = NULL;
     }
@@ -93,7 +95,7 @@ int dsf_resume_find(struct dsf_resume *r, struct dsf_session *s,
                             s->job->main.output);
     if (status < 0 || r->folder == NULL)
         return status;
-    status = dsf_ckpt_fields_read(r->folder, "of", &r->was, err);
+    status = dsf_identity_read(r->folder, &r->was, err);
     if (status < 0)
         return status;
     if (r->meta.step > s->job->main.steps)

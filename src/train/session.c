@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "config/job_saved.h"
 #include "config/toml_read.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
@@ -103,7 +104,10 @@ static int read_job(struct dsf_session *s, const char *path,
     char *file =
         is_run ? dsf_xasprintf("%s/job.toml", path) : dsf_xstrdup(path);
     struct dsf_job *job = dsf_xcalloc(1, sizeof(*job));
-    int status = dsf_job_read(file, sets, nsets, dsflow_plugin_load, job, err);
+    int status =
+        is_run ? dsf_job_read_saved(file, sets, nsets, dsflow_plugin_load,
+                                    false, job, err)
+               : dsf_job_read(file, sets, nsets, dsflow_plugin_load, job, err);
 
     if (status == DSFLOW_OK)
         dsf_session_take_job(s, job);

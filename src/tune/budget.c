@@ -141,8 +141,7 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
 
 double dsf_fit_least(const struct dsf_job *job, const struct dsf_model *model)
 {
-    enum dsflow_dtype kept =
-        dsf_offload_dtypes[dsf_offload_keys(job)->states];
+    enum dsflow_dtype kept = dsf_job_states(job);
     unsigned states =
         dsf_optimizer_nstates(dsf_job_optimizer(job, NULL), job);
 

@@ -61,7 +61,7 @@ for n in 2 3 4 5; do
 done
 # On meshes too, and with a limit that is none.
 for mesh in "mesh.data=2 --set zero.stage=3 --set optimizer.clip=0" \
-    "mesh.pipeline=2" "offload.optimizer=cpu --set offload.states=int8"; do
+    "mesh.pipeline=2" "offload.optimizer=cpu --set precision.states=int8"; do
     run whole $skip --set $mesh --overwrite
     run parts $skip --set $mesh --set job.steps=4 --set schedule.total=10 --overwrite
     run parts $skip --set $mesh --resume

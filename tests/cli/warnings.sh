@@ -40,9 +40,8 @@ idle zero.prefetch 2 'zero.stage is 2 (needs 3)' --set mesh.data=2 --set zero.st
 idle zero.keep 0 'zero.stage is 0 (needs 3)' --set mesh.data=2
 idle memory.nvme.path "$here" "$undisked"
 idle memory.nvme.depth 8 "$undisked"
-idle offload.states int8 "$none"
 idle offload.share 0.5 "$none"
-idle offload.piece 8KiB "$none"
+idle offload.piece 8KiB "$none and precision.states is \"fp32\""
 idle offload.read_ahead 2 "$nowhere"
 idle offload.write_behind 2 "$nowhere"
 idle recompute.layers '"1"' 'recompute.what is "none"'

@@ -34,7 +34,7 @@
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequences", "batch.tile",
-    "model.",       "optimizer.",  "zero.reduce",     "offload.states",
+    "model.",       "optimizer.",  "zero.reduce",     "precision.states",
     "shrink.",
 };
 
@@ -237,15 +237,21 @@ static const char *const trials[] = {
     "pipeline.schedule=interleaved recompute.what=attention",
 
     /* In fewer bytes: the same ones whoever packs them. */
-    "gpt2 " ALL_NVME " offload.states=bf16",
-    "gpt2 " ALL_NVME " offload.states=int8 offload.piece=4KiB",
-    "llama " ALL_NVME " offload.states=int8 offload.piece=4KiB "
+    "gpt2 " ALL_NVME " precision.states=bf16",
+    "gpt2 " ALL_NVME " precision.states=int8 offload.piece=4KiB",
+    "llama " ALL_NVME " precision.states=int8 offload.piece=4KiB "
     "offload.read_ahead=0 offload.write_behind=0",
-    "llama " ALL_CPU " offload.states=int8 mesh.data=2 offload.piece=4KiB",
-    "llama " ALL_NVME " offload.states=bf16 mesh.data=2 zero.stage=3 "
+    "llama " ALL_CPU " precision.states=int8 mesh.data=2 offload.piece=4KiB",
+    "llama " ALL_NVME " precision.states=bf16 mesh.data=2 zero.stage=3 "
     "zero.keep=0 mesh.pipeline=2",
-    "gpt2 " ALL_NVME " offload.states=int8 mesh.data=4 zero.stage=1 "
+    "gpt2 " ALL_NVME " precision.states=int8 mesh.data=4 zero.stage=1 "
     "offload.share=0.4 optimizer.kind=lion",
+    "gpt2 precision.states=bf16 mesh.data=2 zero.stage=1",
+    "llama precision.states=int8 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "offload.piece=4KiB machine.workers=3",
+    "gpt2 precision.states=int8 mesh.pipeline=2 optimizer.clip=0.0 "
+    "offload.params=nvme offload.gradients=nvme",
+    "llama precision.states=bf16 mesh.data=2 optimizer.kind=lion",
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
@@ -398,7 +404,7 @@ static enum dsflow_dtype format_of(const struct training *tr, int kind)
 {
     return kind == PARAM
                ? DSFLOW_FP32
-               : dsf_offload_dtypes[dsf_offload_keys(&tr->trial.job)->states];
+               : dsf_job_states(&tr->trial.job);
 }
 
 static bool is_piece(const struct training *tr,
@@ -628,8 +634,6 @@ static char *reference_text(const struct trial *of, bool tensor)
                 strcat(strcat(text, " "), of->sets[i]);
     if (strstr(text, "batch.groups=") == NULL)
         sprintf(text + strlen(text), " batch.groups=%d", (int)of->plan->groups);
-    if (dsf_offload_keys(&of->job)->states != 0)
-        strcat(text, " offload.optimizer=cpu");
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
                 (int)of->plan->nparts);

@@ -33,7 +33,7 @@ static const char *const trials[] = {
     "gpt2 mesh.pipeline=2 mesh.data=2 mesh.tensor=2 zero.stage=3 zero.keep=0",
     "llama offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "
     "offload.activations=nvme offload.piece=4KiB mesh.data=2",
-    "gpt2 offload.optimizer=cpu offload.states=int8 offload.piece=4KiB "
+    "gpt2 offload.optimizer=cpu precision.states=int8 offload.piece=4KiB "
     "mesh.data=2 zero.stage=1",
     "gpt2 offload.activations=cpu offload.gradients=cpu recompute.what=block "
     "offload.read_ahead=0 batch.groups=4",

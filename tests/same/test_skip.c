@@ -33,9 +33,9 @@ static const char *const trials[] = {
     "gpt2 offload.optimizer=cpu offload.params=cpu offload.gradients=cpu" ALL,
     "llama offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "
     "offload.activations=nvme memory.nvme.path=. optimizer.clip=0" ALL,
-    "gpt2 offload.optimizer=cpu offload.states=bf16 mesh.data=2 "
+    "gpt2 offload.optimizer=cpu precision.states=bf16 mesh.data=2 "
     "zero.stage=1" ALL,
-    "gpt2 offload.optimizer=nvme offload.states=int8 memory.nvme.path=." ALL,
+    "gpt2 offload.optimizer=nvme precision.states=int8 memory.nvme.path=." ALL,
 };
 
 enum { POISONED = 1, STEPS = 4 };

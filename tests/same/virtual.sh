@@ -22,6 +22,7 @@ trial gpt2 machine.virtual=1 machine.virtual_memory=1MiB $nvme memory.nvme.path=
 trial gpt2 machine.virtual=2 machine.virtual_memory=1MiB $nvme \
     offload.read_ahead=0 offload.write_behind=0 batch.order=micro_major
 trial gpt2 machine.virtual=1 offload.optimizer=cpu
+trial gpt2 machine.virtual=2 precision.states=int8 mesh.data=2 zero.stage=1
 trial gpt2 machine.virtual=2 mesh.tensor=2 mesh.data=2 zero.stage=3 zero.keep=0 \
     machine.workers=1
 trial llama machine.virtual=1 machine.virtual_memory=4MiB $nvme \

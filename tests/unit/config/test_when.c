@@ -43,7 +43,7 @@ static const struct {
     const char *key, *used, *idle;
 } keys[] = {
     { "job.seed", "", "model.init=m data.shuffle=false" },
-    { "job.seed", "model.init=m data.shuffle=false offload.states=int8",
+    { "job.seed", "model.init=m data.shuffle=false precision.states=int8",
       "model.init=m data.shuffle=false" },
     { "model.rope_theta", "model.family=llama", "" },
     { "model.qkv_bias", "model.family=llama", "" },
@@ -108,11 +108,11 @@ static const struct {
     { "pipeline.strict", "mesh.pipeline=2",
       "mesh.pipeline=2 pipeline.schedule=zero_bubble" },
     { "recompute.layers", "recompute.what=block", "" },
-    { "offload.states", "offload.optimizer=cpu", "offload.params=cpu" },
     { "offload.share", "offload.optimizer=nvme", "offload.params=nvme" },
     { "offload.read_ahead", "offload.activations=cpu", "" },
     { "offload.write_behind", "offload.gradients=cpu", "" },
     { "offload.piece", "offload.optimizer=cpu", "offload.params=cpu" },
+    { "offload.piece", "precision.states=int8", "precision.states=fp32" },
     { "memory.host", "", "memory.device=1GiB" },
     { "precision.head", "precision.compute=bf16", "" },
     { "memory.nvme.path", "offload.optimizer=nvme", "offload.optimizer=cpu" },

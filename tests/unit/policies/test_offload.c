@@ -178,7 +178,7 @@ static void states_are_kept_in_fewer_bytes(void **state)
 
         snprintf(text, sizeof(text),
                  "gpt2 offload.optimizer=nvme offload.piece=8KiB "
-                 "offload.states=%s",
+                 "precision.states=%s",
                  formats[i].name);
         plan_trial(&t, text);
         params = bytes_in(&t, DSFLOW_DEVICE, DSFLOW_PARAMS);
@@ -193,6 +193,37 @@ static void states_are_kept_in_fewer_bytes(void **state)
     }
 }
 
+/* States on the device: as packed bytes there, and a buffer of fp32 numbers of m
+ * and v for each worker. */
+static void states_on_the_device_are_kept_in_fewer_bytes(void **state)
+{
+    static const struct {
+        const char *name;
+        double share;
+    } formats[] = { { "bf16", 0.5 }, { "int8", 258.0 / 1024 } };
+    struct trial t;
+
+    for (size_t i = 0; i < 2; i++) {
+        char text[128];
+        double params;
+
+        snprintf(text, sizeof(text),
+                 "gpt2 offload.piece=8KiB machine.workers=3 "
+                 "precision.states=%s",
+                 formats[i].name);
+        plan_trial(&t, text);
+        params = bytes_in(&t, DSFLOW_DEVICE, DSFLOW_PARAMS);
+        assert_true(bytes_in(&t, DSFLOW_DEVICE, DSFLOW_STATES) ==
+                    2 * formats[i].share * params +
+                        2.0 * t.plan->rank_workers * 8192);
+        assert_true(bytes_in(&t, DSFLOW_HOST, DSFLOW_STATES) == 0);
+        assert_int_equal(count(&t, &dsf_op_cast), 4 * count(&t, &dsf_op_adam));
+        assert_int_equal(swaps(&t, &dsf_op_swap_in, ""), 0);
+        assert_false(has(&t, "m.layer0.mlp"));
+        end_trial(&t);
+    }
+}
+
 /* Replicas round alike, and so do shards and pieces: what the rounding is a
  * hash of is the place in the unit. */
 static void rounding_knows_no_replica_shard_or_piece(void **state)
@@ -201,7 +232,7 @@ static void rounding_knows_no_replica_shard_or_piece(void **state)
     struct trial t;
     unsigned n = 0, again = 0;
 
-    plan_trial(&t, "gpt2 offload.optimizer=cpu offload.states=int8 "
+    plan_trial(&t, "gpt2 offload.optimizer=cpu precision.states=int8 "
                    "mesh.data=2 zero.stage=1 offload.piece=8KiB");
     for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
         const struct dsflow_task_spec *k = task_at(&t, i);
@@ -273,6 +304,7 @@ int main(void)
         cmocka_unit_test(states_are_read_and_written_once),
         cmocka_unit_test(states_in_main_memory_are_used_there),
         cmocka_unit_test(states_are_kept_in_fewer_bytes),
+        cmocka_unit_test(states_on_the_device_are_kept_in_fewer_bytes),
         cmocka_unit_test(rounding_knows_no_replica_shard_or_piece),
         cmocka_unit_test(a_share_of_the_states_stays),
         cmocka_unit_test(the_dead_are_not_written),

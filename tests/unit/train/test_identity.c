@@ -60,8 +60,7 @@ static void each_key_that_counts_is_known_with_its_value(void **state)
         { "mesh.data=2", "batch.groups 1 2; " },
         { "mesh.tensor=2", "mesh.tensor 1 2; " },
         { "zero.reduce=micro", "zero.reduce step micro; " },
-        { "offload.states=bf16 offload.optimizer=cpu",
-          "offload.states fp32 bf16; " },
+        { "precision.states=bf16", "precision.states fp32 bf16; " },
         { "model.context=32 batch.sequence=32 batch.tile=16",
           "model.context 16 32; batch.sequence 16 32; "
           "batch.tile 1 to a micro-batch 2 to a micro-batch; " },
@@ -173,7 +172,7 @@ static void the_hash_of_before_never_changes(void **state)
         { "model.family=llama model.kv_heads=1", 0x7465b4a1bbe7e6bc },
         { "optimizer.kind=lion batch.groups=2", 0xa09951214f6cf781 },
         { "optimizer.kind=sgd optimizer.momentum=0.9", 0x8bb39d4975a139c8 },
-        { "offload.states=bf16 offload.optimizer=cpu", 0x7da353195ba5b09a },
+        { "precision.states=bf16 offload.optimizer=cpu", 0x7da353195ba5b09a },
         { "mesh.tensor=2 job.seed=5", 0x6915f779cf6eb6ec },
     };
 
