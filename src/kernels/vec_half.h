@@ -53,25 +53,38 @@ INLINE vu extend(vu16 a)
 #endif
 }
 
-/* Numbers below 2^16. */
-INLINE vu16 truncate16(vu a)
+/* The upper halves. */
+INLINE vu16 upper(vu a)
 {
 #if defined(DSF_VEC_AVX512)
-    return (vu16)_mm512_cvtepi32_epi16((__m512i)a);
+    return (vu16)_mm512_cvtepi32_epi16((__m512i)(a >> 16));
 #elif defined(DSF_VEC_AVX2)
-    return (vu16)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)a),
-                                  _mm256_extracti128_si256((__m256i)a, 1));
+    const __m256i bytes = _mm256_setr_epi8(
+        2, 3, 6, 7, 10, 11, 14, 15, 2, 3, 6, 7, 10, 11, 14, 15, 2, 3, 6, 7, 10,
+        11, 14, 15, 2, 3, 6, 7, 10, 11, 14, 15);
+    __m256i b = _mm256_shuffle_epi8((__m256i)a, bytes);
+
+    return (vu16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(b, 0xd8));
 #else
-    return __builtin_convertvector(a, vu16);
+    return __builtin_convertvector(a >> 16, vu16);
 #endif
 }
 
-/* All ones where x is not a number. */
-INLINE vu vnan(vf x)
+/* One NaN in the place of any. */
+INLINE vf vone_nan(vf a)
 {
-    const vu zero = { 0 };
+    const vu zero = { 0 }, nan = zero + 0x7fc00000;
 
-    return below(zero + 0x7f800000, (vu)x & 0x7fffffff);
+#if defined(DSF_VEC_AVX512)
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a,
+                                (vf)nan);
+#elif defined(DSF_VEC_AVX2)
+    return _mm256_blendv_ps(a, (vf)nan, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+#else
+    vu size = (vu)a & 0x7fffffff;
+
+    return (vf)choose(below(zero + 0x7f800000, size), nan, (vu)a);
+#endif
 }
 
 INLINE vf vload_bf16(const uint16_t *p, size_t k)
@@ -79,14 +92,13 @@ INLINE vf vload_bf16(const uint16_t *p, size_t k)
     return (vf)(extend(vload16(p, k)) << 16);
 }
 
-/* The low 16 bits are rounded away: 0x7fff, and one more where the last bit
+/* The lower half is rounded away: by 0x7fff, and one more where the last bit
  * that stays is odd. */
 INLINE void vstore_bf16(uint16_t *p, vf a, size_t k)
 {
-    const vu zero = { 0 };
-    vu x = (vu)a, r = (x + 0x7fff + (x >> 16 & 1)) >> 16;
+    vu x = (vu)vone_nan(a);
 
-    vstore16(p, truncate16(choose(vnan(a), zero + 0x7fc0, r)), k);
+    vstore16(p, upper(x + 0x7fff + (x >> 16 & 1)), k);
 }
 
 INLINE vf vload_fp16(const uint16_t *p, size_t k)
@@ -109,25 +121,24 @@ INLINE vf vload_fp16(const uint16_t *p, size_t k)
 
 INLINE void vstore_fp16(uint16_t *p, vf a, size_t k)
 {
-    const vu zero = { 0 };
-
 #if defined(DSF_VEC_AVX512) || defined(DSF_VEC_AVX2)
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
-    vf x = (vf)choose(vnan(a), zero + 0x7fc00000, (vu)a);
-#if defined(DSF_VEC_AVX512)
-    vstore16(p, (vu16)_mm512_cvtps_ph(x, NEAREST), k);
-#else
-    vstore16(p, (vu16)_mm256_cvtps_ph(x, NEAREST), k);
 #endif
+#if defined(DSF_VEC_AVX512)
+    vstore16(p, (vu16)_mm512_cvtps_ph(vone_nan(a), NEAREST), k);
+#elif defined(DSF_VEC_AVX2)
+    vstore16(p, (vu16)_mm256_cvtps_ph(vone_nan(a), NEAREST), k);
 #else
-    vu size = (vu)a & 0x7fffffff, sign = (vu)a >> 16 & 0x8000;
-    vu normal = (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
+    const vu zero = { 0 };
+    vu x = (vu)vone_nan(a), size = x & 0x7fffffff, sign = x & 0x80000000;
+    vu normal = size + 0xfff + (size >> 13 & 1) - 0x38000000;
     /* Below 2^-14: adding 1/2 rounds at 2^-24. */
     vu small = (vu)((vf)size + vset(0.5f)) - (vu)vset(0.5f);
-    vu r = choose(below(size, zero + 0x38800000), small, normal);
+    vu r = choose(below(size, zero + 0x38800000), small << 13, normal);
+    vu nan = below(zero + 0x7f800000, size) & 0x400000;
 
-    r = choose(below(size, zero + 0x477ff000), r, zero + 0x7c00) | sign;
-    vstore16(p, truncate16(choose(vnan(a), zero + 0x7e00, r)), k);
+    r = choose(below(size, zero + 0x477ff000), r, nan + 0x0f800000);
+    vstore16(p, upper(sign | r << 3), k);
 #endif
 }
 
