@@ -3,6 +3,7 @@
 #include "base/notice.h"
 #include "base/units.h"
 #include "cli/job_flags.h"
+#include "policies/keys.h"
 #include "train/export.h"
 #include "train/params.h"
 
@@ -70,14 +71,18 @@ static int verify(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
-static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args)
+/* As asked for, or the type that the run computes in. */
+static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args,
+                                  const struct dsf_job *job)
 {
     static const enum dsflow_dtype all[] = { DSFLOW_FP32, DSFLOW_BF16,
                                              DSFLOW_FP16 };
     const char *name = dsf_flag_value(args, "dtype");
     size_t i = 0;
 
-    while (name != NULL && strcmp(name, dsflow_dtype_str(all[i])) != 0)
+    if (name == NULL)
+        return dsf_compute_type(job);
+    while (strcmp(name, dsflow_dtype_str(all[i])) != 0)
         i++;
     return all[i];
 }
@@ -96,7 +101,7 @@ static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (status == DSFLOW_OK)
         dsf_notice("writing %.250s", args->words[2]);
     if (status == DSFLOW_OK)
-        status = dsf_export(&s, args->words[2], dtype_of(args),
+        status = dsf_export(&s, args->words[2], dtype_of(args, s.job),
                             dsf_params_read, params, err);
     if (status == DSFLOW_OK && from == DSF_START)
         printf("%s: the model as it starts, without training\n",
@@ -145,7 +150,8 @@ static int checkpoint(const struct dsf_cli_args *args, struct dsflow_err *err)
 static const struct dsf_flag checkpoint_flags[] = {
     DSF_FLAG_SET,
     { "step", "N", "export: the checkpoint of step N, not the latest" },
-    { "dtype", "fp32|bf16|fp16", "export: type of the weights (fp32)" },
+    { "dtype", "fp32|bf16|fp16",
+      "export: type of the weights (precision.compute)" },
     { 0 },
 };
 

@@ -212,6 +212,20 @@ static void list_kept(const struct dsf_session *s, struct dsf_identity *of)
     }
 }
 
+/* What states are kept as, and what is computed in which type. */
+static void list_types(const struct dsf_job *j, struct dsf_identity *of)
+{
+    enum dsflow_dtype states = dsf_job_states(j), type = dsf_compute_type(j);
+    bool wide = dsf_precision_keys(j)->head == DSF_HEAD_FP32;
+
+    add(of, DSF_EFFECT_ROUNDING, "precision.states", "%s",
+        states == DSFLOW_INT8_BLOCK ? "int8" : dsflow_dtype_str(states));
+    add(of, DSF_EFFECT_PRECISION, "precision.compute", "%s",
+        dsflow_dtype_str(type));
+    add(of, DSF_EFFECT_PRECISION, "precision.head", "%s",
+        dsflow_dtype_str(wide ? DSFLOW_FP32 : type));
+}
+
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = s->job;
@@ -225,10 +239,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add(of, DSF_EFFECT_STATES, "optimizer.kind", "%s", j->optimizer.kind);
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
-    add(of, DSF_EFFECT_ROUNDING, "precision.states", "%s",
-        dsf_job_states(j) == DSFLOW_INT8_BLOCK
-            ? "int8"
-            : dsflow_dtype_str(dsf_job_states(j)));
+    list_types(j, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
     add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,
@@ -270,6 +281,12 @@ static const struct {
     const char *now, *before;
 } renamed[] = { { "precision.states", "offload.states" } };
 
+/* Keys that came later, with what all checkpoints of before are of. */
+static const struct {
+    const char *key, *value;
+} came_later[] = { { "precision.compute", "fp32" },
+                   { "precision.head", "fp32" } };
+
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)
 {
@@ -281,10 +298,23 @@ int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                 free(was->v[i].key);
                 was->v[i].key = dsf_xstrdup(renamed[k].now);
             }
+    for (size_t k = 0; k < sizeof(came_later) / sizeof(*came_later); k++)
+        if (status == DSFLOW_OK && was->n > 0 &&
+            dsf_ckpt_fields_find(was, came_later[k].key) == NULL)
+            dsf_ckpt_fields_add(was, came_later[k].key, came_later[k].value);
     return status;
 }
 
-/* The hash of a job stays as it was: keys count under their first names. */
+/* The hash of a job stays as it was: keys count under their first names, and
+ * where they have another value than they all had once. */
+static bool is_as_ever(const struct dsf_identity_key *key)
+{
+    for (size_t k = 0; k < sizeof(came_later) / sizeof(*came_later); k++)
+        if (strcmp(key->key, came_later[k].key) == 0)
+            return strcmp(key->value, came_later[k].value) == 0;
+    return false;
+}
+
 static const char *first_name(const char *key)
 {
     for (size_t k = 0; k < sizeof(renamed) / sizeof(*renamed); k++)
@@ -300,7 +330,7 @@ uint64_t dsf_identity_hash(const struct dsf_identity *of)
     for (size_t i = 0; i < of->n; i++) {
         const char *key = first_name(of->v[i].key), *value = of->v[i].value;
 
-        if (value != NULL)
+        if (value != NULL && !is_as_ever(&of->v[i]))
             hash += XXH3_64bits_withSeed(value, strlen(value),
                                          XXH3_64bits(key, strlen(key)));
     }
@@ -316,6 +346,8 @@ const char *dsf_effect_str(enum dsf_effect effect)
         [DSF_EFFECT_MODEL] = "the model computes something else",
         [DSF_EFFECT_UPDATE] = "the update is another one",
         [DSF_EFFECT_ROUNDING] = "the states are rounded in another way",
+        [DSF_EFFECT_PRECISION] = "it goes on from the fp32 weights with other "
+                                 "roundings, so not bit for bit",
         [DSF_EFFECT_KEPT] = "what is kept for it begins anew",
         [DSF_EFFECT_TEXT] = "the text would begin anew",
         [DSF_EFFECT_BATCH] = "the steps have another size",

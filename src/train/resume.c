@@ -139,7 +139,8 @@ static void add(struct comparison *c, const char *key, const char *was,
 {
     const struct dsf_identity_key *counts = dsf_identity_find(&c->now, key);
 
-    if (counts != NULL && c->same)
+    /* The oldest hashes say nothing of precision. */
+    if (counts != NULL && c->same && counts->effect != DSF_EFFECT_PRECISION)
         return;
     dsf_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v));
     c->v[c->n++] = (struct difference){
@@ -168,9 +169,12 @@ static bool differs(const struct comparison *c, const char *key)
     return was != NULL && now != NULL && strcmp(was, now) != 0;
 }
 
-/* Another size of a step has other tiles: that goes without saying. */
+/* Another size of a step has other tiles, and another type is one of the head:
+ * that goes without saying. */
 static bool follows(const struct comparison *c, const char *key)
 {
+    if (strcmp(key, "precision.head") == 0)
+        return differs(c, "precision.compute");
     return strcmp(key, "batch.tile") == 0 && c->s->job->batch.tile < 0 &&
            (c->r->job == NULL || c->r->job->batch.tile < 0) &&
            (differs(c, "batch.sequences") || differs(c, "batch.micro") ||
@@ -241,7 +245,7 @@ static const struct difference *find_broken(const struct comparison *c)
     return NULL;
 }
 
-/* The keys that count, as a list; how many there are. */
+/* The keys that count and make another run, as a list; how many there are. */
 static unsigned list_keys(const struct comparison *c, char *text, size_t size)
 {
     unsigned n = 0;
@@ -249,7 +253,8 @@ static unsigned list_keys(const struct comparison *c, char *text, size_t size)
 
     text[0] = '\0';
     for (size_t i = 0; i < c->n; i++)
-        if (c->v[i].counts && at < size)
+        if (c->v[i].counts && c->v[i].effect != DSF_EFFECT_PRECISION &&
+            at < size)
             at += (size_t)snprintf(text + at, size - at, "%s%s",
                                    n++ > 0 ? ", " : "", c->v[i].key);
     return n;

@@ -61,6 +61,10 @@ static void each_key_that_counts_is_known_with_its_value(void **state)
         { "mesh.tensor=2", "mesh.tensor 1 2; " },
         { "zero.reduce=micro", "zero.reduce step micro; " },
         { "precision.states=bf16", "precision.states fp32 bf16; " },
+        { "precision.compute=bf16", "precision.compute fp32 bf16; "
+                                    "precision.head fp32 bf16; " },
+        { "precision.compute=bf16 precision.head=fp32",
+          "precision.compute fp32 bf16; " },
         { "model.context=32 batch.sequence=32 batch.tile=16",
           "model.context 16 32; batch.sequence 16 32; "
           "batch.tile 1 to a micro-batch 2 to a micro-batch; " },
