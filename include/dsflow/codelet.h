@@ -85,7 +85,10 @@ struct dsflow_trials {
      * the shape of each (dsflow_shape_of), the op's args_size bytes of `args`
      * (zeroed), and which ports are fresh (bit i of *fresh, 0 before). The op's
      * check must accept them. Returns DSFLOW_OK, or a negative status when this
-     * seed gives no case. */
+     * seed gives no case.
+     * Ports of several types of floats (`floats` in op.h) are fp32 here: two of
+     * three seeds are then tried in bf16 or fp16. What they leave is compared
+     * with that of fp32, within their precision. */
     int (*make)(const struct dsflow_op *op, uint64_t seed,
                 struct dsflow_shape *shapes, unsigned *n, void *args,
                 unsigned *fresh);
@@ -93,7 +96,8 @@ struct dsflow_trials {
     /* The contents of port `port`, `elems` elements, before the task runs.
      * NULL: every port that is read is filled with numbers of a normal
      * distribution, which need a type of floats. A port for which it returns 0
-     * is filled so too. */
+     * is filled so too. Where a port has been made bf16 or fp16, what is filled
+     * in is fp32, and rounded. */
     int (*fill)(const struct dsflow_op *op, uint64_t seed, unsigned port,
                 void *data, int64_t elems, const void *args);
 
@@ -101,8 +105,8 @@ struct dsflow_trials {
      * NULL: there is none, or it is the built-in codelet of the segment. */
     dsflow_cpu_fn reference;
 
-    /* How far numbers may be apart: |a - b| <= tolerance * (1 + |b|). 0: 1e-4.
-     */
+    /* How far numbers of fp32 may be apart: |a - b| <= tolerance * (1 + |b|).
+     * 0: 1e-4. */
     double tolerance;
 };
 

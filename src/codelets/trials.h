@@ -11,6 +11,13 @@ extern const struct dsflow_trials dsf_trials_segment, dsf_trials_part;
 extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
     dsf_trials_square, dsf_trials_sum, dsf_trials_clip, dsf_trials_cast;
 
+/* The type of a case: fp32, bf16 or fp16, by its seed. `shapes` are those of an
+ * fp32 case; data on ports that take others becomes narrow, sums only where the
+ * op's check accepts that. */
+void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
+                       struct dsflow_shape *shapes, unsigned n,
+                       const void *args);
+
 /* A number from least to most. */
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most);
 

@@ -179,6 +179,15 @@ static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
                : 0;
 }
 
+/* Logits of a model that has learned little: the exponential of a large one
+ * would show its rounding, and nothing else. */
+static int fill_weight(uint64_t *state, float *v, int64_t elems)
+{
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)(0.4 * dsf_random_normal(state));
+    return 1;
+}
+
 /* The sum of a softmax is 1 or more. */
 static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
                      const union segment_args *a)
@@ -187,6 +196,8 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
 
     if (port == DSFLOW_HEAD_BATCH)
         return fill_batch(state, data, a->tile.rows, a->head.whole);
+    if (port == DSFLOW_HEAD_WEIGHT)
+        return fill_weight(state, data, elems);
     if (port != DSFLOW_HEAD_ALL_STATS)
         return 0;
     for (int64_t i = 0; i < elems / DSF_HEAD_STATS; i++)
@@ -278,6 +289,40 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
     }
     memcpy(args, &a, op->args_size);
     return status;
+}
+
+/* The data of port `p` as `type`, or, where the op's check refuses that, fp32.
+ */
+static void set_type(const struct dsflow_case *c, struct dsflow_shape *shapes,
+                     unsigned p, enum dsflow_dtype type)
+{
+    shapes[p] = dsflow_shape_of(type, shapes[p].elems);
+    if (c->op->check != NULL && c->op->check(c, NULL) < 0)
+        shapes[p] = dsflow_shape_of(DSFLOW_FP32, shapes[p].elems);
+}
+
+void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
+                       struct dsflow_shape *shapes, unsigned n,
+                       const void *args)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    const struct dsflow_case c = { op, shapes, n, args };
+    const enum dsflow_dtype type = types[seed % 3];
+    uint64_t state = seed;
+
+    n = n < op->nports ? n : op->nports;
+    for (unsigned p = 0; p < n; p++)
+        if (op->ports[p].floats == DSFLOW_NARROW && shapes[p].bytes > 0)
+            shapes[p] = dsflow_shape_of(type, shapes[p].elems);
+    for (unsigned p = 0; p < n; p++) {
+        bool alone = op->ports[p].floats == DSFLOW_NARROW_ALONE;
+
+        if ((alone || op->ports[p].floats == DSFLOW_NARROW_SUM) &&
+            shapes[p].bytes > 0 && dsf_any(&state, 0, 1))
+            set_type(&c, shapes, p,
+                     alone ? types[dsf_any(&state, 0, 2)] : type);
+    }
 }
 
 static int make_whole(const struct dsflow_op *op, uint64_t seed,

@@ -3,7 +3,6 @@
 #include "verify/try_codelet.h"
 
 #include "base/alloc.h"
-#include "base/half.h"
 #include "base/random.h"
 #include "base/units.h"
 
@@ -23,59 +22,6 @@ struct way {
     enum garbage scratch;
 };
 
-static const struct dsflow_port *port_of(const struct dsf_case *c, unsigned i)
-{
-    unsigned last = c->op->nports - 1;
-
-    return &c->op->ports[i < last ? i : last];
-}
-
-/* Is there no such port, or does the case leave it out? */
-static bool is_left_out(const struct dsf_case *c, unsigned i)
-{
-    const struct dsflow_port *port = port_of(c, i);
-
-    return port->name == NULL || (port->optional && c->shapes[i].bytes == 0);
-}
-
-static enum dsflow_access access_of(const struct dsf_case *c, unsigned i)
-{
-    if (c->fresh >> i & 1)
-        return DSFLOW_W;
-    return is_left_out(c, i) ? DSFLOW_R : port_of(c, i)->access;
-}
-
-static const char *name_of(const struct dsf_case *c, unsigned i)
-{
-    return is_left_out(c, i) ? "(none)" : port_of(c, i)->name;
-}
-
-/* How many ports a task must have at least. */
-static unsigned required(const struct dsflow_op *op)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < op->nports; i++)
-        if (op->ports[i].name != NULL && !op->ports[i].optional)
-            n = i + 1;
-    return n;
-}
-
-void dsf_case_words(const struct dsf_case *c, char *to, size_t size)
-{
-    size_t at = 0;
-
-    for (unsigned i = 0; i < c->n && at < size; i++)
-        if (!is_left_out(c, i))
-            at += (size_t)snprintf(to + at, size - at, "%s%s %lld %s",
-                                   at > 0 ? ", " : "", name_of(c, i),
-                                   (long long)c->shapes[i].elems,
-                                   dsflow_dtype_str(c->shapes[i].dtype));
-    if (at < size)
-        snprintf(to + at, size - at, "; --seed %llu --cases 1",
-                 (unsigned long long)c->seed);
-}
-
 static void garbage(void *to, size_t bytes, enum garbage what)
 {
     unsigned char *p = to;
@@ -89,81 +35,6 @@ static void garbage(void *to, size_t bytes, enum garbage what)
     }
     for (size_t i = bytes / 8 * 8; i < bytes && what == RANDOM_BYTES; i++)
         p[i] = 0x3b;
-}
-
-void dsf_case_fill(uint64_t seed, unsigned port, float *v, size_t n)
-{
-    uint64_t state = seed * 256 + port;
-
-    for (size_t i = 0; i < n; i++)
-        v[i] = (float)dsf_random_normal(&state);
-}
-
-static void fill_port(struct dsf_case *c, unsigned i)
-{
-    const struct dsflow_trials *t = c->trials;
-    const struct dsflow_shape *s = &c->shapes[i];
-    void *v = c->before[i] = dsf_xcalloc(1, s->bytes + 1);
-    uint64_t state = c->seed + i;
-
-    if (t->fill != NULL && t->fill(c->op, c->seed, i, v, s->elems, c->args))
-        return;
-    if (s->dtype == DSFLOW_FP32)
-        dsf_case_fill(c->seed, i, v, (size_t)s->elems);
-    for (int64_t k = 0; k < s->elems; k++)
-        switch (s->dtype) {
-        case DSFLOW_FP64:
-            ((double *)v)[k] = dsf_random_normal(&state);
-            break;
-        case DSFLOW_BF16:
-            ((uint16_t *)v)[k] = dsf_to_bf16((float)dsf_random_normal(&state));
-            break;
-        case DSFLOW_FP16:
-            ((uint16_t *)v)[k] = dsf_to_fp16((float)dsf_random_normal(&state));
-            break;
-        default: /* zeroes: who has others fills them */
-            break;
-        }
-}
-
-struct dsflow_case dsf_case_of(const struct dsf_case *c,
-                               const struct dsflow_op *op)
-{
-    return (struct dsflow_case){ op, c->shapes, c->n, c->args };
-}
-
-void dsf_case_make(struct dsf_case *c, const struct dsflow_op *op,
-                   const struct dsflow_trials *trials, uint64_t seed)
-{
-    struct dsflow_err err = { .msg = "" };
-    struct dsflow_case seen;
-    char where[64];
-
-    *c = (struct dsf_case){ .seed = seed, .trials = trials, .op = op };
-    snprintf(where, sizeof(where), "--seed %llu --cases 1",
-             (unsigned long long)seed);
-    dsf_child_step("its trials: ", where);
-    c->args = dsf_xcalloc(1, op->args_size + 1);
-    if (trials->make(op, seed, c->shapes, &c->n, c->args, &c->fresh) < 0) {
-        c->n = 0; /* none of this seed */
-        return;
-    }
-    if (c->n < required(op) ||
-        c->n > (op->repeats ? DSFLOW_TRIAL_PORTS : op->nports))
-        dsf_child_fault("a case has %u ports: expected %u", c->n, op->nports);
-    seen = dsf_case_of(c, op);
-    if (op->check != NULL && op->check(&seen, &err) < 0)
-        dsf_child_fault("the op's check refuses a case: %s", err.msg);
-    for (unsigned i = 0; i < c->n; i++)
-        if (access_of(c, i) != DSFLOW_W)
-            fill_port(c, i);
-}
-
-void dsf_case_free(struct dsf_case *c)
-{
-    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
-        free(c->before[i]);
-    free(c->args);
 }
 
 void dsf_left_free(struct dsf_left *l)
@@ -196,17 +67,18 @@ static void put_ports(struct memory *m, const struct dsf_case *c,
         struct dsf_guarded *g = &m->v[i];
         bool random = way->random_ports >> i & 1;
 
-        snprintf(m->names[i], sizeof(m->names[i]), "port %s", name_of(c, i));
-        guard(g, m->names[i], access_of(c, i), c->shapes[i].bytes,
+        snprintf(m->names[i], sizeof(m->names[i]), "port %s",
+                 dsf_case_port_name(c, i));
+        guard(g, m->names[i], dsf_case_access(c, i), c->shapes[i].bytes,
               way->at_end);
         if (c->before[i] != NULL)
             memcpy(g->ptr, c->before[i], c->shapes[i].bytes);
         else
             garbage(g->ptr, g->bytes, random ? RANDOM_BYTES : NAN_BYTES);
         dsf_guarded_close(g);
-        m->bufs[i] = (struct dsflow_buf){ is_left_out(c, i) ? NULL : g->ptr,
-                                          g->bytes, c->shapes[i].elems,
-                                          c->shapes[i].dtype };
+        m->bufs[i] =
+            (struct dsflow_buf){ dsf_case_lacks(c, i) ? NULL : g->ptr, g->bytes,
+                                 c->shapes[i].elems, c->shapes[i].dtype };
     }
 }
 
@@ -279,7 +151,7 @@ static void run(const struct dsf_case *c, const struct dsf_computes *what,
     }
     *left = (struct dsf_left){ { NULL } };
     for (unsigned i = 0; i < c->n; i++)
-        if (access_of(c, i) != DSFLOW_R) {
+        if (dsf_case_access(c, i) != DSFLOW_R) {
             left->v[i] = dsf_xcalloc(1, c->shapes[i].bytes + 1);
             memcpy(left->v[i], m.bufs[i].ptr, c->shapes[i].bytes);
         }
@@ -292,50 +164,16 @@ void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
     run(c, what, &(struct way){ .at_end = true }, left);
 }
 
-/* Element `e` of a port; of structures and packed numbers, byte `e`. */
-static double number(const struct dsf_case *c, const void *v, unsigned port,
-                     size_t e)
-{
-    switch (c->shapes[port].dtype) {
-    case DSFLOW_FP32:
-        return (double)((const float *)v)[e];
-    case DSFLOW_BF16:
-        return (double)dsf_from_bf16(((const uint16_t *)v)[e]);
-    case DSFLOW_FP16:
-        return (double)dsf_from_fp16(((const uint16_t *)v)[e]);
-    case DSFLOW_FP64:
-        return ((const double *)v)[e];
-    case DSFLOW_INT32:
-        return ((const int32_t *)v)[e];
-    case DSFLOW_INT64:
-        return (double)((const int64_t *)v)[e];
-    default:
-        return ((const unsigned char *)v)[e];
-    }
-}
-
-static size_t width(const struct dsf_case *c, unsigned port)
-{
-    enum dsflow_dtype dtype = c->shapes[port].dtype;
-
-    return dtype == DSFLOW_INT8_BLOCK ? 1 : dsflow_dtype_bytes(dtype, 1);
-}
-
 /* The first element that is not the same, bit by bit; or `n`. */
 static size_t first_other(const struct dsf_case *c, unsigned port,
                           const void *a, const void *b, size_t n)
 {
-    size_t w = width(c, port);
+    size_t w = dsf_case_width(c, port);
 
     for (size_t e = 0; e < n; e++)
         if (memcmp((const char *)a + e * w, (const char *)b + e * w, w) != 0)
             return e;
     return n;
-}
-
-static size_t count(const struct dsf_case *c, unsigned port)
-{
-    return c->shapes[port].bytes / width(c, port);
 }
 
 /* Run it another way: every bit must be the same as in `first`; or what
@@ -348,15 +186,16 @@ static void run_same(const struct dsf_case *c, const struct dsf_computes *what,
 
     run(c, what, way, &other);
     for (unsigned i = 0; i < c->n; i++) {
-        size_t n = count(c, i), e;
+        size_t n = dsf_case_count(c, i), e;
 
         if (other.v[i] == NULL)
             continue;
         e = first_other(c, i, first->v[i], other.v[i], n);
         if (e < n)
             dsf_child_fault("%s: port %s, element %zu: %.9g, then %.9g", says,
-                            name_of(c, i), e, number(c, first->v[i], i, e),
-                            number(c, other.v[i], i, e));
+                            dsf_case_port_name(c, i), e,
+                            dsf_case_number(c, first->v[i], i, e),
+                            dsf_case_number(c, other.v[i], i, e));
     }
     dsf_left_free(&other);
 }
@@ -374,7 +213,7 @@ static void try_garbage(const struct dsf_case *c,
     garbage(held, c->shapes[p].bytes, RANDOM_BYTES);
     run(c, what, &way, &other);
     for (unsigned i = 0; i < c->n; i++) {
-        size_t n = count(c, i), w = width(c, i);
+        size_t n = dsf_case_count(c, i), w = dsf_case_width(c, i);
 
         for (size_t e = 0; e < n && other.v[i] != NULL; e++) {
             const char *a = (const char *)first->v[i] + e * w;
@@ -384,7 +223,7 @@ static void try_garbage(const struct dsf_case *c,
                 continue;
             if (i != p || memcmp(b, held + e * w, w) != 0)
                 dsf_child_fault("depends on what port %s held before, which %s",
-                                name_of(c, p),
+                                dsf_case_port_name(c, p),
                                 c->fresh >> p & 1 ? "is fresh in this case"
                                                   : "it declares as W");
             untouched[p][e] = 1;
@@ -397,28 +236,67 @@ static void try_garbage(const struct dsf_case *c,
 static bool finite_before(const struct dsf_case *c)
 {
     for (unsigned i = 0; i < c->n; i++)
-        for (size_t e = 0; c->before[i] != NULL && e < count(c, i); e++)
-            if (!isfinite(number(c, c->before[i], i, e)))
+        for (size_t e = 0; c->before[i] != NULL && e < dsf_case_count(c, i);
+             e++)
+            if (!isfinite(dsf_case_number(c, c->before[i], i, e)))
                 return false;
     return true;
 }
 
+/* What a reference leaves of a case. */
+struct expected {
+    struct dsf_case of; /* in fp32, where the one that is tried is narrow */
+    struct dsf_left left;
+    unsigned char *untouched[DSFLOW_TRIAL_PORTS];
+};
+
+/* How large the numbers of a port are: their root mean square. */
+static double size_of(const struct expected *x, unsigned port)
+{
+    size_t n = dsf_case_count(&x->of, port);
+    double squares = 0;
+
+    for (size_t e = 0; e < n; e++) {
+        double v = dsf_case_number(&x->of, x->left.v[port], port, e);
+
+        squares += x->untouched[port][e] ? 0 : v * v;
+    }
+    return sqrt(squares / (double)(n > 0 ? n : 1));
+}
+
+/* How far a number may be from `b`, on a port whose numbers have this size.
+ * What is computed in bf16 or fp16 is rounded several times, to 8 or 11 bits,
+ * and some numbers are sums of larger ones. */
+static double allowed(const struct dsf_case *c, double size, double b)
+{
+    const double own = c->trials->tolerance;
+
+    switch (dsf_case_precision(c)) {
+    case DSFLOW_BF16:
+        return 0x1p-5 * (size + fabs(b));
+    case DSFLOW_FP16:
+        return 0x1p-8 * (size + fabs(b));
+    default:
+        return (own > 0 ? own : 1e-4) * (1 + fabs(b));
+    }
+}
+
 /* Finite numbers, and those of the reference. */
 static void compare(const struct dsf_case *c, const struct dsf_left *left,
-                    unsigned char *const *untouched,
-                    const struct dsf_left *expected,
-                    unsigned char *const *reference_untouched)
+                    unsigned char *const *untouched, const struct expected *x)
 {
-    double tolerance = c->trials->tolerance > 0 ? c->trials->tolerance : 1e-4;
     bool finite = finite_before(c);
 
     for (unsigned i = 0; i < c->n; i++) {
-        for (size_t e = 0; left->v[i] != NULL && e < count(c, i); e++) {
-            double a = number(c, left->v[i], i, e), b;
-            const char *name = name_of(c, i);
+        double size = x != NULL && left->v[i] != NULL ? size_of(x, i) : 0;
+
+        for (size_t e = 0; left->v[i] != NULL && e < dsf_case_count(c, i);
+             e++) {
+            double a = dsf_case_number(c, left->v[i], i, e), b;
+            const char *name = dsf_case_port_name(c, i);
 
             if (untouched[i][e]) {
-                if (expected == NULL || !reference_untouched[i][e])
+                if (x == NULL || !x->untouched[i][e])
                     dsf_child_fault("does not write port %s, element %zu", name,
                                     e);
                 continue;
@@ -426,10 +304,10 @@ static void compare(const struct dsf_case *c, const struct dsf_left *left,
             if (finite && !isfinite(a))
                 dsf_child_fault("returns %s in port %s, element %zu",
                                 isnan(a) ? "NaN" : "infinity", name, e);
-            if (expected == NULL || reference_untouched[i][e])
+            if (x == NULL || x->untouched[i][e])
                 continue;
-            b = number(c, expected->v[i], i, e);
-            if (!(fabs(a - b) <= tolerance * (1 + fabs(b))) && !(a == b))
+            b = dsf_case_number(&x->of, x->left.v[i], i, e);
+            if (!(a == b) && !(fabs(a - b) <= allowed(c, size, b)))
                 dsf_child_fault("differs from its reference in port %s, "
                                 "element %zu: %.9g, expected %.9g",
                                 name, e, a, b);
@@ -454,12 +332,31 @@ static void run_with_garbage(const struct dsf_case *c,
     }
 }
 
+/* Of a narrow case, the reference does the same in fp32; where there is none,
+ * the codelet itself does. */
+static void expect(const struct dsf_case *c, const struct dsf_computes *by,
+                   struct expected *x)
+{
+    dsf_case_widen(c, &x->of);
+    run_with_garbage(&x->of, by, &x->left, x->untouched);
+}
+
+static void expected_free(struct expected *x)
+{
+    dsf_case_free(&x->of);
+    dsf_left_free(&x->left);
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
+        free(x->untouched[i]);
+}
+
 void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
                   const struct dsf_computes *reference)
 {
+    const bool narrow = dsf_case_precision(c) != DSFLOW_FP32;
+    const bool compares = narrow || reference->cpu != NULL;
     unsigned char *untouched[DSFLOW_TRIAL_PORTS] = { NULL };
-    unsigned char *by_reference[DSFLOW_TRIAL_PORTS] = { NULL };
-    struct dsf_left first, expected = { { NULL } };
+    struct expected expected = { .left = { { NULL } } };
+    struct dsf_left first;
     char where[256];
 
     dsf_case_words(c, where, sizeof(where));
@@ -470,19 +367,16 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
              "depends on what its scratch held before");
     run_same(c, codelet, &(struct way){ .on_thread = true }, &first,
              "differs at other addresses, on another thread");
-    if (reference->cpu != NULL) {
+    if (compares) {
         dsf_child_step("its reference ", where);
-        run_with_garbage(c, reference, &expected, by_reference);
+        expect(c, reference->cpu != NULL ? reference : codelet, &expected);
         dsf_child_step("", where);
     }
-    compare(c, &first, untouched, reference->cpu != NULL ? &expected : NULL,
-            by_reference);
-    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++) {
+    compare(c, &first, untouched, compares ? &expected : NULL);
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(untouched[i]);
-        free(by_reference[i]);
-    }
     dsf_left_free(&first);
-    dsf_left_free(&expected);
+    expected_free(&expected);
 }
 
 static int by_value(const void *a, const void *b)
@@ -507,7 +401,7 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
         double start;
 
         for (unsigned i = 0; i < c->n; i++)
-            if (c->before[i] != NULL && access_of(c, i) != DSFLOW_R)
+            if (c->before[i] != NULL && dsf_case_access(c, i) != DSFLOW_R)
                 memcpy(m.bufs[i].ptr, c->before[i], c->shapes[i].bytes);
         start = dsf_now();
         what->cpu(&m.call);
@@ -516,20 +410,6 @@ double dsf_case_time(const struct dsf_case *c, const struct dsf_computes *what)
     release(&m);
     qsort(v, n, sizeof(*v), by_value);
     return v[n / 2];
-}
-
-struct dsflow_cost dsf_case_cost(const struct dsf_case *c,
-                                 const struct dsflow_op *op)
-{
-    struct dsflow_case seen = dsf_case_of(c, op);
-    struct dsflow_cost cost = { 0 };
-
-    if (op->cost != NULL)
-        op->cost(&seen, &cost);
-    for (unsigned i = 0; op->cost == NULL && i < c->n; i++)
-        cost.bytes +=
-            (double)c->shapes[i].bytes * (access_of(c, i) == DSFLOW_RW ? 2 : 1);
-    return cost;
 }
 
 static void no_case(const struct dsf_verify_options *how)

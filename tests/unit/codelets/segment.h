@@ -5,6 +5,7 @@
 
 #include "unit/kernels/numeric.h"
 
+#include "base/half.h"
 #include "codelets/codelets.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -36,11 +37,56 @@ static inline int check_elems(const struct dsflow_op *op, const size_t *elems,
                      err);
 }
 
-/* A tensor on a port. */
+/* A tensor on a port. `as`: the codelet sees it as bf16 or fp16. */
 struct on {
     unsigned port;
     struct tensor *t;
+    enum dsflow_dtype as;
 };
+
+static inline int is_narrow(enum dsflow_dtype type)
+{
+    return type == DSFLOW_BF16 || type == DSFLOW_FP16;
+}
+
+static inline uint16_t narrow_of(enum dsflow_dtype type, float x)
+{
+    return type == DSFLOW_BF16 ? dsf_to_bf16(x) : dsf_to_fp16(x);
+}
+
+static inline float wide_of(enum dsflow_dtype type, uint16_t x)
+{
+    return type == DSFLOW_BF16 ? dsf_from_bf16(x) : dsf_from_fp16(x);
+}
+
+/* To the nearest numbers that bf16 or fp16 has. */
+static inline void tensor_round(struct tensor *t, enum dsflow_dtype type)
+{
+    for (size_t i = 0; i < t->n; i++)
+        t->f[i] = wide_of(type, narrow_of(type, t->f[i]));
+    tensor_from_floats(t);
+}
+
+/* What the codelet sees of a tensor, and what it has left there. A number that
+ * is not set stays none. */
+static inline struct guarded narrow_in(const struct on *on)
+{
+    struct guarded g = guarded_new(on->t->n * sizeof(uint16_t));
+    uint16_t *v = (uint16_t *)(void *)g.p;
+
+    for (size_t i = 0; i < on->t->n; i++)
+        v[i] = isnan(on->t->f[i]) ? 0xffff : narrow_of(on->as, on->t->f[i]);
+    return g;
+}
+
+static inline void narrow_out(const struct on *on, struct guarded *g)
+{
+    const uint16_t *v = (const uint16_t *)(const void *)g->p;
+
+    for (size_t i = 0; i < on->t->n; i++)
+        on->t->f[i] = wide_of(on->as, v[i]);
+    guarded_free(g);
+}
 
 /* Check as the graph does, then run; `fresh` as in the graph. */
 static inline void run(const struct dsflow_codelet *codelet, const void *args,
@@ -52,16 +98,22 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     const struct dsflow_case c = { op, shapes, op->nports, args };
     struct dsflow_err err = { .msg = "" };
     struct dsflow_cost cost = { .flops = -1, .bytes = -1 };
-    struct guarded scratch;
+    struct guarded scratch, narrow[DSFLOW_TRIAL_PORTS];
 
     for (unsigned i = 0; i < n; i++) {
         size_t bytes = ports[i].t->n * sizeof(float);
+        void *v = ports[i].t->f;
         unsigned p = ports[i].port;
 
         assert_true(p < op->nports && op->ports[p].name != NULL);
         shapes[p] = shape_of(op, p, 1);
         shapes[p] = shape_of(op, p, bytes / shapes[p].bytes);
-        bufs[p] = (struct dsflow_buf){ ports[i].t->f, bytes, shapes[p].elems,
+        if (is_narrow(ports[i].as)) {
+            narrow[i] = narrow_in(&ports[i]);
+            shapes[p] = dsflow_shape_of(ports[i].as, (int64_t)ports[i].t->n);
+            v = narrow[i].p;
+        }
+        bufs[p] = (struct dsflow_buf){ v, shapes[p].bytes, shapes[p].elems,
                                        shapes[p].dtype };
     }
     if (op->check(&c, &err) != DSFLOW_OK)
@@ -76,6 +128,9 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
                                         .fresh = fresh,
                                         .scratch = scratch.p });
     guarded_free(&scratch);
+    for (unsigned i = 0; i < n; i++)
+        if (is_narrow(ports[i].as))
+            narrow_out(&ports[i], &narrow[i]);
 }
 
 /* RUN(codelet, args, { PORT, tensor }, …) */

@@ -16,6 +16,16 @@ static void fill_normal(float *data, size_t n, uint64_t seed)
     tensor_free(&t);
 }
 
+/* Of a type that is no float, 0. */
+static float number_of(const struct dsflow_buf *buf, int64_t i)
+{
+    const uint16_t *v = buf->ptr;
+
+    if (is_narrow(buf->dtype))
+        return wide_of(buf->dtype, v[i]);
+    return buf->dtype == DSFLOW_FP32 ? ((const float *)buf->ptr)[i] : 0;
+}
+
 static void fill_port(const struct dsflow_op *op,
                       const struct dsflow_trials *trials, uint64_t seed,
                       unsigned port, const struct dsflow_buf *buf,
@@ -31,6 +41,23 @@ static void fill_port(const struct dsflow_op *op,
             d[i] = sin((double)seed + (double)i);
     else
         fill_normal(buf->ptr, (size_t)buf->elems, seed * 8 + port);
+}
+
+/* Of data that may be fp32, trials fill in that. */
+static void fill_narrow(const struct dsflow_op *op,
+                        const struct dsflow_trials *trials, uint64_t seed,
+                        unsigned port, const struct dsflow_buf *buf,
+                        const void *args)
+{
+    struct tensor t = tensor_unset((size_t)buf->elems);
+    const struct dsflow_buf wide = { t.f, t.mem.bytes, buf->elems,
+                                     DSFLOW_FP32 };
+    uint16_t *v = buf->ptr;
+
+    fill_port(op, trials, seed, port, &wide, args);
+    for (size_t i = 0; i < t.n; i++)
+        v[i] = narrow_of(buf->dtype, t.f[i]);
+    tensor_free(&t);
 }
 
 static void try(const struct dsflow_codelet *c,
@@ -50,6 +77,8 @@ static void try(const struct dsflow_codelet *c,
     assert_int_equal(trials->make(op, seed, again, &n2, args2, &fresh2), 0);
     assert_true(n == n2 && fresh == fresh2);
     assert_memory_equal(args, args2, sizeof(args));
+    dsf_trials_narrow(op, seed, shapes, n, args);
+    dsf_trials_narrow(op, seed, again, n, args);
     for (unsigned i = 0; i < n; i++)
         assert_true(shapes[i].elems == again[i].elems &&
                     shapes[i].dtype == again[i].dtype);
@@ -67,7 +96,11 @@ static void try(const struct dsflow_codelet *c,
                                        shapes[i].elems, shapes[i].dtype };
         if (port->name == NULL || (port->optional && shapes[i].bytes == 0))
             bufs[i].ptr = NULL; /* left out */
-        else if (port->access != DSFLOW_W && !(fresh >> i & 1))
+        else if (port->access == DSFLOW_W || fresh >> i & 1)
+            continue;
+        else if (port->floats && is_narrow(shapes[i].dtype))
+            fill_narrow(op, trials, seed, i, &bufs[i], args);
+        else
             fill_port(op, trials, seed, i, &bufs[i], args);
     }
     scratch = guarded_new(op->scratch != NULL ? op->scratch(&seen) : 0);
@@ -77,13 +110,11 @@ static void try(const struct dsflow_codelet *c,
                                   .fresh = fresh,
                                   .scratch = scratch.p });
     for (unsigned i = 0; i < n; i++) {
-        const float *f = bufs[i].ptr;
-
         for (int64_t k = 0; k < bufs[i].elems; k++)
-            if (bufs[i].dtype == DSFLOW_FP32 && !isfinite(f[k]))
+            if (!isfinite(number_of(&bufs[i], k)))
                 fail_msg("%s, seed %llu: %s[%lld] is %g", op->name,
                          (unsigned long long)seed, op->ports[i].name,
-                         (long long)k, (double)f[k]);
+                         (long long)k, (double)number_of(&bufs[i], k));
         guarded_free(&mem[i]);
     }
     guarded_free(&scratch);

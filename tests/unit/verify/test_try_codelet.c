@@ -2,6 +2,7 @@
  * and said with the port and the element. */
 #include "verify/try_codelet.h"
 
+#include "base/half.h"
 #include "lib/test.h"
 
 #include <math.h>
@@ -342,12 +343,93 @@ static void what_the_reference_does_not_write_is_not_asked_for(void **state)
     assert_string_equal(verdict_of(&a).fault, "");
 }
 
+/* y = 3 x in the type of x, sum += x in that or fp32. */
+static const struct dsflow_op narrow_op = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "triple",
+    .args_size = sizeof(struct args),
+    DSFLOW_PORTS([X] = { "x", DSFLOW_R, .floats = DSFLOW_NARROW },
+                 [Y] = { "y", DSFLOW_W, .floats = DSFLOW_NARROW },
+                 [Z] = { "sum", DSFLOW_RW, .floats = DSFLOW_NARROW_SUM }),
+};
+
+static float get(const struct dsflow_buf *b, int64_t i)
+{
+    const uint16_t *v = b->ptr;
+
+    return b->dtype == DSFLOW_BF16   ? dsf_from_bf16(v[i])
+           : b->dtype == DSFLOW_FP16 ? dsf_from_fp16(v[i])
+                                     : ((const float *)b->ptr)[i];
+}
+
+static void put(const struct dsflow_buf *b, int64_t i, float x)
+{
+    uint16_t *v = b->ptr;
+
+    if (b->dtype == DSFLOW_BF16)
+        v[i] = dsf_to_bf16(x);
+    else if (b->dtype == DSFLOW_FP16)
+        v[i] = dsf_to_fp16(x);
+    else
+        ((float *)b->ptr)[i] = x;
+}
+
+static void of_any_type(const struct dsflow_call *call, float factor)
+{
+    const struct dsflow_buf *b = call->bufs;
+    bool fresh = call->fresh >> Z & 1;
+
+    for (int64_t i = 0; i < b[X].elems; i++) {
+        put(&b[Y], i, factor * get(&b[X], i));
+        put(&b[Z], i, (fresh ? 0 : get(&b[Z], i)) + get(&b[X], i));
+    }
+}
+
+static void takes_any_type(const struct dsflow_call *call)
+{
+    of_any_type(call, 3);
+}
+
+static void is_well_in_fp32_alone(const struct dsflow_call *call)
+{
+    of_any_type(call, call->bufs[X].dtype == DSFLOW_FP32 ? 3 : 3.3f);
+}
+
+static void is_off_in_fp16_alone(const struct dsflow_call *call)
+{
+    of_any_type(call, call->bufs[X].dtype == DSFLOW_FP16 ? 3.03f : 3);
+}
+
+/* Each third seed has a type: what is off in one is found there, beside what
+ * the codelet itself makes of the same numbers in fp32, or its reference. */
+static void narrow_ports_are_tried_in_every_type(void **state)
+{
+    struct attempt a = { &narrow_op, takes_any_type, NULL, &trials, 0, 60 };
+    struct dsf_verdict verdict;
+
+    verdict = verdict_of(&a);
+    assert_string_equal(verdict.fault, "");
+    a.reference = takes_any_type;
+    assert_string_equal(verdict_of(&a).fault, "");
+    a.cpu = is_well_in_fp32_alone;
+    assert_non_null(
+        strstr(verdict_of(&a).fault, "differs from its reference in port y"));
+    a.reference = NULL;
+    verdict = verdict_of(&a);
+    assert_non_null(
+        strstr(verdict.fault, "differs from its reference in port y"));
+    assert_non_null(strstr(verdict.fault, "(x 4 bf16, y 4 bf16, sum 4 "));
+    a.cpu = is_off_in_fp16_alone;
+    assert_non_null(strstr(verdict_of(&a).fault, "y 5 fp16"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_is_well_is_timed),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(what_the_reference_does_not_write_is_not_asked_for),
+        cmocka_unit_test(narrow_ports_are_tried_in_every_type),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
