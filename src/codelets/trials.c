@@ -201,6 +201,7 @@ static int make_cast(const struct dsflow_op *op, uint64_t seed,
     a->in_at = DSFLOW_BLOCK_ELEMS * dsf_any(&state, 0, 2);
     shapes[0] = dsflow_shape_of(in, a->in_at + a->elems);
     shapes[1] = dsflow_shape_of(out, a->elems);
+    *fresh = 1u << 1; /* all of it is written */
     return DSFLOW_OK;
 }
 
