@@ -31,15 +31,19 @@ static struct dsf_attention shape(const struct dsflow_attention_args *a,
     };
 }
 
+static struct dsf_numbers numbers(const struct dsflow_call *call, unsigned port)
+{
+    return (struct dsf_numbers){ call->bufs[port].ptr, call->bufs[port].dtype };
+}
+
 static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_attention a = shape(call->args, DSF_STRIP_FORWARD);
 
-    dsf_attention_forward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q),
-                          dsf_floats(call, DSFLOW_ATTENTION_KV),
-                          dsf_floats(call, DSFLOW_ATTENTION_ATT),
-                          dsf_floats(call, DSFLOW_ATTENTION_LSE),
-                          call->scratch);
+    dsf_attention_forward(
+        &a, numbers(call, DSFLOW_ATTENTION_Q),
+        numbers(call, DSFLOW_ATTENTION_KV), numbers(call, DSFLOW_ATTENTION_ATT),
+        dsf_floats(call, DSFLOW_ATTENTION_LSE), call->scratch);
 }
 
 DSF_SEGMENT_CODELET(attention_forward, forward_cpu);
@@ -48,14 +52,13 @@ static void backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsf_attention a = shape(call->args, DSF_STRIP_BACKWARD);
 
-    dsf_attention_backward(&a, dsf_floats(call, DSFLOW_ATTENTION_Q),
-                           dsf_floats(call, DSFLOW_ATTENTION_KV),
-                           dsf_floats(call, DSFLOW_ATTENTION_DATT),
+    dsf_attention_backward(&a, numbers(call, DSFLOW_ATTENTION_Q),
+                           numbers(call, DSFLOW_ATTENTION_KV),
+                           numbers(call, DSFLOW_ATTENTION_DATT),
                            dsf_floats(call, DSFLOW_ATTENTION_LSE),
                            dsf_floats(call, DSFLOW_ATTENTION_DELTA),
-                           dsf_floats(call, DSFLOW_ATTENTION_DQ),
-                           dsf_floats(call, DSFLOW_ATTENTION_DKV),
-                           call->scratch);
+                           numbers(call, DSFLOW_ATTENTION_DQ),
+                           numbers(call, DSFLOW_ATTENTION_DKV), call->scratch);
 }
 
 DSF_SEGMENT_CODELET(attention_backward_input, backward_input_cpu);

@@ -159,17 +159,18 @@ void dsf_head_dots(const float *a, const float *b, float *out, size_t rows,
     dsf_loops()->head_dots(a, b, out, rows, heads, head_dim);
 }
 
-void dsf_attention_forward(const struct dsf_attention *a, const float *q,
-                           const float *kv, float *att, float *lse,
-                           float *scratch)
+void dsf_attention_forward(const struct dsf_attention *a, struct dsf_numbers q,
+                           struct dsf_numbers kv, struct dsf_numbers att,
+                           float *lse, float *scratch)
 {
     dsf_loops()->attention_forward(a, q, kv, att, lse, scratch);
 }
 
-void dsf_attention_backward(const struct dsf_attention *a, const float *q,
-                            const float *kv, const float *datt,
-                            const float *lse, const float *delta, float *dq,
-                            float *dkv, float *scratch)
+void dsf_attention_backward(const struct dsf_attention *a, struct dsf_numbers q,
+                            struct dsf_numbers kv, struct dsf_numbers datt,
+                            const float *lse, const float *delta,
+                            struct dsf_numbers dq, struct dsf_numbers dkv,
+                            float *scratch)
 {
     dsf_loops()->attention_backward(a, q, kv, datt, lse, delta, dq, dkv,
                                     scratch);

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <dsflow/dtype.h>
 #include <dsflow/error.h>
 
 /* What the fused loops use here: "avx512", "avx2" or "portable". The
@@ -77,24 +78,32 @@ void dsf_rotate(float *x, size_t ld, size_t rows, size_t heads, size_t head_dim,
 void dsf_head_dots(const float *a, const float *b, float *out, size_t rows,
                    size_t heads, size_t head_dim);
 
+/* Numbers of fp32, bf16 or fp16. Those that are written are rounded to the
+ * nearest, ties to even. */
+struct dsf_numbers {
+    void *p;
+    enum dsflow_dtype type;
+};
+
 /* Attention of nseq sequences of `queries` rows to as many of `keys` rows; the
- * layouts are in tasks/args.h. Scores are computed for `strip` queries and
- * `block` keys at a time. `scratch` has
- * what scratch of the op says. */
+ * layouts are in dsflow/segments.h. Scores are computed for `strip` queries and
+ * `block` keys at a time, in fp32. `scratch` has what scratch of the op says.
+ * att is fp32 where first or last is 0, dq and dkv where they are added to. */
 #define DSF_MAX_STRIP 64
 struct dsf_attention {
     size_t nseq, queries, keys, heads, kv_heads, head_dim;
-    size_t strip, block; /* at most DSF_MAX_STRIP; a multiple of 16 */
+    size_t strip, block; /* 8 to DSF_MAX_STRIP; a multiple of 16 */
     float scale;         /* of the scores */
     int diagonal, first, last, first_q, first_kv;
 };
-void dsf_attention_forward(const struct dsf_attention *a, const float *q,
-                           const float *kv, float *att, float *lse,
-                           float *scratch);
-void dsf_attention_backward(const struct dsf_attention *a, const float *q,
-                            const float *kv, const float *datt,
-                            const float *lse, const float *delta, float *dq,
-                            float *dkv, float *scratch);
+void dsf_attention_forward(const struct dsf_attention *a, struct dsf_numbers q,
+                           struct dsf_numbers kv, struct dsf_numbers att,
+                           float *lse, float *scratch);
+void dsf_attention_backward(const struct dsf_attention *a, struct dsf_numbers q,
+                            struct dsf_numbers kv, struct dsf_numbers datt,
+                            const float *lse, const float *delta,
+                            struct dsf_numbers dq, struct dsf_numbers dkv,
+                            float *scratch);
 
 /* For each row of a block of columns of x (rows `ld` apart): top = its maximum,
  * x = e^(x - top), sum = the sum of those. */

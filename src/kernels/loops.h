@@ -39,13 +39,15 @@ struct dsf_loops {
                    size_t head_dim, const float *table, int inverse);
     void (*head_dots)(const float *a, const float *b, float *out, size_t rows,
                       size_t heads, size_t head_dim);
-    void (*attention_forward)(const struct dsf_attention *a, const float *q,
-                              const float *kv, float *att, float *lse,
+    void (*attention_forward)(const struct dsf_attention *a,
+                              struct dsf_numbers q, struct dsf_numbers kv,
+                              struct dsf_numbers att, float *lse,
                               float *scratch);
-    void (*attention_backward)(const struct dsf_attention *a, const float *q,
-                               const float *kv, const float *datt,
-                               const float *lse, const float *delta, float *dq,
-                               float *dkv, float *scratch);
+    void (*attention_backward)(const struct dsf_attention *a,
+                               struct dsf_numbers q, struct dsf_numbers kv,
+                               struct dsf_numbers datt, const float *lse,
+                               const float *delta, struct dsf_numbers dq,
+                               struct dsf_numbers dkv, float *scratch);
 
     void (*exp_columns)(float *x, size_t ld, size_t rows, size_t cols,
                         float *top, double *sum);

@@ -1,7 +1,8 @@
 /* loops_attention.h - attention of a tile of queries to a tile of keys, a strip
  * of queries and a block of keys at a time, so that scores stay in the first
  * cache (Dao et al. 2022; Milakov & Gimelshein 2018). Keys and values of a head
- * are packed first: their rows are far apart, and by powers of two. */
+ * are packed first: their rows are far apart, and by powers of two. What is
+ * packed is fp32, whatever the type of the data: all arithmetic is the same. */
 #ifndef DSF_KERNELS_LOOPS_ATTENTION_H
 #define DSF_KERNELS_LOOPS_ATTENTION_H
 
@@ -90,20 +91,72 @@ static void mm(const struct product *p)
         mm_panel(p, j, 1, p->n - j);
 }
 
-/* to[n] = from[n] * by, over rows. */
-static void copy_rows(float *to, size_t ldt, const float *from, size_t ldf,
-                      size_t rows, size_t n, float by)
+/* Numbers i .. i + k of a type, a constant. */
+INLINE vf load_as(enum dsflow_dtype type, const void *p, size_t i, size_t k)
+{
+    if (type == DSFLOW_BF16)
+        return vload_bf16((const uint16_t *)p + i, k);
+    if (type == DSFLOW_FP16)
+        return vload_fp16((const uint16_t *)p + i, k);
+    return vload((const float *)p + i, k);
+}
+
+INLINE void store_as(enum dsflow_dtype type, void *p, size_t i, vf a, size_t k)
+{
+    if (type == DSFLOW_BF16)
+        vstore_bf16((uint16_t *)p + i, a, k);
+    else if (type == DSFLOW_FP16)
+        vstore_fp16((uint16_t *)p + i, a, k);
+    else
+        vstore((float *)p + i, a, k);
+}
+
+/* Those from the i-th on. */
+INLINE struct dsf_numbers from(struct dsf_numbers a, size_t i)
+{
+    a.p = (char *)a.p + i * (a.type == DSFLOW_FP32 ? sizeof(float) : 2);
+    return a;
+}
+
+INLINE struct dsf_numbers floats(float *p)
+{
+    return (struct dsf_numbers){ p, DSFLOW_FP32 };
+}
+
+INLINE void copy_as(enum dsflow_dtype to_type, enum dsflow_dtype from_type,
+                    void *to, size_t ldt, const void *in, size_t ldf,
+                    size_t rows, size_t n, float by)
 {
     const vf f = vset(by);
 
-    for (size_t r = 0; r < rows; r++, to += ldt, from += ldf) {
-        size_t i = 0;
+    for (size_t r = 0; r < rows; r++) {
+        size_t i = 0, t = r * ldt, s = r * ldf;
 
         for (; i + VW <= n; i += VW)
-            vstore(to + i, vload(from + i, VW) * f, VW);
+            store_as(to_type, to, t + i, load_as(from_type, in, s + i, VW) * f,
+                     VW);
         if (i < n)
-            vstore(to + i, vload(from + i, n - i) * f, n - i);
+            store_as(to_type, to, t + i,
+                     load_as(from_type, in, s + i, n - i) * f, n - i);
     }
+}
+
+/* to[n] = from[n] * by, over rows. One of the two may be narrow. */
+static void copy_rows(struct dsf_numbers to, size_t ldt, struct dsf_numbers in,
+                      size_t ldf, size_t rows, size_t n, float by)
+{
+    const enum dsflow_dtype wide = DSFLOW_FP32;
+
+    if (in.type == DSFLOW_BF16)
+        copy_as(wide, DSFLOW_BF16, to.p, ldt, in.p, ldf, rows, n, by);
+    else if (in.type == DSFLOW_FP16)
+        copy_as(wide, DSFLOW_FP16, to.p, ldt, in.p, ldf, rows, n, by);
+    else if (to.type == DSFLOW_BF16)
+        copy_as(DSFLOW_BF16, wide, to.p, ldt, in.p, ldf, rows, n, by);
+    else if (to.type == DSFLOW_FP16)
+        copy_as(DSFLOW_FP16, wide, to.p, ldt, in.p, ldf, rows, n, by);
+    else
+        copy_as(wide, wide, to.p, ldt, in.p, ldf, rows, n, by);
 }
 
 /* to[j][i] = from[i][j], eight rows at a time: whole cache lines of `to` would
@@ -135,16 +188,35 @@ static void transpose(float *to, size_t ldt, const float *from, size_t ldf,
     }
 }
 
-/* to = or += from, over rows. */
-static void put_rows(float *to, size_t ldt, const float *from, size_t ldf,
+/* The same of keys or values of any type; `wide` has room for eight rows. */
+static void transpose_rows(float *to, size_t ldt, struct dsf_numbers in,
+                           size_t ldf, size_t rows, size_t n, float *wide,
+                           size_t ldw)
+{
+    if (in.type == DSFLOW_FP32) {
+        transpose(to, ldt, in.p, ldf, rows, n);
+        return;
+    }
+    for (size_t i = 0; i < rows; i += 8) {
+        size_t m = rows - i < 8 ? rows - i : 8;
+
+        copy_rows(floats(wide), ldw, from(in, i * ldf), ldf, m, n, 1);
+        transpose(to + i, ldt, wide, ldw, m, n);
+    }
+}
+
+/* to = or += from, over rows; narrow numbers are only set. */
+static void put_rows(struct dsf_numbers to, size_t ldt, float *in, size_t ldf,
                      size_t rows, size_t n, int set)
 {
-    for (size_t r = 0; r < rows; r++, to += ldt, from += ldf) {
-        if (set)
-            memcpy(to, from, n * sizeof(float));
-        else
-            sum2(to, to, from, n);
-    }
+    float *sum = to.p;
+
+    assert(set || to.type == DSFLOW_FP32);
+    if (set)
+        copy_rows(to, ldt, floats(in), ldf, rows, n, 1);
+    else
+        for (size_t r = 0; r < rows; r++)
+            sum2(sum + r * ldt, sum + r * ldt, in + r * ldf, n);
 }
 
 /* How many of the keys from k0 on does query i see, at most n? */
@@ -212,17 +284,20 @@ static void forward_strip(const struct dsf_attention *a, const struct strip *p,
 
 /* One head: lse[0] and lse[1] stand `lsum` apart, their rows `heads` apart. */
 static void forward_head(const struct dsf_attention *a, struct strip *p,
-                         const float *q, float *att, float *lse, size_t lsum)
+                         struct dsf_numbers q, struct dsf_numbers att,
+                         float *lse, size_t lsum)
 {
     const size_t d = a->head_dim, ld = a->heads * d;
     float top[DSF_MAX_STRIP], sum[DSF_MAX_STRIP];
 
     for (p->i0 = 0; p->i0 < a->queries; p->i0 += a->strip) {
         size_t left = a->queries - p->i0;
-        float *l = lse + p->i0 * a->heads, *out = att + p->i0 * ld;
+        float *l = lse + p->i0 * a->heads;
+        struct dsf_numbers out = from(att, p->i0 * ld);
 
         p->rows = left < a->strip ? left : a->strip;
-        copy_rows(p->q, p->ldd, q + p->i0 * ld, ld, p->rows, d, a->scale);
+        copy_rows(floats(p->q), p->ldd, from(q, p->i0 * ld), ld, p->rows, d,
+                  a->scale);
         for (size_t r = 0; r < p->rows; r++) {
             top[r] = a->first ? -INFINITY : l[r * a->heads];
             sum[r] = a->first ? 0 : l[lsum + r * a->heads];
@@ -230,14 +305,15 @@ static void forward_head(const struct dsf_attention *a, struct strip *p,
         if (a->first)
             memset(p->o, 0, p->rows * p->ldd * sizeof(float));
         else
-            copy_rows(p->o, p->ldd, out, ld, p->rows, d, 1);
+            copy_rows(floats(p->o), p->ldd, out, ld, p->rows, d, 1);
         forward_strip(a, p, top, sum);
         for (size_t r = 0; r < p->rows; r++) {
             float by = a->last ? 1 / sum[r] : 1;
 
             l[r * a->heads] = a->last ? top[r] + logf(sum[r]) : top[r];
             l[lsum + r * a->heads] = sum[r];
-            copy_rows(out + r * ld, ld, p->o + r * p->ldd, p->ldd, 1, d, by);
+            copy_rows(from(out, r * ld), ld, floats(p->o + r * p->ldd), p->ldd,
+                      1, d, by);
         }
     }
 }
@@ -247,8 +323,9 @@ static size_t round_up(size_t n)
     return (n + 15) / 16 * 16;
 }
 
-static void attention_forward(const struct dsf_attention *a, const float *q,
-                              const float *kv, float *att, float *lse,
+static void attention_forward(const struct dsf_attention *a,
+                              struct dsf_numbers q, struct dsf_numbers kv,
+                              struct dsf_numbers att, float *lse,
                               float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
@@ -263,14 +340,16 @@ static void attention_forward(const struct dsf_attention *a, const float *q,
     for (size_t s = 0; s < a->nseq; s++) {
         for (size_t h = 0; h < a->heads; h++) {
             size_t group = a->heads / a->kv_heads;
-            const float *k = kv + s * a->keys * ldkv + h / group * d;
+            size_t of = s * a->keys * ldkv + h / group * d;
             size_t at = s * a->queries * a->heads + h;
 
             if (h % group == 0) {
-                transpose(kt, ldk, k, ldkv, a->keys, d);
-                copy_rows(v, ldd, k + a->kv_heads * d, ldkv, a->keys, d, 1);
+                transpose_rows(kt, ldk, from(kv, of), ldkv, a->keys, d, p.q,
+                               ldd);
+                copy_rows(floats(v), ldd, from(kv, of + a->kv_heads * d), ldkv,
+                          a->keys, d, 1);
             }
-            forward_head(a, &p, q + at * d, att + at * d, lse + at,
+            forward_head(a, &p, from(q, at * d), from(att, at * d), lse + at,
                          rows * a->heads);
         }
     }
@@ -332,8 +411,9 @@ static void backward_strip(const struct dsf_attention *a,
 }
 
 static void backward_head(const struct dsf_attention *a, struct back_strip *p,
-                          const float *q, const float *datt, const float *lse,
-                          const float *delta, float *dq)
+                          struct dsf_numbers q, struct dsf_numbers datt,
+                          const float *lse, const float *delta,
+                          struct dsf_numbers dq)
 {
     const size_t d = a->head_dim, ld = a->heads * d;
 
@@ -341,23 +421,28 @@ static void backward_head(const struct dsf_attention *a, struct back_strip *p,
         size_t left = a->queries - p->i0;
 
         p->rows = left < a->strip ? left : a->strip;
-        copy_rows(p->q, p->ldd, q + p->i0 * ld, ld, p->rows, d, a->scale);
-        copy_rows(p->dout, p->ldd, datt + p->i0 * ld, ld, p->rows, d, 1);
+        copy_rows(floats(p->q), p->ldd, from(q, p->i0 * ld), ld, p->rows, d,
+                  a->scale);
+        copy_rows(floats(p->dout), p->ldd, from(datt, p->i0 * ld), ld, p->rows,
+                  d, 1);
         for (size_t r = 0; r < p->rows; r++) {
             p->lse[r] = lse[(p->i0 + r) * a->heads];
             p->delta[r] = delta[(p->i0 + r) * a->heads];
         }
         memset(p->dq, 0, p->rows * p->ldd * sizeof(float));
         backward_strip(a, p);
-        copy_rows(p->dq, p->ldd, p->dq, p->ldd, p->rows, d, a->scale);
-        put_rows(dq + p->i0 * ld, ld, p->dq, p->ldd, p->rows, d, a->first_q);
+        copy_rows(floats(p->dq), p->ldd, floats(p->dq), p->ldd, p->rows, d,
+                  a->scale);
+        put_rows(from(dq, p->i0 * ld), ld, p->dq, p->ldd, p->rows, d,
+                 a->first_q);
     }
 }
 
-static void attention_backward(const struct dsf_attention *a, const float *q,
-                               const float *kv, const float *datt,
-                               const float *lse, const float *delta, float *dq,
-                               float *dkv, float *scratch)
+static void attention_backward(const struct dsf_attention *a,
+                               struct dsf_numbers q, struct dsf_numbers kv,
+                               struct dsf_numbers datt, const float *lse,
+                               const float *delta, struct dsf_numbers dq,
+                               struct dsf_numbers dkv, float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
     const size_t ldd = round_up(d), ldk = round_up(a->keys);
@@ -381,16 +466,18 @@ static void attention_backward(const struct dsf_attention *a, const float *q,
             size_t values = a->kv_heads * d;
 
             if (h % group == 0) {
-                transpose(kt, ldk, kv + to, ldkv, a->keys, d);
-                transpose(vt, ldk, kv + to + values, ldkv, a->keys, d);
-                copy_rows(k, ldd, kv + to, ldkv, a->keys, d, 1);
+                copy_rows(floats(k), ldd, from(kv, to), ldkv, a->keys, d, 1);
+                transpose(kt, ldk, k, ldd, a->keys, d);
+                transpose_rows(vt, ldk, from(kv, to + values), ldkv, a->keys, d,
+                               p.q, ldd);
                 memset(p.dk, 0, 2 * a->keys * ldd * sizeof(float));
             }
-            backward_head(a, &p, q + at * d, datt + at * d, lse + at,
-                          delta + at, dq + at * d);
+            backward_head(a, &p, from(q, at * d), from(datt, at * d), lse + at,
+                          delta + at, from(dq, at * d));
             if ((h + 1) % group == 0) {
-                put_rows(dkv + to, ldkv, p.dk, ldd, a->keys, d, a->first_kv);
-                put_rows(dkv + to + values, ldkv, p.dv, ldd, a->keys, d,
+                put_rows(from(dkv, to), ldkv, p.dk, ldd, a->keys, d,
+                         a->first_kv);
+                put_rows(from(dkv, to + values), ldkv, p.dv, ldd, a->keys, d,
                          a->first_kv);
             }
         }

@@ -49,7 +49,34 @@ static size_t keys_of_one(const struct dsflow_attention_args *a)
     return (size_t)a->keys / (size_t)a->tile.nseq;
 }
 
-DSF_SEGMENT_CHECK(attention)
+/* Are narrow results those of one task? A sum that is rounded for each tile of
+ * keys would be off by more with every tile. */
+static int attention_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsflow_attention_args *a = c->args;
+    const struct {
+        unsigned port;
+        int alone;
+    } sums[] = {
+        { DSFLOW_ATTENTION_ATT, a->first && a->last },
+        { DSFLOW_ATTENTION_DQ, a->first_q },
+        { DSFLOW_ATTENTION_DKV, a->first_kv },
+    };
+    int status = dsflow_segment_check(c, dsf_attention_needs, err);
+
+    for (unsigned i = 0; i < 3 && status == DSFLOW_OK; i++) {
+        unsigned p = sums[i].port;
+
+        if (p < c->n && c->shapes[p].bytes > 0 &&
+            c->shapes[p].dtype != DSFLOW_FP32 && !sums[i].alone)
+            status = dsflow_fail(err, DSFLOW_EINVAL,
+                                 "%s: %s: %s: expected fp32, as several tasks "
+                                 "add to it",
+                                 c->op->name, c->op->ports[p].name,
+                                 dsflow_dtype_str(c->shapes[p].dtype));
+    }
+    return status;
+}
 
 /* Forward, two products of a score's length, and about 10 for its exponential;
  * back, five products, one of them the scores again. */
@@ -65,7 +92,7 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 }
 
 /* Keys (transposed) and values of a head; a strip of queries, outputs and
- * scores. */
+ * scores: in fp32, whatever the type of the data. */
 static size_t forward_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_attention_args *a = c->args;
@@ -79,12 +106,14 @@ static size_t forward_scratch(const struct dsflow_case *c)
 /* A port, by its name in the list of the segment. */
 #define P(port, name, access, ...)                                             \
     DSF_PORT(ATTENTION, port, name, access, __VA_ARGS__)
+#define NARROW .floats = DSFLOW_NARROW
+#define SUM    .floats = DSFLOW_NARROW_SUM
 
 DSF_SEGMENT_OP(attention, forward, FORWARD, struct dsflow_attention_args,
                .summary = "attention of a tile of queries to a tile of keys",
                .cost = cost, .scratch = forward_scratch,
-               DSFLOW_PORTS(P(Q, "q", R), P(KV, "kv", R), P(ATT, "att", RW),
-                            P(LSE, "lse", RW)));
+               DSFLOW_PORTS(P(Q, "q", R, NARROW), P(KV, "kv", R, NARROW),
+                            P(ATT, "att", RW, SUM), P(LSE, "lse", RW)));
 
 /* Keys and values transposed, keys, gradients of both; a strip of queries,
  * gradients of outputs and of queries, scores and their gradients. */
@@ -102,6 +131,7 @@ DSF_SEGMENT_OP(attention, backward_input, BACKWARD_INPUT,
                struct dsflow_attention_args,
                .summary = "gradients of queries, keys and values", .cost = cost,
                .scratch = backward_input_scratch,
-               DSFLOW_PORTS(P(Q, "q", R), P(KV, "kv", R), P(LSE, "lse", R),
-                            P(DATT, "datt", R), P(DELTA, "delta", R),
-                            P(DQ, "dq", RW), P(DKV, "dkv", RW)));
+               DSFLOW_PORTS(P(Q, "q", R, NARROW), P(KV, "kv", R, NARROW),
+                            P(LSE, "lse", R), P(DATT, "datt", R, NARROW),
+                            P(DELTA, "delta", R), P(DQ, "dq", RW, SUM),
+                            P(DKV, "dkv", RW, SUM)));

@@ -1,99 +1,5 @@
 /* test_attention.c - tiles of queries against tiles of keys. */
-#include "unit/codelets/segment.h"
-
-enum { MOST = 4 };
-
-/* A sequence cut in `ntiles` tiles, or one tile of several sequences. */
-struct sequence {
-    struct dsflow_tile tile;
-    int ntiles;
-    int32_t rows[MOST], pos[MOST];
-    struct tensor q[MOST], kv[MOST], att[MOST], lse[MOST], datt[MOST],
-        delta[MOST], dq[MOST], dkv[MOST];
-    double *y, *lsum; /* of the reference, for all tiles */
-};
-
-static struct sequence sequence_new(struct dsflow_tile t, int ntiles,
-                                    const int32_t *rows)
-{
-    struct sequence s = { .tile = t, .ntiles = ntiles };
-    size_t nq = dsf_tile_qwidth(&t), nkv = dsf_tile_kvwidth(&t), total = 0;
-
-    for (int i = 0; i < ntiles; i++) {
-        size_t n = (size_t)rows[i];
-        uint64_t seed = 10 * (uint64_t)i;
-
-        s.rows[i] = rows[i];
-        s.pos[i] = (int32_t)total;
-        s.q[i] = tensor_new(n * nq, 3, seed + 1);
-        s.kv[i] = tensor_new(n * nkv, 3, seed + 2);
-        s.att[i] = tensor_unset(n * nq);
-        s.lse[i] = tensor_unset(2 * n * (size_t)t.heads);
-        s.datt[i] = tensor_new(n * nq, 1, seed + 3);
-        s.delta[i] = tensor_unset(n * (size_t)t.heads);
-        s.dq[i] = tensor_unset(n * nq);
-        s.dkv[i] = tensor_unset(n * nkv);
-        total += n;
-    }
-    s.y = zeroes(total * nq);
-    s.lsum = zeroes(total * (size_t)t.heads);
-    return s;
-}
-
-static void sequence_free(struct sequence *s)
-{
-    for (int i = 0; i < s->ntiles; i++) {
-        tensor_free(&s->q[i]);
-        tensor_free(&s->kv[i]);
-        tensor_free(&s->att[i]);
-        tensor_free(&s->lse[i]);
-        tensor_free(&s->datt[i]);
-        tensor_free(&s->delta[i]);
-        tensor_free(&s->dq[i]);
-        tensor_free(&s->dkv[i]);
-    }
-    free(s->y);
-    free(s->lsum);
-}
-
-/* Row `p` of all the rows, as a row of a tile. */
-static double *row_of(const struct sequence *s, const struct tensor *tiles,
-                      size_t p, size_t width)
-{
-    int i = 0;
-
-    while (p >= (size_t)(s->pos[i] + s->rows[i]))
-        i++;
-    return tiles[i].d + (p - (size_t)s->pos[i]) * width;
-}
-
-static void attend(const struct sequence *s, size_t row, size_t first, size_t h)
-{
-    const struct dsflow_tile *t = &s->tile;
-    size_t d = (size_t)t->head_dim, heads = (size_t)t->heads;
-    size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
-    size_t g = h / (heads / (size_t)t->kv_heads);
-    const double *q = row_of(s, s->q, row, nq) + h * d;
-    double *y = s->y + row * nq + h * d, sum = 0, top = -INFINITY;
-
-    for (size_t j = first; j <= row; j++) {
-        const double *k = row_of(s, s->kv, j, nkv) + g * d;
-
-        top = fmax(top, dot_ref(q, k, d) / sqrt((double)d));
-    }
-    memset(y, 0, d * sizeof(double));
-    for (size_t j = first; j <= row; j++) {
-        const double *k = row_of(s, s->kv, j, nkv) + g * d, *v = k + nkv / 2;
-        double p = exp(dot_ref(q, k, d) / sqrt((double)d) - top);
-
-        sum += p;
-        for (size_t i = 0; i < d; i++)
-            y[i] += p * v[i];
-    }
-    for (size_t i = 0; i < d; i++)
-        y[i] /= sum;
-    s->lsum[row * heads + h] = top + log(sum);
-}
+#include "unit/codelets/attention.h"
 
 static double objective(void *user)
 {
@@ -113,60 +19,6 @@ static double objective(void *user)
     return sum;
 }
 
-static struct dsflow_attention_args pair_args(const struct sequence *s, int i,
-                                              int k)
-{
-    struct dsflow_attention_args a = {
-        .tile = s->tile,
-        .keys = s->rows[k],
-        .diagonal = k == i,
-        .first = k == 0,
-        .last = k == i,
-        .first_q = k == i,
-        .first_kv = i == s->ntiles - 1,
-    };
-
-    a.tile.rows = s->rows[i];
-    a.tile.pos = s->pos[i];
-    return a;
-}
-
-static void forward(struct sequence *s)
-{
-    for (int i = 0; i < s->ntiles; i++) {
-        for (int k = 0; k <= i; k++) {
-            struct dsflow_attention_args a = pair_args(s, i, k);
-
-            RUN(&dsf_codelet_attention_forward, &a,
-                { DSFLOW_ATTENTION_Q, &s->q[i] },
-                { DSFLOW_ATTENTION_KV, &s->kv[k] },
-                { DSFLOW_ATTENTION_ATT, &s->att[i] },
-                { DSFLOW_ATTENTION_LSE, &s->lse[i] });
-        }
-    }
-}
-
-static void backward(struct sequence *s)
-{
-    for (int i = s->ntiles - 1; i >= 0; i--) {
-        dsf_head_dots(s->datt[i].f, s->att[i].f, s->delta[i].f,
-                      (size_t)s->rows[i], (size_t)s->tile.heads,
-                      (size_t)s->tile.head_dim);
-        for (int k = i; k >= 0; k--) {
-            struct dsflow_attention_args a = pair_args(s, i, k);
-
-            RUN(&dsf_codelet_attention_backward_input, &a,
-                { DSFLOW_ATTENTION_Q, &s->q[i] },
-                { DSFLOW_ATTENTION_KV, &s->kv[k] },
-                { DSFLOW_ATTENTION_DATT, &s->datt[i] },
-                { DSFLOW_ATTENTION_LSE, &s->lse[i] },
-                { DSFLOW_ATTENTION_DELTA, &s->delta[i] },
-                { DSFLOW_ATTENTION_DQ, &s->dq[i] },
-                { DSFLOW_ATTENTION_DKV, &s->dkv[k] });
-        }
-    }
-}
-
 static void check_sequence(struct dsflow_tile t, int ntiles,
                            const int32_t *rows)
 {
@@ -180,27 +32,13 @@ static void check_sequence(struct dsflow_tile t, int ntiles,
         assert_close(s.lse[i].f, s.lsum + (size_t)s.pos[i] * heads,
                      (size_t)rows[i] * heads, 1e-6);
     }
+    fill_delta(&s);
     backward(&s);
     for (int i = 0; i < ntiles; i++) {
         check_gradient(objective, &s, s.q[i].d, s.dq[i].f, s.q[i].n, "q");
         check_gradient(objective, &s, s.kv[i].d, s.dkv[i].f, s.kv[i].n, "kv");
     }
     sequence_free(&s);
-}
-
-static struct dsflow_tile shape(int32_t nseq, int32_t heads, int32_t kv_heads,
-                                int32_t head_dim)
-{
-    return (struct dsflow_tile){ .rows = 1,
-                                 .nseq = nseq,
-                                 .width = 1,
-                                 .heads = heads,
-                                 .kv_heads = kv_heads,
-                                 .head_dim = head_dim,
-                                 .ffn = 1,
-                                 .vocab = 1,
-                                 .context = 1000,
-                                 .eps = 1e-5f };
 }
 
 static void check_shapes(void)
@@ -236,7 +74,9 @@ static void tiles_do_not_change_the_result(void **state)
     }
     forward(&whole);
     forward(&cut);
+    fill_delta(&whole);
     backward(&whole);
+    fill_delta(&cut);
     backward(&cut);
     tensor_from_floats(&whole.att[0]);
     tensor_from_floats(&whole.dq[0]);
@@ -265,6 +105,7 @@ static void large_scores_do_not_overflow(void **state)
     objective(&s);
     forward(&s);
     assert_close(s.att[0].f, s.y, s.att[0].n, 1e-4);
+    fill_delta(&s);
     backward(&s);
     for (size_t i = 0; i < s.dq[0].n; i++)
         assert_true(isfinite(s.dq[0].f[i]));

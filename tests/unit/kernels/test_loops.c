@@ -272,6 +272,8 @@ static void columns_are_exponentials_below_their_maximum(void **state)
     with_every_isa(check_columns);
 }
 
+#define FLOATS(p) ((struct dsf_numbers){ p, DSFLOW_FP32 })
+
 /* Every loop once, on buffers that start `at` bytes from a page; what they
  * wrote is in the same memory. */
 static float *run_all(size_t at, size_t total)
@@ -302,9 +304,11 @@ static float *run_all(size_t at, size_t total)
     for (size_t i = 0; i < R; i++)
         p[8][64 + i] = (float)sums[i];
     dsf_head_dots(p[9], p[10], p[8] + 200, R, H, D);
-    dsf_attention_forward(&a, p[10], p[11], p[12], p[13], p[14]);
-    dsf_attention_backward(&a, p[10], p[11], p[9], p[13], p[8] + 200, p[12],
-                           p[11], p[14]);
+    dsf_attention_forward(&a, FLOATS(p[10]), FLOATS(p[11]), FLOATS(p[12]),
+                          p[13], p[14]);
+    dsf_attention_backward(&a, FLOATS(p[10]), FLOATS(p[11]), FLOATS(p[9]),
+                           p[13], p[8] + 200, FLOATS(p[12]), FLOATS(p[11]),
+                           p[14]);
     memmove(mem, f, 14 * total / 16 * sizeof(float)); /* without scratch */
     return mem;
 }
