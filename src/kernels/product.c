@@ -1,6 +1,6 @@
 /* product.c - products of matrices of bf16 or fp16, with sums in fp32: by
- * oneDNN's matmul where it has one for this processor, else of their numbers in
- * fp32. */
+ * oneDNN's matmul where the processor has instructions for them, else of their
+ * numbers in fp32. */
 #include "kernels/gemm.h"
 #include "kernels/narrow.h"
 
@@ -240,8 +240,17 @@ static dnnl_status_t matmul_new(struct matmul *m, const struct shape *s,
     return status;
 }
 
-/* Does oneDNN have products of bf16 for this processor, and for what
- * ONEDNN_MAX_CPU_ISA leaves of it? */
+/* Has the processor, or what ONEDNN_MAX_CPU_ISA leaves of it, instructions for
+ * products of bf16? With AVX-512 alone oneDNN converts, and is no faster than
+ * with fp32. */
+static bool has_instructions(void)
+{
+    const int bf16 = dnnl_cpu_isa_avx512_core_bf16; /* a set of bits */
+
+    return ((int)dnnl_get_effective_cpu_isa() & bf16) == bf16;
+}
+
+/* Are products of bf16 oneDNN's here? */
 static void find_out(void)
 {
     const struct shape small = { 32, 32, 32, 32, 32, 32, 0, 0, 0 };
@@ -249,7 +258,8 @@ static void find_out(void)
 
     if (pthread_key_create(&own, matmuls_free) != 0 || !all)
         dsf_fatal("no memory for oneDNN");
-    have_bf16 = matmul_new(&all->of[0], &small, all->engine) == dnnl_success;
+    have_bf16 = has_instructions() &&
+                matmul_new(&all->of[0], &small, all->engine) == dnnl_success;
     all->n = 1;
     matmuls_free(all);
 }
