@@ -1,7 +1,10 @@
 /* task_out.c - projection of the attention's output, added to the layer's
  * input; of a part, of the output of some heads. */
+#include "kernels/narrow.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
+
+#include <stdbool.h>
 
 int dsf_out_needs(const struct dsflow_op *op, const void *args,
                   struct dsflow_need *need, struct dsflow_err *err)
@@ -49,23 +52,52 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->flops += x;
 }
 
+/* What a narrow product wants, and its result before it is rounded; or, where
+ * that is y itself, the bias in fp32. */
+static size_t scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_out_args *a = c->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    const bool sums = c->shapes[DSFLOW_OUT_Y].dtype == DSFLOW_FP32;
+
+    if (dsf_case_type(c) == DSFLOW_FP32)
+        return 0;
+    switch (c->op->direction) {
+    case DSFLOW_DIR_FORWARD:
+        return dsf_product_scratch(rows, width, nq) +
+               (sums ? 1 : rows) * width * DSF_CELL;
+    case DSFLOW_DIR_BACKWARD_INPUT:
+        return dsf_product_scratch(rows, nq, width) + rows * nq * DSF_CELL;
+    default:
+        return dsf_product_scratch(width, nq, rows);
+    }
+}
+
 /* A port, by its name in the list of the segment. */
 #define P(port, name, access, ...)                                             \
     DSF_PORT(OUT, port, name, access, __VA_ARGS__)
+#define NARROW .floats = DSFLOW_NARROW
+#define SUM    .floats = DSFLOW_NARROW_SUM
 
 DSF_SEGMENT_OP(out, forward, FORWARD, struct dsflow_out_args,
                .summary = "projection of the attention's output, and residual",
-               .cost = cost,
-               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(ATT, "att", R),
-                            P(UNIT, "unit", R), P(Y, "y", W)));
+               .cost = cost, .scratch = scratch,
+               DSFLOW_PORTS(P(X, "x", R, NARROW, .optional = 1),
+                            P(ATT, "att", R, NARROW),
+                            P(UNIT, "unit", R, NARROW), P(Y, "y", W, SUM)));
 
 DSF_SEGMENT_OP(out, backward_input, BACKWARD_INPUT, struct dsflow_out_args,
                .summary = "gradient of the attention's output", .cost = cost,
-               DSFLOW_PORTS(P(ATT, "att", R), P(UNIT, "unit", R),
-                            P(DY, "dy", R), P(DATT, "datt", W),
+               .scratch = scratch,
+               DSFLOW_PORTS(P(ATT, "att", R, NARROW),
+                            P(UNIT, "unit", R, NARROW),
+                            P(DY, "dy", R, NARROW),
+                            P(DATT, "datt", W, NARROW),
                             P(DELTA, "delta", W)));
 
 DSF_SEGMENT_OP(out, backward_weight, BACKWARD_WEIGHT, struct dsflow_out_args,
                .summary = "gradients of the parameters of out", .cost = cost,
-               DSFLOW_PORTS(P(ATT, "att", R), P(DY, "dy", R),
+               .scratch = scratch,
+               DSFLOW_PORTS(P(ATT, "att", R, NARROW), P(DY, "dy", R, NARROW),
                             P(GRAD, "grad", RW)));

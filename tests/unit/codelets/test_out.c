@@ -105,6 +105,121 @@ static void outputs_and_gradients_are_those_of_double_precision(void **state)
     with_every_isa(check_shapes);
 }
 
+/* datt and delta in double precision, of numbers that have no rounding left. */
+static void back_ref(const struct layer *l, double *datt, double *delta)
+{
+    const struct dsflow_tile *t = &l->args.tile;
+    size_t width = (size_t)t->width, nq = dsf_tile_qwidth(t);
+    size_t d = (size_t)t->head_dim;
+
+    for (size_t i = 0; i < l->att.n; i++) {
+        const double *dy = l->dy.d + i / nq * width, *w = l->unit.d + i % nq;
+
+        datt[i] = 0;
+        for (size_t j = 0; j < width; j++)
+            datt[i] += dy[j] * w[j * nq];
+        delta[i / d] += datt[i] * l->att.d[i];
+    }
+}
+
+/* What is stored in bf16 or fp16 is off by half of its last bit at most; sums
+ * are not. */
+static void check_narrow(struct dsflow_tile t, int bias, int residual,
+                         enum dsflow_dtype type, enum dsflow_dtype y_type)
+{
+    const double once = type == DSFLOW_BF16 ? 0x1.01p-9 : 0x1.01p-12;
+    size_t rows = (size_t)t.rows, width = (size_t)t.width;
+    size_t nq = dsf_tile_qwidth(&t), nw = dsf_round16(width * nq);
+    size_t n = nw + (bias ? width : 0);
+    struct layer l = {
+        .args = { t, 0, bias ? (int64_t)nw : -1, residual },
+        .x = tensor_new(rows * width, residual, 1),
+        .att = tensor_new(rows * nq, 1, 2),
+        .unit = tensor_new(n, 1, 3),
+        .y = tensor_unset(rows * width),
+        .dy = tensor_new(rows * width, 1, 4),
+        .datt = tensor_unset(rows * nq),
+        .delta = tensor_unset(rows * (size_t)t.heads),
+        .grad = tensor_new(n, 0, 5),
+        .yy = zeroes(rows * width),
+    };
+    struct tensor *const all[] = { &l.x, &l.att, &l.unit, &l.dy };
+    double *datt = zeroes(l.datt.n), *delta = zeroes(l.delta.n);
+    const struct on forward[] = { { DSFLOW_OUT_ATT, &l.att, type },
+                                  { DSFLOW_OUT_UNIT, &l.unit, type },
+                                  { DSFLOW_OUT_Y, &l.y, y_type },
+                                  { DSFLOW_OUT_X, &l.x, type } };
+
+    for (size_t i = 0; i < 4; i++)
+        tensor_round(all[i], type);
+    objective(&l);
+    run(&dsf_codelet_out_forward, &l.args, 0, residual ? 4 : 3, forward);
+    assert_close(l.y.f, l.yy, l.y.n, y_type == DSFLOW_FP32 ? 1e-6 : once);
+    back_ref(&l, datt, delta);
+    RUN(&dsf_codelet_out_backward_input, &l.args,
+        { DSFLOW_OUT_DY, &l.dy, type }, { DSFLOW_OUT_ATT, &l.att, type },
+        { DSFLOW_OUT_UNIT, &l.unit, type }, { DSFLOW_OUT_DATT, &l.datt, type },
+        { DSFLOW_OUT_DELTA, &l.delta });
+    assert_close(l.datt.f, datt, l.datt.n, once);
+    assert_close(l.delta.f, delta, l.delta.n, 2e-6);
+    soil(&l.grad);
+    RUN_FRESH(1u << DSFLOW_OUT_GRAD, &dsf_codelet_out_backward_weight, &l.args,
+              { DSFLOW_OUT_DY, &l.dy, type }, { DSFLOW_OUT_ATT, &l.att, type },
+              { DSFLOW_OUT_GRAD, &l.grad });
+    /* The second time, it is added to. */
+    RUN(&dsf_codelet_out_backward_weight, &l.args,
+        { DSFLOW_OUT_DY, &l.dy, type }, { DSFLOW_OUT_ATT, &l.att, type },
+        { DSFLOW_OUT_GRAD, &l.grad });
+    for (size_t i = 0; i < n; i++)
+        l.grad.f[i] /= 2;
+    check_gradient(objective, &l, l.unit.d, l.grad.f, l.unit.n, "unit");
+    for (size_t i = 0; i < 4; i++)
+        tensor_free(all[i]);
+    tensor_free(&l.y);
+    tensor_free(&l.datt);
+    tensor_free(&l.delta);
+    tensor_free(&l.grad);
+    free(l.yy);
+    free(datt);
+    free(delta);
+}
+
+static void check_narrow_shapes(void)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_BF16, DSFLOW_FP16 };
+    struct dsflow_tile t = { .nseq = 1,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 12,
+                             .ffn = 1,
+                             .vocab = 1,
+                             .context = 64,
+                             .eps = 1e-5f };
+
+    for (size_t i = 0; i < 2; i++) {
+        t.rows = 7;
+        t.width = 48;
+        t.head_dim = 12;
+        check_narrow(t, 1, 1, types[i], types[i]);
+        /* Of a part; and in front of segments in fp32. */
+        check_narrow(t, 0, 0, types[i], DSFLOW_FP32);
+        check_narrow(t, 1, 1, types[i], DSFLOW_FP32);
+        t.rows = 33;
+        t.width = 65;
+        t.head_dim = 17;
+        check_narrow(t, 0, 1, types[i], types[i]);
+        check_narrow(t, 0, 1, types[i], DSFLOW_FP32);
+        check_narrow(t, 0, 0, types[i], types[i]);
+        t.rows = 1;
+        check_narrow(t, 1, 1, types[i], types[i]);
+    }
+}
+
+static void narrow_results_are_rounded_once(void **state)
+{
+    with_every_isa(check_narrow_shapes);
+}
+
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 2,
@@ -142,6 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_double_precision),
+        cmocka_unit_test(narrow_results_are_rounded_once),
         cmocka_unit_test(what_does_not_agree_is_refused),
     };
 
