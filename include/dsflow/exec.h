@@ -65,9 +65,9 @@ struct dsflow_exec_stats {
 /* Allocates the memory of all data and starts the workers; reserves the space
  * on the disks. `graph` and `host` are borrowed until close. Errors:
  * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EFIT where a device has not as
- * many, DSFLOW_EINVAL for options of another
- * size, DSFLOW_EIO when there is no room on a disk, DSFLOW_ENOSYS when a kind
- * of task has no codelet for the workers there are. */
+ * many, DSFLOW_EINVAL for options of another size, DSFLOW_EIO when there is no
+ * room on a disk, DSFLOW_ENOSYS when a kind of task has no codelet for the
+ * workers there are, DSFLOW_EFAIL where another one of StarPU is open. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 const struct dsflow_exec_options *options,
                                 const struct dsflow_host *host,

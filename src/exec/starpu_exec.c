@@ -16,6 +16,7 @@
 #include "machine/schedulers.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,10 @@ static bool is_crowded(const struct dsflow_exec_options *options)
            options->workers + options->virtuals > machine.cores;
 }
 
+/* There is one StarPU in a process. A second executor would get the workers and
+ * the scheduler that the first one asked for. */
+static atomic_flag in_use = ATOMIC_FLAG_INIT;
+
 static int start(const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
@@ -157,6 +162,10 @@ static int start(const struct dsflow_exec_options *options,
     struct starpu_conf conf;
     int ret;
 
+    if (atomic_flag_test_and_set(&in_use))
+        return dsflow_fail(err, DSFLOW_EFAIL,
+                           "StarPU has an executor in this process already: "
+                           "expected it to be closed first");
     setenv("STARPU_SILENT", "1", 0); /* its remarks help nobody here */
     set_binding(crowded);
     starpu_conf_init(&conf);
@@ -169,10 +178,11 @@ static int start(const struct dsflow_exec_options *options,
     dsf_starpu_set_scheduler(&conf, options->scheduler,
                              crowded || options->virtuals > 0);
     ret = starpu_init(&conf);
-    if (ret != 0)
-        return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
-                           strerror(-ret));
-    return DSFLOW_OK;
+    if (ret == 0)
+        return DSFLOW_OK;
+    atomic_flag_clear(&in_use);
+    return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
+                       strerror(-ret));
 }
 
 /* Rank r has the workers w with w ranks / workers = r; where there are more
@@ -327,6 +337,7 @@ static void starpu_exec_close(struct dsflow_exec *exec)
                 if (s->handles[i] != NULL)
                     starpu_data_unregister_no_coherency(s->handles[i]);
         starpu_shutdown();
+        atomic_flag_clear(&in_use);
     }
     for (unsigned k = 0; k < s->nkinds; k++)
         free(s->kinds[k]);

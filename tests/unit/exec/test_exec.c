@@ -519,6 +519,38 @@ static void batches_are_loaded_by_several_workers_at_once(void **state)
     dsflow_graph_free(g);
 }
 
+/* Its workers would be those of the first one, however few. */
+static void a_second_one_of_starpu_is_refused(void **state)
+{
+    struct dsflow_graph *g = tangle(1);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *first, *second;
+    struct dsflow_err err;
+
+    for (unsigned workers = 1; workers <= 2; workers++) {
+        assert_int_equal(
+            dsflow_exec_open(
+                g,
+                &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers),
+                &host, &first, &err),
+            DSFLOW_OK);
+        assert_int_equal(
+            dsflow_exec_open(
+                g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2),
+                &host, &second, &err),
+            DSFLOW_EFAIL);
+        assert_non_null(strstr(err.msg, "already: expected it to be closed"));
+        /* Others do not need it. */
+        assert_int_equal(
+            dsflow_exec_open(g, &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL),
+                             &host, &second, &err),
+            DSFLOW_OK);
+        dsflow_exec_close(second);
+        dsflow_exec_close(first);
+    }
+    dsflow_graph_free(g);
+}
+
 /* Whatever the environment says to StarPU. */
 static void signals_stay_those_of_the_program(void **state)
 {
@@ -582,6 +614,7 @@ int main(void)
         cmocka_unit_test(what_a_task_works_is_less_than_it_takes),
         cmocka_unit_test(reports_come_one_at_a_time),
         cmocka_unit_test(batches_are_loaded_by_several_workers_at_once),
+        cmocka_unit_test(a_second_one_of_starpu_is_refused),
         cmocka_unit_test(signals_stay_those_of_the_program),
         cmocka_unit_test(an_unknown_scheduler_is_named_with_those_there_are),
     };
