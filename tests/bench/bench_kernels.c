@@ -1,20 +1,24 @@
 /* bench_kernels.c - how close each segment comes to its products of matrices
  * alone, on one core. Times are the best of several, taken in turns, so that a
- * noisy machine disturbs both sides alike.
+ * noisy machine disturbs all sides alike. Those that take bf16 and fp16 are
+ * timed in these, too.
  *
  *   bench_kernels [ROWS [REPETITIONS [NAME]]]
  *
  * NAME: only the kinds of task whose name begins so.
  */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/half.h"
 #include "codelets/codelets.h"
 #include "codelets/cast.h"
 #include "kernels/kernels.h"
+#include "kernels/narrow.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -72,80 +76,137 @@ static void products(const struct segment *s, float *a, float *b, float *c)
     }
 }
 
-/* The data on the ports of a task with these arguments: small numbers, and
- * tokens that are all 0. */
-static void make_ports(const struct segment *s, struct dsflow_buf *bufs,
-                       struct dsflow_shape *shapes)
-{
-    const struct dsflow_op *op = s->codelet->op;
-    struct dsflow_need needs[DSFLOW_SEGMENT_PORTS] = { 0 };
-    struct dsflow_err err;
-
-    if (s->needs(op, s->args, needs, &err) < 0) {
-        fprintf(stderr, "bench_kernels: %s\n", err.msg);
-        exit(1);
-    }
-    for (unsigned i = 0; i < op->nports; i++) {
-        const struct dsflow_need *need = &needs[i];
-        int64_t elems = need->rows * need->cols;
-
-        shapes[i] = dsflow_shape_of(need->dtype, elems);
-        bufs[i] =
-            (struct dsflow_buf){ NULL, shapes[i].bytes, elems, need->dtype };
-        if (op->ports[i].name != NULL && elems > 0)
-            bufs[i].ptr = numbers(shapes[i].bytes / sizeof(float),
-                                  need->dtype == DSFLOW_FP32 ? 0.05f : 0);
-        else
-            shapes[i] = (struct dsflow_shape){ 0 };
-    }
-}
-
-static void segment_bench(const struct segment *s, float *a, float *b, float *c)
-{
-    const struct dsflow_op *op = s->codelet->op;
+/* A task in one type of floats. */
+struct attempt {
     struct dsflow_buf bufs[DSFLOW_SEGMENT_PORTS];
     struct dsflow_shape shapes[DSFLOW_SEGMENT_PORTS];
-    const struct dsflow_case seen = { op, shapes, op->nports, s->args };
-    double own = INFINITY, plain = INFINITY;
-    struct dsflow_cost cost;
+    void *scratch;
+    double best;
+};
+
+static enum dsflow_dtype type_of(const struct dsflow_port *port,
+                                 const struct dsflow_need *need,
+                                 enum dsflow_dtype type)
+{
+    return port->floats == DSFLOW_FP32_ONLY ? need->dtype : type;
+}
+
+/* Small numbers; of what is no float, zeroes. */
+static void *contents(enum dsflow_dtype type, int64_t elems)
+{
+    float *wide =
+        numbers((size_t)elems * (type == DSFLOW_FP64 ? 2 : 1),
+                type == DSFLOW_FP32 || dsf_is_narrow(type) ? 0.05f : 0);
+    uint16_t *narrow = (void *)wide;
+
+    for (int64_t i = 0; i < elems && dsf_is_narrow(type); i++)
+        narrow[i] =
+            type == DSFLOW_BF16 ? dsf_to_bf16(wide[i]) : dsf_to_fp16(wide[i]);
+    return wide;
+}
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "bench_kernels: %s\n", why);
+    exit(1);
+}
+
+/* The data on the ports of a task with these arguments; tokens are all 0. */
+static void attempt_init(struct attempt *t, const struct segment *s,
+                         enum dsflow_dtype type)
+{
+    const struct dsflow_op *op = s->codelet->op;
+    const struct dsflow_case seen = { op, t->shapes, op->nports, s->args };
+    struct dsflow_need needs[DSFLOW_SEGMENT_PORTS] = { 0 };
     struct dsflow_err err;
     size_t room = 64;
-    void *scratch;
+
+    *t = (struct attempt){ .best = INFINITY };
+    if (s->needs(op, s->args, needs, &err) < 0)
+        fail(err.msg);
+    for (unsigned i = 0; i < op->nports; i++) {
+        int64_t elems = needs[i].rows * needs[i].cols;
+        enum dsflow_dtype own = type_of(&op->ports[i], &needs[i], type);
+
+        if (op->ports[i].name == NULL || elems == 0)
+            continue;
+        t->shapes[i] = dsflow_shape_of(own, elems);
+        t->bufs[i] = (struct dsflow_buf){ contents(own, elems),
+                                          t->shapes[i].bytes, elems, own };
+    }
+    if (op->check(&seen, &err) < 0)
+        fail(err.msg);
+    if (op->scratch)
+        room += op->scratch(&seen);
+    t->scratch = numbers(room / sizeof(float), 1);
+}
+
+static void attempt_run(struct attempt *t, const struct segment *s)
+{
+    double begin = now(), seconds;
+
+    s->codelet->cpu(&(struct dsflow_call){ .bufs = t->bufs,
+                                           .nbufs = s->codelet->op->nports,
+                                           .args = s->args,
+                                           .scratch = t->scratch });
+    seconds = now() - begin;
+    t->best = seconds < t->best ? seconds : t->best;
+}
+
+static void attempt_print(const struct attempt *t, const struct segment *s,
+                          enum dsflow_dtype type, double plain)
+{
+    const struct dsflow_op *op = s->codelet->op;
+    struct dsflow_cost cost;
+
+    op->cost(&(struct dsflow_case){ op, t->shapes, op->nports, s->args },
+             &cost);
+    printf("%-26s %s %9.3f ms %7.1f GFLOP/s", op->name, dsflow_dtype_str(type),
+           t->best * 1e3, cost.flops / t->best * 1e-9);
+    if (s->nshapes > 0)
+        printf("   sgemm alone %9.3f ms, ratio %.3f", plain * 1e3,
+               plain / t->best);
+    putchar('\n');
+}
+
+static bool takes_narrow(const struct dsflow_op *op)
+{
+    for (unsigned i = 0; i < op->nports; i++)
+        if (op->ports[i].floats == DSFLOW_NARROW)
+            return true;
+    return false;
+}
+
+/* In every type that it takes, and its products in fp32 alone. */
+static void segment_bench(const struct segment *s, float *a, float *b, float *c)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    const struct dsflow_op *op = s->codelet->op;
+    const unsigned n = takes_narrow(op) ? 3 : 1;
+    struct attempt t[3];
+    double plain = INFINITY;
 
     if (strncmp(op->name, wanted, strlen(wanted)) != 0)
         return;
-    make_ports(s, bufs, shapes);
-    if (op->check(&seen, &err) < 0) {
-        fprintf(stderr, "bench_kernels: %s\n", err.msg);
-        exit(1);
-    }
-    op->cost(&seen, &cost);
-    if (op->scratch)
-        room += op->scratch(&seen);
-    scratch = numbers(room / sizeof(float), 1);
+    for (unsigned i = 0; i < n; i++)
+        attempt_init(&t[i], s, types[i]);
     for (unsigned i = 0; i <= repetitions; i++) {
-        double t0 = now(), t1, t2;
+        double begin, seconds;
 
-        s->codelet->cpu(&(struct dsflow_call){ .bufs = bufs,
-                                               .nbufs = op->nports,
-                                               .args = s->args,
-                                               .scratch = scratch });
-        t1 = now();
+        for (unsigned k = 0; k < n; k++)
+            attempt_run(&t[k], s);
+        begin = now();
         products(s, a, b, c);
-        t2 = now();
-        if (i > 0) {
-            own = t1 - t0 < own ? t1 - t0 : own;
-            plain = t2 - t1 < plain ? t2 - t1 : plain;
-        }
+        seconds = now() - begin;
+        plain = seconds < plain ? seconds : plain;
     }
-    printf("%-26s %9.3f ms %7.1f GFLOP/s", op->name, own * 1e3,
-           cost.flops / own * 1e-9);
-    if (s->nshapes > 0)
-        printf("   sgemm alone %9.3f ms, ratio %.3f", plain * 1e3, plain / own);
-    putchar('\n');
-    for (unsigned i = 0; i < op->nports; i++)
-        free(bufs[i].ptr);
-    free(scratch);
+    for (unsigned i = 0; i < n; i++) {
+        attempt_print(&t[i], s, types[i], plain);
+        for (unsigned p = 0; p < op->nports; p++)
+            free(t[i].bufs[p].ptr);
+        free(t[i].scratch);
+    }
 }
 
 /* Units are laid out with the matrices first. */
