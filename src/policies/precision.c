@@ -16,7 +16,10 @@
  */
 #include "policies/precision_private.h"
 
+#include "base/alloc.h"
 #include "plan/programs.h"
+
+#include <stdlib.h>
 
 /* The copy of a master. */
 static dsflow_data_id copy_of(struct dsf_precision *p, dsflow_data_id id)
@@ -32,16 +35,14 @@ static dsflow_data_id copy_of(struct dsf_precision *p, dsflow_data_id id)
                                                 dsflow_dtype_str(p->type));
 }
 
-static dsflow_data_id port(void *precision, const struct dsflow_task_spec *t,
-                           unsigned i)
+static dsflow_data_id port(struct dsf_precision *p,
+                           const struct dsflow_task_spec *t, unsigned i)
 {
-    struct dsf_precision *p = precision;
     dsflow_data_id id = t->data[i];
 
     if (p->becomes[id.i] == DSF_MASTER && !dsf_precision_on_master(p, t))
         return copy_of(p, id);
-    return dsf_precision_is_wide(p, t, i) ? dsf_precision_wide(p, t, i)
-                                          : dsf_precision_data(p, id);
+    return dsf_precision_twin(p, t, i);
 }
 
 static void write_copy(struct dsf_precision *p,
@@ -63,10 +64,9 @@ static void master_written(struct dsf_precision *p,
         write_copy(p, t, id);
 }
 
-static void rewrite_task(struct dsf_precision *p,
+static void task_written(struct dsf_precision *p,
                          const struct dsflow_task_spec *t)
 {
-    dsf_add_mapped(p->rw.out, t, port, p);
     for (unsigned i = 0; i < t->ndata; i++) {
         if (!(dsflow_task_access(t, i) & DSFLOW_W))
             continue;
@@ -75,8 +75,46 @@ static void rewrite_task(struct dsf_precision *p,
         else
             dsf_precision_written(p, t, i);
     }
-    for (unsigned i = 0; i < t->ndata; i++)
-        p->use[t->data[i].i] = p->uses[p->use[t->data[i].i] - 1].next;
+}
+
+/* Tasks `first` to p->task, with the casts before all of them and behind. */
+static void rewrite_tasks(struct dsf_precision *p, uint32_t first)
+{
+    dsflow_data_id *data;
+    size_t n = 0, at = 0;
+
+    for (uint32_t k = first; k <= p->task; k++)
+        n += dsf_nth_task(p->rw.in, k)->ndata;
+    data = dsf_xcalloc(n + 1, sizeof(*data));
+    for (uint32_t k = first; k <= p->task; k++) {
+        const struct dsflow_task_spec *t = dsf_nth_task(p->rw.in, k);
+
+        for (unsigned i = 0; i < t->ndata; i++)
+            data[at++] = port(p, t, i);
+    }
+    at = 0;
+    for (uint32_t k = first; k <= p->task; k++) {
+        struct dsflow_task_spec t = *dsf_nth_task(p->rw.in, k);
+
+        t.data = data + at;
+        at += t.ndata;
+        dsflow_graph_add_task(p->rw.out, &t);
+    }
+    for (uint32_t k = first; k <= p->task; k++)
+        task_written(p, dsf_nth_task(p->rw.in, k));
+    free(data);
+}
+
+/* The tasks of a collective stand together. */
+static uint32_t last_together(const struct dsflow_graph *g, uint32_t first)
+{
+    const struct dsflow_task_spec *next;
+    uint32_t id = dsf_nth_task(g, first)->collective;
+
+    while (id != 0 && (next = dsf_nth_task(g, first + 1)) != NULL &&
+           next->collective == id)
+        first++;
+    return first;
 }
 
 /* All copies, from the masters. */
@@ -112,11 +150,12 @@ static int precision_rewrite(const void *part, const struct dsflow_plan *plan,
         return DSFLOW_UNCHANGED;
     p.rw = dsflow_rewrite_begin(in, out);
     dsf_precision_begin(&p, keys->head == DSF_HEAD_COMPUTE);
-    for (; (t = dsf_nth_task(in, p.task)) != NULL; p.task++) {
+    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i = p.task + 1) {
         if (t->program != program)
             dsf_precision_forget(&p);
         program = t->program;
-        rewrite_task(&p, t);
+        p.task = last_together(in, i);
+        rewrite_tasks(&p, i);
     }
     add_prepare(&p);
     dsf_precision_end(&p);

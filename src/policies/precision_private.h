@@ -27,7 +27,8 @@ enum dsf_becomes {
     DSF_MASTER, /* parameters: a copy of that type stands beside it */
 };
 
-struct dsf_slot;
+struct dsf_twin_slot;
+struct dsf_twin_ring;
 struct dsf_precision {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
@@ -36,8 +37,8 @@ struct dsf_precision {
     size_t nkinds, cap_kinds;
 
     /* By data of the old graph: */
-    uint32_t *root;      /* data whose bytes go into each other have one */
-    bool *fixed;         /* by root: it cannot be narrow */
+    uint32_t *root;      /* one for data that has to be of one type */
+    bool *fixed;         /* by root: it is fp32 */
     uint8_t *becomes;    /* enum dsf_becomes */
     dsflow_data_id *copy; /* of masters; no data: it is not made yet */
     uint32_t *use;       /* the first from the present task on: +1 */
@@ -45,13 +46,13 @@ struct dsf_precision {
     uint32_t *held;      /* the slot where tasks add to it: +1 */
 
     struct dsf_data_use *uses;
-    uint32_t task; /* that is being rewritten */
+    uint32_t task; /* that is being rewritten: the last one of a collective */
 
-    /* precision_wide.c */
-    struct dsf_slot *slots;
+    /* precision_twins.c */
+    struct dsf_twin_slot *slots;
     size_t nslots, cap_slots;
     uint32_t *rings; /* by rank: the first ring, +1 */
-    struct dsf_wide_ring *ring;
+    struct dsf_twin_ring *ring;
     size_t nrings, cap_rings;
 };
 
@@ -77,8 +78,8 @@ bool dsf_precision_on_master(const struct dsf_precision *p,
 /* Does the task carry bytes, whatever they mean? */
 bool dsf_precision_moves(const struct dsflow_op *op);
 
-/* The next use in the program of what is on data[i] of the present task. */
-const struct dsf_data_use *dsf_precision_next(const struct dsf_precision *p,
+/* The next use of the data in the program, behind the present task. */
+const struct dsf_data_use *dsf_precision_next(struct dsf_precision *p,
                                               dsflow_data_id id);
 
 static inline const struct dsflow_task_spec *
@@ -86,6 +87,13 @@ dsf_precision_user(const struct dsf_precision *p,
                    const struct dsf_data_use *use)
 {
     return dsf_nth_task(p->rw.in, use->task);
+}
+
+/* May a buffer of another type stand in its place? */
+static inline bool dsf_precision_may_twin(const struct dsflow_data_spec *d)
+{
+    return d->dtype == DSFLOW_FP32 &&
+           (d->role == DSFLOW_ACTIVATIONS || d->role == DSFLOW_BUFFERS);
 }
 
 /* A cast of all of it, to the nearest; `in` and `out` are of the new graph. */
@@ -97,14 +105,11 @@ void dsf_precision_cast(struct dsf_precision *p,
 /* The data in the new graph. */
 dsflow_data_id dsf_precision_data(struct dsf_precision *p, dsflow_data_id id);
 
-/* precision_wide.c: does the task want fp32 on data[i], which is narrow? */
-bool dsf_precision_is_wide(struct dsf_precision *p,
-                           const struct dsflow_task_spec *t, unsigned i);
-
-/* The fp32 buffer that it has there instead, … */
-dsflow_data_id dsf_precision_wide(struct dsf_precision *p,
+/* precision_twins.c: what the task has on data[i]: the data, or where it wants
+ * another type, a buffer of that. */
+dsflow_data_id dsf_precision_twin(struct dsf_precision *p,
                                   const struct dsflow_task_spec *t, unsigned i);
-/* … and what follows the task where it has written that, or the narrow one. */
+/* What follows the task where it has written that. */
 void dsf_precision_written(struct dsf_precision *p,
                            const struct dsflow_task_spec *t, unsigned i);
 /* Nothing stands in buffers when a program begins. */

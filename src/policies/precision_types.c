@@ -132,19 +132,46 @@ static uint32_t root_of(const struct dsf_precision *p, uint32_t i)
     return i;
 }
 
-/* What a task carries from one piece of data to another has one type. */
+static void join(struct dsf_precision *p, uint32_t a, uint32_t b)
+{
+    p->root[root_of(p, a)] = root_of(p, b);
+}
+
+/* What stands in buffers of one class has one type, on any mesh. */
+static void join_classes(struct dsf_precision *p)
+{
+    const struct dsflow_data_spec *d;
+    uint32_t *first = NULL; /* by class: data +1 */
+    size_t cap = 0;
+
+    for (uint32_t i = 0; (d = dsf_nth_data(p->rw.in, i)) != NULL; i++) {
+        if (!passes(d) || d->ring_class <= 0)
+            continue;
+        dsf_grow(&first, &cap, (size_t)d->ring_class + 1, sizeof(*first));
+        if (first[d->ring_class] == 0)
+            first[d->ring_class] = i + 1;
+        join(p, i, first[d->ring_class] - 1);
+    }
+    free(first);
+}
+
+/* So has what a task carries from one piece of data to another. Partial sums,
+ * which are added up between ranks, are fp32. */
 static void join_moved(struct dsf_precision *p)
 {
     const struct dsflow_task_spec *t;
 
-    for (uint32_t i = 0; i < dsflow_graph_ndata(p->rw.in); i++)
-        p->root[i] = i;
     for (uint32_t i = 0; (t = dsf_nth_task(p->rw.in, i)) != NULL; i++)
         for (unsigned k = 1; dsf_precision_moves(t->op) && k < t->ndata; k++)
-            p->root[root_of(p, t->data[k].i)] = root_of(p, t->data[0].i);
+            join(p, t->data[k].i, t->data[0].i);
     for (uint32_t i = 0; i < dsflow_graph_ndata(p->rw.in); i++)
         if (!passes(dsf_nth_data(p->rw.in, i)))
             p->fixed[root_of(p, i)] = true;
+    for (uint32_t i = 0; (t = dsf_nth_task(p->rw.in, i)) != NULL; i++)
+        for (unsigned k = 0; k < t->ndata; k++)
+            if (t->op->comm == DSFLOW_COMM_REDUCE &&
+                dsf_precision_spec(p, t->data[k])->role == DSFLOW_BUFFERS)
+                p->fixed[root_of(p, t->data[k].i)] = true;
 }
 
 /* Would the task use the copy of the unit that is on data[i]? */
@@ -178,20 +205,21 @@ static void find_masters(struct dsf_precision *p)
     free(refused);
 }
 
-/* A port that has to have the type, and data that cannot have it: the segment
- * is fp32. Whether there is one. */
+/* A port that has to have the type, and parameters that cannot have it: the
+ * segment is fp32. Whether there is one. */
 static bool widen_one(struct dsf_precision *p)
 {
     const struct dsflow_task_spec *t;
 
     for (uint32_t i = 0; (t = dsf_nth_task(p->rw.in, i)) != NULL; i++)
         for (unsigned k = 0; k < t->ndata; k++) {
-            uint32_t data = t->data[k].i;
+            const struct dsflow_data_spec *d =
+                dsf_precision_spec(p, t->data[k]);
 
             if (!dsf_precision_is_narrow(p, t->op) ||
-                floats_of(t, k) != DSFLOW_NARROW ||
-                dsf_nth_data(p->rw.in, data)->dtype != DSFLOW_FP32 ||
-                p->becomes[data] == DSF_MASTER || !p->fixed[root_of(p, data)])
+                floats_of(t, k) != DSFLOW_NARROW || d->dtype != DSFLOW_FP32 ||
+                dsf_precision_may_twin(d) ||
+                p->becomes[t->data[k].i] == DSF_MASTER)
                 continue;
             widen_segment(p, t->op);
             return true;
@@ -199,8 +227,8 @@ static bool widen_one(struct dsf_precision *p)
     return false;
 }
 
-/* What tasks of the type use is narrow. Partial sums, which stand in buffers,
- * are fp32; streams are not. */
+/* What tasks of the type use is narrow; buffers that they only add to are
+ * partial sums. */
 static bool makes_narrow(struct dsf_precision *p,
                          const struct dsflow_task_spec *t, unsigned i)
 {
@@ -249,14 +277,15 @@ static void find_uses(struct dsf_precision *p)
     }
 }
 
-const struct dsf_data_use *dsf_precision_next(const struct dsf_precision *p,
+const struct dsf_data_use *dsf_precision_next(struct dsf_precision *p,
                                               dsflow_data_id id)
 {
     const struct dsflow_task_spec *now = dsf_nth_task(p->rw.in, p->task);
     uint32_t at = p->use[id.i];
 
-    while (at != 0 && p->uses[at - 1].task == p->task)
+    while (at != 0 && p->uses[at - 1].task <= p->task)
         at = p->uses[at - 1].next;
+    p->use[id.i] = at;
     return at != 0 &&
                    dsf_nth_task(p->rw.in, p->uses[at - 1].task)->program ==
                        now->program
@@ -306,6 +335,9 @@ void dsf_precision_begin(struct dsf_precision *p, bool head)
     p->rings = dsf_xcalloc((size_t)p->plan->nranks, sizeof(*p->rings));
     for (uint32_t i = 0; i < n; i++)
         p->copy[i] = dsf_no_data();
+    for (uint32_t i = 0; i < n; i++)
+        p->root[i] = i;
+    join_classes(p);
     join_moved(p);
     find_kinds(p, head);
     do

@@ -164,12 +164,12 @@ static void a_reader_of_fp32_gets_a_buffer(void **state)
     ADD(&f, &wide_use, false, b, a);
     rewrite(&f);
     assert_string_equal(words(f.out),
-                        "narrow_make a; cast a wide.z8.c0.f0.r0; "
-                        "wide_use b wide.z8.c0.f0.r0; "
-                        "wide_use b wide.z8.c0.f0.r0; "
-                        "narrow_make a; cast a wide.z8.c0.f1.r0; "
-                        "wide_use b wide.z8.c0.f1.r0");
-    assert_int_equal(type_of(f.out, "wide.z8.c0.f0.r0"), DSFLOW_FP32);
+                        "narrow_make a; cast a fp32.z8.c0.f0.r0; "
+                        "wide_use b fp32.z8.c0.f0.r0; "
+                        "wide_use b fp32.z8.c0.f0.r0; "
+                        "narrow_make a; cast a fp32.z8.c0.f1.r0; "
+                        "wide_use b fp32.z8.c0.f1.r0");
+    assert_int_equal(type_of(f.out, "fp32.z8.c0.f0.r0"), DSFLOW_FP32);
     end(&f);
 }
 
@@ -184,8 +184,8 @@ static void what_a_task_writes_in_fp32_is_cast_behind_it(void **state)
     ADD(&f, &wide_make, false, a); /* nobody reads that */
     rewrite(&f);
     assert_string_equal(words(f.out),
-                        "wide_make wide.z8.c0.f0.r0; cast wide.z8.c0.f0.r0 a; "
-                        "narrow_use b a; wide_make wide.z8.c0.f1.r0");
+                        "wide_make fp32.z8.c0.f0.r0; cast fp32.z8.c0.f0.r0 a; "
+                        "narrow_use b a; wide_make fp32.z8.c0.f1.r0");
     end(&f);
 }
 
@@ -209,8 +209,8 @@ static void sums_are_rounded_once(void **state)
     assert_string_equal(
         words(f.out),
         "narrow_make x; sum s x; narrow_use b s; "
-        "sum wide.z8.c0.f0.r0 x; sum wide.z8.c0.f0.r0 x; "
-        "sum wide.z8.c0.f0.r0 x; cast wide.z8.c0.f0.r0 s; narrow_use b s");
+        "sum fp32.z8.c0.f0.r0 x; sum fp32.z8.c0.f0.r0 x; "
+        "sum fp32.z8.c0.f0.r0 x; cast fp32.z8.c0.f0.r0 s; narrow_use b s");
     end(&f);
 }
 
