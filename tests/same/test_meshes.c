@@ -6,7 +6,8 @@
  *     tests/same/test_meshes "llama mesh.data=2 zero.stage=3"
  *
  * runs that trial alone; SEED=7 TRIALS=500, other random ones; SHARD=2/4, every
- * fourth of all, from the second on. */
+ * fourth of all, from the second on. In bf16 each trial is run by one of the two
+ * executors, those of a list by turns. */
 #include "trial.h"
 #include "unit_ops.h"
 
@@ -30,11 +31,13 @@
 #define NRANDOM     40
 #define TENSOR_NEAR 1e-5 /* relative, of the loss: tensor parallel, and */
 #define GROUPS_NEAR 1e-6 /* other groups, sum in another order */
+#define BF16_NEAR   1e-2 /* the same where numbers have eight bits */
+#define BF16        " precision.compute=bf16"
 
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequences", "batch.tile",
-    "model.",       "optimizer.",  "zero.reduce",     "precision.states",
+    "model.",       "optimizer.",  "zero.reduce",     "precision.",
     "shrink.",
 };
 
@@ -723,7 +726,9 @@ static void run_trial(const char *text, enum dsflow_exec_kind kind)
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
             compare_unit(&tr, u, k, expected);
-    compare_losses(&tr, reference(&tr.trial, false), TENSOR_NEAR);
+    compare_losses(&tr, reference(&tr.trial, false),
+                   dsf_compute_type(&tr.trial.job) == DSFLOW_FP32 ? TENSOR_NEAR
+                                                                  : BF16_NEAR);
     free_result(tr.result);
     end_trial(&tr.trial);
 }
@@ -866,6 +871,16 @@ static unsigned add_test(struct CMUnitTest *tests, unsigned n,
     return n + 1;
 }
 
+/* The trial in bf16. */
+static unsigned add_narrow(struct CMUnitTest *tests, unsigned n,
+                           const char *trial, enum dsflow_exec_kind kind)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s" BF16, trial);
+    return add_test(tests, n, text, kind);
+}
+
 /* Which of all trials are to be run here. */
 struct shard {
     unsigned which, of; /* from 1 */
@@ -904,7 +919,7 @@ int main(int argc, char **argv)
     struct shard shard;
     unsigned nrandom = count != NULL ? (unsigned)atoi(count) : NRANDOM;
     struct CMUnitTest *tests =
-        calloc(2 * ((size_t)argc + NTRIALS) + nrandom + 1, sizeof(*tests));
+        calloc(3 * ((size_t)argc + NTRIALS) + nrandom + 1, sizeof(*tests));
     unsigned n = 0;
     int status;
 
@@ -925,12 +940,15 @@ int main(int argc, char **argv)
             continue;
         n = add_test(tests, n, trials[i], DSFLOW_SERIAL);
         n = add_test(tests, n, trials[i], DSFLOW_STARPU);
+        n = add_narrow(tests, n, trials[i],
+                       n % 2 == 0 ? DSFLOW_SERIAL : DSFLOW_STARPU);
     }
     for (unsigned i = 0; i < nrandom && argc < 2; i++) {
         char *text = random_trial(&dice);
 
         if (is_next_mine(&shard))
-            n = add_test(tests, n, text, DSFLOW_STARPU);
+            n = (i % 2 == 0 ? add_test : add_narrow)(tests, n, text,
+                                                     DSFLOW_STARPU);
         free(text);
     }
     if (argc < 2 && is_next_mine(&shard))
