@@ -33,7 +33,8 @@ static const struct dsflow_option main_options[] = {
     DSFLOW_OPTION_INT(MAIN, seed, "1", 0, NO_LIMIT,
                       "of the initial weights and of the order of the text",
                       "model.init = random or data.shuffle = true or "
-                      "precision.states != fp32"),
+                      "precision.states != fp32 or "
+                      "precision.master = false"),
     DSFLOW_OPTION_OF(DSFLOW_STRING, MAIN, output, "\"runs/job\"",
                      "folder for metrics, checkpoints and the token cache"),
     DSFLOW_OPTION_INT(MAIN, log_every, "10", 1, MANY,

@@ -56,6 +56,7 @@ enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
 
 struct dsf_precision_keys {
     int states;  /* position in DSF_STATE_FORMATS */
+    bool master; /* parameters are kept in fp32, too; bf16 */
     int compute; /* position in DSF_COMPUTES */
     int head;    /* enum dsf_head_type */
 };
@@ -92,6 +93,13 @@ static inline enum dsflow_dtype dsf_job_states(const struct dsf_job *job)
         DSF_DTYPE_OF) };
 
     return dtypes[dsf_precision_keys(job)->states];
+}
+
+/* Are parameters kept in fp32, whatever is computed in? */
+static inline bool dsf_keeps_masters(const struct dsf_job *job)
+{
+    return dsf_precision_keys(job)->master ||
+           dsf_compute_type(job) != DSFLOW_BF16;
 }
 
 /* The stage of ZeRO; 0 where it is auto as yet. */

@@ -339,7 +339,8 @@ static int offload_rewrite(const void *part, const struct dsflow_plan *plan,
     int status;
 
     if (!dsf_is_offloaded(plan->job))
-        return dsf_job_states(plan->job) == DSFLOW_FP32
+        return dsf_job_states(plan->job) == DSFLOW_FP32 &&
+                       dsf_keeps_masters(plan->job)
                    ? DSFLOW_UNCHANGED
                    : dsf_offload_cut(plan, in, out, err);
     pieces = dsflow_graph_new();
@@ -385,7 +386,8 @@ static const struct dsflow_option offload_options[] = {
                      "of a state that is read and updated at a time; of "
                      "states on the device, which precision.states cuts, "
                      "4MiB at most",
-                     "offload.optimizer != none or precision.states != fp32"),
+                     "offload.optimizer != none or precision.states != fp32 "
+                     "or precision.master = false"),
     { 0 },
 };
 

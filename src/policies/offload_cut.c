@@ -1,7 +1,10 @@
-/* offload_cut.c - what tasks do with states of the optimizer that are offloaded,
- * or kept in fewer bytes: in pieces, so that the disk reads one while another is
- * updated, and the buffers into which states are cast, and back, are small,
- * however large a unit is.
+/* offload_cut.c - what tasks do with states of the optimizer that are
+ * offloaded, or kept in fewer bytes: in pieces, so that the disk reads one
+ * while another is updated, and the buffers into which states are cast, and
+ * back, are small, however large a unit is.
+ *
+ * Parameters without masters are cast likewise: up to here each one has a
+ * master beside it, which is there no more behind.
  *
  * The random numbers of the rounding are a hash of the unit, the step and the
  * place, so that replicas stay the same, and nothing depends on how ZeRO or
@@ -10,6 +13,8 @@
 #include "policies/offload_private.h"
 
 #include "base/alloc.h"
+#include "plan/programs.h"
+#include "tasks/stream.h"
 #include "tasks/tasks.h"
 
 #include <stdlib.h>
@@ -23,13 +28,20 @@ struct cutter {
     enum dsflow_tier tier;   /* where they are updated */
     int64_t *most;           /* by rank: elements of its largest piece */
     uint32_t *turns;         /* by rank: updates of pieces so far */
+    bool masters;            /* of parameters are kept; else, … */
+    uint32_t *copies; /* … by data: the parameters that a master is of, +1 */
 };
 
-/* Is it a state that is kept in fewer bytes? Masters of parameters are not. */
+static bool is_master(const struct dsflow_data_spec *d)
+{
+    return d->role == DSFLOW_STATES && d->kept == 1 + DSF_KEPT_PARAM;
+}
+
+/* Is it kept in fewer bytes than it is updated in? */
 static bool is_packed(const struct cutter *k, const struct dsflow_data_spec *d)
 {
-    return d->role == DSFLOW_STATES && d->kept != 1 + DSF_KEPT_PARAM &&
-           k->dtype != DSFLOW_FP32;
+    return d->role == DSFLOW_STATES &&
+           (is_master(d) ? !k->masters : k->dtype != DSFLOW_FP32);
 }
 
 /* Elements before piece `i` of `n`: whole blocks. */
@@ -57,7 +69,7 @@ static int64_t count_pieces(const struct cutter *k,
 /* Are tasks of states done in pieces? */
 static bool is_cut(const struct cutter *k)
 {
-    return k->tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32;
+    return k->tier != DSFLOW_DEVICE || k->dtype != DSFLOW_FP32 || !k->masters;
 }
 
 /* The first state of the optimizer that the task uses; NULL: none. */
@@ -84,7 +96,8 @@ static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
     for (unsigned p = 0; p < t->ndata; p++) {
         cuts = cuts && dsf_task_port(t, p)->slice != DSFLOW_BLOCKS;
         packed =
-            packed || is_packed(k, dsflow_graph_data(k->rw.in, t->data[p]));
+            packed || (dsflow_task_access(t, p) & DSFLOW_W &&
+                       is_packed(k, dsflow_graph_data(k->rw.in, t->data[p])));
     }
     if (!cuts && count_pieces(k, state) > 1)
         return dsflow_fail(err, DSFLOW_ENOSYS,
@@ -93,8 +106,8 @@ static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
                            t->op->name, state->name);
     if (!t->op->update && packed)
         return dsflow_fail(err, DSFLOW_ENOSYS,
-                           "offload: task %s: uses %s: expected only updates "
-                           "of an optimizer to use states that are packed",
+                           "offload: task %s: writes %s: expected only "
+                           "updates of an optimizer to write what is packed",
                            t->op->name, state->name);
     return DSFLOW_OK;
 }
@@ -135,22 +148,29 @@ static dsflow_data_id buffer(struct cutter *k,
                                 k->turns[rank] % length, rank);
 }
 
-/* `control` where it rounds at random; NULL: what it casts stays exact. */
+/* Numbers `own` from where they are kept into a buffer; with `control`, back,
+ * rounded at random. */
 static void cast(struct cutter *k, const struct dsflow_task_spec *update,
-                 const struct dsflow_data_spec *state, dsflow_data_id in,
-                 dsflow_data_id out, const dsflow_data_id *control)
+                 const struct dsflow_data_spec *own, dsflow_data_id kept,
+                 dsflow_data_id buffer, const dsflow_data_id *control)
 {
-    struct dsf_cast_args args = { .elems = state->elems,
-                                  .at = state->at,
-                                  .packed = state->elems };
-    dsflow_data_id data[] = { in, out, control != NULL ? *control : in };
+    const struct dsflow_data_spec *whole = dsflow_graph_data(k->rw.out, kept);
+    struct dsf_cast_args args = { .elems = own->elems,
+                                  .at = own->at,
+                                  .packed = own->elems };
+    bool part = control != NULL && own->elems < whole->elems;
 
-    if (control != NULL) {
+    if (control == NULL) {
+        args.in_at = own->at - whole->at;
+    } else {
+        args.out_at = own->at - whole->at;
         args.rounding = DSF_ROUND_STOCHASTIC;
-        args.stream = state->stream;
+        args.stream = own->stream;
     }
     dsf_add_like(k->rw.out, update, &dsf_op_cast, &args, update->rank,
-                 1u << 1, control != NULL ? 3 : 2, data);
+                 part ? 0 : 1u << 1, control != NULL ? 3 : 2,
+                 control != NULL ? (dsflow_data_id[]){ buffer, kept, *control }
+                                 : (dsflow_data_id[]){ kept, buffer });
 }
 
 /* The `i`-th piece of a state, of `n`. */
@@ -160,11 +180,27 @@ static struct dsflow_data_spec piece_of(const struct cutter *k,
 {
     struct dsflow_data_spec own = *state;
 
-    if (is_packed(k, state))
+    if (is_packed(k, state) && is_master(state))
+        own.stream = dsf_state_stream(k->plan->job->main.seed, "params",
+                                      state->unit, state->part);
+    else if (is_packed(k, state))
         own.dtype = (uint8_t)k->dtype;
     own.at += before(state, i, n);
     own.elems = before(state, i + 1, n) - before(state, i, n);
     return own;
+}
+
+/* Where that piece is between steps: by itself, or in the parameters. */
+static dsflow_data_id kept_in(struct cutter *k, dsflow_data_id state,
+                              const struct dsflow_data_spec *own, int64_t i,
+                              int64_t n)
+{
+    uint32_t copy = k->masters ? 0 : k->copies[state.i];
+
+    return copy != 0
+               ? dsflow_rewrite_data(&k->rw, (dsflow_data_id){ copy - 1 })
+               : dsflow_rewrite_named(k->rw.out, own, n > 1 ? "%s.c%d" : "%s",
+                                      own->name, (int)i);
 }
 
 /* The task on the `i`-th piece of `n`, of the states that it uses. */
@@ -192,8 +228,7 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         }
         gone[dsf_task_index(task, p)] = before(state, i, n);
         own = piece_of(k, d, i, n);
-        kept[p] = ports[p] = dsflow_rewrite_named(
-            rw->out, &own, n > 1 ? "%s.c%d" : "%s", own.name, (int)i);
+        kept[p] = ports[p] = kept_in(k, task->data[p], &own, i, n);
         if (!is_packed(k, d))
             continue;
         casts = true;
@@ -209,10 +244,10 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(rw->in, task->data[p]);
 
-        if (!is_packed(k, d))
+        if (!is_packed(k, d) || !(dsflow_task_access(task, p) & DSFLOW_W))
             continue;
         own = piece_of(k, d, i, n);
-        cast(k, task, &own, ports[p], kept[p], &ports[0]);
+        cast(k, task, &own, kept[p], ports[p], &ports[0]);
     }
     k->turns[task->rank] += casts;
     free(ports);
@@ -236,6 +271,13 @@ static uint32_t count_together(const struct cutter *k, uint32_t i)
     return n;
 }
 
+/* Does it write parameters from their master, which is not kept? */
+static bool makes_copy(const struct cutter *k, const struct dsflow_task_spec *t)
+{
+    return !k->masters && t->op == &dsf_op_cast &&
+           is_master(dsflow_graph_data(k->rw.in, t->data[0]));
+}
+
 static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
                         struct dsflow_err *err)
 {
@@ -248,9 +290,37 @@ static int cut_together(struct cutter *k, uint32_t first, uint32_t ntasks,
         status =
             check_cut(k, dsf_nth_task(k->rw.in, first + i), state, err);
     for (int64_t c = 0; c < n && status == DSFLOW_OK; c++)
-        for (uint32_t i = 0; i < ntasks; i++)
-            do_piece(k, dsf_nth_task(k->rw.in, first + i), state, c, n);
+        for (uint32_t i = 0; i < ntasks; i++) {
+            const struct dsflow_task_spec *t =
+                dsf_nth_task(k->rw.in, first + i);
+
+            if (!makes_copy(k, t))
+                do_piece(k, t, state, c, n);
+        }
     return status;
+}
+
+/* The parameters of each master. They are kept in its place. */
+static void find_copies(struct cutter *k)
+{
+    struct dsflow_rewrite *rw = &k->rw;
+    const struct dsflow_task_spec *t;
+    const struct dsflow_data_spec *d;
+
+    k->copies =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(rw->in) + 1, sizeof(*k->copies));
+    for (uint32_t i = 0; (t = dsf_nth_task(rw->in, i)) != NULL; i++)
+        if (makes_copy(k, t))
+            k->copies[t->data[0].i] = t->data[1].i + 1;
+    for (uint32_t i = 0; (d = dsf_nth_data(rw->in, i)) != NULL; i++)
+        if (d->role == DSFLOW_PARAMS && d->persistent && d->unit >= 0 &&
+            d->kept == 0 && d->dtype == DSFLOW_BF16) {
+            struct dsflow_data_spec own = *d;
+
+            own.kept = 1 + DSF_KEPT_PARAM;
+            rw->copy[i] = dsflow_graph_add_data(rw->out, &own);
+            rw->copied[i] = 1;
+        }
 }
 
 int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
@@ -264,17 +334,25 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         .dtype = dsf_job_states(plan->job),
         .tier = keys->home[DSFLOW_STATES] == DSFLOW_DEVICE ? DSFLOW_DEVICE
                                                            : DSFLOW_HOST,
+        .masters = dsf_keeps_masters(plan->job),
         .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
     };
     const struct dsflow_task_spec *t;
+    dsflow_program prepare = DSFLOW_MAX_PROGRAMS;
     int status = DSFLOW_OK;
 
+    if (!k.masters) {
+        find_copies(&k);
+        dsflow_graph_find_program(in, DSF_PREPARE, &prepare);
+    }
     find_most(&k);
     for (uint32_t i = 0, n = 1; (t = dsf_nth_task(in, i)) != NULL &&
                                 status == DSFLOW_OK;
          i += n) {
         n = count_together(&k, i);
+        if (t->program == prepare)
+            continue; /* without masters there is nothing to make */
         if (state_of(&k, t) == NULL)
             dsflow_rewrite_task(&k.rw, t);
         else
@@ -283,5 +361,6 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
     dsflow_rewrite_end(&k.rw);
     free(k.most);
     free(k.turns);
+    free(k.copies);
     return status;
 }

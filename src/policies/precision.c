@@ -8,8 +8,9 @@
  * the right thing with each. Activations and buffers have the type; a task that
  * wants fp32 of them has it in a buffer of a ring, with casts around it.
  *
- * States of the optimizer that are kept in fewer bits are cast where it is known
- * what each rank has of them: in offload_cut.c.
+ * States of the optimizer that are kept in fewer bits are cast where it is
+ * known what each rank has of them, and masters that are not kept go there: in
+ * offload_cut.c.
  *
  * The program `prepare` makes the copies from the masters: it runs before the
  * first step, and wherever somebody has written parameters.
@@ -177,6 +178,11 @@ static const struct dsflow_option precision_options[] = {
                          "type in which the head computes; logits and loss are "
                          "summed in fp32 and fp64 in any case",
                          "precision.compute != fp32"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, PRECISION, master, "true",
+                     "whether the optimizer works on parameters that are kept "
+                     "in fp32 beside those in bf16; false: there are those in "
+                     "bf16 only, rounded at random after each update",
+                     "precision.compute = bf16"),
     DSFLOW_OPTION_CHOICE(
         PRECISION, states, "\"fp32\"", formats,
         "what the states of the optimizer are kept as, rounded at random: "

@@ -224,6 +224,8 @@ static void list_types(const struct dsf_job *j, struct dsf_identity *of)
         dsflow_dtype_str(type));
     add(of, DSF_EFFECT_PRECISION, "precision.head", "%s",
         dsflow_dtype_str(wide ? DSFLOW_FP32 : type));
+    add_flag(of, DSF_EFFECT_PRECISION, "precision.master",
+             dsf_keeps_masters(j));
 }
 
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
@@ -285,7 +287,8 @@ static const struct {
 static const struct {
     const char *key, *value;
 } came_later[] = { { "precision.compute", "fp32" },
-                   { "precision.head", "fp32" } };
+                   { "precision.head", "fp32" },
+                   { "precision.master", "true" } };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)

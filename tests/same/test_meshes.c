@@ -51,6 +51,8 @@ static const char *const counts[] = {
     "offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "       \
     "offload.activations=nvme"
 
+#define NO_MASTERS "precision.compute=bf16 precision.master=false "
+
 static const char *const trials[] = {
     /* Data parallel, and what ZeRO shares out of it. */
     "gpt2 mesh.data=2",
@@ -255,6 +257,10 @@ static const char *const trials[] = {
     "gpt2 precision.states=int8 mesh.pipeline=2 optimizer.clip=0.0 "
     "offload.params=nvme offload.gradients=nvme",
     "llama precision.states=bf16 mesh.data=2 optimizer.kind=lion",
+    "gpt2 " NO_MASTERS "mesh.data=2 zero.stage=1 offload.piece=4KiB",
+    "llama " NO_MASTERS "mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
+    "precision.states=int8",
+    "gpt2 " NO_MASTERS "offload.optimizer=cpu offload.params=nvme mesh.data=2",
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
@@ -402,14 +408,6 @@ static float *new_part(const struct training *tr, unsigned u, int index,
     return part->elems > 0 ? calloc((size_t)part->elems, sizeof(float)) : NULL;
 }
 
-/* What persistent data of a kind is kept as. */
-static enum dsflow_dtype format_of(const struct training *tr, int kind)
-{
-    return kind == PARAM
-               ? DSFLOW_FP32
-               : dsf_job_states(&tr->trial.job);
-}
-
 static bool is_piece(const struct training *tr,
                      const struct dsflow_data_spec *d, int kind,
                      const struct dsf_part *part)
@@ -459,7 +457,8 @@ static void fill_part(struct training *tr, const float *whole, unsigned u,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(tr->trial.graph, id);
 
-        memcpy(dsflow_exec_map(tr->exec, id, DSFLOW_RW), own + d->at, d->bytes);
+        dsf_pack(d->dtype, &(struct dsf_rounding){ .nearest = 1 }, own + d->at,
+                 dsflow_exec_map(tr->exec, id, DSFLOW_RW), (size_t)d->elems);
     }
     free(own);
 }
@@ -489,11 +488,10 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
                           float *numbers, float *known)
 {
     const struct dsflow_data_spec *d = dsflow_graph_data(tr->trial.graph, id);
-    enum dsflow_dtype format = format_of(tr, kind_of(d));
     size_t elems = (size_t)d->elems;
     float *from = calloc(elems + 1, sizeof(*from));
 
-    dsf_unpack(format, dsflow_exec_map(tr->exec, id, DSFLOW_R), from, elems);
+    dsf_unpack(d->dtype, dsflow_exec_map(tr->exec, id, DSFLOW_R), from, elems);
     for (size_t i = 0; i < elems; i++) {
         float *to = &numbers[d->at + (int64_t)i];
 

@@ -112,6 +112,7 @@ static const struct {
     { "offload.read_ahead", "offload.activations=cpu", "" },
     { "offload.write_behind", "offload.gradients=cpu", "" },
     { "offload.piece", "offload.optimizer=cpu", "offload.params=cpu" },
+    { "precision.master", "precision.compute=bf16", "" },
     { "offload.piece", "precision.states=int8", "precision.states=fp32" },
     { "memory.host", "", "memory.device=1GiB" },
     { "precision.head", "precision.compute=bf16", "" },

@@ -224,6 +224,37 @@ static void states_on_the_device_are_kept_in_fewer_bytes(void **state)
     }
 }
 
+/* Parameters in bf16 alone: they are kept, their masters and the program that
+ * makes them from those are gone. */
+static void parameters_may_have_no_masters(void **state)
+{
+    dsflow_data_id id = { 0 };
+    dsflow_program prepare;
+    struct trial t;
+    uint32_t first;
+    unsigned narrow = 0;
+
+    plan_trial(&t, "gpt2 precision.compute=bf16 precision.master=false "
+                   "mesh.data=2 zero.stage=1 offload.piece=8KiB");
+    assert_false(has(&t, "layer0.out.s0"));
+    assert_true(dsflow_graph_find(t.graph, "layer0.out.bf16", &id));
+    assert_int_equal(dsflow_graph_data(t.graph, id)->dtype, DSFLOW_BF16);
+    assert_int_equal(dsflow_graph_data(t.graph, id)->kept, 1 + DSF_KEPT_PARAM);
+    for (id.i = 0; id.i < dsflow_graph_ndata(t.graph); id.i++) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(t.graph, id);
+
+        assert_false(d->kept == 1 + DSF_KEPT_PARAM && d->role == DSFLOW_STATES);
+        narrow += d->persistent && d->dtype == DSFLOW_BF16;
+        assert_true(d->dtype != DSFLOW_BF16 || !d->persistent ||
+                    d->kept == 1 + DSF_KEPT_PARAM);
+    }
+    assert_true(narrow >= 2 * 4); /* of two ranks and four layers */
+    assert_true(dsflow_graph_find_program(t.graph, "prepare", &prepare));
+    assert_int_equal(dsflow_graph_program_tasks(t.graph, prepare, &first), 0);
+    assert_true(has(&t, "fp32.params.0.r1"));
+    end_trial(&t);
+}
+
 /* Replicas round alike, and so do shards and pieces: what the rounding is a
  * hash of is the place in the unit. */
 static void rounding_knows_no_replica_shard_or_piece(void **state)
@@ -305,6 +336,7 @@ int main(void)
         cmocka_unit_test(states_in_main_memory_are_used_there),
         cmocka_unit_test(states_are_kept_in_fewer_bytes),
         cmocka_unit_test(states_on_the_device_are_kept_in_fewer_bytes),
+        cmocka_unit_test(parameters_may_have_no_masters),
         cmocka_unit_test(rounding_knows_no_replica_shard_or_piece),
         cmocka_unit_test(a_share_of_the_states_stays),
         cmocka_unit_test(the_dead_are_not_written),
