@@ -20,7 +20,6 @@
 #include "kernels/loops_rotate.h"
 #include "kernels/loops_attention.h"
 #include "kernels/loops_pack.h"
-#include "kernels/loops_row.h"
 
 #define NUM  uint16_t
 #define NORM dsf_narrow_norm

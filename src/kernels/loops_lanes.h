@@ -38,4 +38,8 @@ struct lion_lanes {
     vf scale, lr, beta1, beta2, rest1, rest2, keep;
 };
 
+/* Rows of W that are read side by side, from all over it: a core gets half as
+ * much again of its memory by four streams than by one. */
+enum { ROW_STREAMS = 4 };
+
 #endif

@@ -73,4 +73,5 @@ static const struct dsf_narrow_loops OF(loops) = {
     .adam = OF(adam),
     .sgd = OF(sgd),
     .lion = OF(lion),
+    .row_product = OF(row_product),
 };

@@ -11,3 +11,4 @@
 #include "kernels/loops_norm.h"
 #include "kernels/loops_act.h"
 #include "kernels/loops_update.h"
+#include "kernels/loops_row.h"

@@ -118,6 +118,11 @@ static void columns(const struct dsf_narrow_loops *l, const struct arrays *a)
     l->column_sums(a->g, a->x, a->rows, a->width);
 }
 
+static void row(const struct dsf_narrow_loops *l, const struct arrays *a)
+{
+    l->row_product(a->f, a->x, a->rows, a->width, 0, a->g);
+}
+
 static void norm(const struct dsf_narrow_loops *l, const struct arrays *a)
 {
     const struct dsf_narrow_norm n = norm_of(a);
@@ -178,6 +183,7 @@ static const struct {
     { "narrow", narrow, 6 },
     { "residual", residual, 8 },
     { "column sums", columns, 2 },
+    { "row product", row, 2 },
     { "norm", norm, 4 },
     { "norm, backward", norm_back, 10 },
     { "gelu", gelu, 8 },

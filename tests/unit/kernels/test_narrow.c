@@ -147,6 +147,36 @@ static void heads_are_multiplied_in_fp32(void **state)
     with_every_type(check_dots);
 }
 
+static void check_rows(enum dsflow_dtype type)
+{
+    const struct dsf_narrow_loops *loops = dsf_narrow(type);
+
+    EACH_SHAPE(n, k)
+    {
+        struct tensor x = tensor_new(k, 1, 1), y = tensor_new(n, 1, 3);
+        struct tensor part = tensor_new(n, 1, 3);
+        struct tensor16 w = tensor16_new(type, n * k, 1, 2);
+
+        loops->row_product(x.f, w.h, n, k, 1, y.f);
+        for (size_t j = 0; j < n; j++)
+            y.d[j] += dot_ref(w.d + j * k, x.d, k);
+        assert_close(y.f, y.d, n, 1e-5);
+        loops->row_product(x.f, w.h, n / 3, k, 1, part.f);
+        loops->row_product(x.f, w.h + n / 3 * k, n - n / 3, k, 1,
+                           part.f + n / 3);
+        assert_memory_equal(part.f, y.f, n * sizeof(float));
+        tensor_free(&x);
+        tensor_free(&y);
+        tensor_free(&part);
+        tensor16_free(&w);
+    }
+}
+
+static void a_product_of_a_row_is_that_of_each_of_its_numbers(void **state)
+{
+    with_every_type(check_rows);
+}
+
 /* A norm with all of its data. */
 struct norm_case {
     struct tensor16 x, w, b, dres, y, dx;
@@ -396,6 +426,7 @@ int main(void)
         cmocka_unit_test(ties_go_to_the_even_number),
         cmocka_unit_test(sums_are_rounded_once),
         cmocka_unit_test(heads_are_multiplied_in_fp32),
+        cmocka_unit_test(a_product_of_a_row_is_that_of_each_of_its_numbers),
         cmocka_unit_test(norms_are_those_of_double_precision),
         cmocka_unit_test(activations_are_those_of_double_precision),
         cmocka_unit_test(updates_are_those_of_fp32_and_leave_a_copy),
