@@ -20,14 +20,14 @@ static void print_titles(const char *what, const char *of, const char *unit)
     char one[32];
 
     snprintf(one, sizeof(one), "1 core, %s", unit);
-    printf("%-16s %16s %15s %15s %12s\n", what, of, one, "each of all",
+    printf("%-16s %21s %15s %12s %12s\n", what, of, one, "each of all",
            "scatter, %");
 }
 
 /* Billions a second. */
 static void print_limit(void *user, const struct dsf_limit *l)
 {
-    printf("%-16s %16s %15.1f %15.1f %12.0f\n", l->what, l->size,
+    printf("%-16s %21s %15.1f %12.1f %12.0f\n", l->what, l->size,
            l->one.value / 1e9, l->all.value / 1e9,
            100 * fmax(l->one.scatter, l->all.scatter));
 }

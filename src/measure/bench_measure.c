@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
-#include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ARRAYS = 4 };
+
 /* What every thread does again and again until the time is over. */
 struct team {
     void (*once)(const struct team *team, float *const *v);
-    size_t floats[3]; /* of the arrays of a thread */
+    size_t floats[ARRAYS]; /* of the arrays of a thread */
+    bool narrow;           /* they are of bf16 or fp16 */
     const void *args;
     double seconds;
     pthread_mutex_t gate; /* until all threads are there */
@@ -29,13 +32,17 @@ struct member {
     double seconds; /* of one time */
 };
 
-static float *numbers(size_t n)
+/* Small numbers of fp32; or, of bf16 or fp16, twice as many. */
+static float *numbers(size_t n, bool narrow)
 {
     size_t bytes = (n * sizeof(float) + 4095) / 4096 * 4096;
     float *v = aligned_alloc(4096, bytes > 0 ? bytes : 4096);
+    uint16_t *half = (uint16_t *)v;
 
-    for (size_t i = 0; v != NULL && i < n; i++)
+    for (size_t i = 0; v != NULL && !narrow && i < n; i++)
         v[i] = (float)(i % 97) * 1e-3f;
+    for (size_t i = 0; v != NULL && narrow && i < 2 * n; i++)
+        half[i] = (uint16_t)(0x3c00 + i % 97);
     return v;
 }
 
@@ -57,21 +64,21 @@ static void *repeat(void *user)
 {
     struct member *member = user;
     struct team *team = member->team;
-    float *v[3];
+    float *v[ARRAYS];
 
     pthread_mutex_lock(&team->gate);
     pthread_mutex_unlock(&team->gate);
     if (team->cancelled) /* nobody would start */
         return NULL;
-    for (int i = 0; i < 3; i++)
-        if ((v[i] = numbers(team->floats[i])) == NULL)
+    for (int i = 0; i < ARRAYS; i++)
+        if ((v[i] = numbers(team->floats[i], team->narrow)) == NULL)
             atomic_store(&team->failed, true);
     if (!atomic_load(&team->failed))
         team->once(team, v);
     pthread_barrier_wait(&team->start);
     if (!atomic_load(&team->failed))
         member->seconds = time_one(team, v);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ARRAYS; i++)
         free(v[i]);
     return NULL;
 }
@@ -112,32 +119,36 @@ static int run_team(struct team *team, unsigned workers, double *seconds,
                : DSFLOW_OK;
 }
 
-struct product {
-    int ta, tb;
-    size_t m, n, k;
-};
-
 static void multiply(const struct team *team, float *const *v)
 {
-    const struct product *p = team->args;
+    const struct dsf_bench_product *p = team->args;
+    const size_t lda = p->ta ? p->m : p->k, ldb = p->tb ? p->k : p->n;
 
-    dsf_gemm(p->ta, p->tb, p->m, p->n, p->k, v[0], p->ta ? p->m : p->k, v[1],
-             p->tb ? p->k : p->n, 0, v[2], p->n);
+    if (p->type == DSFLOW_FP32)
+        dsf_gemm(p->ta, p->tb, p->m, p->n, p->k, v[0], lda, v[1], ldb, 0, v[2],
+                 p->n);
+    else
+        dsf_product(&(struct dsf_product){
+            p->type, p->ta, p->tb, p->m, p->n, p->k, (const uint16_t *)v[0],
+            lda, (const uint16_t *)v[1], ldb, 0, v[2], p->n, v[3] });
 }
 
-int dsf_bench_gemm(int ta, int tb, size_t m, size_t n, size_t k,
-                   unsigned workers, double seconds, double *rate,
-                   struct dsflow_err *err)
+int dsf_bench_gemm(const struct dsf_bench_product *p, unsigned workers,
+                   double seconds, double *rate, struct dsflow_err *err)
 {
-    struct product p = { ta, tb, m, n, k };
     struct team team = { .once = multiply,
-                         .floats = { m * k, n * k, m * n },
-                         .args = &p,
+                         .floats = { p->m * p->k, p->n * p->k, p->m * p->n },
+                         .args = p,
                          .seconds = seconds };
     double one;
-    int status = run_team(&team, workers, &one, err);
+    int status;
 
-    *rate = 2.0 * (double)m * (double)n * (double)k / one;
+    team.narrow = p->type != DSFLOW_FP32;
+    if (team.narrow)
+        team.floats[3] =
+            dsf_product_scratch(p->m, p->n, p->k) / sizeof(float);
+    status = run_team(&team, workers, &one, err);
+    *rate = 2.0 * (double)p->m * (double)p->n * (double)p->k / one;
     return status;
 }
 
@@ -168,7 +179,7 @@ int dsf_bench_memory(enum dsf_bench_access access, unsigned workers,
         .once = access == DSF_BENCH_READ    ? read_all
                 : access == DSF_BENCH_WRITE ? write_all
                                             : copy_all,
-        .floats = { n, access == DSF_BENCH_COPY ? n : 1, 1 },
+        .floats = { n, access == DSF_BENCH_COPY ? n : 0 },
         .seconds = seconds,
     };
     double moved = (double)bytes * (access == DSF_BENCH_COPY ? 2 : 1);

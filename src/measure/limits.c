@@ -31,23 +31,25 @@ static void tell(const struct dsf_limits *how, const struct dsf_limit *limit)
         how->on_limit(how->user, limit);
 }
 
-/* C[m][n] = A B of length k, as a segment has it: forward, the gradient of the
- * input, the gradient of the weights. */
+/* As a segment has them: forward, the gradient of the input, the gradient of
+ * the weights. */
 static const struct product {
     const char *what;
-    int ta, tb;
-    size_t m, n, k;
+    struct dsf_bench_product of;
 } products[] = {
-    { "forward", 0, 1, 256, 768, 768 },
-    { "forward", 0, 1, 256, 3072, 768 },
-    { "forward", 0, 1, 128, 192, 192 },
-    { "input gradient", 0, 0, 256, 768, 3072 },
-    { "weight gradient", 1, 0, 768, 3072, 256 },
-    { "head", 0, 1, 256, 2048, 768 },
+    { "forward", { 0, 1, 256, 768, 768, DSFLOW_FP32 } },
+    { "forward", { 0, 1, 256, 3072, 768, DSFLOW_FP32 } },
+    { "forward", { 0, 1, 128, 192, 192, DSFLOW_FP32 } },
+    { "input gradient", { 0, 0, 256, 768, 3072, DSFLOW_FP32 } },
+    { "weight gradient", { 1, 0, 768, 3072, 256, DSFLOW_FP32 } },
+    { "head", { 0, 1, 256, 2048, 768, DSFLOW_FP32 } },
+    { "forward", { 0, 1, 256, 3072, 768, DSFLOW_BF16 } },
+    { "input gradient", { 0, 0, 256, 768, 3072, DSFLOW_BF16 } },
+    { "weight gradient", { 1, 0, 768, 3072, 256, DSFLOW_BF16 } },
 };
 
 struct multiplying {
-    const struct product *p;
+    const struct dsf_bench_product *p;
     unsigned workers;
 };
 
@@ -56,8 +58,7 @@ static int multiply(void *user, double seconds, double *value,
 {
     const struct multiplying *x = user;
 
-    return dsf_bench_gemm(x->p->ta, x->p->tb, x->p->m, x->p->n, x->p->k,
-                          x->workers, seconds, value, err);
+    return dsf_bench_gemm(x->p, x->workers, seconds, value, err);
 }
 
 int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
@@ -66,18 +67,18 @@ int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
     struct dsf_measured best = { 0 };
 
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
-        const struct product *p = &products[i];
+        const struct dsf_bench_product *p = &products[i].of;
         struct multiplying x = { .p = p };
-        struct dsf_limit limit = { .what = p->what };
+        struct dsf_limit limit = { .what = products[i].what };
         int status =
             measure(how, "gemm", multiply, &x, &x.workers, 0.2, &limit, err);
 
         if (status < 0)
             return status;
-        snprintf(limit.size, sizeof(limit.size), "%zu x %zu x %zu", p->m, p->n,
-                 p->k);
+        snprintf(limit.size, sizeof(limit.size), "%zu x %zu x %zu %s", p->m,
+                 p->n, p->k, dsflow_dtype_str(p->type));
         tell(how, &limit);
-        if (limit.all.value > best.value)
+        if (p->type == DSFLOW_FP32 && limit.all.value > best.value)
             best = limit.all;
     }
     m->main.fp32 = best.value;

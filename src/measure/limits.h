@@ -11,7 +11,7 @@
  * them work: operations, or bytes. */
 struct dsf_limit {
     const char *what; /* "forward", "copy"; borrowed for good */
-    char size[48];    /* "256 x 768 x 768", "256 MiB" */
+    char size[48];    /* "256 x 768 x 768 fp32", "256 MiB" */
     struct dsf_measured one, all;
 };
 
@@ -25,7 +25,8 @@ struct dsf_limits {
 /* Each puts what it found, with its scatter, into `m`. DSFLOW_EFAIL: figures
  * that no machine has; DSFLOW_ENOMEM. */
 
-/* Products as a segment has them; the best one counts. */
+/* Products as a segment has them, in fp32 and bf16; the best one in fp32 counts.
+ */
 int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
                     struct dsflow_err *err);
 /* Reading, writing and copying of more than caches hold; the last counts. */

@@ -10,12 +10,17 @@
 
 static void products_and_memory_have_rates(void **state)
 {
+    const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16, DSFLOW_FP16 };
     struct dsflow_err err = { .msg = "" };
     double rate = 0;
 
-    assert_int_equal(dsf_bench_gemm(0, 1, 64, 64, 64, 2, 0.01, &rate, &err),
-                     DSFLOW_OK);
-    assert_true(dsf_is_rate(rate));
+    for (size_t i = 0; i < 3; i++) {
+        const struct dsf_bench_product p = { 0, 1, 64, 64, 64, types[i] };
+
+        rate = 0;
+        assert_int_equal(dsf_bench_gemm(&p, 2, 0.01, &rate, &err), DSFLOW_OK);
+        assert_true(dsf_is_rate(rate));
+    }
     for (int access = DSF_BENCH_READ; access <= DSF_BENCH_COPY; access++) {
         rate = 0;
         assert_int_equal(dsf_bench_memory((enum dsf_bench_access)access, 2,
