@@ -23,23 +23,25 @@ INLINE vu below(vu a, vu b)
 
 INLINE vu16 vload16(const uint16_t *p, size_t k)
 {
-#if defined(DSF_VEC_AVX512)
-    return (vu16)_mm256_maskz_loadu_epi16(vlanes(k), p);
-#else
     vu16 a = { 0 };
 
+#if defined(DSF_VEC_AVX512)
+    if (k < VW)
+        return (vu16)_mm256_maskz_loadu_epi16(vlanes(k), p);
+#endif
     memcpy(&a, p, k * sizeof(*p));
     return a;
-#endif
 }
 
 INLINE void vstore16(uint16_t *p, vu16 a, size_t k)
 {
 #if defined(DSF_VEC_AVX512)
-    _mm256_mask_storeu_epi16(p, vlanes(k), (__m256i)a);
-#else
-    memcpy(p, &a, k * sizeof(*p));
+    if (k < VW) {
+        _mm256_mask_storeu_epi16(p, vlanes(k), (__m256i)a);
+        return;
+    }
 #endif
+    memcpy(p, &a, k * sizeof(*p));
 }
 
 INLINE vu extend(vu16 a)
