@@ -104,13 +104,17 @@ static dsflow_data_id take_buffer(struct collectives *c, uint32_t i,
     const struct dsflow_task_spec *t = dsf_nth_task(c->rw.in, i);
     struct stage *stage =
         stage_of(c, t->rank, (struct stage){ t->op, elems, level, 0, 0 });
+    enum dsflow_dtype dtype =
+        (enum dsflow_dtype)dsflow_graph_data(c->rw.in, t->data[0])->dtype;
     struct dsflow_data_spec spec =
-        DSFLOW_DATA(.elems = elems,
-                    .dtype = dsflow_graph_data(c->rw.in, t->data[0])->dtype,
+        DSFLOW_DATA(.elems = elems, .dtype = (uint8_t)dtype,
                     .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1);
+    bool wide = dtype == DSFLOW_FP32;
 
-    return dsflow_rewrite_named(c->rw.out, &spec, "%s.z%lld.%u.r%d",
-                                t->op->name, (long long)elems,
+    return dsflow_rewrite_named(c->rw.out, &spec, "%s%s%s.z%lld.%u.r%d",
+                                t->op->name, wide ? "" : ".",
+                                wide ? "" : dsflow_dtype_str(dtype),
+                                (long long)elems,
                                 level * TURNS + stage->turn++ % TURNS, t->rank);
 }
 

@@ -261,6 +261,7 @@ static const char *const trials[] = {
     "llama " NO_MASTERS "mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
     "precision.states=int8",
     "gpt2 " NO_MASTERS "offload.optimizer=cpu offload.params=nvme mesh.data=2",
+    "gpt2 " NO_MASTERS "mesh.data=4 zero.stage=1 offload.params=nvme",
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
