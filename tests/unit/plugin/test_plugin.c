@@ -59,12 +59,13 @@ static void policies_stand_behind_the_one_they_name(void **state)
                                          "early",
                                          "later",
                                          "behind_early",
+                                         "replace",
+                                         "precision",
                                          "zero",
                                          "collectives",
                                          "strict",
                                          "send",
                                          "offload",
-                                         "replace",
                                          "priorities",
                                          "last",
                                          NULL };
@@ -76,7 +77,7 @@ static void policies_stand_behind_the_one_they_name(void **state)
     must(dsflow_plugin_add(&plugin_behind_early, "test", &err), &err);
     for (unsigned i = 0; order[i] != NULL; i++)
         assert_string_equal(dsflow_policy_at(i)->name, order[i]);
-    assert_null(dsflow_policy_at(15));
+    assert_null(dsflow_policy_at(16));
 }
 
 /* A schedule that is fine, then a policy that is not. */
