@@ -3,7 +3,8 @@
  *
  * A *tile* is the rows of one task: `rows` tokens, either `nseq` whole
  * sequences of rows/nseq tokens, or (nseq = 1) tokens pos .. pos+rows of one.
- * Activations are fp32, row-major, one row a token. Offsets of tensors (w, b,
+ * Activations are row-major, one row a token; they and the parameters are fp32,
+ * or bf16 or fp16 (op.h: floats), and sums are fp32. Offsets of tensors (w, b,
  * norm_w, …) are in elements within a *unit*, the parameters of a segment in
  * one flat buffer; -1: the model has none.
  *

@@ -4,9 +4,46 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/projection.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
+
+/* The whole adds its input, and a bias; a part leaves sums. */
+static void forward_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    const uint16_t *x = dsf_halves(call, DSFLOW_MLP_X);
+    const uint16_t *unit = dsf_halves(call, DSFLOW_MLP_UNIT);
+    const uint16_t *b1 = dsf_half_at(unit, a->b1);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const struct dsf_narrow_call c = dsf_narrow_call(
+        call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_FORWARD, a));
+    const int part = a->norm_w < 0;
+    uint16_t *h = dsf_halves(call, DSFLOW_MLP_H);
+
+    dsf_projection(&(struct dsf_projection){ &c, rows, width, nh },
+                   dsf_narrow_normed(&c, &norm, x, rows), unit + a->w1, c.wide,
+                   nh);
+    if (t->swiglu)
+        c.loops->swiglu_forward(c.wide, b1, h, c.narrow, rows, ffn);
+    else
+        c.loops->gelu_forward(c.wide, b1, h, c.narrow, rows, ffn);
+    dsf_projection(&(struct dsf_projection){ &c, rows, ffn, width }, c.narrow,
+                   unit + a->w2, dsf_product_at(&c, call, DSFLOW_MLP_Y, part),
+                   width);
+    if (part) {
+        dsf_sums_leave(&c, call, DSFLOW_MLP_Y, rows, width);
+        return;
+    }
+    c.loops->residual(c.wide, x, dsf_half_at(unit, a->b2),
+                      dsf_narrow_out(&c, call, DSFLOW_MLP_Y), rows, width);
+    dsf_narrow_leave(&c, call, DSFLOW_MLP_Y, rows * width);
+}
 
 static void forward_cpu(const struct dsflow_call *call)
 {
@@ -34,7 +71,27 @@ static void forward_cpu(const struct dsflow_call *call)
              (float)whole, y, width);
 }
 
-DSF_SEGMENT_CODELET(mlp_forward, forward_cpu);
+DSF_BY_TYPE(mlp_forward, DSFLOW_MLP_H, forward)
+DSF_SEGMENT_CODELET(mlp_forward, mlp_forward_cpu);
+
+static void hidden_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_mlp_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t nh = dsf_tile_hwidth(&a->tile);
+    const uint16_t *unit = dsf_halves(call, DSFLOW_MLP_UNIT);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const struct dsf_narrow_call c = dsf_narrow_call(
+        call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_HIDDEN, a));
+
+    dsf_projection(
+        &(struct dsf_projection){ &c, rows, width, nh },
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_MLP_X), rows),
+        unit + a->w1, c.wide, nh);
+    c.loops->narrow(c.wide, nh, dsf_half_at(unit, a->b1),
+                    dsf_halves(call, DSFLOW_MLP_H), nh, rows, nh);
+}
 
 static void hidden_cpu(const struct dsflow_call *call)
 {
@@ -54,7 +111,43 @@ static void hidden_cpu(const struct dsflow_call *call)
         dsf_add_bias(h, b1, rows, nh);
 }
 
-DSF_SEGMENT_CODELET(mlp_hidden, hidden_cpu);
+DSF_BY_TYPE(mlp_hidden, DSFLOW_MLP_H, hidden)
+DSF_SEGMENT_CODELET(mlp_hidden, mlp_hidden_cpu);
+
+static void backward_input_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    const uint16_t *unit = dsf_halves(call, DSFLOW_MLP_UNIT);
+    const uint16_t *dy = dsf_halves(call, DSFLOW_MLP_DY);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const struct dsf_narrow_call c = dsf_narrow_call(
+        call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_BACKWARD_INPUT, a));
+    const int part = a->norm_w < 0;
+    uint16_t *h = dsf_halves(call, DSFLOW_MLP_H);
+    uint16_t *dh = dsf_halves(call, DSFLOW_MLP_DH);
+
+    dsf_projection_input(&(struct dsf_projection){ &c, rows, ffn, width }, dy,
+                         width, unit + a->w2, 0, c.wide);
+    if (t->swiglu)
+        c.loops->swiglu_backward(h, c.wide, ffn, dh, rows, ffn);
+    else
+        c.loops->gelu_backward(h, c.wide, dh, rows * ffn);
+    dsf_projection_input(&(struct dsf_projection){ &c, rows, width, nh }, dh,
+                         nh, unit + a->w1, 0,
+                         dsf_product_at(&c, call, DSFLOW_MLP_DX, part));
+    if (part) {
+        dsf_sums_leave(&c, call, DSFLOW_MLP_DX, rows, width);
+        return;
+    }
+    c.loops->norm_backward(&norm, dsf_halves(call, DSFLOW_MLP_X), c.wide, dy,
+                           dsf_narrow_out(&c, call, DSFLOW_MLP_DX),
+                           dsf_floats(call, DSFLOW_MLP_DNORM), rows);
+    dsf_narrow_leave(&c, call, DSFLOW_MLP_DX, rows * width);
+}
 
 static void backward_input_cpu(const struct dsflow_call *call)
 {
@@ -84,7 +177,40 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_MLP_DNORM), rows);
 }
 
-DSF_SEGMENT_CODELET(mlp_backward_input, backward_input_cpu);
+DSF_BY_TYPE(mlp_backward_input, DSFLOW_MLP_H, backward_input)
+DSF_SEGMENT_CODELET(mlp_backward_input, mlp_backward_input_cpu);
+
+static void backward_weight_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_mlp_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    const uint16_t *dy = dsf_halves(call, DSFLOW_MLP_DY);
+    const uint16_t *dh = dsf_halves(call, DSFLOW_MLP_DH);
+    const struct dsf_extent matrices[] = { { a->w1, nh * width },
+                                           { a->w2, width * ffn } };
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2, &beta);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_MLP_UNIT, a);
+    const struct dsf_narrow_call c = dsf_narrow_call(
+        call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
+
+    dsf_projection_weight(&(struct dsf_projection){ &c, rows, ffn, width }, dy,
+                          width, dsf_halves(call, DSFLOW_MLP_H), beta,
+                          grad + a->w2);
+    dsf_projection_weight(
+        &(struct dsf_projection){ &c, rows, width, nh }, dh, nh,
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_MLP_X), rows),
+        beta, grad + a->w1);
+    if (a->b1 >= 0)
+        c.loops->column_sums(grad + a->b1, dh, rows, nh);
+    if (a->b2 >= 0)
+        c.loops->column_sums(grad + a->b2, dy, rows, width);
+    dsf_norm_gradient(grad, a->norm_w, a->norm_b,
+                      dsf_floats(call, DSFLOW_MLP_DNORM), width);
+}
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -114,4 +240,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                       dsf_floats(call, DSFLOW_MLP_DNORM), width);
 }
 
-DSF_SEGMENT_CODELET(mlp_backward_weight, backward_weight_cpu);
+DSF_BY_TYPE(mlp_backward_weight, DSFLOW_MLP_H, backward_weight)
+DSF_SEGMENT_CODELET(mlp_backward_weight, mlp_backward_weight_cpu);

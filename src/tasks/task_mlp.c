@@ -1,5 +1,6 @@
 /* task_mlp.c - norm, two projections with an activation between, residual; of a
  * part, some columns of the feed-forward between its projections. */
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -51,14 +52,47 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     if (a->norm_w >= 0)
         cost->flops += 8 * rows * t->width;
     if (a->norm_w >= 0 && weight)
-        cost->bytes += 8.0 * t->width;
+        cost->bytes += dsf_case_bytes(c, 2.0 * t->width);
+}
+
+/* The first projection, the second, or both; what comes before them; and what
+ * leaves the task where sums do not. */
+struct dsf_scratch dsf_mlp_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_mlp_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, h = dsf_tile_hwidth(t);
+    const size_t first = dsf_projection_scratch(direction, rows, width, h);
+    const size_t both =
+        dsf_most(first, dsf_projection_scratch(direction, rows, ffn, width));
+    const size_t x = a->norm_w < 0 ? 0 : rows * width;
+
+    switch (direction) {
+    case DSFLOW_DIR_FORWARD:
+        return (struct dsf_scratch){ rows * dsf_most(h, width),
+                                     dsf_most(rows * ffn, x), both };
+    case DSFLOW_DIR_HIDDEN:
+        return (struct dsf_scratch){ rows * h, x, first };
+    case DSFLOW_DIR_BACKWARD_INPUT:
+        return (struct dsf_scratch){ rows * dsf_most(ffn, width), x, both };
+    default:
+        return (struct dsf_scratch){ 0, x, both };
+    }
+}
+
+static size_t narrow_scratch(const struct dsflow_case *c)
+{
+    return dsf_scratch_bytes(dsf_mlp_scratch(c->op->direction, c->args));
 }
 
 static size_t norm_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_mlp_args *a = c->args;
 
-    return dsf_normed_bytes(&a->tile, a->norm_w);
+    return dsf_is_narrow(dsf_case_type(c))
+               ? narrow_scratch(c)
+               : dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
 /* The normed tile, then the activations: never both are needed. */
@@ -68,36 +102,40 @@ static size_t forward_scratch(const struct dsflow_case *c)
     const struct dsflow_tile *t = &a->tile;
     int32_t most = a->norm_w >= 0 && t->width > t->ffn ? t->width : t->ffn;
 
-    return (size_t)t->rows * (size_t)most * DSF_CELL;
+    return dsf_is_narrow(dsf_case_type(c))
+               ? narrow_scratch(c)
+               : (size_t)t->rows * (size_t)most * DSF_CELL;
 }
 
 /* A port, by its name in the list of the segment. */
 #define P(port, name, access, ...)                                             \
     DSF_PORT(MLP, port, name, access, __VA_ARGS__)
+#define NARROW .floats = DSFLOW_NARROW
+#define SUM    .floats = DSFLOW_NARROW_SUM
 
 DSF_SEGMENT_OP(mlp, forward, FORWARD, struct dsflow_mlp_args,
                .summary = "norm, two projections and residual", .cost = cost,
                .scratch = forward_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(H, "h", W),
-                            P(Y, "y", W)));
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, NARROW), P(H, "h", W, NARROW),
+                            P(Y, "y", W, SUM)));
 
 DSF_SEGMENT_OP(mlp, hidden, HIDDEN, struct dsflow_mlp_args,
                .summary = "norm and first projection, computed once more",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(H, "h", W)));
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, NARROW), P(H, "h", W, NARROW)));
 
 DSF_SEGMENT_OP(mlp, backward_input, BACKWARD_INPUT, struct dsflow_mlp_args,
                .summary = "gradient of the input of mlp, and of its norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(UNIT, "unit", R),
-                            P(H, "h", RW), P(DY, "dy", R), P(DH, "dh", W),
-                            P(DX, "dx", W),
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1, NARROW), P(UNIT, "unit", R, NARROW),
+                            P(H, "h", RW, NARROW), P(DY, "dy", R, NARROW), P(DH, "dh", W, NARROW),
+                            P(DX, "dx", W, SUM),
                             P(DNORM, "dnorm", W, .optional = 1)));
 
 DSF_SEGMENT_OP(mlp, backward_weight, BACKWARD_WEIGHT, struct dsflow_mlp_args,
                .summary = "gradients of the parameters of mlp", .cost = cost,
                .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R, .optional = 1),
-                            P(H, "h", R), P(DY, "dy", R), P(DH, "dh", R),
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, .optional = 1, NARROW),
+                            P(H, "h", R, NARROW), P(DY, "dy", R, NARROW), P(DH, "dh", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
                             P(GRAD, "grad", RW)));

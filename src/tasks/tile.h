@@ -133,6 +133,12 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
 /* The type in which a task of a segment computes: that of its narrow ports. */
 enum dsflow_dtype dsf_case_type(const struct dsflow_case *c);
 
+/* Bytes of `n` numbers of that type. */
+static inline double dsf_case_bytes(const struct dsflow_case *c, double n)
+{
+    return n * (double)dsflow_dtype_bytes(dsf_case_type(c), 1);
+}
+
 /* Tensors of a unit: `n` numbers at `at`, which may be -1 when `optional`.
  * *need becomes a row as long as the unit has to be. */
 struct dsf_in_unit {

@@ -1,0 +1,139 @@
+/* projection.h - the calls of a task that computes in bf16 or fp16: its ports
+ * and the parts of its scratch, and y[rows][out] = x[rows][in] W^T with its
+ * gradients. Numbers of the task's type T are uint16_t. */
+#ifndef DSF_CODELETS_PROJECTION_H
+#define DSF_CODELETS_PROJECTION_H
+
+#include "codelets/call.h"
+#include "kernels/narrow.h"
+#include "tasks/args.h"
+#include "tasks/scratch.h"
+
+struct dsf_narrow_call {
+    enum dsflow_dtype type;
+    const struct dsf_narrow_loops *loops;
+    float *wide; /* the parts of its scratch */
+    uint16_t *narrow;
+    void *product;
+};
+
+/* T is the type of the data on `port`. */
+static inline struct dsf_narrow_call
+dsf_narrow_call(const struct dsflow_call *call, unsigned port,
+                struct dsf_scratch s)
+{
+    char *scratch = call->scratch;
+
+    return (struct dsf_narrow_call){
+        .type = call->bufs[port].dtype,
+        .loops = dsf_narrow(call->bufs[port].dtype),
+        .wide = (float *)(void *)scratch,
+        .narrow = (uint16_t *)(void *)(scratch + dsf_scratch_narrow(&s)),
+        .product = scratch + dsf_scratch_product(&s),
+    };
+}
+
+static inline int dsf_has_narrow(const struct dsflow_call *call, unsigned port)
+{
+    return dsf_is_narrow(call->bufs[port].dtype);
+}
+
+/* <name>_cpu: <pass>_narrow where the data on a port is bf16 or fp16, else
+ * <pass>_cpu. */
+#define DSF_BY_TYPE(name, port, pass)                                          \
+    static void name##_cpu(const struct dsflow_call *call)                     \
+    {                                                                          \
+        if (dsf_has_narrow(call, port))                                        \
+            pass##_narrow(call);                                               \
+        else                                                                   \
+            pass##_cpu(call);                                                  \
+    }
+
+/* The numbers of T on a port; NULL where the task leaves it out. */
+static inline uint16_t *dsf_halves(const struct dsflow_call *call,
+                                   unsigned port)
+{
+    return call->bufs[port].ptr;
+}
+
+/* The tensor at `at` of a unit; NULL where the model has none. */
+static inline const uint16_t *dsf_half_at(const uint16_t *unit, int64_t at)
+{
+    return at < 0 ? NULL : unit + at;
+}
+
+/* Of the tile of `args`, which say where its tensors are in the unit on a port.
+ */
+#define DSF_NARROW_NORM_OF(call, port, args)                                   \
+    ((struct dsf_narrow_norm){                                                 \
+        dsf_half_at(dsf_halves(call, port), (args)->norm_w),                   \
+        dsf_half_at(dsf_halves(call, port), (args)->norm_b),                   \
+        (size_t)(args)->tile.width, (args)->tile.eps, (args)->tile.rms })
+
+/* The normed rows, in c->narrow; `x` itself where it is normed already. */
+static inline const uint16_t *
+dsf_narrow_normed(const struct dsf_narrow_call *c,
+                  const struct dsf_narrow_norm *norm, const uint16_t *x,
+                  size_t rows)
+{
+    if (norm->w == NULL)
+        return x;
+    c->loops->norm_forward(norm, x, c->narrow, rows);
+    return c->narrow;
+}
+
+struct dsf_projection {
+    const struct dsf_narrow_call *call;
+    size_t rows, in, out;
+};
+
+/* y = x W^T; rows of y are `ld` apart. */
+void dsf_projection(const struct dsf_projection *p, const uint16_t *x,
+                    const uint16_t *w, float *y, size_t ld);
+
+/* dx = dy W + beta dx; rows of dy are `ld` apart. */
+void dsf_projection_input(const struct dsf_projection *p, const uint16_t *dy,
+                          size_t ld, const uint16_t *w, float beta, float *dx);
+
+/* dw = dy^T x + beta dw; rows of dy are `ld` apart. */
+void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
+                           size_t ld, const uint16_t *x, float beta, float *dw);
+
+/* Data on a port that is of T, or a sum in fp32. A product whose sums leave the
+ * task as they are (`sums`) is left there at once; else it is left in scratch.
+ */
+static inline float *dsf_product_at(const struct dsf_narrow_call *c,
+                                    const struct dsflow_call *call,
+                                    unsigned port, int sums)
+{
+    return sums && !dsf_has_narrow(call, port) ? call->bufs[port].ptr : c->wide;
+}
+
+/* Where numbers of T for such a port are written; dsf_narrow_leave follows. */
+static inline uint16_t *dsf_narrow_out(const struct dsf_narrow_call *c,
+                                       const struct dsflow_call *call,
+                                       unsigned port)
+{
+    return dsf_has_narrow(call, port) ? call->bufs[port].ptr : c->narrow;
+}
+
+/* What was written there is on the port: `n` numbers. */
+static inline void dsf_narrow_leave(const struct dsf_narrow_call *c,
+                                    const struct dsflow_call *call,
+                                    unsigned port, size_t n)
+{
+    if (!dsf_has_narrow(call, port))
+        c->loops->widen(c->narrow, call->bufs[port].ptr, n);
+}
+
+/* A product whose sums leave the task is on the port: [rows][cols]. */
+static inline void dsf_sums_leave(const struct dsf_narrow_call *c,
+                                  const struct dsflow_call *call, unsigned port,
+                                  size_t rows, size_t cols)
+{
+    if (dsf_has_narrow(call, port))
+        c->loops->narrow(c->wide, cols, NULL, call->bufs[port].ptr, cols, rows,
+                         cols);
+}
+
+#endif

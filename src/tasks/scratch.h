@@ -1,0 +1,71 @@
+/* scratch.h - the scratch of a task that computes in bf16 or fp16: the op
+ * counts its parts, and the codelet takes them in the same order. */
+#ifndef DSF_TASKS_SCRATCH_H
+#define DSF_TASKS_SCRATCH_H
+
+#include <dsflow/op.h>
+#include "kernels/narrow.h"
+#include "tasks/tile.h"
+
+struct dsf_scratch {
+    size_t wide;    /* floats: what products leave, before it is rounded */
+    size_t narrow;  /* numbers of the task's type */
+    size_t product; /* bytes: the most that one of its products needs */
+};
+
+/* A product takes this many numbers of what leaves a projection at a time,
+ * where it sums over them or has a row for each: the words of a vocabulary
+ * would take too much scratch. */
+enum { DSF_PROJECTION_BLOCK = 2048 };
+
+static inline size_t dsf_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t dsf_most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes of scratch of the products of y[rows][out] = x[rows][in] W^T, in this
+ * direction of it. */
+static inline size_t dsf_projection_scratch(enum dsflow_direction direction,
+                                            size_t rows, size_t in, size_t out)
+{
+    const size_t block = dsf_least(out, DSF_PROJECTION_BLOCK);
+
+    if (direction == DSFLOW_DIR_BACKWARD_INPUT)
+        return dsf_product_scratch(rows, in, block);
+    if (direction == DSFLOW_DIR_BACKWARD_WEIGHT)
+        return dsf_product_scratch(block, in, rows);
+    return dsf_product_scratch(rows, out, in);
+}
+
+/* Where the parts begin, and all of them, in bytes. */
+static inline size_t dsf_scratch_narrow(const struct dsf_scratch *s)
+{
+    return dsf_round16(s->wide) * sizeof(float);
+}
+
+static inline size_t dsf_scratch_product(const struct dsf_scratch *s)
+{
+    return dsf_scratch_narrow(s) +
+           dsf_round16((s->narrow + 1) / 2) * sizeof(float);
+}
+
+static inline size_t dsf_scratch_bytes(struct dsf_scratch s)
+{
+    return dsf_scratch_product(&s) + s.product;
+}
+
+struct dsf_scratch dsf_mlp_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_mlp_args *a);
+struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_qkv_args *a);
+/* Of head.forward, before that of its notes (tile.h); and of the others. */
+struct dsf_scratch dsf_head_block_scratch(const struct dsflow_head_args *a);
+struct dsf_scratch dsf_head_products(enum dsflow_direction direction,
+                                     const struct dsflow_head_args *a);
+
+#endif
