@@ -1,5 +1,6 @@
 /* task_qkv.c - norm, and projection to queries, keys and values; of a part, to
  * those of some heads. */
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -71,55 +72,82 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const int weight = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
     const double x = (double)dsf_tile_x(t);
     const size_t nkv = dsf_tile_kvwidth(t);
-    size_t floats = 0;
+    double floats = 0, numbers = 0; /* fp32, and of the task's type */
 
     cost->flops = 2.0 * x * (double)(dsf_tile_qwidth(t) + nkv) +
                   (a->norm_w < 0 ? 0 : 8.0 * x);
     if (t->rope && !weight)
-        floats += dsf_tile_length(t) * (size_t)t->head_dim;
-    if (a->k >= 0)
-        floats += (weight ? 2 : 1) * nkv * (size_t)t->width;
+        floats += (double)dsf_tile_length(t) * t->head_dim;
+    if (a->k >= 0 && weight)
+        floats += 2 * (double)nkv * t->width;
+    else if (a->k >= 0)
+        numbers += (double)nkv * t->width;
     if (a->norm_w >= 0 && weight)
-        floats += 2 * (size_t)t->width;
+        numbers += 2.0 * t->width;
     cost->bytes =
-        (double)(floats * DSF_CELL) +
+        DSF_CELL * floats + dsf_case_bytes(c, numbers) +
         dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) | PORT(SHARED_GRAD) |
                                (weight ? PORT(UNIT) : 0));
+}
+
+/* One of the projections at a time, with a row of its bias; the rotation back,
+ * row by row. */
+struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_qkv_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t nq = dsf_tile_qwidth(t), nkv = dsf_tile_kvwidth(t);
+    struct dsf_scratch s = {
+        .narrow = a->norm_w < 0 ? 0 : rows * width,
+        .product = dsf_most(dsf_projection_scratch(direction, rows, width, nq),
+                            dsf_projection_scratch(direction, rows, width, nkv))
+    };
+
+    if (direction == DSFLOW_DIR_FORWARD)
+        s.wide = (rows + 1) * dsf_most(nq, nkv);
+    else if (direction == DSFLOW_DIR_BACKWARD_INPUT)
+        s.wide = dsf_most(rows * width, dsf_most(nq, nkv));
+    return s;
 }
 
 static size_t scratch(const struct dsflow_case *c)
 {
     const struct dsflow_qkv_args *a = c->args;
 
+    if (dsf_is_narrow(dsf_case_type(c)))
+        return dsf_scratch_bytes(dsf_qkv_scratch(c->op->direction, a));
     return dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
 /* A port, by its name in the list of the segment. */
 #define P(port, name, access, ...)                                             \
     DSF_PORT(QKV, port, name, access, __VA_ARGS__)
+#define NARROW .floats = DSFLOW_NARROW
+#define SUM    .floats = DSFLOW_NARROW_SUM
 
 DSF_SEGMENT_OP(qkv, forward, FORWARD, struct dsflow_qkv_args,
                .summary = "norm and projection to queries, keys and values",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R), P(Q, "q", W),
-                            P(KV, "kv", W), P(ROPE, "rope", R, .optional = 1),
-                            P(SHARED, "shared", R, .optional = 1)));
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, NARROW), P(Q, "q", W, NARROW),
+                            P(KV, "kv", W, NARROW), P(ROPE, "rope", R, .optional = 1),
+                            P(SHARED, "shared", R, .optional = 1, NARROW)));
 
 DSF_SEGMENT_OP(qkv, backward_input, BACKWARD_INPUT, struct dsflow_qkv_args,
                .summary = "gradient of the input of qkv, and of its norm",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R, .optional = 1), P(UNIT, "unit", R),
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1, NARROW), P(UNIT, "unit", R, NARROW),
                             P(ROPE, "rope", R, .optional = 1),
-                            P(SHARED, "shared", R, .optional = 1),
-                            P(DQ, "dq", RW), P(DKV, "dkv", RW),
-                            P(DRES, "dres", R, .optional = 1), P(DX, "dx", W),
+                            P(SHARED, "shared", R, .optional = 1, NARROW),
+                            P(DQ, "dq", RW, NARROW), P(DKV, "dkv", RW, NARROW),
+                            P(DRES, "dres", R, .optional = 1, NARROW), P(DX, "dx", W, SUM),
                             P(DNORM, "dnorm", W, .optional = 1)));
 
 DSF_SEGMENT_OP(qkv, backward_weight, BACKWARD_WEIGHT, struct dsflow_qkv_args,
                .summary = "gradients of the parameters of qkv", .cost = cost,
                .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(UNIT, "unit", R, .optional = 1),
-                            P(DQ, "dq", R), P(DKV, "dkv", R),
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, .optional = 1, NARROW),
+                            P(DQ, "dq", R, NARROW), P(DKV, "dkv", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
                             P(GRAD, "grad", RW),
                             P(SHARED_GRAD, "shared_grad", RW, .optional = 1)));

@@ -213,6 +213,9 @@ static const struct dsflow_codelet *const codelets[] = {
     &dsf_codelet_mlp_hidden,
     &dsf_codelet_mlp_backward_input,
     &dsf_codelet_mlp_backward_weight,
+    &dsf_codelet_qkv_forward,
+    &dsf_codelet_qkv_backward_input,
+    &dsf_codelet_qkv_backward_weight,
 };
 
 static void check_all(void)
