@@ -5,6 +5,7 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/projection.h"
 #include "codelets/rows_product.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
@@ -60,39 +61,68 @@ static void sum_blocks(const float *tops, const double *sums, size_t blocks,
         out->sum += sums[b] * exp((double)tops[b] - most);
 }
 
-/* The logits, each as e^(logit - top of its block). Block by block, while they
- * are in the cache. */
-static void exponentials(const struct dsflow_call *call, const float *xn,
-                         const struct notes *notes)
+/* The logits of one block, as they come from the product: rows are `ld` apart,
+ * and become e^(logit - top of the block). */
+static void block_exponentials(const struct dsflow_call *call, size_t b,
+                         float *logits, size_t ld, const struct notes *notes)
+{
+    const struct dsflow_head_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, blocks = notes->blocks;
+    const size_t n = block_columns(&a->tile, b);
+    const int32_t *targets = targets_of(call);
+
+    for (size_t r = 0; r < rows; r++, logits += ld) {
+        int64_t column = own_target(a, targets[r]);
+
+        if (b == 0)
+            notes->stats[r].target = 0;
+        if (column >= 0 && (size_t)column / DSF_HEAD_COLUMNS == b)
+            notes->stats[r].target = logits[(size_t)column % DSF_HEAD_COLUMNS];
+        dsf_exp_columns(logits, ld, 1, n, notes->tops + r * blocks + b,
+                        notes->sums + r * blocks + b);
+    }
+}
+
+/* Block by block, while they are in the cache. */
+static void exponentials_cpu(const struct dsflow_call *call, const float *xn,
+                       const struct notes *notes)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
     const size_t rows = (size_t)t->rows, width = (size_t)t->width;
-    const size_t vocab = (size_t)t->vocab, blocks = notes->blocks;
-    const int32_t *targets = targets_of(call);
+    const size_t vocab = (size_t)t->vocab;
     const float *w = dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w;
     float *logits = dsf_floats(call, DSFLOW_HEAD_LOGITS);
 
-    for (size_t r = 0; r < rows; r++)
-        notes->stats[r].target = 0;
-    for (size_t b = 0; b < blocks; b++) {
+    for (size_t b = 0; b < notes->blocks; b++) {
+        const size_t j = b * DSF_HEAD_COLUMNS;
+
+        dsf_gemm(0, 1, rows, block_columns(t, b), width, xn, width,
+                 w + j * width, width, 0, logits + j, vocab);
+        block_exponentials(call, b, logits + j, vocab, notes);
+    }
+}
+
+/* Each in fp32 until it is an exponential. */
+static void exponentials_narrow(const struct dsflow_call *call,
+                          const struct dsf_narrow_call *c, const uint16_t *xn,
+                          const struct notes *notes)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t vocab = (size_t)t->vocab;
+    const uint16_t *w = dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w;
+    uint16_t *logits = dsf_halves(call, DSFLOW_HEAD_LOGITS);
+
+    for (size_t b = 0; b < notes->blocks; b++) {
         const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(t, b);
 
-        dsf_gemm(0, 1, rows, n, width, xn, width, w + j * width, width, 0,
-                 logits + j, vocab);
-        for (size_t r = 0; r < rows; r++) {
-            int64_t column = own_target(a, targets[r]);
-
-            if (column >= 0 && (size_t)column / DSF_HEAD_COLUMNS == b)
-                notes->stats[r].target = logits[r * vocab + (size_t)column];
-            dsf_exp_columns(logits + r * vocab + j, vocab, 1, n,
-                            notes->tops + r * blocks + b,
-                            notes->sums + r * blocks + b);
-        }
+        dsf_projection(&(struct dsf_projection){ c, rows, width, n }, xn,
+                       w + j * width, c->wide, n);
+        block_exponentials(call, b, c->wide, n, notes);
+        c->loops->narrow(c->wide, n, NULL, logits + j, vocab, rows, n);
     }
-    for (size_t r = 0; r < rows; r++)
-        sum_blocks(notes->tops + r * blocks, notes->sums + r * blocks, blocks,
-                   &notes->stats[r]);
 }
 
 /* Row `r` of the whole vocabulary, from what all parts say, in their order. */
@@ -114,63 +144,147 @@ static struct dsflow_head_stats whole_row(const struct dsflow_head_args *a,
     return s;
 }
 
+/* What the exponentials of block `b` are multiplied by, of a row whose sums are
+ * `s`: the gradients of its logits. */
+static float factor(float top, const struct dsflow_head_stats *s, double scale)
+{
+    return (float)(exp((double)top - s->top) / s->sum * scale);
+}
+
+/* The exponentials of a row become gradients; column -1: its target is of
+ * another part. */
+static void gradients_cpu(const struct dsflow_tile *t, float *row,
+                          const float *tops, const struct dsflow_head_stats *s,
+                          int64_t column, double scale)
+{
+    for (size_t b = 0; b < dsf_head_blocks(t); b++)
+        dsf_scale(row + b * DSF_HEAD_COLUMNS, factor(tops[b], s, scale),
+                  block_columns(t, b));
+    if (column >= 0)
+        row[column] -= (float)scale;
+}
+
+/* That of the target is the difference of two numbers that may be close: it is
+ * computed from its logit, which was not rounded. */
+static void gradients_narrow(const struct dsf_narrow_loops *loops,
+                             const struct dsflow_tile *t, uint16_t *row,
+                             const float *tops,
+                             const struct dsflow_head_stats *s, int64_t column,
+                             double scale)
+{
+    float block[DSF_HEAD_COLUMNS];
+
+    for (size_t b = 0; b < dsf_head_blocks(t); b++) {
+        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(t, b);
+
+        loops->widen(row + j, block, n);
+        dsf_scale(block, factor(tops[b], s, scale), n);
+        if (column >= 0 && (size_t)column / DSF_HEAD_COLUMNS == b)
+            block[(size_t)column - j] =
+                (float)((exp(s->target - s->top) / s->sum - 1) * scale);
+        loops->narrow(block, n, NULL, row + j, n, 1, n);
+    }
+}
+
 /* The loss of all rows; the exponentials become the gradients of logits. */
 static void finish(const struct dsflow_call *call, const float *tops,
                    const struct dsflow_head_stats *stats)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
-    const size_t vocab = (size_t)t->vocab, blocks = dsf_head_blocks(t);
+    const enum dsflow_dtype type = call->bufs[DSFLOW_HEAD_LOGITS].dtype;
+    const size_t bytes = dsflow_dtype_bytes(type, t->vocab);
     const int32_t *targets = targets_of(call);
-    float *row = dsf_floats(call, DSFLOW_HEAD_LOGITS);
+    const double scale = (double)a->scale;
+    char *row = call->bufs[DSFLOW_HEAD_LOGITS].ptr;
     double loss = 0;
 
-    for (size_t r = 0; r < (size_t)t->rows; r++, row += vocab, tops += blocks) {
+    for (size_t r = 0; r < (size_t)t->rows; r++, row += bytes) {
+        const float *row_tops = tops + r * dsf_head_blocks(t);
         struct dsflow_head_stats s;
         int64_t column = own_target(a, targets[r]);
 
         if (targets[r] < 0) {
-            memset(row, 0, vocab * sizeof(float));
+            memset(row, 0, bytes);
             continue;
         }
         s = whole_row(a, stats, r);
-        for (size_t b = 0; b < blocks; b++)
-            dsf_scale(row + b * DSF_HEAD_COLUMNS,
-                      (float)(exp((double)tops[b] - s.top) / s.sum * a->scale),
-                      block_columns(t, b));
-        if (column >= 0)
-            row[column] -= a->scale;
+        if (dsf_is_narrow(type))
+            gradients_narrow(dsf_narrow(type), t, (uint16_t *)(void *)row,
+                             row_tops, &s, column, scale);
+        else
+            gradients_cpu(t, (float *)(void *)row, row_tops, &s, column, scale);
         loss += s.top + log(s.sum) - s.target;
     }
     *(double *)call->bufs[DSFLOW_HEAD_LOSS].ptr = loss;
 }
 
-static void forward_cpu(const struct dsflow_call *call)
+/* Those of the whole are in scratch; of a part, sums alone. */
+static struct notes notes_of(const struct dsflow_call *call, char *scratch)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsf_head_scratch at = dsf_head_scratch(a);
-    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const int whole = a->norm_w >= 0;
-    char *scratch = call->scratch;
-    const struct notes notes = {
-        .sums = (double *)(scratch + at.sums),
-        .tops = whole ? (float *)(scratch + at.tops)
+
+    return (struct notes){
+        .sums = (double *)(void *)(scratch + at.sums),
+        .tops = whole ? (float *)(void *)(scratch + at.tops)
                       : dsf_floats(call, DSFLOW_HEAD_TOPS),
-        .stats = whole ? (struct dsflow_head_stats *)(scratch + at.stats)
-                       : call->bufs[DSFLOW_HEAD_STATS].ptr,
+        .stats = whole
+                     ? (struct dsflow_head_stats *)(void *)(scratch + at.stats)
+                     : call->bufs[DSFLOW_HEAD_STATS].ptr,
         .blocks = dsf_head_blocks(&a->tile),
     };
-
-    exponentials(call,
-                 dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
-                            (float *)(scratch + at.normed),
-                            (size_t)a->tile.rows),
-                 &notes);
-    if (whole)
-        finish(call, notes.tops, notes.stats);
 }
 
-DSF_SEGMENT_CODELET(head_forward, forward_cpu);
+static void sum_and_finish(const struct dsflow_call *call,
+                           const struct notes *notes)
+{
+    const struct dsflow_head_args *a = call->args;
+
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++)
+        sum_blocks(notes->tops + r * notes->blocks,
+                   notes->sums + r * notes->blocks, notes->blocks,
+                   &notes->stats[r]);
+    if (a->norm_w >= 0)
+        finish(call, notes->tops, notes->stats);
+}
+
+static void forward_cpu(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const struct notes notes = notes_of(call, call->scratch);
+    char *normed = (char *)call->scratch + dsf_head_scratch(a).normed;
+
+    exponentials_cpu(call,
+                     dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X),
+                                (float *)(void *)normed, (size_t)a->tile.rows),
+                     &notes);
+    sum_and_finish(call, &notes);
+}
+
+static void forward_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsf_scratch block = dsf_head_block_scratch(a);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const struct dsf_narrow_call c =
+        dsf_narrow_call(call, DSFLOW_HEAD_X, block);
+    const struct notes notes =
+        notes_of(call, (char *)call->scratch + dsf_scratch_bytes(block));
+
+    exponentials_narrow(call, &c,
+                        dsf_narrow_normed(&c, &norm,
+                                          dsf_halves(call, DSFLOW_HEAD_X),
+                                          (size_t)a->tile.rows),
+                        &notes);
+    sum_and_finish(call, &notes);
+}
+
+DSF_BY_TYPE(head_forward, DSFLOW_HEAD_X, forward)
+DSF_SEGMENT_CODELET(head_forward, head_forward_cpu);
 
 static void loss_cpu(const struct dsflow_call *call)
 {
@@ -197,7 +311,34 @@ static void backward_input_cpu(const struct dsflow_call *call)
                           dx, dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
 }
 
-DSF_SEGMENT_CODELET(head_backward_input, backward_input_cpu);
+static void backward_input_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t vocab = (size_t)a->tile.vocab;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const struct dsf_narrow_call c =
+        dsf_narrow_call(call, DSFLOW_HEAD_LOGITS,
+                        dsf_head_products(DSFLOW_DIR_BACKWARD_INPUT, a));
+    const int part = a->norm_w < 0;
+
+    dsf_projection_input(&(struct dsf_projection){ &c, rows, width, vocab },
+                         dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
+                         dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w, 0,
+                         dsf_product_at(&c, call, DSFLOW_HEAD_DX, part));
+    if (part) {
+        dsf_sums_leave(&c, call, DSFLOW_HEAD_DX, rows, width);
+        return;
+    }
+    c.loops->norm_backward(&norm, dsf_halves(call, DSFLOW_HEAD_X), c.wide, NULL,
+                           dsf_narrow_out(&c, call, DSFLOW_HEAD_DX),
+                           dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
+    dsf_narrow_leave(&c, call, DSFLOW_HEAD_DX, rows * width);
+}
+
+DSF_BY_TYPE(head_backward_input, DSFLOW_HEAD_LOGITS, backward_input)
+DSF_SEGMENT_CODELET(head_backward_input, head_backward_input_cpu);
 
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -219,7 +360,33 @@ static void backward_weight_cpu(const struct dsflow_call *call)
                           width);
 }
 
-DSF_SEGMENT_CODELET(head_backward_weight, backward_weight_cpu);
+static void backward_weight_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t vocab = (size_t)a->tile.vocab;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const struct dsf_narrow_call c =
+        dsf_narrow_call(call, DSFLOW_HEAD_LOGITS,
+                        dsf_head_products(DSFLOW_DIR_BACKWARD_WEIGHT, a));
+    const struct dsf_extent matrix = { a->w, vocab * width };
+    float beta,
+        *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
+
+    dsf_projection_weight(
+        &(struct dsf_projection){ &c, rows, width, vocab },
+        dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_HEAD_X), rows),
+        beta, grad + a->w);
+    if (a->norm_w >= 0)
+        dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
+                          a->norm_b, dsf_floats(call, DSFLOW_HEAD_DNORM),
+                          width);
+}
+
+DSF_BY_TYPE(head_backward_weight, DSFLOW_HEAD_LOGITS, backward_weight)
+DSF_SEGMENT_CODELET(head_backward_weight, head_backward_weight_cpu);
 
 static void logits_cpu(const struct dsflow_call *call)
 {
@@ -235,4 +402,22 @@ static void logits_cpu(const struct dsflow_call *call)
                      dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
 }
 
-DSF_SEGMENT_CODELET(head_logits, logits_cpu);
+static void logits_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const size_t vocab = (size_t)a->tile.vocab;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
+    const struct dsf_narrow_call c = dsf_narrow_call(
+        call, DSFLOW_HEAD_X, dsf_head_products(DSFLOW_DIR_FORWARD, a));
+
+    dsf_projection(
+        &(struct dsf_projection){ &c, rows, width, vocab },
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_HEAD_X), rows),
+        dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w,
+        dsf_floats(call, DSFLOW_HEAD_LOGITS), vocab);
+}
+
+DSF_BY_TYPE(head_logits, DSFLOW_HEAD_X, logits)
+DSF_SEGMENT_CODELET(head_logits, head_logits_cpu);

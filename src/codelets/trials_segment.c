@@ -3,12 +3,14 @@
  * model at both of its values. */
 #include "codelets/trials.h"
 
+#include "base/alloc.h"
 #include "base/random.h"
 #include "tasks/args.h"
 #include "tasks/tile.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct dsflow_tile dsf_any_tile(uint64_t *s)
@@ -188,6 +190,26 @@ static int fill_weight(uint64_t *state, float *v, int64_t elems)
     return 1;
 }
 
+/* Exponentials of a part: where stats and tops are 0, that of a target is 1. */
+static int fill_exponentials(uint64_t *state, float *v, int64_t elems,
+                             const union segment_args *a)
+{
+    const int32_t rows = a->tile.rows;
+    int32_t *batch = dsf_xcalloc(2 * (size_t)rows, sizeof(*batch));
+
+    fill_batch(state, batch, rows, a->head.whole);
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)dsf_random_unit(state);
+    for (int32_t r = 0; r < rows; r++) {
+        int64_t column = (int64_t)batch[rows + r] - a->head.first;
+
+        if (column >= 0 && column < a->tile.vocab)
+            v[(int64_t)r * a->tile.vocab + column] = 1;
+    }
+    free(batch);
+    return 1;
+}
+
 /* The sum of a softmax is 1 or more. */
 static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
                      const union segment_args *a)
@@ -198,8 +220,12 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
         return fill_batch(state, data, a->tile.rows, a->head.whole);
     if (port == DSFLOW_HEAD_WEIGHT)
         return fill_weight(state, data, elems);
+    if (port == DSFLOW_HEAD_LOGITS && a->head.norm_w < 0)
+        return fill_exponentials(state, data, elems, a);
+    if (port == DSFLOW_HEAD_TOPS)
+        memset(data, 0, (size_t)elems * sizeof(float));
     if (port != DSFLOW_HEAD_ALL_STATS)
-        return 0;
+        return port == DSFLOW_HEAD_TOPS;
     for (int64_t i = 0; i < elems / DSF_HEAD_STATS; i++)
         stats[i] = (struct dsflow_head_stats){
             .top = dsf_random_normal(state),

@@ -1,5 +1,6 @@
 /* task_head.c - last norm, logits and cross entropy of a tile; of a part, over
  * some of the vocabulary. */
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -82,31 +83,51 @@ DSF_SEGMENT_CHECK(head)
 /* The product and the norm. A slot of logits may be larger than the tile, and a
  * unit "embed" has more than the matrix: what is touched is counted, not the
  * sizes. */
-static void product_cost(const struct dsflow_head_args *a, double norms,
+static void product_cost(const struct dsflow_case *c, double norms,
                          struct dsflow_cost *cost)
 {
+    const struct dsflow_head_args *a = c->args;
     const struct dsflow_tile *t = &a->tile;
     const double x = (double)dsf_tile_x(t), whole = a->norm_w >= 0;
 
     cost->flops = 2.0 * logits_of(t) * t->width + whole * norms * x;
-    cost->bytes = DSF_CELL * (logits_of(t) + (double)t->vocab * t->width +
-                              (1 + whole) * x);
+    cost->bytes =
+        dsf_case_bytes(c, (double)t->vocab * t->width + (1 + whole) * x) +
+        logits_of(t) *
+            (double)dsflow_dtype_bytes(c->shapes[DSFLOW_HEAD_LOGITS].dtype, 1);
 }
 
-/* The gradient of the matrix is read and written. */
+/* The gradient of the matrix is read and written, and not the matrix. */
 static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
     const struct dsflow_head_args *a = c->args;
+    const double matrix = (double)a->tile.vocab * a->tile.width;
 
-    product_cost(a, 8, cost);
+    product_cost(c, 8, cost);
     if (c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
-        cost->bytes += DSF_CELL * (double)a->tile.vocab * a->tile.width;
+        cost->bytes += 2 * DSF_CELL * matrix - dsf_case_bytes(c, matrix);
+}
+
+struct dsf_scratch dsf_head_products(enum dsflow_direction direction,
+                                     const struct dsflow_head_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t x = dsf_tile_x(t);
+
+    return (struct dsf_scratch){
+        .wide = direction == DSFLOW_DIR_BACKWARD_INPUT ? x : 0,
+        .narrow = a->norm_w < 0 ? 0 : x,
+        .product = dsf_projection_scratch(direction, (size_t)t->rows,
+                                          (size_t)t->width, (size_t)t->vocab),
+    };
 }
 
 static size_t norm_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_head_args *a = c->args;
 
+    if (dsf_is_narrow(dsf_case_type(c)))
+        return dsf_scratch_bytes(dsf_head_products(c->op->direction, a));
     return dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
@@ -117,9 +138,9 @@ static void forward_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const struct dsflow_head_args *a = c->args;
     int whole = a->norm_w >= 0;
 
-    product_cost(a, 0, cost);
+    product_cost(c, 0, cost);
     cost->flops += (whole ? 15.0 : 14.0) * logits_of(&a->tile);
-    cost->bytes += (whole ? 2.0 : 0.0) * DSF_CELL * logits_of(&a->tile);
+    cost->bytes += dsf_case_bytes(c, (whole ? 2.0 : 0.0) * logits_of(&a->tile));
 }
 
 struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
@@ -135,22 +156,44 @@ struct dsf_head_scratch dsf_head_scratch(const struct dsflow_head_args *a)
     return s;
 }
 
+/* A block of the logits at a time. */
+struct dsf_scratch dsf_head_block_scratch(const struct dsflow_head_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows;
+    const size_t block = dsf_least((size_t)t->vocab, DSF_HEAD_COLUMNS);
+
+    return (struct dsf_scratch){
+        .wide = rows * block,
+        .narrow = a->norm_w < 0 ? 0 : dsf_tile_x(t),
+        .product = dsf_product_scratch(rows, block, (size_t)t->width),
+    };
+}
+
+/* What is noted of the logits follows a block of them, where that is not where
+ * they stay. */
 static size_t forward_scratch(const struct dsflow_case *c)
 {
-    return dsf_head_scratch(c->args).bytes;
+    const struct dsf_head_scratch s = dsf_head_scratch(c->args);
+
+    if (dsf_is_narrow(dsf_case_type(c)))
+        return dsf_scratch_bytes(dsf_head_block_scratch(c->args)) + s.normed;
+    return s.bytes;
 }
 
 /* A port, by its name in the list of the segment. */
 #define P(port, name, access, ...)                                             \
     DSF_PORT(HEAD, port, name, access, __VA_ARGS__)
+#define NARROW .floats = DSFLOW_NARROW
+#define SUM    .floats = DSFLOW_NARROW_SUM
 
 DSF_SEGMENT_OP(head, forward, FORWARD, struct dsflow_head_args,
                .summary = "logits, loss, and gradient of the logits of a tile",
                .cost = forward_cost, .scratch = forward_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
-                            P(WEIGHT, "weight", R),
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
+                            P(WEIGHT, "weight", R, NARROW),
                             P(BATCH, "batch", R, DSFLOW_INT32),
-                            P(LOGITS, "logits", W),
+                            P(LOGITS, "logits", W, NARROW),
                             P(LOSS, "loss", W, DSFLOW_FP64, .optional = 1),
                             P(STATS, "stats", W, DSFLOW_FP64, .optional = 1),
                             P(TOPS, "tops", W, .optional = 1)));
@@ -163,7 +206,8 @@ static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
                    (sizeof(struct dsflow_head_stats) / DSF_CELL);
 
     cost->flops = logits_of(t) + 5 * stats;
-    cost->bytes = DSF_CELL * (2.0 * logits_of(t) + 2.0 * t->rows + stats +
+    cost->bytes = dsf_case_bytes(c, 2.0 * logits_of(t)) +
+                  DSF_CELL * (2.0 * t->rows + stats +
                               (double)t->rows * (double)dsf_head_blocks(t));
 }
 
@@ -171,24 +215,24 @@ DSF_SEGMENT_OP(
     head, loss, FORWARD, struct dsflow_head_args,
     .summary = "loss of all parts, and gradient of the logits of one",
     .cost = loss_cost,
-    DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(LOGITS, "logits", RW),
+    DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(LOGITS, "logits", RW, NARROW),
                  P(LOSS, "loss", W, DSFLOW_FP64), P(TOPS, "tops", R),
                  P(ALL_STATS, "all_stats", R, DSFLOW_FP64)));
 
 DSF_SEGMENT_OP(head, backward_input, BACKWARD_INPUT, struct dsflow_head_args,
                .summary = "gradient of the input of the head, and of its norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R, .optional = 1),
-                            P(NORM, "norm", R, .optional = 1),
-                            P(WEIGHT, "weight", R), P(LOGITS, "logits", R),
-                            P(DX, "dx", W),
+               DSFLOW_PORTS(P(X, "x", R, .optional = 1, NARROW),
+                            P(NORM, "norm", R, .optional = 1, NARROW),
+                            P(WEIGHT, "weight", R, NARROW), P(LOGITS, "logits", R, NARROW),
+                            P(DX, "dx", W, SUM),
                             P(DNORM, "dnorm", W, .optional = 1)));
 
 DSF_SEGMENT_OP(head, backward_weight, BACKWARD_WEIGHT, struct dsflow_head_args,
                .summary = "gradients of the head's matrix and norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
-                            P(LOGITS, "logits", R),
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
+                            P(LOGITS, "logits", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
                             P(GRAD, "grad", RW),
                             P(NORM_GRAD, "norm_grad", RW, .optional = 1)));
@@ -196,5 +240,5 @@ DSF_SEGMENT_OP(head, backward_weight, BACKWARD_WEIGHT, struct dsflow_head_args,
 DSF_SEGMENT_OP(head, logits, FORWARD, struct dsflow_head_args,
                .summary = "logits of a tile, for generation", .cost = cost,
                .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R), P(NORM, "norm", R, .optional = 1),
-                            P(WEIGHT, "weight", R), P(LOGITS, "logits", W)));
+               DSFLOW_PORTS(P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
+                            P(WEIGHT, "weight", R, NARROW), P(LOGITS, "logits", W)));

@@ -216,6 +216,11 @@ static const struct dsflow_codelet *const codelets[] = {
     &dsf_codelet_qkv_forward,
     &dsf_codelet_qkv_backward_input,
     &dsf_codelet_qkv_backward_weight,
+    &dsf_codelet_head_forward,
+    &dsf_codelet_head_loss,
+    &dsf_codelet_head_backward_input,
+    &dsf_codelet_head_backward_weight,
+    &dsf_codelet_head_logits,
 };
 
 static void check_all(void)
@@ -322,12 +327,42 @@ static void a_sum_in_fp32_is_the_same_before_it_is_rounded(void **state)
         assert_int_equal(y[i], dsf_to_bf16(sums[i]));
 }
 
+/* A word that is almost certain: its probability is 1 in bf16, and the gradient
+ * of its logit is that probability less 1. */
+static void the_gradient_of_a_certain_word_is_not_lost(void **state)
+{
+    const struct dsflow_head_args a = {
+        .tile = shape, .norm_b = 8, .whole = 5, .parts = 1, .scale = 1
+    };
+    uint16_t x[24], norm[16] = { 0 }, weight[40] = { 0 }, logits[15];
+    int32_t batch[6] = { 0, 0, 0, 2, 2, 2 };
+    double loss, lost;
+
+    fill_bf16(x, 24, 5);
+    norm[8] = dsf_to_bf16(1); /* b: the first number of a normed row is 1 */
+    weight[2 * 8] = dsf_to_bf16(10);
+    RUN_ON(&dsf_codelet_head_forward, &a, { DSFLOW_HEAD_X, x, 24, DSFLOW_BF16 },
+           { DSFLOW_HEAD_NORM, norm, 16, DSFLOW_BF16 },
+           { DSFLOW_HEAD_WEIGHT, weight, 40, DSFLOW_BF16 },
+           { DSFLOW_HEAD_BATCH, batch, 6, DSFLOW_INT32 },
+           { DSFLOW_HEAD_LOGITS, logits, 15, DSFLOW_BF16 },
+           { DSFLOW_HEAD_LOSS, &loss, 1, DSFLOW_FP64 });
+    lost = 4 * exp(-10) / (1 + 4 * exp(-10));
+    assert_true(fabs(loss + 3 * log(1 - lost)) < 1e-6);
+    for (int r = 0; r < 3; r++) {
+        double g = (double)dsf_from_bf16(logits[5 * r + 2]);
+
+        assert_true(fabs(g + lost) < 0x1p-8 * lost);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_fp32_but_for_rounding),
         cmocka_unit_test(what_is_computed_again_has_the_same_bits),
         cmocka_unit_test(a_sum_in_fp32_is_the_same_before_it_is_rounded),
+        cmocka_unit_test(the_gradient_of_a_certain_word_is_not_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
