@@ -1,18 +1,18 @@
 /* embed.c - tokens to vectors, and the gradient of the table. */
 #include "codelets/codelets.h"
 
-#include "codelets/call.h"
+#include "codelets/projection.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
 
 #include <string.h>
 
-/* The rows of wte and of wpe in `unit` for row `r` of the tile, each NULL where
- * another part has it or nobody: a token < 0, past the end of a text, has
- * neither, and its gradient goes nowhere. */
-static void rows_at(const struct dsflow_call *call, float *unit, size_t r,
-                    float **wte, float **wpe)
+/* Where the rows of wte and of wpe for row `r` of the tile begin in the unit,
+ * each -1 where another part has it or nobody: a token < 0, past the end of a
+ * text, has neither, and its gradient goes nowhere. */
+static void rows_at(const struct dsflow_call *call, size_t r, int64_t *wte,
+                    int64_t *wpe)
 {
     const struct dsflow_embed_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
@@ -21,30 +21,64 @@ static void rows_at(const struct dsflow_call *call, float *unit, size_t r,
     const int64_t pos =
         (int64_t)t->pos + (int64_t)(r % dsf_tile_length(t)) - a->first_pos;
 
-    *wte = *wpe = NULL;
+    *wte = *wpe = -1;
     if (tokens[r] < 0)
         return;
     if (token >= 0 && token < t->vocab)
-        *wte = unit + a->wte + token * t->width;
+        *wte = a->wte + token * t->width;
     if (pos >= 0 && pos < a->npos)
-        *wpe = unit + a->wpe + pos * t->width;
+        *wpe = a->wpe + pos * t->width;
+}
+
+/* Row `i` of the scratch, where what is not fp32 stands as that. */
+static float *scratch_row(const struct dsflow_call *call, size_t i, size_t n)
+{
+    return (float *)call->scratch + i * dsf_round16(n);
+}
+
+/* The row of a port that begins at `at`, in fp32; NULL where there is none. */
+static const float *row_of(const struct dsflow_call *call, unsigned port,
+                           int64_t at, size_t n, float *scratch)
+{
+    const enum dsflow_dtype type = call->bufs[port].dtype;
+
+    if (at < 0)
+        return NULL;
+    if (!dsf_is_narrow(type))
+        return dsf_floats(call, port) + at;
+    dsf_narrow(type)->widen(dsf_halves(call, port) + at, scratch, n);
+    return scratch;
+}
+
+static void sum_of(const float *a, const float *b, float *x, size_t n)
+{
+    if (a && b)
+        dsf_sum(x, a, b, n);
+    else if (a || b)
+        memcpy(x, a ? a : b, n * sizeof(float));
+    else
+        memset(x, 0, n * sizeof(float));
 }
 
 static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_embed_args *a = call->args;
-    const size_t width = (size_t)a->tile.width;
-    float *unit = dsf_floats(call, DSFLOW_EMBED_UNIT);
-    float *x = dsf_floats(call, DSFLOW_EMBED_X), *wte, *wpe;
+    const size_t n = (size_t)a->tile.width;
+    const enum dsflow_dtype type = call->bufs[DSFLOW_EMBED_X].dtype;
 
-    for (size_t r = 0; r < (size_t)a->tile.rows; r++, x += width) {
-        rows_at(call, unit, r, &wte, &wpe);
-        if (wte && wpe)
-            dsf_sum(x, wte, wpe, width);
-        else if (wte || wpe)
-            memcpy(x, wte ? wte : wpe, width * sizeof(float));
-        else
-            memset(x, 0, width * sizeof(float));
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++) {
+        float *x = dsf_is_narrow(type)
+                       ? scratch_row(call, 2, n)
+                       : dsf_floats(call, DSFLOW_EMBED_X) + r * n;
+        int64_t wte, wpe;
+
+        rows_at(call, r, &wte, &wpe);
+        sum_of(row_of(call, DSFLOW_EMBED_UNIT, wte, n, scratch_row(call, 0, n)),
+               row_of(call, DSFLOW_EMBED_UNIT, wpe, n, scratch_row(call, 1, n)),
+               x, n);
+        if (dsf_is_narrow(type))
+            dsf_narrow(type)->narrow(
+                x, n, NULL, dsf_halves(call, DSFLOW_EMBED_X) + r * n, n, 1, n);
     }
 }
 
@@ -54,16 +88,19 @@ DSF_SEGMENT_CODELET(embed_forward, forward_cpu);
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_embed_args *a = call->args;
-    const size_t width = (size_t)a->tile.width;
-    const float *dx = dsf_floats(call, DSFLOW_EMBED_DX);
-    float *grad = dsf_gradient(call, DSFLOW_EMBED_GRAD), *wte, *wpe;
+    const size_t n = (size_t)a->tile.width;
+    float *grad = dsf_gradient(call, DSFLOW_EMBED_GRAD);
 
-    for (size_t r = 0; r < (size_t)a->tile.rows; r++, dx += width) {
-        rows_at(call, grad, r, &wte, &wpe);
-        if (wte)
-            dsf_add(wte, dx, width);
-        if (wpe)
-            dsf_add(wpe, dx, width);
+    for (size_t r = 0; r < (size_t)a->tile.rows; r++) {
+        const float *dx = row_of(call, DSFLOW_EMBED_DX, (int64_t)(r * n), n,
+                                 scratch_row(call, 0, n));
+        int64_t wte, wpe;
+
+        rows_at(call, r, &wte, &wpe);
+        if (wte >= 0)
+            dsf_add(grad + wte, dx, n);
+        if (wpe >= 0)
+            dsf_add(grad + wpe, dx, n);
     }
 }
 

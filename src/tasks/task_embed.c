@@ -1,5 +1,6 @@
 /* task_embed.c - tokens to vectors, and the gradient of the table; of a part,
  * by some rows of the tables. */
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -36,6 +37,12 @@ int dsf_embed_needs(const struct dsflow_op *op, const void *args,
 
 DSF_SEGMENT_CHECK(embed)
 
+/* Of a number on a port. */
+static double bytes_on(const struct dsflow_case *c, unsigned port)
+{
+    return (double)dsflow_dtype_bytes(c->shapes[port].dtype, 1);
+}
+
 /* A row of each table for each token, to a row of x; back, dx once, and each
  * table's rows read and written. How many of the rows are of a part is not
  * known: it counts as if all were. */
@@ -45,10 +52,28 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const int back = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
     const int tables = a->npos > 0 ? 2 : 1;
     const double x = (double)dsf_tile_x(&a->tile);
+    const double rows = x * bytes_on(c, back ? DSFLOW_EMBED_DX : DSFLOW_EMBED_X);
 
     cost->flops = x * (back ? tables : tables - 1);
-    cost->bytes = DSF_CELL *
-                  (2.0 * a->tile.rows + x * (1 + (back ? 2 * tables : tables)));
+    cost->bytes =
+        DSF_CELL * 2.0 * a->tile.rows + rows +
+        tables * x *
+            (back ? 2.0 * DSF_CELL : bytes_on(c, DSFLOW_EMBED_UNIT));
+}
+
+/* Rows that are not fp32: two of the unit and their sum, or one of dx. */
+static size_t scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_embed_args *a = c->args;
+    const int back = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
+    const size_t row = dsf_round16((size_t)a->tile.width) * DSF_CELL;
+
+    if (back)
+        return dsf_is_narrow(c->shapes[DSFLOW_EMBED_DX].dtype) ? row : 0;
+    return dsf_is_narrow(c->shapes[DSFLOW_EMBED_UNIT].dtype) ||
+                   dsf_is_narrow(c->shapes[DSFLOW_EMBED_X].dtype)
+               ? 3 * row
+               : 0;
 }
 
 /* A port, by its name in the list of the segment. */
@@ -57,13 +82,14 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
 DSF_SEGMENT_OP(embed, forward, FORWARD, struct dsflow_embed_args,
                .summary = "token and position embeddings of a tile",
-               .cost = cost,
+               .cost = cost, .scratch = scratch,
                DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32),
-                            P(UNIT, "embed", R), P(X, "x", W)));
+                            P(UNIT, "embed", R, .floats = DSFLOW_NARROW_ALONE),
+                            P(X, "x", W, .floats = DSFLOW_NARROW_ALONE)));
 
 DSF_SEGMENT_OP(embed, backward_weight, BACKWARD_WEIGHT,
                struct dsflow_embed_args,
                .summary = "gradients of the embeddings, added up by token",
-               .cost = cost,
-               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", R),
+               .cost = cost, .scratch = scratch,
+               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", R, .floats = DSFLOW_NARROW),
                             P(GRAD, "grad", RW)));
