@@ -3,11 +3,12 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/projection.h"
 #include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
 
-static void norm_forward_cpu(const struct dsflow_call *call)
+static void forward_cpu(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_NORM_UNIT, a);
@@ -16,9 +17,21 @@ static void norm_forward_cpu(const struct dsflow_call *call)
                      dsf_floats(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
 }
 
+static void forward_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_norm_args *a = call->args;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_NORM_UNIT, a);
+
+    dsf_narrow(call->bufs[DSFLOW_NORM_X].dtype)
+        ->norm_forward(&norm, dsf_halves(call, DSFLOW_NORM_X),
+                       dsf_halves(call, DSFLOW_NORM_Y), (size_t)a->tile.rows);
+}
+
+DSF_BY_TYPE(norm_forward, DSFLOW_NORM_X, forward)
 DSF_PART_CODELET(norm_forward, norm_forward_cpu);
 
-static void norm_backward_input_cpu(const struct dsflow_call *call)
+static void backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsf_norm_args *a = call->args;
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_NORM_UNIT, a);
@@ -30,6 +43,22 @@ static void norm_backward_input_cpu(const struct dsflow_call *call)
         (size_t)a->tile.rows);
 }
 
+static void backward_input_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_norm_args *a = call->args;
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSFLOW_NORM_UNIT, a);
+
+    dsf_narrow(call->bufs[DSFLOW_NORM_X].dtype)
+        ->norm_backward(&norm, dsf_halves(call, DSFLOW_NORM_X),
+                        dsf_floats(call, DSFLOW_NORM_DY),
+                        dsf_halves(call, DSFLOW_NORM_DRES),
+                        dsf_halves(call, DSFLOW_NORM_DX),
+                        dsf_floats(call, DSFLOW_NORM_DNORM),
+                        (size_t)a->tile.rows);
+}
+
+DSF_BY_TYPE(norm_backward_input, DSFLOW_NORM_X, backward_input)
 DSF_PART_CODELET(norm_backward_input, norm_backward_input_cpu);
 
 static void norm_backward_weight_cpu(const struct dsflow_call *call)
@@ -45,7 +74,7 @@ static void norm_backward_weight_cpu(const struct dsflow_call *call)
 DSF_PART_CODELET(norm_backward_weight, norm_backward_weight_cpu);
 
 /* The bias first, as where a product is added to x + b. */
-static void residual_forward_cpu(const struct dsflow_call *call)
+static void add_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
@@ -65,9 +94,23 @@ static void residual_forward_cpu(const struct dsflow_call *call)
     }
 }
 
+static void add_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_residual_args *a = call->args;
+    const uint16_t *unit = dsf_halves(call, DSFLOW_RESIDUAL_UNIT);
+
+    dsf_narrow(call->bufs[DSFLOW_RESIDUAL_X].dtype)
+        ->residual(dsf_floats(call, DSFLOW_RESIDUAL_IN),
+                   dsf_halves(call, DSFLOW_RESIDUAL_X),
+                   dsf_half_at(unit, a->b),
+                   dsf_halves(call, DSFLOW_RESIDUAL_Y), (size_t)a->tile.rows,
+                   (size_t)a->tile.width);
+}
+
+DSF_BY_TYPE(residual_forward, DSFLOW_RESIDUAL_X, add)
 DSF_PART_CODELET(residual_forward, residual_forward_cpu);
 
-static void residual_backward_weight_cpu(const struct dsflow_call *call)
+static void bias_cpu(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
 
@@ -76,4 +119,15 @@ static void residual_backward_weight_cpu(const struct dsflow_call *call)
                     (size_t)a->tile.width);
 }
 
+static void bias_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_residual_args *a = call->args;
+
+    dsf_narrow(call->bufs[DSFLOW_RESIDUAL_DY].dtype)
+        ->column_sums(dsf_gradient(call, DSFLOW_RESIDUAL_GRAD) + a->b,
+                      dsf_halves(call, DSFLOW_RESIDUAL_DY),
+                      (size_t)a->tile.rows, (size_t)a->tile.width);
+}
+
+DSF_BY_TYPE(residual_backward_weight, DSFLOW_RESIDUAL_DY, bias)
 DSF_PART_CODELET(residual_backward_weight, residual_backward_weight_cpu);

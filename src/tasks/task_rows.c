@@ -1,4 +1,5 @@
 /* task_rows.c - norm and residual of the rows that one tensor rank has. */
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -49,13 +50,17 @@ int dsf_norm_needs(const struct dsflow_op *op, const void *args,
 
 DSF_SEGMENT_CHECK(norm)
 
-/* The unit has more than this norm: what is touched is counted. */
-static void cost_of(const struct dsflow_tile *t, double flops, double tiles,
-                    double vectors, struct dsflow_cost *cost)
+/* The unit has more than this norm: what is touched is counted: tiles of the
+ * task's type and of fp32, and vectors. */
+static void cost_of(const struct dsflow_case *c, double flops, double tiles,
+                    double wide, double vectors, struct dsflow_cost *cost)
 {
-    cost->flops = flops * (double)dsf_tile_x(t);
-    cost->bytes =
-        DSF_CELL * (tiles * (double)dsf_tile_x(t) + vectors * t->width);
+    const struct dsflow_tile *t = c->args;
+    const double x = (double)dsf_tile_x(t);
+
+    cost->flops = flops * x;
+    cost->bytes = dsf_case_bytes(c, tiles * x) +
+                  DSF_CELL * (wide * x + vectors * t->width);
 }
 
 static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -64,14 +69,16 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double vectors = a->norm_b < 0 ? 1 : 2;
 
     if (c->op->direction == DSFLOW_DIR_FORWARD) {
-        cost_of(&a->tile, 8, 2, vectors, cost);
+        cost_of(c, 8, 2, 0, vectors, cost);
     } else if (c->op->direction == DSFLOW_DIR_BACKWARD_INPUT) {
-        cost_of(&a->tile, 16, a->residual ? 4 : 3, 3, cost);
+        cost_of(c, 16, a->residual ? 3 : 2, 1, 3, cost);
     } else {
-        cost_of(&a->tile, 0, 0, 3 * vectors, cost);
+        cost_of(c, 0, 0, 0, 3 * vectors, cost);
         cost->flops = vectors * a->tile.width;
     }
 }
+
+#define NARROW .floats = DSFLOW_NARROW
 
 /* A port, by its name in the list of the segment. */
 #define NORM_PORT(port, name, access, ...)                                     \
@@ -80,17 +87,17 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_SEGMENT_OP(norm, forward, FORWARD, struct dsf_norm_args,
                .summary = "norm of the rows of one tensor rank",
                .cost = norm_cost,
-               DSFLOW_PORTS(NORM_PORT(X, "x", R), NORM_PORT(UNIT, "unit", R),
-                            NORM_PORT(Y, "y", W)));
+               DSFLOW_PORTS(NORM_PORT(X, "x", R, NARROW), NORM_PORT(UNIT, "unit", R, NARROW),
+                            NORM_PORT(Y, "y", W, NARROW)));
 
 DSF_SEGMENT_OP(norm, backward_input, BACKWARD_INPUT, struct dsf_norm_args,
                .summary = "gradient of the input of a norm, of the rows of one "
                           "rank",
                .cost = norm_cost,
-               DSFLOW_PORTS(NORM_PORT(X, "x", R), NORM_PORT(UNIT, "unit", R),
-                            NORM_PORT(DY, "dy", R), NORM_PORT(DX, "dx", W),
+               DSFLOW_PORTS(NORM_PORT(X, "x", R, NARROW), NORM_PORT(UNIT, "unit", R, NARROW),
+                            NORM_PORT(DY, "dy", R), NORM_PORT(DX, "dx", W, NARROW),
                             NORM_PORT(DNORM, "dnorm", W),
-                            NORM_PORT(DRES, "dres", R, .optional = 1)));
+                            NORM_PORT(DRES, "dres", R, .optional = 1, NARROW)));
 
 DSF_SEGMENT_OP(norm, backward_weight, BACKWARD_WEIGHT, struct dsf_norm_args,
                .summary = "gradients of the parameters of a norm",
@@ -125,12 +132,13 @@ static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const struct dsf_residual_args *a = c->args;
     const int bias = a->b >= 0;
 
-    /* The sum is written, then read and written again: twice from memory only
-     * where the rows do not stay in the cache. */
+    /* The sum in fp32 is written, then read and written again: twice from
+     * memory only where the rows do not stay in the cache. */
     if (c->op->direction == DSFLOW_DIR_FORWARD)
-        cost_of(&a->tile, bias ? 2 : 1, 4, bias, cost);
+        cost_of(c, bias ? 2 : 1, dsf_is_narrow(dsf_case_type(c)) ? 2 : 3, 1,
+                bias, cost);
     else
-        cost_of(&a->tile, 1, 1, 2, cost);
+        cost_of(c, 1, 1, 0, 2, cost);
 }
 
 /* A port, by its name in the list of the segment. */
@@ -140,14 +148,14 @@ static void residual_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_SEGMENT_OP(residual, forward, FORWARD, struct dsf_residual_args,
                .summary = "what a segment adds to the rows of one tensor rank",
                .cost = residual_cost,
-               DSFLOW_PORTS(RESIDUAL_PORT(X, "x", R),
+               DSFLOW_PORTS(RESIDUAL_PORT(X, "x", R, NARROW),
                             RESIDUAL_PORT(IN, "in", R),
-                            RESIDUAL_PORT(Y, "y", W),
-                            RESIDUAL_PORT(UNIT, "unit", R, .optional = 1)));
+                            RESIDUAL_PORT(Y, "y", W, NARROW),
+                            RESIDUAL_PORT(UNIT, "unit", R, .optional = 1, NARROW)));
 
 DSF_SEGMENT_OP(residual, backward_weight, BACKWARD_WEIGHT,
                struct dsf_residual_args,
                .summary = "gradient of the bias that a segment adds",
                .cost = residual_cost,
-               DSFLOW_PORTS(RESIDUAL_PORT(DY, "dy", R),
+               DSFLOW_PORTS(RESIDUAL_PORT(DY, "dy", R, NARROW),
                             RESIDUAL_PORT(GRAD, "grad", RW)));

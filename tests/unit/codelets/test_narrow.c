@@ -79,26 +79,23 @@ static void narrow_down(struct a_case *c, enum dsflow_dtype dtype)
 }
 
 /* What a port has before: numbers that `dtype` has too, where its data may be
- * of that type. A matrix of words is small, or exponentials would show how
- * logits are rounded and nothing else. */
+ * of that type. */
 static void fill(const struct a_case *c, const struct dsflow_trials *trials,
                  enum dsflow_dtype dtype, unsigned p, float *v)
 {
     const struct dsflow_op *op = c->codelet->op;
     const size_t n = (size_t)c->shapes[p].elems;
-    const bool words =
-        strcmp(op->segment, "head") == 0 && p == DSFLOW_HEAD_WEIGHT;
-    struct tensor t;
 
-    if (trials->fill != NULL && !words &&
-        trials->fill(op, c->seed, p, v, c->shapes[p].elems, c->args))
-        return;
-    t = tensor_new(n, words ? 0.2 : 1, c->seed * 16 + p);
+    if (trials->fill == NULL ||
+        !trials->fill(op, c->seed, p, v, c->shapes[p].elems, c->args)) {
+        struct tensor t = tensor_new(n, 1, c->seed * 16 + p);
+
+        memcpy(v, t.f, n * sizeof(float));
+        tensor_free(&t);
+    }
     for (size_t i = 0; i < n; i++)
-        v[i] = op->ports[p].floats == DSFLOW_FP32_ONLY
-                   ? t.f[i]
-                   : float_of(dtype, half_of(dtype, t.f[i]));
-    tensor_free(&t);
+        if (op->ports[p].floats != DSFLOW_FP32_ONLY)
+            v[i] = float_of(dtype, half_of(dtype, v[i]));
 }
 
 static bool is_number(const struct a_case *c, unsigned p)
@@ -223,6 +220,10 @@ static const struct dsflow_codelet *const codelets[] = {
     &dsf_codelet_head_logits,
     &dsf_codelet_embed_forward,
     &dsf_codelet_embed_backward_weight,
+    &dsf_codelet_norm_forward,
+    &dsf_codelet_norm_backward_input,
+    &dsf_codelet_residual_forward,
+    &dsf_codelet_residual_backward_weight,
 };
 
 static void check_all(void)
