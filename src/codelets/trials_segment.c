@@ -186,7 +186,7 @@ static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
 static int fill_weight(uint64_t *state, float *v, int64_t elems)
 {
     for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)(0.4 * dsf_random_normal(state));
+        v[i] = (float)(0.1 * dsf_random_normal(state));
     return 1;
 }
 
