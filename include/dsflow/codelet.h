@@ -45,6 +45,9 @@ struct dsflow_step_report {
     double scale;      /* the gradient was multiplied by this */
     double loss_scale; /* the loss was multiplied by this */
     int skipped;       /* 1: loss or norm is not finite, nothing was updated */
+    int stops;         /* 1: nor will any later step update anything */
+    int64_t overflows; /* steps so far for which the loss scale was too large;
+                          -1: losses are not scaled */
 };
 
 /* What the program around the graph does for it: the few tasks that meet the

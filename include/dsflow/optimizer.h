@@ -17,9 +17,17 @@ DSFLOW_BEGIN_DECLS
 
 #define DSFLOW_MAX_TENSORS 12
 
+/* Whether a step updates nothing, as its loss or gradient is not finite. */
+enum dsflow_skip {
+    DSFLOW_SKIP_NONE,
+    DSFLOW_SKIP_STEP,
+    DSFLOW_SKIP_REST, /* this step, and all that follow: the run ends */
+};
+
 /* The state of a step: the contents of the port `control`. The task `begin`
  * says what the update will be, `clip` whether there is one, and `finish` counts
- * it: a step that is skipped leaves all but `skipped` as it was. */
+ * it: a step that is skipped leaves all but `skipped`, and maybe the loss scale,
+ * as it was. */
 struct dsflow_control {
     int64_t step; /* of this update, from 1; skipped steps do not count */
     double lr;
@@ -27,12 +35,11 @@ struct dsflow_control {
     double correction2; /* 1 - betas[1]^step */
     double norm;        /* of the whole gradient, before clipping */
     double scale;       /* the update multiplies gradients by this: clipping */
-    double loss_scale;  /* the loss is multiplied by this */
+    double loss_scale;  /* the loss is multiplied by this; 1 but in fp16 */
     int64_t updates;    /* made before this step */
     int64_t skipped;    /* steps before this one that made none */
-    int64_t skip;       /* 1: loss or norm is not finite, nothing is updated. On
-                           a CPU no update is run then; a kernel of a GPU must
-                           look itself */
+    int64_t skip;       /* enum dsflow_skip. On a CPU no update is run where it
+                           is not 0; a kernel of a GPU must look itself */
 };
 
 enum dsflow_tensor_kind {

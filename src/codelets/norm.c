@@ -38,21 +38,33 @@ static void sum_cpu(const struct dsflow_call *call)
 
 DSF_CODELET(sum, .cpu = sum_cpu, .trials = &dsf_trials_sum);
 
+/* What to skip after a step that is `bad`. Does the next loss scale help? */
+static enum dsflow_skip skip_of(const struct dsf_clip_args *a, int64_t before,
+                                bool bad, bool helps)
+{
+    if (a->nonfinite == DSF_NONFINITE_KEEP)
+        return DSFLOW_SKIP_NONE;
+    if (a->nonfinite == DSF_NONFINITE_STOP &&
+        (before == DSFLOW_SKIP_REST || (bad && !helps)))
+        return DSFLOW_SKIP_REST;
+    return bad ? DSFLOW_SKIP_STEP : DSFLOW_SKIP_NONE;
+}
+
 static void clip_cpu(const struct dsflow_call *call)
 {
     const struct dsf_clip_args *a = call->args;
     const double loss = *(const double *)call->bufs[1].ptr;
     struct dsflow_control *c = call->bufs[2].ptr;
-    bool bad;
+    bool bad, helps;
     double ratio;
 
-    c->norm = sqrt(*(const double *)call->bufs[0].ptr);
+    c->norm = sqrt(*(const double *)call->bufs[0].ptr) / c->loss_scale;
     ratio = a->limit / (c->norm + 1e-6);
-    c->scale = a->limit > 0 && ratio < 1 ? ratio : 1;
+    c->scale = (a->limit > 0 && ratio < 1 ? ratio : 1) / c->loss_scale;
     bad = !isfinite(c->norm) || !isfinite(loss);
-    if (a->nonfinite == DSF_NONFINITE_STOP)
-        bad |= c->skip != 0;
-    c->skip = bad && a->nonfinite != DSF_NONFINITE_KEEP;
+    helps = call->nbufs > 3 &&
+            dsf_loss_scale_note(&a->scale, call->bufs[3].ptr, bad);
+    c->skip = skip_of(a, c->skip, bad, helps);
 }
 
 DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);

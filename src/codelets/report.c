@@ -6,6 +6,8 @@ static void report_cpu(const struct dsflow_call *call)
     const struct dsflow_control *c = call->bufs[0].ptr;
     const double *loss = call->bufs[1].ptr;
     const int64_t *cursor = call->bufs[2].ptr;
+    const struct dsf_scaler *scaler =
+        call->nbufs > 3 ? call->bufs[3].ptr : NULL;
 
     call->host->report(call->host->user,
                        &(struct dsflow_step_report){
@@ -19,6 +21,8 @@ static void report_cpu(const struct dsflow_call *call)
                            .scale = c->scale,
                            .loss_scale = c->loss_scale,
                            .skipped = c->skip != 0,
+                           .stops = c->skip == DSFLOW_SKIP_REST,
+                           .overflows = scaler != NULL ? scaler->overflows : -1,
                        });
 }
 

@@ -16,7 +16,9 @@ static void begin_cpu(const struct dsflow_call *call)
     c->correction2 = 1 - pow(a->beta2, (double)c->step);
     c->norm = 0;
     c->scale = 1;
-    c->loss_scale = 1; /* fp32 */
+    c->loss_scale = call->nbufs > 1
+                        ? dsf_loss_scale_begin(&a->scale, call->bufs[1].ptr)
+                        : 1;
 }
 
 DSF_CODELET(begin, .cpu = begin_cpu);

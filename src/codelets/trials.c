@@ -43,6 +43,7 @@ static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
             .correction2 = 0.2,
             .norm = 3,
             .scale = 0.5,
+            .loss_scale = 4,
         };
     if (port == 4)
         for (int64_t i = 0; i < elems; i++)

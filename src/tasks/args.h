@@ -12,6 +12,7 @@
 #include <dsflow/segments.h>
 
 #include "tasks/collective.h"
+#include "tasks/loss_scale.h"
 
 /* load_batch               { cursor R, batch W }
  *   cursor: int64[DSF_CURSOR], [0] is the step to load; [1] is the program's
@@ -27,14 +28,15 @@ struct dsf_load_args {
 /* advance                  { cursor RW }                  cursor[0] += 1
  *   (no arguments) */
 
-/* begin                    { control RW }
- *   step = updates + 1; lr and corrections of it; scale = loss_scale = 1;
- *   norm = 0. */
+/* begin                    { control RW, scaler RW? }
+ *   step = updates + 1; lr and corrections of it; loss_scale (without a scaler,
+ *   1); scale = 1; norm = 0. */
 enum { DSF_SCHEDULE_NAME = 48 };
 struct dsf_begin_args {
     char schedule[DSF_SCHEDULE_NAME]; /* the name of one that is registered */
     struct dsflow_lr_keys keys;
     double beta1, beta2;
+    struct dsf_loss_scale scale;
     _Alignas(16) unsigned char part[DSFLOW_LR_SCHEDULE_PART];
 };
 
@@ -53,19 +55,22 @@ struct dsf_square_args {
  *   out: double[1] += every number of every in (doubles), left to right; from 0
  *   where out is fresh. (no arguments) */
 
-/* clip                     { norm2 R, loss R, control RW }
- *   norm = sqrt(norm2); scale = limit > 0 ? min(1, limit / (norm + 1e-6)) : 1
- *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite.
- */
+/* clip                     { norm2 R, loss R, control RW, scaler RW? }
+ *   norm = sqrt(norm2) / loss_scale; scale = (limit > 0 ?
+ *   min(1, limit / (norm + 1e-6)) : 1) / loss_scale
+ *   (torch.nn.utils.clip_grad_norm_); skip, where norm or loss is not finite;
+ *   the loss scale of the next step. */
 enum dsf_nonfinite {
     DSF_NONFINITE_KEEP, /* the updates do not wait for the norm: too late */
     DSF_NONFINITE_SKIP, /* this step */
-    DSF_NONFINITE_STOP, /* this step and all that follow */
+    DSF_NONFINITE_STOP, /* this step, and, where a smaller loss scale does not
+                           help, all that follow */
 };
 struct dsf_clip_args {
     double limit;
     int32_t nonfinite; /* enum dsf_nonfinite */
     int32_t zero;      /* no padding: equal arguments have equal bytes */
+    struct dsf_loss_scale scale; /* that of `begin` */
 };
 
 /* add                      { into RW, from R, ... }
@@ -160,7 +165,7 @@ struct dsf_update_args {
     int32_t decoupled, nesterov;
 };
 
-/* report                   { control R, loss R, cursor R }
+/* report                   { control R, loss R, cursor R, scaler R? }
  *   Calls host->report with what they say; the step is that of the cursor.
  *
  * report_loss              { loss R }

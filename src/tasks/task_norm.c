@@ -68,7 +68,13 @@ static int clip_check(const struct dsflow_case *c, struct dsflow_err *err)
                            "clip: limit %g, nonfinite %d: expected 0 or more, "
                            "and 0 to 2",
                            a->limit, (int)a->nonfinite);
-    status = dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
+    if (dsf_is_scaled(&a->scale) && a->nonfinite == DSF_NONFINITE_KEEP)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "clip: a loss scale: expected updates that wait for "
+                           "the norm");
+    status = dsf_loss_scale_check(&a->scale, c, 3, err);
+    if (status == DSFLOW_OK)
+        status = dsf_port_check(c, 0, DSFLOW_FP64, 1, err);
     if (status == DSFLOW_OK)
         status = dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
     return status < 0 ? status : dsf_control_check(c, 2, err);
@@ -86,5 +92,6 @@ DSF_OP(clip,
        .args_size = sizeof(struct dsf_clip_args),
        DSFLOW_PORTS({ "norm2", DSFLOW_R, DSFLOW_FP64 },
                     { "loss", DSFLOW_R, DSFLOW_FP64 },
-                    { "control", DSFLOW_RW }),
+                    { "control", DSFLOW_RW },
+                    { "scaler", DSFLOW_RW, .optional = 1 }),
        .check = clip_check, .cost = clip_cost);

@@ -1,5 +1,5 @@
 /* task_step.c - what changes from one step to the next: the learning rate, the
- * bias corrections, and how many updates there were. */
+ * bias corrections, the loss scale, and how many updates there were. */
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 
@@ -8,6 +8,7 @@
 static int begin_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_begin_args *a = c->args;
+    int status;
 
     if (memchr(a->schedule, '\0', sizeof(a->schedule)) == NULL ||
         dsflow_lr_schedule_find(a->schedule) == NULL)
@@ -20,7 +21,8 @@ static int begin_check(const struct dsflow_case *c, struct dsflow_err *err)
                            "begin: betas: %g, %g: expected 0 to 1, 1 not "
                            "included",
                            a->beta1, a->beta2);
-    return dsf_control_check(c, 0, err);
+    status = dsf_loss_scale_check(&a->scale, c, 1, err);
+    return status < 0 ? status : dsf_control_check(c, 0, err);
 }
 
 static void step_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -31,7 +33,8 @@ static void step_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 DSF_OP(begin, .summary = "learning rate and bias corrections of the step",
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_begin_args),
-       DSFLOW_PORTS({ "control", DSFLOW_RW }),
+       DSFLOW_PORTS({ "control", DSFLOW_RW },
+                    { "scaler", DSFLOW_RW, .optional = 1 }),
        .check = begin_check, .cost = step_cost);
 
 static int finish_check(const struct dsflow_case *c, struct dsflow_err *err)

@@ -175,7 +175,7 @@ static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
 {
     _Alignas(64) float g[N];
     double squares[3], total, want = 0;
-    struct dsflow_control c = { .step = 1 };
+    struct dsflow_control c = { .step = 1, .loss_scale = 1 };
     struct dsf_square_args square = { N, 0 };
     struct dsf_clip_args clip = { .limit = 2 };
     double loss = 1;
