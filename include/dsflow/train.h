@@ -29,6 +29,9 @@ struct dsflow_step {
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process so far */
     int skipped;        /* 1: not finite, nothing was updated */
+    double loss_scale;  /* the loss was multiplied by this; 1 but in fp16 */
+    int64_t overflows;  /* so far: the loss scale was too large; -1: losses are
+                           not scaled */
 };
 
 struct dsflow_validation {

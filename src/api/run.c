@@ -52,7 +52,9 @@ static void on_step(void *user, const struct dsf_step *s)
                                     .efficiency = s->efficiency,
                                     .tokens = s->tokens,
                                     .peak_bytes = s->peak_bytes,
-                                    .skipped = s->skipped };
+                                    .skipped = s->skipped,
+                                    .loss_scale = s->loss_scale,
+                                    .overflows = s->overflows };
     if (x->options.on_step != NULL)
         x->options.on_step(x->options.user, &x->step);
 }

@@ -187,6 +187,10 @@ static void picture_skipped(struct watch *w)
         dsf_row_add(labelled_row(w, "skipped"), NULL,
                     "%lld steps, step %lld the last", (long long)f->nskipped,
                     (long long)f->skipped);
+    if (f->last.overflows >= 0)
+        dsf_row_add(labelled_row(w, "loss scale"), NULL,
+                    "%.10g, too large in %lld steps", f->last.loss_scale,
+                    (long long)f->last.overflows);
 }
 
 static void picture_figures(struct watch *w)
@@ -239,7 +243,8 @@ static void picture_losses(struct watch *w)
 {
     const struct dsf_follow *f = &w->follow;
     /* What stands around the curve. */
-    unsigned others = 12 + (f->nskipped > 0), rows = 16;
+    unsigned others = 12 + (f->nskipped > 0) + (f->last.overflows >= 0);
+    unsigned rows = 16;
     struct dsf_row *row = labelled_row(w, "loss");
 
     dsf_row_add(row, DSF_BOLD, "%.4f", f->last.loss);

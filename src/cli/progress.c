@@ -47,6 +47,7 @@ enum {
     STEP,
     BAR,
     LOSS,
+    SCALE,
     RATE,
     SHARES,
     WORDS,
@@ -56,7 +57,8 @@ enum {
     NPIECES
 };
 static const int first_shown[] = { STEP,       LOSS, RATE,   LEFT, SHARES,
-                                   EFFICIENCY, BAR,  MEMORY, WORDS };
+                                   EFFICIENCY, BAR,  SCALE,  MEMORY,
+                                   WORDS };
 
 enum { GAP = 2, BAR_LEAST = 8, BAR_MOST = 24, SHARES_CELLS = 8, NARROW = 100 };
 
@@ -93,6 +95,8 @@ static void draw(struct dsf_progress *p, const struct dsf_step *s)
     if (s->nvme_bytes > 0)
         dsf_row_add(&pieces[MEMORY], NULL, " + %s nvme",
                     dsf_size_text((double)s->nvme_bytes).s);
+    if (s->overflows >= 0)
+        dsf_row_add(&pieces[SCALE], NULL, "scale %.10g", s->loss_scale);
     dsf_row_add(&pieces[LEFT], NULL, "%s",
                 dsf_left_text(&p->pace, s->step, p->steps).s);
 
@@ -147,7 +151,13 @@ static void say_legend(struct dsf_progress *p)
 /* Of skipped steps in a row, the first is worth a line, and the end of them. */
 static void say_skipped(struct dsf_progress *p, const struct dsf_step *s)
 {
-    if (s->skipped && p->skipped_in_row == 0)
+    if (s->skipped && p->skipped_in_row == 0 && s->overflows >= 0)
+        dsf_progress_say(p,
+                         "step %lld: the loss is %g, and the gradients "
+                         "overflow with a loss scale of %.10g: skipped, nothing "
+                         "was updated",
+                         (long long)s->step, s->loss, s->loss_scale);
+    else if (s->skipped && p->skipped_in_row == 0)
         dsf_progress_say(p,
                          "step %lld: the loss is %g and the gradient's norm "
                          "%g: skipped, nothing was updated",

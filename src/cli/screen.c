@@ -188,16 +188,19 @@ void dsf_step_print(FILE *out, const struct dsf_step *s, int64_t steps,
                     const struct dsf_pace *p)
 {
     struct dsf_text left = dsf_left_text(p, s->step, steps), of = { "" },
-                    efficiency = { "" };
+                    efficiency = { "" }, scale = { "" };
 
     if (steps > 0)
         snprintf(of.s, sizeof(of.s), "/%lld", (long long)steps);
+    if (s->overflows >= 0)
+        snprintf(scale.s, sizeof(scale.s), "  scale %.10g", s->loss_scale);
     if (!isnan(p->efficiency))
         snprintf(efficiency.s, sizeof(efficiency.s), "  efficiency %.2f",
                  p->efficiency);
     fprintf(out,
-            "step %lld%s  loss %.4f  lr %.3g  norm %.3f%s  %s tokens/s%s%s%s\n",
-            (long long)s->step, of.s, s->loss, s->lr, s->grad_norm,
+            "step %lld%s  loss %.4f  lr %.3g  norm %.3f%s%s  %s "
+            "tokens/s%s%s%s\n",
+            (long long)s->step, of.s, s->loss, s->lr, s->grad_norm, scale.s,
             s->skipped ? "  skipped" : "", dsf_count_text(p->rate).s,
             efficiency.s, left.s[0] != '\0' ? "  " : "", left.s);
 }

@@ -237,6 +237,10 @@ int dsf_event_file_step(struct dsf_event_file *e, const struct dsf_step *s,
     put_scalar(&b, "grad_norm", s->grad_norm);
     if (s->skipped)
         put_scalar(&b, "skipped", 1);
+    if (s->overflows >= 0) {
+        put_scalar(&b, "loss_scale", s->loss_scale);
+        put_scalar(&b, "overflows", (double)s->overflows);
+    }
     put_scalar(&b, "tokens_per_second", (double)s->tokens / s->seconds);
     put_scalar(&b, "efficiency", s->efficiency);
     put_scalar(&b, "memory/cpu", (double)s->peak_bytes);

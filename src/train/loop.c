@@ -174,22 +174,37 @@ static bool is_finite(const struct dsf_step *step)
     return isfinite(step->loss) && isfinite(step->grad_norm);
 }
 
+/* What was not finite, and what was tried. */
+static void describe_nonfinite(const struct dsf_step *step, char *text,
+                               size_t size)
+{
+    if (step->overflows < 0)
+        snprintf(text, size, "the loss is %g and the gradient's norm %g",
+                 step->loss, step->grad_norm);
+    else
+        snprintf(text, size,
+                 "the loss is %g, and the gradients overflow with a loss "
+                 "scale of %.10g, which may not get smaller",
+                 step->loss, step->loss_scale);
+}
+
 /* With the parameters that gave such a loss, where they can be read. */
 static int fail_nonfinite(struct dsf_run *r, const struct dsf_step *step,
                           struct dsflow_err *err)
 {
     struct dsf_tensor_norms norms = { 0 };
-    char text[sizeof(struct dsf_norms_text) + 2] = "";
+    char text[sizeof(struct dsf_norms_text) + 2] = "", what[160];
     int status = dsflow_exec_wait(r->s.exec, NULL);
 
     if (status == DSFLOW_OK)
         status = dsf_tensor_norms(&r->s.contents, &norms, NULL);
     if (status == DSFLOW_OK)
         snprintf(text, sizeof(text), "%s; ", dsf_norms_text(&norms).s);
+    describe_nonfinite(step, what, sizeof(what));
     dsflow_fail(err, DSFLOW_EFAIL,
-                "step %lld: the loss is %g and the gradient's norm %g: %sa "
-                "lower optimizer.lr or a longer schedule.warmup may help",
-                (long long)step->step, step->loss, step->grad_norm, text);
+                "step %lld: %s: %sa lower optimizer.lr or a longer "
+                "schedule.warmup may help",
+                (long long)step->step, what, text);
     return fail_with_checkpoint(r, DSFLOW_EFAIL, err);
 }
 
@@ -233,7 +248,8 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         .grad_norm = report->of.norm,
         .seconds = report->at - r->last,
         .loss_scale = report->of.loss_scale,
-        .skipped = report->of.skipped && !stops,
+        .skipped = report->of.skipped && !report->of.stops,
+        .overflows = report->of.overflows,
         .tokens = tokens,
         .peak_bytes = peak_memory(),
     };
@@ -267,7 +283,7 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         }
     }
     r->last = report->at;
-    return status < 0 || is_finite(&step) || !stops
+    return status < 0 || is_finite(&step) || step.skipped || !stops
                ? status
                : fail_nonfinite(r, &step, err);
 }

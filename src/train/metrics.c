@@ -202,6 +202,8 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
         counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
         real(s->io_seconds), "io_hidden", real(s->io_hidden));
 
+    if (s->overflows >= 0)
+        json_object_set_new(line, "overflows", json_integer(s->overflows));
     if (s->program[0] != '\0')
         json_object_set_new(line, "program", json_string(s->program));
     return put(m, line, err);
@@ -245,6 +247,7 @@ static int64_t get_count(const json_t *root, const char *name)
 
 static void get_step(const json_t *root, struct dsf_step *s)
 {
+    const json_t *overflows = json_object_get(root, "overflows");
     const json_t *share = json_object_get(root, "share");
     const json_t *bytes = json_object_get(root, "bytes");
     const json_t *peak = json_object_get(root, "peak_bytes");
@@ -257,6 +260,8 @@ static void get_step(const json_t *root, struct dsf_step *s)
         .grad_norm = get_real(root, "grad_norm"),
         .loss_scale = get_real(root, "loss_scale"),
         .skipped = json_is_true(json_object_get(root, "skipped")),
+        .overflows =
+            json_is_integer(overflows) ? json_integer_value(overflows) : -1,
         .tokens = get_count(root, "tokens"),
         .seconds = get_real(root, "seconds"),
         .efficiency = get_real(root, "efficiency"),

@@ -31,6 +31,8 @@ struct dsf_step {
     double lr, grad_norm, seconds;
     double loss_scale; /* 1 in fp32 */
     bool skipped;      /* loss or norm is not finite: nothing was updated */
+    int64_t overflows; /* so far: the loss scale was too large; -1: losses are
+                          not scaled */
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process */
     int64_t device_bytes, nvme_bytes; /* of all ranks, that hold something */

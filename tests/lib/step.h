@@ -14,6 +14,7 @@ static inline struct dsf_step step_of(int64_t n, double known)
         .grad_norm = 1.5,
         .seconds = 0.5,
         .loss_scale = 1,
+        .overflows = -1,
         .tokens = 123456,
         .peak_bytes = 123456789012,
         .device_bytes = 1234567890,

@@ -147,12 +147,13 @@ static void colours_and_redrawing_can_be_refused(void **state)
     assert_null(strstr(text, "\033"));
 }
 
-static void a_file_gets_a_line_every_so_many_steps(void **state)
+/* What five steps print into a file; with `overflows`, losses are scaled, and so
+ * many steps were skipped, the second the last of them. */
+static void run_into_file(int64_t overflows, char *text, size_t size)
 {
     struct dsf_progress p = { 0 };
     FILE *file = tmpfile();
     int saved = dup(STDERR_FILENO);
-    char text[4096];
     size_t n;
 
     assert_non_null(file);
@@ -161,6 +162,9 @@ static void a_file_gets_a_line_every_so_many_steps(void **state)
     for (int i = 1; i <= 5; i++) {
         struct dsf_step s = step_of(i, 1);
 
+        s.overflows = overflows;
+        s.loss_scale = overflows < 0 ? 1 : i <= 2 ? 65536 : 32768;
+        s.skipped = overflows > 0 && i == 2;
         dsf_progress_step(&p, &s);
     }
     dsf_progress_say(&p, "that is %s", "all");
@@ -169,9 +173,16 @@ static void a_file_gets_a_line_every_so_many_steps(void **state)
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(file);
-    n = fread(text, 1, sizeof(text) - 1, file);
+    n = fread(text, 1, size - 1, file);
     text[n] = '\0';
     fclose(file);
+}
+
+static void a_file_gets_a_line_every_so_many_steps(void **state)
+{
+    char text[4096];
+
+    run_into_file(-1, text, sizeof(text));
     assert_non_null(strstr(text, "2/5"));
     assert_non_null(strstr(text, "4/5"));
     assert_non_null(strstr(text, "5/5")); /* the last */
@@ -179,6 +190,20 @@ static void a_file_gets_a_line_every_so_many_steps(void **state)
     assert_null(strstr(text, "3/5"));
     assert_null(strstr(text, "\033"));
     assert_non_null(strstr(text, "\nthat is all\n"));
+}
+
+static void the_loss_scale_is_shown_where_there_is_one(void **state)
+{
+    char text[4096];
+
+    run_into_file(-1, text, sizeof(text));
+    assert_null(strstr(text, "scale"));
+    run_into_file(4, text, sizeof(text));
+    assert_non_null(strstr(text, "step 2: the loss is 12.3457, and the "
+                                 "gradients overflow with a loss scale of "
+                                 "65536: skipped, nothing was updated\n"));
+    assert_non_null(strstr(text, "norm 1.500  scale 65536  skipped"));
+    assert_non_null(strstr(text, "norm 1.500  scale 32768  "));
 }
 
 int main(void)
@@ -189,6 +214,7 @@ int main(void)
         cmocka_unit_test(eighty_columns_show_where_the_time_goes),
         cmocka_unit_test(colours_and_redrawing_can_be_refused),
         cmocka_unit_test(a_file_gets_a_line_every_so_many_steps),
+        cmocka_unit_test(the_loss_scale_is_shown_where_there_is_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

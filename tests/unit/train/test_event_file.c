@@ -160,7 +160,7 @@ static size_t read_all(const char *path, unsigned char *bytes, size_t size)
     return n;
 }
 
-static void write_some(int64_t done)
+static void write_some(int64_t done, double loss_scale, int64_t overflows)
 {
     struct dsf_event_file e = { 0 };
     struct dsflow_err err = { 0 };
@@ -169,6 +169,8 @@ static void write_some(int64_t done)
         .loss = 3.25,
         .lr = 1e-3,
         .grad_norm = NAN,
+        .loss_scale = loss_scale,
+        .overflows = overflows,
         .seconds = 0.5,
         .tokens = 100,
         .peak_bytes = 1 << 20,
@@ -193,7 +195,7 @@ static void records_are_framed_and_hold_the_scalars(void **state)
     int64_t step;
     size_t n;
 
-    write_some(1000);
+    write_some(1000, 512, 2);
     assert_int_equal(files(&list, dir, sizeof(dir)), 3); /* with . and .. */
     snprintf(path, sizeof(path), "%s/%s", dir, list[2]->d_name);
     for (int i = 0; i < 3; i++)
@@ -214,6 +216,8 @@ static void records_are_framed_and_hold_the_scalars(void **state)
     n = next_record(&p, end, &event);
     assert_true(scalar(event, n, "loss", &step) == 3.25);
     assert_int_equal(step, 1001);
+    assert_true(scalar(event, n, "loss_scale", &step) == 512);
+    assert_true(scalar(event, n, "overflows", &step) == 2);
     assert_true(scalar(event, n, "tokens_per_second", &step) == 200);
     assert_true(scalar(event, n, "efficiency", &step) == 0.5);
     assert_true(scalar(event, n, "share/backward", &step) == 0.5);
@@ -234,7 +238,7 @@ static void a_later_file_has_a_later_name(void **state)
         free(list[i]);
     free(list);
     for (int i = 0; i < 3; i++) { /* all in one second */
-        write_some(i);
+        write_some(i, 1, -1);
         n = files(&list, dir, sizeof(dir));
         assert_int_equal(n, now + i + 1);
         assert_true(strcmp(list[n - 1]->d_name, last) > 0);

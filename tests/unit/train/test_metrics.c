@@ -71,6 +71,36 @@ static void a_line_reads_back(void **state)
     dsf_metrics_close(&m);
 }
 
+/* Where losses are not scaled, there is nothing to count. */
+static void overflows_are_counted_where_losses_are_scaled(void **state)
+{
+    struct dsf_metrics m;
+    struct dsflow_err err = { 0 };
+    struct dsf_step s = step_of(8, 1);
+    struct dsf_line line;
+    char text[4096], *end;
+    FILE *in;
+
+    unlink(in_folder("scaled.jsonl"));
+    assert_int_equal(dsf_metrics_open(&m, in_folder("scaled.jsonl"), &err),
+                     DSFLOW_OK);
+    assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
+    s.loss_scale = 32768;
+    s.overflows = 3;
+    assert_int_equal(dsf_metrics_step(&m, &s, &err), DSFLOW_OK);
+    dsf_metrics_close(&m);
+    in = fopen(in_folder("scaled.jsonl"), "r");
+    assert_non_null(fgets(text, sizeof(text), in));
+    assert_null(strstr(text, "overflows"));
+    assert_true(dsf_metrics_parse(text, strlen(text), &line));
+    assert_int_equal(line.step.overflows, -1);
+    end = fgets(text, sizeof(text), in);
+    assert_true(dsf_metrics_parse(end, strlen(end), &line));
+    assert_int_equal(line.step.overflows, 3);
+    assert_true(line.step.loss_scale == 32768);
+    fclose(in);
+}
+
 static void one_run_at_a_time_has_the_file(void **state)
 {
     struct dsf_metrics a, b;
@@ -162,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_reads_back),
+        cmocka_unit_test(overflows_are_counted_where_losses_are_scaled),
         cmocka_unit_test(one_run_at_a_time_has_the_file),
         cmocka_unit_test(a_run_that_is_killed_leaves_whole_lines),
     };
