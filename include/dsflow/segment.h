@@ -51,6 +51,7 @@ enum dsflow_from {
     DSFLOW_FROM_BATCH,      /* tokens and targets of the tile */
     DSFLOW_FROM_LOGITS,     /* its own, in the ring of logits */
     DSFLOW_FROM_LOSS,       /* of the tile */
+    DSFLOW_FROM_CONTROL,    /* of the step, where losses are scaled */
     DSFLOW_NFROMS
 };
 

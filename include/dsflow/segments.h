@@ -180,15 +180,17 @@ struct dsflow_mlp_args {
  * Each tile's logits stand in one slot of a ring: never all of them.
  *
  * head.forward             { x R, norm R?, weight R, batch R, logits W, loss W?,
- *                            stats W?, tops W? }
+ *                            stats W?, tops W?, control R? }
  *   logits = norm(x) W^T, then overwritten by their gradient,
- *   (softmax - onehot(target)) * scale; loss: double[1], the sum over rows of
- *   -log softmax[target]. Rows whose target is negative count for nothing.
+ *   (softmax - onehot(target)) * scale * control.loss_scale (left out: 1);
+ *   loss: double[1], the sum over rows of -log softmax[target], which is not
+ *   scaled. Rows whose target is negative count for nothing.
  *   A part has no norm and no loss, but stats and tops: its logits become
  *   e^(logit - top of its block of columns), tops[rows][blocks of columns] has
  *   those tops, and stats[rows] (struct dsflow_head_stats) what it says of each
  *   row to the other parts.
- * head.loss                { batch R, logits RW, loss W, tops R, all_stats R }
+ * head.loss                { batch R, logits RW, loss W, tops R, all_stats R,
+ *                            control R? }
  *   The rest of forward, of a part. all_stats: [parts][rows], the stats of all
  *   parts in order. The loss is that of the whole vocabulary, and the same
  *   number in every part.
@@ -213,6 +215,7 @@ enum dsflow_head_port {
     DSFLOW_HEAD_DNORM,
     DSFLOW_HEAD_GRAD,
     DSFLOW_HEAD_NORM_GRAD,
+    DSFLOW_HEAD_CONTROL,
     DSFLOW_HEAD_NPORTS
 };
 struct dsflow_head_args {

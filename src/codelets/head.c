@@ -186,6 +186,15 @@ static void gradients_narrow(const struct dsf_narrow_loops *loops,
     }
 }
 
+/* What the gradient of a logit is multiplied by. */
+static double scale_of(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[DSFLOW_HEAD_CONTROL].ptr;
+
+    return a->scale * (c != NULL ? c->loss_scale : 1);
+}
+
 /* The loss of all rows; the exponentials become the gradients of logits. */
 static void finish(const struct dsflow_call *call, const float *tops,
                    const struct dsflow_head_stats *stats)
@@ -195,7 +204,7 @@ static void finish(const struct dsflow_call *call, const float *tops,
     const enum dsflow_dtype type = call->bufs[DSFLOW_HEAD_LOGITS].dtype;
     const size_t bytes = dsflow_dtype_bytes(type, t->vocab);
     const int32_t *targets = targets_of(call);
-    const double scale = (double)a->scale;
+    const double scale = scale_of(call);
     char *row = call->bufs[DSFLOW_HEAD_LOGITS].ptr;
     double loss = 0;
 

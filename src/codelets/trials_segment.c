@@ -216,6 +216,11 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
 {
     struct dsflow_head_stats *stats = data;
 
+    if (port == DSFLOW_HEAD_CONTROL)
+        *(struct dsflow_control *)data =
+            (struct dsflow_control){ .loss_scale = dsf_any(state, 1, 99) };
+    if (port == DSFLOW_HEAD_CONTROL)
+        return 1;
     if (port == DSFLOW_HEAD_BATCH)
         return fill_batch(state, data, a->tile.rows, a->head.whole);
     if (port == DSFLOW_HEAD_WEIGHT)
@@ -305,7 +310,9 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
              : op->direction == DSFLOW_DIR_BACKWARD_WEIGHT && seed & 1 ? ~0u
                                                                        : 0;
     for (unsigned p = 0; p < op->nports; p++) {
-        bool has = op->ports[p].name != NULL && need[p].rows > 0;
+        /* The control of a step is where losses are scaled only. */
+        bool has = op->ports[p].name != NULL && need[p].rows > 0 &&
+                   (need[p].dtype != DSFLOW_BYTES || seed & 2);
 
         shapes[p] = has ? dsflow_shape_of(need[p].dtype,
                                           need[p].rows * need[p].cols)

@@ -85,6 +85,7 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
 #define VOCAB .cut = DSFLOW_CUT_VOCAB
 #define EVERY .cut = DSFLOW_CUT_EVERY
 #define ROWS  .cut = DSFLOW_CUT_ROWS
+#define ONE   .cut = DSFLOW_CUT_ONE
 #define NORM  .unit = DSF_HEAD_UNIT_NORM, .cut = DSFLOW_CUT_UNIT
 #define W     .unit = DSF_HEAD_UNIT_W, .cut = DSFLOW_CUT_UNIT
 
@@ -102,6 +103,7 @@ static const struct dsflow_segment_port ports[] = {
     [DSFLOW_HEAD_DNORM] = { "dnorm", DSFLOW_FROM_LOGITS, EVERY },
     [DSFLOW_HEAD_GRAD] = { "grad", DSFLOW_FROM_GRADIENTS, W },
     [DSFLOW_HEAD_NORM_GRAD] = { "norm_grad", DSFLOW_FROM_GRADIENTS, NORM },
+    [DSFLOW_HEAD_CONTROL] = { "control", DSFLOW_FROM_CONTROL, ONE },
 };
 
 static const struct dsflow_op_rules rules[] = {
@@ -113,14 +115,17 @@ static const struct dsflow_op_rules rules[] = {
                  { DSFLOW_HEAD_NORM, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_LOSS, DSFLOW_LEFT_OUT },
                  { DSFLOW_HEAD_STATS, DSFLOW_REF_STATS },
-                 { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS }),
+                 { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
+                 { DSFLOW_HEAD_CONTROL, DSFLOW_LEFT_OUT }),
         DSFLOW_GATHER(DSFLOW_REF_ALL, DSFLOW_REF_STATS),
         DSF_OTHER(head_loss, fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
                   { DSFLOW_HEAD_BATCH, DSFLOW_REF_OWN + DSFLOW_HEAD_BATCH },
                   { DSFLOW_HEAD_LOGITS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOGITS },
                   { DSFLOW_HEAD_LOSS, DSFLOW_REF_OWN + DSFLOW_HEAD_LOSS },
                   { DSFLOW_HEAD_TOPS, DSFLOW_REF_TOPS },
-                  { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL }) } },
+                  { DSFLOW_HEAD_ALL_STATS, DSFLOW_REF_ALL },
+                  { DSFLOW_HEAD_CONTROL,
+                    DSFLOW_REF_OWN + DSFLOW_HEAD_CONTROL }) } },
     { &dsf_op_head_backward_input,
       { DSF_PART(fill_part, DSFLOW_REF_OWN + DSFLOW_HEAD_WEIGHT,
                  { DSFLOW_HEAD_X, DSFLOW_LEFT_OUT },

@@ -63,6 +63,9 @@ int dsf_head_needs(const struct dsflow_op *op, const void *args,
         need[DSFLOW_HEAD_TOPS] = dsf_rows_of(t, dsf_head_blocks(t));
         need[DSFLOW_HEAD_ALL_STATS] = stats_of(t, a->parts);
     }
+    need[DSFLOW_HEAD_CONTROL] = (struct dsflow_need){
+        1, sizeof(struct dsflow_control), DSFLOW_BYTES
+    };
     need[DSFLOW_HEAD_DX] = dsf_rows_of(t, width);
     need[DSFLOW_HEAD_DNORM] = dsf_matrix(whole ? 2 : 0, width);
     status = dsf_unit_needs(op, &matrix, 1, &need[DSFLOW_HEAD_WEIGHT], err);
@@ -196,7 +199,9 @@ DSF_SEGMENT_OP(head, forward, FORWARD, struct dsflow_head_args,
                             P(LOGITS, "logits", W, NARROW),
                             P(LOSS, "loss", W, DSFLOW_FP64, .optional = 1),
                             P(STATS, "stats", W, DSFLOW_FP64, .optional = 1),
-                            P(TOPS, "tops", W, .optional = 1)));
+                            P(TOPS, "tops", W, .optional = 1),
+                            P(CONTROL, "control", R, DSFLOW_BYTES,
+                              .optional = 1)));
 
 static void loss_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 {
@@ -217,7 +222,8 @@ DSF_SEGMENT_OP(
     .cost = loss_cost,
     DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(LOGITS, "logits", RW, NARROW),
                  P(LOSS, "loss", W, DSFLOW_FP64), P(TOPS, "tops", R),
-                 P(ALL_STATS, "all_stats", R, DSFLOW_FP64)));
+                 P(ALL_STATS, "all_stats", R, DSFLOW_FP64),
+                 P(CONTROL, "control", R, DSFLOW_BYTES, .optional = 1)));
 
 DSF_SEGMENT_OP(head, backward_input, BACKWARD_INPUT, struct dsflow_head_args,
                .summary = "gradient of the input of the head, and of its norm",

@@ -105,6 +105,9 @@ static int check_port(const struct dsflow_case *c, unsigned i,
                            op, name);
     if (need->rows == 0)
         return DSFLOW_OK;
+    /* The control of the step: no argument says whether losses are scaled. */
+    if (!has && need->dtype == DSFLOW_BYTES && dsf_is_optional(c->op, i))
+        return DSFLOW_OK;
     if (!has)
         return dsflow_fail(err, DSFLOW_EINVAL, "%s: %s: is missing", op, name);
     return dsf_port_check(c, i, wanted(c, i, need->dtype),

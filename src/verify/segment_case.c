@@ -60,7 +60,8 @@ static int make(const struct dsflow_op *op, uint64_t seed,
     s->fill(&site, args);
     status = s->needs(op, args, need, NULL);
     for (unsigned p = 0; p < op->nports; p++)
-        if (op->ports[p].name != NULL)
+        if (op->ports[p].name != NULL &&
+            s->ports[p].from != DSFLOW_FROM_CONTROL)
             shapes[p] =
                 dsflow_shape_of(need[p].dtype, need[p].rows * need[p].cols);
     *n = op->nports;

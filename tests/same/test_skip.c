@@ -1,6 +1,7 @@
 /* test_skip.c - a step whose loss or gradient is not finite leaves everything
  * as if its batch had not been in the text: parameters, states in whatever
- * type, learning rate and bias corrections, on every mesh. */
+ * type, learning rate and bias corrections, on every mesh. A loss scale changes
+ * nothing else. */
 #include "trial.h"
 #include "unit_ops.h"
 
@@ -38,7 +39,18 @@ static const char *const trials[] = {
     "gpt2 offload.optimizer=nvme precision.states=int8 memory.nvme.path=." ALL,
 };
 
-enum { POISONED = 1, STEPS = 4 };
+/* Those of them whose losses are scaled, too, and exactly: by powers of two. */
+static const char *const scaled_trials[] = {
+    "gpt2" ALL,
+    "llama optimizer.kind=drift mesh.data=2 zero.stage=2" ALL,
+    "gpt2 mesh.data=2 zero.stage=3 zero.keep=0" ALL,
+    "gpt2 mesh.data=4" ALL,
+    "llama mesh.pipeline=2 mesh.tensor=2 recompute.what=block" ALL,
+    "llama batch.order=layer_major batch.tile=16" ALL,
+    "gpt2 offload.optimizer=nvme precision.states=int8 memory.nvme.path=." ALL,
+};
+
+enum { POISONED = 2, STEPS = 5 }; /* the third step */ /* the third step */
 
 struct run {
     struct trial trial;
@@ -96,22 +108,20 @@ static void fill(struct run *r)
     }
 }
 
-/* Put a number at the beginning of a unit, wherever that is; returns what was
- * there. */
+/* Put a number at the beginning of a unit on one rank, the last that has it and
+ * owns no shard of it there; returns what was there. */
 static float put(struct run *r, int32_t unit, float x)
 {
-    float was = 0;
+    uint32_t i = dsflow_graph_ndata(r->trial.graph);
+    float was, *at;
 
-    for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
-        const struct dsflow_data_spec *d = spec(r, i);
-        float *at;
-
-        if (d->kept != 1 + DSF_KEPT_PARAM || d->unit != unit || d->at > 0)
-            continue;
-        at = map(r, i, DSFLOW_RW);
-        was = *at;
-        *at = x;
-    }
+    do
+        i--;
+    while (spec(r, i)->kept != 1 + DSF_KEPT_PARAM ||
+           spec(r, i)->unit != unit || spec(r, i)->at > 0);
+    at = map(r, i, DSFLOW_RW);
+    was = *at;
+    *at = x;
     return was;
 }
 
@@ -152,6 +162,12 @@ static void poisoned_step(struct run *r)
                  r->last.norm);
 }
 
+static bool has_numbers(const struct dsflow_data_spec *d)
+{
+    return d->kept == 1 + DSF_KEPT_PARAM ||
+           (d->kept >= 1 + DSF_KEPT_STATE && d->unit >= 0);
+}
+
 /* All numbers of parameters and states. */
 static char *numbers(struct run *r, size_t *n)
 {
@@ -161,7 +177,7 @@ static char *numbers(struct run *r, size_t *n)
     for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
         const struct dsflow_data_spec *d = spec(r, i);
 
-        if (d->kept != 1 + DSF_KEPT_PARAM && d->kept < 1 + DSF_KEPT_STATE)
+        if (!has_numbers(d))
             continue;
         v = realloc(v, *n + d->bytes);
         memcpy(v + *n, map(r, i, DSFLOW_R), d->bytes);
@@ -237,6 +253,52 @@ static void a_skipped_step_is_as_if_its_batch_had_not_been(void **state)
             skipping_is_leaving_out(trials[i]);
 }
 
+/* Powers of two change no bit, and a step that overflows, on one rank of all,
+ * halves the scale and leaves nothing. */
+static void scaling_changes_nothing(const char *trial)
+{
+    char text[1024];
+    struct run plain = { .leaves_out = -1 }, r = { .leaves_out = -1 };
+    struct dsflow_control want, is;
+    size_t n, m;
+    char *expected;
+
+    plan_trial(&plain.trial, trial);
+    expected = train(&plain, DSFLOW_SERIAL, false, &n, &want);
+    assert_int_equal(plain.last.overflows, -1);
+    snprintf(text, sizeof(text), "%s scaled.initial=1024 scaled.window=1",
+             trial);
+    plan_trial(&r.trial, text);
+    for (int kind = DSFLOW_SERIAL; kind <= DSFLOW_STARPU; kind++) {
+        char *got = train(&r, (enum dsflow_exec_kind)kind, true, &m, &is);
+
+        assert_int_equal(n, m);
+        if (memcmp(expected, got, n) != 0)
+            fail_msg("%s: the loss scale changed something, executor %d",
+                     r.trial.text, kind);
+        assert_true(want.loss_scale == 1 && is.loss_scale == 1024);
+        assert_true(is.norm == want.norm && is.lr == want.lr);
+        assert_true(is.correction2 == want.correction2);
+        assert_int_equal(is.updates, want.updates);
+        assert_int_equal(r.last.overflows, 1);
+        assert_true(r.last.loss_scale == 1024);
+        free(got);
+    }
+    free(expected);
+    end_trial(&plain.trial);
+    end_trial(&r.trial);
+}
+
+static void a_loss_scale_changes_no_bit(void **state)
+{
+    const char *one = getenv("TRIAL");
+
+    for (unsigned i = 0; i < sizeof(scaled_trials) / sizeof(*scaled_trials);
+         i++)
+        if (one == NULL || strstr(scaled_trials[i], one) != NULL)
+            scaling_changes_nothing(scaled_trials[i]);
+}
+
 /* The step after it may be under way already: it changes nothing either. */
 static void nothing_is_updated_after_a_stop(void **state)
 {
@@ -267,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_skipped_step_is_as_if_its_batch_had_not_been),
+        cmocka_unit_test(a_loss_scale_changes_no_bit),
         cmocka_unit_test(nothing_is_updated_after_a_stop),
     };
 

@@ -1,5 +1,9 @@
-/* unit_ops.c - an optimizer, and a policy whose tasks follow its updates. */
+/* unit_ops.c - an optimizer, a policy whose tasks follow its updates, and one
+ * that scales losses. */
 #include "unit_ops.h"
+
+#include "plan/kept.h"
+#include "tasks/tasks.h"
 
 #include <dsflow/codelet.h>
 #include <dsflow/optimizer.h>
@@ -153,6 +157,111 @@ static const struct dsflow_policy shrink = {
     .rewrite = shrink_rewrite,
 };
 
+struct scaled {
+    double initial;
+    int64_t window, hysteresis;
+};
+
+static const struct dsflow_option scaled_options[] = {
+    DSFLOW_OPTION_FLOAT(struct scaled, initial, "0", 0, 1e6,
+                        "the first loss scale; 0: losses are not scaled"),
+    DSFLOW_OPTION_INT(struct scaled, window, "1000", 1, 1000,
+                      "steps after which it doubles"),
+    DSFLOW_OPTION_INT(struct scaled, hysteresis, "1", 1, 1000,
+                      "overflows after which it is halved"),
+    { 0 },
+};
+
+/* What a task gets in place of its own. */
+struct scaling {
+    struct dsf_loss_scale scale;
+    dsflow_data_id control, scaler, data[DSFLOW_SEGMENT_PORTS];
+    struct dsf_begin_args begin;
+    struct dsf_clip_args clip;
+};
+
+/* One port more, the last one. */
+static void add_port(struct scaling *s, struct dsflow_task_spec *t,
+                     dsflow_data_id id)
+{
+    memcpy(s->data, t->data, t->ndata * sizeof(*s->data));
+    s->data[t->ndata++] = id;
+    t->data = s->data;
+}
+
+static void scale_task(void *user, struct dsflow_task_spec *t)
+{
+    struct scaling *s = user;
+
+    if (t->op == &dsf_op_begin || t->op == &dsf_op_clip ||
+        t->op == &dsf_op_report)
+        add_port(s, t, s->scaler);
+    if (t->op == &dsf_op_begin) {
+        s->begin = *(const struct dsf_begin_args *)t->args;
+        s->begin.scale = s->scale;
+        t->args = &s->begin;
+    }
+    if (t->op == &dsf_op_clip) {
+        s->clip = *(const struct dsf_clip_args *)t->args;
+        s->clip.scale = s->scale;
+        t->args = &s->clip;
+    }
+    if (t->op == &dsf_op_head_forward && t->program == DSFLOW_STEP) {
+        add_port(s, t, s->control);
+        t->without &= ~(1u << DSFLOW_HEAD_CONTROL);
+    }
+}
+
+static int scaled_decide(void *part, struct dsflow_plan *plan,
+                         struct dsflow_err *err)
+{
+    const struct scaled *p = part;
+
+    return p->initial == 0
+               ? DSFLOW_OK
+               : dsflow_plan_keep(
+                     plan,
+                     &DSFLOW_KEPT(.name = "scaled", .kind = DSFLOW_KEPT_ONE,
+                                  .dtype = DSFLOW_BYTES, .ndims = 1,
+                                  .dims = { sizeof(struct dsf_scaler) }),
+                     err);
+}
+
+static int scaled_rewrite(const void *part, const struct dsflow_plan *plan,
+                          struct dsflow_graph *in, struct dsflow_graph *out,
+                          struct dsflow_err *err)
+{
+    const struct scaled *p = part;
+    struct scaling s = { .scale = { .initial = p->initial,
+                                    .least = 1,
+                                    .window = p->window,
+                                    .hysteresis = (int32_t)p->hysteresis } };
+
+    if (p->initial == 0)
+        return DSFLOW_UNCHANGED;
+    while (dsflow_graph_data(in, s.control)->kept != 1 + DSF_KEPT_CONTROL)
+        s.control.i++;
+    s.scaler = dsflow_graph_add_data(
+        in, &DSFLOW_DATA(.name = "scaled", .dtype = DSFLOW_BYTES,
+                         .elems = sizeof(struct dsf_scaler), .unit = -1,
+                         .role = DSFLOW_BUFFERS, .home = DSFLOW_ANYWHERE,
+                         .persistent = 1,
+                         .kept = dsflow_plan_kept(plan, "scaled")));
+    dsflow_rewrite_all(in, out, scale_task, &s);
+    return DSFLOW_OK;
+}
+
+static const struct dsflow_policy scaled = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "scaled",
+    .summary = "losses that a test scales",
+    .after = "reference",
+    .options = scaled_options,
+    .part_size = sizeof(struct scaled),
+    .decide = scaled_decide,
+    .rewrite = scaled_rewrite,
+};
+
 void add_unit_ops(void)
 {
     struct dsflow_err err;
@@ -163,6 +272,7 @@ void add_unit_ops(void)
     assert_int_equal(dsflow_codelet_register(&codelet_shrink, &err),
                      DSFLOW_OK);
     if (dsflow_optimizer_register(&drift, &err) < 0 ||
-        dsflow_policy_register(&shrink, &err) < 0)
+        dsflow_policy_register(&shrink, &err) < 0 ||
+        dsflow_policy_register(&scaled, &err) < 0)
         fail_msg("%s", err.msg);
 }

@@ -1,6 +1,7 @@
-/* unit_ops.h - an optimizer and a policy that are not dsflow's own, for trials:
- * "optimizer.kind=drift" and "shrink.by=0.9". Both work on units number by
- * number, and know nothing of ranks. */
+/* unit_ops.h - an optimizer and policies that are not dsflow's own, for trials:
+ * "optimizer.kind=drift" and "shrink.by=0.9", which work on units number by
+ * number; "scaled.initial=1024", a loss scale as fp16 has it. They know nothing
+ * of ranks. */
 #ifndef DSF_TESTS_SAME_UNIT_OPS_H
 #define DSF_TESTS_SAME_UNIT_OPS_H
 

@@ -14,9 +14,12 @@
 static inline struct dsflow_shape shape_of(const struct dsflow_op *op,
                                            unsigned port, size_t elems)
 {
-    enum dsflow_dtype dtype =
-        op->ports[port < op->nports ? port : op->nports - 1].dtype;
+    const struct dsflow_port *p =
+        &op->ports[port < op->nports ? port : op->nports - 1];
+    enum dsflow_dtype dtype = p->dtype;
 
+    if (strcmp(p->name, "control") == 0)
+        return dsflow_shape_of(DSFLOW_BYTES, (int64_t)elems);
     return dsflow_shape_of(dtype != 0 ? dtype : DSFLOW_FP32, (int64_t)elems);
 }
 
@@ -139,6 +142,16 @@ static inline void run(const struct dsflow_codelet *codelet, const void *args,
     run(codelet, args, fresh,                                                  \
         sizeof((struct on[]){ __VA_ARGS__ }) / sizeof(struct on),              \
         (struct on[]){ __VA_ARGS__ })
+
+/* What the control of a step says, for a task that scales losses. */
+static inline struct tensor control_of(double loss_scale)
+{
+    const struct dsflow_control c = { .loss_scale = loss_scale };
+    struct tensor t = tensor_unset(sizeof(c) / sizeof(float));
+
+    memcpy(t.f, &c, sizeof(c));
+    return t;
+}
 
 /* What a fresh gradient has before the first task that adds to it. */
 static inline void soil(struct tensor *t)

@@ -208,6 +208,50 @@ static void a_distant_maximum_is_no_trouble(void **state)
     layer_free(&l);
 }
 
+/* Gradients are multiplied, exactly where it is a power of two; the loss is as
+ * it was. */
+static void the_loss_scale_is_in_the_gradients_only(void **state)
+{
+    static const double scales[] = { 1, 65536, 0.25, 3 };
+    struct dsflow_tile t = { .rows = 9,
+                             .nseq = 1,
+                             .width = 24,
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .head_dim = 1,
+                             .ffn = 1,
+                             .vocab = 3001,
+                             .context = 64,
+                             .eps = 1e-5f };
+    struct layer l = layer_new(t, 0);
+    struct tensor logits = tensor_unset(l.logits.n), loss = tensor_unset(2);
+
+    RUN(&dsf_codelet_head_forward, &l.args, { DSFLOW_HEAD_X, &l.x },
+        { DSFLOW_HEAD_NORM, &l.norm }, { DSFLOW_HEAD_WEIGHT, &l.weight },
+        { DSFLOW_HEAD_BATCH, &l.batch }, { DSFLOW_HEAD_LOGITS, &l.logits },
+        { DSFLOW_HEAD_LOSS, &l.loss });
+    for (int i = 0; i < 4; i++) {
+        struct tensor control = control_of(scales[i]);
+        float scale = (float)scales[i];
+
+        RUN(&dsf_codelet_head_forward, &l.args, { DSFLOW_HEAD_X, &l.x },
+            { DSFLOW_HEAD_NORM, &l.norm }, { DSFLOW_HEAD_WEIGHT, &l.weight },
+            { DSFLOW_HEAD_BATCH, &l.batch }, { DSFLOW_HEAD_LOGITS, &logits },
+            { DSFLOW_HEAD_LOSS, &loss }, { DSFLOW_HEAD_CONTROL, &control });
+        assert_memory_equal(loss.f, l.loss.f, sizeof(double));
+        for (size_t k = 0; k < logits.n; k++) {
+            float want = l.logits.f[k] * scale;
+
+            assert_true(i == 3 ? fabsf(logits.f[k] - want) <= 1e-6f * scale
+                               : logits.f[k] == want);
+        }
+        tensor_free(&control);
+    }
+    tensor_free(&logits);
+    tensor_free(&loss);
+    layer_free(&l);
+}
+
 static void what_does_not_agree_is_refused(void **state)
 {
     struct dsflow_tile t = { .rows = 2,
@@ -249,6 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_and_gradients_are_those_of_double_precision),
         cmocka_unit_test(a_distant_maximum_is_no_trouble),
+        cmocka_unit_test(the_loss_scale_is_in_the_gradients_only),
         cmocka_unit_test(what_does_not_agree_is_refused),
     };
 

@@ -5,7 +5,7 @@
 struct head {
     struct dsflow_head_args args;
     struct tensor x, norm, weight, batch, logits, loss, dx, dnorm, grad,
-        norm_grad, xn;
+        norm_grad, xn, control;
 };
 
 static struct head head_new(struct dsflow_tile t)
@@ -29,6 +29,7 @@ static struct head head_new(struct dsflow_tile t)
         .grad = tensor_zero(vocab * width),
         .norm_grad = tensor_zero(width),
         .xn = tensor_unset(rows * width),
+        .control = control_of(48),
     };
     int32_t *targets = (int32_t *)l.batch.f + rows;
 
@@ -42,7 +43,8 @@ static void head_free(struct head *l)
 {
     struct tensor *all[] = { &l->x,      &l->norm,      &l->weight, &l->batch,
                              &l->logits, &l->loss,      &l->dx,     &l->dnorm,
-                             &l->grad,   &l->norm_grad, &l->xn };
+                             &l->grad,   &l->norm_grad, &l->xn,
+                             &l->control };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
@@ -58,7 +60,7 @@ static void run_whole(struct head *l)
     RUN(&dsf_codelet_head_forward, a, { DSFLOW_HEAD_X, &l->x },
         { DSFLOW_HEAD_NORM, &l->norm }, { DSFLOW_HEAD_WEIGHT, &l->weight },
         { DSFLOW_HEAD_BATCH, &l->batch }, { DSFLOW_HEAD_LOGITS, &l->logits },
-        { DSFLOW_HEAD_LOSS, &l->loss });
+        { DSFLOW_HEAD_LOSS, &l->loss }, { DSFLOW_HEAD_CONTROL, &l->control });
     RUN(&dsf_codelet_head_backward_input, a, { DSFLOW_HEAD_LOGITS, &l->logits },
         { DSFLOW_HEAD_X, &l->x }, { DSFLOW_HEAD_NORM, &l->norm },
         { DSFLOW_HEAD_WEIGHT, &l->weight }, { DSFLOW_HEAD_DX, &l->dx },
@@ -160,7 +162,8 @@ static void check_head(struct head *whole, int32_t nparts)
         RUN(&dsf_codelet_head_loss, a, { DSFLOW_HEAD_LOGITS, &parts[p].logits },
             { DSFLOW_HEAD_BATCH, &whole->batch },
             { DSFLOW_HEAD_ALL_STATS, &all },
-            { DSFLOW_HEAD_TOPS, &parts[p].tops }, { DSFLOW_HEAD_LOSS, &loss });
+            { DSFLOW_HEAD_TOPS, &parts[p].tops }, { DSFLOW_HEAD_LOSS, &loss },
+            { DSFLOW_HEAD_CONTROL, &whole->control });
         if (nparts == 1)
             assert_same_bits(loss.f, whole->loss.f, 2);
         else
