@@ -190,7 +190,7 @@ static const struct {
     { "lr_range_test_step_rate", "schedule.range_rate" },
     { "lr_range_test_staircase", "schedule.staircase" },
     /* precision */
-    { "fp16", ALL_FP32 },
+    { "fp16", "precision.compute" },
     { "bf16", ALL_FP32 },
     { "tf32", ALL_FP32 },
     { "amp", ALL_FP32 },
@@ -199,7 +199,12 @@ static const struct {
     { "precision", ALL_FP32 },
     { "mixed_precision", ALL_FP32 },
     { "data_types", ALL_FP32 },
-    { "loss_scale", ALL_FP32 },
+    { "loss_scale", "precision.loss_scale" },
+    { "initial_scale_power", "precision.initial_scale, 2 to that power" },
+    { "loss_scale_window", "precision.scale_window" },
+    { "hysteresis", "precision.hysteresis" },
+    { "consecutive_hysteresis", "precision.consecutive_hysteresis" },
+    { "min_loss_scale", "precision.min_scale" },
     { "torch_autocast", ALL_FP32 },
     /* ranks and memory */
     { "parallel", "[mesh]" },

@@ -45,7 +45,8 @@ struct dsf_offload_keys {
 };
 
 /* What a step computes in: name and type. */
-#define DSF_COMPUTES(X) X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16)
+#define DSF_COMPUTES(X)                                                        \
+    X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("fp16", DSFLOW_FP16)
 
 #define DSF_HEADS(X) X(DSF_HEAD_COMPUTE, "compute") X(DSF_HEAD_FP32, "fp32")
 enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
@@ -59,6 +60,11 @@ struct dsf_precision_keys {
     bool master; /* parameters are kept in fp32, too; bf16 */
     int compute; /* position in DSF_COMPUTES */
     int head;    /* enum dsf_head_type */
+    /* What losses are multiplied by in fp16: struct dsf_loss_scale. */
+    double loss_scale; /* of all steps; 0: it follows the overflows */
+    double initial_scale, min_scale;
+    int64_t scale_window, hysteresis;
+    bool consecutive_hysteresis;
 };
 
 /* dsf_zero_keys(job), and its like. */

@@ -164,7 +164,23 @@ static int precision_rewrite(const void *part, const struct dsflow_plan *plan,
     return DSFLOW_OK;
 }
 
+static int precision_decide(void *part, struct dsflow_plan *plan,
+                            struct dsflow_err *err)
+{
+    const struct dsf_precision_keys *keys = part;
+
+    if (dsf_compute_type(plan->job) == DSFLOW_FP16 && keys->loss_scale == 0 &&
+        keys->initial_scale < keys->min_scale)
+        return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "precision",
+                            "initial_scale", "%g: expected at least the %g of "
+                            "precision.min_scale",
+                            keys->initial_scale, keys->min_scale);
+    return DSFLOW_OK;
+}
+
 #define PRECISION struct dsf_precision_keys
+#define FP16      "precision.compute = fp16"
+#define SCALED    FP16 " and precision.loss_scale = 0"
 #define TYPE_NAME(name, dtype) name,
 static const char *const types[] = { DSF_COMPUTES(TYPE_NAME) NULL };
 static const char *const formats[] = { DSF_STATE_FORMATS(TYPE_NAME) NULL };
@@ -190,15 +206,41 @@ static const struct dsflow_option precision_options[] = {
         "number; int8, a quarter, with errors below 1/8 of a "
         "number or of a thousandth of the largest one in its "
         "block of 256. The losses are not those of fp32"),
+    DSFLOW_OPTION_FLOAT(PRECISION, loss_scale, "0", 0, 1e10,
+                        "what gradients are multiplied by until they are "
+                        "complete, so that small ones do not become 0; 0: it "
+                        "is halved where they overflow, and doubled where they "
+                        "have not for some time. A step that overflows updates "
+                        "nothing",
+                        FP16),
+    DSFLOW_OPTION_FLOAT(PRECISION, initial_scale, "65536", 0.0001, 1e10,
+                        "the loss scale of the first step", SCALED),
+    DSFLOW_OPTION_INT(PRECISION, scale_window, "1000", 1, 1000000000,
+                      "steps without an overflow after which the loss scale is "
+                      "doubled",
+                      SCALED),
+    DSFLOW_OPTION_INT(PRECISION, hysteresis, "2", 1, 1000000,
+                      "overflows of which the last halves the loss scale, as "
+                      "does each after it until the scale is doubled",
+                      SCALED),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, PRECISION, consecutive_hysteresis, "false",
+                     "count overflows for precision.hysteresis anew after each "
+                     "step without one",
+                     SCALED " and precision.hysteresis > 1"),
+    DSFLOW_OPTION_FLOAT(PRECISION, min_scale, "1", 0.0001, 1e10,
+                        "the least loss scale; where gradients overflow with "
+                        "it, train.on_nonfinite says what follows",
+                        SCALED),
     { 0 },
 };
 
 const struct dsflow_policy dsf_policy_precision = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "precision",
-    .summary = "bf16 where it is enough, fp32 where sums are",
+    .summary = "bf16 or fp16 where they are enough, fp32 where sums are",
     .after = "replace",
     .options = precision_options,
     .part_size = sizeof(struct dsf_precision_keys),
+    .decide = precision_decide,
     .rewrite = precision_rewrite,
 };

@@ -151,6 +151,10 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
         return batch_at(s);
     case DSFLOW_FROM_LOSS:
         return s->loss;
+    case DSFLOW_FROM_CONTROL:
+        return dsf_is_scaled(&s->scale) && s->program == DSFLOW_STEP
+                   ? s->control
+                   : dsf_no_data();
     default:
         return dsf_no_data();
     }
@@ -370,8 +374,7 @@ static void train_step(struct step *s)
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->cursor);
     loss = dsf_step_sum(s, losses, n);
     dsf_step_end_update(s, loss);
-    EMIT(s, &dsf_op_report, NULL, -1, 0, s->control, loss, s->cursor);
-    EMIT(s, &dsf_op_finish, NULL, -1, 0, s->control);
+    dsf_step_report(s, loss);
     free(losses);
 }
 

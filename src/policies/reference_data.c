@@ -264,6 +264,12 @@ void dsf_step_add_data(struct step *s)
                                  DSFLOW_INT64, DSF_CURSOR);
     s->control = add_counter(s, "control", DSF_KEPT_CONTROL, DSFLOW_BYTES,
                              sizeof(struct dsflow_control));
+    s->scale = dsf_reference_loss_scale(plan->job);
+    if (dsf_is_scaled(&s->scale))
+        s->scaler = add_counter(
+            s, DSF_KEPT_SCALER,
+            (uint16_t)(dsflow_plan_kept(plan, DSF_KEPT_SCALER) - 1),
+            DSFLOW_BYTES, sizeof(struct dsf_scaler));
     set_dims(&rope, dims->context, dims->head_dim);
     if (dims->rope)
         s->rope = dsflow_graph_add_data(s->g, &rope);

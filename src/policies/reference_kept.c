@@ -1,5 +1,6 @@
 /* reference_kept.c - what the plain step keeps for the next one. */
-#include "policies/policies.h"
+#include "policies/keys.h"
+#include "policies/reference_private.h"
 
 #include "tasks/args.h"
 #include "tasks/components.h"
@@ -30,6 +31,37 @@ static const struct dsflow_kept_field control_fields[] = {
 };
 #undef REAL
 
+#define FIELD(name, dtype)                                                     \
+    {                                                                          \
+        #name, dtype, offsetof(struct dsf_scaler, name)                        \
+    }
+static const struct dsflow_kept_field scaler_fields[] = {
+    FIELD(scale, DSFLOW_FP64),
+    FIELD(steps, DSFLOW_INT64),
+    FIELD(last_overflow, DSFLOW_INT64),
+    FIELD(hysteresis, DSFLOW_INT64),
+    FIELD(overflows, DSFLOW_INT64),
+    { 0 },
+};
+#undef FIELD
+
+struct dsf_loss_scale dsf_reference_loss_scale(const struct dsf_job *job)
+{
+    const struct dsf_precision_keys *keys = dsf_precision_keys(job);
+
+    if (dsf_compute_type(job) != DSFLOW_FP16)
+        return (struct dsf_loss_scale){ 0 };
+    if (keys->loss_scale > 0)
+        return (struct dsf_loss_scale){ .fixed = keys->loss_scale };
+    return (struct dsf_loss_scale){
+        .initial = keys->initial_scale,
+        .least = keys->min_scale,
+        .window = keys->scale_window,
+        .hysteresis = (int32_t)keys->hysteresis,
+        .consecutive = keys->consecutive_hysteresis,
+    };
+}
+
 /* In the order of the places in plan/kept.h. */
 static const struct dsflow_kept fixed[] = {
     [DSF_KEPT_PARAM] = { sizeof(struct dsflow_kept), .name = "params",
@@ -53,6 +85,7 @@ int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
                        struct dsflow_err *err)
 {
     const struct dsflow_optimizer *o = dsf_job_optimizer(job, err);
+    const struct dsf_loss_scale scale = dsf_reference_loss_scale(job);
     int status = o == NULL ? DSFLOW_EINVAL : DSFLOW_OK;
 
     for (size_t i = 0; i < DSF_KEPT_STATE && status == DSFLOW_OK; i++)
@@ -64,5 +97,14 @@ int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
                                            .kind = DSFLOW_KEPT_TENSORS,
                                            .dtype = DSFLOW_FP32),
                               err);
+    if (status == DSFLOW_OK && dsf_is_scaled(&scale))
+        status =
+            dsf_kept_add(list,
+                         &DSFLOW_KEPT(.name = DSF_KEPT_SCALER,
+                                      .kind = DSFLOW_KEPT_ONE,
+                                      .dtype = DSFLOW_BYTES, .ndims = 1,
+                                      .dims = { sizeof(struct dsf_scaler) },
+                                      .fields = scaler_fields),
+                         err);
     return status;
 }

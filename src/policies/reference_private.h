@@ -37,6 +37,8 @@ struct step {
     int largest;         /* tile */
     dsflow_data_id loss; /* of the tile whose tasks are emitted */
     dsflow_data_id cursor, eval_cursor, control, rope;
+    struct dsf_loss_scale scale;
+    dsflow_data_id scaler; /* where losses are scaled */
     uint32_t nsums;
 
     const struct dsflow_optimizer *optimizer;
@@ -90,6 +92,11 @@ dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
 void dsf_step_add_data(struct step *s);
 void dsf_step_free(struct step *s);
 
+/* reference_kept.c: what losses are multiplied by. */
+struct dsf_loss_scale dsf_reference_loss_scale(const struct dsf_job *job);
+/* The name of what is kept of it. */
+#define DSF_KEPT_SCALER "scaler"
+
 /* reference_update.c: what follows the gradients. A unit is *complete* when
  * its gradient will not change any more in this round, or this step. */
 void dsf_step_begin_update(struct step *s);
@@ -97,6 +104,7 @@ void dsf_step_complete_round(struct step *s, unsigned u);
 void dsf_step_complete_round_tied(struct step *s, unsigned u);
 void dsf_step_complete(struct step *s, unsigned u);
 void dsf_step_end_update(struct step *s, dsflow_data_id loss);
+void dsf_step_report(struct step *s, dsflow_data_id loss);
 
 /* The sum of n numbers in a fixed tree of tasks with seven inputs each. */
 dsflow_data_id dsf_step_sum(struct step *s, const dsflow_data_id *in, size_t n);

@@ -2,8 +2,8 @@
  *
  * Gradients are summed over the groups in a tree of pairs, so that a rank that
  * owns 2^k consecutive groups owns a subtree. With a limit on the norm, or where
- * a step may be skipped, every update waits for all squares; else each unit is
- * updated as soon as its gradient is there.
+ * a step may be skipped, as it may where losses are scaled, every update waits
+ * for all squares; else each unit is updated as soon as its gradient is there.
  */
 #include "policies/reference_private.h"
 
@@ -18,10 +18,32 @@ static bool waits(const struct step *s)
 {
     const struct dsf_job *job = s->plan->job;
 
-    return job->optimizer.clip > 0 || job->train.on_nonfinite == DSF_SKIP_STEP;
+    return job->optimizer.clip > 0 ||
+           job->train.on_nonfinite == DSF_SKIP_STEP || dsf_is_scaled(&s->scale);
 }
 
-static struct dsf_begin_args begin_args(const struct dsf_job *job)
+/* A task whose last port, `n` of them before it, is the scaler: it has one where
+ * losses are scaled. */
+static void emit_scaled(struct step *s, const struct dsflow_op *op,
+                        const void *args, unsigned n,
+                        const dsflow_data_id *before)
+{
+    enum { MOST = 4 };
+    dsflow_data_id data[MOST];
+
+    memcpy(data, before, n * sizeof(*data));
+    data[n] = s->scaler;
+    dsf_step_emit(s, op, args, -1, 0, n + dsf_is_scaled(&s->scale), data);
+}
+
+#define EMIT_SCALED(s, op, args, ...)                                          \
+    emit_scaled(                                                               \
+        s, op, args,                                                           \
+        sizeof((dsflow_data_id[]){ __VA_ARGS__ }) / sizeof(dsflow_data_id),    \
+        (dsflow_data_id[]){ __VA_ARGS__ })
+
+static struct dsf_begin_args begin_args(const struct dsf_job *job,
+                                        const struct dsf_loss_scale *scale)
 {
     const struct dsflow_lr_schedule *s = dsf_job_lr_schedule(job, NULL);
     const void *part = dsf_job_part(job, s->options);
@@ -29,6 +51,7 @@ static struct dsf_begin_args begin_args(const struct dsf_job *job)
         .keys = dsf_lr_keys(job),
         .beta1 = job->optimizer.betas[0],
         .beta2 = job->optimizer.betas[1],
+        .scale = *scale,
     };
 
     snprintf(args.schedule, sizeof(args.schedule), "%s", s->name);
@@ -39,10 +62,10 @@ static struct dsf_begin_args begin_args(const struct dsf_job *job)
 
 void dsf_step_begin_update(struct step *s)
 {
-    struct dsf_begin_args begin = begin_args(s->plan->job);
+    struct dsf_begin_args begin = begin_args(s->plan->job, &s->scale);
 
     s->pass = DSFLOW_UPDATE;
-    EMIT(s, &dsf_op_begin, &begin, -1, 0, s->control);
+    EMIT_SCALED(s, &dsf_op_begin, &begin, s->control);
 }
 
 /* Where the tensors of a unit are, and what each one is. */
@@ -210,6 +233,7 @@ static struct dsf_clip_args clip_args(const struct step *s)
         .limit = job->optimizer.clip,
         .nonfinite =
             waits(s) ? of_key[job->train.on_nonfinite] : DSF_NONFINITE_KEEP,
+        .scale = s->scale,
     };
 }
 
@@ -222,10 +246,16 @@ void dsf_step_end_update(struct step *s, dsflow_data_id loss)
     s->pass = DSFLOW_UPDATE;
     for (unsigned u = 0; u < n; u++)
         squares[u] = s->units[u].square;
-    EMIT(s, &dsf_op_clip, &clip, -1, 0, dsf_step_sum(s, squares, n), loss,
-         s->control);
+    EMIT_SCALED(s, &dsf_op_clip, &clip, dsf_step_sum(s, squares, n), loss,
+                s->control);
     /* Last come those that the next step needs last. */
     for (unsigned u = 0; u < n && waits(s); u++)
         update_unit(s, u);
     free(squares);
+}
+
+void dsf_step_report(struct step *s, dsflow_data_id loss)
+{
+    EMIT_SCALED(s, &dsf_op_report, NULL, s->control, loss, s->cursor);
+    EMIT(s, &dsf_op_finish, NULL, -1, 0, s->control);
 }

@@ -5,11 +5,27 @@
  * graph changes, and nobody before this policy need know of them; no policy behind
  * it asks which op a task has.
  */
-#include "policies/policies.h"
+#include "policies/keys.h"
 
 #include <dsflow/rewrite.h>
 
 #include "segments/segment.h"
+
+/* Where losses are scaled, the head multiplies gradients by what control says.
+ */
+static int check_head(const struct dsf_job *job, struct dsflow_err *err)
+{
+    const struct dsflow_op *op = dsf_job_op(job, &dsf_op_head_forward);
+
+    if (dsf_compute_type(job) != DSFLOW_FP16 ||
+        op->nports > DSFLOW_HEAD_CONTROL)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "precision", "compute",
+                        "\"fp16\": %s has no port control, by which it would "
+                        "scale gradients (model.head): expected one, or "
+                        "\"fp32\" or \"bf16\"",
+                        op->name);
+}
 
 static int replace_decide(void *part, struct dsflow_plan *plan,
                           struct dsflow_err *err)
@@ -19,12 +35,17 @@ static int replace_decide(void *part, struct dsflow_plan *plan,
     for (unsigned i = 0; (name = dsf_segment_name(i)) != NULL; i++)
         if (dsf_job_segment(plan->job, name, err) == NULL)
             return DSFLOW_EINVAL;
-    return DSFLOW_OK;
+    return check_head(plan->job, err);
 }
 
+/* A replaced kind may lack the last ports, which tasks leave out then. */
 static void replace(void *job, struct dsflow_task_spec *t)
 {
-    t->op = dsf_job_op(job, t->op);
+    const struct dsflow_op *op = dsf_job_op(job, t->op);
+
+    if (op != t->op)
+        t->without &= UINT32_MAX >> (32 - op->nports);
+    t->op = op;
 }
 
 /* Does the job name anything but built-in kinds? */

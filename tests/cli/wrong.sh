@@ -183,6 +183,14 @@ cases=$((cases + 1))
 set_wrong offload.optimizer disk 'offload: optimizer: "disk": expected none, cpu or nvme'
 set_wrong offload.piece 0 "offload: piece: 0 B: expected a size of 4KiB or more"
 set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or more"
+set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
+set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"
+set_wrong precision.scale_window 0 "precision: scale_window: 0: expected a whole number, 1 to 1000000000"
+set_wrong precision.hysteresis 0 "precision: hysteresis: 0: expected a whole number, 1 to 1000000"
+set_wrong precision.min_scale 0 "precision: min_scale: 0: expected a number, 0.0001 to 1e+10"
+set_wrong precision.consecutive_hysteresis 2 "precision: consecutive_hysteresis: 2: expected true or false"
+wrong 2 "--set: precision: initial_scale: 0.5: expected at least the 1 of precision.min_scale" \
+    run job.toml --set precision.compute=fp16 --set precision.initial_scale=0.5
 set_wrong offload.share 2 'offload: share: 2: expected "auto", or a number, 0 to 1'
 set_wrong memory.nvme.block 0 "memory.nvme: block: 0 bytes: expected a multiple of 4KiB"
 set_wrong memory.nvme.block 5000 "memory.nvme: block: 5000 bytes: expected a multiple of 4KiB"

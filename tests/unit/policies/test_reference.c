@@ -107,6 +107,8 @@ an_update_waits_for_every_square_where_it_depends_on_it(void **state)
         { "[optimizer]\nclip = 0.0\n", false },
         { "[optimizer]\nclip = 1.0\n", true },
         { "[optimizer]\nclip = 0.0\n[train]\non_nonfinite = \"skip\"\n", true },
+        { "[optimizer]\nclip = 0.0\n[precision]\ncompute = \"bf16\"\n", false },
+        { "[optimizer]\nclip = 0.0\n[precision]\ncompute = \"fp16\"\n", true },
     };
 
     for (unsigned j = 0; j < sizeof(jobs) / sizeof(*jobs); j++) {
@@ -128,6 +130,50 @@ an_update_waits_for_every_square_where_it_depends_on_it(void **state)
                 adam_at = i;
         }
         assert_int_equal(clip_at < adam_at, jobs[j].waits);
+        done(&f);
+    }
+}
+
+/* Tasks of the step that have data called so, or of all others. */
+static unsigned users(const struct fixture *f, const char *data, bool of_step,
+                      const struct dsflow_op *op)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(f->graph); i++) {
+        const struct dsflow_task_spec *t =
+            dsflow_graph_task(f->graph, (dsflow_task_id){ i });
+
+        for (unsigned k = 0; k < t->ndata; k++)
+            n += strcmp(dsflow_graph_data(f->graph, t->data[k])->name,
+                        data) == 0 &&
+                 (t->program == DSFLOW_STEP) == of_step &&
+                 (op == NULL || op == t->op);
+    }
+    return n;
+}
+
+/* Nothing of it is there elsewhere, nor in validations. */
+static void losses_are_scaled_in_fp16(void **state)
+{
+    static const char *const types[] = { "fp32", "bf16", "fp16" };
+
+    for (int i = 0; i < 3; i++) {
+        bool scaled = i == 2;
+        struct fixture f;
+        char text[300];
+
+        snprintf(text, sizeof(text), "%s[precision]\ncompute = \"%s\"\n",
+                 four_micro, types[i]);
+        build(&f, "llama", text);
+        assert_int_equal(users(&f, "control", true, &dsf_op_head_forward),
+                         scaled ? 12 : 0);
+        assert_int_equal(users(&f, "control", false, NULL), 0);
+        assert_int_equal(users(&f, "scaler", true, &dsf_op_begin), scaled);
+        assert_int_equal(users(&f, "scaler", true, &dsf_op_clip), scaled);
+        assert_int_equal(users(&f, "scaler", true, &dsf_op_report), scaled);
+        assert_int_equal(users(&f, "scaler", true, NULL), 3 * scaled);
+        assert_int_equal(dsflow_plan_kept(f.plan, "scaler") != 0, scaled);
         done(&f);
     }
 }
@@ -201,6 +247,7 @@ int main(void)
         cmocka_unit_test(groups_sum_apart_and_then_in_a_tree),
         cmocka_unit_test(
             an_update_waits_for_every_square_where_it_depends_on_it),
+        cmocka_unit_test(losses_are_scaled_in_fp16),
         cmocka_unit_test(what_others_wait_for_comes_first),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static struct dsflow_op forward, backward_input;
+static struct dsflow_op forward, backward_input, head_forward;
 static struct dsflow_segment mine = {
     .abi = DSFLOW_SEGMENT_ABI,
     .name = "mine",
@@ -17,6 +17,15 @@ static struct dsflow_segment mine = {
     .summary = "attention by another name",
     .forward = &forward,
     .backward_input = &backward_input,
+};
+
+/* Written before a head could scale losses. */
+static struct dsflow_segment plain = {
+    .abi = DSFLOW_SEGMENT_ABI,
+    .name = "plain",
+    .replaces = "head",
+    .summary = "a head without its last port",
+    .forward = &head_forward,
 };
 
 static const struct dsflow_op *mine_of(const struct dsflow_op *op)
@@ -70,6 +79,28 @@ static void without_a_name_nothing_changes(void **state)
     assert_replaced("gpt2", false);
 }
 
+static void a_head_without_control_does_not_scale_losses(void **state)
+{
+    struct trial trial;
+    struct dsflow_graph *graph;
+    struct dsflow_err err = { .msg = "" };
+    char *builtin;
+
+    plan_trial(&trial, "gpt2 model.head=plain mesh.data=2 zero.stage=3");
+    end_trial(&trial);
+    plan_trial(&trial, "gpt2 precision.compute=fp16");
+    builtin = trial.job.model.head;
+    trial.job.model.head = (char *)"plain";
+    assert_int_equal(dsf_policies_build(trial.plan, NULL, &graph, &err),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(
+        err.msg, "precision: compute: \"fp16\": plain.forward has no port "
+                 "control, by which it would scale gradients (model.head): "
+                 "expected one, or \"fp32\" or \"bf16\""));
+    trial.job.model.head = builtin;
+    end_trial(&trial);
+}
+
 /* The same ports and arguments under other names. */
 static int add_segment(void **state)
 {
@@ -77,7 +108,12 @@ static int add_segment(void **state)
     forward.name = "mine.forward";
     backward_input = dsf_op_attention_backward_input;
     backward_input.name = "mine.backward_input";
+    head_forward = dsf_op_head_forward;
+    head_forward.name = "plain.forward";
+    head_forward.nports = DSFLOW_HEAD_TOPS + 1;
     return dsflow_op_register(&forward, NULL) < 0 ||
+           dsflow_op_register(&head_forward, NULL) < 0 ||
+           dsflow_segment_register(&plain, NULL) < 0 ||
            dsflow_op_register(&backward_input, NULL) < 0 ||
            dsflow_segment_register(&mine, NULL) < 0;
 }
@@ -87,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_job_names_stands_in_its_place),
         cmocka_unit_test(without_a_name_nothing_changes),
+        cmocka_unit_test(a_head_without_control_does_not_scale_losses),
     };
 
     return cmocka_run_group_tests(tests, add_segment, NULL);
