@@ -183,10 +183,11 @@ static int fill_embed(uint64_t *state, unsigned port, void *data, int64_t elems,
 
 /* Logits of a model that has learned little: the exponential of a large one
  * would show its rounding, and nothing else. */
-static int fill_weight(uint64_t *state, float *v, int64_t elems)
+static int fill_weight(uint64_t *state, float *v, int64_t elems,
+                       const struct dsflow_tile *t)
 {
     for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)(0.1 * dsf_random_normal(state));
+        v[i] = (float)(1.6 / sqrt(t->width) * dsf_random_normal(state));
     return 1;
 }
 
@@ -224,7 +225,7 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
     if (port == DSFLOW_HEAD_BATCH)
         return fill_batch(state, data, a->tile.rows, a->head.whole);
     if (port == DSFLOW_HEAD_WEIGHT)
-        return fill_weight(state, data, elems);
+        return fill_weight(state, data, elems, &a->tile);
     if (port == DSFLOW_HEAD_LOGITS && a->head.norm_w < 0)
         return fill_exponentials(state, data, elems, a);
     if (port == DSFLOW_HEAD_TOPS)
