@@ -28,8 +28,10 @@ INLINE vu16 vload16(const uint16_t *p, size_t k)
 #if defined(DSF_VEC_AVX512)
     if (k < VW)
         return (vu16)_mm256_maskz_loadu_epi16(vlanes(k), p);
-#endif
+    memcpy(&a, p, sizeof(a));
+#else
     memcpy(&a, p, k * sizeof(*p));
+#endif
     return a;
 }
 
@@ -40,8 +42,10 @@ INLINE void vstore16(uint16_t *p, vu16 a, size_t k)
         _mm256_mask_storeu_epi16(p, vlanes(k), (__m256i)a);
         return;
     }
-#endif
+    memcpy(p, &a, sizeof(a));
+#else
     memcpy(p, &a, k * sizeof(*p));
+#endif
 }
 
 INLINE vu extend(vu16 a)
