@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 #include "tasks/args.h"
+#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ static struct dsflow_shape control(void)
 static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
                        void *data, int64_t elems, const void *args)
 {
+    const bool second = port == 4 && op == &dsf_op_adam;
     uint64_t state = seed + port;
     float *v = data;
 
@@ -45,23 +47,26 @@ static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
             .scale = 0.5,
             .loss_scale = 4,
         };
-    if (port == 4)
+    if (second)
         for (int64_t i = 0; i < elems; i++)
             v[i] = (float)fabs(dsf_random_normal(&state));
-    return port == 0 || port == 4;
+    return port == 0 || second;
 }
 
-/* sgd leaves its state out for every other seed: it has no momentum then. */
+/* sgd leaves its state out for every other seed: it has no momentum then. Half of
+ * the others have a copy, in bf16 or fp16. */
 static int make_update(const struct dsflow_op *op, uint64_t seed,
                        struct dsflow_shape *shapes, unsigned *n, void *args,
                        unsigned *fresh)
 {
-    const bool none = dsf_is_optional(op, op->nports - 1) && seed & 1;
+    const unsigned copy = op->nports - 1;
+    const bool none = dsf_is_optional(op, copy - 1) && seed & 1;
+    const bool copies = !none && seed & 2;
     struct dsf_update_args *a = args;
     uint64_t state = seed;
     size_t elems = (size_t)dsf_any(&state, 1, 300);
 
-    *n = op->nports - none;
+    *n = op->nports - none - !copies;
     a->at.elems = (int64_t)elems;
     a->at.decay = dsf_any(&state, 0, (int32_t)elems);
     a->at.grad_at = 16 * dsf_any(&state, 0, 2);
@@ -78,6 +83,11 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
         shapes[i] = floats(elems);
     shapes[1] = floats(elems + (size_t)a->at.grad_at);
     shapes[2] = floats(elems + (size_t)a->at.param_at);
+    a->copies = copies;
+    a->copy_at = copies ? 16 * dsf_any(&state, 0, 2) : 0;
+    if (copies)
+        shapes[copy] = dsflow_shape_of(seed & 4 ? DSFLOW_FP16 : DSFLOW_BF16,
+                                       (int64_t)elems + a->copy_at);
     return DSFLOW_OK;
 }
 

@@ -2,12 +2,28 @@
 #include "codelets/codelets.h"
 
 #include "codelets/trials.h"
-#include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { CONTROL, GRAD, PARAM, M, V };
+
+/* From element `from` of this shard on, in the copy; NULL: there is none. */
+static uint16_t *copy_of(const struct dsflow_call *call, int64_t from)
+{
+    const struct dsf_update_args *a = call->args;
+
+    return a->copies ? (uint16_t *)call->bufs[call->nbufs - 1].ptr +
+                           a->copy_at + from
+                     : NULL;
+}
+
+static const struct dsf_narrow_loops *loops_of(const struct dsflow_call *call)
+{
+    return dsf_narrow(call->bufs[call->nbufs - 1].dtype);
+}
 
 /* From element `from` of this shard on, in port `i`. */
 static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
@@ -48,9 +64,16 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
         .l2 = a->decoupled ? 0 : weight_decay,
     };
 
-    dsf_adam_update(&s, part(call, PARAM, from), part(call, GRAD, from),
-                    part(call, M, from), part(call, V, from),
-                    (size_t)(to - from));
+    uint16_t *copy = copy_of(call, from);
+
+    if (copy != NULL)
+        loops_of(call)->adam(&s, part(call, PARAM, from),
+                             part(call, GRAD, from), part(call, M, from),
+                             part(call, V, from), copy, (size_t)(to - from));
+    else
+        dsf_adam_update(&s, part(call, PARAM, from), part(call, GRAD, from),
+                        part(call, M, from), part(call, V, from),
+                        (size_t)(to - from));
 }
 
 static void adam_cpu(const struct dsflow_call *call)
@@ -74,9 +97,16 @@ static void sgd_part(const struct dsflow_call *call, float weight_decay,
         .first = c->step == 1,
     };
 
-    dsf_sgd_update(&s, part(call, PARAM, from), part(call, GRAD, from),
-                   call->nbufs > M ? part(call, M, from) : NULL,
-                   (size_t)(to - from));
+    bool has_m = call->nbufs > M && call->bufs[M].ptr != NULL;
+    float *m = has_m ? part(call, M, from) : NULL;
+    uint16_t *copy = copy_of(call, from);
+
+    if (copy != NULL)
+        loops_of(call)->sgd(&s, part(call, PARAM, from), part(call, GRAD, from),
+                            m, copy, (size_t)(to - from));
+    else
+        dsf_sgd_update(&s, part(call, PARAM, from), part(call, GRAD, from), m,
+                       (size_t)(to - from));
 }
 
 static void sgd_cpu(const struct dsflow_call *call)
@@ -99,8 +129,15 @@ static void lion_part(const struct dsflow_call *call, float weight_decay,
         .decay = (float)(c->lr * weight_decay),
     };
 
-    dsf_lion_update(&s, part(call, PARAM, from), part(call, GRAD, from),
-                    part(call, M, from), (size_t)(to - from));
+    uint16_t *copy = copy_of(call, from);
+
+    if (copy != NULL)
+        loops_of(call)->lion(&s, part(call, PARAM, from),
+                             part(call, GRAD, from), part(call, M, from), copy,
+                             (size_t)(to - from));
+    else
+        dsf_lion_update(&s, part(call, PARAM, from), part(call, GRAD, from),
+                        part(call, M, from), (size_t)(to - from));
 }
 
 static void lion_cpu(const struct dsflow_call *call)

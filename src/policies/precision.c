@@ -19,6 +19,8 @@
 
 #include "base/alloc.h"
 #include "plan/programs.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 
@@ -55,27 +57,67 @@ static void write_copy(struct dsf_precision *p,
                        copy_of(p, id));
 }
 
-/* Behind the last of the tasks that follow each other on a master. */
-static void master_written(struct dsf_precision *p,
-                           const struct dsflow_task_spec *t, dsflow_data_id id)
+/* The port of the master that the task is the last one to write, of those that
+ * follow each other; its number of data: there is none. */
+static unsigned last_write(struct dsf_precision *p,
+                           const struct dsflow_task_spec *t)
 {
-    const struct dsf_data_use *next = dsf_precision_next(p, id);
+    const struct dsf_data_use *next;
+    unsigned i = 0;
 
-    if (next == NULL || !dsf_precision_on_master(p, dsf_precision_user(p, next)))
-        write_copy(p, t, id);
+    for (; i < t->ndata; i++) {
+        if (p->becomes[t->data[i].i] != DSF_MASTER ||
+            !(dsflow_task_access(t, i) & DSFLOW_W))
+            continue;
+        next = dsf_precision_next(p, t->data[i]);
+        if (next == NULL ||
+            !dsf_precision_on_master(p, dsf_precision_user(p, next)))
+            break;
+    }
+    return i;
+}
+
+/* Does the update write the copy itself? In a step that is skipped it writes
+ * nothing, so that the copy has to be there: not in a buffer that passes by. */
+static bool writes_copy(const struct dsf_precision *p,
+                        const struct dsflow_task_spec *t)
+{
+    return dsf_optimizer_copy_port(t->op) > 0 &&
+           dsf_keeps_masters(p->plan->job) &&
+           dsf_offload_keys(p->plan->job)->home[DSFLOW_PARAMS] == DSFLOW_DEVICE;
+}
+
+static void add_task(struct dsf_precision *p,
+                     const struct dsflow_task_spec *task, dsflow_data_id *data)
+{
+    struct dsflow_task_spec t = *task;
+    unsigned last = last_write(p, task);
+    struct dsf_update_args args;
+
+    t.data = data;
+    if (last < t.ndata && writes_copy(p, task)) {
+        args = *(const struct dsf_update_args *)task->args;
+        args.copies = 1;
+        t.args = &args;
+        /* States that it has not are left out in front of the copy. */
+        for (unsigned i = t.ndata; i < dsf_optimizer_copy_port(t.op); i++)
+            t.without |= 1u << i;
+        data[t.ndata++] = copy_of(p, task->data[last]);
+    }
+    dsflow_graph_add_task(p->rw.out, &t);
 }
 
 static void task_written(struct dsf_precision *p,
                          const struct dsflow_task_spec *t)
 {
-    for (unsigned i = 0; i < t->ndata; i++) {
-        if (!(dsflow_task_access(t, i) & DSFLOW_W))
-            continue;
-        if (p->becomes[t->data[i].i] == DSF_MASTER)
-            master_written(p, t, t->data[i]);
-        else
+    unsigned last = last_write(p, t);
+
+    if (last < t->ndata && !writes_copy(p, t))
+        write_copy(p, t, t->data[last]);
+    for (unsigned i = 0; i < t->ndata; i++)
+        if (dsflow_task_access(t, i) & DSFLOW_W &&
+            p->becomes[t->data[i].i] != DSF_MASTER)
             dsf_precision_written(p, t, i);
-    }
 }
 
 /* Tasks `first` to p->task, with the casts before all of them and behind. */
@@ -85,21 +127,21 @@ static void rewrite_tasks(struct dsf_precision *p, uint32_t first)
     size_t n = 0, at = 0;
 
     for (uint32_t k = first; k <= p->task; k++)
-        n += dsf_nth_task(p->rw.in, k)->ndata;
+        n += dsf_nth_task(p->rw.in, k)->ndata + 1;
     data = dsf_xcalloc(n + 1, sizeof(*data));
     for (uint32_t k = first; k <= p->task; k++) {
         const struct dsflow_task_spec *t = dsf_nth_task(p->rw.in, k);
 
         for (unsigned i = 0; i < t->ndata; i++)
-            data[at++] = port(p, t, i);
+            data[at + i] = port(p, t, i);
+        at += t->ndata + 1; /* and maybe a copy */
     }
     at = 0;
     for (uint32_t k = first; k <= p->task; k++) {
-        struct dsflow_task_spec t = *dsf_nth_task(p->rw.in, k);
+        const struct dsflow_task_spec *t = dsf_nth_task(p->rw.in, k);
 
-        t.data = data + at;
-        at += t.ndata;
-        dsflow_graph_add_task(p->rw.out, &t);
+        add_task(p, t, data + at);
+        at += t->ndata + 1;
     }
     for (uint32_t k = first; k <= p->task; k++)
         task_written(p, dsf_nth_task(p->rw.in, k));

@@ -150,9 +150,11 @@ struct dsf_cast_args {
                        the buffer has */
 };
 
-/* adam                     { control R, grad R, param RW, m RW, v RW }
- * sgd                      { control R, grad R, param RW, m RW? }  m: momentum
- * lion                     { control R, grad R, param RW, m RW }
+/* adam                     { control R, grad R, param RW, m RW, v RW, copy RW? }
+ * sgd                      { control R, grad R, param RW, m RW?, copy RW? }
+ * lion                     { control R, grad R, param RW, m RW, copy RW? }
+ *   m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to the
+ *   nearest, from element copy_at on; copies says that the task has this port.
  *   All: g = grad * control.scale. Elements [0, decay) decay.
  *   adam: Kingma & Ba 2015, algorithm 1; decoupled decay: Loshchilov & Hutter
  *   2019 (AdamW); else L2, g += wd * p.
@@ -163,6 +165,8 @@ struct dsf_update_args {
     double beta1, beta2;
     float eps, weight_decay, momentum;
     int32_t decoupled, nesterov;
+    int32_t copies;
+    int64_t copy_at;
 };
 
 /* report                   { control R, loss R, cursor R, scaler R? }

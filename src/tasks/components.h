@@ -37,6 +37,10 @@ void dsf_job_warn(const struct dsf_job *job);
 struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job);
 struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);
 
+/* The port `copy` of a built-in optimizer's op, which writes the new parameters
+ * in another type, too (args.h); 0: the op has none. */
+unsigned dsf_optimizer_copy_port(const struct dsflow_op *op);
+
 /* How many states the job's optimizer has. */
 unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
                                const struct dsf_job *job);

@@ -96,7 +96,8 @@ static int check_ports(const struct dsflow_optimizer *o, struct dsflow_err *err)
     const struct dsflow_op *op = o->op;
     unsigned n = 3 + count_states(o);
 
-    if (op->nports != n || op->repeats || op->comm)
+    if (op->nports != n + (dsf_optimizer_copy_port(op) > 0) || op->repeats ||
+        op->comm)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%u ports: expected %u: control, grad, param and %u "
                            "states",

@@ -5,6 +5,8 @@
 #include "tasks/components.h"
 #include "tasks/shapes.h"
 
+#include <stdbool.h>
+
 int dsflow_update_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsflow_update_args *a = c->args;
@@ -18,8 +20,10 @@ int dsflow_update_check(const struct dsflow_case *c, struct dsflow_err *err)
                            (long long)a->decay, (long long)a->elems);
     status = dsf_control_check(c, 0, err);
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
-        status = dsf_range_check(c, i, DSFLOW_FP32, i < 3 ? at[i] : 0, a->elems,
-                                 err);
+        if (i < 3 || (c->shapes[i].bytes > 0 &&
+                      i != dsf_optimizer_copy_port(c->op)))
+            status = dsf_range_check(c, i, DSFLOW_FP32, i < 3 ? at[i] : 0,
+                                     a->elems, err);
     return status;
 }
 
@@ -62,8 +66,10 @@ void dsflow_update_cost(const struct dsflow_case *c, double flops,
 
     cost->flops = flops * (double)a->elems;
     for (unsigned i = 1; i < c->n; i++)
-        cost->bytes += (i == 1 ? 1.0 : 2.0) *
-                       (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
+        if (c->shapes[i].bytes > 0)
+            cost->bytes +=
+                (i == 1 || i == dsf_optimizer_copy_port(c->op) ? 1.0 : 2.0) *
+                (double)dsflow_dtype_bytes(c->shapes[i].dtype, a->elems);
 }
 
 static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -71,16 +77,68 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     dsflow_update_cost(c, 12, cost);
 }
 
+static bool is_copied(const struct dsflow_op *op)
+{
+    return op == &dsf_op_adam || op == &dsf_op_sgd || op == &dsf_op_lion;
+}
+
+unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
+{
+    return is_copied(op) ? op->nports - 1 : 0;
+}
+
+static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_update_args *a = c->args;
+    const unsigned copy = dsf_optimizer_copy_port(c->op);
+    const bool has = copy < c->n && c->shapes[copy].bytes > 0;
+    int status = dsflow_update_check(c, err);
+
+    if (status < 0)
+        return status;
+    if (has != (a->copies != 0))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: copy: expected it where the arguments say so, "
+                           "and only there",
+                           c->op->name);
+    if (!has)
+        return DSFLOW_OK;
+    if (c->shapes[copy].dtype != DSFLOW_BF16 &&
+        c->shapes[copy].dtype != DSFLOW_FP16)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: copy: %s: expected bf16 or fp16", c->op->name,
+                           dsflow_dtype_str(c->shapes[copy].dtype));
+    return dsf_range_check(c, copy, c->shapes[copy].dtype, a->copy_at,
+                           a->at.elems, err);
+}
+
+/* `gone` has an entry for the copy where the task has one. */
+static void slice_with_copy(void *args, int64_t from, int64_t elems,
+                            const int64_t *gone, unsigned copy)
+{
+    struct dsf_update_args *a = args;
+
+    dsflow_update_slice(args, from, elems, gone);
+    if (a->copies && from >= 0)
+        a->copy_at += from - gone[copy];
+}
+
 /* An op of an optimizer with these states. */
 #define UPDATE(name, what, ...)                                                \
+    static void name##_slice(void *args, int64_t from, int64_t elems,          \
+                             const int64_t *gone)                              \
+    {                                                                          \
+        slice_with_copy(args, from, elems, gone, dsf_op_##name.nports - 1);    \
+    }                                                                          \
     DSF_OP(name, .summary = what, .direction = DSFLOW_DIR_UPDATE, .update = 1, \
            .args_size = sizeof(struct dsf_update_args),                        \
            DSFLOW_PORTS({ "control", DSFLOW_R },                               \
                         { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },           \
                         { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },         \
-                        __VA_ARGS__),                                          \
-           .check = dsflow_update_check, .cost = cost,                         \
-           .slice = dsflow_update_slice)
+                        __VA_ARGS__,                                           \
+                        { "copy", DSFLOW_RW, .slice = DSFLOW_ELEMS,            \
+                          .optional = 1 }),                                    \
+           .check = update_check, .cost = cost, .slice = name##_slice)
 
 UPDATE(adam, "Adam or AdamW update of a unit",
        { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS },
