@@ -122,17 +122,24 @@ static double elems_of(const struct dsf_model *model, bool blocks_only)
 }
 
 /* Rajbhandari et al. 2020, with fp32: parameters, gradients and two moments of
- * 4 bytes each. */
+ * 4 bytes each; with bf16: copies of 2, gradients of 4, masters and two moments
+ * of 4 each. */
 static void zero_divides_what_a_rank_holds(void **state)
 {
     static const struct {
         const char *text;
         double whole, shared; /* bytes of each parameter */
+        int stage;
+        double param; /* of a gathered one */
     } stages[] = {
-        { SHARED "0", 16, 0 },
-        { SHARED "1", 8, 8 },
-        { SHARED "2", 4, 12 },
-        { SHARED "3", 0, 16 },
+        { SHARED "0", 16, 0, 0, 4 },
+        { SHARED "1", 8, 8, 1, 4 },
+        { SHARED "2", 4, 12, 2, 4 },
+        { SHARED "3", 0, 16, 3, 4 },
+        { SHARED "0 precision.compute=bf16", 18, 0, 0, 2 },
+        { SHARED "1 precision.compute=bf16", 6, 12, 1, 2 },
+        { SHARED "2 precision.compute=bf16", 2, 16, 2, 2 },
+        { SHARED "3 precision.compute=bf16", 0, 18, 3, 2 },
     };
 
     for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++) {
@@ -147,14 +154,15 @@ static void zero_divides_what_a_rank_holds(void **state)
 
             /* Units outside of the blocks may stay whole. */
             assert_true(bytes_on(&t, r, false) > 0.98 * want);
-            assert_true(bytes_on(&t, r, false) < 1.02 * want + 16 * other);
+            assert_true(bytes_on(&t, r, false) < 1.02 * want + 18 * other);
             /* Live: gradients of two layers; from stage 3 on a layer of
              * parameters forwards and one backwards. */
-            assert_true(bytes_on(&t, r, true) < (i < 2   ? 0
-                                                 : i < 3 ? 2.02
-                                                         : 4.02) *
-                                                        4 * layers +
-                                                    8 * other + 1);
+            assert_true(bytes_on(&t, r, true) <
+                        (stages[i].stage < 2 ? 0 : 2.02 * 4) * layers +
+                            (stages[i].stage < 3 ? 0
+                                                 : 2.02 * stages[i].param) *
+                                layers +
+                            8 * other + 1);
         }
         end_trial(&t);
     }
@@ -188,6 +196,9 @@ static void zero_moves_no_more_than_it_must(void **state)
         { SHARED "1", 2 },
         { SHARED "2", 2 },
         { SHARED "3", 3 },
+        /* Gradients of 4 bytes, parameters of 2. */
+        { SHARED "2 precision.compute=bf16", 1.5 },
+        { SHARED "3 precision.compute=bf16", 2 },
         { SHARED "2 zero.reduce=micro", 2 },
         { SHARED "3 batch.sequences=16 batch.order=layer_major", 3 },
     };
