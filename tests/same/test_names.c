@@ -37,6 +37,7 @@ static const char *const trials[] = {
     "mesh.data=2 zero.stage=1",
     "gpt2 offload.activations=cpu offload.gradients=cpu recompute.what=block "
     "offload.read_ahead=0 batch.groups=4",
+    "llama precision.states=bf16 mesh.data=2 zero.stage=1",
 };
 
 /* Names that would say something else to whoever read them. */
@@ -156,7 +157,7 @@ static struct dsflow_graph *build_renamed(const struct trial *trial)
         else
             g = replaced(g, next);
         g = replaced(g, rename_data(g));
-        if (policy == &dsf_policy_replace)
+        if (policy == &dsf_policy_offload)
             g = replaced(g, rename_ops(g));
     }
     must(trial->text, dsflow_graph_check(g, &err), &err);

@@ -5,6 +5,8 @@
 #include "trial.h"
 #include "unit_ops.h"
 
+#include "codelets/cast.h"
+
 #include <dsflow/exec.h>
 #include <dsflow/optimizer.h>
 
@@ -37,6 +39,8 @@ static const char *const trials[] = {
     "gpt2 offload.optimizer=cpu precision.states=bf16 mesh.data=2 "
     "zero.stage=1" ALL,
     "gpt2 offload.optimizer=nvme precision.states=int8 memory.nvme.path=." ALL,
+    "llama precision.compute=bf16 precision.master=false precision.states=int8 "
+    "mesh.data=2 zero.stage=2" ALL,
 };
 
 /* Those of them whose losses are scaled, too, and exactly: by powers of two. */
@@ -90,21 +94,32 @@ static void *map(struct run *r, uint32_t i, enum dsflow_access access)
     return dsflow_exec_map(r->exec, (dsflow_data_id){ i }, access);
 }
 
+/* Number `at` of what stands at `to`, fp32 or bf16. */
+static void store(const struct dsflow_data_spec *d, void *to, int64_t at,
+                  float x)
+{
+    enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
+
+    dsf_pack(dtype, &(struct dsf_rounding){ .nearest = 1 }, &x,
+             (char *)to + dsflow_dtype_bytes(dtype, at), 1);
+}
+
 /* Weights by their place in the unit, alike wherever they are. */
 static void fill(struct run *r)
 {
     for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
         const struct dsflow_data_spec *d = spec(r, i);
-        float *to;
+        void *to;
 
         if (d->kept != 1 + DSF_KEPT_PARAM && !d->constant)
             continue;
         to = map(r, i, DSFLOW_RW);
         for (int64_t k = 0; k < d->elems; k++)
-            to[k] = (float)((uint64_t)(d->at + k + 7 * d->unit) * 2654435761u %
-                            1024) /
-                        4096 -
-                    0.1f;
+            store(d, to, k,
+                  (float)((uint64_t)(d->at + k + 7 * d->unit) * 2654435761u %
+                          1024) /
+                          4096 -
+                      0.1f);
     }
 }
 
@@ -113,15 +128,16 @@ static void fill(struct run *r)
 static float put(struct run *r, int32_t unit, float x)
 {
     uint32_t i = dsflow_graph_ndata(r->trial.graph);
-    float was, *at;
+    float was;
+    void *at;
 
     do
         i--;
     while (spec(r, i)->kept != 1 + DSF_KEPT_PARAM ||
            spec(r, i)->unit != unit || spec(r, i)->at > 0);
     at = map(r, i, DSFLOW_RW);
-    was = *at;
-    *at = x;
+    dsf_unpack((enum dsflow_dtype)spec(r, i)->dtype, at, &was, 1);
+    store(spec(r, i), at, 0, x);
     return was;
 }
 
