@@ -13,7 +13,8 @@ counted="--coverage -fprofile-update=atomic -fno-inline"
 
 install_packages "${packages[@]}"
 install_starpu
-build "$dir" --disable-static CFLAGS="-O1 $counted" CXXFLAGS="-O0 --coverage"
+build "$dir" --disable-static CXXFLAGS="-O0 --coverage" \
+    CFLAGS="-O1 $counted -include $top/scripts/counted.h"
 
 if [ $# -gt 0 ]; then
     tests=$*
