@@ -255,6 +255,17 @@ static bool run_pass(struct passes *p, int pass)
     return true;
 }
 
+/* What the head multiplies gradients by. */
+static double head_scale(struct passes *p)
+{
+    const struct buffer *b = buffer_of(p, "control");
+    struct dsflow_control control = { .loss_scale = 1 };
+
+    if (b != NULL)
+        memcpy(&control, b->v, sizeof(control));
+    return (double)p->args.head.scale * control.loss_scale;
+}
+
 /* What is differentiated, and how large its terms are: the noise of it. */
 static double objective(struct passes *p, double *noise)
 {
@@ -272,9 +283,8 @@ static double objective(struct passes *p, double *noise)
     }
     if (p->sums->sums[0][0] == NULL) {
         memcpy(&sum, buffer_of(p, "loss")->v, sizeof(sum));
+        sum *= head_scale(p);
         squares = sum * sum;
-        sum *= (double)p->args.head.scale;
-        squares *= (double)(p->args.head.scale * p->args.head.scale);
     }
     *noise = 0x1p-23 * sqrt(squares);
     return sum;
