@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL_FP32                                                               \
-    "everything is computed and kept in fp32 in this version, and no key "     \
-    "changes that"
 #define OVERLAPS                                                               \
     "there is nothing to set: what the graph lets overlap does overlap"
 #define A_STEP "a step has batch.sequences / batch.micro micro-batches"
@@ -191,21 +188,21 @@ static const struct {
     { "lr_range_test_staircase", "schedule.staircase" },
     /* precision */
     { "fp16", "precision.compute" },
-    { "bf16", ALL_FP32 },
-    { "tf32", ALL_FP32 },
-    { "amp", ALL_FP32 },
-    { "dtype", ALL_FP32 },
-    { "torch_dtype", ALL_FP32 },
-    { "precision", ALL_FP32 },
-    { "mixed_precision", ALL_FP32 },
-    { "data_types", ALL_FP32 },
+    { "bf16", "precision.compute" },
+    { "tf32", "precision.compute" },
+    { "amp", "precision.compute" },
+    { "dtype", "precision.compute" },
+    { "torch_dtype", "precision.compute" },
+    { "precision", "precision.compute" },
+    { "mixed_precision", "precision.compute" },
+    { "data_types", "[precision]" },
     { "loss_scale", "precision.loss_scale" },
     { "initial_scale_power", "precision.initial_scale, 2 to that power" },
     { "loss_scale_window", "precision.scale_window" },
     { "hysteresis", "precision.hysteresis" },
     { "consecutive_hysteresis", "precision.consecutive_hysteresis" },
     { "min_loss_scale", "precision.min_scale" },
-    { "torch_autocast", ALL_FP32 },
+    { "torch_autocast", "precision.compute" },
     /* ranks and memory */
     { "parallel", "[mesh]" },
     { "parallelism", "[mesh]" },

@@ -101,10 +101,10 @@ num_train_epochs job.steps, in updates of the weights
 END
 set_wrong model.lr 1 "model: lr: unknown key; it is optimizer.lr"
 set_wrong optimizer.seed 1 "optimizer: seed: unknown key; it is job.seed or sample.seed"
-set_wrong optimizer.dtype 1 "optimizer: dtype: unknown key; everything is computed and kept in fp32 in this version, and no key changes that"
+set_wrong optimizer.dtype 1 "optimizer: dtype: unknown key; dsflow's is precision.compute"
 set_wrong zero_optimization.stage 2 "[zero_optimization]: unknown table; dsflow's is [zero]"
 set_wrong zero.offload_param.device cpu "[zero.offload_param]: unknown table; dsflow's is offload.params"
-set_wrong fp16.enabled true "[fp16]: unknown table; everything is computed and kept in fp32 in this version, and no key changes that"
+set_wrong fp16.enabled true "[fp16]: unknown table; dsflow's is precision.compute"
 wrong 2 "--set lr=1: expected table.key=value; it is optimizer.lr" run job.toml --set lr=1
 wrong_text 'learning_rate = 1e-3\n' "1: learning_rate: expected in a table such as [job]; dsflow's is optimizer.lr"
 wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job.steps or trace.steps"
