@@ -6,6 +6,7 @@
 #include "unit_ops.h"
 
 #include "codelets/cast.h"
+#include "plan/programs.h"
 
 #include <dsflow/exec.h>
 #include <dsflow/optimizer.h>
@@ -61,6 +62,7 @@ struct run {
     struct dsflow_exec *exec;
     struct dsflow_step_report last;
     int64_t leaves_out; /* a batch; -1: none */
+    bool by_unit;       /* what each rank has is compared with the others */
 };
 
 static void load_batch(void *user, const struct dsflow_batch *b)
@@ -141,6 +143,30 @@ static float put(struct run *r, int32_t unit, float x)
     return was;
 }
 
+/* The same of the fp16 copy of parameters that the last rank has. */
+static void put_code(struct run *r, int32_t unit, uint16_t *code)
+{
+    uint32_t i = dsflow_graph_ndata(r->trial.graph);
+    uint16_t was, *at;
+
+    do
+        i--;
+    while (spec(r, i)->dtype != DSFLOW_FP16 || !spec(r, i)->persistent ||
+           spec(r, i)->unit != unit);
+    at = map(r, i, DSFLOW_RW);
+    was = *at;
+    *at = *code;
+    *code = was;
+}
+
+static void run_program(struct run *r, dsflow_program program)
+{
+    struct dsflow_err err;
+
+    must(r->trial.text, dsflow_exec_submit(r->exec, program, &err), &err);
+    must(r->trial.text, dsflow_exec_wait(r->exec, &err), &err);
+}
+
 static void open_run(struct run *r, enum dsflow_exec_kind kind,
                      const struct dsflow_host *host)
 {
@@ -151,28 +177,37 @@ static void open_run(struct run *r, enum dsflow_exec_kind kind,
                             .disk = { .paths = &folder,
                                       .npaths = 1,
                                       .block = 64 << 10 });
+    dsflow_program prepare;
     struct dsflow_err err;
 
     must(r->trial.text,
          dsflow_exec_open(r->trial.graph, &options, host, &r->exec, &err),
          &err);
     fill(r);
+    if (dsflow_graph_find_program(r->trial.graph, DSF_PREPARE, &prepare))
+        run_program(r, prepare);
 }
 
 static void step(struct run *r)
 {
-    struct dsflow_err err;
-
-    must(r->trial.text, dsflow_exec_submit(r->exec, DSFLOW_STEP, &err), &err);
-    must(r->trial.text, dsflow_exec_wait(r->exec, &err), &err);
+    run_program(r, DSFLOW_STEP);
 }
 
 static void poisoned_step(struct run *r)
 {
-    float was = put(r, 3, INFINITY);
+    const bool fp16 = dsf_compute_type(&r->trial.job) == DSFLOW_FP16;
+    uint16_t code = 0x7c00; /* the infinite one */
+    float was = 0;
 
+    if (fp16)
+        put_code(r, 3, &code);
+    else
+        was = put(r, 3, INFINITY);
     step(r);
-    put(r, 3, was);
+    if (fp16)
+        put_code(r, 3, &code);
+    else
+        put(r, 3, was);
     if (!r->last.skipped || isfinite(r->last.norm))
         fail_msg("%s: a step of norm %g is no reason to skip it", r->trial.text,
                  r->last.norm);
@@ -202,6 +237,36 @@ static char *numbers(struct run *r, size_t *n)
     return v;
 }
 
+/* The same of whole units, in an order that no mesh changes: each rank has the
+ * same numbers. */
+static char *unit_numbers(struct run *r, size_t *n)
+{
+    const size_t nkept = r->trial.plan->kept.n;
+    const size_t all = nkept * r->trial.model.nunits;
+    char *v = NULL;
+
+    *n = 0;
+    for (size_t k = 0; k < all; k++) {
+        size_t at = *n;
+
+        for (uint32_t i = 0; i < dsflow_graph_ndata(r->trial.graph); i++) {
+            const struct dsflow_data_spec *d = spec(r, i);
+
+            if (!has_numbers(d) ||
+                k != (size_t)d->unit * nkept + (d->kept - 1u))
+                continue;
+            if (*n == at) {
+                v = realloc(v, at + d->bytes);
+                memcpy(v + at, map(r, i, DSFLOW_R), d->bytes);
+                *n += d->bytes;
+            }
+            assert_int_equal(d->bytes, *n - at);
+            assert_memory_equal(v + at, map(r, i, DSFLOW_R), d->bytes);
+        }
+    }
+    return v;
+}
+
 static struct dsflow_control control_of(struct run *r)
 {
     for (uint32_t i = 0;; i++)
@@ -226,7 +291,7 @@ static char *train(struct run *r, enum dsflow_exec_kind kind, bool poisoned,
     assert_false(r->last.skipped);
     assert_int_equal(r->last.updates, STEPS - 1);
     assert_int_equal(r->last.step, poisoned ? STEPS : STEPS - 1);
-    v = numbers(r, n);
+    v = r->by_unit ? unit_numbers(r, n) : numbers(r, n);
     *control = control_of(r);
     dsflow_exec_close(r->exec);
     return v;
@@ -315,6 +380,38 @@ static void a_loss_scale_changes_no_bit(void **state)
             scaling_changes_nothing(scaled_trials[i]);
 }
 
+/* In fp16, on one rank and with one of four that has an infinite number. */
+static void an_overflow_on_one_rank_is_one_on_all(void **state)
+{
+    static const char keys[] =
+        "gpt2 batch.groups=4 precision.compute=fp16 precision.hysteresis=1 "
+        "precision.initial_scale=1024" ALL;
+    struct run one = { .leaves_out = -1, .by_unit = true };
+    struct run four = { .leaves_out = -1, .by_unit = true };
+    struct dsflow_control want, is;
+    size_t n, m;
+    char text[400], *expected;
+
+    plan_trial(&one.trial, keys);
+    expected = train(&one, DSFLOW_SERIAL, true, &n, &want);
+    assert_true(want.loss_scale == 512 && want.skipped == 1);
+    snprintf(text, sizeof(text), "%s mesh.data=4", keys);
+    plan_trial(&four.trial, text);
+    for (int kind = DSFLOW_SERIAL; kind <= DSFLOW_STARPU; kind++) {
+        char *got = train(&four, (enum dsflow_exec_kind)kind, true, &m, &is);
+
+        assert_int_equal(n, m);
+        if (memcmp(expected, got, n) != 0)
+            fail_msg("four ranks are not as one, executor %d", kind);
+        assert_memory_equal(&is, &want, sizeof(is));
+        assert_int_equal(four.last.overflows, 1);
+        free(got);
+    }
+    free(expected);
+    end_trial(&one.trial);
+    end_trial(&four.trial);
+}
+
 /* The step after it may be under way already: it changes nothing either. */
 static void nothing_is_updated_after_a_stop(void **state)
 {
@@ -346,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_skipped_step_is_as_if_its_batch_had_not_been),
         cmocka_unit_test(a_loss_scale_changes_no_bit),
+        cmocka_unit_test(an_overflow_on_one_rank_is_one_on_all),
         cmocka_unit_test(nothing_is_updated_after_a_stop),
     };
 

@@ -110,6 +110,30 @@ static float *steps_of(const struct dsflow_job *job,
     return params;
 }
 
+/* Of a run in fp16 alone. */
+static void a_step_says_its_loss_scale(void **state)
+{
+    for (int fp16 = 0; fp16 < 2; fp16++) {
+        struct dsflow_job *job =
+            job_of("scale", fp16 ? "precision.compute=fp16" : "job.steps=3",
+                   "precision.initial_scale=512");
+        struct source source = { 0 };
+        const struct dsflow_batches batches = BATCHES(&source);
+        const struct dsflow_train_options options = DSFLOW_TRAIN_OPTIONS(
+            .batches = &batches, .start = DSFLOW_START_OVERWRITE);
+        const struct dsflow_step *step;
+        struct dsflow_run *run;
+        struct dsflow_err err;
+
+        must(dsflow_run_open(job, &options, &run, &err), &err);
+        must(dsflow_run_step(run, &step, &err), &err);
+        assert_true(step->loss_scale == (fp16 ? 512 : 1));
+        assert_int_equal(step->overflows, fp16 ? 0 : -1);
+        dsflow_run_close(run);
+        dsflow_job_free(job);
+    }
+}
+
 static void same_params(const float *a, int64_t na, float *b, int64_t nb)
 {
     assert_int_equal(na, nb);
@@ -515,6 +539,7 @@ static void quiet(void *user, enum dsflow_log_level level, const char *line)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_says_its_loss_scale),
         cmocka_unit_test(bits_are_those_of_any_way),
         cmocka_unit_test(tensors_are_written),
         cmocka_unit_test(errors_come_back),
