@@ -8,11 +8,15 @@
 
 enum { SEEDS = 60 };
 
-static void fill_normal(float *data, size_t n, uint64_t seed)
+static void fill_normal(const struct dsflow_buf *buf, uint64_t seed)
 {
-    struct tensor t = tensor_new(n, 1, seed);
+    struct tensor t = tensor_new((size_t)buf->elems, 1, seed);
+    uint16_t *half = buf->ptr;
 
-    memcpy(data, t.f, n * sizeof(float));
+    if (!is_narrow(buf->dtype))
+        memcpy(buf->ptr, t.f, t.n * sizeof(float));
+    for (size_t i = 0; i < t.n && is_narrow(buf->dtype); i++)
+        half[i] = narrow_of(buf->dtype, t.f[i]);
     tensor_free(&t);
 }
 
@@ -40,7 +44,7 @@ static void fill_port(const struct dsflow_op *op,
         for (int64_t i = 0; i < buf->elems; i++)
             d[i] = sin((double)seed + (double)i);
     else
-        fill_normal(buf->ptr, (size_t)buf->elems, seed * 8 + port);
+        fill_normal(buf, seed * 8 + port);
 }
 
 /* Of data that may be fp32, trials fill in that. */
