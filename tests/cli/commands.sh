@@ -108,20 +108,22 @@ grep -q "none has no checkpoint: the weights of model.init, hf" err || fault "ev
 run tuned --set model.init=hf --set job.steps=2 --set schedule.warmup=2
 
 # The graph can be looked at after every policy, and each one does something,
-# but for the ones that put in what plug-ins bring and other types.
+# but for the one that puts in what plug-ins bring.
 last=
 for policy in $("$dsflow" list policies | awk '{ print $1 }'); do
     "$dsflow" plan job.toml --set mesh.data=2 --set mesh.pipeline=2 \
         --set mesh.tensor=2 --set zero.stage=3 --set recompute.what=block \
         --set pipeline.strict=true --set offload.optimizer=nvme \
-        --set memory.nvme.path=. \
+        --set memory.nvme.path=. --set precision.compute=bf16 \
         --set offload.piece=4KiB --until "$policy" --dot > "$policy.dot" || fault "--until $policy"
-    [ -z "$last" ] || [ "$policy" = replace ] || [ "$policy" = precision ] ||
+    [ -z "$last" ] || [ "$policy" = replace ] ||
         ! cmp -s "$last.dot" "$policy.dot" ||
         fault "$policy leaves the graph as it is after $last"
     last=$policy
 done
 grep -q 'label="step, rank 7"' priorities.dot || fault "no box of rank 7"
+"$dsflow" plan job.toml --set precision.compute=bf16 > plan || fault "plan in bf16"
+grep -q '^prepare  *[1-9][0-9]* .*before the first step$' plan || fault "no program prepare: $(cat plan)"
 
 # Moved elsewhere, a run is still a run.
 mv run moved
