@@ -36,9 +36,10 @@ static float *scratch_row(const struct dsflow_call *call, size_t i, size_t n)
     return (float *)call->scratch + i * dsf_round16(n);
 }
 
-/* The row of a port that begins at `at`, in fp32; NULL where there is none. */
+/* The row of a port that begins at `at`, in fp32: there, or in row `i` of the
+ * scratch. NULL: there is none. */
 static const float *row_of(const struct dsflow_call *call, unsigned port,
-                           int64_t at, size_t n, float *scratch)
+                           int64_t at, size_t n, size_t i)
 {
     const enum dsflow_dtype type = call->bufs[port].dtype;
 
@@ -46,8 +47,9 @@ static const float *row_of(const struct dsflow_call *call, unsigned port,
         return NULL;
     if (!dsf_is_narrow(type))
         return dsf_floats(call, port) + at;
-    dsf_narrow(type)->widen(dsf_halves(call, port) + at, scratch, n);
-    return scratch;
+    dsf_narrow(type)->widen(dsf_halves(call, port) + at,
+                            scratch_row(call, i, n), n);
+    return scratch_row(call, i, n);
 }
 
 static void sum_of(const float *a, const float *b, float *x, size_t n)
@@ -73,9 +75,8 @@ static void forward_cpu(const struct dsflow_call *call)
         int64_t wte, wpe;
 
         rows_at(call, r, &wte, &wpe);
-        sum_of(row_of(call, DSFLOW_EMBED_UNIT, wte, n, scratch_row(call, 0, n)),
-               row_of(call, DSFLOW_EMBED_UNIT, wpe, n, scratch_row(call, 1, n)),
-               x, n);
+        sum_of(row_of(call, DSFLOW_EMBED_UNIT, wte, n, 0),
+               row_of(call, DSFLOW_EMBED_UNIT, wpe, n, 1), x, n);
         if (dsf_is_narrow(type))
             dsf_narrow(type)->narrow(
                 x, n, NULL, dsf_halves(call, DSFLOW_EMBED_X) + r * n, n, 1, n);
@@ -92,8 +93,7 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     float *grad = dsf_gradient(call, DSFLOW_EMBED_GRAD);
 
     for (size_t r = 0; r < (size_t)a->tile.rows; r++) {
-        const float *dx = row_of(call, DSFLOW_EMBED_DX, (int64_t)(r * n), n,
-                                 scratch_row(call, 0, n));
+        const float *dx = row_of(call, DSFLOW_EMBED_DX, (int64_t)(r * n), n, 0);
         int64_t wte, wpe;
 
         rows_at(call, r, &wte, &wpe);

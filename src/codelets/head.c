@@ -64,7 +64,8 @@ static void sum_blocks(const float *tops, const double *sums, size_t blocks,
 /* The logits of one block, as they come from the product: rows are `ld` apart,
  * and become e^(logit - top of the block). */
 static void block_exponentials(const struct dsflow_call *call, size_t b,
-                         float *logits, size_t ld, const struct notes *notes)
+                               float *logits, size_t ld,
+                               const struct notes *notes)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, blocks = notes->blocks;
@@ -85,7 +86,7 @@ static void block_exponentials(const struct dsflow_call *call, size_t b,
 
 /* Block by block, while they are in the cache. */
 static void exponentials_cpu(const struct dsflow_call *call, const float *xn,
-                       const struct notes *notes)
+                             const struct notes *notes)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
@@ -105,8 +106,8 @@ static void exponentials_cpu(const struct dsflow_call *call, const float *xn,
 
 /* Each in fp32 until it is an exponential. */
 static void exponentials_narrow(const struct dsflow_call *call,
-                          const struct dsf_narrow_call *c, const uint16_t *xn,
-                          const struct notes *notes)
+                                const struct dsf_narrow_call *c,
+                                const uint16_t *xn, const struct notes *notes)
 {
     const struct dsflow_head_args *a = call->args;
     const struct dsflow_tile *t = &a->tile;
@@ -335,15 +336,14 @@ static void backward_input_narrow(const struct dsflow_call *call)
     dsf_projection_input(&(struct dsf_projection){ &c, rows, width, vocab },
                          dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
                          dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w, 0,
-                         dsf_product_at(&c, call, DSFLOW_HEAD_DX, part));
-    if (part) {
-        dsf_sums_leave(&c, call, DSFLOW_HEAD_DX, rows, width);
-        return;
-    }
-    c.loops->norm_backward(&norm, dsf_halves(call, DSFLOW_HEAD_X), c.wide, NULL,
-                           dsf_narrow_out(&c, call, DSFLOW_HEAD_DX),
-                           dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
-    dsf_narrow_leave(&c, call, DSFLOW_HEAD_DX, rows * width);
+                         part ? dsf_product_at(&c, call, DSFLOW_HEAD_DX)
+                              : c.wide);
+    if (part)
+        dsf_product_leaves(&c, call, DSFLOW_HEAD_DX, NULL, NULL, rows, width);
+    else
+        dsf_normed_leaves(&c, call, DSFLOW_HEAD_DX, &norm,
+                          dsf_halves(call, DSFLOW_HEAD_X), NULL,
+                          dsf_floats(call, DSFLOW_HEAD_DNORM), rows);
 }
 
 DSF_BY_TYPE(head_backward_input, DSFLOW_HEAD_LOGITS, backward_input)

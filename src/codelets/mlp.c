@@ -34,15 +34,9 @@ static void forward_narrow(const struct dsflow_call *call)
     else
         c.loops->gelu_forward(c.wide, b1, h, c.narrow, rows, ffn);
     dsf_projection(&(struct dsf_projection){ &c, rows, ffn, width }, c.narrow,
-                   unit + a->w2, dsf_product_at(&c, call, DSFLOW_MLP_Y, part),
-                   width);
-    if (part) {
-        dsf_sums_leave(&c, call, DSFLOW_MLP_Y, rows, width);
-        return;
-    }
-    c.loops->residual(c.wide, x, dsf_half_at(unit, a->b2),
-                      dsf_narrow_out(&c, call, DSFLOW_MLP_Y), rows, width);
-    dsf_narrow_leave(&c, call, DSFLOW_MLP_Y, rows * width);
+                   unit + a->w2, dsf_product_at(&c, call, DSFLOW_MLP_Y), width);
+    dsf_product_leaves(&c, call, DSFLOW_MLP_Y, part ? NULL : x,
+                       dsf_half_at(unit, a->b2), rows, width);
 }
 
 static void forward_cpu(const struct dsflow_call *call)
@@ -136,17 +130,15 @@ static void backward_input_narrow(const struct dsflow_call *call)
         c.loops->swiglu_backward(h, c.wide, ffn, dh, rows, ffn);
     else
         c.loops->gelu_backward(h, c.wide, dh, rows * ffn);
-    dsf_projection_input(&(struct dsf_projection){ &c, rows, width, nh }, dh,
-                         nh, unit + a->w1, 0,
-                         dsf_product_at(&c, call, DSFLOW_MLP_DX, part));
-    if (part) {
-        dsf_sums_leave(&c, call, DSFLOW_MLP_DX, rows, width);
-        return;
-    }
-    c.loops->norm_backward(&norm, dsf_halves(call, DSFLOW_MLP_X), c.wide, dy,
-                           dsf_narrow_out(&c, call, DSFLOW_MLP_DX),
-                           dsf_floats(call, DSFLOW_MLP_DNORM), rows);
-    dsf_narrow_leave(&c, call, DSFLOW_MLP_DX, rows * width);
+    dsf_projection_input(
+        &(struct dsf_projection){ &c, rows, width, nh }, dh, nh, unit + a->w1,
+        0, part ? dsf_product_at(&c, call, DSFLOW_MLP_DX) : c.wide);
+    if (part)
+        dsf_product_leaves(&c, call, DSFLOW_MLP_DX, NULL, NULL, rows, width);
+    else
+        dsf_normed_leaves(&c, call, DSFLOW_MLP_DX, &norm,
+                          dsf_halves(call, DSFLOW_MLP_X), dy,
+                          dsf_floats(call, DSFLOW_MLP_DNORM), rows);
 }
 
 static void backward_input_cpu(const struct dsflow_call *call)

@@ -2,6 +2,8 @@
  * in fp32, over blocks of what leaves it. */
 #include "codelets/projection.h"
 
+#include "kernels/kernels.h"
+
 void dsf_projection(const struct dsf_projection *p, const uint16_t *x,
                     const uint16_t *w, float *y, size_t ld)
 {
@@ -60,4 +62,51 @@ void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
             .ldc = p->in,
             .scratch = p->call->product,
         });
+}
+
+/* y += x + b, in fp32; the scratch of y's product is free. */
+static void add_widened(const struct dsf_narrow_call *c, float *y,
+                        const uint16_t *x, const uint16_t *b, size_t rows,
+                        size_t width)
+{
+    float *row = c->wide;
+
+    for (size_t r = 0; r < rows; r++) {
+        c->loops->widen(x + r * width, row, width);
+        dsf_add(y + r * width, row, width);
+    }
+    if (b == NULL)
+        return;
+    c->loops->widen(b, row, width);
+    dsf_add_bias(y, row, rows, width);
+}
+
+void dsf_product_leaves(const struct dsf_narrow_call *c,
+                        const struct dsflow_call *call, unsigned port,
+                        const uint16_t *x, const uint16_t *b, size_t rows,
+                        size_t width)
+{
+    void *y = call->bufs[port].ptr;
+
+    if (!dsf_has_narrow(call, port) && x != NULL)
+        add_widened(c, y, x, b, rows, width);
+    else if (dsf_has_narrow(call, port) && x != NULL)
+        c->loops->residual(c->wide, x, b, y, rows, width);
+    else if (dsf_has_narrow(call, port))
+        c->loops->narrow(c->wide, width, NULL, y, width, rows, width);
+}
+
+void dsf_normed_leaves(const struct dsf_narrow_call *c,
+                       const struct dsflow_call *call, unsigned port,
+                       const struct dsf_narrow_norm *norm, const uint16_t *x,
+                       const uint16_t *dres, float *dnorm, size_t rows)
+{
+    void *dx = call->bufs[port].ptr;
+
+    if (dsf_has_narrow(call, port)) {
+        c->loops->norm_backward(norm, x, c->wide, dres, dx, dnorm, rows);
+        return;
+    }
+    c->loops->norm_backward(norm, x, c->wide, dres, c->narrow, dnorm, rows);
+    c->loops->widen(c->narrow, dx, rows * norm->width);
 }

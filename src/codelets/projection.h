@@ -99,41 +99,27 @@ void dsf_projection_input(const struct dsf_projection *p, const uint16_t *dy,
 void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
                            size_t ld, const uint16_t *x, float beta, float *dw);
 
-/* Data on a port that is of T, or a sum in fp32. A product whose sums leave the
- * task as they are (`sums`) is left there at once; else it is left in scratch.
- */
+/* Data on a port that is of T, or in fp32: where a product is left that leaves
+ * the task there as it is, or rounded. */
 static inline float *dsf_product_at(const struct dsf_narrow_call *c,
                                     const struct dsflow_call *call,
-                                    unsigned port, int sums)
+                                    unsigned port)
 {
-    return sums && !dsf_has_narrow(call, port) ? call->bufs[port].ptr : c->wide;
+    return dsf_has_narrow(call, port) ? c->wide : call->bufs[port].ptr;
 }
 
-/* Where numbers of T for such a port are written; dsf_narrow_leave follows. */
-static inline uint16_t *dsf_narrow_out(const struct dsf_narrow_call *c,
-                                       const struct dsflow_call *call,
-                                       unsigned port)
-{
-    return dsf_has_narrow(call, port) ? call->bufs[port].ptr : c->narrow;
-}
+/* That product[rows][width], with x and b added, is on the port: of a part, x
+ * is NULL. b may be NULL. */
+void dsf_product_leaves(const struct dsf_narrow_call *c,
+                        const struct dsflow_call *call, unsigned port,
+                        const uint16_t *x, const uint16_t *b, size_t rows,
+                        size_t width);
 
-/* What was written there is on the port: `n` numbers. */
-static inline void dsf_narrow_leave(const struct dsf_narrow_call *c,
-                                    const struct dsflow_call *call,
-                                    unsigned port, size_t n)
-{
-    if (!dsf_has_narrow(call, port))
-        c->loops->widen(c->narrow, call->bufs[port].ptr, n);
-}
-
-/* A product whose sums leave the task is on the port: [rows][cols]. */
-static inline void dsf_sums_leave(const struct dsf_narrow_call *c,
-                                  const struct dsflow_call *call, unsigned port,
-                                  size_t rows, size_t cols)
-{
-    if (dsf_has_narrow(call, port))
-        c->loops->narrow(c->wide, cols, NULL, call->bufs[port].ptr, cols, rows,
-                         cols);
-}
+/* dx of a task on such a port, from the gradient of its normed rows, which is
+ * in c->wide: dres (NULL: 0) + what the norm makes of it. */
+void dsf_normed_leaves(const struct dsf_narrow_call *c,
+                       const struct dsflow_call *call, unsigned port,
+                       const struct dsf_narrow_norm *norm, const uint16_t *x,
+                       const uint16_t *dres, float *dnorm, size_t rows);
 
 #endif

@@ -22,9 +22,9 @@ static void rotate(const struct dsflow_tile *t, float *x, size_t ld,
                    table + (size_t)t->pos * d, inverse);
 }
 
-/* Rows of W and b for the keys, the values, or both: where they are in the unit,
- * after the queries', or in what is shared, where each has a place of its own.
- * b: -1, none. */
+/* Rows of W and b for the keys, the values, or both: where they are in the
+ * unit, after the queries', or in what is shared, where each has a place of its
+ * own. b: -1, none. */
 struct kv_rows {
     int64_t w, b;
     size_t at, n; /* their columns in a row of kv */
@@ -163,12 +163,11 @@ static void forward_narrow(const struct dsflow_call *call)
     for (unsigned i = 0; i < kv_count(a); i++) {
         const struct kv_rows from = kv_rows(a, i);
 
-        project_narrow(call, &c, xn,
-                       (struct columns){ kv_unit + from.w,
-                                         dsf_half_at(kv_unit, from.b), from.n,
-                                         nkv, from.at == 0 ? t->kv_heads : 0,
-                                         dsf_halves(call, DSFLOW_QKV_KV) +
-                                             from.at });
+        project_narrow(
+            call, &c, xn,
+            (struct columns){ kv_unit + from.w, dsf_half_at(kv_unit, from.b),
+                              from.n, nkv, from.at == 0 ? t->kv_heads : 0,
+                              dsf_halves(call, DSFLOW_QKV_KV) + from.at });
     }
 }
 
@@ -242,7 +241,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
     const int part = a->norm_w < 0;
     uint16_t *dq = dsf_halves(call, DSFLOW_QKV_DQ);
     uint16_t *dkv = dsf_halves(call, DSFLOW_QKV_DKV);
-    float *dnormed = dsf_product_at(&c, call, DSFLOW_QKV_DX, part);
+    float *dnormed = part ? dsf_product_at(&c, call, DSFLOW_QKV_DX) : c.wide;
 
     if (t->rope) {
         const float *table = dsf_floats(call, DSFLOW_QKV_ROPE);
@@ -259,15 +258,13 @@ static void backward_input_narrow(const struct dsflow_call *call)
             &(struct dsf_projection){ &c, rows, width, from.n }, dkv + from.at,
             nkv, kv_unit + from.w, 1, dnormed);
     }
-    if (part) {
-        dsf_sums_leave(&c, call, DSFLOW_QKV_DX, rows, width);
-        return;
-    }
-    c.loops->norm_backward(&norm, dsf_halves(call, DSFLOW_QKV_X), dnormed,
-                           dsf_halves(call, DSFLOW_QKV_DRES),
-                           dsf_narrow_out(&c, call, DSFLOW_QKV_DX),
-                           dsf_floats(call, DSFLOW_QKV_DNORM), rows);
-    dsf_narrow_leave(&c, call, DSFLOW_QKV_DX, rows * width);
+    if (part)
+        dsf_product_leaves(&c, call, DSFLOW_QKV_DX, NULL, NULL, rows, width);
+    else
+        dsf_normed_leaves(&c, call, DSFLOW_QKV_DX, &norm,
+                          dsf_halves(call, DSFLOW_QKV_X),
+                          dsf_halves(call, DSFLOW_QKV_DRES),
+                          dsf_floats(call, DSFLOW_QKV_DNORM), rows);
 }
 
 DSF_BY_TYPE(qkv_backward_input, DSFLOW_QKV_DQ, backward_input)
@@ -329,8 +326,8 @@ static void backward_weight_narrow(const struct dsflow_call *call)
         DSF_NARROW_NORM_OF(call, DSFLOW_QKV_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_QKV_DQ, dsf_qkv_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
-    const uint16_t *xn = dsf_narrow_normed(
-        &c, &norm, dsf_halves(call, DSFLOW_QKV_X), rows);
+    const uint16_t *xn =
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_QKV_X), rows);
     const struct dsf_extent matrix = { a->w,
                                        (nq + (a->k < 0 ? nkv : 0)) * width };
     float beta,

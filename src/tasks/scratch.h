@@ -61,6 +61,8 @@ static inline size_t dsf_scratch_bytes(struct dsf_scratch s)
 
 struct dsf_scratch dsf_mlp_scratch(enum dsflow_direction direction,
                                    const struct dsflow_mlp_args *a);
+struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_out_args *a);
 struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
                                    const struct dsflow_qkv_args *a);
 /* Of head.forward, before that of its notes (tile.h); and of the others. */

@@ -55,8 +55,8 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->bytes += dsf_case_bytes(c, 2.0 * t->width);
 }
 
-/* The first projection, the second, or both; what comes before them; and what
- * leaves the task where sums do not. */
+/* Of the first projection, or of both; normed rows, activations, or dx before it
+ * is widened. */
 struct dsf_scratch dsf_mlp_scratch(enum dsflow_direction direction,
                                    const struct dsflow_mlp_args *a)
 {

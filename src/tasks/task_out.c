@@ -1,10 +1,8 @@
 /* task_out.c - projection of the attention's output, added to the layer's
  * input; of a part, of the output of some heads. */
-#include "kernels/narrow.h"
+#include "tasks/scratch.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
-
-#include <stdbool.h>
 
 int dsf_out_needs(const struct dsflow_op *op, const void *args,
                   struct dsflow_need *need, struct dsflow_err *err)
@@ -52,26 +50,28 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
         cost->flops += x;
 }
 
-/* What a narrow product wants, and its result before it is rounded; or, where
- * that is y itself, the bias in fp32. */
+/* What the product leaves, before it is rounded. */
+struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
+                                   const struct dsflow_out_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t nq = dsf_tile_qwidth(t);
+    struct dsf_scratch s = { .product = dsf_projection_scratch(direction, rows,
+                                                               nq, width) };
+
+    if (direction == DSFLOW_DIR_FORWARD)
+        s.wide = rows * width;
+    else if (direction == DSFLOW_DIR_BACKWARD_INPUT)
+        s.wide = rows * nq;
+    return s;
+}
+
 static size_t scratch(const struct dsflow_case *c)
 {
-    const struct dsflow_out_args *a = c->args;
-    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t nq = dsf_tile_qwidth(&a->tile);
-    const bool sums = c->shapes[DSFLOW_OUT_Y].dtype == DSFLOW_FP32;
-
-    if (dsf_case_type(c) == DSFLOW_FP32)
+    if (!dsf_is_narrow(dsf_case_type(c)))
         return 0;
-    switch (c->op->direction) {
-    case DSFLOW_DIR_FORWARD:
-        return dsf_product_scratch(rows, width, nq) +
-               (sums ? 1 : rows) * width * DSF_CELL;
-    case DSFLOW_DIR_BACKWARD_INPUT:
-        return dsf_product_scratch(rows, nq, width) + rows * nq * DSF_CELL;
-    default:
-        return dsf_product_scratch(width, nq, rows);
-    }
+    return dsf_scratch_bytes(dsf_out_scratch(c->op->direction, c->args));
 }
 
 /* A port, by its name in the list of the segment. */
@@ -91,10 +91,8 @@ DSF_SEGMENT_OP(out, backward_input, BACKWARD_INPUT, struct dsflow_out_args,
                .summary = "gradient of the attention's output", .cost = cost,
                .scratch = scratch,
                DSFLOW_PORTS(P(ATT, "att", R, NARROW),
-                            P(UNIT, "unit", R, NARROW),
-                            P(DY, "dy", R, NARROW),
-                            P(DATT, "datt", W, NARROW),
-                            P(DELTA, "delta", W)));
+                            P(UNIT, "unit", R, NARROW), P(DY, "dy", R, NARROW),
+                            P(DATT, "datt", W, NARROW), P(DELTA, "delta", W)));
 
 DSF_SEGMENT_OP(out, backward_weight, BACKWARD_WEIGHT, struct dsflow_out_args,
                .summary = "gradients of the parameters of out", .cost = cost,

@@ -1,5 +1,5 @@
-/* test_narrow.c - the tasks of the segments in bf16 and fp16: what they make of
- * numbers is what fp32 makes of the same ones, but for rounding. */
+/* test_segment_types.c - the tasks of the segments in bf16 and fp16: what they
+ * make of numbers is what fp32 makes of the same ones, but for rounding. */
 #include "unit/codelets/segment.h"
 
 #include "base/half.h"
@@ -210,6 +210,9 @@ static const struct dsflow_codelet *const codelets[] = {
     &dsf_codelet_mlp_hidden,
     &dsf_codelet_mlp_backward_input,
     &dsf_codelet_mlp_backward_weight,
+    &dsf_codelet_out_forward,
+    &dsf_codelet_out_backward_input,
+    &dsf_codelet_out_backward_weight,
     &dsf_codelet_qkv_forward,
     &dsf_codelet_qkv_backward_input,
     &dsf_codelet_qkv_backward_weight,
