@@ -51,10 +51,15 @@ static int bench_link(struct bench *b, struct dsflow_err *err)
 }
 
 /* Of a kind: the longest sample, and how far the rates are from the samples. */
-static void print_kind(const char *kind, const struct dsf_kind_limit *l)
+static void print_kind(const struct dsf_kind_rate *rate,
+                       const struct dsf_kind_limit *l)
 {
     const struct dsf_sample *longest = l->longest;
-    char ratio[16] = "";
+    bool any = rate->dtype == DSFLOW_BYTES;
+    char ratio[16] = "", kind[80];
+
+    snprintf(kind, sizeof(kind), "%s%s%s", rate->kind, any ? "" : " ",
+             any ? "" : dsflow_dtype_str(rate->dtype));
 
     if (!isnan(l->against_one))
         snprintf(ratio, sizeof(ratio), "%.2f", l->against_one);
@@ -64,16 +69,29 @@ static void print_kind(const char *kind, const struct dsf_kind_limit *l)
            100 * l->most_off);
 }
 
+/* In fp32, and in what a job has asked for before. */
+static void time_tasks(const struct bench *b, unsigned workers,
+                       struct dsf_samples *samples)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (types[i] == DSFLOW_FP32 ||
+            dsf_machine_model_knows(&b->model, types[i]))
+            dsf_calibrate_tasks(&b->machine, workers, DSF_CALIBRATE_FULL,
+                                types[i], samples);
+}
+
 static int bench_tasks(struct bench *b, struct dsflow_err *err)
 {
     struct dsf_samples one = { 0 }, all = { 0 };
-    unsigned cores = b->machine.cores;
     struct dsf_machine_model *m = &b->model;
     struct dsf_kind_limit limit;
     int status;
 
-    dsf_calibrate_tasks(&b->machine, 1, DSF_CALIBRATE_FULL, &one);
-    dsf_calibrate_tasks(&b->machine, cores, DSF_CALIBRATE_FULL, &all);
+    time_tasks(b, 1, &one);
+    time_tasks(b, b->machine.cores, &all);
     dsf_rates_fit(&all, m);
     m->scatter.tasks = dsf_samples_scatter(&all);
     status = dsf_calibrate_overhead(&b->machine, m, err);
@@ -82,7 +100,7 @@ static int bench_tasks(struct bench *b, struct dsflow_err *err)
            "at most %");
     for (unsigned k = 0; k < m->nkinds; k++)
         if (dsf_limits_kind(&m->kinds[k], &one, &all, &limit))
-            print_kind(m->kinds[k].kind, &limit);
+            print_kind(&m->kinds[k], &limit);
     printf("a task takes %.1f us beside its kernel; scatter of tasks %.0f %%, "
            "of steps %.0f %%\n",
            m->main.overhead * 1e6, 100 * m->scatter.tasks,

@@ -18,6 +18,16 @@ static int order(const struct dsf_kind_rate *rate, const char *kind, bool host,
     return strcmp(rate->kind, kind);
 }
 
+bool dsf_machine_model_knows(const struct dsf_machine_model *m,
+                             enum dsflow_dtype dtype)
+{
+    unsigned k = 0;
+
+    while (k < m->nkinds && (m->kinds[k].host || m->kinds[k].dtype != dtype))
+        k++;
+    return k < m->nkinds;
+}
+
 const struct dsf_kind_rate *
 dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind,
                        bool host, enum dsflow_dtype dtype)

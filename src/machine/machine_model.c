@@ -12,6 +12,7 @@
 /* Ranges of rates: what is outside cannot be a machine that trains, but a
  * measurement that went wrong, or a unit that was mistaken. */
 #define FLOPS  1e8, 1e18 /* operations a second */
+#define NARROW 0, 1e18
 #define MEMORY 1e7, 1e16 /* bytes a second */
 #define WIRE   1e3, 1e16
 #define STORE  1e4, 1e14
@@ -43,6 +44,8 @@ static const struct dsflow_option main_options[] = {
     RATE(MAIN, fp32, NULL, FLOPS,
          "operations a second of a large product of matrices: "
          "of a GPU, or of a core while all work"),
+    RATE(MAIN, bf16, "0.0", NARROW, "the same in bf16; 0: as in fp32"),
+    RATE(MAIN, fp16, "0.0", NARROW, "the same in fp16; 0: as in fp32"),
     RATE(MAIN, bandwidth, NULL, MEMORY,
          "bytes a second of memory, of the same"),
     DSFLOW_OPTION_OF(DSFLOW_TIME, MAIN, overhead, "\"5us\"",
@@ -355,6 +358,10 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
         fprintf(out, "host_bandwidth = %.6e\nhost_link = %.6e\n",
                 x->host_bandwidth, x->host_link);
     fprintf(out, "fp32 = %.6e\n", x->fp32);
+    if (x->bf16 > 0)
+        fprintf(out, "bf16 = %.6e\n", x->bf16);
+    if (x->fp16 > 0)
+        fprintf(out, "fp16 = %.6e\n", x->fp16);
     fprintf(out, "bandwidth = %.6e\noverhead = \"%.4fus\"\n", x->bandwidth,
             x->overhead * 1e6);
     fprintf(out, "\n[link]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",

@@ -29,6 +29,7 @@ struct dsf_machine_main { /* [machine] */
     double host_link;  /* bytes/s between it and one GPU, while all are at it */
     double fp32;       /* operations/s of a large product of matrices: of a GPU,
                           or of a core while all work */
+    double bf16, fp16; /* the same of products in these types; 0: as in fp32 */
     double bandwidth;  /* bytes/s of memory, of the same */
     double overhead;   /* seconds of a task beside its kernel */
 };
@@ -105,6 +106,9 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out);
 /* Its table [disk], behind an empty line; nothing where there is none. */
 void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out);
 
+/* Was any kind of task measured in this very type? */
+bool dsf_machine_model_knows(const struct dsf_machine_model *m,
+                             enum dsflow_dtype dtype);
 /* NULL where nothing was measured of it, in this type or in any. */
 const struct dsf_kind_rate *
 dsf_machine_model_kind(const struct dsf_machine_model *m, const char *kind,

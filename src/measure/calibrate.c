@@ -48,7 +48,8 @@ static const struct shape shapes[] = {
     { "gpt2", "adamw", 1, 8, 768, 8192, 2, 1, 256, false, 0, 1, 1, 4 },
 };
 
-static void write_job(const struct shape *s, char *text, size_t size)
+static void write_job(const struct shape *s, enum dsflow_dtype type, char *text,
+                      size_t size)
 {
     int groups = s->sequences > s->micro ? 2 : 1;
 
@@ -60,10 +61,12 @@ static void write_job(const struct shape *s, char *text, size_t size)
              "[batch]\nsequences = %d\nmicro = %d\ngroups = %d\n"
              "[optimizer]\nkind = \"%s\"\n"
              "[mesh]\ndata = %d\npipeline = %d\ntensor = %d\n"
-             "[zero]\nstage = %d\n",
+             "[zero]\nstage = %d\n"
+             "[precision]\ncompute = \"%s\"\n",
              s->family, s->layers, s->heads, s->width, s->sequence, s->vocab,
              s->sequences, s->micro, s->data > groups ? s->data : groups,
-             s->optimizer, s->data, s->pipeline, s->tensor, s->zero);
+             s->optimizer, s->data, s->pipeline, s->tensor, s->zero,
+             dsflow_dtype_str(type));
 }
 
 /* Any tokens do. */
@@ -93,6 +96,7 @@ static int by_value(const void *a, const void *b)
  * as what disturbs a task only makes it longer. */
 struct timing {
     const struct dsflow_op *op;
+    enum dsflow_dtype dtype;
     struct dsf_work work;
     double seconds;
 };
@@ -103,6 +107,8 @@ static int by_task(const void *a, const void *b)
     int order = strcmp(x->op->name, y->op->name);
 
     if (order == 0)
+        order = (int)x->dtype - (int)y->dtype;
+    if (order == 0)
         order = dsf_work_order(&x->work, &y->work);
     return order != 0 ? order : by_value(&x->seconds, &y->seconds);
 }
@@ -112,6 +118,7 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
     qsort(v, n, sizeof(*v), by_task);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && v[end].op == v[i].op &&
+                          v[end].dtype == v[i].dtype &&
                           dsf_work_order(&v[end].work, &v[i].work) == 0;)
             end++;
         dsf_samples_add(
@@ -121,7 +128,8 @@ static void add_samples(struct timing *v, size_t n, struct dsf_samples *samples)
                                   .seconds = v[i + (end - i) / 4].seconds,
                                   .spread = v[i + 3 * (end - i) / 4].seconds -
                                             v[i + (end - i) / 4].seconds,
-                                  .n = (unsigned)(end - i) });
+                                  .n = (unsigned)(end - i),
+                                  .dtype = v[i].dtype });
     }
 }
 
@@ -146,15 +154,15 @@ static void small_close(struct small *s)
 }
 
 static int small_open(struct small *s, const struct shape *shape,
-                      const struct dsf_machine *machine, unsigned workers,
-                      struct dsflow_err *err)
+                      enum dsflow_dtype type, const struct dsf_machine *machine,
+                      unsigned workers, struct dsflow_err *err)
 {
     char text[1024];
     int status;
 
     *s = (struct small){ .vocab = (uint32_t)shape->vocab };
     s->host = (struct dsflow_host){ &s->vocab, load_batch, report };
-    write_job(shape, text, sizeof(text));
+    write_job(shape, type, text, sizeof(text));
     status =
         dsf_job_parse(text, strlen(text), "calibration", NULL, 0, NULL, &s->job,
                       err);
@@ -236,8 +244,8 @@ static int time_tasks(struct small *s, struct dsflow_exec *exec,
                 dsflow_graph_task(s->graph, (dsflow_task_id){ first + i });
 
             v[(size_t)steps * n + i] =
-                (struct timing){ t->op, dsf_work_of(s->graph, t),
-                                 seconds[first + i] };
+                (struct timing){ t->op, dsf_sample_type(s->graph, t),
+                                 dsf_work_of(s->graph, t), seconds[first + i] };
         }
     } while (status == DSFLOW_OK && ++steps < 50 &&
              dsf_now() - start < s->budget);
@@ -289,13 +297,13 @@ static int run_small(struct small *s, struct dsf_samples *samples,
     return status;
 }
 
-static int run_shape(const struct shape *shape,
+static int run_shape(const struct shape *shape, enum dsflow_dtype type,
                      const struct dsf_machine *machine, unsigned workers,
                      double budget, struct dsf_samples *samples,
                      struct dsflow_err *err)
 {
     struct small s;
-    int status = small_open(&s, shape, machine, workers, err);
+    int status = small_open(&s, shape, type, machine, workers, err);
 
     s.budget = budget;
     if (status == DSFLOW_OK)
@@ -305,7 +313,8 @@ static int run_shape(const struct shape *shape,
 }
 
 void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                         enum dsf_calibration how, struct dsf_samples *samples)
+                         enum dsf_calibration how, enum dsflow_dtype type,
+                         struct dsf_samples *samples)
 {
     enum { NSHAPES = sizeof(shapes) / sizeof(*shapes) };
     bool quick = how == DSF_CALIBRATE_QUICK;
@@ -318,9 +327,10 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
         if (quick && !s->quick)
             continue;
         /* What is not measured is estimated: no reason to stop. */
-        if (run_shape(s, machine, workers, quick ? 0.3 : 1, samples, &err) < 0)
-            dsf_warn("a model of width %d is not measured: %s", s->width,
-                     err.msg);
+        if (run_shape(s, type, machine, workers, quick ? 0.3 : 1, samples,
+                      &err) < 0)
+            dsf_warn("a model of width %d in %s is not measured: %s", s->width,
+                     dsflow_dtype_str(type), err.msg);
     }
 }
 
@@ -376,7 +386,8 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
     struct small s;
     struct step_time measured = { 0 };
     double low = 0, high = 200e-6, before = m->main.overhead;
-    int status = small_open(&s, &shapes[0], machine, machine->cores, err);
+    int status =
+        small_open(&s, &shapes[0], DSFLOW_FP32, machine, machine->cores, err);
 
     if (status == DSFLOW_OK)
         status =

@@ -10,10 +10,11 @@ enum dsf_calibration {
     DSF_CALIBRATE_FULL
 };
 
-/* Run steps of models of several shapes on `workers` threads and append what
- * their tasks took. */
+/* Run steps of models of several shapes on `workers` threads, computed in
+ * `type` (fp32, bf16 or fp16), and append what their tasks took. */
 void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
-                         enum dsf_calibration how, struct dsf_samples *samples);
+                         enum dsf_calibration how, enum dsflow_dtype type,
+                         struct dsf_samples *samples);
 
 /* Seconds of a task beside its kernel, in m->main.overhead: what makes the
  * simulated step of a small model as long as StarPU takes for it. After the

@@ -161,8 +161,8 @@ static const struct dsf_sample *find_same(const struct dsf_samples *samples,
     for (size_t i = 0; i < samples->n; i++) {
         const struct dsf_sample *s = &samples->v[i];
 
-        if (strcmp(s->kind, as->kind) == 0 && s->work.flops == as->work.flops &&
-            s->work.bytes == as->work.bytes)
+        if (strcmp(s->kind, as->kind) == 0 && s->dtype == as->dtype &&
+            s->work.flops == as->work.flops && s->work.bytes == as->work.bytes)
             return s;
     }
     return NULL;
@@ -181,7 +181,7 @@ bool dsf_limits_kind(const struct dsf_kind_rate *rate,
         const struct dsf_sample *s = &all->v[i];
         double t = dsf_rate_seconds(rate, &s->work);
 
-        if (strcmp(s->kind, rate->kind) != 0)
+        if (strcmp(s->kind, rate->kind) != 0 || s->dtype != rate->dtype)
             continue;
         sum += t * s->n;
         seconds += s->seconds * s->n;

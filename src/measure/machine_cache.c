@@ -9,7 +9,9 @@
 #include "measure/bench_measure.h"
 #include "measure/disks.h"
 #include "measure/measured.h"
+#include "policies/keys.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,22 +44,6 @@ static char *name_of(const struct dsf_machine *machine)
                          machine->cores == 1 ? "" : "s", machine->isa);
 }
 
-/* The best rate of arithmetic among the tasks that are long enough. */
-static void set_rates(struct dsf_machine_model *m,
-                      const struct dsf_samples *samples)
-{
-    double best = 0;
-
-    for (size_t i = 0; i < samples->n; i++) {
-        const struct dsf_sample *s = &samples->v[i];
-
-        if (s->seconds > 1e-4 && s->work.flops / s->seconds > best)
-            best = s->work.flops / s->seconds;
-    }
-    if (best > 0)
-        m->main.fp32 = best;
-}
-
 struct copying {
     unsigned cores;
     double seconds;
@@ -86,15 +72,18 @@ void dsf_machine_measure(const struct dsf_machine *machine,
 {
     struct dsf_measured copy = { 0 };
     struct dsf_samples samples = { 0 };
+    double fp32;
 
     dsf_machine_model_init(m);
     free(m->main.name);
     m->main.name = name_of(machine);
     m->main.workers = machine->cores;
     m->main.memory = machine->memory;
-    dsf_calibrate_tasks(machine, machine->cores, how, &samples);
+    dsf_calibrate_tasks(machine, machine->cores, how, DSFLOW_FP32, &samples);
     dsf_rates_fit(&samples, m);
-    set_rates(m, &samples);
+    fp32 = dsf_samples_flops(&samples, DSFLOW_BYTES);
+    if (fp32 > 0)
+        m->main.fp32 = fp32;
     m->scatter.tasks = dsf_samples_scatter(&samples);
     dsf_measure("memory", copy_memory, (void *)machine, 0.12, &copy, NULL);
     m->main.bandwidth = copy.value;
@@ -103,6 +92,30 @@ void dsf_machine_measure(const struct dsf_machine *machine,
     if (dsf_calibrate_overhead(machine, m, NULL) < 0)
         dsf_debug("StarPU does not start: its overhead is a guess");
     free(samples.v);
+}
+
+bool dsf_machine_measure_type(const struct dsf_machine *machine,
+                              enum dsf_calibration how, enum dsflow_dtype type,
+                              struct dsf_machine_model *m)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsflow_err err;
+    char assumed[32];
+    bool sound = true;
+
+    dsf_calibrate_tasks(machine, machine->cores, how, type, &samples);
+    m->scatter.tasks = fmax(m->scatter.tasks, dsf_samples_scatter(&samples));
+    dsf_samples_keep_new(&samples, m);
+    dsf_rates_fit(&samples, m);
+    *(type == DSFLOW_BF16 ? &m->main.bf16 : &m->main.fp16) =
+        dsf_samples_flops(&samples, type);
+    free(samples.v);
+    while (dsf_machine_model_check(m, &err) < 0) {
+        dsf_machine_model_mend(m, assumed, sizeof(assumed));
+        dsf_warn("measured: %s; %s is assumed", err.msg, assumed);
+        sound = false;
+    }
+    return sound && dsf_machine_model_knows(m, type);
 }
 
 static void make_folders(char *path)
@@ -272,12 +285,31 @@ static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
     free(path);
 }
 
+/* What was measured before a job asked for this type is completed. */
+static void find_type(const struct dsf_machine *machine, enum dsflow_dtype type,
+                      struct dsf_machine_model *m)
+{
+    char *path;
+
+    if (type == DSFLOW_FP32 || dsf_machine_model_knows(m, type))
+        return;
+    dsf_info("measuring the machine in %s, once: this takes some seconds",
+             dsflow_dtype_str(type));
+    path = dsf_machine_cache_path();
+    if (dsf_machine_measure_type(machine, DSF_CALIBRATE_QUICK, type, m))
+        keep(m, path);
+    free(path);
+    dsf_warn_of_scatter(m, "the machine", "run dsflow bench");
+}
+
 int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err)
 {
     int status = dsf_machine_present(machine, m, err);
 
+    if (status == DSFLOW_OK)
+        find_type(machine, dsf_compute_type(job), m);
     if (status == DSFLOW_OK && dsf_disks_are_used(job))
         find_disks(job, m);
     return status;

@@ -14,6 +14,13 @@ char *dsf_machine_cache_path(void);
 void dsf_machine_measure(const struct dsf_machine *machine,
                          enum dsf_calibration how, struct dsf_machine_model *m);
 
+/* Add rates of what computes in bf16 or fp16, and of kinds of task that have
+ * none; what is in `m` stays. Returns whether all that was measured is sound.
+ */
+bool dsf_machine_measure_type(const struct dsf_machine *machine,
+                              enum dsf_calibration how, enum dsflow_dtype type,
+                              struct dsf_machine_model *m);
+
 /* Beside, then renamed: readers see the old file or the new one. Folders are
  * made. */
 int dsf_machine_save(const struct dsf_machine_model *m, const char *path,
@@ -31,9 +38,11 @@ int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err);
 
-/* The same; and where the job keeps something on NVMe, the disks of its folders,
- * with blocks as it has them: in a file of their own, as jobs have several. Other
- * jobs touch no disk. The folders are there: dsf_disks_check. */
+/* The same, and rates in the type that the job computes in: where the file has
+ * none they are measured, and added to it. Where the job keeps something on
+ * NVMe, the disks of its folders, with blocks as it has them: in a file of
+ * their own, as jobs have several. Other jobs touch no disk. The folders are
+ * there: dsf_disks_check. */
 int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err);

@@ -58,24 +58,44 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
            work->bytes * rate->per_byte + work->scores * rate->per_score;
 }
 
-/* What it computes in: the type of the first that it writes. */
-static enum dsflow_dtype type_of(const struct dsflow_graph *g,
-                                 const struct dsflow_task_spec *t)
+static enum dsflow_dtype type_on(const struct dsflow_graph *g,
+                                 const struct dsflow_task_spec *t, unsigned i)
 {
+    return (enum dsflow_dtype)dsflow_graph_data(g, t->data[i])->dtype;
+}
+
+enum dsflow_dtype dsf_cost_type(const struct dsflow_graph *g,
+                                const struct dsflow_task_spec *t)
+{
+    /* What it writes may be fp32 all the same: sums, and the loss. */
+    for (unsigned p = 0; p < t->ndata; p++)
+        if (dsf_task_port(t, p)->floats == DSFLOW_NARROW)
+            return type_on(g, t, p);
     for (unsigned p = 0; p < t->ndata; p++)
         if (dsflow_task_access(t, p) & DSFLOW_W)
-            return (enum dsflow_dtype)dsflow_graph_data(g, t->data[p])->dtype;
+            return type_on(g, t, p);
     return DSFLOW_BYTES;
+}
+
+static double flop_rate(const struct dsf_machine_main *m,
+                        enum dsflow_dtype dtype)
+{
+    double narrow = dtype == DSFLOW_BF16   ? m->bf16
+                    : dtype == DSFLOW_FP16 ? m->fp16
+                                           : 0;
+
+    return narrow > 0 ? narrow : m->fp32;
 }
 
 static double kernel_seconds(const struct dsf_machine_model *m,
                              const struct dsflow_graph *g,
                              const struct dsflow_task_spec *t)
 {
+    enum dsflow_dtype dtype = dsf_cost_type(g, t);
     const struct dsf_kind_rate *rate =
-        dsf_machine_model_kind(m, t->op->name, false, type_of(g, t));
+        dsf_machine_model_kind(m, t->op->name, false, dtype);
     struct dsf_work work = dsf_work_of(g, t);
-    double arithmetic = work.flops / m->main.fp32;
+    double arithmetic = work.flops / flop_rate(&m->main, dtype);
     double traffic = work.bytes / m->main.bandwidth;
 
     if (rate != NULL)
@@ -100,7 +120,7 @@ static double host_seconds(const struct dsf_cost_model *model,
 {
     const struct dsf_machine_main *m = &model->machine->main;
     const struct dsf_kind_rate *rate = dsf_machine_model_kind(
-        model->machine, t->op->name, true, type_of(g, t));
+        model->machine, t->op->name, true, dsf_cost_type(g, t));
     struct dsf_work work = dsf_work_of(g, t);
     int64_t ranks = model->nranks;
 

@@ -32,11 +32,15 @@ struct dsf_work {
 };
 struct dsf_work dsf_work_of(const struct dsflow_graph *g,
                             const struct dsflow_task_spec *t);
+/* The type that a task computes in, or else that of the first that it writes;
+ * DSFLOW_BYTES: it writes nothing. */
+enum dsflow_dtype dsf_cost_type(const struct dsflow_graph *g,
+                                const struct dsflow_task_spec *t);
 double dsf_rate_seconds(const struct dsf_kind_rate *rate,
                         const struct dsf_work *work);
 
 /* Seconds of a task: what was measured of its kind on the device that runs it,
- * in the type of what it writes, or else the roofline: the longer of its
+ * in its type (dsf_cost_type), or else the roofline: the longer of its
  * arithmetic and its traffic with memory. Moving data between devices takes the
  * time of the wires as well. What the disk does takes the disk's time and no
  * worker's. On a machine of GPUs a swap takes the time of the wires to main

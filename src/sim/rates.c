@@ -6,6 +6,20 @@
 #include <math.h>
 #include <string.h>
 
+enum dsflow_dtype dsf_sample_type(const struct dsflow_graph *g,
+                                  const struct dsflow_task_spec *t)
+{
+    enum dsflow_dtype dtype = dsf_cost_type(g, t);
+
+    return dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16 ? dtype : DSFLOW_BYTES;
+}
+
+/* Do they tell of one rate? */
+static bool is_alike(const struct dsf_sample *x, const struct dsf_sample *y)
+{
+    return x->dtype == y->dtype && strcmp(x->kind, y->kind) == 0;
+}
+
 int dsf_work_order(const struct dsf_work *x, const struct dsf_work *y)
 {
     if (x->flops != y->flops)
@@ -21,7 +35,7 @@ void dsf_samples_add(struct dsf_samples *samples,
     for (size_t i = 0; i < samples->n; i++) {
         struct dsf_sample *s = &samples->v[i];
 
-        if (strcmp(s->kind, sample->kind) != 0 ||
+        if (!is_alike(s, sample) ||
             dsf_work_order(&s->work, &sample->work) != 0)
             continue;
         s->n += sample->n;
@@ -50,16 +64,46 @@ double dsf_samples_scatter(const struct dsf_samples *samples)
     return seconds > 0 ? spread / seconds : 0;
 }
 
+void dsf_samples_keep_new(struct dsf_samples *samples,
+                          const struct dsf_machine_model *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < samples->n; i++) {
+        const struct dsf_sample *s = &samples->v[i];
+        const struct dsf_kind_rate *rate =
+            dsf_machine_model_kind(m, s->kind, false, s->dtype);
+
+        if (rate == NULL || rate->dtype != s->dtype)
+            samples->v[n++] = *s;
+    }
+    samples->n = n;
+}
+
+double dsf_samples_flops(const struct dsf_samples *samples,
+                         enum dsflow_dtype dtype)
+{
+    double best = 0;
+
+    for (size_t i = 0; i < samples->n; i++) {
+        const struct dsf_sample *s = &samples->v[i];
+
+        if (s->dtype == dtype && s->seconds > 1e-4)
+            best = fmax(best, s->work.flops / s->seconds);
+    }
+    return best;
+}
+
 /* How much a sample counts: a step is made of its long tasks. */
 static double weight(const struct dsf_sample *s)
 {
     return sqrt(s->seconds);
 }
 
-/* Least squares of (x . c - y) / y over the samples of a kind, with only the
+/* Least squares of (x . c - y) / y over the samples like `as`, with only the
  * terms of `mask` (1 fixed, 2 flops, 4 bytes, 8 scores). Returns the sum of
  * squares, or INFINITY where a coefficient would be negative. */
-static double solve(const struct dsf_samples *s, const char *kind,
+static double solve(const struct dsf_samples *s, const struct dsf_sample *as,
                     unsigned mask, double c[DSF_NTERMS])
 {
     double a[DSF_NTERMS][DSF_NTERMS + 1] = { { 0 } }, rest = 0;
@@ -74,7 +118,7 @@ static double solve(const struct dsf_samples *s, const char *kind,
         double x[DSF_NTERMS] = { 1, p->work.flops, p->work.bytes,
                                  p->work.scores };
 
-        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
+        if (!is_alike(p, as) || p->seconds <= 0)
             continue;
         for (unsigned j = 0; j < n; j++) {
             for (unsigned k = 0; k < n; k++)
@@ -108,7 +152,7 @@ static double solve(const struct dsf_samples *s, const char *kind,
         const struct dsf_sample *p = &s->v[i];
         double e;
 
-        if (strcmp(p->kind, kind) != 0 || p->seconds <= 0)
+        if (!is_alike(p, as) || p->seconds <= 0)
             continue;
         e = (c[0] + c[1] * p->work.flops + c[2] * p->work.bytes +
              c[3] * p->work.scores) /
@@ -119,14 +163,14 @@ static double solve(const struct dsf_samples *s, const char *kind,
     return rest;
 }
 
-static void fit_kind(const struct dsf_samples *samples, const char *kind,
-                     struct dsf_machine_model *m)
+static void fit_kind(const struct dsf_samples *samples,
+                     const struct dsf_sample *as, struct dsf_machine_model *m)
 {
     double best = INFINITY, kept[DSF_NTERMS] = { 0 };
     struct dsf_kind_rate *rate;
 
     for (unsigned mask = 1; mask < 1u << DSF_NTERMS; mask++) {
-        double c[DSF_NTERMS], rest = solve(samples, kind, mask, c);
+        double c[DSF_NTERMS], rest = solve(samples, as, mask, c);
 
         if (rest < best) {
             best = rest;
@@ -135,18 +179,18 @@ static void fit_kind(const struct dsf_samples *samples, const char *kind,
     }
     if (best == INFINITY)
         return;
-    rate = dsf_machine_model_add_kind(m, kind, false, DSFLOW_BYTES);
+    rate = dsf_machine_model_add_kind(m, as->kind, false, as->dtype);
     rate->fixed = kept[0];
     rate->per_flop = kept[1];
     rate->per_byte = kept[2];
     rate->per_score = kept[3];
 }
 
-/* Is it the first of its kind? */
+/* Is it the first of its kind and type? */
 static bool is_first(const struct dsf_samples *samples, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (strcmp(samples->v[k].kind, samples->v[i].kind) == 0)
+        if (is_alike(&samples->v[k], &samples->v[i]))
             return false;
     return true;
 }
@@ -156,5 +200,5 @@ void dsf_rates_fit(const struct dsf_samples *samples,
 {
     for (size_t i = 0; i < samples->n; i++)
         if (is_first(samples, i))
-            fit_kind(samples, samples->v[i].kind, m);
+            fit_kind(samples, &samples->v[i], m);
 }

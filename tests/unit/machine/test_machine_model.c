@@ -190,6 +190,7 @@ static void what_is_written_reads_back(void **state)
                                         .latency = 8e-5,
                                         .duplex = true,
                                         .size = 1LL << 41 };
+    m.main.bf16 = 3.5e12;
     m.scatter.fp32 = 0.125;
     m.scatter.write = 1.5;
     rate = dsf_machine_model_add_kind(&m, "mlp.forward", false, DSFLOW_BYTES);
@@ -216,6 +217,8 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.disk.read / 6.5e9, 1, 1e-6);
     assert_float_equal(back.disk.write / 3.5e9, 1, 1e-6);
     assert_float_equal(back.disk.latency / 8e-5, 1, 1e-6);
+    assert_float_equal(back.main.bf16 / 3.5e12, 1, 1e-6);
+    assert_float_equal(back.main.fp16, 0, 0);
     assert_true(back.disk.duplex);
     assert_true(back.disk.size == 1LL << 41);
     assert_float_equal(back.scatter.fp32, 0.125, 0);
@@ -271,6 +274,8 @@ static void a_kind_has_rates_by_device_and_type(void **state)
     /* Nothing of it in this type, nor in any. */
     assert_float_equal(fixed(&back, "adam", true, DSFLOW_FP32), 0, 0);
     assert_float_equal(fixed(&back, "mlp", false, DSFLOW_FP32), 0, 0);
+    assert_true(dsf_machine_model_knows(&back, DSFLOW_BF16));
+    assert_false(dsf_machine_model_knows(&back, DSFLOW_FP16));
     dsf_machine_model_fini(&m);
     dsf_machine_model_fini(&back);
     free(text);

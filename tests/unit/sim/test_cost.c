@@ -145,6 +145,64 @@ static void what_was_measured_counts_by_device_and_type(void **state)
     assert_float_equal(typed(DSFLOW_FP16, DSFLOW_HOST), 4e-3, 1e-12);
 }
 
+static const struct dsflow_op sum = {
+    .abi = DSFLOW_OP_ABI,
+    .name = "work",
+    .repeats = 1,
+    DSFLOW_PORTS({ "sum", DSFLOW_W, .floats = DSFLOW_NARROW_SUM },
+                 { "in", DSFLOW_R, .floats = DSFLOW_NARROW }),
+    .check = any,
+    .cost = cost_of,
+};
+
+/* Seconds of a task that adds 8 numbers of a type to a sum in fp32. */
+static double summed(const char *machine, enum dsflow_dtype dtype)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id out = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "sum", .elems = 8, .dtype = DSFLOW_FP32));
+    dsflow_data_id in = dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = "in", .elems = 8, .dtype = (uint8_t)dtype));
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = &sum, .ndata = 2,
+                    .data = (dsflow_data_id[]){ out, in });
+    struct dsf_machine_model m;
+    struct dsf_cost_model model = { &m, 1 };
+    struct dsflow_err err;
+    double s;
+
+    if (dsf_machine_model_parse(machine, strlen(machine), "m.toml", &m, &err) <
+        0)
+        fail_msg("%s", err.msg);
+    s = dsf_cost_seconds(&model, g, &t);
+    dsf_machine_model_fini(&m);
+    dsflow_graph_free(g);
+    return s;
+}
+
+static void the_type_is_that_of_the_computation(void **state)
+{
+    static const char kinds[] =
+        "[machine]\nfp32 = 1e9\nbandwidth = 1e12\noverhead = \"0us\"\n"
+        "[kinds]\nwork = [1e-3, 0, 0]\n[kinds.bf16]\nwork = [2e-3, 0, 0]\n";
+
+    assert_float_equal(summed(kinds, DSFLOW_FP32), 1e-3, 1e-12);
+    assert_float_equal(summed(kinds, DSFLOW_BF16), 2e-3, 1e-12);
+}
+
+/* 3200 operations. */
+static void arithmetic_is_as_fast_as_its_type(void **state)
+{
+    static const char both[] =
+        "[machine]\nfp32 = 1e9\nbf16 = 4e9\nbandwidth = 1e12\n"
+        "overhead = \"0us\"\n";
+
+    assert_float_equal(summed(both, DSFLOW_FP32), 3.2e-6, 1e-12);
+    assert_float_equal(summed(both, DSFLOW_BF16), 0.8e-6, 1e-12);
+    /* Of which the machine says nothing. */
+    assert_float_equal(summed(both, DSFLOW_FP16), 3.2e-6, 1e-12);
+}
+
 static void only_what_comes_from_other_ranks_uses_a_wire(void **state)
 {
     /* Own: the copy alone, 2e5 bytes at 1e9. */
@@ -294,6 +352,8 @@ int main(void)
         cmocka_unit_test(a_task_takes_the_longer_of_arithmetic_and_memory),
         cmocka_unit_test(what_was_measured_of_a_kind_counts),
         cmocka_unit_test(what_was_measured_counts_by_device_and_type),
+        cmocka_unit_test(the_type_is_that_of_the_computation),
+        cmocka_unit_test(arithmetic_is_as_fast_as_its_type),
         cmocka_unit_test(only_what_comes_from_other_ranks_uses_a_wire),
         cmocka_unit_test(ranks_in_one_memory_have_no_wire),
         cmocka_unit_test(a_task_that_is_no_transfer_uses_no_wire),

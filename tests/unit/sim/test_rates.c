@@ -43,6 +43,57 @@ static void rates_are_found_in_exact_times(void **state)
     dsf_machine_model_fini(&m);
 }
 
+static void a_kind_has_rates_of_its_own_in_a_narrow_type(void **state)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsf_machine_model m;
+    struct dsf_sample s = { .kind = "mlp", .n = 1 };
+
+    dsf_machine_model_init(&m);
+    for (int i = 1; i <= 8; i++) {
+        s.work = (struct dsf_work){ 1e6 * i, 0, 0 };
+        s.dtype = DSFLOW_BYTES;
+        s.seconds = 4e-3 * i;
+        dsf_samples_add(&samples, &s);
+        s.dtype = DSFLOW_BF16;
+        s.seconds = 1e-3 * i;
+        dsf_samples_add(&samples, &s);
+    }
+    assert_int_equal(samples.n, 16);
+    assert_float_equal(dsf_samples_flops(&samples, DSFLOW_BF16) / 1e9, 1, 1e-9);
+    assert_float_equal(dsf_samples_flops(&samples, DSFLOW_FP16), 0, 0);
+    dsf_rates_fit(&samples, &m);
+    assert_int_equal(m.nkinds, 2);
+    assert_float_equal(
+        dsf_machine_model_kind(&m, "mlp", false, DSFLOW_FP32)->per_flop / 4e-9,
+        1, 1e-6);
+    assert_float_equal(
+        dsf_machine_model_kind(&m, "mlp", false, DSFLOW_BF16)->per_flop / 1e-9,
+        1, 1e-6);
+    free(samples.v);
+    dsf_machine_model_fini(&m);
+}
+
+static void what_has_a_rate_is_not_new(void **state)
+{
+    struct dsf_samples samples = { 0 };
+    struct dsf_machine_model m;
+
+    dsf_machine_model_init(&m);
+    dsf_machine_model_add_kind(&m, "adam", false, DSFLOW_BYTES);
+    add(&samples, "adam", (struct dsf_work){ 1, 2, 0 }, 1e-3);
+    add(&samples, "cast", (struct dsf_work){ 1, 2, 0 }, 1e-3);
+    dsf_samples_add(&samples, &(struct dsf_sample){ .kind = "adam",
+                                                    .seconds = 1,
+                                                    .dtype = DSFLOW_BF16 });
+    dsf_samples_keep_new(&samples, &m);
+    assert_int_equal(samples.n, 2);
+    assert_string_equal(samples.v[0].kind, "cast");
+    assert_int_equal(samples.v[1].dtype, DSFLOW_BF16);
+    free(samples.v);
+    dsf_machine_model_fini(&m);
+}
+
 /* Of tasks that are long, and many: by their time. */
 static void scatter_is_the_spread_of_long_tasks(void **state)
 {
@@ -129,6 +180,8 @@ int main(void)
         cmocka_unit_test(no_rate_is_below_zero),
         cmocka_unit_test(of_two_times_of_the_same_the_shorter_counts),
         cmocka_unit_test(one_sample_is_enough_for_its_size),
+        cmocka_unit_test(a_kind_has_rates_of_its_own_in_a_narrow_type),
+        cmocka_unit_test(what_has_a_rate_is_not_new),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
