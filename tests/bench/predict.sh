@@ -1,7 +1,8 @@
 #!/bin/bash
 # predict.sh DSFLOW [NUMBER...] - how far the predicted time of a step is from
 # the measured one, for jobs that are no part of the calibration (or those of them
-# that are named). Prints a line for each, and the worst.
+# that are named). Prints a line for each, and the worst. PRECISION=bf16 (or fp16)
+# has them computed in this type.
 #
 # The machine file is made anew unless MACHINE=keep. A run that other processes
 # disturb says little: it waits for a quiet moment, and what others took of the
@@ -14,6 +15,7 @@ here=$(dirname -- "$(realpath -- "$0")")
 
 QUIET=${QUIET:-5}
 TRIES=${TRIES:-3}
+PRECISION=${PRECISION:-fp32}
 find_dsflow "${1:-}"
 shift
 
@@ -48,7 +50,7 @@ make_numbered_job()
 {
     local f
     read -ra f <<< "$1"
-    more=("${f[@]:9}")
+    more=("${f[@]:9}" --set "precision.compute=$PRECISION")
     cat > "$work/job.toml" <<JOB
 [job]
 name = "predict"
@@ -117,7 +119,12 @@ measure()
 }
 
 make_text
-[[ ${MACHINE:-} = keep ]] || "$dsflow" bench tasks memory > /dev/null
+if [[ ${MACHINE:-} != keep ]]; then
+    # bench measures the types that jobs have asked for.
+    make_numbered_job "${jobs[0]}"
+    "$dsflow" plan "$work/job.toml" "${more[@]}" > /dev/null
+    "$dsflow" bench tasks memory > /dev/null
+fi
 for i in "$@"; do
     make_numbered_job "${jobs[i - 1]}"
     predicted=$("$dsflow" plan "$work/job.toml" --json \
