@@ -87,11 +87,11 @@ static void keys_that_what_is_named_does_not_read_are_warned_of(void **state)
            "\"one_cycle\" (needs warmup or warmup_cosine or "
            "warmup_linear)\n");
     /* That nothing is there is no surprise. */
-    warned("[optimizer]\nmomentum = 0.0\nnesterov = false\n[offload]\n"
-           "states = \"fp32\"\nshare = 0\n[zero]\nstage = 0\n[memory]\n"
-           "host = \"auto\"\n[memory.nvme]\npath = []",
-           "t:9: offload: states: has no effect: offload.optimizer is "
-           "\"none\"\n");
+    warned("[optimizer]\nmomentum = 0.0\nnesterov = false\n[precision]\n"
+           "head = \"compute\"\n[offload]\nshare = 0\n[zero]\nstage = 0\n"
+           "[memory]\nhost = \"auto\"\n[memory.nvme]\npath = []",
+           "t:9: precision: head: has no effect: precision.compute is "
+           "\"fp32\"\n");
 }
 
 static void a_rise_longer_than_the_run_is_warned_of(void **state)
