@@ -45,13 +45,12 @@ static inline size_t dsf_projection_scratch(enum dsflow_direction direction,
 /* Where the parts begin, and all of them, in bytes. */
 static inline size_t dsf_scratch_narrow(const struct dsf_scratch *s)
 {
-    return dsf_round16(s->wide) * sizeof(float);
+    return dsf_round16(s->wide) * DSF_CELL;
 }
 
 static inline size_t dsf_scratch_product(const struct dsf_scratch *s)
 {
-    return dsf_scratch_narrow(s) +
-           dsf_round16((s->narrow + 1) / 2) * sizeof(float);
+    return dsf_scratch_narrow(s) + dsf_round16((s->narrow + 1) / 2) * DSF_CELL;
 }
 
 static inline size_t dsf_scratch_bytes(struct dsf_scratch s)
