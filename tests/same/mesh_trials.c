@@ -1,0 +1,348 @@
+/* mesh_trials.c - the trials of test_meshes: a list, and random ones. */
+#include "mesh_trials.h"
+
+#include "machine/schedulers.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ALL_CPU                                                                \
+    "offload.optimizer=cpu offload.params=cpu offload.gradients=cpu "          \
+    "offload.activations=cpu"
+/* With the segment of examples/plugins/gated_norm.c. */
+#define GATED                                                                  \
+    "model.segments=[\"qkv\",\"attention\",\"out\",\"gated_norm\",\"mlp\"] "
+#define ALL_NVME                                                               \
+    "offload.optimizer=nvme offload.params=nvme offload.gradients=nvme "       \
+    "offload.activations=nvme"
+
+#define NO_MASTERS "precision.compute=bf16 precision.master=false "
+
+const char *const mesh_trials[] = {
+    /* Data parallel, and what ZeRO shares out of it. */
+    "gpt2 mesh.data=2",
+    "gpt2 mesh.data=2 zero.stage=1",
+    "gpt2 mesh.data=2 zero.stage=2",
+    "gpt2 mesh.data=2 zero.stage=3",
+    "gpt2 mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama mesh.data=4",
+    "llama mesh.data=4 zero.stage=1",
+    "llama mesh.data=4 zero.stage=2 batch.groups=8",
+    "llama mesh.data=4 zero.stage=3 zero.keep=0 zero.prefetch=0",
+    "llama mesh.data=4 zero.stage=3 zero.keep=20KiB zero.prefetch=3",
+    "llama mesh.data=8 zero.stage=1",
+    "llama mesh.data=8 zero.stage=3 zero.keep=0 batch.tile=16",
+    "gpt2 mesh.data=8 zero.stage=2",
+    "gpt2 mesh.data=16 batch.sequences=32 zero.stage=0",
+    "gpt2 mesh.data=16 batch.sequences=32 zero.stage=1",
+    "gpt2 mesh.data=24 batch.sequences=48 zero.stage=2",
+    "gpt2 mesh.data=16 batch.sequences=32 zero.stage=3 zero.keep=0",
+    "gpt2 mesh.data=16 zero.stage=1 batch.sequences=32",
+    "gpt2 mesh.data=11 zero.stage=3 zero.keep=0 batch.sequences=22",
+    "gpt2 mesh.data=3 zero.stage=2 batch.sequences=12",
+    "gpt2 mesh.data=3 zero.stage=3 zero.keep=0 batch.sequences=12",
+    "gpt2 batch.groups=8",
+    "gpt2 mesh.data=2 batch.groups=8",
+    "gpt2 mesh.data=4 batch.groups=8 zero.stage=1",
+    "gpt2 mesh.data=8 batch.groups=8 zero.stage=3 zero.keep=0",
+
+    /* Gradients summed over the ranks at each micro-batch. */
+    "gpt2 zero.reduce=micro batch.groups=4",
+    "gpt2 mesh.data=2 zero.stage=1 zero.reduce=micro",
+    "gpt2 mesh.data=2 zero.stage=2 zero.reduce=micro batch.groups=4",
+    "gpt2 mesh.data=4 zero.stage=3 zero.reduce=micro zero.keep=0",
+    "llama mesh.data=4 zero.stage=2 zero.reduce=micro batch.groups=4",
+    "llama mesh.data=2 zero.stage=3 zero.reduce=micro batch.groups=8 "
+    "zero.keep=0",
+
+    /* Pipelines. */
+    "gpt2 mesh.pipeline=2",
+    "gpt2 mesh.pipeline=2 pipeline.schedule=gpipe",
+    "gpt2 mesh.pipeline=2 pipeline.schedule=zero_bubble",
+    "gpt2 mesh.pipeline=2 pipeline.schedule=interleaved",
+    "gpt2 mesh.pipeline=4",
+    "gpt2 mesh.pipeline=3 batch.sequences=7",
+    "gpt2 mesh.pipeline=2 pipeline.split=[1,3] batch.tile=16",
+    "gpt2 mesh.pipeline=3 pipeline.split=[2,0,2]",
+    "llama mesh.pipeline=3 pipeline.schedule=interleaved batch.sequences=7",
+    "llama mesh.pipeline=2 pipeline.schedule=interleaved pipeline.chunks=3",
+    "llama mesh.pipeline=6 pipeline.schedule=zero_bubble",
+    "llama mesh.pipeline=4 pipeline.schedule=gpipe pipeline.split=[1,2,2,1]",
+    "llama mesh.pipeline=2 model.tied=true",
+    "gpt2 mesh.pipeline=2 pipeline.strict=true",
+    "gpt2 mesh.pipeline=4 pipeline.schedule=gpipe pipeline.strict=true",
+    "llama mesh.pipeline=3 pipeline.schedule=interleaved batch.sequences=7 "
+    "pipeline.strict=true",
+    "gpt2 mesh.pipeline=2 mesh.data=2 mesh.tensor=2 zero.stage=3 zero.keep=0 "
+    "pipeline.strict=true",
+    "gpt2 mesh.pipeline=2 batch.order=layer_major batch.groups=4 "
+    "pipeline.strict=true",
+    "llama mesh.pipeline=3 pipeline.schedule=zero_bubble model.tied=true "
+    "batch.tile=16",
+
+    /* Layers before micro-batches. */
+    "gpt2 batch.order=layer_major",
+    "gpt2 batch.order=layer_major batch.groups=4",
+    "gpt2 batch.order=layer_major mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama batch.order=layer_major mesh.data=4 zero.stage=2",
+    "llama batch.order=layer_major mesh.data=2 zero.stage=3 zero.keep=0 "
+    "zero.reduce=micro",
+    "llama batch.order=layer_major mesh.pipeline=2",
+    "gpt2 batch.order=layer_major mesh.pipeline=2 mesh.data=2 zero.stage=3 "
+    "zero.keep=0",
+
+    /* Recomputing. */
+    "gpt2 recompute.what=attention",
+    "gpt2 recompute.what=block",
+    "llama recompute.what=attention batch.tile=16",
+    "llama recompute.what=block batch.tile=16",
+    "llama recompute.what=block recompute.layers=0-2,5",
+    "llama recompute.what=attention recompute.layers=1,3-4",
+    "gpt2 recompute.what=block batch.order=layer_major",
+    "gpt2 recompute.what=block mesh.pipeline=2",
+    "llama recompute.what=attention mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama recompute.what=block mesh.data=4 zero.stage=3 zero.keep=0",
+
+    /* All of it. */
+    "gpt2 mesh.data=2 mesh.pipeline=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=1",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0",
+    "gpt2 mesh.data=2 mesh.pipeline=4 zero.stage=3 recompute.what=block",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 zero.reduce=micro",
+    "gpt2 mesh.data=4 mesh.pipeline=2 zero.stage=3 zero.keep=0 "
+    "pipeline.schedule=gpipe batch.groups=8",
+    "llama mesh.data=2 mesh.pipeline=3 zero.stage=2 batch.sequences=12 "
+    "pipeline.schedule=interleaved recompute.what=attention",
+    "llama mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0 "
+    "pipeline.schedule=zero_bubble recompute.what=block batch.tile=16",
+    "llama mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.reduce=micro "
+    "pipeline.schedule=interleaved pipeline.chunks=3 zero.keep=0",
+    "llama mesh.data=4 mesh.pipeline=2 zero.stage=1 model.tied=true "
+    "pipeline.schedule=zero_bubble batch.groups=8",
+
+    /* Other optimizers, and no clipping. */
+    "gpt2 optimizer.kind=lion mesh.data=2 zero.stage=3 zero.keep=0",
+    "gpt2 optimizer.kind=sgd mesh.data=2 zero.stage=1",
+    "gpt2 optimizer.kind=sgd optimizer.momentum=0.9 mesh.data=2 "
+    "mesh.pipeline=2 zero.stage=2",
+    "llama optimizer.clip=0.0 mesh.data=2 mesh.pipeline=2 zero.stage=2",
+
+    /* Work on units that is not dsflow's own: an optimizer, and what a policy
+     * puts behind its updates (unit_ops.h). */
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=2",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=1",
+    "llama optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=2",
+    "llama optimizer.kind=drift shrink.by=0.9 mesh.data=4 zero.stage=3 "
+    "zero.keep=0",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.data=3 zero.stage=3 "
+    "mesh.pipeline=2 batch.sequences=12",
+    "gpt2 optimizer.kind=drift offload.optimizer=nvme offload.piece=4KiB "
+    "mesh.data=2 zero.stage=1",
+    "gpt2 optimizer.kind=drift shrink.by=0.9 mesh.tensor=2 mesh.data=2 "
+    "zero.stage=3 zero.keep=0",
+
+    /* Tensor parallel: the same bits for the same degree. */
+    "gpt2 mesh.tensor=2",
+    "gpt2 mesh.tensor=2 mesh.data=2",
+    "gpt2 mesh.tensor=2 mesh.pipeline=2",
+    "gpt2 mesh.tensor=2 mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0",
+    "gpt2 mesh.tensor=4 mesh.data=2 zero.stage=2 zero.reduce=micro",
+    "llama mesh.tensor=2 recompute.what=block",
+    "llama mesh.tensor=2 batch.order=layer_major mesh.data=2 zero.stage=1",
+    "llama mesh.tensor=2 mesh.pipeline=2 pipeline.schedule=interleaved "
+    "recompute.what=attention",
+    "llama mesh.tensor=2 mesh.pipeline=2 mesh.data=2 zero.stage=2 "
+    "pipeline.schedule=zero_bubble batch.tile=16",
+    "llama mesh.tensor=4 mesh.pipeline=2 model.tied=true",
+
+    /* With a segment that a plug-in brings. */
+    "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",
+    "gpt2 " GATED "mesh.pipeline=2 recompute.what=block batch.tile=16",
+    "llama " GATED "mesh.data=4 zero.stage=3 zero.keep=0 recompute.what=block",
+    "llama " GATED ALL_CPU " batch.order=layer_major",
+    "gpt2 " GATED "mesh.tensor=2",
+    "gpt2 " GATED "mesh.tensor=4 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "recompute.what=block",
+    "llama " GATED "mesh.tensor=2 mesh.pipeline=2 optimizer.kind=drift",
+    "llama model.segments=[\"mlp\",\"gated_norm\"] mesh.data=2 zero.stage=2",
+
+    /* Kept in other memories. */
+    "gpt2 offload.optimizer=cpu",
+    "gpt2 offload.optimizer=nvme",
+    "gpt2 offload.params=cpu",
+    "gpt2 offload.params=nvme",
+    "gpt2 offload.gradients=cpu",
+    "gpt2 offload.gradients=nvme",
+    "gpt2 offload.activations=cpu",
+    "gpt2 offload.activations=nvme",
+    "llama offload.optimizer=nvme offload.share=0.4 offload.piece=4KiB",
+    "llama offload.optimizer=nvme offload.piece=4KiB optimizer.clip=0.0",
+    "llama offload.params=nvme offload.read_ahead=0",
+    "llama offload.params=nvme offload.read_ahead=4 batch.in_flight=1",
+    "llama offload.activations=nvme offload.read_ahead=0 "
+    "offload.write_behind=0",
+    "llama offload.gradients=nvme offload.write_behind=3 batch.groups=4",
+    "gpt2 offload.optimizer=nvme offload.params=cpu offload.gradients=cpu "
+    "offload.activations=cpu",
+    "gpt2 " ALL_CPU,
+    "gpt2 " ALL_NVME " memory.nvme.path=.",
+    "llama " ALL_NVME " offload.read_ahead=0 offload.write_behind=0",
+    "llama " ALL_NVME " batch.order=micro_major offload.piece=4KiB",
+    "llama " ALL_NVME " batch.order=layer_major optimizer.clip=0.0",
+    "llama " ALL_NVME " recompute.what=block memory.nvme.verify=true "
+    "memory.nvme.path=.",
+    "gpt2 " ALL_NVME " optimizer.kind=sgd optimizer.momentum=0.9",
+    "gpt2 " ALL_NVME " optimizer.kind=sgd",
+    "gpt2 " ALL_NVME " mesh.data=2",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=1",
+    "gpt2 " ALL_CPU " mesh.data=2 zero.stage=2",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=2 zero.reduce=micro",
+    "gpt2 " ALL_NVME " mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama " ALL_NVME " mesh.data=4 zero.stage=3 zero.prefetch=3",
+    "llama " ALL_CPU " mesh.pipeline=3",
+    "llama " ALL_NVME " mesh.pipeline=2 pipeline.schedule=zero_bubble",
+    "llama " ALL_NVME " mesh.tensor=2 mesh.data=2 zero.stage=3 zero.keep=0",
+    "llama " ALL_NVME " mesh.data=2 mesh.pipeline=2 zero.stage=3 zero.keep=0 "
+    "pipeline.schedule=interleaved recompute.what=attention",
+
+    /* In fewer bytes: the same ones whoever packs them. */
+    "gpt2 " ALL_NVME " precision.states=bf16",
+    "gpt2 " ALL_NVME " precision.states=int8 offload.piece=4KiB",
+    "llama " ALL_NVME " precision.states=int8 offload.piece=4KiB "
+    "offload.read_ahead=0 offload.write_behind=0",
+    "llama " ALL_CPU " precision.states=int8 mesh.data=2 offload.piece=4KiB",
+    "llama " ALL_NVME " precision.states=bf16 mesh.data=2 zero.stage=3 "
+    "zero.keep=0 mesh.pipeline=2",
+    "gpt2 " ALL_NVME " precision.states=int8 mesh.data=4 zero.stage=1 "
+    "offload.share=0.4 optimizer.kind=lion",
+    "gpt2 precision.states=bf16 mesh.data=2 zero.stage=1",
+    "llama precision.states=int8 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "offload.piece=4KiB machine.workers=3",
+    "gpt2 precision.states=int8 mesh.pipeline=2 optimizer.clip=0.0 "
+    "offload.params=nvme offload.gradients=nvme",
+    "llama precision.states=bf16 mesh.data=2 optimizer.kind=lion",
+    "gpt2 " NO_MASTERS "mesh.data=2 zero.stage=1 offload.piece=4KiB",
+    "llama " NO_MASTERS "mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
+    "precision.states=int8",
+    "gpt2 " NO_MASTERS "offload.optimizer=cpu offload.params=nvme mesh.data=2",
+    "gpt2 " NO_MASTERS "mesh.data=4 zero.stage=1 offload.params=nvme",
+
+    /* Whatever StarPU's scheduler does, and with four workers to a core. */
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=ws "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=eager "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=prio "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=random "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dm "
+    "machine.workers=3",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmda "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdap "
+    "machine.workers=2",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdar "
+    "machine.workers=8",
+    "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=dmdas "
+    "machine.workers=3",
+
+    /* Layers of several widths and numbers of heads. */
+    "mixed mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
+    "recompute.what=block",
+    "mixed mesh.data=2 zero.stage=3 zero.keep=0 zero.prefetch=1",
+    "mixed mesh.data=2 zero.stage=2 recompute.what=attention",
+    "mixed recompute.what=block batch.tile=16",
+    "mixed "
+    ALL_NVME,
+    "mixed mesh.pipeline=3 pipeline.schedule=zero_bubble batch.sequences=12",
+    "mixed mesh.tensor=2 mesh.data=2 zero.stage=1 recompute.what=block",
+    NULL,
+};
+
+static int roll(struct dice *d, int n)
+{
+    d->state = d->state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((d->state >> 33) % (uint64_t)n);
+}
+
+#define PICK(d, ...)                                                           \
+    ((const char *const[]){ __VA_ARGS__ })[roll(                               \
+        d, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))]
+
+/* One of the divisors 1, 2, 4, … of `n` that are at most `most`. */
+static int roll_power(struct dice *d, int n, int most)
+{
+    int powers = 1;
+
+    while (n % (1 << powers) == 0 && 1 << powers <= most)
+        powers++;
+    return 1 << roll(d, powers);
+}
+
+static const char *roll_scheduler(struct dice *d)
+{
+    unsigned n = 0;
+
+    while (dsf_scheduler_at(n) != NULL)
+        n++;
+    return dsf_scheduler_at((unsigned)roll(d, (int)n));
+}
+
+char *random_trial(struct dice *d)
+{
+    bool is_llama = roll(d, 2);
+    int data = 1 + roll(d, 8), tensor = roll_power(d, 4, 8 / data);
+    int pipeline = 1 + roll(d, data * tensor > 3 ? 2 : is_llama ? 6 : 4);
+    int turns = 1 + roll(d, 6), micro = 1 + (roll(d, 4) == 0);
+    char *text = calloc(1, 1000);
+    int at = 0;
+
+#define ADD(...) at += snprintf(text + at, 1000 - (size_t)at, __VA_ARGS__)
+    ADD("%s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d",
+        is_llama ? "llama" : "gpt2", data, pipeline, tensor);
+    ADD(" batch.sequences=%d batch.micro=%d batch.groups=%d batch.tile=%s",
+        data * turns * micro, micro, data * roll_power(d, turns, 8),
+        PICK(d, "16", "32"));
+    ADD(" batch.order=%s", PICK(d, "micro_major", "layer_major"));
+    if (roll(d, 4) == 0)
+        ADD(" batch.in_flight=1");
+    if (data == 1 || roll(d, 2))
+        ADD(" zero.stage=%s", PICK(d, "0", "1", "2", "3"));
+    else
+        ADD(" zero.stage=%s zero.reduce=micro", PICK(d, "1", "2", "3"));
+    ADD(" zero.keep=%s zero.prefetch=%d", PICK(d, "0", "16KiB", "1MiB"),
+        roll(d, 4));
+    if (pipeline <= (is_llama ? 3 : 2) && roll(d, 3) == 0)
+        ADD(" pipeline.chunks=2 pipeline.schedule=interleaved");
+    else
+        ADD(" pipeline.schedule=%s", PICK(d, "1f1b", "gpipe", "zero_bubble"));
+    ADD(" pipeline.strict=%s", PICK(d, "false", "true"));
+    ADD(" recompute.what=%s recompute.layers=%s",
+        PICK(d, "none", "attention", "block"), PICK(d, "all", "all", "0,2-3"));
+    if (roll(d, 4) == 0)
+        ADD(" optimizer.clip=0.0");
+    if (is_llama)
+        ADD(" model.tied=%s", PICK(d, "false", "true"));
+    if (roll(d, 2)) {
+        for (int i = 0; i < 4; i++)
+            ADD(" offload.%s=%s",
+                ((const char *const[]){ "optimizer", "params", "gradients",
+                                        "activations" })[i],
+                PICK(d, "none", "cpu", "nvme", "nvme"));
+        ADD(" offload.read_ahead=%d offload.write_behind=%d", roll(d, 4),
+            roll(d, 3));
+        ADD(" offload.piece=%s offload.share=%s", PICK(d, "4KiB", "16MiB"),
+            PICK(d, "0.0", "0.0", "0.5"));
+    }
+    /* Each scheduler that is offered, also with more workers than cores. */
+    ADD(" machine.scheduler=%s machine.workers=%s", roll_scheduler(d),
+        PICK(d, "1", "2", "3", "8"));
+#undef ADD
+    return text;
+}

@@ -1,0 +1,18 @@
+/* mesh_trials.h - the trials of test_meshes, in the words of trial.h. */
+#ifndef DSF_TESTS_SAME_MESH_TRIALS_H
+#define DSF_TESTS_SAME_MESH_TRIALS_H
+
+#include <stdint.h>
+
+/* Ends with NULL. */
+extern const char *const mesh_trials[];
+
+/* Random trials: a seed gives the same ones everywhere. */
+struct dice {
+    uint64_t state;
+};
+
+/* The next one; freed by the caller. */
+char *random_trial(struct dice *d);
+
+#endif

@@ -1,0 +1,41 @@
+/* trained.h - a trial that is trained for some steps, and all that it
+ * leaves. */
+#ifndef DSF_TESTS_SAME_TRAINED_H
+#define DSF_TESTS_SAME_TRAINED_H
+
+#include "trial.h"
+
+#include <dsflow/exec.h>
+
+enum { STEPS = 5 };
+
+/* What a run leaves, as whole units whatever held them. */
+enum { PARAM, M, V, NKINDS };
+extern const char *const kind_names[];
+
+struct result {
+    char *text;             /* of a reference, by which it is found again */
+    float *numbers[NKINDS]; /* of all units, one after the other */
+    float *known[NKINDS];   /* of each number: 1 where anything held it */
+    double losses[STEPS], norms[STEPS], evaluation;
+    unsigned nreports;
+    struct result *next;
+};
+
+struct training {
+    const char *text; /* of the trial */
+    struct trial trial;
+    struct dsflow_exec *exec;
+    struct dsflow_host host;
+    struct result *result;
+};
+
+/* The place of the first number of a unit among those of all. */
+int64_t first_of_unit(const struct dsf_model *model, unsigned u);
+
+/* Train the trial, which is planned, evaluate one micro-batch, and keep what is
+ * left; the result is that of `tr`, to be freed by free_result. */
+struct result *train(struct training *tr, enum dsflow_exec_kind kind);
+void free_result(struct result *r);
+
+#endif
