@@ -77,16 +77,6 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     dsflow_update_cost(c, 12, cost);
 }
 
-static bool is_copied(const struct dsflow_op *op)
-{
-    return op == &dsf_op_adam || op == &dsf_op_sgd || op == &dsf_op_lion;
-}
-
-unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
-{
-    return is_copied(op) ? op->nports - 1 : 0;
-}
-
 static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_update_args *a = c->args;
@@ -110,6 +100,12 @@ static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
                            dsflow_dtype_str(c->shapes[copy].dtype));
     return dsf_range_check(c, copy, c->shapes[copy].dtype, a->copy_at,
                            a->at.elems, err);
+}
+
+/* Kinds of task with the arguments of this file have the same check. */
+unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
+{
+    return op->check == update_check ? op->nports - 1 : 0;
 }
 
 /* `gone` has an entry for the copy where the task has one. */
