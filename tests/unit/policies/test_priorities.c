@@ -19,7 +19,7 @@ static void nothing_else_changes(void **state)
 {
     struct trial before, after;
 
-    plan_trial_until(&before, "gpt2 mesh.data=2 mesh.pipeline=2", "replace");
+    plan_trial_until(&before, "gpt2 mesh.data=2 mesh.pipeline=2", "offload");
     plan_trial_until(&after, "gpt2 mesh.data=2 mesh.pipeline=2", "priorities");
     assert_int_equal(dsflow_graph_ndata(before.graph),
                      dsflow_graph_ndata(after.graph));
