@@ -88,6 +88,7 @@ build() {
 
 # value DIR NAME: a variable of the Makefile of a build.
 value() {
+    make -s --no-print-directory -C "$1" Makefile >&2 # where it is out of date
     printf 'include Makefile\nvalue:\n\t@echo $(%s)\n' "$2" |
         make -s --no-print-directory -C "$1" -f - value
 }
