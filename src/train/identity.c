@@ -349,8 +349,9 @@ const char *dsf_effect_str(enum dsf_effect effect)
         [DSF_EFFECT_MODEL] = "the model computes something else",
         [DSF_EFFECT_UPDATE] = "the update is another one",
         [DSF_EFFECT_ROUNDING] = "the states are rounded in another way",
-        [DSF_EFFECT_PRECISION] = "it goes on from the fp32 weights with other "
-                                 "roundings, so not bit for bit",
+        /* In parentheses for clang, which misses a comma otherwise. */
+        [DSF_EFFECT_PRECISION] = ("it goes on from the fp32 weights with other "
+                                  "roundings, so not bit for bit"),
         [DSF_EFFECT_KEPT] = "what is kept for it begins anew",
         [DSF_EFFECT_TEXT] = "the text would begin anew",
         [DSF_EFFECT_BATCH] = "the steps have another size",
