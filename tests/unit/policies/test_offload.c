@@ -163,13 +163,15 @@ static unsigned count(const struct trial *t, const struct dsflow_op *op)
     return n;
 }
 
+/* What states may be kept as, and the share of the bytes of fp32 that is. */
+static const struct {
+    const char *name;
+    double share;
+} formats[] = { { "bf16", 0.5 }, { "int8", 258.0 / 1024 } };
+
 /* The bytes of all m and v, and those of the buffers of each. */
 static void states_are_kept_in_fewer_bytes(void **state)
 {
-    static const struct {
-        const char *name;
-        double share;
-    } formats[] = { { "bf16", 0.5 }, { "int8", 258.0 / 1024 } };
     struct trial t;
 
     for (size_t i = 0; i < 2; i++) {
@@ -197,10 +199,6 @@ static void states_are_kept_in_fewer_bytes(void **state)
  * and v for each worker. */
 static void states_on_the_device_are_kept_in_fewer_bytes(void **state)
 {
-    static const struct {
-        const char *name;
-        double share;
-    } formats[] = { { "bf16", 0.5 }, { "int8", 258.0 / 1024 } };
     struct trial t;
 
     for (size_t i = 0; i < 2; i++) {
