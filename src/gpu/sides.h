@@ -1,0 +1,2 @@
+/* sides.h - the CUDA sides of kinds of task, a line DSF_GPU_SIDE(NAME) for each
+ * dsf_gpu_side_NAME. gpu.h declares them, and module.cpp lists them. */
