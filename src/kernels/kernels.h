@@ -110,7 +110,18 @@ void dsf_attention_backward(const struct dsf_attention *a, struct dsf_numbers q,
 void dsf_exp_columns(float *x, size_t ld, size_t rows, size_t cols, float *top,
                      double *sum);
 
-/* Sum of squares, in double, in a fixed order of blocks. */
+/* Sum of squares, in double, with the same bits from every set of instructions
+ * and on GPUs. The numbers are cut into parts of whole rows of 16, of which the
+ * last ones may be shorter or empty. Each of the 16 lanes of a part is summed in
+ * order; then the lanes are added by halves (0 and 8, 1 and 9 …; 0 and 4 …), and
+ * so are the parts. */
+enum { DSF_SQUARE_LANES = 16, DSF_SQUARE_PARTS = 8 };
+static inline size_t dsf_square_part(size_t n)
+{
+    const size_t round = (size_t)DSF_SQUARE_LANES * DSF_SQUARE_PARTS;
+
+    return (n + round - 1) / round * DSF_SQUARE_LANES;
+}
 double dsf_square_sum(const float *x, size_t n);
 
 /* One pass each: g is scaled and used. lr1 = lr / correction1 and

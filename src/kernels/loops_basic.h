@@ -114,34 +114,63 @@ static void exp_columns(float *x, size_t ld, size_t rows, size_t cols,
 typedef double vd __attribute__((vector_size(4 * VW)));
 typedef float vh __attribute__((vector_size(2 * VW)));
 
-INLINE vd square_half(const float *x, vd sum)
-{
-    vh h;
-    vd d;
+enum { SQUARE_VECTORS = 2 * DSF_SQUARE_LANES / VW };
 
-    memcpy(&h, x, sizeof(h));
-    d = __builtin_convertvector(h, vd);
-    return d * d + sum;
+/* Products of floats are exact in double. */
+INLINE void square_lanes(const float *x, vd *lanes)
+{
+    UNROLL
+    for (size_t k = 0; k < SQUARE_VECTORS; k++) {
+        vh h;
+        vd d;
+
+        memcpy(&h, x + k * (VW / 2), sizeof(h));
+        d = __builtin_convertvector(h, vd);
+        lanes[k] = d * d + lanes[k];
+    }
+}
+
+/* The sum of a part: of its lanes by halves. */
+INLINE double square_part(const float *x, size_t n)
+{
+    float rest[DSF_SQUARE_LANES] = { 0 };
+    vd lanes[SQUARE_VECTORS] = { { 0 } };
+    double v[VW / 2];
+    size_t i = 0;
+
+    for (; i + DSF_SQUARE_LANES <= n; i += DSF_SQUARE_LANES)
+        square_lanes(x + i, lanes);
+    if (i < n) {
+        memcpy(rest, x + i, (n - i) * sizeof(*x));
+        square_lanes(rest, lanes);
+    }
+    UNROLL
+    for (size_t half = SQUARE_VECTORS / 2; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++)
+            lanes[k] += lanes[k + half];
+    memcpy(v, lanes, sizeof(v));
+    for (size_t half = VW / 4; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++)
+            v[k] += v[k + half];
+    return v[0];
 }
 
 static double square_sum(const float *x, size_t n)
 {
-    vd a = { 0 }, b = a, c = a, d = a;
-    double sum = 0;
-    size_t i = 0;
+    const size_t part = dsf_square_part(n);
+    double sums[DSF_SQUARE_PARTS];
 
-    for (; i + 2 * VW <= n; i += 2 * VW) {
-        a = square_half(x + i, a);
-        b = square_half(x + i + VW / 2, b);
-        c = square_half(x + i + VW, c);
-        d = square_half(x + i + VW + VW / 2, d);
+    for (size_t i = 0; i < DSF_SQUARE_PARTS; i++) {
+        size_t len = n < part ? n : part;
+
+        sums[i] = square_part(x, len);
+        x += len;
+        n -= len;
     }
-    a = (a + b) + (c + d);
-    for (size_t j = 0; j < VW / 2; j++)
-        sum += a[j];
-    for (; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sum;
+    for (size_t half = DSF_SQUARE_PARTS / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++)
+            sums[i] += sums[i + half];
+    return sums[0];
 }
 
 #endif

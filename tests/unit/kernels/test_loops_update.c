@@ -170,6 +170,41 @@ static void lion_follows_its_rule(void **state)
     with_every_isa(check_lions);
 }
 
+/* As kernels.h says it. */
+static double squares_ref(const float *x, size_t n)
+{
+    const size_t part = (n + 127) / 128 * 16;
+    double sum[8][16] = { { 0 } };
+
+    for (size_t i = 0; i < n; i++)
+        sum[i / part][i % part % 16] += (double)x[i] * (double)x[i];
+    for (size_t p = 0; p < 8; p++)
+        for (size_t half = 8; half > 0; half /= 2)
+            for (size_t k = 0; k < half; k++)
+                sum[p][k] += sum[p][k + half];
+    for (size_t half = 4; half > 0; half /= 2)
+        for (size_t p = 0; p < half; p++)
+            sum[p][0] += sum[p + half][0];
+    return sum[0][0];
+}
+
+static void check_squares(void)
+{
+    for (size_t n = 1; n < 3000; n += n < 300 ? 1 : 131) {
+        struct tensor a = tensor_new(n, 1e3, n);
+        double squares = squares_ref(a.f, n);
+
+        assert_memory_equal(&squares, &(double){ dsf_square_sum(a.f, n) },
+                            sizeof(squares));
+        tensor_free(&a);
+    }
+}
+
+static void squares_are_summed_in_the_order_of_their_lanes(void **state)
+{
+    with_every_isa(check_squares);
+}
+
 static void check_sums(void)
 {
     for (size_t i = 0; i < NSIZES; i++) {
@@ -194,6 +229,7 @@ int main(void)
         cmocka_unit_test(adam_follows_its_rule),
         cmocka_unit_test(sgd_follows_its_rule),
         cmocka_unit_test(lion_follows_its_rule),
+        cmocka_unit_test(squares_are_summed_in_the_order_of_their_lanes),
         cmocka_unit_test(sums_are_those_of_double_precision),
     };
 
