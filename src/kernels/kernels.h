@@ -124,7 +124,8 @@ static inline size_t dsf_square_part(size_t n)
 }
 double dsf_square_sum(const float *x, size_t n);
 
-/* One pass each: g is scaled and used. lr1 = lr / correction1 and
+/* One pass each: g is scaled and used. Every set of instructions and GPUs give
+ * the same bits, but for which NaN it is. lr1 = lr / correction1 and
  * root2 = sqrt(correction2), Kingma & Ba 2015, section 2; `decay` is lr * wd
  * for the decoupled rule (p *= 1 - decay), `l2` is wd for the other. */
 struct dsf_adam_step {

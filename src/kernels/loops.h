@@ -1,7 +1,9 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
  * loops_*.h, compiled by isa_avx512.c, isa_avx2.c and isa_portable.c. Between
- * sets results differ in rounding (but for those of loops_pack.h); within one
- * they depend on the inputs only: loads do not care for alignment, and sums have a fixed order. */
+ * sets results differ in rounding (but for those of loops_pack.h,
+ * loops_update.h, sums of two arrays and of squares); within one they depend on
+ * the inputs only: loads do not care for alignment, and sums have a fixed
+ * order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 

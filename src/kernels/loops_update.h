@@ -1,18 +1,22 @@
 /* loops_update.h - one pass over a shard of parameters, for these loops are
  * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen
  * et al. 2023, algorithm 2). Parameters and states are fp32; the copy of the
- * parameters, which may be NULL, is of the type (loops_types.h). */
+ * parameters, which may be NULL, is of the type (loops_types.h).
+ *
+ * All sets of instructions and GPUs (gpu/update_cuda.cu) give the same bits, so
+ * which product is rounded before it is added is written, and not left to the
+ * compiler: there is no sum with a product of the operator *. */
 
 INLINE void OF(adam_at)(const struct adam_lanes *s, float *p, const float *g,
                         float *m, float *v, NUM *copy, size_t k)
 {
     vf param = vload(p, k);
-    vf grad = vfma(param, s->l2, vload(g, k) * s->scale);
-    vf m1 = vfma(s->beta1, vload(m, k), s->rest1 * grad);
-    vf v1 = vfma(s->beta2, vload(v, k), s->rest2 * grad * grad);
+    vf grad = vfma_exact(param, s->l2, vload(g, k) * s->scale);
+    vf m1 = vfma_exact(s->beta1, vload(m, k), s->rest1 * grad);
+    vf v1 = vfma_exact(s->beta2, vload(v, k), s->rest2 * grad * grad);
     vf step = m1 / (vsqrt(v1) / s->root2 + s->eps);
 
-    param = param * s->keep - s->lr1 * step;
+    param = vfma_exact(param, s->keep, -(s->lr1 * step));
     vstore(p, param, k);
     vstore(m, m1, k);
     vstore(v, v1, k);
@@ -49,16 +53,16 @@ INLINE void OF(sgd_at)(const struct dsf_sgd_step *s, float *p, const float *g,
                        float *m, NUM *copy, size_t k)
 {
     vf param = vload(p, k);
-    vf grad = vfma(param, vset(s->l2), vload(g, k) * vset(s->scale));
+    vf grad = vfma_exact(param, vset(s->l2), vload(g, k) * vset(s->scale));
 
     if (m) {
         const vf momentum = vset(s->momentum);
-        vf m1 = s->first ? grad : vfma(momentum, vload(m, k), grad);
+        vf m1 = s->first ? grad : vfma_exact(momentum, vload(m, k), grad);
 
         vstore(m, m1, k);
-        grad = s->nesterov ? vfma(momentum, m1, grad) : m1;
+        grad = s->nesterov ? vfma_exact(momentum, m1, grad) : m1;
     }
-    param = param - vset(s->lr) * grad;
+    param = vfma_exact(vset(-s->lr), grad, param);
     vstore(p, param, k);
     if (copy)
         STORE(copy, param, k);
@@ -80,11 +84,11 @@ INLINE void OF(lion_at)(const struct lion_lanes *s, float *p, const float *g,
                         float *m, NUM *copy, size_t k)
 {
     vf grad = vload(g, k) * s->scale, m0 = vload(m, k);
-    vf c = vfma(s->beta1, m0, s->rest1 * grad);
-    vf param = vload(p, k) * s->keep - s->lr * vsign(c);
+    vf c = vfma_exact(s->beta1, m0, s->rest1 * grad);
+    vf param = vfma_exact(vload(p, k), s->keep, -(s->lr * vsign(c)));
 
     vstore(p, param, k);
-    vstore(m, vfma(s->beta2, m0, s->rest2 * grad), k);
+    vstore(m, vfma_exact(s->beta2, m0, s->rest2 * grad), k);
     if (copy)
         STORE(copy, param, k);
 }

@@ -3,7 +3,10 @@
  * and has switched the compiler to those instructions.
  *
  * Loads and stores take how many lanes count: with VW, a constant, they are
- * plain ones; with less, the others read as zero and are not written. */
+ * plain ones; with less, the others read as zero and are not written.
+ *
+ * vfma is a b + c, rounded once where that is an instruction; vfma_exact is
+ * rounded once everywhere. */
 #ifndef DSF_KERNELS_VEC_H
 #define DSF_KERNELS_VEC_H
 
@@ -58,6 +61,11 @@ INLINE vf vset(float a)
 }
 
 INLINE vf vfma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINE vf vfma_exact(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
@@ -131,6 +139,11 @@ INLINE vf vfma(vf a, vf b, vf c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
+INLINE vf vfma_exact(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
 INLINE vf vmax(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
@@ -197,6 +210,36 @@ INLINE vf vfma(vf a, vf b, vf c)
 {
     return a * b + c;
 }
+
+#if defined(__FP_FAST_FMAF)
+INLINE vf vfma_exact(vf a, vf b, vf c)
+{
+    for (size_t i = 0; i < VW; i++)
+        a[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return a;
+}
+#else
+typedef double vdouble __attribute__((vector_size(32)));
+typedef int64_t vlong __attribute__((vector_size(32)));
+
+/* In double the product is exact, and the sum is rounded to odd (Boldo &
+ * Melquiond 2008): rounding that once more gives what rounding once does. */
+INLINE vf vfma_exact(vf a, vf b, vf c)
+{
+    vdouble product = __builtin_convertvector(a, vdouble) *
+                      __builtin_convertvector(b, vdouble);
+    vdouble addend = __builtin_convertvector(c, vdouble);
+    vdouble sum = product + addend, part = sum - product;
+    /* What the sum lost (Knuth); not a number where the sum is not finite. */
+    vdouble lost = (product - (sum - part)) + (addend - part);
+    vlong inexact = (vlong)(lost < 0) | (vlong)(lost > 0);
+    vlong inward = (vlong)(lost > 0) ^ (vlong)(sum > 0);
+    vlong bits = (vlong)sum, even = (bits & 1) - 1;
+
+    bits += inexact & even & (inward | 1);
+    return __builtin_convertvector((vdouble)bits, vf);
+}
+#endif
 
 INLINE vf vselect(vi mask, vf a, vf b)
 {

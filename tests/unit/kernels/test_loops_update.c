@@ -1,6 +1,10 @@
 /* test_loops_update.c - sums of squares, and the rules of the optimizers. */
 #include "unit/kernels/numeric.h"
 
+#include "base/random.h"
+
+#include <stdbool.h>
+
 static const size_t sizes[] = { 1, 3, 16, 33, 100, 4097 };
 
 enum { NSIZES = sizeof(sizes) / sizeof(*sizes), STEPS = 6 };
@@ -170,6 +174,103 @@ static void lion_follows_its_rule(void **state)
     with_every_isa(check_lions);
 }
 
+/* Any floats: of all sizes, zeroes, infinities and NaNs. */
+static void any_floats(float *v, size_t n, uint64_t seed)
+{
+    static const float odd[] = { 0,   -0.0f,     INFINITY,  -INFINITY,
+                                 NAN, 0x1p-149f, 0x1p-126f, 0x1.fffffep127f };
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)dsf_random(&seed);
+        uint64_t kind = dsf_random(&seed) % 8;
+
+        /* Most exponents close to each other, so that sums cancel. */
+        if (kind > 1)
+            bits = (bits & 0x83ffffff) | 0x3c000000;
+        memcpy(&v[i], &bits, sizeof(bits));
+        if (kind == 0)
+            v[i] = odd[dsf_random(&seed) % 8];
+    }
+}
+
+/* NaNs are NaNs, whatever their bits. */
+static void assert_same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(a + i, b + i, sizeof(*a)) != 0 &&
+            !(isnan(a[i]) && isnan(b[i])))
+            fail_msg("number %zu: %a, not %a (%s)", i, (double)b[i],
+                     (double)a[i], dsf_kernels_isa());
+}
+
+enum { MANY = 20001, RULES = 5 };
+
+/* p, m and v after a step of each rule, of the first set of instructions. */
+static float after[RULES][3][MANY];
+
+static void run_rule(int rule, float *p, const float *g, float *m, float *v)
+{
+    const struct dsf_adam_step adam = { 0.9,  0.95,  0.3f,  3e-3f,
+                                        0.7f, 1e-8f, 1e-3f, 0.01f };
+    const struct dsf_sgd_step sgd = { 0.7f, 0.03f, 0.9f, 0.01f, rule == 2, 0 };
+    const struct dsf_lion_step lion = { 0.9, 0.99, 0.7f, 1e-2f, 1e-3f };
+
+    if (rule == 0)
+        dsf_adam_update(&adam, p, g, m, v, MANY);
+    else if (rule == 4)
+        dsf_lion_update(&lion, p, g, m, MANY);
+    else
+        dsf_sgd_update(&sgd, p, g, rule == 3 ? NULL : m, MANY);
+}
+
+static void check_same_bits(void)
+{
+    static float p[MANY], g[MANY], m[MANY], v[MANY];
+    const bool is_first = strcmp(dsf_kernels_isa(), "portable") == 0;
+
+    for (int rule = 0; rule < RULES; rule++) {
+        float *const all[] = { p, m, v };
+
+        any_floats(p, MANY, 1);
+        any_floats(g, MANY, 2);
+        any_floats(m, MANY, 3);
+        any_floats(v, MANY, 4);
+        run_rule(rule, p, g, m, v);
+        for (int k = 0; k < 3; k++)
+            if (is_first)
+                memcpy(after[rule][k], all[k], sizeof(p));
+            else
+                assert_same(after[rule][k], all[k], MANY);
+    }
+}
+
+static void all_instructions_give_the_same_bits(void **state)
+{
+    with_every_isa(check_same_bits);
+}
+
+/* p - lr g, which is all that is left of SGD here. */
+static void check_one_rounding(void)
+{
+    const struct dsf_sgd_step sgd = { .scale = 1, .lr = 0x1.234566p-3f };
+    static float p[MANY], g[MANY], expected[MANY];
+
+    any_floats(p, MANY, 5);
+    any_floats(g, MANY, 6);
+    for (size_t i = 0; i < MANY; i++) {
+        if (!isfinite(p[i])) /* 0 p is no number */
+            p[i] = 1;
+        expected[i] = fmaf(-sgd.lr, g[i], p[i]);
+    }
+    dsf_sgd_update(&sgd, p, g, NULL, MANY);
+    assert_same(expected, p, MANY);
+}
+
+static void a_product_is_added_and_rounded_once(void **state)
+{
+    with_every_isa(check_one_rounding);
+}
+
 /* As kernels.h says it. */
 static double squares_ref(const float *x, size_t n)
 {
@@ -229,6 +330,8 @@ int main(void)
         cmocka_unit_test(adam_follows_its_rule),
         cmocka_unit_test(sgd_follows_its_rule),
         cmocka_unit_test(lion_follows_its_rule),
+        cmocka_unit_test(all_instructions_give_the_same_bits),
+        cmocka_unit_test(a_product_is_added_and_rounded_once),
         cmocka_unit_test(squares_are_summed_in_the_order_of_their_lanes),
         cmocka_unit_test(sums_are_those_of_double_precision),
     };
