@@ -37,7 +37,7 @@ struct dsf_begin_args {
     struct dsflow_lr_keys keys;
     double beta1, beta2;
     struct dsf_loss_scale scale;
-    _Alignas(16) unsigned char part[DSFLOW_LR_SCHEDULE_PART];
+    __attribute__((aligned(16))) unsigned char part[DSFLOW_LR_SCHEDULE_PART];
 };
 
 /* finish                   { control RW }
