@@ -18,10 +18,10 @@ static void simulate(struct dsf_trace *trace, const char *keys)
     struct dsf_session s;
     struct dsflow_err err;
 
-    ok(dsf_machine_model_read(machine, &m, &err), &err);
+    must(dsf_machine_model_read(machine, &m, &err), &err);
     open_small(&s, TO_PLAN, keys);
-    ok(dsf_record_simulation(&s, &m, path, &err), &err);
-    ok(dsf_trace_read(path, trace, &err), &err);
+    must(dsf_record_simulation(&s, &m, path, &err), &err);
+    must(dsf_trace_read(path, trace, &err), &err);
     dsf_session_close(&s);
     dsf_machine_model_fini(&m);
     free(path);
@@ -88,7 +88,7 @@ static char *explain(const struct dsf_trace *trace, bool json)
     size_t n;
     FILE *out = open_memstream(&text, &n);
 
-    ok(dsf_explain(trace, json, advise, NULL, out, &err), &err);
+    must(dsf_explain(trace, json, advise, NULL, out, &err), &err);
     assert_int_equal(fclose(out), 0);
     return text;
 }

@@ -14,7 +14,7 @@ static void read_machine(struct dsf_machine_model *m, const char *name)
                                source != NULL ? source : ".", name);
     struct dsflow_err err;
 
-    ok(dsf_machine_model_read(path, m, &err), &err);
+    must(dsf_machine_model_read(path, m, &err), &err);
     free(path);
 }
 
@@ -33,11 +33,11 @@ static void plan(struct reported *r, const char *machine, const char *keys)
 
     read_machine(&r->machine, machine);
     open_small(&r->s, TO_PLAN, keys);
-    ok(dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction, &err),
-       &err);
-    ok(dsf_predict_programs(r->s.plan, r->s.graph, &r->machine, &r->prediction,
-                            &err),
-       &err);
+    must(dsf_predict(r->s.plan, r->s.graph, &r->machine, &r->prediction, &err),
+         &err);
+    must(dsf_predict_programs(r->s.plan, r->s.graph, &r->machine,
+                              &r->prediction, &err),
+         &err);
     dsf_fit_weigh(r->s.plan, r->s.graph, &r->machine, &r->weights);
     r->facts =
         (struct dsf_plan_facts){ .machine = &r->machine,
@@ -61,9 +61,10 @@ static char *text_of(struct reported *r, bool json)
     size_t n;
     FILE *out = open_memstream(&text, &n);
 
-    ok(json ? dsf_plan_report_json(r->s.plan, r->s.graph, &r->facts, out, &err)
-            : dsf_plan_report(r->s.plan, r->s.graph, &r->facts, out),
-       &err);
+    must(json
+             ? dsf_plan_report_json(r->s.plan, r->s.graph, &r->facts, out, &err)
+             : dsf_plan_report(r->s.plan, r->s.graph, &r->facts, out),
+         &err);
     assert_int_equal(fclose(out), 0);
     return text;
 }

@@ -36,12 +36,6 @@ static inline void hear(void *user, enum dsflow_log_level level,
     cut_folder(said + at);
 }
 
-static inline void ok(int status, const struct dsflow_err *err)
-{
-    if (status < 0)
-        fail_msg("%s", err->msg);
-}
-
 /* "@/run": the same in the folder; freed by the caller. */
 static inline char *in_folder(const char *text)
 {
@@ -235,10 +229,10 @@ static inline void save_run(struct dsf_session *s, int64_t step)
     struct dsflow_err err;
     FILE *f;
 
-    ok(dsf_session_save(s, step, &err), &err);
+    must(dsf_session_save(s, step, &err), &err);
     f = fopen(path, "w");
     assert_non_null(f);
-    ok(dsf_job_write(s->job, f), &err);
+    must(dsf_job_write(s->job, f), &err);
     assert_int_equal(fclose(f), 0);
     free(path);
 }

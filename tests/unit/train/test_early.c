@@ -46,7 +46,7 @@ static void own_tokens_need_no_text(void **state)
 
     open_small(&s, TO_MODEL, "data.train=@/nothing.txt");
     s.own = &own;
-    ok(dsf_early_check_text(&s, &err), &err);
+    must(dsf_early_check_text(&s, &err), &err);
     dsf_session_close(&s);
 }
 

@@ -23,7 +23,7 @@ static void a_model_that_starts_knows_nothing(void **state)
     struct dsf_validation v;
     struct dsflow_err err;
 
-    ok(evaluate(DSFLOW_SERIAL, DSF_START, KEYS, &v, &err), &err);
+    must(evaluate(DSFLOW_SERIAL, DSF_START, KEYS, &v, &err), &err);
     assert_int_equal(v.step, 0);
     assert_float_equal(v.loss, log(256), 0.1);
     assert_true(v.per_byte == v.loss); /* a token is a byte here */
@@ -36,14 +36,14 @@ static void a_checkpoint_has_the_loss_of_its_weights(void **state)
     struct dsflow_err err;
 
     make_run(KEYS, 3);
-    ok(evaluate(DSFLOW_SERIAL, DSF_START, KEYS, &start, &err), &err);
-    ok(evaluate(DSFLOW_SERIAL, DSF_LATEST, KEYS, &saved, &err), &err);
-    ok(evaluate(DSFLOW_STARPU, 3, KEYS, &starpu, &err), &err);
+    must(evaluate(DSFLOW_SERIAL, DSF_START, KEYS, &start, &err), &err);
+    must(evaluate(DSFLOW_SERIAL, DSF_LATEST, KEYS, &saved, &err), &err);
+    must(evaluate(DSFLOW_STARPU, 3, KEYS, &starpu, &err), &err);
     assert_int_equal(saved.step, 3);
     assert_int_equal(starpu.step, 3);
     assert_true(saved.loss == start.loss && starpu.loss == start.loss);
-    ok(evaluate(DSFLOW_SERIAL, DSF_START, KEYS " job.seed=9", &saved, &err),
-       &err);
+    must(evaluate(DSFLOW_SERIAL, DSF_START, KEYS " job.seed=9", &saved, &err),
+         &err);
     assert_true(saved.loss != start.loss);
 }
 

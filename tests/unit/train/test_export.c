@@ -14,8 +14,8 @@ static void export(const char *keys, const char *name, enum dsflow_dtype dtype)
     int64_t from;
 
     open_small(&s, TO_MODEL, keys);
-    ok(dsf_params_open(&s, DSF_START, &params, &from, &err), &err);
-    ok(dsf_export(&s, path, dtype, dsf_params_read, params, &err), &err);
+    must(dsf_params_open(&s, DSF_START, &params, &from, &err), &err);
+    must(dsf_export(&s, path, dtype, dsf_params_read, params, &err), &err);
     dsf_params_close(params);
     dsf_session_close(&s);
     free(path);
@@ -33,16 +33,16 @@ static void check_same(const char *keys, const char *name, float off)
     int64_t from;
 
     open_small(&was, TO_MODEL, keys);
-    ok(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
+    must(open_job(&now, TO_MODEL, "bare.toml", init, &err), &err);
     assert_true(dsf_tokenizer_same(was.tok, now.tok));
     assert_true(is_there(config));
     assert_int_equal(now.model.nunits, was.model.nunits);
     assert_int_equal(now.model.family, was.model.family);
-    ok(dsf_params_all(&now, DSF_START, &all, &from, &err), &err);
+    must(dsf_params_all(&now, DSF_START, &all, &from, &err), &err);
     for (unsigned u = 0; u < was.model.nunits; u++) {
         float *want;
 
-        ok(dsf_unit_alloc(&was.model, u, &want, &err), &err);
+        must(dsf_unit_alloc(&was.model, u, &want, &err), &err);
         dsf_model_randomize(&was.model, u, 1, want);
         for (int64_t i = 0; i < was.model.units[u].elems; i++)
             assert_true(all[u][i] >= want[i] - off &&

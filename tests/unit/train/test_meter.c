@@ -52,14 +52,14 @@ static void run(struct told *told, const char *keys, bool resume)
     dsf_machine_model_init(&r.machine); /* as if it had been measured */
     r.has_machine = true;
     open_small(&r.s, TO_MODEL, all);
-    ok(dsf_run_check(&r, &err), &err);
-    ok(dsf_run_plan(&r, &err), &err);
-    ok(dsf_run_text(&r, &err), &err);
-    ok(dsf_run_predict(&r, &err), &err);
-    ok(dsf_run_open(&r, &err), &err);
-    ok(dsf_run_train(&r, &err), &err);
+    must(dsf_run_check(&r, &err), &err);
+    must(dsf_run_plan(&r, &err), &err);
+    must(dsf_run_text(&r, &err), &err);
+    must(dsf_run_predict(&r, &err), &err);
+    must(dsf_run_open(&r, &err), &err);
+    must(dsf_run_train(&r, &err), &err);
     if (told->last < STEPS)
-        ok(dsf_run_save(&r, &err), &err);
+        must(dsf_run_save(&r, &err), &err);
     dsf_run_close(&r);
     free(all);
 }
@@ -96,7 +96,7 @@ static void read_trace(const char *name, struct dsf_trace *trace)
     char *path = in_folder(name);
     struct dsflow_err err;
 
-    ok(dsf_trace_read(path, trace, &err), &err);
+    must(dsf_trace_read(path, trace, &err), &err);
     free(path);
 }
 

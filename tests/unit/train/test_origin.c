@@ -54,7 +54,7 @@ static void its_sizes_are_those_of_the_run(void **state)
         struct dsflow_err err;
         struct dsf_session s;
 
-        ok(open_job(&s, TO_MODEL, "bare.toml", keys, &err), &err);
+        must(open_job(&s, TO_MODEL, "bare.toml", keys, &err), &err);
         assert_int_equal(s.model.layers, 1);
         assert_int_equal(s.model.dims.width, 16);
         assert_int_equal(s.model.dims.kv_heads, 1);
@@ -72,11 +72,11 @@ static void a_size_that_is_given_must_be_the_same(void **state)
     struct dsflow_err err;
     struct dsf_session s;
 
-    ok(open_job(&s, TO_MODEL, "bare.toml",
-                "job.output=@/new model.init=@/run model.width=16 "
-                "model.ffn_width=auto",
-                &err),
-       &err);
+    must(open_job(&s, TO_MODEL, "bare.toml",
+                  "job.output=@/new model.init=@/run model.width=16 "
+                  "model.ffn_width=auto",
+                  &err),
+         &err);
     dsf_session_close(&s);
     check("model.init=@/run model.width=64",
           "--set: model: width: 64: /run says 16");
@@ -116,17 +116,18 @@ static void another_tokenizer_than_that_of_the_run_is_a_warning(void **state)
     struct dsf_session s;
 
     hush();
-    ok(open_job(&s, TO_MODEL, "bare.toml",
-                "job.output=@/new model.init=@/run data.tokenizer=bytes", &err),
-       &err);
+    must(open_job(&s, TO_MODEL, "bare.toml",
+                  "job.output=@/new model.init=@/run data.tokenizer=bytes",
+                  &err),
+         &err);
     assert_non_null(strstr(said, "data.tokenizer bytes is not the tokenizer of "
                                  "the run in model.init, /run: its tokens mean "
                                  "something else\n"));
     dsf_session_close(&s);
     hush();
-    ok(open_job(&s, TO_MODEL, "bare.toml", "job.output=@/new model.init=@/run",
-                &err),
-       &err);
+    must(open_job(&s, TO_MODEL, "bare.toml",
+                  "job.output=@/new model.init=@/run", &err),
+         &err);
     assert_string_equal(said, "");
     assert_int_equal(dsf_tokenizer_vocab(s.tok), 274);
     dsf_session_close(&s);

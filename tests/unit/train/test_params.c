@@ -12,8 +12,8 @@ static void check_unit(const struct dsf_session *s, struct dsf_params *p,
     struct dsflow_err err;
     float *got;
 
-    ok(dsf_unit_alloc(&s->model, u, &got, &err), &err);
-    ok(dsf_params_read(p, u, got, &err), &err);
+    must(dsf_unit_alloc(&s->model, u, &got, &err), &err);
+    must(dsf_params_read(p, u, got, &err), &err);
     assert_memory_equal(got, want, bytes);
     free(got);
 }
@@ -27,12 +27,12 @@ static void a_model_starts_with_the_weights_of_its_seed(void **state)
 
     open_small(&s, TO_MODEL, "job.seed=11");
     for (int64_t step = 0; step >= DSF_START; step -= 2) { /* 0, DSF_START */
-        ok(dsf_params_open(&s, step, &p, &from, &err), &err);
+        must(dsf_params_open(&s, step, &p, &from, &err), &err);
         assert_int_equal(from, DSF_START);
         for (unsigned u = 0; u < s.model.nunits; u++) {
             float *want;
 
-            ok(dsf_unit_alloc(&s.model, u, &want, &err), &err);
+            must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
             dsf_model_randomize(&s.model, u, 11, want);
             check_unit(&s, p, u, want);
             free(want);
@@ -57,7 +57,7 @@ static void make_two(void)
         for (int64_t i = 0; i < s.model.units[u].elems; i++)
             at[i] *= 2;
     }
-    ok(dsf_session_save(&s, 5, &err), &err);
+    must(dsf_session_save(&s, 5, &err), &err);
     dsf_session_close(&s);
 }
 
@@ -80,10 +80,10 @@ static void each_step_has_its_own(void **state)
         int64_t from = 77;
         float **all, *want;
 
-        ok(dsf_params_all(&s, cases[i].asked, &all, &from, &err), &err);
+        must(dsf_params_all(&s, cases[i].asked, &all, &from, &err), &err);
         assert_int_equal(from, cases[i].from);
         for (unsigned u = 0; u < s.model.nunits; u++) {
-            ok(dsf_unit_alloc(&s.model, u, &want, &err), &err);
+            must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
             dsf_model_randomize(&s.model, u, 1, want);
             for (int64_t k = 0; k < s.model.units[u].elems; k++)
                 assert_true(all[u][k] == cases[i].times * want[k]);
@@ -139,8 +139,8 @@ static void export(const char *name)
     int64_t from;
 
     open_small(&s, TO_MODEL, "job.seed=11");
-    ok(dsf_params_open(&s, DSF_START, &p, &from, &err), &err);
-    ok(dsf_hf_export(&s.model, &spec, dsf_params_read, p, &err), &err);
+    must(dsf_params_open(&s, DSF_START, &p, &from, &err), &err);
+    must(dsf_hf_export(&s.model, &spec, dsf_params_read, p, &err), &err);
     dsf_params_close(p);
     dsf_session_close(&s);
     free(path);
@@ -154,11 +154,11 @@ static void a_folder_of_weights_is_read(void **state)
     float **all, *want;
 
     export("@/hf");
-    ok(open_job(&s, TO_MODEL, "bare.toml", "model.init=@/hf job.output=@/none",
-                &err),
-       &err);
+    must(open_job(&s, TO_MODEL, "bare.toml",
+                  "model.init=@/hf job.output=@/none", &err),
+         &err);
     hush();
-    ok(dsf_params_all(&s, DSF_LATEST, &all, &from, &err), &err);
+    must(dsf_params_all(&s, DSF_LATEST, &all, &from, &err), &err);
     assert_int_equal(from, DSF_START);
     dsf_params_say(&s, DSF_LATEST, from);
     dsf_params_say(&s, DSF_START, from);
@@ -166,7 +166,7 @@ static void a_folder_of_weights_is_read(void **state)
                               "model.init, /hf\n"
                               "the weights of model.init, /hf\n");
     for (unsigned u = 0; u < s.model.nunits; u++) {
-        ok(dsf_unit_alloc(&s.model, u, &want, &err), &err);
+        must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
         dsf_model_randomize(&s.model, u, 11, want);
         assert_memory_equal(all[u], want,
                             (size_t)s.model.units[u].elems * sizeof(*want));

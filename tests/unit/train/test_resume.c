@@ -73,11 +73,11 @@ static void without_a_word_of_it_a_run_is_not_touched(void **state)
           "--set: job: output: /run has checkpoints: go on with --resume, or "
           "start over with --overwrite, which removes them",
           "");
-    ok(go_on(&r, &s, &over, "", TO_TEXT, &err), &err);
+    must(go_on(&r, &s, &over, "", TO_TEXT, &err), &err);
     assert_null(r.folder);
     end(&r, &s);
     assert_true(is_there("@/run/checkpoints/step-3"));
-    ok(go_on(&r, &s, &nothing, "job.output=@/new", TO_TEXT, &err), &err);
+    must(go_on(&r, &s, &nothing, "job.output=@/new", TO_TEXT, &err), &err);
     assert_null(r.folder);
     end(&r, &s);
 }
@@ -92,7 +92,7 @@ static void the_same_job_goes_on_from_the_last_step(void **state)
         struct dsf_session s;
         struct dsflow_err err;
 
-        ok(go_on(&r, &s, &plainly, alike[i], TO_TEXT, &err), &err);
+        must(go_on(&r, &s, &plainly, alike[i], TO_TEXT, &err), &err);
         assert_int_equal(r.meta.step, STEP);
         assert_non_null(strstr(r.folder, "/run/checkpoints/step-3"));
         assert_false(r.differs);
@@ -107,8 +107,8 @@ static void open_sizes_are_those_of_the_run(void **state)
     struct dsf_session s;
     struct dsflow_err err;
 
-    ok(go_on(&r, &s, &plainly, "mesh.data=2 zero.stage=1", TO_TEXT, &err),
-       &err);
+    must(go_on(&r, &s, &plainly, "mesh.data=2 zero.stage=1", TO_TEXT, &err),
+         &err);
     assert_int_equal(s.job->batch.micro, 2);
     assert_int_equal(s.job->batch.groups, 2);
     end(&r, &s);
@@ -238,10 +238,10 @@ static void the_text_goes_on_or_begins_anew(void **state)
         struct dsf_session s;
         struct dsflow_err err;
 
-        ok(go_on(&r, &s, &changed, cases[i].keys, TO_TEXT, &err), &err);
+        must(go_on(&r, &s, &changed, cases[i].keys, TO_TEXT, &err), &err);
         assert_int_equal(r.new_text, cases[i].new_text);
-        ok(dsf_session_open(&s, DSFLOW_SERIAL, &host, &err), &err);
-        ok(dsf_resume_load(&r, &s, &err), &err);
+        must(dsf_session_open(&s, DSFLOW_SERIAL, &host, &err), &err);
+        must(dsf_resume_load(&r, &s, &err), &err);
         assert_int_equal(s.first, cases[i].first);
         end(&r, &s);
     }
@@ -272,9 +272,9 @@ static void a_run_whose_job_is_gone_goes_on_too(void **state)
 
     copy_run("jobless");
     write_text("jobless/job.toml", "this is no job");
-    ok(go_on(&r, &s, &plainly, "job.output=@/jobless optimizer.lr=0.5", TO_TEXT,
-             &err),
-       &err);
+    must(go_on(&r, &s, &plainly, "job.output=@/jobless optimizer.lr=0.5",
+               TO_TEXT, &err),
+         &err);
     assert_null(r.job);
     assert_string_equal(said, ""); /* nobody knows what the rate was */
     assert_int_equal(s.job->batch.groups, 2);
@@ -302,7 +302,7 @@ static void a_damaged_checkpoint_is_named(void **state)
                         "step 2");
     assert_null(r.folder);
     end(&r, &s);
-    ok(go_on(&r, &s, &good, "job.output=@/two", TO_TEXT, &err), &err);
+    must(go_on(&r, &s, &good, "job.output=@/two", TO_TEXT, &err), &err);
     assert_int_equal(r.meta.step, 2);
     end(&r, &s);
 }
@@ -315,11 +315,11 @@ static void those_of_before_go_where_that_is_asked_for(void **state)
     struct dsflow_err err;
 
     copy_run("gone");
-    ok(go_on(&r, &s, &plainly, "job.output=@/gone", TO_TEXT, &err), &err);
+    must(go_on(&r, &s, &plainly, "job.output=@/gone", TO_TEXT, &err), &err);
     dsf_resume_remove(&r, &s);
     assert_true(is_there("@/gone/checkpoints/step-3"));
     end(&r, &s);
-    ok(go_on(&r, &s, &over, "job.output=@/gone", TO_TEXT, &err), &err);
+    must(go_on(&r, &s, &over, "job.output=@/gone", TO_TEXT, &err), &err);
     dsf_resume_remove(&r, &s);
     assert_false(is_there("@/gone/checkpoints/step-3"));
     assert_false(is_there("@/gone/checkpoints/latest"));

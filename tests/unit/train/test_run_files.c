@@ -42,10 +42,10 @@ static void a_folder_that_cannot_be_is_refused(void **state)
         if (status == DSFLOW_OK) {
             assert_false(is_there(cases[i].output)); /* nothing is made yet */
             status = dsf_run_make_output(s.job, &err);
-            ok(status, &err);
+            must(status, &err);
             assert_true(is_there(cases[i].output));
-            ok(dsf_run_make_output(s.job, &err), &err); /* once it is there */
-            ok(dsf_run_check_output(s.job, &err), &err);
+            must(dsf_run_make_output(s.job, &err), &err); /* once it is there */
+            must(dsf_run_check_output(s.job, &err), &err);
         }
         dsf_session_close(&s);
     }
@@ -60,8 +60,8 @@ static void open_run(struct dsf_run *r, const char *keys)
     dsf_machine_model_init(&r->machine);
     r->has_machine = true;
     open_small(&r->s, TO_PLAN, keys);
-    ok(dsf_run_make_output(r->s.job, &err), &err);
-    ok(dsf_run_predict(r, &err), &err);
+    must(dsf_run_make_output(r->s.job, &err), &err);
+    must(dsf_run_predict(r, &err), &err);
 }
 
 static void note(void *user, const char *table, const char *key,
@@ -79,8 +79,8 @@ static void the_job_in_the_folder_is_the_one_that_runs(void **state)
     json_t *json;
 
     open_run(&r, "job.output=@/out optimizer.lr=0.25 batch.micro=2");
-    ok(dsf_run_write_files(&r, &err), &err);
-    ok(open_job(&again, TO_MODEL, "out/job.toml", "", &err), &err);
+    must(dsf_run_write_files(&r, &err), &err);
+    must(open_job(&again, TO_MODEL, "out/job.toml", "", &err), &err);
     dsf_job_compare(r.s.job, again.job, note, NULL);
     assert_true(again.job->optimizer.lr == 0.25);
     dsf_session_close(&again);

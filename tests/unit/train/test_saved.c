@@ -17,10 +17,10 @@ static void put_all(struct dsf_session *s)
             if (s->plan->kept.v[k].kind != DSFLOW_KEPT_TENSORS ||
                 s->plan->kept.v[k].transient)
                 continue;
-            ok(dsf_unit_alloc(&s->model, u, &whole, &err), &err);
+            must(dsf_unit_alloc(&s->model, u, &whole, &err), &err);
             for (int64_t i = 0; i < n; i++)
                 whole[i] = (float)(100 * k + u + 1) + (float)i / 4096;
-            ok(dsf_contents_put(&s->contents, u, k, whole, &err), &err);
+            must(dsf_contents_put(&s->contents, u, k, whole, &err), &err);
             free(whole);
         }
 }
@@ -36,8 +36,8 @@ static void check_all(struct dsf_session *s)
             if (s->plan->kept.v[k].kind != DSFLOW_KEPT_TENSORS ||
                 s->plan->kept.v[k].transient)
                 continue;
-            ok(dsf_unit_alloc(&s->model, u, &whole, &err), &err);
-            ok(dsf_contents_get(&s->contents, u, k, whole, &err), &err);
+            must(dsf_unit_alloc(&s->model, u, &whole, &err), &err);
+            must(dsf_contents_get(&s->contents, u, k, whole, &err), &err);
             for (unsigned t = 0; t < s->model.units[u].ntensors; t++) {
                 const struct dsf_tensor *of = &s->model.units[u].tensors[t];
 
@@ -90,11 +90,11 @@ static void a_checkpoint_has_all_that_a_step_changes(void **state)
         put_all(&from);
         *control(&from) = control_of_then;
         dsf_session_set_first(&from, -12);
-        ok(dsf_session_save(&from, 7, &err), &err);
+        must(dsf_session_save(&from, 7, &err), &err);
         dsf_session_close(&from);
 
         open_small(&to, TO_WEIGHTS, two);
-        ok(load(&to, saved, &err), &err);
+        must(load(&to, saved, &err), &err);
         check_all(&to);
         assert_int_equal(to.first, -12);
         assert_int_equal(control(&to)->updates, 6);
@@ -121,7 +121,7 @@ static int load_edited(const char *from, const char *to, struct dsf_session *s,
     open_small(s, TO_OPEN, keys);
     put_all(s);
     *control(s) = control_of_then;
-    ok(dsf_session_save(s, 7, err), err);
+    must(dsf_session_save(s, 7, err), err);
     edit(manifest, from, to);
     err->msg[0] = '\0';
     status = load(s, path, err);
@@ -150,7 +150,8 @@ static void a_number_that_is_not_there_is_zero(void **state)
     struct dsf_session s;
     struct dsflow_err err;
 
-    ok(load_edited("\"control.skipped\"", "\"control.other\"", &s, &err), &err);
+    must(load_edited("\"control.skipped\"", "\"control.other\"", &s, &err),
+         &err);
     assert_int_equal(control(&s)->skipped, 0);
     assert_int_equal(control(&s)->updates, 6);
     check_all(&s);
@@ -163,7 +164,7 @@ static void states_of_another_optimizer_are_refused(void **state)
     struct dsflow_err err;
 
     open_small(&s, TO_OPEN, "optimizer.kind=lion job.output=@/lion");
-    ok(dsf_session_save(&s, 7, &err), &err);
+    must(dsf_session_save(&s, 7, &err), &err);
     dsf_session_close(&s);
     open_small(&s, TO_OPEN, "");
     assert_int_equal(load(&s, "@/lion/checkpoints/step-7", &err),
@@ -181,7 +182,7 @@ static void old_checkpoints_go(void **state)
 
     open_small(&s, TO_WEIGHTS, "job.output=@/few checkpoint.keep=2");
     for (int64_t step = 1; step <= 4; step++)
-        ok(dsf_session_save(&s, step, &err), &err);
+        must(dsf_session_save(&s, step, &err), &err);
     assert_false(is_there("@/few/checkpoints/step-2"));
     assert_true(is_there("@/few/checkpoints/step-3/states.safetensors"));
     assert_true(is_there("@/few/checkpoints/step-4/manifest.json"));
@@ -207,14 +208,14 @@ static void there_must_be_room_for_checkpoints(void **state)
     struct dsflow_err err;
 
     open_small(&s, TO_PLAN, "");
-    ok(dsf_session_check_room(&s, 0, false, &err), &err);
+    must(dsf_session_check_room(&s, 0, false, &err), &err);
     dsf_session_close(&s);
     open_small(&s, TO_MODEL, "model.width=65536 model.layers=1024");
     assert_int_equal(dsf_session_check_room(&s, 0, false, &err), DSFLOW_EFIT);
     cut_folder(err.msg);
     assert_non_null(strstr(err.msg, "/job.toml:4: job: output: /run: a "
                                     "checkpoint needs 576.1 TiB and "));
-    ok(dsf_session_check_room(&s, 10, false, &err), &err); /* it is over */
+    must(dsf_session_check_room(&s, 10, false, &err), &err); /* it is over */
     dsf_session_close(&s);
 }
 

@@ -42,7 +42,7 @@ static void the_folder_of_a_run_is_its_job(void **state)
     assert_true(dsf_is_run(to));
     assert_false(dsf_is_run(from));
     assert_false(dsf_is_run(folder)); /* its job.toml is somebody's */
-    ok(open_job(&s, TO_MODEL, "moved", "job.steps=20", &err), &err);
+    must(open_job(&s, TO_MODEL, "moved", "job.steps=20", &err), &err);
     assert_string_equal(s.job->main.output, to);
     assert_int_equal(s.job->main.steps, 20);
     assert_int_equal(s.model.layers, 2);
@@ -64,10 +64,10 @@ static void a_setting_makes_another_job_or_changes_nothing(void **state)
                      DSFLOW_EINVAL);
     assert_ptr_equal(s.job, before);
     assert_int_equal(s.job->batch.micro, 4);
-    ok(dsf_session_set(&s, DSF_FOLLOWS, sets, 1, &err), &err);
+    must(dsf_session_set(&s, DSF_FOLLOWS, sets, 1, &err), &err);
     assert_int_equal(s.job->batch.micro, 2);
     assert_false(dsf_job_has(s.job, "batch", "micro"));
-    ok(dsf_session_set_text(&s, "job.name", "a \"b\" \\ c", &err), &err);
+    must(dsf_session_set_text(&s, "job.name", "a \"b\" \\ c", &err), &err);
     assert_string_equal(s.job->main.name, "a \"b\" \\ c");
     dsf_session_close(&s);
 }
@@ -85,7 +85,7 @@ static void the_family_follows_from_the_folder(void **state)
                "\"intermediate_size\": 32, \"vocab_size\": 256, "
                "\"max_position_embeddings\": 16, \"rms_norm_eps\": 1e-6, "
                "\"hidden_act\": \"silu\"}");
-    ok(open_job(&s, TO_MODEL, "bare.toml", "model.init=@/llama", &err), &err);
+    must(open_job(&s, TO_MODEL, "bare.toml", "model.init=@/llama", &err), &err);
     assert_int_equal(s.job->model.family, DSF_LLAMA);
     assert_false(dsf_job_has(s.job, "model", "family"));
     dsf_session_close(&s);
@@ -100,8 +100,8 @@ static void open_sizes_are_chosen(void **state)
 
     dsf_machine_model_init(&m);
     open_small(&s, TO_MODEL, "batch.micro=auto");
-    ok(dsf_machine_probe(&s.machine, &err), &err);
-    ok(dsf_session_fit(&s, &m, NULL, &err), &err);
+    must(dsf_machine_probe(&s.machine, &err), &err);
+    must(dsf_session_fit(&s, &m, NULL, &err), &err);
     assert_true(s.job->batch.micro > 0);
     assert_non_null(strstr(s.why, "batch.micro"));
     dsf_session_close(&s);
@@ -128,7 +128,7 @@ static void a_job_needs_the_memory_that_there_is(void **state)
     struct dsf_session s;
 
     open_small(&s, TO_PLAN, "");
-    ok(dsf_session_check_memory(&s, &err), &err);
+    must(dsf_session_check_memory(&s, &err), &err);
     s.machine.available = 1000;
     check_memory(&s, "/job.toml: memory: device: rank 0 needs ",
                  " and has 750 B");
@@ -157,9 +157,9 @@ static void weights_come_as_whole_units(void **state)
 
         open_small(&s, TO_WEIGHTS, cases[i].keys);
         assert_int_equal(dsf_session_copies(&s) > 0, cases[i].copies);
-        ok(dsf_session_units(&s, &units, &err), &err);
+        must(dsf_session_units(&s, &units, &err), &err);
         for (unsigned u = 0; u < s.model.nunits; u++) {
-            ok(dsf_unit_alloc(&s.model, u, &want, &err), &err);
+            must(dsf_unit_alloc(&s.model, u, &want, &err), &err);
             dsf_model_randomize(&s.model, u, 1, want);
             assert_memory_equal(units[u], want,
                                 (size_t)s.model.units[u].elems * sizeof(*want));

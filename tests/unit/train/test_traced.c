@@ -67,14 +67,14 @@ static void a_trace_of_before_goes_when_a_run_begins_anew(void **state)
     make_subfolder("run");
     write_text("run/trace.dsflow", "of before");
     open_small(&s, TO_PLAN, "");
-    ok(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 3, &err), &err);
+    must(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 3, &err), &err);
     assert_true(is_there("@/run/trace.dsflow"));
-    ok(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 0, &err), &err);
+    must(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 0, &err), &err);
     assert_false(is_there("@/run/trace.dsflow"));
     dsf_session_close(&s);
     /* Nor is one made of steps that were done before. */
     open_small(&s, TO_PLAN, "trace.steps=[2,3]");
-    ok(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 3, &err), &err);
+    must(dsf_traced_open(&meter, &s, &m, &prediction, "serial", 3, &err), &err);
     assert_false(is_there("@/run/trace.dsflow"));
     dsf_session_close(&s);
 }
@@ -89,8 +89,8 @@ static void a_simulation_is_a_trace_of_its_plan(void **state)
 
     read_laptop(&m);
     open_small(&s, TO_PLAN, "mesh.data=2 batch.micro=1 optimizer.lr=0.5");
-    ok(dsf_record_simulation(&s, &m, path, &err), &err);
-    ok(dsf_trace_read(path, &trace, &err), &err);
+    must(dsf_record_simulation(&s, &m, path, &err), &err);
+    must(dsf_trace_read(path, &trace, &err), &err);
     assert_true(trace.facts.simulated);
     assert_false(trace.cut);
     assert_string_equal(trace.facts.executor, "simulation");

@@ -34,7 +34,7 @@ static void check(const char *keys, const char *tokenizer, const char *source,
     char *folder_of;
 
     hush();
-    ok(open_job(&s, TO_MODEL, "bare.toml", keys, &err), &err);
+    must(open_job(&s, TO_MODEL, "bare.toml", keys, &err), &err);
     dsf_vocabulary_say(&s);
     assert_string_equal(said, lines);
     folder_of = in_folder(tokenizer);
