@@ -357,7 +357,7 @@ int dsf_job_parse(const char *text, size_t bytes, const char *path,
 /* The whole file, with a NUL after it; NULL on error. */
 static char *read_file(const char *path, size_t *bytes, struct dsflow_err *err)
 {
-    enum { MOST = 16 << 20 }; /* nobody writes a longer job */
+    enum { MOST = 1 << 20 }; /* nobody writes a longer job */
     FILE *f = fopen(path, "rb");
     struct stat st;
     char *text = NULL;
@@ -381,7 +381,7 @@ static char *read_file(const char *path, size_t *bytes, struct dsflow_err *err)
             dsflow_fail(err, DSFLOW_EINVAL, "%s: %s", path,
                         ferror(f) ? strerror(errno)
                         : n == 0  ? "is empty: expected a job.toml"
-                                  : "is larger than 16 MiB: no job.toml");
+                                  : "is larger than 1 MiB: no job.toml");
             free(text);
             text = NULL;
         } else {

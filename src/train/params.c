@@ -30,9 +30,9 @@ static int open_checkpoint(struct dsf_params *p, int64_t step, int64_t *from,
         folder = dsf_xasprintf("%s/step-%" PRId64, dir, step);
         if (access(folder, F_OK) < 0)
             status = dsflow_fail(err, DSFLOW_EINVAL,
-                                 "--step %" PRId64 ": %s has no checkpoint of "
-                                 "that step (dsflow checkpoint list)",
-                                 step, p->s->job->main.output);
+                                 "%s: has no checkpoint of step %" PRId64
+                                 " (dsflow checkpoint list)",
+                                 p->s->job->main.output, step);
         else
             status = dsf_ckpt_verify(folder, &meta, err);
     } else {
@@ -71,7 +71,7 @@ int dsf_params_open(const struct dsf_session *s, int64_t step,
             status = dsflow_fail(
                 err, DSFLOW_EINVAL,
                 "%s: has no checkpoint: train it first (dsflow run), or look "
-                "at the model as it starts (--step 0)",
+                "at the model as it starts (step 0)",
                 s->job->main.output);
     }
     if (status < 0) {

@@ -39,6 +39,9 @@ wrong 2 "--set: job: output: folder: has a job.toml that no run wrote, and would
 cmp -s folder/job.toml before.toml || fault "a run lost the job.toml of its user"
 : > empty.toml
 wrong 2 "empty.toml: is empty: expected a job.toml" run empty.toml
+head -c 1048577 /dev/zero > large.toml
+wrong 2 "large.toml: is larger than 1 MiB: no job.toml" run large.toml
+rm large.toml
 wrong 2 "run: expected: dsflow run [OPTION]… job.toml (dsflow help run)" run
 wrong 2 '"": expected the path of a job.toml, or the output folder of a run' run ""
 echo "[job]" > short.toml

@@ -53,7 +53,7 @@ static void what_is_not_there_is_named(void **state)
     struct dsflow_err err;
 
     assert_int_equal(evaluate(DSFLOW_SERIAL, 7, KEYS, &v, &err), DSFLOW_EINVAL);
-    assert_non_null(strstr(err.msg, "no checkpoint of that step"));
+    assert_non_null(strstr(err.msg, "has no checkpoint of step 7"));
     assert_int_equal(
         evaluate(DSFLOW_SERIAL, DSF_START, "data.validation=0", &v, &err),
         DSFLOW_EINVAL);

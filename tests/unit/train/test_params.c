@@ -115,11 +115,11 @@ static void check_refused(const char *keys, int64_t step, int status,
 static void what_is_not_there_is_said(void **state)
 {
     check_refused("", 3, DSFLOW_EINVAL,
-                  "--step 3: /run has no checkpoint of that step (dsflow "
-                  "checkpoint list)");
+                  "/run: has no checkpoint of step 3 (dsflow checkpoint "
+                  "list)");
     check_refused("job.output=@/none", DSF_LATEST, DSFLOW_EINVAL,
                   "/none: has no checkpoint: train it first (dsflow run), or "
-                  "look at the model as it starts (--step 0)");
+                  "look at the model as it starts (step 0)");
     check_refused("model.layers=2", DSF_LATEST, DSFLOW_EINVAL,
                   "/run/checkpoints/step-5/params.safetensors: has no tensor "
                   "layer1.qkv");
