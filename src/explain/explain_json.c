@@ -188,6 +188,29 @@ static json_t *programs_json(const struct dsf_account *a)
 
 static void put_times(json_t *root, const struct dsf_account *a)
 {
+/* All steps of the trace, whichever program they ran. */
+static json_t *each_json(const struct dsf_trace *trace)
+{
+    const struct dsf_laps *laps = &trace->laps;
+    json_t *list = json_array(), *o;
+
+    for (unsigned k = laps->first; k < laps->n; k++) {
+        const struct dsf_lap *lap = &laps->v[k];
+
+        if (!lap->ran)
+            continue;
+        o = json_pack("{s:I, s:s, s:b}", "step",
+                      (json_int_t)(trace->facts.first + k), "program",
+                      dsflow_graph_program(trace->graph, lap->program),
+                      "skipped", (int)lap->skipped);
+        put(o, "seconds", lap->end - lap->begin);
+        put(o, "efficiency", dsf_lap_efficiency(lap));
+        put(o, "loss_scale", lap->loss_scale > 0 ? lap->loss_scale : NAN);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
     const struct dsf_trace_facts *f = &a->trace->facts;
     double step = a->steps.seconds;
 
@@ -236,6 +259,7 @@ int dsf_explain_json(const struct dsf_account *a,
     json_object_set_new(root, "programs", programs_json(a));
     json_object_set_new(root, "advice", advices_json(advices));
     json_object_set_new(root, "all", use_json(a, &a->all));
+    json_object_set_new(root, "each_step", each_json(a->trace));
     json_object_set_new(root, "ranks", ranks_json(a));
     json_object_set_new(root, "workers", workers_json(a));
     json_object_set_new(root, "tasks", kinds_json(a));

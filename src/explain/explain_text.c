@@ -34,6 +34,24 @@ static struct dsf_text percent(double share)
     return t;
 }
 
+/* What losses were multiplied by, and which steps that made useless. */
+static void print_scales(const struct dsf_trace *trace, FILE *out)
+{
+    struct dsf_lap_scales s = dsf_laps_scales(&trace->laps);
+
+    if (s.most > 0)
+        fprintf(out, "loss scale %.10g", s.least);
+    if (s.most > s.least)
+        fprintf(out, " to %.10g", s.most);
+    if (s.skipped > 0)
+        fprintf(out, "%s%u of %u steps %s skipped: %s", s.most > 0 ? "; " : "",
+                s.skipped, s.n, s.skipped == 1 ? "was" : "were",
+                s.most > 0 ? "gradients overflowed"
+                           : "the loss or the gradient was not finite");
+    if (s.most > 0 || s.skipped > 0)
+        fputc('\n', out);
+}
+
 static void print_head(const struct dsf_account *a, FILE *out)
 {
     const struct dsf_trace_facts *f = &a->trace->facts;
@@ -72,6 +90,7 @@ static void print_head(const struct dsf_account *a, FILE *out)
                 percent(a->laps.efficiency).s, on_average,
                 time_text(a->laps.bound / a->laps.n).s);
     fputc('\n', out);
+    print_scales(a->trace, out);
     for (unsigned p = DSFLOW_STEP + 1;
          p < dsflow_graph_nprograms(a->trace->graph); p++) {
         uint32_t n = dsf_executed_steps(a->trace, (dsflow_program)p);

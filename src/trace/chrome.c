@@ -15,6 +15,7 @@ struct chrome {
     const struct dsf_view *view;
     const struct dsf_trace *trace;
     struct dsf_kinds kinds;
+    bool has[DSF_NFIGURES]; /* of steps */
     char **kind_text; /* by kind: "name":…,"cat":…,"cname":… */
     FILE *out;
 };
@@ -218,8 +219,12 @@ static void step(void *user, double t, unsigned number)
     struct chrome *c = user;
     const struct dsf_lap *lap = &c->view->steps.v[number];
 
-    if (!isnan(lap->bound))
-        put_counter(c, t, 0, "efficiency", "%", 100 * dsf_lap_efficiency(lap));
+    for (unsigned f = 0; f < DSF_NFIGURES; f++) {
+        const struct dsf_figure *figure = &dsf_figures[f];
+
+        if (c->has[f] && !isnan(figure->of(lap)))
+            put_counter(c, t, 0, figure->name, figure->unit, figure->of(lap));
+    }
     fprintf(c->out,
             ",\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":0,"
             "\"name\":\"step %lld",
@@ -243,6 +248,8 @@ void dsf_write_chrome(const struct dsf_view *view, FILE *out)
                                          .step = step };
 
     dsf_kinds_init(&c.kinds, view->trace);
+    for (unsigned f = 0; f < DSF_NFIGURES; f++)
+        c.has[f] = dsf_laps_have(&view->steps, &dsf_figures[f]);
     c.kind_text = dsf_xcalloc(c.kinds.n, sizeof(*c.kind_text));
     for (unsigned k = 0; k < c.kinds.n; k++) {
         char *name = quoted(c.kinds.v[k].name);

@@ -23,6 +23,7 @@ struct paje {
     const struct dsf_view *view;
     const struct dsf_trace *trace;
     struct dsf_kinds kinds;
+    bool has[DSF_NFIGURES]; /* of steps */
     FILE *out;
 };
 
@@ -126,6 +127,16 @@ static const struct {
     [DSF_READY] = { "VR", "ready tasks", 1, DSF_UPDATES },
 };
 
+/* Of steps. */
+static const struct {
+    const char *alias;
+    enum dsf_kind_family colour;
+} figures[DSF_NFIGURES] = {
+    [DSF_EFFICIENCY] = { "VE", DSF_BACKWARD_WEIGHT },
+    [DSF_LOSS_SCALE] = { "VL", DSF_BACKWARD_INPUT },
+    [DSF_SKIPPED] = { "VS", DSF_SWAPS },
+};
+
 /* Nothing escapes a quote in Paje. */
 static void put_name(const char *name, FILE *out)
 {
@@ -197,9 +208,14 @@ static void put_links_and_variables(struct paje *p)
         put_colour(dsf_family_colour(variables[k].colour), p->out);
         fputc('\n', p->out);
     }
-    fprintf(p->out, "%d VE CP \"efficiency (%%)\"", VARIABLE_TYPE);
-    put_colour(dsf_family_colour(DSF_BACKWARD_WEIGHT), p->out);
-    fputc('\n', p->out);
+    for (unsigned f = 0; f < DSF_NFIGURES; f++) {
+        if (!p->has[f])
+            continue;
+        fprintf(p->out, "%d %s CP \"%s (%s)\"", VARIABLE_TYPE, figures[f].alias,
+                dsf_figures[f].name, dsf_figures[f].unit);
+        put_colour(dsf_family_colour(figures[f].colour), p->out);
+        fputc('\n', p->out);
+    }
 }
 
 static unsigned owner(const struct dsf_trace *trace, const struct dsf_lane *lane)
@@ -342,13 +358,16 @@ static void value(void *user, double t, unsigned rank, enum dsf_series series,
 static void step(void *user, double t, unsigned number)
 {
     struct paje *p = user;
-    double efficiency = dsf_lap_efficiency(&p->view->steps.v[number]);
 
-    if (isnan(efficiency))
-        return;
-    fprintf(p->out, "%d ", VARIABLE);
-    put_time(p->view, t, p->out);
-    fprintf(p->out, " VE P0 %.4f\n", 100 * efficiency);
+    for (unsigned f = 0; f < DSF_NFIGURES; f++) {
+        double v = dsf_figures[f].of(&p->view->steps.v[number]);
+
+        if (!p->has[f] || isnan(v))
+            continue;
+        fprintf(p->out, "%d ", VARIABLE);
+        put_time(p->view, t, p->out);
+        fprintf(p->out, " %s P0 %.4f\n", figures[f].alias, v);
+    }
 }
 
 static void put_end_of(struct paje *p, const char *type, const char *name,
@@ -383,6 +402,8 @@ void dsf_write_paje(const struct dsf_view *view, FILE *out)
                                          .step = step };
 
     dsf_kinds_init(&p.kinds, view->trace);
+    for (unsigned f = 0; f < DSF_NFIGURES; f++)
+        p.has[f] = dsf_laps_have(&view->steps, &dsf_figures[f]);
     put_types(&p);
     put_links_and_variables(&p);
     put_containers(&p);

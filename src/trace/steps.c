@@ -192,6 +192,52 @@ struct dsf_lap_sum dsf_laps_sum(const struct dsf_laps *laps, unsigned from,
     return sum;
 }
 
+struct dsf_lap_scales dsf_laps_scales(const struct dsf_laps *laps)
+{
+    struct dsf_lap_scales s = { 0 };
+
+    for (unsigned k = laps->first; k < laps->n; k++) {
+        const struct dsf_lap *lap = &laps->v[k];
+
+        if (!lap->ran)
+            continue;
+        s.least = s.n == 0 ? lap->loss_scale : fmin(s.least, lap->loss_scale);
+        s.most = fmax(s.most, lap->loss_scale);
+        s.skipped += lap->skipped;
+        s.n++;
+    }
+    return s;
+}
+
+static double percent_of(const struct dsf_lap *lap)
+{
+    return 100 * dsf_lap_efficiency(lap);
+}
+
+static double loss_scale_of(const struct dsf_lap *lap)
+{
+    return lap->loss_scale;
+}
+
+static double skipped_of(const struct dsf_lap *lap)
+{
+    return lap->skipped;
+}
+
+const struct dsf_figure dsf_figures[DSF_NFIGURES] = {
+    [DSF_EFFICIENCY] = { "efficiency", "%", percent_of },
+    [DSF_LOSS_SCALE] = { "loss scale", "factor", loss_scale_of },
+    [DSF_SKIPPED] = { "skipped", "steps", skipped_of },
+};
+
+bool dsf_laps_have(const struct dsf_laps *laps, const struct dsf_figure *f)
+{
+    for (unsigned k = laps->first; k < laps->n; k++)
+        if (laps->v[k].ran && f->of(&laps->v[k]) > 0)
+            return true;
+    return false;
+}
+
 struct dsf_window dsf_window_whole(const struct dsf_trace *trace)
 {
     const struct dsf_timeline *timeline = &trace->timeline;

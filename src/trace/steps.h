@@ -26,6 +26,24 @@ struct dsf_lap_sum {
 struct dsf_lap_sum dsf_laps_sum(const struct dsf_laps *laps, unsigned from,
                                 unsigned to);
 
+/* A figure of steps, as a value over time. */
+struct dsf_figure {
+    const char *name, *unit;                 /* "efficiency", "%" */
+    double (*of)(const struct dsf_lap *lap); /* NAN: it is not known */
+};
+enum { DSF_EFFICIENCY, DSF_LOSS_SCALE, DSF_SKIPPED, DSF_NFIGURES };
+extern const struct dsf_figure dsf_figures[DSF_NFIGURES];
+
+/* Is the figure more than 0 in some step? Else there is nothing to show. */
+bool dsf_laps_have(const struct dsf_laps *laps, const struct dsf_figure *f);
+
+/* Loss scales of all steps, and how many of them updated nothing. */
+struct dsf_lap_scales {
+    double least, most; /* 0: losses are not scaled */
+    unsigned n, skipped;
+};
+struct dsf_lap_scales dsf_laps_scales(const struct dsf_laps *laps);
+
 /* Of the tasks of a program that runs in steps, by instance, step * ntasks +
  * task - first: its position in the timeline and 1, or 0 when it did not run.
  * Freed by the caller. */

@@ -54,6 +54,9 @@ struct dsf_lap {
     double bound;      /* no order of them takes less: dsf_bound_seconds; NAN:
                           not known, as of the first step of a run */
     double idle;       /* share of the workers' time */
+    double loss_scale; /* that the loss was multiplied by; 0: losses are not
+                          scaled, or nothing was computed */
+    bool skipped;      /* it updated nothing */
 };
 
 /* By the `step` of spans: the first ones may not have been traced. */

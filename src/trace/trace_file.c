@@ -292,6 +292,8 @@ int dsf_trace_append_lap(struct dsf_trace_file *file, unsigned step,
         .critical = lap->critical,
         .bound = lap->bound,
         .idle = lap->idle,
+        .loss_scale = lap->loss_scale,
+        .skipped = lap->skipped,
     };
 
     put_count(file, STEP);

@@ -1,7 +1,7 @@
 /* trace_private.h - how a trace stands on disk, and what the graph of one that
  * was read borrows.
  *
- *   "dsflow trace 5\n"
+ *   "dsflow trace 6\n"
  *   head    u32 bytes, JSON: facts, lanes, programs, kinds of task with their
  *           ports
  *   data    u32 count, then struct data_record and the name of each
@@ -16,7 +16,7 @@
 
 #include <dsflow/graph.h>
 
-#define DSF_TRACE_MAGIC "dsflow trace 5\n"
+#define DSF_TRACE_MAGIC "dsflow trace 6\n"
 enum {
     MAGIC = sizeof(DSF_TRACE_MAGIC) - 1,
     ORDER = 0x01020304,
@@ -49,7 +49,8 @@ struct task_record {
 
 struct step_record {
     uint32_t step, program;
-    double begin, end, critical, bound, idle;
+    double begin, end, critical, bound, idle, loss_scale;
+    uint32_t skipped, rest;
 };
 
 struct dsf_trace_ops {

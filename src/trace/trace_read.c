@@ -305,6 +305,7 @@ static bool add_lap(struct dsf_laps *laps, unsigned nprograms,
 {
     if (r->program >= nprograms || !(r->begin <= r->end) ||
         !isfinite(r->begin) || !isfinite(r->end) || isinf(r->bound) ||
+        !(r->loss_scale >= 0) || isinf(r->loss_scale) || r->skipped > 1 ||
         (laps->n > 0 && r->step != laps->first + laps->n))
         return false;
     if (laps->n == 0)
@@ -317,7 +318,9 @@ static bool add_lap(struct dsf_laps *laps, unsigned nprograms,
                           .end = r->end,
                           .critical = r->critical,
                           .bound = r->bound,
-                          .idle = r->idle };
+                          .idle = r->idle,
+                          .loss_scale = r->loss_scale,
+                          .skipped = r->skipped };
     return true;
 }
 

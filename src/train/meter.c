@@ -294,7 +294,10 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     struct dsf_lap lap = { .ran = true,
                            .program = program,
                            .begin = from - began,
-                           .end = to - began };
+                           .end = to - began,
+                           .loss_scale =
+                               step->overflows >= 0 ? step->loss_scale : 0,
+                           .skipped = step->skipped };
 
     drain(m, i, from - began, to - began, false);
     step->io_seconds =

@@ -63,7 +63,8 @@ int dsf_meter_record(struct dsf_meter *m, struct dsf_trace *trace,
                      struct dsflow_err *err);
 
 /* Step `i` of this executor, from 0, took from `from` to `to`, in seconds of
- * dsf_now: fills in its efficiency, its shares and what its disks did. */
+ * dsf_now: fills in its efficiency, its shares and what its disks did. What it
+ * says of the loss scale is known. */
 void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
                     struct dsf_step *step);
 

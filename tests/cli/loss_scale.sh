@@ -17,7 +17,7 @@ of() {
 }
 
 # The first overflow is tolerated, the second halves; then come three steps and one.
-run whole $scaled $two --set job.log_every=1
+run whole $scaled $two --set job.log_every=1 --trace=all
 scales=$(for i in 1 2 3 4 5 6 7 8 9 10; do of whole $i loss_scale; done | tr '\n' ' ')
 [ "$scales" = "1024.0 1024.0 1024.0 1024.0 512.0 512.0 512.0 512.0 1024.0 1024.0 " ] ||
     fault "the scales: $scales"
@@ -31,6 +31,14 @@ grep -q "^step 4/10 .* scale 1024  skipped " log && grep -q "^step 5/10 .* scale
 "$dsflow" watch whole --once > log 2>&1 && grep -q "^loss scale  1024, too large in 2 steps" log ||
     fault "watch: $(cat log)"
 grep -q -a loss_scale whole/tensorboard/* || fault "event files do not say it"
+"$dsflow" trace whole > log && grep -q "^loss scale 512 to 1024; 2 of 10 steps were skipped: gradients overflowed$" log ||
+    fault "trace: $(head -n 6 log)"
+"$dsflow" trace whole --json > log
+[ "$(grep -c '"loss_scale": 512.0' log) $(grep -c '"loss_scale": 1024.0' log)" = "4 6" ] &&
+    [ "$(grep -c '"skipped": true' log)" -eq 2 ] || fault "trace --json: $(grep loss_scale log)"
+"$dsflow" trace whole --paje log
+[ "$(grep -c ' VL P0 512.0000$' log) $(grep -c ' VS P0 1.0000$' log)" = "4 2" ] ||
+    fault "trace --paje: $(grep -e ' VL ' -e ' VS ' log)"
 
 # The schedule goes on where it was.
 run plain --set poison.steps=0

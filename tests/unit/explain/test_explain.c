@@ -179,11 +179,35 @@ static double real(const json_t *o, const char *key)
     return json_number_value(n);
 }
 
+static void the_loss_scale_is_said(void **state)
+{
+    struct dsf_trace trace;
+    struct dsf_lap *laps;
+
+    simulate(&trace, "");
+    laps = trace.laps.v;
+    laps[0].skipped = true;
+    check(&trace, &nothing_helps,
+          PARTS("\n1 of 3 steps was skipped: the loss or the gradient was not "
+                "finite\n"));
+    for (unsigned k = 0; k < trace.laps.n; k++)
+        laps[k].loss_scale = 1024;
+    laps[0].skipped = false;
+    check(&trace, &nothing_helps, PARTS("\nloss scale 1024\n"));
+    laps[0].skipped = laps[1].skipped = true;
+    laps[2].loss_scale = 512;
+    check(
+        &trace, &nothing_helps,
+        PARTS("\nloss scale 512 to 1024; 2 of 3 steps were skipped: gradients "
+              "overflowed\n"));
+    dsf_trace_fini(&trace);
+}
+
 /* The same for programs. */
 static void numbers_agree_with_each_other(void **state)
 {
     struct dsf_trace trace;
-    const json_t *ranks, *advice, *change;
+    const json_t *ranks, *advice, *change, *each;
     json_t *root;
     char *text;
 
@@ -196,10 +220,22 @@ static void numbers_agree_with_each_other(void **state)
         real(root, "efficiency"),
         real(root, "bound_seconds") / real(root, "mean_step_seconds"), 0.02);
     assert_true(real(root, "critical_seconds") <=
+    trace.laps.v[1].loss_scale = 512;
+    trace.laps.v[1].skipped = true;
                 real(root, "bound_seconds") * 1.000001);
     ranks = json_object_get(root, "ranks");
     assert_int_equal(json_array_size(ranks), 2);
     assert_int_equal(real(json_array_get(ranks, 1), "rank"), 1);
+    each = json_object_get(root, "each_step");
+    assert_int_equal(json_array_size(each), 3);
+    assert_true(
+        json_is_null(json_object_get(json_array_get(each, 0), "loss_scale")));
+    assert_true(
+        json_is_false(json_object_get(json_array_get(each, 0), "skipped")));
+    assert_int_equal(real(json_array_get(each, 1), "step"), 2);
+    assert_float_equal(real(json_array_get(each, 1), "loss_scale"), 512, 0);
+    assert_true(
+        json_is_true(json_object_get(json_array_get(each, 1), "skipped")));
     advice = json_object_get(root, "advice");
     assert_int_equal(real(advice, "tried"), 9);
     assert_int_equal(real(advice, "left"), 2);
@@ -246,3 +282,4 @@ int main(void)
 
     return cmocka_run_group_tests(tests, make_small, remove_small);
 }
+        cmocka_unit_test(the_loss_scale_is_said),

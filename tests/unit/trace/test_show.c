@@ -291,6 +291,41 @@ static void swaps_of_both_directions_look_different(void **state)
     shown_free(&shown);
 }
 
+static void the_loss_scale_is_a_value_over_time(void **state)
+{
+    struct shown shown;
+    char *text;
+
+    shown_make(&shown);
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, "\n4 VE CP \"efficiency (%)\"");
+    assert_null(strstr(text, "loss scale"));
+    assert_null(strstr(text, "skipped"));
+    free(text);
+    text = shown_text(&shown, dsf_write_chrome);
+    assert_null(strstr(text, "loss scale"));
+    free(text);
+
+    shown.view.steps.v[0].loss_scale = 512;
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, "\n4 VL CP \"loss scale (factor)\"");
+    assert_has(text, "\n13 0.000000000 VL P0 512.0000\n");
+    assert_null(strstr(text, "skipped"));
+    free(text);
+
+    shown.view.steps.v[0].skipped = true;
+    text = shown_text(&shown, dsf_write_paje);
+    assert_has(text, "\n13 0.000000000 VS P0 1.0000\n");
+    free(text);
+    text = shown_text(&shown, dsf_write_chrome);
+    assert_has(text, "\"name\":\"loss scale\",\"pid\":0,\"ts\":0.000,"
+                     "\"args\":{\"factor\":512}}");
+    assert_has(text, "\"name\":\"skipped\",\"pid\":0,\"ts\":0.000,"
+                     "\"args\":{\"steps\":1}}");
+    free(text);
+    shown_free(&shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_trace_of_nothing_is_shown_too),
         cmocka_unit_test(ranks_that_share_a_core_have_a_row_each),
         cmocka_unit_test(a_box_says_what_it_is),
+        cmocka_unit_test(the_loss_scale_is_a_value_over_time),
         cmocka_unit_test(swaps_of_both_directions_look_different),
         cmocka_unit_test(every_swap_is_in_the_row_of_its_disk),
     };

@@ -164,7 +164,9 @@ static int read_back(const unsigned *steps, unsigned n, struct dsf_trace *got,
                                                 .begin = steps[i],
                                                 .end = steps[i] + 1.0,
                                                 .bound = i == 0 ? NAN : 0.5,
-                                                .idle = 0.25 },
+                                                .idle = 0.25,
+                                                .loss_scale = 512 << i,
+                                                .skipped = i == 1 },
                              err);
     dsf_trace_close(file, true, err);
     status = dsf_trace_read(path, got, err);
@@ -178,6 +180,7 @@ static int read_back(const unsigned *steps, unsigned n, struct dsf_trace *got,
 static void what_was_found_of_a_step_is_kept_in_the_file(void **state)
 {
     struct dsf_trace got;
+    struct dsf_lap_scales scales;
     struct dsf_lap_sum sum;
     struct dsflow_err err;
 
@@ -189,6 +192,12 @@ static void what_was_found_of_a_step_is_kept_in_the_file(void **state)
     assert_true(isnan(dsf_lap_efficiency(&got.laps.v[0])));
     assert_true(dsf_lap_efficiency(&got.laps.v[1]) == 0.5);
     assert_true(got.laps.v[1].idle == 0.25);
+    assert_true(got.laps.v[0].loss_scale == 512 && !got.laps.v[0].skipped);
+    assert_true(got.laps.v[1].loss_scale == 1024 && got.laps.v[1].skipped);
+    scales = dsf_laps_scales(&got.laps);
+    assert_true(scales.least == 512 && scales.most == 1024);
+    assert_int_equal(scales.n, 2);
+    assert_int_equal(scales.skipped, 1);
     sum = dsf_laps_sum(&got.laps, 0, 2);
     assert_int_equal(sum.n, 1);
     assert_true(sum.seconds == 1 && sum.efficiency == 0.5);
