@@ -3,7 +3,9 @@
 #include "sim/plan_report.h"
 
 #include "base/units.h"
+#include "graph/shape_text.h"
 #include "plan/programs.h"
+#include "sim/largest.h"
 #include "sim/weights.h"
 
 #include <jansson.h>
@@ -177,6 +179,29 @@ static void print_memory(const struct dsf_weights *w, const double *budget,
         print_limits(w, ntiers, budget, out);
 }
 
+/* Of the rank that needs most. */
+static void print_largest(const struct dsflow_graph *g,
+                          const struct dsf_weights *w, FILE *out)
+{
+    enum { MOST = 6 };
+    unsigned rank = dsf_weights_neediest(w), n;
+    struct dsf_largest v[MOST];
+    char name[64] = "largest data";
+
+    n = dsf_largest_find(g, rank, v, MOST);
+    if (n == 0)
+        return;
+    if (w->nranks > 1)
+        snprintf(name, sizeof(name), "largest data of rank %u", rank);
+    fprintf(out, "\n%-26s %12s\n", name, "size");
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "%.31s.%.31s", v[i].segment, v[i].port);
+        fprintf(out, "%-26s %12s  %u of %s, %s\n", name,
+                dsf_size_text(v[i].bytes).s, v[i].count,
+                dsf_shape_text(v[i].data).s, dsflow_role_str(v[i].data->role));
+    }
+}
+
 /* What a step reads from the larger memories, and writes to them: all ranks. */
 static void print_traffic(const struct dsf_weights *w, FILE *out)
 {
@@ -285,6 +310,7 @@ int dsf_plan_report(const struct dsflow_plan *plan, struct dsflow_graph *g,
     print_programs(plan, g, facts->prediction, out);
     print_kinds(w, out);
     print_memory(w, facts->budget, out);
+    print_largest(g, w, out);
     print_traffic(w, out);
     if (facts->prediction != NULL)
         print_time(plan, facts->prediction, out);
@@ -390,6 +416,26 @@ static json_t *tiers_json(const struct dsf_rank_weight *r)
                                       "written_bytes", bytes_json(r->out[t])));
     }
     return tiers;
+}
+
+/* What takes most of the memory of the rank that needs most. */
+static json_t *largest_json(const struct dsflow_graph *g,
+                            const struct dsf_weights *w)
+{
+    enum { MOST = 32 };
+    unsigned rank = dsf_weights_neediest(w), n;
+    struct dsf_largest v[MOST];
+    json_t *list = json_array();
+
+    n = dsf_largest_find(g, rank, v, MOST);
+    for (unsigned i = 0; i < n; i++)
+        json_array_append_new(
+            list, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "rank",
+                            (int)rank, "task", v[i].segment, "port", v[i].port,
+                            "shape", dsf_shape_text(v[i].data).s, "role",
+                            dsflow_role_str(v[i].data->role), "count",
+                            (int)v[i].count, "bytes", bytes_json(v[i].bytes)));
+    return list;
 }
 
 /* A number for each axis. */
@@ -518,6 +564,7 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(w, NULL), "data", (json_int_t)w->ndata, "edges",
                      (json_int_t)w->nedges, "bytes", moved_json(w, NULL));
+    json_object_set_new(root, "largest", largest_json(g, w));
     json_object_set_new(root, "programs",
                         programs_json(plan, g, facts->prediction));
     if (facts->prediction != NULL)

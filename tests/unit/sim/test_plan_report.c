@@ -98,13 +98,20 @@ static void people_are_told_what_there_is_of_it(void **state)
                      "step    4 sequences of 16 tokens in 1 micro-batch of 4, "
                      "1 tile of up to 64 tokens\n",
                      "\nworkers ", "\nstep  ", "\neval  ", "\nmlp.forward  ",
-                     "\nparams  ", "\npredicted step  ", "\nno faster than  ",
+                     "\nparams  ",
+                     "\nlargest data                       size\n"
+                     "head.logits                    64.0 KiB  1 of [64, 256] "
+                     "fp32, activations\n",
+                     "\npredicted step  ", "\nno faster than  ",
                      "\nheld back most by  "),
                LINES("\nmesh ", "traffic", "nvme", "rank"));
+    check_text("laptop", "precision.compute=bf16",
+               LINES("32.0 KiB  1 of [64, 256] bf16, activations\n"),
+               LINES("rank"));
     check_text("laptop", "mesh.data=2 batch.micro=1",
                LINES("\nmesh    data 2", ": 2 ranks\n", "traffic\n",
                      "all ranks   least rank    most rank",
-                     "\nwork of each rank  "),
+                     "\nlargest data of rank 0 ", "\nwork of each rank  "),
                LINES("nvme", "traffic of a step"));
     check_text("laptop", "offload.optimizer=nvme memory.nvme.path=@",
                LINES("\ntraffic of a step  ", "\nnvme  ", "budget of a rank",
@@ -168,6 +175,28 @@ static void check_sums(const json_t *root)
     }
 }
 
+/* In order of their size; all that they are of is in the memory of the rank. */
+static void check_largest(const json_t *root, const struct reported *r)
+{
+    const json_t *list = json_object_get(root, "largest"), *x;
+    unsigned rank = dsf_weights_neediest(&r->weights);
+    json_int_t before = INT64_MAX, sum = 0;
+    size_t i;
+
+    assert_true(json_array_size(list) > 3);
+    json_array_foreach(list, i, x)
+    {
+        json_int_t bytes = json_integer_value(json_object_get(x, "bytes"));
+
+        assert_true(bytes > 0 && bytes <= before);
+        assert_int_equal(json_integer_value(json_object_get(x, "rank")), rank);
+        before = bytes;
+        sum += bytes;
+    }
+    assert_true(sum <= (json_int_t)(r->weights.ranks[rank].peak));
+    assert_true(sum > (json_int_t)(r->weights.ranks[rank].peak / 2));
+}
+
 static void programs_are_told_the_same(void **state)
 {
     struct reported r;
@@ -187,6 +216,7 @@ static void programs_are_told_the_same(void **state)
     assert_int_equal(json_integer_value(json_object_get(root, "edges")),
                      r.weights.nedges);
     check_sums(root);
+    check_largest(root, &r);
     rank = json_array_get(json_object_get(root, "ranks"), 1);
     assert_int_equal(number(rank, "coords", "data"), 1);
     assert_int_equal(number(rank, "peak_bytes", "device"),
