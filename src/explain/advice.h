@@ -16,6 +16,7 @@ struct dsf_advice {
     double more;    /* share of its memory that they are; 0: no more */
     bool fits;
     bool rounds;  /* sums in another order: other last bits */
+    bool narrows; /* numbers are rounded to fewer bits */
     bool machine; /* the key is not of the job, but of what it runs on */
 };
 

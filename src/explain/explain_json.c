@@ -27,7 +27,9 @@ static json_t *advice_json(const struct dsf_advice *x)
     put(o, "share", x->share);
     put(o, "bytes", x->bytes);
     json_object_set_new(o, "fits", json_boolean(x->fits));
-    json_object_set_new(o, "changes_bits", json_boolean(x->rounds));
+    json_object_set_new(o, "changes_bits",
+                        json_boolean(x->rounds || x->narrows));
+    json_object_set_new(o, "fewer_bits", json_boolean(x->narrows));
     json_object_set_new(o, "of_machine", json_boolean(x->machine));
     return o;
 }
@@ -186,8 +188,6 @@ static json_t *programs_json(const struct dsf_account *a)
     return list;
 }
 
-static void put_times(json_t *root, const struct dsf_account *a)
-{
 /* All steps of the trace, whichever program they ran. */
 static json_t *each_json(const struct dsf_trace *trace)
 {
@@ -211,6 +211,8 @@ static json_t *each_json(const struct dsf_trace *trace)
     return list;
 }
 
+static void put_times(json_t *root, const struct dsf_account *a)
+{
     const struct dsf_trace_facts *f = &a->trace->facts;
     double step = a->steps.seconds;
 
@@ -257,9 +259,9 @@ int dsf_explain_json(const struct dsf_account *a,
 
     put_times(root, a);
     json_object_set_new(root, "programs", programs_json(a));
+    json_object_set_new(root, "each_step", each_json(a->trace));
     json_object_set_new(root, "advice", advices_json(advices));
     json_object_set_new(root, "all", use_json(a, &a->all));
-    json_object_set_new(root, "each_step", each_json(a->trace));
     json_object_set_new(root, "ranks", ranks_json(a));
     json_object_set_new(root, "workers", workers_json(a));
     json_object_set_new(root, "tasks", kinds_json(a));

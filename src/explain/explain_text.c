@@ -128,22 +128,27 @@ static void print_one(const struct dsf_advice *x, const char *before,
                 !x->fits                                      ? ", too much"
                 : x->bytes > 0 && a->trace->facts.memory >= 0 ? ", fits"
                                                               : "");
-    fprintf(out, "%s%s\n", x->rounds ? " [1]" : "", x->machine ? " [2]" : "");
+    fprintf(out, "%s%s%s\n", x->rounds ? " [1]" : "", x->machine ? " [2]" : "",
+            x->narrows ? " [3]" : "");
 }
 
 static void print_notes(const struct dsf_advices *advices, FILE *out)
 {
-    bool rounds = false, machine = false;
+    bool rounds = false, machine = false, narrows = false;
 
     for (unsigned i = 0; i < advices->n; i++) {
         rounds = rounds || advices->v[i].rounds;
         machine = machine || advices->v[i].machine;
+        narrows = narrows || advices->v[i].narrows;
     }
     if (rounds)
         fprintf(out, "  [1] sums in another order: the last bits differ, and "
                      "this run cannot be resumed with it\n");
     if (machine)
         fprintf(out, "  [2] another machine, not another job\n");
+    if (narrows)
+        fprintf(out, "  [3] rounds numbers to fewer bits: other losses; this "
+                     "run can be resumed with it\n");
 }
 
 static void print_advice(const struct dsf_account *a,

@@ -140,6 +140,19 @@ static char *say_again(const struct dsf_account *a)
                          100 * again / (a->all.workers * a->steps.seconds));
 }
 
+static char *say_type(const struct dsf_account *a)
+{
+    double seconds = 0;
+
+    for (unsigned k = 0; k < a->nkinds; k++)
+        if (a->kinds[k].op != NULL && a->kinds[k].op->segment != NULL)
+            seconds += a->kinds[k].on_workers;
+    return dsf_xasprintf(
+        "tasks of the model take %.0f %% of the workers' time, "
+        "in fp32, and the machine is faster in bf16",
+        100 * share_of(a, seconds));
+}
+
 static char *say_waiting(const struct dsf_account *a)
 {
     double sum = 0;
@@ -178,6 +191,8 @@ char *dsf_reason_text(const struct dsf_account *a, enum dsf_reason reason,
         return say_disk(a);
     case DSF_REASON_AGAIN:
         return say_again(a);
+    case DSF_REASON_TYPE:
+        return say_type(a);
     case DSF_REASON_LARGE:
     case DSF_REASON_ORDER:
         break;

@@ -15,6 +15,7 @@ enum dsf_reason {
     DSF_REASON_TRANSFER, /* virtual devices wait for transfers */
     DSF_REASON_DISK,     /* a disk is busy */
     DSF_REASON_AGAIN,    /* what was computed is computed again */
+    DSF_REASON_TYPE,     /* the machine is faster in another type */
     DSF_REASON_ORDER     /* workers wait for data */
 };
 

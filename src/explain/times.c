@@ -1,8 +1,9 @@
 /* times.c - the step of a trace, planned again, and how long tasks take.
  *
- * A kind of task takes what the machine's description says of its size, times
- * how much longer it took in the trace than was said: sizes that the trace has
- * not are scaled like those that it has. */
+ * A kind of task takes what the machine's description says of its size and
+ * type, times how much longer it took in the trace than was said: sizes that
+ * the trace has not are scaled like those that it has, and so is a type, where
+ * it has the kind in another one. */
 #include "explain/times.h"
 
 #include "base/alloc.h"
@@ -19,16 +20,55 @@ static bool is_gpu(const struct dsf_times *t)
     return t->machine.main.kind == DSF_MACHINE_GPU;
 }
 
-/* Position of a kind of the account by name; its number: it has none. */
-static unsigned kind_of(const struct dsf_times *t, const char *name)
+/* NULL: the trace has no such task. */
+static struct dsf_timed *find_timed(const struct dsf_times *t,
+                                    const struct dsflow_op *op,
+                                    enum dsflow_dtype dtype)
+{
+    for (unsigned k = 0; k < t->ntimed; k++)
+        if (t->timed[k].op == op && t->timed[k].dtype == dtype)
+            return &t->timed[k];
+    return NULL;
+}
+
+static struct dsf_timed *timed_of(struct dsf_times *t,
+                                  const struct dsflow_op *op,
+                                  enum dsflow_dtype dtype)
+{
+    struct dsf_timed *x = find_timed(t, op, dtype);
+
+    if (x != NULL)
+        return x;
+    dsf_grow(&t->timed, &t->cap_timed, t->ntimed + 1, sizeof(*t->timed));
+    x = &t->timed[t->ntimed++];
+    *x = (struct dsf_timed){ .op = op, .dtype = dtype, .factor = 1 };
+    return x;
+}
+
+/* The tasks of the steps that count. A trace does not say which types ports
+ * take: the graph that was planned again does. */
+static void add_up(struct dsf_times *t)
 {
     const struct dsf_account *a = t->account;
-    unsigned k = 0;
+    const struct dsf_timeline *timeline = &a->trace->timeline;
 
-    while (k < a->nkinds &&
-           (a->kinds[k].op == NULL || strcmp(a->kinds[k].op->name, name) != 0))
-        k++;
-    return k;
+    for (size_t i = 0; i < timeline->n; i++) {
+        const struct dsf_span *s = &timeline->v[i];
+        const struct dsflow_task_spec *task;
+        struct dsf_timed *x;
+        double predicted;
+
+        if (s->kind != DSF_SPAN_TASK || s->what >= a->steps.ntasks ||
+            s->step < a->steps.from || s->step >= a->steps.to)
+            continue;
+        task = dsflow_graph_task(t->graph, (dsflow_task_id){ s->what });
+        predicted = a->trace->tasks[s->what].predicted;
+        x = timed_of(t, task->op, dsf_cost_type(t->graph, task));
+        x->count++;
+        x->seconds += s->end - s->start;
+        x->predicted =
+            predicted < 0 || x->predicted < 0 ? -1 : x->predicted + predicted;
+    }
 }
 
 /* A disk that reads while it writes does both more slowly, unless it is duplex:
@@ -60,30 +100,25 @@ static void measure(struct dsf_times *t)
     bool simulated = a->trace->facts.simulated;
     uint32_t count = 0;
 
-    t->factor = dsf_xcalloc((size_t)a->nkinds + 1, sizeof(*t->factor));
-    for (unsigned k = 0; k < a->nkinds; k++) {
-        const struct dsf_kind_use *use = &a->kinds[k];
+    add_up(t);
+    for (unsigned k = 0; k < t->ntimed; k++) {
+        struct dsf_timed *x = &t->timed[k];
         /* A simulated span has the overhead in it. */
-        double beside = said * use->count;
-        double took = use->seconds - (simulated ? beside : 0);
+        double beside = said * x->count;
+        double took = x->seconds - (simulated ? beside : 0);
 
-        t->factor[k] = 1;
-        if (use->op == NULL)
-            continue;
-        count += use->count;
+        count += x->count;
         /* Some of them may be the disk's. */
-        if (use->op->swaps && a->hidden.io > 0)
+        if ((x->op->swaps && a->hidden.io > 0) || x->predicted - beside <= 0)
             continue;
-        if (use->predicted - beside <= 0)
-            continue;
-        t->factor[k] = took > 0 ? took / (use->predicted - beside) : 1;
+        x->factor = took > 0 ? took / (x->predicted - beside) : 1;
         measured += took;
-        predicted += use->predicted - beside;
+        predicted += x->predicted - beside;
     }
     t->factor_of_all = predicted > 0 ? measured / predicted : 1;
-    for (unsigned k = 0; k < a->nkinds; k++)
-        if (a->kinds[k].op != NULL && a->kinds[k].op->swaps && a->hidden.io > 0)
-            t->factor[k] = t->factor_of_all;
+    for (unsigned k = 0; k < t->ntimed; k++)
+        if (t->timed[k].op->swaps && a->hidden.io > 0)
+            t->timed[k].factor = t->factor_of_all;
     t->overhead = said;
     if (!simulated && count > 0)
         t->overhead = a->all.idle[DSF_CAUSE_RUNTIME] / count;
@@ -122,11 +157,16 @@ static struct dsf_machine_model with_effect(const struct dsf_times *t,
     return m;
 }
 
-static double factor_of(const struct dsf_times *t, const struct dsflow_op *op)
+/* That of the kind in this type, else in another one. */
+static double factor_of(const struct dsf_times *t, const struct dsflow_op *op,
+                        enum dsflow_dtype dtype)
 {
-    unsigned k = kind_of(t, op->name);
+    const struct dsf_timed *x = find_timed(t, op, dtype);
 
-    return k < t->account->nkinds ? t->factor[k] : t->factor_of_all;
+    for (unsigned k = 0; k < t->ntimed && x == NULL; k++)
+        if (t->timed[k].op == op)
+            x = &t->timed[k];
+    return x != NULL ? x->factor : t->factor_of_all;
 }
 
 /* Seconds by task. */
@@ -137,24 +177,21 @@ static double *weigh(const struct dsf_times *t, struct dsflow_graph *graph,
     struct dsf_cost_model model = { &machine, nranks };
     uint32_t n = dsflow_graph_ntasks(graph);
     double *seconds = dsf_xcalloc((size_t)n + 1, sizeof(*seconds));
-    double waits = 1 - effect->transfers, factor = 1;
-    const struct dsflow_op *op = NULL;
+    double waits = 1 - effect->transfers;
 
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *task =
             dsflow_graph_task(graph, (dsflow_task_id){ i });
         double cost = dsf_cost_seconds(&model, graph, task);
-        double kernel = cost - machine.main.overhead;
+        double kernel = (cost - machine.main.overhead) *
+                        factor_of(t, task->op, dsf_cost_type(graph, task));
 
-        if (task->op != op)
-            factor = factor_of(t, task->op);
-        op = task->op;
         if (dsf_task_uses(graph, task, DSFLOW_NVME))
             seconds[i] = cost * t->factor_of_disk;
-        else if (t->links && (op->swaps || op->comm))
-            seconds[i] = waits * kernel * factor;
+        else if (t->links && (task->op->swaps || task->op->comm))
+            seconds[i] = waits * kernel;
         else
-            seconds[i] = t->overhead + t->delay * waits + kernel * factor;
+            seconds[i] = t->overhead + t->delay * waits + kernel;
     }
     return seconds;
 }
@@ -285,11 +322,12 @@ int dsf_times_init(struct dsf_times *t, const struct dsf_account *a,
     if (status < 0)
         return status;
     t->account = a;
-    measure(t);
     t->factor_of_disk = measure_disk(a);
     t->delay = measure_delay(a);
     status = plan_again(t, load, err);
-    if (status < 0)
+    if (status == DSFLOW_OK)
+        measure(t);
+    else
         dsf_times_fini(t);
     return status;
 }
@@ -303,6 +341,6 @@ void dsf_times_fini(struct dsf_times *t)
         dsf_job_fini(t->job);
     free(t->job);
     dsf_machine_model_fini(&t->machine);
-    free(t->factor);
+    free(t->timed);
     memset(t, 0, sizeof(*t));
 }

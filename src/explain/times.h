@@ -7,6 +7,15 @@
 #include "machine/machine_model.h"
 #include "plan/plan.h"
 
+/* What tasks of a kind that compute in one type took in the trace. */
+struct dsf_timed {
+    const struct dsflow_op *op; /* of the graph that was planned again */
+    enum dsflow_dtype dtype;
+    uint32_t count;
+    double seconds, predicted; /* of all; predicted < 0: not known */
+    double factor;             /* one / the other, without what is beside */
+};
+
 struct dsf_times {
     const struct dsf_account *account; /* borrowed */
     struct dsf_machine_model machine;  /* that of the trace */
@@ -17,7 +26,9 @@ struct dsf_times {
     struct dsflow_graph *graph;
 
     bool links;            /* virtual devices copied beside their kernels */
-    double *factor;        /* by kind of the account: measured / predicted */
+    struct dsf_timed *timed; /* by kind and type */
+    unsigned ntimed;
+    size_t cap_timed;
     double factor_of_all;  /* of kinds that the trace has not */
     double factor_of_disk; /* of what a disk does */
     double delay;          /* seconds that a task waits for transfers */

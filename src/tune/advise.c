@@ -100,8 +100,8 @@ static void list_all(struct search *h)
  * the job. */
 static double merit(const struct dsf_advice *x)
 {
-    return x->share + 0.1 * x->rounds + 0.05 * x->machine + 0.05 * x->more +
-           0.03 * (x->also != NULL);
+    return x->share + 0.1 * (x->rounds || x->narrows) + 0.05 * x->machine +
+           0.05 * x->more + 0.03 * (x->also != NULL);
 }
 
 static int by_merit(const void *x, const void *y)
@@ -141,6 +141,7 @@ static void collect(struct dsf_advices *advices, struct search *h)
             .more = o.peak > h->base.peak ? 1 - h->base.peak / o.peak : 0,
             .fits = fits(h, &o),
             .rounds = x->row->regroups,
+            .narrows = x->row->narrows,
             .machine = x->row->of == DSF_OF_MACHINE,
         };
     }

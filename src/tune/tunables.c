@@ -234,6 +234,18 @@ static char *rate_text(double bandwidth)
     return dsf_xasprintf("%.3e", bandwidth);
 }
 
+/* Fewer bits, where the machine is known to be faster with them: by what its
+ * tasks take, or by what its file says of products. */
+static void list_types(struct dsf_changes *c)
+{
+    const struct dsf_machine_model *m = c->machine;
+    bool faster = m->nkinds > 0 ? dsf_machine_model_knows(m, DSFLOW_BF16)
+                                : m->main.bf16 > m->main.fp32;
+
+    if (dsf_compute_type(c->job) == DSFLOW_FP32 && faster)
+        dsf_changes_add(c, dsf_xstrdup("fp32"), dsf_xstrdup("bf16"));
+}
+
 /* Faster wires. */
 static void list_wires(struct dsf_changes *c)
 {
@@ -307,6 +319,8 @@ static const struct dsf_tunable first_rows[] = {
       .better = list_splits },
     { .key = "batch.tile", .reason = DSF_REASON_SMALL, .regroups = true,
       .better = list_tiles },
+    { .key = "precision.compute", .reason = DSF_REASON_TYPE, .narrows = true,
+      .better = list_types },
     { .key = "link.bandwidth", .of = DSF_OF_MACHINE,
       .reason = DSF_REASON_MOVING, .better = list_wires },
     { .key = "network.bandwidth", .of = DSF_OF_MACHINE,

@@ -49,6 +49,7 @@ struct dsf_tunable {
     enum dsf_tunable_of of;
     enum dsf_reason reason; /* speaks for a change */
     bool regroups;          /* sums have another order: other last bits */
+    bool narrows;           /* numbers are rounded to fewer bits */
     char
         open[100]; /* when it is to be filled in (config/when.h); "": never … */
     dsf_list_fn values; /* … with one of these; the first does least */

@@ -145,6 +145,20 @@ simulate worker job.toml cores.toml --set machine.workers=1
 named worker machine.workers '1 worker is busy .* and the machine has 2 cores'
 follow worker machine.workers job.toml cores.toml --set machine.workers=1
 
+# A machine that is faster in bf16 than in fp32, and one that is not known to be.
+cores 2 > narrow.toml
+echo 'bf16 = 2e11' >> narrow.toml
+simulate type wide.toml narrow.toml
+named type precision.compute 'in fp32, and the machine is faster in bf16'
+grep -q 'precision.compute = bf16 (now fp32): .* \[3\]$' type.txt &&
+    grep -q '\[3\] rounds numbers to fewer bits' type.txt ||
+    { fault "fewer bits are not said"; cat type.txt; }
+[ "$(value type precision.compute changes_bits)" = true ] || fault "the bits are the same"
+follow type precision.compute wide.toml narrow.toml
+simulate same-type wide.toml cores.toml
+[ -z "$(value same-type precision.compute to)" ] ||
+    fault "a machine is not known to be faster in bf16"
+
 # Nothing is wrong: it says what the limit is. The trace says all it needs.
 simulate good job.toml cores.toml --set batch.micro=4
 grep -q '2 workers are busy [0-9]* % of the step' good.txt &&

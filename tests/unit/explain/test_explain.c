@@ -39,7 +39,7 @@ static const struct found *given;
 static const struct {
     const char *cause, *key, *from, *to, *also;
     double share, bytes;
-    bool fits, rounds, machine;
+    bool fits, rounds, machine, narrows;
 } changes[] = {
     { "tasks are small", "batch.tile", "auto", "64", "batch.micro=2", 0.75,
       2048, true, true, false },
@@ -47,6 +47,8 @@ static const struct {
       false },
     { "links are slow", "link.bandwidth", "1", "2", NULL, 0.95, 8192, false,
       false, true },
+    { "fp32 is slow", "precision.compute", "fp32", "bf16", NULL, 0.5, -8192,
+      true, false, false, true },
 };
 
 static char *copy(const char *text)
@@ -78,6 +80,7 @@ static void advise(struct dsf_advices *to, const struct dsf_account *a,
             .fits = changes[i].fits,
             .rounds = changes[i].rounds,
             .machine = changes[i].machine,
+            .narrows = changes[i].narrows,
         };
 }
 
@@ -111,7 +114,7 @@ static void check(const struct dsf_trace *trace, const struct found *found,
 static const struct found nothing_helps = {
     "the workers are busy", NULL, 0, 7, 0, 1
 };
-static const struct found some_help = { "", NULL, 3, 9, 2, 1.5 };
+static const struct found some_help = { "", NULL, 4, 9, 2, 1.5 };
 static const struct found unknown = {
     "the workers are busy", "the job has a plug-in", 0, 0, 0, 1
 };
@@ -139,8 +142,13 @@ static void changes_are_said_with_what_they_cost(void **state)
               "  links are slow\n"
               "    link.bandwidth = 2 (now 1): 5 % less time, +8.0 KiB a "
               "rank, too much [2]\n"
+              "  fp32 is slow\n"
+              "    precision.compute = bf16 (now fp32): 50 % less time, "
+              "-8.0 KiB a rank [3]\n"
               "  [1] sums in another order",
-              "  [2] another machine, not another job\n",
+              "  [2] another machine, not another job\n"
+              "  [3] rounds numbers to fewer bits: other losses; this run can "
+              "be resumed with it\n",
               "  (the best of 9 changes, each simulated by itself)\n"
               "  2 more were not tried: they take long to simulate\n"
               "  these are rough: with nothing changed the simulation says "));
@@ -171,14 +179,6 @@ static void what_a_step_is_made_of_is_said(void **state)
     dsf_trace_fini(&trace);
 }
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *n = json_object_get(o, key);
-
-    assert_true(json_is_number(n));
-    return json_number_value(n);
-}
-
 static void the_loss_scale_is_said(void **state)
 {
     struct dsf_trace trace;
@@ -203,29 +203,29 @@ static void the_loss_scale_is_said(void **state)
     dsf_trace_fini(&trace);
 }
 
+static double real(const json_t *o, const char *key)
+{
+    const json_t *n = json_object_get(o, key);
+
+    assert_true(json_is_number(n));
+    return json_number_value(n);
+}
+
 /* The same for programs. */
 static void numbers_agree_with_each_other(void **state)
 {
     struct dsf_trace trace;
-    const json_t *ranks, *advice, *change, *each;
+    const json_t *ranks, *advice, *change, *narrower, *each;
     json_t *root;
     char *text;
 
     simulate(&trace, "mesh.data=2 batch.micro=1");
+    trace.laps.v[1].loss_scale = 512;
+    trace.laps.v[1].skipped = true;
     given = &some_help;
     text = explain(&trace, true);
     root = json_loads(text, 0, NULL);
     assert_non_null(root);
-    assert_float_equal(
-        real(root, "efficiency"),
-        real(root, "bound_seconds") / real(root, "mean_step_seconds"), 0.02);
-    assert_true(real(root, "critical_seconds") <=
-    trace.laps.v[1].loss_scale = 512;
-    trace.laps.v[1].skipped = true;
-                real(root, "bound_seconds") * 1.000001);
-    ranks = json_object_get(root, "ranks");
-    assert_int_equal(json_array_size(ranks), 2);
-    assert_int_equal(real(json_array_get(ranks, 1), "rank"), 1);
     each = json_object_get(root, "each_step");
     assert_int_equal(json_array_size(each), 3);
     assert_true(
@@ -236,6 +236,14 @@ static void numbers_agree_with_each_other(void **state)
     assert_float_equal(real(json_array_get(each, 1), "loss_scale"), 512, 0);
     assert_true(
         json_is_true(json_object_get(json_array_get(each, 1), "skipped")));
+    assert_float_equal(
+        real(root, "efficiency"),
+        real(root, "bound_seconds") / real(root, "mean_step_seconds"), 0.02);
+    assert_true(real(root, "critical_seconds") <=
+                real(root, "bound_seconds") * 1.000001);
+    ranks = json_object_get(root, "ranks");
+    assert_int_equal(json_array_size(ranks), 2);
+    assert_int_equal(real(json_array_get(ranks, 1), "rank"), 1);
     advice = json_object_get(root, "advice");
     assert_int_equal(real(advice, "tried"), 9);
     assert_int_equal(real(advice, "left"), 2);
@@ -244,6 +252,9 @@ static void numbers_agree_with_each_other(void **state)
                         "batch.tile");
     assert_string_equal(json_string_value(json_object_get(change, "also")),
                         "batch.micro=2");
+    narrower = json_array_get(json_object_get(advice, "changes"), 3);
+    assert_true(json_is_true(json_object_get(narrower, "changes_bits")));
+    assert_true(json_is_true(json_object_get(narrower, "fewer_bits")));
     assert_true(json_is_true(json_object_get(change, "changes_bits")));
     assert_true(real(change, "share") == 0.75);
     json_decref(root);
@@ -276,10 +287,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_said_with_what_they_cost),
         cmocka_unit_test(what_a_step_is_made_of_is_said),
+        cmocka_unit_test(the_loss_scale_is_said),
         cmocka_unit_test(numbers_agree_with_each_other),
         cmocka_unit_test(what_cannot_be_said_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, make_small, remove_small);
 }
-        cmocka_unit_test(the_loss_scale_is_said),

@@ -2,7 +2,9 @@
  * and that it comes true. */
 #include "tune/advise.h"
 
+#include "explain/times.h"
 #include "same/trial.h"
+#include "sim/cost.h"
 #include "sim/predict.h"
 #include "train/record.h"
 
@@ -19,13 +21,14 @@ static const char machine[] = "[machine]\nname = \"2 cores\"\nworkers = 2\n"
 /* A step of a small job on two cores, simulated; its trace, and the advice. */
 struct advised {
     struct trial t;
-    struct dsf_machine_model m;
+    const struct dsf_machine_model *m; /* borrowed */
     struct dsf_trace trace;
     struct dsf_account account;
     struct dsf_advices advices;
 };
 
-static void advise(struct advised *x, const char *job)
+static void simulate(struct advised *x, const char *job,
+                     const struct dsf_machine_model *m)
 {
     char path[] = "/tmp/dsflow-advise-XXXXXX";
     struct dsf_session s = { 0 };
@@ -34,20 +37,31 @@ static void advise(struct advised *x, const char *job)
 
     assert_true(fd >= 0);
     close(fd);
+    memset(x, 0, sizeof(*x));
+    x->m = m;
     plan_trial(&x->t, job);
-    must(job,
-         dsf_machine_model_parse(machine, strlen(machine), "machine", &x->m,
-                                 &err),
-         &err);
-    dsf_machine_of_model(&x->m, &s.machine);
+    dsf_machine_of_model(m, &s.machine);
     s.job = &x->t.job;
     s.model = x->t.model;
     s.plan = x->t.plan;
     s.graph = x->t.graph;
-    must(job, dsf_record_simulation(&s, &x->m, path, &err), &err);
+    must(job, dsf_record_simulation(&s, m, path, &err), &err);
     must(job, dsf_trace_read(path, &x->trace, &err), &err);
-    must(job, dsf_account_init(&x->account, &x->trace, &err), &err);
     unlink(path);
+}
+
+static void advise(struct advised *x, const char *job)
+{
+    static struct dsf_machine_model m;
+    struct dsflow_err err;
+
+    if (m.main.name == NULL)
+        must(job,
+             dsf_machine_model_parse(machine, strlen(machine), "machine", &m,
+                                     &err),
+             &err);
+    simulate(x, job, &m);
+    must(job, dsf_account_init(&x->account, &x->trace, &err), &err);
     dsf_advise(&x->advices, &x->account, NULL);
 }
 
@@ -56,7 +70,6 @@ static void end(struct advised *x)
     dsf_advices_fini(&x->advices);
     dsf_account_fini(&x->account);
     dsf_trace_fini(&x->trace);
-    dsf_machine_model_fini(&x->m);
     end_trial(&x->t);
 }
 
@@ -74,7 +87,7 @@ static double step_of(struct advised *x)
     struct dsflow_err err;
     double seconds;
 
-    must("predict", dsf_predict(x->t.plan, x->t.graph, &x->m, &p, &err), &err);
+    must("predict", dsf_predict(x->t.plan, x->t.graph, x->m, &p, &err), &err);
     seconds = p.sim.step_seconds;
     dsf_prediction_fini(&p);
     return seconds;
@@ -121,6 +134,76 @@ static void a_change_that_regroups_sums_says_so(void **state)
     end(&x);
 }
 
+/* Tiles that are parts of sequences: attention adds in fp32, and casts the
+ * sums. With a head in fp32 there are casts into fp32 too. */
+#define NARROW                                                                 \
+    "gpt2 machine.workers=2 batch.sequence=32 batch.tile=16 "                  \
+    "precision.compute=bf16 "
+
+/* A machine on which casts into bf16 take `narrow` milliseconds. */
+static void describe(struct dsf_machine_model *m, double narrow)
+{
+    struct dsflow_err err;
+    char text[400];
+
+    snprintf(text, sizeof(text),
+             "%s[kinds]\ncast = [1e-4, 0, 0]\n"
+             "[kinds.bf16]\ncast = [%g, 0, 0]\n",
+             machine, narrow * 1e-3);
+    must("machine",
+         dsf_machine_model_parse(text, strlen(text), "machine", m, &err), &err);
+}
+
+/* The rates in the place of those of the trace, as if it had been predicted by
+ * them. */
+static void predict_by(struct advised *x, const struct dsf_machine_model *m)
+{
+    struct dsf_cost_model model = { m, 1 };
+    struct dsflow_graph *g = x->t.graph;
+    size_t bytes;
+    FILE *out;
+
+    free(x->trace.facts.rates);
+    out = open_memstream(&x->trace.facts.rates, &bytes);
+    dsf_machine_model_write(m, out);
+    fclose(out);
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(g); i++)
+        x->trace.tasks[i].predicted = dsf_cost_seconds(
+            &model, g, dsflow_graph_task(g, (dsflow_task_id){ i }));
+}
+
+/* Casts into bf16 took ten times as long as was said, and into fp32 as long: so
+ * they do in another plan. */
+static void tasks_take_what_those_of_their_type_took(void **state)
+{
+    static const struct dsf_effect none;
+    struct dsf_machine_model slow, said;
+    struct dsf_account account;
+    struct advised x, other;
+    struct dsf_times times;
+    struct dsflow_err err;
+    double seconds;
+
+    describe(&slow, 1);
+    describe(&said, 0.1);
+    simulate(&x, NARROW "precision.head=fp32", &slow);
+    predict_by(&x, &said);
+    must("account", dsf_account_init(&account, &x.trace, &err), &err);
+    must("times", dsf_times_init(&times, &account, NULL, &err), &err);
+    simulate(&other, NARROW, &slow);
+    must("seconds",
+         dsf_times_seconds(&times, other.t.plan, other.t.graph, &none, &seconds,
+                           &err),
+         &err);
+    assert_float_equal(seconds, step_of(&other), 0.01 * seconds);
+    dsf_times_fini(&times);
+    dsf_account_fini(&account);
+    end(&other);
+    end(&x);
+    dsf_machine_model_fini(&slow);
+    dsf_machine_model_fini(&said);
+}
+
 static void what_cannot_be_planned_again_says_why(void **state)
 {
     struct dsf_advices advices;
@@ -142,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_that_is_too_small_is_named),
         cmocka_unit_test(a_change_that_regroups_sums_says_so),
+        cmocka_unit_test(tasks_take_what_those_of_their_type_took),
         cmocka_unit_test(what_cannot_be_planned_again_says_why),
     };
 

@@ -13,28 +13,26 @@
 #include <string.h>
 
 /* The changes of a key that a list of its row gives: "now>then ". */
-static void assert_listed(const char *job, const char *key, bool less,
-                          const char *expected)
+static void assert_listed_on(const struct dsf_machine_model *m, const char *job,
+                             const char *key, bool less, const char *expected)
 {
     char executor[] = "starpu";
     struct dsf_trace trace = { .facts = { .executor = executor, .cores = 4 } };
     struct dsf_rank_use use[8] = { [0] = { .did.computing = 1 } };
     struct dsf_account account = { .trace = &trace, .ranks = use };
-    struct dsf_machine_model m;
     struct dsf_tunables table;
     struct dsf_changes c;
     struct trial t;
     char text[400] = "";
 
     plan_trial(&t, job);
-    dsf_machine_model_init(&m);
     dsf_tunables_init(&table);
     trace.facts.nranks = account.nranks = (unsigned)t.plan->nranks;
     c = (struct dsf_changes){ .row = dsf_tunables_find(&table, key),
                               .job = &t.job,
                               .plan = t.plan,
                               .account = &account,
-                              .machine = &m };
+                              .machine = m };
     assert_non_null(c.row);
     (less ? c.row->less : c.row->better)(&c);
     for (unsigned i = 0; i < c.n; i++)
@@ -44,8 +42,17 @@ static void assert_listed(const char *job, const char *key, bool less,
     assert_string_equal(text, expected);
     dsf_changes_fini(&c);
     dsf_tunables_fini(&table);
-    dsf_machine_model_fini(&m);
     end_trial(&t);
+}
+
+static void assert_listed(const char *job, const char *key, bool less,
+                          const char *expected)
+{
+    struct dsf_machine_model m;
+
+    dsf_machine_model_init(&m);
+    assert_listed_on(&m, job, key, less, expected);
+    dsf_machine_model_fini(&m);
 }
 
 static void assert_tried(const char *job, const char *key, const char *expected)
@@ -300,12 +307,37 @@ static void what_does_not_fit_falls_back_to_larger_memories(void **state)
     assert_int_equal(keys.read_ahead, 0);
 }
 
+/* Where the machine's file says that it is faster, or tasks in it were
+ * measured.
+ */
+static void bf16_is_tried_where_the_machine_knows_it(void **state)
+{
+    static const char key[] = "precision.compute";
+    struct dsf_machine_model m;
+
+    dsf_machine_model_init(&m);
+    assert_listed_on(&m, "gpt2", key, false, "");
+    m.main.bf16 = m.main.fp32;
+    assert_listed_on(&m, "gpt2", key, false, "");
+    m.main.bf16 = 2 * m.main.fp32;
+    assert_listed_on(&m, "gpt2", key, false, "fp32>bf16 ");
+    assert_listed_on(&m, "gpt2 precision.compute=bf16", key, false, "");
+    assert_listed_on(&m, "gpt2 precision.compute=fp16", key, false, "");
+    /* What was measured of tasks is what counts. */
+    dsf_machine_model_add_kind(&m, "mlp.forward", false, DSFLOW_BYTES);
+    assert_listed_on(&m, "gpt2", key, false, "");
+    dsf_machine_model_add_kind(&m, "mlp.forward", false, DSFLOW_BF16);
+    assert_listed_on(&m, "gpt2", key, false, "fp32>bf16 ");
+    dsf_machine_model_fini(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_of_a_key),
         cmocka_unit_test(what_is_tried_is_what_the_policy_says),
         cmocka_unit_test(what_fits_the_plan_is_tried_of_other_keys),
+        cmocka_unit_test(bf16_is_tried_where_the_machine_knows_it),
         cmocka_unit_test(what_needs_less_memory_is_listed),
         cmocka_unit_test(what_is_auto_has_values),
         cmocka_unit_test(larger_memories_are_listed),
