@@ -4,9 +4,37 @@
 
 #include "codelets/call.h"
 #include "codelets/normed.h"
+#include "codelets/projection.h"
 #include "codelets/rows_product.h"
+#include "codelets/trials.h"
 #include "kernels/kernels.h"
 #include "tasks/tile.h"
+
+static void up_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_mlp_up_args *a = call->args;
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, width = (size_t)t->width;
+    const size_t ffn = (size_t)t->ffn, nh = dsf_tile_hwidth(t);
+    const uint16_t *unit = dsf_halves(call, DSF_MLP_UP_UNIT);
+    uint16_t *act = dsf_halves(call, DSF_MLP_UP_ACT);
+    const struct dsf_narrow_norm norm =
+        DSF_NARROW_NORM_OF(call, DSF_MLP_UP_UNIT, a);
+    const struct dsf_narrow_call c =
+        dsf_narrow_call(call, DSF_MLP_UP_X, dsf_mlp_up_scratch(a));
+    const struct dsf_projection p = { &c, rows, width, ffn };
+    const uint16_t *xn =
+        dsf_narrow_normed(&c, &norm, dsf_halves(call, DSF_MLP_UP_X), rows);
+
+    dsf_rows_projection(&p, xn, unit + a->w, c.wide, nh);
+    if (t->swiglu) {
+        dsf_rows_projection(&p, xn, unit + a->up, c.wide + ffn, nh);
+        c.loops->swiglu_forward(c.wide, NULL, c.narrow, act, rows, ffn);
+    } else {
+        c.loops->gelu_forward(c.wide, dsf_half_at(unit, a->b), c.narrow, act,
+                              rows, ffn);
+    }
+}
 
 static void up_cpu(const struct dsflow_call *call)
 {
@@ -30,9 +58,26 @@ static void up_cpu(const struct dsflow_call *call)
     }
 }
 
-DSF_CODELET(mlp_up, .cpu = up_cpu);
+DSF_BY_TYPE(mlp_up, DSF_MLP_UP_X, up)
+DSF_CODELET(mlp_up, .cpu = mlp_up_cpu, .trials = &dsf_trials_columns);
 
-static void project_cpu(const struct dsflow_call *call)
+static void projection_narrow(const struct dsflow_call *call)
+{
+    const struct dsf_project_args *a = call->args;
+    const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const uint16_t *unit = dsf_halves(call, DSF_PROJECT_UNIT);
+    const struct dsf_narrow_call c =
+        dsf_narrow_call(call, DSF_PROJECT_X, dsf_project_scratch(a));
+
+    dsf_rows_projection(
+        &(struct dsf_projection){ &c, rows, (size_t)a->tile.ffn, width },
+        dsf_halves(call, DSF_PROJECT_IN), unit + a->w, c.wide, width);
+    c.loops->residual(c.wide, dsf_halves(call, DSF_PROJECT_X),
+                      dsf_half_at(unit, a->b), dsf_halves(call, DSF_PROJECT_Y),
+                      rows, width);
+}
+
+static void projection_cpu(const struct dsflow_call *call)
 {
     const struct dsf_project_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
@@ -46,19 +91,39 @@ static void project_cpu(const struct dsflow_call *call)
                      unit + a->w, 1, y, width);
 }
 
-DSF_CODELET(project, .cpu = project_cpu);
+DSF_BY_TYPE(project, DSF_PROJECT_X, projection)
+DSF_CODELET(project, .cpu = project_cpu, .trials = &dsf_trials_columns);
+
+/* `n` columns of `rows` rows, which are `ld` apart, in the type of `out`. */
+static void put_columns(const struct dsflow_buf *in, size_t ld, size_t from,
+                        const struct dsflow_buf *out, size_t ld_out, size_t to,
+                        size_t rows, size_t n)
+{
+    const size_t size = dsflow_dtype_bytes(in->dtype, 1);
+    const size_t size_out = dsflow_dtype_bytes(out->dtype, 1);
+
+    for (size_t r = 0; r < rows; r++) {
+        const void *x = (const char *)in->ptr + (r * ld + from) * size;
+        void *y = (char *)out->ptr + (r * ld_out + to) * size_out;
+
+        if (in->dtype == out->dtype)
+            memcpy(y, x, n * size);
+        else if (dsf_is_narrow(out->dtype))
+            dsf_narrow(out->dtype)->narrow(x, n, NULL, y, n, 1, n);
+        else
+            dsf_narrow(in->dtype)->widen(x, y, n);
+    }
+}
 
 static void columns_cpu(const struct dsflow_call *call)
 {
     const struct dsf_columns_args *a = call->args;
-    const size_t n = (size_t)a->n, cols = (size_t)a->cols;
-    const size_t inputs = call->nbufs - 1;
-    float *out = dsf_floats(call, 0);
+    const size_t n = (size_t)a->n, inputs = call->nbufs - 1;
 
-    for (size_t r = 0; r < (size_t)a->rows; r++)
-        for (unsigned i = 1; i <= inputs; i++, out += n)
-            memcpy(out, dsf_floats(call, i) + r * cols + a->from,
-                   n * sizeof(float));
+    for (unsigned i = 1; i <= inputs; i++)
+        put_columns(&call->bufs[i], (size_t)a->cols, (size_t)a->from,
+                    &call->bufs[0], inputs * n, (i - 1) * n, (size_t)a->rows,
+                    n);
 }
 
-DSF_CODELET(columns, .cpu = columns_cpu);
+DSF_CODELET(columns, .cpu = columns_cpu, .trials = &dsf_trials_columns);

@@ -421,7 +421,7 @@ static void logits_narrow(const struct dsflow_call *call)
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_HEAD_X, dsf_head_products(DSFLOW_DIR_FORWARD, a));
 
-    dsf_projection(
+    dsf_rows_projection(
         &(struct dsf_projection){ &c, rows, width, vocab },
         dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_HEAD_X), rows),
         dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w,

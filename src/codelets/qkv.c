@@ -124,9 +124,12 @@ static void project_narrow(const struct dsflow_call *call,
 {
     const struct dsflow_qkv_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
+    const struct dsf_projection p = { c, rows, width, to.n };
 
-    dsf_projection(&(struct dsf_projection){ c, rows, width, to.n }, xn, to.w,
-                   c->wide, to.n);
+    if (is_slice(a))
+        dsf_rows_projection(&p, xn, to.w, c->wide, to.n);
+    else
+        dsf_projection(&p, xn, to.w, c->wide, to.n);
     if (a->tile.rope && to.heads > 0) {
         float *b = c->wide + rows * to.n;
 

@@ -11,6 +11,9 @@ extern const struct dsflow_trials dsf_trials_segment, dsf_trials_part;
 extern const struct dsflow_trials dsf_trials_update, dsf_trials_add,
     dsf_trials_square, dsf_trials_sum, dsf_trials_clip, dsf_trials_cast;
 
+/* Of what several workers do of one token. */
+extern const struct dsflow_trials dsf_trials_columns;
+
 /* The type of a case: fp32, bf16 or fp16, by its seed. `shapes` are those of an
  * fp32 case; data on ports that take others becomes narrow, sums only where the
  * op's check accepts that. */

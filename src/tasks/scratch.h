@@ -64,6 +64,8 @@ struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
                                    const struct dsflow_out_args *a);
 struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
                                    const struct dsflow_qkv_args *a);
+struct dsf_scratch dsf_mlp_up_scratch(const struct dsf_mlp_up_args *a);
+struct dsf_scratch dsf_project_scratch(const struct dsf_project_args *a);
 /* Of head.forward, before that of its notes (tile.h); and of the others. */
 struct dsf_scratch dsf_head_block_scratch(const struct dsflow_head_args *a);
 struct dsf_scratch dsf_head_products(enum dsflow_direction direction,

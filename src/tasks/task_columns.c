@@ -1,5 +1,6 @@
 /* task_columns.c - some columns of what leaves a segment, and columns side by
  * side: what several workers do of one token. */
+#include "tasks/scratch.h"
 #include "tasks/shapes.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
@@ -55,7 +56,7 @@ static void up_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->flops =
         t->rows * (2.0 * t->width * h + 20.0 * t->ffn + 8.0 * t->width);
     cost->bytes = dsf_ports_bytes(c, 1u << DSF_MLP_UP_UNIT) +
-                  (double)DSF_CELL * t->width * h;
+                  dsf_case_bytes(c, t->width * h);
 }
 
 static void project_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
@@ -64,7 +65,21 @@ static void project_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
     cost->flops = 2.0 * t->rows * t->width * (t->ffn + 1.0);
     cost->bytes = dsf_ports_bytes(c, 1u << DSF_PROJECT_UNIT) +
-                  (double)DSF_CELL * t->width * t->ffn;
+                  dsf_case_bytes(c, (double)t->width * t->ffn);
+}
+
+/* h, before it is rounded; the normed tile, then h. */
+struct dsf_scratch dsf_mlp_up_scratch(const struct dsf_mlp_up_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+    const size_t rows = (size_t)t->rows, h = rows * dsf_tile_hwidth(t);
+
+    return (struct dsf_scratch){
+        .wide = h,
+        .narrow = dsf_most(dsf_tile_x(t), h),
+        .product = dsf_projection_scratch(DSFLOW_DIR_FORWARD, rows,
+                                          (size_t)t->width, (size_t)t->ffn),
+    };
 }
 
 /* The normed tile, and h. */
@@ -72,26 +87,64 @@ static size_t up_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_tile *t = c->args;
 
+    if (dsf_is_narrow(dsf_case_type(c)))
+        return dsf_scratch_bytes(dsf_mlp_up_scratch(c->args));
     return DSF_CELL *
            (dsf_round16(dsf_tile_x(t)) + (size_t)t->rows * dsf_tile_hwidth(t));
 }
 
+/* What the product leaves, before it is rounded. */
+struct dsf_scratch dsf_project_scratch(const struct dsf_project_args *a)
+{
+    const struct dsflow_tile *t = &a->tile;
+
+    return (struct dsf_scratch){
+        .wide = dsf_tile_x(t),
+        .product = dsf_projection_scratch(DSFLOW_DIR_FORWARD, (size_t)t->rows,
+                                          (size_t)t->ffn, (size_t)t->width),
+    };
+}
+
+static size_t project_scratch(const struct dsflow_case *c)
+{
+    return dsf_is_narrow(dsf_case_type(c))
+               ? dsf_scratch_bytes(dsf_project_scratch(c->args))
+               : 0;
+}
+
+#define NARROW .floats = DSFLOW_NARROW
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
+
 DSF_OP(mlp_up, .summary = "norm, some columns of the feed-forward, activation",
        .direction = DSFLOW_DIR_FORWARD,
        .args_size = sizeof(struct dsf_mlp_up_args),
-       DSFLOW_PORTS([DSF_MLP_UP_X] = { "x", DSFLOW_R },
-                    [DSF_MLP_UP_UNIT] = { "unit", DSFLOW_R },
-                    [DSF_MLP_UP_ACT] = { "act", DSFLOW_W }),
+       DSFLOW_PORTS([DSF_MLP_UP_X] = { "x", DSFLOW_R, NARROW },
+                    [DSF_MLP_UP_UNIT] = { "unit", DSFLOW_R, NARROW },
+                    [DSF_MLP_UP_ACT] = { "act", DSFLOW_W, NARROW }),
        .check = mlp_up_check, .cost = up_cost, .scratch = up_scratch);
 
 DSF_OP(project, .summary = "some columns of a projection, and residual",
        .direction = DSFLOW_DIR_FORWARD,
        .args_size = sizeof(struct dsf_project_args),
-       DSFLOW_PORTS([DSF_PROJECT_X] = { "x", DSFLOW_R },
-                    [DSF_PROJECT_IN] = { "in", DSFLOW_R },
-                    [DSF_PROJECT_UNIT] = { "unit", DSFLOW_R },
-                    [DSF_PROJECT_Y] = { "y", DSFLOW_W }),
-       .check = project_check, .cost = project_cost);
+       DSFLOW_PORTS([DSF_PROJECT_X] = { "x", DSFLOW_R, NARROW },
+                    [DSF_PROJECT_IN] = { "in", DSFLOW_R, NARROW },
+                    [DSF_PROJECT_UNIT] = { "unit", DSFLOW_R, NARROW },
+                    [DSF_PROJECT_Y] = { "y", DSFLOW_W, NARROW }),
+       .check = project_check, .cost = project_cost,
+       .scratch = project_scratch);
+
+static int floats_check(const struct dsflow_case *c, unsigned p, int64_t elems,
+                        struct dsflow_err *err)
+{
+    const enum dsflow_dtype type = c->shapes[p].dtype, out = c->shapes[0].dtype;
+
+    if (type != out && type != DSFLOW_FP32 && out != DSFLOW_FP32)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "columns: %s into %s: expected one type, or fp32",
+                           dsflow_dtype_str(type), dsflow_dtype_str(out));
+    return dsf_port_check(c, p, dsf_is_narrow(type) ? type : DSFLOW_FP32, elems,
+                          err);
+}
 
 static int columns_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
@@ -104,14 +157,14 @@ static int columns_check(const struct dsflow_case *c, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "columns: %d rows of %d columns from %d on, of %d",
                            (int)a->rows, (int)a->n, (int)a->from, (int)a->cols);
-    status = dsf_port_check(c, 0, DSFLOW_FP32, rows * a->n * inputs, err);
+    status = floats_check(c, 0, rows * a->n * inputs, err);
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
-        status = dsf_port_check(c, i, DSFLOW_FP32, rows * a->cols, err);
+        status = floats_check(c, i, rows * a->cols, err);
     return status;
 }
 
 DSF_OP(columns, .summary = "columns of several buffers, side by side",
        .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER, .repeats = 1,
        .args_size = sizeof(struct dsf_columns_args),
-       DSFLOW_PORTS({ "out", DSFLOW_W }, { "in", DSFLOW_R }),
+       DSFLOW_PORTS({ "out", DSFLOW_W, ALONE }, { "in", DSFLOW_R, ALONE }),
        .check = columns_check);
