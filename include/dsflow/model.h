@@ -68,8 +68,9 @@ DSFLOW_API int dsflow_model_get(const struct dsflow_model *model,
                                 const char *name, float *to, int64_t elems,
                                 struct dsflow_err *err);
 
-/* Text after `prompt` (`bytes` bytes). It ends at the end-of-text token, or
- * where the model's context is full. Errors: DSFLOW_EFIT for a prompt longer
+/* Text after `prompt` (`bytes` bytes), made in the type in which the job
+ * computes. It ends at the end-of-text token, or where the model's context is
+ * full. Errors: DSFLOW_EFIT for a prompt longer
  * than the context. */
 DSFLOW_API int dsflow_model_generate(const struct dsflow_model *model,
                                      const char *prompt, size_t bytes,

@@ -46,10 +46,10 @@ void dsf_api_take(const struct dsf_place *place, const float *unit, float *to);
 void dsf_api_give(const struct dsf_place *place, float *unit,
                   const float *from);
 
-/* Text of the model with these parameters. */
-int dsf_api_generate(const struct dsf_session *s, float *const *params,
-                     const char *prompt, size_t bytes,
-                     const struct dsflow_sampling *sampling,
+/* Text of the model with these weights. */
+int dsf_api_generate(const struct dsf_session *s,
+                     const struct dsf_text_weights *weights, const char *prompt,
+                     size_t bytes, const struct dsflow_sampling *sampling,
                      dsflow_token_fn on_token, void *user,
                      struct dsflow_err *err);
 

@@ -11,6 +11,7 @@
 struct dsflow_model {
     struct dsf_session s;
     float **params; /* by unit */
+    struct dsf_text_weights *text; /* of them; all zero until text is made */
 };
 
 int dsflow_model_open(const struct dsflow_job *job, int64_t step,
@@ -20,6 +21,7 @@ int dsflow_model_open(const struct dsflow_job *job, int64_t step,
     int status = dsf_api_open(job, NULL, &m->s, err);
     int64_t from;
 
+    m->text = dsf_xcalloc(1, sizeof(*m->text));
     if (status == DSFLOW_OK)
         status = dsf_params_all(&m->s, step < 0 ? DSF_LATEST : step, &m->params,
                                 &from, err);
@@ -33,6 +35,8 @@ void dsflow_model_close(struct dsflow_model *m)
 {
     if (m == NULL)
         return;
+    dsf_text_weights_fini(m->text);
+    free(m->text);
     dsf_params_free(&m->s, m->params);
     dsf_session_close(&m->s);
     free(m);
@@ -104,9 +108,9 @@ static bool end_token(void *user)
     return stop;
 }
 
-int dsf_api_generate(const struct dsf_session *s, float *const *params,
-                     const char *prompt, size_t bytes,
-                     const struct dsflow_sampling *sampling,
+int dsf_api_generate(const struct dsf_session *s,
+                     const struct dsf_text_weights *weights, const char *prompt,
+                     size_t bytes, const struct dsflow_sampling *sampling,
                      dsflow_token_fn on_token, void *user,
                      struct dsflow_err *err)
 {
@@ -133,7 +137,7 @@ int dsf_api_generate(const struct dsf_session *s, float *const *params,
                              "sampling: expected tokens, temperature and top_k "
                              "of at least 0, and top_p of 0 to 1");
     if (status == DSFLOW_OK)
-        status = dsf_generate(&s->model, s->job, params, s->tok, prompt, bytes,
+        status = dsf_generate(&s->model, s->job, weights, s->tok, prompt, bytes,
                               sampling->tokens, &how, &sampled, err);
     if (status == DSFLOW_OK && text.n > 0)
         end_token(&text); /* of the last one */
@@ -146,6 +150,15 @@ int dsflow_model_generate(const struct dsflow_model *m, const char *prompt,
                           dsflow_token_fn on_token, void *user,
                           struct dsflow_err *err)
 {
-    return dsf_api_generate(&m->s, m->params, prompt, bytes, sampling, on_token,
+    int status = DSFLOW_OK;
+
+    if (m->text->n == 0)
+        status = dsf_text_weights_lend(m->text, &m->s.model, m->s.job,
+                                       m->params, err);
+    if (status < 0) {
+        dsf_text_weights_fini(m->text);
+        return status;
+    }
+    return dsf_api_generate(&m->s, m->text, prompt, bytes, sampling, on_token,
                             user, err);
 }

@@ -303,6 +303,7 @@ int dsflow_run_generate(struct dsflow_run *x, const char *prompt, size_t bytes,
                         struct dsflow_err *err)
 {
     struct dsf_session *s = &x->run.s;
+    struct dsf_text_weights weights = { .n = 0 };
     float **params = NULL;
     int status = check(x, err);
 
@@ -311,8 +312,12 @@ int dsflow_run_generate(struct dsflow_run *x, const char *prompt, size_t bytes,
     if (status == DSFLOW_OK)
         status = dsf_session_units(s, &params, err);
     if (status == DSFLOW_OK)
-        status = dsf_api_generate(s, params, prompt, bytes, sampling, on_token,
-                                  user, err);
+        status =
+            dsf_text_weights_lend(&weights, &s->model, s->job, params, err);
+    if (status == DSFLOW_OK)
+        status = dsf_api_generate(s, &weights, prompt, bytes, sampling,
+                                  on_token, user, err);
+    dsf_text_weights_fini(&weights);
     dsf_session_units_free(s, params);
     return status;
 }

@@ -61,6 +61,20 @@ static int read_sampling(const struct dsf_cli_args *args,
     return status;
 }
 
+static int read_weights(const struct dsf_session *s, int64_t step,
+                        struct dsf_text_weights *weights, int64_t *from,
+                        struct dsflow_err *err)
+{
+    struct dsf_params *params = NULL;
+    int status = dsf_params_open(s, step, &params, from, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_text_weights_read(weights, &s->model, s->job,
+                                       dsf_params_read, params, err);
+    dsf_params_close(params);
+    return status;
+}
+
 static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const char *path = args->words[0];
@@ -70,7 +84,7 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     struct dsf_session s = { 0 };
     bool folder = has_file(path, "config.json") && !has_file(path, "job.toml");
     int64_t tokens = 100, step = folder ? DSF_START : DSF_LATEST, from;
-    float **params = NULL;
+    struct dsf_text_weights weights = { .n = 0 };
     int status = read_sampling(args, &sampling, &tokens, err);
 
     if (status == DSFLOW_OK)
@@ -85,18 +99,18 @@ static int generate(const struct dsf_cli_args *args, struct dsflow_err *err)
     status = folder ? open_folder(&s, path, args, err)
                     : dsf_open_job(&s, path, args, err);
     if (status == DSFLOW_OK)
-        status = dsf_params_all(&s, step, &params, &from, err);
+        status = read_weights(&s, step, &weights, &from, err);
     if (status == DSFLOW_OK && !folder)
         dsf_params_say(&s, step, from);
     if (status == DSFLOW_OK)
-        status = dsf_print_text(&s, params, prompt != NULL ? prompt : "",
+        status = dsf_print_text(&s, &weights, prompt != NULL ? prompt : "",
                                 tokens, &sampling, &sampled, err);
     if (status == DSFLOW_OK && sampled.full)
         dsf_info("stopped after %lld of %lld tokens: the model's context of %d "
                  "is full",
                  (long long)sampled.tokens, (long long)tokens,
                  s.model.dims.context);
-    dsf_params_free(&s, params);
+    dsf_text_weights_fini(&weights);
     dsf_session_close(&s);
     return status;
 }

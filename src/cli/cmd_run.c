@@ -122,6 +122,7 @@ static int print_sample(struct running *x, struct dsflow_err *err)
                                            .seed = (uint64_t)sample->seed,
                                            .is_stopped = is_stopped };
     struct dsf_sampled sampled; /* a full context was said at the start */
+    struct dsf_text_weights weights = { .n = 0 };
     struct dsflow_err room;
     float **params;
     int status;
@@ -135,11 +136,15 @@ static int print_sample(struct running *x, struct dsflow_err *err)
         return DSFLOW_OK;
     }
     status = dsf_session_units(&r->s, &params, err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_text_weights_lend(&weights, &r->s.model, r->s.job, params, err);
     if (status == DSFLOW_OK) {
         printf("\n");
-        status = dsf_print_text(&r->s, params, sample->prompt, sample->tokens,
+        status = dsf_print_text(&r->s, &weights, sample->prompt, sample->tokens,
                                 &sampling, &sampled, err);
     }
+    dsf_text_weights_fini(&weights);
     dsf_session_units_free(&r->s, params);
     return status;
 }

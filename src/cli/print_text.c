@@ -11,9 +11,9 @@ static void print(void *user, const char *text, size_t n)
     *(bool *)user = true;
 }
 
-int dsf_print_text(const struct dsf_session *s, float *const *params,
-                   const char *prompt, int64_t tokens,
-                   const struct dsf_sampling *sampling,
+int dsf_print_text(const struct dsf_session *s,
+                   const struct dsf_text_weights *weights, const char *prompt,
+                   int64_t tokens, const struct dsf_sampling *sampling,
                    struct dsf_sampled *sampled, struct dsflow_err *err)
 {
     struct dsf_sampling own = *sampling;
@@ -24,7 +24,7 @@ int dsf_print_text(const struct dsf_session *s, float *const *params,
     own.workers = s->exec != NULL ? 1 : 0;
     own.user = &begun;
     own.on_text = print;
-    status = dsf_generate(&s->model, s->job, params, s->tok, prompt,
+    status = dsf_generate(&s->model, s->job, weights, s->tok, prompt,
                           strlen(prompt), tokens, &own, sampled, err);
     /* Before the messages, which may share its terminal. */
     if (begun) {

@@ -6,9 +6,9 @@
 #include "train/session.h"
 
 /* Print `prompt` and up to `tokens` tokens after it, and a newline. */
-int dsf_print_text(const struct dsf_session *s, float *const *params,
-                   const char *prompt, int64_t tokens,
-                   const struct dsf_sampling *sampling,
+int dsf_print_text(const struct dsf_session *s,
+                   const struct dsf_text_weights *weights, const char *prompt,
+                   int64_t tokens, const struct dsf_sampling *sampling,
                    struct dsf_sampled *sampled, struct dsflow_err *err);
 
 #endif

@@ -31,9 +31,9 @@ void dsf_generator_free(struct dsf_generator *g)
     free(g);
 }
 
-double dsf_generator_bytes(const struct dsf_model *m)
+double dsf_generator_bytes(const struct dsf_model *m, const struct dsf_job *job)
 {
-    return dsf_generation_bytes(m);
+    return dsf_generation_bytes(m, job);
 }
 
 /* One for each core, unless it is said. */
@@ -49,16 +49,16 @@ static unsigned workers_of(const struct dsf_generator_spec *spec)
     return dsf_machine_probe(&machine, NULL) == DSFLOW_OK ? machine.cores : 1;
 }
 
-static void lend(struct dsf_generator *g, float *const *params)
+static void lend(struct dsf_generator *g, const struct dsf_text_weights *w)
 {
     const struct dsf_generation *of = &g->of;
 
     g->lent = dsf_xcalloc((size_t)dsflow_graph_ndata(of->graph) + 1,
                           sizeof(*g->lent));
     for (unsigned u = 0; u < of->model->nunits; u++) {
-        g->lent[of->params[u].i] = params[u];
+        g->lent[of->params[u].i] = w->v[u];
         if (dsf_is_data(of->again[u]))
-            g->lent[of->again[u].i] = params[u];
+            g->lent[of->again[u].i] = w->v[u];
     }
 }
 
@@ -77,10 +77,10 @@ static int open_exec(struct dsf_generator *g,
         options.kind = spec->kind;
     status = dsflow_exec_open(of->graph, &options, &g->host, &g->exec, err);
     if (status == DSFLOW_ENOMEM)
-        return dsflow_fail(err, status,
-                           "memory: %s for the keys and values of %d tokens",
-                           dsf_size_text(dsf_generator_bytes(of->model)).s,
-                           of->model->dims.context);
+        return dsflow_fail(
+            err, status, "memory: %s for the keys and values of %d tokens",
+            dsf_size_text(dsf_generator_bytes(of->model, of->job)).s,
+            of->model->dims.context);
     if (status < 0)
         return status;
     if (dsf_is_data(of->rope))
@@ -101,7 +101,7 @@ int dsf_generator_new(const struct dsf_generator_spec *spec,
     if (status == DSFLOW_OK) {
         g->logits =
             dsf_xcalloc((size_t)spec->model->dims.vocab, sizeof(*g->logits));
-        lend(g, spec->params);
+        lend(g, spec->weights);
         status = open_exec(g, spec, err);
     }
     if (status < 0) {

@@ -5,16 +5,16 @@
 #include <dsflow/error.h>
 #include <dsflow/exec.h>
 
-#include "model/model.h"
+#include "train/text_weights.h"
 
 struct dsf_generator; /* opaque: a model, and the tokens it was fed */
 
 struct dsf_generator_spec {
     const struct dsf_model *model; /* borrowed, as the job, which says what
-                                      computes its segments, */
+                                      computes its segments, in which type, */
     const struct dsf_job *job;     /* and how many workers there are; NULL: the
-                                      built-in ones, one for each core */
-    float *const *params;          /* by unit; borrowed */
+                                      built-in ones, fp32, one for each core */
+    const struct dsf_text_weights *weights; /* of them; borrowed */
     unsigned workers;              /* 0: as the job says */
     bool other;                    /* another executor than the usual one: */
     enum dsflow_exec_kind kind;
@@ -25,7 +25,8 @@ int dsf_generator_new(const struct dsf_generator_spec *spec,
 void dsf_generator_free(struct dsf_generator *gen); /* NULL is fine */
 
 /* Bytes that one needs: most are keys and values. */
-double dsf_generator_bytes(const struct dsf_model *model);
+double dsf_generator_bytes(const struct dsf_model *model,
+                           const struct dsf_job *job);
 
 /* Append tokens. More than fit in the model's context: DSFLOW_EFIT. */
 int dsf_generator_feed(struct dsf_generator *gen, const int32_t *tokens,

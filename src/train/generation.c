@@ -91,6 +91,20 @@ static bool is_last_row(const struct dsf_generation_task *t)
     return t->of == t->segment->logits;
 }
 
+/* All of what it writes, from all columns of the rows it reads. */
+static void fill_cast(const struct dsf_generation *g,
+                      struct dsf_generation_task *t, int32_t rows,
+                      struct dsflow_need *need)
+{
+    need[1] =
+        dsf_generation_need(g->model, t->layer, t->segment, t->cast, rows);
+    *(struct dsf_columns_args *)(void *)t->args = (struct dsf_columns_args){
+        .rows = (int32_t)need[1].rows,
+        .n = (int32_t)need[1].cols,
+        .cols = (int32_t)need[1].cols,
+    };
+}
+
 static int fill_args(const struct dsf_generation *g,
                      struct dsf_generation_task *t, int32_t pos, int32_t rows,
                      struct dsflow_need *need, struct dsflow_err *err)
@@ -106,6 +120,10 @@ static int fill_args(const struct dsf_generation *g,
         site.first_keys = true;
     }
     memset(t->args, 0, sizeof(t->args));
+    if (t->casts) {
+        fill_cast(g, t, rows, need);
+        return DSFLOW_OK;
+    }
     if (t->slice != NULL) {
         t->slice->fill(&site, g->parts, t->part, t->args);
         return t->slice->needs(t->of, t->args, need, err);
@@ -127,8 +145,11 @@ static int check_replaced(const struct dsf_generation *g,
 
     for (unsigned i = 0; i < t->n; i++) {
         const struct dsflow_need *n = &need[t->port[i]];
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(g->graph, t->data[i]);
 
-        shapes[t->port[i]] = dsflow_shape_of(n->dtype, n->rows * n->cols);
+        shapes[t->port[i]] =
+            dsflow_shape_of((enum dsflow_dtype)d->dtype, n->rows * n->cols);
     }
     status = t->op->check(&c, err);
     if (status < 0)
@@ -248,6 +269,7 @@ int dsf_generation_init(struct dsf_generation *g, const struct dsf_model *model,
                                   .parts = parts > 0 ? parts : 1,
                                   .rows = context < MOST_ROWS ? context
                                                               : MOST_ROWS };
+    g->types = dsf_generation_types(model, job);
     g->graph = dsflow_graph_new();
     g->prefill = dsflow_graph_add_program(g->graph, "prefill");
     g->decode = dsflow_graph_add_program(g->graph, "decode");
@@ -270,8 +292,10 @@ void dsf_generation_fini(struct dsf_generation *g)
     free(g->again);
 }
 
-double dsf_generation_bytes(const struct dsf_model *m)
+double dsf_generation_bytes(const struct dsf_model *m,
+                            const struct dsf_job *job)
 {
+    const struct dsf_generation_types types = dsf_generation_types(m, job);
     double bytes = 0;
 
     for (int32_t l = 0; l < m->layers; l++) {
@@ -285,7 +309,9 @@ double dsf_generation_bytes(const struct dsf_model *m)
                     !(*s)->ports[p].of_keys)
                     continue;
                 n = dsf_generation_need(m, l, *s, p, m->dims.context);
-                bytes += sizeof(float) * (double)(n.rows * n.cols);
+                bytes += (double)dsflow_dtype_bytes(
+                    dsf_generation_port_type(types, job, *s, p),
+                    n.rows * n.cols);
             }
     }
     return bytes;

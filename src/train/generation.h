@@ -13,6 +13,7 @@
 #include "exec/exec_use.h"
 #include "model/model.h"
 #include "segments/slices.h"
+#include "train/generation_types.h"
 
 /* Workers that share a token at most: a join has as many ports. */
 enum { DSF_MOST_PARTS = DSFLOW_SEGMENT_PORTS - 1 };
@@ -25,6 +26,9 @@ struct dsf_generation_task {
     const struct dsflow_op *of;    /* which it may replace */
     int32_t layer, part;
     bool earlier; /* it pairs its rows with all keys before them */
+    bool
+        casts; /* it leaves rows of port `cast` of the segment in the type of */
+    uint8_t cast; /* other data */
     unsigned n;   /* data */
     uint8_t port[DSFLOW_SEGMENT_PORTS]; /* of each of it */
     bool keys[DSFLOW_SEGMENT_PORTS];    /* is it of all tokens so far? */
@@ -38,6 +42,7 @@ struct dsf_generation_task {
 struct dsf_generation {
     const struct dsf_model *model; /* borrowed, as the job */
     const struct dsf_job *job;     /* NULL: nothing is replaced */
+    struct dsf_generation_types types;
     bool whole;                    /* segments are done whole, … */
     int32_t parts;                 /* … or by columns, by so many workers */
     int32_t rows;
@@ -80,6 +85,7 @@ struct dsflow_need dsf_generation_need(const struct dsf_model *model, int32_t l,
 void dsf_generation_build(struct dsf_generation *g);
 
 /* Bytes of the keys and values of the whole context. */
-double dsf_generation_bytes(const struct dsf_model *model);
+double dsf_generation_bytes(const struct dsf_model *model,
+                            const struct dsf_job *job);
 
 #endif

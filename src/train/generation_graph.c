@@ -17,6 +17,8 @@ struct build {
     /* What segments keep, by segment and port: of keys, one for each layer;
      * else the layers use the first. + 1; 0: it is not made yet. */
     uint32_t *kept[DSF_MAX_SEGMENTS][DSFLOW_SEGMENT_PORTS];
+    /* The same in fp32, where the tasks of a pair add to what is narrow. */
+    uint32_t *sums[DSF_MAX_SEGMENTS][DSFLOW_SEGMENT_PORTS];
 };
 
 /* Data of worker `part`, `rows` by `cols`. */
@@ -43,9 +45,15 @@ static dsflow_data_id add_data(struct dsf_generation *g, int32_t part,
     return dsflow_graph_add_data(g->graph, &spec);
 }
 
+static struct dsflow_need numbers(enum dsflow_dtype type, int64_t rows,
+                                  int64_t cols)
+{
+    return (struct dsflow_need){ rows, cols, type };
+}
+
 static struct dsflow_need floats(int64_t rows, int64_t cols)
 {
-    return (struct dsflow_need){ rows, cols, DSFLOW_FP32 };
+    return numbers(DSFLOW_FP32, rows, cols);
 }
 
 static struct dsflow_data_spec passing(void)
@@ -72,16 +80,17 @@ static void add_params(struct dsf_generation *g)
     g->params = dsf_xcalloc(m->nunits, sizeof(*g->params));
     g->again = dsf_xcalloc(m->nunits, sizeof(*g->again));
     for (unsigned u = 0; u < m->nunits; u++) {
+        const struct dsflow_need need = numbers(
+            dsf_generation_unit_type(m, g->types, u), 1, m->units[u].elems);
         struct dsflow_data_spec spec = constant();
 
         spec.role = DSFLOW_PARAMS;
         spec.unit = (int32_t)u;
-        g->params[u] = add_data(g, 0, spec, floats(1, m->units[u].elems), "%s",
-                                m->units[u].name);
+        g->params[u] = add_data(g, 0, spec, need, "%s", m->units[u].name);
         g->again[u] = dsf_no_data();
         if (!g->whole && m->units[u].segment == &dsf_segment_qkv)
-            g->again[u] = add_data(g, 0, spec, floats(1, m->units[u].elems),
-                                   "%s.again", m->units[u].name);
+            g->again[u] =
+                add_data(g, 0, spec, need, "%s.again", m->units[u].name);
     }
 }
 
@@ -135,6 +144,20 @@ static void bind(struct dsf_generation_task *t, unsigned port,
     t->data[t->n++] = id;
 }
 
+/* Rows of a port of a segment, in the type of other data. */
+static void cast(struct dsf_generation *g, struct task_of of, unsigned port,
+                 dsflow_data_id into, dsflow_data_id from)
+{
+    struct dsf_generation_task *t;
+
+    of.op = &dsf_op_columns;
+    t = begin_task(g, of);
+    t->casts = true;
+    t->cast = (uint8_t)port;
+    bind(t, 0, into, false);
+    bind(t, 1, from, false);
+}
+
 /* With all keys so far, and then with its own: a task for each. */
 static void pair(struct dsf_generation *g)
 {
@@ -150,14 +173,37 @@ static void pair(struct dsf_generation *g)
 
 /* --- whole segments ------------------------------------------------------ */
 
+/* Do the tasks of a pair add to the data of a port that is kept narrow? */
+static bool has_sums(const struct dsf_generation *g,
+                     const struct dsflow_segment *s, unsigned port)
+{
+    const struct dsflow_op *op = dsf_generation_op(g->job, s);
+
+    return g->types.body != DSFLOW_FP32 && s->pairs && s->logits == NULL &&
+           s->ports[port].from == DSFLOW_FROM_KEPT &&
+           op->ports[port].floats == DSFLOW_NARROW_SUM;
+}
+
+static struct dsflow_need typed(struct dsflow_need need, enum dsflow_dtype type)
+{
+    if (need.dtype == DSFLOW_FP32)
+        need.dtype = type;
+    return need;
+}
+
 /* The largest of all layers serves them in turn, but for keys. */
 static dsflow_data_id kept_on(struct build *b, int32_t l,
-                              const struct dsflow_segment *s, unsigned port)
+                              const struct dsflow_segment *s, unsigned port,
+                              bool sums)
 {
     struct dsf_generation *g = b->g;
     const struct dsf_model *m = g->model;
-    uint32_t **made = &b->kept[dsf_segment_number(s)][port], *id;
+    const enum dsflow_dtype type =
+        sums ? DSFLOW_FP32
+             : dsf_generation_port_type(g->types, g->job, s, port);
+    uint32_t **made = &(sums ? b->sums : b->kept)[dsf_segment_number(s)][port];
     struct dsflow_need most = { 0 };
+    uint32_t *id;
 
     if (*made == NULL)
         *made = dsf_xcalloc((size_t)m->layers + 2, sizeof(**made));
@@ -166,8 +212,8 @@ static dsflow_data_id kept_on(struct build *b, int32_t l,
         return (dsflow_data_id){ *id - 1 };
     if (s->ports[port].of_keys) {
         most = dsf_generation_need(m, l, s, port, m->dims.context);
-        *id = 1 + add_data(g, 0, kept(), most, "%s.%s.l%d", s->name,
-                           s->ports[port].name, (int)l)
+        *id = 1 + add_data(g, 0, kept(), typed(most, type), "%s.%s.l%d",
+                           s->name, s->ports[port].name, (int)l)
                       .i;
         return (dsflow_data_id){ *id - 1 };
     }
@@ -177,9 +223,9 @@ static dsflow_data_id kept_on(struct build *b, int32_t l,
         if (n.rows * n.cols > most.rows * most.cols)
             most = n;
     }
-    *id = 1 +
-          add_data(g, 0, passing(), most, "%s.%s", s->name, s->ports[port].name)
-              .i;
+    *id = 1 + add_data(g, 0, passing(), typed(most, type), "%s.%s%s", s->name,
+                       s->ports[port].name, sums ? ".sums" : "")
+                  .i;
     return (dsflow_data_id){ *id - 1 };
 }
 
@@ -204,7 +250,7 @@ static dsflow_data_id on_port(struct build *b, int32_t l,
                        keys);
     case DSFLOW_FROM_KEPT:
         *keys = p->of_keys;
-        return kept_on(b, l, s, port);
+        return kept_on(b, l, s, port, false);
     case DSFLOW_FROM_ROPE:
         return g->rope;
     case DSFLOW_FROM_BATCH:
@@ -216,19 +262,48 @@ static dsflow_data_id on_port(struct build *b, int32_t l,
     }
 }
 
+/* What a pair has added up, in the type in which it is read. */
+static void round_sums(struct build *b, struct task_of of)
+{
+    for (unsigned p = 0; p < of.op->nports; p++)
+        if (of.op->ports[p].name != NULL && has_sums(b->g, of.segment, p))
+            cast(b->g, of, p, kept_on(b, of.layer, of.segment, p, false),
+                 kept_on(b, of.layer, of.segment, p, true));
+}
+
+/* A head that is fp32, behind others that are not, has a stream of its own. */
+static void widen_stream(struct build *b, struct task_of of)
+{
+    struct dsf_generation *g = b->g;
+    const dsflow_data_id from = b->stream[b->from];
+
+    if (of.layer < g->model->layers || g->types.head == g->types.body)
+        return;
+    b->stream[b->from] = add_data(
+        g, 0, passing(), floats(g->rows, g->model->dims.width), "stream.wide");
+    for (unsigned p = 0; p < of.op->nports; p++)
+        if (of.op->ports[p].name != NULL &&
+            of.segment->ports[p].from == DSFLOW_FROM_IN)
+            cast(g, of, p, b->stream[b->from], from);
+}
+
 static void whole_segment(struct build *b, int32_t l,
                           const struct dsflow_segment *s)
 {
     const struct dsflow_op *op = s->logits != NULL ? s->logits : s->forward;
-    struct dsf_generation_task *t = begin_task(
-        b->g, (struct task_of){ .segment = s, .op = op, .layer = l });
+    const struct task_of of = { .segment = s, .op = op, .layer = l };
+    struct dsf_generation_task *t;
     bool keys, writes = false;
 
+    widen_stream(b, of);
+    t = begin_task(b->g, of);
     for (unsigned p = 0; p < op->nports; p++) {
         if (op->ports[p].name == NULL)
             continue;
         dsflow_data_id id = on_port(b, l, s, p, &keys);
 
+        if (has_sums(b->g, s, p))
+            id = kept_on(b, l, s, p, true);
         bind(t, p, id, keys);
         writes |= s->ports[p].from == DSFLOW_FROM_OUT;
     }
@@ -236,6 +311,7 @@ static void whole_segment(struct build *b, int32_t l,
         b->from = 1 - b->from;
     if (s->pairs && s->logits == NULL)
         pair(b->g);
+    round_sums(b, of);
 }
 
 static void build_whole(struct dsf_generation *g)
@@ -244,7 +320,8 @@ static void build_whole(struct dsf_generation *g)
     struct build b = { .g = g };
 
     for (unsigned i = 0; i < 2; i++)
-        b.stream[i] = add_data(g, 0, passing(), floats(g->rows, m->dims.width),
+        b.stream[i] = add_data(g, 0, passing(),
+                               numbers(g->types.body, g->rows, m->dims.width),
                                "stream%u", i);
     g->logits[0] = add_data(g, 0, kept(), floats(1, m->dims.vocab), "logits");
     for (int32_t l = -1; l <= m->layers; l++) {
@@ -254,8 +331,10 @@ static void build_whole(struct dsf_generation *g)
             whole_segment(&b, l, *s);
     }
     for (unsigned i = 0; i < DSF_MAX_SEGMENTS; i++)
-        for (unsigned p = 0; p < DSFLOW_SEGMENT_PORTS; p++)
+        for (unsigned p = 0; p < DSFLOW_SEGMENT_PORTS; p++) {
             free(b.kept[i][p]);
+            free(b.sums[i][p]);
+        }
 }
 
 /* --- columns of them ----------------------------------------------------- */
@@ -286,28 +365,31 @@ static void share_out(struct dsf_generation *g, struct shared_out *d)
 {
     const struct dsf_dims most = most_of(g->model);
     const int64_t n = g->parts, nq = (int64_t)most.heads * most.head_dim;
+    const enum dsflow_dtype type = g->types.body;
 
     for (int32_t t = 0; t < g->parts; t++) {
         const struct {
             const char *name;
             dsflow_data_id *id;
             int64_t cols;
+            enum dsflow_dtype type;
         } buffers[] = {
-            { "q", d->q, nq / n },
-            { "att", d->att, nq / n },
-            { "atts", d->atts, nq },
-            { "act", d->act, most.ffn / n },
-            { "acts", d->acts, most.ffn },
-            { "x", d->x, most.width },
-            { "own", d->own, most.width / n },
-            { "mid", d->mid, most.width },
-            { "own_mid", d->own_mid, most.width / n },
-            { "lse", d->lse, 2 * most.heads / n },
+            { "q", d->q, nq / n, type },
+            { "att", d->att, nq / n, DSFLOW_FP32 }, /* the sums of a pair */
+            { "atts", d->atts, nq, type },
+            { "act", d->act, most.ffn / n, type },
+            { "acts", d->acts, most.ffn, type },
+            { "x", d->x, most.width, type },
+            { "own", d->own, most.width / n, type },
+            { "mid", d->mid, most.width, type },
+            { "own_mid", d->own_mid, most.width / n, type },
+            { "lse", d->lse, 2 * most.heads / n, DSFLOW_FP32 },
         };
 
         for (size_t i = 0; i < sizeof(buffers) / sizeof(*buffers); i++)
             buffers[i].id[t] =
-                add_data(g, t, passing(), floats(g->rows, buffers[i].cols),
+                add_data(g, t, passing(),
+                         numbers(buffers[i].type, g->rows, buffers[i].cols),
                          "%s.p%d", buffers[i].name, (int)t);
     }
 }
@@ -355,9 +437,9 @@ static void share_attention(struct dsf_generation *g, struct shared_out *d,
         g->model, l, &dsf_segment_qkv, DSFLOW_QKV_KV, g->model->dims.context);
 
     for (int32_t t = 0; t < g->parts; t++) {
-        dsflow_data_id keys =
-            add_data(g, t, kept(), floats(kv.rows, kv.cols / g->parts),
-                     "kv.l%d.p%d", (int)l, (int)t);
+        dsflow_data_id keys = add_data(
+            g, t, kept(), numbers(g->types.body, kv.rows, kv.cols / g->parts),
+            "kv.l%d.p%d", (int)l, (int)t);
         struct dsf_generation_task *task = slice(g, qkv, t);
 
         bind(task, DSFLOW_QKV_X, d->x[t], false);
@@ -441,6 +523,23 @@ static void share_embed(struct dsf_generation *g, struct shared_out *d)
     }
 }
 
+/* What the head of a worker reads: in fp32, where that is its type. */
+static dsflow_data_id wide_x(struct dsf_generation *g, struct shared_out *d,
+                             int32_t part)
+{
+    const struct task_of head = { .segment = &dsf_segment_head,
+                                  .layer = g->model->layers,
+                                  .part = part };
+    dsflow_data_id wide;
+
+    if (g->types.head == g->types.body)
+        return d->x[part];
+    wide = add_data(g, part, passing(), floats(g->rows, g->model->dims.width),
+                    "x.wide.p%d", (int)part);
+    cast(g, head, DSFLOW_HEAD_X, wide, d->x[part]);
+    return wide;
+}
+
 static void share_logits(struct dsf_generation *g, struct shared_out *d)
 {
     const struct dsflow_segment *head = &dsf_segment_head;
@@ -448,6 +547,7 @@ static void share_logits(struct dsf_generation *g, struct shared_out *d)
     int32_t first;
 
     for (int32_t t = 0; t < g->parts; t++) {
+        const dsflow_data_id x = wide_x(g, d, t);
         struct dsf_generation_task *task =
             slice(g, (struct slice_of){ head, &dsf_slice_logits, l }, t);
 
@@ -455,7 +555,7 @@ static void share_logits(struct dsf_generation *g, struct shared_out *d)
             g, t, kept(),
             floats(1, dsf_share(g->model->dims.vocab, g->parts, t, &first)),
             "logits.p%d", (int)t);
-        bind(task, DSFLOW_HEAD_X, d->x[t], false);
+        bind(task, DSFLOW_HEAD_X, x, false);
         bind(task, DSFLOW_HEAD_NORM, param(g, l, head, DSF_HEAD_UNIT_NORM),
              false);
         bind(task, DSFLOW_HEAD_WEIGHT, param(g, l, head, DSF_HEAD_UNIT_W),

@@ -260,12 +260,14 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
 
 int dsf_run_check_copies(const struct dsf_run *r, struct dsflow_err *err)
 {
-    double copies = dsf_session_copies(&r->s), room;
-    double needed = copies + dsf_generator_bytes(&r->s.model);
+    const struct dsf_session *s = &r->s;
+    double copies =
+        dsf_session_copies(s) + dsf_text_weights_bytes(&s->model, s->job);
+    double needed = copies + dsf_generator_bytes(&s->model, s->job), room;
 
-    if (copies == 0) /* every unit is in one piece as it is */
+    if (copies == 0) /* text is made from the units where they are */
         return DSFLOW_OK;
-    room = dsf_fit_room(r->s.plan, r->s.graph);
+    room = dsf_fit_room(s->plan, s->graph);
     if (needed <= room)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EFIT,

@@ -250,8 +250,9 @@ static int go_on(struct dsf_generator *g, const struct dsf_model *model,
 }
 
 int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
-                 float *const *params, const struct dsf_tokenizer *tok,
-                 const char *prompt, size_t bytes, int64_t tokens,
+                 const struct dsf_text_weights *weights,
+                 const struct dsf_tokenizer *tok, const char *prompt,
+                 size_t bytes, int64_t tokens,
                  const struct dsf_sampling *sampling,
                  struct dsf_sampled *sampled, struct dsflow_err *err)
 {
@@ -273,8 +274,9 @@ int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
     }
     if (status == DSFLOW_OK)
         status = dsf_generator_new(
-            &(struct dsf_generator_spec){ .model = model, .job = job,
-                                          .params = params,
+            &(struct dsf_generator_spec){ .model = model,
+                                          .job = job,
+                                          .weights = weights,
                                           .workers = sampling->workers },
             &g, err);
     if (status == DSFLOW_OK)

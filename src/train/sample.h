@@ -8,6 +8,7 @@
 
 #include "model/model.h"
 #include "text/text.h"
+#include "train/text_weights.h"
 
 struct dsf_sampling {
     double temperature; /* 0: the likeliest token */
@@ -37,8 +38,9 @@ struct dsf_sampled {
 
 /* `prompt` and up to `tokens` tokens after it go to `on_text`. */
 int dsf_generate(const struct dsf_model *model, const struct dsf_job *job,
-                 float *const *params, const struct dsf_tokenizer *tok,
-                 const char *prompt, size_t bytes, int64_t tokens,
+                 const struct dsf_text_weights *weights,
+                 const struct dsf_tokenizer *tok, const char *prompt,
+                 size_t bytes, int64_t tokens,
                  const struct dsf_sampling *sampling,
                  struct dsf_sampled *sampled, struct dsflow_err *err);
 

@@ -1,7 +1,9 @@
 /* bench_generate.c - how close generation comes to what the machine can do, of
  * GPT-2 124M with random weights:
  *
- *   bench_generate [TURNS [WORKERS]]
+ *   bench_generate [TURNS [WORKERS [TYPE]]]
+ *
+ * TYPE is that of the computation: fp32, bf16 or fp16.
  *
  * Tokens against a plain read of the weights by as many threads (a token needs
  * each of them once), and a prompt against the forward pass of training, the
@@ -15,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "policies/keys.h"
 #include "train/generate.h"
 
 enum { CONTEXT = 1024, PROMPT = 32, TOKENS = 24, MOST_TURNS = 99 };
@@ -25,6 +28,8 @@ static const char toml[] =
     "context = 1024\nvocab = 50257\n"
     "[batch]\nsequences = 1\nmicro = 1\nsequence = 1024\n"
     "[checkpoint]\nat_end = false\n";
+
+static char precision[40]; /* the setting of the job */
 
 static double now(void)
 {
@@ -45,7 +50,8 @@ static void must(int status, const struct dsflow_err *err)
 struct bench {
     struct dsf_job job;
     struct dsf_model model;
-    float **params;
+    struct dsf_text_weights weights;
+    enum dsflow_dtype type;
     double bytes; /* that a token reads */
     unsigned workers;
 };
@@ -61,22 +67,40 @@ static void fill(float *v, int64_t n)
     }
 }
 
-/* Of the embedding, which the head has too, only the rows of words are read. */
-static void make(struct bench *b)
+/* A dsf_unit_fn. */
+static int draw(void *user, unsigned unit, float *to, struct dsflow_err *err)
+{
+    const struct dsf_model *m = user;
+
+    fill(to, m->units[unit].elems);
+    return DSFLOW_OK;
+}
+
+/* Bytes of a unit that a token reads: of the embedding, which the head has too,
+ * the rows of words only. */
+static size_t bytes_of(const struct bench *b, unsigned u)
+{
+    const struct dsf_model *m = &b->model;
+
+    return dsflow_dtype_bytes(
+        b->type, m->units[u].elems - (u == 0 ? CONTEXT * m->dims.width : 0));
+}
+
+static void make(struct bench *b, const char *type)
 {
     struct dsflow_err err;
 
-    must(dsf_job_parse(toml, sizeof(toml) - 1, "bench", NULL, 0, NULL, &b->job,
-                       &err),
+    snprintf(precision, sizeof(precision), "precision.compute=%s", type);
+    must(dsf_job_parse(toml, sizeof(toml) - 1, "bench",
+                       (const char *[]){ precision }, 1, NULL, &b->job, &err),
          &err);
     must(dsf_model_init(&b->model, &b->job, &err), &err);
-    b->params = calloc(b->model.nunits, sizeof(*b->params));
-    for (unsigned u = 0; u < b->model.nunits; u++) {
-        must(dsf_unit_alloc(&b->model, u, &b->params[u], &err), &err);
-        fill(b->params[u], b->model.units[u].elems);
-        b->bytes += (double)b->model.units[u].elems * sizeof(float);
-    }
-    b->bytes -= (double)CONTEXT * b->model.dims.width * sizeof(float);
+    must(dsf_text_weights_read(&b->weights, &b->model, &b->job, draw, &b->model,
+                               &err),
+         &err);
+    b->type = dsf_compute_type(&b->job);
+    for (unsigned u = 0; u < b->model.nunits; u++)
+        b->bytes += (double)bytes_of(b, u);
 }
 
 /* --- a plain read -------------------------------------------------------- */
@@ -97,11 +121,9 @@ static void *read_part(void *arg)
     words s[4] = { { 0 } };
 
     for (unsigned u = 0; u < r->b->model.nunits; u++) {
-        size_t n = (size_t)r->b->model.units[u].elems / 32;
-        const words *v = (const words *)r->b->params[u];
+        size_t n = bytes_of(r->b, u) / sizeof(s);
+        const words *v = r->b->weights.v[u];
 
-        if (u == 0) /* the rows of positions are not read */
-            n -= (size_t)CONTEXT * (size_t)r->b->model.dims.width / 32;
         for (size_t i = n * r->number / r->b->workers;
              i < n * (r->number + 1) / r->b->workers; i++)
             for (unsigned k = 0; k < 4; k++)
@@ -136,7 +158,8 @@ static struct dsf_generator *generator(const struct bench *b)
 
     must(
         dsf_generator_new(&(struct dsf_generator_spec){ .model = &b->model,
-                                                        .params = b->params,
+                                                        .job = &b->job,
+                                                        .weights = &b->weights,
                                                         .workers = b->workers },
                           &g, &err),
         &err);
@@ -209,7 +232,8 @@ static double forward_seconds(const struct bench *b)
 
     snprintf(workers, sizeof(workers), "machine.workers=%u", b->workers);
     must(dsflow_job_parse(toml, "bench", &any, &err), &err);
-    must(dsflow_job_with(any, (const char *[]){ workers }, 1, &job, &err),
+    must(dsflow_job_with(any, (const char *[]){ workers, precision }, 2, &job,
+                         &err),
          &err);
     must(dsflow_run_open(job, &options, &run, &err), &err);
     must(dsflow_run_validate(run, &v, &err), &err);
@@ -245,18 +269,19 @@ int main(int argc, char **argv)
     struct bench b = { .workers = argc > 2 ? (unsigned)atoi(argv[2]) : 2 };
 
     if (turns < 1 || turns > MOST_TURNS || b.workers < 1 || b.workers > 64) {
-        fprintf(stderr, "usage: bench_generate [TURNS [WORKERS]]\n");
+        fprintf(stderr, "usage: bench_generate [TURNS [WORKERS [TYPE]]]\n");
         return 2;
     }
-    make(&b);
+    make(&b, argc > 3 ? argv[3] : "fp32");
     for (unsigned i = 0; i < turns; i++) {
         read[i] = read_seconds(&b);
         token[i] = token_seconds(&b);
         bound[i] = read[i] / token[i];
     }
-    printf("reading %.0f MB: %.1f GB/s; %.1f tokens/s; %.3f of that\n",
-           b.bytes / 1e6, b.bytes / 1e9 / median(read, turns),
-           1 / median(token, turns), median(bound, turns));
+    printf("%s: reading %.0f MB: %.1f GB/s; %.1f tokens/s; %.3f of that\n",
+           dsflow_dtype_str(b.type), b.bytes / 1e6,
+           b.bytes / 1e9 / median(read, turns), 1 / median(token, turns),
+           median(bound, turns));
     fflush(stdout);
     for (unsigned i = 0; i < turns; i++) {
         prompt[i] = prompt_seconds(&b);

@@ -5,7 +5,8 @@
 # medians, and the ratios of each turn (bench_generate.c).
 #
 # DSFLOW is the program in its build folder, which has or makes the benchmark.
-# PAIRS and WORKERS as in common.sh; some 5 GB of memory.
+# PRECISION is the type of the computation (fp32). PAIRS and WORKERS as in
+# common.sh; some 5 GB of memory.
 set -euo pipefail
 here=$(dirname -- "$(realpath -- "$0")")
 . "$here/common.sh"
@@ -14,4 +15,4 @@ find_dsflow "${1:-}"
 build=$(dirname -- "$dsflow")
 make -s -C "$build" tests/bench/bench_generate
 cd "$work"
-"$build/tests/bench/bench_generate" "$PAIRS" "$WORKERS"
+"$build/tests/bench/bench_generate" "$PAIRS" "$WORKERS" "${PRECISION:-fp32}"

@@ -22,6 +22,7 @@ struct loaded {
     struct dsf_job job;
     struct dsf_model model;
     float **params;
+    struct dsf_text_weights weights; /* those */
 };
 
 /* Fail the test with the message when `status` says so. */
@@ -44,10 +45,13 @@ static void make(struct loaded *l, const char *table)
     for (unsigned u = 0; u < l->model.nunits; u++)
         memset(l->params[u], 0,
                (size_t)l->model.units[u].elems * sizeof(float));
+    must(dsf_text_weights_lend(&l->weights, &l->model, NULL, l->params, &err),
+         &err);
 }
 
 static void drop(struct loaded *l)
 {
+    dsf_text_weights_fini(&l->weights);
     for (unsigned u = 0; u < l->model.nunits; u++)
         free(l->params[u]);
     free(l->params);
@@ -125,7 +129,7 @@ static struct dsf_generator *generator_of(struct loaded *l,
     struct dsflow_err err;
 
     how.model = &l->model;
-    how.params = l->params;
+    how.weights = &l->weights;
     must(dsf_generator_new(&how, &g, &err), &err);
     return g;
 }
@@ -479,7 +483,7 @@ static void check_text(const unsigned char *script, const char *prompt,
 
     make_script(&l, script);
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    must(dsf_generate(&l.model, NULL, l.params, tok, prompt, strlen(prompt),
+    must(dsf_generate(&l.model, NULL, &l.weights, tok, prompt, strlen(prompt),
                       tokens, &s, sampled, &err),
          &err);
     assert_string_equal(text, want);
@@ -543,7 +547,7 @@ static void it_ends_when_it_is_told(void **state)
 
     make_script(&l, (const unsigned char *)"0123456789abcdef");
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    must(dsf_generate(&l.model, NULL, l.params, tok, "x", 1, 9, &s, &sampled,
+    must(dsf_generate(&l.model, NULL, &l.weights, tok, "x", 1, 9, &s, &sampled,
                       &err),
          &err);
     assert_string_equal(text, "x01");
@@ -564,7 +568,7 @@ static void a_prompt_beyond_the_context_is_refused(void **state)
 
     make_script(&l, (const unsigned char *)"0123456789abcdef");
     must(dsf_tokenizer_open("bytes", &tok, &err), &err);
-    assert_int_equal(dsf_generate(&l.model, NULL, l.params, tok,
+    assert_int_equal(dsf_generate(&l.model, NULL, &l.weights, tok,
                                   "seventeen letters", 17, 5, &s, &sampled,
                                   &err),
                      DSFLOW_EFIT);
