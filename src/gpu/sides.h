@@ -1,2 +1,5 @@
 /* sides.h - the CUDA sides of kinds of task, a line DSF_GPU_SIDE(NAME) for each
  * dsf_gpu_side_NAME. gpu.h declares them, and module.cpp lists them. */
+DSF_GPU_SIDE(norm_forward)
+DSF_GPU_SIDE(norm_backward_input)
+DSF_GPU_SIDE(norm_backward_weight)

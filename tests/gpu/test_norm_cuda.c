@@ -1,0 +1,150 @@
+/* test_norm_cuda.c - norms on a GPU that is not there, beside double precision. */
+#include "unit/kernels/narrow.h"
+
+#include "gpu/kernels.h"
+#include "gpu/orders.h"
+
+/* A row in registers, in several blocks' teams, and longer than what threads
+ * keep; rows of 8 numbers at a time, and one by one. */
+static const struct {
+    size_t rows, width;
+} shapes[] = { { 1, 1 },  { 3, 31 },   { 5, 64 },   { 300, 40 },
+               { 9, 300 }, { 2, 1600 }, { 1, 3001 }, { 1, 8200 } };
+
+struct numbers {
+    struct tensor wide;
+    struct tensor16 narrow;
+    int is_narrow;
+};
+
+static struct numbers numbers_new(enum dsflow_dtype type, size_t n,
+                                  double spread, uint64_t seed)
+{
+    struct numbers x = { .is_narrow = dsf_is_narrow(type) };
+
+    if (x.is_narrow)
+        x.narrow = tensor16_new(type, n, spread, seed);
+    else
+        x.wide = tensor_new(n, spread, seed);
+    return x;
+}
+
+static void numbers_free(struct numbers *x)
+{
+    if (x->is_narrow)
+        tensor16_free(&x->narrow);
+    else
+        tensor_free(&x->wide);
+}
+
+static void *at(struct numbers *x)
+{
+    return x->is_narrow ? (void *)x->narrow.h : (void *)x->wide.f;
+}
+
+static double *ref(struct numbers *x)
+{
+    return x->is_narrow ? x->narrow.d : x->wide.d;
+}
+
+static size_t bytes_of(const struct numbers *x)
+{
+    return x->is_narrow ? x->narrow.mem.bytes : x->wide.mem.bytes;
+}
+
+static void unset(struct numbers *x)
+{
+    memset(at(x), 0xff, bytes_of(x));
+}
+
+static void check(struct numbers *x)
+{
+    if (x->is_narrow)
+        assert_rounded(&x->narrow, 2e-6);
+    else
+        assert_close(x->wide.f, x->wide.d, x->wide.n, 2e-6);
+}
+
+static void try_shape(enum dsflow_dtype type, size_t rows, size_t n, int rms)
+{
+    struct numbers x = numbers_new(type, rows * n, 2, 1);
+    struct numbers w = numbers_new(type, n, 1, 2);
+    struct numbers b = numbers_new(type, n, 1, 3);
+    struct numbers dres = numbers_new(type, rows * n, 1, 4);
+    struct numbers y = numbers_new(type, rows * n, 1, 5);
+    struct numbers dx = numbers_new(type, rows * n, 1, 6);
+    struct tensor dy = tensor_new(rows * n, 1, 7), dnorm = tensor_unset(2 * n);
+    struct guarded scratch = guarded_new(dsf_gpu_norm_scratch(rows, n));
+    const struct dsf_gpu_norm norm = { at(&w), rms ? NULL : at(&b), n, 1e-3f,
+                                       rms };
+    const struct norm_ref by = { ref(&w), rms ? NULL : ref(&b), n, 1e-3f, rms };
+
+    memset(dnorm.d, 0, 2 * n * sizeof(double));
+    memcpy(ref(&dx), ref(&dres), rows * n * sizeof(double));
+    for (size_t i = 0; i < rows; i++)
+        norm_row_ref(&by, ref(&x) + i * n, dy.d + i * n, ref(&y) + i * n,
+                     ref(&dx) + i * n, dnorm.d);
+    IN_EACH_ORDER(at(&y), bytes_of(&y), unset(&y),
+                  dsf_gpu_norm_forward(&norm, type, at(&x), at(&y), rows,
+                                       NULL));
+    check(&y);
+    IN_EACH_ORDER(at(&dx), bytes_of(&dx),
+                  (unset(&dx), memset(scratch.p, 0xff, scratch.bytes)),
+                  dsf_gpu_norm_backward(&norm, type, at(&x), dy.f, at(&dres),
+                                        at(&dx), dnorm.f, rows, scratch.p,
+                                        NULL));
+    check(&dx);
+    assert_close(dnorm.f, dnorm.d, 2 * n, 2e-6);
+
+    /* In place; and the same sums again, without what is added. */
+    IN_EACH_ORDER(dnorm.f, dnorm.mem.bytes, memset(dnorm.f, 0xff, 8 * n),
+                  dsf_gpu_norm_backward(&norm, type, at(&x), dy.f, NULL,
+                                        at(&y), dnorm.f, rows, scratch.p,
+                                        NULL));
+    assert_close(dnorm.f, dnorm.d, 2 * n, 2e-6);
+    dsf_gpu_norm_backward(&norm, type, at(&x), dy.f, at(&dres), at(&dres),
+                          dnorm.f, rows, scratch.p, NULL);
+    assert_memory_equal(at(&dres), at(&dx), bytes_of(&dx));
+    numbers_free(&x);
+    numbers_free(&w);
+    numbers_free(&b);
+    numbers_free(&dres);
+    numbers_free(&y);
+    numbers_free(&dx);
+    tensor_free(&dy);
+    tensor_free(&dnorm);
+    guarded_free(&scratch);
+}
+
+static void try_type(enum dsflow_dtype type)
+{
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        for (int rms = 0; rms < 2; rms++)
+            try_shape(type, shapes[i].rows, shapes[i].width, rms);
+}
+
+static void norms_of_fp32_are_those_of_double_precision(void **state)
+{
+    try_type(DSFLOW_FP32);
+}
+
+static void norms_of_bf16_are_rounded_once(void **state)
+{
+    try_type(DSFLOW_BF16);
+}
+
+static void norms_of_fp16_are_rounded_once(void **state)
+{
+    try_type(DSFLOW_FP16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_of_fp32_are_those_of_double_precision),
+        cmocka_unit_test(norms_of_bf16_are_rounded_once),
+        cmocka_unit_test(norms_of_fp16_are_rounded_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
