@@ -19,7 +19,7 @@ declare -A keys=([ring]=batch.in_flight [split]=pipeline.split
 declare -A slow=(
     [ring]="--set machine.workers=2 --set batch.in_flight=1 --set batch.tile=128"
     [split]="--set machine.workers=2 --set mesh.pipeline=2 --set pipeline.split=[1,5]"
-    [link]="--set machine.workers=1 --set machine.virtual=1 --set machine.virtual_link=50MB"
+    [link]="--set machine.workers=1 --set machine.virtual=1 --set machine.virtual_link=50MB --set offload.activations=cpu"
     [tiny]="--set machine.workers=2 --set batch.tile=16"
     [worker]="--set machine.workers=1"
 )
