@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <dsflow/dtype.h>
+#include <dsflow/segments.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +52,89 @@ void dsf_gpu_fold(float *into, const float *parts, size_t nparts, size_t n,
 void dsf_gpu_head_dots(enum dsflow_dtype type, const float *a, const void *b,
                        float *out, size_t rows, size_t heads, size_t head_dim,
                        void *stream);
+
+/* act_cuda.cu. h = in + bias (NULL: 0) and act = gelu(in + bias), all
+ * [rows][cols]; in fp32 `in` may be h. */
+void dsf_gpu_gelu_forward(enum dsflow_dtype type, const float *in,
+                          const void *bias, void *h, void *act, size_t rows,
+                          size_t cols, void *stream);
+/* dh = the gradient of h, for `dact` of gelu(h); h becomes gelu(h). In fp32 dact
+ * may be dh. */
+void dsf_gpu_gelu_backward(enum dsflow_dtype type, void *h, const float *dact,
+                           void *dh, size_t n, void *stream);
+void dsf_gpu_gelu(enum dsflow_dtype type, void *h, size_t n,
+                  void *stream); /* h becomes gelu(h) */
+/* in, h[rows][2*cols], gate then up: h = in + bias and act[rows][cols] =
+ * silu(gate) up, of what is not rounded yet; in fp32 `in` may be h. */
+void dsf_gpu_swiglu_forward(enum dsflow_dtype type, const float *in,
+                            const void *bias, void *h, void *act, size_t rows,
+                            size_t cols, void *stream);
+/* dh[rows][2*cols] = the gradient of h, for dact[rows][cols]; h becomes
+ * act[rows][cols], packed at its start. scratch: rows * cols numbers of `type`. */
+void dsf_gpu_swiglu_backward(enum dsflow_dtype type, void *h, const float *dact,
+                             void *dh, void *scratch, size_t rows, size_t cols,
+                             void *stream);
+
+/* rows_cuda.cu. out[rows][ld_out] = in[rows][ld_in] + bias (NULL: 0), of `cols`
+ * columns; in fp32 it may be in place. */
+void dsf_gpu_narrow(enum dsflow_dtype type, const float *in, size_t ld_in,
+                    const void *bias, void *out, size_t ld_out, size_t rows,
+                    size_t cols, void *stream);
+/* y[rows][cols] = x + bias, or, with `add`, y + x + bias; each may be NULL: 0. */
+void dsf_gpu_widen(enum dsflow_dtype type, const void *x, const void *bias,
+                   float *y, int add, size_t rows, size_t cols, void *stream);
+/* y = x + bias + in, all [rows][cols]; y may be x, or in fp32 `in`. */
+void dsf_gpu_residual(enum dsflow_dtype type, const float *in, const void *x,
+                      const void *bias, void *y, size_t rows, size_t cols,
+                      void *stream);
+/* Turn the pairs (i, i + head_dim/2) of each head of each row, or back: row r by
+ * the angles of table[r % length][head_dim/2] (cos, sin). */
+void dsf_gpu_rotate(enum dsflow_dtype type, void *x, size_t ld, size_t rows,
+                    size_t length, size_t heads, size_t head_dim,
+                    const float *table, int inverse, void *stream);
+
+/* embed_cuda.cu. Row r has token tokens[r] (below 0: none) at position pos + r %
+ * length. The tables have tokens first .. first + vocab and positions first_pos
+ * .. first_pos + npos; of others, rows are zeroes, and gradients go nowhere. */
+struct dsf_gpu_embed {
+    const int32_t *tokens;
+    int32_t first, vocab, pos, first_pos, npos;
+    size_t length, width;
+};
+/* x = wte[token] + wpe[position]; the tables are of type `unit`. */
+void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
+                           enum dsflow_dtype unit, const void *wte,
+                           const void *wpe, enum dsflow_dtype type, void *x,
+                           size_t rows, void *stream);
+/* wte[token] += dx, row after row, and wpe[position] += dx. */
+void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
+                            enum dsflow_dtype type, const void *dx, float *wte,
+                            float *wpe, size_t rows, void *stream);
+
+/* loss_cuda.cu. Logits of `vocab` columns, first .. first + vocab of those that
+ * targets count; rows are `ld` apart, and what is between them becomes 0.
+ * Gradients are multiplied by scale and *loss_scale (NULL: 1). Rows whose target
+ * is below 0 count for nothing. */
+struct dsf_gpu_logits {
+    enum dsflow_dtype type;
+    void *logits;
+    size_t rows, vocab, ld;
+    const int32_t *targets;
+    int32_t first;
+    float scale;
+    const double *loss_scale;
+};
+/* Logits of the whole vocabulary become their gradients, and *loss the sum over
+ * rows of -log softmax[target]. losses: rows numbers of scratch. */
+void dsf_gpu_cross_entropy(const struct dsf_gpu_logits *l, double *loss,
+                           double *losses, void *stream);
+/* head.forward of a part, and head.loss: see dsflow/segments.h. */
+void dsf_gpu_exponentials(const struct dsf_gpu_logits *l, float *tops,
+                          struct dsflow_head_stats *stats, void *stream);
+void dsf_gpu_logit_gradients(const struct dsf_gpu_logits *l, const float *tops,
+                             const struct dsflow_head_stats *stats,
+                             unsigned parts, double *loss, double *losses,
+                             void *stream);
 
 #ifdef __cplusplus
 }

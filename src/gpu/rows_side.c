@@ -1,4 +1,5 @@
-/* rows_side.c - norm of the rows that one tensor rank has, on a GPU. */
+/* rows_side.c - norm and residual of the rows that one tensor rank has, on a GPU.
+ */
 #include "gpu/gpu.h"
 #include "gpu/numbers.h"
 #include "tasks/rows_args.h"
@@ -60,4 +61,47 @@ static void norm_backward_weight(const struct dsflow_call *call, void *stream)
 const struct dsf_gpu_side dsf_gpu_side_norm_backward_weight = {
     .op = "norm.backward_weight",
     .run = norm_backward_weight,
+};
+
+static void residual_forward(const struct dsflow_call *call, void *stream)
+{
+    const struct dsf_residual_args *a = call->args;
+    const struct dsflow_buf *b = call->bufs;
+
+    dsf_gpu_residual(b[DSFLOW_RESIDUAL_X].dtype, b[DSFLOW_RESIDUAL_IN].ptr,
+                     b[DSFLOW_RESIDUAL_X].ptr,
+                     dsf_gpu_number(call, DSFLOW_RESIDUAL_UNIT, a->b),
+                     b[DSFLOW_RESIDUAL_Y].ptr, (size_t)a->tile.rows,
+                     (size_t)a->tile.width, stream);
+}
+
+const struct dsf_gpu_side dsf_gpu_side_residual_forward = {
+    .op = "residual.forward",
+    .run = residual_forward,
+};
+
+static void residual_backward_weight(const struct dsflow_call *call,
+                                     void *stream)
+{
+    const struct dsf_residual_args *a = call->args;
+    const struct dsflow_buf *dy = &call->bufs[DSFLOW_RESIDUAL_DY];
+    const size_t width = (size_t)a->tile.width;
+    float *grad = dsf_gpu_gradient(call, DSFLOW_RESIDUAL_GRAD, stream);
+
+    dsf_gpu_column_sums(dy->dtype, grad + a->b, dy->ptr, width,
+                        (size_t)a->tile.rows, width, call->scratch, stream);
+}
+
+static size_t residual_scratch(const struct dsflow_case *c)
+{
+    const struct dsf_residual_args *a = c->args;
+
+    return dsf_gpu_column_scratch((size_t)a->tile.rows,
+                                  (size_t)a->tile.width);
+}
+
+const struct dsf_gpu_side dsf_gpu_side_residual_backward_weight = {
+    .op = "residual.backward_weight",
+    .run = residual_backward_weight,
+    .scratch = residual_scratch,
 };

@@ -1,69 +1,13 @@
 /* test_norm_cuda.c - norms on a GPU that is not there, beside double precision. */
-#include "unit/kernels/narrow.h"
-
 #include "gpu/kernels.h"
-#include "gpu/orders.h"
 
-/* A row in registers, in several blocks' teams, and longer than what threads
- * keep; rows of 8 numbers at a time, and one by one. */
+#include "numbers.h"
+
+/* Rows of several teams of a block; of 8 numbers at a time, and one by one. */
 static const struct {
     size_t rows, width;
-} shapes[] = { { 1, 1 },  { 3, 31 },   { 5, 64 },   { 300, 40 },
-               { 9, 300 }, { 2, 1600 }, { 1, 3001 }, { 1, 8200 } };
-
-struct numbers {
-    struct tensor wide;
-    struct tensor16 narrow;
-    int is_narrow;
-};
-
-static struct numbers numbers_new(enum dsflow_dtype type, size_t n,
-                                  double spread, uint64_t seed)
-{
-    struct numbers x = { .is_narrow = dsf_is_narrow(type) };
-
-    if (x.is_narrow)
-        x.narrow = tensor16_new(type, n, spread, seed);
-    else
-        x.wide = tensor_new(n, spread, seed);
-    return x;
-}
-
-static void numbers_free(struct numbers *x)
-{
-    if (x->is_narrow)
-        tensor16_free(&x->narrow);
-    else
-        tensor_free(&x->wide);
-}
-
-static void *at(struct numbers *x)
-{
-    return x->is_narrow ? (void *)x->narrow.h : (void *)x->wide.f;
-}
-
-static double *ref(struct numbers *x)
-{
-    return x->is_narrow ? x->narrow.d : x->wide.d;
-}
-
-static size_t bytes_of(const struct numbers *x)
-{
-    return x->is_narrow ? x->narrow.mem.bytes : x->wide.mem.bytes;
-}
-
-static void unset(struct numbers *x)
-{
-    memset(at(x), 0xff, bytes_of(x));
-}
-
-static void check(struct numbers *x)
-{
-    if (x->is_narrow)
-        assert_rounded(&x->narrow, 2e-6);
-    else
-        assert_close(x->wide.f, x->wide.d, x->wide.n, 2e-6);
-}
+} shapes[] = { { 1, 1 },  { 3, 31 },   { 5, 64 },   { 20, 40 },
+               { 9, 300 }, { 2, 1600 } };
 
 static void try_shape(enum dsflow_dtype type, size_t rows, size_t n, int rms)
 {
@@ -84,9 +28,7 @@ static void try_shape(enum dsflow_dtype type, size_t rows, size_t n, int rms)
     for (size_t i = 0; i < rows; i++)
         norm_row_ref(&by, ref(&x) + i * n, dy.d + i * n, ref(&y) + i * n,
                      ref(&dx) + i * n, dnorm.d);
-    IN_EACH_ORDER(at(&y), bytes_of(&y), unset(&y),
-                  dsf_gpu_norm_forward(&norm, type, at(&x), at(&y), rows,
-                                       NULL));
+    WRITES(&y, dsf_gpu_norm_forward(&norm, type, at(&x), at(&y), rows, NULL));
     check(&y);
     IN_EACH_ORDER(at(&dx), bytes_of(&dx),
                   (unset(&dx), memset(scratch.p, 0xff, scratch.bytes)),
@@ -138,12 +80,27 @@ static void norms_of_fp16_are_rounded_once(void **state)
     try_type(DSFLOW_FP16);
 }
 
+static void rows_are_longer_than_what_threads_keep(void **state)
+{
+    try_shape(DSFLOW_FP32, 1, 3001, 0);
+    try_shape(DSFLOW_FP32, 2, 3001, 1);
+    try_shape(DSFLOW_BF16, 2, 8200, 0);
+}
+
+static void teams_have_several_rows(void **state)
+{
+    try_shape(DSFLOW_BF16, 2100, 8, 0);
+    try_shape(DSFLOW_BF16, 300, 2600, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_of_fp32_are_those_of_double_precision),
         cmocka_unit_test(norms_of_bf16_are_rounded_once),
         cmocka_unit_test(norms_of_fp16_are_rounded_once),
+        cmocka_unit_test(rows_are_longer_than_what_threads_keep),
+        cmocka_unit_test(teams_have_several_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

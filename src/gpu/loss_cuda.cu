@@ -1,0 +1,300 @@
+/* loss_cuda.cu - cross entropy in place: logits become the gradients of them. A
+ * block for each row; sums are of fp32 in a thread, and of fp64 beyond. */
+#include "gpu/dev_sum.h"
+#include "gpu/kernels.h"
+
+namespace {
+
+enum { THREADS = 256, BLOCK = 2048 /* columns, as DSF_HEAD_COLUMNS */ };
+
+/* The column of the target of row r, if this part has it, or -1. */
+DEV int64_t own_target(const struct dsf_gpu_logits &l, size_t r)
+{
+    const int64_t column = (int64_t)l.targets[r] - l.first;
+
+    return l.targets[r] >= 0 && column >= 0 && column < (int64_t)l.vocab
+               ? column
+               : -1;
+}
+
+DEV double scale_of(const struct dsf_gpu_logits &l)
+{
+    return (double)l.scale * (l.loss_scale ? *l.loss_scale : 1);
+}
+
+/* Zeroes from a column on, to where the next row begins. */
+template <class T> DEV void clear(T *row, size_t from, size_t to)
+{
+    for (size_t c = from + threadIdx.x; c < to; c += blockDim.x)
+        dev_store(row + c, 0);
+}
+
+/* The largest number that this thread has of a row, and the sum of e^(x - it). */
+template <int V, class T>
+DEV void own_sum(const T *row, size_t n, float *top, float *sum)
+{
+    *top = -INFINITY;
+    *sum = 0;
+    for (size_t c = threadIdx.x * V; c < n; c += (size_t)blockDim.x * V) {
+        float v[V], most = *top;
+
+        dev_load_all(row + c, v);
+        DEV_UNROLL
+        for (int i = 0; i < V; i++)
+            most = fmaxf(most, v[i]);
+        if (most > *top)
+            *sum *= expf(*top - most);
+        *top = most;
+        DEV_UNROLL
+        for (int i = 0; i < V; i++)
+            *sum += expf(v[i] - most);
+    }
+}
+
+/* The whole vocabulary at once. */
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS)
+    cross_entropy(struct dsf_gpu_logits l, double *losses)
+{
+    double *s = dev_shared<double>();
+    float *tops = (float *)(s + THREADS / 32);
+    T *row = (T *)l.logits + blockIdx.x * l.ld;
+    const int64_t column = own_target(l, blockIdx.x);
+    const double scale = scale_of(l);
+    float top, sum, target, factor;
+    double all;
+
+    if (column < 0) {
+        clear(row, 0, l.ld);
+        if (threadIdx.x == 0)
+            losses[blockIdx.x] = 0;
+        return;
+    }
+    target = dev_load(row + column);
+    own_sum<V>(row, l.vocab, &top, &sum);
+    const float most = dev_row_max(top, tops);
+    all = dev_row_sum((double)(sum * expf(top - most)), s);
+    factor = (float)(scale / all);
+    for (size_t c = threadIdx.x * V; c < l.vocab; c += THREADS * V) {
+        float v[V];
+
+        dev_load_all(row + c, v);
+        DEV_UNROLL
+        for (int i = 0; i < V; i++) {
+            v[i] = expf(v[i] - most) * factor;
+            if ((int64_t)c + i == column)
+                v[i] = (float)((exp((double)target - most) / all - 1) * scale);
+        }
+        dev_store_all(row + c, v);
+    }
+    clear(row, l.vocab, l.ld);
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = (double)most + log(all) - target;
+}
+
+/* The sum of n numbers, by one block. */
+__global__ void __launch_bounds__(1024)
+    sum_losses(double *loss, const double *losses, unsigned n)
+{
+    double sum = 0;
+
+    for (unsigned i = threadIdx.x; i < n; i += 1024)
+        sum += losses[i];
+    sum = dev_row_sum(sum, dev_shared<double>());
+    if (threadIdx.x == 0)
+        *loss = sum;
+}
+
+/* V columns of BLOCK at a time for each thread: piece k of them begins at. */
+template <int V> DEV size_t piece_at(size_t block, int k)
+{
+    return block * BLOCK + ((size_t)k * THREADS + threadIdx.x) * V;
+}
+
+/* Of a part: e^(logit - top of its block of columns), the tops, and what it says
+ * of each row to the other parts. */
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS)
+    exponentials(struct dsf_gpu_logits l, float *tops,
+                 struct dsflow_head_stats *stats, unsigned blocks)
+{
+    enum { PIECES = BLOCK / THREADS / V };
+    float *s = dev_shared<float>();
+    T *row = (T *)l.logits + blockIdx.x * l.ld;
+    const int64_t column = own_target(l, blockIdx.x);
+    const double target = column < 0 ? 0 : dev_load(row + column);
+    float most = -INFINITY;
+    double all = 0;
+
+    __syncthreads(); /* the target has been read */
+    for (unsigned b = 0; b < blocks; b++) {
+        float v[PIECES][V], top = -INFINITY, sum = 0, next;
+
+        DEV_UNROLL
+        for (int k = 0; k < PIECES; k++)
+            if (piece_at<V>(b, k) < l.vocab) {
+                dev_load_all(row + piece_at<V>(b, k), v[k]);
+                DEV_UNROLL
+                for (int i = 0; i < V; i++)
+                    top = fmaxf(top, v[k][i]);
+            }
+        top = dev_row_max(top, s);
+        DEV_UNROLL
+        for (int k = 0; k < PIECES; k++)
+            if (piece_at<V>(b, k) < l.vocab) {
+                DEV_UNROLL
+                for (int i = 0; i < V; i++)
+                    sum += v[k][i] = expf(v[k][i] - top);
+                dev_store_all(row + piece_at<V>(b, k), v[k]);
+            }
+        sum = dev_row_sum(sum, s + THREADS / 32);
+        next = fmaxf(most, top);
+        all = all * exp((double)most - next) + sum * exp((double)top - next);
+        most = next;
+        if (threadIdx.x == 0)
+            tops[(size_t)blockIdx.x * blocks + b] = top;
+    }
+    clear(row, l.vocab, l.ld);
+    if (threadIdx.x == 0)
+        stats[blockIdx.x] = { most, all, target };
+}
+
+/* Row r of the whole vocabulary, from what all parts say, in their order. */
+DEV struct dsflow_head_stats whole_row(const struct dsflow_head_stats *stats,
+                                       size_t rows, size_t r, unsigned parts)
+{
+    struct dsflow_head_stats all = { stats[r].top, 0, 0 };
+
+    for (unsigned p = 1; p < parts; p++)
+        all.top = fmax(all.top, stats[p * rows + r].top);
+    for (unsigned p = 0; p < parts; p++) {
+        const struct dsflow_head_stats part = stats[p * rows + r];
+
+        all.sum += part.sum * exp(part.top - all.top);
+        all.target += part.target; /* all but one are 0 */
+    }
+    return all;
+}
+
+/* The exponentials of a part become gradients. */
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS)
+    gradients(struct dsf_gpu_logits l, const float *tops,
+              const struct dsflow_head_stats *stats, unsigned parts,
+              unsigned blocks, double *losses)
+{
+    enum { PIECES = BLOCK / THREADS / V };
+    T *row = (T *)l.logits + blockIdx.x * l.ld;
+    const int64_t column = own_target(l, blockIdx.x);
+    const double scale = scale_of(l);
+
+    if (l.targets[blockIdx.x] < 0) {
+        clear(row, 0, l.ld);
+        if (threadIdx.x == 0)
+            losses[blockIdx.x] = 0;
+        return;
+    }
+    const struct dsflow_head_stats all =
+        whole_row(stats, gridDim.x, blockIdx.x, parts);
+    for (unsigned b = 0; b < blocks; b++) {
+        const float top = tops[(size_t)blockIdx.x * blocks + b];
+        const float by =
+            (float)(exp((double)top - all.top) / all.sum * scale);
+
+        for (int k = 0; k < PIECES; k++) {
+            const size_t c = piece_at<V>(b, k);
+            float v[V];
+
+            if (c >= l.vocab)
+                break;
+            dev_load_all(row + c, v);
+            DEV_UNROLL
+            for (int i = 0; i < V; i++) {
+                v[i] *= by;
+                if ((int64_t)c + i == column)
+                    v[i] = (float)((exp(all.target - all.top) / all.sum - 1) *
+                                   scale);
+            }
+            dev_store_all(row + c, v);
+        }
+    }
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = all.top + log(all.sum) - all.target;
+}
+
+bool is_aligned(const struct dsf_gpu_logits *l)
+{
+    return dev_is_aligned(l->vocab | l->ld, { l->logits });
+}
+
+void add_up(double *loss, const double *losses, size_t rows, void *stream)
+{
+    dev_launch(sum_losses, 1, 1024, 32 * sizeof(double), stream, loss, losses,
+               (unsigned)rows);
+}
+
+template <class T, int V>
+void launch_entropy(const struct dsf_gpu_logits *l, double *losses,
+                    void *stream)
+{
+    dev_launch((cross_entropy<T, V>), (unsigned)l->rows, THREADS,
+               THREADS / 32 * (sizeof(double) + sizeof(float)), stream, *l,
+               losses);
+}
+
+template <class T, int V>
+void launch_exponentials(const struct dsf_gpu_logits *l, float *tops,
+                         struct dsflow_head_stats *stats, void *stream)
+{
+    dev_launch((exponentials<T, V>), (unsigned)l->rows, THREADS,
+               2 * THREADS / 32 * sizeof(float), stream, *l, tops, stats,
+               dev_div_up(l->vocab, BLOCK));
+}
+
+template <class T, int V>
+void launch_gradients(const struct dsf_gpu_logits *l, const float *tops,
+                      const struct dsflow_head_stats *stats, unsigned parts,
+                      double *losses, void *stream)
+{
+    dev_launch((gradients<T, V>), (unsigned)l->rows, THREADS, 0, stream, *l,
+               tops, stats, parts, dev_div_up(l->vocab, BLOCK), losses);
+}
+
+} // namespace
+
+void dsf_gpu_cross_entropy(const struct dsf_gpu_logits *l, double *loss,
+                           double *losses, void *stream)
+{
+    if (is_aligned(l))
+        DEV_BY_TYPE(l->type, T, (launch_entropy<T, 8>(l, losses, stream)));
+    else
+        DEV_BY_TYPE(l->type, T, (launch_entropy<T, 1>(l, losses, stream)));
+    add_up(loss, losses, l->rows, stream);
+}
+
+void dsf_gpu_exponentials(const struct dsf_gpu_logits *l, float *tops,
+                          struct dsflow_head_stats *stats, void *stream)
+{
+    if (is_aligned(l))
+        DEV_BY_TYPE(l->type, T,
+                    (launch_exponentials<T, 8>(l, tops, stats, stream)));
+    else
+        DEV_BY_TYPE(l->type, T,
+                    (launch_exponentials<T, 1>(l, tops, stats, stream)));
+}
+
+void dsf_gpu_logit_gradients(const struct dsf_gpu_logits *l, const float *tops,
+                             const struct dsflow_head_stats *stats,
+                             unsigned parts, double *loss, double *losses,
+                             void *stream)
+{
+    if (is_aligned(l))
+        DEV_BY_TYPE(l->type, T,
+                    (launch_gradients<T, 8>(l, tops, stats, parts, losses,
+                                            stream)));
+    else
+        DEV_BY_TYPE(l->type, T,
+                    (launch_gradients<T, 1>(l, tops, stats, parts, losses,
+                                            stream)));
+    add_up(loss, losses, l->rows, stream);
+}
