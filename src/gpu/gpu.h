@@ -15,8 +15,11 @@ DSFLOW_BEGIN_DECLS
 #define DSF_GPU_ABI    1
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
-/* Bytes of scratch memory that a product of matrices works in. */
-enum { DSF_GPU_WORKSPACE = 32 << 20 };
+/* Bytes of scratch memory that a product of matrices works in; emulated ones
+ * need less. */
+#ifndef DSF_GPU_WORKSPACE
+#define DSF_GPU_WORKSPACE (32 << 20)
+#endif
 
 /* How a kind of task is computed on a GPU. */
 struct dsf_gpu_side {
