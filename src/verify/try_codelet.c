@@ -266,7 +266,7 @@ static double size_of(const struct expected *x, unsigned port)
 
 /* How far a number may be from `b`, on a port whose numbers have this size.
  * What is computed in bf16 or fp16 is rounded several times, to 8 or 11 bits,
- * and some numbers are sums of larger ones. */
+ * and some numbers are sums of larger ones: in fp32, too. */
 static double allowed(const struct dsf_case *c, double size, double b)
 {
     const double own = c->trials->tolerance;
@@ -277,7 +277,7 @@ static double allowed(const struct dsf_case *c, double size, double b)
     case DSFLOW_FP16:
         return 0x1p-8 * (size + fabs(b));
     default:
-        return (own > 0 ? own : 1e-4) * (1 + fabs(b));
+        return (own > 0 ? own : 1e-4) * (1 + fabs(b)) + 0x1p-18 * size;
     }
 }
 

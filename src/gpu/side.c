@@ -1,0 +1,202 @@
+/* side.c - what the CUDA sides of the segments that multiply matrices share. */
+#include "gpu/side.h"
+
+/* Where the library wants its workspace, and kernels 16 bytes. */
+enum { PART = 256 };
+
+static size_t whole_parts(size_t bytes)
+{
+    return (bytes + PART - 1) / PART * PART;
+}
+
+size_t dsf_gpu_room_bytes(struct dsf_gpu_room room)
+{
+    return PART + DSF_GPU_WORKSPACE + whole_parts(room.normed) +
+           whole_parts(room.inner) + whole_parts(room.wide) +
+           whole_parts(room.sums);
+}
+
+static void *take(char **at, size_t bytes)
+{
+    void *here = *at;
+
+    *at += whole_parts(bytes);
+    return here;
+}
+
+struct dsf_gpu_work dsf_gpu_work(const struct dsflow_call *call, unsigned port,
+                                 struct dsf_gpu_room room, void *stream)
+{
+    char *at = call->scratch;
+    struct dsf_gpu_work w = { .call = call,
+                              .type = call->bufs[port].dtype,
+                              .stream = stream };
+
+    at += (PART - (uintptr_t)at % PART) % PART;
+    w.workspace = take(&at, DSF_GPU_WORKSPACE);
+    w.normed = take(&at, room.normed);
+    w.inner = take(&at, room.inner);
+    w.wide = take(&at, room.wide);
+    w.sums = take(&at, room.sums);
+    return w;
+}
+
+const void *dsf_gpu_normed(const struct dsf_gpu_work *w,
+                           const struct dsf_gpu_norm *norm, const void *x,
+                           size_t rows)
+{
+    if (norm->w == NULL)
+        return x;
+    dsf_gpu_norm_forward(norm, w->type, x, w->normed, rows, w->stream);
+    return w->normed;
+}
+
+struct dsf_gpu_product dsf_gpu_project(const struct dsf_gpu_projection *p,
+                                       const void *x, const void *w, void *y,
+                                       size_t ld)
+{
+    return (struct dsf_gpu_product){
+        .type = p->work->type,
+        .out = p->work->type,
+        .tb = 1,
+        .m = p->rows,
+        .n = p->out,
+        .k = p->in,
+        .a = x,
+        .lda = p->in,
+        .b = w,
+        .ldb = p->in,
+        .c = y,
+        .ldc = ld,
+        .wide = p->work->wide,
+        .workspace = p->work->workspace,
+    };
+}
+
+struct dsf_gpu_product dsf_gpu_project_input(const struct dsf_gpu_projection *p,
+                                             const void *dy, size_t ld,
+                                             const void *w, float *dx, int add)
+{
+    return (struct dsf_gpu_product){
+        .type = p->work->type,
+        .out = DSFLOW_FP32,
+        .m = p->rows,
+        .n = p->in,
+        .k = p->out,
+        .a = dy,
+        .lda = ld,
+        .b = w,
+        .ldb = p->in,
+        .c = dx,
+        .ldc = p->in,
+        .add = add ? dx : NULL,
+        .wide = p->work->wide,
+        .workspace = p->work->workspace,
+    };
+}
+
+void dsf_gpu_project_weight(const struct dsf_gpu_projection *p, const void *dy,
+                            size_t ld, const void *x, int add, float *dw)
+{
+    dsf_gpu_multiply(
+        &(struct dsf_gpu_product){
+            .type = p->work->type,
+            .out = DSFLOW_FP32,
+            .ta = 1,
+            .m = p->out,
+            .n = p->in,
+            .k = p->rows,
+            .a = dy,
+            .lda = ld,
+            .b = x,
+            .ldb = p->in,
+            .c = dw,
+            .ldc = p->in,
+            .add = add ? dw : NULL,
+            .workspace = p->work->workspace,
+        },
+        p->work->stream);
+}
+
+void dsf_gpu_bias_gradient(const struct dsf_gpu_projection *p, const void *dy,
+                           size_t ld, float *grad, int64_t b)
+{
+    const struct dsf_gpu_work *w = p->work;
+
+    if (b >= 0)
+        dsf_gpu_column_sums(w->type, grad + b, dy, ld, p->rows, p->out, w->sums,
+                            w->stream);
+}
+
+void dsf_gpu_project_to(const struct dsf_gpu_projection *p, const void *x,
+                        const void *w, unsigned port, const void *add,
+                        const void *bias)
+{
+    const struct dsf_gpu_work *work = p->work;
+    void *y = dsf_gpu_port(work, port);
+    struct dsf_gpu_product product = dsf_gpu_project(p, x, w, y, p->out);
+    const int same = work->call->bufs[port].dtype == work->type;
+
+    product.out = work->call->bufs[port].dtype;
+    product.add = same ? add : NULL;
+    product.bias = same ? bias : NULL;
+    dsf_gpu_multiply(&product, work->stream);
+    if (!same && add != NULL)
+        dsf_gpu_widen(work->type, add, bias, y, 1, p->rows, p->out,
+                      work->stream);
+}
+
+float *dsf_gpu_input_at(const struct dsf_gpu_work *w, unsigned port,
+                        int64_t norm_w)
+{
+    const int narrow = dsf_gpu_is_narrow(w->call->bufs[port].dtype);
+
+    return norm_w >= 0 || narrow ? w->wide : dsf_gpu_port(w, port);
+}
+
+void dsf_gpu_input_gradient(const struct dsf_gpu_work *w, unsigned port,
+                            const struct dsf_gpu_norm *norm, const void *x,
+                            const float *dnormed, const void *dres,
+                            float *dnorm, size_t rows)
+{
+    void *dx = dsf_gpu_port(w, port);
+    const int same = w->call->bufs[port].dtype == w->type;
+    const size_t width = norm->width;
+
+    if (norm->w == NULL && dx != dnormed)
+        dsf_gpu_narrow(w->type, dnormed, width, NULL, dx, width, rows, width,
+                       w->stream);
+    if (norm->w == NULL)
+        return;
+    dsf_gpu_norm_backward(norm, w->type, x, dnormed, dres,
+                          same ? dx : w->normed, dnorm, rows, w->sums,
+                          w->stream);
+    if (!same)
+        dsf_gpu_widen(w->type, w->normed, NULL, dx, 0, rows, width, w->stream);
+}
+
+void dsf_gpu_norm_sums(const struct dsf_gpu_work *w, float *grad, int64_t at,
+                       int64_t b, const float *dnorm, size_t width)
+{
+    if (at >= 0)
+        dsf_gpu_norm_gradient(grad + at, b < 0 ? NULL : grad + b, dnorm, width,
+                              w->stream);
+}
+
+float *dsf_gpu_gradient_but(const struct dsf_gpu_work *w, unsigned port,
+                            const struct dsf_gpu_extent *set, unsigned n,
+                            int *add)
+{
+    float *grad = dsf_gpu_port(w, port);
+    size_t from = 0, end = (size_t)w->call->bufs[port].elems;
+
+    *add = !(w->call->fresh >> port & 1);
+    if (*add)
+        return grad;
+    for (unsigned i = 0; i < n; i++) {
+        dsf_gpu_zero(grad + from, (size_t)set[i].at - from, w->stream);
+        from = (size_t)set[i].at + set[i].n;
+    }
+    dsf_gpu_zero(grad + from, end - from, w->stream);
+    return grad;
+}
