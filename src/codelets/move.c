@@ -23,7 +23,7 @@ static void wait_cpu(const struct dsflow_call *call)
 {
 }
 
-DSF_CODELET(wait, .cpu = wait_cpu);
+DSF_CODELET(wait, .cpu = wait_cpu, .trials = &dsf_trials_wait);
 
 static void copy_move(const struct dsflow_call *call, unsigned port,
                       struct dsf_range move)
@@ -111,4 +111,4 @@ static void sum_cpu(const struct dsflow_call *call)
 
 DSF_CODELET(add, .cpu = sum_cpu, .trials = &dsf_trials_add);
 
-DSF_CODELET(reduce, .cpu = sum_cpu);
+DSF_CODELET(reduce, .cpu = sum_cpu, .trials = &dsf_trials_add);

@@ -115,6 +115,19 @@ static int make_add(const struct dsflow_op *op, uint64_t seed,
 }
 const struct dsflow_trials dsf_trials_add = { .make = make_add };
 
+static int make_wait(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    uint64_t state = seed;
+
+    *n = (unsigned)dsf_any(&state, 2, 5);
+    for (unsigned i = 0; i < *n; i++)
+        shapes[i] = floats((size_t)dsf_any(&state, 1, 40));
+    return DSFLOW_OK;
+}
+const struct dsflow_trials dsf_trials_wait = { .make = make_wait };
+
 static int make_square(const struct dsflow_op *op, uint64_t seed,
                        struct dsflow_shape *shapes, unsigned *n, void *args,
                        unsigned *fresh)

@@ -1,0 +1,123 @@
+/* square_cuda.cu - sums of squares, in the order of kernels/kernels.h
+ * (dsf_square_sum): a warp for each, four lanes of it for each part, and each of
+ * these lanes has four of the 16. */
+#include "gpu/dev_bits.h"
+#include "gpu/gpu.h"
+
+#include "kernels/kernels.h"
+#include "tasks/args.h"
+
+namespace {
+
+enum {
+    OWN = 4,    /* numbers of a row that a thread has */
+    AHEAD = 4,  /* rows that it reads before it adds them */
+    WARPS = 8,  /* of a block */
+    ROW = DSF_SQUARE_LANES
+};
+static_assert(DSF_SQUARE_PARTS * (ROW / OWN) == 32, "a warp has all parts");
+
+template <bool ALIGNED>
+DEV void load_own(const float *x, size_t i, size_t n, float (&v)[OWN])
+{
+    if (ALIGNED && i + OWN <= n) {
+        const uint4 raw = dev_load16(x + i);
+
+        memcpy(v, &raw, sizeof(raw));
+        return;
+    }
+    DEV_UNROLL
+    for (int k = 0; k < OWN; k++)
+        v[k] = i + k < n ? x[i + k] : 0;
+}
+
+DEV void add_own(const float (&v)[OWN], double (&sum)[OWN])
+{
+    DEV_UNROLL
+    for (int k = 0; k < OWN; k++)
+        sum[k] = __fma_rn((double)v[k], (double)v[k], sum[k]);
+}
+
+/* The four lanes of this thread, over the n numbers of a part. */
+template <bool ALIGNED>
+DEV void sum_own(const float *x, size_t n, double (&sum)[OWN])
+{
+    size_t i = threadIdx.x % 4 * OWN;
+
+    for (; i + (AHEAD - 1) * ROW < n; i += AHEAD * ROW) {
+        float v[AHEAD][OWN];
+
+        DEV_UNROLL
+        for (int r = 0; r < AHEAD; r++)
+            load_own<ALIGNED>(x, i + r * ROW, n, v[r]);
+        DEV_UNROLL
+        for (int r = 0; r < AHEAD; r++)
+            add_own(v[r], sum);
+    }
+    for (; i < n; i += ROW) {
+        float v[OWN];
+
+        load_own<ALIGNED>(x, i, n, v);
+        add_own(v, sum);
+    }
+}
+
+DEV double add_lane(double v, unsigned apart)
+{
+    return __dadd_rn(v, __shfl_xor_sync(~0u, v, apart));
+}
+
+/* By halves: lanes of the part, which are lanes 2 and 1 apart, then in the
+ * thread; then the parts. */
+DEV double add_all(const double (&sum)[OWN])
+{
+    double half[OWN], whole;
+
+    DEV_UNROLL
+    for (int k = 0; k < OWN; k++)
+        half[k] = add_lane(add_lane(sum[k], 2), 1);
+    whole = __dadd_rn(__dadd_rn(half[0], half[2]), __dadd_rn(half[1], half[3]));
+    for (unsigned apart = 16; apart >= 4; apart /= 2)
+        whole = add_lane(whole, apart);
+    return whole;
+}
+
+template <bool ALIGNED>
+__global__ void __launch_bounds__(32 * WARPS)
+    square(const float *in, double *out, size_t block, size_t blocks,
+           size_t part)
+{
+    const size_t b = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const size_t from = threadIdx.x % 32 / 4 * part;
+    double sum[OWN] = {};
+
+    if (b >= blocks) /* a whole warp */
+        return;
+    if (from < block)
+        sum_own<ALIGNED>(in + b * block + from,
+                         block - from < part ? block - from : part, sum);
+    sum[0] = add_all(sum);
+    if (threadIdx.x % 32 == 0)
+        out[b] = sum[0];
+}
+
+void run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_square_args *a = (const dsf_square_args *)call->args;
+    const float *in = (const float *)call->bufs[0].ptr + a->at;
+    const size_t blocks = (size_t)call->bufs[1].elems;
+    const size_t block = (size_t)a->elems / blocks;
+    const size_t part = dsf_square_part(block);
+    double *out = (double *)call->bufs[1].ptr;
+
+    if (block % OWN == 0 && dev_all_aligned({ in }))
+        dev_launch((square<true>), dev_div_up(blocks, WARPS), 32 * WARPS, 0,
+                   stream, in, out, block, blocks, part);
+    else
+        dev_launch((square<false>), dev_div_up(blocks, WARPS), 32 * WARPS, 0,
+                   stream, in, out, block, blocks, part);
+}
+
+} // namespace
+
+const struct dsf_gpu_side dsf_gpu_side_square = { "square", run, nullptr };

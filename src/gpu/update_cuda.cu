@@ -1,0 +1,252 @@
+/* update_cuda.cu - the optimizers: one pass over a shard of parameters, with the
+ * bits of kernels/loops_update.h. Each product is rounded where that file says so:
+ * the functions that are called for it are those that nvcc does not join. */
+#include "gpu/dev_bits.h"
+#include "gpu/gpu.h"
+
+#include "tasks/args.h"
+
+namespace {
+
+/* What a shard is of. States that the rule does not keep are NULL; so is the copy,
+ * where there is none. */
+template <class T> struct shard {
+    float *p;
+    const float *g;
+    float *m, *v;
+    T *copy;
+    size_t decay, n; /* weight decay is for the first `decay` */
+};
+
+/* A rule is filled from the arguments of the task, then by `begin` from the control
+ * of the step. `number` is what becomes of one number; `decays`: with decay. */
+struct adam {
+    enum { STATES = 2 };
+    float beta1, beta2, rest1, rest2, eps, weight_decay;
+    int decoupled;
+    float scale, lr1, root2, keep, l2;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        const float decay = (float)(c.lr * (double)weight_decay);
+
+        scale = (float)c.scale;
+        lr1 = (float)(c.lr / c.correction1);
+        root2 = (float)__dsqrt_rn(c.correction2);
+        keep = decoupled ? __fsub_rn(1, decay) : 1;
+        l2 = decoupled ? 0 : weight_decay;
+    }
+    DEV void number(bool decays, float &p, float g, float &m, float &v) const
+    {
+        const float grad = __fmaf_rn(p, decays ? l2 : 0, __fmul_rn(g, scale));
+        float root;
+
+        m = __fmaf_rn(beta1, m, __fmul_rn(rest1, grad));
+        v = __fmaf_rn(beta2, v, __fmul_rn(__fmul_rn(rest2, grad), grad));
+        root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), root2), eps);
+        p = __fmaf_rn(p, decays ? keep : 1,
+                      -__fmul_rn(lr1, __fdiv_rn(m, root)));
+    }
+};
+
+template <bool MOMENTUM> struct sgd {
+    enum { STATES = MOMENTUM ? 1 : 0 };
+    float momentum, weight_decay;
+    int nesterov;
+    float scale, lr;
+    int first;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        scale = (float)c.scale;
+        lr = (float)c.lr;
+        first = c.step == 1;
+    }
+    DEV void number(bool decays, float &p, float g, float &m, float &) const
+    {
+        float grad =
+            __fmaf_rn(p, decays ? weight_decay : 0, __fmul_rn(g, scale));
+
+        if (MOMENTUM) {
+            m = first ? grad : __fmaf_rn(momentum, m, grad);
+            grad = nesterov ? __fmaf_rn(momentum, m, grad) : m;
+        }
+        p = __fmaf_rn(-lr, grad, p);
+    }
+};
+
+struct lion {
+    enum { STATES = 1 };
+    float beta1, beta2, rest1, rest2, weight_decay;
+    float scale, lr, keep;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        scale = (float)c.scale;
+        lr = (float)c.lr;
+        keep = __fsub_rn(1, (float)(c.lr * (double)weight_decay));
+    }
+    DEV void number(bool decays, float &p, float g, float &m, float &) const
+    {
+        const float grad = __fmul_rn(g, scale);
+        const float c = __fmaf_rn(beta1, m, __fmul_rn(rest1, grad));
+        const float sign = c > 0 ? 1 : c < 0 ? -1 : c; /* 0 and NaN stay */
+
+        p = __fmaf_rn(p, decays ? keep : 1, -__fmul_rn(lr, sign));
+        m = __fmaf_rn(beta2, m, __fmul_rn(rest2, grad));
+    }
+};
+
+template <int V, class Rule, class T>
+DEV void update_at(const Rule &rule, const shard<T> &s, size_t i)
+{
+    float p[V], g[V], m[V] = {}, v[V] = {};
+
+    dev_load_all(s.p + i, p);
+    dev_load_all(s.g + i, g);
+    if (Rule::STATES > 0)
+        dev_load_all(s.m + i, m);
+    if (Rule::STATES > 1)
+        dev_load_all(s.v + i, v);
+    DEV_UNROLL
+    for (int k = 0; k < V; k++)
+        rule.number(i + k < s.decay, p[k], g[k], m[k], v[k]);
+    dev_store_all(s.p + i, p);
+    if (Rule::STATES > 0)
+        dev_store_all(s.m + i, m);
+    if (Rule::STATES > 1)
+        dev_store_all(s.v + i, v);
+    if constexpr (!std::is_same<T, float>::value)
+        dev_store_half(s.copy + i, p);
+}
+
+/* A block reads the control once: it is in main memory. */
+template <int V, class Rule, class T>
+__global__ void __launch_bounds__(DEV_EACH_THREADS)
+    update(Rule rule, const struct dsflow_control *control, shard<T> s)
+{
+    struct begun {
+        Rule rule;
+        bool skip;
+    };
+    begun *shared = dev_shared<begun>();
+
+    if (threadIdx.x == 0) {
+        rule.begin(*control);
+        shared->rule = rule;
+        shared->skip = control->skip != 0;
+    }
+    __syncthreads();
+    if (shared->skip)
+        return;
+    rule = shared->rule;
+    dev_each<V>(s.n, [&](size_t i, auto width) {
+        update_at<decltype(width)::N>(rule, s, i);
+    });
+}
+
+enum { CONTROL, GRAD, PARAM, M, V };
+
+template <class T>
+shard<T> shard_of(const struct dsflow_call *call)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    const unsigned states = call->nbufs - (a->copies ? 1 : 0);
+    const auto floats = [&](unsigned port) {
+        return port < states ? (float *)call->bufs[port].ptr : nullptr;
+    };
+    T *copy = (T *)call->bufs[call->nbufs - 1].ptr + a->copy_at;
+
+    return { floats(PARAM) + a->at.param_at,
+             floats(GRAD) + a->at.grad_at,
+             floats(M),
+             floats(V),
+             a->copies ? copy : nullptr,
+             (size_t)a->at.decay,
+             (size_t)a->at.elems };
+}
+
+template <class Rule, class T>
+void launch(const struct dsflow_call *call, const Rule &rule, void *stream)
+{
+    const auto *control =
+        (const struct dsflow_control *)call->bufs[CONTROL].ptr;
+    const shard<T> s = shard_of<T>(call);
+    const size_t shared = sizeof(Rule) + sizeof(float);
+
+    if (s.n == 0)
+        return;
+    if (dev_all_aligned({ s.p, s.g, s.m, s.v, s.copy }))
+        dev_launch((update<8, Rule, T>), dev_each_grid(s.n, 8),
+                   DEV_EACH_THREADS, shared, stream, rule, control, s);
+    else
+        dev_launch((update<1, Rule, T>), dev_each_grid(s.n, 1),
+                   DEV_EACH_THREADS, shared, stream, rule, control, s);
+}
+
+template <class Rule>
+void run(const struct dsflow_call *call, const Rule &rule, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    const enum dsflow_dtype copy =
+        a->copies ? call->bufs[call->nbufs - 1].dtype : DSFLOW_FP32;
+
+    DEV_BY_TYPE(copy, T, (launch<Rule, T>(call, rule, stream)));
+}
+
+void adam_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    adam rule = {};
+
+    rule.beta1 = (float)a->beta1;
+    rule.beta2 = (float)a->beta2;
+    rule.rest1 = (float)(1 - a->beta1);
+    rule.rest2 = (float)(1 - a->beta2);
+    rule.eps = a->eps;
+    rule.weight_decay = a->weight_decay;
+    rule.decoupled = a->decoupled;
+    run(call, rule, stream);
+}
+
+template <bool MOMENTUM>
+void sgd_launch(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    sgd<MOMENTUM> rule = {};
+
+    rule.momentum = a->momentum;
+    rule.weight_decay = a->weight_decay;
+    rule.nesterov = a->nesterov;
+    run(call, rule, stream);
+}
+
+/* Without momentum the task leaves the state out. */
+void sgd_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+
+    if (call->nbufs - (a->copies ? 1 : 0) > M && call->bufs[M].ptr != nullptr)
+        sgd_launch<true>(call, stream);
+    else
+        sgd_launch<false>(call, stream);
+}
+
+void lion_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    lion rule = {};
+
+    rule.beta1 = (float)a->beta1;
+    rule.beta2 = (float)a->beta2;
+    rule.rest1 = (float)(1 - a->beta1);
+    rule.rest2 = (float)(1 - a->beta2);
+    rule.weight_decay = a->weight_decay;
+    run(call, rule, stream);
+}
+
+} // namespace
+
+const struct dsf_gpu_side dsf_gpu_side_adam = { "adam", adam_run, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_sgd = { "sgd", sgd_run, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_lion = { "lion", lion_run, nullptr };

@@ -1,0 +1,406 @@
+/* test_same_bits.c - kinds of task of which a GPU leaves the bits that cores
+ * leave: random cases of each, with every set of instructions and in several
+ * orders of blocks, warps and lanes. DSFLOW_GPU_CASES says how many cases. */
+#include "lib/test.h"
+
+#include "base/random.h"
+#include "gpu/emulation/emulated.h"
+#include "gpu/gpu.h"
+#include "kernels/loops.h"
+#include "tasks/args.h"
+#include <dsflow/codelet.h>
+#include <dsflow/op.h>
+#include <dsflow/optimizer.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PORTS = 300, LINE = 64, ORDERS = 2 };
+
+/* What a task begins with, and what it leaves. */
+struct trial {
+    const char *op;
+    uint64_t random; /* state */
+    unsigned n, fresh;
+    struct dsflow_shape shapes[MOST_PORTS];
+    void *before[MOST_PORTS], *cores[MOST_PORTS], *gpu[MOST_PORTS];
+    _Alignas(16) unsigned char args[2048];
+};
+
+/* A number from least to most. */
+static int64_t any(struct trial *t, int64_t least, int64_t most)
+{
+    return least +
+           (int64_t)(dsf_random(&t->random) % (uint64_t)(most - least + 1));
+}
+
+static bool one_in(struct trial *t, int64_t n)
+{
+    return any(t, 1, n) == 1;
+}
+
+/* How many numbers: none, few, odd, whole words. */
+static int64_t any_size(struct trial *t)
+{
+    static const int64_t most[] = { 0, 9, 300, 1100, 9000 };
+    int64_t n = any(t, 0, most[any(t, 0, 4)]);
+
+    return one_in(t, 2) ? n : n / 8 * 8;
+}
+
+/* Where they begin: at whole words, or anywhere. */
+static int64_t any_start(struct trial *t)
+{
+    return one_in(t, 2) ? 16 * any(t, 0, 2) : any(t, 0, 21);
+}
+
+/* --- contents ------------------------------------------------------------- */
+
+/* Floats of all sizes, with zeroes, infinities and NaNs; where `plain`, none of
+ * the latter, so that blocks and sums have numbers, too. */
+static float any_float(struct trial *t, bool plain)
+{
+    static const float odd[] = {
+        0,        -0.0f,     0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
+        INFINITY, -INFINITY, NAN
+    };
+    uint32_t bits = (uint32_t)dsf_random(&t->random);
+    float v;
+
+    if (one_in(t, 8))
+        return odd[any(t, 0, plain ? 3 : 7)];
+    /* Exponents close to each other, so that sums cancel. */
+    if (plain || !one_in(t, 4))
+        bits = (bits & 0x83ffffff) | 0x3c000000;
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+static void fill_control(struct trial *t, struct dsflow_control *c)
+{
+    *c = (struct dsflow_control){
+        .step = any(t, 1, 5),
+        .lr = 1e-5 * (double)any(t, 0, 3000),
+        .correction1 = 1e-3 * (double)any(t, 1, 999),
+        .correction2 = 1e-3 * (double)any(t, 1, 999),
+        .norm = 3,
+        .scale = one_in(t, 2) ? 1 : 1e-3 * (double)any(t, 1, 2000),
+        .loss_scale = 4,
+        .skip = one_in(t, 8) ? any(t, 1, 2) : DSFLOW_SKIP_NONE,
+    };
+}
+
+static void fill(struct trial *t, unsigned port)
+{
+    const struct dsflow_shape *s = &t->shapes[port];
+    const bool plain = one_in(t, 2), squares = plain && one_in(t, 2);
+    uint8_t *bytes = t->before[port];
+    float *v = t->before[port];
+
+    if (s->dtype == DSFLOW_BYTES) {
+        fill_control(t, t->before[port]);
+        return;
+    }
+    for (size_t i = 0; i < s->bytes; i++)
+        bytes[i] = (uint8_t)dsf_random(&t->random);
+    for (int64_t i = 0; i < s->elems; i++)
+        if (s->dtype == DSFLOW_FP32) {
+            v[i] = any_float(t, plain);
+            v[i] *= squares ? v[i] * v[i] * v[i] : 1;
+        } else if (s->dtype == DSFLOW_FP64)
+            ((double *)t->before[port])[i] =
+                (double)any_float(t, plain) * (1 + 0x1p-25 * (double)(i % 5));
+}
+
+/* Whole cache lines, of which those past the end must stay as they were. */
+static size_t room(size_t bytes)
+{
+    return bytes / LINE * LINE + 2 * LINE;
+}
+
+static void begin(struct trial *t)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        size_t bytes = room(t->shapes[i].bytes);
+
+        t->before[i] = aligned_alloc(LINE, bytes);
+        t->cores[i] = aligned_alloc(LINE, bytes);
+        t->gpu[i] = aligned_alloc(LINE, bytes);
+        memset(t->before[i], 0x5a, bytes);
+        fill(t, i);
+    }
+}
+
+static void end(struct trial *t)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        free(t->before[i]);
+        free(t->cores[i]);
+        free(t->gpu[i]);
+    }
+}
+
+/* --- cases ---------------------------------------------------------------- */
+
+static struct dsflow_shape floats(int64_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP32, n);
+}
+
+static struct dsflow_shape control(void)
+{
+    return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
+}
+
+static void make_update(struct trial *t)
+{
+    struct dsf_update_args *a = (void *)t->args;
+    const bool is_adam = strcmp(t->op, "adam") == 0;
+    const bool plain_sgd = strcmp(t->op, "sgd") == 0 && one_in(t, 2);
+    const int64_t n = any_size(t);
+
+    *a = (struct dsf_update_args){
+        .at = { .elems = n,
+                .decay = any(t, 0, n),
+                .grad_at = any_start(t),
+                .param_at = any_start(t) },
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = one_in(t, 2) ? 1e-8f : 1e-3f,
+        .weight_decay = one_in(t, 4) ? 0 : 0.1f,
+        .momentum = 0.9f,
+        .decoupled = one_in(t, 2),
+        .nesterov = one_in(t, 2),
+        .copies = !plain_sgd && one_in(t, 2),
+    };
+    t->shapes[0] = control();
+    t->shapes[1] = floats(n + a->at.grad_at + any(t, 0, 3));
+    t->shapes[2] = floats(n + a->at.param_at + any(t, 0, 3));
+    t->n = plain_sgd ? 3 : is_adam ? 5 : 4;
+    for (unsigned i = 3; i < t->n; i++)
+        t->shapes[i] = floats(n);
+    a->copy_at = a->copies ? any_start(t) : 0;
+    if (a->copies)
+        t->shapes[t->n++] = dsflow_shape_of(
+            one_in(t, 2) ? DSFLOW_BF16 : DSFLOW_FP16, n + a->copy_at + 1);
+}
+
+/* Now and then more terms than one launch adds. */
+static void make_sum(struct trial *t)
+{
+    struct dsf_sum_args *a = (void *)t->args;
+    const bool many = one_in(t, 16);
+
+    a->elems = many ? any(t, 0, 40) : any_size(t);
+    a->at = any_start(t);
+    a->from = any_start(t);
+    t->n = (unsigned)(many ? any(t, 30, MOST_PORTS) : any(t, 2, 20));
+    a->self = any(t, 0, (int64_t)t->n - 1);
+    t->fresh = one_in(t, 2);
+    t->shapes[0] = floats(a->at + a->elems);
+    for (unsigned i = 1; i < t->n; i++)
+        t->shapes[i] = floats(a->from + a->elems);
+}
+
+static void make_square(struct trial *t)
+{
+    struct dsf_square_args *a = (void *)t->args;
+    const int64_t block = any_size(t), blocks = any(t, 1, 12);
+
+    a->elems = block * blocks;
+    a->at = any_start(t);
+    t->n = 2;
+    t->shapes[0] = floats(a->at + a->elems + 1);
+    t->shapes[1] = dsflow_shape_of(DSFLOW_FP64, blocks);
+}
+
+static int64_t whole_blocks(struct trial *t)
+{
+    return DSFLOW_BLOCK_ELEMS * any(t, 0, 3);
+}
+
+static void make_cast(struct trial *t)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_BF16, DSFLOW_INT8_BLOCK,
+                                               DSFLOW_FP16, DSFLOW_FP64 };
+    struct dsf_cast_args *a = (void *)t->args;
+    const bool at_random = one_in(t, 2), narrows = at_random || one_in(t, 2);
+    const enum dsflow_dtype other = types[any(t, 0, at_random ? 1 : 3)];
+    const bool blocks = other == DSFLOW_INT8_BLOCK;
+    const int64_t n = any_size(t), more = any(t, 0, 300);
+    int64_t *wide_at = narrows ? &a->in_at : &a->out_at;
+    int64_t *other_at = narrows ? &a->out_at : &a->in_at;
+
+    a->elems = n;
+    a->at = whole_blocks(t) + (one_in(t, 8) ? INT64_C(1) << 40 : 0);
+    a->rounding = at_random ? DSF_ROUND_STOCHASTIC : DSF_ROUND_NEAREST;
+    a->stream = dsf_random(&t->random);
+    *wide_at = any_start(t);
+    *other_at = blocks ? whole_blocks(t) : any_start(t);
+    a->packed = blocks && one_in(t, 2) ? *other_at + n + more / 2 : 0;
+    t->n = at_random ? 3 : 2;
+    t->shapes[narrows ? 0 : 1] = floats(*wide_at + n);
+    t->shapes[narrows ? 1 : 0] =
+        dsflow_shape_of(other, *other_at + n + (blocks ? more : 0));
+    t->shapes[2] = control();
+}
+
+static void make_wait(struct trial *t)
+{
+    t->n = (unsigned)any(t, 2, 5);
+    for (unsigned i = 0; i < t->n; i++)
+        t->shapes[i] = floats(any_size(t));
+}
+
+static const struct {
+    const char *op;
+    void (*make)(struct trial *t);
+} kinds[] = {
+    { "adam", make_update }, { "sgd", make_update }, { "lion", make_update },
+    { "add", make_sum },     { "reduce", make_sum }, { "square", make_square },
+    { "cast", make_cast },   { "wait", make_wait },
+};
+
+/* --- runs ----------------------------------------------------------------- */
+
+static const struct dsf_gpu_side *const sides[] = {
+#define DSF_GPU_SIDE(name) &dsf_gpu_side_##name,
+#include "gpu/sides.h"
+#undef DSF_GPU_SIDE
+};
+
+static const struct dsf_gpu_side *side_of(const char *op)
+{
+    for (size_t i = 0; i < sizeof(sides) / sizeof(*sides); i++)
+        if (strcmp(sides[i]->op, op) == 0)
+            return sides[i];
+    fail_msg("%s has no side", op);
+    return NULL;
+}
+
+static void run_at(struct trial *t, void **at, dsflow_cpu_fn cores,
+                   const struct dsf_gpu_side *gpu)
+{
+    const struct dsflow_op *op = dsflow_op_find(t->op);
+    const struct dsflow_case c = { op, t->shapes, t->n, t->args };
+    const size_t bytes =
+        gpu != NULL && gpu->scratch != NULL ? gpu->scratch(&c) : 0;
+    struct dsflow_buf bufs[MOST_PORTS];
+    struct dsflow_call call = { .bufs = bufs,
+                                .nbufs = t->n,
+                                .args = t->args,
+                                .fresh = t->fresh,
+                                .scratch = aligned_alloc(LINE, room(bytes)) };
+
+    for (unsigned i = 0; i < t->n; i++) {
+        const struct dsflow_shape *s = &t->shapes[i];
+
+        memcpy(at[i], t->before[i], room(s->bytes));
+        bufs[i] = (struct dsflow_buf){ at[i], s->bytes, s->elems, s->dtype };
+    }
+    if (gpu != NULL)
+        gpu->run(&call, NULL);
+    else if (cores != NULL)
+        cores(&call);
+    free(call.scratch);
+}
+
+/* An update whose control says so leaves all as it is. */
+static bool is_skipped(const struct trial *t)
+{
+    const struct dsflow_control *c = t->before[0];
+
+    return dsflow_op_find(t->op)->update && c->skip != 0;
+}
+
+/* Which NaN it is says nothing, but in 16 and 8 bits. */
+static bool is_same(enum dsflow_dtype type, const void *a, const void *b,
+                    size_t i)
+{
+    const float *fa = a, *fb = b;
+    const double *da = a, *db = b;
+
+    if (type == DSFLOW_FP32)
+        return memcmp(fa + i, fb + i, sizeof(*fa)) == 0 ||
+               (isnan(fa[i]) && isnan(fb[i]));
+    if (type == DSFLOW_FP64)
+        return memcmp(da + i, db + i, sizeof(*da)) == 0 ||
+               (isnan(da[i]) && isnan(db[i]));
+    return ((const char *)a)[i] == ((const char *)b)[i];
+}
+
+static void compare(const struct trial *t, uint64_t seed)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        const struct dsflow_shape *s = &t->shapes[i];
+        const enum dsflow_dtype type =
+            s->dtype == DSFLOW_FP32 || s->dtype == DSFLOW_FP64 ? s->dtype
+                                                               : DSFLOW_BYTES;
+        const size_t width = dsflow_dtype_bytes(type, 1);
+
+        for (size_t k = 0; k < room(s->bytes) / width; k++)
+            if (!is_same(type, t->cores[i], t->gpu[i], k))
+                fail_msg("%s: case %llu: port %u: %s %zu of %lld differs (%s)",
+                         t->op, (unsigned long long)seed, i,
+                         dsflow_dtype_str(s->dtype), k, (long long)s->elems,
+                         dsf_kernels_isa());
+    }
+}
+
+static void try_case(size_t kind, uint64_t seed)
+{
+    static const char *const isas[] = { "portable", "avx2", "avx512" };
+    static struct trial t;
+    const struct dsf_gpu_side *side = side_of(kinds[kind].op);
+    const struct dsflow_op *op = dsflow_op_find(kinds[kind].op);
+    const struct dsflow_codelet *codelet = dsflow_codelet_find(op);
+    const struct dsf_loops *best = dsf_loops();
+    struct dsflow_err err;
+
+    memset(&t, 0, sizeof(t));
+    t.op = kinds[kind].op;
+    t.random = seed;
+    kinds[kind].make(&t);
+    if (op->check(&(struct dsflow_case){ op, t.shapes, t.n, t.args }, &err) < 0)
+        fail_msg("case %llu: %s", (unsigned long long)seed, err.msg);
+    begin(&t);
+    for (uint64_t order = 1; order <= ORDERS; order++) {
+        const char *fault;
+
+        emulated_order(seed * ORDERS + order);
+        run_at(&t, t.gpu, NULL, side);
+        fault = emulated_fault();
+        if (fault != NULL)
+            fail_msg("%s: case %llu: %s", t.op, (unsigned long long)seed,
+                     fault);
+        for (size_t k = 0; k < sizeof(isas) / sizeof(*isas); k++) {
+            if (dsf_loops_find(isas[k]) == NULL)
+                continue;
+            dsf_loops_use(dsf_loops_find(isas[k]));
+            run_at(&t, t.cores, is_skipped(&t) ? NULL : codelet->cpu, NULL);
+            compare(&t, seed);
+        }
+    }
+    dsf_loops_use(best);
+    end(&t);
+}
+
+static void a_gpu_leaves_the_bits_of_cores(void **state)
+{
+    const char *wanted = getenv("DSFLOW_GPU_CASES");
+    const uint64_t cases = wanted != NULL ? strtoull(wanted, NULL, 10) : 150;
+
+    for (size_t kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++)
+        for (uint64_t seed = 1; seed <= cases; seed++)
+            try_case(kind, seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_leaves_the_bits_of_cores),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
