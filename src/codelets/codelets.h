@@ -2,6 +2,7 @@
 #ifndef DSF_CODELETS_CODELETS_H
 #define DSF_CODELETS_CODELETS_H
 
+#include <stdbool.h>
 #include <dsflow/codelet.h>
 
 #include "base/registry.h"
@@ -24,6 +25,9 @@ DSF_OPS(DECLARE, DSF_NO_CODELET)
     DSF_CODELET(name, .cpu = fn, .trials = &dsf_trials_segment)
 #define DSF_PART_CODELET(name, fn)                                             \
     DSF_CODELET(name, .cpu = fn, .trials = &dsf_trials_part)
+
+/* Does it take some thousand doubles at most, and one after the other? */
+bool dsf_takes_few(const struct dsflow_op *op);
 
 /* All of them; ends with NULL. */
 extern const struct dsflow_codelet *const dsf_codelets[];

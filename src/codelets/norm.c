@@ -68,3 +68,8 @@ static void clip_cpu(const struct dsflow_call *call)
 }
 
 DSF_CODELET(clip, .cpu = clip_cpu, .trials = &dsf_trials_clip);
+
+bool dsf_takes_few(const struct dsflow_op *op)
+{
+    return op == &dsf_op_sum || op == &dsf_op_clip;
+}

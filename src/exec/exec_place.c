@@ -3,6 +3,7 @@
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
+#include "codelets/codelets.h"
 #include "codelets/copies.h"
 #include "graph/task.h"
 
@@ -21,15 +22,20 @@ unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data)
     return home < 0 ? 0 : (unsigned)home;
 }
 
-/* Tokens, learning rates, losses: what the host reads and writes stays near it,
- * and the kernels of a device reach it there. */
+/* Does it call the host, or is a core done with it before a device begins? */
+static bool stays_near(const struct dsf_exec_call *call)
+{
+    return call->codelet->host_only || dsf_takes_few(call->task->op);
+}
+
+/* Tokens, learning rates, losses, sums of squares: what the host or a core reads
+ * and writes stays near it, and the kernels of a device reach it there. */
 static void find_near(struct dsflow_exec *exec)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
         const struct dsf_exec_call *call = &exec->calls[i];
 
-        for (unsigned p = 0;
-             call->codelet->host_only && p < call->task->ndata; p++) {
+        for (unsigned p = 0; stays_near(call) && p < call->task->ndata; p++) {
             uint32_t data = call->task->data[p].i;
 
             if (spec_of(exec, data)->tier == DSFLOW_DEVICE &&
