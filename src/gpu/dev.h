@@ -26,7 +26,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#define DEV_UNROLL _Pragma("unroll")
+#define DEV_UNROLL       _Pragma("unroll")
+#define DEV_UNROLL_BY(n) DEV_PRAGMA(unroll n)
+#define DEV_PRAGMA(text) _Pragma(#text)
 
 typedef __nv_bfloat16 bf16;
 typedef __half fp16;
@@ -73,6 +75,15 @@ template <class T> DEV T *dev_shared()
     extern __shared__ __align__(16) unsigned char dev_shared_bytes[];
 
     return reinterpret_cast<T *>(dev_shared_bytes);
+}
+
+/* 2^x, of two units in the last place; 0 where it is below 2^-126. */
+DEV float dev_exp2(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* D[16][8] = A[16][16] B[16][8] + C, by one warp; A and B are of T. */
@@ -163,6 +174,7 @@ DEV void dev_store16(void *p, uint4 v)
 #else
 #include "emulation.h"
 #define DEV_UNROLL
+#define DEV_UNROLL_BY(n)
 #endif
 
 DEV float dev_wide(float v)

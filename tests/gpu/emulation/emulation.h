@@ -352,6 +352,10 @@ inline int32_t __float_as_int(float v)
 {
     return (int32_t)dsf_bits_of(v);
 }
+inline float dev_exp2(float x)
+{
+    return exp2f(x);
+}
 inline float __expf(float x)
 {
     return expf(x);

@@ -141,19 +141,25 @@ static inline enum dsflow_dtype type_of(const struct sequence *s, int alone)
     return alone ? s->type : 0;
 }
 
-static inline void forward(struct sequence *s)
+static inline void forward_by(struct sequence *s,
+                              const struct dsflow_codelet *codelet)
 {
     for (int i = 0; i < s->ntiles; i++) {
         for (int k = 0; k <= i; k++) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(&dsf_codelet_attention_forward, &a,
+            RUN(codelet, &a,
                 { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
                 { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
                 { DSFLOW_ATTENTION_ATT, &s->att[i], type_of(s, i == 0) },
                 { DSFLOW_ATTENTION_LSE, &s->lse[i] });
         }
     }
+}
+
+static inline void forward(struct sequence *s)
+{
+    forward_by(s, &dsf_codelet_attention_forward);
 }
 
 static inline void fill_delta(struct sequence *s)
@@ -165,13 +171,14 @@ static inline void fill_delta(struct sequence *s)
 }
 
 /* After fill_delta. */
-static inline void backward(struct sequence *s)
+static inline void backward_by(struct sequence *s,
+                               const struct dsflow_codelet *codelet)
 {
     for (int i = s->ntiles - 1; i >= 0; i--) {
         for (int k = i; k >= 0; k--) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(&dsf_codelet_attention_backward_input, &a,
+            RUN(codelet, &a,
                 { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
                 { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
                 { DSFLOW_ATTENTION_DATT, &s->datt[i], s->type },
@@ -182,6 +189,11 @@ static inline void backward(struct sequence *s)
                   type_of(s, k == s->ntiles - 1) });
         }
     }
+}
+
+static inline void backward(struct sequence *s)
+{
+    backward_by(s, &dsf_codelet_attention_backward_input);
 }
 
 #endif

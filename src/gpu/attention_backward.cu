@@ -1,0 +1,323 @@
+/* attention_backward.cu - the gradients of attention of narrow types on tensor
+ * cores, in two launches that leave nothing for each other, so that every sum
+ * has one order: blocks of keys meet the queries that see them (dK, dV), blocks
+ * of queries the keys that they see (dQ). Scores are computed in both: seven
+ * products, where one launch that adds dQ with atomics has five.
+ *
+ * Bounds, d 128, an H200: of 16 keys and 64 queries 256 mma take some 400
+ * cycles of a processor's four warps, what they read 576; of 32 queries and 32
+ * keys 192 mma 300, what they read 320. So reading shared memory bounds dK and
+ * dV, and 220 TFLOP/s (of five products) ask for 0.85 of that. */
+#include "gpu/attention_mma.h"
+
+namespace {
+
+/* Keys of a warp (16 M), queries at a time (N), and blocks for the columns of
+ * dK and dV of wide heads: accumulators of them are M D / PARTS registers, and
+ * scores and their gradients M N. */
+template <int D> struct keys_size {
+    enum {
+        M = D <= 64 ? 2 : 1,
+        N = D > 192               ? 16
+            : D == 64 || D == 192 ? 32
+                                  : 64,
+        PARTS = D <= 128 ? 1 : 2,
+        COLS = D / PARTS,
+        ROWS = MMA_WARPS * 16 * M,
+        BYTES = (2 * ROWS + 4 * N) * D * 2 + 4 * N * sizeof(float)
+    };
+};
+
+/* Queries of a warp (16 M), and keys at a time (N). */
+template <int D> struct queries_size {
+    enum {
+        M = D <= 128 ? 2 : 1,
+        N = D > 192  ? 16
+            : D > 64 ? 32
+                     : 64,
+        ROWS = MMA_WARPS * 16 * M,
+        STEPS = D == 128 ? 1 : D / 16, /* or registers spill */
+        BYTES = (2 * ROWS + 4 * N) * D * 2
+    };
+};
+
+/* A place in shared memory with two stages of N queries: q, datt, and a number
+ * of each: lse in powers of 2, delta. */
+template <class T, int D, int N> struct query_stages {
+    T *rows;
+    float *numbers;
+
+    DEV T *q(unsigned stage) const
+    {
+        return rows + stage * 2 * N * D;
+    }
+    DEV T *datt(unsigned stage) const
+    {
+        return q(stage) + N * D;
+    }
+    DEV float *lse(unsigned stage) const
+    {
+        return numbers + stage * 2 * N;
+    }
+    DEV float *delta(unsigned stage) const
+    {
+        return lse(stage) + N;
+    }
+};
+
+/* Where a block of keys is: N queries of a head, from `query` on. */
+struct step {
+    unsigned head, query;
+};
+
+template <class T, int D, int N>
+DEV void load_step(const dsf_gpu_attention &a, const query_stages<T, D, N> &to,
+                   unsigned stage, unsigned seq, step s)
+{
+    const head_rows rows = query_rows(a, seq, s.head);
+
+    load_rows<T, D, N>(to.q(stage), a.q, rows, s.query, a.head_dim);
+    load_rows<T, D, N>(to.datt(stage), a.datt, rows, s.query, a.head_dim);
+    dev_copy_commit();
+}
+
+/* What a thread brings of the numbers of a step: lse or delta of a query. One
+ * past the last gives no key any weight. */
+template <int N>
+DEV float step_number(const dsf_gpu_attention &a, unsigned seq, step s)
+{
+    const unsigned row = s.query + threadIdx.x % N;
+
+    if (row >= a.queries)
+        return threadIdx.x < N ? INFINITY : 0;
+    if (threadIdx.x < N)
+        return a.lse[query_at(a, seq, s.head, row)] * ATTENTION_LOG2E;
+    return a.delta[query_at(a, seq, s.head, row)];
+}
+
+/* Queries that do not see a key give it no weight. `key` is the warp's first.
+ */
+template <int M, int N>
+DEV void mask_queries(float (&s)[M][N / 8][4], unsigned key, unsigned query)
+{
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        DEV_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const int first =
+            (int)(key + m * 16 + lane_row(i)) - (int)(query + lane_col(0));
+
+        DEV_UNROLL
+        for (int n = 0; n < N / 8; n++)
+            DEV_UNROLL
+        for (int c = 0; c < 2; c++)
+            if (n * 8 + c < first)
+                s[m][n][2 * i + c] = -INFINITY;
+    }
+}
+
+/* Of keys and queries: s, scores, become weights, and g, gradients of weights,
+ * those of scores. */
+template <int M, int N>
+DEV void weigh_queries(float (&s)[M][N / 8][4], float (&g)[M][N / 8][4],
+                       const float *lse, const float *delta, float scale)
+{
+    DEV_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        DEV_UNROLL
+    for (int c = 0; c < 2; c++) {
+        const float l = lse[lane_col(n) + c], d = delta[lane_col(n) + c];
+
+        DEV_UNROLL
+        for (int m = 0; m < M; m++)
+            DEV_UNROLL
+        for (int i = c; i < 4; i += 2) {
+            float &x = s[m][n][i];
+
+            x = dev_exp2(__fmaf_rn(x, scale, -l));
+            g[m][n][i] = x * (g[m][n][i] - d);
+        }
+    }
+}
+
+/* A number for each row of a lane. */
+template <int M> DEV void same(float (&by)[M][2], float v)
+{
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        by[m][0] = by[m][1] = v;
+}
+
+/* From all query heads that use the keys, in their order, N queries after N
+ * queries. */
+template <class T, int D>
+__global__ void __launch_bounds__(MMA_THREADS)
+    attention_backward_keys(const dsf_gpu_attention a)
+{
+    typedef keys_size<D> size;
+    enum { M = size::M, N = size::N, COLS = size::COLS, ROWS = size::ROWS };
+    T *const sk = dev_shared<T>(), *const sv = sk + ROWS * D;
+    const query_stages<T, D, N> stages = {
+        sv + ROWS * D, (float *)(void *)(sv + (ROWS + 4 * N) * D)
+    };
+    const unsigned col = blockIdx.x % size::PARTS * COLS, d = a.head_dim;
+    const share at =
+        share_of(blockIdx.x / size::PARTS, strips_of(a.keys, ROWS), a.kv_heads);
+    const unsigned first = at.strip * ROWS, warp = threadIdx.x / 32 * 16 * M;
+    const unsigned key = first + warp, least = a.diagonal ? first / N * N : 0;
+    const unsigned heads = (at.head + 1) * group_size(a);
+    const head_rows k = key_rows(a, at.seq, at.head, 0);
+    const head_rows v = key_rows(a, at.seq, at.head, 1);
+    const float scale = a.scale * ATTENTION_LOG2E;
+    float dk[M][COLS / 8][4] = {}, dv[M][COLS / 8][4] = {}, by[M][2], number;
+    step now = { at.head * group_size(a), least };
+
+    load_rows<T, D, ROWS>(sk, a.kv, k, first, d);
+    load_rows<T, D, ROWS>(sv, a.kv, v, first, d);
+    load_step(a, stages, 0, at.seq, now);
+    number = step_number<N>(a, at.seq, now);
+    for (unsigned stage = 0; now.head < heads; stage ^= 1) {
+        const T *const sq = stages.q(stage), *const so = stages.datt(stage);
+        const step next = now.query + N < a.queries
+                              ? step{ now.head, now.query + N }
+                              : step{ now.head + 1, least };
+
+        /* What was copied is there, and all have read the other stage. */
+        if (threadIdx.x < 2 * N)
+            stages.lse(stage)[threadIdx.x] = number;
+        dev_copy_wait<0>();
+        __syncthreads();
+        if (next.head < heads) {
+            load_step(a, stages, stage ^ 1, at.seq, next);
+            number = step_number<N>(a, at.seq, next);
+        }
+        if (key < a.keys && !(a.diagonal && now.query + N <= key)) {
+            float s[M][N / 8][4] = {}, g[M][N / 8][4] = {};
+
+            rows_by_rows<T, D, M, N>(s, sk + warp * D, sq);
+            rows_by_rows<T, D, M, N>(g, sv + warp * D, so);
+            if (a.diagonal && now.query < key + 16 * M - 1)
+                mask_queries<M, N>(s, key, now.query);
+            weigh_queries<M, N>(s, g, stages.lse(stage), stages.delta(stage),
+                                scale);
+            weigh_rows<T, D, M, N, COLS>(dv, s, so, col);
+            weigh_rows<T, D, M, N, COLS>(dk, g, sq, col);
+        }
+        now = next;
+    }
+    same<M>(by, a.scale);
+    put_rows<T, D, M, COLS>(a.dkv, k, key, col, d, dk, by, sk + warp * D);
+    same<M>(by, 1);
+    put_rows<T, D, M, COLS>(a.dkv, v, key, col, d, dv, by, sv + warp * D);
+}
+
+/* lse in powers of 2, and delta, of a lane's rows. */
+template <int M>
+DEV void row_numbers(const dsf_gpu_attention &a, const share &at, unsigned row,
+                     float (&lse)[M][2], float (&delta)[M][2])
+{
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        DEV_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const unsigned r = row + m * 16 + lane_row(i);
+        const unsigned near = r < a.queries ? r : a.queries - 1;
+        const size_t i_at = query_at(a, at.seq, at.head, near);
+
+        lse[m][i] = a.lse[i_at] * ATTENTION_LOG2E;
+        delta[m][i] = a.delta[i_at];
+    }
+}
+
+/* Of queries and keys, what weigh_queries does; lse and delta are of rows. */
+template <int M, int N>
+DEV void weigh_keys(float (&s)[M][N / 8][4], float (&g)[M][N / 8][4],
+                    const float (&lse)[M][2], const float (&delta)[M][2],
+                    float scale)
+{
+    DEV_UNROLL
+    for (int m = 0; m < M; m++)
+        DEV_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        DEV_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const float p = dev_exp2(__fmaf_rn(s[m][n][i], scale, -lse[m][i / 2]));
+
+        g[m][n][i] = p * (g[m][n][i] - delta[m][i / 2]);
+    }
+}
+
+template <class T, int D>
+__global__ void __launch_bounds__(MMA_THREADS)
+    attention_backward_queries(const dsf_gpu_attention a)
+{
+    typedef queries_size<D> size;
+    enum { M = size::M, N = size::N, ROWS = size::ROWS };
+    T *const sq = dev_shared<T>(), *const so = sq + ROWS * D;
+    T *const stages = so + ROWS * D;
+    const unsigned strips = strips_of(a.queries, ROWS), d = a.head_dim;
+    const share at = query_share(strips, a.heads);
+    const unsigned first = at.strip * ROWS, warp = threadIdx.x / 32 * 16 * M;
+    const unsigned row = first + warp, group = at.head / group_size(a);
+    const head_rows q = query_rows(a, at.seq, at.head);
+    const head_rows k = key_rows(a, at.seq, group, 0);
+    const head_rows v = key_rows(a, at.seq, group, 1);
+    const unsigned seen = keys_seen(a, first + ROWS - 1);
+    const float scale = a.scale * ATTENTION_LOG2E;
+    float dq[M][D / 8][4] = {}, lse[M][2], delta[M][2], by[M][2];
+
+    load_rows<T, D, ROWS>(sq, a.q, q, first, d);
+    load_rows<T, D, ROWS>(so, a.datt, q, first, d);
+    load_rows<T, D, N>(stages, a.kv, k, 0, d);
+    load_rows<T, D, N>(stages + N * D, a.kv, v, 0, d);
+    dev_copy_commit();
+    row_numbers<M>(a, at, row, lse, delta);
+    for (unsigned key = 0, stage = 0; key < seen; key += N, stage ^= 1) {
+        const T *const sk = stages + stage * 2 * N * D, *const sv = sk + N * D;
+        T *const next = stages + (stage ^ 1) * 2 * N * D;
+        float s[M][N / 8][4] = {}, g[M][N / 8][4] = {};
+
+        dev_copy_wait<0>();
+        __syncthreads();
+        if (key + N < seen) {
+            load_rows<T, D, N>(next, a.kv, k, key + N, d);
+            load_rows<T, D, N>(next + N * D, a.kv, v, key + N, d);
+            dev_copy_commit();
+        }
+        if (row >= a.queries || key >= keys_seen(a, row + 16 * M - 1))
+            continue;
+        rows_by_rows<T, D, M, N, size::STEPS>(s, sq + warp * D, sk);
+        rows_by_rows<T, D, M, N, size::STEPS>(g, so + warp * D, sv);
+        if (key + N > keys_seen(a, row))
+            mask_keys<M, N>(a, s, row, key);
+        weigh_keys<M, N>(s, g, lse, delta, scale);
+        weigh_rows<T, D, M, N, D>(dq, g, sk, 0);
+    }
+    same<M>(by, a.scale);
+    put_rows<T, D, M, D>(a.dq, q, row, 0, d, dq, by, sq + warp * D);
+}
+
+template <class T, int D> struct backward {
+    typedef keys_size<D> keys;
+    typedef queries_size<D> queries;
+
+    static void launch(const dsf_gpu_attention &a, void *stream)
+    {
+        const unsigned of_keys = strips_of(a.keys, keys::ROWS) * keys::PARTS;
+        const unsigned of_queries = strips_of(a.queries, queries::ROWS);
+
+        dev_launch((attention_backward_keys<T, D>),
+                   a.nseq * a.kv_heads * of_keys, MMA_THREADS, keys::BYTES,
+                   stream, a);
+        dev_launch((attention_backward_queries<T, D>),
+                   a.nseq * a.heads * of_queries, MMA_THREADS, queries::BYTES,
+                   stream, a);
+    }
+};
+
+} // namespace
+
+void dsf_gpu_attention_backward_mma(const dsf_gpu_attention *a, void *stream)
+{
+    mma_launch<backward>(*a, stream);
+}
