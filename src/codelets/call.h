@@ -61,18 +61,19 @@ static inline float *dsf_gradient_but(const struct dsflow_call *call,
                                       const struct dsf_extent *set, unsigned n,
                                       float *beta)
 {
-    float *grad = call->bufs[port].ptr;
+    const size_t width = dsflow_dtype_bytes(call->bufs[port].dtype, 1);
+    char *grad = call->bufs[port].ptr;
     size_t from = 0, end = (size_t)call->bufs[port].elems;
 
     *beta = call->fresh >> port & 1 ? 0 : 1;
     if (*beta > 0)
-        return grad;
+        return call->bufs[port].ptr;
     for (unsigned i = 0; i < n; i++) {
-        memset(grad + from, 0, ((size_t)set[i].at - from) * sizeof(float));
+        memset(grad + from * width, 0, ((size_t)set[i].at - from) * width);
         from = (size_t)set[i].at + set[i].n;
     }
-    memset(grad + from, 0, (end - from) * sizeof(float));
-    return grad;
+    memset(grad + from * width, 0, (end - from) * width);
+    return call->bufs[port].ptr;
 }
 
 /* The tensor at `at` of a unit; NULL where the model has none. */

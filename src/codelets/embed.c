@@ -85,6 +85,49 @@ static void forward_cpu(const struct dsflow_call *call)
 
 DSF_SEGMENT_CODELET(embed_forward, forward_cpu);
 
+/* The rows of the tile that go to one row of a table are summed in fp32, in
+ * their order, and that row is rounded once: rows[r] is where row `r` goes. */
+static void add_rows(const struct dsflow_call *call,
+                     const struct dsf_gradient *g, int64_t *rows)
+{
+    const struct dsflow_embed_args *a = call->args;
+    const size_t n = (size_t)a->tile.width, end = (size_t)a->tile.rows;
+    float *sum = scratch_row(call, 1, n);
+
+    for (size_t r = 0; r < end; r++) {
+        const int64_t to = rows[r];
+
+        if (to < 0)
+            continue;
+        memcpy(sum, row_of(call, DSFLOW_EMBED_DX, (int64_t)(r * n), n, 0),
+               n * sizeof(*sum));
+        for (size_t i = r + 1; i < end; i++)
+            if (rows[i] == to) {
+                dsf_add(sum,
+                        row_of(call, DSFLOW_EMBED_DX, (int64_t)(i * n), n, 0),
+                        n);
+                rows[i] = -1;
+            }
+        dsf_gradient_add(g, to, sum, n);
+    }
+}
+
+static void backward_weight_narrow(const struct dsflow_call *call)
+{
+    const struct dsflow_embed_args *a = call->args;
+    const size_t n = (size_t)a->tile.width, end = (size_t)a->tile.rows;
+    const struct dsf_gradient g =
+        dsf_gradient_on(call, DSFLOW_EMBED_GRAD, NULL, 0);
+    int64_t *rows = (int64_t *)(void *)scratch_row(call, 2, n), other;
+
+    for (size_t r = 0; r < end; r++)
+        rows_at(call, r, &rows[r], &other);
+    add_rows(call, &g, rows);
+    for (size_t r = 0; r < end; r++)
+        rows_at(call, r, &other, &rows[r]);
+    add_rows(call, &g, rows);
+}
+
 /* Row after row: tokens that come again are added in their order. */
 static void backward_weight_cpu(const struct dsflow_call *call)
 {
@@ -104,4 +147,5 @@ static void backward_weight_cpu(const struct dsflow_call *call)
     }
 }
 
-DSF_SEGMENT_CODELET(embed_backward_weight, backward_weight_cpu);
+DSF_BY_TYPE(embed_backward_weight, DSFLOW_EMBED_GRAD, backward_weight)
+DSF_SEGMENT_CODELET(embed_backward_weight, embed_backward_weight_cpu);

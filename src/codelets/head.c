@@ -380,18 +380,20 @@ static void backward_weight_narrow(const struct dsflow_call *call)
         dsf_narrow_call(call, DSFLOW_HEAD_LOGITS,
                         dsf_head_products(DSFLOW_DIR_BACKWARD_WEIGHT, a));
     const struct dsf_extent matrix = { a->w, vocab * width };
-    float beta,
-        *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_HEAD_GRAD, &matrix, 1);
+    struct dsf_gradient norm_grad;
 
     dsf_projection_weight(
         &(struct dsf_projection){ &c, rows, width, vocab },
         dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
         dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_HEAD_X), rows),
-        beta, grad + a->w);
-    if (a->norm_w >= 0)
-        dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
-                          a->norm_b, dsf_floats(call, DSFLOW_HEAD_DNORM),
-                          width);
+        &grad, a->w);
+    if (a->norm_w < 0)
+        return;
+    norm_grad = dsf_gradient_on(call, DSFLOW_HEAD_NORM_GRAD, NULL, 0);
+    dsf_gradient_norm(&norm_grad, a->norm_w, a->norm_b,
+                      dsf_floats(call, DSFLOW_HEAD_DNORM), width);
 }
 
 DSF_BY_TYPE(head_backward_weight, DSFLOW_HEAD_LOGITS, backward_weight)

@@ -182,25 +182,22 @@ static void backward_weight_narrow(const struct dsflow_call *call)
     const uint16_t *dh = dsf_halves(call, DSFLOW_MLP_DH);
     const struct dsf_extent matrices[] = { { a->w1, nh * width },
                                            { a->w2, width * ffn } };
-    float beta,
-        *grad = dsf_gradient_but(call, DSFLOW_MLP_GRAD, matrices, 2, &beta);
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_MLP_GRAD, matrices, 2);
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_MLP_UNIT, a);
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_MLP_H, dsf_mlp_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
 
     dsf_projection_weight(&(struct dsf_projection){ &c, rows, ffn, width }, dy,
-                          width, dsf_halves(call, DSFLOW_MLP_H), beta,
-                          grad + a->w2);
+                          width, dsf_halves(call, DSFLOW_MLP_H), &grad, a->w2);
     dsf_projection_weight(
         &(struct dsf_projection){ &c, rows, width, nh }, dh, nh,
         dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_MLP_X), rows),
-        beta, grad + a->w1);
-    if (a->b1 >= 0)
-        c.loops->column_sums(grad + a->b1, dh, rows, nh);
-    if (a->b2 >= 0)
-        c.loops->column_sums(grad + a->b2, dy, rows, width);
-    dsf_norm_gradient(grad, a->norm_w, a->norm_b,
+        &grad, a->w1);
+    dsf_gradient_columns(&grad, a->b1, c.loops, dh, nh, rows, nh);
+    dsf_gradient_columns(&grad, a->b2, c.loops, dy, width, rows, width);
+    dsf_gradient_norm(&grad, a->norm_w, a->norm_b,
                       dsf_floats(call, DSFLOW_MLP_DNORM), width);
 }
 

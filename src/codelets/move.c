@@ -2,9 +2,11 @@
  * another. */
 #include "codelets/codelets.h"
 
-#include "codelets/call.h"
 #include "codelets/trials.h"
-#include "kernels/kernels.h"
+#include "kernels/narrow.h"
+
+#include <stdbool.h>
+#include <string.h>
 
 /* As many bytes as the smaller of the two has. To and from NVMe the executor
  * does it (dsf_task_uses). */
@@ -56,48 +58,68 @@ enum { CHUNK = 1024 };
 /* What is added up: `n` ranges that begin at `leaf(k)`. */
 struct terms {
     const struct dsflow_call *call;
-    bool has_own; /* what stands in port 0 is one of them */
+    enum dsflow_dtype type; /* of all of it */
+    size_t width;           /* bytes of a number */
+    bool has_own;           /* what stands in port 0 is one of them */
     unsigned n;
 };
 
-static const float *term(const struct terms *t, unsigned k, size_t i)
+static char *number(const struct terms *t, unsigned port, int64_t at)
+{
+    return (char *)t->call->bufs[port].ptr + (size_t)at * t->width;
+}
+
+static const void *term(const struct terms *t, unsigned k, size_t i)
 {
     const struct dsf_sum_args *a = t->call->args;
 
     if (t->has_own && (int64_t)k == a->self)
-        return dsf_floats(t->call, 0) + a->at + i;
+        return number(t, 0, a->at + (int64_t)i);
     k += !t->has_own || (int64_t)k < a->self;
-    return dsf_floats(t->call, k) + a->from + i;
+    return number(t, k, a->from + (int64_t)i);
+}
+
+/* y += x, rounded to their type. */
+static void add_term(const struct terms *t, void *y, const void *x, size_t n)
+{
+    if (dsf_is_narrow(t->type))
+        dsf_narrow(t->type)->sum2(y, y, x, n);
+    else
+        dsf_add(y, x, n);
 }
 
 /* The sum of terms `first` .. first+n from element `i` on: of the first 2^k of
- * them, and of the rest. That is the order of adding at strides of 1, 2, 4 … */
+ * them, and of the rest. That is the order of adding at strides of 1, 2, 4 …
+ * Each sum of two has the type of the data, as if it were stored: where ranks
+ * have parts of the tree, it is. */
 static void tree(const struct terms *t, unsigned first, unsigned n, size_t i,
-                 float *out, size_t len)
+                 void *out, size_t len)
 {
     float right[CHUNK];
     unsigned half = 1;
 
     if (n == 1) {
-        memcpy(out, term(t, first, i), len * sizeof(float));
+        memcpy(out, term(t, first, i), len * t->width);
         return;
     }
     while (2 * half < n)
         half *= 2;
     tree(t, first, half, i, out, len);
     if (n - half == 1) {
-        dsf_add(out, term(t, first + half, i), len);
+        add_term(t, out, term(t, first + half, i), len);
         return;
     }
     tree(t, first + half, n - half, i, right, len);
-    dsf_add(out, right, len);
+    add_term(t, out, right, len);
 }
 
 static void sum_cpu(const struct dsflow_call *call)
 {
     const struct dsf_sum_args *a = call->args;
+    const enum dsflow_dtype type = call->bufs[0].dtype;
     const size_t elems = (size_t)a->elems;
-    struct terms t = { call, !(call->fresh & 1), call->nbufs - 1 };
+    struct terms t = { call, type, dsflow_dtype_bytes(type, 1),
+                       !(call->fresh & 1), call->nbufs - 1 };
 
     t.n += t.has_own;
     for (size_t i = 0; i < elems; i += CHUNK) {
@@ -105,7 +127,7 @@ static void sum_cpu(const struct dsflow_call *call)
         float sum[CHUNK];
 
         tree(&t, 0, t.n, i, sum, len);
-        memcpy(dsf_floats(call, 0) + a->at + i, sum, len * sizeof(float));
+        memcpy(number(&t, 0, a->at + (int64_t)i), sum, len * t.width);
     }
 }
 

@@ -85,16 +85,14 @@ static void backward_weight_narrow(const struct dsflow_call *call)
     const size_t nq = dsf_tile_qwidth(&a->tile);
     const uint16_t *dy = dsf_halves(call, DSFLOW_OUT_DY);
     const struct dsf_extent matrix = { a->w, width * nq };
-    float beta,
-        *grad = dsf_gradient_but(call, DSFLOW_OUT_GRAD, &matrix, 1, &beta);
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_OUT_GRAD, &matrix, 1);
     const struct dsf_narrow_call c = dsf_narrow_call(
         call, DSFLOW_OUT_ATT, dsf_out_scratch(DSFLOW_DIR_BACKWARD_WEIGHT, a));
 
     dsf_projection_weight(&(struct dsf_projection){ &c, rows, nq, width }, dy,
-                          width, dsf_halves(call, DSFLOW_OUT_ATT), beta,
-                          grad + a->w);
-    if (a->b >= 0)
-        c.loops->column_sums(grad + a->b, dy, rows, width);
+                          width, dsf_halves(call, DSFLOW_OUT_ATT), &grad, a->w);
+    dsf_gradient_columns(&grad, a->b, c.loops, dy, width, rows, width);
 }
 
 static void backward_weight_cpu(const struct dsflow_call *call)

@@ -43,25 +43,46 @@ void dsf_projection_input(const struct dsf_projection *p, const uint16_t *dy,
         });
 }
 
-void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
-                           size_t ld, const uint16_t *x, float beta, float *dw)
+/* dw[n][in] = n columns of dy^T x + beta dw. */
+static void weight_rows(const struct dsf_projection *p, const uint16_t *dy,
+                        size_t ld, size_t n, const uint16_t *x, float beta,
+                        float *dw)
 {
-    for (size_t at = 0; at < p->out; at += DSF_PROJECTION_BLOCK)
-        dsf_product(&(struct dsf_product){
-            .type = p->call->type,
-            .ta = 1,
-            .m = dsf_least(p->out - at, DSF_PROJECTION_BLOCK),
-            .n = p->in,
-            .k = p->rows,
-            .a = dy + at,
-            .lda = ld,
-            .b = x,
-            .ldb = p->in,
-            .beta = beta,
-            .c = dw + at * p->in,
-            .ldc = p->in,
-            .scratch = p->call->product,
-        });
+    dsf_product(&(struct dsf_product){
+        .type = p->call->type,
+        .ta = 1,
+        .m = n,
+        .n = p->in,
+        .k = p->rows,
+        .a = dy,
+        .lda = ld,
+        .b = x,
+        .ldb = p->in,
+        .beta = beta,
+        .c = dw,
+        .ldc = p->in,
+        .scratch = p->call->product,
+    });
+}
+
+void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
+                           size_t ld, const uint16_t *x,
+                           const struct dsf_gradient *g, int64_t at)
+{
+    const size_t block =
+        g->wide != NULL ? DSF_PROJECTION_BLOCK : DSF_GRADIENT_ROWS;
+
+    for (size_t r = 0; r < p->out; r += block) {
+        const size_t n = dsf_least(p->out - r, block);
+        const int64_t to = at + (int64_t)(r * p->in);
+
+        if (g->wide != NULL) {
+            weight_rows(p, dy + r, ld, n, x, g->beta, g->wide + to);
+            continue;
+        }
+        weight_rows(p, dy + r, ld, n, x, 0, p->call->rows);
+        dsf_gradient_product(g, to, p->call->rows, n * p->in);
+    }
 }
 
 /* y += x + b, in fp32; the scratch of y's product is free. */

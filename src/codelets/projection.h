@@ -5,6 +5,7 @@
 #define DSF_CODELETS_PROJECTION_H
 
 #include "codelets/call.h"
+#include "codelets/gradient.h"
 #include "kernels/narrow.h"
 #include "tasks/args.h"
 #include "tasks/scratch.h"
@@ -15,6 +16,7 @@ struct dsf_narrow_call {
     float *wide; /* the parts of its scratch */
     uint16_t *narrow;
     void *product;
+    float *rows; /* DSF_GRADIENT_ROWS rows of a gradient that is not fp32 */
 };
 
 /* T is the type of the data on `port`. */
@@ -30,6 +32,7 @@ dsf_narrow_call(const struct dsflow_call *call, unsigned port,
         .wide = (float *)(void *)scratch,
         .narrow = (uint16_t *)(void *)(scratch + dsf_scratch_narrow(&s)),
         .product = scratch + dsf_scratch_product(&s),
+        .rows = (float *)(void *)(scratch + dsf_scratch_bytes(s)),
     };
 }
 
@@ -95,9 +98,11 @@ void dsf_projection(const struct dsf_projection *p, const uint16_t *x,
 void dsf_projection_input(const struct dsf_projection *p, const uint16_t *dy,
                           size_t ld, const uint16_t *w, float beta, float *dx);
 
-/* dw = dy^T x + beta dw; rows of dy are `ld` apart. */
+/* dy^T x, which the gradient of W from `at` on is set to, or has added; rows of
+ * dy are `ld` apart. */
 void dsf_projection_weight(const struct dsf_projection *p, const uint16_t *dy,
-                           size_t ld, const uint16_t *x, float beta, float *dw);
+                           size_t ld, const uint16_t *x,
+                           const struct dsf_gradient *g, int64_t at);
 
 /* Data on a port that is of T, or in fp32: where a product is left that leaves
  * the task there as it is, or rounded. */

@@ -333,28 +333,25 @@ static void backward_weight_narrow(const struct dsflow_call *call)
         dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_QKV_X), rows);
     const struct dsf_extent matrix = { a->w,
                                        (nq + (a->k < 0 ? nkv : 0)) * width };
-    float beta,
-        *grad = dsf_gradient_but(call, DSFLOW_QKV_GRAD, &matrix, 1, &beta);
-    float *kv_grad =
-        a->k < 0 ? grad : dsf_gradient(call, DSFLOW_QKV_SHARED_GRAD);
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_QKV_GRAD, &matrix, 1);
+    const struct dsf_gradient kv_grad =
+        a->k < 0 ? grad
+                 : dsf_gradient_on(call, DSFLOW_QKV_SHARED_GRAD, NULL, 0);
 
     dsf_projection_weight(&(struct dsf_projection){ &c, rows, width, nq }, dq,
-                          nq, xn, beta, grad + a->w);
-    if (a->b >= 0)
-        c.loops->column_sums(grad + a->b, dq, rows, nq);
+                          nq, xn, &grad, a->w);
+    dsf_gradient_columns(&grad, a->b, c.loops, dq, nq, rows, nq);
     for (unsigned i = 0; i < kv_count(a); i++) {
         const struct kv_rows into = kv_rows(a, i);
         const uint16_t *dkv = dsf_halves(call, DSFLOW_QKV_DKV) + into.at;
 
         dsf_projection_weight(
             &(struct dsf_projection){ &c, rows, width, into.n }, dkv, nkv, xn,
-            a->k < 0 ? beta : 1, kv_grad + into.w);
-        if (into.b >= 0 && into.n == nkv)
-            c.loops->column_sums(kv_grad + into.b, dkv, rows, nkv);
-        for (size_t r = 0; r < rows && into.b >= 0 && into.n < nkv; r++)
-            c.loops->column_sums(kv_grad + into.b, dkv + r * nkv, 1, into.n);
+            &kv_grad, into.w);
+        dsf_gradient_columns(&kv_grad, into.b, c.loops, dkv, nkv, rows, into.n);
     }
-    dsf_norm_gradient(grad, a->norm_w, a->norm_b,
+    dsf_gradient_norm(&grad, a->norm_w, a->norm_b,
                       dsf_floats(call, DSFLOW_QKV_DNORM), width);
 }
 

@@ -66,9 +66,10 @@ static void norm_backward_weight_cpu(const struct dsflow_call *call)
     const struct dsf_norm_args *a = call->args;
     const size_t width = (size_t)a->tile.width;
     const float *dnorm = dsf_floats(call, DSFLOW_NORM_DNORM);
-    float *grad = dsf_gradient(call, DSFLOW_NORM_GRAD);
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_NORM_GRAD, NULL, 0);
 
-    dsf_norm_gradient(grad, a->norm_w, a->norm_b, dnorm, width);
+    dsf_gradient_norm(&grad, a->norm_w, a->norm_b, dnorm, width);
 }
 
 DSF_PART_CODELET(norm_backward_weight, norm_backward_weight_cpu);
@@ -122,11 +123,14 @@ static void bias_cpu(const struct dsflow_call *call)
 static void bias_narrow(const struct dsflow_call *call)
 {
     const struct dsf_residual_args *a = call->args;
+    const size_t width = (size_t)a->tile.width;
+    const struct dsf_gradient grad =
+        dsf_gradient_on(call, DSFLOW_RESIDUAL_GRAD, NULL, 0);
 
-    dsf_narrow(call->bufs[DSFLOW_RESIDUAL_DY].dtype)
-        ->column_sums(dsf_gradient(call, DSFLOW_RESIDUAL_GRAD) + a->b,
-                      dsf_halves(call, DSFLOW_RESIDUAL_DY),
-                      (size_t)a->tile.rows, (size_t)a->tile.width);
+    dsf_gradient_columns(&grad, a->b,
+                         dsf_narrow(call->bufs[DSFLOW_RESIDUAL_DY].dtype),
+                         dsf_halves(call, DSFLOW_RESIDUAL_DY), width,
+                         (size_t)a->tile.rows, width);
 }
 
 DSF_BY_TYPE(residual_backward_weight, DSFLOW_RESIDUAL_DY, bias)

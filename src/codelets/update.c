@@ -30,26 +30,51 @@ static float *part(const struct dsflow_call *call, unsigned i, int64_t from)
 {
     const struct dsf_update_args *a = call->args;
 
-    if (i == GRAD)
-        from += a->at.grad_at;
-    else if (i == PARAM)
+    if (i == PARAM)
         from += a->at.param_at;
     return (float *)call->bufs[i].ptr + from;
 }
 
+/* Update elements from .. to; `grad`: the gradient from `from` on. */
+typedef void update_fn(const struct dsflow_call *call, float weight_decay,
+                       const float *grad, int64_t from, int64_t to);
+
+/* So many numbers of a gradient that is not fp32 are widened at a time: they
+ * stay in the cache. */
+enum { WIDENED = 2048 };
+
+static void some(const struct dsflow_call *call, update_fn *update,
+                 float weight_decay, int64_t from, int64_t to)
+{
+    const struct dsf_update_args *a = call->args;
+    const struct dsflow_buf *grad = &call->bufs[GRAD];
+    float wide[WIDENED];
+
+    if (!dsf_is_narrow(grad->dtype)) {
+        update(call, weight_decay,
+               (const float *)grad->ptr + a->at.grad_at + from, from, to);
+        return;
+    }
+    for (int64_t next; from < to; from = next) {
+        next = to - from < WIDENED ? to : from + WIDENED;
+        dsf_narrow(grad->dtype)
+            ->widen((const uint16_t *)grad->ptr + a->at.grad_at + from, wide,
+                    (size_t)(next - from));
+        update(call, weight_decay, wide, from, next);
+    }
+}
+
 /* What decays, then the rest. */
-static void both(const struct dsflow_call *call,
-                 void (*update)(const struct dsflow_call *call,
-                                float weight_decay, int64_t from, int64_t to))
+static void both(const struct dsflow_call *call, update_fn *update)
 {
     const struct dsf_update_args *a = call->args;
 
-    update(call, a->weight_decay, 0, a->at.decay);
-    update(call, 0, a->at.decay, a->at.elems);
+    some(call, update, a->weight_decay, 0, a->at.decay);
+    some(call, update, 0, a->at.decay, a->at.elems);
 }
 
 static void adam_part(const struct dsflow_call *call, float weight_decay,
-                      int64_t from, int64_t to)
+                      const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
@@ -67,13 +92,12 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
     uint16_t *copy = copy_of(call, from);
 
     if (copy != NULL)
-        loops_of(call)->adam(&s, part(call, PARAM, from),
-                             part(call, GRAD, from), part(call, M, from),
-                             part(call, V, from), copy, (size_t)(to - from));
+        loops_of(call)->adam(&s, part(call, PARAM, from), grad,
+                             part(call, M, from), part(call, V, from), copy,
+                             (size_t)(to - from));
     else
-        dsf_adam_update(&s, part(call, PARAM, from), part(call, GRAD, from),
-                        part(call, M, from), part(call, V, from),
-                        (size_t)(to - from));
+        dsf_adam_update(&s, part(call, PARAM, from), grad, part(call, M, from),
+                        part(call, V, from), (size_t)(to - from));
 }
 
 static void adam_cpu(const struct dsflow_call *call)
@@ -84,7 +108,7 @@ static void adam_cpu(const struct dsflow_call *call)
 DSF_CODELET(adam, .cpu = adam_cpu, .trials = &dsf_trials_update);
 
 static void sgd_part(const struct dsflow_call *call, float weight_decay,
-                     int64_t from, int64_t to)
+                     const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
@@ -102,10 +126,10 @@ static void sgd_part(const struct dsflow_call *call, float weight_decay,
     uint16_t *copy = copy_of(call, from);
 
     if (copy != NULL)
-        loops_of(call)->sgd(&s, part(call, PARAM, from), part(call, GRAD, from),
-                            m, copy, (size_t)(to - from));
+        loops_of(call)->sgd(&s, part(call, PARAM, from), grad, m, copy,
+                            (size_t)(to - from));
     else
-        dsf_sgd_update(&s, part(call, PARAM, from), part(call, GRAD, from), m,
+        dsf_sgd_update(&s, part(call, PARAM, from), grad, m,
                        (size_t)(to - from));
 }
 
@@ -117,7 +141,7 @@ static void sgd_cpu(const struct dsflow_call *call)
 DSF_CODELET(sgd, .cpu = sgd_cpu, .trials = &dsf_trials_update);
 
 static void lion_part(const struct dsflow_call *call, float weight_decay,
-                      int64_t from, int64_t to)
+                      const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
@@ -132,12 +156,11 @@ static void lion_part(const struct dsflow_call *call, float weight_decay,
     uint16_t *copy = copy_of(call, from);
 
     if (copy != NULL)
-        loops_of(call)->lion(&s, part(call, PARAM, from),
-                             part(call, GRAD, from), part(call, M, from), copy,
-                             (size_t)(to - from));
+        loops_of(call)->lion(&s, part(call, PARAM, from), grad,
+                             part(call, M, from), copy, (size_t)(to - from));
     else
-        dsf_lion_update(&s, part(call, PARAM, from), part(call, GRAD, from),
-                        part(call, M, from), (size_t)(to - from));
+        dsf_lion_update(&s, part(call, PARAM, from), grad, part(call, M, from),
+                        (size_t)(to - from));
 }
 
 static void lion_cpu(const struct dsflow_call *call)

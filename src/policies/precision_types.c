@@ -32,15 +32,24 @@ static bool same_segment(const struct dsflow_op *a, const struct dsflow_op *b)
     return strcmp(a->segment, b->segment) == 0;
 }
 
+/* Has the data on the port the type of the task? */
+static bool is_typed(const struct dsflow_port *port)
+{
+    return port->floats == DSFLOW_NARROW || port->floats == DSFLOW_NARROW_SUM;
+}
+
 /* What a plug-in puts in the place of some tasks of a segment may be for fp32
  * only: do all that have a port say the same of it? */
 static bool agree(const struct dsflow_op *a, const struct dsflow_op *b)
 {
-    for (unsigned i = 0; i < a->nports && i < b->nports; i++)
-        if (a->ports[i].name != NULL && b->ports[i].name != NULL &&
-            (a->ports[i].floats == DSFLOW_FP32_ONLY) !=
-                (b->ports[i].floats == DSFLOW_FP32_ONLY))
+    for (unsigned i = 0; i < a->nports && i < b->nports; i++) {
+        const struct dsflow_port *x = &a->ports[i], *y = &b->ports[i];
+
+        if (x->name != NULL && y->name != NULL &&
+            ((is_typed(x) && y->floats == DSFLOW_FP32_ONLY) ||
+             (is_typed(y) && x->floats == DSFLOW_FP32_ONLY)))
             return false;
+    }
     return true;
 }
 

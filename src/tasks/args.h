@@ -108,7 +108,8 @@ struct dsf_gather_args {
  * reduce                   { into RW, in R, ... }
  *   into[at .. at+elems) = the sum of in[i][from .. from+elems) and, where into
  *   is not fresh, of what stands there, as number `self` of them, in a tree of
- *   pairs: numbers at strides of 1, 2, 4 … are added. */
+ *   pairs: numbers at strides of 1, 2, 4 … are added. In bf16 each sum of two
+ *   is rounded, as some are stored where ranks have parts of the tree. */
 
 /* Collectives (collective.h): the task of member m of n. Piece i of x: x_i.
  *

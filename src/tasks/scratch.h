@@ -42,6 +42,21 @@ static inline size_t dsf_projection_scratch(enum dsflow_direction direction,
     return dsf_product_scratch(rows, out, in);
 }
 
+/* To a gradient that is not fp32 so many rows of a matrix are added at a time:
+ * what the product leaves of them stays in the cache. */
+enum { DSF_GRADIENT_ROWS = 256 };
+
+/* Bytes of scratch, behind the rest, for such a gradient on `port` of a task,
+ * of a matrix [out][in]; 0: it is fp32, or the task has none. */
+static inline size_t dsf_gradient_scratch(const struct dsflow_case *c,
+                                          unsigned port, size_t in, size_t out)
+{
+    if (c->op->direction != DSFLOW_DIR_BACKWARD_WEIGHT || port >= c->n ||
+        !dsf_is_narrow(c->shapes[port].dtype))
+        return 0;
+    return dsf_round16(dsf_least(out, DSF_GRADIENT_ROWS) * in) * DSF_CELL;
+}
+
 /* Where the parts begin, and all of them, in bytes. */
 static inline size_t dsf_scratch_narrow(const struct dsf_scratch *s)
 {

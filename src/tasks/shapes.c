@@ -1,6 +1,8 @@
 /* shapes.c - checks of the shapes that an op meets on its ports. */
 #include "tasks/shapes.h"
 
+#include "kernels/narrow.h"
+
 #include <dsflow/optimizer.h>
 
 static const char *port_name(const struct dsflow_op *op, unsigned p)
@@ -17,6 +19,17 @@ static int type_check(const struct dsflow_case *c, unsigned p,
                        c->op->name, port_name(c->op, p),
                        dsflow_dtype_str(dtype),
                        dsflow_dtype_str(c->shapes[p].dtype));
+}
+
+enum dsflow_dtype dsf_float_type(const struct dsflow_case *c, unsigned p)
+{
+    const unsigned last = c->op->nports - 1;
+    const enum dsflow_dtype is = c->shapes[p].dtype;
+
+    return c->op->ports[p < last ? p : last].floats != DSFLOW_FP32_ONLY &&
+                   dsf_is_narrow(is)
+               ? is
+               : DSFLOW_FP32;
 }
 
 int dsf_port_check(const struct dsflow_case *c, unsigned p,

@@ -18,6 +18,10 @@ int dsf_range_check(const struct dsflow_case *c, unsigned p,
                     enum dsflow_dtype dtype, int64_t at, int64_t elems,
                     struct dsflow_err *err);
 
+/* The type that fp32 numbers on port `p` should have: where the port takes them
+ * in others, the one that they have. */
+enum dsflow_dtype dsf_float_type(const struct dsflow_case *c, unsigned p);
+
 /* Does port `p` hold a struct dsflow_control? */
 int dsf_control_check(const struct dsflow_case *c, unsigned p,
                       struct dsflow_err *err);

@@ -55,19 +55,22 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double rows = x * bytes_on(c, back ? DSFLOW_EMBED_DX : DSFLOW_EMBED_X);
 
     cost->flops = x * (back ? tables : tables - 1);
-    cost->bytes =
-        DSF_CELL * 2.0 * a->tile.rows + rows +
-        tables * x *
-            (back ? 2.0 * DSF_CELL : bytes_on(c, DSFLOW_EMBED_UNIT));
+    cost->bytes = DSF_CELL * 2.0 * a->tile.rows + rows +
+                  tables * x *
+                      (back ? 2.0 * bytes_on(c, DSFLOW_EMBED_GRAD)
+                            : bytes_on(c, DSFLOW_EMBED_UNIT));
 }
 
-/* Rows that are not fp32: two of the unit and their sum, or one of dx. */
+/* Rows that are not fp32: two of the unit and their sum, or one of dx; and, for
+ * a gradient that is not, a sum and where each row of the tile goes. */
 static size_t scratch(const struct dsflow_case *c)
 {
     const struct dsflow_embed_args *a = c->args;
     const int back = c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT;
     const size_t row = dsf_round16((size_t)a->tile.width) * DSF_CELL;
 
+    if (back && dsf_is_narrow(c->shapes[DSFLOW_EMBED_GRAD].dtype))
+        return 2 * row + (size_t)a->tile.rows * sizeof(int64_t);
     if (back)
         return dsf_is_narrow(c->shapes[DSFLOW_EMBED_DX].dtype) ? row : 0;
     return dsf_is_narrow(c->shapes[DSFLOW_EMBED_UNIT].dtype) ||
@@ -91,5 +94,7 @@ DSF_SEGMENT_OP(embed, backward_weight, BACKWARD_WEIGHT,
                struct dsflow_embed_args,
                .summary = "gradients of the embeddings, added up by token",
                .cost = cost, .scratch = scratch,
-               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32), P(DX, "dx", R, .floats = DSFLOW_NARROW),
-                            P(GRAD, "grad", RW)));
+               DSFLOW_PORTS(P(BATCH, "batch", R, DSFLOW_INT32),
+                            P(DX, "dx", R, .floats = DSFLOW_NARROW),
+                            P(GRAD, "grad", RW,
+                              .floats = DSFLOW_NARROW_ALONE)));

@@ -108,7 +108,10 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 
     product_cost(c, 8, cost);
     if (c->op->direction == DSFLOW_DIR_BACKWARD_WEIGHT)
-        cost->bytes += 2 * DSF_CELL * matrix - dsf_case_bytes(c, matrix);
+        cost->bytes += 2.0 * matrix *
+                           (double)dsflow_dtype_bytes(
+                               c->shapes[DSFLOW_HEAD_GRAD].dtype, 1) -
+                       dsf_case_bytes(c, matrix);
 }
 
 struct dsf_scratch dsf_head_products(enum dsflow_direction direction,
@@ -130,7 +133,9 @@ static size_t norm_scratch(const struct dsflow_case *c)
     const struct dsflow_head_args *a = c->args;
 
     if (dsf_is_narrow(dsf_case_type(c)))
-        return dsf_scratch_bytes(dsf_head_products(c->op->direction, a));
+        return dsf_scratch_bytes(dsf_head_products(c->op->direction, a)) +
+               dsf_gradient_scratch(c, DSFLOW_HEAD_GRAD, (size_t)a->tile.width,
+                                    (size_t)a->tile.vocab);
     return dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
@@ -189,6 +194,7 @@ static size_t forward_scratch(const struct dsflow_case *c)
     DSF_PORT(HEAD, port, name, access, __VA_ARGS__)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
 
 DSF_SEGMENT_OP(head, forward, FORWARD, struct dsflow_head_args,
                .summary = "logits, loss, and gradient of the logits of a tile",
@@ -237,11 +243,13 @@ DSF_SEGMENT_OP(head, backward_input, BACKWARD_INPUT, struct dsflow_head_args,
 DSF_SEGMENT_OP(head, backward_weight, BACKWARD_WEIGHT, struct dsflow_head_args,
                .summary = "gradients of the head's matrix and norm",
                .cost = cost, .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R, NARROW), P(NORM, "norm", R, .optional = 1, NARROW),
+               DSFLOW_PORTS(P(X, "x", R, NARROW),
+                            P(NORM, "norm", R, .optional = 1, NARROW),
                             P(LOGITS, "logits", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
-                            P(GRAD, "grad", RW),
-                            P(NORM_GRAD, "norm_grad", RW, .optional = 1)));
+                            P(GRAD, "grad", RW, ALONE),
+                            P(NORM_GRAD, "norm_grad", RW, .optional = 1,
+                              ALONE)));
 
 DSF_SEGMENT_OP(head, logits, FORWARD, struct dsflow_head_args,
                .summary = "logits of a tile, for generation", .cost = cost,

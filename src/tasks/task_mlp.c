@@ -83,7 +83,13 @@ struct dsf_scratch dsf_mlp_scratch(enum dsflow_direction direction,
 
 static size_t narrow_scratch(const struct dsflow_case *c)
 {
-    return dsf_scratch_bytes(dsf_mlp_scratch(c->op->direction, c->args));
+    const struct dsflow_mlp_args *a = c->args;
+    const size_t width = (size_t)a->tile.width, ffn = (size_t)a->tile.ffn;
+
+    return dsf_scratch_bytes(dsf_mlp_scratch(c->op->direction, a)) +
+           dsf_most(dsf_gradient_scratch(c, DSFLOW_MLP_GRAD, width,
+                                         dsf_tile_hwidth(&a->tile)),
+                    dsf_gradient_scratch(c, DSFLOW_MLP_GRAD, ffn, width));
 }
 
 static size_t norm_scratch(const struct dsflow_case *c)
@@ -112,6 +118,7 @@ static size_t forward_scratch(const struct dsflow_case *c)
     DSF_PORT(MLP, port, name, access, __VA_ARGS__)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
 
 DSF_SEGMENT_OP(mlp, forward, FORWARD, struct dsflow_mlp_args,
                .summary = "norm, two projections and residual", .cost = cost,
@@ -135,7 +142,9 @@ DSF_SEGMENT_OP(mlp, backward_input, BACKWARD_INPUT, struct dsflow_mlp_args,
 DSF_SEGMENT_OP(mlp, backward_weight, BACKWARD_WEIGHT, struct dsflow_mlp_args,
                .summary = "gradients of the parameters of mlp", .cost = cost,
                .scratch = norm_scratch,
-               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, .optional = 1, NARROW),
-                            P(H, "h", R, NARROW), P(DY, "dy", R, NARROW), P(DH, "dh", R, NARROW),
+               DSFLOW_PORTS(P(X, "x", R, NARROW),
+                            P(UNIT, "unit", R, .optional = 1, NARROW),
+                            P(H, "h", R, NARROW), P(DY, "dy", R, NARROW),
+                            P(DH, "dh", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
-                            P(GRAD, "grad", RW)));
+                            P(GRAD, "grad", RW, ALONE)));

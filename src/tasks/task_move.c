@@ -150,7 +150,7 @@ static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_sum_args *a = c->args;
     struct dsf_range move = { a->elems, a->at, a->from };
-    int status = DSFLOW_OK;
+    int status = dsf_port_check(c, 0, dsf_float_type(c, 0), 0, err);
 
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
         status = dsf_move_check(c, i, move, err);
@@ -188,16 +188,17 @@ static void add_slice(void *args, int64_t from, int64_t elems,
     }
 }
 
+#define NARROW .floats = DSFLOW_NARROW
+
 DSF_OP(add, .summary = "gradients of groups onto those of another",
        .direction = DSFLOW_DIR_UPDATE, .repeats = 1, .sums = 1,
        .args_size = sizeof(struct dsf_sum_args),
-       DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32, DSFLOW_ELEMS },
-                    { "from", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS }),
+       DSFLOW_PORTS({ "into", DSFLOW_RW, .slice = DSFLOW_ELEMS, NARROW },
+                    { "from", DSFLOW_R, .slice = DSFLOW_ELEMS, NARROW }),
        .check = sum_check, .cost = sum_cost, .slice = add_slice);
 
 DSF_OP(reduce, .summary = "the sum of a piece over ranks, in a fixed tree",
        .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
        .args_size = sizeof(struct dsf_sum_args),
-       DSFLOW_PORTS({ "into", DSFLOW_RW, DSFLOW_FP32 },
-                    { "in", DSFLOW_R, DSFLOW_FP32 }),
+       DSFLOW_PORTS({ "into", DSFLOW_RW, NARROW }, { "in", DSFLOW_R, NARROW }),
        .check = sum_check, .cost = sum_cost, .reads = sum_reads);

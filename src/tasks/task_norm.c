@@ -13,7 +13,7 @@ static int square_check(const struct dsflow_case *c, struct dsflow_err *err)
                            "square: %lld numbers from %lld on, in %lld blocks",
                            (long long)a->elems, (long long)a->at,
                            (long long)blocks);
-    status = dsf_range_check(c, 0, DSFLOW_FP32, a->at, a->elems, err);
+    status = dsf_range_check(c, 0, dsf_float_type(c, 0), a->at, a->elems, err);
     return status < 0 ? status : dsf_port_check(c, 1, DSFLOW_FP64, 1, err);
 }
 
@@ -38,7 +38,8 @@ static void square_slice(void *args, int64_t from, int64_t elems,
 DSF_OP(square, .summary = "squared norm of a gradient",
        .direction = DSFLOW_DIR_UPDATE,
        .args_size = sizeof(struct dsf_square_args),
-       DSFLOW_PORTS({ "in", DSFLOW_R, DSFLOW_FP32, DSFLOW_ELEMS },
+       DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS,
+                      .floats = DSFLOW_NARROW_ALONE },
                     { "out", DSFLOW_W, DSFLOW_FP64, DSFLOW_BLOCKS }),
        .check = square_check, .cost = square_cost, .slice = square_slice);
 

@@ -69,9 +69,13 @@ struct dsf_scratch dsf_out_scratch(enum dsflow_direction direction,
 
 static size_t scratch(const struct dsflow_case *c)
 {
+    const struct dsflow_out_args *a = c->args;
+
     if (!dsf_is_narrow(dsf_case_type(c)))
         return 0;
-    return dsf_scratch_bytes(dsf_out_scratch(c->op->direction, c->args));
+    return dsf_scratch_bytes(dsf_out_scratch(c->op->direction, a)) +
+           dsf_gradient_scratch(c, DSFLOW_OUT_GRAD, dsf_tile_qwidth(&a->tile),
+                                (size_t)a->tile.width);
 }
 
 /* A port, by its name in the list of the segment. */
@@ -79,6 +83,7 @@ static size_t scratch(const struct dsflow_case *c)
     DSF_PORT(OUT, port, name, access, __VA_ARGS__)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
 
 DSF_SEGMENT_OP(out, forward, FORWARD, struct dsflow_out_args,
                .summary = "projection of the attention's output, and residual",
@@ -98,4 +103,4 @@ DSF_SEGMENT_OP(out, backward_weight, BACKWARD_WEIGHT, struct dsflow_out_args,
                .summary = "gradients of the parameters of out", .cost = cost,
                .scratch = scratch,
                DSFLOW_PORTS(P(ATT, "att", R, NARROW), P(DY, "dy", R, NARROW),
-                            P(GRAD, "grad", RW)));
+                            P(GRAD, "grad", RW, ALONE)));

@@ -73,19 +73,22 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     const double x = (double)dsf_tile_x(t);
     const size_t nkv = dsf_tile_kvwidth(t);
     double floats = 0, numbers = 0; /* fp32, and of the task's type */
+    double shared = 0;              /* bytes */
 
     cost->flops = 2.0 * x * (double)(dsf_tile_qwidth(t) + nkv) +
                   (a->norm_w < 0 ? 0 : 8.0 * x);
     if (t->rope && !weight)
         floats += (double)dsf_tile_length(t) * t->head_dim;
     if (a->k >= 0 && weight)
-        floats += 2 * (double)nkv * t->width;
+        shared = 2 * (double)dsflow_dtype_bytes(
+                         c->shapes[DSFLOW_QKV_SHARED_GRAD].dtype,
+                         (int64_t)nkv * t->width);
     else if (a->k >= 0)
         numbers += (double)nkv * t->width;
     if (a->norm_w >= 0 && weight)
         numbers += 2.0 * t->width;
     cost->bytes =
-        DSF_CELL * floats + dsf_case_bytes(c, numbers) +
+        DSF_CELL * floats + dsf_case_bytes(c, numbers) + shared +
         dsf_ports_bytes(c, PORT(ROPE) | PORT(SHARED) | PORT(SHARED_GRAD) |
                                (weight ? PORT(UNIT) : 0));
 }
@@ -114,9 +117,16 @@ struct dsf_scratch dsf_qkv_scratch(enum dsflow_direction direction,
 static size_t scratch(const struct dsflow_case *c)
 {
     const struct dsflow_qkv_args *a = c->args;
+    const size_t width = (size_t)a->tile.width;
+    const size_t nq = dsf_tile_qwidth(&a->tile);
+    const size_t nkv = dsf_tile_kvwidth(&a->tile);
 
     if (dsf_is_narrow(dsf_case_type(c)))
-        return dsf_scratch_bytes(dsf_qkv_scratch(c->op->direction, a));
+        return dsf_scratch_bytes(dsf_qkv_scratch(c->op->direction, a)) +
+               dsf_most(
+                   dsf_gradient_scratch(c, DSFLOW_QKV_GRAD, width,
+                                        dsf_most(nq, nkv)),
+                   dsf_gradient_scratch(c, DSFLOW_QKV_SHARED_GRAD, width, nkv));
     return dsf_normed_bytes(&a->tile, a->norm_w);
 }
 
@@ -125,6 +135,7 @@ static size_t scratch(const struct dsflow_case *c)
     DSF_PORT(QKV, port, name, access, __VA_ARGS__)
 #define NARROW .floats = DSFLOW_NARROW
 #define SUM    .floats = DSFLOW_NARROW_SUM
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
 
 DSF_SEGMENT_OP(qkv, forward, FORWARD, struct dsflow_qkv_args,
                .summary = "norm and projection to queries, keys and values",
@@ -146,8 +157,10 @@ DSF_SEGMENT_OP(qkv, backward_input, BACKWARD_INPUT, struct dsflow_qkv_args,
 DSF_SEGMENT_OP(qkv, backward_weight, BACKWARD_WEIGHT, struct dsflow_qkv_args,
                .summary = "gradients of the parameters of qkv", .cost = cost,
                .scratch = scratch,
-               DSFLOW_PORTS(P(X, "x", R, NARROW), P(UNIT, "unit", R, .optional = 1, NARROW),
+               DSFLOW_PORTS(P(X, "x", R, NARROW),
+                            P(UNIT, "unit", R, .optional = 1, NARROW),
                             P(DQ, "dq", R, NARROW), P(DKV, "dkv", R, NARROW),
                             P(DNORM, "dnorm", R, .optional = 1),
-                            P(GRAD, "grad", RW),
-                            P(SHARED_GRAD, "shared_grad", RW, .optional = 1)));
+                            P(GRAD, "grad", RW, ALONE),
+                            P(SHARED_GRAD, "shared_grad", RW, .optional = 1,
+                              ALONE)));

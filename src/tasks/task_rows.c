@@ -79,6 +79,7 @@ static void norm_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
 }
 
 #define NARROW .floats = DSFLOW_NARROW
+#define ALONE  .floats = DSFLOW_NARROW_ALONE
 
 /* A port, by its name in the list of the segment. */
 #define NORM_PORT(port, name, access, ...)                                     \
@@ -103,7 +104,7 @@ DSF_SEGMENT_OP(norm, backward_weight, BACKWARD_WEIGHT, struct dsf_norm_args,
                .summary = "gradients of the parameters of a norm",
                .cost = norm_cost,
                DSFLOW_PORTS(NORM_PORT(DNORM, "dnorm", R),
-                            NORM_PORT(GRAD, "grad", RW)));
+                            NORM_PORT(GRAD, "grad", RW, ALONE)));
 
 int dsf_residual_needs(const struct dsflow_op *op, const void *args,
                        struct dsflow_need *need, struct dsflow_err *err)
@@ -158,4 +159,4 @@ DSF_SEGMENT_OP(residual, backward_weight, BACKWARD_WEIGHT,
                .summary = "gradient of the bias that a segment adds",
                .cost = residual_cost,
                DSFLOW_PORTS(RESIDUAL_PORT(DY, "dy", R, NARROW),
-                            RESIDUAL_PORT(GRAD, "grad", RW)));
+                            RESIDUAL_PORT(GRAD, "grad", RW, ALONE)));

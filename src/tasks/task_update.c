@@ -22,8 +22,8 @@ int dsflow_update_check(const struct dsflow_case *c, struct dsflow_err *err)
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
         if (i < 3 || (c->shapes[i].bytes > 0 &&
                       i != dsf_optimizer_copy_port(c->op)))
-            status = dsf_range_check(c, i, DSFLOW_FP32, i < 3 ? at[i] : 0,
-                                     a->elems, err);
+            status = dsf_range_check(c, i, dsf_float_type(c, i),
+                                     i < 3 ? at[i] : 0, a->elems, err);
     return status;
 }
 
@@ -128,12 +128,12 @@ static void slice_with_copy(void *args, int64_t from, int64_t elems,
     }                                                                          \
     DSF_OP(name, .summary = what, .direction = DSFLOW_DIR_UPDATE, .update = 1, \
            .args_size = sizeof(struct dsf_update_args),                        \
-           DSFLOW_PORTS({ "control", DSFLOW_R },                               \
-                        { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },           \
-                        { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS },         \
-                        __VA_ARGS__,                                           \
-                        { "copy", DSFLOW_RW, .slice = DSFLOW_ELEMS,            \
-                          .optional = 1 }),                                    \
+           DSFLOW_PORTS(                                                       \
+               { "control", DSFLOW_R },                                        \
+               { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS,                      \
+                 .floats = DSFLOW_NARROW_ALONE },                              \
+               { "param", DSFLOW_RW, .slice = DSFLOW_ELEMS }, __VA_ARGS__,     \
+               { "copy", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 }),   \
            .check = update_check, .cost = cost, .slice = name##_slice)
 
 UPDATE(adam, "Adam or AdamW update of a unit",

@@ -1,6 +1,7 @@
 /* tile.c - the checks that all segments share. */
 #include "tasks/tile.h"
 
+#include "kernels/narrow.h"
 #include "tasks/shapes.h"
 
 #include <stdbool.h>
@@ -58,18 +59,29 @@ int dsf_tile_check(const struct dsflow_op *op, const struct dsflow_tile *t,
     return DSFLOW_OK;
 }
 
-static bool is_narrow(enum dsflow_dtype dtype)
+/* The data on the first of its narrow ports; NULL: it has none. */
+static const struct dsflow_shape *narrow_shape(const struct dsflow_case *c)
 {
-    return dtype == DSFLOW_BF16 || dtype == DSFLOW_FP16;
+    for (unsigned i = 0; i < c->op->nports && i < c->n; i++)
+        if (c->op->ports[i].floats == DSFLOW_NARROW && c->shapes[i].bytes > 0)
+            return &c->shapes[i];
+    return NULL;
 }
 
 enum dsflow_dtype dsf_case_type(const struct dsflow_case *c)
 {
-    for (unsigned i = 0; i < c->op->nports && i < c->n; i++)
-        if (c->op->ports[i].floats == DSFLOW_NARROW && c->shapes[i].bytes > 0)
-            return is_narrow(c->shapes[i].dtype) ? c->shapes[i].dtype
-                                                 : DSFLOW_FP32;
-    return DSFLOW_FP32;
+    const struct dsflow_shape *s = narrow_shape(c);
+
+    return s != NULL && dsf_is_narrow(s->dtype) ? s->dtype : DSFLOW_FP32;
+}
+
+/* May the data on a port of a type of its own be narrow? A task that computes
+ * in fp32, as it might in another type, has gradients in fp32. */
+static bool may_be_narrow(const struct dsflow_case *c)
+{
+    const struct dsflow_shape *s = narrow_shape(c);
+
+    return s == NULL || dsf_is_narrow(s->dtype);
 }
 
 /* The type that the data on port `i` should have, where `dtype` is needed. */
@@ -86,7 +98,7 @@ static enum dsflow_dtype wanted(const struct dsflow_case *c, unsigned i,
     case DSFLOW_NARROW_SUM:
         return is == DSFLOW_FP32 ? is : dsf_case_type(c);
     case DSFLOW_NARROW_ALONE:
-        return is_narrow(is) ? is : dtype;
+        return dsf_is_narrow(is) && may_be_narrow(c) ? is : dtype;
     default:
         return dtype;
     }

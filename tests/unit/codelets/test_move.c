@@ -1,5 +1,6 @@
 /* test_move.c - copy, gather and reduce: what goes out comes in, and sums have
  * the order of their tree. */
+#include "base/half.h"
 #include "codelets/codelets.h"
 #include "lib/test.h"
 #include "tasks/tasks.h"
@@ -132,6 +133,37 @@ static void sums_are_in_the_order_of_their_tree(void **state)
             check_sum(n, self);
 }
 
+/* into = the sum of n leaves of one number each. */
+static uint16_t sum_in_bf16(unsigned n, const uint16_t *leaves)
+{
+    const struct dsf_sum_args args = { .elems = 1 };
+    struct dsflow_buf bufs[9];
+    uint16_t into = 0;
+
+    for (unsigned i = 0; i <= n; i++)
+        bufs[i] = (struct dsflow_buf){ i == 0 ? (void *)&into
+                                              : (void *)(leaves + i - 1),
+                                       2, 1, DSFLOW_BF16 };
+    dsf_codelet_reduce.cpu(&(struct dsflow_call){
+        .bufs = bufs, .nbufs = n + 1, .args = &args, .fresh = 1 });
+    return into;
+}
+
+/* 256 and 1 are 256 in bf16, which has eight bits; two ranks with half of the
+ * numbers each get what one with all of them does. */
+static void in_bf16_each_sum_of_two_is_rounded(void **state)
+{
+    static const float numbers[] = { 256, 1, 1, 1, 300, 5, 0.7f, 3 };
+    uint16_t leaves[8], halves[2];
+
+    for (int i = 0; i < 8; i++)
+        leaves[i] = dsf_to_bf16(numbers[i]);
+    assert_int_equal(sum_in_bf16(4, leaves), dsf_to_bf16(258)); /* not 259 */
+    halves[0] = sum_in_bf16(4, leaves);
+    halves[1] = sum_in_bf16(4, leaves + 4);
+    assert_int_equal(sum_in_bf16(2, halves), sum_in_bf16(8, leaves));
+}
+
 /* Two ports of so many floats. */
 static int check_two(const struct dsflow_op *op, int64_t a, int64_t b,
                      const void *args, struct dsflow_err *err)
@@ -188,6 +220,7 @@ int main(void)
         cmocka_unit_test(what_was_copied_out_is_gathered),
         cmocka_unit_test(pieces_follow_each_other),
         cmocka_unit_test(sums_are_in_the_order_of_their_tree),
+        cmocka_unit_test(in_bf16_each_sum_of_two_is_rounded),
         cmocka_unit_test(what_is_out_of_bounds_is_refused),
         cmocka_unit_test(another_type_is_refused),
     };

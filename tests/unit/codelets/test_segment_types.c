@@ -362,6 +362,24 @@ static void the_gradient_of_a_certain_word_is_not_lost(void **state)
     }
 }
 
+/* A row of a table that the tile adds to several times: 256 and 1 are 256 in
+ * bf16. */
+static void rows_of_one_token_are_rounded_together(void **state)
+{
+    const struct dsflow_embed_args a = { .tile = shape, .wpe = -1 };
+    uint16_t dx[24], grad[40] = { 0 };
+    int32_t batch[6] = { 2, 2, 2 };
+
+    for (int i = 0; i < 24; i++)
+        dx[i] = dsf_to_bf16(i < 8 ? 256 : 1);
+    RUN_ON(&dsf_codelet_embed_backward_weight, &a,
+           { DSFLOW_EMBED_BATCH, batch, 6, DSFLOW_INT32 },
+           { DSFLOW_EMBED_DX, dx, 24, DSFLOW_BF16 },
+           { DSFLOW_EMBED_GRAD, grad, 40, DSFLOW_BF16 });
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(grad[i], dsf_to_bf16(i / 8 == 2 ? 258 : 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +387,7 @@ int main(void)
         cmocka_unit_test(what_is_computed_again_has_the_same_bits),
         cmocka_unit_test(a_sum_in_fp32_is_the_same_before_it_is_rounded),
         cmocka_unit_test(the_gradient_of_a_certain_word_is_not_lost),
+        cmocka_unit_test(rows_of_one_token_are_rounded_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* test_update.c - optimizers and the small tasks around them, against the
  * formulas in double precision. */
+#include "base/half.h"
 #include "codelets/codelets.h"
 
 #include "lib/test.h"
@@ -281,17 +282,78 @@ static void squares_of_shards_are_those_of_the_whole(void **state)
     assert_memory_equal(all, some, sizeof(all));
 }
 
+/* Longer than what is widened at a time. */
+enum { LONG = 5003 };
+
+struct long_tensors {
+    float wide[LONG], p[LONG], m[LONG], v[LONG];
+    uint16_t g[LONG];
+};
+
+static void update_long(const struct dsflow_codelet *codelet,
+                        enum dsflow_dtype type, struct long_tensors *t)
+{
+    struct dsflow_control c = { .step = 2,
+                                .lr = 0.01,
+                                .correction1 = 0.1,
+                                .correction2 = 0.05,
+                                .scale = 0.5 };
+    const struct dsf_update_args args = {
+        .at = { .elems = LONG - 3, .decay = 4000, .grad_at = 3 },
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = 1e-8f,
+        .weight_decay = 0.1f,
+        .momentum = 0.9f
+    };
+    void *const g = type == DSFLOW_FP32 ? (void *)t->wide : (void *)t->g;
+    const struct dsflow_buf bufs[] = {
+        { &c, sizeof(c), sizeof(c), DSFLOW_BYTES },
+        { g, dsflow_dtype_bytes(type, LONG), LONG, type },
+        { t->p, sizeof(t->p), LONG, DSFLOW_FP32 },
+        { t->m, sizeof(t->m), LONG, DSFLOW_FP32 },
+        { t->v, sizeof(t->v), LONG, DSFLOW_FP32 },
+    };
+
+    for (int i = 0; i < LONG; i++) {
+        t->g[i] = dsf_to_bf16((float)gradient(i, 1));
+        t->wide[i] = dsf_from_bf16(t->g[i]);
+        t->p[i] = (float)cos(i);
+        t->m[i] = (float)sin(i);
+        t->v[i] = 1 + t->m[i];
+    }
+    codelet->cpu(&(struct dsflow_call){
+        .bufs = bufs, .nbufs = codelet->op->nports - 1, .args = &args });
+}
+
+/* The same bits as of the same numbers in fp32. */
+static void a_gradient_may_be_in_bf16(void **state)
+{
+    static const struct dsflow_codelet *const codelets[] = {
+        &dsf_codelet_adam, &dsf_codelet_sgd, &dsf_codelet_lion
+    };
+    static struct long_tensors wide, narrow;
+
+    for (size_t i = 0; i < sizeof(codelets) / sizeof(*codelets); i++) {
+        update_long(codelets[i], DSFLOW_FP32, &wide);
+        update_long(codelets[i], DSFLOW_BF16, &narrow);
+        assert_memory_equal(wide.p, narrow.p, sizeof(wide.p));
+        assert_memory_equal(wide.m, narrow.m, sizeof(wide.m));
+        assert_memory_equal(wide.v, narrow.v, sizeof(wide.v));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adam_follows_its_formula),
         cmocka_unit_test(sgd_follows_its_formula),
         cmocka_unit_test(lion_follows_its_formula),
-        cmocka_unit_test(
-            the_norm_is_that_of_all_units_and_limits_the_gradient),
+        cmocka_unit_test(the_norm_is_that_of_all_units_and_limits_the_gradient),
         cmocka_unit_test(one_gradient_is_added_to_another),
         cmocka_unit_test(a_shard_is_updated_like_the_whole),
         cmocka_unit_test(squares_of_shards_are_those_of_the_whole),
+        cmocka_unit_test(a_gradient_may_be_in_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
