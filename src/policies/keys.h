@@ -48,6 +48,9 @@ struct dsf_offload_keys {
 #define DSF_COMPUTES(X)                                                        \
     X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("fp16", DSFLOW_FP16)
 
+/* What gradients are added up in. */
+#define DSF_GRADIENTS(X) X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16)
+
 #define DSF_HEADS(X) X(DSF_HEAD_COMPUTE, "compute") X(DSF_HEAD_FP32, "fp32")
 enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
 
@@ -56,10 +59,11 @@ enum dsf_head_type { DSF_HEADS(DSF_CHOICE_VALUE) };
     X("fp32", DSFLOW_FP32) X("bf16", DSFLOW_BF16) X("int8", DSFLOW_INT8_BLOCK)
 
 struct dsf_precision_keys {
-    int states;  /* position in DSF_STATE_FORMATS */
-    bool master; /* parameters are kept in fp32, too; bf16 */
-    int compute; /* position in DSF_COMPUTES */
-    int head;    /* enum dsf_head_type */
+    int states;    /* position in DSF_STATE_FORMATS */
+    bool master;   /* parameters are kept in fp32, too; bf16 */
+    int compute;   /* position in DSF_COMPUTES */
+    int gradients; /* position in DSF_GRADIENTS */
+    int head;      /* enum dsf_head_type */
     /* What losses are multiplied by in fp16: struct dsf_loss_scale. */
     double loss_scale; /* of all steps; 0: it follows the overflows */
     double initial_scale, min_scale;
@@ -90,6 +94,16 @@ static inline enum dsflow_dtype dsf_compute_type(const struct dsf_job *job)
         DSF_DTYPE_OF) };
 
     return dtypes[dsf_precision_keys(job)->compute];
+}
+
+/* What the gradients of parameters are added up in. */
+static inline enum dsflow_dtype dsf_gradient_type(const struct dsf_job *job)
+{
+    static const enum dsflow_dtype dtypes[] = { DSF_GRADIENTS(DSF_DTYPE_OF) };
+
+    return dsf_compute_type(job) == DSFLOW_FP32
+               ? DSFLOW_FP32
+               : dtypes[dsf_precision_keys(job)->gradients];
 }
 
 /* What the states of the optimizer are kept as. */

@@ -185,25 +185,29 @@ static int precision_rewrite(const void *part, const struct dsflow_plan *plan,
 {
     const struct dsf_precision_keys *keys = part;
     struct dsf_precision p = { .plan = plan,
-                               .type = dsf_compute_type(plan->job) };
+                               .type = dsf_compute_type(plan->job),
+                               .gradients = dsf_gradient_type(plan->job) };
     const struct dsflow_task_spec *t;
-    int program = -1;
+    int program = -1, status;
 
     if (p.type == DSFLOW_FP32)
         return DSFLOW_UNCHANGED;
     p.rw = dsflow_rewrite_begin(in, out);
-    dsf_precision_begin(&p, keys->head == DSF_HEAD_COMPUTE);
-    for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i = p.task + 1) {
+    status = dsf_precision_begin(&p, keys->head == DSF_HEAD_COMPUTE, err);
+    for (uint32_t i = 0;
+         status == DSFLOW_OK && (t = dsf_nth_task(in, i)) != NULL;
+         i = p.task + 1) {
         if (t->program != program)
             dsf_precision_forget(&p);
         program = t->program;
         p.task = last_together(in, i);
         rewrite_tasks(&p, i);
     }
-    add_prepare(&p);
+    if (status == DSFLOW_OK)
+        add_prepare(&p);
     dsf_precision_end(&p);
     dsflow_rewrite_end(&p.rw);
-    return DSFLOW_OK;
+    return status;
 }
 
 static int precision_decide(void *part, struct dsflow_plan *plan,
@@ -226,12 +230,21 @@ static int precision_decide(void *part, struct dsflow_plan *plan,
 #define TYPE_NAME(name, dtype) name,
 static const char *const types[] = { DSF_COMPUTES(TYPE_NAME) NULL };
 static const char *const formats[] = { DSF_STATE_FORMATS(TYPE_NAME) NULL };
+static const char *const gradients[] = { DSF_GRADIENTS(TYPE_NAME) NULL };
 static const char *const heads[] = { DSF_HEADS(DSF_CHOICE_NAME) NULL };
 static const struct dsflow_option precision_options[] = {
-    DSFLOW_OPTION_CHOICE(PRECISION, compute, "\"fp32\"", types,
-                         "type of the parameters, activations and products of "
-                         "a step; sums, gradients of parameters and what the "
-                         "optimizer works on are fp32 all the same"),
+    DSFLOW_OPTION_CHOICE(
+        PRECISION, compute, "\"fp32\"", types,
+        "type of the parameters, activations and products of "
+        "a step; sums and what the optimizer works on are fp32 "
+        "all the same"),
+    DSFLOW_OPTION_CHOICE(
+        PRECISION, gradients, "\"fp32\"", gradients,
+        "type in which the gradients of parameters are kept, "
+        "added up over micro-batches and summed over ranks; "
+        "bf16: half the bytes, and each sum is rounded when it "
+        "is stored",
+        "precision.compute != fp32"),
     DSFLOW_OPTION_CHOICE(PRECISION, head, "\"compute\"", heads,
                          "type in which the head computes; logits and loss are "
                          "summed in fp32 and fp64 in any case",

@@ -23,8 +23,9 @@ struct dsf_data_use {
 /* What becomes of a piece of data of the old graph. */
 enum dsf_becomes {
     DSF_AS_IT_IS,
-    DSF_NARROW, /* it has the type of the job */
-    DSF_MASTER, /* parameters: a copy of that type stands beside it */
+    DSF_NARROW,   /* it has the type of the job */
+    DSF_MASTER,   /* parameters: a copy of that type stands beside it */
+    DSF_GRADIENT, /* it has the type of gradients */
 };
 
 struct dsf_twin_slot;
@@ -32,7 +33,7 @@ struct dsf_twin_ring;
 struct dsf_precision {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
-    enum dsflow_dtype type;
+    enum dsflow_dtype type, gradients;
     struct dsf_precise *kinds;
     size_t nkinds, cap_kinds;
 
@@ -64,7 +65,8 @@ dsf_precision_spec(const struct dsf_precision *p, dsflow_data_id id)
 
 /* precision_types.c: which kinds of task compute in the type, and what becomes
  * of each piece of data. */
-void dsf_precision_begin(struct dsf_precision *p, bool head);
+int dsf_precision_begin(struct dsf_precision *p, bool head,
+                        struct dsflow_err *err);
 void dsf_precision_end(struct dsf_precision *p);
 
 /* Does a task of this kind compute in the type of the job? */

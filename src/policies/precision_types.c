@@ -265,6 +265,65 @@ static void find_narrow(struct dsf_precision *p)
     free(narrow);
 }
 
+static bool is_gradient(const struct dsflow_data_spec *d)
+{
+    return d->role == DSFLOW_GRADS && d->dtype == DSFLOW_FP32;
+}
+
+/* Gradients that are added up, or moved, are of one type. */
+static void join_gradients(struct dsf_precision *p)
+{
+    const struct dsflow_task_spec *t;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(p->rw.in, i)) != NULL; i++)
+        for (unsigned k = 1; (t->op->sums || t->op->comm) && k < t->ndata; k++)
+            if (is_gradient(dsf_precision_spec(p, t->data[k])))
+                join(p, t->data[k].i, t->data[0].i);
+}
+
+/* Does the task take gradients in their type? A segment that computes in fp32
+ * does not. */
+static bool takes_gradient(struct dsf_precision *p,
+                           const struct dsflow_task_spec *t, unsigned i)
+{
+    uint8_t floats = floats_of(t, i);
+
+    if (t->op->segment != NULL)
+        return floats == DSFLOW_NARROW_ALONE &&
+               dsf_precision_is_narrow(p, t->op);
+    return t->op->comm != DSFLOW_COMM_NONE || floats != DSFLOW_FP32_ONLY;
+}
+
+/* What works on gradients beside segments, as optimizers do, has to take them:
+ * who asks for bf16 gets it. */
+static int find_gradients(struct dsf_precision *p, struct dsflow_err *err)
+{
+    uint32_t ndata = dsflow_graph_ndata(p->rw.in);
+    bool *wide = dsf_xcalloc(ndata + 1, sizeof(*wide));
+    const struct dsflow_task_spec *t, *refuses = NULL;
+
+    join_gradients(p);
+    for (uint32_t i = 0; (t = dsf_nth_task(p->rw.in, i)) != NULL; i++)
+        for (unsigned k = 0; k < t->ndata; k++) {
+            if (!is_gradient(dsf_precision_spec(p, t->data[k])) ||
+                takes_gradient(p, t, k))
+                continue;
+            wide[root_of(p, t->data[k].i)] = true;
+            if (t->op->segment == NULL)
+                refuses = t;
+        }
+    for (uint32_t i = 0; i < ndata; i++)
+        if (is_gradient(dsf_nth_data(p->rw.in, i)) && !wide[root_of(p, i)])
+            p->becomes[i] = DSF_GRADIENT;
+    free(wide);
+    if (refuses == NULL)
+        return DSFLOW_OK;
+    return dsf_job_fail(p->plan->job, err, DSFLOW_EINVAL, "precision",
+                        "gradients",
+                        "%s: expected fp32: task %s takes nothing else",
+                        dsflow_dtype_str(p->gradients), refuses->op->name);
+}
+
 /* --- uses ---------------------------------------------------------------- */
 
 static void find_uses(struct dsf_precision *p)
@@ -312,6 +371,8 @@ dsflow_data_id dsf_precision_data(struct dsf_precision *p, dsflow_data_id id)
         return p->rw.copy[id.i];
     if (p->becomes[id.i] == DSF_NARROW)
         spec.dtype = (uint8_t)p->type;
+    else if (p->becomes[id.i] == DSF_GRADIENT)
+        spec.dtype = (uint8_t)p->gradients;
     else if (p->becomes[id.i] == DSF_MASTER)
         spec.role = DSFLOW_STATES;
     p->rw.copied[id.i] = 1;
@@ -330,7 +391,8 @@ void dsf_precision_cast(struct dsf_precision *p,
                  (dsflow_data_id[]){ in, out });
 }
 
-void dsf_precision_begin(struct dsf_precision *p, bool head)
+int dsf_precision_begin(struct dsf_precision *p, bool head,
+                        struct dsflow_err *err)
 {
     uint32_t n = dsflow_graph_ndata(p->rw.in);
 
@@ -354,6 +416,7 @@ void dsf_precision_begin(struct dsf_precision *p, bool head)
     while (widen_one(p));
     find_narrow(p);
     find_uses(p);
+    return p->gradients == DSFLOW_FP32 ? DSFLOW_OK : find_gradients(p, err);
 }
 
 void dsf_precision_end(struct dsf_precision *p)

@@ -224,6 +224,8 @@ static void list_types(const struct dsf_job *j, struct dsf_identity *of)
         dsflow_dtype_str(type));
     add(of, DSF_EFFECT_PRECISION, "precision.head", "%s",
         dsflow_dtype_str(wide ? DSFLOW_FP32 : type));
+    add(of, DSF_EFFECT_PRECISION, "precision.gradients", "%s",
+        dsflow_dtype_str(dsf_gradient_type(j)));
     add_flag(of, DSF_EFFECT_PRECISION, "precision.master",
              dsf_keeps_masters(j));
 }
@@ -288,6 +290,7 @@ static const struct {
     const char *key, *value;
 } came_later[] = { { "precision.compute", "fp32" },
                    { "precision.head", "fp32" },
+                   { "precision.gradients", "fp32" },
                    { "precision.master", "true" } };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

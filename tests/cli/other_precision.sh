@@ -39,6 +39,11 @@ changed fp32 bf16 12 --set precision.compute=bf16
     --set precision.compute=bf16 --set precision.head=fp32 > log 2>&1 || fault "head: $(cat log)"
 grep -q "warning: precision.head: bf16 in the run, now fp32: " log || fault "head: $(cat log)"
 "$dsflow" run job.toml --resume --set job.steps=14 --set schedule.total=20 \
+    --set precision.compute=bf16 --set precision.head=fp32 \
+    --set precision.gradients=bf16 > log 2>&1 || fault "gradients: $(cat log)"
+grep -q "warning: precision.gradients: fp32 in the run, now bf16: it goes on from" log ||
+    fault "gradients: $(cat log)"
+"$dsflow" run job.toml --resume --set job.steps=15 --set schedule.total=20 \
     --set precision.states=bf16 > log 2>&1
 [ $? -eq 2 ] && grep -q "the job has changed (precision.states)" log || fault "states: $(cat log)"
 

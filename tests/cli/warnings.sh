@@ -42,6 +42,7 @@ idle memory.nvme.path "$here" "$undisked"
 idle memory.nvme.depth 8 "$undisked"
 idle offload.share 0.5 "$none"
 idle offload.piece 8KiB "$none and precision.states is \"fp32\" and precision.master is true (needs false)"
+idle precision.gradients bf16 'precision.compute is "fp32"'
 idle precision.master false 'precision.compute is "fp32" (needs bf16)'
 idle offload.read_ahead 2 "$nowhere"
 idle offload.write_behind 2 "$nowhere"

@@ -186,6 +186,7 @@ cases=$((cases + 1))
 set_wrong offload.optimizer disk 'offload: optimizer: "disk": expected none, cpu or nvme'
 set_wrong offload.piece 0 "offload: piece: 0 B: expected a size of 4KiB or more"
 set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or more"
+set_wrong precision.gradients fp16 'precision: gradients: "fp16": expected fp32 or bf16'
 set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
 set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"
 set_wrong precision.scale_window 0 "precision: scale_window: 0: expected a whole number, 1 to 1000000000"

@@ -19,6 +19,7 @@
     "offload.activations=nvme"
 
 #define NO_MASTERS "precision.compute=bf16 precision.master=false "
+#define HALVED     "precision.compute=bf16 precision.gradients=bf16 "
 
 const char *const mesh_trials[] = {
     /* Data parallel, and what ZeRO shares out of it. */
@@ -230,6 +231,32 @@ const char *const mesh_trials[] = {
     "gpt2 " NO_MASTERS "offload.optimizer=cpu offload.params=nvme mesh.data=2",
     "gpt2 " NO_MASTERS "mesh.data=4 zero.stage=1 offload.params=nvme",
 
+    /* Gradients in bf16: each sum of two is rounded, wherever it is stored. */
+    "gpt2 " HALVED "mesh.data=2",
+    "gpt2 " HALVED "mesh.data=4 batch.groups=8 zero.stage=1",
+    "llama " HALVED "mesh.data=4 zero.stage=2 batch.groups=8",
+    "llama " HALVED "mesh.data=8 zero.stage=3 zero.keep=0 batch.tile=16",
+    "gpt2 " HALVED "mesh.data=24 batch.sequences=48 zero.stage=2",
+    "gpt2 " HALVED "mesh.data=3 zero.stage=0 batch.sequences=12",
+    "gpt2 " HALVED "mesh.data=2 zero.stage=2 zero.reduce=micro batch.groups=4",
+    "llama " HALVED "mesh.pipeline=2 model.tied=true "
+    "pipeline.schedule=zero_bubble batch.tile=16",
+    "llama " HALVED "mesh.tensor=4 mesh.data=2 zero.stage=2",
+    "gpt2 " HALVED "mesh.tensor=2 mesh.data=2 mesh.pipeline=2 zero.stage=3 "
+    "zero.keep=0",
+    "llama " HALVED "batch.order=layer_major recompute.what=block mesh.data=2",
+    "gpt2 " HALVED "precision.head=fp32 mesh.data=2 zero.stage=1",
+    "gpt2 " HALVED GATED "mesh.data=2 zero.stage=2",
+    "llama " HALVED ALL_NVME " mesh.data=2 zero.stage=2",
+    "gpt2 " HALVED ALL_CPU " mesh.data=2 zero.stage=3 zero.keep=0 "
+    "precision.states=int8 offload.piece=4KiB",
+    "gpt2 " HALVED "precision.master=false mesh.data=2 zero.stage=1",
+    "gpt2 " HALVED "optimizer.kind=lion optimizer.clip=0.0 mesh.data=2",
+    "gpt2 " HALVED "optimizer.kind=sgd mesh.data=2 zero.stage=1",
+    "mixed " HALVED "mesh.data=2 zero.stage=2 recompute.what=attention",
+    "gpt2 precision.gradients=bf16 precision.compute=fp16 mesh.data=2 "
+    "zero.stage=2",
+
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "
     "machine.workers=8",
@@ -258,8 +285,7 @@ const char *const mesh_trials[] = {
     "mixed mesh.data=2 zero.stage=3 zero.keep=0 zero.prefetch=1",
     "mixed mesh.data=2 zero.stage=2 recompute.what=attention",
     "mixed recompute.what=block batch.tile=16",
-    "mixed "
-    ALL_NVME,
+    "mixed " ALL_NVME,
     "mixed mesh.pipeline=3 pipeline.schedule=zero_bubble batch.sequences=12",
     "mixed mesh.tensor=2 mesh.data=2 zero.stage=1 recompute.what=block",
     NULL,

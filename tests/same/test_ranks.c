@@ -89,6 +89,8 @@ static void a_task_touches_the_memory_of_its_rank(void **state)
     "model.ffn_width=1024 model.heads=8 model.kv_heads=8 model.vocab=64 "      \
     "model.tied=false zero.keep=0 zero.prefetch=0 zero.stage="
 
+#define HALVED " precision.compute=bf16 precision.gradients=bf16"
+
 static bool is_of_model(const struct dsflow_data_spec *d)
 {
     return d->role == DSFLOW_PARAMS || d->role == DSFLOW_GRADS ||
@@ -122,24 +124,28 @@ static double elems_of(const struct dsf_model *model, bool blocks_only)
 }
 
 /* Rajbhandari et al. 2020, with fp32: parameters, gradients and two moments of
- * 4 bytes each; with bf16: copies of 2, gradients of 4, masters and two moments
- * of 4 each. */
+ * 4 bytes each; with bf16: copies of 2, gradients of 4 or 2, masters and two
+ * moments of 4 each. */
 static void zero_divides_what_a_rank_holds(void **state)
 {
     static const struct {
         const char *text;
         double whole, shared; /* bytes of each parameter */
         int stage;
-        double param; /* of a gathered one */
+        double param, grad; /* of a gathered one, and a whole gradient */
     } stages[] = {
-        { SHARED "0", 16, 0, 0, 4 },
-        { SHARED "1", 8, 8, 1, 4 },
-        { SHARED "2", 4, 12, 2, 4 },
-        { SHARED "3", 0, 16, 3, 4 },
-        { SHARED "0 precision.compute=bf16", 18, 0, 0, 2 },
-        { SHARED "1 precision.compute=bf16", 6, 12, 1, 2 },
-        { SHARED "2 precision.compute=bf16", 2, 16, 2, 2 },
-        { SHARED "3 precision.compute=bf16", 0, 18, 3, 2 },
+        { SHARED "0", 16, 0, 0, 4, 4 },
+        { SHARED "1", 8, 8, 1, 4, 4 },
+        { SHARED "2", 4, 12, 2, 4, 4 },
+        { SHARED "3", 0, 16, 3, 4, 4 },
+        { SHARED "0 precision.compute=bf16", 18, 0, 0, 2, 4 },
+        { SHARED "1 precision.compute=bf16", 6, 12, 1, 2, 4 },
+        { SHARED "2 precision.compute=bf16", 2, 16, 2, 2, 4 },
+        { SHARED "3 precision.compute=bf16", 0, 18, 3, 2, 4 },
+        { SHARED "0" HALVED, 16, 0, 0, 2, 2 },
+        { SHARED "1" HALVED, 4, 12, 1, 2, 2 },
+        { SHARED "2" HALVED, 2, 14, 2, 2, 2 },
+        { SHARED "3" HALVED, 0, 16, 3, 2, 2 },
     };
 
     for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++) {
@@ -158,9 +164,9 @@ static void zero_divides_what_a_rank_holds(void **state)
             /* Live: gradients of two layers; from stage 3 on a layer of
              * parameters forwards and one backwards. */
             assert_true(bytes_on(&t, r, true) <
-                        (stages[i].stage < 2 ? 0 : 2.02 * 4) * layers +
-                            (stages[i].stage < 3 ? 0
-                                                 : 2.02 * stages[i].param) *
+                        (stages[i].stage < 2 ? 0 : 2.02 * stages[i].grad) *
+                                layers +
+                            (stages[i].stage < 3 ? 0 : 2.02 * stages[i].param) *
                                 layers +
                             8 * other + 1);
         }
@@ -199,6 +205,11 @@ static void zero_moves_no_more_than_it_must(void **state)
         /* Gradients of 4 bytes, parameters of 2. */
         { SHARED "2 precision.compute=bf16", 1.5 },
         { SHARED "3 precision.compute=bf16", 2 },
+        /* Both of 2. */
+        { SHARED "0" HALVED, 1 },
+        { SHARED "1" HALVED, 1 },
+        { SHARED "2" HALVED, 1 },
+        { SHARED "3" HALVED, 1.5 },
         { SHARED "2 zero.reduce=micro", 2 },
         { SHARED "3 batch.sequences=16 batch.order=layer_major", 3 },
     };

@@ -27,6 +27,10 @@ KIND(narrow_of, "narrow", { "y", DSFLOW_W, DSFLOW_FP32, NARROW },
 KIND(sum, "sum",
      { "sum", DSFLOW_RW, DSFLOW_FP32, .floats = DSFLOW_NARROW_SUM },
      { "x", DSFLOW_R, DSFLOW_FP32, NARROW });
+KIND(narrow_weight, "narrow",
+     { "grad", DSFLOW_RW, DSFLOW_FP32, .floats = DSFLOW_NARROW_ALONE },
+     { "x", DSFLOW_R, DSFLOW_FP32, NARROW });
+KIND(wide_weight, "wide", { "grad", DSFLOW_RW, DSFLOW_FP32 });
 KIND(wide_make, "wide", { "y", DSFLOW_W, DSFLOW_FP32 });
 KIND(wide_use, "wide", { "y", DSFLOW_W, DSFLOW_FP32 },
      { "x", DSFLOW_R, DSFLOW_FP32 });
@@ -48,11 +52,21 @@ struct fixture {
     struct dsflow_graph *in, *out;
 };
 
-static void begin(struct fixture *f)
+static void begin_job(struct fixture *f, const char *text)
 {
-    plan_trial(&f->trial, "gpt2 precision.compute=bf16 machine.workers=1");
+    plan_trial(&f->trial, text);
     f->in = dsflow_graph_new();
     f->out = dsflow_graph_new();
+}
+
+static void begin(struct fixture *f)
+{
+    begin_job(f, "gpt2 precision.compute=bf16 machine.workers=1");
+}
+
+static void begin_halved(struct fixture *f)
+{
+    begin_job(f, "gpt2 precision.compute=bf16 precision.gradients=bf16");
 }
 
 static void end(struct fixture *f)
@@ -274,6 +288,84 @@ static void a_unit_that_fp32_tasks_use_has_no_copy(void **state)
     end(&f);
 }
 
+static dsflow_data_id gradient(struct fixture *f, const char *name)
+{
+    return dsflow_graph_add_data(
+        f->in, &DSFLOW_DATA(.name = name, .elems = 8, .dtype = DSFLOW_FP32,
+                            .role = DSFLOW_GRADS, .block = 8));
+}
+
+/* The tasks that add to one, and no others. */
+static void gradients_have_a_type_of_their_own(void **state)
+{
+    const struct dsf_sum_args all = { .elems = 8 };
+    struct fixture f;
+
+    for (int halved = 0; halved < 2; halved++) {
+        (halved ? begin_halved : begin)(&f);
+        dsflow_data_id x = hand_data(f.in, "x", 0);
+        dsflow_data_id g = gradient(&f, "g"), h = gradient(&f, "h");
+        ADD(&f, &narrow_make, false, x);
+        ADD(&f, &narrow_weight, true, g, x);
+        ADD(&f, &narrow_weight, true, h, x);
+        dsflow_graph_add_task(
+            f.in, &DSFLOW_TASK(.op = &dsf_op_add, .args = &all, .ndata = 2,
+                               .data = (dsflow_data_id[]){ g, h }));
+        rewrite(&f);
+        assert_string_equal(words(f.out), "narrow_make x; narrow_weight g x; "
+                                          "narrow_weight h x; add g h");
+        assert_int_equal(type_of(f.out, "x"), DSFLOW_BF16);
+        assert_int_equal(type_of(f.out, "g"),
+                         halved ? DSFLOW_BF16 : DSFLOW_FP32);
+        assert_int_equal(type_of(f.out, "h"),
+                         halved ? DSFLOW_BF16 : DSFLOW_FP32);
+        end(&f);
+    }
+}
+
+/* What is added up with the gradient of a segment in fp32 is fp32, too. */
+static void gradients_of_fp32_tasks_are_fp32(void **state)
+{
+    const struct dsf_sum_args all = { .elems = 8 };
+    struct fixture f;
+
+    begin_halved(&f);
+    dsflow_data_id x = hand_data(f.in, "x", 0);
+    dsflow_data_id g = gradient(&f, "g"), h = gradient(&f, "h");
+    dsflow_data_id other = gradient(&f, "other");
+    ADD(&f, &narrow_make, false, x);
+    ADD(&f, &narrow_weight, true, g, x);
+    ADD(&f, &narrow_weight, true, other, x);
+    ADD(&f, &wide_weight, true, h);
+    dsflow_graph_add_task(
+        f.in, &DSFLOW_TASK(.op = &dsf_op_add, .args = &all, .ndata = 2,
+                           .data = (dsflow_data_id[]){ g, h }));
+    rewrite(&f);
+    assert_int_equal(type_of(f.out, "g"), DSFLOW_FP32);
+    assert_int_equal(type_of(f.out, "h"), DSFLOW_FP32);
+    assert_int_equal(type_of(f.out, "other"), DSFLOW_BF16);
+    end(&f);
+}
+
+/* An optimizer that knows fp32 only, say. */
+static void who_cannot_read_gradients_is_named(void **state)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct fixture f;
+
+    begin_halved(&f);
+    dsflow_data_id x = hand_data(f.in, "x", 0), g = gradient(&f, "g");
+    ADD(&f, &narrow_make, false, x);
+    ADD(&f, &narrow_weight, true, g, x);
+    ADD(&f, &update, false, g);
+    assert_true(dsf_policy_precision.rewrite(&(struct dsf_precision_keys){ 0 },
+                                             f.trial.plan, f.in, f.out,
+                                             &err) < 0);
+    assert_non_null(strstr(err.msg, "precision: gradients: bf16: expected "
+                                    "fp32: task update takes nothing else"));
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +376,9 @@ int main(void)
         cmocka_unit_test(sums_are_rounded_once),
         cmocka_unit_test(an_update_works_on_the_master),
         cmocka_unit_test(a_unit_that_fp32_tasks_use_has_no_copy),
+        cmocka_unit_test(gradients_have_a_type_of_their_own),
+        cmocka_unit_test(gradients_of_fp32_tasks_are_fp32),
+        cmocka_unit_test(who_cannot_read_gradients_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

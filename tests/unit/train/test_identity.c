@@ -65,6 +65,8 @@ static void each_key_that_counts_is_known_with_its_value(void **state)
                                     "precision.head fp32 bf16; " },
         { "precision.compute=bf16 precision.head=fp32",
           "precision.compute fp32 bf16; " },
+        { "precision.compute=bf16 precision.head=fp32 precision.gradients=bf16",
+          "precision.compute fp32 bf16; precision.gradients fp32 bf16; " },
         { "model.context=32 batch.sequence=32 batch.tile=16",
           "model.context 16 32; batch.sequence 16 32; "
           "batch.tile 1 to a micro-batch 2 to a micro-batch; " },
@@ -100,6 +102,7 @@ static void where_work_is_done_does_not_count(void **state)
         "machine.workers=3",
         "checkpoint.every=2 checkpoint.keep=1",
         "batch.order=layer_major",
+        "precision.gradients=bf16", /* has no effect in fp32 */
     };
     struct dsf_identity base, other;
 
