@@ -65,6 +65,7 @@ int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
                     struct dsflow_err *err)
 {
     struct dsf_measured best = { 0 };
+    double narrow = 0;
 
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         const struct dsf_bench_product *p = &products[i].of;
@@ -80,8 +81,11 @@ int dsf_limits_gemm(const struct dsf_limits *how, struct dsf_machine_model *m,
         tell(how, &limit);
         if (p->type == DSFLOW_FP32 && limit.all.value > best.value)
             best = limit.all;
+        if (p->type == DSFLOW_BF16)
+            narrow = fmax(narrow, limit.all.value);
     }
     m->main.fp32 = best.value;
+    m->main.bf16 = narrow;
     m->scatter.fp32 = best.scatter;
     return DSFLOW_OK;
 }

@@ -26,7 +26,7 @@ static void on_limit(void *user, const struct dsf_limit *limit)
     seen->n++;
 }
 
-static void the_best_product_of_fp32_counts(void **state)
+static void the_best_product_of_a_type_counts(void **state)
 {
     struct seen seen = { 0 };
     struct dsf_limits how = { 2, 0.02, &seen, on_limit };
@@ -39,6 +39,7 @@ static void the_best_product_of_fp32_counts(void **state)
     assert_string_equal(seen.last.what, "weight gradient");
     assert_string_equal(seen.last.size, "768 x 3072 x 256 bf16");
     assert_true(m.main.fp32 == seen.most);
+    assert_true(m.main.bf16 >= seen.last.all.value);
     dsf_machine_model_fini(&m);
 }
 
@@ -98,7 +99,7 @@ static void rates_are_compared_with_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_product_of_fp32_counts),
+        cmocka_unit_test(the_best_product_of_a_type_counts),
         cmocka_unit_test(copies_count_of_memory_and_links),
         cmocka_unit_test(rates_are_compared_with_samples),
     };
