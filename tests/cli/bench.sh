@@ -39,6 +39,7 @@ expect 0 "scatter" bench gemm link --output s.toml
 grep -q '1 core, GFLOP/s .*scatter, %$' out && grep -q '1 core, GB/s .*scatter, %$' out &&
     [ "$(grep -Ec ' +[0-9.]+ +[0-9.]+ +[0-9]+$' out)" -eq 12 ] || fault "bench names no scatter: $(cat out)"
 grep -Eq '^weight gradient +768 x 3072 x 256 bf16 +[0-9.]+ ' out || fault "bench gemm has no bf16: $(cat out)"
+grep -Eq '^bf16 = [0-9.e+]+$' s.toml || fault "the file has no speed of bf16: $(cat s.toml)"
 sed -n '/^\[scatter\]/,/^$/p' s.toml > scatter
 grep -Eq '^fp32 = [0-9.]+$' scatter && grep -Eq '^link = [0-9.]+$' scatter ||
     fault "the file has no scatter of fp32 or link: $(cat s.toml)"
