@@ -42,6 +42,8 @@ struct dsflow_exec_options {
     size_t virtual_memory;  /* bytes of each virtual device; 0: no limit */
     size_t virtual_link;    /* bytes a second of its link, in each direction, to
                                which copies are held; 0: as fast as they are */
+    unsigned gpus;          /* GPUs, and no virtual devices: rank r is on
+                               r % gpus. StarPU only */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
     void *const *lent; /* by data: its memory, where it is the caller's, until
@@ -67,7 +69,7 @@ struct dsflow_exec_stats {
  * DSFLOW_ENOMEM with the bytes asked for, DSFLOW_EFIT where a device has not as
  * many, DSFLOW_EINVAL for options of another size, DSFLOW_EIO when there is no
  * room on a disk, DSFLOW_ENOSYS when a kind of task has no codelet for the
- * workers there are, DSFLOW_EFAIL where another one of StarPU is open. */
+ * workers there are, or GPUs cannot be used, DSFLOW_EFAIL where another one of StarPU is open. */
 DSFLOW_API int dsflow_exec_open(struct dsflow_graph *graph,
                                 const struct dsflow_exec_options *options,
                                 const struct dsflow_host *host,

@@ -4,8 +4,43 @@
 #include "base/units.h"
 #include "cli/cmd.h"
 #include "exec/about.h"
+#include "exec/cuda_module.h"
 #include "kernels/kernels.h"
 #include "machine/machine.h"
+
+static void report_gpu(unsigned gpu)
+{
+    struct dsf_gpu_about about;
+    struct dsflow_err err;
+
+    if (dsf_cuda_about(gpu, &about, &err) < 0)
+        printf("GPU %-6u %s\n", gpu, err.msg);
+    else
+        printf("GPU %-6u %s: %s, %s free, compute capability %d.%d, %u "
+               "processors\n",
+               gpu, about.name, dsf_size_text((double)about.memory).s,
+               dsf_size_text((double)about.free).s, about.major, about.minor,
+               about.processors);
+}
+
+/* Or, in one line, why there are none. */
+static void report_gpus(void)
+{
+    struct dsflow_err err;
+    unsigned n;
+    int status = dsf_cuda_count(&n, &err), driver = dsf_cuda_driver();
+    int built;
+
+    if (status < 0) {
+        printf("GPUs       none: %s\n", err.msg);
+        return;
+    }
+    built = dsf_cuda_module(NULL)->runtime;
+    printf("GPUs       %u, driver for CUDA %d.%d, built with CUDA %d.%d\n", n,
+           driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
+    for (unsigned i = 0; i < n; i++)
+        report_gpu(i);
+}
 
 static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
@@ -24,11 +59,7 @@ static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
            dsf_size_text((double)m.available).s);
     printf("kernels    %s\n", dsf_kernels_isa());
     printf("StarPU     %s\n", dsf_exec_starpu_version());
-    printf("GPUs       %s\n",
-           dsf_exec_has_cuda()
-               ? "StarPU knows CUDA; this version of dsflow has no GPU kernels"
-               : "StarPU was built without CUDA, and this version of dsflow "
-                 "has no GPU kernels");
+    report_gpus();
     return DSFLOW_OK;
 }
 

@@ -86,8 +86,26 @@ static void say_memory(const struct dsf_used *u, struct dsf_progress *p)
                          "tensors of rank %u, which has most: %s, planned %s",
                          u->neediest, dsf_size_text(u->of_neediest.measured).s,
                          dsf_size_text(u->of_neediest.planned).s);
+    if (u->gpus > 0)
+        dsf_progress_say(p, "on %u GPU%s: %s, planned %s", u->gpus,
+                         u->gpus == 1 ? "" : "s",
+                         dsf_size_text(u->tier[DSFLOW_DEVICE].measured).s,
+                         dsf_size_text(u->tier[DSFLOW_DEVICE].planned).s);
     say_tier(u, p, DSFLOW_HOST);
     say_tier(u, p, DSFLOW_NVME);
+}
+
+static void say_lacking(const struct dsf_run *r, struct dsf_progress *p)
+{
+    double share;
+    char *kinds = dsf_run_lacking(r, &share);
+
+    if (kinds != NULL)
+        dsf_progress_say(p,
+                         "on cores, as they have no CUDA side: %s: %.1f %% of "
+                         "the time of all kernels",
+                         kinds, 100 * share);
+    free(kinds);
 }
 
 /* Where the trace is, if there is one. */
@@ -124,6 +142,7 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
                          100 * stats->kernel_seconds /
                              (stats->wall_seconds * stats->workers),
                          stats->workers, stats->wall_seconds);
+    say_lacking(r, p);
     say_memory(&u, p);
     if (u.disk > 0)
         dsf_progress_say(p,

@@ -261,6 +261,9 @@ int dsf_job_check_together(const struct dsf_job *job, struct dsflow_err *err)
     if (job->main.output[0] == '\0')
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "job", "output",
                             "\"\": expected a folder");
+    if (job->machine.gpus != 0 && job->machine.virtuals > 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
+                            "beside machine.virtual: expected one of them");
     return DSFLOW_OK;
 }
 

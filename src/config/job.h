@@ -137,6 +137,7 @@ struct dsf_job_machine { /* [machine] */
     int64_t virtuals; /* key "virtual": virtual devices */
     int64_t virtual_memory; /* bytes of each; -1: no limit */
     int64_t virtual_link;   /* bytes a second of their links; -1: no limit */
+    int64_t gpus;           /* 0: none; -1: all that the driver shows */
     char *scheduler;  /* of StarPU; "auto" */
 };
 

@@ -328,6 +328,10 @@ static const struct dsflow_option machine_options[] = {
         MACHINE, workers, "\"auto\"", 1, 128,
         "CPU workers; auto: one for each core; more than that share the "
         "cores, which is slower"),
+    DSFLOW_OPTION_AUTO(
+        MACHINE, gpus, "0", 0, 64,
+        "GPUs: rank r is on GPU r modulo their number; auto: all that the "
+        "driver shows, and cores where it shows none"),
     DSFLOW_OPTION_FULL("virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0",
                        0, 8, NULL,
                        "virtual devices: threads with memory of their own, "

@@ -1,6 +1,4 @@
 /* about.c - the parts of the executor that this build has. */
-#include "config.h"
-
 #include "exec/about.h"
 
 #include <stdio.h>
@@ -14,13 +12,4 @@ const char *dsf_exec_starpu_version(void)
     starpu_get_version(&major, &minor, &release);
     snprintf(text, sizeof(text), "%d.%d.%d", major, minor, release);
     return text;
-}
-
-int dsf_exec_has_cuda(void)
-{
-#ifdef STARPU_USE_CUDA
-    return 1;
-#else
-    return 0;
-#endif
 }

@@ -12,9 +12,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Launches that have not ended, at once. */
-enum { MOST = 1024 };
-
 struct dsf_launcher {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -29,7 +26,7 @@ static struct dsf_launch *take(struct dsf_launcher *l)
     struct dsf_launch *launch;
 
     pthread_mutex_lock(&l->lock);
-    while ((l->first == NULL && !l->closing) || l->flying == MOST)
+    while ((l->first == NULL && !l->closing) || l->flying == DSF_DEVICE_MOST)
         pthread_cond_wait(&l->changed, &l->lock);
     launch = l->first;
     if (launch != NULL) {
@@ -164,7 +161,7 @@ void dsf_device_done(struct dsf_device *device, struct dsf_launch *launch)
         return;
     pthread_mutex_lock(&l->lock);
     l->flying--;
-    if (l->flying == 0 || l->flying == MOST - 1)
+    if (l->flying == 0 || l->flying == DSF_DEVICE_MOST - 1)
         pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }

@@ -1,6 +1,6 @@
 /* device.h - what the executor asks of a device: memory, launches that complete
  * later, copies between memories, a clock. A kind of device is a table of
- * functions in a file of its own: cpu.c, virtual.c. */
+ * functions in a file of its own: cpu.c, virtual.c, cuda.c. */
 #ifndef DSF_EXEC_DEVICE_H
 #define DSF_EXEC_DEVICE_H
 
@@ -19,6 +19,9 @@ enum dsf_queue {
     DSF_NQUEUES
 };
 
+/* Launches of a device beside the cores that have not ended, at once. */
+enum { DSF_DEVICE_MOST = 1024 };
+
 /* Main memory is that of no device: NULL. */
 struct dsf_copy {
     void *to;
@@ -33,8 +36,9 @@ struct dsf_launch {
     enum dsf_queue queue;
     const struct dsflow_codelet *codelet; /* NULL: copies */
     struct dsflow_call call;              /* of the codelet */
+    dsflow_cuda_fn cuda; /* of the codelet, as `kernel` of the class says */
     /* Where it is not 0 when the device gets there, nothing is done. NULL: there
-     * is no such number. */
+     * is no such number. A GPU's kernels look for themselves. */
     const int64_t *skip;
     double *worked; /* seconds that its thread works for the codelet go here;
                        NULL: nobody asks */
@@ -83,6 +87,9 @@ struct dsf_device_class {
     /* Bytes of working memory that the task's codelet wants on this kind. */
     size_t (*scratch)(const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t);
+    /* What enqueues the codelet's kernels there, or NULL: a core does its tasks.
+     * No such function: its kernels are the CPU's. */
+    dsflow_cuda_fn (*kernel)(const struct dsflow_codelet *codelet);
 
     /* Begins, or puts into its queue; does not wait for the end, but where the
      * calling thread is the device. At the end it calls dsf_device_done. A device
@@ -92,13 +99,15 @@ struct dsf_device_class {
     /* Seconds since a moment that stays the same. */
     double (*clock)(const struct dsf_device *device);
 };
-extern const struct dsf_device_class dsf_device_cpu, dsf_device_virtual;
+extern const struct dsf_device_class dsf_device_cpu, dsf_device_virtual,
+    dsf_device_cuda;
 
 struct dsf_launcher;
 
 struct dsf_device {
     const struct dsf_device_class *class;
-    unsigned index;    /* among the devices of its kind */
+    unsigned index;    /* among the devices of its kind, */
+    unsigned beside;   /* of which the program uses so many */
     size_t limit;      /* bytes that it has; 0: no limit */
     size_t used, peak; /* bytes that are allocated, and the most that were */
     double rate;       /* bytes a second of its link; 0: as fast as it is */

@@ -36,16 +36,8 @@ static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static struct dsf_device *device_of(const struct dsflow_exec *exec, unsigned w)
-{
-    unsigned cores = exec->nworkers - exec->ndevices;
-
-    return w < cores ? exec->cpu : &exec->devices[w - cores];
-}
-
-/* That a task wants which runs on `device`. */
-static size_t most_scratch(const struct dsflow_exec *exec,
-                           const struct dsf_device *device)
+size_t dsf_exec_most_scratch(const struct dsflow_exec *exec,
+                             const struct dsf_device *device)
 {
     size_t most = 0;
 
@@ -72,11 +64,13 @@ int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
         exec->workers[w].bufs =
             dsf_xcalloc(exec->most_ports + 1, sizeof(struct dsflow_buf));
     dsf_exec_add_rings(exec);
-    for (unsigned w = 0; w < exec->nworkers && status == DSFLOW_OK; w++) {
-        struct dsf_device *device = device_of(exec, w);
-
-        exec->workers[w].scratch_bytes = most_scratch(exec, device);
-        status = dsf_exec_take(device, &exec->workers[w].scratch_bytes,
+    for (unsigned i = 0; i < exec->ndevices; i++)
+        exec->workers[n + i].scratch =
+            dsf_exec_scratch(exec, &exec->devices[i]);
+    for (unsigned w = 0; w < n && status == DSFLOW_OK; w++) {
+        exec->workers[w].scratch_bytes =
+            dsf_exec_most_scratch(exec, exec->cpu);
+        status = dsf_exec_take(exec->cpu, &exec->workers[w].scratch_bytes,
                                "the scratch of a worker",
                                &exec->workers[w].scratch, err);
     }
@@ -150,6 +144,7 @@ void dsf_exec_prepare(const struct dsf_exec_call *call,
         .codelet = !is_skipped(call) && (calls_host || !has_failed(exec))
                        ? call->codelet
                        : NULL,
+        .cuda = call->cuda,
         .skip = dsf_skip_of(call->task, bufs),
         .worked = worked != NULL ? &worked[call - exec->calls] : NULL,
         .call = { .bufs = dsf_spread(call->task, bufs, by_port),
@@ -191,6 +186,8 @@ void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
     if (launch->status < 0)
         dsf_exec_fail(exec, &launch->err);
     worker->busy += launch->end - launch->start;
+    if (call->lacking)
+        worker->lacking += launch->end - launch->start;
     atomic_fetch_add_explicit(&worker->tasks, 1, memory_order_relaxed);
     dsf_exec_note(exec, w,
                   &(struct dsf_span){ .start = launch->start - exec->opened,
@@ -267,10 +264,9 @@ void dsflow_exec_close(struct dsflow_exec *exec)
         return;
     exec->class->close(exec);
     for (unsigned w = 0; w < exec->nworkers; w++) {
-        struct dsf_device *device = device_of(exec, w);
-
-        device->class->release(device, exec->workers[w].scratch,
-                               exec->workers[w].scratch_bytes);
+        if (exec->workers[w].scratch_bytes > 0)
+            exec->cpu->class->release(exec->cpu, exec->workers[w].scratch,
+                                      exec->workers[w].scratch_bytes);
         free(exec->workers[w].bufs);
     }
     free(exec->workers);

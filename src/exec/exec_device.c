@@ -13,18 +13,26 @@ int dsf_exec_open_devices(struct dsflow_exec *exec,
                           const struct dsflow_exec_options *options,
                           struct dsflow_err *err)
 {
-    unsigned n = options->kind == DSFLOW_STARPU ? options->virtuals : 0;
+    bool gpus = options->gpus > 0;
+    unsigned n = gpus ? options->gpus : options->virtuals;
     int status = DSFLOW_OK;
 
+    if (gpus && options->virtuals > 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "GPUs beside virtual devices: expected one of them");
+    if (options->kind != DSFLOW_STARPU)
+        n = 0;
     exec->devices = dsf_xcalloc(n + 1, sizeof(*exec->devices));
     exec->cpu = &exec->devices[n];
     exec->cpu->class = &dsf_device_cpu;
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
-        exec->devices[i] =
-            (struct dsf_device){ .class = &dsf_device_virtual,
-                                 .index = i,
-                                 .limit = options->virtual_memory,
-                                 .rate = (double)options->virtual_link };
+        exec->devices[i] = (struct dsf_device){
+            .class = gpus ? &dsf_device_cuda : &dsf_device_virtual,
+            .index = i,
+            .beside = n,
+            .limit = gpus ? 0 : options->virtual_memory,
+            .rate = gpus ? 0 : (double)options->virtual_link,
+        };
         status = dsf_device_open(&exec->devices[i], err);
         exec->ndevices += status == DSFLOW_OK;
     }
@@ -90,6 +98,17 @@ struct flight {
     struct dsflow_buf bufs[]; /* of the task; then by port */
 };
 
+/* What went wrong, with the task that it went wrong in. */
+static void name_task(const struct dsf_exec_call *call,
+                      struct dsf_launch *launch)
+{
+    struct dsflow_err why = launch->err;
+
+    if (launch->status < 0)
+        dsflow_fail(&launch->err, launch->status, "task %s of rank %d: %s",
+                    call->task->op->name, call->task->rank, why.msg);
+}
+
 static void end_task(struct dsf_launch *launch)
 {
     struct flight *f = (struct flight *)launch;
@@ -97,6 +116,7 @@ static void end_task(struct dsf_launch *launch)
     struct dsflow_exec *exec = call->exec;
     uint32_t task = (uint32_t)(call - exec->calls);
 
+    name_task(call, launch);
     if (launch->queue == DSF_QUEUE_COMPUTE)
         dsf_exec_ran(call, worker_of(exec, call->device), launch);
     else {
@@ -180,8 +200,15 @@ static void end_copy(struct dsf_launch *launch)
     struct carry *c = (struct carry *)launch;
     struct dsflow_exec *exec = c->exec;
 
-    if (launch->status < 0)
+    if (launch->status < 0) {
+        struct dsflow_err why = launch->err;
+
+        dsflow_fail(&launch->err, why.status, "copying %s: %s",
+                    dsflow_graph_data(exec->graph, (dsflow_data_id){ c->data })
+                        ->name,
+                    why.msg);
         dsf_exec_fail(exec, &launch->err);
+    }
     note_copy(exec, c->device, launch,
               (struct dsf_span){ .what = c->data,
                                  .rank = (int16_t)dsf_exec_home(exec, c->data),

@@ -67,6 +67,33 @@ static struct dsf_device *owner_of(const struct dsflow_exec *exec,
                : exec->cpu;
 }
 
+/* Of the first rank that is on a device. */
+static void size_scratch(struct dsflow_exec *exec)
+{
+    for (unsigned d = 0; d < exec->ndevices && d < exec->nranks; d++) {
+        struct dsf_arena *arena = &exec->arenas[d][DSFLOW_DEVICE];
+        size_t bytes = dsf_exec_most_scratch(exec, &exec->devices[d]);
+
+        arena->scratch = (bytes + 4095) / 4096 * 4096;
+        if (arena->scratch > 0)
+            arena->bytes = (arena->bytes + 4095) / 4096 * 4096 + arena->scratch;
+    }
+}
+
+void *dsf_exec_scratch(const struct dsflow_exec *exec,
+                       const struct dsf_device *device)
+{
+    unsigned d = (unsigned)(device - exec->devices);
+    const struct dsf_arena *arena;
+
+    if (d >= exec->nranks)
+        return NULL;
+    arena = &exec->arenas[d][DSFLOW_DEVICE];
+    return arena->scratch > 0
+               ? (char *)arena->at + arena->bytes - arena->scratch
+               : NULL;
+}
+
 static void size_arenas(struct dsflow_exec *exec)
 {
     uint32_t n = dsflow_graph_ndata(exec->graph);
@@ -85,6 +112,7 @@ static void size_arenas(struct dsflow_exec *exec)
             if (owner_of(exec, r, p) == exec->cpu && exec->ndevices > 0 &&
                 exec->arenas[r][p].bytes > 0)
                 exec->arenas[r][p].bytes += 4095;
+    size_scratch(exec);
 }
 
 int dsf_exec_take(struct dsf_device *device, size_t *bytes, const char *what,
@@ -214,7 +242,8 @@ static size_t resident(const struct dsflow_exec *exec, unsigned rank,
 
     return owner == NULL
                ? arena->used
-               : owner->class->resident(owner, arena->at, arena->bytes);
+               : owner->class->resident(owner, arena->at,
+                                        arena->bytes - arena->scratch);
 }
 
 size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,

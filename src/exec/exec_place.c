@@ -87,8 +87,18 @@ static void give_to_engine(struct dsf_exec_call *call, struct dsf_device *from)
         call->exec->on[to] != NULL ? DSF_QUEUE_IN : DSF_QUEUE_OUT;
 }
 
-/* What works in main memory runs on a core; what it needs of a device is brought
- * and taken back. */
+static bool has_kernel(struct dsf_exec_call *call)
+{
+    const struct dsf_device_class *class = call->device->class;
+
+    if (class->kernel == NULL)
+        return true;
+    call->cuda = class->kernel(call->codelet);
+    return call->cuda != NULL;
+}
+
+/* What works in main memory, or is no kernel of its device, runs on a core; what
+ * it needs of a device is brought and taken back. */
 static void place_task(struct dsf_exec_call *call)
 {
     const struct dsflow_exec *exec = call->exec;
@@ -110,11 +120,14 @@ static void place_task(struct dsf_exec_call *call)
     }
     if (dsf_task_uses(exec->graph, t, DSFLOW_HOST))
         return;
+    call->device =
+        t->rank < 0 ? any : device_of_rank(exec, (unsigned)t->rank);
+    call->lacking = !has_kernel(call);
+    if (call->lacking)
+        return;
     call->staged = false;
     call->by = DSF_BY_DEVICE;
     call->queue = DSF_QUEUE_COMPUTE;
-    call->device =
-        t->rank < 0 ? any : device_of_rank(exec, (unsigned)t->rank);
 }
 
 /* Data that only the kernels of one device touch needs no order but that of its

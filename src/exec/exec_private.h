@@ -20,8 +20,10 @@ struct dsf_exec_call {
     uint8_t by;    /* enum dsf_exec_by: who does it */
     uint8_t queue; /* enum dsf_queue, of a device */
     bool staged;   /* by a core or a disk, but some of its data is on a device */
+    bool lacking; /* its device has no kernel for it: a core does it, staged */
     bool ahead; /* what follows it need not wait for its end: all of it is in the
                    same queue */
+    dsflow_cuda_fn cuda; /* its kernel there, if that is not the CPU's */
     struct dsf_device *device; /* that does it */
     const struct dsf_exec_use *use; /* NULL: as the graph says */
 };
@@ -50,10 +52,12 @@ struct dsf_exec_worker {
     void *scratch;
     size_t scratch_bytes;
     struct dsflow_buf *bufs; /* of the task it runs: room for any */
-    double busy; /* seconds inside kernels */
+    double busy; /* seconds inside kernels, */
+    double lacking; /* and of those, in what devices have no kernels for */
     _Atomic uint64_t tasks;
     _Atomic uint32_t runs; /* a task, + 1; 0: none */
-    char pad[64 - 3 * sizeof(void *) - sizeof(double) - 2 * sizeof(uint64_t)];
+    char pad[64 - 3 * sizeof(void *) - 2 * sizeof(double) -
+             2 * sizeof(uint64_t)];
 };
 
 /* Spans that one thread noted and nobody has taken out, in a list of blocks. */
@@ -73,7 +77,8 @@ struct dsf_exec_ring {
 struct dsf_arena {
     void *at;
     size_t bytes, used;
-    size_t pinned; /* in front: what devices reach */
+    size_t pinned;  /* in front: what devices reach */
+    size_t scratch; /* behind: the working memory of a device */
 };
 
 /* Places are tiers; and main memory that stands for that of a device: what the
@@ -147,7 +152,7 @@ struct dsflow_exec {
     void *priv;        /* of the class */
 };
 
-/* Set up `n` cores, and the devices behind them, each with its scratch memory. */
+/* Set up `n` cores, each with its scratch memory, and the devices behind them. */
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err);
 
@@ -257,8 +262,15 @@ void dsf_exec_staged_run(struct dsf_staged *s, unsigned w);
 void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
                             void *user);
 
+/* Bytes of scratch memory that a task wants which runs on `device`. */
+size_t dsf_exec_most_scratch(const struct dsflow_exec *exec,
+                             const struct dsf_device *device);
+
 /* exec_memory.c: the arenas, once the tasks are known. */
 int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err);
+/* The scratch memory of a device: behind the data of its first rank. */
+void *dsf_exec_scratch(const struct dsflow_exec *exec,
+                       const struct dsf_device *device);
 void dsf_exec_free_memory(struct dsflow_exec *exec);
 size_t dsf_exec_padded(size_t bytes);
 /* Bytes that a piece of data takes in its arena or store. */

@@ -176,7 +176,7 @@ static int start(const struct dsflow_exec_options *options,
     conf.catch_signals = 0; /* they are the program's */
     /* Threads of devices want the cores that are idle. */
     dsf_starpu_set_scheduler(&conf, options->scheduler,
-                             crowded || options->virtuals > 0);
+                             crowded || options->virtuals + options->gpus > 0);
     ret = starpu_init(&conf);
     if (ret == 0)
         return DSFLOW_OK;

@@ -3,13 +3,13 @@
  * copies take the time of a link where one is given. What a GPU would show of
  * order, transfers and placement so shows on any machine. */
 #include "exec/device.h"
+#include "exec/launch_queue.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
 #include "graph/task.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,12 +21,7 @@ struct range {
 
 struct queue {
     struct dsf_device *device;
-    pthread_t thread;
-    bool running;
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    struct dsf_launch *first, **last;
-    bool closing;
+    struct dsf_launch_queue launches;
     double free_at; /* by its clock: the end of the last launch */
 };
 
@@ -179,8 +174,9 @@ static size_t copy(const struct dsf_device *device, struct dsf_launch *launch)
 
 /* A copy begins when it was launched, or when the one before was over: a link
  * that has much to do is not slower for a thread that wakes late. */
-static void run(struct queue *q, struct dsf_launch *launch)
+static void run(void *user, struct dsf_launch *launch)
 {
+    struct queue *q = user;
     struct dsf_device *device = q->device;
     bool copies = launch->queue != DSF_QUEUE_COMPUTE;
     size_t crossed;
@@ -198,55 +194,20 @@ static void run(struct queue *q, struct dsf_launch *launch)
     dsf_device_done(device, launch);
 }
 
-static void *run_queue(void *arg)
-{
-    struct queue *q = arg;
-    struct dsf_launch *launch;
-
-    do {
-        pthread_mutex_lock(&q->lock);
-        while (q->first == NULL && !q->closing)
-            pthread_cond_wait(&q->more, &q->lock);
-        launch = q->first;
-        if (launch != NULL && (q->first = launch->next) == NULL)
-            q->last = &q->first;
-        pthread_mutex_unlock(&q->lock);
-        if (launch != NULL)
-            run(q, launch);
-    } while (launch != NULL);
-    return NULL;
-}
-
 static void virtual_launch(struct dsf_device *device, struct dsf_launch *launch)
 {
     struct virtual *v = device->priv;
-    struct queue *q = &v->queues[launch->queue];
 
-    launch->next = NULL;
     launch->start = virtual_clock(device);
-    pthread_mutex_lock(&q->lock);
-    *q->last = launch;
-    q->last = &launch->next;
-    pthread_cond_signal(&q->more);
-    pthread_mutex_unlock(&q->lock);
+    dsf_launch_queue_add(&v->queues[launch->queue].launches, launch);
 }
 
 static void virtual_close(struct dsf_device *device)
 {
     struct virtual *v = device->priv;
 
-    for (unsigned i = 0; i < DSF_NQUEUES; i++) {
-        struct queue *q = &v->queues[i];
-
-        pthread_mutex_lock(&q->lock);
-        q->closing = true;
-        pthread_cond_signal(&q->more);
-        pthread_mutex_unlock(&q->lock);
-        if (q->running)
-            pthread_join(q->thread, NULL);
-        pthread_cond_destroy(&q->more);
-        pthread_mutex_destroy(&q->lock);
-    }
+    for (unsigned i = 0; i < DSF_NQUEUES; i++)
+        dsf_launch_queue_close(&v->queues[i].launches);
     free(v->memory);
     free(v->pinned);
     free(v);
@@ -263,11 +224,7 @@ static int virtual_open(struct dsf_device *device, struct dsflow_err *err)
         struct queue *q = &v->queues[i];
 
         q->device = device;
-        q->last = &q->first;
-        pthread_mutex_init(&q->lock, NULL);
-        pthread_cond_init(&q->more, NULL);
-        q->running = pthread_create(&q->thread, NULL, run_queue, q) == 0;
-        all = all && q->running;
+        all = dsf_launch_queue_open(&q->launches, run, q) && all;
     }
     if (all)
         return DSFLOW_OK;

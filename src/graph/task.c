@@ -113,18 +113,25 @@ double dsf_task_moves(const struct dsflow_graph *g,
                                         t->op->reads(t->op, t->args, i));
 }
 
-size_t dsf_task_scratch(const struct dsflow_graph *g,
-                        const struct dsflow_task_spec *t)
+size_t dsf_task_scratch_by(const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t,
+                           size_t (*scratch)(const struct dsflow_case *c))
 {
     struct task_case s;
     size_t bytes;
 
-    if (t->op->scratch == NULL)
+    if (scratch == NULL)
         return 0;
     case_init(&s, g, t);
-    bytes = t->op->scratch(&s.c);
+    bytes = scratch(&s.c);
     case_fini(&s);
     return bytes;
+}
+
+size_t dsf_task_scratch(const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
+{
+    return dsf_task_scratch_by(g, t, t->op->scratch);
 }
 
 bool dsf_task_uses(const struct dsflow_graph *g,

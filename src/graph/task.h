@@ -67,9 +67,12 @@ int dsf_task_unit_port(const struct dsflow_graph *g,
 double dsf_task_moves(const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t, unsigned i);
 
-/* Bytes of working memory. */
+/* Bytes of working memory; and as such a function says. NULL: none. */
 size_t dsf_task_scratch(const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
+size_t dsf_task_scratch_by(const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t,
+                           size_t (*scratch)(const struct dsflow_case *c));
 
 /* Has `t` data in this tier? What has some on NVMe is done by the disk, and
  * needs no worker: port 0 is copied to port 1. What has some in main memory

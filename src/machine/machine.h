@@ -13,6 +13,8 @@ struct dsf_machine {
     int64_t l2, l3;      /* bytes of cache of one core, shared */
     unsigned numa;       /* nodes */
     unsigned devices;    /* GPUs, one for each rank; 0: ranks share the cores */
+    unsigned gpus;       /* beside the cores, for the ranks of a job, and */
+    int64_t gpu_memory;  /* bytes that are free on each of them */
     char cpu[96];        /* model name */
     char isa[32];        /* "avx512", "avx2" or "portable" */
 };

@@ -2,6 +2,7 @@
 #include "train/machine_keys.h"
 
 #include "base/log.h"
+#include "exec/cuda_module.h"
 
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine)
@@ -18,4 +19,54 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
                  "which is slower than \"auto\"",
                  workers, machine->cores, machine->cores == 1 ? "" : "s", more);
     dsf_warn("%s", text.msg);
+}
+
+/* As many as are wanted, of those that there are. */
+static int count_gpus(const struct dsf_job *job, unsigned *n,
+                      struct dsflow_err *err)
+{
+    long long wanted = job->machine.gpus;
+    struct dsflow_err why;
+    int status = dsf_cuda_count(n, &why);
+
+    if (wanted < 0 && status < 0)
+        dsf_info("no GPU, so the job runs on cores: %s", why.msg);
+    if (wanted < 0)
+        return DSFLOW_OK;
+    if (status < 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
+                            "%lld: %s", wanted, why.msg);
+    if (wanted > *n)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
+                            "%lld: the driver shows %u", wanted, *n);
+    *n = (unsigned)wanted;
+    return DSFLOW_OK;
+}
+
+int dsf_machine_keys_find_gpus(const struct dsf_job *job,
+                               struct dsf_machine *machine,
+                               struct dsflow_err *err)
+{
+    struct dsf_gpu_about about;
+    int status = DSFLOW_OK;
+    unsigned n = 0;
+
+    if (job->machine.gpus != 0)
+        status = count_gpus(job, &n, err);
+    machine->gpu_memory = INT64_MAX;
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
+        status = dsf_cuda_about(i, &about, err);
+        if (status == DSFLOW_OK && (int64_t)about.free < machine->gpu_memory)
+            machine->gpu_memory = (int64_t)about.free;
+    }
+    machine->gpus = n;
+    return status;
+}
+
+unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,
+                               const struct dsflow_plan *plan)
+{
+    unsigned ranks = (unsigned)plan->nranks;
+
+    return machine->gpus < ranks ? machine->gpus : ranks;
 }

@@ -4,9 +4,20 @@
 
 #include "config/job.h"
 #include "machine/machine.h"
+#include "plan/plan.h"
 
 /* More workers than cores share them: that is slower. */
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine);
+
+/* The GPUs of the machine that the job may use: machine->gpus, and their memory.
+ * DSFLOW_EINVAL: there are fewer than it asks for, and why. */
+int dsf_machine_keys_find_gpus(const struct dsf_job *job,
+                               struct dsf_machine *machine,
+                               struct dsflow_err *err);
+
+/* How many of them the ranks of a plan are on. */
+unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,
+                               const struct dsflow_plan *plan);
 
 #endif

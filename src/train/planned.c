@@ -51,6 +51,11 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
     if (status == DSFLOW_OK)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK)
+        status = dsf_machine_keys_find_gpus(s->job, &s->machine, err);
+    if (status == DSFLOW_OK && predict && s->machine.gpus > 0)
+        dsf_warn("times are those of cores: how fast the GPUs of this machine "
+                 "are is not known (--machine FILE describes some)");
+    if (status == DSFLOW_OK)
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)
         status = check_early(s, s->machine.available, err);

@@ -281,7 +281,9 @@ static int check_present(const struct dsf_session *s,
     double total = 0, disk = 0;
 
     for (unsigned r = 0; r < w->nranks; r++) {
-        total += w->ranks[r].peak + w->ranks[r].tier_bytes[DSFLOW_HOST];
+        total += w->ranks[r].tier_bytes[DSFLOW_HOST];
+        if (s->machine.gpus == 0)
+            total += w->ranks[r].peak;
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
     }
     if (s->machine.available >= 0 && total > (double)s->machine.available)
@@ -324,6 +326,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
             .virtual_memory =
                 m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,
             .virtual_link = m->virtual_link < 0 ? 0 : (size_t)m->virtual_link,
+            .gpus = dsf_machine_keys_gpus(&s->machine, s->plan),
             .scheduler =
                 strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
             .disk = dsf_disks_options(s->job));

@@ -1,9 +1,11 @@
 /* used.c - what a run has used of the machine. */
 #include "train/used.h"
 
+#include "exec/lacking.h"
 #include "measure/measured.h"
 #include "sim/weights.h"
 #include "timeline/bound.h"
+#include "train/machine_keys.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,11 +38,13 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
     const struct dsf_rank_weight *neediest;
     struct rusage usage;
 
+    used->gpus = dsf_machine_keys_gpus(&r->s.machine, r->s.plan);
     used->nranks = w->nranks;
     used->neediest = dsf_weights_neediest(w);
     neediest = &w->ranks[used->neediest];
     for (unsigned i = 0; i < w->nranks; i++) {
-        used->memory.planned += w->ranks[i].peak;
+        if (used->gpus == 0)
+            used->memory.planned += w->ranks[i].peak;
         for (int t = 0; t < DSFLOW_NTIERS; t++) {
             used->tier[t].planned += w->ranks[i].tier_bytes[t];
             used->tier[t].measured +=
@@ -48,13 +52,19 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
         }
     }
     used->memory.planned += used->tier[DSFLOW_HOST].planned;
-    used->memory.measured =
-        used->tier[DSFLOW_DEVICE].measured + used->tier[DSFLOW_HOST].measured;
+    used->memory.measured = used->tier[DSFLOW_HOST].measured;
+    if (used->gpus == 0)
+        used->memory.measured += used->tier[DSFLOW_DEVICE].measured;
     used->of_neediest.planned = neediest->peak - neediest->scratch;
     used->of_neediest.measured =
         (double)dsflow_exec_resident(r->s.exec, used->neediest, DSFLOW_DEVICE);
     getrusage(RUSAGE_SELF, &usage);
     used->peak = fmax(1024.0 * (double)usage.ru_maxrss, used->memory.measured);
+}
+
+char *dsf_run_lacking(const struct dsf_run *r, double *share)
+{
+    return dsf_exec_lacking(r->s.exec, share);
 }
 
 void dsf_run_used(struct dsf_run *r, struct dsf_used *used)

@@ -23,9 +23,15 @@ struct dsf_used {
     double peak; /* bytes of the process so far, that of its tensors at least */
     struct dsf_used_bytes memory; /* of all ranks, scratch included */
     struct dsf_used_bytes tier[DSFLOW_NTIERS]; /* of all ranks, in each */
+    unsigned gpus; /* that the ranks are on: then `memory` is without the tier
+                      device */
     unsigned nranks, neediest;
     struct dsf_used_bytes of_neediest; /* tensors of that rank on its device */
 };
+
+/* Kinds of tasks that cores did for want of a kernel on the GPU, freed by the
+ * caller, and their share of the time of all; NULL: there were none. */
+char *dsf_run_lacking(const struct dsf_run *r, double *share);
 
 /* Of an open run. */
 void dsf_run_used(struct dsf_run *r, struct dsf_used *used);

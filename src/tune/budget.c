@@ -29,6 +29,15 @@ static double share_of_memory(const struct dsflow_plan *plan)
     return free < 0 ? 0 : free / plan->nranks;
 }
 
+/* Of the memory of a GPU that has as many ranks as any. */
+static double share_of_gpu(const struct dsflow_plan *plan)
+{
+    unsigned gpus = plan->machine->gpus;
+    unsigned most = ((unsigned)plan->nranks + gpus - 1) / gpus;
+
+    return (double)plan->machine->gpu_memory / most;
+}
+
 double dsf_fit_budget(const struct dsflow_plan *plan,
                       const struct dsf_machine_model *m)
 {
@@ -40,6 +49,8 @@ double dsf_fit_budget(const struct dsflow_plan *plan,
     if (dsf_fit_is_gpu(m))
         return plan->machine->available == INT64_MAX ? INFINITY
                                                  : (double)plan->machine->available;
+    if (plan->machine->gpus > 0)
+        return share_of_gpu(plan);
     share = share_of_memory(plan);
     if (memory->host >= 0)
         share -= (double)memory->host;
@@ -61,7 +72,8 @@ static double host_budget(const struct dsflow_plan *plan,
                    : (double)m->main.host / dsf_machine_model_node_ranks(
                                                 m, (unsigned)plan->nranks);
     left = share_of_memory(plan);
-    left -= memory->device >= 0 ? (double)memory->device : device;
+    if (plan->machine->gpus == 0)
+        left -= memory->device >= 0 ? (double)memory->device : device;
     return left < 0 ? 0 : left;
 }
 
@@ -160,7 +172,10 @@ static double all_memory(const struct dsf_machine *machine,
     double device, host;
 
     if (m == NULL)
-        return known < 0 || known == INT64_MAX ? INFINITY : (double)known;
+        return known < 0 || known == INT64_MAX
+                   ? INFINITY
+                   : (double)known + machine->gpus *
+                                         (double)machine->gpu_memory;
     if (m->main.memory < 0 || (dsf_fit_is_gpu(m) && m->main.host < 0))
         return INFINITY;
     device = (double)m->main.memory;

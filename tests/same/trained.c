@@ -289,6 +289,7 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
             .virtual_link = job->machine.virtual_link > 0
                                 ? (size_t)job->machine.virtual_link
                                 : 0,
+            .gpus = job->machine.gpus > 0 ? (unsigned)job->machine.gpus : 0,
             .ranks = (unsigned)tr->trial.plan->nranks,
             .disk = { .paths = &folder,
                       .npaths = 1,

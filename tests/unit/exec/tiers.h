@@ -83,9 +83,14 @@ static const struct dsflow_op await_op = {
     DSFLOW_PORTS({ "x", DSFLOW_RW }),
     .check = check,
 };
+/* What enqueues the same on a GPU, where a test has such a function. */
+#ifndef TIERS_MIX_CUDA
+#define TIERS_MIX_CUDA NULL
+#endif
 static const struct dsflow_codelet mix_codelet = { .abi = DSFLOW_CODELET_ABI,
                                                    .op = &mix_op,
-                                                   .cpu = mix_cpu };
+                                                   .cpu = mix_cpu,
+                                                   .cuda = TIERS_MIX_CUDA };
 static const struct dsflow_codelet tell_codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &tell_op, .cpu = tell_cpu, .host_only = 1
 };

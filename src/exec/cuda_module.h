@@ -1,0 +1,30 @@
+/* cuda_module.h - the module with the CUDA side (gpu/gpu.h), which is opened
+ * when somebody asks for GPUs. */
+#ifndef DSF_EXEC_CUDA_MODULE_H
+#define DSF_EXEC_CUDA_MODULE_H
+
+#include "gpu/gpu.h"
+
+/* The environment variable that says which file it is, or DSF_CUDA_NEVER. */
+#define DSF_CUDA_VARIABLE "DSFLOW_CUDA"
+#define DSF_CUDA_NEVER    "no"
+
+/* The module: one in a process, opened once. NULL: there is none, and the
+ * message says why. */
+const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err);
+
+/* How many GPUs the driver shows, one at least. DSFLOW_ENOSYS: none, and why.
+ */
+int dsf_cuda_count(unsigned *n, struct dsflow_err *err);
+
+/* Of a GPU; CUDA may begin to use it. */
+int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
+                   struct dsflow_err *err);
+
+/* What the driver is for, as 13000; 0: there is none. */
+int dsf_cuda_driver(void);
+
+/* Of the module, if it is open; NULL: that kind of task has none. */
+const struct dsf_gpu_side *dsf_cuda_side(const struct dsflow_op *op);
+
+#endif

@@ -1,0 +1,77 @@
+# gpus.sh - [machine] gpus as a user types it, on GPUs that are not there: what is
+# said of them, what runs, what is refused, and what a GPU that fails leaves.
+module=$PWD/tests/gpu/.libs/dsflow-cuda-bare.so
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+DSFLOW_CUDA=$module
+DSFLOW_EMULATED_LATE=20
+export DSFLOW_CUDA DSFLOW_EMULATED_LATE
+
+# report PATTERN: is there one such line of `dsflow report`?
+reports() {
+    "$dsflow" report > log 2>&1 || fault "report: $(cat log)"
+    [ "$(grep -Ec "$1" log)" -eq 1 ] || fault "no '$1' in: $(cat log)"
+}
+reports '^GPU 1      emulated GPU: 4.0 GiB, 4.0 GiB free, compute capability 9.0'
+DSFLOW_EMULATED_GPUS=0 reports "^GPUs       none: NVIDIA's driver shows no GPU$"
+DSFLOW_EMULATED_DRIVER=0 reports "^GPUs       none: NVIDIA's driver is not there$"
+DSFLOW_EMULATED_DRIVER=11040 reports \
+    '^GPUs       none: a driver for CUDA 11.4, and dsflow was built with .*$'
+DSFLOW_CUDA=no reports '^GPUs       none: DSFLOW_CUDA=no$'
+DSFLOW_CUDA=$here/none.so reports '^GPUs       none: .*none.so: .*No such file'
+
+# wrong STATUS MESSAGE ARGS...: refused, in one line.
+wrong() {
+    status=$1
+    message=$2
+    shift 2
+    "$dsflow" -q run job.toml --set job.output=wrong "$@" > log 2>&1
+    got=$?
+    [ $got -eq $status ] || fault "$*: the status is $got: $(cat log)"
+    tail -n 1 log | grep -Eq "$message" || fault "$*: $(cat log)"
+}
+DSFLOW_CUDA=no wrong 2 'machine: gpus: 1: DSFLOW_CUDA=no$' \
+    --set machine.gpus=1
+wrong 2 'machine: gpus: 3: the driver shows 2$' --set machine.gpus=3
+wrong 2 'machine: gpus: beside machine.virtual: expected one of them$' \
+    --set machine.gpus=1 --set machine.virtual=1
+DSFLOW_EMULATED_MEMORY=0x40000 wrong 2 \
+    'memory: device: rank 0 needs .* and has 256.0 KiB; .*' --set machine.gpus=auto
+
+# A checkpoint goes from cores to GPUs and back.
+run cores
+DSFLOW_EMULATED_GPUS=1 run gpus --set machine.gpus=auto
+same cores gpus
+run back --set job.steps=5
+"$dsflow" -q run job.toml --set job.output=back --set machine.gpus=2 --resume \
+    > log 2>&1 || fault "resume on GPUs: $(cat log)"
+run there --set machine.gpus=1 --set job.steps=5
+"$dsflow" -q run job.toml --set job.output=there --resume > log 2>&1 ||
+    fault "resume on cores: $(cat log)"
+same back there
+
+# What no GPU can do is done by cores, and said.
+"$dsflow" run job.toml --set job.output=said --set machine.gpus=1 > log 2>&1 ||
+    fault "$(cat log)"
+grep -Eq 'on cores, as they have no CUDA side: .*adam.*: [0-9.]+ % of the time' log ||
+    fault "nothing is said of cores: $(cat log)"
+grep -Eq 'on 1 GPU: [0-9.]+ MiB, planned' log || fault "memory: $(cat log)"
+DSFLOW_CUDA=no "$dsflow" run job.toml --set job.output=none \
+    --set machine.gpus=auto > log 2>&1 || fault "auto without GPUs: $(cat log)"
+[ "$(grep -c 'no GPU, so the job runs on cores: DSFLOW_CUDA=no' log)" -eq 1 ] ||
+    fault "auto without GPUs says: $(cat log)"
+same cores none
+
+# A kernel or copy that meets a bad address: the last checkpoint stays.
+DSFLOW_EMULATED_FAIL=4000 "$dsflow" run job.toml --set job.output=failed \
+    --set checkpoint.every=2 --set machine.gpus=1 > log 2>&1
+got=$?
+[ $got -eq 1 ] || fault "the status is $got: $(cat log)"
+tail -n 1 log | grep -Eq '^dsflow: (copying|task) .*: GPU 0: an illegal memory access was encountered; the last checkpoint is of step [0-9]+, in failed$' ||
+    fault "the message: $(tail -n 3 log)"
+"$dsflow" checkpoint verify failed > log 2>&1 || fault "$(cat log)"
+
+# Times of GPUs that nobody measured are not made up.
+"$dsflow" plan job.toml --set machine.gpus=1 > log 2>&1 || fault "$(cat log)"
+grep -q 'times are those of cores' log || fault "plan: $(cat log)"
+finish

@@ -1,0 +1,416 @@
+/* cudart.cpp - CUDA's runtime, as far as the module of src/gpu calls it, on
+ * GPUs that are not there. What CUDA forbids is refused; what it allows and we
+ * do not want is counted. */
+#include "runtime.h"
+
+#include "emulated.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace emulated {
+
+long long setting(const char *name, long long otherwise)
+{
+    char whole[64];
+    const char *text;
+
+    snprintf(whole, sizeof(whole), "DSFLOW_EMULATED_%s", name);
+    text = getenv(whole);
+    return text != nullptr ? strtoll(text, nullptr, 0) : otherwise;
+}
+
+int gpus()
+{
+    static const long long n = setting("GPUS", 2);
+
+    return n > MOST_GPUS ? static_cast<int>(MOST_GPUS) : static_cast<int>(n);
+}
+
+counting &all_counts()
+{
+    static counting &c = *new counting();
+
+    return c;
+}
+
+void count(uint64_t emulated_runtime_counts::*what)
+{
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    c.counts.*what += 1;
+}
+
+} // namespace emulated
+
+using namespace emulated;
+
+static thread_local int current;
+static thread_local cudaError_t last;
+
+static cudaError_t note(cudaError_t e)
+{
+    if (e != cudaSuccess)
+        last = e;
+    return e;
+}
+
+/* What every call on a GPU says once it has failed. */
+static cudaError_t also(int gpu, cudaError_t e)
+{
+    cudaError_t failed = failure_of(gpu);
+
+    return note(failed != cudaSuccess ? failed : e);
+}
+
+static stream *of(cudaStream_t s)
+{
+    return s != nullptr ? reinterpret_cast<stream *>(s)
+                        : default_stream(current);
+}
+
+static event *of(cudaEvent_t e)
+{
+    return reinterpret_cast<event *>(e);
+}
+
+static bool is_gpu(int gpu)
+{
+    return gpu >= 0 && gpu < gpus();
+}
+
+static int driver_version()
+{
+    static const long long version = setting("DRIVER", CUDART_VERSION);
+
+    return static_cast<int>(version);
+}
+
+/* A kernel, on the thread of its stream: it belongs to the GPU with which the
+ * thread that launches works. */
+static void launch(void *s, std::function<void()> what)
+{
+    stream *at = of(static_cast<cudaStream_t>(s));
+
+    if (at->gpu != current) {
+        note(cudaErrorInvalidResourceHandle);
+        return;
+    }
+    count(&emulated_runtime_counts::launches);
+    at->add(std::move(what), true);
+}
+
+__attribute__((constructor)) static void take_launches()
+{
+    emulated_enqueue = launch;
+}
+
+extern "C" {
+
+void emulated_runtime_count(struct emulated_runtime_counts *counts)
+{
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    *counts = c.counts;
+}
+
+void emulated_runtime_run(void *s, void (*what)(void *arg), void *arg)
+{
+    launch(s, [=] { what(arg); });
+}
+
+/* --- GPUs ----------------------------------------------------------------- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = driver_version();
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = 0;
+    if (driver_version() < CUDART_VERSION / 1000 * 1000)
+        return note(cudaErrorInsufficientDriver);
+    if (gpus() == 0)
+        return note(cudaErrorNoDevice);
+    *n = gpus();
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int gpu)
+{
+    if (!is_gpu(gpu))
+        return note(cudaErrorInvalidDevice);
+    current = gpu;
+    return also(gpu, cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int *gpu)
+{
+    *gpu = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int gpu)
+{
+    if (!is_gpu(gpu))
+        return note(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof(*p));
+    strcpy(p->name, "emulated GPU");
+    p->totalGlobalMem = memory_of(gpu);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int gpu)
+{
+    if (!is_gpu(gpu))
+        return note(cudaErrorInvalidDevice);
+    *value = which == cudaDevAttrComputeCapabilityMajor   ? 9
+             : which == cudaDevAttrComputeCapabilityMinor ? 0
+             : which == cudaDevAttrMultiProcessorCount    ? 4
+                                                          : 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int gpu, int peer)
+{
+    *can = gpu != peer;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    static std::atomic<bool> enabled[MOST_GPUS][MOST_GPUS];
+
+    if (!is_gpu(peer) || peer == current)
+        return note(cudaErrorInvalidDevice);
+    if (enabled[current][peer].exchange(true))
+        return note(cudaErrorPeerAccessAlreadyEnabled);
+    count(&emulated_runtime_counts::peers);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t e = failure_of(current);
+
+    if (e == cudaSuccess)
+        e = last;
+    last = cudaSuccess;
+    return e;
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    switch (e) {
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInvalidResourceHandle:
+        return "invalid resource handle";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+        return failure_text();
+    default:
+        return "invalid argument";
+    }
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
+{
+    *total = memory_of(current);
+    *left = free_of(current);
+    return also(current, cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void **at, size_t bytes)
+{
+    if (failure_of(current) != cudaSuccess)
+        return also(current, cudaSuccess);
+    *at = take(current, bytes);
+    if (*at == nullptr)
+        return note(cudaErrorMemoryAllocation);
+    count(&emulated_runtime_counts::allocations);
+    return cudaSuccess;
+}
+
+/* As CUDA, it waits for all that the GPU has to do; so what it frees is what
+ * nobody uses. */
+cudaError_t cudaFree(void *at)
+{
+    if (at == nullptr)
+        return cudaSuccess;
+    count(&emulated_runtime_counts::frees);
+    count(&emulated_runtime_counts::waits);
+    return also(current, give_back(at) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
+{
+    if (!emulated::pin(at, bytes))
+        return note(cudaErrorHostMemoryAlreadyRegistered);
+    count(&emulated_runtime_counts::pins);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *at)
+{
+    return note(emulated::unpin(at) ? cudaSuccess
+                                    : cudaErrorHostMemoryNotRegistered);
+}
+
+static cudaError_t enqueue_copy(void *to, const void *from, size_t bytes,
+                                int to_owner, int from_owner, stream *s)
+{
+    if (to_owner == NOBODYS || from_owner == NOBODYS)
+        return note(cudaErrorInvalidValue);
+    count(&emulated_runtime_counts::copies);
+    s->add([=] { memmove(to, from, bytes); }, true);
+    if (to_owner == PAGEABLE || from_owner == PAGEABLE) {
+        count(&emulated_runtime_counts::unpinned);
+        s->wait();
+    }
+    return also(s->gpu, cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t s)
+{
+    return enqueue_copy(to, from, bytes, owner_of(to, bytes),
+                        owner_of(from, bytes), of(s));
+}
+
+/* Each end has to be where it is said to be. */
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from,
+                                int from_gpu, size_t bytes, cudaStream_t s)
+{
+    if (owner_of(to, bytes) != to_gpu || owner_of(from, bytes) != from_gpu)
+        return note(cudaErrorInvalidValue);
+    return enqueue_copy(to, from, bytes, to_gpu, from_gpu, of(s));
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
+{
+    if (owner_of(to, bytes) < 0)
+        return note(cudaErrorInvalidValue);
+    count(&emulated_runtime_counts::copies);
+    of(s)->add([=] { memset(to, value, bytes); }, true);
+    return also(of(s)->gpu, cudaSuccess);
+}
+
+/* --- streams and events --------------------------------------------------- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+    *s = reinterpret_cast<cudaStream_t>(new stream(current));
+    return also(current, cudaSuccess);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    delete reinterpret_cast<stream *>(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    if (s == nullptr)
+        count(&emulated_runtime_counts::waits);
+    of(s)->wait();
+    return also(of(s)->gpu, cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+    *e = reinterpret_cast<cudaEvent_t>(new event{ current, {}, nullptr });
+    return also(current, cudaSuccess);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    delete of(e);
+    return cudaSuccess;
+}
+
+static double seconds_now()
+{
+    timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<double>(t.tv_sec) +
+           1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+static std::shared_ptr<moment> moment_of(event *e)
+{
+    std::lock_guard<std::mutex> guard(e->lock);
+
+    return e->last;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    auto m = std::make_shared<moment>();
+
+    if (of(e)->gpu != of(s)->gpu)
+        return note(cudaErrorInvalidResourceHandle);
+    {
+        std::lock_guard<std::mutex> guard(of(e)->lock);
+        of(e)->last = m;
+    }
+    of(s)->add(
+        [m] {
+            std::lock_guard<std::mutex> guard(m->lock);
+
+            m->when = seconds_now();
+            m->over = true;
+            m->changed.notify_all();
+        },
+        false);
+    return also(of(s)->gpu, cudaSuccess);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    auto m = moment_of(of(e));
+
+    if (m != nullptr) {
+        std::unique_lock<std::mutex> guard(m->lock);
+
+        m->changed.wait(guard, [&] { return m->over; });
+    }
+    return also(of(e)->gpu, cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    auto a = moment_of(of(from)), b = moment_of(of(to));
+
+    if (a == nullptr || b == nullptr || of(from)->gpu != of(to)->gpu)
+        return note(cudaErrorInvalidResourceHandle);
+    std::unique_lock<std::mutex> first(a->lock);
+    bool over = a->over;
+    double since = a->when;
+
+    first.unlock();
+    std::lock_guard<std::mutex> second(b->lock);
+    if (!over || !b->over)
+        return note(cudaErrorNotReady);
+    *ms = static_cast<float>(1e3 * (b->when - since));
+    return cudaSuccess;
+}
+
+} /* extern "C" */

@@ -1,0 +1,120 @@
+/* runtime.h - GPUs that are not there: their memory, and streams that are
+ * threads and late on purpose. cudart.cpp makes CUDA's runtime of them.
+ *
+ * Environment: DSFLOW_EMULATED_GPUS (2), _MEMORY (bytes of each, 4 GiB), _LATE
+ * (microseconds that a stream sleeps at most, now and then, 100), _SEED (1),
+ * _FAIL (the how-manieth kernel or copy meets a bad address; 0: none), _DRIVER
+ * (version of CUDA; 0: no driver), _GUARD (0: a core may touch device memory,
+ * where the processor has no protection keys: faster). */
+#ifndef DSF_TESTS_GPU_RUNTIME_H
+#define DSF_TESTS_GPU_RUNTIME_H
+
+#include "counts.h"
+
+#include <condition_variable>
+#include <cuda_runtime_api.h>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace emulated {
+
+enum { MOST_GPUS = EMULATED_MOST_GPUS };
+
+long long setting(const char *name, long long otherwise);
+int gpus();
+
+/* The one place for all counts. */
+struct counting {
+    std::mutex lock;
+    emulated_runtime_counts counts;
+};
+counting &all_counts();
+void count(uint64_t emulated_runtime_counts::*what);
+
+/* --- memory.cpp ----------------------------------------------------------- */
+
+/* Device memory, which only streams may touch; filled with NaNs. NULL: there is
+ * no more. */
+void *take(int gpu, size_t bytes);
+/* False: it is none that was taken. */
+bool give_back(void *at);
+size_t memory_of(int gpu);
+size_t free_of(int gpu);
+
+/* Of main memory; false: some of it is pinned already, or it does not begin
+ * what was pinned. */
+bool pin(void *at, size_t bytes);
+bool unpin(void *at);
+
+/* Whose a range is, all of it: a GPU's number, or one of these. */
+enum { PAGEABLE = -1, PINNED = -2, NOBODYS = -3 };
+int owner_of(const void *at, size_t bytes);
+
+/* The calling thread is a stream's; it may touch device memory while one of
+ * these exists. */
+void become_stream();
+struct access {
+    access();
+    ~access();
+    access(const access &) = delete;
+    access &operator=(const access &) = delete;
+};
+
+/* --- stream.cpp ----------------------------------------------------------- */
+
+class stream {
+  public:
+    const int gpu;
+
+    explicit stream(int of);
+    ~stream();
+    /* `works` is for kernels and copies, which a GPU that has failed no longer
+     * does. */
+    void add(std::function<void()> what, bool works);
+    void wait(); /* until it is idle */
+
+  private:
+    struct item {
+        std::function<void()> what;
+        bool works;
+    };
+    void run();
+    void be_late();
+    void work(item &next);
+
+    std::deque<item> todo;
+    std::mutex lock;
+    std::condition_variable changed;
+    bool busy = false, over = false;
+    uint64_t dice;
+    std::thread thread;
+};
+
+/* The stream that NULL stands for. */
+stream *default_stream(int gpu);
+
+/* From the first bad kernel on, a GPU does nothing but say so. */
+void fail(int gpu, cudaError_t error, const char *text);
+cudaError_t failure_of(int gpu);
+const char *failure_text();
+
+/* A moment of a stream. */
+struct moment {
+    std::mutex lock;
+    std::condition_variable changed;
+    bool over = false;
+    double when = 0;
+};
+struct event {
+    const int gpu;
+    std::mutex lock;
+    std::shared_ptr<moment> last; /* recorded */
+};
+
+} // namespace emulated
+
+#endif

@@ -1,0 +1,183 @@
+/* stream.cpp - streams of GPUs that are not there: a thread for each, that does
+ * one thing after the other, and is late now and then. */
+#include "runtime.h"
+
+#include "emulated.h"
+
+#include <atomic>
+#include <unistd.h>
+
+namespace emulated {
+
+namespace {
+
+struct gpu_state {
+    std::mutex lock;
+    cudaError_t failed = cudaSuccess;
+};
+
+gpu_state &state_of(int gpu)
+{
+    static gpu_state *all = new gpu_state[MOST_GPUS];
+
+    return all[gpu];
+}
+
+/* Of the first GPU that failed. */
+struct first_failure {
+    std::mutex lock;
+    std::string text;
+};
+
+first_failure &the_failure()
+{
+    static first_failure &f = *new first_failure;
+
+    return f;
+}
+
+} // namespace
+
+void fail(int gpu, cudaError_t error, const char *text)
+{
+    gpu_state &s = state_of(gpu);
+    first_failure &f = the_failure();
+
+    {
+        std::lock_guard<std::mutex> guard(f.lock);
+        if (f.text.empty())
+            f.text = text;
+    }
+    std::lock_guard<std::mutex> guard(s.lock);
+    s.failed = s.failed == cudaSuccess ? error : s.failed;
+}
+
+cudaError_t failure_of(int gpu)
+{
+    gpu_state &s = state_of(gpu);
+    std::lock_guard<std::mutex> guard(s.lock);
+
+    return s.failed;
+}
+
+const char *failure_text()
+{
+    first_failure &f = the_failure();
+    std::lock_guard<std::mutex> guard(f.lock);
+
+    return f.text.c_str(); /* which stays: it is set once */
+}
+
+static uint64_t first_dice()
+{
+    static std::atomic<uint64_t> streams;
+
+    return static_cast<uint64_t>(setting("SEED", 1)) * 1000003 +
+           ++streams * 0x9e3779b97f4a7c15;
+}
+
+stream::stream(int of) : gpu(of), dice(first_dice()), thread([this] { run(); })
+{
+}
+
+stream::~stream()
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        over = true;
+    }
+    changed.notify_all();
+    thread.join();
+}
+
+void stream::add(std::function<void()> what, bool works)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        todo.push_back({ std::move(what), works });
+    }
+    changed.notify_all();
+}
+
+void stream::wait()
+{
+    std::unique_lock<std::mutex> guard(lock);
+
+    changed.wait(guard, [this] { return todo.empty() && !busy; });
+}
+
+/* One time out of four. */
+void stream::be_late()
+{
+    const long long most = setting("LATE", 100);
+
+    dice = dice * 6364136223846793005 + 1442695040888963407;
+    if (most > 0 && dice >> 62 == 0)
+        usleep(static_cast<useconds_t>((dice >> 32) % 1000 *
+                                       static_cast<uint64_t>(most) / 1000));
+}
+
+/* The n-th kernel or copy of all streams. */
+static bool meets_bad_address()
+{
+    static std::atomic<long long> done;
+
+    return ++done == setting("FAIL", 0);
+}
+
+void stream::work(item &next)
+{
+    if (failure_of(gpu) != cudaSuccess)
+        return;
+    if (meets_bad_address()) {
+        fail(gpu, cudaErrorIllegalAddress,
+             "an illegal memory access was encountered");
+        return;
+    }
+    {
+        access to_memory;
+
+        next.what();
+    }
+    if (const char *fault = emulated_fault())
+        fail(gpu, cudaErrorLaunchFailure, fault);
+}
+
+void stream::run()
+{
+    std::unique_lock<std::mutex> guard(lock);
+
+    become_stream();
+    for (;;) {
+        changed.wait(guard, [this] { return over || !todo.empty(); });
+        if (todo.empty())
+            return;
+        item next = std::move(todo.front());
+
+        todo.pop_front();
+        busy = true;
+        guard.unlock();
+        be_late();
+        if (next.works)
+            work(next);
+        else
+            next.what();
+        next.what = nullptr;
+        guard.lock();
+        busy = false;
+        changed.notify_all();
+    }
+}
+
+stream *default_stream(int gpu)
+{
+    static std::mutex lock;
+    static stream *all[MOST_GPUS];
+    std::lock_guard<std::mutex> guard(lock);
+
+    if (all[gpu] == nullptr)
+        all[gpu] = new stream(gpu);
+    return all[gpu];
+}
+
+} // namespace emulated

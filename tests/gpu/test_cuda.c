@@ -1,0 +1,243 @@
+/* test_cuda.c - the executor on GPUs that are not there, with a kernel of its
+ * own: order where streams are late, what is allocated and pinned, and what
+ * ends a run. */
+#include <dsflow/codelet.h>
+
+static void mix_cuda(const struct dsflow_call *call, void *stream);
+#define TIERS_MIX_CUDA mix_cuda
+#include "gpu/runtime/counts.h"
+#include "unit/exec/tiers.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static void (*count)(struct emulated_runtime_counts *counts);
+static void (*run_on)(void *stream, void (*what)(void *arg), void *arg);
+
+/* Kept until the end, as a GPU that has failed runs nothing any more. */
+struct mixing {
+    uint32_t *x;
+    const uint32_t *y;
+    size_t n;
+    uint32_t k;
+    struct mixing *next;
+};
+static struct mixing *all_mixing;
+
+static void mix_there(void *arg)
+{
+    const struct mixing *m = arg;
+
+    mix(m->x, m->y, m->n, m->k);
+}
+
+static void mix_cuda(const struct dsflow_call *call, void *stream)
+{
+    struct mixing *m = malloc(sizeof(*m));
+
+    *m = (struct mixing){ call->bufs[0].ptr, call->bufs[1].ptr,
+                          call->bufs[0].bytes / sizeof(uint32_t),
+                          *(const uint32_t *)call->args, NULL };
+    run_on(stream, mix_there, m);
+    /* Of one GPU after the other; the launcher of each is a thread. */
+    do
+        m->next = all_mixing;
+    while (!__atomic_compare_exchange_n(&all_mixing, &m->next, m, 1,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+}
+
+static struct emulated_runtime_counts counts_now(void)
+{
+    struct emulated_runtime_counts c;
+
+    count(&c);
+    return c;
+}
+
+static struct dsflow_exec_options options_of(unsigned gpus)
+{
+    return DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 2,
+                               .gpus = gpus);
+}
+
+static void step(struct program *p, struct dsflow_exec *exec)
+{
+    struct dsflow_err err;
+
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    compute(p);
+}
+
+/* With each step submitted while the one before is under way; nothing is
+ * allocated, freed or waited for but at the beginning, and nothing copied that
+ * is not pinned. */
+static void run_steps(unsigned gpus, unsigned seed)
+{
+    struct emulated_runtime_counts before = counts_now(), first, last;
+    struct told told = { 0 };
+    struct dsflow_host host = { &told, .report = report };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct program p;
+
+    make_program(&p, seed);
+    exec = open_exec(p.g, options_of(gpus), &host);
+    put_first_contents(&p, exec);
+    step(&p, exec);
+    first = counts_now();
+    for (int i = 1; i < STEPS; i++)
+        step(&p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    last = counts_now();
+    assert_contents(&p, exec);
+    assert_int_equal(told.n, STEPS);
+    assert_int_equal(first.allocations - before.allocations, NRANKS);
+    assert_int_equal(last.allocations, first.allocations);
+    assert_int_equal(last.frees, before.frees);
+    assert_int_equal(last.waits, first.waits);
+    assert_int_equal(last.unpinned, 0);
+    assert_true(last.launches > before.launches);
+    assert_true(last.copies > first.copies);
+    dsflow_exec_close(exec);
+    last = counts_now();
+    assert_int_equal(last.frees - before.frees, NRANKS);
+    free_program(&p);
+}
+
+static void kernels_copies_cores_and_disks_keep_their_order(void **state)
+{
+    run_steps(1, 11);
+    run_steps(2, 12);
+    assert_int_equal(counts_now().peers, 2);
+    setenv("DSFLOW_EMULATED_LATE", "0", 1);
+    run_steps(2, 13);
+}
+
+/* No byte more is taken than is asked for, in one piece for each rank. */
+static void one_page_less_is_refused_before_the_run(void **state)
+{
+    struct dsflow_exec_options options = options_of(1);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    struct program p;
+    char text[32];
+    uint64_t used;
+
+    options.disk = disk;
+    make_program(&p, 3);
+    exec = open_exec(p.g, options, &host);
+    used = counts_now().used[0];
+    assert_int_equal(used, exec->devices[0].used);
+    dsflow_exec_close(exec);
+    assert_int_equal(counts_now().used[0], 0);
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)used);
+    setenv("DSFLOW_EMULATED_MEMORY", text, 1);
+    exec = open_exec(p.g, options, &host);
+    dsflow_exec_close(exec);
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)used - 4096);
+    setenv("DSFLOW_EMULATED_MEMORY", text, 1);
+    assert_int_equal(dsflow_exec_open(p.g, &options, &host, &exec, &err),
+                     DSFLOW_EFIT);
+    assert_non_null(strstr(err.msg, "machine: gpus: GPU 0: "));
+    assert_non_null(strstr(err.msg, " for the tensors of rank 1: "));
+    assert_int_equal(counts_now().used[0], 0);
+    unsetenv("DSFLOW_EMULATED_MEMORY");
+    free_program(&p);
+}
+
+/* Two numbers on the GPU, one mixed with the other a few times. */
+static struct program kernels_only(void)
+{
+    struct program p = { .g = dsflow_graph_new(), .seed = 1 };
+    dsflow_data_id d[2];
+
+    d[0] = add_data(&p, "a", 0, 0, 0, DSFLOW_DEVICE, true);
+    d[1] = add_data(&p, "b", 0, 0, 0, DSFLOW_DEVICE, true);
+    for (uint32_t k = 0; k < 5; k++)
+        add_task(&p, &mix_op, 0, k, d[0], d[1]);
+    return p;
+}
+
+static void no_core_can_touch_the_memory_of_a_gpu(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
+    int status = 0;
+    pid_t child;
+
+    put_first_contents(&p, exec);
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(*(const volatile char *)exec->mem[0] == 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
+/* The last: this GPU is of no use to the process any more. */
+static void a_kernel_that_fails_is_named_and_ends_the_run(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
+    struct emulated_runtime_counts c;
+    struct dsflow_err err;
+    char text[32];
+
+    put_first_contents(&p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    c = counts_now();
+    snprintf(text, sizeof(text), "%llu",
+             (unsigned long long)(c.copies + c.launches) + 3);
+    setenv("DSFLOW_EMULATED_FAIL", text, 1);
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "task tiers_mix of rank 0: GPU 0: an illegal "
+                                 "memory access was encountered");
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_EIO);
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
+static void free_mixing(void)
+{
+    while (all_mixing != NULL) {
+        struct mixing *m = all_mixing;
+
+        all_mixing = m->next;
+        free(m);
+    }
+}
+
+int main(void)
+{
+    static const char path[] = "tests/gpu/.libs/dsflow-cuda-bare.so";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_copies_cores_and_disks_keep_their_order),
+        cmocka_unit_test(one_page_less_is_refused_before_the_run),
+        cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
+        cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),
+    };
+    void *module = dlopen(path, RTLD_NOW);
+    int failed;
+
+    setenv("DSFLOW_CUDA", path, 1);
+    if (module == NULL || register_tiers()) {
+        fprintf(stderr, "%s\n", module == NULL ? dlerror() : "");
+        return 99;
+    }
+    *(void **)&count = dlsym(module, "emulated_runtime_count");
+    *(void **)&run_on = dlsym(module, "emulated_runtime_run");
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free_mixing();
+    return failed;
+}
