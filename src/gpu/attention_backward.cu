@@ -4,10 +4,11 @@
  * of queries the keys that they see (dQ). Scores are computed in both: seven
  * products, where one launch that adds dQ with atomics has five.
  *
- * Bounds, d 128, an H200: of 16 keys and 64 queries 256 mma take some 400
- * cycles of a processor's four warps, what they read 576; of 32 queries and 32
- * keys 192 mma 300, what they read 320. So reading shared memory bounds dK and
- * dV, and 220 TFLOP/s (of five products) ask for 0.85 of that. */
+ * What bounds it, of 1024 pairs of a query and a key with heads of 128, in cycles
+ * of a processor of an H200: dK and dV (16 keys a warp) 400 for 256 mma and 576 for
+ * 144 ldmatrix.x4, dQ (32 queries a warp) 300 for 192 mma and 320 for 80
+ * ldmatrix.x4. So shared memory bounds both, at 330 TFLOP/s of five products, and
+ * 220 are aimed at. 32 keys a warp would need 256 registers for dK and dV alone. */
 #include "gpu/attention_mma.h"
 
 namespace {
