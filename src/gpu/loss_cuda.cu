@@ -122,11 +122,11 @@ __global__ void __launch_bounds__(THREADS)
     float *s = dev_shared<float>();
     T *row = (T *)l.logits + blockIdx.x * l.ld;
     const int64_t column = own_target(l, blockIdx.x);
+    /* Read before the barriers of the first sum, which others write behind. */
     const double target = column < 0 ? 0 : dev_load(row + column);
     float most = -INFINITY;
     double all = 0;
 
-    __syncthreads(); /* the target has been read */
     for (unsigned b = 0; b < blocks; b++) {
         float v[PIECES][V], top = -INFINITY, sum = 0, next;
 

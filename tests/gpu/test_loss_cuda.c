@@ -90,6 +90,33 @@ static void logits_become_their_gradients(void **state)
             try_whole(type, heads[i].vocab, heads[i].ld);
 }
 
+/* The losses of many rows are added up. */
+static void each_row_has_a_loss(void **state)
+{
+    enum { MANY = 2500, VOCAB = 3 };
+    struct tensor x = tensor_new(MANY * VOCAB, 1, 1);
+    double *losses = zeroes(MANY), loss = NAN, expected = 0;
+    int32_t *targets = calloc(MANY, sizeof(*targets));
+    const struct dsf_gpu_logits l = { .type = DSFLOW_FP32, .logits = x.f,
+                                      .rows = MANY, .vocab = VOCAB,
+                                      .ld = VOCAB, .targets = targets,
+                                      .scale = 1 };
+
+    orders = 1;
+    for (size_t r = 0; r < MANY; r++) {
+        const double *v = x.d + r * VOCAB;
+
+        expected += log(exp(v[0]) + exp(v[1]) + exp(v[2])) - v[0];
+    }
+    IN_EACH_ORDER(&loss, sizeof(loss), loss = NAN,
+                  dsf_gpu_cross_entropy(&l, &loss, losses, NULL));
+    assert_true(fabs(loss - expected) < 1e-6 * expected);
+    orders = 3;
+    free(losses);
+    free(targets);
+    tensor_free(&x);
+}
+
 enum { PARTS = 3 };
 
 /* What parts do, one after the other, is what the whole does. */
@@ -208,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_become_their_gradients),
+        cmocka_unit_test(each_row_has_a_loss),
         cmocka_unit_test(parts_of_the_vocabulary_meet),
         cmocka_unit_test(rows_of_a_token_are_added_in_their_order),
     };

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(EMULATED_UCONTEXT)
 #define EMULATED_ASSEMBLER 1
 #else
 #define EMULATED_ASSEMBLER 0
