@@ -176,6 +176,9 @@ INLINE vf vscale2(vf a, vf n)
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 enum { VW = 4 };
 typedef float vf __attribute__((vector_size(16)));
@@ -211,33 +214,59 @@ INLINE vf vfma(vf a, vf b, vf c)
     return a * b + c;
 }
 
-#if defined(__FP_FAST_FMAF)
-INLINE vf vfma_exact(vf a, vf b, vf c)
-{
-    for (size_t i = 0; i < VW; i++)
-        a[i] = __builtin_fmaf(a[i], b[i], c[i]);
-    return a;
-}
-#else
-typedef double vdouble __attribute__((vector_size(32)));
-typedef int64_t vlong __attribute__((vector_size(32)));
+#if defined(__SSE2__)
+typedef int64_t vlong __attribute__((vector_size(16)));
 
-/* In double the product is exact, and the sum is rounded to odd (Boldo &
- * Melquiond 2008): rounding that once more gives what rounding once does. */
-INLINE vf vfma_exact(vf a, vf b, vf c)
+/* A product of floats is exact in double. Is one of the sums, once it is
+ * rounded to double, halfway between two floats, or its float, r, next to 0?
+ * Only there it counts what double has lost. (Where r is 0, nothing was.) */
+INLINE int vneeds_lost(__m128d sum, __m128d sum1, vf r)
 {
-    vdouble product = __builtin_convertvector(a, vdouble) *
-                      __builtin_convertvector(b, vdouble);
-    vdouble addend = __builtin_convertvector(c, vdouble);
-    vdouble sum = product + addend, part = sum - product;
+    vi low = (vi)_mm_shuffle_ps((vf)sum, (vf)sum1, 0x88);
+    vf size = (vf)((vi)r & 0x7fffffff);
+    vi close = (vi)(size <= 0x1p-126f) & (vi)(size > 0);
+    vi halfway = (vi)((low & 0x1fffffff) == 0x10000000);
+
+    return _mm_movemask_ps((vf)(close | halfway));
+}
+
+/* The sum rounded to odd (Boldo & Melquiond 2008): rounding that once more
+ * gives what rounding once does. */
+INLINE __m128d vround_odd(__m128d product, __m128d addend)
+{
+    __m128d sum = product + addend, part = sum - product;
     /* What the sum lost (Knuth); not a number where the sum is not finite. */
-    vdouble lost = (product - (sum - part)) + (addend - part);
+    __m128d lost = (product - (sum - part)) + (addend - part);
     vlong inexact = (vlong)(lost < 0) | (vlong)(lost > 0);
     vlong inward = (vlong)(lost > 0) ^ (vlong)(sum > 0);
     vlong bits = (vlong)sum, even = (bits & 1) - 1;
 
-    bits += inexact & even & (inward | 1);
-    return __builtin_convertvector((vdouble)bits, vf);
+    return (__m128d)(bits + (inexact & even & (inward | 1)));
+}
+
+INLINE vf vfma_exact(vf a, vf b, vf c)
+{
+    const __m128 upper[] = { _mm_movehl_ps(a, a), _mm_movehl_ps(b, b),
+                             _mm_movehl_ps(c, c) };
+    __m128d p = _mm_cvtps_pd(a) * _mm_cvtps_pd(b), p1 = _mm_cvtps_pd(upper[0]);
+    __m128d q = _mm_cvtps_pd(c), q1 = _mm_cvtps_pd(upper[2]);
+    __m128d sum = p + q, sum1;
+    vf r;
+
+    p1 = p1 * _mm_cvtps_pd(upper[1]);
+    sum1 = p1 + q1;
+    r = _mm_movelh_ps(_mm_cvtpd_ps(sum), _mm_cvtpd_ps(sum1));
+    if (__builtin_expect(vneeds_lost(sum, sum1, r), 0))
+        r = _mm_movelh_ps(_mm_cvtpd_ps(vround_odd(p, q)),
+                          _mm_cvtpd_ps(vround_odd(p1, q1)));
+    return r;
+}
+#else
+INLINE vf vfma_exact(vf a, vf b, vf c)
+{
+    for (size_t i = 0; i < VW; i++)
+        a[i] = fmaf(a[i], b[i], c[i]);
+    return a;
 }
 #endif
 
