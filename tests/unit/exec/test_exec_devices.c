@@ -157,6 +157,43 @@ static void a_device_copies_while_it_computes(void **state)
     dsflow_graph_free(g);
 }
 
+/* A kernel leaves squares in main memory, where a core needs nothing carried.
+ */
+static void a_core_adds_up_what_devices_leave(void **state)
+{
+    const struct dsf_square_args square = { .elems = 64 };
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_data_spec d = DSFLOW_DATA(.name = "grad", .persistent = 1,
+                                            .dtype = DSFLOW_FP32, .elems = 64);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    dsflow_data_id grad, squares, sum;
+
+    grad = dsflow_graph_add_data(g, &d);
+    d = (struct dsflow_data_spec)DSFLOW_DATA(.name = "squares",
+                                             .dtype = DSFLOW_FP64, .elems = 4,
+                                             .role = DSFLOW_BUFFERS);
+    squares = dsflow_graph_add_data(g, &d);
+    d.name = "sum";
+    d.elems = 1;
+    sum = dsflow_graph_add_data(g, &d);
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &dsf_op_square, .args = &square, .ndata = 2,
+                        .data = (dsflow_data_id[]){ grad, squares }));
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &dsf_op_sum, .fresh = 1, .ndata = 2,
+                        .data = (dsflow_data_id[]){ sum, squares }));
+    exec = open_exec(
+        g,
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = 1, .virtuals = 1),
+        &host);
+    assert_int_equal(exec->calls[0].by, DSF_BY_DEVICE);
+    assert_int_equal(exec->calls[1].by, DSF_BY_CORE);
+    assert_false(exec->calls[1].staged);
+    dsflow_exec_close(exec);
+    dsflow_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_fails_ends_the_run),
         cmocka_unit_test(a_device_copies_while_it_computes),
         cmocka_unit_test(what_only_kernels_touch_is_launched_ahead),
+        cmocka_unit_test(a_core_adds_up_what_devices_leave),
     };
 
     if (register_tiers())
