@@ -298,13 +298,19 @@ static bool read_tasks(FILE *in, struct dsf_trace *trace)
     return good;
 }
 
+/* Writers count nanoseconds, in 64 bits: thirty years of them are enough. */
+static bool is_time(double t)
+{
+    return fabs(t) <= 1e9;
+}
+
 /* Steps follow each other. Until all is read they are numbered as in the file,
  * from laps.first on. */
 static bool add_lap(struct dsf_laps *laps, unsigned nprograms,
                     const struct step_record *r)
 {
     if (r->program >= nprograms || !(r->begin <= r->end) ||
-        !isfinite(r->begin) || !isfinite(r->end) || isinf(r->bound) ||
+        !is_time(r->begin) || !is_time(r->end) || isinf(r->bound) ||
         !(r->loss_scale >= 0) || isinf(r->loss_scale) || r->skipped > 1 ||
         (laps->n > 0 && r->step != laps->first + laps->n))
         return false;
@@ -355,7 +361,7 @@ static bool read_spans(FILE *in, struct dsf_trace *trace)
                 return true;
             }
             if (s.lane >= timeline->nlanes || !(s.start <= s.end) ||
-                !isfinite(s.start) || !isfinite(s.end) ||
+                !is_time(s.start) || !is_time(s.end) ||
                 s.kind > DSF_SPAN_TRANSFER ||
                 (s.kind == DSF_SPAN_TRANSFER && s.lane < timeline->workers) ||
                 s.what >= (s.kind == DSF_SPAN_TASK ? ntasks : ndata))

@@ -205,6 +205,9 @@ static void what_was_found_of_a_step_is_kept_in_the_file(void **state)
     assert_int_equal(read_back((const unsigned[]){ 2, 4 }, 2, &got, &err),
                      DSFLOW_EINVAL);
     assert_string_equal(err.msg, "test_steps.got: is damaged");
+    /* It begins after sixty years. */
+    assert_int_equal(read_back((const unsigned[]){ 2000000000 }, 1, &got, &err),
+                     DSFLOW_EINVAL);
 }
 
 int main(void)
