@@ -4,11 +4,12 @@
  * of queries the keys that they see (dQ). Scores are computed in both: seven
  * products, where one launch that adds dQ with atomics has five.
  *
- * What bounds it, of 1024 pairs of a query and a key with heads of 128, in cycles
- * of a processor of an H200: dK and dV (16 keys a warp) 400 for 256 mma and 576 for
- * 144 ldmatrix.x4, dQ (32 queries a warp) 300 for 192 mma and 320 for 80
- * ldmatrix.x4. So shared memory bounds both, at 330 TFLOP/s of five products, and
- * 220 are aimed at. 32 keys a warp would need 256 registers for dK and dV alone. */
+ * What bounds it, of 1024 pairs of a query and a key with heads of 128, in
+ * cycles of a processor of an H200: dK and dV (16 keys a warp) 400 for 256 mma
+ * and 576 for 144 ldmatrix.x4, dQ (32 queries a warp) 300 for 192 mma and 320
+ * for 80 ldmatrix.x4. So shared memory bounds both, at 330 TFLOP/s of five
+ * products, and 220 are aimed at. 32 keys a warp would need 256 registers for
+ * dK and dV alone. */
 #include "gpu/attention_mma.h"
 
 namespace {
@@ -82,15 +83,15 @@ DEV void load_step(const dsf_gpu_attention &a, const query_stages<T, D, N> &to,
     dev_copy_commit();
 }
 
-/* What a thread brings of the numbers of a step: lse or delta of a query. One
- * past the last gives no key any weight. */
+/* What a thread brings of the numbers of a step: lse or delta of a query. What
+ * is made of one past the last is multiplied by its q and datt, zeroes. */
 template <int N>
 DEV float step_number(const dsf_gpu_attention &a, unsigned seq, step s)
 {
     const unsigned row = s.query + threadIdx.x % N;
 
     if (row >= a.queries)
-        return threadIdx.x < N ? INFINITY : 0;
+        return 0;
     if (threadIdx.x < N)
         return a.lse[query_at(a, seq, s.head, row)] * ATTENTION_LOG2E;
     return a.delta[query_at(a, seq, s.head, row)];

@@ -2,11 +2,12 @@
  * a block of threads has some queries of a head and meets all keys that they
  * see, some at a time, while the next ones are on their way.
  *
- * What bounds it, of a warp (32 queries, 64 keys) with heads of 128, in cycles of
- * a processor of an H200: 256 mma take 400, 80 ldmatrix.x4 320, 2048 exponentials
- * 128. Two blocks are on a processor at once, so that one multiplies while the other
- * exponentiates. If all but mma were hidden, this would be 580 TFLOP/s, and 270 are
- * aimed at. More needs wgmma, which reads keys once for four warps. */
+ * What bounds it, of a warp (32 queries, 64 keys) with heads of 128, in cycles
+ * of a processor of an H200: 256 mma take 400, 80 ldmatrix.x4 320, 2048
+ * exponentials 128. Two blocks are on a processor at once, so that one
+ * multiplies while the other exponentiates. If all but mma were hidden, this
+ * would be 580 TFLOP/s, and 270 are aimed at. More needs wgmma, which reads
+ * keys once for four warps. */
 #include "gpu/attention_mma.h"
 
 namespace {

@@ -288,8 +288,8 @@ __global__ void __launch_bounds__(THREADS)
             softmax_put(a, at.seq, at.head, row + tile_row() + r, of[r]);
 }
 
-/* Of a query: lse in powers of 2, and delta. One past the last gives no key any
- * weight. */
+/* Of a query: lse in powers of 2, and delta. What is made of one past the last
+ * is multiplied by its q and datt, zeroes. */
 struct query_numbers {
     float lse, delta;
 };
@@ -300,7 +300,7 @@ DEV query_numbers numbers_of(const dsf_gpu_attention &a, unsigned seq,
     const size_t at = query_at(a, seq, head, row);
 
     if (row >= a.queries)
-        return { INFINITY, 0 };
+        return { 0, 0 };
     return { a.lse[at] * ATTENTION_LOG2E, a.delta[at] };
 }
 

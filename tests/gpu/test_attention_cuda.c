@@ -225,9 +225,11 @@ static void full_precision(void **state)
 static void sequences_in_several_tiles(void **state)
 {
     TRY(DSFLOW_BF16, 1, 2, 1, 64, 70, 64, 9);
+    TRY(DSFLOW_BF16, 1, 1, 1, 32, 63, 5);
     TRY(DSFLOW_FP16, 1, 1, 1, 128, 3, 130);
+    TRY(DSFLOW_BF16, 1, 1, 1, 128, 130, 70);
     TRY(DSFLOW_FP16, 1, 2, 2, 40, 33, 65);
-    TRY(DSFLOW_FP32, 1, 2, 1, 66, 65, 3, 20);
+    TRY(DSFLOW_FP32, 1, 2, 1, 66, 63, 3, 20);
 }
 
 int main(void)
