@@ -204,9 +204,11 @@ const char *words(const struct dsf_gpu_product *p, cublasStatus_t status)
     if (status == CUBLAS_STATUS_SUCCESS)
         return nullptr;
     snprintf(said, sizeof(said),
-             "cuBLASLt: a product of %zu x %zu by %zu x %zu numbers of type "
-             "%d: %s",
-             p->m, p->k, p->k, p->n, (int)p->type,
+             "cuBLASLt: a product of %zu x %zu by %zu x %zu numbers in %s: %s",
+             p->m, p->k, p->k, p->n,
+             p->type == DSFLOW_BF16   ? "bf16"
+             : p->type == DSFLOW_FP16 ? "fp16"
+                                      : "fp32",
              cublasLtGetStatusString(status));
     return said;
 }
