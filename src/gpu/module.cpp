@@ -1,5 +1,6 @@
 /* module.cpp - gpu.h over CUDA's runtime. */
 #include "gpu/gpu.h"
+#include "gpu/product.h"
 
 #include <cuda_runtime_api.h>
 
@@ -179,9 +180,13 @@ const char *record(void *event, void *stream)
     return text_of(cudaEventRecord(event_of(event), stream_of(stream)));
 }
 
+/* A product that the library refused launched nothing. */
 const char *launched()
 {
-    return text_of(cudaGetLastError());
+    const char *product = dsf_gpu_multiply_failed();
+    const char *kernel = text_of(cudaGetLastError());
+
+    return product != nullptr ? product : kernel;
 }
 
 const char *await(void *event)
