@@ -42,8 +42,12 @@ template <class T> DEV float4 four_of(const T *p, unsigned left, bool whole)
 
 template <> DEV float4 four_of<float>(const float *p, unsigned left, bool whole)
 {
-    if (whole && left >= SIDE)
-        return four_at(p);
+    if (whole && left >= SIDE) {
+        const uint4 v = dev_load16(p);
+
+        return make_float4(__uint_as_float(v.x), __uint_as_float(v.y),
+                           __uint_as_float(v.z), __uint_as_float(v.w));
+    }
     return make_float4(left > 0 ? p[0] : 0, left > 1 ? p[1] : 0,
                        left > 2 ? p[2] : 0, left > 3 ? p[3] : 0);
 }
