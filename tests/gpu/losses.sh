@@ -1,0 +1,54 @@
+# losses.sh - whole jobs with all their CUDA sides, on GPUs that are not there,
+# beside the serial executor on cores: losses within 1e-5 in fp32, and 1e-2 in bf16
+# and fp16, whatever the mesh; norms of gradients within ten times that.
+DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
+. "${srcdir:-.}/tests/cli/lib.sh"
+DSFLOW_EMULATED_GPUS=2
+DSFLOW_EMULATED_LATE=20
+export DSFLOW_CUDA DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE
+
+# Of each step: loss, then norm of the gradient.
+losses() {
+    sed -n 's/.*"loss": *\([0-9.e+-]*\).*"grad_norm": *\([0-9.e+-]*\).*/\1\n\2/p' \
+        "$1/metrics.jsonl"
+}
+
+# near WITHIN KEYS...: the losses of a job on GPUs, and on cores.
+n=0
+near() {
+    within=$1
+    shift
+    n=$((n + 1))
+    sets='--set job.steps=3 --set batch.sequences=2 --set batch.sequence=24'
+    gpus=1
+    for key in "$@"; do
+        case $key in
+        gpus=*) gpus=${key#gpus=} ;;
+        *) sets="$sets --set $key" ;;
+        esac
+    done
+    # shellcheck disable=SC2086 # words are what separates keys
+    run cores$n $sets --executor serial
+    # shellcheck disable=SC2086
+    run gpus$n $sets --set machine.gpus=$gpus
+    losses cores$n > cores
+    losses gpus$n > gpus
+    paste cores gpus | awk -v within="$within" '
+        { d = $1 - $2; d = d < 0 ? -d : d }
+        NF != 2 || !($1 > 0) || !(d <= (NR % 2 ? 1 : 10) * within * $1) { bad = 1 }
+        END { exit bad || NR != 6 }' ||
+        fault "$*: within $within: $(paste cores gpus)"
+}
+llama='model.family=llama model.heads=4 model.kv_heads=2'
+near 1e-5 model.family=gpt2
+near 1e-2 precision.compute=bf16
+near 1e-5 gpus=2 mesh.tensor=2
+# shellcheck disable=SC2086
+near 1e-5 $llama recompute.what=block
+# shellcheck disable=SC2086
+near 1e-2 gpus=2 $llama precision.compute=bf16 mesh.data=2 zero.stage=3
+near 1e-2 precision.compute=fp16 model.width=36
+near 1e-2 precision.compute=bf16 precision.gradients=bf16
+grep -q 'on cores, as they have no CUDA side: .*adam' log ||
+    fault "gradients in bf16: nothing is said of cores: $(cat log)"
+finish
