@@ -75,7 +75,12 @@ struct dsflow_call {
  * uses one thread, keeps nothing, and its result depends on its inputs only. */
 typedef void (*dsflow_cpu_fn)(const struct dsflow_call *call);
 
-/* Only enqueue on `stream`, a cudaStream_t; do not wait for it. */
+/* Only enqueue on `stream`, a cudaStream_t; do not wait for it. Buffers are in the
+ * memory of the GPU, but for what cores read and write as well (control, tokens,
+ * losses): those are in main memory, where kernels reach them and this function
+ * must not look, as they are not written yet. So the kernel of an optimizer's
+ * update has to look whether the control that it reads says `skip`, and then leaves
+ * all as it is. `scratch` is in the memory of the GPU. */
 typedef void (*dsflow_cuda_fn)(const struct dsflow_call *call, void *stream);
 
 /* Random cases that a codelet can be tried on, as `dsflow codelet check` does:
