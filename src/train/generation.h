@@ -26,9 +26,9 @@ struct dsf_generation_task {
     const struct dsflow_op *of;    /* which it may replace */
     int32_t layer, part;
     bool earlier; /* it pairs its rows with all keys before them */
-    bool
-        casts; /* it leaves rows of port `cast` of the segment in the type of */
-    uint8_t cast; /* other data */
+    bool casts;   /* it leaves rows of a port of the segment in the type of
+                     other data: */
+    uint8_t cast; /* of that one */
     unsigned n;   /* data */
     uint8_t port[DSFLOW_SEGMENT_PORTS]; /* of each of it */
     bool keys[DSFLOW_SEGMENT_PORTS];    /* is it of all tokens so far? */
