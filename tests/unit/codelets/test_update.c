@@ -3,6 +3,7 @@
 #include "base/half.h"
 #include "codelets/codelets.h"
 
+#include "kernels/kernels.h"
 #include "lib/test.h"
 #include "tasks/tasks.h"
 
@@ -343,6 +344,30 @@ static void a_gradient_may_be_in_bf16(void **state)
     }
 }
 
+/* A block in bf16 is summed in pieces, one after the other. */
+static void squares_of_a_long_block_in_bf16(void **state)
+{
+    enum { PIECE = 2048 };
+    static float wide[LONG];
+    static uint16_t g[LONG];
+    const struct dsf_square_args args = { LONG, 0 };
+    double sum, expected = 0;
+
+    for (int i = 0; i < LONG; i++) {
+        g[i] = dsf_to_bf16((float)gradient(i, 2));
+        wide[i] = dsf_from_bf16(g[i]);
+    }
+    for (int i = 0; i < LONG; i += PIECE)
+        expected += dsf_square_sum(
+            wide + i, (size_t)(LONG - i < PIECE ? LONG - i : PIECE));
+    dsf_codelet_square.cpu(&(struct dsflow_call){
+        .bufs = (struct dsflow_buf[]){ { g, sizeof(g), LONG, DSFLOW_BF16 },
+                                       { &sum, sizeof(sum), 1, DSFLOW_FP64 } },
+        .nbufs = 2,
+        .args = &args });
+    assert_memory_equal(&expected, &sum, sizeof(sum));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +378,7 @@ int main(void)
         cmocka_unit_test(one_gradient_is_added_to_another),
         cmocka_unit_test(a_shard_is_updated_like_the_whole),
         cmocka_unit_test(squares_of_shards_are_those_of_the_whole),
+        cmocka_unit_test(squares_of_a_long_block_in_bf16),
         cmocka_unit_test(a_gradient_may_be_in_bf16),
     };
 

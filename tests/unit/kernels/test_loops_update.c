@@ -266,9 +266,41 @@ static void check_one_rounding(void)
     assert_same(expected, p, MANY);
 }
 
+/* -lr g ends p + -lr g a little below, or above, the middle between two floats:
+ * less than double shows. */
+static void check_halfway(void)
+{
+    static const struct {
+        float minus_lr, g, p;
+    } cases[] = {
+        { 0x1.000002p-24f, 0x1.fffffcp-1f, 0x1.000002p+0f },
+        { 0x1.001p-24f, 0x1.ffe002p-1f, 1 },
+    };
+
+    for (int k = 0; k < 2; k++) {
+        const struct dsf_sgd_step sgd = { .scale = 1,
+                                          .lr = -cases[k].minus_lr };
+        float p[37], g[37], expected[37];
+
+        for (int i = 0; i < 37; i++) {
+            const float sign = i % 3 == 1 ? -1 : 1;
+
+            g[i] = sign * cases[k].g;
+            p[i] = i % 5 == 0 ? 0.5f : sign * cases[k].p;
+            expected[i] = fmaf(-sgd.lr, g[i], p[i]);
+            if (i % 5 != 0)
+                assert_true((float)(-(double)sgd.lr * g[i] + p[i]) !=
+                            expected[i]);
+        }
+        dsf_sgd_update(&sgd, p, g, NULL, 37);
+        assert_same(expected, p, 37);
+    }
+}
+
 static void a_product_is_added_and_rounded_once(void **state)
 {
     with_every_isa(check_one_rounding);
+    with_every_isa(check_halfway);
 }
 
 /* As kernels.h says it. */
