@@ -185,10 +185,10 @@ esac
 
 # A run's folder brings its plug-ins along.
 "$dsflow" eval whole > log 2>&1 || fault "eval: $(cat log)"
-"$dsflow" generate whole --tokens 5 > log 2>&1 || fault "generate: $(cat log)"
+"$dsflow" generate whole --tokens 5 > wide 2> log || fault "generate: $(cat log)"
 # same.attention takes fp32 alone, so all of the text is made in that.
-"$dsflow" generate whole --tokens 5 --set precision.compute=bf16 > narrow 2>&1 &&
-    cmp log narrow || fault "generate in bf16: $(cat narrow)"
+"$dsflow" generate whole --tokens 5 --set precision.compute=bf16 > narrow 2> log &&
+    cmp wide narrow || fault "generate in bf16: $(cat log narrow)"
 "$dsflow" plan whole/job.toml > log 2>&1 || fault "plan: $(cat log)"
 grep -q "same.attention" log || fault "plan: no task same.attention"
 

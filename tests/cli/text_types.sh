@@ -20,8 +20,10 @@ for type in bf16 fp16; do
     "$dsflow" eval job.toml --set model.init=$type-hf --set job.output=none \
         --set precision.compute=$type --set data.validation=0.1 > b 2> err || fault "eval $type-hf: $(cat err)"
     cmp a b || fault "$type: the run and its folder have other losses"
-    says $type --set precision.head=fp32 > c 2> err || fault "generate $type, head: $(cat err)"
-    says $type --set precision.compute=fp32 > c 2> err || fault "generate $type in fp32: $(cat err)"
+    for keys in head=fp32 compute=fp32; do
+        says $type --set precision.$keys > a 2> err || fault "generate $type, $keys: $(cat err)"
+        [ "$(wc -c < a)" -ge 20 ] || fault "$type, $keys: $(cat a)"
+    done
 done
 
 # A run in fp32, in another type.
