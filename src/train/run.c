@@ -271,8 +271,8 @@ int dsf_run_check_copies(const struct dsf_run *r, struct dsflow_err *err)
     if (needed <= room)
         return DSFLOW_OK;
     return dsflow_fail(err, DSFLOW_EFIT,
-                       "the parameters in one piece take %s and %s of memory "
-                       "are left",
+                       "text takes %s, for parameters, keys and values, and %s "
+                       "of memory are left",
                        dsf_size_text(needed).s, dsf_size_text(room).s);
 }
 

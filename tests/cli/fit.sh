@@ -96,7 +96,7 @@ tail -n 1 out | grep -q "^batch.order=[a-z]*_major: the fastest of" ||
 # A sample needs the whole model: it is left out where there is no room for that.
 run sampled $nvme --set job.steps=4 --set sample.tokens=5 \
     --set memory.host="$(($(needs_in cpu $nvme) + 60))KiB"
-grep -q "no sample: the parameters in one piece take .* of memory are left; dsflow generate sampled" log ||
+grep -q "no sample: text takes .*, for parameters, keys and values, and .* of memory are left; dsflow generate sampled" log ||
     fault "without room for a sample: $(tail -n 2 log)"
 "$dsflow" generate sampled --tokens 5 > out 2>&1 ||
     fault "generate after that: $(tail -n 1 out)"
