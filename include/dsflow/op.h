@@ -69,7 +69,8 @@ enum dsflow_floats {
     DSFLOW_NARROW,     /* fp32, bf16 or fp16: that of the task */
     DSFLOW_NARROW_SUM, /* that of the task, or fp32: tasks add to it, one after
                           the other */
-    DSFLOW_NARROW_ALONE, /* any of the three, whatever the task's is */
+    DSFLOW_NARROW_ALONE, /* any of the three where the task computes in bf16 or
+                            fp16, or has no port that is DSFLOW_NARROW */
 };
 
 /* A port without a name is one that the op does not have: where several ops

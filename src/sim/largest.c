@@ -58,7 +58,7 @@ static bool is_same(const struct dsf_largest *a, const struct dsf_largest *b)
            strcmp(a->segment, b->segment) == 0 && strcmp(a->port, b->port) == 0;
 }
 
-/* Of two that are as large, the one that is used first. */
+/* Of two that are as large, the one that was made first. */
 static int larger(const void *x, const void *y)
 {
     const struct dsf_largest *a = x, *b = y;
