@@ -17,7 +17,9 @@ struct dsf_launcher {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct dsf_launch *first, **last; /* to be launched */
-    unsigned flying; /* launched, or about to be, and not ended */
+    /* Launched, or about to be, and not ended; and those more of which somebody
+     * is about to be told that they are launched. */
+    unsigned flying;
     bool closing;
 };
 
@@ -26,17 +28,26 @@ static struct dsf_launch *take(struct dsf_launcher *l)
     struct dsf_launch *launch;
 
     pthread_mutex_lock(&l->lock);
-    while ((l->first == NULL && !l->closing) || l->flying == DSF_DEVICE_MOST)
+    while ((l->first == NULL && !l->closing) || l->flying >= DSF_DEVICE_MOST)
         pthread_cond_wait(&l->changed, &l->lock);
     launch = l->first;
     if (launch != NULL) {
         l->first = launch->next;
         if (l->first == NULL)
             l->last = &l->first;
-        l->flying++;
+        l->flying += launch->launched != NULL ? 2 : 1;
     }
     pthread_mutex_unlock(&l->lock);
     return launch;
+}
+
+static void land(struct dsf_launcher *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->flying--;
+    if (l->flying == 0 || l->flying == DSF_DEVICE_MOST - 1)
+        pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* Once it is launched, it may be over and gone. */
@@ -50,8 +61,10 @@ static void *launch_all(void *arg)
         void *user = launch->user;
 
         device->class->launch(device, launch);
-        if (launched != NULL)
-            launched(user);
+        if (launched == NULL)
+            continue;
+        launched(user);
+        land(device->launcher);
     }
     return NULL;
 }
@@ -151,17 +164,10 @@ void dsf_device_compute(struct dsf_launch *launch)
 
 void dsf_device_done(struct dsf_device *device, struct dsf_launch *launch)
 {
-    struct dsf_launcher *l = device->launcher;
-
     launch->start -= device->since;
     launch->end -= device->since;
     if (launch->done != NULL)
         launch->done(launch);
-    if (l == NULL)
-        return;
-    pthread_mutex_lock(&l->lock);
-    l->flying--;
-    if (l->flying == 0 || l->flying == DSF_DEVICE_MOST - 1)
-        pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
+    if (device->launcher != NULL)
+        land(device->launcher);
 }
