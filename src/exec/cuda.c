@@ -183,11 +183,12 @@ static const char *enqueue_copies(const struct gpu *g,
     return why;
 }
 
-/* What a task is skipped for is known to its kernels alone (gpu.h). */
+/* What a task is skipped for is known to its kernels alone (gpu.h). What is
+ * refused may have begun: it ends, too. */
 static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
                            const struct stream *s, const struct events *e)
 {
-    const char *why = g->cuda->record(e->start, s->at);
+    const char *why = g->cuda->record(e->start, s->at), *ended;
 
     if (why == NULL && launch->codelet != NULL) {
         launch->cuda(&launch->call, s->at);
@@ -195,7 +196,8 @@ static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
     }
     if (why == NULL)
         why = enqueue_copies(g, launch, s->at);
-    return why == NULL ? g->cuda->record(e->end, s->at) : why;
+    ended = g->cuda->record(e->end, s->at);
+    return why == NULL ? ended : why;
 }
 
 static void cuda_launch(struct dsf_device *device, struct dsf_launch *launch)
@@ -214,9 +216,10 @@ static void end(void *user, struct dsf_launch *launch)
     struct stream *s = user;
     struct gpu *g = use(s->device);
     struct events *e = &s->events[s->ended++ % DSF_DEVICE_MOST];
+    const char *why = g->cuda->await(e->end);
 
     if (launch->status == DSFLOW_OK)
-        launch->status = fail(s->device, g->cuda->await(e->end), &launch->err);
+        launch->status = fail(s->device, why, &launch->err);
     if (launch->status == DSFLOW_OK)
         launch->status =
             fail(s->device, take_times(g, e, launch), &launch->err);
