@@ -186,7 +186,8 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
     plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];
     plan->nparts = plan->mesh.size[DSF_AXIS_TENSOR];
     plan->rank_workers = plan->workers / (unsigned)plan->nranks;
-    if (plan->rank_workers == 0 || plan->machine->devices > 0)
+    if (plan->rank_workers == 0 || plan->machine->devices > 0 ||
+        plan->machine->gpus > 0)
         plan->rank_workers = 1;
     return DSFLOW_OK;
 }
