@@ -21,7 +21,7 @@ namespace {
 thread_local char said[256];
 
 /* Everything that the choice may depend on. */
-using shape = std::array<uint64_t, 12>;
+using shape = std::array<uint64_t, 13>;
 
 struct device {
     cublasLtHandle_t handle = nullptr;
@@ -62,7 +62,8 @@ cublasLtEpilogue_t epilogue_of(const struct dsf_gpu_product *p)
 /* A product in the library's words. */
 struct description {
     cublasLtMatmulDescOpaque_t operation;
-    cublasLtMatrixLayoutOpaque_t a, b, c;          /* ours, row-major */
+    cublasLtMatrixLayoutOpaque_t a, b, c, d; /* ours, row-major; d: the result,
+                                                to which c is added */
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS; /* the first that is bad */
 
     void keep(cublasStatus_t other)
@@ -100,6 +101,13 @@ description::description(const struct dsf_gpu_product *p)
     matrix(&a, p->type, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda);
     matrix(&b, p->type, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb);
     matrix(&c, p->out, p->m, p->n, p->ldc);
+    matrix(&d, p->out, p->m, p->n, p->ldc);
+}
+
+/* Does the result go elsewhere than what is added to it? */
+bool is_apart(const struct dsf_gpu_product *p)
+{
+    return p->add != nullptr && p->add != p->c;
 }
 
 void description::pointers(const void *bias, const void *aux)
@@ -122,17 +130,21 @@ struct preference {
             status = cublasLtMatmulPreferenceSetAttribute(&it, which, &value,
                                                           sizeof(value));
     }
-    explicit preference(uint32_t alignment)
+    preference(const struct dsf_gpu_product *p, uint32_t alignment)
         : status(cublasLtMatmulPreferenceInit(&it))
     {
+        /* No number is aligned to less than its size. */
+        const uint32_t least =
+            p->out == DSFLOW_FP32 && alignment < 4 ? 4 : alignment;
+
         set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
             (uint64_t)DSF_GPU_WORKSPACE);
         set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
             (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
         set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
         set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, least);
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, least);
     }
 };
 
@@ -143,7 +155,7 @@ cublasStatus_t choose(const struct dsf_gpu_product *p, size_t alignment,
 {
     const void *stated = reinterpret_cast<const void *>(alignment);
     cublasLtMatmulHeuristicResult_t result = {};
-    preference wish((uint32_t)alignment);
+    preference wish(p, (uint32_t)alignment);
     description d(p);
     int found = 0;
 
@@ -151,8 +163,8 @@ cublasStatus_t choose(const struct dsf_gpu_product *p, size_t alignment,
     d.keep(wish.status);
     if (d.status == CUBLAS_STATUS_SUCCESS)
         d.keep(cublasLtMatmulAlgoGetHeuristic(handle, &d.operation, &d.b, &d.a,
-                                              &d.c, &d.c, &wish.it, 1, &result,
-                                              &found));
+                                              &d.c, is_apart(p) ? &d.d : &d.c,
+                                              &wish.it, 1, &result, &found));
     if (d.status == CUBLAS_STATUS_SUCCESS && found == 0)
         d.keep(CUBLAS_STATUS_NOT_SUPPORTED);
     d.keep(result.state);
@@ -175,6 +187,7 @@ cublasStatus_t chosen(const struct dsf_gpu_product *p, size_t alignment,
                         p->ldb,
                         p->ldc,
                         (uint64_t)epilogue_of(p),
+                        is_apart(p),
                         alignment };
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     int current = 0;
@@ -229,7 +242,7 @@ const char *dsf_gpu_matmul(const struct dsf_gpu_product *p, size_t alignment,
     if (d.status == CUBLAS_STATUS_SUCCESS)
         d.keep(cublasLtMatmul(handle, &d.operation, &alpha, p->b, &d.b, p->a,
                               &d.a, &beta, p->add ? p->add : p->c, &d.c, p->c,
-                              &d.c, &algo, p->workspace, DSF_GPU_WORKSPACE,
+                              is_apart(p) ? &d.d : &d.c, &algo, p->workspace, DSF_GPU_WORKSPACE,
                               static_cast<cudaStream_t>(stream)));
     return words(p, d.status);
 }
