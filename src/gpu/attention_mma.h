@@ -39,15 +39,16 @@ DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
     enum { CHUNKS = D / 8, STEP = MMA_THREADS / CHUNKS };
     const unsigned first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
 
-    if (first >= STEP)
-        return;
     DEV_UNROLL
     for (unsigned r = first; r < ROWS; r += STEP) {
         const bool there = row + r < rows.n && chunk * 8 < d;
         const size_t at = there ? rows.at(row + r) + chunk * 8 : 0;
 
-        dev_copy16(to + mma_tile<D>::at(r, chunk), (const T *)from + at, there);
+        if (first < STEP)
+            dev_copy16(to + mma_tile<D>::at(r, chunk), (const T *)from + at,
+                       there);
     }
+    __syncwarp(); /* what follows wants all lanes together */
 }
 
 /* What a lane reads of 16 x 16 numbers of a tile for ldmatrix.x4: `row` and

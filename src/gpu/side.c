@@ -18,7 +18,7 @@ size_t dsf_gpu_room_bytes(struct dsf_gpu_room room)
 
 static void *take(char **at, size_t bytes)
 {
-    void *here = *at;
+    void *here = bytes > 0 ? *at : NULL;
 
     *at += whole_parts(bytes);
     return here;

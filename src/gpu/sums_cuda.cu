@@ -190,7 +190,8 @@ void dsf_gpu_column_sums(enum dsflow_dtype type, float *into, const void *x,
 
 size_t dsf_gpu_column_scratch(size_t rows, size_t cols)
 {
-    return dev_div_up(rows, chunk_of(rows)) * cols * sizeof(float);
+    /* Fewer rows may have more parts, but not more than these. */
+    return dev_least(dev_div_up(rows, 8 * TEAMS), CHUNKS) * cols * sizeof(float);
 }
 
 void dsf_gpu_fold(float *into, const float *parts, size_t nparts, size_t n,
