@@ -76,7 +76,7 @@ const char *find_attributes(unsigned gpu, dsf_gpu_about *about)
 
 const char *find_about(unsigned gpu, dsf_gpu_about *about)
 {
-    static cudaDeviceProp properties;
+    static thread_local cudaDeviceProp properties;
     cudaError_t e = cudaGetDeviceProperties(&properties, static_cast<int>(gpu));
 
     *about = dsf_gpu_about();
@@ -92,12 +92,15 @@ const char *find_about(unsigned gpu, dsf_gpu_about *about)
 
 const char *allocate(size_t bytes, void **at)
 {
+    *at = nullptr;
     cudaError_t e = cudaMalloc(at, bytes);
 
     if (e == cudaSuccess)
         e = cudaMemsetAsync(*at, 0, bytes, nullptr);
     if (e == cudaSuccess)
         e = cudaStreamSynchronize(nullptr);
+    if (e != cudaSuccess && *at != nullptr)
+        cudaFree(*at);
     return text_of(e);
 }
 
