@@ -15,8 +15,8 @@ reports() {
 reports '^GPU 1      emulated GPU: 4.0 GiB, 4.0 GiB free, compute capability 9.0'
 DSFLOW_EMULATED_GPUS=0 reports "^GPUs       none: NVIDIA's driver shows no GPU$"
 DSFLOW_EMULATED_DRIVER=0 reports "^GPUs       none: NVIDIA's driver is not there$"
-DSFLOW_EMULATED_DRIVER=11040 reports \
-    '^GPUs       none: a driver for CUDA 11.4, and dsflow was built with .*$'
+DSFLOW_EMULATED_DRIVER=10020 reports \
+    '^GPUs       none: a driver for CUDA 10.2, and dsflow was built with .*$'
 DSFLOW_CUDA=no reports '^GPUs       none: DSFLOW_CUDA=no$'
 DSFLOW_CUDA=$here/none.so reports '^GPUs       none: .*none.so: .*No such file'
 
