@@ -2,6 +2,8 @@
  * angles of rotary positions. */
 #include "model/model.h"
 
+#include "base/parallel.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -31,19 +33,39 @@ static void normal_pair(uint64_t stream, uint64_t i, double out[2])
     out[1] = r * sin(angle);
 }
 
-static void fill_tensor(const struct dsf_tensor *t, uint64_t stream, float *to)
+struct filled {
+    const struct dsf_tensor *tensor;
+    uint64_t stream;
+    float *to;
+};
+
+/* Pairs of numbers of a tensor, the last of them maybe a half. */
+static void fill_pairs(void *filled, int64_t from, int64_t end)
 {
+    const struct filled *f = filled;
+    const struct dsf_tensor *t = f->tensor;
     int64_t n = t->rows * t->cols;
 
-    for (int64_t i = 0; i < n; i += 2) {
+    for (int64_t i = from; i < end; i++) {
         double pair[2] = { 0, 0 };
 
         if (t->init_std > 0)
-            normal_pair(stream, (uint64_t)i / 2, pair);
-        to[i] = t->init_value + t->init_std * (float)pair[0];
-        if (i + 1 < n)
-            to[i + 1] = t->init_value + t->init_std * (float)pair[1];
+            normal_pair(f->stream, (uint64_t)i, pair);
+        for (int64_t k = 0; k < 2 && 2 * i + k < n; k++)
+            f->to[2 * i + k] = t->init_value + t->init_std * (float)pair[k];
     }
+}
+
+static void fill_tensor(const struct dsf_tensor *t, uint64_t stream, float *to)
+{
+    struct filled filled = { t, stream, to };
+
+    dsf_parallel((t->rows * t->cols + 1) / 2, 1 << 15, fill_pairs, &filled);
+}
+
+static void zero(void *params, int64_t from, int64_t end)
+{
+    memset((float *)params + from, 0, (size_t)(end - from) * sizeof(float));
 }
 
 void dsf_model_randomize(const struct dsf_model *m, unsigned u, uint64_t seed,
@@ -51,7 +73,7 @@ void dsf_model_randomize(const struct dsf_model *m, unsigned u, uint64_t seed,
 {
     const struct dsf_unit *unit = &m->units[u];
 
-    memset(params, 0, (size_t)unit->elems * sizeof(*params));
+    dsf_parallel(unit->elems, 1 << 20, zero, params);
     for (unsigned t = 0; t < unit->ntensors; t++)
         fill_tensor(&unit->tensors[t],
                     mix(mix(seed) + ((uint64_t)u << 32 | t)),

@@ -130,6 +130,38 @@ static void random_values_follow_the_seed_and_gpt2s_rule(void **state)
     dsf_job_fini(&job);
 }
 
+/* A large matrix is drawn by several threads, a small one by this one alone:
+ * numbers depend on their place, and not on who draws them. */
+static void random_values_do_not_depend_on_who_draws_them(void **state)
+{
+    static const char *texts[] = {
+        "layers = 1\nheads = 1\nwidth = 63\nvocab = 301\ncontext = 64\n",
+        "layers = 1\nheads = 1\nwidth = 63\nvocab = 5001\ncontext = 64\n",
+    };
+    float *values[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct dsf_model m;
+        struct dsf_job job;
+        size_t bytes;
+        unsigned u;
+
+        make(&m, &job, texts[i]);
+        u = dsf_model_unit(&m, -1, &dsf_segment_embed, 0);
+        bytes = (size_t)m.units[u].elems * sizeof(float);
+        values[i] = malloc(bytes);
+        memset(values[i], 0xff, bytes);
+        dsf_model_randomize(&m, u, 5, values[i]);
+        for (int64_t k = 0; k < m.units[u].elems; k++)
+            assert_true(isfinite(values[i][k]));
+        dsf_model_fini(&m);
+        dsf_job_fini(&job);
+    }
+    assert_memory_equal(values[0], values[1], 301 * 63 * sizeof(float));
+    free(values[0]);
+    free(values[1]);
+}
+
 static void rotary_angles_are_those_of_the_paper(void **state)
 {
     struct dsf_model m;
@@ -157,6 +189,7 @@ int main(void)
         cmocka_unit_test(tensors_do_not_overlap_and_matrices_come_first),
         cmocka_unit_test(units_are_found_by_segment_and_layer),
         cmocka_unit_test(random_values_follow_the_seed_and_gpt2s_rule),
+        cmocka_unit_test(random_values_do_not_depend_on_who_draws_them),
         cmocka_unit_test(rotary_angles_are_those_of_the_paper),
     };
 
