@@ -251,8 +251,8 @@ void dsf_exec_stage_take(struct dsflow_exec *exec, struct dsf_stage_wait *wait);
 void dsf_exec_stage_give(struct dsflow_exec *exec, void *buffer);
 
 /* A staged task of a core: bring what it reads of devices into a buffer, and
- * call ended(user); then run it as worker `w`; then, if dsf_exec_staged_writes,
- * take back what it wrote, call ended(user), and forget it. */
+ * call ended(user); then run it as worker `w`; then take back what it wrote,
+ * call ended(user), and forget it. */
 struct dsf_staged;
 struct dsf_staged *dsf_exec_staged_new(const struct dsf_exec_call *call);
 const struct dsf_exec_call *dsf_exec_staged_call(const struct dsf_staged *s);

@@ -62,7 +62,7 @@ static void run_cpu(void *buffers[], void *arg)
 
 static void run_staged(void *buffers[], void *arg)
 {
-    dsf_starpu_run_staged(arg);
+    dsf_exec_staged_run(arg, dsf_starpu_worker());
 }
 
 /* Microseconds, for the schedulers that want a model. All workers here are
@@ -244,8 +244,7 @@ static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
     struct dsf_exec_call *call = &exec->calls[i];
     struct starpu_task *task = starpu_task_create();
     uint32_t *mask = mask_of(s, call);
-    struct dsf_staged *staged;
-    int ret = 0;
+    int ret;
 
     task->cl = &s->kind_of[i]->cl;
     task->cl_arg = call;
@@ -254,13 +253,8 @@ static int submit_kernel(struct dsflow_exec *exec, uint32_t i)
         task->workerids = mask;
         task->workerids_len = s->mask_words;
     }
-    if (call->staged) {
-        staged = dsf_exec_staged_new(call);
-        task->cl_arg = staged;
-        ret = dsf_starpu_submit_fetch(staged, task, s->handles);
-    }
-    if (ret == 0)
-        ret = starpu_task_submit(task);
+    ret = call->staged ? dsf_starpu_submit_staged(task, s->handles)
+                       : starpu_task_submit(task);
     if (ret != 0) {
         task->destroy = 0;
         starpu_task_destroy(task);

@@ -1,12 +1,14 @@
-/* starpu_nowhere.c - the tasks that no worker of StarPU's does: those of devices
- * and of disks. StarPU keeps their place in the order: a task that is to run
- * nowhere is told when it is ready, in the callback before it would run. That
- * begins it and holds back its end, until it has ended, or where all that
+/* starpu_nowhere.c - the tasks that no worker of StarPU's does: those of
+ * devices and of disks. StarPU keeps their place in the order: a task that is
+ * to run nowhere is told when it is ready, in the callback before it would run.
+ * That begins it and holds back its end, until it has ended, or where all that
  * follows is in the same queue of a device, until it is launched.
  *
- * A core that needs data of a device has such a task before its own, of the same
- * data, which brings what is on devices: nothing comes between the two, so that
- * who holds a buffer waits for nothing but a core. */
+ * A core that needs data of a device has such a task before its own and one
+ * behind it, of the same data, which bring what is on devices and take it back:
+ * nothing comes between the three, so that who holds a buffer waits for nothing
+ * but a core. And what a core does ends on that core: schedulers count on it.
+ */
 #include "exec/races.h"
 #include "exec/starpu_private.h"
 
@@ -25,7 +27,7 @@ static void release(void *arg)
     starpu_task_end_dep_release(task);
 }
 
-/* Of what a staged task does before and after it. */
+/* Of what is done before and behind a staged task. */
 static void release_staged(void *task)
 {
     starpu_task_end_dep_release(task);
@@ -52,6 +54,14 @@ static void fetch(void *arg)
     dsf_exec_staged_fetch(task->cl_arg, release_staged, task);
 }
 
+static void give_back(void *arg)
+{
+    struct starpu_task *task = arg;
+
+    starpu_task_end_dep_add(task, 1);
+    dsf_exec_staged_return(task->cl_arg, release_staged, task);
+}
+
 static struct starpu_task *new_task(const struct dsf_exec_call *call,
                                     starpu_data_handle_t *handles)
 {
@@ -62,35 +72,34 @@ static struct starpu_task *new_task(const struct dsf_exec_call *call,
     return task;
 }
 
+static int submit(struct starpu_task *task, void *of, void (*start)(void *task))
+{
+    task->cl_arg = of;
+    task->prologue_callback_pop_func = start;
+    task->prologue_callback_pop_arg = task;
+    return starpu_task_submit(task);
+}
+
 int dsf_starpu_submit_nowhere(struct dsf_exec_call *call,
                               starpu_data_handle_t *handles)
 {
-    struct starpu_task *task = new_task(call, handles);
-
-    task->cl_arg = call;
-    task->prologue_callback_pop_func = begin;
-    task->prologue_callback_pop_arg = task;
-    return starpu_task_submit(task);
+    return submit(new_task(call, handles), call, begin);
 }
 
-int dsf_starpu_submit_fetch(struct dsf_staged *staged,
-                            struct starpu_task *before,
-                            starpu_data_handle_t *handles)
+int dsf_starpu_submit_staged(struct starpu_task *task,
+                             starpu_data_handle_t *handles)
 {
-    struct starpu_task *task = new_task(dsf_exec_staged_call(staged), handles);
+    const struct dsf_exec_call *call = task->cl_arg;
+    struct dsf_staged *staged = dsf_exec_staged_new(call);
+    struct starpu_task *before = new_task(call, handles);
+    struct starpu_task *behind = new_task(call, handles);
+    int ret;
 
     task->cl_arg = staged;
-    task->prologue_callback_pop_func = fetch;
-    task->prologue_callback_pop_arg = task;
-    starpu_task_declare_deps_array(before, 1, &task);
-    return starpu_task_submit(task);
-}
-
-void dsf_starpu_run_staged(struct dsf_staged *staged)
-{
-    struct starpu_task *task = starpu_task_get_current();
-
-    dsf_exec_staged_run(staged, dsf_starpu_worker());
-    starpu_task_end_dep_add(task, 1);
-    dsf_exec_staged_return(staged, release_staged, task);
+    starpu_task_declare_deps_array(task, 1, &before);
+    starpu_task_declare_deps_array(behind, 1, &task);
+    ret = submit(before, staged, fetch);
+    if (ret == 0)
+        ret = starpu_task_submit(task);
+    return ret == 0 ? submit(behind, staged, give_back) : ret;
 }

@@ -20,11 +20,10 @@ void dsf_starpu_describe(struct starpu_task *task,
 /* starpu_nowhere.c: tasks of devices and of disks. Returns what StarPU does. */
 int dsf_starpu_submit_nowhere(struct dsf_exec_call *call,
                               starpu_data_handle_t *handles);
-/* What brings the data of devices to a staged task; and that task, on a core. */
-int dsf_starpu_submit_fetch(struct dsf_staged *staged,
-                            struct starpu_task *before,
-                            starpu_data_handle_t *handles);
-void dsf_starpu_run_staged(struct dsf_staged *staged);
+/* A task of a core, whose cl_arg becomes its struct dsf_staged: with what
+ * brings it the data of devices, and what takes it back. */
+int dsf_starpu_submit_staged(struct starpu_task *task,
+                             starpu_data_handle_t *handles);
 
 /* starpu_submit.c: a thread that hands over the tasks of a program with `task`.
  * NULL: there is no thread. */

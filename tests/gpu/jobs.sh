@@ -29,5 +29,6 @@ trial llama machine.gpus=2 $cpu mesh.data=2 mesh.pipeline=2 zero.stage=3 \
     recompute.what=block
 DSFLOW_EMULATED_SEED=2 trial gpt2 machine.gpus=4 mesh.tensor=2 mesh.data=2 \
     zero.stage=1
-trial llama machine.gpus=4 mesh.pipeline=2 mesh.data=2 offload.optimizer=cpu
+trial llama machine.gpus=4 mesh.pipeline=2 mesh.data=2 offload.optimizer=cpu \
+    machine.scheduler=dmda
 exit $failed
