@@ -19,7 +19,7 @@ near() {
     within=$1
     shift
     n=$((n + 1))
-    sets='--set job.steps=3 --set batch.sequences=2 --set batch.sequence=24'
+    sets='--set data.validation=0 --set job.steps=3 --set batch.sequences=2 --set batch.sequence=24'
     gpus=1
     for key in "$@"; do
         case $key in

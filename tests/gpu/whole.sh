@@ -6,7 +6,7 @@ DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
 DSFLOW_EMULATED_LATE=20
 DSFLOW_EMULATED_GUARD=0
 export DSFLOW_CUDA DSFLOW_EMULATED_LATE DSFLOW_EMULATED_GUARD
-job | sed 's/steps = 10/steps = 3/; s/48/24/' > job.toml
+job | sed 's/steps = 10/steps = 3/; s/48/24/; s/^train = .*/&\nvalidation = 0/' > job.toml
 echo 'groups = 2' > groups
 sed -i '/^sequence = /r groups' job.toml
 

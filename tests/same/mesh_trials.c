@@ -320,12 +320,13 @@ static const char *roll_scheduler(struct dice *d)
     return dsf_scheduler_at((unsigned)roll(d, (int)n));
 }
 
-char *random_trial(struct dice *d)
+char *random_trial(struct dice *d, bool on_gpus)
 {
     bool is_llama = roll(d, 2);
-    int data = 1 + roll(d, 8), tensor = roll_power(d, 4, 8 / data);
-    int pipeline = 1 + roll(d, data * tensor > 3 ? 2 : is_llama ? 6 : 4);
-    int turns = 1 + roll(d, 6), micro = 1 + (roll(d, 4) == 0);
+    int layers = on_gpus ? 2 : is_llama ? 6 : 4, most = on_gpus ? 4 : 8;
+    int data = 1 + roll(d, most), tensor = roll_power(d, 4, most / data);
+    int pipeline = 1 + roll(d, data * tensor > 3 ? 2 : layers);
+    int turns = 1 + roll(d, on_gpus ? 3 : 6), micro = 1 + (roll(d, 4) == 0);
     char *text = calloc(1, 1000);
     int at = 0;
 
@@ -344,13 +345,14 @@ char *random_trial(struct dice *d)
         ADD(" zero.stage=%s zero.reduce=micro", PICK(d, "1", "2", "3"));
     ADD(" zero.keep=%s zero.prefetch=%d", PICK(d, "0", "16KiB", "1MiB"),
         roll(d, 4));
-    if (pipeline <= (is_llama ? 3 : 2) && roll(d, 3) == 0)
+    if (pipeline <= layers / 2 && roll(d, 3) == 0)
         ADD(" pipeline.chunks=2 pipeline.schedule=interleaved");
     else
         ADD(" pipeline.schedule=%s", PICK(d, "1f1b", "gpipe", "zero_bubble"));
     ADD(" pipeline.strict=%s", PICK(d, "false", "true"));
     ADD(" recompute.what=%s recompute.layers=%s",
-        PICK(d, "none", "attention", "block"), PICK(d, "all", "all", "0,2-3"));
+        PICK(d, "none", "attention", "block"),
+        PICK(d, "all", "all", on_gpus ? "1-1" : "0,2-3"));
     if (roll(d, 4) == 0)
         ADD(" optimizer.clip=0.0");
     if (is_llama)
@@ -369,6 +371,9 @@ char *random_trial(struct dice *d)
     /* Each scheduler that is offered, also with more workers than cores. */
     ADD(" machine.scheduler=%s machine.workers=%s", roll_scheduler(d),
         PICK(d, "1", "2", "3", "8"));
+    if (on_gpus)
+        ADD(" model.layers=%d machine.gpus=%s precision.states=%s", layers,
+            PICK(d, "1", "2", "4"), PICK(d, "fp32", "fp32", "bf16", "int8"));
 #undef ADD
     return text;
 }

@@ -2,6 +2,7 @@
 #ifndef DSF_TESTS_SAME_MESH_TRIALS_H
 #define DSF_TESTS_SAME_MESH_TRIALS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Ends with NULL. */
@@ -12,7 +13,7 @@ struct dice {
     uint64_t state;
 };
 
-/* The next one; freed by the caller. */
-char *random_trial(struct dice *d);
+/* The next one; freed by the caller. On GPUs: of two layers, on 1, 2 or 4. */
+char *random_trial(struct dice *d, bool on_gpus);
 
 #endif

@@ -6,8 +6,12 @@
  *     tests/same/test_meshes "llama mesh.data=2 zero.stage=3"
  *
  * runs that trial alone; SEED=7 TRIALS=500, other random ones; SHARD=2/4, every
- * fourth of all, from the second on. In bf16 each trial is run by one of the two
- * executors, those of a list by turns. */
+ * fourth of all, from the second on. In bf16 each trial is run by one of the
+ * two executors, those of a list by turns.
+ *
+ * With ON_GPUS=1 (tests/gpu/meshes.sh) trials are random ones on GPUs: their
+ * bits must be those of one GPU, and their losses nearly those of cores;
+ * STEPS=20: after so many steps. */
 #include "mesh_trials.h"
 #include "trained.h"
 #include "unit_ops.h"
@@ -26,20 +30,29 @@
 #define BF16_NEAR   1e-2 /* the same where numbers have eight bits */
 #define BF16        " precision.compute=bf16"
 
+/* What GPUs compute in, by turns. */
+static const char *const gpu_types[] = {
+    "",
+    BF16,
+    " precision.compute=fp16 precision.initial_scale=1024",
+    BF16 " precision.master=false",
+    BF16 " precision.gradients=bf16",
+};
+static bool on_gpus;
+
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
-    "batch.groups", "batch.micro", "batch.sequences", "batch.tile",
-    "model.",       "optimizer.",  "zero.reduce",     "precision.",
-    "shrink.",
+    "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
+    "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
 };
 
 static struct result *references;
 
 /* The same job on one rank, with the keys that order the sums: one
- * `tensor` group, or really one rank. */
-static char *reference_text(const struct trial *of, bool tensor)
+ * `tensor` group, or really one rank; on one GPU, or on cores. */
+static char *reference_text(const struct trial *of, bool tensor, bool gpu)
 {
-    char *text = calloc(1, sizeof(of->text) + 64);
+    char *text = calloc(1, sizeof(of->text) + 96);
 
     strcpy(text, of->family);
     for (unsigned i = 0; i < of->nsets; i++)
@@ -51,12 +64,13 @@ static char *reference_text(const struct trial *of, bool tensor)
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
                 (int)of->plan->nparts);
-    return text;
+    return gpu ? strcat(text, " machine.gpus=1") : text;
 }
 
-static const struct result *reference(const struct trial *of, bool tensor)
+static const struct result *reference(const struct trial *of, bool tensor,
+                                      bool gpu)
 {
-    char *text = reference_text(of, tensor);
+    char *text = reference_text(of, tensor, gpu);
     struct training tr = { .text = text };
     struct result *r;
 
@@ -66,7 +80,7 @@ static const struct result *reference(const struct trial *of, bool tensor)
             return r;
         }
     plan_trial(&tr.trial, text);
-    r = train(&tr, DSFLOW_SERIAL);
+    r = train(&tr, gpu ? DSFLOW_STARPU : DSFLOW_SERIAL);
     end_trial(&tr.trial);
     r->text = text;
     r->next = references;
@@ -79,7 +93,7 @@ static void compare_reports(const struct training *tr,
 {
     const struct result *got = tr->result;
 
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < expected->steps; i++) {
         if (memcmp(&got->losses[i], &expected->losses[i], 8) != 0)
             fail_msg("%s: loss of step %d is %.17g: expected %.17g", tr->text,
                      i + 1, got->losses[i], expected->losses[i]);
@@ -96,7 +110,7 @@ static void compare_reports(const struct training *tr,
 static void compare_losses(const struct training *tr,
                            const struct result *expected, double near)
 {
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < expected->steps; i++) {
         double got = tr->result->losses[i], want = expected->losses[i];
 
         if (!(fabs(got - want) <= near * fabs(want)))
@@ -125,19 +139,30 @@ static void compare_unit(const struct training *tr, unsigned u, int kind,
     }
 }
 
+/* Streams are late, and warps run, in another order than before. */
+static void change_order(void)
+{
+    static unsigned seed;
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", ++seed);
+    setenv("DSFLOW_EMULATED_SEED", text, 1);
+}
+
 static void run_trial(const char *text, enum dsflow_exec_kind kind)
 {
     struct training tr = { .text = text };
     const struct result *expected;
 
     plan_trial(&tr.trial, text);
-    expected = reference(&tr.trial, true);
+    expected = reference(&tr.trial, true, on_gpus);
+    change_order();
     train(&tr, kind);
     compare_reports(&tr, expected);
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
             compare_unit(&tr, u, k, expected);
-    compare_losses(&tr, reference(&tr.trial, false),
+    compare_losses(&tr, reference(&tr.trial, false, false),
                    dsf_compute_type(&tr.trial.job) == DSFLOW_FP32 ? TENSOR_NEAR
                                                                   : BF16_NEAR);
     free_result(tr.result);
@@ -171,7 +196,7 @@ static void data_ranks_are_nearly_one_rank_with_all_micro_batches(void **state)
         plan_trial(&tr.trial, texts[i]);
         plan_trial(&one, tr.trial.family);
         train(&tr, DSFLOW_STARPU);
-        compare_losses(&tr, reference(&one, true), GROUPS_NEAR);
+        compare_losses(&tr, reference(&one, true, false), GROUPS_NEAR);
         free_result(tr.result);
         end_trial(&tr.trial);
         end_trial(&one);
@@ -195,14 +220,29 @@ static unsigned add_test(struct CMUnitTest *tests, unsigned n,
     return n + 1;
 }
 
-/* The trial in bf16. */
-static unsigned add_narrow(struct CMUnitTest *tests, unsigned n,
-                           const char *trial, enum dsflow_exec_kind kind)
+/* The trial with more keys. */
+static unsigned add_with(struct CMUnitTest *tests, unsigned n,
+                         const char *trial, const char *more,
+                         enum dsflow_exec_kind kind)
 {
     char text[1024];
 
-    snprintf(text, sizeof(text), "%s" BF16, trial);
+    snprintf(text, sizeof(text), "%s%s", trial, more);
     return add_test(tests, n, text, kind);
+}
+
+static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
+                           const char *trial)
+{
+    const char *steps = getenv("STEPS");
+    char more[128];
+
+    if (!on_gpus)
+        return add_with(tests, n, trial, i % 2 == 0 ? "" : BF16, DSFLOW_STARPU);
+    snprintf(more, sizeof(more), "%s job.steps=%s",
+             gpu_types[i % (sizeof(gpu_types) / sizeof(*gpu_types))],
+             steps != NULL ? steps : "5");
+    return add_with(tests, n, trial, more, DSFLOW_STARPU);
 }
 
 /* Which of all trials are to be run here. */
@@ -257,6 +297,7 @@ int main(int argc, char **argv)
     unsigned n = 0;
     int status;
 
+    on_gpus = getenv("ON_GPUS") != NULL;
     if (!read_shard(getenv("SHARD"), &shard)) {
         fprintf(stderr, "SHARD=%s: expected one of several, such as 2/4\n",
                 getenv("SHARD"));
@@ -266,26 +307,26 @@ int main(int argc, char **argv)
     if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
         return 1;
     for (int i = 1; i < argc; i++) {
-        n = add_test(tests, n, argv[i], DSFLOW_SERIAL);
+        if (!on_gpus)
+            n = add_test(tests, n, argv[i], DSFLOW_SERIAL);
         n = add_test(tests, n, argv[i], DSFLOW_STARPU);
     }
-    for (unsigned i = 0; i < ntrials && argc < 2; i++) {
+    for (unsigned i = 0; i < ntrials && argc < 2 && !on_gpus; i++) {
         if (!is_next_mine(&shard))
             continue;
         n = add_test(tests, n, mesh_trials[i], DSFLOW_SERIAL);
         n = add_test(tests, n, mesh_trials[i], DSFLOW_STARPU);
-        n = add_narrow(tests, n, mesh_trials[i],
-                       n % 2 == 0 ? DSFLOW_SERIAL : DSFLOW_STARPU);
+        n = add_with(tests, n, mesh_trials[i], BF16,
+                     n % 2 == 0 ? DSFLOW_SERIAL : DSFLOW_STARPU);
     }
     for (unsigned i = 0; i < nrandom && argc < 2; i++) {
-        char *text = random_trial(&dice);
+        char *text = random_trial(&dice, on_gpus);
 
         if (is_next_mine(&shard))
-            n = (i % 2 == 0 ? add_test : add_narrow)(tests, n, text,
-                                                     DSFLOW_STARPU);
+            n = add_random(tests, n, i, text);
         free(text);
     }
-    if (argc < 2 && is_next_mine(&shard))
+    if (argc < 2 && !on_gpus && is_next_mine(&shard))
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             data_ranks_are_nearly_one_rank_with_all_micro_batches);
     status = _cmocka_run_group_tests("meshes", tests, n, NULL, NULL);

@@ -54,7 +54,7 @@ static void report(void *user, const struct dsflow_step_report *of)
         r->evaluation += of->loss;
         return;
     }
-    assert_true(of->step >= 1 && of->step <= STEPS);
+    assert_true(of->step >= 1 && of->step <= r->steps);
     r->losses[of->step - 1] = of->loss;
     r->norms[of->step - 1] = of->norm;
     r->nreports++;
@@ -299,6 +299,8 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
     struct dsflow_err err;
 
     tr->result = new_result(&tr->trial.model);
+    tr->result->steps = (int)job->main.steps;
+    assert_in_range(tr->result->steps, 1, MOST_STEPS);
     tr->host = (struct dsflow_host){ tr, load_batch, report };
     must(
         tr->text,
@@ -307,9 +309,9 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
     fill_data(tr);
     if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
         submit(tr, DSF_PREPARE, 1);
-    submit(tr, "step", STEPS);
+    submit(tr, "step", tr->result->steps);
     submit(tr, "eval", 1);
-    assert_int_equal(tr->result->nreports, STEPS);
+    assert_int_equal(tr->result->nreports, tr->result->steps);
     collect_data(tr);
     dsflow_exec_close(tr->exec);
     return tr->result;

@@ -7,7 +7,8 @@
 
 #include <dsflow/exec.h>
 
-enum { STEPS = 5 };
+/* A trial has 5 steps if it does not say. */
+enum { MOST_STEPS = 20 };
 
 /* What a run leaves, as whole units whatever held them. */
 enum { PARAM, M, V, NKINDS };
@@ -17,8 +18,8 @@ struct result {
     char *text;             /* of a reference, by which it is found again */
     float *numbers[NKINDS]; /* of all units, one after the other */
     float *known[NKINDS];   /* of each number: 1 where anything held it */
-    double losses[STEPS], norms[STEPS], evaluation;
-    unsigned nreports;
+    double losses[MOST_STEPS], norms[MOST_STEPS], evaluation;
+    int steps, nreports;
     struct result *next;
 };
 

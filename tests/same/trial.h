@@ -6,7 +6,7 @@
 
 #include "policies/keys.h"
 
-#define MAX_SETS 32
+#define MAX_SETS 48
 
 struct trial {
     char text[1024]; /* cut in words */

@@ -1,0 +1,32 @@
+# meshes.sh - jobs of two layers on 1, 2 and 4 GPUs that are not there, by their
+# kernels: the bits of one GPU whatever the mesh, the tiers and the order in which
+# streams are late, and the losses of cores. TRIALS=40 STEPS=20 SEED=7: random ones
+# in the place of these.
+DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
+DSFLOW_EMULATED_GPUS=4
+DSFLOW_EMULATED_LATE=${DSFLOW_EMULATED_LATE:-50}
+DSFLOW_EMULATED_GUARD=${DSFLOW_EMULATED_GUARD:-0}
+ON_GPUS=1
+export DSFLOW_CUDA DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE \
+    DSFLOW_EMULATED_GUARD ON_GPUS
+[ -z "${TRIALS-}" ] || exec ./tests/same/test_meshes "$@"
+small="model.layers=2 job.steps=${STEPS:-2} batch.sequence=16"
+nvme="offload.optimizer=nvme offload.params=nvme offload.gradients=nvme
+      offload.activations=nvme offload.share=0.5 offload.piece=4KiB"
+
+# trial FAMILY KEYS...: in a line.
+trial() {
+    # shellcheck disable=SC2086 # words are what separates keys
+    echo "$@" $small
+}
+# shellcheck disable=SC2086
+exec ./tests/same/test_meshes \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
+        zero.keep=0 $nvme)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=4 mesh.data=2 mesh.tensor=2 \
+        zero.stage=2 offload.optimizer=cpu precision.compute=bf16 \
+        precision.states=int8)" \
+    "$(trial llama batch.sequences=3 machine.gpus=2 mesh.pipeline=2 \
+        pipeline.schedule=zero_bubble recompute.what=block \
+        offload.activations=cpu offload.params=cpu precision.compute=fp16 \
+        precision.initial_scale=1024)"
