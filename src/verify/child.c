@@ -25,6 +25,7 @@ static struct {
     const char *who;
     char *where; /* what the parent reads too */
     double limit;
+    int is_here; /* there is no parent */
 } child;
 
 enum { WHERE = 256 };
@@ -61,6 +62,10 @@ void dsf_child_fault(const char *fmt, ...)
     n = strlen(to);
     if (child.where[0] != '\0')
         snprintf(to + n, size - n, " (%s)", child.where);
+    if (child.is_here) {
+        fprintf(stderr, "%s: %s\n", child.verdict->note, to);
+        exit(1);
+    }
     _exit(1);
 }
 
@@ -177,4 +182,14 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
                  shared->where);
     }
     munmap(shared, sizeof(*shared));
+}
+
+void dsf_child_here(struct dsf_verdict *verdict)
+{
+    static char where[WHERE];
+
+    child.verdict = verdict;
+    child.where = where;
+    child.is_here = 1;
+    dsf_child_step("", "");
 }

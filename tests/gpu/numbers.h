@@ -5,14 +5,14 @@
 
 #include "unit/kernels/narrow.h"
 
-#include "gpu/emulation/emulated.h"
+#include "gpu/place.h"
 
 /* How many; fewer where a case is large. */
 static uint64_t orders = 3;
 
 static inline void assert_no_fault(void)
 {
-    const char *fault = emulated_fault();
+    const char *fault = place_fault();
 
     if (fault != NULL)
         fail_msg("%s", fault);
@@ -25,7 +25,7 @@ static inline void assert_no_fault(void)
         void *first_ = NULL;                                                   \
                                                                                \
         for (uint64_t order_ = 1; order_ <= orders; order_++) {                \
-            emulated_order(order_);                                            \
+            place_order(order_);                                               \
             BEFORE;                                                            \
             CALL;                                                              \
             assert_no_fault();                                                 \

@@ -2,19 +2,24 @@
  * precision: whole sequences, and sequences in several tiles. */
 #include "unit/codelets/attention.h"
 
-#include "gpu/gpu.h"
 #include "numbers.h"
+
+static void on_gpu(const struct dsflow_op *op, const struct dsflow_call *call)
+{
+    const char *why = place_run(place_side(op->name), call);
+
+    if (why != NULL)
+        fail_msg("%s: %s", op->name, why);
+}
 
 static void forward_on_gpu(const struct dsflow_call *call)
 {
-    dsf_gpu_side_attention_forward.run(call, NULL);
-    assert_no_fault();
+    on_gpu(&dsf_op_attention_forward, call);
 }
 
 static void backward_on_gpu(const struct dsflow_call *call)
 {
-    dsf_gpu_side_attention_backward_input.run(call, NULL);
-    assert_no_fault();
+    on_gpu(&dsf_op_attention_backward_input, call);
 }
 
 static const struct dsflow_codelet gpu_forward = {
@@ -232,7 +237,7 @@ static void sequences_in_several_tiles(void **state)
     TRY(DSFLOW_FP32, 1, 2, 1, 66, 63, 3, 20);
 }
 
-int main(void)
+int PLACE_MAIN(attention)(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_sequences),

@@ -4,8 +4,7 @@
 #include "lib/test.h"
 
 #include "base/random.h"
-#include "gpu/emulation/emulated.h"
-#include "gpu/gpu.h"
+#include "gpu/place.h"
 #include "kernels/loops.h"
 #include "tasks/args.h"
 #include <dsflow/codelet.h>
@@ -21,6 +20,7 @@ enum { MOST_PORTS = 300, LINE = 64, ORDERS = 2 };
 /* What a task begins with, and what it leaves. */
 struct trial {
     const char *op;
+    unsigned long long seed;
     uint64_t random; /* state */
     unsigned n, fresh;
     struct dsflow_shape shapes[MOST_PORTS];
@@ -264,34 +264,21 @@ static const struct {
 
 /* --- runs ----------------------------------------------------------------- */
 
-static const struct dsf_gpu_side *const sides[] = {
-#define DSF_GPU_SIDE(name) &dsf_gpu_side_##name,
-#include "gpu/sides.h"
-#undef DSF_GPU_SIDE
-};
-
-static const struct dsf_gpu_side *side_of(const char *op)
-{
-    for (size_t i = 0; i < sizeof(sides) / sizeof(*sides); i++)
-        if (strcmp(sides[i]->op, op) == 0)
-            return sides[i];
-    fail_msg("%s has no side", op);
-    return NULL;
-}
-
 static void run_at(struct trial *t, void **at, dsflow_cpu_fn cores,
                    const struct dsf_gpu_side *gpu)
 {
     const struct dsflow_op *op = dsflow_op_find(t->op);
     const struct dsflow_case c = { op, t->shapes, t->n, t->args };
-    const size_t bytes =
-        gpu != NULL && gpu->scratch != NULL ? gpu->scratch(&c) : 0;
+    size_t (*scratch)(const struct dsflow_case *) =
+        gpu != NULL ? place_scratch(gpu) : NULL;
+    const size_t bytes = scratch != NULL ? scratch(&c) : 0;
     struct dsflow_buf bufs[MOST_PORTS];
     struct dsflow_call call = { .bufs = bufs,
                                 .nbufs = t->n,
                                 .args = t->args,
                                 .fresh = t->fresh,
                                 .scratch = aligned_alloc(LINE, room(bytes)) };
+    const char *why;
 
     for (unsigned i = 0; i < t->n; i++) {
         const struct dsflow_shape *s = &t->shapes[i];
@@ -299,9 +286,10 @@ static void run_at(struct trial *t, void **at, dsflow_cpu_fn cores,
         memcpy(at[i], t->before[i], room(s->bytes));
         bufs[i] = (struct dsflow_buf){ at[i], s->bytes, s->elems, s->dtype };
     }
-    if (gpu != NULL)
-        gpu->run(&call, NULL);
-    else if (cores != NULL)
+    why = gpu != NULL ? place_run(gpu, &call) : NULL;
+    if (why != NULL)
+        fail_msg("%s: case %llu: %s", t->op, t->seed, why);
+    if (cores != NULL)
         cores(&call);
     free(call.scratch);
 }
@@ -352,28 +340,24 @@ static void try_case(size_t kind, uint64_t seed)
 {
     static const char *const isas[] = { "portable", "avx2", "avx512" };
     static struct trial t;
-    const struct dsf_gpu_side *side = side_of(kinds[kind].op);
+    const struct dsf_gpu_side *side = place_side(kinds[kind].op);
     const struct dsflow_op *op = dsflow_op_find(kinds[kind].op);
     const struct dsflow_codelet *codelet = dsflow_codelet_find(op);
     const struct dsf_loops *best = dsf_loops();
     struct dsflow_err err;
 
+    if (side == NULL)
+        fail_msg("%s has no side", kinds[kind].op);
     memset(&t, 0, sizeof(t));
     t.op = kinds[kind].op;
-    t.random = seed;
+    t.seed = t.random = seed;
     kinds[kind].make(&t);
     if (op->check(&(struct dsflow_case){ op, t.shapes, t.n, t.args }, &err) < 0)
         fail_msg("case %llu: %s", (unsigned long long)seed, err.msg);
     begin(&t);
     for (uint64_t order = 1; order <= ORDERS; order++) {
-        const char *fault;
-
-        emulated_order(seed * ORDERS + order);
+        place_order(seed * ORDERS + order);
         run_at(&t, t.gpu, NULL, side);
-        fault = emulated_fault();
-        if (fault != NULL)
-            fail_msg("%s: case %llu: %s", t.op, (unsigned long long)seed,
-                     fault);
         for (size_t k = 0; k < sizeof(isas) / sizeof(*isas); k++) {
             if (dsf_loops_find(isas[k]) == NULL)
                 continue;
@@ -396,7 +380,7 @@ static void a_gpu_leaves_the_bits_of_cores(void **state)
             try_case(kind, seed);
 }
 
-int main(void)
+int PLACE_MAIN(same_bits)(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_leaves_the_bits_of_cores),

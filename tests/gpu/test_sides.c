@@ -1,23 +1,21 @@
 /* test_sides.c - the CUDA side of each kind of task on random cases, beside its
- * CPU side: each case several times, in another order of blocks, warps and lanes
- * every time, with the same bits. */
+ * CPU side: each case several times, in another order of blocks, warps and
+ * lanes every time, with the same bits.
+ *
+ *     test_sides [--here] [KIND]
+ *
+ * --here: in this process, which ends at the first fault; for tools that follow
+ * no children. DSFLOW_GPU_CASES says how many cases. */
 #include "lib/test.h"
 
 #include "codelets/codelets.h"
 #include "codelets/trials.h"
-#include "gpu/emulation/emulated.h"
-#include "gpu/gpu.h"
+#include "gpu/place.h"
 #include "tasks/tasks.h"
 #include "verify/try_codelet.h"
 
+#include <stdlib.h>
 #include <string.h>
-
-static const struct dsf_gpu_side *const sides[] = {
-#define DSF_GPU_SIDE(name) &dsf_gpu_side_##name,
-#include "gpu/sides.h"
-#undef DSF_GPU_SIDE
-    NULL
-};
 
 /* Of any shapes; and of segments, in bf16 or fp16, with sizes that are multiples
  * of 8, so that what is computed by rows of 16 bytes and in one pass with its
@@ -29,10 +27,8 @@ static const struct dsf_gpu_side *side;
 
 static void compute(const struct dsflow_call *call)
 {
-    const char *fault;
+    const char *fault = place_run(side, call);
 
-    side->run(call, NULL);
-    fault = emulated_fault();
     if (fault != NULL)
         dsf_child_fault("%s", fault);
 }
@@ -47,7 +43,7 @@ static void try_seed(const struct dsflow_codelet *codelet, uint64_t seed,
     const struct dsf_computes cpu = { codelet->op, codelet->cpu };
     struct dsf_case c;
 
-    on_gpu.scratch = side->scratch;
+    on_gpu.scratch = place_scratch(side);
     if (trials == &dsf_trials_segment && seed % 2 == 1)
         trials = &dsf_trials_part;
     dsf_case_make(&c, codelet->op, trials, seed);
@@ -67,56 +63,97 @@ static int is_aligned(uint64_t seed)
            t.width < 256;
 }
 
-static void try_side(const void *user, struct dsf_verdict *verdict)
+static uint64_t cases(void)
 {
-    const struct dsflow_codelet *codelet = NULL;
-    const struct dsflow_op *op;
-    unsigned aligned = 0;
+    const char *wanted = getenv("DSFLOW_GPU_CASES");
 
-    side = user;
-    op = dsflow_op_find(side->op);
-    if (op != NULL)
-        codelet = dsflow_codelet_find(op);
+    return wanted != NULL ? strtoull(wanted, NULL, 10) : CASES;
+}
+
+static void try_side(struct dsf_verdict *verdict)
+{
+    const struct dsflow_op *op = dsflow_op_find(side->op);
+    const struct dsflow_codelet *codelet =
+        op != NULL ? dsflow_codelet_find(op) : NULL;
+    uint64_t aligned = cases() < ALIGNED ? cases() : ALIGNED;
+
     if (codelet == NULL || codelet->cpu == NULL || codelet->trials == NULL)
         dsf_child_fault("is no kind of task that can be tried");
-    for (uint64_t seed = 1; seed <= CASES; seed++)
+    verdict->cases = 0;
+    for (uint64_t seed = 1; seed <= cases() || verdict->cases == 0; seed++)
         try_seed(codelet, seed, verdict);
-    for (uint64_t seed = 1; aligned < ALIGNED && op->segment != NULL; seed++)
+    for (uint64_t seed = 1; aligned > 0 && op->segment != NULL; seed++)
         if (is_aligned(seed)) {
             try_seed(codelet, seed, verdict);
-            aligned++;
+            aligned--;
         }
 }
 
 /* An argument names one of them. */
 static const char *only;
 
+/* Those from *user on, in one process: CUDA takes its time to begin. The
+ * verdict says which one is tried. */
+static void try_sides(const void *user, struct dsf_verdict *verdict)
+{
+    const struct dsf_gpu_side *const *all = user;
+
+    for (; *all != NULL; all++) {
+        side = *all;
+        snprintf(verdict->note, sizeof(verdict->note), "%s", side->op);
+        dsf_child_step("", "");
+        if (only == NULL || strcmp(only, side->op) == 0)
+            try_side(verdict);
+    }
+}
+
+static const struct dsf_gpu_side *const *
+behind(const struct dsf_gpu_side *const *from, const char *op)
+{
+    while (*from != NULL && strcmp((*from)->op, op) != 0)
+        from++;
+    return *from != NULL ? from + 1 : from;
+}
+
 static void each_side_leaves_what_cores_do(void **state)
 {
+    const struct dsf_gpu_side *const *from = place_sides();
     unsigned wrong = 0;
 
-    for (size_t i = 0; sides[i] != NULL; i++) {
+    while (*from != NULL) {
         struct dsf_verdict verdict;
 
-        if (only != NULL && strcmp(only, sides[i]->op) != 0)
-            continue;
-        dsf_child_run(try_side, sides[i], 60, &verdict);
-        if (verdict.fault[0] != 0)
-            print_error("%s: %s\n", sides[i]->op, verdict.fault);
-        else
-            assert_true(verdict.cases > 0);
-        wrong += verdict.fault[0] != 0;
+        dsf_child_run(try_sides, from, 60, &verdict);
+        assert_string_equal(verdict.untried, "");
+        if (verdict.fault[0] == 0)
+            break;
+        print_error("%s: %s\n", verdict.note, verdict.fault);
+        wrong++;
+        from = behind(from, verdict.note);
     }
     assert_int_equal(wrong, 0);
 }
 
-int main(int argc, char **argv)
+static int try_here(void)
+{
+    struct dsf_verdict verdict = { 0 };
+
+    dsf_child_here(&verdict);
+    try_sides(place_sides(), &verdict);
+    return 0;
+}
+
+int PLACE_MAIN(sides)(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_side_leaves_what_cores_do),
     };
 
-    only = argc > 1 ? argv[1] : NULL;
+    const bool here = argc > 1 && strcmp(argv[1], "--here") == 0;
+
+    only = argc > 1 + here ? argv[1 + here] : NULL;
     dsf_trials_wide_gradients = true; /* GPUs take no others */
+    if (here)
+        return try_here();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
