@@ -126,18 +126,20 @@ static void find_kinds(struct dsflow_exec *exec)
 }
 
 /* StarPU binds each worker to a core; where several share one, the system does
- * better. What the user has set stays. */
-static void set_binding(bool crowded)
+ * better. What the user has set stays, and says that others want the cores, too.
+ * Returns whether workers share cores. */
+static bool set_binding(bool crowded)
 {
     static bool ours;
 
-    if (crowded && getenv("STARPU_WORKERS_NOBIND") == NULL) {
+    if (!ours && getenv("STARPU_WORKERS_NOBIND") != NULL)
+        return true;
+    if (crowded)
         setenv("STARPU_WORKERS_NOBIND", "1", 1);
-        ours = true;
-    } else if (!crowded && ours) {
+    else
         unsetenv("STARPU_WORKERS_NOBIND");
-        ours = false;
-    }
+    ours = crowded;
+    return crowded;
 }
 
 /* Has each worker a core? Those that are asked for none have. */
@@ -158,8 +160,8 @@ static atomic_flag in_use = ATOMIC_FLAG_INIT;
 static int start(const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
-    bool crowded = is_crowded(options);
     struct starpu_conf conf;
+    bool shared;
     int ret;
 
     if (atomic_flag_test_and_set(&in_use))
@@ -167,7 +169,7 @@ static int start(const struct dsflow_exec_options *options,
                            "StarPU has an executor in this process already: "
                            "expected it to be closed first");
     setenv("STARPU_SILENT", "1", 0); /* its remarks help nobody here */
-    set_binding(crowded);
+    shared = set_binding(is_crowded(options));
     starpu_conf_init(&conf);
     conf.precedence_over_environment_variables = 1;
     conf.ncpus = options->workers > 0 ? (int)options->workers : -1;
@@ -176,7 +178,7 @@ static int start(const struct dsflow_exec_options *options,
     conf.catch_signals = 0; /* they are the program's */
     /* Threads of devices want the cores that are idle. */
     dsf_starpu_set_scheduler(&conf, options->scheduler,
-                             crowded || options->virtuals + options->gpus > 0);
+                             shared || options->virtuals + options->gpus > 0);
     ret = starpu_init(&conf);
     if (ret == 0)
         return DSFLOW_OK;

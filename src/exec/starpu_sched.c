@@ -2,9 +2,9 @@
  *
  * A worker of StarPU that finds no task looks again, and again, without pause.
  * Where each has a core, that is the fastest way to find the next one. Where
- * there are more workers than cores, the idle ones keep the cores from those
- * that have a task: there a scheduler is wrapped, so that its workers sleep
- * until a task is pushed. */
+ * there are more workers than cores, or other programs want the cores, the idle
+ * ones keep them from those that have a task: there a scheduler is wrapped, so
+ * that its workers sleep until a task is pushed. */
 #include "exec/starpu_private.h"
 
 #include "machine/schedulers.h"

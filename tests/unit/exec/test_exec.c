@@ -240,12 +240,25 @@ static void starpu_gives_the_serial_result(void **state)
     assert_same_as_serial(DSFLOW_EXEC_OPTIONS(.workers = 2));
 }
 
+/* `make check` says that no worker is bound to a core. */
+static void let_workers_be_bound(bool may_be)
+{
+    if (may_be)
+        unsetenv("STARPU_WORKERS_NOBIND");
+    else
+        setenv("STARPU_WORKERS_NOBIND", "1", 1);
+}
+
+/* With workers that look for tasks without pause, and with some that sleep. */
 static void every_scheduler_gives_the_serial_result(void **state)
 {
     for (unsigned i = 0; dsf_scheduler_at(i) != NULL; i++)
-        assert_same_as_serial(
-            DSFLOW_EXEC_OPTIONS(.workers = 2,
-                                .scheduler = dsf_scheduler_at(i)));
+        for (int may_be = 1; may_be >= 0; may_be--) {
+            let_workers_be_bound(may_be);
+            assert_same_as_serial(
+                DSFLOW_EXEC_OPTIONS(.workers = 2,
+                                    .scheduler = dsf_scheduler_at(i)));
+        }
 }
 
 static unsigned more_workers_than_cores(void)
@@ -278,7 +291,7 @@ static long sleeps_of_others(void)
 }
 
 /* A worker that looks for a task without pause keeps the core from another. */
-static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
+static void assert_idle_workers_sleep(unsigned workers)
 {
     enum { MILLISECONDS = 300000, ENOUGH = 100 };
     struct dsflow_graph *g = tangle(3);
@@ -292,8 +305,7 @@ static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
     assert_int_equal(
         dsflow_exec_open(
             g,
-            &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU,
-                                 .workers = more_workers_than_cores()),
+            &DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers),
             &host, &exec, &err),
         DSFLOW_OK);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
@@ -304,6 +316,14 @@ static void more_workers_than_cores_sleep_while_they_are_idle(void **state)
     assert_true(sleeps_of_others() >= before + ENOUGH);
     dsflow_exec_close(exec);
     dsflow_graph_free(g);
+}
+
+static void workers_that_share_cores_sleep_while_they_are_idle(void **state)
+{
+    assert_idle_workers_sleep(1); /* bound to none */
+    let_workers_be_bound(true);
+    assert_idle_workers_sleep(more_workers_than_cores());
+    let_workers_be_bound(false);
 }
 
 /* What the core reports is brought from the device. */
@@ -609,7 +629,7 @@ int main(void)
         cmocka_unit_test(starpu_gives_the_serial_result),
         cmocka_unit_test(every_scheduler_gives_the_serial_result),
         cmocka_unit_test(more_workers_than_cores_give_the_serial_result),
-        cmocka_unit_test(more_workers_than_cores_sleep_while_they_are_idle),
+        cmocka_unit_test(workers_that_share_cores_sleep_while_they_are_idle),
         cmocka_unit_test(what_nobody_takes_out_is_counted),
         cmocka_unit_test(what_a_task_works_is_less_than_it_takes),
         cmocka_unit_test(reports_come_one_at_a_time),
