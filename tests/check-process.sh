@@ -26,20 +26,22 @@ objects=$(find src -name '*.o' -path '*/.libs/*' ! -path 'src/cli/*')
 [ -n "$objects" ] || objects=$(find src -name '*.o' ! -path 'src/cli/*')
 [ -n "$objects" ] || exit 77
 
-wanted=$(echo $symbols | tr ' ' '|')
 status=0
-seen=0
-for object in $objects; do
-    name=$(echo "$object" | sed 's,^src/,,; s,\.libs/,,; s,\.o$,,
-        s,[a-z_]*la-,,')
-    seen=$((seen + 1))
-    for used in $(nm -u "$object" | awk '{ sub("@.*", "", $2); print $2 }' |
-        grep -xE "$wanted"); do
-        allowed "$name:$used" || {
-            echo "$name uses $used"
-            status=1
-        }
-    done
+seen=$(echo "$objects" | wc -l)
+[ "$seen" -gt 100 ] || { echo "$seen objects only"; status=1; }
+
+# Lines of nm are `FILE: U NAME`; file names have what libtool puts around them.
+# shellcheck disable=SC2086 # words are what separates names
+used=$(nm -A -u $objects | awk -v symbols="$(echo $symbols)" '
+    BEGIN { n = split(symbols, list, /[| ]+/); while (n) wanted[list[n--]] }
+    { file = $1; sub(/@.*/, "", $3); if (!($3 in wanted)) next
+      sub(/^src\//, "", file); sub(/\.libs\//, "", file)
+      sub(/\.o:$/, "", file); sub(/[a-z_]*la-/, "", file)
+      print file ":" $3 }')
+for use in $used; do
+    allowed "$use" || {
+        echo "${use%:*} uses ${use#*:}"
+        status=1
+    }
 done
-[ $seen -gt 100 ] || { echo "$seen objects only"; status=1; }
 exit $status
