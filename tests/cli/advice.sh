@@ -21,14 +21,26 @@ cores 2 > cores.toml
 gpus 4e9 > gpus.toml
 gpus 1e8 > slow-link.toml
 
-# simulate NAME JOB MACHINE ARGS...: NAME.txt and NAME.json say what its trace is.
+# simulate NAME JOB MACHINE ARGS...: NAME.json says what its trace is.
 simulate() {
     name=$1 file=$2 machine=$3
     shift 3
     "$dsflow" plan $file --machine $machine "$@" --trace $name.trace \
         > log 2>&1 &&
-        "$dsflow" trace $name.trace > $name.txt 2>> log &&
         "$dsflow" trace $name.trace --json > $name.json 2>> log ||
+        { fault "$name: $* ended with $?"; cat log; }
+}
+
+# words NAME: NAME.txt says what its trace is.
+words() {
+    "$dsflow" trace $1.trace > $1.txt 2> log || fault "$1: $? $(cat log)"
+}
+
+# predict NAME JOB MACHINE ARGS...: NAME.json says what the step takes.
+predict() {
+    name=$1 file=$2 machine=$3
+    shift 3
+    "$dsflow" plan $file --machine $machine "$@" --json > $name.json 2> log ||
         { fault "$name: $* ended with $?"; cat log; }
 }
 
@@ -47,6 +59,7 @@ value() {
 
 # named NAME KEY TEXT: the key is advised, as is its cause.
 named() {
+    words $1
     [ -n "$(value $1 $2 to)" ] || { fault "$1: $2 is not advised"; cat $1.txt; }
     grep -q "$3" $1.txt || { fault "$1: no cause like $3"; cat $1.txt; }
 }
@@ -64,7 +77,7 @@ follow() {
     shift 2
     [ -n "$to" ] || return
     [ "$also" = null ] || set -- "$@" --set "$also"
-    simulate $was-then "$@" --set "$key=$to"
+    predict $was-then "$@" --set "$key=$to"
     now=$(number $was-then step_seconds)
     near "$now" "$said" || fault "$was: $key = $to takes $now, said were $said"
     awk -v a="$now" -v b="$(number $was step_seconds)" 'BEGIN { exit !(a < b) }' ||
@@ -97,7 +110,7 @@ diff "$expected" split.txt || fault "the summary is not that of $expected"
 simulate link job.toml slow-link.toml --set mesh.data=4 --set zero.stage=3
 named link link.bandwidth 'moving data takes'
 gpus "$(value link link.bandwidth to)" > faster-link.toml
-simulate link-then job.toml faster-link.toml --set mesh.data=4 \
+predict link-then job.toml faster-link.toml --set mesh.data=4 \
     --set zero.stage=3
 near "$(number link-then step_seconds)" \
     "$(value link link.bandwidth seconds)" ||
@@ -115,7 +128,7 @@ for duplex in true false; do
     named disk disk.read 'the disk works [0-9]* % of the step'
     disk "$(value disk disk.read to)" \
         "$(value disk disk.read also | sed 's/.*=//')" $duplex > faster.toml
-    simulate disk-then job.toml faster.toml $nvme
+    predict disk-then job.toml faster.toml $nvme
     near "$(number disk-then step_seconds)" "$(value disk disk.read seconds)" ||
         fault "a faster disk takes $(number disk-then step_seconds)"
     near "$(number disk reproduced)" 1 ||
@@ -161,6 +174,7 @@ simulate same-type wide.toml cores.toml
 
 # Nothing is wrong: it says what the limit is. The trace says all it needs.
 simulate good job.toml cores.toml --set batch.micro=4
+words good
 grep -q '2 workers are busy [0-9]* % of the step' good.txt &&
     grep -q 'none of [0-9]* changes' good.txt ||
     { fault "a good job is told to change"; cat good.txt; }
