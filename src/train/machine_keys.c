@@ -21,6 +21,17 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
     dsf_warn("%s", text.msg);
 }
 
+void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job)
+{
+    struct dsflow_err text;
+
+    if (job->machine.gpus == 0)
+        return;
+    dsf_job_fail(job, &text, DSFLOW_EINVAL, "machine", "gpus",
+                 "has no effect: the serial executor runs on a core");
+    dsf_warn("%s", text.msg);
+}
+
 /* As many as are wanted, of those that there are. */
 static int count_gpus(const struct dsf_job *job, unsigned *n,
                       struct dsflow_err *err)

@@ -10,6 +10,9 @@
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine);
 
+/* An executor that has no devices leaves them out. */
+void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job);
+
 /* The GPUs of the machine that the job may use: machine->gpus, and their memory.
  * DSFLOW_EINVAL: there are fewer than it asks for, and why. */
 int dsf_machine_keys_find_gpus(const struct dsf_job *job,

@@ -38,6 +38,12 @@ wrong 2 'machine: gpus: beside machine.virtual: expected one of them$' \
 DSFLOW_EMULATED_MEMORY=0x40000 wrong 2 \
     'memory: device: rank 0 needs .* and has 256.0 KiB; .*' --set machine.gpus=auto
 
+# An executor that has no devices says that it leaves them out.
+"$dsflow" run job.toml --set job.output=serial --set machine.gpus=2 \
+    --executor serial > log 2>&1 || fault "serial: $(cat log)"
+grep -q 'warning: .*machine: gpus: has no effect: the serial executor' log ||
+    fault "serial: $(cat log)"
+
 # A checkpoint goes from cores to GPUs and back.
 run cores
 DSFLOW_EMULATED_GPUS=1 run gpus --set machine.gpus=auto
