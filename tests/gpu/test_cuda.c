@@ -93,6 +93,10 @@ static void run_steps(unsigned gpus, unsigned seed)
     assert_contents(&p, exec);
     assert_int_equal(told.n, STEPS);
     assert_int_equal(first.allocations - before.allocations, NRANKS);
+    /* Each is cleared before anybody uses it. */
+    assert_int_equal(first.waits - before.waits, NRANKS);
+    for (unsigned i = 0; i < gpus; i++)
+        assert_true(first.used[i] > 0);
     assert_int_equal(last.allocations, first.allocations);
     assert_int_equal(last.frees, before.frees);
     assert_int_equal(last.waits, first.waits);
@@ -162,6 +166,24 @@ static struct program kernels_only(void)
     return p;
 }
 
+/* Nothing else orders these: they are over as soon as they are launched. */
+static void a_stream_orders_what_only_its_kernels_touch(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
+    struct dsflow_err err;
+
+    put_first_contents(&p, exec);
+    for (int i = 0; i < STEPS; i++)
+        step(&p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    assert_contents(&p, exec);
+    assert_int_equal(counts_now().unpinned, 0);
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
 static void no_core_can_touch_the_memory_of_a_gpu(void **state)
 {
     struct program p = kernels_only();
@@ -224,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_copies_cores_and_disks_keep_their_order),
         cmocka_unit_test(one_page_less_is_refused_before_the_run),
+        cmocka_unit_test(a_stream_orders_what_only_its_kernels_touch),
         cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
         cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),
     };

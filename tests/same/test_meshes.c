@@ -139,6 +139,15 @@ static void compare_unit(const struct training *tr, unsigned u, int kind,
     }
 }
 
+/* To cores, where states in few bits are rounded another way now and then. */
+static double near(const struct trial *of)
+{
+    bool narrow = dsf_compute_type(&of->job) != DSFLOW_FP32 ||
+                  (on_gpus && dsf_job_states(&of->job) != DSFLOW_FP32);
+
+    return narrow ? BF16_NEAR : TENSOR_NEAR;
+}
+
 /* Streams are late, and warps run, in another order than before. */
 static void change_order(void)
 {
@@ -162,9 +171,7 @@ static void run_trial(const char *text, enum dsflow_exec_kind kind)
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
             compare_unit(&tr, u, k, expected);
-    compare_losses(&tr, reference(&tr.trial, false, false),
-                   dsf_compute_type(&tr.trial.job) == DSFLOW_FP32 ? TENSOR_NEAR
-                                                                  : BF16_NEAR);
+    compare_losses(&tr, reference(&tr.trial, false, false), near(&tr.trial));
     free_result(tr.result);
     end_trial(&tr.trial);
 }
@@ -239,7 +246,7 @@ static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
 
     if (!on_gpus)
         return add_with(tests, n, trial, i % 2 == 0 ? "" : BF16, DSFLOW_STARPU);
-    snprintf(more, sizeof(more), "%s job.steps=%s",
+    snprintf(more, sizeof(more), "%s optimizer.lr=1e-3 job.steps=%s",
              gpu_types[i % (sizeof(gpu_types) / sizeof(*gpu_types))],
              steps != NULL ? steps : "5");
     return add_with(tests, n, trial, more, DSFLOW_STARPU);
