@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Training steps of GPT-2 124M, or of a LLaMA of 112M, in PyTorch on the CPU:
-what dsflow is compared with by compare.sh.
+"""Training steps of GPT-2 124M, or of a LLaMA of 112M, in PyTorch: what dsflow is
+compared with, on the CPU by compare.sh, on a GPU by gpu-bundle.
 
 The GPT-2 is nanoGPT's, written with what PyTorch has fastest: one matrix
 product for q, k and v, a fused GELU (tanh), the fused attention where this
@@ -28,6 +28,14 @@ parser.add_argument("--warmup", type=int, default=2)
 parser.add_argument("--type", choices=["fp32", "autocast", "bf16"],
                     default="fp32", help="bf16: parameters and all else")
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--compile-blocks", action="store_true",
+                    help="each block alone: compiled in less time")
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+parser.add_argument("--accumulate", type=int, default=1,
+                    help="micro-batches of --batch sequences in a step")
+parser.add_argument("--layers", type=int, default=12)
+parser.add_argument("--heads", type=int, default=12)
+parser.add_argument("--width", type=int, default=768)
 parser.add_argument("--adam", choices=["foreach", "fused"], default="foreach")
 args = parser.parse_args()
 
@@ -40,12 +48,15 @@ from torch import nn                                    # noqa: E402
 from torch.nn import functional as F                    # noqa: E402
 
 torch.set_num_threads(args.threads)
+if args.device == "cuda":
+    torch.set_float32_matmul_precision("high")
 torch.manual_seed(1)
 
-LAYERS, HEADS, WIDTH = 12, 12, 768
+LAYERS, HEADS, WIDTH = args.layers, args.heads, args.width
 GPT2 = args.model == "gpt2"
 KV_HEADS = HEADS if GPT2 else 4
-VOCAB = 50257 if GPT2 else 24000
+# On a GPU rows are padded to what tensor cores like.
+VOCAB = (50257 if args.device == "cpu" else 50304) if GPT2 else 24000
 FFN = 4 * WIDTH if GPT2 else 2048
 HEAD = WIDTH // HEADS
 FUTURE = torch.ones(args.sequence, args.sequence).triu(1).bool()
@@ -130,7 +141,8 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-model = Model()
+with torch.device("cuda") if args.device == "cuda" else contextlib.nullcontext():
+    model = Model()
 if args.type == "bf16":
     model = model.bfloat16()
 params = list(model.parameters())
@@ -139,19 +151,38 @@ optimizer = torch.optim.AdamW(
      {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}],
     lr=3e-4, betas=(0.9, 0.95), **{args.adam: True})
 step = torch.compile(model) if args.compile else model
-context = (torch.autocast("cpu", torch.bfloat16) if args.type == "autocast"
+if args.compile_blocks:
+    for block in model.blocks:
+        block.compile()
+context = (torch.autocast(args.device, torch.bfloat16)
+           if args.type == "autocast"
            else contextlib.nullcontext())
+
+
+def wait():
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def micro_batch():
+    # Byte tokens, as the job of compare.sh has them.
+    batch = torch.randint(256, (args.batch, args.sequence + 1),
+                          device=args.device)
+    with context:
+        loss = step(batch[:, :-1], batch[:, 1:]) / args.accumulate
+    loss.backward()
+    return loss.detach()
+
+
 seconds = []
 for _ in range(args.warmup + args.steps):
-    # Byte tokens, as the job of compare.sh has them.
-    batch = torch.randint(256, (args.batch, args.sequence + 1))
+    wait()
     start = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    with context:
-        loss = step(batch[:, :-1], batch[:, 1:])
-    loss.backward()
+    loss = sum(micro_batch() for _ in range(args.accumulate))
     nn.utils.clip_grad_norm_(params, 1.0)
     optimizer.step()
+    wait()
     seconds.append(time.perf_counter() - start)
 
 median = statistics.median(seconds[args.warmup:])
@@ -159,7 +190,8 @@ print(json.dumps({
     "torch": torch.__version__,
     "params": sum(p.numel() for p in params),
     "threads": torch.get_num_threads(),
-    "seconds": round(median, 4),
-    "fastest": round(min(seconds[args.warmup:]), 4),
-    "tokens_per_second": round(args.batch * args.sequence / median, 1),
+    "seconds": round(median, 5),
+    "fastest": round(min(seconds[args.warmup:]), 5),
+    "tokens_per_second": round(
+        args.batch * args.accumulate * args.sequence / median, 1),
     "loss": round(loss.item(), 4)}))

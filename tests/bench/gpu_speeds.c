@@ -1,0 +1,393 @@
+/* gpu_speeds.c - what GPU 0 of the module that DSFLOW_CUDA names can do, and
+ * how near kinds of tasks come to it: copies, links, launches; norms, cross
+ * entropy and Adam in bytes a second, attention in operations a second.
+ *
+ *     gpu_speeds [small]
+ *
+ * Prints a line of JSON for each: the seconds of one, the bytes that it has to
+ * read and write, the operations that it has to do. small: of few numbers, for
+ * emulated GPUs. */
+#include "exec/cuda_module.h"
+#include "tasks/args.h"
+#include "tasks/tile.h"
+
+#include <dsflow/op.h>
+#include <dsflow/segments.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PORTS = 16, TURNS = 5, MEBI = 1 << 20 };
+
+static const struct dsf_gpu *gpu;
+static void *stream, *begun, *ended;
+static int small;
+
+static void must(const char *why)
+{
+    if (why == NULL)
+        return;
+    fprintf(stderr, "gpu_speeds: %s\n", why);
+    exit(1);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+static void *pinned(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        must("main memory is missing");
+    memset(at, 0, bytes);
+    must(gpu->pin(at, bytes));
+    return at;
+}
+
+static void copy(void *to, int to_gpu, const void *from, int from_gpu,
+                 size_t bytes)
+{
+    const struct dsf_gpu_copy c = { to, from, bytes, to_gpu, from_gpu };
+
+    must(gpu->copy(&c, stream));
+}
+
+/* Numbers between 0.5 and 1 and their opposites, as fp32, bf16 and fp16: GPUs
+ * are faster with zeroes. */
+static void *numbers(size_t bytes)
+{
+    static uint16_t *some;
+    enum { SOME = 1 << 20 };
+    uint32_t random = 1;
+    void *at = NULL;
+
+    if (some == NULL) {
+        some = pinned(SOME);
+        for (size_t i = 0; i < SOME / sizeof(*some); i++) {
+            random = random * 1664525u + 1013904223u;
+            some[i] = (uint16_t)(0x3f00 | (random >> 24 & 0x7f) |
+                                 (random >> 16 & 0x8000));
+        }
+    }
+    must(gpu->allocate(bytes, &at));
+    for (size_t done = 0; done < bytes; done += SOME)
+        copy((char *)at + done, 0, some, -1,
+             bytes - done < SOME ? bytes - done : SOME);
+    return at;
+}
+
+/* --- time ----------------------------------------------------------------- */
+
+struct measured {
+    const char *name;
+    void (*enqueue)(const void *user);
+    const void *user;
+    double bytes, flops;
+};
+
+static double seconds_of(const struct measured *m, unsigned times)
+{
+    double seconds;
+
+    must(gpu->record(begun, stream));
+    for (unsigned i = 0; i < times; i++)
+        m->enqueue(m->user);
+    must(gpu->launched());
+    must(gpu->record(ended, stream));
+    must(gpu->await(ended));
+    must(gpu->elapsed(begun, ended, &seconds));
+    return seconds / times;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of some turns of 10 ms or more each, after one that warms up. */
+static void measure(const struct measured *m)
+{
+    const double once = seconds_of(m, 1);
+    const unsigned times =
+        small || once > 1e-2 ? 1 : (unsigned)(1e-2 / (once + 1e-6)) + 1;
+    double v[TURNS];
+
+    for (unsigned i = 0; i < TURNS; i++)
+        v[i] = seconds_of(m, times);
+    qsort(v, TURNS, sizeof(*v), by_value);
+    printf("{\"name\": \"%s\", \"seconds\": %.9g, \"bytes\": %.9g, "
+           "\"flops\": %.9g}\n",
+           m->name, v[TURNS / 2], m->bytes, m->flops);
+    fflush(stdout);
+}
+
+/* --- copies and launches -------------------------------------------------- */
+
+struct moved {
+    void *to, *from;
+    int to_gpu, from_gpu;
+    size_t bytes;
+};
+
+static void move(const void *user)
+{
+    const struct moved *m = user;
+
+    copy(m->to, m->to_gpu, m->from, m->from_gpu, m->bytes);
+}
+
+static void measure_copies(void)
+{
+    const size_t bytes = small ? MEBI : (size_t)1024 * MEBI;
+    const size_t linked = small ? MEBI : (size_t)256 * MEBI;
+    void *a = numbers(bytes), *b = numbers(bytes), *host = pinned(linked);
+    const struct moved on = { a, b, 0, 0, bytes };
+    const struct moved in = { a, host, 0, -1, linked };
+    const struct moved out = { host, a, -1, 0, linked };
+
+    measure(&(struct measured){ "copy", move, &on, 2.0 * (double)bytes, 0 });
+    measure(&(struct measured){ "link in", move, &in, (double)linked, 0 });
+    measure(&(struct measured){ "link out", move, &out, (double)linked, 0 });
+    must(gpu->release(a));
+    must(gpu->release(b));
+    must(gpu->unpin(host));
+    munmap(host, linked);
+}
+
+/* --- kinds of tasks ------------------------------------------------------- */
+
+struct port {
+    unsigned port;
+    enum dsflow_dtype type;
+    int64_t elems;
+};
+
+struct task {
+    const char *name, *op;
+    const void *args;
+    struct port ports[8]; /* of 0 elements: none */
+    double bytes, flops;
+};
+
+struct ready {
+    const struct dsf_gpu_side *side;
+    struct dsflow_call call;
+};
+
+static void run_task(const void *user)
+{
+    const struct ready *r = user;
+
+    r->side->run(&r->call, stream);
+}
+
+static int is_of_host(enum dsflow_dtype type)
+{
+    return type == DSFLOW_BYTES || type == DSFLOW_INT32 || type == DSFLOW_FP64;
+}
+
+static void measure_task(const struct task *t)
+{
+    const struct dsflow_op *op = dsflow_op_find(t->op);
+    struct dsflow_shape shapes[PORTS] = { { 0 } };
+    struct dsflow_buf bufs[PORTS] = { { 0 } };
+    const struct dsflow_case c = { op, shapes, op->nports, t->args };
+    struct ready r = { dsf_cuda_side(op), { 0 } };
+    struct dsflow_err err;
+    size_t scratch;
+
+    for (unsigned i = 0; i < 8 && t->ports[i].elems > 0; i++) {
+        const struct port *p = &t->ports[i];
+        const struct dsflow_shape s = dsflow_shape_of(p->type, p->elems);
+
+        shapes[p->port] = s;
+        bufs[p->port] =
+            (struct dsflow_buf){ is_of_host(p->type) ? pinned(s.bytes)
+                                                     : numbers(s.bytes),
+                                 s.bytes, s.elems, s.dtype };
+    }
+    if (op->check(&c, &err) < 0)
+        must(err.msg);
+    scratch = r.side->scratch != NULL ? r.side->scratch(&c) : 0;
+    r.call = (struct dsflow_call){ .bufs = bufs,
+                                   .nbufs = op->nports,
+                                   .args = t->args,
+                                   .scratch = numbers(scratch + 256) };
+    measure(&(struct measured){ t->name, run_task, &r, t->bytes, t->flops });
+    must(gpu->release(r.call.scratch));
+    for (unsigned i = 0; i < op->nports; i++)
+        if (bufs[i].ptr != NULL && !is_of_host(bufs[i].dtype))
+            must(gpu->release(bufs[i].ptr));
+}
+
+static void measure_launch(void)
+{
+    static const struct dsf_sum_args one = { .elems = 1 };
+
+    measure_task(
+        &(struct task){ "launch",
+                        "add",
+                        &one,
+                        { { 0, DSFLOW_FP32, 1 }, { 1, DSFLOW_FP32, 1 } },
+                        0,
+                        0 });
+}
+
+static struct dsflow_tile tile_of(int32_t rows, int32_t nseq, int32_t heads,
+                                  int32_t head_dim)
+{
+    return (struct dsflow_tile){ .rows = small ? 64 * nseq : rows,
+                                 .nseq = nseq,
+                                 .width = heads * head_dim,
+                                 .heads = heads,
+                                 .kv_heads = heads,
+                                 .head_dim = head_dim,
+                                 .ffn = 4 * heads * head_dim,
+                                 .vocab = small ? 512 : 50304,
+                                 .context = 4096,
+                                 .eps = 1e-5f };
+}
+
+/* Of the rows of a micro-batch of GPT-2 1.5B. */
+static void measure_norms(void)
+{
+    const struct dsflow_tile t = tile_of(16384, 16, small ? 1 : 25, 64);
+    const struct dsf_norm_args args = { t, 0, t.width, 1, 0 };
+    const int64_t n = (int64_t)t.rows * t.width;
+
+    measure_task(
+        &(struct task){ "norm forward",
+                        "norm.forward",
+                        &args,
+                        { { DSFLOW_NORM_X, DSFLOW_BF16, n },
+                          { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
+                          { DSFLOW_NORM_Y, DSFLOW_BF16, n } },
+                        4.0 * (double)n,
+                        0 });
+    measure_task(
+        &(struct task){ "norm backward",
+                        "norm.backward_input",
+                        &args,
+                        { { DSFLOW_NORM_X, DSFLOW_BF16, n },
+                          { DSFLOW_NORM_UNIT, DSFLOW_BF16, 2 * t.width },
+                          { DSFLOW_NORM_DY, DSFLOW_FP32, n },
+                          { DSFLOW_NORM_DX, DSFLOW_BF16, n },
+                          { DSFLOW_NORM_DNORM, DSFLOW_FP32, 2 * t.width },
+                          { DSFLOW_NORM_DRES, DSFLOW_BF16, n } },
+                        10.0 * (double)n,
+                        0 });
+}
+
+/* The second half of a part of the head: logits are read and written once. */
+static void measure_loss(void)
+{
+    const struct dsflow_tile t = tile_of(8192, 8, small ? 1 : 12, 64);
+    const struct dsflow_head_args args = { t, 0, -1, -1, 0, t.vocab, 1, 1 };
+    const int64_t n = (int64_t)t.rows * t.vocab;
+
+    measure_task(&(struct task){
+        "cross entropy",
+        "head.loss",
+        &args,
+        { { DSFLOW_HEAD_BATCH, DSFLOW_INT32, 2 * (int64_t)t.rows },
+          { DSFLOW_HEAD_LOGITS, DSFLOW_BF16, n },
+          { DSFLOW_HEAD_LOSS, DSFLOW_FP64, 1 },
+          { DSFLOW_HEAD_TOPS, DSFLOW_FP32,
+            t.rows * (int64_t)dsf_head_blocks(&t) },
+          { DSFLOW_HEAD_ALL_STATS, DSFLOW_FP64, 3 * (int64_t)t.rows } },
+        4.0 * (double)n,
+        0 });
+}
+
+static void measure_adam(void)
+{
+    const int64_t n = small ? 4096 : 64 * MEBI;
+    const struct dsf_update_args args = { .at = { .elems = n, .decay = n },
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.95,
+                                          .eps = 1e-8f,
+                                          .weight_decay = 0.1f,
+                                          .decoupled = 1,
+                                          .copies = 1 };
+
+    measure_task(
+        &(struct task){ "adam",
+                        "adam",
+                        &args,
+                        { { 0, DSFLOW_BYTES, sizeof(struct dsflow_control) },
+                          { 1, DSFLOW_FP32, n },
+                          { 2, DSFLOW_FP32, n },
+                          { 3, DSFLOW_FP32, n },
+                          { 4, DSFLOW_FP32, n },
+                          { 5, DSFLOW_BF16, n } },
+                        30.0 * (double)n,
+                        0 });
+}
+
+/* Half of the scores count; backward is 2.5 x forward. */
+static void measure_attention(const char *forward, const char *backward,
+                              int32_t heads, int32_t head_dim)
+{
+    const struct dsflow_tile t = tile_of(8192, 2, heads, head_dim);
+    const struct dsflow_attention_args args = { .tile = t,
+                                                .keys = t.rows,
+                                                .diagonal = 1,
+                                                .first = 1,
+                                                .last = 1,
+                                                .first_q = 1,
+                                                .first_kv = 1 };
+    const int64_t n = (int64_t)t.rows * t.width;
+    const int64_t lse = 2 * (int64_t)t.rows * t.heads;
+    const double flops = 2.0 * (double)n * t.rows / t.nseq;
+
+    measure_task(&(struct task){ forward,
+                                 "attention.forward",
+                                 &args,
+                                 { { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
+                                   { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
+                                   { DSFLOW_ATTENTION_ATT, DSFLOW_BF16, n },
+                                   { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse } },
+                                 0,
+                                 flops });
+    measure_task(
+        &(struct task){ backward,
+                        "attention.backward_input",
+                        &args,
+                        { { DSFLOW_ATTENTION_Q, DSFLOW_BF16, n },
+                          { DSFLOW_ATTENTION_KV, DSFLOW_BF16, 2 * n },
+                          { DSFLOW_ATTENTION_LSE, DSFLOW_FP32, lse },
+                          { DSFLOW_ATTENTION_DATT, DSFLOW_BF16, n },
+                          { DSFLOW_ATTENTION_DELTA, DSFLOW_FP32, lse / 2 },
+                          { DSFLOW_ATTENTION_DQ, DSFLOW_BF16, n },
+                          { DSFLOW_ATTENTION_DKV, DSFLOW_BF16, 2 * n } },
+                        0,
+                        2.5 * flops });
+}
+
+int main(int argc, char **argv)
+{
+    struct dsflow_err err;
+
+    small = argc > 1 && strcmp(argv[1], "small") == 0;
+    gpu = dsf_cuda_module(&err);
+    if (gpu == NULL)
+        must(err.msg);
+    must(gpu->use(0));
+    must(gpu->stream_new(&stream));
+    must(gpu->event_new(&begun));
+    must(gpu->event_new(&ended));
+    measure_copies();
+    measure_launch();
+    measure_norms();
+    measure_loss();
+    measure_adam();
+    measure_attention("attention 128 forward", "attention 128 backward",
+                      small ? 1 : 16, 128);
+    measure_attention("attention 64 forward", "attention 64 backward",
+                      small ? 1 : 32, 64);
+    return 0;
+}
