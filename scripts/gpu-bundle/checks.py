@@ -1,0 +1,191 @@
+"""Parts that say whether the GPU computes what it should."""
+
+import filecmp
+import re
+
+import jobs
+import machine
+from results import row
+
+
+class Missing(Exception):
+    """What the part needs is not on this machine."""
+
+
+class Wrong(Exception):
+    """It failed; `rows` has what was seen before."""
+
+    def __init__(self, why, rows=()):
+        super().__init__(why)
+        self.rows = list(rows)
+
+
+def about(bench):
+    """the GPU, its driver, CUDA's libraries, cores and memory"""
+    begin_losses(bench)
+    report = bench.run("report", [machine.program("dsflow"), "report"])
+    where = machine.find_cublaslt()
+    rows = [row("GPU", re.sub(r"^GPU +\d+ +", "", line))
+            for line in bench.gpus]
+    rows.append(row("cuBLASLt", "nowhere" if where is None else
+                    where or "where ldconfig looks"))
+    rows.append(row("compute-sanitizer", machine.sanitizer() or "none"))
+    smi = bench.run("nvidia-smi", ["nvidia-smi"], 20) if not bench.small \
+        else None
+    return {"rows": rows, "report": report.text,
+            "nvidia-smi": smi.text if smi else ""}
+
+
+# --- kinds of tasks ---------------------------------------------------------
+
+def kinds(bench):
+    """each kind of task on random cases, beside its CPU side"""
+    rows, wrong = [], []
+    tests = [("sides", {"DSFLOW_GPU_CASES": "1" if bench.small else "24"}),
+             ("same_bits", {"DSFLOW_GPU_CASES": "2" if bench.small else "300"}),
+             ("attention", {})]
+    if bench.small:
+        tests.pop()
+    for name, more in tests:
+        ended = bench.run(name, [machine.program("test_module"), name],
+                          env=dict(machine.environment(), **more))
+        rows.append(row(name, f"{ended.seconds:.0f} s", "no fault",
+                        ended.good))
+        if not ended.good:
+            wrong.append(f"{name}: {faults(ended)}")
+    if wrong:
+        raise Wrong("; ".join(wrong), rows)
+    return {"rows": rows}
+
+
+def faults(ended):
+    """What a test says is wrong, without cmocka's frame."""
+    lines = [line for line in ended.text.splitlines()
+             if line.strip() and not line.startswith(("[", "../", "tests/"))]
+    return "; ".join(lines[:6])[:600] or ended.why()
+
+
+def sanitized(bench, tool):
+    checker = machine.sanitizer()
+    if checker is None:
+        raise Missing("there is no compute-sanitizer")
+    # A buffer ends where its allocation does.
+    env = dict(machine.environment(), DSFLOW_TESTS_EDGE="0",
+               DSFLOW_GPU_CASES="2")
+    rows, wrong = [], []
+    for name, words in (("sides", ["sides", "--here"]),
+                        ("same_bits", ["same_bits"])):
+        ended = bench.run(f"{tool} {name}",
+                          [checker, "--tool", tool, "--error-exitcode", "9",
+                           machine.program("test_module"), *words],
+                          bench.left() / (2 if name == "sides" else 1), env)
+        said = re.findall(r"ERROR SUMMARY: (\d+)", ended.text)
+        n = sum(map(int, said)) if said else None
+        good = ended.good and not n
+        rows.append(row(name, f"{'no summary' if n is None else n} errors, "
+                        f"{ended.seconds:.0f} s", "0 errors", good))
+        if not good:
+            first = re.findall(r"^=+ ([A-Z].*)", ended.text, re.M)
+            wrong.append(f"{name}: "
+                         + (first[1] if len(first) > 1 else ended.why()))
+    if wrong:
+        raise Wrong("; ".join(wrong), rows)
+    return {"rows": rows}
+
+
+def memcheck(bench):
+    """compute-sanitizer: what is read or written beside buffers"""
+    return sanitized(bench, "memcheck")
+
+
+def racecheck(bench):
+    """compute-sanitizer: shared memory that is used without a barrier"""
+    return sanitized(bench, "racecheck")
+
+
+def initcheck(bench):
+    """compute-sanitizer: device memory that is read before it is written"""
+    return sanitized(bench, "initcheck")
+
+
+# --- bits and losses --------------------------------------------------------
+
+def same(a, b):
+    """The newest checkpoints of two runs have the same bytes."""
+    def newest(run):
+        checkpoints = run / "checkpoints"
+        return checkpoints / (checkpoints / "latest").read_text().strip()
+    return all(filecmp.cmp(newest(a) / f, newest(b) / f, shallow=False)
+               for f in ("params.safetensors", "states.safetensors"))
+
+
+def same_bits(bench):
+    """the same bytes twice, with 1, 2 and 4 ranks, and offloaded"""
+    keys = dict(jobs.TINY if bench.small else jobs.MIDDLE,
+                **{"machine.gpus": 1, "precision.compute": "bf16",
+                   "batch.groups": 4, "checkpoint.at_end": "true"})
+    ways = [("twice", {}),
+            ("2 ranks, ZeRO 3", {"mesh.data": 2, "zero.stage": 3}),
+            ("4 ranks", {"mesh.data": 4}),
+            ("2 ranks, pipeline", {"mesh.pipeline": 2}),
+            ("recompute", {"recompute.what": "block"}),
+            ("offloaded", {"offload.optimizer": "cpu",
+                           "offload.activations": "cpu"})]
+    first = jobs.train(bench, "once", keys).folder
+    rows, wrong = [], []
+    for name, more in ways[:2] if bench.small else ways:
+        try:
+            folder = jobs.train(bench, name, {**keys, **more}).folder
+            good = same(first, folder)
+            rows.append(row(name, "same" if good else "other bytes", "same",
+                            good))
+        except jobs.Failed as e:
+            rows.append(row(name, str(e)[:120], "same", False))
+        if rows[-1]["verdict"] != "ok":
+            wrong.append(name)
+    if wrong:
+        raise Wrong(f"not the bytes of the first run: {', '.join(wrong)}", rows)
+    return {"rows": rows}
+
+
+LOSS_KEYS = {"job.steps": 20, "batch.sequences": 2, "batch.micro": 1,
+             "batch.sequence": 64, "optimizer.lr": 3e-4}
+
+
+def loss_keys(bench):
+    if bench.small:
+        return {**jobs.TINY, "job.steps": 3}
+    return {**jobs.GPT2_124M, **LOSS_KEYS}
+
+
+def begin_losses(bench):
+    """The serial executor needs no GPU, and a minute: it begins first."""
+    folder, words = jobs.command(bench, "serial", loss_keys(bench))
+    with open(bench.work / "serial.log", "wb") as log:
+        process = machine.start(
+            [*words, "--executor", "serial"], output=log,
+            env=dict(machine.environment(), DSFLOW_CUDA="no"))
+    bench.background["serial"] = process, folder
+
+
+def losses(bench):
+    """20 steps of GPT-2 124M beside the serial executor on cores"""
+    if "serial" not in bench.background:
+        begin_losses(bench)
+    keys = {**loss_keys(bench), "machine.gpus": 1}
+    rows, runs = [], {}
+    for kind, within in ("fp32", 1e-5), ("bf16", 1e-2):
+        runs[kind] = jobs.train(bench, f"losses {kind}", {
+            **keys, "precision.compute": kind}).column("loss"), within
+    process, folder = bench.background["serial"]
+    process.wait(timeout=max(bench.left(), 1))
+    expected = jobs.Trained(folder, "").column("loss")
+    for kind, (found, within) in runs.items():
+        if len(found) != len(expected) or not found:
+            raise Wrong(f"{kind}: {len(found)} losses, and {len(expected)} of "
+                        "the serial executor", rows)
+        far = max(abs(a / b - 1) for a, b in zip(found, expected))
+        rows.append(row(f"{len(found)} losses, {kind}", f"{far:.1e}",
+                        f"<= {within:.0e}", far <= within))
+    return {"rows": rows, "serial": expected,
+            **{kind: found for kind, (found, _) in runs.items()}}

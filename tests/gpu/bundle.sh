@@ -1,0 +1,63 @@
+# bundle.sh - gpu-bundle/run on GPUs that are not there: what it finds, keeps and
+# says, and that a part that fails is not the end.
+command -v python3 > /dev/null || exit 77
+build=$PWD
+scripts=$(cd "${srcdir:-.}/scripts/gpu-bundle" && pwd) || exit 99
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+# A bundle without its libraries: programs are where they were built.
+mkdir bin lib text
+cp "$scripts"/*.py "$scripts/run" .
+ln -s "$(command -v dsflow)" "$build/tests/gpu/test_module" bin/
+mv text.txt text/
+
+# Without a GPU: one line.
+wrong() {
+    said=$(env "$@" python3 ./run 2>&1)
+    [ $? -eq 77 ] || fault "$*: the status is not 77: $said"
+    [ "$(echo "$said" | wc -l)" -eq 1 ] || fault "$*: $said"
+}
+module=$build/tests/gpu/.libs/dsflow-cuda-emulated.so
+wrong DSFLOW_CUDA=no
+wrong DSFLOW_CUDA="$module" DSFLOW_EMULATED_GPUS=0
+DSFLOW_CUDA=$module
+DSFLOW_EMULATED_LATE=0
+export DSFLOW_CUDA DSFLOW_EMULATED_LATE
+
+python3 ./run --only nothing > log 2>&1 && fault "nothing is a part"
+grep -q 'nothing: expected machine, kinds' log || fault "$(cat log)"
+python3 ./run --exec dsflow --version | grep -q '^dsflow ' || fault "--exec"
+
+# Parts leave their rows; of one that is run again, the new ones.
+OUT=$here/out
+export OUT
+python3 ./run --only machine,gpt2-124m > log 2>&1 || fault "$(cat log)"
+grep -Eq '^gpt2-124m +tokens/s +[0-9,]+ +>= 460,000$' out/table.txt ||
+    fault "$(cat log)"
+grep -Eq '^ *machine +GPU +emulated GPU: 4.0 GiB' log || fault "$(cat log)"
+
+# What compute-sanitizer says, and how it ends, decide.
+mkdir tools
+cat > tools/compute-sanitizer <<'TOOL'
+#!/bin/sh
+shift 4
+"$@" || exit
+echo "========= ERROR SUMMARY: ${ERRORS:-0} errors"
+TOOL
+chmod +x tools/compute-sanitizer
+PATH=$here/tools:$PATH
+python3 ./run --only memcheck > log 2>&1 || fault "$(cat log)"
+grep -Eq '^memcheck +sides +0 errors.* ok$' out/table.txt || fault "$(cat log)"
+ERRORS=3 python3 ./run --only memcheck > log 2>&1 && fault "3 errors are none"
+grep -Eq '^memcheck +same_bits +3 errors.* SHORT$' out/table.txt ||
+    fault "$(cat log)"
+
+# A GPU that fails: the part says so, what was kept stays.
+DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
+    fault "a GPU that fails is not told"
+grep -q '^gpt2-small: failed, .*illegal memory access' log || fault "$(cat log)"
+grep -Eq '^gpt2-124m +tokens/s' out/table.txt || fault "$(cat out/table.txt)"
+python3 ./run --seconds 5 --only machine > log 2>&1 || fault "$(cat log)"
+grep -q '^machine: not run.*no time is left' log || fault "$(cat log)"
+[ "$(find out -type f | wc -l)" -le 8 ] || fault "$(ls out)"
+finish
