@@ -141,7 +141,20 @@ void launch_backward(const struct dsf_gpu_embed *e, const void *dx, float *wte,
                    THREADS, 0, stream, *e, (const T *)dx, wpe, (unsigned)rows);
 }
 
+struct fetch {
+    int32_t *to;
+    const int32_t *from;
+
+    DEV void at(size_t, size_t i) const { to[i] = from[i]; }
+};
+
 } // namespace
+
+void dsf_gpu_fetch_tokens(int32_t *to, const int32_t *from, size_t n,
+                          void *stream)
+{
+    launch_each<1>(fetch{ to, from }, 1, n, stream);
+}
 
 void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
                            enum dsflow_dtype unit, const void *wte,

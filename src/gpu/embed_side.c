@@ -3,12 +3,24 @@
 #include "gpu/numbers.h"
 #include "tasks/tile.h"
 
-static struct dsf_gpu_embed embed_of(const struct dsflow_call *call)
+/* Tokens are in main memory, and blocks read them again and again: they are
+ * copied first. */
+static size_t tokens_scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_embed_args *a = c->args;
+
+    return (size_t)a->tile.rows * sizeof(int32_t);
+}
+
+static struct dsf_gpu_embed embed_of(const struct dsflow_call *call,
+                                     void *stream)
 {
     const struct dsflow_embed_args *a = call->args;
 
+    dsf_gpu_fetch_tokens(call->scratch, call->bufs[DSFLOW_EMBED_BATCH].ptr,
+                         (size_t)a->tile.rows, stream);
     return (struct dsf_gpu_embed){
-        .tokens = call->bufs[DSFLOW_EMBED_BATCH].ptr,
+        .tokens = call->scratch,
         .first = a->first,
         .vocab = a->tile.vocab,
         .pos = a->tile.pos,
@@ -22,7 +34,7 @@ static struct dsf_gpu_embed embed_of(const struct dsflow_call *call)
 static void forward(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_embed_args *a = call->args;
-    const struct dsf_gpu_embed e = embed_of(call);
+    const struct dsf_gpu_embed e = embed_of(call, stream);
     const struct dsflow_buf *x = &call->bufs[DSFLOW_EMBED_X];
 
     dsf_gpu_embed_forward(&e, call->bufs[DSFLOW_EMBED_UNIT].dtype,
@@ -34,12 +46,13 @@ static void forward(const struct dsflow_call *call, void *stream)
 const struct dsf_gpu_side dsf_gpu_side_embed_forward = {
     .op = "embed.forward",
     .run = forward,
+    .scratch = tokens_scratch,
 };
 
 static void backward_weight(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_embed_args *a = call->args;
-    const struct dsf_gpu_embed e = embed_of(call);
+    const struct dsf_gpu_embed e = embed_of(call, stream);
     const struct dsflow_buf *dx = &call->bufs[DSFLOW_EMBED_DX];
     float *grad = dsf_gpu_gradient(call, DSFLOW_EMBED_GRAD, stream);
 
@@ -51,4 +64,5 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
 const struct dsf_gpu_side dsf_gpu_side_embed_backward_weight = {
     .op = "embed.backward_weight",
     .run = backward_weight,
+    .scratch = tokens_scratch,
 };

@@ -101,6 +101,9 @@ struct dsf_gpu_embed {
     int32_t first, vocab, pos, first_pos, npos;
     size_t length, width;
 };
+/* The n tokens at `from`, in main memory, go to the device. */
+void dsf_gpu_fetch_tokens(int32_t *to, const int32_t *from, size_t n,
+                          void *stream);
 /* x = wte[token] + wpe[position]; the tables are of type `unit`. */
 void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
                            enum dsflow_dtype unit, const void *wte,
