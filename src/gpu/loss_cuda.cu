@@ -7,19 +7,46 @@ namespace {
 
 enum { THREADS = 256, BLOCK = 2048 /* columns, as DSF_HEAD_COLUMNS */ };
 
-/* The column of the target of row r, if this part has it, or -1. */
-DEV int64_t own_target(const struct dsf_gpu_logits &l, size_t r)
-{
-    const int64_t column = (int64_t)l.targets[r] - l.first;
+/* What a block reads in main memory, once: the target of its row, and the scale
+ * of the gradient. */
+struct facts {
+    double scale;
+    int64_t column; /* of the target, if this part has it, or -1 */
+    bool counts;    /* does it have a target? */
+};
 
-    return l.targets[r] >= 0 && column >= 0 && column < (int64_t)l.vocab
-               ? column
-               : -1;
+/* `s`: shared memory of its own. */
+DEV struct facts facts_of(const struct dsf_gpu_logits &l, struct facts *s)
+{
+    if (threadIdx.x == 0) {
+        const int32_t target = l.targets[blockIdx.x];
+        const int64_t column = (int64_t)target - l.first;
+        const bool own = target >= 0 && column >= 0 &&
+                         column < (int64_t)l.vocab;
+
+        s->scale = (double)l.scale * (l.loss_scale ? *l.loss_scale : 1);
+        s->column = own ? column : -1;
+        s->counts = target >= 0;
+    }
+    __syncthreads();
+    return *s;
 }
 
-DEV double scale_of(const struct dsf_gpu_logits &l)
+/* V logits of a row from column c on, of which n are words. */
+template <int V, class T>
+DEV void load_words(const T *row, size_t c, size_t n, float (&v)[V])
 {
-    return (double)l.scale * (l.loss_scale ? *l.loss_scale : 1);
+    dev_load_all(row + c, v);
+    DEV_UNROLL
+    for (int i = 1; i < V; i++)
+        if (c + i >= n)
+            v[i] = -INFINITY;
+}
+
+/* The first column that load_words does not reach. */
+template <int V> DEV size_t words_end(size_t n)
+{
+    return (n + V - 1) / V * V;
 }
 
 /* Zeroes from a column on, to where the next row begins. */
@@ -38,7 +65,7 @@ DEV void own_sum(const T *row, size_t n, float *top, float *sum)
     for (size_t c = threadIdx.x * V; c < n; c += (size_t)blockDim.x * V) {
         float v[V], most = *top;
 
-        dev_load_all(row + c, v);
+        load_words(row, c, n, v);
         DEV_UNROLL
         for (int i = 0; i < V; i++)
             most = fmaxf(most, v[i]);
@@ -56,11 +83,13 @@ template <class T, int V>
 __global__ void __launch_bounds__(THREADS)
     cross_entropy(struct dsf_gpu_logits l, double *losses)
 {
-    double *s = dev_shared<double>();
+    struct facts *shared = dev_shared<struct facts>();
+    double *s = (double *)(shared + 1);
     float *tops = (float *)(s + THREADS / 32);
     T *row = (T *)l.logits + blockIdx.x * l.ld;
-    const int64_t column = own_target(l, blockIdx.x);
-    const double scale = scale_of(l);
+    const struct facts facts = facts_of(l, shared);
+    const int64_t column = facts.column;
+    const double scale = facts.scale;
     float top, sum, target, factor;
     double all;
 
@@ -78,7 +107,7 @@ __global__ void __launch_bounds__(THREADS)
     for (size_t c = threadIdx.x * V; c < l.vocab; c += THREADS * V) {
         float v[V];
 
-        dev_load_all(row + c, v);
+        load_words(row, c, l.vocab, v);
         DEV_UNROLL
         for (int i = 0; i < V; i++) {
             v[i] = expf(v[i] - most) * factor;
@@ -87,7 +116,7 @@ __global__ void __launch_bounds__(THREADS)
         }
         dev_store_all(row + c, v);
     }
-    clear(row, l.vocab, l.ld);
+    clear(row, words_end<V>(l.vocab), l.ld);
     if (threadIdx.x == 0)
         losses[blockIdx.x] = (double)most + log(all) - target;
 }
@@ -119,9 +148,10 @@ __global__ void __launch_bounds__(THREADS)
                  struct dsflow_head_stats *stats, unsigned blocks)
 {
     enum { PIECES = BLOCK / THREADS / V };
-    float *s = dev_shared<float>();
+    struct facts *shared = dev_shared<struct facts>();
+    float *s = (float *)(shared + 1);
     T *row = (T *)l.logits + blockIdx.x * l.ld;
-    const int64_t column = own_target(l, blockIdx.x);
+    const int64_t column = facts_of(l, shared).column;
     /* Read before the barriers of the first sum, which others write behind. */
     const double target = column < 0 ? 0 : dev_load(row + column);
     float most = -INFINITY;
@@ -133,7 +163,7 @@ __global__ void __launch_bounds__(THREADS)
         DEV_UNROLL
         for (int k = 0; k < PIECES; k++)
             if (piece_at<V>(b, k) < l.vocab) {
-                dev_load_all(row + piece_at<V>(b, k), v[k]);
+                load_words(row, piece_at<V>(b, k), l.vocab, v[k]);
                 DEV_UNROLL
                 for (int i = 0; i < V; i++)
                     top = fmaxf(top, v[k][i]);
@@ -154,7 +184,7 @@ __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x == 0)
             tops[(size_t)blockIdx.x * blocks + b] = top;
     }
-    clear(row, l.vocab, l.ld);
+    clear(row, words_end<V>(l.vocab), l.ld);
     if (threadIdx.x == 0)
         stats[blockIdx.x] = { most, all, target };
 }
@@ -185,10 +215,11 @@ __global__ void __launch_bounds__(THREADS)
 {
     enum { PIECES = BLOCK / THREADS / V };
     T *row = (T *)l.logits + blockIdx.x * l.ld;
-    const int64_t column = own_target(l, blockIdx.x);
-    const double scale = scale_of(l);
+    const struct facts facts = facts_of(l, dev_shared<struct facts>());
+    const int64_t column = facts.column;
+    const double scale = facts.scale;
 
-    if (l.targets[blockIdx.x] < 0) {
+    if (!facts.counts) {
         clear(row, 0, l.ld);
         if (threadIdx.x == 0)
             losses[blockIdx.x] = 0;
@@ -224,7 +255,7 @@ __global__ void __launch_bounds__(THREADS)
 
 bool is_aligned(const struct dsf_gpu_logits *l)
 {
-    return dev_is_aligned(l->vocab | l->ld, { l->logits });
+    return dev_is_aligned(l->ld, { l->logits });
 }
 
 void add_up(double *loss, const double *losses, size_t rows, void *stream)
@@ -238,8 +269,9 @@ void launch_entropy(const struct dsf_gpu_logits *l, double *losses,
                     void *stream)
 {
     dev_launch((cross_entropy<T, V>), (unsigned)l->rows, THREADS,
-               THREADS / 32 * (sizeof(double) + sizeof(float)), stream, *l,
-               losses);
+               sizeof(struct facts) +
+                   THREADS / 32 * (sizeof(double) + sizeof(float)),
+               stream, *l, losses);
 }
 
 template <class T, int V>
@@ -247,8 +279,8 @@ void launch_exponentials(const struct dsf_gpu_logits *l, float *tops,
                          struct dsflow_head_stats *stats, void *stream)
 {
     dev_launch((exponentials<T, V>), (unsigned)l->rows, THREADS,
-               2 * THREADS / 32 * sizeof(float), stream, *l, tops, stats,
-               dev_div_up(l->vocab, BLOCK));
+               sizeof(struct facts) + 2 * THREADS / 32 * sizeof(float), stream,
+               *l, tops, stats, dev_div_up(l->vocab, BLOCK));
 }
 
 template <class T, int V>
@@ -256,8 +288,9 @@ void launch_gradients(const struct dsf_gpu_logits *l, const float *tops,
                       const struct dsflow_head_stats *stats, unsigned parts,
                       double *losses, void *stream)
 {
-    dev_launch((gradients<T, V>), (unsigned)l->rows, THREADS, 0, stream, *l,
-               tops, stats, parts, dev_div_up(l->vocab, BLOCK), losses);
+    dev_launch((gradients<T, V>), (unsigned)l->rows, THREADS,
+               sizeof(struct facts), stream, *l, tops, stats, parts,
+               dev_div_up(l->vocab, BLOCK), losses);
 }
 
 } // namespace
