@@ -135,6 +135,7 @@ struct dsflow_site {
      * tile of the sequence? Is the tile of queries its last? */
     int32_t keys;
     bool diagonal, first_keys, last_queries;
+    int32_t padding; /* rows of tile.vocab, at its end, that are no words */
 };
 
 /* What becomes of a kind of task among tensor ranks (Shoeybi et al. 2019;

@@ -200,7 +200,9 @@ struct dsflow_mlp_args {
  * head.logits              { x R, norm R?, weight R, logits W }
  *   The logits themselves, without a loss: generation reads them.
  *
- * A part has columns first .. first + tile.vocab of `whole`. */
+ * A part has columns first .. first + tile.vocab of `whole`. Those from `whole`
+ * on, fewer than 64, are padding where ranks are GPUs: rows of zeroes in W, and no
+ * words. forward leaves zeroes there, and so do gradients. */
 enum dsflow_head_port {
     DSFLOW_HEAD_X,
     DSFLOW_HEAD_NORM,
@@ -221,7 +223,7 @@ enum dsflow_head_port {
 struct dsflow_head_args {
     struct dsflow_tile tile;
     int64_t w, norm_w, norm_b;
-    int32_t first, whole, parts; /* of the vocabulary: 0, tile.vocab, 1 */
+    int32_t first, whole, parts; /* of the vocabulary: 0, its words, 1 */
     float scale;                 /* 1 / (tokens of a step) */
 };
 struct dsflow_head_stats {

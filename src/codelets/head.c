@@ -23,10 +23,10 @@ struct notes {
     size_t blocks;
 };
 
-/* Columns of block `b`. */
-static size_t block_columns(const struct dsflow_tile *t, size_t b)
+/* Columns of block `b` that are words. */
+static size_t block_columns(const struct dsflow_head_args *a, size_t b)
 {
-    size_t left = (size_t)t->vocab - b * DSF_HEAD_COLUMNS;
+    size_t left = dsf_head_words(a) - b * DSF_HEAD_COLUMNS;
 
     return left < DSF_HEAD_COLUMNS ? left : DSF_HEAD_COLUMNS;
 }
@@ -69,7 +69,7 @@ static void block_exponentials(const struct dsflow_call *call, size_t b,
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, blocks = notes->blocks;
-    const size_t n = block_columns(&a->tile, b);
+    const size_t n = block_columns(a, b);
     const int32_t *targets = targets_of(call);
 
     for (size_t r = 0; r < rows; r++, logits += ld) {
@@ -98,7 +98,7 @@ static void exponentials_cpu(const struct dsflow_call *call, const float *xn,
     for (size_t b = 0; b < notes->blocks; b++) {
         const size_t j = b * DSF_HEAD_COLUMNS;
 
-        dsf_gemm(0, 1, rows, block_columns(t, b), width, xn, width,
+        dsf_gemm(0, 1, rows, block_columns(a, b), width, xn, width,
                  w + j * width, width, 0, logits + j, vocab);
         block_exponentials(call, b, logits + j, vocab, notes);
     }
@@ -117,7 +117,7 @@ static void exponentials_narrow(const struct dsflow_call *call,
     uint16_t *logits = dsf_halves(call, DSFLOW_HEAD_LOGITS);
 
     for (size_t b = 0; b < notes->blocks; b++) {
-        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(t, b);
+        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(a, b);
 
         dsf_projection(&(struct dsf_projection){ c, rows, width, n }, xn,
                        w + j * width, c->wide, n);
@@ -154,13 +154,13 @@ static float factor(float top, const struct dsflow_head_stats *s, double scale)
 
 /* The exponentials of a row become gradients; column -1: its target is of
  * another part. */
-static void gradients_cpu(const struct dsflow_tile *t, float *row,
+static void gradients_cpu(const struct dsflow_head_args *a, float *row,
                           const float *tops, const struct dsflow_head_stats *s,
                           int64_t column, double scale)
 {
-    for (size_t b = 0; b < dsf_head_blocks(t); b++)
+    for (size_t b = 0; b < dsf_head_blocks(&a->tile); b++)
         dsf_scale(row + b * DSF_HEAD_COLUMNS, factor(tops[b], s, scale),
-                  block_columns(t, b));
+                  block_columns(a, b));
     if (column >= 0)
         row[column] -= (float)scale;
 }
@@ -168,15 +168,15 @@ static void gradients_cpu(const struct dsflow_tile *t, float *row,
 /* That of the target is the difference of two numbers that may be close: it is
  * computed from its logit, which was not rounded. */
 static void gradients_narrow(const struct dsf_narrow_loops *loops,
-                             const struct dsflow_tile *t, uint16_t *row,
+                             const struct dsflow_head_args *a, uint16_t *row,
                              const float *tops,
                              const struct dsflow_head_stats *s, int64_t column,
                              double scale)
 {
     float block[DSF_HEAD_COLUMNS];
 
-    for (size_t b = 0; b < dsf_head_blocks(t); b++) {
-        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(t, b);
+    for (size_t b = 0; b < dsf_head_blocks(&a->tile); b++) {
+        const size_t j = b * DSF_HEAD_COLUMNS, n = block_columns(a, b);
 
         loops->widen(row + j, block, n);
         dsf_scale(block, factor(tops[b], s, scale), n);
@@ -220,10 +220,10 @@ static void finish(const struct dsflow_call *call, const float *tops,
         }
         s = whole_row(a, stats, r);
         if (dsf_is_narrow(type))
-            gradients_narrow(dsf_narrow(type), t, (uint16_t *)(void *)row,
+            gradients_narrow(dsf_narrow(type), a, (uint16_t *)(void *)row,
                              row_tops, &s, column, scale);
         else
-            gradients_cpu(t, (float *)(void *)row, row_tops, &s, column, scale);
+            gradients_cpu(a, (float *)(void *)row, row_tops, &s, column, scale);
         loss += s.top + log(s.sum) - s.target;
     }
     *(double *)call->bufs[DSFLOW_HEAD_LOSS].ptr = loss;
@@ -247,11 +247,25 @@ static struct notes notes_of(const struct dsflow_call *call, char *scratch)
     };
 }
 
+/* Columns that are no words have no gradient. */
+static void clear_padding(const struct dsflow_call *call)
+{
+    const struct dsflow_head_args *a = call->args;
+    const struct dsflow_buf *logits = &call->bufs[DSFLOW_HEAD_LOGITS];
+    const size_t words = dsf_head_words(a), vocab = (size_t)a->tile.vocab;
+    const size_t each = dsflow_dtype_bytes(logits->dtype, 1);
+
+    for (size_t r = 0; r < (size_t)a->tile.rows && words < vocab; r++)
+        memset((char *)logits->ptr + (r * vocab + words) * each, 0,
+               (vocab - words) * each);
+}
+
 static void sum_and_finish(const struct dsflow_call *call,
                            const struct notes *notes)
 {
     const struct dsflow_head_args *a = call->args;
 
+    clear_padding(call);
     for (size_t r = 0; r < (size_t)a->tile.rows; r++)
         sum_blocks(notes->tops + r * notes->blocks,
                    notes->sums + r * notes->blocks, notes->blocks,
@@ -308,12 +322,12 @@ static void backward_input_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t vocab = (size_t)a->tile.vocab;
+    const size_t vocab = (size_t)a->tile.vocab, words = dsf_head_words(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     float *dx = dsf_floats(call, DSFLOW_HEAD_DX);
     float *dnormed = a->norm_w < 0 ? dx : call->scratch;
 
-    dsf_gemm(0, 0, rows, width, vocab, dsf_floats(call, DSFLOW_HEAD_LOGITS),
+    dsf_gemm(0, 0, rows, width, words, dsf_floats(call, DSFLOW_HEAD_LOGITS),
              vocab, dsf_floats(call, DSFLOW_HEAD_WEIGHT) + a->w, width, 0,
              dnormed, width);
     if (a->norm_w >= 0)
@@ -325,7 +339,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t vocab = (size_t)a->tile.vocab;
+    const size_t vocab = (size_t)a->tile.vocab, words = dsf_head_words(a);
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const struct dsf_narrow_call c =
@@ -333,7 +347,7 @@ static void backward_input_narrow(const struct dsflow_call *call)
                         dsf_head_products(DSFLOW_DIR_BACKWARD_INPUT, a));
     const int part = a->norm_w < 0;
 
-    dsf_projection_input(&(struct dsf_projection){ &c, rows, width, vocab },
+    dsf_projection_input(&(struct dsf_projection){ &c, rows, width, words },
                          dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
                          dsf_halves(call, DSFLOW_HEAD_WEIGHT) + a->w, 0,
                          part ? dsf_product_at(&c, call, DSFLOW_HEAD_DX)
@@ -353,15 +367,15 @@ static void backward_weight_cpu(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t vocab = (size_t)a->tile.vocab;
+    const size_t vocab = (size_t)a->tile.vocab, words = dsf_head_words(a);
     const struct dsf_norm norm = DSF_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const float *xn =
         dsf_normed(&norm, dsf_floats(call, DSFLOW_HEAD_X), call->scratch, rows);
-    const struct dsf_extent matrix = { a->w, vocab * width };
+    const struct dsf_extent matrix = { a->w, words * width };
     float beta,
         *grad = dsf_gradient_but(call, DSFLOW_HEAD_GRAD, &matrix, 1, &beta);
 
-    dsf_gemm(1, 0, vocab, width, rows, dsf_floats(call, DSFLOW_HEAD_LOGITS),
+    dsf_gemm(1, 0, words, width, rows, dsf_floats(call, DSFLOW_HEAD_LOGITS),
              vocab, xn, width, beta, grad + a->w, width);
     if (a->norm_w >= 0)
         dsf_norm_gradient(dsf_gradient(call, DSFLOW_HEAD_NORM_GRAD), a->norm_w,
@@ -373,19 +387,19 @@ static void backward_weight_narrow(const struct dsflow_call *call)
 {
     const struct dsflow_head_args *a = call->args;
     const size_t rows = (size_t)a->tile.rows, width = (size_t)a->tile.width;
-    const size_t vocab = (size_t)a->tile.vocab;
+    const size_t vocab = (size_t)a->tile.vocab, words = dsf_head_words(a);
     const struct dsf_narrow_norm norm =
         DSF_NARROW_NORM_OF(call, DSFLOW_HEAD_NORM, a);
     const struct dsf_narrow_call c =
         dsf_narrow_call(call, DSFLOW_HEAD_LOGITS,
                         dsf_head_products(DSFLOW_DIR_BACKWARD_WEIGHT, a));
-    const struct dsf_extent matrix = { a->w, vocab * width };
+    const struct dsf_extent matrix = { a->w, words * width };
     const struct dsf_gradient grad =
         dsf_gradient_on(call, DSFLOW_HEAD_GRAD, &matrix, 1);
     struct dsf_gradient norm_grad;
 
     dsf_projection_weight(
-        &(struct dsf_projection){ &c, rows, width, vocab },
+        &(struct dsf_projection){ &c, rows, width, words },
         dsf_halves(call, DSFLOW_HEAD_LOGITS), vocab,
         dsf_narrow_normed(&c, &norm, dsf_halves(call, DSFLOW_HEAD_X), rows),
         &grad, a->w);

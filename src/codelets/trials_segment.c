@@ -139,7 +139,11 @@ static void head(uint64_t *s, bool part, union segment_args *a)
     a->head.norm_w = place(&norm, (size_t)t->width, !part);
     a->head.norm_b = place(&norm, (size_t)t->width, !part && !t->rms);
     a->head.first = part ? dsf_any(s, 0, 40) : 0;
-    a->head.whole = a->head.first + t->vocab + (part ? dsf_any(s, 0, 40) : 0);
+    a->head.whole = a->head.first + t->vocab;
+    if (dsf_any(s, 0, 2) == 0)
+        a->head.whole -= dsf_any(s, 0, t->vocab < 40 ? t->vocab - 1 : 40);
+    else if (part)
+        a->head.whole += dsf_any(s, 0, 40);
     a->head.parts = part ? dsf_any(s, 1, 5) : 1;
     a->head.scale = 0.25f;
 }
@@ -200,7 +204,9 @@ static int fill_exponentials(uint64_t *state, float *v, int64_t elems,
 
     fill_batch(state, batch, rows, a->head.whole);
     for (int64_t i = 0; i < elems; i++)
-        v[i] = (float)dsf_random_unit(state);
+        v[i] = i % a->tile.vocab < (int64_t)dsf_head_words(&a->head)
+                   ? (float)dsf_random_unit(state)
+                   : 0;
     for (int32_t r = 0; r < rows; r++) {
         int64_t column = (int64_t)batch[rows + r] - a->head.first;
 
@@ -208,6 +214,17 @@ static int fill_exponentials(uint64_t *state, float *v, int64_t elems,
             v[(int64_t)r * a->tile.vocab + column] = 1;
     }
     free(batch);
+    return 1;
+}
+
+/* Gradients of logits: padding has none. */
+static int fill_gradients(uint64_t *state, float *v, int64_t elems,
+                          const struct dsflow_head_args *a)
+{
+    const int64_t vocab = a->tile.vocab, words = (int64_t)dsf_head_words(a);
+
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = i % vocab < words ? (float)dsf_random_normal(state) : 0;
     return 1;
 }
 
@@ -228,6 +245,8 @@ static int fill_head(uint64_t *state, unsigned port, void *data, int64_t elems,
         return fill_weight(state, data, elems, &a->tile);
     if (port == DSFLOW_HEAD_LOGITS && a->head.norm_w < 0)
         return fill_exponentials(state, data, elems, a);
+    if (port == DSFLOW_HEAD_LOGITS)
+        return fill_gradients(state, data, elems, &a->head);
     if (port == DSFLOW_HEAD_TOPS)
         memset(data, 0, (size_t)elems * sizeof(float));
     if (port != DSFLOW_HEAD_ALL_STATS)

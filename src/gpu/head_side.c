@@ -29,7 +29,7 @@ static struct dsf_gpu_logits logits_of(const struct dsflow_call *call)
         .logits = logits->ptr,
         .ld = (size_t)a->tile.vocab,
         .rows = (size_t)a->tile.rows,
-        .vocab = (size_t)a->tile.vocab,
+        .vocab = dsf_head_words(a),
         .first = a->first,
         .targets = batch + a->tile.rows,
         .scale = a->scale,

@@ -25,7 +25,8 @@ static void add_unit(struct dsf_model *m, const struct dsflow_layout *layout,
     *u = (struct dsf_unit){ .segment = segment,
                             .index = i,
                             .layer = layout->layer,
-                            .kind = -1 };
+                            .kind = -1,
+                            .padding = m->dims.vocab_rows - m->dims.vocab };
     for (unsigned k = 0; k < DSFLOW_SEGMENT_TENSORS; k++)
         u->at[k] = -1;
     if (in_block)
@@ -41,6 +42,7 @@ static void add_unit(struct dsf_model *m, const struct dsflow_layout *layout,
         m->params += u->tensors[t].rows * u->tensors[t].cols;
     u->block = dsf_unit_block(u->elems);
     u->elems = round_up(u->elems, u->block);
+    u->file_elems = round_up(u->file_elems, dsf_unit_block(u->file_elems));
     m->nunits++;
     if (in_block)
         u->kind = m->nkinds;
@@ -108,7 +110,9 @@ static int check_segments(const struct dsf_model *m, struct dsflow_err *err)
         struct dsflow_need need[DSFLOW_SEGMENT_PORTS] = { { 0 } };
         struct dsflow_site site = { .tile = dsf_model_tile(m, unit->layer),
                                     .at = { unit->at },
-                                    .parts = 1 };
+                                    .parts = 1,
+                                    .padding = m->dims.vocab_rows -
+                                               m->dims.vocab };
 
         site.tile.rows = site.tile.nseq = 1;
         if (unit->segment->hooks == NULL)
@@ -169,7 +173,7 @@ struct dsflow_tile dsf_model_tile(const struct dsf_model *m, int32_t l)
                                  .kv_heads = d->kv_heads,
                                  .head_dim = d->head_dim,
                                  .ffn = d->ffn,
-                                 .vocab = d->vocab,
+                                 .vocab = d->vocab_rows,
                                  .context = d->context,
                                  .rms = d->rms,
                                  .swiglu = d->swiglu,
@@ -394,6 +398,8 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
         .ffn = (int32_t)(c.ffn_width < 0 ? default_ffn(&c) : c.ffn_width),
         .context = (int32_t)(c.context < 0 ? 1024 : c.context),
         .vocab = (int32_t)c.vocab,
+        .vocab_rows = (int32_t)c.vocab,
+        .vocab_step = 1,
         .rms = llama,
         .swiglu = llama,
         .rope = llama,
@@ -419,6 +425,17 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
     return status;
 }
 
+void dsf_model_pad(struct dsf_model *m)
+{
+    dsf_dims_pad(&m->dims);
+    free(m->units);
+    free(m->layer);
+    m->nunits = 0;
+    m->nkinds = 0;
+    m->params = 0;
+    add_layers(m, NULL, NULL);
+}
+
 void dsf_model_fini(struct dsf_model *m)
 {
     free(m->units);
@@ -427,6 +444,46 @@ void dsf_model_fini(struct dsf_model *m)
     m->units = NULL;
     m->layer = NULL;
     m->block = NULL;
+}
+
+bool dsf_unit_is_as_in_files(const struct dsf_unit *u)
+{
+    const struct dsf_tensor *last = &u->tensors[u->ntensors - 1];
+
+    return u->elems == u->file_elems && last->offset == last->file_offset;
+}
+
+void dsf_unit_from_file(const struct dsf_unit *u, float *v)
+{
+    int64_t end = u->elems; /* from here on, all is done */
+
+    if (dsf_unit_is_as_in_files(u))
+        return;
+    for (unsigned i = u->ntensors; i-- > 0;) {
+        const struct dsf_tensor *t = &u->tensors[i];
+        const int64_t n = t->rows * t->cols, behind = t->offset + n;
+
+        memmove(v + t->offset, v + t->file_offset, (size_t)n * sizeof(*v));
+        memset(v + behind, 0, (size_t)(end - behind) * sizeof(*v));
+        end = t->offset;
+    }
+}
+
+void dsf_unit_to_file(const struct dsf_unit *u, float *v)
+{
+    int64_t done = 0;
+
+    if (dsf_unit_is_as_in_files(u))
+        return;
+    for (unsigned i = 0; i < u->ntensors; i++) {
+        const struct dsf_tensor *t = &u->tensors[i];
+        const int64_t n = t->rows * t->cols;
+
+        memset(v + done, 0, (size_t)(t->file_offset - done) * sizeof(*v));
+        memmove(v + t->file_offset, v + t->offset, (size_t)n * sizeof(*v));
+        done = t->file_offset + n;
+    }
+    memset(v + done, 0, (size_t)(u->file_elems - done) * sizeof(*v));
 }
 
 int dsf_unit_alloc(const struct dsf_model *m, unsigned u, float **to,

@@ -47,6 +47,16 @@ int dsf_model_init(struct dsf_model *model, const struct dsf_job *job,
                    struct dsflow_err *err);
 void dsf_model_fini(struct dsf_model *model);
 
+/* Lay the units out once more, for GPUs: the matrices of the vocabulary get
+ * more rows (dsf_dims_pad), zeroes that stay zeroes. Not of unlike layers. */
+void dsf_model_pad(struct dsf_model *model);
+
+/* A checkpoint has the file_elems numbers of a unit without that. In place, in
+ * memory for u->elems numbers. */
+bool dsf_unit_is_as_in_files(const struct dsf_unit *u);
+void dsf_unit_from_file(const struct dsf_unit *u, float *v);
+void dsf_unit_to_file(const struct dsf_unit *u, float *v);
+
 /* The same, with layers that `change` makes unlike: it gets the sizes of each
  * block, and may change heads, kv_heads and ffn. */
 typedef void (*dsf_layer_fn)(void *user, int32_t layer, struct dsf_dims *dims);

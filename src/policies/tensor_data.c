@@ -67,8 +67,8 @@ static int64_t part_elems(const struct dsf_tensors *s,
         return elems / (s->dims->kv_heads < s->parts ? s->dims->kv_heads
                                                      : s->parts);
     case DSFLOW_CUT_VOCAB:
-        return elems / dims->vocab *
-               dsf_share(dims->vocab, s->parts, t, &first);
+        return elems / dims->vocab_rows *
+               dsf_share_vocabulary(dims, s->parts, t, &first);
     default:
         return elems;
     }
@@ -124,7 +124,7 @@ static struct dsflow_need temp_shape(const struct dsf_tensors *s, int kind,
                                      int32_t t)
 {
     const struct dsflow_plan *plan = s->plan;
-    struct dsflow_tile tile = { .vocab = plan->model->dims.vocab };
+    struct dsflow_tile tile;
     size_t rows = 0;
     const size_t width = (size_t)plan->model->dims.width;
     int32_t first;
@@ -144,7 +144,8 @@ static struct dsflow_need temp_shape(const struct dsf_tensors *s, int kind,
         return (struct dsflow_need){ (int64_t)rows * s->parts, DSF_HEAD_STATS,
                                      DSFLOW_FP64 };
     case DSFLOW_REF_TOPS:
-        tile.vocab = dsf_share(tile.vocab, s->parts, t, &first);
+        tile.vocab = dsf_share_vocabulary(&plan->model->dims, s->parts, t,
+                                          &first);
         return dsf_matrix(rows, dsf_head_blocks(&tile));
     default:
         return dsf_matrix(rows, width);

@@ -322,7 +322,8 @@ static const char *unsplit(const struct dsflow_plan *plan, int32_t parts,
         if ((*size = d->ffn) % parts != 0)
             return "ffn_width";
     }
-    if ((*size = model->dims.vocab) < parts)
+    *size = model->dims.vocab;
+    if (model->dims.vocab_rows / model->dims.vocab_step < parts)
         return "vocab";
     if ((*size = model->dims.context) < parts && !model->dims.rope)
         return "context";

@@ -18,6 +18,16 @@ struct dsflow_tile dsf_part_tile(int32_t parts, int32_t t,
     return tile;
 }
 
+struct dsflow_tile dsf_part_vocabulary(int32_t parts, int32_t t,
+                                       const struct dsflow_tile *whole,
+                                       const struct dsf_part *part)
+{
+    struct dsflow_tile tile = dsf_part_tile(parts, t, whole);
+
+    tile.vocab = part->count;
+    return tile;
+}
+
 /* The rows of one rank. */
 static struct dsflow_tile rows_tile(int32_t parts, int32_t t,
                                     const struct dsflow_tile *whole)

@@ -45,6 +45,10 @@ unsigned dsf_rule_ref(const struct dsflow_rule *rule,
 /* The part's shape, and all rows. */
 struct dsflow_tile dsf_part_tile(int32_t parts, int32_t t,
                                  const struct dsflow_tile *whole);
+/* The same, with the rows of the vocabulary that the part has. */
+struct dsflow_tile dsf_part_vocabulary(int32_t parts, int32_t t,
+                                       const struct dsflow_tile *whole,
+                                       const struct dsf_part *part);
 
 /* NULL: such a task has no rule. */
 const struct dsflow_op_rules *dsf_rules_find(const struct dsflow_op *op);

@@ -9,9 +9,9 @@ static bool lay_out(const struct dsflow_layout *layout, unsigned i,
 
     u->matrices = DSFLOW_EMBEDDING;
     u->at[DSF_EMBED_WTE] = 0;
-    dsf_unit_matrix(u, d->vocab, d->width, DSF_INIT_STD, "%s",
-                    gpt2 ? "transformer.wte.weight"
-                         : "model.embed_tokens.weight");
+    dsf_unit_vocabulary(u, d->vocab, d->width,
+                        gpt2 ? "transformer.wte.weight"
+                             : "model.embed_tokens.weight");
     if (!d->rope) {
         u->at[DSF_EMBED_WPE] = dsf_unit_align(u);
         dsf_unit_matrix(u, d->context, d->width, DSF_INIT_STD,
@@ -39,7 +39,7 @@ static void own(struct dsf_part *p, const struct dsf_dims *d,
 {
     int64_t width = d->width;
 
-    p->count = dsf_share(d->vocab, p->parts, p->part, &p->first);
+    p->count = dsf_share_vocabulary(d, p->parts, p->part, &p->first);
     p->w = 0;
     dsf_part_take(p, p->first * width, p->count, width, width);
     if (u->at[DSF_EMBED_WPE] >= 0) {
@@ -56,7 +56,7 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
                           void *args)
 {
     *(struct dsflow_embed_args *)args = (struct dsflow_embed_args){
-        .tile = dsf_part_tile(parts, t, whole),
+        .tile = dsf_part_vocabulary(parts, t, whole, part),
         .wte = part->w,
         .wpe = part->w2,
         .first = part->first,

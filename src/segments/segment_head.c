@@ -15,7 +15,7 @@ static bool lay_out(const struct dsflow_layout *layout, unsigned i,
         return false;
     u->matrices = DSFLOW_HEAD;
     u->at[DSF_HEAD_W] = 0;
-    dsf_unit_matrix(u, d->vocab, d->width, DSF_INIT_STD, "lm_head.weight");
+    dsf_unit_vocabulary(u, d->vocab, d->width, "lm_head.weight");
     dsf_unit_end_matrices(u);
     return true;
 }
@@ -29,7 +29,7 @@ static void fill(const struct dsflow_site *site, void *args)
         .w = site->at[DSF_HEAD_UNIT_W][DSF_HEAD_W],
         .norm_w = norm[DSF_HEAD_NORM_W],
         .norm_b = norm[DSF_HEAD_NORM_B],
-        .whole = site->tile.vocab,
+        .whole = site->tile.vocab - site->padding,
         .parts = 1,
         .scale = (float)(1 / site->tokens),
     };
@@ -47,7 +47,7 @@ static void own(struct dsf_part *p, const struct dsf_dims *d,
 {
     if (!has_matrix(u))
         return;
-    p->count = dsf_share(d->vocab, p->parts, p->part, &p->first);
+    p->count = dsf_share_vocabulary(d, p->parts, p->part, &p->first);
     p->w = 0;
     dsf_part_take(p, p->first * (int64_t)d->width, p->count, d->width,
                   d->width);
@@ -70,12 +70,12 @@ static uint32_t fill_part(int32_t parts, int32_t t, const struct dsf_part *part,
     const struct dsflow_head_args *a = whole;
 
     *(struct dsflow_head_args *)args = (struct dsflow_head_args){
-        .tile = dsf_part_tile(parts, t, &a->tile),
+        .tile = dsf_part_vocabulary(parts, t, &a->tile, part),
         .w = part->w,
         .norm_w = -1,
         .norm_b = -1,
         .first = part->first,
-        .whole = a->tile.vocab,
+        .whole = a->whole,
         .parts = parts,
         .scale = a->scale,
     };

@@ -19,7 +19,9 @@ static struct dsf_tensor *add(struct dsf_unit *u, int64_t rows, int64_t cols,
     t->rows = rows;
     t->cols = cols;
     t->offset = u->elems;
+    t->file_offset = u->file_elems;
     u->elems += rows * cols;
+    u->file_elems += rows * cols;
     return t;
 }
 
@@ -34,6 +36,16 @@ struct dsf_tensor *dsf_unit_matrix(struct dsf_unit *u, int64_t rows,
     t = add(u, rows, cols, fmt, ap);
     va_end(ap);
     t->init_std = std;
+    return t;
+}
+
+struct dsf_tensor *dsf_unit_vocabulary(struct dsf_unit *u, int64_t rows,
+                                       int64_t cols, const char *name)
+{
+    struct dsf_tensor *t = dsf_unit_matrix(u, rows - u->padding, cols,
+                                           DSF_INIT_STD, "%s", name);
+
+    u->elems += u->padding * cols;
     return t;
 }
 
@@ -53,6 +65,7 @@ struct dsf_tensor *dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
 
 int64_t dsf_unit_align(struct dsf_unit *u)
 {
+    u->file_elems = round_up(u->file_elems, 16);
     return u->elems = round_up(u->elems, 16);
 }
 
@@ -127,6 +140,28 @@ int32_t dsf_share(int32_t n, int32_t parts, int32_t p, int32_t *first)
 
     *first = n / parts * p + (p < more ? p : more);
     return n / parts + (p < more);
+}
+
+/* Products on tensor cores need multiples of 8 numbers, 16 bytes in bf16. Their
+ * tiles have 64 columns or more, and 64 numbers in bf16 are a whole line of the
+ * cache; a multiple of 128 is not faster, and takes more memory. Of a small
+ * vocabulary, 64 more rows would be too much, and some tensor ranks would have
+ * none: it gets a multiple of 8. */
+void dsf_dims_pad(struct dsf_dims *d)
+{
+    enum { FEW = 64, MANY = 64 * 64 };
+
+    d->vocab_step = d->vocab >= MANY ? 64 : d->vocab >= FEW ? 8 : 1;
+    d->vocab_rows = (int32_t)round_up(d->vocab, d->vocab_step);
+}
+
+int32_t dsf_share_vocabulary(const struct dsf_dims *d, int32_t parts, int32_t p,
+                             int32_t *first)
+{
+    int32_t steps = dsf_share(d->vocab_rows / d->vocab_step, parts, p, first);
+
+    *first *= d->vocab_step;
+    return steps * d->vocab_step;
 }
 
 int64_t dsf_part_align(struct dsf_part *p)

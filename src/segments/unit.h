@@ -22,6 +22,10 @@
  * layers have the same width, vocab and context. */
 struct dsf_dims {
     int32_t width, heads, kv_heads, head_dim, ffn, context, vocab;
+    /* The matrices of the vocabulary have so many rows, and logits so many
+     * columns: `vocab`, or more where ranks are GPUs (dsf_dims_pad); each tensor
+     * rank has a multiple of vocab_step of them. */
+    int32_t vocab_rows, vocab_step;
     int32_t rms;    /* 1: RMSNorm (no bias, no mean), 0: LayerNorm */
     int32_t swiglu; /* 1: SwiGLU (W1 has 2*ffn rows: gate, then up), 0: GELU */
     int32_t rope;   /* 1: rotary positions, 0: learned */
@@ -33,6 +37,8 @@ struct dsf_tensor {
     char name[96]; /* Hugging Face's: "transformer.h.0.attn.c_attn.weight" */
     int64_t rows, cols; /* in dsflow's layout; a vector has rows 1 */
     int64_t offset;     /* in elements, within its unit; a multiple of 16 */
+    int64_t file_offset; /* the same in a checkpoint, which has no padding of
+                            the vocabulary */
     bool transposed;    /* the file has [cols][rows] */
     bool vector;        /* one dimension in the file */
     uint8_t number;     /* of a list (dsflow_tensor_spec): its place there, */
@@ -51,7 +57,10 @@ struct dsf_unit {
     int32_t kind;   /* of a block's unit: the same number where segment and size
                        are the same, from 0; -1: of no block */
     enum dsflow_tensor_kind matrices; /* what its matrices are */
+    int32_t padding;                  /* rows of zeroes behind its matrix of the
+                                         vocabulary, that no file has */
     int64_t elems;                    /* with padding (zeroes that stay zero) */
+    int64_t file_elems;               /* of them in a checkpoint */
     int64_t decay;                    /* elements [0, decay) decay */
     int64_t block; /* elems is a multiple of it: where it may be cut */
     int64_t at[DSFLOW_SEGMENT_TENSORS]; /* where its tensors begin, as its
@@ -68,6 +77,10 @@ struct dsf_tensor *dsf_unit_matrix(struct dsf_unit *u, int64_t rows,
 struct dsf_tensor *dsf_unit_vector(struct dsf_unit *u, int64_t n, float value,
                                    const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* That of the vocabulary: `rows` rows, the last u->padding of which are zeroes.
+ */
+struct dsf_tensor *dsf_unit_vocabulary(struct dsf_unit *u, int64_t rows,
+                                       int64_t cols, const char *name);
 int64_t dsf_unit_align(struct dsf_unit *u);
 void dsf_unit_end_matrices(struct dsf_unit *u); /* from here, nothing decays */
 /* The norm of a segment: weight, and bias unless it is RMSNorm. */
@@ -127,6 +140,13 @@ struct dsf_part {
 /* Of `n` things in order, how many are of part `p`, and the first. The first
  * n mod parts have one more. */
 int32_t dsf_share(int32_t n, int32_t parts, int32_t p, int32_t *first);
+
+/* Let the rows of the vocabulary be what products on GPUs are fast with. */
+void dsf_dims_pad(struct dsf_dims *d);
+
+/* What part `p` has of d->vocab_rows. */
+int32_t dsf_share_vocabulary(const struct dsf_dims *d, int32_t parts, int32_t p,
+                             int32_t *first);
 
 /* Are there fewer heads of keys than ranks? Then several ranks use the same. */
 static inline bool dsf_shares_kv(int32_t kv_heads, int32_t parts)

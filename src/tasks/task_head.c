@@ -6,6 +6,17 @@
 
 #include <math.h>
 
+/* No block of columns is padding alone. */
+static int has_words(const struct dsflow_head_args *a)
+{
+    const int32_t blocks = (int32_t)dsf_head_blocks(&a->tile);
+    const int32_t left = a->whole - a->first;
+
+    return a->first >= 0 && a->whole > a->first &&
+           a->tile.vocab - left < DSF_HEAD_PADDING &&
+           left > (blocks - 1) * DSF_HEAD_COLUMNS;
+}
+
 /* What the arguments say of the vocabulary and of the loss. */
 static int check_args(const struct dsflow_op *op,
                       const struct dsflow_head_args *a, struct dsflow_err *err)
@@ -15,7 +26,7 @@ static int check_args(const struct dsflow_op *op,
 
     if (status < 0)
         return status;
-    if (a->first < 0 || a->whole < t->vocab || a->first > a->whole - t->vocab)
+    if (!has_words(a))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: %d columns from %d on: expected some of %d",
                            op->name, (int)t->vocab, (int)a->first,

@@ -55,6 +55,16 @@ static inline size_t dsf_head_blocks(const struct dsflow_tile *t)
     return ((size_t)t->vocab + DSF_HEAD_COLUMNS - 1) / DSF_HEAD_COLUMNS;
 }
 
+/* The columns that are words: those behind them are padding, fewer than
+ * DSF_HEAD_PADDING. */
+enum { DSF_HEAD_PADDING = 64 };
+static inline size_t dsf_head_words(const struct dsflow_head_args *a)
+{
+    const int32_t left = a->whole - a->first;
+
+    return (size_t)(a->tile.vocab < left ? a->tile.vocab : left);
+}
+
 /* Bytes of a number of a tile: segments compute in fp32. */
 #define DSF_CELL dsflow_dtype_bytes(DSFLOW_FP32, 1)
 

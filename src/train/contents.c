@@ -104,8 +104,8 @@ static bool is_tensors(const struct dsf_contents *c, unsigned kind)
     return c->kept->v[kind].kind == DSFLOW_KEPT_TENSORS;
 }
 
-/* Do its pieces have the numbers of the whole, as they are in files? */
-static bool is_as_in_files(const struct dsf_contents *c, unsigned unit,
+/* Do its pieces have the numbers of the whole? */
+static bool is_plain(const struct dsf_contents *c, unsigned unit,
                            unsigned kind)
 {
     size_t n, first = find(c, unit, kind, &n);
@@ -114,6 +114,14 @@ static bool is_as_in_files(const struct dsf_contents *c, unsigned unit,
         if (spec_of(c, i)->dtype != DSFLOW_FP32)
             return false;
     return c->tensor == 1;
+}
+
+/* The same, as they are in files? */
+static bool is_as_in_files(const struct dsf_contents *c, unsigned unit,
+                           unsigned kind)
+{
+    return dsf_unit_is_as_in_files(&c->model->units[unit]) &&
+           is_plain(c, unit, kind);
 }
 
 /* The memory of a holding; NULL with a message. On NVMe, until the next one. */
@@ -133,7 +141,7 @@ bool dsf_contents_stands(const struct dsf_contents *c, unsigned unit,
 {
     size_t n, at = find(c, unit, kind, &n);
 
-    return n == 1 && is_as_in_files(c, unit, kind) &&
+    return n == 1 && is_plain(c, unit, kind) &&
            dsf_exec_is_near(c->exec, c->v[at].id);
 }
 
@@ -230,7 +238,7 @@ int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (n == 1 && is_as_in_files(c, unit, kind)) {
+    if (n == 1 && is_plain(c, unit, kind)) {
         whole = map(c, at, DSFLOW_W, err);
         return whole == NULL ? DSFLOW_EIO : read(user, unit, whole, err);
     }
@@ -299,21 +307,24 @@ static int read_each(struct dsf_contents *c, unsigned index, unsigned kind,
 int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
                        struct dsf_st_writer *out, struct dsflow_err *err)
 {
-    int64_t elems;
+    const struct dsf_unit *u;
     float *whole;
     int status;
 
     if (!is_tensors(c, kind))
         return write_one(c, unit, kind, out, err);
-    elems = c->model->units[unit].elems;
+    u = &c->model->units[unit];
     if (is_as_in_files(c, unit, kind))
         return write_pieces(c, unit, kind, out, err);
     status = dsf_unit_alloc(c->model, unit, &whole, err);
     if (status < 0)
         return status;
     status = dsf_contents_get(c, unit, kind, whole, err);
-    if (status == DSFLOW_OK)
-        status = dsf_st_put(out, whole, (size_t)elems * sizeof(*whole), err);
+    if (status == DSFLOW_OK) {
+        dsf_unit_to_file(u, whole);
+        status = dsf_st_put(out, whole, (size_t)u->file_elems * sizeof(*whole),
+                            err);
+    }
     free(whole);
     return status;
 }
@@ -353,6 +364,8 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
     if (status < 0)
         return status;
     status = dsf_st_read(file, from, 0, from->bytes, whole, err);
+    if (status == DSFLOW_OK)
+        dsf_unit_from_file(&c->model->units[unit], whole);
     if (status == DSFLOW_OK)
         status = dsf_contents_put(c, unit, kind, whole, err);
     free(whole);

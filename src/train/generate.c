@@ -100,7 +100,7 @@ int dsf_generator_new(const struct dsf_generator_spec *spec,
 
     if (status == DSFLOW_OK) {
         g->logits =
-            dsf_xcalloc((size_t)spec->model->dims.vocab, sizeof(*g->logits));
+            dsf_xcalloc((size_t)spec->model->dims.vocab_rows, sizeof(*g->logits));
         lend(g, spec->weights);
         status = open_exec(g, spec, err);
     }

@@ -224,7 +224,7 @@ static void share_logits(struct dsf_generation *g, struct shared_out *d)
 
         g->logits[t] =
             dsf_build_data(g, t, dsf_build_lasting(),
-                           dsf_build_floats(1, dsf_share(g->model->dims.vocab,
+                           dsf_build_floats(1, dsf_share(g->model->dims.vocab_rows,
                                                          g->parts, t, &first)),
                            "logits.p%d", (int)t);
         dsf_build_bind(task, DSFLOW_HEAD_X, x, false);

@@ -174,7 +174,8 @@ void dsf_generation_whole(struct dsf_generation *g)
             dsf_build_numbers(g->types.body, g->rows, m->dims.width),
             "stream%u", i);
     g->logits[0] = dsf_build_data(g, 0, dsf_build_lasting(),
-                                  dsf_build_floats(1, m->dims.vocab), "logits");
+                                  dsf_build_floats(1, m->dims.vocab_rows),
+                                  "logits");
     for (int32_t l = -1; l <= m->layers; l++) {
         const struct dsflow_segment *const *s = dsf_model_layer(m, l)->segments;
 

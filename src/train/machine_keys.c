@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "exec/cuda_module.h"
 
+#include <string.h>
+
 void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine)
 {
@@ -56,7 +58,7 @@ static int count_gpus(const struct dsf_job *job, unsigned *n,
 
 int dsf_machine_keys_find_gpus(const struct dsf_job *job,
                                struct dsf_machine *machine,
-                               struct dsflow_err *err)
+                               struct dsf_model *model, struct dsflow_err *err)
 {
     struct dsf_gpu_about about;
     int status = DSFLOW_OK;
@@ -71,6 +73,10 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
             machine->gpu_memory = (int64_t)about.free;
     }
     machine->gpus = n;
+    /* A plug-in's head knows no padding. */
+    if (status == DSFLOW_OK && n > 0 &&
+        strcmp(dsf_job_replacing(job, "head"), "builtin") == 0)
+        dsf_model_pad(model);
     return status;
 }
 

@@ -14,10 +14,11 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
 void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job);
 
 /* The GPUs of the machine that the job may use: machine->gpus, and their memory.
+ * Where there are some, the model is laid out for them (dsf_model_pad).
  * DSFLOW_EINVAL: there are fewer than it asks for, and why. */
 int dsf_machine_keys_find_gpus(const struct dsf_job *job,
                                struct dsf_machine *machine,
-                               struct dsflow_err *err);
+                               struct dsf_model *model, struct dsflow_err *err);
 
 /* How many of them the ranks of a plan are on. */
 unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,

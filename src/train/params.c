@@ -113,13 +113,17 @@ static int read_saved(const struct dsf_params *p, unsigned u, float *to,
     struct dsf_st_tensor wanted = {
         .name = (char *)unit->name,
         .dtype = DSFLOW_FP32,
-        .bytes = (size_t)unit->elems * sizeof(float),
+        .bytes = (size_t)unit->file_elems * sizeof(float),
     };
     const struct dsf_st_tensor *t = dsf_ckpt_find(p->checkpoint, &wanted, err);
+    int status;
 
     if (t == NULL)
         return DSFLOW_EINVAL;
-    return dsf_st_read(p->checkpoint, t, 0, t->bytes, to, err);
+    status = dsf_st_read(p->checkpoint, t, 0, t->bytes, to, err);
+    if (status == DSFLOW_OK)
+        dsf_unit_from_file(unit, to);
+    return status;
 }
 
 int dsf_params_read(void *params, unsigned u, float *to, struct dsflow_err *err)

@@ -51,7 +51,8 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
     if (status == DSFLOW_OK)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK)
-        status = dsf_machine_keys_find_gpus(s->job, &s->machine, err);
+        status = dsf_machine_keys_find_gpus(s->job, &s->machine, &s->model,
+                                            err);
     if (status == DSFLOW_OK && predict && s->machine.gpus > 0)
         dsf_warn("times are those of cores: how fast the GPUs of this machine "
                  "are is not known (--machine FILE describes some)");

@@ -85,8 +85,8 @@ static void add_unit(const struct dsf_session *s, struct contents *c,
                     : dsf_xasprintf("%s.%s", kept->v[kind].name, unit->name),
         .dtype = DSFLOW_FP32,
         .ndims = 1,
-        .dims = { unit->elems },
-        .bytes = (size_t)unit->elems * sizeof(float),
+        .dims = { unit->file_elems },
+        .bytes = (size_t)unit->file_elems * sizeof(float),
     };
 }
 

@@ -41,10 +41,10 @@ near() {
 }
 llama='model.family=llama model.heads=4 model.kv_heads=2'
 near 1e-5 model.family=gpt2
-near 1e-2 precision.compute=bf16
-near 1e-5 gpus=2 mesh.tensor=2
+near 1e-2 precision.compute=bf16 model.vocab=301
+near 1e-5 gpus=2 mesh.tensor=2 model.vocab=301
 # shellcheck disable=SC2086
-near 1e-5 $llama recompute.what=block
+near 1e-5 $llama recompute.what=block model.vocab=301 model.tied=false
 # shellcheck disable=SC2086
 near 1e-2 gpus=2 $llama precision.compute=bf16 mesh.data=2 zero.stage=3
 near 1e-2 precision.compute=fp16 model.width=36

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -131,6 +132,13 @@ void emulated_matmul(const struct dsf_gpu_product &p, void *stream)
         emulated_enqueue(stream, [p] { compute(p); });
     else
         compute(p);
+}
+
+bool emulated_refuses(size_t alignment)
+{
+    const char *least = getenv("DSFLOW_EMULATED_ALIGNMENT");
+
+    return least != nullptr && alignment < strtoul(least, nullptr, 0);
 }
 
 bool emulated_aligned(const void *at, size_t alignment)

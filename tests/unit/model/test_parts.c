@@ -30,7 +30,10 @@ static const char *const models[] = {
     "family = \"llama\"\nlayers = 1\nheads = 8\nkv_heads = 2\nwidth = 36\n"
     "head_dim = 10\nffn_width = 32\nvocab = 61\ncontext = 16\n"
     "qkv_bias = true\n",
+    "family = \"llama\"\nlayers = 1\nheads = 4\nwidth = 8\nffn_width = 8\n"
+    "vocab = 4111\ncontext = 16\ntied = false\n",
 };
+enum { MODELS = sizeof(models) / sizeof(*models) };
 
 /* Each number of a unit is its place; what is no tensor's is 0. */
 static float *numbered(const struct dsf_unit *u)
@@ -85,11 +88,13 @@ static int64_t check_part(const struct dsf_model *m, int parts, unsigned unit,
 
 static void what_is_split_and_merged_is_the_whole(void **state)
 {
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 2 * MODELS; k++) {
         struct dsf_model m;
         struct dsf_job job;
 
-        make(&m, &job, models[k]);
+        make(&m, &job, models[k / 2]);
+        if (k % 2 == 1)
+            dsf_model_pad(&m);
         for (int parts = 1; parts <= 4; parts *= 2)
             for (unsigned u = 0; u < m.nunits; u++) {
                 size_t bytes = (size_t)m.units[u].elems * sizeof(float);
@@ -105,6 +110,82 @@ static void what_is_split_and_merged_is_the_whole(void **state)
                 free(back);
             }
         dsf_model_fini(&m);
+        dsf_job_fini(&job);
+    }
+}
+
+/* The rows of the vocabulary of all parts follow each other, and all parts have
+ * words. */
+static void check_shares(const struct dsf_dims *d)
+{
+    for (int32_t parts = 1; parts <= 5; parts++) {
+        int32_t first, end = 0;
+
+        for (int32_t p = 0; p < parts; p++) {
+            const int32_t n = dsf_share_vocabulary(d, parts, p, &first);
+
+            assert_int_equal(first, end);
+            assert_int_equal(n % d->vocab_step, 0);
+            assert_true(n > 0 && first < d->vocab);
+            end += n;
+        }
+        assert_int_equal(end, d->vocab_rows);
+    }
+}
+
+/* A unit that is padded, and as it was: what they leave in files is the same. */
+static void check_file(const struct dsf_unit *u, const struct dsf_unit *was)
+{
+    const size_t bytes = (size_t)u->elems * sizeof(float);
+    float *padded = numbered(u), *file = malloc(bytes);
+
+    assert_non_null(file);
+    memset(file, 0xff, bytes); /* NaNs */
+    for (int64_t i = 0; i < was->elems; i++)
+        file[i] = 0;
+    for (unsigned t = 0; t < u->ntensors; t++) {
+        const int64_t n = was->tensors[t].rows * was->tensors[t].cols;
+
+        assert_int_equal(u->tensors[t].rows, was->tensors[t].rows);
+        assert_int_equal(u->tensors[t].file_offset, was->tensors[t].offset);
+        memcpy(file + was->tensors[t].offset, padded + u->tensors[t].offset,
+               (size_t)n * sizeof(float));
+    }
+    assert_int_equal(u->file_elems, was->elems);
+    dsf_unit_from_file(u, file);
+    assert_memory_equal(file, padded, bytes);
+    dsf_unit_to_file(u, file);
+    for (unsigned t = 0; t < u->ntensors; t++)
+        assert_memory_equal(file + was->tensors[t].offset,
+                            padded + u->tensors[t].offset,
+                            (size_t)(was->tensors[t].rows *
+                                     was->tensors[t].cols) *
+                                sizeof(float));
+    free(padded);
+    free(file);
+}
+
+static void files_know_no_padding_of_the_vocabulary(void **state)
+{
+    static const int32_t rows[MODELS] = { 104, 61, 61, 4160 };
+
+    for (int k = 0; k < MODELS; k++) {
+        struct dsf_model was, m;
+        struct dsf_job job, same;
+
+        make(&was, &same, models[k]);
+        make(&m, &job, models[k]);
+        dsf_model_pad(&m);
+        assert_int_equal(m.dims.vocab, was.dims.vocab);
+        assert_int_equal(m.dims.vocab_rows, rows[k]);
+        assert_int_equal(m.nunits, was.nunits);
+        assert_int_equal(m.params, was.params);
+        check_shares(&m.dims);
+        for (unsigned u = 0; u < m.nunits; u++)
+            check_file(&m.units[u], &was.units[u]);
+        dsf_model_fini(&was);
+        dsf_model_fini(&m);
+        dsf_job_fini(&same);
         dsf_job_fini(&job);
     }
 }
@@ -202,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_split_and_merged_is_the_whole),
+        cmocka_unit_test(files_know_no_padding_of_the_vocabulary),
         cmocka_unit_test(a_part_has_its_heads_columns_and_words),
         cmocka_unit_test(what_all_parts_need_is_a_part_of_its_own),
     };
