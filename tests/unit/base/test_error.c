@@ -51,7 +51,7 @@ static void a_name_that_was_cut_leaves_no_half_character(void **state)
     dsflow_fail(&err, DSFLOW_EINVAL, "%.61s: unknown", name);
     assert_int_equal(dsf_utf8_valid(err.msg, strlen(err.msg)), strlen(err.msg));
     for (int from = 0; from < 2; from++) {
-        dsflow_fail(&err, DSFLOW_EINVAL, "%s%s", "a" + from, name);
+        dsflow_fail(&err, DSFLOW_EINVAL, "%s%s", &"a"[from], name);
         assert_int_equal(dsf_utf8_valid(err.msg, strlen(err.msg)),
                          strlen(err.msg));
         assert_string_equal(err.msg + strlen(err.msg) - 3, "...");

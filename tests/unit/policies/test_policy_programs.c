@@ -111,8 +111,8 @@ static void a_copy_of_the_step_is_rewritten_as_the_step(void **state)
         "gpt2 mesh.pipeline=2 pipeline.schedule=zero_bubble",
         "llama mesh.pipeline=2 mesh.tensor=2 recompute.what=block",
         "gpt2 offload.optimizer=nvme offload.params=cpu",
-        "gpt2 mesh.data=2 zero.stage=3 mesh.pipeline=2 "
-        "offload.optimizer=cpu",
+        ("gpt2 mesh.data=2 zero.stage=3 mesh.pipeline=2 "
+         "offload.optimizer=cpu"),
     };
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
