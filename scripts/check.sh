@@ -83,7 +83,9 @@ install_packages "${packages[@]}"
 install_starpu
 
 rounds=("$top/build-check")
-round all "$top/build-check" --enable-werror --disable-static
+# Nobody debugs what is built here: without debug information, links are shorter.
+round all "$top/build-check" --enable-werror --disable-static \
+    CFLAGS=-O2 CXXFLAGS=-O2
 case ${CHECK_SANITIZE:-auto} in
 no) sanitize=no ;;
 yes) sanitize=yes ;;
@@ -92,7 +94,7 @@ esac
 if [ $sanitize = yes ]; then
     rounds+=("$top/build-sanitize")
     round all "$top/build-sanitize" --enable-werror --disable-static \
-        --enable-sanitize
+        --enable-sanitize CFLAGS="-O2 -g1" CXXFLAGS="-O2 -g1"
     if has_threads; then
         rounds+=("$top/build-thread")
         round threads "$top/build-thread" --enable-werror --disable-static \
