@@ -23,9 +23,15 @@ thread_local char said[256];
 /* Everything that the choice may depend on. */
 using shape = std::array<uint64_t, 13>;
 
+/* The library's, or that it has none. */
+struct choice {
+    cublasStatus_t status;
+    cublasLtMatmulAlgo_t algo;
+};
+
 struct device {
     cublasLtHandle_t handle = nullptr;
-    std::map<shape, cublasLtMatmulAlgo_t> chosen;
+    std::map<shape, choice> chosen;
 };
 
 std::mutex lock;
@@ -203,12 +209,13 @@ cublasStatus_t chosen(const struct dsf_gpu_product *p, size_t alignment,
         return status;
     auto known = here.chosen.find(key);
     if (known != here.chosen.end()) {
-        *algo = known->second;
-        return status;
+        *algo = known->second.algo;
+        return known->second.status;
     }
     status = choose(p, alignment, here.handle, algo);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        here.chosen[key] = *algo;
+    if (status == CUBLAS_STATUS_SUCCESS ||
+        status == CUBLAS_STATUS_NOT_SUPPORTED)
+        here.chosen[key] = { status, *algo };
     return status;
 }
 

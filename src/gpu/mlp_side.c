@@ -35,14 +35,15 @@ static struct dsf_gpu_room forward_room(const struct dsflow_mlp_args *a,
                                         enum dsflow_dtype type)
 {
     const struct sizes n = sizes_of(&a->tile);
-    size_t wide = fuses(a, type) ? 0 : dsf_gpu_most(n.nh, n.width);
+    const size_t most = dsf_gpu_most(n.nh, n.width);
+    size_t wide = dsf_gpu_left(type, fuses(a, type), n.rows, most);
 
     if (a->tile.swiglu)
-        wide = dsf_gpu_most(wide, n.nh);
+        wide = dsf_gpu_most(wide, dsf_gpu_wide(type, n.rows * n.nh));
     return (struct dsf_gpu_room){
         .normed = normed_bytes(a, type),
         .inner = dsf_gpu_bytes(type, n.rows * n.ffn),
-        .wide = dsf_gpu_wide(type, n.rows * wide),
+        .wide = wide,
     };
 }
 
@@ -97,7 +98,7 @@ static struct dsf_gpu_room hidden_room(const struct dsflow_mlp_args *a,
 
     return (struct dsf_gpu_room){
         .normed = normed_bytes(a, type),
-        .wide = fuses(a, type) ? 0 : dsf_gpu_wide(type, n.rows * n.nh),
+        .wide = dsf_gpu_left(type, fuses(a, type), n.rows, n.nh),
     };
 }
 

@@ -18,9 +18,8 @@ static struct dsf_gpu_room forward_room(const struct dsflow_out_args *a,
                           dsf_gpu_place(a->w) | dsf_gpu_place(a->b);
 
     return (struct dsf_gpu_room){
-        .wide = dsf_gpu_product_fuses(type, places)
-                    ? 0
-                    : dsf_gpu_wide(type, dsf_tile_x(&a->tile)),
+        .wide = dsf_gpu_left(type, dsf_gpu_product_fuses(type, places),
+                             (size_t)a->tile.rows, (size_t)a->tile.width),
     };
 }
 

@@ -40,10 +40,10 @@ static void note(const char *why)
         snprintf(failed, sizeof(failed), "%s", why);
 }
 
-static void multiply(const struct dsf_gpu_product *p, void *stream)
+static const char *multiply(const struct dsf_gpu_product *p, void *stream)
 {
-    note(dsf_gpu_matmul(p, is_aligned(p) ? DSF_GPU_ALIGNMENT : number(p->type),
-                        stream));
+    return dsf_gpu_matmul(
+        p, is_aligned(p) ? DSF_GPU_ALIGNMENT : number(p->type), stream);
 }
 
 /* `z` is A B, of which C is made. */
@@ -79,20 +79,52 @@ static void split(const struct dsf_gpu_product *p, void *stream)
         first.add = NULL;
         first.ldc = p->n;
     }
-    multiply(&first, stream);
+    note(multiply(&first, stream));
     follow(p, first.c, stream);
+}
+
+/* `rows` rows of a matrix further on. */
+static void *rows_on(const void *at, size_t rows, size_t ld,
+                     enum dsflow_dtype type)
+{
+    return at == NULL ? NULL : (char *)at + rows * ld * number(type);
+}
+
+/* The same, of as many rows at a time as `wide` has of a product that fuses: a
+ * multiple of 8, so that all are aligned. */
+static void split_in_rows(const struct dsf_gpu_product *p, void *stream)
+{
+    const size_t few = dsf_gpu_product_few(p->m, p->n) / p->n;
+    const size_t most = few < p->m ? few / 8 * 8 : p->m;
+
+    for (size_t at = 0; at < p->m; at += most) {
+        struct dsf_gpu_product some = *p;
+
+        some.m = p->m - at < most ? p->m - at : most;
+        some.a = rows_on(p->a, at, p->ta ? 1 : p->lda, p->type);
+        some.c = rows_on(p->c, at, p->ldc, p->out);
+        some.add = rows_on(p->add, at, p->ldc, p->out);
+        some.aux = rows_on(p->aux, at, p->n, p->type);
+        split(&some, stream);
+    }
 }
 
 void dsf_gpu_multiply(const struct dsf_gpu_product *p, void *stream)
 {
     const int follows = p->bias != NULL || p->epilogue != DSF_GPU_AS_IT_IS;
 
+    const char *why;
+
     if (follows && !fuses(p)) {
         split(p, stream);
         return;
     }
-    multiply(p, stream);
-    if (p->epilogue == DSF_GPU_DGELU)
+    why = multiply(p, stream);
+    if (why != NULL && follows)
+        split_in_rows(p, stream);
+    else
+        note(why);
+    if (why == NULL && p->epilogue == DSF_GPU_DGELU)
         dsf_gpu_gelu(p->type, p->aux, p->m * p->n, stream);
 }
 

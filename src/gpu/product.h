@@ -43,8 +43,8 @@ struct dsf_gpu_product {
     const void *bias; /* [n]; NULL: none */
     enum dsf_gpu_epilogue epilogue;
     void *aux;       /* [m][n] of the epilogue */
-    float *wide;     /* [m][n], if dsf_gpu_product_fuses does not say that the
-                        product needs none */
+    float *wide;     /* [m][n], or dsf_gpu_product_few(m, n) numbers where
+                        dsf_gpu_product_fuses */
     void *workspace; /* DSF_GPU_WORKSPACE bytes at a multiple of 256, of this
                         product alone until it has ended */
 };
@@ -52,10 +52,20 @@ struct dsf_gpu_product {
 /* Does the library do it in one pass, when every tensor of it that is narrow
  * begins at a multiple of 8 numbers (`at`, the bits of all places and lengths
  * of rows)? Where not, a narrow product with a bias, an epilogue or something
- * to add needs `wide`. */
+ * to add needs all of `wide`. */
 static inline int dsf_gpu_product_fuses(enum dsflow_dtype type, size_t at)
 {
     return type != DSFLOW_FP32 && at % 8 == 0;
+}
+
+/* Should the library refuse such a pass after all, it is done in two, of some
+ * rows of C at a time: 4 MiB in fp32, or 8 rows. Numbers of [m][n], at most. */
+static inline size_t dsf_gpu_product_few(size_t m, size_t n)
+{
+    const size_t some = (size_t)1 << 20, rows = 8 * n;
+    const size_t few = some > rows ? some : rows;
+
+    return m * n < few ? m * n : few;
 }
 
 /* What cannot be computed is kept for dsf_gpu_multiply_failed. */

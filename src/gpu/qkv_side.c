@@ -98,9 +98,8 @@ static struct dsf_gpu_room forward_room(const struct dsflow_qkv_args *a,
 {
     return (struct dsf_gpu_room){
         .normed = normed_bytes(a, type),
-        .wide = fuses(a, type) ? 0
-                               : dsf_gpu_wide(type, (size_t)a->tile.rows *
-                                                        widest(&a->tile)),
+        .wide = dsf_gpu_left(type, fuses(a, type), (size_t)a->tile.rows,
+                             widest(&a->tile)),
     };
 }
 

@@ -42,6 +42,15 @@ static inline size_t dsf_gpu_wide(enum dsflow_dtype type, size_t n)
     return dsf_gpu_is_narrow(type) ? n * sizeof(float) : 0;
 }
 
+/* Bytes of fp32 that a product of `rows` x `cols` numbers of T may leave before
+ * what follows it, where it fuses or not. */
+static inline size_t dsf_gpu_left(enum dsflow_dtype type, int fuses,
+                                  size_t rows, size_t cols)
+{
+    return dsf_gpu_wide(type,
+                        fuses ? dsf_gpu_product_few(rows, cols) : rows * cols);
+}
+
 /* The place of a tensor in its unit, for dsf_gpu_product_fuses; -1: none. */
 static inline size_t dsf_gpu_place(int64_t at)
 {

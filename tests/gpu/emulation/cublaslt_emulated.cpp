@@ -279,7 +279,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     *found = 0;
     if (!p.is_right() || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (emulated_refuses(alignment) || !p.is_known() || !p.a.fits(alignment) || !p.b.fits(alignment) ||
+    if (emulated_refuses(alignment, p.epilogue != CUBLASLT_EPILOGUE_DEFAULT) ||
+        !p.is_known() || !p.a.fits(alignment) || !p.b.fits(alignment) ||
         !p.d.fits(alignment))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && alignment < 16)

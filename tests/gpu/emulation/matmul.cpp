@@ -134,11 +134,13 @@ void emulated_matmul(const struct dsf_gpu_product &p, void *stream)
         compute(p);
 }
 
-bool emulated_refuses(size_t alignment)
+bool emulated_refuses(size_t alignment, bool has_epilogue)
 {
     const char *least = getenv("DSFLOW_EMULATED_ALIGNMENT");
+    const char *fused = getenv("DSFLOW_EMULATED_EPILOGUES");
 
-    return least != nullptr && alignment < strtoul(least, nullptr, 0);
+    return (least != nullptr && alignment < strtoul(least, nullptr, 0)) ||
+           (has_epilogue && fused != nullptr && strcmp(fused, "no") == 0);
 }
 
 bool emulated_aligned(const void *at, size_t alignment)

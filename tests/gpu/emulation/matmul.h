@@ -14,7 +14,8 @@ bool emulated_aligned(const void *at, size_t alignment);
 size_t emulated_bytes(enum dsflow_dtype type);
 
 /* What the library refuses beside what it must: products that are aligned to
- * fewer bytes than DSFLOW_EMULATED_ALIGNMENT. */
-bool emulated_refuses(size_t alignment);
+ * fewer bytes than DSFLOW_EMULATED_ALIGNMENT, and those with an epilogue where
+ * DSFLOW_EMULATED_EPILOGUES is "no". */
+bool emulated_refuses(size_t alignment, bool has_epilogue);
 
 #endif

@@ -37,7 +37,8 @@ const char *dsf_gpu_matmul(const struct dsf_gpu_product *p, size_t alignment,
 {
     if (!is_as_stated(p, alignment))
         return "a product of memory that is not aligned as stated";
-    if (!is_known(p, alignment) || emulated_refuses(alignment))
+    if (!is_known(p, alignment) ||
+        emulated_refuses(alignment, p->bias || p->epilogue != DSF_GPU_AS_IT_IS))
         return "a product that the library does not do in one pass";
     emulated_matmul(*p, stream);
     return nullptr;
