@@ -41,14 +41,15 @@ def about(bench):
 def kinds(bench):
     """each kind of task on random cases, beside its CPU side"""
     rows, wrong = [], []
-    tests = [("sides", {"DSFLOW_GPU_CASES": "1" if bench.small else "24"}),
-             ("same_bits", {"DSFLOW_GPU_CASES": "2" if bench.small else "300"}),
-             ("attention", {})]
-    if bench.small:
-        tests.pop()
-    for name, more in tests:
-        ended = bench.run(name, [machine.program("test_module"), name],
-                          env=dict(machine.environment(), **more))
+    tests = [("sides", "1" if bench.small else "24"),
+             ("same_bits", "2" if bench.small else "300"),
+             ("attention", ""), ("sides --models", "")]
+    for name, cases in tests[:2] if bench.small else tests:
+        ended = bench.run(name, [machine.program("test_module"),
+                                 *name.split()],
+                          env=dict(machine.environment(),
+                                   **{"DSFLOW_GPU_CASES": cases} if cases
+                                   else {}))
         rows.append(row(name, f"{ended.seconds:.0f} s", "no fault",
                         ended.good))
         if not ended.good:

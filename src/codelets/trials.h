@@ -33,4 +33,7 @@ int32_t dsf_any(uint64_t *state, int32_t least, int32_t most);
 /* The sizes of a small model, and of a tile of it. */
 struct dsflow_tile dsf_any_tile(uint64_t *state);
 
+/* Set by who tries a model of its own: cases are of this tile. NULL: of any. */
+extern const struct dsflow_tile *dsf_trials_tile;
+
 #endif

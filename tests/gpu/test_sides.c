@@ -2,10 +2,11 @@
  * CPU side: each case several times, in another order of blocks, warps and
  * lanes every time, with the same bits.
  *
- *     test_sides [--here] [KIND]
+ *     test_sides [--here] [--models] [KIND]
  *
  * --here: in this process, which ends at the first fault; for tools that follow
- * no children. DSFLOW_GPU_CASES says how many cases. */
+ * no children. --models: cases as wide as models are; emulated GPUs take minutes.
+ * DSFLOW_GPU_CASES says how many cases. */
 #include "lib/test.h"
 
 #include "codelets/codelets.h"
@@ -21,6 +22,48 @@
  * of 8, so that what is computed by rows of 16 bytes and in one pass with its
  * product is tried too. */
 enum { CASES = 24, ALIGNED = 6 };
+
+/* Some rows as wide as those of GPT-2 124M and 1.5B and of a LLaMA, with fewer
+ * words and hidden numbers. */
+static const struct dsflow_tile models[] = {
+    { .rows = 96,
+      .nseq = 3,
+      .width = 768,
+      .heads = 12,
+      .kv_heads = 12,
+      .head_dim = 64,
+      .ffn = 1536,
+      .vocab = 1003,
+      .context = 1024,
+      .eps = 1e-5f },
+    { .rows = 72,
+      .nseq = 1,
+      .width = 1600,
+      .heads = 25,
+      .kv_heads = 25,
+      .head_dim = 64,
+      .ffn = 800,
+      .vocab = 504,
+      .context = 128,
+      .eps = 1e-5f },
+    { .rows = 264,
+      .nseq = 2,
+      .width = 1024,
+      .heads = 8,
+      .kv_heads = 2,
+      .head_dim = 128,
+      .ffn = 704,
+      .vocab = 800,
+      .context = 4096,
+      .rms = 1,
+      .swiglu = 1,
+      .rope = 1,
+      .eps = 1e-5f },
+};
+static bool of_models;
+
+/* Of whole segments, in bf16. */
+enum { MODEL_SEED = 4 };
 
 /* The one that is tried, in the process that tries it. */
 static const struct dsf_gpu_side *side;
@@ -63,6 +106,19 @@ static int is_aligned(uint64_t seed)
            t.width < 256;
 }
 
+/* But for logits, whose exponentials in bf16 are not near enough: numbers of so
+ * wide a case are larger than a model's. */
+static void try_models(const struct dsflow_codelet *codelet,
+                       struct dsf_verdict *verdict)
+{
+    if (codelet->op->segment == NULL || strcmp(side->op, "head.forward") == 0)
+        return;
+    for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
+        dsf_trials_tile = &models[i];
+        try_seed(codelet, MODEL_SEED, verdict);
+    }
+}
+
 static uint64_t cases(void)
 {
     const char *wanted = getenv("DSFLOW_GPU_CASES");
@@ -80,6 +136,10 @@ static void try_side(struct dsf_verdict *verdict)
     if (codelet == NULL || codelet->cpu == NULL || codelet->trials == NULL)
         dsf_child_fault("is no kind of task that can be tried");
     verdict->cases = 0;
+    if (of_models) {
+        try_models(codelet, verdict);
+        return;
+    }
     for (uint64_t seed = 1; seed <= cases() || verdict->cases == 0; seed++)
         try_seed(codelet, seed, verdict);
     for (uint64_t seed = 1; aligned > 0 && op->segment != NULL; seed++)
@@ -149,9 +209,16 @@ int PLACE_MAIN(sides)(int argc, char **argv)
         cmocka_unit_test(each_side_leaves_what_cores_do),
     };
 
-    const bool here = argc > 1 && strcmp(argv[1], "--here") == 0;
+    bool here = false;
 
-    only = argc > 1 + here ? argv[1 + here] : NULL;
+    only = NULL;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--here") == 0)
+            here = true;
+        else if (strcmp(argv[i], "--models") == 0)
+            of_models = true;
+        else
+            only = argv[i];
     dsf_trials_wide_gradients = true; /* GPUs take no others */
     if (here)
         return try_here();
