@@ -29,6 +29,7 @@ static void report_gpus(void)
     struct dsflow_err err;
     unsigned n;
     int status = dsf_cuda_count(&n, &err), driver = dsf_cuda_driver();
+    unsigned long products;
     int built;
 
     if (status < 0) {
@@ -36,8 +37,12 @@ static void report_gpus(void)
         return;
     }
     built = dsf_cuda_module(NULL)->runtime;
-    printf("GPUs       %u, driver for CUDA %d.%d, built with CUDA %d.%d\n", n,
-           driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
+    products = dsf_cuda_module(NULL)->products();
+    printf("GPUs       %u, driver for CUDA %d.%d, built with CUDA %d.%d, "
+           "cuBLASLt %lu.%lu.%lu\n",
+           n, driver / 1000, driver % 1000 / 10, built / 1000,
+           built % 1000 / 10, products / 10000, products / 100 % 100,
+           products % 100);
     for (unsigned i = 0; i < n; i++)
         report_gpu(i);
 }

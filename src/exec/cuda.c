@@ -2,6 +2,7 @@
  * thread beside each that waits for the ends of what is in it. Those threads,
  * and no function that CUDA would call, tell of an end: CUDA calls none once a
  * kernel has failed, and a run has to end then too. */
+#include "exec/clock_drift.h"
 #include "exec/cuda_module.h"
 #include "exec/device.h"
 #include "exec/launch_queue.h"
@@ -38,6 +39,7 @@ struct gpu {
     pthread_mutex_t lock; /* of these: */
     void *origin;         /* an event of not long ago, */
     double origin_at;     /* and when it was */
+    struct dsf_clock_drift drift;
 };
 
 static int fail(const struct dsf_device *device, const char *why,
@@ -58,6 +60,34 @@ static struct gpu *use(const struct dsf_device *device)
 
 /* --- memory --------------------------------------------------------------- */
 
+/* `why`: what CUDA says of it, if it was asked. */
+static int fail_room(const struct dsf_device *device, size_t bytes,
+                     const char *what, const struct dsf_gpu_about *about,
+                     const char *why, struct dsflow_err *err)
+{
+    return dsflow_fail(err, DSFLOW_EFIT,
+                       "machine: gpus: GPU %u: %s for %s: %s of %s are "
+                       "free%s%s",
+                       device->index, dsf_size_text((double)bytes).s, what,
+                       dsf_size_text((double)about->free).s,
+                       dsf_size_text((double)about->memory).s,
+                       why != NULL ? ": " : "", why != NULL ? why : "");
+}
+
+/* What is free may be in pieces that are too small: CUDA says so. */
+static int take_room(const struct dsf_device *device, size_t bytes,
+                     const char *what, void **at, struct dsflow_err *err)
+{
+    struct dsf_gpu_about about = { 0 };
+    const struct gpu *g = device->priv;
+    const char *why = g->cuda->allocate(bytes, at);
+
+    if (why == NULL)
+        return DSFLOW_OK;
+    g->cuda->about(device->index, &about);
+    return fail_room(device, bytes, what, &about, why, err);
+}
+
 static int check_room(const struct dsf_device *device, size_t bytes,
                       const char *what, struct dsflow_err *err)
 {
@@ -65,23 +95,19 @@ static int check_room(const struct dsf_device *device, size_t bytes,
     struct dsf_gpu_about about;
     int status = fail(device, g->cuda->about(device->index, &about), err);
 
-    if (status < 0 || bytes <= about.free)
-        return status;
-    return dsflow_fail(err, DSFLOW_EFIT,
-                       "machine: gpus: GPU %u: %s for %s: %s of %s are free",
-                       device->index, dsf_size_text((double)bytes).s, what,
-                       dsf_size_text((double)about.free).s,
-                       dsf_size_text((double)about.memory).s);
+    return status < 0 || bytes <= about.free
+               ? status
+               : fail_room(device, bytes, what, &about, NULL, err);
 }
 
 static void *cuda_allocate(struct dsf_device *device, size_t bytes,
                            const char *what, struct dsflow_err *err)
 {
-    struct gpu *g = use(device);
     void *at = NULL;
 
+    use(device);
     if (check_room(device, bytes, what, err) < 0 ||
-        fail(device, g->cuda->allocate(bytes, &at), err) < 0)
+        take_room(device, bytes, what, &at, err) < 0)
         return NULL;
     device->used += bytes;
     device->peak = device->used > device->peak ? device->used : device->peak;
@@ -124,23 +150,34 @@ static const char *time_of(const struct gpu *g, void *event, double *when)
     return why;
 }
 
-/* The end of a launch becomes the origin now and then. */
-static const char *take_times(struct gpu *g, struct events *e,
+/* The event becomes the origin, and the other one is free. */
+static void replace_origin(struct gpu *g, void **event, double at)
+{
+    void *origin = g->origin;
+
+    g->origin = *event;
+    g->origin_at = at;
+    *event = origin;
+}
+
+/* The end of a launch, which the host has seen at `seen`, becomes the origin now
+ * and then. */
+static const char *take_times(const struct dsf_device *device,
+                              struct events *e, double seen,
                               struct dsf_launch *launch)
 {
+    struct gpu *g = device->priv;
     const char *why;
 
     pthread_mutex_lock(&g->lock);
     why = time_of(g, e->start, &launch->start);
     if (why == NULL)
         why = time_of(g, e->end, &launch->end);
-    if (why == NULL && launch->end > g->origin_at + EXACT) {
-        void *origin = g->origin;
-
-        g->origin = e->end;
-        g->origin_at = launch->end;
-        e->end = origin;
-    }
+    if (why == NULL && launch->end > g->origin_at + EXACT)
+        replace_origin(g, &e->end, launch->end);
+    if (why == NULL)
+        g->origin_at += dsf_clock_drift(
+            &g->drift, seen, seen - (launch->end - device->since));
     pthread_mutex_unlock(&g->lock);
     return why;
 }
@@ -217,12 +254,15 @@ static void end(void *user, struct dsf_launch *launch)
     struct gpu *g = use(s->device);
     struct events *e = &s->events[s->ended++ % DSF_DEVICE_MOST];
     const char *why = g->cuda->await(e->end);
+    double seen = dsf_now();
 
+    launch->after = why != NULL;
     if (launch->status == DSFLOW_OK)
         launch->status = fail(s->device, why, &launch->err);
     if (launch->status == DSFLOW_OK)
         launch->status =
-            fail(s->device, take_times(g, e, launch), &launch->err);
+            fail(s->device, take_times(s->device, e, seen, launch),
+                 &launch->err);
     if (launch->worked != NULL && launch->codelet != NULL)
         *launch->worked = launch->end - launch->start;
     dsf_device_done(s->device, launch);
@@ -305,16 +345,32 @@ static int check_kind(const struct dsf_device *device, struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-/* Of those that the program uses. */
-static const char *reach_others(const struct dsf_device *device)
+/* Sums and copies between ranks read the memory of others. */
+static int reach_other(const struct dsf_device *device, unsigned other,
+                       struct dsflow_err *err)
 {
     const struct gpu *g = device->priv;
-    const char *why = NULL;
+    int can = 0;
+    int status = fail(device, g->cuda->reach(other, &can), err);
 
-    for (unsigned i = 0; i < device->beside && why == NULL; i++)
+    if (status < 0 || can)
+        return status;
+    return dsflow_fail(err, DSFLOW_ENOSYS,
+                       "machine: gpus: GPU %u does not reach the memory of GPU "
+                       "%u (no peer access): expected GPUs that do, or "
+                       "machine.gpus = 1",
+                       device->index, other);
+}
+
+/* Of those that the program uses. */
+static int reach_others(const struct dsf_device *device, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (unsigned i = 0; i < device->beside && status == DSFLOW_OK; i++)
         if (i != device->index)
-            why = g->cuda->reach(i);
-    return why;
+            status = reach_other(device, i, err);
+    return status;
 }
 
 static const char *set_origin(struct gpu *g)
@@ -334,7 +390,9 @@ static int open_parts(struct dsf_device *device, struct dsflow_err *err)
     int status = check_kind(device, err);
 
     if (status == DSFLOW_OK)
-        status = fail(device, reach_others(device), err);
+        status = reach_others(device, err);
+    if (status == DSFLOW_OK)
+        status = fail(device, g->cuda->prepare(), err);
     for (unsigned i = 0; i < DSF_NQUEUES && status == DSFLOW_OK; i++)
         status = open_stream(device, &g->streams[i], err);
     return status == DSFLOW_OK ? fail(device, set_origin(g), err) : status;

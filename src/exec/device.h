@@ -55,6 +55,8 @@ struct dsf_launch {
     /* Filled in by the device, before `done`. */
     int status;            /* DSFLOW_OK, or what went wrong: */
     struct dsflow_err err; /* "device 1: …" */
+    bool after; /* it may have gone wrong in what was launched behind it, too,
+                   or in another queue */
     double start, end;     /* by the clock of the device; then, in `done`, of
                               dsf_now */
 

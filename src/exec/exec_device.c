@@ -98,6 +98,12 @@ struct flight {
     struct dsflow_buf bufs[]; /* of the task; then by port */
 };
 
+/* How sure it is where something went wrong. */
+static const char *place(const struct dsf_launch *launch)
+{
+    return launch->after ? "at or after " : "";
+}
+
 /* What went wrong, with the task that it went wrong in. */
 static void name_task(const struct dsf_exec_call *call,
                       struct dsf_launch *launch)
@@ -105,8 +111,9 @@ static void name_task(const struct dsf_exec_call *call,
     struct dsflow_err why = launch->err;
 
     if (launch->status < 0)
-        dsflow_fail(&launch->err, launch->status, "task %s of rank %d: %s",
-                    call->task->op->name, call->task->rank, why.msg);
+        dsflow_fail(&launch->err, launch->status, "%stask %s of rank %d: %s",
+                    place(launch), call->task->op->name, call->task->rank,
+                    why.msg);
 }
 
 static void end_task(struct dsf_launch *launch)
@@ -203,7 +210,8 @@ static void end_copy(struct dsf_launch *launch)
     if (launch->status < 0) {
         struct dsflow_err why = launch->err;
 
-        dsflow_fail(&launch->err, why.status, "copying %s: %s",
+        dsflow_fail(&launch->err, why.status, "%sthe copy of %s: %s",
+                    place(launch),
                     dsflow_graph_data(exec->graph, (dsflow_data_id){ c->data })
                         ->name,
                     why.msg);

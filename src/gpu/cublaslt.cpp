@@ -45,6 +45,18 @@ std::map<int, device> &devices()
     return *all;
 }
 
+/* That which launches go to, with its handle; under the lock. */
+cublasStatus_t present(device **here)
+{
+    int current = 0;
+
+    if (cudaGetDevice(&current) != cudaSuccess)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    *here = &devices()[current];
+    return (*here)->handle != nullptr ? CUBLAS_STATUS_SUCCESS
+                                      : cublasLtCreate(&(*here)->handle);
+}
+
 cudaDataType_t type_of(enum dsflow_dtype type)
 {
     return type == DSFLOW_BF16   ? CUDA_R_16BF
@@ -195,27 +207,22 @@ cublasStatus_t chosen(const struct dsf_gpu_product *p, size_t alignment,
                         (uint64_t)epilogue_of(p),
                         is_apart(p),
                         alignment };
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    int current = 0;
+    device *here = nullptr;
 
-    if (cudaGetDevice(&current) != cudaSuccess)
-        return CUBLAS_STATUS_NOT_INITIALIZED;
     std::lock_guard<std::mutex> hold(lock);
-    device &here = devices()[current];
-    if (here.handle == nullptr)
-        status = cublasLtCreate(&here.handle);
-    *handle = here.handle;
+    cublasStatus_t status = present(&here);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    auto known = here.chosen.find(key);
-    if (known != here.chosen.end()) {
+    *handle = here->handle;
+    auto known = here->chosen.find(key);
+    if (known != here->chosen.end()) {
         *algo = known->second.algo;
         return known->second.status;
     }
-    status = choose(p, alignment, here.handle, algo);
+    status = choose(p, alignment, here->handle, algo);
     if (status == CUBLAS_STATUS_SUCCESS ||
         status == CUBLAS_STATUS_NOT_SUPPORTED)
-        here.chosen[key] = { status, *algo };
+        here->chosen[key] = { status, *algo };
     return status;
 }
 
@@ -235,12 +242,27 @@ const char *words(const struct dsf_gpu_product *p, cublasStatus_t status)
 
 } // namespace
 
+const char *dsf_gpu_products_open(void)
+{
+    device *here = nullptr;
+    std::lock_guard<std::mutex> hold(lock);
+    cublasStatus_t status = present(&here);
+
+    return status == CUBLAS_STATUS_SUCCESS ? nullptr
+                                           : cublasLtGetStatusString(status);
+}
+
+unsigned long dsf_gpu_products_version(void)
+{
+    return cublasLtGetVersion();
+}
+
 const char *dsf_gpu_matmul(const struct dsf_gpu_product *p, size_t alignment,
                            void *stream)
 {
     const float alpha = 1, beta = p->add ? 1 : 0;
-    cublasLtMatmulAlgo_t algo;
-    cublasLtHandle_t handle;
+    cublasLtMatmulAlgo_t algo = {};
+    cublasLtHandle_t handle = nullptr;
     cublasStatus_t status = chosen(p, alignment, &handle, &algo);
     description d(p);
 

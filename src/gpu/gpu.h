@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_GPU_ABI    1
+#define DSF_GPU_ABI    2
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
 /* Bytes of scratch memory that a product of matrices works in; emulated ones
@@ -63,9 +63,13 @@ struct dsf_gpu {
     const char *(*use)(unsigned gpu);
     const char *(*allocate)(size_t bytes, void **at); /* zeroed */
     const char *(*release)(void *at);
-    /* Lets its kernels reach memory of that GPU, and copy between them directly,
-     * if the two can. */
-    const char *(*reach)(unsigned gpu);
+    /* The version of cuBLASLt, as 130100; 0: there is none. */
+    unsigned long (*products)(void);
+    /* What its library of products takes of its memory is taken now. */
+    const char *(*prepare)(void);
+    /* Lets its kernels reach memory of that GPU, and copy between them directly;
+     * *can is 0 where the two cannot. */
+    const char *(*reach)(unsigned gpu, int *can);
     const char *(*stream_new)(void **stream);
     const char *(*stream_free)(void *stream);
     const char *(*event_new)(void **event);

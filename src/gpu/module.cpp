@@ -109,14 +109,15 @@ const char *release(void *at)
     return text_of(cudaFree(at));
 }
 
-const char *reach(unsigned gpu)
+const char *reach(unsigned gpu, int *can)
 {
-    int self = 0, can = 0;
+    int self = 0;
     cudaError_t e = cudaGetDevice(&self);
 
+    *can = 0;
     if (e == cudaSuccess)
-        e = cudaDeviceCanAccessPeer(&can, self, static_cast<int>(gpu));
-    if (e == cudaSuccess && can)
+        e = cudaDeviceCanAccessPeer(can, self, static_cast<int>(gpu));
+    if (e == cudaSuccess && *can)
         e = cudaDeviceEnablePeerAccess(static_cast<int>(gpu), 0);
     return e == cudaErrorPeerAccessAlreadyEnabled ? text_of(e),
            nullptr                                : text_of(e);
@@ -216,8 +217,27 @@ const dsf_gpu_side *const sides[] = {
 } // namespace
 
 const dsf_gpu dsf_gpu_module = {
-    DSF_GPU_ABI, CUDART_VERSION, sides,   driver, count,      find_about,
-    use,         allocate,       release, reach,  stream_new, stream_free,
-    event_new,   event_free,     pin,     unpin,  copy,       record,
-    launched,    await,          elapsed,
+    DSF_GPU_ABI,
+    CUDART_VERSION,
+    sides,
+    driver,
+    count,
+    find_about,
+    use,
+    allocate,
+    release,
+    dsf_gpu_products_version,
+    dsf_gpu_products_open,
+    reach,
+    stream_new,
+    stream_free,
+    event_new,
+    event_free,
+    pin,
+    unpin,
+    copy,
+    record,
+    launched,
+    await,
+    elapsed,
 };

@@ -68,6 +68,12 @@ static inline size_t dsf_gpu_product_few(size_t m, size_t n)
     return m * n < few ? m * n : few;
 }
 
+/* Opens the library for the GPU that the thread works with, which takes memory
+ * there. Returns NULL, or what is wrong in words. */
+const char *dsf_gpu_products_open(void);
+/* The version of the library, as 130100; 0: there is none. */
+unsigned long dsf_gpu_products_version(void);
+
 /* What cannot be computed is kept for dsf_gpu_multiply_failed. */
 void dsf_gpu_multiply(const struct dsf_gpu_product *p, void *stream);
 

@@ -73,7 +73,7 @@ DSFLOW_EMULATED_FAIL=4000 "$dsflow" run job.toml --set job.output=failed \
     --set checkpoint.every=2 --set machine.gpus=1 > log 2>&1
 got=$?
 [ $got -eq 1 ] || fault "the status is $got: $(cat log)"
-tail -n 1 log | grep -Eq '^dsflow: (copying|task) .*: GPU 0: an illegal memory access was encountered; the last checkpoint is of step [0-9]+, in failed$' ||
+tail -n 1 log | grep -Eq '^dsflow: at or after (the copy of|task) .*: GPU 0: an illegal memory access was encountered; the last checkpoint is of step [0-9]+, in failed$' ||
     fault "the message: $(tail -n 3 log)"
 "$dsflow" checkpoint verify failed > log 2>&1 || fault "$(cat log)"
 

@@ -5,10 +5,13 @@
 
 static void mix_cuda(const struct dsflow_call *call, void *stream);
 #define TIERS_MIX_CUDA mix_cuda
+#include "exec/clock_drift.h"
+#include "exec/exec_memory.h"
 #include "gpu/runtime/counts.h"
 #include "unit/exec/tiers.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -205,6 +208,43 @@ static void no_core_can_touch_the_memory_of_a_gpu(void **state)
     free_program(&p);
 }
 
+/* A sum of two ranks would read what it cannot reach. */
+static void gpus_that_do_not_reach_each_other_are_named(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_exec_options options = options_of(2);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+
+    setenv("DSFLOW_EMULATED_PEERS", "0", 1);
+    assert_int_equal(dsflow_exec_open(p.g, &options, &host, &exec, &err),
+                     DSFLOW_ENOSYS);
+    assert_string_equal(err.msg,
+                        "machine: gpus: GPU 0 does not reach the memory of GPU "
+                        "1 (no peer access): expected GPUs that do, or "
+                        "machine.gpus = 1");
+    exec = open_exec(p.g, options_of(1), &host);
+    dsflow_exec_close(exec);
+    unsetenv("DSFLOW_EMULATED_PEERS");
+    free_program(&p);
+}
+
+/* A clock that loses 100 microseconds a second, seen late by some 10 to 40. */
+static void a_clock_that_drifts_is_put_right(void **state)
+{
+    struct dsf_clock_drift drift = { 0 };
+    double ahead = 0;
+
+    for (int i = 0; i < 60000; i++) {
+        double now = 1 + 0.01 * i, late = 1e-6 * (10 + i * 7919 % 30);
+
+        ahead += dsf_clock_drift(&drift, now, late + 1e-4 * (now - 1) - ahead);
+        assert_true(i < 9000 || fabs(ahead - 1e-4 * (now - 1)) < 7e-3);
+    }
+    assert_true(ahead > 0.05);
+}
+
 /* The last: this GPU is of no use to the process any more. */
 static void a_kernel_that_fails_is_named_and_ends_the_run(void **state)
 {
@@ -223,8 +263,8 @@ static void a_kernel_that_fails_is_named_and_ends_the_run(void **state)
     setenv("DSFLOW_EMULATED_FAIL", text, 1);
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_EIO);
-    assert_string_equal(err.msg, "task tiers_mix of rank 0: GPU 0: an illegal "
-                                 "memory access was encountered");
+    assert_string_equal(err.msg, "at or after task tiers_mix of rank 0: GPU 0: "
+                                 "an illegal memory access was encountered");
     assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_EIO);
     dsflow_exec_close(exec);
     free_program(&p);
@@ -248,12 +288,15 @@ int main(void)
         cmocka_unit_test(one_page_less_is_refused_before_the_run),
         cmocka_unit_test(a_stream_orders_what_only_its_kernels_touch),
         cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
+        cmocka_unit_test(gpus_that_do_not_reach_each_other_are_named),
+        cmocka_unit_test(a_clock_that_drifts_is_put_right),
         cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),
     };
     void *module = dlopen(path, RTLD_NOW);
     int failed;
 
     setenv("DSFLOW_CUDA", path, 1);
+    setenv("DSFLOW_EMULATED_KERNELS", "0", 1); /* whole.sh has them */
     if (module == NULL || register_tiers()) {
         fprintf(stderr, "%s\n", module == NULL ? dlerror() : "");
         return 99;

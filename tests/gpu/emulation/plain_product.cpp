@@ -32,6 +32,16 @@ bool is_known(const struct dsf_gpu_product *p, size_t alignment)
 
 } // namespace
 
+const char *dsf_gpu_products_open(void)
+{
+    return nullptr;
+}
+
+unsigned long dsf_gpu_products_version(void)
+{
+    return 0;
+}
+
 const char *dsf_gpu_matmul(const struct dsf_gpu_product *p, size_t alignment,
                            void *stream)
 {

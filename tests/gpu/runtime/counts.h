@@ -12,6 +12,7 @@ struct emulated_runtime_counts {
     uint64_t waits;              /* for a whole GPU, or its stream NULL */
     uint64_t unpinned;           /* copies of main memory that was not pinned */
     uint64_t pins;
+    uint64_t pinned, most_pinned; /* bytes of main memory */
     uint64_t peers; /* pairs of GPUs that may reach each other's memory */
     uint64_t copies, launches; /* copies: and fillings */
     uint64_t used[EMULATED_MOST_GPUS], peak[EMULATED_MOST_GPUS]; /* bytes */

@@ -100,6 +100,10 @@ static void launch(void *s, std::function<void()> what)
         note(cudaErrorInvalidResourceHandle);
         return;
     }
+    if (!load_kernels(current)) {
+        note(cudaErrorMemoryAllocation);
+        return;
+    }
     count(&emulated_runtime_counts::launches);
     at->add(std::move(what), true);
 }
@@ -180,7 +184,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int gpu)
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int gpu, int peer)
 {
-    *can = gpu != peer;
+    *can = gpu != peer && setting("PEERS", 1) != 0;
     return cudaSuccess;
 }
 
@@ -190,6 +194,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 
     if (!is_gpu(peer) || peer == current)
         return note(cudaErrorInvalidDevice);
+    if (setting("PEERS", 1) == 0)
+        return note(cudaErrorPeerAccessUnsupported);
     if (enabled[current][peer].exchange(true))
         return note(cudaErrorPeerAccessAlreadyEnabled);
     count(&emulated_runtime_counts::peers);

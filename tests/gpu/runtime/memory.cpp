@@ -90,7 +90,26 @@ size_t free_of(int gpu)
     counting &c = all_counts();
     std::lock_guard<std::mutex> guard(c.lock);
 
-    return memory_of(gpu) - static_cast<size_t>(c.counts.used[gpu]);
+    if (gpu == setting("FULL", -1))
+        return 0;
+    return memory_of(gpu) - static_cast<size_t>(c.counts.used[gpu]) -
+           c.kernels[gpu];
+}
+
+bool load_kernels(int gpu)
+{
+    const auto part = static_cast<size_t>(setting("KERNELS", 64));
+    const size_t bytes = part > 0 ? memory_of(gpu) / part : 0;
+    const size_t left = free_of(gpu);
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    if (c.kernels[gpu] > 0)
+        return true;
+    if (bytes > left)
+        return false;
+    c.kernels[gpu] = bytes;
+    return true;
 }
 
 /* With a page behind it that nobody can touch. */
@@ -137,6 +156,17 @@ bool give_back(void *at)
     return true;
 }
 
+static void note_pinned(size_t bytes, bool more)
+{
+    counting &c = all_counts();
+    std::lock_guard<std::mutex> guard(c.lock);
+
+    c.counts.pinned += more ? bytes : 0 - bytes;
+    if (c.counts.pinned > c.counts.most_pinned)
+        c.counts.most_pinned = c.counts.pinned;
+}
+
+/* What is pinned is there: pages that nobody touched before take memory now. */
 bool pin(void *at, size_t bytes)
 {
     memory &m = all();
@@ -146,6 +176,12 @@ bool pin(void *at, size_t bytes)
     if (overlaps(m.pinned, first, bytes) || overlaps(m.device, first, bytes))
         return false;
     m.pinned[first] = { bytes, PINNED };
+    for (size_t i = 0; i < bytes; i += PAGE) {
+        volatile char *page = static_cast<char *>(at) + i;
+
+        *page = *page;
+    }
+    note_pinned(bytes, true);
     return true;
 }
 
@@ -154,7 +190,13 @@ bool unpin(void *at)
     memory &m = all();
     std::lock_guard<std::mutex> guard(m.lock);
 
-    return m.pinned.erase(reinterpret_cast<uintptr_t>(at)) > 0;
+    auto i = m.pinned.find(reinterpret_cast<uintptr_t>(at));
+
+    if (i == m.pinned.end())
+        return false;
+    note_pinned(i->second.bytes, false);
+    m.pinned.erase(i);
+    return true;
 }
 
 int owner_of(const void *at, size_t bytes)

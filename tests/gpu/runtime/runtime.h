@@ -5,7 +5,10 @@
  * (microseconds that a stream sleeps at most, now and then, 100), _SEED (1),
  * _FAIL (the how-manieth kernel or copy meets a bad address; 0: none), _DRIVER
  * (version of CUDA; 0: no driver), _GUARD (0: a core may touch device memory,
- * where the processor has no protection keys: faster). */
+ * where the processor has no protection keys: faster), _PEERS (0: no GPU reaches
+ * the memory of another), _KERNELS (the first launch takes one part in so many of
+ * a GPU's memory, as CUDA does that loads kernels late: 64; 0: nothing), _FULL (the
+ * GPU that has nothing free; -1: none). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 
@@ -31,6 +34,7 @@ int gpus();
 struct counting {
     std::mutex lock;
     emulated_runtime_counts counts;
+    size_t kernels[MOST_GPUS]; /* bytes that are theirs */
 };
 counting &all_counts();
 void count(uint64_t emulated_runtime_counts::*what);
@@ -43,6 +47,8 @@ void *take(int gpu, size_t bytes);
 /* False: it is none that was taken. */
 bool give_back(void *at);
 size_t memory_of(int gpu);
+/* False: there is no room for them. */
+bool load_kernels(int gpu);
 size_t free_of(int gpu);
 
 /* Of main memory; false: some of it is pinned already, or it does not begin
