@@ -89,8 +89,8 @@ static void say_memory(const struct dsf_used *u, struct dsf_progress *p)
     if (u->gpus > 0)
         dsf_progress_say(p, "on %u GPU%s: %s, planned %s", u->gpus,
                          u->gpus == 1 ? "" : "s",
-                         dsf_size_text(u->tier[DSFLOW_DEVICE].measured).s,
-                         dsf_size_text(u->tier[DSFLOW_DEVICE].planned).s);
+                         dsf_size_text(u->device.measured).s,
+                         dsf_size_text(u->device.planned).s);
     say_tier(u, p, DSFLOW_HOST);
     say_tier(u, p, DSFLOW_NVME);
 }

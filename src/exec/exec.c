@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static int find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
+int dsf_exec_find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     uint32_t n = dsflow_graph_ntasks(exec->graph);
 
@@ -238,7 +238,7 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->opened = dsf_now();
     exec->submitted =
         dsf_xcalloc(dsflow_graph_nprograms(graph), sizeof(*exec->submitted));
-    status = find_codelets(exec, err);
+    status = dsf_exec_find_codelets(exec, err);
     if (status == DSFLOW_OK)
         status = dsf_exec_open_devices(exec, options, err);
     if (status == DSFLOW_OK) {

@@ -1,5 +1,6 @@
 /* exec_memory.c - where the data of a graph is: a piece of memory for each rank
  * and tier, and a range of the store for what is on NVMe. */
+#include "exec/exec_memory.h"
 #include "exec/exec_private.h"
 
 #include "base/alloc.h"
@@ -94,10 +95,11 @@ void *dsf_exec_scratch(const struct dsflow_exec *exec,
                : NULL;
 }
 
-static void size_arenas(struct dsflow_exec *exec)
+void dsf_exec_size_arenas(struct dsflow_exec *exec)
 {
     uint32_t n = dsflow_graph_ndata(exec->graph);
 
+    find_paged(exec);
     exec->nranks = 1;
     for (uint32_t i = 0; i < n; i++)
         if (dsf_exec_home(exec, i) >= exec->nranks)
@@ -194,8 +196,7 @@ int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     int status;
 
-    find_paged(exec);
-    size_arenas(exec);
+    dsf_exec_size_arenas(exec);
     status = take_arenas(exec, err);
     if (status < 0)
         return status;
@@ -244,6 +245,15 @@ static size_t resident(const struct dsflow_exec *exec, unsigned rank,
                ? arena->used
                : owner->class->resident(owner, arena->at,
                                         arena->bytes - arena->scratch);
+}
+
+size_t dsf_exec_on_devices(const struct dsflow_exec *exec)
+{
+    size_t bytes = 0;
+
+    for (unsigned d = 0; d < exec->ndevices; d++)
+        bytes += exec->devices[d].used;
+    return bytes;
 }
 
 size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,

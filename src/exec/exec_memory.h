@@ -9,4 +9,28 @@
  * number at a time. */
 bool dsf_exec_is_near(const struct dsflow_exec *exec, dsflow_data_id data);
 
+/* Bytes that are allocated on all devices, scratch included. */
+size_t dsf_exec_on_devices(const struct dsflow_exec *exec);
+
+/* What a graph takes on GPUs, before there is an executor. */
+struct dsf_exec_needs {
+    unsigned nranks;
+    struct dsf_exec_need {
+        size_t device; /* bytes that are allocated on its GPU for it, with its
+                          share of the scratch memory there */
+        size_t near;   /* of the data that the graph has on its device: bytes
+                          that stand in main memory */
+    } * ranks;
+    size_t host; /* bytes of main memory for all ranks, beside what they offload
+                    there: the buffers between GPUs and cores or disks, what
+                    stands near, the scratch of cores */
+};
+
+/* As an executor with so many GPUs and workers would have it; the module is open.
+ * Freed with dsf_exec_needs_fini. */
+int dsf_exec_needs_find(struct dsflow_graph *graph, unsigned gpus,
+                        unsigned workers, struct dsf_exec_needs *needs,
+                        struct dsflow_err *err);
+void dsf_exec_needs_fini(struct dsf_exec_needs *needs);
+
 #endif

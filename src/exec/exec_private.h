@@ -86,14 +86,15 @@ struct dsf_arena {
 enum { DSF_PLACE_NEAR = DSFLOW_NTIERS, DSF_NPLACES };
 
 /* Buffers in main memory that devices reach, of one size: what a core or a disk
- * has to do with data on a device goes through one. */
+ * has to do with data on a device goes through one: while one is filled, and one
+ * is emptied, cores or disks have the others. */
+enum { DSF_STAGE_BUFFERS = 4 };
 struct dsf_stage_wait;
 struct dsf_stage {
     pthread_mutex_t lock;
     void *at;
     size_t each, bytes; /* of a buffer; of all */
-    unsigned n;
-    bool *taken;
+    bool taken[DSF_STAGE_BUFFERS];
     struct dsf_stage_wait *first, **last;
 };
 
@@ -237,9 +238,9 @@ int dsf_exec_copy_now(struct dsflow_exec *exec, uint32_t data, void *near,
 void dsf_exec_link_lanes(const struct dsflow_exec *exec,
                          struct dsf_timeline *timeline);
 
-/* exec_stage.c: `n` buffers for the tasks that need some. */
-int dsf_exec_stage_open(struct dsflow_exec *exec, unsigned n,
-                        struct dsflow_err *err);
+/* exec_stage.c: the buffers, if a task needs some; and the bytes of one. */
+int dsf_exec_stage_open(struct dsflow_exec *exec, struct dsflow_err *err);
+size_t dsf_exec_stage_each(const struct dsflow_exec *exec);
 void dsf_exec_stage_close(struct dsflow_exec *exec);
 /* got(wait) is called with a buffer, now or when one is given back. */
 struct dsf_stage_wait {
@@ -266,7 +267,12 @@ void dsf_exec_staged_return(struct dsf_staged *s, dsf_ended_fn ended,
 size_t dsf_exec_most_scratch(const struct dsflow_exec *exec,
                              const struct dsf_device *device);
 
-/* exec_memory.c: the arenas, once the tasks are known. */
+/* exec.c: the codelets of the tasks. */
+int dsf_exec_find_codelets(struct dsflow_exec *exec, struct dsflow_err *err);
+
+/* exec_memory.c: how large the arenas are, once it is known who does the tasks;
+ * and the arenas. */
+void dsf_exec_size_arenas(struct dsflow_exec *exec);
 int dsf_exec_allocate(struct dsflow_exec *exec, struct dsflow_err *err);
 /* The scratch memory of a device: behind the data of its first rank. */
 void *dsf_exec_scratch(const struct dsflow_exec *exec,

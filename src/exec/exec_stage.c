@@ -1,6 +1,8 @@
 /* exec_stage.c - data of devices for who works in main memory: a task goes
- * through a buffer there that devices reach. There are a few of them, so that
- * what waits for a core or a disk takes no more memory than that. */
+ * through a buffer there that devices reach. There are a few of them, each as
+ * large as the largest such task: what waits for a core or a disk takes no more
+ * memory than that. Who has one waits for a core or a disk and for no other
+ * buffer, so any number of them would do. */
 #include "exec/races.h"
 
 #include "base/alloc.h"
@@ -18,22 +20,27 @@ static size_t staged_bytes(const struct dsf_exec_call *call)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-int dsf_exec_stage_open(struct dsflow_exec *exec, unsigned n,
-                        struct dsflow_err *err)
+size_t dsf_exec_stage_each(const struct dsflow_exec *exec)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++)
+        if (exec->calls[i].staged && staged_bytes(&exec->calls[i]) > most)
+            most = staged_bytes(&exec->calls[i]);
+    return most;
+}
+
+int dsf_exec_stage_open(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     struct dsf_stage *s = &exec->stage;
     int status;
 
     pthread_mutex_init(&s->lock, NULL);
     s->last = &s->first;
-    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++)
-        if (exec->calls[i].staged && staged_bytes(&exec->calls[i]) > s->each)
-            s->each = staged_bytes(&exec->calls[i]);
+    s->each = dsf_exec_stage_each(exec);
     if (s->each == 0)
         return DSFLOW_OK;
-    s->n = n;
-    s->taken = dsf_xcalloc(n, sizeof(*s->taken));
-    s->bytes = n * s->each;
+    s->bytes = DSF_STAGE_BUFFERS * s->each;
     status = dsf_exec_take(exec->cpu, &s->bytes,
                            "what goes between devices and cores", &s->at, err);
     for (unsigned i = 0; i < exec->ndevices && status == DSFLOW_OK; i++)
@@ -51,14 +58,13 @@ void dsf_exec_stage_close(struct dsflow_exec *exec)
     for (unsigned i = 0; i < exec->ndevices && s->at != NULL; i++)
         exec->devices[i].class->unpin(&exec->devices[i], s->at, s->bytes);
     exec->cpu->class->release(exec->cpu, s->at, s->bytes);
-    free(s->taken);
     pthread_mutex_destroy(&s->lock);
 }
 
 /* The first that is free: those behind it may never be touched. */
 static void *find_free(struct dsf_stage *s)
 {
-    for (unsigned i = 0; i < s->n; i++)
+    for (unsigned i = 0; i < DSF_STAGE_BUFFERS; i++)
         if (!s->taken[i]) {
             s->taken[i] = true;
             return (char *)s->at + i * s->each;

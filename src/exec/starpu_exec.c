@@ -297,10 +297,8 @@ static int starpu_exec_open(struct dsflow_exec *exec,
         return status;
     s->started = true;
     status = dsf_exec_add_workers(exec, starpu_worker_get_count(), err);
-    /* One for each core, one that goes out and one that comes in. */
     if (status == DSFLOW_OK)
-        status = dsf_exec_stage_open(exec, exec->nworkers - exec->ndevices + 2,
-                                     err);
+        status = dsf_exec_stage_open(exec, err);
     if (status < 0)
         return status;
 

@@ -70,11 +70,19 @@ static void print_kinds(const struct dsf_weights *w, FILE *out)
     fprintf(out, "\n\n");
 }
 
-/* What a line of the table is of: a role in a tier, scratch, or all of it. */
+/* What a line of the table is of: a role in a tier, scratch, what is beside a
+ * device in main memory, or all of it. */
 struct amount {
-    enum { ROLE, SCRATCH, TOTAL } what;
+    enum { ROLE, SCRATCH, BESIDE, TOTAL } what;
     int tier, role;
 };
+
+static double bytes_in(const struct dsf_rank_weight *r, int tier)
+{
+    return tier == DSFLOW_DEVICE ? r->peak
+           : tier == DSFLOW_HOST ? r->tier_bytes[tier] + r->beside
+                                 : r->tier_bytes[tier];
+}
 
 static double amount_of(const struct dsf_rank_weight *r,
                         const struct amount *amount)
@@ -86,10 +94,12 @@ static double amount_of(const struct dsf_rank_weight *r,
         return r->in_tier[amount->tier][amount->role];
     case SCRATCH:
         return device ? r->scratch : 0;
+    case BESIDE:
+        return amount->tier == DSFLOW_HOST ? r->beside : 0;
     case TOTAL:
         break;
     }
-    return device ? r->peak : r->tier_bytes[amount->tier];
+    return bytes_in(r, amount->tier);
 }
 
 struct spread {
@@ -174,6 +184,9 @@ static void print_memory(const struct dsf_weights *w, const double *budget,
                           (struct amount){ ROLE, 0, role }, out);
     print_memory_line(w, ntiers, "scratch of workers",
                       (struct amount){ SCRATCH, 0, 0 }, out);
+    if (spread_of(w, &(struct amount){ BESIDE, DSFLOW_HOST, 0 }).sum > 0)
+        print_memory_line(w, ntiers, "beside GPUs",
+                          (struct amount){ BESIDE, 0, 0 }, out);
     print_memory_line(w, ntiers, "total", (struct amount){ TOTAL, 0, 0 }, out);
     if (ntiers > 1)
         print_limits(w, ntiers, budget, out);
@@ -381,8 +394,7 @@ static json_t *peaks_json(const struct dsf_rank_weight *r)
 
     for (int t = 0; t < DSFLOW_NTIERS; t++)
         json_object_set_new(peaks, dsflow_tier_str((enum dsflow_tier)t),
-                            bytes_json(t == DSFLOW_DEVICE ? r->peak
-                                                          : r->tier_bytes[t]));
+                            bytes_json(bytes_in(r, t)));
     return peaks;
 }
 

@@ -126,6 +126,19 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
     }
 }
 
+void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
+                       double near, double beside)
+{
+    struct dsf_rank_weight *r = &w->ranks[rank];
+
+    r->role_bytes[DSFLOW_BUFFERS] -= near;
+    r->in_tier[DSFLOW_DEVICE][DSFLOW_BUFFERS] -= near;
+    r->tier_bytes[DSFLOW_DEVICE] -= near;
+    r->peak = device;
+    r->scratch = device - r->tier_bytes[DSFLOW_DEVICE];
+    r->beside = beside;
+}
+
 unsigned dsf_weights_neediest(const struct dsf_weights *w)
 {
     unsigned most = 0;

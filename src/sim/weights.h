@@ -8,7 +8,8 @@ struct dsf_rank_weight {
     double role_bytes[DSFLOW_NROLES]; /* on the device */
     double tier_bytes[DSFLOW_NTIERS]; /* all roles; scratch is beside them */
     double in_tier[DSFLOW_NTIERS][DSFLOW_NROLES]; /* each */
-    double scratch; /* of all its workers */
+    double scratch; /* of all its workers, or of its GPU */
+    double beside;  /* of main memory, for what goes between it and its device */
     double peak;    /* of the device, with scratch: nothing is freed during a
                        step */
     double in[DSFLOW_NTIERS], out[DSFLOW_NTIERS]; /* bytes that a step reads
@@ -37,6 +38,10 @@ struct dsf_weights {
  * many work for each rank. */
 void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
                       unsigned nranks, unsigned workers);
+/* The rank takes `device` bytes of its device; `near` bytes of what the graph has
+ * there, and `beside` bytes in all, are in main memory. */
+void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
+                       double near, double beside);
 /* The rank that needs most memory. */
 unsigned dsf_weights_neediest(const struct dsf_weights *w);
 void dsf_weights_fini(struct dsf_weights *w);

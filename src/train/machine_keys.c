@@ -56,21 +56,41 @@ static int count_gpus(const struct dsf_job *job, unsigned *n,
     return DSFLOW_OK;
 }
 
+/* CUDA loads a kernel when it is first launched, and libraries take memory as
+ * they go: half a GiB at most, and less of a small GPU. */
+static int64_t usable(const struct dsf_gpu_about *about)
+{
+    int64_t kept = (int64_t)about->free / 32, most = 512 << 20;
+
+    return (int64_t)about->free - (kept < most ? kept : most);
+}
+
+/* GPUs that the ranks of the job are on: the others are left alone. */
+static unsigned count_used(const struct dsf_job *job, unsigned gpus)
+{
+    double ranks = 1;
+
+    for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
+        ranks *= (double)job->mesh.size[i];
+    return ranks < gpus ? (unsigned)ranks : gpus;
+}
+
 int dsf_machine_keys_find_gpus(const struct dsf_job *job,
                                struct dsf_machine *machine,
                                struct dsf_model *model, struct dsflow_err *err)
 {
     struct dsf_gpu_about about;
     int status = DSFLOW_OK;
-    unsigned n = 0;
+    unsigned n = 0, used;
 
     if (job->machine.gpus != 0)
         status = count_gpus(job, &n, err);
+    used = count_used(job, n);
     machine->gpu_memory = INT64_MAX;
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
+    for (unsigned i = 0; i < used && status == DSFLOW_OK; i++) {
         status = dsf_cuda_about(i, &about, err);
-        if (status == DSFLOW_OK && (int64_t)about.free < machine->gpu_memory)
-            machine->gpu_memory = (int64_t)about.free;
+        if (status == DSFLOW_OK && usable(&about) < machine->gpu_memory)
+            machine->gpu_memory = usable(&about);
     }
     machine->gpus = n;
     /* A plug-in's head knows no padding. */

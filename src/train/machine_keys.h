@@ -13,7 +13,8 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
 /* An executor that has no devices leaves them out. */
 void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job);
 
-/* The GPUs of the machine that the job may use: machine->gpus, and their memory.
+/* The GPUs of the machine that the job may use: machine->gpus, and the memory that
+ * those have for tensors which its ranks are on, less what CUDA takes as it goes.
  * Where there are some, the model is laid out for them (dsf_model_pad).
  * DSFLOW_EINVAL: there are fewer than it asks for, and why. */
 int dsf_machine_keys_find_gpus(const struct dsf_job *job,

@@ -1,6 +1,7 @@
 /* used.c - what a run has used of the machine. */
 #include "train/used.h"
 
+#include "exec/exec_memory.h"
 #include "exec/lacking.h"
 #include "measure/measured.h"
 #include "sim/weights.h"
@@ -45,12 +46,14 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
     for (unsigned i = 0; i < w->nranks; i++) {
         if (used->gpus == 0)
             used->memory.planned += w->ranks[i].peak;
+        used->device.planned += w->ranks[i].peak;
         for (int t = 0; t < DSFLOW_NTIERS; t++) {
             used->tier[t].planned += w->ranks[i].tier_bytes[t];
             used->tier[t].measured +=
                 (double)dsflow_exec_resident(r->s.exec, i, (enum dsflow_tier)t);
         }
     }
+    used->device.measured = (double)dsf_exec_on_devices(r->s.exec);
     used->memory.planned += used->tier[DSFLOW_HOST].planned;
     used->memory.measured = used->tier[DSFLOW_HOST].measured;
     if (used->gpus == 0)

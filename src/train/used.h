@@ -24,7 +24,9 @@ struct dsf_used {
     struct dsf_used_bytes memory; /* of all ranks, scratch included */
     struct dsf_used_bytes tier[DSFLOW_NTIERS]; /* of all ranks, in each */
     unsigned gpus; /* that the ranks are on: then `memory` is without the tier
-                      device */
+                      device, */
+    struct dsf_used_bytes device; /* and this is all that they have there,
+                                     scratch included */
     unsigned nranks, neediest;
     struct dsf_used_bytes of_neediest; /* tensors of that rank on its device */
 };

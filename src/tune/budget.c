@@ -2,6 +2,7 @@
  * is more. */
 #include "tune/budget.h"
 
+#include "exec/exec_memory.h"
 #include "machine/memory.h"
 #include "measure/disks.h"
 #include "policies/keys.h"
@@ -88,12 +89,32 @@ static double disk_budget(const struct dsf_job *job,
     return INFINITY; /* dsf_disks_check knows more */
 }
 
+/* As the executor will; a graph that is not whole is left as it is. */
+static void place_on_gpus(const struct dsflow_plan *plan,
+                          struct dsflow_graph *graph, struct dsf_weights *w)
+{
+    unsigned gpus = plan->machine->gpus;
+    struct dsf_exec_needs needs;
+
+    if (gpus > w->nranks)
+        gpus = w->nranks;
+    if (dsf_exec_needs_find(graph, gpus, plan->workers, &needs, NULL) < 0)
+        return;
+    for (unsigned r = 0; r < w->nranks && r < needs.nranks; r++)
+        dsf_weights_place(w, r, (double)needs.ranks[r].device,
+                          (double)needs.ranks[r].near,
+                          (double)needs.host / w->nranks);
+    dsf_exec_needs_fini(&needs);
+}
+
 void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w)
 {
     dsf_weights_init(w, graph, (unsigned)plan->nranks,
                      dsf_fit_is_gpu(m) ? 1 : plan->rank_workers);
+    if (!dsf_fit_is_gpu(m) && plan->machine->gpus > 0)
+        place_on_gpus(plan, graph, w);
 }
 
 void dsf_fit_budgets(const struct dsflow_plan *plan,
@@ -115,7 +136,9 @@ double dsf_fit_window(const struct dsflow_plan *plan,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(graph, (dsflow_data_id){ i });
 
-        if (d->tier == DSFLOW_NVME && d->persistent && d->bytes > most)
+        if ((d->tier == DSFLOW_NVME ||
+             (d->tier == DSFLOW_DEVICE && plan->machine->gpus > 0)) &&
+            d->persistent && d->bytes > most)
             most = d->bytes;
     }
     return (double)most / plan->nranks;
@@ -142,7 +165,7 @@ bool dsf_fit_shortfall(const struct dsflow_plan *plan,
         note(shortfall, DSFLOW_DEVICE, r, w->ranks[r].peak, device);
     for (unsigned r = 0; r < w->nranks && shortfall->needs == 0; r++)
         note(shortfall, DSFLOW_HOST, r,
-             w->ranks[r].tier_bytes[DSFLOW_HOST] + window,
+             w->ranks[r].tier_bytes[DSFLOW_HOST] + w->ranks[r].beside + window,
              host_budget(plan, m, w->ranks[r].peak));
     for (unsigned r = 0; r < w->nranks; r++)
         disk += w->ranks[r].tier_bytes[DSFLOW_NVME];
@@ -234,7 +257,7 @@ double dsf_fit_room(const struct dsflow_plan *plan,
         return (double)dsf_memory_probe("").available;
     dsf_fit_weigh(plan, graph, NULL, &w);
     for (unsigned r = 0; r < w.nranks; r++)
-        room -= w.ranks[r].tier_bytes[DSFLOW_HOST];
+        room -= w.ranks[r].tier_bytes[DSFLOW_HOST] + w.ranks[r].beside;
     dsf_weights_fini(&w);
     return room < 0 ? 0 : room;
 }

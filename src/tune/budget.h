@@ -30,8 +30,8 @@ struct dsf_shortfall {
     double needs, has;
 };
 
-/* What each rank needs of main memory so that the program can look at what is
- * on NVMe: to save it, one piece at a time. */
+/* What each rank needs of main memory so that the program can look at what is on
+ * NVMe, or on GPUs: to save it, one piece at a time. */
 double dsf_fit_window(const struct dsflow_plan *plan,
                       const struct dsflow_graph *graph);
 

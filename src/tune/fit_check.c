@@ -107,8 +107,17 @@ static char *advice(const struct dsf_setup *s,
 
 /* "parameters 12.0 GiB, states 3.0 GiB": what a memory is needed for. */
 struct uses {
-    char text[200];
+    char text[300];
 };
+
+static void add_use(struct uses *u, const char *name, double bytes)
+{
+    size_t n = strlen(u->text);
+
+    if (bytes > 0)
+        snprintf(u->text + n, sizeof(u->text) - n, "%s%s %s",
+                 n > 0 ? ", " : "", name, dsf_size_text(bytes).s);
+}
 
 static struct uses uses_of(const struct dsf_setup *s,
                            const struct dsf_weights *w,
@@ -132,13 +141,12 @@ static struct uses uses_of(const struct dsf_setup *s,
             snprintf(u.text + n, sizeof(u.text) - n, "%s%s %s",
                      n > 0 ? ", " : "", names[role], dsf_size_text(bytes).s);
     }
-    if (shortfall->tier == DSFLOW_HOST &&
-        dsf_fit_window(s->plan, s->graph) > 0) {
-        size_t n = strlen(u.text);
+    if (shortfall->tier == DSFLOW_HOST) {
+        bool gpus = s->plan->machine->gpus > 0;
 
-        snprintf(u.text + n, sizeof(u.text) - n, "%sa window on nvme %s",
-                 n > 0 ? ", " : "",
-                 dsf_size_text(dsf_fit_window(s->plan, s->graph)).s);
+        add_use(&u, gpus ? "a window on GPUs and nvme" : "a window on nvme",
+                dsf_fit_window(s->plan, s->graph));
+        add_use(&u, "beside GPUs", w->ranks[shortfall->rank].beside);
     }
     return u;
 }

@@ -36,7 +36,7 @@ wrong 2 'machine: gpus: 3: the driver shows 2$' --set machine.gpus=3
 wrong 2 'machine: gpus: beside machine.virtual: expected one of them$' \
     --set machine.gpus=1 --set machine.virtual=1
 DSFLOW_EMULATED_MEMORY=0x40000 wrong 2 \
-    'memory: device: rank 0 needs .* and has 256.0 KiB; .*' --set machine.gpus=auto
+    'memory: device: rank 0 needs .* and has 248.0 KiB; .*' --set machine.gpus=auto
 
 # An executor that has no devices says that it leaves them out.
 "$dsflow" run job.toml --set job.output=serial --set machine.gpus=2 \

@@ -72,6 +72,44 @@ static void step(struct program *p, struct dsflow_exec *exec)
     compute(p);
 }
 
+/* What devices reach of the arenas, the buffers of staged tasks, and what the
+ * program looks at. */
+static uint64_t pinned_by(const struct dsflow_exec *exec)
+{
+    uint64_t bytes = exec->stage.bytes +
+                     (exec->window.at != NULL ? exec->window.bytes : 0);
+
+    for (unsigned r = 0; r < exec->nranks; r++)
+        for (unsigned p = 0; p < DSF_NPLACES; p++)
+            bytes += exec->arenas[r][p].pinned;
+    return bytes;
+}
+
+/* What a plan counts before there is an executor is what one takes. */
+static void assert_planned(struct dsflow_graph *g,
+                           const struct dsflow_exec *exec, unsigned gpus)
+{
+    struct dsf_exec_needs needs;
+    struct dsflow_err err;
+    size_t device = 0, host = exec->stage.bytes, used = 0;
+
+    assert_int_equal(dsf_exec_needs_find(g, gpus, 2, &needs, &err), DSFLOW_OK);
+    assert_int_equal(needs.nranks, NRANKS);
+    for (unsigned r = 0; r < NRANKS; r++)
+        device += needs.ranks[r].device;
+    for (unsigned i = 0; i < gpus; i++)
+        used += counts_now().used[i];
+    assert_int_equal(device, used);
+    assert_int_equal(dsf_exec_on_devices(exec), used);
+    for (unsigned w = 0; w < 2; w++)
+        host += exec->workers[w].scratch_bytes;
+    for (unsigned r = 0; r < NRANKS; r++)
+        host += exec->arenas[r][DSF_PLACE_NEAR].bytes;
+    assert_in_range(needs.host, host - NRANKS * 4096, host);
+    assert_int_equal(exec->stage.bytes, 4 * exec->stage.each);
+    dsf_exec_needs_fini(&needs);
+}
+
 /* With each step submitted while the one before is under way; nothing is
  * allocated, freed or waited for but at the beginning, and nothing copied that
  * is not pinned. */
@@ -89,6 +127,7 @@ static void run_steps(unsigned gpus, unsigned seed)
     put_first_contents(&p, exec);
     step(&p, exec);
     first = counts_now();
+    assert_planned(p.g, exec, gpus);
     for (int i = 1; i < STEPS; i++)
         step(&p, exec);
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
@@ -104,11 +143,13 @@ static void run_steps(unsigned gpus, unsigned seed)
     assert_int_equal(last.frees, before.frees);
     assert_int_equal(last.waits, first.waits);
     assert_int_equal(last.unpinned, 0);
+    assert_int_equal(counts_now().pinned, pinned_by(exec));
     assert_true(last.launches > before.launches);
     assert_true(last.copies > first.copies);
     dsflow_exec_close(exec);
     last = counts_now();
     assert_int_equal(last.frees - before.frees, NRANKS);
+    assert_int_equal(last.pinned, 0);
     free_program(&p);
 }
 

@@ -38,7 +38,24 @@ DSFLOW_EMULATED_ALIGNMENT=16
 export DSFLOW_EMULATED_ALIGNMENT
 # shellcheck disable=SC2086 # words
 {
-    on_gpus one $words --set machine.gpus=1
+    # What the plan says of a GPU is what is taken of it: with as much memory, less
+    # what is kept for CUDA, and no page less. Kernels that are loaded late have room.
+    "$dsflow" plan job.toml $words --set machine.gpus=1 --json > plan.json 2> log ||
+        fault "no plan: $(cat log)"
+    planned=$(sed -n '/peak_bytes/,/}/s/.*"device": \([0-9]*\).*/\1/p' plan.json |
+        head -n 1)
+    least=$((planned * 32 / 31 + 31))
+    DSFLOW_EMULATED_MEMORY=$least on_gpus one $words --set machine.gpus=1
+    DSFLOW_EMULATED_MEMORY=$((least - 4096)) "$dsflow" -q run job.toml $words \
+        --set job.output=less --set machine.gpus=1 > log 2>&1
+    [ $? -eq 2 ] || fault "with a page less than planned: $(cat log)"
+    grep -Eq '^dsflow: .*memory: device: rank 0 needs .* would fit$' log ||
+        fault "a page less: $(cat log)"
+    [ -s less/metrics.jsonl ] && fault "the run had begun"
+    DSFLOW_EMULATED_MEMORY=$least DSFLOW_EMULATED_KERNELS=2 "$dsflow" -q run \
+        job.toml $words --set job.output=late --set machine.gpus=1 > log 2>&1
+    [ $? -eq 1 ] || fault "no room for kernels: $(cat log)"
+    grep -q 'GPU 0: .*out of memory' log || fault "no room for kernels: $(cat log)"
     DSFLOW_EMULATED_SEED=2 on_gpus two $words --set machine.gpus=2 \
         --set mesh.data=2 --set zero.stage=3 --set offload.gradients=cpu
     same one two
