@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -141,6 +142,21 @@ int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
     return why == NULL
                ? DSFLOW_OK
                : dsflow_fail(err, DSFLOW_ENOSYS, "GPU %u: %s", gpu, why);
+}
+
+void dsf_cuda_describe(const struct dsf_gpu_about *about, char *text,
+                       size_t size)
+{
+    int driver = dsf_cuda_driver(), built = module->runtime;
+    unsigned long products = module->products();
+    char library[64] = "no cuBLASLt";
+
+    if (products > 0)
+        snprintf(library, sizeof(library), "cuBLASLt %lu.%lu.%lu",
+                 products / 10000, products / 100 % 100, products % 100);
+    snprintf(text, size, "%s, CUDA %d.%d (driver %d.%d), %s", about->name,
+             built / 1000, built % 1000 / 10, driver / 1000,
+             driver % 1000 / 10, library);
 }
 
 const struct dsf_gpu_side *dsf_cuda_side(const struct dsflow_op *op)

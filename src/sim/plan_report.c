@@ -576,6 +576,8 @@ int dsf_plan_report_json(const struct dsflow_plan *plan, struct dsflow_graph *g,
                      mesh_json(&plan->mesh), "ranks", ranks, "tasks",
                      tasks_json(w, NULL), "data", (json_int_t)w->ndata, "edges",
                      (json_int_t)w->nedges, "bytes", moved_json(w, NULL));
+    if (facts->on != NULL)
+        json_object_set_new(root, "on", json_string(facts->on));
     json_object_set_new(root, "largest", largest_json(g, w));
     json_object_set_new(root, "programs",
                         programs_json(plan, g, facts->prediction));

@@ -49,6 +49,10 @@ void dsf_identity_fields(const struct dsf_identity *of,
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err);
 
+/* The GPU that the run was on, of which its hash knows nothing; on cores there is
+ * no such field. */
+#define DSF_IDENTITY_ON "machine.on"
+
 /* Of those, in any order: two checkpoints with the same one are of the same run.
  */
 uint64_t dsf_identity_hash(const struct dsf_identity *of);

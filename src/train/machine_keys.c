@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "exec/cuda_module.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void dsf_machine_keys_warn(const struct dsf_job *job,
@@ -98,6 +99,16 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
         strcmp(dsf_job_replacing(job, "head"), "builtin") == 0)
         dsf_model_pad(model);
     return status;
+}
+
+void dsf_machine_keys_describe(const struct dsf_machine *machine, char *text,
+                               size_t size)
+{
+    struct dsf_gpu_about about;
+
+    snprintf(text, size, "cores");
+    if (machine->gpus > 0 && dsf_cuda_about(0, &about, NULL) == DSFLOW_OK)
+        dsf_cuda_describe(&about, text, size);
 }
 
 unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,

@@ -21,6 +21,11 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
                                struct dsf_machine *machine,
                                struct dsf_model *model, struct dsflow_err *err);
 
+/* What the last bits of results depend on: "NVIDIA H200, CUDA 13.0, …", or
+ * "cores". */
+void dsf_machine_keys_describe(const struct dsf_machine *machine, char *text,
+                               size_t size);
+
 /* How many of them the ranks of a plan are on. */
 unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,
                                const struct dsflow_plan *plan);

@@ -8,6 +8,7 @@
 #include "config/job_saved.h"
 #include "plugin/plugin.h"
 #include "train/identity.h"
+#include "train/machine_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,21 @@ static int decide(struct dsf_resume *r, const struct comparison *c,
     return DSFLOW_OK;
 }
 
+/* Between cores and GPUs, or two of those, the last bits of products differ. */
+static void say_machine(const struct dsf_resume *r, const struct dsf_session *s)
+{
+    const char *was = dsf_ckpt_fields_find(&r->was, DSF_IDENTITY_ON);
+    char now[256];
+
+    dsf_machine_keys_describe(&s->machine, now, sizeof(now));
+    if (was == NULL)
+        was = "cores";
+    if (strcmp(was, now) != 0)
+        dsf_info("%s: the run was on %s until now, and is on %s: last bits may "
+                 "differ",
+                 r->folder, was, now);
+}
+
 int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
                      struct dsflow_err *err)
 {
@@ -317,6 +333,8 @@ int dsf_resume_check(struct dsf_resume *r, const struct dsf_session *s,
         add(&c, "data.train", "", "");
     if (all || find_broken(&c) != NULL)
         status = decide(r, &c, err);
+    if (all && status == DSFLOW_OK)
+        say_machine(r, s);
     for (size_t i = 0; i < c.n; i++) {
         free(c.v[i].key);
         free(c.v[i].was);

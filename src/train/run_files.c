@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "sim/plan_report.h"
+#include "train/machine_keys.h"
 #include "tune/fit.h"
 
 #include <errno.h>
@@ -110,8 +111,13 @@ static int write_job(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
 {
     const struct dsf_weights *w = dsf_session_weights(&r->s);
-    struct dsf_plan_facts facts = { &r->machine, w, &r->prediction, { 0 } };
+    struct dsf_plan_facts facts = { .machine = &r->machine,
+                                    .weights = w,
+                                    .prediction = &r->prediction };
+    char on[256];
 
+    dsf_machine_keys_describe(&r->s.machine, on, sizeof(on));
+    facts.on = on;
     dsf_fit_budgets(r->s.plan, &r->machine, w, facts.budget);
     return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
 }

@@ -6,6 +6,7 @@
 #include "measure/disks.h"
 #include "policies/policies.h"
 #include "train/identity.h"
+#include "train/machine_keys.h"
 #include "train/room.h"
 #include "tune/budget.h"
 
@@ -264,6 +265,7 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     struct dsf_ckpt_fields of = { 0 }, numbers = { 0 };
     struct dsf_identity identity;
     struct contents c;
+    char on[256];
     int status;
 
     snprintf(meta.job, sizeof(meta.job), "%s", s->job->main.name);
@@ -272,6 +274,9 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     meta.numbers = &numbers;
     dsf_identity_list(s, &identity);
     dsf_identity_fields(&identity, &of);
+    dsf_machine_keys_describe(&s->machine, on, sizeof(on));
+    if (s->machine.gpus > 0)
+        dsf_ckpt_fields_add(&of, DSF_IDENTITY_ON, on);
     meta.identity = dsf_identity_hash(&identity);
     meta.of = &of;
     status =

@@ -49,12 +49,23 @@ run cores
 DSFLOW_EMULATED_GPUS=1 run gpus --set machine.gpus=auto
 same cores gpus
 run back --set job.steps=5
-"$dsflow" -q run job.toml --set job.output=back --set machine.gpus=2 --resume \
+"$dsflow" run job.toml --set job.output=back --set machine.gpus=2 --resume \
     > log 2>&1 || fault "resume on GPUs: $(cat log)"
+gpu='emulated GPU, CUDA [0-9.]* (driver [0-9.]*), .*cuBLASLt.*'
+grep -q "the run was on cores until now, and is on $gpu: last bits may differ" log ||
+    fault "nothing is said of another machine: $(cat log)"
+grep -q "\"on\": \"$gpu\"" back/plan.json || fault "no GPU in back/plan.json"
 run there --set machine.gpus=1 --set job.steps=5
 "$dsflow" -q run job.toml --set job.output=there --resume > log 2>&1 ||
     fault "resume on cores: $(cat log)"
 same back there
+DSFLOW_EMULATED_DRIVER=14000 "$dsflow" run job.toml --set job.output=gpus \
+    --set job.steps=11 --set machine.gpus=1 --resume > log 2>&1 || fault "$(cat log)"
+grep -q "the run was on $gpu until now, and is on .*driver 14.0" log ||
+    fault "nothing is said of another driver: $(cat log)"
+
+# A GPU on which no rank is, is left alone.
+DSFLOW_EMULATED_FULL=1 run first --set machine.gpus=auto --set job.steps=1
 
 # What no GPU can do is done by cores, and said.
 "$dsflow" run job.toml --set job.output=said --set machine.gpus=1 > log 2>&1 ||
