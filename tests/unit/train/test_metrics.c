@@ -185,6 +185,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     unlink(in_folder("metrics.jsonl"));
+    unlink(in_folder("scaled.jsonl"));
     return rmdir(folder);
 }
 
