@@ -26,6 +26,7 @@ struct dsflow_step {
     double grad_norm; /* before clipping */
     double seconds;
     double efficiency; /* lower bound of its time / its time */
+    double mfu; /* model FLOPs utilization, on GPUs whose peak is known */
     int64_t tokens;
     int64_t peak_bytes; /* memory of the process so far */
     int skipped;        /* 1: not finite, nothing was updated */

@@ -50,6 +50,7 @@ static void on_step(void *user, const struct dsf_step *s)
                                     .grad_norm = s->grad_norm,
                                     .seconds = s->seconds,
                                     .efficiency = s->efficiency,
+                                    .mfu = s->mfu,
                                     .tokens = s->tokens,
                                     .peak_bytes = s->peak_bytes,
                                     .skipped = s->skipped,

@@ -58,6 +58,9 @@ static void say_time(const struct dsf_used *u, struct dsf_progress *p)
                      "takes less than %s",
                      100 * u->efficiency, on_average,
                      dsf_seconds_text(u->least).s);
+    if (!isnan(u->mfu))
+        dsf_progress_say(p, "MFU %.3g %%: of what %u such GPU%s built for",
+                         100 * u->mfu, u->gpus, u->gpus == 1 ? " is" : "s are");
 }
 
 /* What the ranks have in a larger memory. */

@@ -243,6 +243,8 @@ int dsf_event_file_step(struct dsf_event_file *e, const struct dsf_step *s,
     }
     put_scalar(&b, "tokens_per_second", (double)s->tokens / s->seconds);
     put_scalar(&b, "efficiency", s->efficiency);
+    if (!isnan(s->mfu))
+        put_scalar(&b, "mfu", s->mfu);
     put_scalar(&b, "memory/cpu", (double)s->peak_bytes);
     if (s->device_bytes > 0)
         put_scalar(&b, "memory/device", (double)s->device_bytes);

@@ -247,6 +247,9 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
         .lr = report->of.lr,
         .grad_norm = report->of.norm,
         .seconds = report->at - r->last,
+        .mfu = r->token_seconds > 0 ? (double)tokens * r->token_seconds /
+                                          (report->at - r->last)
+                                    : NAN,
         .loss_scale = report->of.loss_scale,
         .skipped = report->of.skipped && !report->of.stops,
         .overflows = report->of.overflows,

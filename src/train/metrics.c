@@ -202,6 +202,8 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *s,
         counts(DSF_NMOVES, move_names, s->moved), "io_seconds",
         real(s->io_seconds), "io_hidden", real(s->io_hidden));
 
+    if (!isnan(s->mfu))
+        json_object_set_new(line, "mfu", json_real(s->mfu));
     if (s->overflows >= 0)
         json_object_set_new(line, "overflows", json_integer(s->overflows));
     if (s->program[0] != '\0')
@@ -265,6 +267,7 @@ static void get_step(const json_t *root, struct dsf_step *s)
         .tokens = get_count(root, "tokens"),
         .seconds = get_real(root, "seconds"),
         .efficiency = get_real(root, "efficiency"),
+        .mfu = get_real(root, "mfu"),
         .peak_bytes = get_count(peak, "cpu"),
         .device_bytes = get_count(peak, "device"),
         .nvme_bytes = get_count(peak, "nvme"),

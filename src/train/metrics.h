@@ -39,6 +39,7 @@ struct dsf_step {
     double io_seconds;  /* during which a disk reads or writes */
     double io_hidden;   /* share of it during which some worker computes */
     double efficiency;  /* lower bound of the step / its time */
+    double mfu;         /* of what its GPUs are built for: mfu.h */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */
     int64_t moved[DSF_NMOVES]; /* bytes */
 };

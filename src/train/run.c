@@ -11,6 +11,7 @@
 #include "tasks/tasks.h"
 #include "train/early.h"
 #include "train/generate.h"
+#include "train/mfu.h"
 #include "train/params.h"
 #include "train/sample.h"
 #include "train/traced.h"
@@ -247,6 +248,8 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         return status;
     dsf_resume_remove(&r->start, &r->s);
     find_moved(r);
+    r->token_seconds =
+        r->executor == DSFLOW_SERIAL ? 0 : dsf_token_seconds(r->s.plan);
     dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
                    r->machine.disk.duplex);
     status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,

@@ -57,6 +57,7 @@ struct dsf_run {
     double read, written;      /* of them, from and to NVMe */
     int64_t held[DSFLOW_NTIERS]; /* bytes that hold something, all ranks */
     double looked, looking;    /* when that was found out, and how long it took */
+    double token_seconds; /* at the peak of the GPUs; 0: not known */
     double *seconds; /* of the steps that nothing interrupted */
     double taken, least; /* all of them, and what they take at least */
     double io, io_hidden; /* seconds of disks in all of them */

@@ -23,6 +23,9 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
     used->mean = r->taken / n;
     used->least = r->least / n;
     used->efficiency = dsf_efficiency(r->least, r->taken);
+    if (r->token_seconds > 0)
+        used->mfu = (double)r->s.job->batch.sequences * r->s.plan->sequence *
+                    r->token_seconds / used->median;
     /* The serial executor has one worker, whatever the plan has. */
     used->predicted = used->exec.workers == r->s.plan->workers
                           ? r->prediction.sim.step_seconds
@@ -74,6 +77,7 @@ void dsf_run_used(struct dsf_run *r, struct dsf_used *used)
 {
     memset(used, 0, sizeof(*used));
     dsflow_exec_stats(r->s.exec, &used->exec);
+    used->mfu = NAN;
     add_seconds(r, used);
     add_bytes(r, used);
 }

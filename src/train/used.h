@@ -17,6 +17,7 @@ struct dsf_used {
     double predicted; /* NAN: of other workers than it had */
     double least;     /* that a step takes with tasks like these; the mean */
     double efficiency;
+    double mfu; /* of the median; NAN: not known (mfu.h) */
     double disk;        /* of a step, during which a disk works; 0: none does */
     double disk_hidden; /* share of that during which some worker computes */
 

@@ -67,6 +67,17 @@ grep -q "the run was on $gpu until now, and is on .*driver 14.0" log ||
 # A GPU on which no rank is, is left alone.
 DSFLOW_EMULATED_FULL=1 run first --set machine.gpus=auto --set job.steps=1
 
+# What it makes of its GPUs is known where their peak is.
+mfu() {
+    grep -c '"mfu":[0-9.e-]*[1-9][0-9.e-]*[,}]' $1/metrics.jsonl
+}
+DSFLOW_EMULATED_NAME="NVIDIA H200" "$dsflow" run job.toml \
+    --set job.output=mfu --set machine.gpus=2 > log 2>&1 || fault "$(cat log)"
+[ "$(mfu mfu) $(mfu there)" = "10 0" ] ||
+    fault "MFU of $(mfu mfu) steps, and of $(mfu there) where no peak is known"
+grep -Eq '^MFU [0-9.e-]+ %: of what 1 such GPU is built for' log ||
+    fault "nothing is said of it: $(cat log)"
+
 # What no GPU can do is done by cores, and said.
 "$dsflow" run job.toml --set job.output=said --set machine.gpus=1 > log 2>&1 ||
     fault "$(cat log)"

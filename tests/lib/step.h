@@ -22,6 +22,7 @@ static inline struct dsf_step step_of(int64_t n, double known)
         .io_seconds = 0.25 * known,
         .io_hidden = 0.75 * known,
         .efficiency = 0.875 * known,
+        .mfu = 0.4375 * known,
         .share = { 0.31 * known, 0.5 * known, 0.06 * known, 0.05 * known,
                    0.08 * known },
         .moved = { 1, 2, 3, 4, 5 },

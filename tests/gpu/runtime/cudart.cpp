@@ -163,10 +163,13 @@ cudaError_t cudaGetDevice(int *gpu)
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int gpu)
 {
+    const char *name = getenv("DSFLOW_EMULATED_NAME");
+
     if (!is_gpu(gpu))
         return note(cudaErrorInvalidDevice);
     memset(p, 0, sizeof(*p));
-    strcpy(p->name, "emulated GPU");
+    snprintf(p->name, sizeof(p->name), "%s",
+             name != NULL ? name : "emulated GPU");
     p->totalGlobalMem = memory_of(gpu);
     return cudaSuccess;
 }

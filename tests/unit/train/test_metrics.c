@@ -50,6 +50,7 @@ static void a_line_reads_back(void **state)
     assert_string_equal(r->program, "every_fifth");
     assert_true(isnan(r->loss));
     assert_true(fabs(r->efficiency - 0.875) < 1e-8);
+    assert_true(r->mfu == 0.4375);
     for (unsigned i = 0; i < DSF_NSHARES; i++)
         assert_true(fabs(r->share[i] - s.share[i]) < 1e-8);
     assert_memory_equal(r->moved, s.moved, sizeof(s.moved));
