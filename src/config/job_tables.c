@@ -153,8 +153,9 @@ static const struct dsflow_option batch_options[] = {
                          "layer_major where parameters are on NVMe and it "
                          "fits, else micro_major"),
     DSFLOW_OPTION_AUTO(BATCH, tile, "\"auto\"", 16, 65536,
-                       "tokens of a task; auto: up to 256. It decides the "
-                       "order of sums, and so the last bits"),
+                       "tokens of a task; auto: up to 256, on a GPU those of "
+                       "the micro-batch. It decides the order of sums, and so "
+                       "the last bits"),
     DSFLOW_OPTION_AUTO(BATCH, in_flight, "\"auto\"", 1, 65536,
                        "micro-batches whose activations are in memory; auto: "
                        "workers + 1",

@@ -11,15 +11,24 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-/* Rows of a tile. A product of 256 rows is within 5 % of the speed of a large
- * one; a step of few tokens is cut so that two workers have work. It depends
- * on the job alone: another machine must not change the order of sums. */
+/* Is each rank a GPU of the machine, described or present? */
+static bool has_gpus(const struct dsflow_plan *plan)
+{
+    return plan->machine->devices > 0 || plan->machine->gpus > 0;
+}
+
+/* Rows of a tile: of a GPU, the whole micro-batch, as it is faster the larger
+ * its tasks are. On a core, a product of 256 rows is within 5 % of the speed of
+ * a large one; a step of few tokens is cut so that two workers have work. It
+ * depends on the job and on the kind of device alone: another machine of that
+ * kind must not change the order of sums. */
 static int64_t auto_tile(const struct dsflow_plan *plan)
 {
-    int64_t tokens =
-        (int64_t)plan->nmicro * plan->micro * (int64_t)plan->sequence;
-    int64_t rows = tokens / 2;
+    int64_t micro = plan->micro * (int64_t)plan->sequence;
+    int64_t rows = plan->nmicro * micro / 2;
 
+    if (has_gpus(plan))
+        return micro;
     return rows < 64 ? 64 : rows > 256 ? 256 : rows;
 }
 
@@ -186,8 +195,7 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
     plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];
     plan->nparts = plan->mesh.size[DSF_AXIS_TENSOR];
     plan->rank_workers = plan->workers / (unsigned)plan->nranks;
-    if (plan->rank_workers == 0 || plan->machine->devices > 0 ||
-        plan->machine->gpus > 0)
+    if (plan->rank_workers == 0 || has_gpus(plan))
         plan->rank_workers = 1;
     return DSFLOW_OK;
 }

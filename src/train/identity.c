@@ -355,6 +355,8 @@ const char *dsf_effect_str(enum dsf_effect effect)
         /* In parentheses for clang, which misses a comma otherwise. */
         [DSF_EFFECT_PRECISION] = ("it goes on from the fp32 weights with other "
                                   "roundings, so not bit for bit"),
+        [DSF_EFFECT_DEVICE] = ("it goes on with the tiles of this kind of "
+                               "device, so not bit for bit"),
         [DSF_EFFECT_KEPT] = "what is kept for it begins anew",
         [DSF_EFFECT_TEXT] = "the text would begin anew",
         [DSF_EFFECT_BATCH] = "the steps have another size",

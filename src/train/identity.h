@@ -14,6 +14,7 @@ enum dsf_effect {
     DSF_EFFECT_UPDATE,
     DSF_EFFECT_ROUNDING,
     DSF_EFFECT_PRECISION, /* nothing: checkpoints are in fp32 */
+    DSF_EFFECT_DEVICE,    /* last bits, as another kind of device has */
     DSF_EFFECT_KEPT,
     DSF_EFFECT_TEXT, /* what was read of the text says nothing of the new one */
     DSF_EFFECT_BATCH,

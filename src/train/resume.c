@@ -125,9 +125,20 @@ struct comparison {
     size_t n, cap;
 };
 
-static enum dsf_effect effect_of(const struct dsf_identity_key *key,
+/* Do both jobs leave the tiles open? */
+static bool has_auto_tiles(const struct comparison *c)
+{
+    return c->s->job->batch.tile < 0 &&
+           (c->r->job == NULL || c->r->job->batch.tile < 0);
+}
+
+static enum dsf_effect effect_of(const struct comparison *c,
+                                 const struct dsf_identity_key *key,
                                  const char *was, const char *now)
 {
+    /* A GPU has other tiles than a core. */
+    if (strcmp(key->key, "batch.tile") == 0 && has_auto_tiles(c))
+        return DSF_EFFECT_DEVICE;
     /* Without a momentum there is no state of it. */
     if (key->effect == DSF_EFFECT_UPDATE &&
         (strcmp(was, "0") == 0 || strcmp(now, "0") == 0))
@@ -150,7 +161,7 @@ static void add(struct comparison *c, const char *key, const char *was,
         .now = dsf_xstrdup(now),
         .counts = counts != NULL,
         .effect =
-            counts != NULL ? effect_of(counts, was, now) : DSF_EFFECT_BITS,
+            counts != NULL ? effect_of(c, counts, was, now) : DSF_EFFECT_BITS,
     };
 }
 
@@ -176,8 +187,7 @@ static bool follows(const struct comparison *c, const char *key)
 {
     if (strcmp(key, "precision.head") == 0)
         return differs(c, "precision.compute");
-    return strcmp(key, "batch.tile") == 0 && c->s->job->batch.tile < 0 &&
-           (c->r->job == NULL || c->r->job->batch.tile < 0) &&
+    return strcmp(key, "batch.tile") == 0 && has_auto_tiles(c) &&
            (differs(c, "batch.sequences") || differs(c, "batch.micro") ||
             differs(c, "batch.sequence"));
 }
@@ -255,7 +265,7 @@ static unsigned list_keys(const struct comparison *c, char *text, size_t size)
     text[0] = '\0';
     for (size_t i = 0; i < c->n; i++)
         if (c->v[i].counts && c->v[i].effect != DSF_EFFECT_PRECISION &&
-            at < size)
+            c->v[i].effect != DSF_EFFECT_DEVICE && at < size)
             at += (size_t)snprintf(text + at, size - at, "%s%s",
                                    n++ > 0 ? ", " : "", c->v[i].key);
     return n;

@@ -1,6 +1,7 @@
 # gpus.sh - [machine] gpus as a user types it, on GPUs that are not there: what is
 # said of them, what runs, what is refused, and what a GPU that fails leaves.
 module=$PWD/tests/gpu/.libs/dsflow-cuda-bare.so
+top=$(cd "${srcdir:-.}" && pwd) || exit 99
 . "${srcdir:-.}/tests/cli/lib.sh"
 
 DSFLOW_CUDA=$module
@@ -78,6 +79,16 @@ DSFLOW_EMULATED_NAME="NVIDIA H200" "$dsflow" run job.toml \
 grep -Eq '^MFU [0-9.e-]+ %: of what 1 such GPU is built for' log ||
     fault "nothing is said of it: $(cat log)"
 
+# With tile = "auto" a GPU has whole micro-batches, and a core has not: that is
+# named, and the run goes on.
+run tiles --set batch.micro=4 --set job.steps=5
+"$dsflow" run job.toml --set job.output=tiles --set batch.micro=4 \
+    --set machine.gpus=1 --resume > log 2>&1 || fault "other tiles: $(cat log)"
+grep -q 'batch.tile: 2 to a micro-batch in the run, now 1 to a micro-batch: it goes on' log ||
+    fault "other tiles: $(cat log)"
+"$dsflow" -q run job.toml --set job.output=tiles --set batch.micro=4 --resume \
+    --set batch.tile=48 --set job.steps=11 > log 2>&1 && fault "a tile of the job: $(cat log)"
+
 # What no GPU can do is done by cores, and said.
 "$dsflow" run job.toml --set job.output=said --set machine.gpus=1 > log 2>&1 ||
     fault "$(cat log)"
@@ -102,4 +113,11 @@ tail -n 1 log | grep -Eq '^dsflow: at or after (the copy of|task) .*: GPU 0: an 
 # Times of GPUs that nobody measured are not made up.
 "$dsflow" plan job.toml --set machine.gpus=1 > log 2>&1 || fault "$(cat log)"
 grep -q 'times are those of cores' log || fault "plan: $(cat log)"
+
+# A large model in tasks of whole micro-batches, on a described GPU.
+"$dsflow" plan "$top/examples/plans/gpt2-1.5b.toml" --machine "$top/examples/machines/h200-8.toml" \
+    --set mesh.data=1 --set batch.sequences=128 --set batch.micro=16 --set batch.tile=auto \
+    --set zero.stage=0 --set zero.reduce=step --set memory.device=141GB > log 2>&1 || fault "plan: $(cat log)"
+total=$(sed -n 's/^total  *\([0-9]*\)  .*/\1/p' log)
+[ "$((total / 8))" -le 620 ] || fault "$total tasks for 8 micro-batches"
 finish
