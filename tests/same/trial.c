@@ -3,6 +3,7 @@
 
 #include "lib/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char gpt2[] = "[model]\nfamily = \"gpt2\"\nlayers = 4\nheads = 4\n"
@@ -79,6 +80,9 @@ void plan_trial_until(struct trial *trial, const char *text, const char *until)
                                strcmp(trial->family, "mixed") == 0 ? mix : NULL,
                                NULL, &err),
          &err);
+    if (getenv("ON_GPUS") != NULL && trial->job.machine.gpus != 0 &&
+        strcmp(trial->family, "mixed") != 0)
+        dsf_model_pad(&trial->model);
     must(text,
          dsf_plan_new(&trial->job, &trial->model, &machine, &trial->plan, &err),
          &err);
