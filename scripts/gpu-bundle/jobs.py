@@ -50,7 +50,7 @@ class Trained:
         path = self.folder / "metrics.jsonl"
         lines = map(json.loads, path.read_text().splitlines())
         return [line[name] for line in lines
-                if "seconds" in line and name in line]
+                if "seconds" in line and line.get(name) is not None]
 
     def median(self, name, skip):
         values = self.column(name)[skip:]
