@@ -31,9 +31,11 @@ simulate() {
         { fault "$name: $* ended with $?"; cat log; }
 }
 
-# words NAME: NAME.txt says what its trace is.
+# words NAME: NAME.txt says what its trace is, which is a file or of a run.
 words() {
-    "$dsflow" trace $1.trace > $1.txt 2> log || fault "$1: $? $(cat log)"
+    trace=$1.trace
+    [ -e "$trace" ] || trace=$1
+    "$dsflow" trace $trace > $1.txt 2> log || fault "$1: $? $(cat log)"
 }
 
 # predict NAME JOB MACHINE ARGS...: NAME.json says what the step takes.
@@ -212,6 +214,5 @@ run serial --executor serial --trace
 run virtual --set machine.workers=1 --set machine.virtual=1 \
     --set offload.params=cpu --set machine.virtual_link=5MB --trace
 "$dsflow" trace virtual --json > virtual.json
-"$dsflow" trace virtual > virtual.txt
 named virtual machine.virtual_link 'data on its way'
 finish
