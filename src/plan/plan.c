@@ -227,7 +227,8 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
         dsf_plan_free(plan);
         return status;
     }
-    plan->logits = at_most((int64_t)plan->rank_workers + 1,
+    /* A GPU, whose tiles are large, is through with one before the next. */
+    plan->logits = at_most(has_gpus(plan) ? 1 : (int64_t)plan->rank_workers + 1,
                            (int64_t)plan->micro_steps * plan->ntiles);
     *out = plan;
     return DSFLOW_OK;

@@ -14,8 +14,9 @@ struct fixture {
     struct dsflow_err err;
 };
 
-/* A plan of a small model with these lines under [batch]. */
-static int cut(struct fixture *f, const char *batch)
+/* A plan of a small model with these lines under [batch], on two cores or
+ * GPUs. */
+static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
@@ -29,6 +30,7 @@ static int cut(struct fixture *f, const char *batch)
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
+    f->machine.gpus = gpus;
     status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
                            &f->err);
     if (status < 0)
@@ -37,6 +39,11 @@ static int cut(struct fixture *f, const char *batch)
     if (status < 0)
         return status;
     return dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err);
+}
+
+static int cut(struct fixture *f, const char *batch)
+{
+    return cut_for(f, batch, 0);
 }
 
 static void done(struct fixture *f)
@@ -153,6 +160,25 @@ static void rings_are_no_longer_than_the_step(void **state)
     done(&f);
 }
 
+/* One stream runs one task after the other: a second tile, or a second buffer of
+ * logits, would gain nothing. */
+static void a_tile_of_a_gpu_is_the_micro_batch(void **state)
+{
+    struct fixture f;
+
+    if (cut_for(&f, "sequences = 40\nmicro = 20\nsequence = 1000", 2) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->ntiles, 1);
+    assert_int_equal(f.plan->tiles[0].rows, 20 * 1000);
+    assert_int_equal(f.plan->logits, 1);
+    done(&f);
+    if (cut_for(&f, "sequences = 4\nmicro = 2\nsequence = 1000\ntile = 500",
+                2) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->ntiles, 4);
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +188,7 @@ int main(void)
         cmocka_unit_test(any_shape_is_covered),
         cmocka_unit_test(what_does_not_divide_is_named),
         cmocka_unit_test(rings_are_no_longer_than_the_step),
+        cmocka_unit_test(a_tile_of_a_gpu_is_the_micro_batch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
