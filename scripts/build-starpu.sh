@@ -4,8 +4,8 @@
 # The source is that of Debian's unstable distribution, from the mirror that
 # this machine's apt already uses, read through an apt state of its own: the
 # system's sources stay as they are. With STARPU_TARBALL=FILE nothing is
-# downloaded. CUDA, MPI and FxT are built in when their tools are
-# there; a second run does nothing unless what it would build has changed.
+# downloaded. MPI and FxT are built in when their tools are there; a second run
+# does nothing unless what it would build has changed.
 #
 # Exit status: 0 installed, or there already; 1 it did not build; 2 the command
 # line is wrong; 3 no source can be reached.
@@ -48,29 +48,20 @@ say() {
 
 # Without what only its own developers need, and without the libraries that
 # StarPU takes when it finds them and dsflow does not use: a package removed
-# later would leave it unable to start. What StarPU keeps of a piece of data grows
-# with the square of the memory nodes: 19 KB with 32 of them, 5 KB with 16, which
-# are main memory and 15 devices. A static library, which goes into dsflow: an
-# installed dsflow then needs nothing of this folder, and of StarPU's helpers for
-# cuBLAS and its like, which nobody calls, nothing is loaded.
+# later would leave it unable to start. Devices are dsflow's own, so without CUDA.
+# What StarPU keeps of a piece of data grows with the square of the memory nodes:
+# 19 KB with 32 of them, 5 KB with 16. A static library, which goes into dsflow: an
+# installed dsflow then needs nothing of this folder.
 options=(
     --disable-build-doc --disable-build-examples --disable-build-tests
-    --disable-fortran --disable-hip --disable-opencl --disable-socl --disable-starpufft
-    --disable-starpurm --disable-starpupy --disable-fstack-protector-all
+    --disable-fortran --disable-cuda --disable-hip --disable-opencl --disable-socl
+    --disable-starpufft --disable-starpurm --disable-starpupy --disable-fstack-protector-all
     --disable-leveldb --disable-papi --disable-glpk
     --enable-static --disable-shared --with-pic
     --enable-maxcpus=128 --enable-maxnumanodes=8
     --enable-maxbuffers=16 --enable-maxnodes=16
 )
 has=()
-nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-if [ -n "$nvcc" ]; then
-    options+=(--with-cuda-dir="$(cd "$(dirname "$nvcc")/.." && pwd)"
-        --enable-maxcudadev=8)
-    has+=(CUDA)
-else
-    options+=(--disable-cuda)
-fi
 if command -v mpicc >/dev/null; then
     options+=(--with-mpicc="$(command -v mpicc)")
     has+=(MPI)
@@ -217,8 +208,7 @@ done
 say "building StarPU with ${has[*]:-CPUs only}, about a minute; log in $log"
 build() {
     cd "$work/build"
-    NVCCFLAGS="-Xcompiler -fPIC" "$src/configure" --prefix="$prefix" \
-        "${options[@]}" CFLAGS="-O2 -g -w"
+    "$src/configure" --prefix="$prefix" "${options[@]}" CFLAGS="-O2 -w"
     make -j"$(nproc)"
     # Of an earlier build; and what makes libtool remember this folder.
     rm -f "$prefix"/lib/libstarpu*
