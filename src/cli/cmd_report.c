@@ -28,21 +28,15 @@ static void report_gpus(void)
 {
     struct dsflow_err err;
     unsigned n;
-    int status = dsf_cuda_count(&n, &err), driver = dsf_cuda_driver();
-    unsigned long products;
-    int built;
+    int status = dsf_cuda_count(&n, &err);
+    char versions[128];
 
     if (status < 0) {
         printf("GPUs       none: %s\n", err.msg);
         return;
     }
-    built = dsf_cuda_module(NULL)->runtime;
-    products = dsf_cuda_module(NULL)->products();
-    printf("GPUs       %u, driver for CUDA %d.%d, built with CUDA %d.%d, "
-           "cuBLASLt %lu.%lu.%lu\n",
-           n, driver / 1000, driver % 1000 / 10, built / 1000,
-           built % 1000 / 10, products / 10000, products / 100 % 100,
-           products % 100);
+    dsf_cuda_versions(versions, sizeof(versions));
+    printf("GPUs       %u, %s\n", n, versions);
     for (unsigned i = 0; i < n; i++)
         report_gpu(i);
 }

@@ -144,8 +144,7 @@ int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
                : dsflow_fail(err, DSFLOW_ENOSYS, "GPU %u: %s", gpu, why);
 }
 
-void dsf_cuda_describe(const struct dsf_gpu_about *about, char *text,
-                       size_t size)
+void dsf_cuda_versions(char *text, size_t size)
 {
     int driver = dsf_cuda_driver(), built = module->runtime;
     unsigned long products = module->products();
@@ -154,9 +153,8 @@ void dsf_cuda_describe(const struct dsf_gpu_about *about, char *text,
     if (products > 0)
         snprintf(library, sizeof(library), "cuBLASLt %lu.%lu.%lu",
                  products / 10000, products / 100 % 100, products % 100);
-    snprintf(text, size, "%s, CUDA %d.%d (driver %d.%d), %s", about->name,
-             built / 1000, built % 1000 / 10, driver / 1000,
-             driver % 1000 / 10, library);
+    snprintf(text, size, "CUDA %d.%d (driver for %d.%d), %s", built / 1000,
+             built % 1000 / 10, driver / 1000, driver % 1000 / 10, library);
 }
 
 const struct dsf_gpu_side *dsf_cuda_side(const struct dsflow_op *op)

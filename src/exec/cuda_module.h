@@ -24,10 +24,9 @@ int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
 /* What the driver is for, as 13000; 0: there is none. */
 int dsf_cuda_driver(void);
 
-/* "NVIDIA H200, CUDA 13.0 (driver 13.0), cuBLASLt 13.1.0": what decides on the
- * last bits, of a GPU. The module is open. */
-void dsf_cuda_describe(const struct dsf_gpu_about *about, char *text,
-                       size_t size);
+/* "CUDA 13.0 (driver for 13.0), cuBLASLt 13.1.0": with the model of the GPU, what
+ * decides on the last bits. The module is open. */
+void dsf_cuda_versions(char *text, size_t size);
 
 /* Of the module, if it is open; NULL: that kind of task has none. */
 const struct dsf_gpu_side *dsf_cuda_side(const struct dsflow_op *op);

@@ -105,10 +105,13 @@ void dsf_machine_keys_describe(const struct dsf_machine *machine, char *text,
                                size_t size)
 {
     struct dsf_gpu_about about;
+    char versions[128];
 
     snprintf(text, size, "cores");
-    if (machine->gpus > 0 && dsf_cuda_about(0, &about, NULL) == DSFLOW_OK)
-        dsf_cuda_describe(&about, text, size);
+    if (machine->gpus == 0 || dsf_cuda_about(0, &about, NULL) < 0)
+        return;
+    dsf_cuda_versions(versions, sizeof(versions));
+    snprintf(text, size, "%s, %s", about.name, versions);
 }
 
 unsigned dsf_machine_keys_gpus(const struct dsf_machine *machine,

@@ -13,6 +13,7 @@ reports() {
     "$dsflow" report > log 2>&1 || fault "report: $(cat log)"
     [ "$(grep -Ec "$1" log)" -eq 1 ] || fault "no '$1' in: $(cat log)"
 }
+reports '^GPUs       2, CUDA [0-9.]* \(driver for [0-9.]*\), .*cuBLASLt.*$'
 reports '^GPU 1      emulated GPU: 4.0 GiB, 4.0 GiB free, compute capability 9.0'
 DSFLOW_EMULATED_GPUS=0 reports "^GPUs       none: NVIDIA's driver shows no GPU$"
 DSFLOW_EMULATED_DRIVER=0 reports "^GPUs       none: NVIDIA's driver is not there$"
@@ -52,7 +53,7 @@ same cores gpus
 run back --set job.steps=5
 "$dsflow" run job.toml --set job.output=back --set machine.gpus=2 --resume \
     > log 2>&1 || fault "resume on GPUs: $(cat log)"
-gpu='emulated GPU, CUDA [0-9.]* (driver [0-9.]*), .*cuBLASLt.*'
+gpu='emulated GPU, CUDA [0-9.]* (driver for [0-9.]*), .*cuBLASLt.*'
 grep -q "the run was on cores until now, and is on $gpu: last bits may differ" log ||
     fault "nothing is said of another machine: $(cat log)"
 grep -q "\"on\": \"$gpu\"" back/plan.json || fault "no GPU in back/plan.json"
@@ -62,7 +63,7 @@ run there --set machine.gpus=1 --set job.steps=5
 same back there
 DSFLOW_EMULATED_DRIVER=14000 "$dsflow" run job.toml --set job.output=gpus \
     --set job.steps=11 --set machine.gpus=1 --resume > log 2>&1 || fault "$(cat log)"
-grep -q "the run was on $gpu until now, and is on .*driver 14.0" log ||
+grep -q "the run was on $gpu until now, and is on .*driver for 14.0" log ||
     fault "nothing is said of another driver: $(cat log)"
 
 # A GPU on which no rank is, is left alone.
@@ -112,6 +113,7 @@ tail -n 1 log | grep -Eq '^dsflow: at or after (the copy of|task) .*: GPU 0: an 
 
 # Times of GPUs that nobody measured are not made up.
 "$dsflow" plan job.toml --set machine.gpus=1 > log 2>&1 || fault "$(cat log)"
+grep -q '^beside GPUs ' log || fault "plan, of main memory: $(cat log)"
 grep -q 'times are those of cores' log || fault "plan: $(cat log)"
 
 # A large model in tasks of whole micro-batches, on a described GPU.

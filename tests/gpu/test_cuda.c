@@ -249,6 +249,26 @@ static void no_core_can_touch_the_memory_of_a_gpu(void **state)
     free_program(&p);
 }
 
+/* What is free may be in pieces. */
+static void memory_that_cuda_refuses_is_told_as_memory(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_exec_options options = options_of(1);
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+
+    options.disk = disk;
+    setenv("DSFLOW_EMULATED_LARGEST", "100", 1);
+    assert_int_equal(dsflow_exec_open(p.g, &options, &host, &exec, &err),
+                     DSFLOW_EFIT);
+    assert_non_null(strstr(err.msg, "machine: gpus: GPU 0: "));
+    assert_non_null(strstr(err.msg, " for the tensors of rank 0: "));
+    assert_non_null(strstr(err.msg, " are free: out of memory"));
+    unsetenv("DSFLOW_EMULATED_LARGEST");
+    free_program(&p);
+}
+
 /* A sum of two ranks would read what it cannot reach. */
 static void gpus_that_do_not_reach_each_other_are_named(void **state)
 {
@@ -329,6 +349,7 @@ int main(void)
         cmocka_unit_test(one_page_less_is_refused_before_the_run),
         cmocka_unit_test(a_stream_orders_what_only_its_kernels_touch),
         cmocka_unit_test(no_core_can_touch_the_memory_of_a_gpu),
+        cmocka_unit_test(memory_that_cuda_refuses_is_told_as_memory),
         cmocka_unit_test(gpus_that_do_not_reach_each_other_are_named),
         cmocka_unit_test(a_clock_that_drifts_is_put_right),
         cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),

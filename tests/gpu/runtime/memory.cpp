@@ -130,7 +130,9 @@ void *take(int gpu, size_t bytes)
     char *at;
 
     bytes = in_pages(bytes);
-    if (bytes > free_of(gpu) || (at = map_with_guard(bytes)) == nullptr)
+    if (bytes > free_of(gpu) ||
+        bytes > static_cast<size_t>(setting("LARGEST", INT64_MAX)) ||
+        (at = map_with_guard(bytes)) == nullptr)
         return nullptr;
     memset(at, 0xff, bytes);
     m.device[reinterpret_cast<uintptr_t>(at)] = { bytes, gpu };

@@ -8,7 +8,8 @@
  * where the processor has no protection keys: faster), _PEERS (0: no GPU reaches
  * the memory of another), _KERNELS (the first launch takes one part in so many of
  * a GPU's memory, as CUDA does that loads kernels late: 64; 0: nothing), _FULL (the
- * GPU that has nothing free; -1: none). */
+ * GPU that has nothing free; -1: none), _LARGEST (bytes in one piece of what is
+ * free). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 
