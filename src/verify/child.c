@@ -25,7 +25,7 @@ static struct {
     const char *who;
     char *where; /* what the parent reads too */
     double limit;
-    int is_here; /* there is no parent */
+    void (*tell)(const struct dsf_verdict *verdict); /* there is no parent */
 } child;
 
 enum { WHERE = 256 };
@@ -62,10 +62,8 @@ void dsf_child_fault(const char *fmt, ...)
     n = strlen(to);
     if (child.where[0] != '\0')
         snprintf(to + n, size - n, " (%s)", child.where);
-    if (child.is_here) {
-        fprintf(stderr, "%s: %s\n", child.verdict->note, to);
-        exit(1);
-    }
+    if (child.tell != NULL)
+        child.tell(child.verdict);
     _exit(1);
 }
 
@@ -184,12 +182,13 @@ void dsf_child_run(void (*body)(const void *user, struct dsf_verdict *verdict),
     munmap(shared, sizeof(*shared));
 }
 
-void dsf_child_here(struct dsf_verdict *verdict)
+void dsf_child_here(struct dsf_verdict *verdict,
+                    void (*tell)(const struct dsf_verdict *verdict))
 {
     static char where[WHERE];
 
     child.verdict = verdict;
     child.where = where;
-    child.is_here = 1;
+    child.tell = tell;
     dsf_child_step("", "");
 }

@@ -194,11 +194,16 @@ static void each_side_leaves_what_cores_do(void **state)
     assert_int_equal(wrong, 0);
 }
 
+static void tell(const struct dsf_verdict *verdict)
+{
+    print_error("%s: %s\n", verdict->note, verdict->fault);
+}
+
 static int try_here(void)
 {
     struct dsf_verdict verdict = { 0 };
 
-    dsf_child_here(&verdict);
+    dsf_child_here(&verdict, tell);
     try_sides(place_sides(), &verdict);
     return 0;
 }
