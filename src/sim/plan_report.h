@@ -11,7 +11,7 @@ struct dsf_plan_facts {
     const struct dsf_weights *weights;        /* of the graph, there */
     const struct dsf_prediction *prediction;  /* NULL: nothing is said of time */
     double budget[DSFLOW_NTIERS]; /* bytes of a rank; INFINITY: no limit */
-    const char *on; /* the GPU or the cores that run it; NULL: nobody does */
+    const char *on; /* the GPU that runs it; NULL: cores, or nobody */
 };
 
 /* Lines for people, and plan.json. */

@@ -117,7 +117,8 @@ static int write_plan(struct dsf_run *r, FILE *out, struct dsflow_err *err)
     char on[256];
 
     dsf_machine_keys_describe(&r->s.machine, on, sizeof(on));
-    facts.on = on;
+    if (r->s.machine.gpus > 0)
+        facts.on = on;
     dsf_fit_budgets(r->s.plan, &r->machine, w, facts.budget);
     return dsf_plan_report_json(r->s.plan, r->s.graph, &facts, out, err);
 }
