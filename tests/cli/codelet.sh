@@ -68,6 +68,10 @@ for op in head.loss norm.forward norm.backward_input norm.backward_weight \
     grep -q "^$op  *8  ok" out || fault "$op: $(grep "^$op " out)"
 done
 
+# A gradient in bf16 that is a small sum of large numbers.
+"$dsflow" codelet check builtin mlp.backward_input --seed 388 --cases 1 > out ||
+    fault "bf16: $(grep FAULT out)"
+
 # wrong MESSAGE ARGS...: one line, and status 2.
 wrong() {
     message=$1
