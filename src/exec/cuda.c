@@ -220,6 +220,16 @@ static const char *enqueue_copies(const struct gpu *g,
     return why;
 }
 
+static const char *enqueue_kernels(const struct gpu *g,
+                                   const struct dsf_launch *launch,
+                                   void *stream)
+{
+    if (launch->codelet->cuda != NULL)
+        return launch->codelet->cuda(&launch->call, stream);
+    launch->side->run(&launch->call, stream);
+    return g->cuda->launched();
+}
+
 /* What a task is skipped for is known to its kernels alone (gpu.h). What is
  * refused may have begun: it ends, too. */
 static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
@@ -227,10 +237,8 @@ static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
 {
     const char *why = g->cuda->record(e->start, s->at), *ended;
 
-    if (why == NULL && launch->codelet != NULL) {
-        launch->cuda(&launch->call, s->at);
-        why = g->cuda->launched();
-    }
+    if (why == NULL && launch->codelet != NULL)
+        why = enqueue_kernels(g, launch, s->at);
     if (why == NULL)
         why = enqueue_copies(g, launch, s->at);
     ended = g->cuda->record(e->end, s->at);
@@ -417,16 +425,6 @@ static int cuda_open(struct dsf_device *device, struct dsflow_err *err)
 
 /* --- codelets ------------------------------------------------------------- */
 
-static dsflow_cuda_fn cuda_kernel(const struct dsflow_codelet *codelet)
-{
-    const struct dsf_gpu_side *side;
-
-    if (codelet->cuda != NULL)
-        return codelet->cuda;
-    side = dsf_cuda_side(codelet->op);
-    return side != NULL ? side->run : NULL;
-}
-
 /* A plug-in's kernel has what its op asks for. */
 static size_t cuda_scratch(const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
@@ -447,7 +445,7 @@ const struct dsf_device_class dsf_device_cuda = {
     .pin = cuda_pin,
     .unpin = cuda_unpin,
     .scratch = cuda_scratch,
-    .kernel = cuda_kernel,
+    .side = dsf_cuda_side,
     .launch = cuda_launch,
     .clock = cuda_clock,
 };

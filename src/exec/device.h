@@ -9,6 +9,7 @@
 #include <dsflow/graph.h>
 
 struct dsf_device;
+struct dsf_gpu_side;
 
 /* What a device does in the order of launching, one thing after the other;
  * what is in different queues runs at the same time. */
@@ -36,7 +37,7 @@ struct dsf_launch {
     enum dsf_queue queue;
     const struct dsflow_codelet *codelet; /* NULL: copies */
     struct dsflow_call call;              /* of the codelet */
-    dsflow_cuda_fn cuda; /* of the codelet, as `kernel` of the class says */
+    const struct dsf_gpu_side *side;      /* of a codelet without `cuda` */
     /* Where it is not 0 when the device gets there, nothing is done. NULL: there
      * is no such number. A GPU's kernels look for themselves. */
     const int64_t *skip;
@@ -89,9 +90,10 @@ struct dsf_device_class {
     /* Bytes of working memory that the task's codelet wants on this kind. */
     size_t (*scratch)(const struct dsflow_graph *g,
                       const struct dsflow_task_spec *t);
-    /* What enqueues the codelet's kernels there, or NULL: a core does its tasks.
-     * No such function: its kernels are the CPU's. */
-    dsflow_cuda_fn (*kernel)(const struct dsflow_codelet *codelet);
+    /* What enqueues the kernels of a kind of task there whose codelet has no
+     * `cuda`, or NULL: a core does its tasks. No such function: its kernels are the
+     * CPU's. */
+    const struct dsf_gpu_side *(*side)(const struct dsflow_op *op);
 
     /* Begins, or puts into its queue; does not wait for the end, but where the
      * calling thread is the device. At the end it calls dsf_device_done. A device

@@ -144,7 +144,7 @@ void dsf_exec_prepare(const struct dsf_exec_call *call,
         .codelet = !is_skipped(call) && (calls_host || !has_failed(exec))
                        ? call->codelet
                        : NULL,
-        .cuda = call->cuda,
+        .side = call->side,
         .skip = dsf_skip_of(call->task, bufs),
         .worked = worked != NULL ? &worked[call - exec->calls] : NULL,
         .call = { .bufs = dsf_spread(call->task, bufs, by_port),

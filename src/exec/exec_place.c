@@ -108,12 +108,12 @@ static bool has_kernel(struct dsf_exec_call *call)
 {
     const struct dsf_device_class *class = call->device->class;
 
-    if (class->kernel == NULL)
+    if (class->side == NULL || call->codelet->cuda != NULL)
         return true;
-    if (call->codelet->cuda == NULL && has_narrow_gradients(call))
+    if (has_narrow_gradients(call))
         return false;
-    call->cuda = class->kernel(call->codelet);
-    return call->cuda != NULL;
+    call->side = class->side(call->task->op);
+    return call->side != NULL;
 }
 
 /* What works in main memory, or is no kernel of its device, runs on a core; what

@@ -23,7 +23,8 @@ struct dsf_exec_call {
     bool lacking; /* its device has no kernel for it: a core does it, staged */
     bool ahead; /* what follows it need not wait for its end: all of it is in the
                    same queue */
-    dsflow_cuda_fn cuda; /* its kernel there, if that is not the CPU's */
+    const struct dsf_gpu_side *side; /* its kernel there, if that is neither the
+                                        codelet's nor the CPU's */
     struct dsf_device *device; /* that does it */
     const struct dsf_exec_use *use; /* NULL: as the graph says */
 };

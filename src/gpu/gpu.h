@@ -24,11 +24,12 @@ DSFLOW_BEGIN_DECLS
 /* How a kind of task is computed on a GPU. */
 struct dsf_gpu_side {
     const char *op; /* its name */
-    /* Only enqueue on `stream`, as dsflow_cuda_fn says. What is in main memory
+    /* Only enqueue on `stream`, as dsflow_cuda_fn says; `launched` tells what CUDA
+     * refused. What is in main memory
      * (control, tokens, losses) is reached there by kernels; nothing of it may be
      * read here, as it is not there yet. An optimizer's update leaves all as it
      * is where the control it reads says `skip`. */
-    dsflow_cuda_fn run;
+    void (*run)(const struct dsflow_call *call, void *stream);
     /* Bytes of device memory in call->scratch, with DSF_GPU_WORKSPACE where it
      * multiplies matrices. NULL: none. */
     size_t (*scratch)(const struct dsflow_case *c);

@@ -3,7 +3,7 @@
  * ends a run. */
 #include <dsflow/codelet.h>
 
-static void mix_cuda(const struct dsflow_call *call, void *stream);
+static const char *mix_cuda(const struct dsflow_call *call, void *stream);
 #define TIERS_MIX_CUDA mix_cuda
 #include "exec/clock_drift.h"
 #include "exec/exec_memory.h"
@@ -28,6 +28,9 @@ struct mixing {
 };
 static struct mixing *all_mixing;
 
+/* What CUDA says of its launches; NULL: nothing. */
+static const char *refused;
+
 static void mix_there(void *arg)
 {
     const struct mixing *m = arg;
@@ -35,7 +38,7 @@ static void mix_there(void *arg)
     mix(m->x, m->y, m->n, m->k);
 }
 
-static void mix_cuda(const struct dsflow_call *call, void *stream)
+static const char *mix_cuda(const struct dsflow_call *call, void *stream)
 {
     struct mixing *m = malloc(sizeof(*m));
 
@@ -48,6 +51,7 @@ static void mix_cuda(const struct dsflow_call *call, void *stream)
         m->next = all_mixing;
     while (!__atomic_compare_exchange_n(&all_mixing, &m->next, m, 1,
                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return refused;
 }
 
 static struct emulated_runtime_counts counts_now(void)
@@ -306,6 +310,25 @@ static void a_clock_that_drifts_is_put_right(void **state)
     assert_true(ahead > 0.05);
 }
 
+static void a_launch_that_cuda_refuses_ends_the_run(void **state)
+{
+    struct program p = kernels_only();
+    struct dsflow_host host = { 0 };
+    struct dsflow_exec *exec = open_exec(p.g, options_of(1), &host);
+    struct dsflow_err err;
+
+    put_first_contents(&p, exec);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
+    refused = "invalid configuration argument";
+    assert_int_equal(dsflow_exec_submit(exec, DSFLOW_STEP, &err), DSFLOW_OK);
+    assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "task tiers_mix of rank 0: GPU 0: invalid "
+                                 "configuration argument");
+    refused = NULL;
+    dsflow_exec_close(exec);
+    free_program(&p);
+}
+
 /* The last: this GPU is of no use to the process any more. */
 static void a_kernel_that_fails_is_named_and_ends_the_run(void **state)
 {
@@ -352,6 +375,7 @@ int main(void)
         cmocka_unit_test(memory_that_cuda_refuses_is_told_as_memory),
         cmocka_unit_test(gpus_that_do_not_reach_each_other_are_named),
         cmocka_unit_test(a_clock_that_drifts_is_put_right),
+        cmocka_unit_test(a_launch_that_cuda_refuses_ends_the_run),
         cmocka_unit_test(a_kernel_that_fails_is_named_and_ends_the_run),
     };
     void *module = dlopen(path, RTLD_NOW);
