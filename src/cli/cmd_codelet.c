@@ -4,6 +4,7 @@
 #include "cli/cmd.h"
 #include "plugin/plugin.h"
 #include "verify/try_component.h"
+#include "verify/try_cuda.h"
 #include "verify/verify.h"
 
 #include <stdio.h>
@@ -86,6 +87,23 @@ static int read_flags(const struct dsf_cli_args *args, struct dsf_verify_options
     return status;
 }
 
+/* Twice: the first time for the width of names. */
+static void verify_all(struct dsf_verify *verify)
+{
+    struct dsflow_err no_gpu;
+    bool has_cuda = dsf_verify_has_cuda(verify);
+
+    verify->on_gpu = has_cuda && dsf_cuda_find(&no_gpu) == DSFLOW_OK;
+    verify->each = widen;
+    verify->untried = true;
+    dsf_verify(verify);
+    verify->each = note;
+    verify->untried = false;
+    dsf_verify(verify);
+    if (has_cuda && !verify->on_gpu)
+        printf("CUDA sides were not tried: %s\n", no_gpu.msg);
+}
+
 static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     const char *library = args->words[1];
@@ -98,9 +116,7 @@ static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
         .names = args->words + 2,
         .nnames = args->nwords - 2,
         .seen = dsf_xcalloc(args->nwords, sizeof(bool)),
-        .each = widen,
         .user = &count,
-        .untried = true,
     };
     int status = read_flags(args, &how, err);
 
@@ -108,12 +124,8 @@ static int check(const struct dsf_cli_args *args, struct dsflow_err *err)
         status = dsflow_plugin_load(library, err);
     if (status == DSFLOW_OK)
         status = dsf_try_keys(&how, err);
-    if (status == DSFLOW_OK) {
-        dsf_verify(&verify);
-        verify.each = note;
-        verify.untried = false;
-        dsf_verify(&verify);
-    }
+    if (status == DSFLOW_OK)
+        verify_all(&verify);
     for (unsigned i = 0; i < verify.nnames && status == DSFLOW_OK; i++)
         if (!verify.seen[i])
             status = dsflow_fail(err, DSFLOW_EINVAL,
@@ -148,7 +160,8 @@ const struct dsf_cmd dsf_cmd_codelet = {
         "Runs each codelet of the library on random cases, in a process of\n"
         "its own: beside its reference or the built-in one it replaces, its\n"
         "gradients beside differences of its forward pass, twice, with other\n"
-        "garbage in what it only writes, in other places; then each schedule\n"
+        "garbage in what it only writes, in other places; where there is a GPU,\n"
+        "each CUDA side beside the CPU side; then each schedule\n"
         "and each policy in small jobs. Says what is wrong and how to repeat\n"
         "it, how long the largest case takes, and how fast that is beside the\n"
         "reference. Exits with 1 when anything was wrong.",

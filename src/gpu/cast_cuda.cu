@@ -165,4 +165,4 @@ void run(const struct dsflow_call *call, void *stream)
 
 } // namespace
 
-const struct dsf_gpu_side dsf_gpu_side_cast = { "cast", run, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_cast = { "cast", run, nullptr, 1 };

@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_GPU_ABI    2
+#define DSF_GPU_ABI    3
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
 /* Bytes of scratch memory that a product of matrices works in; emulated ones
@@ -33,6 +33,7 @@ struct dsf_gpu_side {
     /* Bytes of device memory in call->scratch, with DSF_GPU_WORKSPACE where it
      * multiplies matrices. NULL: none. */
     size_t (*scratch)(const struct dsflow_case *c);
+    int same_bits; /* 1: it leaves the bits that the CPU side leaves */
 };
 
 struct dsf_gpu_about {

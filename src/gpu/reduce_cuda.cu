@@ -163,11 +163,11 @@ size_t scratch(const struct dsflow_case *c)
 
 } // namespace
 
-const struct dsf_gpu_side dsf_gpu_side_add = { "add", run, scratch };
-const struct dsf_gpu_side dsf_gpu_side_reduce = { "reduce", run, scratch };
+const struct dsf_gpu_side dsf_gpu_side_add = { "add", run, scratch, 1 };
+const struct dsf_gpu_side dsf_gpu_side_reduce = { "reduce", run, scratch, 1 };
 
 /* Nothing: its data orders the tasks. */
 static void wait(const struct dsflow_call *, void *)
 {
 }
-const struct dsf_gpu_side dsf_gpu_side_wait = { "wait", wait, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_wait = { "wait", wait, nullptr, 1 };

@@ -120,4 +120,4 @@ void run(const struct dsflow_call *call, void *stream)
 
 } // namespace
 
-const struct dsf_gpu_side dsf_gpu_side_square = { "square", run, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_square = { "square", run, nullptr, 1 };

@@ -247,6 +247,6 @@ void lion_run(const struct dsflow_call *call, void *stream)
 
 } // namespace
 
-const struct dsf_gpu_side dsf_gpu_side_adam = { "adam", adam_run, nullptr };
-const struct dsf_gpu_side dsf_gpu_side_sgd = { "sgd", sgd_run, nullptr };
-const struct dsf_gpu_side dsf_gpu_side_lion = { "lion", lion_run, nullptr };
+const struct dsf_gpu_side dsf_gpu_side_adam = { "adam", adam_run, nullptr, 1 };
+const struct dsf_gpu_side dsf_gpu_side_sgd = { "sgd", sgd_run, nullptr, 1 };
+const struct dsf_gpu_side dsf_gpu_side_lion = { "lion", lion_run, nullptr, 1 };

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "verify/rounding.h"
+#include "verify/try_cuda.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -275,11 +276,11 @@ static double allowed(const struct dsf_case *c, double size, double b)
 
     switch (dsf_case_precision(c)) {
     case DSFLOW_BF16:
-        return 0x1p-5 * (size + fabs(b));
+        return DSF_TRY_BF16 * (size + fabs(b));
     case DSFLOW_FP16:
-        return 0x1p-8 * (size + fabs(b));
+        return DSF_TRY_FP16 * (size + fabs(b));
     default:
-        return (own > 0 ? own : 1e-4) * (1 + fabs(b)) + 0x1p-18 * size;
+        return (own > 0 ? own : DSF_TRY_FP32) * (1 + fabs(b)) + 0x1p-18 * size;
     }
 }
 
@@ -298,9 +299,15 @@ static bool is_near(const struct dsf_case *c, const struct expected *x,
                TIMES * dsf_rounding_moves(c, &x->of, x->by, port, e, b);
 }
 
+static const char *who(const struct dsf_computes *reference)
+{
+    return reference->who != NULL ? reference->who : "its reference ";
+}
+
 /* Finite numbers, and those of the reference. */
 static void compare(const struct dsf_case *c, const struct dsf_left *left,
-                    unsigned char *const *untouched, const struct expected *x)
+                    unsigned char *const *untouched,
+                    const struct expected *x)
 {
     bool finite = finite_before(c);
 
@@ -324,9 +331,9 @@ static void compare(const struct dsf_case *c, const struct dsf_left *left,
             if (x == NULL || x->untouched[i][e])
                 continue;
             if (!is_near(c, x, i, e, size, a))
-                dsf_child_fault("differs from its reference in port %s, "
-                                "element %zu: %.9g, expected %.9g",
-                                name, e, a,
+                dsf_child_fault("differs from %sin port %s, element %zu: "
+                                "%.9g, expected %.9g",
+                                who(x->by), name, e, a,
                                 dsf_case_number(&x->of, x->left.v[i], i, e));
         }
     }
@@ -359,6 +366,42 @@ static void expect(const struct dsf_case *c, const struct dsf_computes *by,
     run_with_garbage(&x->of, by, &x->left, x->untouched);
 }
 
+/* Which NaN it is says nothing in fp32 and fp64. */
+static bool is_same(const struct dsf_case *c, unsigned port, const void *a,
+                    const void *b, size_t e)
+{
+    const enum dsflow_dtype type = c->shapes[port].dtype;
+    const size_t w = dsf_case_width(c, port);
+
+    return memcmp((const char *)a + e * w, (const char *)b + e * w, w) == 0 ||
+           ((type == DSFLOW_FP32 || type == DSFLOW_FP64) &&
+            isnan(dsf_case_number(c, a, port, e)) &&
+            isnan(dsf_case_number(c, b, port, e)));
+}
+
+/* Of the same numbers the reference leaves the same bits. */
+static void compare_bits(const struct dsf_case *c, const struct dsf_left *left,
+                         unsigned char *const *untouched,
+                         const struct dsf_computes *reference)
+{
+    unsigned char *others[DSFLOW_TRIAL_PORTS] = { NULL };
+    struct dsf_left own;
+
+    run_with_garbage(c, reference, &own, others);
+    for (unsigned i = 0; i < c->n; i++)
+        for (size_t e = 0; own.v[i] != NULL && e < dsf_case_count(c, i); e++)
+            if (!(untouched[i][e] && others[i][e]) &&
+                !is_same(c, i, left->v[i], own.v[i], e))
+                dsf_child_fault("has other bits than %sin port %s, element "
+                                "%zu: %.9g, expected %.9g",
+                                who(reference), dsf_case_port_name(c, i), e,
+                                dsf_case_number(c, left->v[i], i, e),
+                                dsf_case_number(c, own.v[i], i, e));
+    for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
+        free(others[i]);
+    dsf_left_free(&own);
+}
+
 static void expected_free(struct expected *x)
 {
     dsf_case_free(&x->of);
@@ -372,6 +415,7 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
 {
     const bool narrow = dsf_case_precision(c) != DSFLOW_FP32;
     const bool compares = narrow || reference->cpu != NULL;
+    const bool bits = reference->cpu != NULL && reference->same_bits;
     unsigned char *untouched[DSFLOW_TRIAL_PORTS] = { NULL };
     struct expected expected = { .left = { { NULL } } };
     struct dsf_left first;
@@ -379,18 +423,25 @@ void dsf_case_try(const struct dsf_case *c, const struct dsf_computes *codelet,
 
     dsf_case_words(c, where, sizeof(where));
     dsf_child_step("", where);
+    if (codelet->on_gpu)
+        dsf_cuda_begin();
     run_with_garbage(c, codelet, &first, untouched);
     run_same(c, codelet,
              &(struct way){ .at_end = true, .scratch = RANDOM_BYTES }, &first,
              "depends on what its scratch held before");
     run_same(c, codelet, &(struct way){ .on_thread = true }, &first,
              "differs at other addresses, on another thread");
-    if (compares) {
-        dsf_child_step("its reference ", where);
+    if (codelet->on_gpu)
+        dsf_cuda_try_skipped(c, codelet);
+    if (compares && !bits) {
+        dsf_child_step(who(reference), where);
         expect(c, reference->cpu != NULL ? reference : codelet, &expected);
         dsf_child_step("", where);
     }
-    compare(c, &first, untouched, compares ? &expected : NULL);
+    if (bits)
+        compare_bits(c, &first, untouched, reference);
+    else
+        compare(c, &first, untouched, compares ? &expected : NULL);
     for (unsigned i = 0; i < DSFLOW_TRIAL_PORTS; i++)
         free(untouched[i]);
     dsf_left_free(&first);
@@ -472,6 +523,8 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
     }
     if (verdict->cases == 0)
         no_case(how);
+    if (codelet->on_gpu)
+        return;
     dsf_case_make(&c, codelet->op, trials, largest);
     dsf_child_step("", NULL);
     verdict->flops = dsf_case_cost(&c, costs).flops;

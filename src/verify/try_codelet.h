@@ -17,7 +17,16 @@ struct dsf_verify_options {
 struct dsf_computes {
     const struct dsflow_op *op;
     dsflow_cpu_fn cpu;
+    bool on_gpu; /* cpu carries the call to a GPU (try_cuda.h); it is not timed */
+    /* Of a reference: */
+    const char *who; /* in messages; NULL: "its reference " */
+    bool same_bits;  /* it is held against those, of the same narrow numbers */
 };
+
+/* How far numbers may be from a reference's, relative to their size. */
+#define DSF_TRY_FP32 1e-4 /* where trials have no tolerance of their own */
+#define DSF_TRY_BF16 0x1p-5
+#define DSF_TRY_FP16 0x1p-8
 
 /* What these do ends the child (child.h) when something is wrong. */
 
@@ -38,7 +47,8 @@ void dsf_case_run(const struct dsf_case *c, const struct dsf_computes *what,
                   struct dsf_left *left);
 void dsf_left_free(struct dsf_left *left);
 
-/* Try it on `how->cases` cases, and time it on the largest of them. */
+/* Try it on `how->cases` cases, and time it on the largest of them. What the
+ * numbers of fp32, bf16 and fp16 may be apart: dsf_try_words. */
 void dsf_try_codelet(const struct dsf_computes *codelet,
                      const struct dsf_computes *reference,
                      const struct dsflow_trials *trials,

@@ -297,10 +297,11 @@ static void try_update(const struct dsflow_optimizer *o,
 }
 
 void dsf_try_optimizer(const struct dsflow_optimizer *o,
-                       const struct dsf_verify_options *how, struct dsf_verdict *verdict)
+                       const struct dsf_computes *by,
+                       const struct dsf_computes *reference,
+                       const struct dsf_verify_options *how,
+                       struct dsf_verdict *verdict)
 {
-    const struct dsf_computes by = { o->op, dsflow_codelet_find(o->op)->cpu };
-    const struct dsf_computes nothing = { NULL, NULL };
     char *set = dsf_xasprintf("optimizer.kind=%s", o->name);
     double most = -1;
 
@@ -318,14 +319,14 @@ void dsf_try_optimizer(const struct dsflow_optimizer *o,
                 continue;
             make_update(&c, &b, task, how->seed + t);
             dsf_child_step("", smalls[i].words);
-            try_update(o, &c, &by);
-            dsf_case_try(&c, &by, &nothing);
+            try_update(o, &c, by);
+            dsf_case_try(&c, by, reference);
             verdict->cases++;
-            if (dsf_case_cost(&c, o->op).bytes > most) {
+            if (!by->on_gpu && dsf_case_cost(&c, o->op).bytes > most) {
                 most = dsf_case_cost(&c, o->op).bytes;
                 verdict->flops = dsf_case_cost(&c, o->op).flops;
                 verdict->bytes = most;
-                verdict->seconds = dsf_case_time(&c, &by);
+                verdict->seconds = dsf_case_time(&c, by);
             }
             dsf_case_free(&c);
         }

@@ -14,10 +14,14 @@ int dsf_try_keys(const struct dsf_verify_options *how, struct dsflow_err *err);
 
 /* These end the child (child.h) when something is wrong. */
 
-/* The codelet of an optimizer on the units of small models: whole, in shards
- * (which must leave the same numbers), with padding (which must stay zero). */
+/* What computes an optimizer on the units of small models: whole, in shards
+ * (which must leave the same numbers), with padding (which must stay zero); and
+ * beside `reference` (its cpu is NULL: there is none). */
 void dsf_try_optimizer(const struct dsflow_optimizer *o,
-                       const struct dsf_verify_options *how, struct dsf_verdict *verdict);
+                       const struct dsf_computes *by,
+                       const struct dsf_computes *reference,
+                       const struct dsf_verify_options *how,
+                       struct dsf_verdict *verdict);
 
 /* Rates are finite, not negative, and those of a step do not change. */
 void dsf_try_schedule(const struct dsflow_lr_schedule *s,

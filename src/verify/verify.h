@@ -6,7 +6,7 @@
 #include "verify/try_codelet.h"
 
 struct dsf_verified {
-    const char *sort; /* "", "schedule ", "policy " */
+    const char *sort; /* "", "CUDA ", "schedule ", "policy " */
     const char *name;
     struct dsf_verdict verdict;
 };
@@ -17,10 +17,14 @@ struct dsf_verify {
     const char *const *names; /* only these; none: all */
     unsigned nnames;
     bool *seen; /* by name: there is such a thing */
+    bool on_gpu;  /* CUDA sides are tried, too: dsf_cuda_find found a GPU */
     bool untried; /* `each` is told what there is, and nothing is tried */
     void (*each)(void *user, const struct dsf_verified *v);
     void *user;
 };
+
+/* Has any of it a CUDA side? */
+bool dsf_verify_has_cuda(const struct dsf_verify *v);
 
 /* What is written to streams has been flushed, as in dsf_child_run. */
 void dsf_verify(const struct dsf_verify *v);

@@ -72,6 +72,11 @@ done
 "$dsflow" codelet check builtin mlp.backward_input --seed 388 --cases 1 > out ||
     fault "bf16: $(grep FAULT out)"
 
+# What has a CUDA side, and no GPU to try it on.
+DSFLOW_CUDA=no "$dsflow" codelet check builtin adam --cases 1 > out || fault "adam: $(cat out)"
+[ "$(tail -n 1 out)" = "CUDA sides were not tried: DSFLOW_CUDA=no" ] &&
+    [ "$(grep -c . out)" -eq 3 ] || fault "without GPUs: $(cat out)"
+
 # wrong MESSAGE ARGS...: one line, and status 2.
 wrong() {
     message=$1

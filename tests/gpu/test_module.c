@@ -48,7 +48,7 @@ static void what_is_written_beside_a_buffer_is_told(void **state)
     assert_null(place_run(&well, &call));
     assert_true(v[0] == 1 && v[3] == 4 && v[4] == 1);
     assert_string_equal(place_run(&ill, &call),
-                        "4 bytes beside port 0 were written");
+                        "writes 12 bytes past the end of port 0");
 }
 
 static int test_module_place(int argc, char **argv)

@@ -82,8 +82,8 @@ static void try_seed(const struct dsflow_codelet *codelet, uint64_t seed,
 {
     const struct dsflow_trials *trials = codelet->trials;
     struct dsflow_op on_gpu = *codelet->op;
-    const struct dsf_computes gpu = { &on_gpu, compute };
-    const struct dsf_computes cpu = { codelet->op, codelet->cpu };
+    const struct dsf_computes gpu = { .op = &on_gpu, .cpu = compute };
+    const struct dsf_computes cpu = { .op = codelet->op, .cpu = codelet->cpu };
     struct dsf_case c;
 
     on_gpu.scratch = place_scratch(side);

@@ -224,8 +224,9 @@ struct attempt {
 static void try_it(const void *user, struct dsf_verdict *verdict)
 {
     const struct attempt *a = user;
-    const struct dsf_computes codelet = { a->op, a->cpu };
-    const struct dsf_computes reference = { a->op, a->reference };
+    const struct dsf_computes codelet = { .op = a->op, .cpu = a->cpu };
+    const struct dsf_computes reference = { .op = a->op,
+                                            .cpu = a->reference };
     const struct dsf_verify_options how = { .seed = a->seed,
                                             .cases = a->cases };
 

@@ -114,6 +114,8 @@ static void try_descent(const void *user, struct dsf_verdict *verdict)
         .op = &descent_op,
     };
     const struct descent *d = user;
+    const struct dsf_computes by = { .op = &descent_op, .cpu = d->cpu };
+    const struct dsf_computes nothing = { .cpu = NULL };
     struct dsflow_err err;
 
     codelet.cpu = d->cpu;
@@ -121,7 +123,7 @@ static void try_descent(const void *user, struct dsf_verdict *verdict)
     must(dsflow_op_register(&descent_op, &err), &err);
     must(dsflow_codelet_register(&codelet, &err), &err);
     must(dsflow_optimizer_register(&optimizer, &err), &err);
-    dsf_try_optimizer(&optimizer, &how, verdict);
+    dsf_try_optimizer(&optimizer, &by, &nothing, &how, verdict);
 }
 
 static void an_optimizer_keeps_padding_and_knows_no_places(void **state)
