@@ -76,7 +76,7 @@ static const void *term(const struct terms *t, unsigned k, size_t i)
     if (t->has_own && (int64_t)k == a->self)
         return number(t, 0, a->at + (int64_t)i);
     k += !t->has_own || (int64_t)k < a->self;
-    return number(t, k, a->from + (int64_t)i);
+    return number(t, k, dsf_sum_from(a, t->call->bufs[k].elems) + (int64_t)i);
 }
 
 /* y += x, rounded to their type. */

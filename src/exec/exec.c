@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "codelets/call.h"
+#include "codelets/messages.h"
 #include "graph/task.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ int dsf_exec_find_codelets(struct dsflow_exec *exec, struct dsflow_err *err)
                                "task %s: a collective: expected the copies and "
                                "sums that the policy collectives makes of it",
                                call->task->op->name);
-        if (call->codelet == NULL || call->codelet->cpu == NULL)
+        if (!dsf_is_message(call->task->op) &&
+            (call->codelet == NULL || call->codelet->cpu == NULL))
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no codelet for a CPU",
                                call->task->op->name);
@@ -199,14 +201,16 @@ void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
                                       .kind = DSF_SPAN_TASK });
 }
 
-/* Behind workers and links. */
-static void find_disk_lane(struct dsflow_exec *exec)
+/* Behind workers and links; and those of messages behind them. */
+static void find_other_lanes(struct dsflow_exec *exec)
 {
     struct dsf_timeline t = { 0 };
 
     exec->class->lanes(exec, &t);
     dsf_exec_link_lanes(exec, &t);
     exec->disk.lane = t.nlanes;
+    dsf_exec_disk_lanes(exec, &t);
+    exec->wired.lane = t.nlanes;
     dsf_timeline_fini(&t);
 }
 
@@ -232,9 +236,11 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->class = classes[options->kind];
     exec->graph = graph;
     exec->lent = options->lent;
+    exec->wire = options->wire;
     exec->outer = host;
     exec->host = (struct dsflow_host){ exec, load_batch, report };
     pthread_mutex_init(&exec->reporting, NULL);
+    pthread_mutex_init(&exec->wired.lock, NULL);
     exec->opened = dsf_now();
     exec->submitted =
         dsf_xcalloc(dsflow_graph_nprograms(graph), sizeof(*exec->submitted));
@@ -243,8 +249,10 @@ int dsflow_exec_open(struct dsflow_graph *graph,
         status = dsf_exec_open_devices(exec, options, err);
     if (status == DSFLOW_OK) {
         dsf_exec_place(exec);
-        status = dsf_exec_allocate(exec, err);
+        status = dsf_exec_wire_check(exec, err);
     }
+    if (status == DSFLOW_OK)
+        status = dsf_exec_allocate(exec, err);
     if (status == DSFLOW_OK)
         status = dsf_exec_disk_open(exec, &options->disk, err);
     if (status == DSFLOW_OK)
@@ -253,7 +261,7 @@ int dsflow_exec_open(struct dsflow_graph *graph,
         dsflow_exec_close(exec);
         return status;
     }
-    find_disk_lane(exec);
+    find_other_lanes(exec);
     *out = exec;
     return DSFLOW_OK;
 }
@@ -277,6 +285,7 @@ void dsflow_exec_close(struct dsflow_exec *exec)
     dsf_exec_close_devices(exec);
     dsf_exec_free_rings(exec);
     pthread_mutex_destroy(&exec->reporting);
+    pthread_mutex_destroy(&exec->wired.lock);
     free(exec->submitted);
     free(exec->calls);
     free(exec);
@@ -323,10 +332,11 @@ void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
 void dsflow_exec_stats(const struct dsflow_exec *exec,
                        struct dsflow_exec_stats *stats)
 {
-    *stats = (struct dsflow_exec_stats){ .workers = exec->nworkers,
-                                         .wall_seconds = exec->wall,
-                                         .tasks = exec->disk.tasks +
-                                                  exec->copied };
+    *stats =
+        (struct dsflow_exec_stats){ .workers = exec->nworkers,
+                                    .wall_seconds = exec->wall,
+                                    .tasks = exec->disk.tasks + exec->copied +
+                                             exec->wired.tasks };
     if (exec->busy_since != 0)
         stats->wall_seconds += dsf_now() - exec->busy_since;
     for (unsigned w = 0; w < exec->nworkers; w++) {

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "codelets/codelets.h"
 #include "codelets/copies.h"
+#include "codelets/messages.h"
 #include "graph/task.h"
 #include "kernels/narrow.h"
 
@@ -124,6 +125,10 @@ static void place_task(struct dsf_exec_call *call)
     const struct dsflow_task_spec *t = call->task;
     struct dsf_device *any = any_device(call);
 
+    if (dsf_is_message(t->op)) {
+        call->by = DSF_BY_WIRE;
+        return;
+    }
     call->by = DSF_BY_CORE;
     call->staged = any != NULL;
     if (dsf_task_uses(exec->graph, t, DSFLOW_NVME)) {

@@ -29,7 +29,7 @@ struct dsf_exec_call {
     const struct dsf_exec_use *use; /* NULL: as the graph says */
 };
 
-enum dsf_exec_by { DSF_BY_CORE, DSF_BY_DISK, DSF_BY_DEVICE };
+enum dsf_exec_by { DSF_BY_CORE, DSF_BY_DISK, DSF_BY_DEVICE, DSF_BY_WIRE };
 
 /* An executor; exec.c does for all what does not differ. */
 struct dsf_exec_class {
@@ -108,6 +108,14 @@ struct dsf_exec_disk {
     _Atomic uint64_t tasks;
 };
 
+/* Messages to and from other processes. */
+struct dsf_exec_wire {
+    pthread_mutex_t lock; /* of who notes them */
+    unsigned lane;        /* of those that come; those that go have the next */
+    double until[2];      /* by whether it goes: the end of the last span */
+    _Atomic uint64_t tasks;
+};
+
 /* What dsflow_exec_map shows of data that is not in main memory: one at a
  * time. */
 struct dsf_exec_window {
@@ -136,6 +144,8 @@ struct dsflow_exec {
     unsigned ndevices;
     struct dsf_device *cpu; /* and these */
     struct dsf_exec_disk disk;
+    struct dsf_wire *wire; /* to other processes; NULL: there are none */
+    struct dsf_exec_wire wired;
     struct dsf_exec_window window;
     struct dsf_stage stage;
     _Atomic uint64_t copied; /* tasks that were copies of devices */
@@ -158,9 +168,9 @@ struct dsflow_exec {
 int dsf_exec_add_workers(struct dsflow_exec *exec, unsigned n,
                          struct dsflow_err *err);
 
-/* Rings of threads that are no workers: that of the disks, and behind it two for
- * each device, of its copies in and out. */
-enum dsf_other_ring { DSF_RING_DISK, DSF_NOTHER_RINGS };
+/* Rings of threads that are no workers: that of the disks, that of messages,
+ * and behind them two for each device, of its copies in and out. */
+enum dsf_other_ring { DSF_RING_DISK, DSF_RING_WIRE, DSF_NOTHER_RINGS };
 
 /* exec_trace.c: note a span, as worker `ring`, or nworkers + one of those. */
 void dsf_exec_add_rings(struct dsflow_exec *exec);
@@ -309,6 +319,19 @@ int dsf_exec_window_unmap(struct dsflow_exec *exec, struct dsflow_err *err);
 void dsf_exec_window_free(struct dsflow_exec *exec);
 
 void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
+                         struct dsf_timeline *timeline);
+
+/* exec_wire.c: can the messages of the graph be carried? */
+int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err);
+
+/* The messages that task `call` is, and none after a failure. Wait for their
+ * end; or begin them, and call ended(user) at it. */
+void dsf_exec_wire_run(const struct dsf_exec_call *call);
+void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
+                         void *user);
+
+/* Behind all other lanes. */
+void dsf_exec_wire_lanes(const struct dsflow_exec *exec,
                          struct dsf_timeline *timeline);
 
 #endif

@@ -115,6 +115,7 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
     exec->class->lanes(exec, timeline);
     dsf_exec_link_lanes(exec, timeline);
     dsf_exec_disk_lanes(exec, timeline);
+    dsf_exec_wire_lanes(exec, timeline);
 }
 
 void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)

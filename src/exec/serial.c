@@ -30,6 +30,8 @@ static int serial_submit(struct dsflow_exec *exec, uint32_t first,
     for (uint32_t i = first; i < last; i++)
         if (exec->calls[i].by == DSF_BY_DISK)
             dsf_exec_disk_run(&exec->calls[i]);
+        else if (exec->calls[i].by == DSF_BY_WIRE)
+            dsf_exec_wire_run(&exec->calls[i]);
         else
             run(&exec->calls[i]);
     return DSFLOW_OK;

@@ -1,5 +1,5 @@
 /* starpu_nowhere.c - the tasks that no worker of StarPU's does: those of
- * devices and of disks. StarPU keeps their place in the order: a task that is
+ * devices and of disks, and messages. StarPU keeps their place in the order: a task that is
  * to run nowhere is told when it is ready, in the callback before it would run.
  * That begins it and holds back its end, until it has ended, or where all that
  * follows is in the same queue of a device, until it is launched.
@@ -42,6 +42,8 @@ static void begin(void *arg)
     dsf_races_begin(call);
     if (call->by == DSF_BY_DISK)
         dsf_exec_disk_begin(call, release, task);
+    else if (call->by == DSF_BY_WIRE)
+        dsf_exec_wire_begin(call, release, task);
     else
         dsf_exec_device_begin(call, release, task);
 }

@@ -106,10 +106,30 @@ struct dsf_gather_args {
 /* add, reduce: struct dsf_sum_args
  *
  * reduce                   { into RW, in R, ... }
- *   into[at .. at+elems) = the sum of in[i][from .. from+elems) and, where into
- *   is not fresh, of what stands there, as number `self` of them, in a tree of
- *   pairs: numbers at strides of 1, 2, 4 … are added. In bf16 each sum of two
- *   is rounded, as some are stored where ranks have parts of the tree. */
+ *   into[at .. at+elems) = the sum of in[i][from .. from+elems), of an in[i]
+ * that has just so many numbers of all of them, and, where into is not fresh,
+ * of what stands there, as number `self` of them, in a tree of pairs: numbers
+ * at strides of 1, 2, 4 … are added. In bf16 each sum of two is rounded, as
+ * some are stored where ranks have parts of the tree. */
+
+/* Messages between processes, of the numbers of one piece of data in the memory
+ * of a rank: their `tag` is a number that both ends have for it.
+ *
+ * transmit                 { in R }                  struct dsf_message_args
+ *   in[at .. at+elems) goes to `process`.
+ *
+ * receive                  { out RW }                struct dsf_receive_args
+ *   For each part: out[at .. at+elems) comes from `process`. */
+struct dsf_message_args {
+    int64_t elems, at;
+    int32_t process;
+    uint32_t tag;
+};
+enum { DSF_RECEIVE_PARTS = 8 };
+struct dsf_receive_args {
+    uint32_t n, zero; /* no padding: equal arguments have equal bytes */
+    struct dsf_message_args part[DSF_RECEIVE_PARTS];
+};
 
 /* Collectives (collective.h): the task of member m of n. Piece i of x: x_i.
  *

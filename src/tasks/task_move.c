@@ -146,14 +146,22 @@ DSF_OP(gather, .summary = "a buffer from pieces that several ranks have",
        DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
        .check = gather_check, .cost = copies_cost, .reads = gather_reads);
 
+int64_t dsf_sum_from(const struct dsf_sum_args *a, int64_t elems)
+{
+    return elems == a->elems ? 0 : a->from;
+}
+
 static int sum_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_sum_args *a = c->args;
-    struct dsf_range move = { a->elems, a->at, a->from };
     int status = dsf_port_check(c, 0, dsf_float_type(c, 0), 0, err);
 
     for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++)
-        status = dsf_move_check(c, i, move, err);
+        status = dsf_move_check(
+            c, i,
+            (struct dsf_range){ a->elems, a->at,
+                                dsf_sum_from(a, c->shapes[i].elems) },
+            err);
     if (status == DSFLOW_OK && (a->self < 0 || a->self >= c->n))
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: self: %lld: expected 0 to %u", c->op->name,
@@ -202,3 +210,66 @@ DSF_OP(reduce, .summary = "the sum of a piece over ranks, in a fixed tree",
        .args_size = sizeof(struct dsf_sum_args),
        DSFLOW_PORTS({ "into", DSFLOW_RW, NARROW }, { "in", DSFLOW_R, NARROW }),
        .check = sum_check, .cost = sum_cost, .reads = sum_reads);
+
+/* --- between processes ---------------------------------------------------- */
+
+static int message_check(const struct dsflow_case *c,
+                         const struct dsf_message_args *a,
+                         struct dsflow_err *err)
+{
+    int64_t has = c->shapes[0].elems;
+
+    if (a->at >= 0 && a->elems > 0 && a->elems <= has &&
+        a->at <= has - a->elems)
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: %lld numbers from %lld on, of %lld", c->op->name,
+                       (long long)a->elems, (long long)a->at, (long long)has);
+}
+
+static int transmit_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    return message_check(c, c->args, err);
+}
+
+static void transmit_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    const struct dsf_message_args *a = c->args;
+
+    cost->bytes = (double)dsflow_dtype_bytes(c->shapes[0].dtype, a->elems);
+}
+
+static int receive_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_receive_args *a = c->args;
+    int status = DSFLOW_OK;
+
+    if (a->n < 1 || a->n > DSF_RECEIVE_PARTS)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "receive: %u parts: expected 1 to %d", a->n,
+                           DSF_RECEIVE_PARTS);
+    for (uint32_t i = 0; i < a->n && status == DSFLOW_OK; i++)
+        status = message_check(c, &a->part[i], err);
+    return status;
+}
+
+static void receive_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    const struct dsf_receive_args *a = c->args;
+
+    for (uint32_t i = 0; i < a->n; i++)
+        cost->bytes +=
+            (double)dsflow_dtype_bytes(c->shapes[0].dtype, a->part[i].elems);
+}
+
+DSF_OP(transmit, .summary = "numbers that go to another process",
+       .direction = DSFLOW_DIR_MOVE,
+       .args_size = sizeof(struct dsf_message_args),
+       DSFLOW_PORTS({ "in", DSFLOW_R }), .check = transmit_check,
+       .cost = transmit_cost);
+
+DSF_OP(receive, .summary = "numbers that come from other processes",
+       .direction = DSFLOW_DIR_MOVE,
+       .args_size = sizeof(struct dsf_receive_args),
+       DSFLOW_PORTS({ "out", DSFLOW_RW }), .check = receive_check,
+       .cost = receive_cost);

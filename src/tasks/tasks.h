@@ -5,27 +5,28 @@
 #include <dsflow/op.h>
 #include "tasks/args.h"
 
-/* All of them, in the order of lists. COLLECTIVE: no executor runs it. */
-#define DSF_OPS(OP, COLLECTIVE)                                                \
-    OP(load_batch) OP(advance)                                                 \
-    OP(embed_forward) OP(embed_backward_weight)                                \
-    OP(qkv_forward) OP(qkv_backward_input) OP(qkv_backward_weight)             \
-    OP(attention_forward) OP(attention_backward_input)                         \
-    OP(out_forward) OP(out_backward_input) OP(out_backward_weight)             \
-    OP(mlp_forward) OP(mlp_hidden)                                             \
-    OP(mlp_backward_input) OP(mlp_backward_weight)                             \
-    OP(head_forward) OP(head_loss)                                             \
-    OP(head_backward_input) OP(head_backward_weight) OP(head_logits)           \
-    OP(norm_forward) OP(norm_backward_input) OP(norm_backward_weight)          \
-    OP(residual_forward) OP(residual_backward_weight)                          \
-    OP(mlp_up) OP(project) OP(columns)                                         \
-    OP(begin) OP(square) OP(sum) OP(clip) OP(finish) OP(add)                   \
-    OP(send) OP(wait) OP(copy) OP(gather) OP(reduce)                           \
-    COLLECTIVE(all_gather) COLLECTIVE(reduce_scatter) COLLECTIVE(all_reduce)   \
-    COLLECTIVE(all_to_all) COLLECTIVE(broadcast)                               \
-    OP(swap_in) OP(swap_out) OP(cast)                                          \
-    OP(adam) OP(sgd) OP(lion)                                                  \
-    OP(report) OP(report_loss)
+/* All of them, in the order of lists. BARE: it has no codelet. No executor runs
+ * collectives, and no worker messages. */
+#define DSF_OPS(OP, BARE)                                                      \
+    OP(load_batch)                                                             \
+    OP(advance) OP(embed_forward) OP(embed_backward_weight) OP(                \
+        qkv_forward) OP(qkv_backward_input) OP(qkv_backward_weight)            \
+        OP(attention_forward) OP(attention_backward_input) OP(out_forward) OP( \
+            out_backward_input) OP(out_backward_weight) OP(mlp_forward)        \
+            OP(mlp_hidden) OP(mlp_backward_input) OP(mlp_backward_weight) OP(  \
+                head_forward) OP(head_loss) OP(head_backward_input)            \
+                OP(head_backward_weight) OP(head_logits) OP(norm_forward) OP(  \
+                    norm_backward_input) OP(norm_backward_weight)              \
+                    OP(residual_forward) OP(residual_backward_weight) OP(      \
+                        mlp_up) OP(project) OP(columns) OP(begin) OP(square)   \
+                        OP(sum) OP(clip) OP(finish) OP(add) OP(send) OP(wait)  \
+                            OP(copy) OP(gather) OP(reduce) BARE(all_gather)    \
+                                BARE(reduce_scatter) BARE(all_reduce)          \
+                                    BARE(all_to_all) BARE(broadcast)           \
+                                        BARE(transmit) BARE(receive)           \
+                                            OP(swap_in) OP(swap_out) OP(cast)  \
+                                                OP(adam) OP(sgd) OP(lion)      \
+                                                    OP(report) OP(report_loss)
 
 #define DECLARE(name) extern const struct dsflow_op dsf_op_##name;
 DSF_OPS(DECLARE, DECLARE)
@@ -43,6 +44,9 @@ extern const struct dsflow_op *const dsf_ops[];
 /* Is what `move` takes from port `port` there, and room for it in port 0? */
 int dsf_move_check(const struct dsflow_case *c, unsigned port,
                    struct dsf_range move, struct dsflow_err *err);
+
+/* From which number on a sum takes a port that has `elems`. */
+int64_t dsf_sum_from(const struct dsf_sum_args *a, int64_t elems);
 
 /* What port `port` of a `gather` takes. */
 struct dsf_range dsf_gather_move(const struct dsf_gather_args *a,

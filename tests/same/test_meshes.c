@@ -6,8 +6,8 @@
  *     tests/same/test_meshes "llama mesh.data=2 zero.stage=3"
  *
  * runs that trial alone; SEED=7 TRIALS=500, other random ones; SHARD=2/4, every
- * fourth of all, from the second on. In bf16 each trial is run by one of the
- * two executors, those of a list by turns.
+ * fourth of all, from the second on; ONLY='apart*', those of such names. In
+ * bf16 each trial is run by one of the two executors, those of a list by turns.
  *
  * With ON_GPUS=1 (tests/gpu/meshes.sh) trials are random ones on GPUs: their
  * bits must be those of one GPU, and their losses nearly those of cores;
@@ -45,6 +45,10 @@ static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
     "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
 };
+
+/* Who runs a trial: the serial executor, StarPU, or a serial executor for each
+ * of several processes. */
+enum way { IN_ORDER, BY_STARPU, APART };
 
 static struct result *references;
 
@@ -158,7 +162,16 @@ static void change_order(void)
     setenv("DSFLOW_EMULATED_SEED", text, 1);
 }
 
-static void run_trial(const char *text, enum dsflow_exec_kind kind)
+/* Of a trial in several processes: in 2, 3, 4, … of them by turns. */
+static int32_t roll_processes(const struct trial *of)
+{
+    static int32_t turn;
+    int32_t most = of->plan->nranks < 8 ? of->plan->nranks : 8;
+
+    return most < 2 ? 1 : 2 + turn++ % (most - 1);
+}
+
+static void run_trial(const char *text, enum way way)
 {
     struct training tr = { .text = text };
     const struct result *expected;
@@ -166,7 +179,10 @@ static void run_trial(const char *text, enum dsflow_exec_kind kind)
     plan_trial(&tr.trial, text);
     expected = reference(&tr.trial, true, on_gpus);
     change_order();
-    train(&tr, kind);
+    if (way == APART)
+        train_apart(&tr, roll_processes(&tr.trial));
+    else
+        train(&tr, way == BY_STARPU ? DSFLOW_STARPU : DSFLOW_SERIAL);
     compare_reports(&tr, expected);
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
@@ -178,12 +194,17 @@ static void run_trial(const char *text, enum dsflow_exec_kind kind)
 
 static void in_order_the_bits_are_those_of_one_rank(void **state)
 {
-    run_trial(*state, DSFLOW_SERIAL);
+    run_trial(*state, IN_ORDER);
 }
 
 static void by_two_workers_the_bits_are_those_of_one_rank(void **state)
 {
-    run_trial(*state, DSFLOW_STARPU);
+    run_trial(*state, BY_STARPU);
+}
+
+static void in_several_processes_the_bits_are_those_of_one_rank(void **state)
+{
+    run_trial(*state, APART);
 }
 
 /* Without groups of their own, data ranks sum their micro-batches first. */
@@ -211,17 +232,24 @@ static void data_ranks_are_nearly_one_rank_with_all_micro_batches(void **state)
 }
 
 static unsigned add_test(struct CMUnitTest *tests, unsigned n,
-                         const char *trial, enum dsflow_exec_kind kind)
+                         const char *trial, enum way way)
 {
+    static const struct {
+        const char *name;
+        CMUnitTestFunction run;
+    } ways[] = {
+        [IN_ORDER] = { "serial", in_order_the_bits_are_those_of_one_rank },
+        [BY_STARPU] = { "starpu",
+                        by_two_workers_the_bits_are_those_of_one_rank },
+        [APART] = { "apart",
+                    in_several_processes_the_bits_are_those_of_one_rank },
+    };
     char name[1024];
 
-    snprintf(name, sizeof(name), "%s: %s",
-             kind == DSFLOW_SERIAL ? "serial" : "starpu", trial);
+    snprintf(name, sizeof(name), "%s: %s", ways[way].name, trial);
     tests[n] = (struct CMUnitTest){
         .name = strdup(name),
-        .test_func = kind == DSFLOW_SERIAL
-                         ? in_order_the_bits_are_those_of_one_rank
-                         : by_two_workers_the_bits_are_those_of_one_rank,
+        .test_func = ways[way].run,
         .initial_state = strdup(trial),
     };
     return n + 1;
@@ -229,13 +257,22 @@ static unsigned add_test(struct CMUnitTest *tests, unsigned n,
 
 /* The trial with more keys. */
 static unsigned add_with(struct CMUnitTest *tests, unsigned n,
-                         const char *trial, const char *more,
-                         enum dsflow_exec_kind kind)
+                         const char *trial, const char *more, enum way way)
 {
     char text[1024];
 
     snprintf(text, sizeof(text), "%s%s", trial, more);
-    return add_test(tests, n, text, kind);
+    return add_test(tests, n, text, way);
+}
+
+/* In several processes, if it may have several ranks, and they are in main
+ * memory. */
+static unsigned add_apart(struct CMUnitTest *tests, unsigned n,
+                          const char *trial)
+{
+    return strstr(trial, "mesh.") == NULL || strstr(trial, "virtual") != NULL
+               ? n
+               : add_test(tests, n, trial, APART);
 }
 
 static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
@@ -245,11 +282,11 @@ static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
     char more[128];
 
     if (!on_gpus)
-        return add_with(tests, n, trial, i % 2 == 0 ? "" : BF16, DSFLOW_STARPU);
+        return add_with(tests, n, trial, i % 2 == 0 ? "" : BF16, BY_STARPU);
     snprintf(more, sizeof(more), "%s optimizer.lr=1e-3 job.steps=%s",
              gpu_types[i % (sizeof(gpu_types) / sizeof(*gpu_types))],
              steps != NULL ? steps : "5");
-    return add_with(tests, n, trial, more, DSFLOW_STARPU);
+    return add_with(tests, n, trial, more, BY_STARPU);
 }
 
 /* Which of all trials are to be run here. */
@@ -300,7 +337,7 @@ int main(int argc, char **argv)
     unsigned ntrials = count_trials();
     unsigned nrandom = count != NULL ? (unsigned)atoi(count) : NRANDOM;
     struct CMUnitTest *tests =
-        calloc(3 * ((size_t)argc + ntrials) + nrandom + 1, sizeof(*tests));
+        calloc(4 * ((size_t)argc + ntrials) + 2 * nrandom + 1, sizeof(*tests));
     unsigned n = 0;
     int status;
 
@@ -314,28 +351,36 @@ int main(int argc, char **argv)
     if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
         return 1;
     for (int i = 1; i < argc; i++) {
-        if (!on_gpus)
-            n = add_test(tests, n, argv[i], DSFLOW_SERIAL);
-        n = add_test(tests, n, argv[i], DSFLOW_STARPU);
+        if (!on_gpus) {
+            n = add_test(tests, n, argv[i], IN_ORDER);
+            n = add_apart(tests, n, argv[i]);
+        }
+        n = add_test(tests, n, argv[i], BY_STARPU);
     }
     for (unsigned i = 0; i < ntrials && argc < 2 && !on_gpus; i++) {
         if (!is_next_mine(&shard))
             continue;
-        n = add_test(tests, n, mesh_trials[i], DSFLOW_SERIAL);
-        n = add_test(tests, n, mesh_trials[i], DSFLOW_STARPU);
+        n = add_test(tests, n, mesh_trials[i], IN_ORDER);
+        n = add_test(tests, n, mesh_trials[i], BY_STARPU);
         n = add_with(tests, n, mesh_trials[i], BF16,
-                     n % 2 == 0 ? DSFLOW_SERIAL : DSFLOW_STARPU);
+                     n % 2 == 0 ? IN_ORDER : BY_STARPU);
+        if (shard.at / shard.of % 2 == 0)
+            n = add_apart(tests, n, mesh_trials[i]);
     }
     for (unsigned i = 0; i < nrandom && argc < 2; i++) {
         char *text = random_trial(&dice, on_gpus);
 
-        if (is_next_mine(&shard))
+        if (is_next_mine(&shard)) {
             n = add_random(tests, n, i, text);
+            n = on_gpus ? n : add_apart(tests, n, text);
+        }
         free(text);
     }
     if (argc < 2 && !on_gpus && is_next_mine(&shard))
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             data_ranks_are_nearly_one_rank_with_all_micro_batches);
+    if (getenv("ONLY") != NULL)
+        cmocka_set_test_filter(getenv("ONLY"));
     status = _cmocka_run_group_tests("meshes", tests, n, NULL, NULL);
 
     free_references();

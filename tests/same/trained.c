@@ -5,9 +5,12 @@
 #include "codelets/cast.h"
 #include "model/parts.h"
 #include "plan/programs.h"
+#include "policies/processes.h"
 
+#include "lib/near_wire.h"
 #include "lib/test.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -198,25 +201,28 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
     free(from);
 }
 
-static void collect_part(struct training *tr, int kind, unsigned u, int index)
+/* `each` of `n` executors has some of it. */
+static void collect_part(struct training *each, int32_t n, int kind, unsigned u,
+                         int index)
 {
-    int64_t first = first_of_unit(&tr->trial.model, u);
+    int64_t first = first_of_unit(&each->trial.model, u);
     struct dsf_part part;
-    float *numbers = new_part(tr, u, index, &part);
-    float *known = new_part(tr, u, index, &part);
+    float *numbers = new_part(each, u, index, &part);
+    float *known = new_part(each, u, index, &part);
 
     bool any = false;
 
     if (numbers == NULL)
         goto out;
-    EACH_PIECE(tr, id, kind, &part)
-    {
-        collect_piece(tr, id, numbers, known);
-        any = true;
-    }
+    for (int32_t i = 0; i < n; i++)
+        EACH_PIECE(&each[i], id, kind, &part)
+        {
+            collect_piece(&each[i], id, numbers, known);
+            any = true;
+        }
     if (any) {
-        dsf_part_merge(&part, numbers, tr->result->numbers[kind] + first);
-        dsf_part_merge(&part, known, tr->result->known[kind] + first);
+        dsf_part_merge(&part, numbers, each->result->numbers[kind] + first);
+        dsf_part_merge(&part, known, each->result->known[kind] + first);
     }
 
 out:
@@ -242,25 +248,37 @@ static void check_known(const struct training *tr, int kind, unsigned u)
     assert_true(kind != PARAM || known[0] > 0);
 }
 
-static void collect_data(struct training *tr)
+static void collect_data(struct training *each, int32_t n)
 {
     for (int k = 0; k < NKINDS; k++)
-        for (unsigned u = 0; u < tr->trial.model.nunits; u++) {
-            for (int i = 0; i < 2 * tr->trial.plan->nparts; i++)
-                collect_part(tr, k, u, i);
-            check_known(tr, k, u);
+        for (unsigned u = 0; u < each->trial.model.nunits; u++) {
+            for (int i = 0; i < 2 * each->trial.plan->nparts; i++)
+                collect_part(each, n, k, u, i);
+            check_known(each, k, u);
         }
 }
 
-static void submit(struct training *tr, const char *name, int times)
+static int submit(struct training *tr, const char *name, int times,
+                  struct dsflow_err *err)
 {
     dsflow_program program;
-    struct dsflow_err err;
+    int status = DSFLOW_OK;
 
-    assert_true(dsflow_graph_find_program(tr->trial.graph, name, &program));
-    for (int i = 0; i < times; i++)
-        must(tr->text, dsflow_exec_submit(tr->exec, program, &err), &err);
-    must(tr->text, dsflow_exec_wait(tr->exec, &err), &err);
+    if (!dsflow_graph_find_program(tr->trial.graph, name, &program))
+        return DSFLOW_OK;
+    for (int i = 0; i < times && status == DSFLOW_OK; i++)
+        status = dsflow_exec_submit(tr->exec, program, err);
+    return status == DSFLOW_OK ? dsflow_exec_wait(tr->exec, err) : status;
+}
+
+/* All programs. There is a step and an eval in each graph. */
+static int run_programs(struct training *tr, struct dsflow_err *err)
+{
+    int status = submit(tr, DSF_PREPARE, 1, err);
+
+    if (status == DSFLOW_OK)
+        status = submit(tr, "step", tr->result->steps, err);
+    return status == DSFLOW_OK ? submit(tr, "eval", 1, err) : status;
 }
 
 /* In main memory where nothing else is said: thousands of small transfers take
@@ -272,7 +290,8 @@ static const char *disk_of(const struct dsf_job *job)
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".";
 }
 
-struct result *train(struct training *tr, enum dsflow_exec_kind kind)
+static void open_exec(struct training *tr, enum dsflow_exec_kind kind,
+                      struct dsf_wire *wire)
 {
     const struct dsf_job *job = &tr->trial.job;
     const char *folder = disk_of(job);
@@ -290,29 +309,98 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
                                 ? (size_t)job->machine.virtual_link
                                 : 0,
             .gpus = job->machine.gpus > 0 ? (unsigned)job->machine.gpus : 0,
-            .ranks = (unsigned)tr->trial.plan->nranks,
+            .ranks = (unsigned)tr->trial.plan->nranks, .wire = wire,
             .disk = { .paths = &folder,
                       .npaths = 1,
                       .block = 64 << 10,
                       .verify = job->nvme.verify });
-    dsflow_program prepare;
     struct dsflow_err err;
 
-    tr->result = new_result(&tr->trial.model);
-    tr->result->steps = (int)job->main.steps;
-    assert_in_range(tr->result->steps, 1, MOST_STEPS);
     tr->host = (struct dsflow_host){ tr, load_batch, report };
     must(
         tr->text,
         dsflow_exec_open(tr->trial.graph, &options, &tr->host, &tr->exec, &err),
         &err);
     fill_data(tr);
-    if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
-        submit(tr, DSF_PREPARE, 1);
-    submit(tr, "step", tr->result->steps);
-    submit(tr, "eval", 1);
+}
+
+static void begin_result(struct training *tr)
+{
+    tr->result = new_result(&tr->trial.model);
+    tr->result->steps = (int)tr->trial.job.main.steps;
+    assert_in_range(tr->result->steps, 1, MOST_STEPS);
+}
+
+struct result *train(struct training *tr, enum dsflow_exec_kind kind)
+{
+    struct dsflow_err err;
+
+    begin_result(tr);
+    open_exec(tr, kind, NULL);
+    must(tr->text, run_programs(tr, &err), &err);
     assert_int_equal(tr->result->nreports, tr->result->steps);
-    collect_data(tr);
+    collect_data(tr, 1);
     dsflow_exec_close(tr->exec);
+    return tr->result;
+}
+
+/* --- in several processes ------------------------------------------------- */
+
+/* A part of a trial, on a thread that stands for a process. */
+struct process {
+    struct training *tr;
+    pthread_t thread;
+    int status;
+    struct dsflow_err err;
+};
+
+static void *run_process(void *arg)
+{
+    struct process *p = arg;
+
+    p->status = run_programs(p->tr, &p->err);
+    return NULL;
+}
+
+static void run_apart(struct training *each, int32_t n)
+{
+    struct process *v = calloc((size_t)n, sizeof(*v));
+
+    for (int32_t i = 0; i < n; i++) {
+        v[i].tr = &each[i];
+        pthread_create(&v[i].thread, NULL, run_process, &v[i]);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        pthread_join(v[i].thread, NULL);
+        must(each[i].text, v[i].status, &v[i].err);
+    }
+    free(v);
+}
+
+struct result *train_apart(struct training *tr, int32_t n)
+{
+    struct dsf_processes all = { tr->trial.plan->nranks, n };
+    struct near_wire *wires = near_wires_new(n);
+    struct training *each = calloc((size_t)n, sizeof(*each));
+    struct dsflow_err err;
+
+    begin_result(tr);
+    for (int32_t i = 0; i < n; i++) {
+        each[i] = *tr;
+        must(tr->text,
+             dsf_process_graph(&all, i, tr->trial.graph, &each[i].trial.graph,
+                               &err),
+             &err);
+        open_exec(&each[i], DSFLOW_SERIAL, near_wire(wires, i));
+    }
+    run_apart(each, n);
+    assert_int_equal(tr->result->nreports, tr->result->steps);
+    collect_data(each, n);
+    assert_int_equal(near_wires_free(wires), 0);
+    for (int32_t i = 0; i < n; i++) {
+        dsflow_exec_close(each[i].exec);
+        dsflow_graph_free(each[i].trial.graph);
+    }
+    free(each);
     return tr->result;
 }

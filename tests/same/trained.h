@@ -37,6 +37,9 @@ int64_t first_of_unit(const struct dsf_model *model, unsigned u);
 /* Train the trial, which is planned, evaluate one micro-batch, and keep what is
  * left; the result is that of `tr`, to be freed by free_result. */
 struct result *train(struct training *tr, enum dsflow_exec_kind kind);
+/* The same in `n` processes, each a serial executor with the tasks of its
+ * ranks; there are at most as many as ranks. */
+struct result *train_apart(struct training *tr, int32_t n);
 void free_result(struct result *r);
 
 #endif

@@ -1,6 +1,7 @@
 /* test_send.c - copies of what another rank made: one for all readers of a
  * rank, until the original is written again. */
 #include "policies/policies.h"
+#include "policies/processes.h"
 
 #include "tasks/tasks.h"
 #include "unit/policies/hand.h"
@@ -157,9 +158,63 @@ static void what_moves_data_itself_reads_it_where_it_is(void **state)
     dsflow_graph_free(g);
 }
 
+static void only_what_moves_data_reads_in_another_process(void **state)
+{
+    const struct dsf_processes two = { 4, 2 };
+    struct dsflow_graph *g = dsflow_graph_new(), *own;
+    dsflow_data_id a = hand_data(g, "a", 1), b = hand_data(g, "b", 2);
+    struct dsflow_err err;
+
+    hand_make(g, 1, a);
+    hand_use(g, &op_gather, DSFLOW_STEP, 2, b, a);
+    for (int32_t p = 0; p < 2; p++) {
+        assert_int_equal(dsf_process_graph(&two, p, g, &own, &err), DSFLOW_OK);
+        assert_int_equal(dsflow_graph_ntasks(own), 2);
+        assert_ptr_equal(hand_task(own, 0)->op,
+                         p == 0 ? &op_make : &dsf_op_receive);
+        assert_ptr_equal(hand_task(own, 1)->op,
+                         p == 0 ? &dsf_op_transmit : &op_gather);
+        dsflow_graph_free(own);
+    }
+    hand_use(g, &op_use, DSFLOW_STEP, 3, b, a);
+    assert_int_equal(dsf_process_graph(&two, 1, g, &own, &err), DSFLOW_ENOSYS);
+    assert_non_null(strstr(err.msg, "task use of rank 3: a is in another"));
+    dsflow_graph_free(g);
+
+    g = dsflow_graph_new();
+    a = hand_data(g, "a", 1);
+    hand_make(g, DSFLOW_ANYWHERE, a);
+    assert_int_equal(dsf_process_graph(&two, 0, g, &own, &err), DSFLOW_ENOSYS);
+    assert_non_null(strstr(err.msg, "task make has no rank"));
+    dsflow_graph_free(g);
+}
+
+/* Each rank has a process, in order, and each process a rank. */
+static void ranks_are_shared_out_in_order(void **state)
+{
+    for (int32_t ranks = 1; ranks < 20; ranks++)
+        for (int32_t n = 1; n <= ranks; n++) {
+            const struct dsf_processes all = { ranks, n };
+
+            assert_int_equal(dsf_process_first(&all, 0), 0);
+            assert_int_equal(dsf_process_first(&all, n), ranks);
+            for (int32_t p = 0; p < n; p++) {
+                int32_t first = dsf_process_first(&all, p);
+                int32_t end = dsf_process_first(&all, p + 1);
+
+                assert_true(end - first == ranks / n ||
+                            end - first == ranks / n + 1);
+                for (int32_t r = first; r < end; r++)
+                    assert_int_equal(dsf_process_of(&all, r), p);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_moves_data_reads_in_another_process),
+        cmocka_unit_test(ranks_are_shared_out_in_order),
         cmocka_unit_test(what_is_at_home_is_not_sent),
         cmocka_unit_test(a_reader_gets_a_copy_on_its_rank),
         cmocka_unit_test(readers_of_a_rank_share_a_copy_until_it_is_old),

@@ -1,0 +1,25 @@
+/* messages.h - tasks that are messages between processes, said as messages: for
+ * what carries them. */
+#ifndef DSF_CODELETS_MESSAGES_H
+#define DSF_CODELETS_MESSAGES_H
+
+#include <stdbool.h>
+#include <dsflow/graph.h>
+
+/* `elems` numbers from `at` on, of the data of the task. */
+struct dsf_part_message {
+    int64_t elems, at;
+    int32_t process; /* at the other end */
+    uint32_t tag;
+};
+
+enum { DSF_MOST_MESSAGES = 8 }; /* of a task */
+
+bool dsf_is_message(const struct dsflow_op *op);
+
+/* Those of the task, in v; returns how many, all of which go (`out`) or come.
+ */
+unsigned dsf_messages(const struct dsflow_task_spec *t,
+                      struct dsf_part_message *v, bool *out);
+
+#endif

@@ -1,0 +1,165 @@
+/* exec_wire.c - tasks that are messages to and from other processes. */
+#include "exec/exec_private.h"
+#include "exec/wire.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+#include "codelets/messages.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The messages of one task: it has ended when all have. */
+struct posting {
+    const struct dsf_exec_call *call;
+    dsf_ended_fn ended;
+    void *user;
+    unsigned n;
+    _Atomic unsigned left;
+    struct dsf_message messages[DSF_MOST_MESSAGES];
+};
+
+int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
+        const struct dsf_exec_call *call = &exec->calls[i];
+
+        if (!dsf_is_message(call->task->op))
+            continue;
+        if (exec->wire == NULL)
+            return dsflow_fail(err, DSFLOW_ENOSYS,
+                               "task %s: no other process can be reached",
+                               call->task->op->name);
+        if (exec->on[call->task->data[0].i] != NULL)
+            return dsflow_fail(
+                err, DSFLOW_ENOSYS,
+                "task %s: %s is on a device: messages are of "
+                "main memory",
+                call->task->op->name,
+                dsflow_graph_data(exec->graph, call->task->data[0])->name);
+    }
+    return DSFLOW_OK;
+}
+
+/* Note the task: from the first byte that was under way to the last. */
+static void note(const struct posting *p)
+{
+    struct dsflow_exec *exec = p->call->exec;
+    struct dsf_exec_wire *w = &exec->wired;
+    uint32_t task = (uint32_t)(p->call - exec->calls);
+    bool out = p->messages[0].out;
+    double start = INFINITY, end = 0;
+
+    for (unsigned i = 0; i < p->n; i++) {
+        start = fmin(start, p->messages[i].start - exec->opened);
+        end = fmax(end, p->messages[i].end - exec->opened);
+    }
+    pthread_mutex_lock(&w->lock);
+    start = fmax(start, w->until[out]);
+    end = fmax(end, start);
+    w->until[out] = end;
+    w->tasks++;
+    dsf_exec_note(exec, exec->nworkers + DSF_RING_WIRE,
+                  &(struct dsf_span){ .start = start,
+                                      .end = end,
+                                      .what = task,
+                                      .step = dsf_exec_count_run(exec, task),
+                                      .lane = (uint16_t)(w->lane + out),
+                                      .rank = p->call->task->rank,
+                                      .kind = DSF_SPAN_TASK });
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void done(struct dsf_message *m)
+{
+    struct posting *p = m->user;
+
+    if (m->status < 0)
+        dsf_exec_fail(p->call->exec, &m->err);
+    if (atomic_fetch_sub(&p->left, 1) > 1)
+        return;
+    note(p);
+    p->ended(p->user);
+    free(p);
+}
+
+void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
+                         void *user)
+{
+    struct dsflow_exec *exec = call->exec;
+    const struct dsflow_task_spec *t = call->task;
+    const struct dsflow_data_spec *d =
+        dsflow_graph_data(exec->graph, t->data[0]);
+    enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
+    struct dsf_part_message parts[DSF_MOST_MESSAGES];
+    struct posting *p;
+    unsigned n;
+    bool out;
+
+    if (dsflow_exec_failed(exec, NULL) < 0) {
+        ended(user);
+        return;
+    }
+    n = dsf_messages(t, parts, &out);
+    p = dsf_xcalloc(1, sizeof(*p));
+    p->call = call;
+    p->ended = ended;
+    p->user = user;
+    p->n = p->left = n;
+    for (unsigned i = 0; i < n; i++)
+        p->messages[i] = (struct dsf_message){
+            .memory = (char *)exec->mem[t->data[0].i] +
+                      dsflow_dtype_bytes(dtype, parts[i].at),
+            .bytes = dsflow_dtype_bytes(dtype, parts[i].elems),
+            .process = parts[i].process,
+            .tag = parts[i].tag,
+            .out = out,
+            .done = done,
+            .user = p,
+        };
+    /* The last one that ends frees them. */
+    for (unsigned i = 0; i < n; i++)
+        exec->wire->post(exec->wire, &p->messages[i]);
+}
+
+struct now {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ended;
+};
+
+static void wake(void *user)
+{
+    struct now *now = user;
+
+    pthread_mutex_lock(&now->lock);
+    now->ended = true;
+    pthread_cond_signal(&now->changed);
+    pthread_mutex_unlock(&now->lock);
+}
+
+void dsf_exec_wire_run(const struct dsf_exec_call *call)
+{
+    struct now now = { .ended = false };
+
+    pthread_mutex_init(&now.lock, NULL);
+    pthread_cond_init(&now.changed, NULL);
+    dsf_exec_wire_begin(call, wake, &now);
+    pthread_mutex_lock(&now.lock);
+    while (!now.ended)
+        pthread_cond_wait(&now.changed, &now.lock);
+    pthread_mutex_unlock(&now.lock);
+    pthread_cond_destroy(&now.changed);
+    pthread_mutex_destroy(&now.lock);
+}
+
+void dsf_exec_wire_lanes(const struct dsflow_exec *exec,
+                         struct dsf_timeline *timeline)
+{
+    if (exec->wire == NULL)
+        return;
+    dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
+                          "from processes");
+    dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
+                          "to processes");
+}

@@ -1,0 +1,39 @@
+/* wire.h - what the executor asks of what carries messages between the
+ * processes of a job. */
+#ifndef DSF_EXEC_WIRE_H
+#define DSF_EXEC_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dsflow/error.h>
+
+/* Bytes that go from one process to another. It belongs to who posts it, and
+ * must live until it is `done`. */
+struct dsf_message {
+    void *memory; /* main memory; that of one that goes out is not changed */
+    size_t bytes;
+    int32_t process; /* from which it comes, or to which it goes */
+    uint32_t tag;    /* both ends name the same */
+    bool out;
+    void (*done)(struct dsf_message *m); /* called once, on any thread; short */
+    void *user;
+
+    /* Filled in before `done`. */
+    int status;            /* DSFLOW_OK, or what went wrong: */
+    struct dsflow_err err; /* "process 1: …" */
+    double start, end;     /* of dsf_now: its bytes were under way */
+
+    struct dsf_message *next; /* the wire's */
+};
+
+/* Messages of one tag between two processes arrive in the order in which they
+ * were posted; others in any order. None waits for one that was posted later.
+ */
+struct dsf_wire {
+    int32_t process, nprocesses; /* this one, of so many */
+    /* Begin it; from any thread. */
+    void (*post)(struct dsf_wire *wire, struct dsf_message *m);
+};
+
+#endif

@@ -1,0 +1,305 @@
+/* processes.c - the part of a graph that one of several processes runs.
+ *
+ * Tasks that move data between ranks are the only ones that read what another
+ * rank has (policy `send`). What one of them reads of another process is a
+ * message: `transmit` there, a `receive` here. What it only copies is received
+ * where it belongs; what it adds up comes into buffers, of which so many take
+ * turns that one task's may come while another's are added.
+ */
+#include "policies/processes.h"
+
+#include "base/alloc.h"
+#include "policies/policies.h"
+#include "tasks/tasks.h"
+
+#include <dsflow/rewrite.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { TURNS = 2 };
+
+/* Buffers of a size for what a rank receives and adds up. */
+struct turns {
+    int16_t rank;
+    uint8_t dtype;
+    int64_t elems;
+    uint32_t turn; /* of tasks with such buffers */
+};
+
+struct apart {
+    const struct dsf_processes *all;
+    int32_t own;
+    struct dsflow_rewrite rw;
+    uint32_t tag; /* of the next message */
+    struct turns *turns;
+    size_t nturns, cap_turns;
+
+    /* Of a task: by data of it, the process that it comes from, or -1: it is
+     * here; and the number of the message. */
+    int32_t *from;
+    uint32_t *tags;
+    dsflow_data_id *ports;
+    size_t cap_from, cap_tags, cap_ports;
+};
+
+int32_t dsf_process_first(const struct dsf_processes *all, int32_t p)
+{
+    return (int32_t)((int64_t)p * all->ranks / all->n);
+}
+
+int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank)
+{
+    return (int32_t)((((int64_t)rank + 1) * all->n - 1) / all->ranks);
+}
+
+static const struct dsflow_data_spec *
+data_of(const struct apart *a, const struct dsflow_task_spec *t, unsigned i)
+{
+    return dsflow_graph_data(a->rw.in, t->data[i]);
+}
+
+static int32_t home_of(const struct apart *a, const struct dsflow_task_spec *t,
+                       unsigned i)
+{
+    return dsf_process_of(a->all, data_of(a, t, i)->home);
+}
+
+/* What the task takes of its data[i]: `at` is where that goes to, of data[0] or
+ * of send's `out`, where it is no more than copied. */
+static struct dsf_range range_of(const struct apart *a,
+                                 const struct dsflow_task_spec *t, unsigned i)
+{
+    const struct dsf_sum_args *sum = t->args;
+
+    if (t->op == &dsf_op_copy)
+        return *(const struct dsf_range *)t->args;
+    if (t->op == &dsf_op_gather)
+        return dsf_gather_move(t->args, i);
+    if (t->op == &dsf_op_reduce)
+        return (struct dsf_range){ sum->elems, 0, sum->from };
+    return (struct dsf_range){ data_of(a, t, i)->elems, 0, 0 };
+}
+
+static void transmit(struct apart *a, const struct dsflow_task_spec *t,
+                     unsigned i, uint32_t tag)
+{
+    struct dsf_range move = range_of(a, t, i);
+    dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]);
+
+    dsf_add_like(
+        a->rw.out, t, &dsf_op_transmit,
+        &(struct dsf_message_args){ .elems = move.elems,
+                                    .at = move.from,
+                                    .process = dsf_process_of(a->all, t->rank),
+                                    .tag = tag },
+        data_of(a, t, i)->home, 0, 1, &data);
+}
+
+/* --- what comes ----------------------------------------------------------- */
+
+static void receive(struct apart *a, const struct dsflow_task_spec *t,
+                    const struct dsf_receive_args *parts, dsflow_data_id out,
+                    bool fresh)
+{
+    dsf_add_like(a->rw.out, t, &dsf_op_receive, parts, t->rank, fresh, 1, &out);
+}
+
+static void copy_here(struct apart *a, const struct dsflow_task_spec *t,
+                      unsigned i, dsflow_data_id out, bool fresh)
+{
+    struct dsf_range move = range_of(a, t, i);
+    dsflow_data_id ports[2] = { out, dsflow_rewrite_data(&a->rw, t->data[i]) };
+
+    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
+}
+
+/* What a task copies that is here is copied, the rest is received, into the
+ * data[out] of the task. */
+static void take_in_place(struct apart *a, const struct dsflow_task_spec *t,
+                          unsigned out)
+{
+    struct dsf_receive_args parts = { 0 };
+    dsflow_data_id into = dsflow_rewrite_data(&a->rw, t->data[out]);
+    bool fresh = dsflow_task_access(t, out) == DSFLOW_W;
+
+    for (unsigned i = 0; i < t->ndata; i++)
+        if (i != out && a->from[i] < 0) {
+            copy_here(a, t, i, into, fresh);
+            fresh = false;
+        }
+    for (unsigned i = 0; i < t->ndata; i++) {
+        struct dsf_range move;
+
+        if (a->from[i] < 0)
+            continue;
+        if (parts.n == DSF_RECEIVE_PARTS) {
+            receive(a, t, &parts, into, fresh);
+            parts = (struct dsf_receive_args){ 0 };
+            fresh = false;
+        }
+        move = range_of(a, t, i);
+        parts.part[parts.n++] =
+            (struct dsf_message_args){ move.elems, move.at, a->from[i],
+                                       a->tags[i] };
+    }
+    receive(a, t, &parts, into, fresh);
+}
+
+static struct turns *turns_of(struct apart *a, const struct turns *like)
+{
+    for (size_t i = 0; i < a->nturns; i++)
+        if (a->turns[i].rank == like->rank &&
+            a->turns[i].dtype == like->dtype &&
+            a->turns[i].elems == like->elems)
+            return &a->turns[i];
+    dsf_grow(&a->turns, &a->cap_turns, a->nturns + 1, sizeof(*a->turns));
+    a->turns[a->nturns] = *like;
+    return &a->turns[a->nturns++];
+}
+
+/* A buffer on the task's rank for what it takes of its data[i], the `k`-th of
+ * its buffers, and the task that receives it. */
+static dsflow_data_id received(struct apart *a,
+                               const struct dsflow_task_spec *t, unsigned i,
+                               unsigned k)
+{
+    const struct dsflow_data_spec *of = data_of(a, t, i);
+    int64_t elems = range_of(a, t, i).elems;
+    uint32_t turn =
+        turns_of(a, &(struct turns){ t->rank, of->dtype, elems, 0 })->turn %
+        TURNS;
+    struct dsflow_data_spec spec =
+        DSFLOW_DATA(.elems = elems, .dtype = of->dtype, .role = DSFLOW_BUFFERS,
+                    .home = t->rank, .unit = -1);
+    struct dsf_receive_args parts = {
+        .n = 1, .part = { { elems, 0, a->from[i], a->tags[i] } }
+    };
+    dsflow_data_id id =
+        dsflow_rewrite_named(a->rw.out, &spec, "received.%s.z%lld.%u.%u.r%d",
+                             dsflow_dtype_str((enum dsflow_dtype)of->dtype),
+                             (long long)elems, turn, k, t->rank);
+
+    receive(a, t, &parts, id, true);
+    return id;
+}
+
+static void end_turn(struct apart *a, const struct dsflow_task_spec *t)
+{
+    for (size_t i = 0; i < a->nturns; i++)
+        a->turns[i].turn += a->turns[i].rank == t->rank;
+}
+
+static void take_beside(struct apart *a, const struct dsflow_task_spec *t)
+{
+    struct dsflow_task_spec own = *t;
+    unsigned k = 0;
+
+    dsf_grow(&a->ports, &a->cap_ports, t->ndata, sizeof(*a->ports));
+    for (unsigned i = 0; i < t->ndata; i++)
+        a->ports[i] = a->from[i] < 0 ? dsflow_rewrite_data(&a->rw, t->data[i])
+                                     : received(a, t, i, k++);
+    end_turn(a, t);
+    own.data = a->ports;
+    dsflow_graph_add_task(a->rw.out, &own);
+}
+
+/* --- tasks ---------------------------------------------------------------- */
+
+static int check(const struct apart *a, const struct dsflow_task_spec *t,
+                 struct dsflow_err *err)
+{
+    int32_t process = t->rank < 0 ? -1 : dsf_process_of(a->all, t->rank);
+
+    if (process < 0)
+        return dsflow_fail(err, DSFLOW_ENOSYS,
+                           "task %s has no rank: expected one where there are "
+                           "several processes",
+                           t->op->name);
+    for (unsigned i = 0; i < t->ndata; i++)
+        if (data_of(a, t, i)->home < 0 ||
+            (home_of(a, t, i) != process &&
+             (dsflow_task_access(t, i) != DSFLOW_R || !t->op->comm)))
+            return dsflow_fail(err, DSFLOW_ENOSYS,
+                               "task %s of rank %d: %s is in another process: "
+                               "expected that only tasks that move data read "
+                               "there, and none writes",
+                               t->op->name, t->rank, data_of(a, t, i)->name);
+    return DSFLOW_OK;
+}
+
+/* Find and number the messages of the task, and send those that go from here;
+ * returns how many there are. */
+static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
+                              int32_t to)
+{
+    unsigned n = 0;
+
+    dsf_grow(&a->from, &a->cap_from, t->ndata, sizeof(*a->from));
+    dsf_grow(&a->tags, &a->cap_tags, t->ndata, sizeof(*a->tags));
+    for (unsigned i = 0; i < t->ndata; i++) {
+        int32_t from = home_of(a, t, i);
+
+        a->from[i] = from == to ? -1 : from;
+        if (from == to)
+            continue;
+        n++;
+        a->tags[i] = a->tag++;
+        if (from == a->own)
+            transmit(a, t, i, a->tags[i]);
+    }
+    return n;
+}
+
+static int take(struct apart *a, const struct dsflow_task_spec *t,
+                struct dsflow_err *err)
+{
+    int status = check(a, t, err);
+    int32_t to;
+    unsigned n;
+
+    if (status < 0)
+        return status;
+    to = dsf_process_of(a->all, t->rank);
+    n = find_messages(a, t, to);
+    if (to != a->own)
+        return DSFLOW_OK;
+    if (n == 0)
+        dsflow_rewrite_task(&a->rw, t);
+    else if (t->op == &dsf_op_send)
+        take_in_place(a, t, 1);
+    else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather)
+        take_in_place(a, t, 0);
+    else
+        take_beside(a, t);
+    return DSFLOW_OK;
+}
+
+int dsf_process_graph(const struct dsf_processes *all, int32_t p,
+                      struct dsflow_graph *whole, struct dsflow_graph **own,
+                      struct dsflow_err *err)
+{
+    struct dsflow_graph *out = dsflow_graph_new();
+    struct apart a = { .all = all,
+                       .own = p,
+                       .rw = dsflow_rewrite_begin(whole, out) };
+    const struct dsflow_task_spec *t;
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = 0;
+         status == DSFLOW_OK && (t = dsf_nth_task(whole, i)) != NULL; i++)
+        status = take(&a, t, err);
+    free(a.turns);
+    free(a.from);
+    free(a.tags);
+    free(a.ports);
+    dsflow_rewrite_end(&a.rw);
+    if (status == DSFLOW_OK)
+        status = dsflow_graph_check(out, err);
+    if (status < 0) {
+        dsflow_graph_free(out);
+        return status;
+    }
+    *own = out;
+    return DSFLOW_OK;
+}

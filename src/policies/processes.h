@@ -1,0 +1,28 @@
+/* processes.h - the part of a graph that one of several processes runs: the
+ * tasks of its ranks, and what comes from and goes to the others. */
+#ifndef DSF_POLICIES_PROCESSES_H
+#define DSF_POLICIES_PROCESSES_H
+
+#include <dsflow/graph.h>
+
+/* `ranks` ranks are shared out among `n` processes, at most as many: each has
+ * some that follow each other. */
+struct dsf_processes {
+    int32_t ranks, n;
+};
+
+/* The first rank of process `p`; of the one behind the last, `ranks`. */
+int32_t dsf_process_first(const struct dsf_processes *all, int32_t p);
+int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank);
+
+/* The graph of process `p`, of the graph of all, which stays as it is: its
+ * tasks in their order, and where a task reads what is in another process, a
+ * `transmit` there and a `receive` here in its place. Messages are numbered in
+ * the order of the whole graph, so both know one by the same number. It belongs
+ * to the caller. DSFLOW_ENOSYS: a task that has no rank, or writes in another
+ * process. */
+int dsf_process_graph(const struct dsf_processes *all, int32_t p,
+                      struct dsflow_graph *whole, struct dsflow_graph **own,
+                      struct dsflow_err *err);
+
+#endif
