@@ -1,6 +1,8 @@
 # codelet.sh - `dsflow codelet check` tries CUDA sides, on GPUs that are not there.
-DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
+libs=$PWD/tests/gpu/.libs
+DSFLOW_CUDA=$libs/dsflow-cuda-emulated.so
 . "${srcdir:-.}/tests/cli/lib.sh"
+source=$(cd "$OLDPWD" && cd "${srcdir:-.}" && pwd)
 DSFLOW_EMULATED_LATE=20
 DSFLOW_EMULATED_GUARD=0
 export DSFLOW_CUDA DSFLOW_EMULATED_LATE DSFLOW_EMULATED_GUARD
@@ -20,4 +22,41 @@ says '^CUDA mlp.hidden +6  ok; within 0.0001 of cores in fp32, 2\^-5 in bf16, 2\
 DSFLOW_EMULATED_GPUS=0 "$dsflow" codelet check builtin adam --cases 1 > out 2>&1 ||
     fault "without GPUs: $(cat out)"
 says "^CUDA sides were not tried: NVIDIA's driver shows no GPU$"
+
+# plugin NAME FILE: FILE.c with the kernels of FILE.cu, emulated.
+plugin() {
+    ${CXX:-c++} -x c++ -std=c++17 -O1 -ffp-contract=off -fPIC -c -o "$1.o" \
+        -I "$source/tests/gpu/emulation/plugin" -I "$source/src" \
+        -I "$source/tests/gpu/emulation" -I "$source/include" "$2.cu" &&
+        ${CC:-cc} -DHAVE_CUDA -shared -fPIC -I "$source/include" -o "lib$1.so" \
+            "$2.c" "$1.o" "$DSFLOW_CUDA" -Wl,-rpath,"$libs" -lm ||
+        { echo "$2.cu: cannot be built"; exit 1; }
+}
+
+# Every fault of a CUDA side has a line, and the seed in it repeats it.
+plugin bad "$source/tests/gpu/bad_cuda"
+"$dsflow" codelet check ./libbad.so > out 2> err
+[ $? -eq 1 ] || fault "faults: the status is not 1: $(cat err)"
+says '^CUDA good +16  ok; '
+says '^CUDA good_update +[0-9]+  ok; '
+case_1='\(in 77 fp32, out 77 fp32, sum 1 fp32; --seed 1 --cases 1\)$'
+says "^CUDA bad_row +0  FAULT   does not write port out, element 76 $case_1"
+says "^CUDA bad_past +0  FAULT   writes 4 bytes past the end of port out $case_1"
+says "^CUDA bad_before +0  FAULT   writes 4 bytes before the beginning of port out $case_1"
+says "^CUDA bad_sum +0  FAULT   differs from its CPU side in port sum, element 0: .* $case_1"
+says "^CUDA bad_order +[0-9]+  FAULT   (is not the same twice|differs from its CPU side|differs at other addresses).* --seed [0-9]+ --cases 1\)$"
+says "^CUDA bad_barrier +0  FAULT   fails: .*bad_cuda.cu:[0-9]+: .*: waits at a barrier that 32 of 64 threads reach $case_1"
+says "^CUDA bad_scratch +0  FAULT   writes 4 bytes past the end of its scratch $case_1"
+says "^CUDA bad_launch +0  FAULT   fails: invalid configuration argument $case_1"
+says "^CUDA bad_skip +0  FAULT   writes port param although the control says skip .*"
+[ "$(grep -c FAULT out)" -eq 9 ] || fault "other faults: $(grep FAULT out)"
+grep '^CUDA bad_order' out > expected
+"$dsflow" codelet check ./libbad.so bad_order --cases 1 \
+    --seed "$(sed 's/.*--seed \([0-9]*\) .*/\1/' expected)" | grep '^CUDA bad_order' > again
+sed 's/.*FAULT//' expected > a
+sed 's/.*FAULT//' again > b
+cmp a b || fault "the seed does not repeat it: $(cat expected again)"
+DSFLOW_CUDA=no "$dsflow" codelet check ./libbad.so > out 2>&1 || fault "on cores: $(cat out)"
+says '^CUDA sides were not tried: DSFLOW_CUDA=no$'
+
 finish

@@ -84,7 +84,8 @@ template <> inline fp16 dev_narrow<fp16>(float v)
     return { v != v ? (uint16_t)0x7fff : dsf_to_fp16(v) };
 }
 
-namespace emulated {
+/* Plug-ins whose kernels are emulated are linked with the module that has this. */
+namespace emulated __attribute__((visibility("default"))) {
 
 #define EMULATED_HERE                                                          \
     const char *file = __builtin_FILE(), int line = __builtin_LINE()
