@@ -3,15 +3,11 @@
  *
  * A kind of task is an op (what the graph sees), a codelet (what computes it),
  * and something that puts such tasks into the graph: here, a policy. */
+#include "clip.h"
 #include <dsflow/plugin.h>
 #include <dsflow/plan.h>
 #include <dsflow/rewrite.h>
 #include <math.h>
-
-struct args { /* of a task; copied into the graph */
-    int64_t elems;
-    double norm;
-};
 
 /* The graph asks once for each task: do its shapes make sense? */
 static int check(const struct dsflow_case *c, struct dsflow_err *err)
@@ -34,11 +30,17 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     cost->bytes = 12.0 * (double)a->elems; /* read twice, written once */
 }
 
+/* Working memory, of the CUDA side: the sum of each block. */
+static size_t scratch(const struct dsflow_case *c)
+{
+    return (size_t)blocks(c->args) * sizeof(double);
+}
+
 static const struct dsflow_op op = {
     .abi = DSFLOW_OP_ABI, .name = "unit_clip",
     .summary = "the gradient of a unit, scaled to a norm",
     .args_size = sizeof(struct args), DSFLOW_PORTS({ "grad", DSFLOW_RW, DSFLOW_FP32 }),
-    .check = check, .cost = cost,
+    .check = check, .cost = cost, .scratch = scratch,
 };
 
 /* One thread, nothing kept, and sums in one order: the same bits every time. */
@@ -62,7 +64,7 @@ static int make(const struct dsflow_op *op, uint64_t seed,
 {
     struct args *a = args;
 
-    a->elems = (int64_t)(seed * 37 % 1000);
+    a->elems = (int64_t)(seed * 379 % 5000);
     a->norm = seed % 4; /* 0: everything is clipped */
     shapes[0] = dsflow_shape_of(DSFLOW_FP32, a->elems + seed % 3 * 16);
     *n = 1;
@@ -72,6 +74,9 @@ static int make(const struct dsflow_op *op, uint64_t seed,
 static const struct dsflow_trials trials = { .make = make };
 static const struct dsflow_codelet codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = clip, .trials = &trials,
+#ifdef HAVE_CUDA
+    .cuda = unit_clip_cuda,
+#endif
 };
 
 /* The policy's table in job.toml, and its place in the plan. */

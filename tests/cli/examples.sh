@@ -38,6 +38,12 @@ for name in clip attention gated_norm muon schedule average; do
     grep -q "  ok" log || fault "$name: nothing was checked: $(cat log)"
 done
 
+# With nvcc, the CUDA side is in it: tests/gpu/codelet.sh tries it.
+if command -v nvcc > /dev/null; then
+    "$dsflow" list codelets ./libclip.so | grep -q '^unit_clip .*cpu cuda' ||
+        fault "clip has no CUDA side: $("$dsflow" list codelets ./libclip.so)"
+fi
+
 # train JOB OUTPUT ARGS...: six steps of an example.
 train() {
     job=$1 out=$2

@@ -59,4 +59,34 @@ cmp a b || fault "the seed does not repeat it: $(cat expected again)"
 DSFLOW_CUDA=no "$dsflow" codelet check ./libbad.so > out 2>&1 || fault "on cores: $(cat out)"
 says '^CUDA sides were not tried: DSFLOW_CUDA=no$'
 
+# The tutorial's CUDA side, in its program (tests/cli/examples.sh has that without).
+text=$source/docs/writing-a-codelet.md
+awk '/^```c$/ { n++; on = 1; next } /^```/ { on = 0 } on { print > "piece" n }' "$text"
+awk '/^```cuda$/ { on = 1; next } /^```/ { on = 0 } on' "$text" > centralize.cu
+cat piece[1-4] | sed '/^static const struct dsflow_codelet codelet = {$/i \
+const char *centralize_cuda(const struct dsflow_call *call, void *stream);
+    s/^    .cpu = centralize,$/&\n    .cuda = centralize_cuda,/' > centralize.c
+plugin centralize ./centralize
+"$dsflow" codelet check ./libcentralize.so > out 2>&1 || fault "tutorial: $(cat out)"
+says '^CUDA centralize +16  ok; '
+
+# The example with a CUDA side: on GPUs with it and without it, the same run.
+cp "$source"/examples/plugins/clip.* .
+plugin clip ./clip
+${CC:-cc} -shared -fPIC -I "$source/include" -o libcores.so clip.c -lm || exit 1
+"$dsflow" codelet check ./libclip.so --cases 6 > out 2>&1 || fault "clip: $(cat out)"
+says '^CUDA unit_clip +6  ok; '
+clip="--set job.steps=2 --set batch.sequences=1 --set model.layers=1 --set data.validation=0 --set machine.gpus=1 --set unit_clip.norm=0.001"
+# shellcheck disable=SC2086 # words
+run cores --set 'codelets.load=["./libcores.so"]' $clip
+grep -Eq 'on cores, as they have no CUDA side: unit_clip: ' log ||
+    fault "without a CUDA side: $(cat log)"
+# shellcheck disable=SC2086 # words
+run gpu --set 'codelets.load=["./libclip.so"]' $clip
+grep 'on cores' log && fault "with a CUDA side: cores do some of it"
+same cores gpu
+# shellcheck disable=SC2086 # words
+run loose --set 'codelets.load=["./libclip.so"]' $clip --set unit_clip.norm=100
+cmp -s gpu/checkpoints/step-2/params.safetensors \
+    loose/checkpoints/step-2/params.safetensors && fault "nothing is clipped"
 finish
