@@ -4,7 +4,7 @@
 # The source is that of Debian's unstable distribution, from the mirror that
 # this machine's apt already uses, read through an apt state of its own: the
 # system's sources stay as they are. With STARPU_TARBALL=FILE nothing is
-# downloaded. MPI and FxT are built in when their tools are there; a second run
+# downloaded. FxT is built in when it is there; a second run
 # does nothing unless what it would build has changed.
 #
 # Exit status: 0 installed, or there already; 1 it did not build; 2 the command
@@ -48,13 +48,14 @@ say() {
 
 # Without what only its own developers need, and without the libraries that
 # StarPU takes when it finds them and dsflow does not use: a package removed
-# later would leave it unable to start. Devices are dsflow's own, so without CUDA.
+# later would leave it unable to start. Devices and messages are dsflow's own, so
+# without CUDA and MPI.
 # What StarPU keeps of a piece of data grows with the square of the memory nodes:
 # 19 KB with 32 of them, 5 KB with 16. A static library, which goes into dsflow: an
 # installed dsflow then needs nothing of this folder.
 options=(
     --disable-build-doc --disable-build-examples --disable-build-tests
-    --disable-fortran --disable-cuda --disable-hip --disable-opencl --disable-socl
+    --disable-fortran --disable-mpi --disable-cuda --disable-hip --disable-opencl --disable-socl
     --disable-starpufft --disable-starpurm --disable-starpupy --disable-fstack-protector-all
     --disable-leveldb --disable-papi --disable-glpk
     --enable-static --disable-shared --with-pic
@@ -62,12 +63,6 @@ options=(
     --enable-maxbuffers=16 --enable-maxnodes=16
 )
 has=()
-if command -v mpicc >/dev/null; then
-    options+=(--with-mpicc="$(command -v mpicc)")
-    has+=(MPI)
-else
-    options+=(--disable-mpi)
-fi
 if pkg-config --exists fxt 2>/dev/null; then
     options+=(--with-fxt)
     has+=(FxT)

@@ -15,8 +15,8 @@ jobs=$(nproc)
 packages=(
     autoconf automake g++ gcc libtool make patch pkg-config
     libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
-    libjansson-dev libpcre2-dev libtomlplusplus-dev libutf8proc-dev
-    libxxhash-dev
+    libjansson-dev libopenmpi-dev libpcre2-dev libtomlplusplus-dev
+    libutf8proc-dev libxxhash-dev openmpi-bin
     libxml2-utils pajeng python3
 )
 

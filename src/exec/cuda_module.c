@@ -1,95 +1,31 @@
 /* cuda_module.c - find and open the module with the CUDA side. */
 #include "exec/cuda_module.h"
 
-#include "base/alloc.h"
+#include "base/module.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static const char file[] = "dsflow-cuda.so";
+static const struct dsf_module file = {
+    .file = "dsflow-cuda.so",
+    .variable = DSF_CUDA_VARIABLE,
+    .lacking = "CUDA's toolkit",
+    .symbol = DSF_GPU_SYMBOL,
+    .abi = DSF_GPU_ABI,
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
 static const struct dsf_gpu *module;
 static struct dsflow_err why_not;
 
-/* Of a program that was built and not installed: libtool's folder beside it. */
-static char *beside_program(void)
-{
-    char program[4096];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    char *slash;
-
-    program[n < 0 ? 0 : n] = '\0';
-    slash = strrchr(program, '/');
-    if (slash == NULL)
-        return NULL;
-    *slash = '\0';
-    return dsf_xasprintf("%s/.libs/%s", program, file);
-}
-
-/* Freed by the caller. */
-static char *find_file(struct dsflow_err *err)
-{
-    const char *said = getenv(DSF_CUDA_VARIABLE);
-    char *beside, *installed;
-
-    if (said != NULL && strcmp(said, DSF_CUDA_NEVER) == 0) {
-        dsflow_fail(err, DSFLOW_ENOSYS, "%s=%s", DSF_CUDA_VARIABLE, said);
-        return NULL;
-    }
-    if (said != NULL)
-        return dsf_xstrdup(said);
-    beside = beside_program();
-    if (beside != NULL && access(beside, F_OK) == 0)
-        return beside;
-    free(beside);
-    installed = dsf_xasprintf("%s/%s", DSF_MODULE_DIR, file);
-    if (access(installed, F_OK) == 0)
-        return installed;
-    free(installed);
-    dsflow_fail(err, DSFLOW_ENOSYS,
-                "this dsflow was built without CUDA's toolkit (no %s in %s)",
-                file, DSF_MODULE_DIR);
-    return NULL;
-}
-
-/* What the loader says names the file. */
-static const struct dsf_gpu *load(const char *path, struct dsflow_err *err)
-{
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const struct dsf_gpu *found =
-        library != NULL ? dlsym(library, DSF_GPU_SYMBOL) : NULL;
-
-    if (found != NULL && found->abi == DSF_GPU_ABI)
-        return found;
-    if (found == NULL)
-        dsflow_fail(err, DSFLOW_ENOSYS, "%s", dlerror());
-    else
-        dsflow_fail(err, DSFLOW_ENOSYS,
-                    "%s: interface %u: expected %u, of this version of dsflow",
-                    path, found->abi, DSF_GPU_ABI);
-    if (library != NULL)
-        dlclose(library);
-    return NULL;
-}
-
 const struct dsf_gpu *dsf_cuda_module(struct dsflow_err *err)
 {
-    char *path;
-
     pthread_mutex_lock(&lock);
-    if (!tried) {
-        path = find_file(&why_not);
-        if (path != NULL)
-            module = load(path, &why_not);
-        free(path);
-    }
+    if (!tried)
+        module = dsf_module_open(&file, &why_not);
     tried = true;
     pthread_mutex_unlock(&lock);
     if (module == NULL)

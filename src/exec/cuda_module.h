@@ -5,9 +5,8 @@
 
 #include "gpu/gpu.h"
 
-/* The environment variable that says which file it is, or DSF_CUDA_NEVER. */
+/* The environment variable that says which file it is, or "no". */
 #define DSF_CUDA_VARIABLE "DSFLOW_CUDA"
-#define DSF_CUDA_NEVER    "no"
 
 /* The module: one in a process, opened once. NULL: there is none, and the
  * message says why. */

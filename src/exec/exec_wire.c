@@ -1,6 +1,6 @@
 /* exec_wire.c - tasks that are messages to and from other processes. */
 #include "exec/exec_private.h"
-#include "exec/wire.h"
+#include "net/wire.h"
 
 #include "base/alloc.h"
 #include "base/units.h"

@@ -4,7 +4,7 @@
 #ifndef DSF_TESTS_LIB_NEAR_WIRE_H
 #define DSF_TESTS_LIB_NEAR_WIRE_H
 
-#include "exec/wire.h"
+#include "net/wire.h"
 
 /* `n` wires that reach each other; close them when all executors are closed.
  * Returns how many messages came to nobody, or were waited for in vain. */

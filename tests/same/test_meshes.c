@@ -13,6 +13,7 @@
  * bits must be those of one GPU, and their losses nearly those of cores;
  * STEPS=20: after so many steps. */
 #include "mesh_trials.h"
+#include "net/net.h"
 #include "trained.h"
 #include "unit_ops.h"
 
@@ -49,6 +50,16 @@ static const char *const counts[] = {
 /* Who runs a trial: the serial executor, StarPU, or a serial executor for each
  * of several processes. */
 enum way { IN_ORDER, BY_STARPU, APART };
+
+static enum dsflow_exec_kind executor_of(enum way way)
+{
+    return way == BY_STARPU ? DSFLOW_STARPU : DSFLOW_SERIAL;
+}
+
+/* Where mpirun started several of these (tests/same/processes.sh): to the
+ * others. All run the trials of the command line, and the first one compares.
+ */
+static struct dsf_wire *wire;
 
 static struct result *references;
 
@@ -177,17 +188,23 @@ static void run_trial(const char *text, enum way way)
     const struct result *expected;
 
     plan_trial(&tr.trial, text);
-    expected = reference(&tr.trial, true, on_gpus);
     change_order();
-    if (way == APART)
+    if (wire != NULL) {
+        if (!train_as_one(&tr, executor_of(way), wire))
+            goto out;
+    } else if (way == APART) {
         train_apart(&tr, roll_processes(&tr.trial));
-    else
-        train(&tr, way == BY_STARPU ? DSFLOW_STARPU : DSFLOW_SERIAL);
+    } else {
+        train(&tr, executor_of(way));
+    }
+    expected = reference(&tr.trial, true, on_gpus);
     compare_reports(&tr, expected);
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
             compare_unit(&tr, u, k, expected);
     compare_losses(&tr, reference(&tr.trial, false, false), near(&tr.trial));
+
+out:
     free_result(tr.result);
     end_trial(&tr.trial);
 }
@@ -338,10 +355,15 @@ int main(int argc, char **argv)
     unsigned nrandom = count != NULL ? (unsigned)atoi(count) : NRANDOM;
     struct CMUnitTest *tests =
         calloc(4 * ((size_t)argc + ntrials) + 2 * nrandom + 1, sizeof(*tests));
+    struct dsflow_err err;
     unsigned n = 0;
     int status;
 
     on_gpus = getenv("ON_GPUS") != NULL;
+    if (dsf_net_is_one_of_several() && dsf_net_open(&wire, &err) < 0) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 77;
+    }
     if (!read_shard(getenv("SHARD"), &shard)) {
         fprintf(stderr, "SHARD=%s: expected one of several, such as 2/4\n",
                 getenv("SHARD"));
@@ -351,7 +373,7 @@ int main(int argc, char **argv)
     if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
         return 1;
     for (int i = 1; i < argc; i++) {
-        if (!on_gpus) {
+        if (!on_gpus && wire == NULL) {
             n = add_test(tests, n, argv[i], IN_ORDER);
             n = add_apart(tests, n, argv[i]);
         }
@@ -390,5 +412,7 @@ int main(int argc, char **argv)
             free(tests[i].initial_state);
         }
     free(tests);
+    if (wire != NULL && dsf_net_close(&err) < 0)
+        return 1;
     return status;
 }

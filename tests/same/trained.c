@@ -11,6 +11,7 @@
 #include "lib/test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -251,11 +252,16 @@ static void check_known(const struct training *tr, int kind, unsigned u)
 static void collect_data(struct training *each, int32_t n)
 {
     for (int k = 0; k < NKINDS; k++)
-        for (unsigned u = 0; u < each->trial.model.nunits; u++) {
+        for (unsigned u = 0; u < each->trial.model.nunits; u++)
             for (int i = 0; i < 2 * each->trial.plan->nparts; i++)
                 collect_part(each, n, k, u, i);
-            check_known(each, k, u);
-        }
+}
+
+static void check_data(const struct training *tr)
+{
+    for (int k = 0; k < NKINDS; k++)
+        for (unsigned u = 0; u < tr->trial.model.nunits; u++)
+            check_known(tr, k, u);
 }
 
 static int submit(struct training *tr, const char *name, int times,
@@ -340,6 +346,7 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
     must(tr->text, run_programs(tr, &err), &err);
     assert_int_equal(tr->result->nreports, tr->result->steps);
     collect_data(tr, 1);
+    check_data(tr);
     dsflow_exec_close(tr->exec);
     return tr->result;
 }
@@ -396,6 +403,7 @@ struct result *train_apart(struct training *tr, int32_t n)
     run_apart(each, n);
     assert_int_equal(tr->result->nreports, tr->result->steps);
     collect_data(each, n);
+    check_data(tr);
     assert_int_equal(near_wires_free(wires), 0);
     for (int32_t i = 0; i < n; i++) {
         dsflow_exec_close(each[i].exec);
@@ -403,4 +411,101 @@ struct result *train_apart(struct training *tr, int32_t n)
     }
     free(each);
     return tr->result;
+}
+
+/* --- as one of several processes ------------------------------------------ */
+
+static void pass_done(struct dsf_message *m)
+{
+    atomic_store((atomic_bool *)m->user, true);
+}
+
+/* Beside the messages of the graph. */
+static void pass(struct training *tr, struct dsf_wire *wire, void *memory,
+                 size_t bytes, int32_t process, uint32_t what)
+{
+    atomic_bool ended = false;
+    struct dsf_message m = {
+        .memory = memory,
+        .bytes = bytes,
+        .process = process,
+        .tag = (1u << 30) + what,
+        .out = wire->process != 0,
+        .done = pass_done,
+        .user = &ended,
+    };
+
+    wire->post(wire, &m);
+    while (!atomic_load(&ended))
+        usleep(100);
+    must(tr->text, m.status, &m.err);
+}
+
+/* What another process left, beside what is known; what both have is the same.
+ */
+static void merge(struct training *tr, int kind, const float *numbers,
+                  const float *known, size_t n)
+{
+    float *to = tr->result->numbers[kind], *seen = tr->result->known[kind];
+
+    for (size_t i = 0; i < n; i++) {
+        if (known[i] == 0)
+            continue;
+        if (seen[i] > 0 && memcmp(&to[i], &numbers[i], sizeof(*to)) != 0)
+            fail_msg("%s: number %zu of the %s is %.9g: a copy in another "
+                     "process is %.9g",
+                     tr->text, i, kind_names[kind], (double)to[i],
+                     (double)numbers[i]);
+        to[i] = numbers[i];
+        seen[i] = 1;
+    }
+}
+
+static void pass_results(struct training *tr, struct dsf_wire *wire)
+{
+    size_t n = (size_t)first_of_unit(&tr->trial.model, tr->trial.model.nunits);
+    float *numbers = calloc(n, sizeof(*numbers)),
+          *known = calloc(n, sizeof(*known));
+
+    for (int k = 0; k < NKINDS; k++) {
+        struct result *r = tr->result;
+
+        if (wire->process != 0) {
+            pass(tr, wire, r->numbers[k], n * sizeof(float), 0, 0);
+            pass(tr, wire, r->known[k], n * sizeof(float), 0, 1);
+        }
+        for (int32_t p = 1; p < wire->nprocesses && wire->process == 0; p++) {
+            pass(tr, wire, numbers, n * sizeof(float), p, 0);
+            pass(tr, wire, known, n * sizeof(float), p, 1);
+            merge(tr, k, numbers, known, n);
+        }
+    }
+    free(numbers);
+    free(known);
+}
+
+bool train_as_one(struct training *tr, enum dsflow_exec_kind kind,
+                  struct dsf_wire *wire)
+{
+    struct dsf_processes all = { tr->trial.plan->nranks, wire->nprocesses };
+    struct training own = *tr;
+    struct dsflow_err err;
+
+    begin_result(tr);
+    own.result = tr->result;
+    must(tr->text,
+         dsf_process_graph(&all, wire->process, tr->trial.graph,
+                           &own.trial.graph, &err),
+         &err);
+    open_exec(&own, kind, wire);
+    must(tr->text, run_programs(&own, &err), &err);
+    collect_data(&own, 1);
+    dsflow_exec_close(own.exec);
+    dsflow_graph_free(own.trial.graph);
+    pass_results(tr, wire);
+    if (wire->process != 0)
+        return false;
+    assert_int_equal(tr->result->nreports, tr->result->steps);
+    check_data(tr);
+    return true;
 }

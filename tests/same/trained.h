@@ -5,7 +5,10 @@
 
 #include "trial.h"
 
+#include <stdbool.h>
 #include <dsflow/exec.h>
+
+#include "net/wire.h"
 
 /* A trial has 5 steps if it does not say. */
 enum { MOST_STEPS = 20 };
@@ -40,6 +43,10 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind);
 /* The same in `n` processes, each a serial executor with the tasks of its
  * ranks; there are at most as many as ranks. */
 struct result *train_apart(struct training *tr, int32_t n);
+/* The same in this process, one of several that all train it; the result is
+ * that of process 0, for which it returns true. */
+bool train_as_one(struct training *tr, enum dsflow_exec_kind kind,
+                  struct dsf_wire *wire);
 void free_result(struct result *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* wire.h - what the executor asks of what carries messages between the
- * processes of a job. */
-#ifndef DSF_EXEC_WIRE_H
-#define DSF_EXEC_WIRE_H
+ * processes processes of a job. */
+#ifndef DSF_NET_WIRE_H
+#define DSF_NET_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,8 @@ struct dsf_message {
     struct dsflow_err err; /* "process 1: …" */
     double start, end;     /* of dsf_now: its bytes were under way */
 
-    struct dsf_message *next; /* the wire's */
+    struct dsf_message *next; /* the wire's, */
+    unsigned left;            /* and its pieces that are under way */
 };
 
 /* Messages of one tag between two processes arrive in the order in which they

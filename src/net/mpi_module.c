@@ -1,0 +1,279 @@
+/* mpi_module.c - messages between processes by MPI.
+ *
+ * One thread does all that MPI is asked: it begins what is posted, looks which
+ * messages have ended, and tells. It sleeps while nothing is under way, and for
+ * longer and longer while nothing ends: the cores are for kernels. */
+#include "net/mpi_module.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* MPI counts bytes in an int: a longer message goes in pieces, of one tag,
+ * which arrive in their order. */
+enum { PIECE = 1 << 30 };
+
+/* Nanoseconds between two looks: at first, and at most. */
+enum { LEAST_PAUSE = 5000, MOST_PAUSE = 100000 };
+
+/* Those of the arrays that belong together are of one piece under way. */
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct dsf_message *first, **last; /* posted, and not begun */
+    bool closing;
+
+    MPI_Comm comm;
+    MPI_Request *requests;
+    struct dsf_message **of;
+    int *indices;
+    MPI_Status *statuses;
+    int n, cap;
+} mpi;
+
+/* That of dsf_now. */
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *grown(void *at, size_t bytes)
+{
+    at = realloc(at, bytes);
+    if (at == NULL)
+        abort(); /* no memory for metadata */
+    return at;
+}
+
+static void fail(struct dsf_message *m, int error)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+
+    if (m->status < 0)
+        return;
+    MPI_Error_string(error, text, &length);
+    m->status = m->err.status = DSFLOW_EIO;
+    snprintf(m->err.msg, sizeof(m->err.msg), "message %u %s process %d: %.200s",
+             m->tag, m->out ? "to" : "from", m->process, text);
+}
+
+static void end(struct dsf_message *m)
+{
+    if (--m->left > 0)
+        return;
+    m->end = now();
+    m->done(m);
+}
+
+static void begin_piece(struct dsf_message *m, size_t at, int bytes)
+{
+    MPI_Request *request;
+    int error;
+
+    if (mpi.n == mpi.cap) {
+        mpi.cap = 2 * mpi.cap + 64;
+        mpi.requests =
+            grown(mpi.requests, (size_t)mpi.cap * sizeof(*mpi.requests));
+        mpi.of = grown(mpi.of, (size_t)mpi.cap * sizeof(*mpi.of));
+        mpi.indices =
+            grown(mpi.indices, (size_t)mpi.cap * sizeof(*mpi.indices));
+        mpi.statuses =
+            grown(mpi.statuses, (size_t)mpi.cap * sizeof(*mpi.statuses));
+    }
+    request = &mpi.requests[mpi.n];
+    error = m->out ? MPI_Isend((char *)m->memory + at, bytes, MPI_BYTE,
+                               m->process, (int)m->tag, mpi.comm, request)
+                   : MPI_Irecv((char *)m->memory + at, bytes, MPI_BYTE,
+                               m->process, (int)m->tag, mpi.comm, request);
+    if (error != MPI_SUCCESS) {
+        fail(m, error);
+        end(m);
+        return;
+    }
+    mpi.of[mpi.n++] = m;
+}
+
+static void begin(struct dsf_message *m)
+{
+    size_t bytes = m->bytes;
+
+    m->status = DSFLOW_OK;
+    m->start = now();
+    m->left = (unsigned)((bytes + PIECE - 1) / PIECE);
+    for (size_t at = 0; at < bytes; at += PIECE)
+        begin_piece(m, at, bytes - at < PIECE ? (int)(bytes - at) : (int)PIECE);
+}
+
+/* Tell of what has ended; returns how much that is. */
+static int look(void)
+{
+    int ended = 0, kept = 0, error;
+
+    if (mpi.n == 0)
+        return 0;
+    error =
+        MPI_Testsome(mpi.n, mpi.requests, &ended, mpi.indices, mpi.statuses);
+    if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS)
+        ended = 0;
+    for (int i = 0; i < ended; i++) {
+        struct dsf_message *m = mpi.of[mpi.indices[i]];
+
+        mpi.of[mpi.indices[i]] = NULL;
+        if (error == MPI_ERR_IN_STATUS &&
+            mpi.statuses[i].MPI_ERROR != MPI_SUCCESS)
+            fail(m, mpi.statuses[i].MPI_ERROR);
+        end(m);
+    }
+    for (int i = 0; i < mpi.n; i++)
+        if (mpi.of[i] != NULL) {
+            mpi.of[kept] = mpi.of[i];
+            mpi.requests[kept++] = mpi.requests[i];
+        }
+    mpi.n = kept;
+    return ended;
+}
+
+static void sleep_for(long nanoseconds)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += nanoseconds;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&mpi.changed, &mpi.lock, &until);
+}
+
+static void *work(void *arg)
+{
+    long pause = LEAST_PAUSE;
+    struct dsf_message *posted;
+
+    for (;;) {
+        pthread_mutex_lock(&mpi.lock);
+        while (mpi.first == NULL && mpi.n == 0 && !mpi.closing)
+            pthread_cond_wait(&mpi.changed, &mpi.lock);
+        if (mpi.first == NULL && mpi.n > 0 && pause > LEAST_PAUSE)
+            sleep_for(pause);
+        posted = mpi.first;
+        mpi.first = NULL;
+        mpi.last = &mpi.first;
+        if (posted == NULL && mpi.n == 0 && mpi.closing)
+            break;
+        pthread_mutex_unlock(&mpi.lock);
+
+        if (posted != NULL)
+            pause = LEAST_PAUSE;
+        while (posted != NULL) {
+            struct dsf_message *m = posted;
+
+            posted = m->next;
+            begin(m);
+        }
+        pause = look() > 0 ? LEAST_PAUSE : pause + pause / 4 + 1;
+        if (pause > MOST_PAUSE)
+            pause = MOST_PAUSE;
+    }
+    pthread_mutex_unlock(&mpi.lock);
+    return NULL;
+}
+
+static const char *text_of(int error)
+{
+    static char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+
+    MPI_Error_string(error, text, &length);
+    return text;
+}
+
+static const char *mpi_open(int32_t *process, int32_t *nprocesses)
+{
+    pthread_condattr_t attr;
+    int error, level, rank, size, *most, known;
+
+    error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    if (error != MPI_SUCCESS)
+        return text_of(error);
+    if (level < MPI_THREAD_SERIALIZED)
+        return "this MPI was built without threads";
+    MPI_Comm_dup(MPI_COMM_WORLD, &mpi.comm);
+    MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(mpi.comm, &rank);
+    MPI_Comm_size(mpi.comm, &size);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &known);
+    if (!known || *most < INT_MAX)
+        return "this MPI has too few tags: expected all of an int";
+    *process = rank;
+    *nprocesses = size;
+
+    pthread_mutex_init(&mpi.lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&mpi.changed, &attr);
+    pthread_condattr_destroy(&attr);
+    mpi.last = &mpi.first;
+    return pthread_create(&mpi.thread, NULL, work, NULL) == 0
+               ? NULL
+               : "no thread can be started";
+}
+
+static void mpi_post(struct dsf_message *m)
+{
+    m->next = NULL;
+    pthread_mutex_lock(&mpi.lock);
+    *mpi.last = m;
+    mpi.last = &m->next;
+    pthread_cond_signal(&mpi.changed);
+    pthread_mutex_unlock(&mpi.lock);
+}
+
+static const char *mpi_close(void)
+{
+    int error;
+
+    pthread_mutex_lock(&mpi.lock);
+    mpi.closing = true;
+    pthread_cond_signal(&mpi.changed);
+    pthread_mutex_unlock(&mpi.lock);
+    pthread_join(mpi.thread, NULL);
+    pthread_cond_destroy(&mpi.changed);
+    pthread_mutex_destroy(&mpi.lock);
+    free(mpi.requests);
+    free(mpi.of);
+    free(mpi.indices);
+    free(mpi.statuses);
+    MPI_Comm_free(&mpi.comm);
+    error = MPI_Finalize();
+    return error == MPI_SUCCESS ? NULL : text_of(error);
+}
+
+static const char *mpi_version(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    return text;
+}
+
+extern DSFLOW_API const struct dsf_mpi dsf_mpi_module;
+const struct dsf_mpi dsf_mpi_module = {
+    .abi = DSF_MPI_ABI,
+    .open = mpi_open,
+    .post = mpi_post,
+    .close = mpi_close,
+    .version = mpi_version,
+};
