@@ -114,6 +114,22 @@ static void assert_planned(struct dsflow_graph *g,
     dsf_exec_needs_fini(&needs);
 }
 
+static void assert_lanes(const struct program *p, struct dsflow_exec *exec)
+{
+    struct dsf_timeline t = { 0 };
+    size_t tasks = 0;
+
+    dsf_exec_lanes(exec, &t);
+    assert_int_equal(dsf_exec_drain(exec, &t), 0);
+    for (size_t i = 0; i < t.n; i++)
+        if (t.v[i].kind == DSF_SPAN_TASK) {
+            assert_lane(p, exec, &t, &t.v[i]);
+            tasks++;
+        }
+    assert_int_equal(tasks, (size_t)STEPS * dsflow_graph_ntasks(p->g));
+    dsf_timeline_fini(&t);
+}
+
 /* With each step submitted while the one before is under way; nothing is
  * allocated, freed or waited for but at the beginning, and nothing copied that
  * is not pinned. */
@@ -137,6 +153,7 @@ static void run_steps(unsigned gpus, unsigned seed)
     assert_int_equal(dsflow_exec_wait(exec, &err), DSFLOW_OK);
     last = counts_now();
     assert_contents(&p, exec);
+    assert_lanes(&p, exec);
     assert_int_equal(told.n, STEPS);
     assert_int_equal(first.allocations - before.allocations, NRANKS);
     /* Each is cleared before anybody uses it. */

@@ -291,9 +291,36 @@ static inline void assert_contents(struct program *p, struct dsflow_exec *exec)
                 p->words[i], spec(p, i)->bytes);
 }
 
-/* Disk tasks are on the lanes of the disk, and those that work in main memory
- * on cores; nothing on a lane overlaps, and nothing runs before what it needs.
- */
+/* Disk tasks are on the lanes of the disk, those that bring data to a device, or
+ * take it from there, on the lane for that, and those that work in main memory on
+ * cores. */
+static inline void assert_lane(const struct program *p,
+                               const struct dsflow_exec *exec,
+                               const struct dsf_timeline *t,
+                               const struct dsf_span *s)
+{
+    const struct dsflow_task_spec *task =
+        dsflow_graph_task(p->g, (dsflow_task_id){ s->what });
+    const struct dsf_lane *lane = &t->lanes[s->lane];
+
+    if (exec->ndevices > 0 && task->op->swaps &&
+        dsf_task_uses(p->g, task, DSFLOW_DEVICE) &&
+        !dsf_task_uses(p->g, task, DSFLOW_NVME)) {
+        assert_int_equal(lane->kind, DSF_LANE_LINK);
+        assert_memory_equal(
+            lane->name, task->op == &dsf_op_swap_in ? "into" : "out ", 4);
+    } else if (dsf_task_uses(p->g, task, DSFLOW_NVME)) {
+        assert_int_equal(lane->kind, DSF_LANE_DISK);
+        assert_int_equal(s->lane == t->nlanes - 1,
+                         task->op == &dsf_op_swap_out);
+    } else {
+        assert_int_equal(lane->kind, DSF_LANE_WORKER);
+        if (task->op == &mix_op && dsf_task_uses(p->g, task, DSFLOW_HOST))
+            assert_memory_equal(lane->name, "core", 4);
+    }
+}
+
+/* Nothing on a lane overlaps, and nothing runs before what it needs. */
 static inline void assert_timeline(struct program *p, struct dsflow_exec *exec)
 {
     uint32_t ntasks = dsflow_graph_ntasks(p->g);
@@ -310,8 +337,6 @@ static inline void assert_timeline(struct program *p, struct dsflow_exec *exec)
     dsf_timeline_sort(&t);
     for (size_t i = 0; i < t.n; i++) {
         const struct dsf_span *s = &t.v[i];
-        const struct dsf_lane *lane = &t.lanes[s->lane];
-        const struct dsflow_task_spec *task;
 
         assert_true(s->start >= until[s->lane] && s->end >= s->start);
         until[s->lane] = s->end;
@@ -322,20 +347,7 @@ static inline void assert_timeline(struct program *p, struct dsflow_exec *exec)
         start[s->step * ntasks + s->what] = s->start;
         end[s->step * ntasks + s->what] = s->end;
         n++;
-        task = dsflow_graph_task(p->g, (dsflow_task_id){ s->what });
-        if (exec->ndevices > 0 && task->op->swaps &&
-            dsf_task_uses(p->g, task, DSFLOW_DEVICE) &&
-            !dsf_task_uses(p->g, task, DSFLOW_NVME)) {
-            assert_int_equal(lane->kind, DSF_LANE_LINK);
-        } else if (dsf_task_uses(p->g, task, DSFLOW_NVME)) {
-            assert_int_equal(lane->kind, DSF_LANE_DISK);
-            assert_int_equal(s->lane == t.nlanes - 1,
-                             task->op == &dsf_op_swap_out);
-        } else {
-            assert_int_equal(lane->kind, DSF_LANE_WORKER);
-            if (task->op == &mix_op && dsf_task_uses(p->g, task, DSFLOW_HOST))
-                assert_memory_equal(lane->name, "core", 4);
-        }
+        assert_lane(p, exec, &t, s);
     }
     assert_int_equal(n, (size_t)STEPS * ntasks);
     for (uint32_t i = 0; i < ntasks; i++) {
