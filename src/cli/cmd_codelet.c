@@ -160,11 +160,11 @@ const struct dsf_cmd dsf_cmd_codelet = {
         "Runs each codelet of the library on random cases, in a process of\n"
         "its own: beside its reference or the built-in one it replaces, its\n"
         "gradients beside differences of its forward pass, twice, with other\n"
-        "garbage in what it only writes, in other places; where there is a GPU,\n"
-        "each CUDA side beside the CPU side; then each schedule\n"
-        "and each policy in small jobs. Says what is wrong and how to repeat\n"
-        "it, how long the largest case takes, and how fast that is beside the\n"
-        "reference. Exits with 1 when anything was wrong.",
+        "garbage in what it only writes, in other places; where there is a\n"
+        "GPU, each CUDA side beside the CPU side; then each schedule and each\n"
+        "policy in small jobs. Says what is wrong and how to repeat it, how long\n"
+        "the largest case takes, and how fast that is beside the reference.\n"
+        "Exits with 1 when anything was wrong.",
     .flags = codelet_flags,
     .least = 2,
     .most = 64,

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     CANARY = 0x5a,
-    PINNED = 4 << 20, /* bytes of main memory, of all buffers of a call */
-    ALIGNED = 256     /* scratch: libraries of products ask for that */
+    ALIGNED = 256 /* scratch: libraries of products ask for that */
 };
 
 /* No more than buffers are aligned to: a multiple of 64 bytes, and not of 128. */
@@ -22,8 +22,8 @@ size_t dsf_on_gpu_edge = 9 * 64;
 static struct {
     const struct dsf_gpu *gpu;
     void *stream, *ended;
-    char *pinned;
-    size_t pinned_used;
+    char *pinned; /* main memory that the GPU reaches */
+    size_t pinned_bytes, pinned_used;
     char *scratch; /* with its edges */
     size_t scratch_bytes;
     char said[256];
@@ -55,17 +55,11 @@ static const char *open_place(void)
         return NULL;
     if (gpu == NULL)
         return "there is no module with the CUDA side";
-    place.pinned = mmap(NULL, PINNED, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (place.pinned == MAP_FAILED)
-        return "no memory that could be pinned";
     why = gpu->use(0);
     if (why == NULL)
         why = gpu->stream_new(&place.stream);
     if (why == NULL)
         why = gpu->event_new(&place.ended);
-    if (why == NULL)
-        why = gpu->pin(place.pinned, PINNED);
     if (why == NULL)
         place.gpu = gpu;
     return why;
@@ -127,11 +121,44 @@ static bool is_of_host(enum dsflow_dtype type)
            type == DSFLOW_INT64 || type == DSFLOW_FP64;
 }
 
-static const char *take_pinned(struct piece *p)
+static size_t pinned_bytes(const struct piece *p)
+{
+    return (whole(p) + 63) / 64 * 64;
+}
+
+/* Room for all buffers of a call that are not on the GPU. */
+static const char *grow_pinned(const struct dsflow_call *call)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = 0;
+    void *more;
+
+    for (unsigned i = 0; i < call->nbufs; i++)
+        if (is_of_host(call->bufs[i].dtype))
+            bytes += pinned_bytes(
+                &(struct piece){ .bytes = call->bufs[i].bytes });
+    if (bytes <= place.pinned_bytes)
+        return NULL;
+    if (place.pinned != NULL) {
+        place.gpu->unpin(place.pinned);
+        munmap(place.pinned, place.pinned_bytes);
+    }
+    place.pinned = NULL;
+    place.pinned_bytes = 0;
+    bytes = (bytes + page - 1) / page * page;
+    more = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED)
+        return "no memory that could be pinned";
+    place.pinned = more;
+    place.pinned_bytes = bytes;
+    return place.gpu->pin(more, bytes);
+}
+
+static void take_pinned(struct piece *p)
 {
     p->at = place.pinned + place.pinned_used;
-    place.pinned_used += (whole(p) + 63) / 64 * 64;
-    return place.pinned_used <= PINNED ? NULL : "too large for what is pinned";
+    place.pinned_used += pinned_bytes(p);
 }
 
 /* A copy of the buffer with its edges; freed by the caller. */
@@ -146,22 +173,25 @@ static char *with_edges(const struct piece *p, const void *data)
 
 static const char *put(struct piece *p, const struct dsflow_buf *buf)
 {
-    const char *why;
+    const char *why = NULL;
     char *all;
-    void *at;
+    void *at = NULL;
 
     *p =
         (struct piece){ .bytes = buf->bytes, .pinned = is_of_host(buf->dtype) };
-    why = p->pinned ? take_pinned(p) : place.gpu->allocate(whole(p), &at);
+    if (p->pinned)
+        take_pinned(p);
+    else
+        why = place.gpu->allocate(whole(p), &at);
     if (why != NULL)
         return why;
-    if (!p->pinned)
-        p->at = at;
     all = with_edges(p, buf->ptr);
-    if (p->pinned)
+    if (p->pinned) {
         memcpy(p->at, all, whole(p));
-    else
+    } else {
+        p->at = at;
         why = copy(p->at, all, whole(p), 0);
+    }
     free(all);
     return why;
 }
@@ -227,7 +257,7 @@ static const char *get(const struct piece *p, const struct dsflow_buf *buf,
 static const char *put_all(struct piece *pieces, struct dsflow_buf *there,
                            const struct dsflow_call *call)
 {
-    const char *why = NULL;
+    const char *why = grow_pinned(call);
 
     place.pinned_used = 0;
     for (unsigned i = 0; i < call->nbufs && why == NULL; i++) {

@@ -219,6 +219,7 @@ struct attempt {
     const struct dsflow_trials *trials;
     uint64_t seed;
     unsigned cases;
+    bool same_bits; /* as those of the reference */
 };
 
 static void try_it(const void *user, struct dsf_verdict *verdict)
@@ -226,7 +227,8 @@ static void try_it(const void *user, struct dsf_verdict *verdict)
     const struct attempt *a = user;
     const struct dsf_computes codelet = { .op = a->op, .cpu = a->cpu };
     const struct dsf_computes reference = { .op = a->op,
-                                            .cpu = a->reference };
+                                            .cpu = a->reference,
+                                            .same_bits = a->same_bits };
     const struct dsf_verify_options how = { .seed = a->seed,
                                             .cases = a->cases };
 
@@ -424,6 +426,40 @@ static void narrow_ports_are_tried_in_every_type(void **state)
     assert_non_null(strstr(verdict_of(&a).fault, "y 5 fp16"));
 }
 
+static void is_a_bit_off(const struct dsflow_call *call)
+{
+    struct view v = scale(call);
+
+    v.y[2] = nextafterf(v.y[2], 1);
+}
+
+static void is_a_bit_off_in_bf16(const struct dsflow_call *call)
+{
+    takes_any_type(call);
+    if (call->bufs[X].dtype == DSFLOW_BF16)
+        ((uint16_t *)call->bufs[Y].ptr)[1] ^= 1;
+}
+
+/* Where they are promised: of narrow numbers, too. */
+static void a_bit_that_is_not_the_reference_s_is_found(void **state)
+{
+    struct attempt a = { &op, is_a_bit_off, is_well, &trials, 1, 1, false };
+
+    assert_string_equal(verdict_of(&a).fault, "");
+    a.same_bits = true;
+    assert_non_null(strstr(verdict_of(&a).fault,
+                           "has other bits than its reference in port y, "
+                           "element 2: "));
+    a.cpu = is_well;
+    assert_string_equal(verdict_of(&a).fault, "");
+    a = (struct attempt){ &narrow_op, is_a_bit_off_in_bf16, takes_any_type,
+                          &trials,    0,                    60,
+                          true };
+    assert_non_null(strstr(verdict_of(&a).fault, "(x 4 bf16, y 4 bf16, sum"));
+    a.same_bits = false;
+    assert_string_equal(verdict_of(&a).fault, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +467,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(what_the_reference_does_not_write_is_not_asked_for),
         cmocka_unit_test(narrow_ports_are_tried_in_every_type),
+        cmocka_unit_test(a_bit_that_is_not_the_reference_s_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
