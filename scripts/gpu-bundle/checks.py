@@ -66,6 +66,13 @@ def faults(ended):
     return "; ".join(lines[:6])[:600] or ended.why()
 
 
+def errors_of(text):
+    """How many compute-sanitizer tells of; None: it says nothing of it. racecheck
+    counts hazards, warnings among them."""
+    said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text)
+    return sum(map(int, said)) if said else None
+
+
 def sanitized(bench, tool):
     checker = machine.sanitizer()
     if checker is None:
@@ -80,9 +87,8 @@ def sanitized(bench, tool):
                           [checker, "--tool", tool, "--error-exitcode", "9",
                            machine.program("test_module"), *words],
                           bench.left() / (2 if name == "sides" else 1), env)
-        said = re.findall(r"ERROR SUMMARY: (\d+)", ended.text)
-        n = sum(map(int, said)) if said else None
-        good = ended.good and not n
+        n = errors_of(ended.text)
+        good = ended.good and n == 0
         rows.append(row(name, f"{'no summary' if n is None else n} errors, "
                         f"{ended.seconds:.0f} s", "0 errors", good))
         if not good:

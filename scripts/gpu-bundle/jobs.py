@@ -241,9 +241,10 @@ def torch(bench, ours, words, ways, least):
     """Of the ways that PyTorch has, the best beside what dsflow did."""
     from checks import Missing, Wrong
 
-    python = machine.python_with_torch()
+    python = machine.python_with_torch(not bench.small)
     if python is None:
-        raise Missing("no Python here has PyTorch")
+        raise Missing("no Python here has PyTorch"
+                      + ("" if bench.small else " that sees a GPU"))
     device = "cpu" if bench.small else "cuda"
     if bench.small:
         words = ["--batch", "2", "--sequence", "16", "--width", "32",

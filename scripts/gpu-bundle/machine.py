@@ -1,8 +1,9 @@
 """What a part finds on the machine: CUDA's libraries and tools, a GPU, and
 programs of the bundle that run with them for as long as they may."""
 
+import functools
 import glob
-import lzma
+import gzip
 import os
 import pathlib
 import re
@@ -18,12 +19,12 @@ NAME = "libcublasLt.so"
 
 def unpack():
     """Libraries that are packed, once."""
-    for packed in (HERE / "lib").glob("*.xz"):
+    for packed in (HERE / "lib").glob("*.gz"):
         library = packed.with_suffix("")
         if library.exists():
             continue
         new = library.with_suffix(".new")
-        with lzma.open(packed) as source, open(new, "wb") as to:
+        with gzip.open(packed) as source, open(new, "wb") as to:
             shutil.copyfileobj(source, to)
         os.replace(new, library)
 
@@ -43,7 +44,8 @@ def cuda_folders():
     beside = pathlib.Path(nvcc).resolve().parent.parent
     yield from os.environ.get("LD_LIBRARY_PATH", "").split(":")
     yield from (f"{beside}/lib64", f"{beside}/lib",
-                f"{beside}/targets/x86_64-linux/lib", "/usr/local/cuda/lib64")
+                f"{beside}/targets/x86_64-linux/lib",
+                *sorted(glob.glob("/usr/local/cuda*/lib64")))
     for packages in site_packages():
         yield from sorted(glob.glob(f"{packages}/nvidia/*/lib"))
 
@@ -100,13 +102,17 @@ def sanitizer():
     return None
 
 
-def python_with_torch():
-    """A Python that has PyTorch, or None."""
-    for python in (os.environ.get("PYTHON"), sys.executable,
-                   shutil.which("python3"), "/usr/bin/python3"):
-        if python and subprocess.run(
-                [python, "-c", "import torch"],
-                capture_output=True).returncode == 0:
+@functools.lru_cache(maxsize=None)
+def python_with_torch(on_gpus):
+    """A Python that has PyTorch, for GPUs if that is wanted, or None."""
+    ask = "import torch, sys; sys.exit(not torch.cuda.is_available())" \
+        if on_gpus else "import torch"
+    names = [os.environ.get("PYTHON"), sys.executable, "python3", "python",
+             "/usr/bin/python3"]
+    found = [shutil.which(name) for name in names if name]
+    for python in dict.fromkeys(filter(None, found)):
+        if subprocess.run([python, "-c", ask],
+                          capture_output=True).returncode == 0:
             return python
     return None
 

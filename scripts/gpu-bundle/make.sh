@@ -56,7 +56,7 @@ cp "$top/tests/bench/torch_train.py" "$folder"
 cat "$top"/docs/*.md "$top"/docs/design/*.md "$top"/*.md > "$folder/text/docs"
 
 # The largest are packed; run unpacks them.
-find "$folder/lib" -name '*.so*' -size +4M -exec xz -T2 -3 {} +
+find "$folder/lib" -name '*.so*' -size +4M -exec gzip -9 {} +
 bytes=$(du -sb -- "$folder" | cut -f1)
 if ((bytes > most)); then
     echo "make.sh: $folder has $bytes bytes: expected $most at most" >&2

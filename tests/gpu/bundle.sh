@@ -10,6 +10,7 @@ mkdir bin lib text
 cp "$scripts"/*.py "$scripts/run" .
 ln -s "$(command -v dsflow)" "$build/tests/gpu/test_module" bin/
 mv text.txt text/
+echo "what is packed" > lib/packed.so && gzip lib/packed.so
 
 # Without a GPU: one line.
 wrong() {
@@ -20,6 +21,7 @@ wrong() {
 module=$build/tests/gpu/.libs/dsflow-cuda-emulated.so
 wrong DSFLOW_CUDA=no
 wrong DSFLOW_CUDA="$module" DSFLOW_EMULATED_GPUS=0
+[ "$(cat lib/packed.so)" = "what is packed" ] || fault "it is not unpacked"
 DSFLOW_CUDA=$module
 DSFLOW_EMULATED_LATE=0
 export DSFLOW_CUDA DSFLOW_EMULATED_LATE
@@ -53,6 +55,13 @@ python3 ./run --only memcheck > log 2>&1 && fault "3 errors are none"
 grep -Eq '^memcheck +sides +0 errors.* ok$' out/table.txt || fault "$(cat log)"
 grep -Eq '^memcheck +same_bits +3 errors.* SHORT$' out/table.txt ||
     fault "$(cat log)"
+
+python3 -B -c '
+from checks import errors_of
+assert errors_of("=== RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)") == 2
+assert errors_of("=== ERROR SUMMARY: 0 errors") == 0
+assert errors_of("=== Error: the program did not begin") is None' > log 2>&1 ||
+    fault "what compute-sanitizer says: $(cat log)"
 
 # A GPU that fails: the part says so, what was kept stays.
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
