@@ -69,6 +69,8 @@ extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 extern const struct dsf_cmd dsf_program;       /* dsflow itself */
 
+/* `dsflow bench gpu`: bench_gpu.c. */
+int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err);
 /* `dsflow bench io FOLDER…`: bench_io.c. */
 int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 

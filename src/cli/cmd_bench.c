@@ -136,7 +136,7 @@ static int read_parts(const struct dsf_cli_args *args, bool asked[NPARTS],
         if (k == NPARTS)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "bench: %.60s: expected gemm, memory, tasks, "
-                               "link, or io and folders",
+                               "link, gpu alone, or io and folders",
                                args->words[i]);
         asked[k] = true;
     }
@@ -196,10 +196,12 @@ static int bench(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status;
 }
 
-static int bench_or_io(const struct dsf_cli_args *args, struct dsflow_err *err)
+static int bench_what(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     if (args->nwords > 0 && strcmp(args->words[0], "io") == 0)
         return dsf_bench_io(args, err);
+    if (args->nwords > 0 && strcmp(args->words[0], "gpu") == 0)
+        return dsf_bench_gpu(args, err);
     return bench(args, err);
 }
 
@@ -208,13 +210,13 @@ static const struct dsf_flag bench_flags[] = {
     { "size", "SIZE", "io: size of all files together (1GiB)" },
     { "block", "SIZE", "io: try requests of this size only" },
     { "depth", "N", "io: try this many requests in flight only" },
-    { "quick", NULL, "io: a quarter of it, in some seconds" },
+    { "quick", NULL, "io, gpu: a part of it, in some seconds" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_bench = {
     .name = "bench",
-    .args = "[gemm] [memory] [tasks] [link] | io FOLDER…",
+    .args = "[gemm] [memory] [tasks] [link] | gpu | io FOLDER…",
     .summary = "measure this machine, for dsflow plan",
     .help =
         "Measures products of matrices, memory, every kind of task and copies\n"
@@ -224,6 +226,11 @@ const struct dsf_cmd dsf_cmd_bench = {
         "job has computed in it), the rest some seconds. Without it plan and\n"
         "run measure less, once. Nothing else should run.\n"
         "\n"
+        "dsflow bench gpu measures the GPUs: memory, links, what a task takes\n"
+        "beside its kernel, and every kind of task in fp32, bf16 and fp16, in\n"
+        "models as large as there is time for: some three minutes. Without it\n"
+        "the times of jobs on the GPUs of this machine are not predicted.\n"
+        "\n"
         "dsflow bench io FOLDER… measures the disks of these folders, with\n"
         "files that have no name: blocks and numbers of transfers in flight,\n"
         "threads and files, for reading, writing and both, beside fio where\n"
@@ -231,5 +238,5 @@ const struct dsf_cmd dsf_cmd_bench = {
         "for a job, and [disk] for a machine file, which --output writes.",
     .flags = bench_flags,
     .most = 64, /* parts, or folders */
-    .run = bench_or_io,
+    .run = bench_what,
 };

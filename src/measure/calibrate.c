@@ -48,6 +48,22 @@ static const struct shape shapes[] = {
     { "gpt2", "adamw", 1, 8, 768, 8192, 2, 1, 256, false, 0, 1, 1, 4 },
 };
 
+/* On GPUs, each some times the one before: from what emulated ones do in an
+ * instant to what fills a large one. */
+static const struct shape gpu_shapes[] = {
+    { "gpt2", "adamw", 1, 2, 32, 128, 2, 1, 32, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 1, 4, 64, 256, 4, 2, 64, true, 0, 1, 1, 1 },
+    { "llama", "adamw", 1, 4, 128, 256, 2, 1, 128, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 4, 128, 256, 4, 2, 128, true, 3, 2, 1, 1 },
+    { "gpt2", "adamw", 2, 8, 512, 4096, 8, 4, 512, true, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 8, 512, 4096, 8, 4, 512, true, 3, 2, 1, 1 },
+    { "gpt2", "adamw", 2, 12, 768, 50257, 8, 4, 1024, true, 0, 1, 1, 1 },
+    { "llama", "adamw", 2, 16, 2048, 32000, 4, 2, 2048, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 1, 25, 1600, 50257, 32, 16, 1024, false, 0, 1, 1, 1 },
+    { "gpt2", "adamw", 2, 12, 768, 50257, 128, 64, 1024, false, 0, 1, 1, 1 },
+    { "llama", "adamw", 1, 32, 4096, 32000, 4, 2, 4096, false, 0, 1, 1, 1 },
+};
+
 static void write_job(const struct shape *s, enum dsflow_dtype type, char *text,
                       size_t size)
 {
@@ -143,6 +159,7 @@ struct small {
     struct dsflow_host host;
     struct dsflow_exec_options options;
     double budget; /* seconds of steps */
+    double step;   /* seconds of one, where they ran in this process */
 };
 
 static void small_close(struct small *s)
@@ -151,6 +168,14 @@ static void small_close(struct small *s)
     dsf_plan_free(s->plan);
     dsf_model_fini(&s->model);
     dsf_job_fini(&s->job);
+}
+
+static unsigned gpus_of(const struct dsf_machine *machine,
+                        const struct dsflow_plan *plan)
+{
+    unsigned ranks = (unsigned)plan->nranks;
+
+    return machine->gpus < ranks ? machine->gpus : ranks;
 }
 
 static int small_open(struct small *s, const struct shape *shape,
@@ -169,6 +194,8 @@ static int small_open(struct small *s, const struct shape *shape,
     if (status < 0)
         return status;
     status = dsf_model_init(&s->model, &s->job, err);
+    if (status == DSFLOW_OK && machine->gpus > 0)
+        dsf_model_pad(&s->model);
     if (status == DSFLOW_OK)
         status = dsf_plan_new(&s->job, &s->model, machine, &s->plan, err);
     if (status == DSFLOW_OK)
@@ -177,7 +204,8 @@ static int small_open(struct small *s, const struct shape *shape,
         s->options =
             DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_STARPU, .workers = workers,
                                 .cores = machine->cores,
-                                .ranks = (unsigned)s->plan->nranks);
+                                .ranks = (unsigned)s->plan->nranks,
+                                .gpus = gpus_of(machine, s->plan));
     return status;
 }
 
@@ -249,6 +277,7 @@ static int time_tasks(struct small *s, struct dsflow_exec *exec,
         }
     } while (status == DSFLOW_OK && ++steps < 50 &&
              dsf_now() - start < s->budget);
+    s->step = (dsf_now() - start) / (steps + 1);
     add_samples(v, (size_t)steps * n, samples);
     free(v);
     free(seconds);
@@ -278,6 +307,15 @@ static int time_tasks_there(void *user, void *to, struct dsflow_err *err)
     return status;
 }
 
+/* CUDA does not work in a process that was forked from one that has used it, so
+ * this process calls the work. */
+static int here_or_apart(dsf_apart_fn work, struct small *s, void *answer,
+                         size_t bytes, struct dsflow_err *err)
+{
+    return s->options.gpus > 0 ? work(s, answer, err)
+                               : dsf_apart(work, s, answer, bytes, err);
+}
+
 /* Where StarPU does not start, one task after the other is better than none. */
 static int run_small(struct small *s, struct dsf_samples *samples,
                      struct dsflow_err *err)
@@ -285,9 +323,9 @@ static int run_small(struct small *s, struct dsf_samples *samples,
     size_t bytes = sizeof(struct answer) +
                    dsflow_graph_ntasks(s->graph) * sizeof(struct dsf_sample);
     struct answer *answer = dsf_xcalloc(1, bytes);
-    int status = dsf_apart(time_tasks_there, s, answer, bytes, err);
+    int status = here_or_apart(time_tasks_there, s, answer, bytes, err);
 
-    if (status == DSFLOW_EFAIL) {
+    if (status == DSFLOW_EFAIL && s->options.gpus == 0) {
         s->options.kind = DSFLOW_SERIAL;
         status = dsf_apart(time_tasks_there, s, answer, bytes, err);
     }
@@ -299,7 +337,7 @@ static int run_small(struct small *s, struct dsf_samples *samples,
 
 static int run_shape(const struct shape *shape, enum dsflow_dtype type,
                      const struct dsf_machine *machine, unsigned workers,
-                     double budget, struct dsf_samples *samples,
+                     double budget, struct dsf_samples *samples, double *step,
                      struct dsflow_err *err)
 {
     struct small s;
@@ -308,6 +346,7 @@ static int run_shape(const struct shape *shape, enum dsflow_dtype type,
     s.budget = budget;
     if (status == DSFLOW_OK)
         status = run_small(&s, samples, err);
+    *step = s.step;
     small_close(&s);
     return status;
 }
@@ -323,15 +362,50 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
     for (size_t i = 0; i < (quick ? 1 : 2) * NSHAPES; i++) {
         const struct shape *s = &shapes[i % NSHAPES];
         struct dsflow_err err = { 0 };
+        double step;
 
         if (quick && !s->quick)
             continue;
         /* What is not measured is estimated: no reason to stop. */
         if (run_shape(s, type, machine, workers, quick ? 0.3 : 1, samples,
-                      &err) < 0)
+                      &step, &err) < 0)
             dsf_warn("a model of width %d in %s is not measured: %s", s->width,
                      dsflow_dtype_str(type), err.msg);
     }
+}
+
+/* About the operations of a step, to say how much longer one takes. */
+static double size_of(const struct shape *s)
+{
+    double block = (12.0 * s->width + s->sequence) * s->width;
+
+    return s->sequences * s->sequence *
+           (s->layers * block + (double)s->vocab * s->width);
+}
+
+unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
+                            enum dsf_calibration how, enum dsflow_dtype type,
+                            double seconds, struct dsf_samples *samples,
+                            struct dsflow_err *err)
+{
+    enum { NSHAPES = sizeof(gpu_shapes) / sizeof(*gpu_shapes) };
+    bool quick = how == DSF_CALIBRATE_QUICK;
+    double until = dsf_now() + seconds, step = 0;
+    unsigned n = 0;
+
+    for (size_t i = 0; i < NSHAPES; i++) {
+        const struct shape *s = &gpu_shapes[i];
+        double least = i > 0 ? 2 * step * size_of(s) / size_of(s - 1) : 0;
+
+        if ((quick && !s->quick) || dsf_now() + least > until)
+            break;
+        if (run_shape(s, type, machine, machine->cores, seconds / NSHAPES,
+                      samples, &step, err) == DSFLOW_OK)
+            n++;
+        else if (s->data == 1) /* GPUs may not reach each other's memory */
+            break;
+    }
+    return n;
 }
 
 /* Of a step in StarPU, as a run submits them. */
@@ -342,26 +416,31 @@ struct step_time {
 
 static int time_steps_there(void *user, void *to, struct dsflow_err *err)
 {
-    enum { TURNS = 16, STEPS = 8 };
+    enum { TURNS = 16, LEAST = 4, STEPS = 8 };
+    const double LONG = 3; /* seconds: not all turns then */
     struct step_time *time = to;
     struct dsflow_exec *exec = NULL;
-    double turns[TURNS] = { 0 };
-    int status = open_exec(user, &exec, err);
+    double turns[TURNS] = { 0 }, began = dsf_now();
+    int n = -1, status = open_exec(user, &exec, err);
 
-    for (int i = -1; i < TURNS && status == DSFLOW_OK; i++) {
+    for (; n < TURNS && status == DSFLOW_OK &&
+           (n < LEAST || dsf_now() - began < LONG);
+         n++) {
         double start = dsf_now();
 
         for (int k = 0; k < STEPS && status == DSFLOW_OK; k++)
             status = dsflow_exec_submit(exec, DSFLOW_STEP, err);
         if (status == DSFLOW_OK)
             status = dsflow_exec_wait(exec, err);
-        if (i >= 0)
-            turns[i] = (dsf_now() - start) / STEPS;
+        if (n >= 0)
+            turns[n] = (dsf_now() - start) / STEPS;
     }
     dsflow_exec_close(exec);
-    qsort(turns, TURNS, sizeof(*turns), by_value);
-    time->seconds = turns[TURNS / 4];
-    time->scatter = turns[3 * TURNS / 4] / time->seconds - 1;
+    if (status < 0)
+        return status;
+    qsort(turns, (size_t)n, sizeof(*turns), by_value);
+    time->seconds = turns[n / 4];
+    time->scatter = turns[3 * n / 4] / time->seconds - 1;
     return status;
 }
 
@@ -386,12 +465,12 @@ int dsf_calibrate_overhead(const struct dsf_machine *machine,
     struct small s;
     struct step_time measured = { 0 };
     double low = 0, high = 200e-6, before = m->main.overhead;
-    int status =
-        small_open(&s, &shapes[0], DSFLOW_FP32, machine, machine->cores, err);
+    int status = small_open(&s, machine->gpus > 0 ? &gpu_shapes[0] : &shapes[0],
+                            DSFLOW_FP32, machine, machine->cores, err);
 
     if (status == DSFLOW_OK)
-        status =
-            dsf_apart(time_steps_there, &s, &measured, sizeof(measured), err);
+        status = here_or_apart(time_steps_there, &s, &measured,
+                               sizeof(measured), err);
     for (int i = 0; i < 12 && status == DSFLOW_OK; i++) {
         double half = (low + high) / 2;
 

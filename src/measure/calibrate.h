@@ -16,6 +16,14 @@ void dsf_calibrate_tasks(const struct dsf_machine *machine, unsigned workers,
                          enum dsf_calibration how, enum dsflow_dtype type,
                          struct dsf_samples *samples);
 
+/* The same on the GPUs of machine->gpus, in about so many seconds: from small
+ * models to large ones, until one would take longer than what is left, or
+ * fails: `err` then says why. Returns how many were measured. */
+unsigned dsf_calibrate_gpus(const struct dsf_machine *machine,
+                            enum dsf_calibration how, enum dsflow_dtype type,
+                            double seconds, struct dsf_samples *samples,
+                            struct dsflow_err *err);
+
 /* Seconds of a task beside its kernel, in m->main.overhead: what makes the
  * simulated step of a small model as long as StarPU takes for it. After the
  * rates. DSFLOW_EFAIL, and the overhead as it was, where StarPU does not start.

@@ -8,6 +8,7 @@
 #include "measure/bench_disk.h"
 #include "measure/bench_measure.h"
 #include "measure/disks.h"
+#include "measure/gpu_present.h"
 #include "measure/measured.h"
 #include "policies/keys.h"
 
@@ -20,8 +21,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* A file in our part of the cache; NULL where there is none. */
-static char *cache_path(const char *name)
+char *dsf_machine_cache_file(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
@@ -34,7 +34,7 @@ static char *cache_path(const char *name)
 
 char *dsf_machine_cache_path(void)
 {
-    return cache_path("machine.toml");
+    return dsf_machine_cache_file("machine.toml");
 }
 
 /* What tells this machine from another that has the same folder. */
@@ -184,6 +184,12 @@ static void keep(const struct dsf_machine_model *m, const char *path)
         dsf_warn("what was measured is not kept: %s", err.msg);
 }
 
+bool dsf_machine_load(const char *path, const char *name,
+                      struct dsf_machine_model *m)
+{
+    return load(path, "the machine", name, m);
+}
+
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err)
 {
@@ -265,7 +271,7 @@ static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
         "disk-%016llx.toml",
         (unsigned long long)XXH3_64bits(name, strlen(name)));
 
-    path = cache_path(file);
+    path = dsf_machine_cache_file(file);
     if (path == NULL || !load_disks(path, name, &disks)) {
         dsf_machine_model_init(&disks);
         free(disks.main.name);
@@ -306,9 +312,10 @@ int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err)
 {
-    int status = dsf_machine_present(machine, m, err);
+    bool gpus = machine->gpus > 0 && dsf_gpu_present_load(machine, m);
+    int status = gpus ? DSFLOW_OK : dsf_machine_present(machine, m, err);
 
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && !gpus)
         find_type(machine, dsf_compute_type(job), m);
     if (status == DSFLOW_OK && dsf_disks_are_used(job))
         find_disks(job, m);

@@ -10,6 +10,14 @@
  * there is neither. Freed by the caller. */
 char *dsf_machine_cache_path(void);
 
+/* A file of this name in our part of the cache; the same. */
+char *dsf_machine_cache_file(const char *name);
+
+/* What the file describes, if it has this name. What it says is not believed
+ * where it cannot be: a warning says so. */
+bool dsf_machine_load(const char *path, const char *name,
+                      struct dsf_machine_model *m);
+
 /* Measure. */
 void dsf_machine_measure(const struct dsf_machine *machine,
                          enum dsf_calibration how, struct dsf_machine_model *m);
@@ -38,11 +46,12 @@ int dsf_machine_save_disk(const struct dsf_machine_disk *disk,
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err);
 
-/* The same, and rates in the type that the job computes in: where the file has
- * none they are measured, and added to it. Where the job keeps something on
- * NVMe, the disks of its folders, with blocks as it has them: in a file of
- * their own, as jobs have several. Other jobs touch no disk. The folders are
- * there: dsf_disks_check. */
+/* On GPUs, what dsflow bench gpu has kept of them, with the disks below;
+ * otherwise the same as above, and rates in the type that the job computes in:
+ * where the file has none they are measured, and added to it. Where the job
+ * keeps something on NVMe, the disks of its folders, with blocks as it has
+ * them: in a file of their own, as jobs have several. Other jobs touch no disk.
+ * The folders are there: dsf_disks_check. */
 int dsf_machine_of_job(const struct dsf_machine *machine,
                        const struct dsf_job *job, struct dsf_machine_model *m,
                        struct dsflow_err *err);

@@ -44,6 +44,15 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
     };
 }
 
+/* Ranks share those of this machine, where they are fewer. */
+static unsigned gpus_of(const struct dsflow_plan *plan,
+                        const struct dsf_cost_model *model)
+{
+    unsigned gpus = plan->machine->gpus;
+
+    return gpus > 0 && gpus < model->nranks ? gpus : model->nranks;
+}
+
 /* What ranks compute on, and what is beside. */
 static void put_workers(const struct dsflow_plan *plan,
                         const struct dsf_cost_model *model,
@@ -53,7 +62,7 @@ static void put_workers(const struct dsflow_plan *plan,
 
     spec->links = kind != DSF_ON_CORES;
     spec->cores = kind != DSF_ON_GPUS ? plan->machine->cores : 0;
-    spec->workers = kind == DSF_ON_GPUS ? model->nranks : plan->workers;
+    spec->workers = kind == DSF_ON_GPUS ? gpus_of(plan, model) : plan->workers;
     if (kind != DSF_ON_VIRTUALS)
         return;
     spec->two_way = true;
@@ -97,7 +106,8 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
     memset(out, 0, sizeof(*out));
     if (status < 0)
         return status;
-    if (gpus && (int64_t)nranks > m->nodes * m->devices)
+    if (gpus && plan->machine->gpus == 0 &&
+        (int64_t)nranks > m->nodes * m->devices)
         return dsflow_fail(err, DSFLOW_EFIT,
                            "the mesh of the job has %u ranks: expected at most "
                            "the %lld GPUs of %s",

@@ -51,17 +51,18 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
     if (status == DSFLOW_OK)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK)
-        status = dsf_machine_keys_find_gpus(s->job, &s->machine, &s->model,
-                                            err);
-    if (status == DSFLOW_OK && predict && s->machine.gpus > 0)
-        dsf_warn("times are those of cores: how fast the GPUs of this machine "
-                 "are is not known (--machine FILE describes some)");
+        status =
+            dsf_machine_keys_find_gpus(s->job, &s->machine, &s->model, err);
     if (status == DSFLOW_OK)
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)
         status = check_early(s, s->machine.available, err);
     if (status == DSFLOW_OK && (predict || dsf_fit_is_open(s->job)))
         status = dsf_machine_of_job(&s->machine, s->job, &p->own, err);
+    if (status == DSFLOW_OK && predict && s->machine.gpus > 0 &&
+        p->own.main.kind != DSF_MACHINE_GPU)
+        dsf_warn("times are those of cores: dsflow bench gpu measures the GPUs "
+                 "of this machine (--machine FILE describes others)");
     return status;
 }
 

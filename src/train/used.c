@@ -12,6 +12,16 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* The serial executor has one worker, whatever the plan has; and what cores
+ * take says nothing of GPUs. */
+static bool is_predicted(const struct dsf_run *r, const struct dsf_used *used)
+{
+    if (r->s.machine.gpus > 0)
+        return r->executor != DSFLOW_SERIAL &&
+               r->machine.main.kind == DSF_MACHINE_GPU;
+    return used->exec.workers == r->s.plan->workers;
+}
+
 static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
 {
     double n = (double)r->nseconds;
@@ -26,10 +36,8 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
     if (r->token_seconds > 0)
         used->mfu = (double)r->s.job->batch.sequences * r->s.plan->sequence *
                     r->token_seconds / used->median;
-    /* The serial executor has one worker, whatever the plan has. */
-    used->predicted = used->exec.workers == r->s.plan->workers
-                          ? r->prediction.sim.step_seconds
-                          : NAN;
+    used->predicted =
+        is_predicted(r, used) ? r->prediction.sim.step_seconds : NAN;
     if (r->io > 0) {
         used->disk = r->io / n;
         used->disk_hidden = r->io_hidden / r->io;

@@ -19,6 +19,13 @@ bool dsf_fit_is_gpu(const struct dsf_machine_model *m)
     return m != NULL && m->main.kind == DSF_MACHINE_GPU;
 }
 
+/* Of another machine, and not of the GPUs of this one. */
+static bool is_described(const struct dsf_machine *machine,
+                         const struct dsf_machine_model *m)
+{
+    return dsf_fit_is_gpu(m) && machine->gpus == 0;
+}
+
 /* What a rank may use of main memory, for all its tiers. */
 static double share_of_memory(const struct dsflow_plan *plan)
 {
@@ -47,7 +54,7 @@ double dsf_fit_budget(const struct dsflow_plan *plan,
 
     if (memory->device >= 0)
         return (double)memory->device;
-    if (dsf_fit_is_gpu(m))
+    if (is_described(plan->machine, m))
         return plan->machine->available == INT64_MAX ? INFINITY
                                                  : (double)plan->machine->available;
     if (plan->machine->gpus > 0)
@@ -67,7 +74,7 @@ static double host_budget(const struct dsflow_plan *plan,
 
     if (memory->host >= 0)
         return (double)memory->host;
-    if (dsf_fit_is_gpu(m))
+    if (is_described(plan->machine, m))
         return m->main.host < 0
                    ? INFINITY
                    : (double)m->main.host / dsf_machine_model_node_ranks(
@@ -112,8 +119,8 @@ void dsf_fit_weigh(const struct dsflow_plan *plan,
                    const struct dsf_machine_model *m, struct dsf_weights *w)
 {
     dsf_weights_init(w, graph, (unsigned)plan->nranks,
-                     dsf_fit_is_gpu(m) ? 1 : plan->rank_workers);
-    if (!dsf_fit_is_gpu(m) && plan->machine->gpus > 0)
+                     is_described(plan->machine, m) ? 1 : plan->rank_workers);
+    if (plan->machine->gpus > 0)
         place_on_gpus(plan, graph, w);
 }
 
@@ -194,7 +201,7 @@ static double all_memory(const struct dsf_machine *machine,
     int64_t known = machine->available;
     double device, host;
 
-    if (m == NULL)
+    if (m == NULL || machine->gpus > 0)
         return known < 0 || known == INT64_MAX
                    ? INFINITY
                    : (double)known + machine->gpus *

@@ -159,8 +159,8 @@ expect 2 'bench io: --block: 5000: expected a size such as "1MiB"' bench io . --
 expect 2 "bench io: --block: expected 4MiB or what it is a multiple of" bench io . --block 12KiB
 expect 2 "--depth" bench io . --depth 17
 expect 1 "no room on the disk: 512.0 TiB needed" bench io . --size 512TiB
-expect 2 "bench: disk: expected gemm, memory, tasks, link, or io and folders" bench disk
-expect 2 "bench: io: expected gemm, memory, tasks, link, or io and folders" bench link io
+expect 2 "bench: disk: expected gemm, memory, tasks, link, gpu alone, or io and folders" bench disk
+expect 2 "bench: io: expected gemm, memory, tasks, link, gpu alone, or io and folders" bench link io
 expect 2 "bench: --size: expected with io and folders only" bench link --size 1GiB
 expect 2 "no.toml" plan job.toml --machine no.toml
 echo "[machine]" > bad.toml

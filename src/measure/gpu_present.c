@@ -1,0 +1,172 @@
+/* gpu_present.c - the GPUs of this machine, measured. */
+#include "measure/gpu_present.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "exec/cuda_module.h"
+#include "measure/calibrate.h"
+#include "measure/gpu_links.h"
+#include "measure/machine_cache.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+char *dsf_gpu_present_name(const struct dsf_machine *machine)
+{
+    struct dsf_gpu_about about;
+    char versions[128];
+    unsigned n;
+
+    if (dsf_cuda_count(&n, NULL) < 0 || dsf_cuda_about(0, &about, NULL) < 0)
+        return NULL;
+    dsf_cuda_versions(versions, sizeof(versions));
+    return dsf_xasprintf("%u x %s, %s, %s, %u core%s", n, about.name, versions,
+                         machine->cpu, machine->cores,
+                         machine->cores == 1 ? "" : "s");
+}
+
+char *dsf_gpu_present_path(const struct dsf_machine *machine)
+{
+    char *name = dsf_gpu_present_name(machine), *file, *path;
+
+    if (name == NULL)
+        return NULL;
+    file = dsf_xasprintf("gpu-%016llx.toml",
+                         (unsigned long long)XXH3_64bits(name, strlen(name)));
+    path = dsf_machine_cache_file(file);
+    free(file);
+    free(name);
+    return path;
+}
+
+bool dsf_gpu_present_load(const struct dsf_machine *machine,
+                          struct dsf_machine_model *m)
+{
+    char *name = dsf_gpu_present_name(machine);
+    char *path = dsf_gpu_present_path(machine);
+    bool found = path != NULL && dsf_machine_load(path, name, m);
+
+    free(path);
+    free(name);
+    return found;
+}
+
+/* What cores do beside the GPUs: they were measured while all of them work. */
+static int add_cores(const struct dsf_machine *machine,
+                     struct dsf_machine_model *m, struct dsflow_err *err)
+{
+    struct dsf_machine_model cores;
+    int status = dsf_machine_present(machine, &cores, err);
+
+    if (status < 0)
+        return status;
+    m->main.host = machine->memory;
+    m->main.host_bandwidth = cores.main.bandwidth * machine->cores;
+    for (unsigned k = 0; k < cores.nkinds; k++) {
+        const struct dsf_kind_rate *from = &cores.kinds[k];
+        struct dsf_kind_rate *to;
+
+        if (from->host)
+            continue;
+        to = dsf_machine_model_add_kind(m, from->kind, true, from->dtype);
+        to->fixed = from->fixed;
+        to->per_flop = from->per_flop;
+        to->per_byte = from->per_byte;
+        to->per_score = from->per_score;
+    }
+    dsf_machine_model_fini(&cores);
+    return DSFLOW_OK;
+}
+
+/* The smallest memory of all; `with` is this machine with its GPUs. */
+static int look(struct dsf_machine *with, struct dsf_machine_model *m,
+                struct dsflow_err *err)
+{
+    struct dsf_gpu_about about = { .name = "" };
+    int status = dsf_cuda_count(&with->gpus, err);
+
+    with->gpu_memory = m->main.memory = INT64_MAX;
+    for (unsigned i = with->gpus; i-- > 0 && status == DSFLOW_OK;) {
+        status = dsf_cuda_about(i, &about, err);
+        if (m->main.memory > (int64_t)about.memory)
+            m->main.memory = (int64_t)about.memory;
+        if (with->gpu_memory > (int64_t)about.free)
+            with->gpu_memory = (int64_t)about.free;
+    }
+    m->main.devices = with->gpus;
+    return status;
+}
+
+/* Tasks by type; a type of which nothing runs is estimated from fp32. */
+static int measure_tasks(const struct dsf_machine *with, bool quick,
+                         double seconds, struct dsf_machine_model *m,
+                         struct dsf_samples *samples, struct dsflow_err *err)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    double fp32;
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+        unsigned n = dsf_calibrate_gpus(
+            with, quick ? DSF_CALIBRATE_QUICK : DSF_CALIBRATE_FULL, types[i],
+            seconds, samples, err);
+
+        if (n == 0 && i == 0)
+            return DSFLOW_EFAIL;
+        if (n == 0)
+            dsf_warn("%s is not measured: %s", dsflow_dtype_str(types[i]),
+                     err->msg);
+    }
+    dsf_rates_fit(samples, m);
+    fp32 = dsf_samples_flops(samples, DSFLOW_BYTES);
+    m->main.fp32 = fp32 > 0 ? fp32 : m->main.fp32;
+    m->main.bf16 = dsf_samples_flops(samples, DSFLOW_BF16);
+    m->main.fp16 = dsf_samples_flops(samples, DSFLOW_FP16);
+    m->scatter.tasks = dsf_samples_scatter(samples);
+    return DSFLOW_OK;
+}
+
+static void mend(struct dsf_machine_model *m)
+{
+    struct dsflow_err err;
+    char assumed[32];
+
+    while (dsf_machine_model_check(m, &err) < 0) {
+        dsf_machine_model_mend(m, assumed, sizeof(assumed));
+        dsf_warn("measured: %s; %s is assumed", err.msg, assumed);
+    }
+}
+
+int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
+                            double seconds, struct dsf_machine_model *m,
+                            struct dsf_gpu_found *found, struct dsflow_err *err)
+{
+    enum { LARGEST = 256 << 20 };
+    struct dsf_machine with = *machine;
+    size_t bytes = LARGEST;
+    int status;
+
+    dsf_machine_model_init(m);
+    m->main.kind = DSF_MACHINE_GPU;
+    status = look(&with, m, err);
+    if (status == DSFLOW_OK)
+        status = add_cores(machine, m, err);
+    while (bytes > (size_t)with.gpu_memory / 16)
+        bytes /= 2;
+    if (status == DSFLOW_OK)
+        status = dsf_gpu_links(with.gpus, bytes, m, &found->links, err);
+    if (status == DSFLOW_OK)
+        status =
+            measure_tasks(&with, quick, seconds, m, &found->samples, err);
+    if (status == DSFLOW_OK)
+        mend(m);
+    if (status == DSFLOW_OK)
+        status = dsf_calibrate_overhead(&with, m, err);
+    free(m->main.name);
+    m->main.name = dsf_gpu_present_name(machine);
+    if (status < 0)
+        dsf_machine_model_fini(m);
+    return status;
+}

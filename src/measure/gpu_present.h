@@ -1,0 +1,34 @@
+/* gpu_present.h - the GPUs of this machine as the simulator sees them: measured
+ * by dsflow bench gpu, and kept in a file. */
+#ifndef DSF_MEASURE_GPU_PRESENT_H
+#define DSF_MEASURE_GPU_PRESENT_H
+
+#include "machine/machine.h"
+#include "measure/gpu_links.h"
+#include "sim/rates.h"
+
+/* Where what was measured of these GPUs is kept, and the name that the file has
+ * of them: model and number, versions of CUDA, of the driver and of cuBLASLt,
+ * processor. Freed by the caller; NULL without
+ * GPUs, or without a folder for it. */
+char *dsf_gpu_present_name(const struct dsf_machine *machine);
+char *dsf_gpu_present_path(const struct dsf_machine *machine);
+
+/* What is kept, if it is of these GPUs. */
+bool dsf_gpu_present_load(const struct dsf_machine *machine,
+                          struct dsf_machine_model *m);
+
+struct dsf_gpu_found {
+    struct dsf_samples samples; /* times of tasks; v is freed by the caller */
+    struct dsf_gpu_link_rates links;
+};
+
+/* Measure all GPUs that the driver shows, tasks in about `seconds` for each
+ * type; `found` gets what the rates are made of. Of the cores, what is known. Errors:
+ * DSFLOW_ENOSYS without a GPU; DSFLOW_EFAIL where nothing runs on it. */
+int dsf_gpu_present_measure(const struct dsf_machine *machine, bool quick,
+                            double seconds, struct dsf_machine_model *m,
+                            struct dsf_gpu_found *found,
+                            struct dsflow_err *err);
+
+#endif
