@@ -10,6 +10,7 @@ DSFLOW_BEGIN_DECLS
 
 struct dsflow_exec;
 struct dsf_wire;
+struct dsf_graph_part;
 
 enum dsflow_exec_kind {
     DSFLOW_SERIAL, /* the tasks in the graph's order: the reference */
@@ -47,8 +48,11 @@ struct dsflow_exec_options {
                                r % gpus. StarPU only */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
-    struct dsf_wire *wire; /* to the other processes of a job, whose tasks are not
-                              in the graph; dsflow's own. NULL: there are none */
+    struct dsf_wire *wire; /* to the other processes of a job, which is dsflow's
+                              own; NULL: there are none */
+    const struct dsf_graph_part *part; /* of the graph: what this process runs,
+                              while the others serve it; dsflow's own, too. NULL:
+                              all of it */
     void *const *lent; /* by data: its memory, where it is the caller's, until
                           close; aligned to 64 bytes. NULL: the executor's own
                           (of all data, or of this) */

@@ -1,6 +1,7 @@
 /* exec.c - what every executor does alike: codelets, counting, failing. */
 #include "exec/exec_memory.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
@@ -96,6 +97,8 @@ int dsflow_exec_failed(const struct dsflow_exec *exec, struct dsflow_err *err)
 {
     int status = has_failed(exec);
 
+    if (exec->spread != NULL)
+        return dsflow_exec_failed(exec->spread->own, err);
     return status == DSFLOW_OK
                ? DSFLOW_OK
                : dsflow_fail(err, status, "%s", exec->failure.msg);
@@ -233,8 +236,16 @@ int dsflow_exec_open(struct dsflow_graph *graph,
                            "options of an executor: %u bytes: expected %zu",
                            options->size, sizeof(*options));
     exec = dsf_xcalloc(1, sizeof(*exec));
-    exec->class = classes[options->kind];
     exec->graph = graph;
+    if (options->part != NULL) {
+        status = dsf_spread_open(exec, options, host, err);
+        if (status < 0)
+            dsflow_exec_close(exec);
+        else
+            *out = exec;
+        return status;
+    }
+    exec->class = classes[options->kind];
     exec->lent = options->lent;
     exec->wire = options->wire;
     exec->outer = host;
@@ -270,6 +281,11 @@ void dsflow_exec_close(struct dsflow_exec *exec)
 {
     if (exec == NULL)
         return;
+    if (exec->spread != NULL) {
+        dsf_spread_close(exec);
+        free(exec);
+        return;
+    }
     exec->class->close(exec);
     for (unsigned w = 0; w < exec->nworkers; w++) {
         if (exec->workers[w].scratch_bytes > 0)
@@ -302,6 +318,8 @@ int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "program %u: expected one of the %u of the graph",
                            program, nprograms);
+    if (exec->spread != NULL)
+        return dsf_spread_submit(exec, program, err);
     status = dsf_exec_window_unmap(exec, err);
     if (status < 0)
         return status;
@@ -314,8 +332,11 @@ int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
 
 int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 {
-    int status = exec->class->wait(exec, err);
+    int status;
 
+    if (exec->spread != NULL)
+        return dsf_spread_wait(exec, err);
+    status = exec->class->wait(exec, err);
     if (exec->busy_since != 0)
         exec->wall += dsf_now() - exec->busy_since;
     exec->busy_since = 0;
@@ -325,6 +346,8 @@ int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
                       enum dsflow_access access)
 {
+    if (exec->spread != NULL)
+        return dsf_spread_map(exec, id, access);
     return dsf_exec_is_near(exec, id) ? exec->mem[id.i]
                                       : dsf_exec_window_map(exec, id.i, access);
 }
@@ -332,6 +355,10 @@ void *dsflow_exec_map(struct dsflow_exec *exec, dsflow_data_id id,
 void dsflow_exec_stats(const struct dsflow_exec *exec,
                        struct dsflow_exec_stats *stats)
 {
+    if (exec->spread != NULL) {
+        dsflow_exec_stats(exec->spread->own, stats);
+        return;
+    }
     *stats =
         (struct dsflow_exec_stats){ .workers = exec->nworkers,
                                     .wall_seconds = exec->wall,

@@ -2,6 +2,7 @@
  * and tier, and a range of the store for what is on NVMe. */
 #include "exec/exec_memory.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 #include "base/alloc.h"
 
@@ -251,6 +252,8 @@ size_t dsf_exec_on_devices(const struct dsflow_exec *exec)
 {
     size_t bytes = 0;
 
+    if (exec->spread != NULL)
+        return dsf_exec_on_devices(exec->spread->own);
     for (unsigned d = 0; d < exec->ndevices; d++)
         bytes += exec->devices[d].used;
     return bytes;
@@ -259,6 +262,8 @@ size_t dsf_exec_on_devices(const struct dsflow_exec *exec)
 size_t dsflow_exec_resident(const struct dsflow_exec *exec, unsigned rank,
                             enum dsflow_tier tier)
 {
+    if (exec->spread != NULL)
+        return dsf_spread_resident(exec, rank, tier);
     if (rank >= exec->nranks)
         return 0;
     return resident(exec, rank, tier) +

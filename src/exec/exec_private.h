@@ -126,6 +126,8 @@ struct dsf_exec_window {
 };
 
 struct dsflow_exec {
+    struct dsf_spread *spread; /* spread.c: it is of a graph that several
+                                  processes run; NULL: it is of this one's */
     const struct dsf_exec_class *class;
     struct dsflow_graph *graph;
     const struct dsflow_host *outer; /* whose functions `host` calls, */
@@ -324,8 +326,8 @@ void dsf_exec_disk_lanes(const struct dsflow_exec *exec,
 /* exec_wire.c: can the messages of the graph be carried? */
 int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err);
 
-/* The messages that task `call` is, and none after a failure. Wait for their
- * end; or begin them, and call ended(user) at it. */
+/* The messages that task `call` is, also after a failure: another process waits
+ * for them. Wait for their end; or begin them, and call ended(user) at it. */
 void dsf_exec_wire_run(const struct dsf_exec_call *call);
 void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                          void *user);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 #include <stdlib.h>
 
@@ -97,10 +98,26 @@ static void drain_ring(struct dsf_exec_ring *r, struct dsf_timeline *timeline)
                               memory_order_release);
 }
 
+/* Of the tasks of the whole graph: messages count as the task that they are
+ * for. */
+static uint64_t drain_own(const struct dsf_spread *s,
+                          struct dsf_timeline *timeline)
+{
+    size_t before = timeline->n;
+    uint64_t lost = dsf_exec_drain(s->own, timeline);
+
+    for (size_t i = before; i < timeline->n; i++)
+        if (timeline->v[i].kind == DSF_SPAN_TASK)
+            timeline->v[i].what = s->part->tasks[timeline->v[i].what];
+    return lost;
+}
+
 uint64_t dsf_exec_drain(struct dsflow_exec *exec, struct dsf_timeline *timeline)
 {
     uint64_t lost = 0;
 
+    if (exec->spread != NULL)
+        return drain_own(exec->spread, timeline);
     for (unsigned i = 0; i < nrings(exec); i++) {
         drain_ring(&exec->rings[i], timeline);
         lost += atomic_exchange_explicit(&exec->rings[i].lost, 0,
@@ -112,6 +129,10 @@ uint64_t dsf_exec_drain(struct dsflow_exec *exec, struct dsf_timeline *timeline)
 void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline)
 {
+    if (exec->spread != NULL) {
+        dsf_exec_lanes(exec->spread->own, timeline);
+        return;
+    }
     exec->class->lanes(exec, timeline);
     dsf_exec_link_lanes(exec, timeline);
     dsf_exec_disk_lanes(exec, timeline);
@@ -125,5 +146,5 @@ void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)
 
 double dsf_exec_began(const struct dsflow_exec *exec)
 {
-    return exec->opened;
+    return exec->spread != NULL ? exec->spread->own->opened : exec->opened;
 }

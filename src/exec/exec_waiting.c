@@ -1,7 +1,9 @@
 /* exec_waiting.c - what was submitted and has not ended. */
 #include "exec/exec_waiting.h"
 
+#include "codelets/messages.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 static uint32_t runs_of(const struct dsflow_exec *exec, uint32_t task)
 {
@@ -10,13 +12,26 @@ static uint32_t runs_of(const struct dsflow_exec *exec, uint32_t task)
 
 uint64_t dsf_exec_ended(const struct dsflow_exec *exec)
 {
+    if (exec->spread != NULL)
+        return dsf_exec_ended(exec->spread->own);
+
     uint64_t n = atomic_load_explicit(&exec->disk.tasks, memory_order_relaxed) +
-                 atomic_load_explicit(&exec->copied, memory_order_relaxed);
+                 atomic_load_explicit(&exec->copied, memory_order_relaxed) +
+                 atomic_load_explicit(&exec->wired.tasks, memory_order_relaxed);
 
     for (unsigned w = 0; w < exec->nworkers; w++)
         n +=
             atomic_load_explicit(&exec->workers[w].tasks, memory_order_relaxed);
     return n;
+}
+
+static uint32_t other_end(const struct dsflow_task_spec *t)
+{
+    struct dsf_part_message v[DSF_MOST_MESSAGES];
+    bool out;
+
+    dsf_messages(t, v, &out);
+    return (uint32_t)v[0].process;
 }
 
 /* All runs of a program before the one that is behind most are complete: what a
@@ -41,6 +56,9 @@ static struct dsf_waiting find_reason(struct dsflow_exec *exec, uint32_t task,
     case DSF_BY_DEVICE:
         return (struct dsf_waiting){ task, DSF_WAITING_DEVICE,
                                      exec->calls[task].device->index };
+    case DSF_BY_WIRE:
+        return (struct dsf_waiting){ task, DSF_WAITING_PROCESS,
+                                     other_end(exec->calls[task].task) };
     default:
         return (struct dsf_waiting){ task, DSF_WAITING_WORKER, 0 };
     }
@@ -85,6 +103,22 @@ static uint32_t waiting_of(struct dsflow_exec *exec, dsflow_program program,
     return waiting;
 }
 
+/* Of the tasks of the whole graph. */
+static uint32_t waiting_of_own(const struct dsf_spread *s,
+                               dsflow_program *program, uint32_t *run,
+                               struct dsf_waiting *v, unsigned most,
+                               unsigned *n)
+{
+    uint32_t waiting = dsf_exec_waiting(s->own, program, run, v, most, n);
+
+    for (unsigned i = 0; i < *n; i++) {
+        if (v[i].what == DSF_WAITING_TASK)
+            v[i].on = s->part->tasks[v[i].on];
+        v[i].task = s->part->tasks[v[i].task];
+    }
+    return waiting;
+}
+
 uint32_t dsf_exec_waiting(struct dsflow_exec *exec, dsflow_program *program,
                           uint32_t *run, struct dsf_waiting *v, unsigned most,
                           unsigned *n)
@@ -92,6 +126,8 @@ uint32_t dsf_exec_waiting(struct dsflow_exec *exec, dsflow_program *program,
     unsigned nprograms = dsflow_graph_nprograms(exec->graph);
     uint32_t waiting = 0;
 
+    if (exec->spread != NULL)
+        return waiting_of_own(exec->spread, program, run, v, most, n);
     *n = 0;
     for (unsigned p = 0; p < nprograms && waiting == 0; p++) {
         *program = (dsflow_program)p;

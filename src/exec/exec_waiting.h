@@ -9,11 +9,12 @@
 uint64_t dsf_exec_ended(const struct dsflow_exec *exec);
 
 enum dsf_waiting_for {
-    DSF_WAITING_END,    /* it runs, on worker `on` */
-    DSF_WAITING_DISK,   /* it was handed to the disk */
-    DSF_WAITING_DEVICE, /* it was handed to device `on` */
-    DSF_WAITING_WORKER, /* nothing holds it back, and no worker has taken it */
-    DSF_WAITING_TASK,   /* task `on` of its run has not ended */
+    DSF_WAITING_END,     /* it runs, on worker `on` */
+    DSF_WAITING_DISK,    /* it was handed to the disk */
+    DSF_WAITING_DEVICE,  /* it was handed to device `on` */
+    DSF_WAITING_PROCESS, /* it is a message to or from process `on` */
+    DSF_WAITING_WORKER,  /* nothing holds it back, and no worker has taken it */
+    DSF_WAITING_TASK,    /* task `on` of its run has not ended */
 };
 
 struct dsf_waiting {

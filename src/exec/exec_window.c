@@ -2,9 +2,16 @@
  * main memory, one piece at a time: what is on NVMe, or on a device. */
 #include "exec/exec_memory.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 bool dsf_exec_is_near(const struct dsflow_exec *exec, dsflow_data_id data)
 {
+    if (exec->spread != NULL) {
+        uint32_t own = exec->spread->part->data[data.i];
+
+        return own != DSF_NOT_IN_PART &&
+               dsf_exec_is_near(exec->spread->own, (dsflow_data_id){ own });
+    }
     return exec->mem[data.i] != NULL && exec->on[data.i] == NULL;
 }
 

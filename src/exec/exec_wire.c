@@ -96,10 +96,6 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     unsigned n;
     bool out;
 
-    if (dsflow_exec_failed(exec, NULL) < 0) {
-        ended(user);
-        return;
-    }
     n = dsf_messages(t, parts, &out);
     p = dsf_xcalloc(1, sizeof(*p));
     p->call = call;

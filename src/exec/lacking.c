@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "exec/exec_private.h"
+#include "exec/spread_private.h"
 
 #include <stdlib.h>
 
@@ -21,6 +22,8 @@ char *dsf_exec_lacking(const struct dsflow_exec *exec, double *share)
     double all = 0, lacking = 0;
     char *names = NULL;
 
+    if (exec->spread != NULL)
+        return dsf_exec_lacking(exec->spread->own, share);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
         char *before = names;
 

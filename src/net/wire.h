@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <dsflow/error.h>
 
+/* Tags from this one on are of no graph. */
+#define DSF_OWN_TAGS (UINT32_C(1) << 30)
+
 /* Bytes that go from one process to another. It belongs to who posts it, and
  * must live until it is `done`. */
 struct dsf_message {

@@ -275,9 +275,32 @@ static int take(struct apart *a, const struct dsflow_task_spec *t,
     return DSFLOW_OK;
 }
 
-int dsf_process_graph(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_graph *whole, struct dsflow_graph **own,
-                      struct dsflow_err *err)
+/* What no task of the process touches, but the program around it may. */
+static void add_persistent(struct apart *a)
+{
+    const struct dsflow_data_spec *d;
+
+    for (uint32_t i = 0; (d = dsf_nth_data(a->rw.in, i)) != NULL; i++)
+        if (d->persistent && dsf_process_of(a->all, d->home) == a->own)
+            dsflow_rewrite_data(&a->rw, (dsflow_data_id){ i });
+}
+
+static void find_data(const struct apart *a, struct dsf_graph_part *part)
+{
+    uint32_t n = dsflow_graph_ndata(a->rw.in);
+
+    part->data = dsf_xcalloc((size_t)n + 1, sizeof(*part->data));
+    part->process = dsf_xcalloc((size_t)n + 1, sizeof(*part->process));
+    for (uint32_t i = 0; i < n; i++) {
+        part->data[i] = a->rw.copied[i] ? a->rw.copy[i].i : DSF_NOT_IN_PART;
+        part->process[i] =
+            dsf_process_of(a->all, dsf_nth_data(a->rw.in, i)->home);
+    }
+}
+
+int dsf_process_part(const struct dsf_processes *all, int32_t p,
+                     struct dsflow_graph *whole, struct dsf_graph_part *part,
+                     struct dsflow_err *err)
 {
     struct dsflow_graph *out = dsflow_graph_new();
     struct apart a = { .all = all,
@@ -285,10 +308,21 @@ int dsf_process_graph(const struct dsf_processes *all, int32_t p,
                        .rw = dsflow_rewrite_begin(whole, out) };
     const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
+    size_t cap = 0;
 
+    *part = (struct dsf_graph_part){ .graph = out };
     for (uint32_t i = 0;
-         status == DSFLOW_OK && (t = dsf_nth_task(whole, i)) != NULL; i++)
+         status == DSFLOW_OK && (t = dsf_nth_task(whole, i)) != NULL; i++) {
+        uint32_t before = dsflow_graph_ntasks(out), n;
+
         status = take(&a, t, err);
+        n = dsflow_graph_ntasks(out);
+        dsf_grow(&part->tasks, &cap, (size_t)n + 1, sizeof(*part->tasks));
+        while (before < n)
+            part->tasks[before++] = i;
+    }
+    add_persistent(&a);
+    find_data(&a, part);
     free(a.turns);
     free(a.from);
     free(a.tags);
@@ -296,10 +330,16 @@ int dsf_process_graph(const struct dsf_processes *all, int32_t p,
     dsflow_rewrite_end(&a.rw);
     if (status == DSFLOW_OK)
         status = dsflow_graph_check(out, err);
-    if (status < 0) {
-        dsflow_graph_free(out);
-        return status;
-    }
-    *own = out;
-    return DSFLOW_OK;
+    if (status < 0)
+        dsf_graph_part_free(part);
+    return status;
+}
+
+void dsf_graph_part_free(struct dsf_graph_part *part)
+{
+    dsflow_graph_free(part->graph);
+    free(part->tasks);
+    free(part->data);
+    free(part->process);
+    *part = (struct dsf_graph_part){ .graph = NULL };
 }

@@ -3,7 +3,7 @@
 #ifndef DSF_POLICIES_PROCESSES_H
 #define DSF_POLICIES_PROCESSES_H
 
-#include <dsflow/graph.h>
+#include "graph/part.h"
 
 /* `ranks` ranks are shared out among `n` processes, at most as many: each has
  * some that follow each other. */
@@ -15,14 +15,14 @@ struct dsf_processes {
 int32_t dsf_process_first(const struct dsf_processes *all, int32_t p);
 int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank);
 
-/* The graph of process `p`, of the graph of all, which stays as it is: its
- * tasks in their order, and where a task reads what is in another process, a
+/* The part of process `p`, of the graph of all, which stays as it is: its tasks
+ * in their order, and where a task reads what is in another process, a
  * `transmit` there and a `receive` here in its place. Messages are numbered in
- * the order of the whole graph, so both know one by the same number. It belongs
- * to the caller. DSFLOW_ENOSYS: a task that has no rank, or writes in another
- * process. */
-int dsf_process_graph(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_graph *whole, struct dsflow_graph **own,
-                      struct dsflow_err *err);
+ * the order of the whole graph, so both know one by the same number. It has the
+ * persistent data that is at home there, and belongs to the caller.
+ * DSFLOW_ENOSYS: a task that has no rank, or writes in another process. */
+int dsf_process_part(const struct dsf_processes *all, int32_t p,
+                     struct dsflow_graph *whole, struct dsf_graph_part *part,
+                     struct dsflow_err *err);
 
 #endif

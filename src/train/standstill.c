@@ -80,6 +80,9 @@ static void say_one(const struct dsflow_graph *graph,
         dsf_warn("%s waits for device %u, or runs there", name.s,
                  (unsigned)w->on);
         break;
+    case DSF_WAITING_PROCESS:
+        dsf_warn("%s waits for process %u", name.s, (unsigned)w->on);
+        break;
     case DSF_WAITING_WORKER:
         dsf_warn("%s is ready, and no worker has taken it", name.s);
         break;

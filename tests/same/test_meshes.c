@@ -189,22 +189,23 @@ static void run_trial(const char *text, enum way way)
 
     plan_trial(&tr.trial, text);
     change_order();
-    if (wire != NULL) {
-        if (!train_as_one(&tr, executor_of(way), wire))
-            goto out;
-    } else if (way == APART) {
-        train_apart(&tr, roll_processes(&tr.trial));
-    } else {
-        train(&tr, executor_of(way));
+    if (wire != NULL && wire->process > 0) {
+        serve_first(&tr, executor_of(way), wire);
+        end_trial(&tr.trial);
+        return;
     }
+    if (wire != NULL)
+        train_as_first(&tr, executor_of(way), wire);
+    else if (way == APART)
+        train_apart(&tr, roll_processes(&tr.trial));
+    else
+        train(&tr, executor_of(way));
     expected = reference(&tr.trial, true, on_gpus);
     compare_reports(&tr, expected);
     for (unsigned u = 0; u < tr.trial.model.nunits; u++)
         for (int k = 0; k < NKINDS; k++)
             compare_unit(&tr, u, k, expected);
     compare_losses(&tr, reference(&tr.trial, false, false), near(&tr.trial));
-
-out:
     free_result(tr.result);
     end_trial(&tr.trial);
 }

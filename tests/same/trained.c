@@ -3,6 +3,7 @@
 #include "trained.h"
 
 #include "codelets/cast.h"
+#include "exec/spread.h"
 #include "model/parts.h"
 #include "plan/programs.h"
 #include "policies/processes.h"
@@ -11,7 +12,6 @@
 #include "lib/test.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -202,28 +202,25 @@ static void collect_piece(struct training *tr, dsflow_data_id id,
     free(from);
 }
 
-/* `each` of `n` executors has some of it. */
-static void collect_part(struct training *each, int32_t n, int kind, unsigned u,
-                         int index)
+static void collect_part(struct training *tr, int kind, unsigned u, int index)
 {
-    int64_t first = first_of_unit(&each->trial.model, u);
+    int64_t first = first_of_unit(&tr->trial.model, u);
     struct dsf_part part;
-    float *numbers = new_part(each, u, index, &part);
-    float *known = new_part(each, u, index, &part);
+    float *numbers = new_part(tr, u, index, &part);
+    float *known = new_part(tr, u, index, &part);
 
     bool any = false;
 
     if (numbers == NULL)
         goto out;
-    for (int32_t i = 0; i < n; i++)
-        EACH_PIECE(&each[i], id, kind, &part)
-        {
-            collect_piece(&each[i], id, numbers, known);
-            any = true;
-        }
+    EACH_PIECE(tr, id, kind, &part)
+    {
+        collect_piece(tr, id, numbers, known);
+        any = true;
+    }
     if (any) {
-        dsf_part_merge(&part, numbers, each->result->numbers[kind] + first);
-        dsf_part_merge(&part, known, each->result->known[kind] + first);
+        dsf_part_merge(&part, numbers, tr->result->numbers[kind] + first);
+        dsf_part_merge(&part, known, tr->result->known[kind] + first);
     }
 
 out:
@@ -249,42 +246,25 @@ static void check_known(const struct training *tr, int kind, unsigned u)
     assert_true(kind != PARAM || known[0] > 0);
 }
 
-static void collect_data(struct training *each, int32_t n)
+static void collect_data(struct training *tr)
 {
     for (int k = 0; k < NKINDS; k++)
-        for (unsigned u = 0; u < each->trial.model.nunits; u++)
-            for (int i = 0; i < 2 * each->trial.plan->nparts; i++)
-                collect_part(each, n, k, u, i);
-}
-
-static void check_data(const struct training *tr)
-{
-    for (int k = 0; k < NKINDS; k++)
-        for (unsigned u = 0; u < tr->trial.model.nunits; u++)
+        for (unsigned u = 0; u < tr->trial.model.nunits; u++) {
+            for (int i = 0; i < 2 * tr->trial.plan->nparts; i++)
+                collect_part(tr, k, u, i);
             check_known(tr, k, u);
+        }
 }
 
-static int submit(struct training *tr, const char *name, int times,
-                  struct dsflow_err *err)
+static void submit(struct training *tr, const char *name, int times)
 {
     dsflow_program program;
-    int status = DSFLOW_OK;
+    struct dsflow_err err;
 
-    if (!dsflow_graph_find_program(tr->trial.graph, name, &program))
-        return DSFLOW_OK;
-    for (int i = 0; i < times && status == DSFLOW_OK; i++)
-        status = dsflow_exec_submit(tr->exec, program, err);
-    return status == DSFLOW_OK ? dsflow_exec_wait(tr->exec, err) : status;
-}
-
-/* All programs. There is a step and an eval in each graph. */
-static int run_programs(struct training *tr, struct dsflow_err *err)
-{
-    int status = submit(tr, DSF_PREPARE, 1, err);
-
-    if (status == DSFLOW_OK)
-        status = submit(tr, "step", tr->result->steps, err);
-    return status == DSFLOW_OK ? submit(tr, "eval", 1, err) : status;
+    assert_true(dsflow_graph_find_program(tr->trial.graph, name, &program));
+    for (int i = 0; i < times; i++)
+        must(tr->text, dsflow_exec_submit(tr->exec, program, &err), &err);
+    must(tr->text, dsflow_exec_wait(tr->exec, &err), &err);
 }
 
 /* In main memory where nothing else is said: thousands of small transfers take
@@ -296,8 +276,7 @@ static const char *disk_of(const struct dsf_job *job)
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".";
 }
 
-static void open_exec(struct training *tr, enum dsflow_exec_kind kind,
-                      struct dsf_wire *wire)
+static void open_exec(struct training *tr, enum dsflow_exec_kind kind)
 {
     const struct dsf_job *job = &tr->trial.job;
     const char *folder = disk_of(job);
@@ -315,7 +294,8 @@ static void open_exec(struct training *tr, enum dsflow_exec_kind kind,
                                 ? (size_t)job->machine.virtual_link
                                 : 0,
             .gpus = job->machine.gpus > 0 ? (unsigned)job->machine.gpus : 0,
-            .ranks = (unsigned)tr->trial.plan->nranks, .wire = wire,
+            .ranks = (unsigned)tr->trial.plan->nranks, .wire = tr->wire,
+            .part = tr->part,
             .disk = { .paths = &folder,
                       .npaths = 1,
                       .block = 64 << 10,
@@ -327,185 +307,113 @@ static void open_exec(struct training *tr, enum dsflow_exec_kind kind,
         tr->text,
         dsflow_exec_open(tr->trial.graph, &options, &tr->host, &tr->exec, &err),
         &err);
-    fill_data(tr);
-}
-
-static void begin_result(struct training *tr)
-{
-    tr->result = new_result(&tr->trial.model);
-    tr->result->steps = (int)tr->trial.job.main.steps;
-    assert_in_range(tr->result->steps, 1, MOST_STEPS);
 }
 
 struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 {
-    struct dsflow_err err;
+    dsflow_program prepare;
 
-    begin_result(tr);
-    open_exec(tr, kind, NULL);
-    must(tr->text, run_programs(tr, &err), &err);
+    tr->result = new_result(&tr->trial.model);
+    tr->result->steps = (int)tr->trial.job.main.steps;
+    assert_in_range(tr->result->steps, 1, MOST_STEPS);
+    open_exec(tr, kind);
+    fill_data(tr);
+    if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
+        submit(tr, DSF_PREPARE, 1);
+    submit(tr, "step", tr->result->steps);
+    submit(tr, "eval", 1);
     assert_int_equal(tr->result->nreports, tr->result->steps);
-    collect_data(tr, 1);
-    check_data(tr);
+    collect_data(tr);
     dsflow_exec_close(tr->exec);
     return tr->result;
 }
 
 /* --- in several processes ------------------------------------------------- */
 
-/* A part of a trial, on a thread that stands for a process. */
-struct process {
-    struct training *tr;
+static void find_part(const struct training *tr, struct dsf_wire *wire,
+                      struct dsf_graph_part *part)
+{
+    const struct dsf_processes all = { tr->trial.plan->nranks,
+                                       wire->nprocesses };
+    struct dsflow_err err;
+
+    must(tr->text,
+         dsf_process_part(&all, wire->process, tr->trial.graph, part, &err),
+         &err);
+}
+
+/* One that serves process 0. */
+struct server {
+    struct training tr;
+    struct dsf_graph_part part;
     pthread_t thread;
     int status;
     struct dsflow_err err;
 };
 
-static void *run_process(void *arg)
+static void open_server(struct server *s, const struct training *tr,
+                        struct dsf_wire *wire, enum dsflow_exec_kind kind)
 {
-    struct process *p = arg;
+    find_part(tr, wire, &s->part);
+    s->tr = *tr;
+    s->tr.trial.graph = s->part.graph;
+    s->tr.wire = wire;
+    open_exec(&s->tr, kind);
+}
 
-    p->status = run_programs(p->tr, &p->err);
+static void *serve(void *arg)
+{
+    struct server *s = arg;
+
+    s->status = dsf_spread_serve(s->tr.exec, s->tr.wire, &s->err);
     return NULL;
 }
 
-static void run_apart(struct training *each, int32_t n)
+static void close_server(struct server *s)
 {
-    struct process *v = calloc((size_t)n, sizeof(*v));
+    must(s->tr.text, s->status, &s->err);
+    dsflow_exec_close(s->tr.exec);
+    dsf_graph_part_free(&s->part);
+}
 
-    for (int32_t i = 0; i < n; i++) {
-        v[i].tr = &each[i];
-        pthread_create(&v[i].thread, NULL, run_process, &v[i]);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        pthread_join(v[i].thread, NULL);
-        must(each[i].text, v[i].status, &v[i].err);
-    }
-    free(v);
+struct result *train_as_first(struct training *tr, enum dsflow_exec_kind kind,
+                              struct dsf_wire *wire)
+{
+    struct dsf_graph_part part;
+
+    find_part(tr, wire, &part);
+    tr->wire = wire;
+    tr->part = &part;
+    train(tr, kind);
+    dsf_graph_part_free(&part);
+    return tr->result;
 }
 
 struct result *train_apart(struct training *tr, int32_t n)
 {
-    struct dsf_processes all = { tr->trial.plan->nranks, n };
     struct near_wire *wires = near_wires_new(n);
-    struct training *each = calloc((size_t)n, sizeof(*each));
-    struct dsflow_err err;
+    struct server *servers = calloc((size_t)n, sizeof(*servers));
 
-    begin_result(tr);
-    for (int32_t i = 0; i < n; i++) {
-        each[i] = *tr;
-        must(tr->text,
-             dsf_process_graph(&all, i, tr->trial.graph, &each[i].trial.graph,
-                               &err),
-             &err);
-        open_exec(&each[i], DSFLOW_SERIAL, near_wire(wires, i));
+    for (int32_t i = 1; i < n; i++) {
+        open_server(&servers[i], tr, near_wire(wires, i), DSFLOW_SERIAL);
+        pthread_create(&servers[i].thread, NULL, serve, &servers[i]);
     }
-    run_apart(each, n);
-    assert_int_equal(tr->result->nreports, tr->result->steps);
-    collect_data(each, n);
-    check_data(tr);
+    train_as_first(tr, DSFLOW_SERIAL, near_wire(wires, 0));
+    for (int32_t i = 1; i < n; i++) {
+        pthread_join(servers[i].thread, NULL);
+        close_server(&servers[i]);
+    }
     assert_int_equal(near_wires_free(wires), 0);
-    for (int32_t i = 0; i < n; i++) {
-        dsflow_exec_close(each[i].exec);
-        dsflow_graph_free(each[i].trial.graph);
-    }
-    free(each);
+    free(servers);
     return tr->result;
 }
 
-/* --- as one of several processes ------------------------------------------ */
-
-static void pass_done(struct dsf_message *m)
+void serve_first(struct training *tr, enum dsflow_exec_kind kind,
+                 struct dsf_wire *wire)
 {
-    atomic_store((atomic_bool *)m->user, true);
-}
+    struct server s = { .status = DSFLOW_OK };
 
-/* Beside the messages of the graph. */
-static void pass(struct training *tr, struct dsf_wire *wire, void *memory,
-                 size_t bytes, int32_t process, uint32_t what)
-{
-    atomic_bool ended = false;
-    struct dsf_message m = {
-        .memory = memory,
-        .bytes = bytes,
-        .process = process,
-        .tag = (1u << 30) + what,
-        .out = wire->process != 0,
-        .done = pass_done,
-        .user = &ended,
-    };
-
-    wire->post(wire, &m);
-    while (!atomic_load(&ended))
-        usleep(100);
-    must(tr->text, m.status, &m.err);
-}
-
-/* What another process left, beside what is known; what both have is the same.
- */
-static void merge(struct training *tr, int kind, const float *numbers,
-                  const float *known, size_t n)
-{
-    float *to = tr->result->numbers[kind], *seen = tr->result->known[kind];
-
-    for (size_t i = 0; i < n; i++) {
-        if (known[i] == 0)
-            continue;
-        if (seen[i] > 0 && memcmp(&to[i], &numbers[i], sizeof(*to)) != 0)
-            fail_msg("%s: number %zu of the %s is %.9g: a copy in another "
-                     "process is %.9g",
-                     tr->text, i, kind_names[kind], (double)to[i],
-                     (double)numbers[i]);
-        to[i] = numbers[i];
-        seen[i] = 1;
-    }
-}
-
-static void pass_results(struct training *tr, struct dsf_wire *wire)
-{
-    size_t n = (size_t)first_of_unit(&tr->trial.model, tr->trial.model.nunits);
-    float *numbers = calloc(n, sizeof(*numbers)),
-          *known = calloc(n, sizeof(*known));
-
-    for (int k = 0; k < NKINDS; k++) {
-        struct result *r = tr->result;
-
-        if (wire->process != 0) {
-            pass(tr, wire, r->numbers[k], n * sizeof(float), 0, 0);
-            pass(tr, wire, r->known[k], n * sizeof(float), 0, 1);
-        }
-        for (int32_t p = 1; p < wire->nprocesses && wire->process == 0; p++) {
-            pass(tr, wire, numbers, n * sizeof(float), p, 0);
-            pass(tr, wire, known, n * sizeof(float), p, 1);
-            merge(tr, k, numbers, known, n);
-        }
-    }
-    free(numbers);
-    free(known);
-}
-
-bool train_as_one(struct training *tr, enum dsflow_exec_kind kind,
-                  struct dsf_wire *wire)
-{
-    struct dsf_processes all = { tr->trial.plan->nranks, wire->nprocesses };
-    struct training own = *tr;
-    struct dsflow_err err;
-
-    begin_result(tr);
-    own.result = tr->result;
-    must(tr->text,
-         dsf_process_graph(&all, wire->process, tr->trial.graph,
-                           &own.trial.graph, &err),
-         &err);
-    open_exec(&own, kind, wire);
-    must(tr->text, run_programs(&own, &err), &err);
-    collect_data(&own, 1);
-    dsflow_exec_close(own.exec);
-    dsflow_graph_free(own.trial.graph);
-    pass_results(tr, wire);
-    if (wire->process != 0)
-        return false;
-    assert_int_equal(tr->result->nreports, tr->result->steps);
-    check_data(tr);
-    return true;
+    open_server(&s, tr, wire, kind);
+    serve(&s);
+    close_server(&s);
 }

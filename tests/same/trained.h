@@ -5,7 +5,6 @@
 
 #include "trial.h"
 
-#include <stdbool.h>
 #include <dsflow/exec.h>
 
 #include "net/wire.h"
@@ -29,6 +28,8 @@ struct result {
 struct training {
     const char *text; /* of the trial */
     struct trial trial;
+    struct dsf_wire *wire; /* of several processes; NULL: there is one */
+    const struct dsf_graph_part *part;
     struct dsflow_exec *exec;
     struct dsflow_host host;
     struct result *result;
@@ -43,10 +44,12 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind);
 /* The same in `n` processes, each a serial executor with the tasks of its
  * ranks; there are at most as many as ranks. */
 struct result *train_apart(struct training *tr, int32_t n);
-/* The same in this process, one of several that all train it; the result is
- * that of process 0, for which it returns true. */
-bool train_as_one(struct training *tr, enum dsflow_exec_kind kind,
-                  struct dsf_wire *wire);
+
+/* The same in this process, the first of several; and what the others do. */
+struct result *train_as_first(struct training *tr, enum dsflow_exec_kind kind,
+                              struct dsf_wire *wire);
+void serve_first(struct training *tr, enum dsflow_exec_kind kind,
+                 struct dsf_wire *wire);
 void free_result(struct result *r);
 
 #endif

@@ -162,29 +162,37 @@ static void only_what_moves_data_reads_in_another_process(void **state)
 {
     const struct dsf_processes two = { 4, 2 };
     struct dsflow_graph *g = dsflow_graph_new(), *own;
+    struct dsf_graph_part part;
     dsflow_data_id a = hand_data(g, "a", 1), b = hand_data(g, "b", 2);
     struct dsflow_err err;
 
     hand_make(g, 1, a);
     hand_use(g, &op_gather, DSFLOW_STEP, 2, b, a);
     for (int32_t p = 0; p < 2; p++) {
-        assert_int_equal(dsf_process_graph(&two, p, g, &own, &err), DSFLOW_OK);
+        assert_int_equal(dsf_process_part(&two, p, g, &part, &err), DSFLOW_OK);
+        own = part.graph;
         assert_int_equal(dsflow_graph_ntasks(own), 2);
         assert_ptr_equal(hand_task(own, 0)->op,
                          p == 0 ? &op_make : &dsf_op_receive);
         assert_ptr_equal(hand_task(own, 1)->op,
                          p == 0 ? &dsf_op_transmit : &op_gather);
-        dsflow_graph_free(own);
+        /* The message counts as the task that reads it. */
+        assert_int_equal(part.tasks[0], p);
+        assert_int_equal(part.tasks[1], 1);
+        assert_int_equal(part.process[a.i], 0);
+        assert_int_equal(part.process[b.i], 1);
+        assert_int_equal(part.data[p == 0 ? b.i : a.i], DSF_NOT_IN_PART);
+        dsf_graph_part_free(&part);
     }
     hand_use(g, &op_use, DSFLOW_STEP, 3, b, a);
-    assert_int_equal(dsf_process_graph(&two, 1, g, &own, &err), DSFLOW_ENOSYS);
+    assert_int_equal(dsf_process_part(&two, 1, g, &part, &err), DSFLOW_ENOSYS);
     assert_non_null(strstr(err.msg, "task use of rank 3: a is in another"));
     dsflow_graph_free(g);
 
     g = dsflow_graph_new();
     a = hand_data(g, "a", 1);
     hand_make(g, DSFLOW_ANYWHERE, a);
-    assert_int_equal(dsf_process_graph(&two, 0, g, &own, &err), DSFLOW_ENOSYS);
+    assert_int_equal(dsf_process_part(&two, 0, g, &part, &err), DSFLOW_ENOSYS);
     assert_non_null(strstr(err.msg, "task make has no rank"));
     dsflow_graph_free(g);
 }

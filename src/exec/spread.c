@@ -1,0 +1,319 @@
+/* spread.c - the executor of a graph that several processes run.
+ *
+ * Commands go beside the messages of the graph, with tags of their own: those
+ * to one process arrive in order, and nothing but a wait, a map or a close
+ * waits for an answer. Steps therefore overlap as in one process. */
+#include "exec/spread_private.h"
+
+#include "base/alloc.h"
+#include "exec/exec_memory.h"
+#include "net/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum tag { COMMAND = DSF_OWN_TAGS, ANSWER, CONTENTS };
+
+enum what { SUBMIT, WAIT, READ, WRITE, RESIDENT, END };
+
+struct command {
+    uint32_t what; /* enum what */
+    uint32_t of;   /* a program; the rank */
+    uint32_t tier;
+    uint32_t zero;
+    char name[128]; /* of data: each process numbers its own */
+};
+
+struct answer {
+    int64_t number; /* of bytes */
+    int32_t status, zero;
+    char msg[256];
+};
+
+/* --- in the process that has the executor --------------------------------- */
+
+static int ask(const struct dsf_spread *s, int32_t process, struct command c,
+               struct dsflow_err *err)
+{
+    return dsf_pass(s->wire, true, process, COMMAND, &c, sizeof(c), err);
+}
+
+static int answered(const struct dsf_spread *s, int32_t process,
+                    int64_t *number, struct dsflow_err *err)
+{
+    struct answer a;
+    int status = dsf_pass(s->wire, false, process, ANSWER, &a, sizeof(a), err);
+
+    if (status < 0)
+        return status;
+    if (number != NULL)
+        *number = a.number;
+    return a.status == DSFLOW_OK
+               ? DSFLOW_OK
+               : dsflow_fail(err, a.status, "process %d: %s", process, a.msg);
+}
+
+/* All others, of which the answers come in their order. */
+static int ask_all(const struct dsf_spread *s, struct command c, bool answers,
+                   struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (int32_t p = 0; p < s->wire->nprocesses && status == DSFLOW_OK; p++)
+        if (p != s->wire->process)
+            status = ask(s, p, c, err);
+    for (int32_t p = 0; p < s->wire->nprocesses && answers; p++)
+        if (p != s->wire->process) {
+            int one = answered(s, p, NULL, status == DSFLOW_OK ? err : NULL);
+
+            status = status == DSFLOW_OK ? one : status;
+        }
+    return status;
+}
+
+static struct command of_data(const struct dsflow_exec *exec, enum what what,
+                              uint32_t data)
+{
+    struct command c = { .what = what };
+
+    snprintf(c.name, sizeof(c.name), "%s",
+             dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->name);
+    return c;
+}
+
+static int put_back(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    struct dsf_spread *s = exec->spread;
+    int32_t process;
+    int status;
+
+    if (!s->dirty)
+        return DSFLOW_OK;
+    s->dirty = false;
+    process = s->part->process[s->data];
+    status = ask(s, process, of_data(exec, WRITE, s->data), err);
+    if (status == DSFLOW_OK)
+        status =
+            dsf_pass(s->wire, true, process, CONTENTS, s->shown, s->bytes, err);
+    return status == DSFLOW_OK ? answered(s, process, NULL, err) : status;
+}
+
+static void *show(struct dsflow_exec *exec, uint32_t data,
+                  enum dsflow_access access, struct dsflow_err *err)
+{
+    struct dsf_spread *s = exec->spread;
+    int32_t process = s->part->process[data];
+    int status = DSFLOW_OK;
+
+    s->bytes = dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->bytes;
+    free(s->shown);
+    s->shown = dsf_xcalloc(1, s->bytes);
+    if (access & DSFLOW_R) {
+        status = ask(s, process, of_data(exec, READ, data), err);
+        if (status == DSFLOW_OK)
+            status = answered(s, process, NULL, err);
+        if (status == DSFLOW_OK)
+            status = dsf_pass(s->wire, false, process, CONTENTS, s->shown,
+                              s->bytes, err);
+    }
+    s->data = data;
+    s->dirty = status == DSFLOW_OK && (access & DSFLOW_W) != 0;
+    return status == DSFLOW_OK ? s->shown : NULL;
+}
+
+void *dsf_spread_map(struct dsflow_exec *exec, dsflow_data_id id,
+                     enum dsflow_access access)
+{
+    const struct dsf_spread *s = exec->spread;
+    struct dsflow_err err;
+    void *at = NULL;
+
+    if (s->part->process[id.i] == s->wire->process)
+        return dsflow_exec_map(s->own, (dsflow_data_id){ s->part->data[id.i] },
+                               access);
+    if (put_back(exec, &err) == DSFLOW_OK)
+        at = show(exec, id.i, access, &err);
+    if (at == NULL)
+        dsf_exec_fail(s->own, &err);
+    return at;
+}
+
+int dsf_spread_open(struct dsflow_exec *exec,
+                    const struct dsflow_exec_options *options,
+                    const struct dsflow_host *host, struct dsflow_err *err)
+{
+    struct dsflow_exec_options own = *options;
+    struct dsf_spread *s = dsf_xcalloc(1, sizeof(*s));
+    int status;
+
+    s->part = options->part;
+    s->wire = options->wire;
+    own.part = NULL;
+    status = dsflow_exec_open(s->part->graph, &own, host, &s->own, err);
+    exec->spread = s;
+    return status;
+}
+
+void dsf_spread_close(struct dsflow_exec *exec)
+{
+    struct dsf_spread *s = exec->spread;
+
+    if (s->own != NULL) {
+        put_back(exec, NULL);
+        ask_all(s, (struct command){ .what = END }, false, NULL);
+    }
+    dsflow_exec_close(s->own);
+    free(s->shown);
+    free(s);
+}
+
+int dsf_spread_submit(struct dsflow_exec *exec, dsflow_program program,
+                      struct dsflow_err *err)
+{
+    const struct dsf_spread *s = exec->spread;
+    int status = put_back(exec, err);
+
+    if (status == DSFLOW_OK)
+        status = ask_all(s, (struct command){ .what = SUBMIT, .of = program },
+                         false, err);
+    return status == DSFLOW_OK ? dsflow_exec_submit(s->own, program, err)
+                               : status;
+}
+
+int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    const struct dsf_spread *s = exec->spread;
+    struct dsflow_err other;
+    int status = put_back(exec, err);
+    int others;
+
+    if (status < 0)
+        return status;
+    status = dsflow_exec_wait(s->own, err);
+    others = ask_all(s, (struct command){ .what = WAIT }, true, &other);
+    if (others == DSFLOW_OK || status < 0)
+        return status;
+    dsf_exec_fail(s->own, &other);
+    return dsflow_fail(err, others, "%s", other.msg);
+}
+
+size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
+                           enum dsflow_tier tier)
+{
+    const struct dsf_spread *s = exec->spread;
+    struct command c = { .what = RESIDENT, .of = rank, .tier = tier };
+    size_t bytes = dsflow_exec_resident(s->own, rank, tier);
+
+    for (int32_t p = 0; p < s->wire->nprocesses; p++) {
+        int64_t theirs = 0;
+
+        if (p != s->wire->process && ask(s, p, c, NULL) == DSFLOW_OK &&
+            answered(s, p, &theirs, NULL) == DSFLOW_OK)
+            bytes += (size_t)theirs;
+    }
+    return bytes;
+}
+
+/* --- in the others -------------------------------------------------------- */
+
+static int answer(struct dsf_wire *wire, int32_t to, int status, int64_t number,
+                  const struct dsflow_err *why, struct dsflow_err *err)
+{
+    struct answer a = { .number = number, .status = status };
+
+    if (status < 0)
+        snprintf(a.msg, sizeof(a.msg), "%.255s", why->msg);
+    return dsf_pass(wire, true, to, ANSWER, &a, sizeof(a), err);
+}
+
+/* Its contents, to be read or written; NULL, and why. */
+static void *find(struct dsflow_exec *exec, const char *name,
+                  enum dsflow_access access, size_t *bytes,
+                  struct dsflow_err *why)
+{
+    dsflow_data_id id;
+    void *at = NULL;
+
+    if (!dsflow_graph_find(exec->graph, name, &id)) {
+        dsflow_fail(why, DSFLOW_EINVAL, "there is no %s", name);
+        return NULL;
+    }
+    *bytes = dsflow_graph_data(exec->graph, id)->bytes;
+    at = dsflow_exec_map(exec, id, access);
+    if (at == NULL)
+        dsflow_exec_failed(exec, why);
+    return at;
+}
+
+static int show_to(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t to,
+                   const char *name, struct dsflow_err *err)
+{
+    struct dsflow_err why = { 0 };
+    size_t bytes = 0;
+    void *at = find(exec, name, DSFLOW_R, &bytes, &why);
+    int status =
+        answer(wire, to, at != NULL ? DSFLOW_OK : DSFLOW_EIO, 0, &why, err);
+
+    return status == DSFLOW_OK && at != NULL
+               ? dsf_pass(wire, true, to, CONTENTS, at, bytes, err)
+               : status;
+}
+
+/* It comes in any case: it was sent behind the command. */
+static int take_from(struct dsflow_exec *exec, struct dsf_wire *wire,
+                     int32_t from, const char *name, struct dsflow_err *err)
+{
+    struct dsflow_err why = { 0 };
+    size_t bytes = 0;
+    void *at = find(exec, name, DSFLOW_RW, &bytes, &why);
+    int status;
+
+    if (at == NULL)
+        return dsflow_fail(err, DSFLOW_EIO, "%s", why.msg);
+    status = dsf_pass(wire, false, from, CONTENTS, at, bytes, err);
+    return status == DSFLOW_OK ? answer(wire, from, DSFLOW_OK, 0, NULL, err)
+                               : status;
+}
+
+static int serve(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t of,
+                 const struct command *c, struct dsflow_err *err)
+{
+    struct dsflow_err why = { 0 };
+    int status;
+
+    switch ((enum what)c->what) {
+    case SUBMIT:
+        /* What is wrong is said at the next wait. */
+        dsflow_exec_submit(exec, (dsflow_program)c->of, NULL);
+        return DSFLOW_OK;
+    case WAIT:
+        status = dsflow_exec_wait(exec, &why);
+        return answer(wire, of, status, 0, &why, err);
+    case READ:
+        return show_to(exec, wire, of, c->name, err);
+    case WRITE:
+        return take_from(exec, wire, of, c->name, err);
+    case RESIDENT:
+        return answer(wire, of, DSFLOW_OK,
+                      (int64_t)dsflow_exec_resident(exec, c->of,
+                                                    (enum dsflow_tier)c->tier),
+                      NULL, err);
+    case END:
+        break;
+    }
+    return DSFLOW_OK;
+}
+
+int dsf_spread_serve(struct dsflow_exec *exec, struct dsf_wire *wire,
+                     struct dsflow_err *err)
+{
+    struct command c = { .what = SUBMIT };
+    int status = DSFLOW_OK;
+
+    while (status == DSFLOW_OK && c.what != END) {
+        status = dsf_pass(wire, false, 0, COMMAND, &c, sizeof(c), err);
+        if (status == DSFLOW_OK)
+            status = serve(exec, wire, 0, &c, err);
+    }
+    return status;
+}
