@@ -189,7 +189,8 @@ static const struct {
     /* precision */
     { "fp16", "precision.compute" },
     { "bf16", "precision.compute" },
-    { "tf32", "precision.compute" },
+    { "tf32", "precision.tf32" },
+    { "allow_tf32", "precision.tf32" },
     { "amp", "precision.compute" },
     { "dtype", "precision.compute" },
     { "torch_dtype", "precision.compute" },

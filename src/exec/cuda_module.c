@@ -80,6 +80,12 @@ int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
                : dsflow_fail(err, DSFLOW_ENOSYS, "GPU %u: %s", gpu, why);
 }
 
+void dsf_cuda_round_to_tf32(bool does)
+{
+    if (module != NULL)
+        module->round(does);
+}
+
 void dsf_cuda_versions(char *text, size_t size)
 {
     int driver = dsf_cuda_driver(), built = module->runtime;

@@ -3,6 +3,8 @@
 #ifndef DSF_EXEC_CUDA_MODULE_H
 #define DSF_EXEC_CUDA_MODULE_H
 
+#include <stdbool.h>
+
 #include "gpu/gpu.h"
 
 /* The environment variable that says which file it is, or "no". */
@@ -22,6 +24,9 @@ int dsf_cuda_about(unsigned gpu, struct dsf_gpu_about *about,
 
 /* What the driver is for, as 13000; 0: there is none. */
 int dsf_cuda_driver(void);
+
+/* Are operands of products in fp32 rounded to TF32 from now on, on all GPUs? */
+void dsf_cuda_round_to_tf32(bool does);
 
 /* "CUDA 13.0 (driver for 13.0), cuBLASLt 13.1.0": with the model of the GPU, what
  * decides on the last bits. The module is open. */

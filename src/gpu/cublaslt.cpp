@@ -21,7 +21,7 @@ namespace {
 thread_local char said[256];
 
 /* Everything that the choice may depend on. */
-using shape = std::array<uint64_t, 13>;
+using shape = std::array<uint64_t, 14>;
 
 /* The library's, or that it has none. */
 struct choice {
@@ -110,7 +110,10 @@ description::description(const struct dsf_gpu_product *p)
     const cublasOperation_t ta = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t tb = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
 
-    keep(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    keep(cublasLtMatmulDescInit(&operation,
+                                p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                        : CUBLAS_COMPUTE_32F,
+                                CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, tb);
     set(CUBLASLT_MATMUL_DESC_TRANSB, ta);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
@@ -196,6 +199,7 @@ cublasStatus_t chosen(const struct dsf_gpu_product *p, size_t alignment,
 {
     const shape key = { (uint64_t)p->type,
                         (uint64_t)p->out,
+                        (uint64_t)(p->tf32 != 0),
                         (uint64_t)(p->ta != 0),
                         (uint64_t)(p->tb != 0),
                         p->m,

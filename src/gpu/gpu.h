@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_GPU_ABI    3
+#define DSF_GPU_ABI    4
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
 /* Bytes of scratch memory that a product of matrices works in; emulated ones
@@ -67,6 +67,8 @@ struct dsf_gpu {
     const char *(*release)(void *at);
     /* The version of cuBLASLt, as 130100; 0: there is none. */
     unsigned long (*products)(void);
+    /* Are operands of products in fp32 rounded to TF32 from now on? 0 at first. */
+    void (*round)(int to_tf32);
     /* What its library of products takes of its memory is taken now. */
     const char *(*prepare)(void);
     /* Lets its kernels reach memory of that GPU, and copy between them directly;

@@ -227,6 +227,7 @@ const dsf_gpu dsf_gpu_module = {
     allocate,
     release,
     dsf_gpu_products_version,
+    dsf_gpu_products_round,
     dsf_gpu_products_open,
     reach,
     stream_new,

@@ -4,11 +4,13 @@
 
 #include "gpu/kernels.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 static _Thread_local char failed[256];
+static atomic_int tf32; /* of the whole program */
 
 static size_t number(enum dsflow_dtype type)
 {
@@ -42,8 +44,16 @@ static void note(const char *why)
 
 static const char *multiply(const struct dsf_gpu_product *p, void *stream)
 {
+    struct dsf_gpu_product rounded = *p;
+
+    rounded.tf32 = p->type == DSFLOW_FP32 && atomic_load(&tf32);
     return dsf_gpu_matmul(
-        p, is_aligned(p) ? DSF_GPU_ALIGNMENT : number(p->type), stream);
+        &rounded, is_aligned(p) ? DSF_GPU_ALIGNMENT : number(p->type), stream);
+}
+
+void dsf_gpu_products_round(int to_tf32)
+{
+    atomic_store(&tf32, to_tf32);
 }
 
 /* `z` is A B, of which C is made. */

@@ -31,6 +31,7 @@ enum dsf_gpu_epilogue {
 struct dsf_gpu_product {
     enum dsflow_dtype type; /* of A, B, bias and aux: fp32, bf16 or fp16 */
     enum dsflow_dtype out;  /* of C and add: fp32, or `type` */
+    int tf32; /* fp32: A and B are rounded to TF32; dsf_gpu_multiply says */
     int ta, tb;
     size_t m, n, k;
     const void *a;
@@ -73,6 +74,10 @@ static inline size_t dsf_gpu_product_few(size_t m, size_t n)
 const char *dsf_gpu_products_open(void);
 /* The version of the library, as 130100; 0: there is none. */
 unsigned long dsf_gpu_products_version(void);
+
+/* From now on dsf_gpu_multiply rounds operands in fp32 to TF32, or not, as at
+ * first. */
+void dsf_gpu_products_round(int to_tf32);
 
 /* What cannot be computed is kept for dsf_gpu_multiply_failed. */
 void dsf_gpu_multiply(const struct dsf_gpu_product *p, void *stream);

@@ -62,6 +62,7 @@ struct dsf_precision_keys {
     int states;    /* position in DSF_STATE_FORMATS */
     bool master;   /* parameters are kept in fp32, too; bf16 */
     int compute;   /* position in DSF_COMPUTES */
+    bool tf32;     /* products in fp32 round their operands; GPUs */
     int gradients; /* position in DSF_GRADIENTS */
     int head;      /* enum dsf_head_type */
     /* What losses are multiplied by in fp16: struct dsf_loss_scale. */

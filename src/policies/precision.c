@@ -238,6 +238,12 @@ static const struct dsflow_option precision_options[] = {
         "type of the parameters, activations and products of "
         "a step; sums and what the optimizer works on are fp32 "
         "all the same"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, PRECISION, tf32, "false",
+                     "whether GPUs round the operands of products of matrices "
+                     "to TF32, with 10 bits behind the point, which is several "
+                     "times as fast; sums stay fp32. Cores never do. Times are "
+                     "predicted without it",
+                     "precision.compute = fp32"),
     DSFLOW_OPTION_CHOICE(
         PRECISION, gradients, "\"fp32\"", gradients,
         "type in which the gradients of parameters are kept, "

@@ -6,6 +6,7 @@
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "train/machine_keys.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -213,8 +214,9 @@ static void list_kept(const struct dsf_session *s, struct dsf_identity *of)
 }
 
 /* What states are kept as, and what is computed in which type. */
-static void list_types(const struct dsf_job *j, struct dsf_identity *of)
+static void list_types(const struct dsf_session *s, struct dsf_identity *of)
 {
+    const struct dsf_job *j = s->job;
     enum dsflow_dtype states = dsf_job_states(j), type = dsf_compute_type(j);
     bool wide = dsf_precision_keys(j)->head == DSF_HEAD_FP32;
 
@@ -222,6 +224,8 @@ static void list_types(const struct dsf_job *j, struct dsf_identity *of)
         states == DSFLOW_INT8_BLOCK ? "int8" : dsflow_dtype_str(states));
     add(of, DSF_EFFECT_PRECISION, "precision.compute", "%s",
         dsflow_dtype_str(type));
+    add_flag(of, DSF_EFFECT_PRECISION, "precision.tf32",
+             dsf_machine_keys_tf32(j, &s->machine));
     add(of, DSF_EFFECT_PRECISION, "precision.head", "%s",
         dsflow_dtype_str(wide ? DSFLOW_FP32 : type));
     add(of, DSF_EFFECT_PRECISION, "precision.gradients", "%s",
@@ -243,7 +247,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add(of, DSF_EFFECT_STATES, "optimizer.kind", "%s", j->optimizer.kind);
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
-    list_types(j, of);
+    list_types(s, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
     add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,
@@ -289,6 +293,7 @@ static const struct {
 static const struct {
     const char *key, *value;
 } came_later[] = { { "precision.compute", "fp32" },
+                   { "precision.tf32", "false" },
                    { "precision.head", "fp32" },
                    { "precision.gradients", "fp32" },
                    { "precision.master", "true" } };

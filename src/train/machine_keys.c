@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "exec/cuda_module.h"
+#include "policies/keys.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,10 +25,23 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
     dsf_warn("%s", text.msg);
 }
 
+/* Of a key that only GPUs look at. */
+static void warn_of_tf32(const struct dsf_job *job)
+{
+    struct dsflow_err text;
+
+    if (!dsf_precision_keys(job)->tf32 || dsf_compute_type(job) != DSFLOW_FP32)
+        return;
+    dsf_job_fail(job, &text, DSFLOW_EINVAL, "precision", "tf32",
+                 "has no effect: the ranks are cores");
+    dsf_warn("%s", text.msg);
+}
+
 void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job)
 {
     struct dsflow_err text;
 
+    warn_of_tf32(job);
     if (job->machine.gpus == 0)
         return;
     dsf_job_fail(job, &text, DSFLOW_EINVAL, "machine", "gpus",
@@ -94,11 +108,20 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
             machine->gpu_memory = usable(&about);
     }
     machine->gpus = n;
+    if (status == DSFLOW_OK && n == 0)
+        warn_of_tf32(job);
     /* A plug-in's head knows no padding. */
     if (status == DSFLOW_OK && n > 0 &&
         strcmp(dsf_job_replacing(job, "head"), "builtin") == 0)
         dsf_model_pad(model);
     return status;
+}
+
+bool dsf_machine_keys_tf32(const struct dsf_job *job,
+                           const struct dsf_machine *machine)
+{
+    return machine->gpus > 0 && dsf_precision_keys(job)->tf32 &&
+           dsf_compute_type(job) == DSFLOW_FP32;
 }
 
 void dsf_machine_keys_describe(const struct dsf_machine *machine, char *text,

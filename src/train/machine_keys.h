@@ -21,6 +21,10 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
                                struct dsf_machine *machine,
                                struct dsf_model *model, struct dsflow_err *err);
 
+/* Do its products round their operands to TF32? */
+bool dsf_machine_keys_tf32(const struct dsf_job *job,
+                           const struct dsf_machine *machine);
+
 /* What the last bits of results depend on: "NVIDIA H200, CUDA 13.0, …", or
  * "cores". */
 void dsf_machine_keys_describe(const struct dsf_machine *machine, char *text,

@@ -185,7 +185,8 @@ static bool differs(const struct comparison *c, const char *key)
  * that goes without saying. */
 static bool follows(const struct comparison *c, const char *key)
 {
-    if (strcmp(key, "precision.head") == 0)
+    if (strcmp(key, "precision.head") == 0 ||
+        strcmp(key, "precision.tf32") == 0)
         return differs(c, "precision.compute");
     return strcmp(key, "batch.tile") == 0 && has_auto_tiles(c) &&
            (differs(c, "batch.sequences") || differs(c, "batch.micro") ||

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "config/job_saved.h"
 #include "config/toml_read.h"
+#include "exec/cuda_module.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "plan/programs.h"
@@ -332,6 +333,7 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
             .disk = dsf_disks_options(s->job));
     int status;
 
+    dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
     dsf_notice("allocating the memory of a step, and starting workers");
     status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
     dsf_notice_end();

@@ -13,12 +13,13 @@
 #include <sys/resource.h>
 
 /* The serial executor has one worker, whatever the plan has; and what cores
- * take says nothing of GPUs. */
+ * take says nothing of GPUs, nor fp32 of TF32. */
 static bool is_predicted(const struct dsf_run *r, const struct dsf_used *used)
 {
     if (r->s.machine.gpus > 0)
         return r->executor != DSFLOW_SERIAL &&
-               r->machine.main.kind == DSF_MACHINE_GPU;
+               r->machine.main.kind == DSF_MACHINE_GPU &&
+               !dsf_machine_keys_tf32(r->s.job, &r->s.machine);
     return used->exec.workers == r->s.plan->workers;
 }
 

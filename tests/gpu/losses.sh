@@ -41,6 +41,20 @@ near() {
 }
 llama='model.family=llama model.heads=4 model.kv_heads=2'
 near 1e-5 model.family=gpt2
+# TF32 is near, but not the same; what goes on without it says so, and so do cores.
+near 1e-3 model.family=gpt2 precision.tf32=true
+[ "$(losses gpus1)" != "$(losses gpus$n)" ] || fault "tf32: nothing is rounded"
+short='--set data.validation=0 --set batch.sequences=2 --set batch.sequence=24'
+for on in machine.gpus=1 precision.tf32=true; do
+    rm -rf on
+    cp -r gpus$n on
+    # shellcheck disable=SC2086 # words
+    "$dsflow" run job.toml $short --set "$on" --set job.output=on --set job.steps=4 \
+        --resume > log 2>&1 || fault "$on: $(cat log)"
+    grep -q 'precision.tf32: true in the run, now false: ' log || fault "$on: $(cat log)"
+done
+grep -q 'precision: tf32: has no effect: the ranks are cores$' log ||
+    fault "tf32 on cores: $(cat log)"
 near 1e-2 precision.compute=bf16 model.vocab=301
 # Nothing that follows a product is done in its pass.
 DSFLOW_EMULATED_EPILOGUES=no

@@ -405,6 +405,39 @@ void what_is_not_as_stated_is_refused(void **)
     refused(p, 16);
 }
 
+/* Rounded to 10 bits behind the point, both operands. */
+void round_to_tf32(numbers *x)
+{
+    for (size_t i = 0; i < x->rows; i++)
+        for (size_t j = 0; j < x->cols; j++) {
+            const double v = x->get(i, j);
+            const double unit = std::ldexp(1.0, std::ilogb(v) - 10);
+
+            x->set(i, j, (float)(std::round(v / unit) * unit));
+        }
+}
+
+void operands_are_rounded_to_tf32_where_asked(void **)
+{
+    workspace w;
+    uint64_t s = 5;
+    trial t(&s, DSFLOW_FP32, DSFLOW_FP32, 4, 5, 0, 1, 0);
+
+    t.p.workspace = w.at;
+    dsf_gpu_multiply(&t.p, nullptr);
+    const auto full = t.c.held;
+    dsf_gpu_products_round(1);
+    dsf_gpu_multiply(&t.p, nullptr);
+    const auto rounded = t.c.held;
+    dsf_gpu_products_round(0);
+    round_to_tf32(&t.a);
+    round_to_tf32(&t.b);
+    dsf_gpu_multiply(&t.p, nullptr);
+    assert_null(dsf_gpu_multiply_failed());
+    assert_true(rounded != full);
+    assert_true(rounded == t.c.held);
+}
+
 void a_failed_product_is_told_once(void **)
 {
     workspace w;
@@ -430,6 +463,7 @@ int main()
         cmocka_unit_test(a_product_adds_to_its_own_result),
         cmocka_unit_test(threads_choose_alike),
         cmocka_unit_test(what_is_not_as_stated_is_refused),
+        cmocka_unit_test(operands_are_rounded_to_tf32_where_asked),
         cmocka_unit_test(a_failed_product_is_told_once),
     };
 

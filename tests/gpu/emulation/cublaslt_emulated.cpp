@@ -87,7 +87,7 @@ enum dsflow_dtype type_of(cudaDataType_t type)
 /* What a product's descriptors say. */
 struct product {
     matrix a, b, c, d;
-    bool ta, tb;
+    bool ta, tb, tf32;
     uint32_t epilogue;
     const void *bias;
     void *aux;
@@ -102,6 +102,8 @@ struct product {
              CUBLAS_OP_N),
           tb(attribute<int32_t>(op, CUBLASLT_MATMUL_DESC_TRANSB) !=
              CUBLAS_OP_N),
+          tf32(attribute<int32_t>(op, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE) ==
+               CUBLAS_COMPUTE_32F_FAST_TF32),
           epilogue(attribute<uint32_t>(op, CUBLASLT_MATMUL_DESC_EPILOGUE)),
           bias(attribute<const void *>(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER)),
           aux(attribute<void *>(op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)),
@@ -143,6 +145,8 @@ bool product::is_known() const
                                CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
                                CUBLASLT_EPILOGUE_DGELU };
 
+    if (tf32 && a.type != CUDA_R_32F)
+        return false;
     if (a.type != b.type || (d.type != a.type && d.type != CUDA_R_32F))
         return false;
     if (epilogue == CUBLASLT_EPILOGUE_DEFAULT)
@@ -160,6 +164,7 @@ struct dsf_gpu_product product::ours() const
 
     p.type = type_of(a.type);
     p.out = type_of(d.type);
+    p.tf32 = tf32;
     p.ta = tb;
     p.tb = ta;
     p.m = n;
@@ -180,6 +185,7 @@ struct dsf_gpu_product product::ours() const
  */
 struct choice {
     uint64_t m, n, k, epilogue, alignment, workspace;
+    bool tf32;
 };
 static_assert(sizeof(choice) <= sizeof(cublasLtMatmulAlgo_t), "it fits");
 
@@ -279,7 +285,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         p.k,
         p.epilogue,
         alignment,
-        attribute<uint64_t>(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        attribute<uint64_t>(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES),
+        p.tf32
     };
 
     *found = 0;
@@ -315,6 +322,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op,
     memcpy(&chosen, algo, sizeof(chosen));
     if (!said.is_right() || chosen.m != said.m || chosen.n != said.n ||
         chosen.k != said.k || chosen.epilogue != said.epilogue ||
+        chosen.tf32 != said.tf32 ||
         *static_cast<const float *>(alpha) != 1 || (factor != 0 && factor != 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (bytes < chosen.workspace || !emulated_aligned(workspace, 256))

@@ -37,15 +37,30 @@ void store(void *p, enum dsflow_dtype type, size_t i, float v)
         half[i] = type == DSFLOW_BF16 ? dsf_to_bf16(v) : dsf_to_fp16(v);
 }
 
+/* To the nearest with 10 bits behind the point, ties away from zero. */
+float to_tf32(float v)
+{
+    uint32_t bits;
+
+    if (!std::isfinite(v))
+        return v;
+    memcpy(&bits, &v, sizeof(bits));
+    bits = (bits + 0x1000) & ~(uint32_t)0x1fff;
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
 /* op(M)[rows][cols] in fp32; `turned`: M is stored [cols][rows]. */
-std::vector<float> widened(const void *m, enum dsflow_dtype type, int turned,
-                           size_t rows, size_t cols, size_t ld)
+std::vector<float> widened(const void *m, enum dsflow_dtype type, int tf32,
+                           int turned, size_t rows, size_t cols, size_t ld)
 {
     std::vector<float> out(rows * cols);
 
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < cols; j++)
             out[i * cols + j] = load(m, type, turned ? j * ld + i : i * ld + j);
+    for (size_t i = 0; tf32 && i < out.size(); i++)
+        out[i] = to_tf32(out[i]);
     return out;
 }
 
@@ -107,8 +122,8 @@ void finish(const struct dsf_gpu_product &p, size_t i, const float *sum)
 
 void compute(const struct dsf_gpu_product &p)
 {
-    const auto a = widened(p.a, p.type, p.ta, p.m, p.k, p.lda);
-    const auto b = widened(p.b, p.type, p.tb, p.k, p.n, p.ldb);
+    const auto a = widened(p.a, p.type, p.tf32, p.ta, p.m, p.k, p.lda);
+    const auto b = widened(p.b, p.type, p.tf32, p.tb, p.k, p.n, p.ldb);
     std::vector<float> sum(p.n), part(p.n);
 
     for (size_t i = 0; i < p.m; i++) {

@@ -103,6 +103,7 @@ static void where_work_is_done_does_not_count(void **state)
         "checkpoint.every=2 checkpoint.keep=1",
         "batch.order=layer_major",
         "precision.gradients=bf16", /* has no effect in fp32 */
+        "precision.tf32=true",      /* nor this one on cores */
     };
     struct dsf_identity base, other;
 
