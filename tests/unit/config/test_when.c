@@ -116,6 +116,7 @@ static const struct {
     { "offload.piece", "precision.states=int8", "precision.states=fp32" },
     { "memory.host", "", "memory.device=1GiB" },
     { "precision.head", "precision.compute=bf16", "" },
+    { "precision.tf32", "", "precision.compute=bf16" },
     { "precision.gradients", "precision.compute=fp16", "" },
     { "precision.loss_scale", "precision.compute=fp16",
       "precision.compute=bf16" },
