@@ -2,6 +2,7 @@
 
 import filecmp
 import re
+import shutil
 
 import jobs
 import machine
@@ -30,8 +31,8 @@ def about(bench):
     rows.append(row("cuBLASLt", "nowhere" if where is None else
                     where or "where ldconfig looks"))
     rows.append(row("compute-sanitizer", machine.sanitizer() or "none"))
-    smi = bench.run("nvidia-smi", ["nvidia-smi"], 20) if not bench.small \
-        else None
+    smi = bench.run("nvidia-smi", ["nvidia-smi"], 20) \
+        if not bench.small and shutil.which("nvidia-smi") else None
     return {"rows": rows, "report": report.text,
             "nvidia-smi": smi.text if smi else ""}
 

@@ -164,6 +164,7 @@ def run(words, limit, env=None, cwd=None):
         status = None
     except BaseException:
         stop(process)
+        process.wait()
         raise
     return Ended(status, out.decode(errors="replace"),
                  time.monotonic() - begin)

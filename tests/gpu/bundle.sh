@@ -43,7 +43,7 @@ mkdir tools
 cat > tools/compute-sanitizer <<'TOOL'
 #!/bin/sh
 shift 4
-"$@" || exit
+[ -x "$1" ] || exit 1
 case $2 in
 sides) echo "========= ERROR SUMMARY: 0 errors" ;;
 *) echo "========= ERROR SUMMARY: 3 errors" ;;
@@ -62,6 +62,19 @@ assert errors_of("=== RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning
 assert errors_of("=== ERROR SUMMARY: 0 errors") == 0
 assert errors_of("=== Error: the program did not begin") is None' > log 2>&1 ||
     fault "what compute-sanitizer says: $(cat log)"
+
+# Who is cut short leaves nothing running.
+cat > tools/compute-sanitizer <<'TOOL'
+#!/bin/sh
+echo $$ > began.new && mv began.new began
+exec sleep 1000
+TOOL
+python3 ./run --only initcheck > log 2>&1 &
+while [ ! -e began ] && kill -0 $! 2> /dev/null; do sleep 0.1; done
+kill $!
+wait $!
+[ $? -eq 143 ] || fault "cut short: $(cat log)"
+kill -0 "$(cat began)" 2> /dev/null && fault "what it ran goes on"
 
 # A GPU that fails: the part says so, what was kept stays.
 DSFLOW_EMULATED_FAIL=40 python3 ./run --only gpt2-small > log 2>&1 &&
