@@ -105,7 +105,8 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     for (unsigned i = 0; i < n; i++)
         p->messages[i] = (struct dsf_message){
             .memory = (char *)exec->mem[t->data[0].i] +
-                      dsflow_dtype_bytes(dtype, parts[i].at),
+    p->n = n;
+    atomic_init(&p->left, n);
             .bytes = dsflow_dtype_bytes(dtype, parts[i].elems),
             .process = parts[i].process,
             .tag = parts[i].tag,
