@@ -101,12 +101,12 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     p->call = call;
     p->ended = ended;
     p->user = user;
-    p->n = p->left = n;
+    p->n = n;
+    atomic_init(&p->left, n);
     for (unsigned i = 0; i < n; i++)
         p->messages[i] = (struct dsf_message){
             .memory = (char *)exec->mem[t->data[0].i] +
-    p->n = n;
-    atomic_init(&p->left, n);
+                      dsflow_dtype_bytes(dtype, parts[i].at),
             .bytes = dsflow_dtype_bytes(dtype, parts[i].elems),
             .process = parts[i].process,
             .tag = parts[i].tag,
