@@ -101,7 +101,8 @@ static int make_add(const struct dsflow_op *op, uint64_t seed,
     struct dsf_sum_args *a = args;
     uint64_t state = seed;
 
-    a->elems = dsf_any(&state, 0, 300);
+    /* No port is without a type, as one without numbers would be. */
+    a->elems = dsf_any(&state, 1, 300);
     /* What is fresh is all written. */
     a->at = seed & 1 ? 0 : dsf_any(&state, 0, 20);
     a->from = dsf_any(&state, 0, 40);

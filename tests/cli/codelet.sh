@@ -72,6 +72,10 @@ done
 "$dsflow" codelet check builtin mlp.backward_input --seed 388 --cases 1 > out ||
     fault "bf16: $(grep FAULT out)"
 
+# Sums of no numbers would be of no type.
+"$dsflow" codelet check builtin add reduce --seed 420 --cases 2 > out ||
+    fault "sums: $(grep FAULT out)"
+
 # What has a CUDA side, and no GPU to try it on.
 DSFLOW_CUDA=no "$dsflow" codelet check builtin adam --cases 1 > out || fault "adam: $(cat out)"
 [ "$(tail -n 1 out)" = "CUDA sides were not tried: DSFLOW_CUDA=no" ] &&
