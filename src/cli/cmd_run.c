@@ -4,6 +4,8 @@
 #include "cli/print_text.h"
 #include "cli/run_words.h"
 #include "cli/stop.h"
+#include "net/net.h"
+#include "train/together.h"
 
 #include <signal.h>
 #include <string.h>
@@ -89,7 +91,6 @@ static int prepare(struct running *x, const struct dsf_cli_args *args,
     struct dsf_run *r = &x->run;
     int status;
 
-    dsf_run_init(r);
     r->calls = (struct dsf_run_calls){ .user = x,
                                        .may_begin = may_begin,
                                        .is_stopped = is_stopped,
@@ -185,12 +186,37 @@ static void catch_signals(const struct dsf_cli_args *args)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Where mpirun or srun started several of these. */
+static int join(struct dsf_wire **wire, struct dsflow_err *err)
+{
+    return dsf_net_is_one_of_several() ? dsf_net_open(wire, err) : DSFLOW_OK;
+}
+
+/* All but the first serve it, and leave signals to it. */
+static int serve(struct dsf_wire *wire, struct dsflow_err *err)
+{
+    int status;
+
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    dsflow_log_level_set(DSFLOW_WARN);
+    status = dsf_together_serve(wire, err);
+    if (status == DSFLOW_OK)
+        status = dsf_net_close(err);
+    return status;
+}
+
 static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct running x = { 0 };
     int status, sig = 0, late = 0;
 
     catch_signals(args);
+    dsf_run_init(&x.run);
+    status = join(&x.run.wire, err);
+    if (status != DSFLOW_OK || (x.run.wire != NULL && x.run.wire->process > 0))
+        return status < 0 ? status : serve(x.run.wire, err);
     status = prepare(&x, args, err);
     if (status == DSFLOW_OK)
         status = dsf_run_train(&x.run, err);
@@ -208,6 +234,8 @@ static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
                 status < 0 ? err->msg : NULL);
     dsf_progress_close(&x.progress);
     dsf_run_close(&x.run);
+    if (x.run.wire != NULL)
+        dsf_net_close(NULL);
     return status == DSFLOW_OK && late != 0 ? 128 + late : status;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "net/net.h"
 #include "train/used.h"
 #include "tune/fit.h"
 
@@ -21,6 +22,9 @@ void dsf_run_say_start(struct dsf_run *r, struct dsf_progress *p)
                      (long long)r->s.text.train_tokens,
                      (long long)r->s.text.validation_tokens,
                      r->s.text.cached ? " (from the cache)" : "");
+    if (r->wire != NULL)
+        dsf_progress_say(p, "in %d processes (%s)", (int)r->wire->nprocesses,
+                         dsf_net_version(NULL));
     if (r->s.why != NULL)
         dsf_progress_say(p, "%s", r->s.why);
     if (gradients != NULL)
@@ -49,6 +53,8 @@ static void say_time(const struct dsf_used *u, struct dsf_progress *p)
                  dsf_against_text(u->median, u->predicted).s);
     dsf_progress_say(p, "step %s (median)%s", dsf_seconds_text(u->median).s,
                      text);
+    if (isnan(u->efficiency))
+        return;
     /* It is of all time; what is said of a step is the median. */
     if (u->mean > 1.02 * u->median)
         snprintf(on_average, sizeof(on_average), " of %s on average",

@@ -14,13 +14,14 @@
 
 enum tag { COMMAND = DSF_OWN_TAGS, ANSWER, CONTENTS };
 
-enum what { SUBMIT, WAIT, READ, WRITE, RESIDENT, END };
+enum what { SUBMIT, WAIT, READ, WRITE, RESIDENT, TELL, END };
 
 struct command {
     uint32_t what; /* enum what */
     uint32_t of;   /* a program; the rank */
     uint32_t tier;
     uint32_t zero;
+    int64_t numbers[DSF_SPREAD_NUMBERS];
     char name[128]; /* of data: each process numbers its own */
 };
 
@@ -197,6 +198,16 @@ int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     return dsflow_fail(err, others, "%s", other.msg);
 }
 
+void dsf_spread_tell(struct dsflow_exec *exec, const int64_t *numbers)
+{
+    struct command c = { .what = TELL };
+    struct dsflow_err err;
+
+    memcpy(c.numbers, numbers, sizeof(c.numbers));
+    if (ask_all(exec->spread, c, false, &err) < 0)
+        dsf_exec_fail(exec->spread->own, &err);
+}
+
 size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
                            enum dsflow_tier tier)
 {
@@ -298,6 +309,7 @@ static int serve(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t of,
                       (int64_t)dsflow_exec_resident(exec, c->of,
                                                     (enum dsflow_tier)c->tier),
                       NULL, err);
+    case TELL: /* where the loop is */
     case END:
         break;
     }
@@ -305,14 +317,17 @@ static int serve(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t of,
 }
 
 int dsf_spread_serve(struct dsflow_exec *exec, struct dsf_wire *wire,
-                     struct dsflow_err *err)
+                     void (*told)(void *user, const int64_t *numbers),
+                     void *user, struct dsflow_err *err)
 {
     struct command c = { .what = SUBMIT };
     int status = DSFLOW_OK;
 
     while (status == DSFLOW_OK && c.what != END) {
         status = dsf_pass(wire, false, 0, COMMAND, &c, sizeof(c), err);
-        if (status == DSFLOW_OK)
+        if (status == DSFLOW_OK && c.what == TELL && told != NULL)
+            told(user, c.numbers);
+        else if (status == DSFLOW_OK && exec != NULL)
             status = serve(exec, wire, 0, &c, err);
     }
     return status;

@@ -10,9 +10,16 @@
 #include "net/wire.h"
 
 /* In each of the others: do what the process with the executor asks, until it
- * closes that. `exec` is of the part of this process. A failure here is one
- * there, at the next wait. */
+ * closes that. `exec` is of the part of this process; NULL: there is none, and
+ * it will only be asked to end. A failure here is one there, at the next wait.
+ */
 int dsf_spread_serve(struct dsflow_exec *exec, struct dsf_wire *wire,
-                     struct dsflow_err *err);
+                     void (*told)(void *user, const int64_t *numbers),
+                     void *user, struct dsflow_err *err);
+
+/* Two numbers that the programs around the executors have in common: each of
+ * the others is `told` them before what is submitted later. */
+enum { DSF_SPREAD_NUMBERS = 2 };
+void dsf_spread_tell(struct dsflow_exec *exec, const int64_t *numbers);
 
 #endif

@@ -1,5 +1,6 @@
 /* feed.c - batches in, reports out. */
 #include "train/feed.h"
+#include "train/together.h"
 
 #include "base/units.h"
 
@@ -149,6 +150,7 @@ int dsf_validate(struct dsf_feed *feed, int64_t most, double *loss,
     *(int64_t *)dsf_contents_map(&s->contents, 0, DSF_KEPT_EVAL_CURSOR,
                                  DSFLOW_RW) = 0;
     feed->nvalidation = n;
+    dsf_together_tell(s, n);
     nmicro = (n + s->plan->micro - 1) / s->plan->micro;
     for (int64_t done = 0; done < nmicro && status == DSFLOW_OK; done++) {
         if (dsf_feed_is_stopped(feed)) /* only what was submitted still comes */

@@ -15,6 +15,7 @@
 #include "train/params.h"
 #include "train/sample.h"
 #include "train/traced.h"
+#include "train/together.h"
 
 #include <dsflow/plan.h>
 
@@ -241,6 +242,11 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
     dsf_standstill_init(
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
+    r->s.wire = r->wire;
+    if (r->wire != NULL && r->s.job->trace.steps.n > 0)
+        return dsf_job_fail(r->s.job, err, DSFLOW_ENOSYS, "trace", "steps",
+                            "several processes have no trace as yet: expected "
+                            "none");
     status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = load(r, err);
@@ -252,6 +258,7 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         r->executor == DSFLOW_SERIAL ? 0 : dsf_token_seconds(r->s.plan);
     dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
                    r->machine.disk.duplex);
+    r->meter.partial = r->wire != NULL;
     status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
                              executor, r->done, err);
     if (status == DSFLOW_OK)
@@ -288,6 +295,8 @@ void dsf_run_end(struct dsf_run *r, enum dsf_end end, const char *why)
 
 void dsf_run_close(struct dsf_run *r)
 {
+    if (r->wire != NULL)
+        dsf_together_end(&r->s, r->wire);
     dsf_metrics_close(&r->metrics);
     dsf_event_file_close(&r->events);
     dsf_meter_fini(&r->meter);

@@ -33,6 +33,7 @@ struct dsf_run_calls {
 
 struct dsf_run {
     struct dsf_session s;
+    struct dsf_wire *wire; /* to the others of several processes; or NULL */
     enum dsflow_exec_kind executor;
     struct dsf_run_calls calls;
     struct dsf_resume start;

@@ -8,6 +8,7 @@
 #include "train/identity.h"
 #include "train/machine_keys.h"
 #include "train/room.h"
+#include "train/together.h"
 #include "tune/budget.h"
 
 #include <stdio.h>
@@ -437,6 +438,7 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
     if (status == DSFLOW_OK) {
         cursor = dsf_contents_map(&s->contents, 0, DSF_KEPT_CURSOR, DSFLOW_R);
         s->first = cursor[1];
+        dsf_together_tell(s, 0);
     }
     forget_contents(&c);
     s->unprepared = true;
@@ -449,4 +451,5 @@ void dsf_session_set_first(struct dsf_session *s, int64_t first)
         dsf_contents_map(&s->contents, 0, DSF_KEPT_CURSOR, DSFLOW_RW);
 
     s->first = cursor[1] = first;
+    dsf_together_tell(s, 0);
 }

@@ -12,12 +12,14 @@
 #include "plan/programs.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
+#include "policies/processes.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
 #include "train/machine_keys.h"
 #include "train/origin.h"
 #include "train/params.h"
 #include "train/vocabulary.h"
+#include "train/together.h"
 #include "tune/fit.h"
 
 #include <stdio.h>
@@ -316,11 +318,12 @@ static void fill_constants(struct dsf_session *s)
                 dsflow_exec_map(s->exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 
-int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
-                     const struct dsflow_host *host, struct dsflow_err *err)
+static struct dsflow_exec_options options_of(const struct dsf_session *s,
+                                             enum dsflow_exec_kind kind)
 {
     const struct dsf_job_machine *m = &s->job->machine;
-    struct dsflow_exec_options options = DSFLOW_EXEC_OPTIONS(
+
+    return DSFLOW_EXEC_OPTIONS(
             .kind = kind, .workers = s->plan->workers - (unsigned)m->virtuals,
             .cores = s->machine.cores, .ranks = (unsigned)s->plan->nranks,
             .virtuals = (unsigned)m->virtuals,
@@ -331,11 +334,23 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
             .scheduler =
                 strcmp(m->scheduler, "auto") == 0 ? NULL : m->scheduler,
             .disk = dsf_disks_options(s->job));
-    int status;
+}
 
+int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
+                     const struct dsflow_host *host, struct dsflow_err *err)
+{
+    struct dsflow_exec_options options = options_of(s, kind);
+    int status = DSFLOW_OK;
+
+    if (s->wire != NULL)
+        status = dsf_together_begin(s, &options, err);
+    if (status < 0)
+        return status;
     dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
     dsf_notice("allocating the memory of a step, and starting workers");
     status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
+    if (status == DSFLOW_OK && s->wire != NULL)
+        status = dsf_together_opened(s, err);
     dsf_notice_end();
     if (status < 0)
         return status;
@@ -343,6 +358,21 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
                       &s->plan->kept, s->plan->nparts);
     fill_constants(s);
     return DSFLOW_OK;
+}
+
+int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
+                      unsigned workers, enum dsflow_exec_kind kind,
+                      const struct dsflow_host *host, struct dsflow_err *err)
+{
+    const struct dsf_processes all = { s->plan->nranks, wire->nprocesses };
+    struct dsflow_exec_options options = options_of(s, kind);
+    int status = dsf_process_part(&all, wire->process, s->graph, &s->part, err);
+
+    options.wire = wire;
+    options.workers = workers;
+    return status == DSFLOW_OK
+               ? dsflow_exec_open(s->part.graph, &options, host, &s->exec, err)
+               : status;
 }
 
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
@@ -422,6 +452,7 @@ void dsf_session_units_free(struct dsf_session *s, float **params)
 void dsf_session_close(struct dsf_session *s)
 {
     dsflow_exec_close(s->exec);
+    dsf_graph_part_free(&s->part);
     if (s->weights != NULL)
         dsf_weights_fini(s->weights);
     free(s->weights);

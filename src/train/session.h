@@ -6,6 +6,8 @@
 #include <dsflow/exec.h>
 
 #include "checkpoint/checkpoint.h"
+#include "graph/part.h"
+#include "net/wire.h"
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -34,6 +36,9 @@ struct dsf_session {
     int64_t first;     /* number in the text of the first sequence of step 0:
                           not 0 where a run went on with another job */
     bool unprepared;   /* parameters have been written since `prepare` ran */
+    struct dsf_wire *wire; /* to the others of several processes; or NULL */
+    struct dsf_graph_part part; /* of the graph, that is this one's */
+    bool ordered;               /* the others have been told what to open */
     bool edited;       /* a program has written tensors: a step may have other
                           bytes than the same step of the run without it */
 };
@@ -83,6 +88,12 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
 /* The executor, with memory and constants, but no weights yet. */
 int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
                      const struct dsflow_host *host, struct dsflow_err *err);
+
+/* The executor of the part of this process, one of several, for one of them
+ * that has the run. */
+int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
+                      unsigned workers, enum dsflow_exec_kind kind,
+                      const struct dsflow_host *host, struct dsflow_err *err);
 
 /* Weights only, and no states: those of `step`, as dsf_params_open has it. */
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,

@@ -1,0 +1,249 @@
+/* together.c - a session that several processes have together. */
+#include "config.h"
+
+#include "train/together.h"
+
+#include "base/alloc.h"
+#include "exec/spread.h"
+#include "net/pass.h"
+#include "policies/processes.h"
+#include "train/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Beside those of src/exec/spread.c. */
+enum tag { ORDER = DSF_OWN_TAGS + 16, JOB, OPENED };
+
+/* What one of the others is to open; then comes the text of its job. */
+struct order {
+    size_t bytes; /* of the job; 0: nothing, as there is no run */
+    char version[64];
+    char path[512];             /* of the job, for messages */
+    struct dsf_machine machine; /* of the plan */
+    uint64_t text;              /* hash of it */
+    int64_t first;              /* sequence of step 0 */
+    uint32_t kind, workers, ntasks, ndata;
+};
+
+struct opened {
+    int32_t status, zero;
+    char msg[512];
+};
+
+/* --- the first one -------------------------------------------------------- */
+
+static unsigned share_of(const struct dsf_processes *all, int32_t p,
+                         unsigned workers)
+{
+    int32_t own = dsf_process_first(all, p + 1) - dsf_process_first(all, p);
+    unsigned share = workers * (unsigned)own / (unsigned)all->ranks;
+
+    return share > 0 ? share : 1;
+}
+
+static struct dsf_processes processes_of(const struct dsf_session *s)
+{
+    return (struct dsf_processes){ s->plan->nranks, s->wire->nprocesses };
+}
+
+/* As it is written beside the run; freed by the caller. */
+static char *text_of(const struct dsf_job *job, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, bytes);
+
+    if (out == NULL)
+        return NULL;
+    dsf_job_write(job, out);
+    return fclose(out) == 0 ? text : NULL;
+}
+
+static int order(const struct dsf_session *s,
+                 const struct dsflow_exec_options *options,
+                 struct dsflow_err *err)
+{
+    const struct dsf_processes all = processes_of(s);
+    struct order o = { .machine = s->machine,
+                       .text = s->text.content,
+                       .first = s->first,
+                       .kind = options->kind,
+                       .ntasks = dsflow_graph_ntasks(s->graph),
+                       .ndata = dsflow_graph_ndata(s->graph) };
+    char *text = text_of(s->job, &o.bytes);
+    int status = DSFLOW_OK;
+
+    if (text == NULL)
+        return dsflow_fail(err, DSFLOW_ENOMEM, "the job cannot be written: %m");
+    snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
+    snprintf(o.path, sizeof(o.path), "%s", s->job->path);
+    for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
+        o.workers = share_of(&all, p, options->workers);
+        status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
+        if (status == DSFLOW_OK)
+            status = dsf_pass(s->wire, true, p, JOB, text, o.bytes, err);
+    }
+    free(text);
+    return status;
+}
+
+int dsf_together_begin(struct dsf_session *s,
+                       struct dsflow_exec_options *options,
+                       struct dsflow_err *err)
+{
+    const struct dsf_processes all = processes_of(s);
+    int status;
+
+    if (all.n > all.ranks)
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "%s: mesh: %d rank%s: expected one at least for each "
+            "of %d processes",
+            s->job->path, (int)all.ranks, all.ranks == 1 ? "" : "s",
+            (int)all.n);
+    if (options->gpus > 0 || options->virtuals > 0)
+        return dsflow_fail(err, DSFLOW_ENOSYS,
+                           "%s: machine: ranks are on devices: expected cores, "
+                           "where there are several processes",
+                           s->job->path);
+    status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
+    if (status == DSFLOW_OK)
+        status = order(s, options, err);
+    s->ordered = status == DSFLOW_OK;
+    options->workers = share_of(&all, s->wire->process, options->workers);
+    options->wire = s->wire;
+    options->part = &s->part;
+    return status;
+}
+
+int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (int32_t p = 1; p < s->wire->nprocesses; p++) {
+        struct opened o;
+        int one = dsf_pass(s->wire, false, p, OPENED, &o, sizeof(o),
+                           status == DSFLOW_OK ? err : NULL);
+
+        if (one == DSFLOW_OK && o.status < 0)
+            one = dsflow_fail(status == DSFLOW_OK ? err : NULL,
+                              (enum dsflow_status)o.status, "process %d: %s",
+                              (int)p, o.msg);
+        status = status == DSFLOW_OK ? one : status;
+    }
+    return status;
+}
+
+void dsf_together_tell(const struct dsf_session *s, int64_t nvalidation)
+{
+    if (s->wire != NULL && s->exec != NULL)
+        dsf_spread_tell(s->exec, (int64_t[]){ s->first, nvalidation });
+}
+
+void dsf_together_end(const struct dsf_session *s, struct dsf_wire *wire)
+{
+    struct order none = { .bytes = 0 };
+
+    for (int32_t p = 1; p < wire->nprocesses && !s->ordered; p++)
+        dsf_pass(wire, true, p, ORDER, &none, sizeof(none), NULL);
+}
+
+/* --- the others ----------------------------------------------------------- */
+
+struct served {
+    struct dsf_session s;
+    struct dsf_feed feed;
+    struct dsf_wire *wire;
+};
+
+/* By the thread that submits, between programs that read batches. */
+static void told(void *user, const int64_t *numbers)
+{
+    struct served *x = user;
+
+    x->s.first = numbers[0];
+    x->feed.nvalidation = numbers[1];
+}
+
+/* The job and its plan, as the first process has them. */
+static int open_plan(struct served *x, const struct order *o, const char *text,
+                     struct dsflow_err *err)
+{
+    int status;
+
+    if (strcmp(o->version, PACKAGE_VERSION) != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "dsflow %s: expected %s, as in process 0",
+                           PACKAGE_VERSION, o->version);
+    status = dsf_session_parse(&x->s, text, o->path, NULL, 0, NULL, err);
+    x->s.machine = o->machine;
+    x->s.first = o->first;
+    if (status == DSFLOW_OK)
+        status = dsf_session_plan(&x->s, NULL, err);
+    if (status == DSFLOW_OK && (dsflow_graph_ntasks(x->s.graph) != o->ntasks ||
+                                dsflow_graph_ndata(x->s.graph) != o->ndata))
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "its plan is another than that of process 0: "
+                             "expected the same dsflow and plug-ins");
+    return status;
+}
+
+static int open_served(struct served *x, const struct order *o,
+                       const char *text, struct dsflow_err *err)
+{
+    int status = open_plan(x, o, text, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_session_text(&x->s, err);
+    if (status == DSFLOW_OK && x->s.text.content != o->text)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "%s: data: the text is another than that of "
+                             "process 0",
+                             o->path);
+    if (status == DSFLOW_OK)
+        status = dsf_session_serve(&x->s, x->wire, o->workers,
+                                   (enum dsflow_exec_kind)o->kind,
+                                   &x->feed.host, err);
+    return status;
+}
+
+static int say_opened(struct dsf_wire *wire, int status,
+                      const struct dsflow_err *why, struct dsflow_err *err)
+{
+    struct opened o = { .status = status };
+
+    if (status < 0)
+        snprintf(o.msg, sizeof(o.msg), "%.500s", why->msg);
+    return dsf_pass(wire, true, 0, OPENED, &o, sizeof(o), err);
+}
+
+static int serve(struct served *x, const struct order *o,
+                 struct dsflow_err *err)
+{
+    char *text = dsf_xcalloc(1, o->bytes + 1);
+    struct dsflow_err why;
+    int status, opened = DSFLOW_OK;
+
+    dsf_feed_init(&x->feed, &x->s);
+    status = dsf_pass(x->wire, false, 0, JOB, text, o->bytes, err);
+    if (status == DSFLOW_OK) {
+        opened = open_served(x, o, text, &why);
+        status = say_opened(x->wire, opened, &why, err);
+    }
+    /* Also where it has no executor: the first one closes its own. */
+    if (status == DSFLOW_OK)
+        status = dsf_spread_serve(x->s.exec, x->wire, told, x, err);
+    dsf_session_close(&x->s);
+    dsf_feed_fini(&x->feed);
+    free(text);
+    return status;
+}
+
+int dsf_together_serve(struct dsf_wire *wire, struct dsflow_err *err)
+{
+    struct served x = { .wire = wire };
+    struct order o;
+    int status = dsf_pass(wire, false, 0, ORDER, &o, sizeof(o), err);
+
+    return status == DSFLOW_OK && o.bytes > 0 ? serve(&x, &o, err) : status;
+}

@@ -1,0 +1,57 @@
+# processes.sh - a run that mpirun starts in several processes is that of one.
+command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/cli/lib.sh"
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+ASAN_OPTIONS=detect_leaks=0 # of MPI's
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
+    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
+    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+
+# in_processes N STATUS TEXT ARGS...: the run ends so, and says so somewhere.
+in_processes() {
+    n=$1 status=$2 text=$3
+    shift 3
+    timeout -k 5 200 mpirun -n $n "$dsflow" run job.toml "$@" > log 2>&1
+    got=$?
+    [ $got -eq $status ] || { fault "$*: status $got, not $status"; cat log; }
+    grep -qF -e "$text" log || { fault "$*: does not say '$text'"; cat log; }
+}
+
+# same A B: their last checkpoints have the same bytes, and their steps the same
+# losses.
+same() {
+    for f in manifest.json params.safetensors states.safetensors; do
+        cmp $1/checkpoints/step-10/$f $2/checkpoints/step-10/$f ||
+            fault "$1 and $2: $f"
+    done
+    for d in $1 $2; do
+        grep -o '"step": *[0-9]*\|"[a-z_]*loss": *[-0-9.e]*' $d/metrics.jsonl > $d.losses
+    done
+    cmp $1.losses $2.losses || fault "losses of $1 and $2"
+}
+
+keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep=0
+      --set validation.every=5 --set sample.tokens=8"
+# shellcheck disable=SC2086
+{
+    run one $keys
+    in_processes 2 0 "in 2 processes" --set job.output=two $keys
+    same one two
+    # Half of it in four, and the rest in one; and the other way round.
+    in_processes 4 0 "step 5: validation loss" --set job.output=four $keys \
+        --set job.steps=5
+    "$dsflow" run job.toml --set job.output=four $keys --resume > log 2>&1 ||
+        { fault "in one, after four: $?"; cat log; }
+    run half $keys --set job.steps=5
+    in_processes 2 0 "goes on from half" --set job.output=half $keys --resume
+    same four half
+}
+# What cannot be is said once, and nobody waits.
+in_processes 3 2 "2 ranks: expected one at least for each of 3 processes" \
+    --set job.output=none --set mesh.data=2
+in_processes 2 2 "mesh: dada: unknown key" --set job.output=none --set mesh.dada=2
+in_processes 2 2 "several processes have no trace" --set job.output=none \
+    --set mesh.data=2 --trace=all
+finish
