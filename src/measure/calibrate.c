@@ -304,6 +304,7 @@ static int time_tasks_there(void *user, void *to, struct dsflow_err *err)
     answer->n = samples.n;
     for (size_t i = 0; i < samples.n; i++)
         answer->v[i] = samples.v[i];
+    free(samples.v); /* this may not be a process of its own */
     return status;
 }
 
