@@ -159,10 +159,9 @@ void dsf_spread_close(struct dsflow_exec *exec)
 {
     struct dsf_spread *s = exec->spread;
 
-    if (s->own != NULL) {
-        put_back(exec, NULL);
-        ask_all(s, (struct command){ .what = END }, false, NULL);
-    }
+    /* Also where it did not open: the others wait for a command. */
+    put_back(exec, NULL);
+    ask_all(s, (struct command){ .what = END }, false, NULL);
     dsflow_exec_close(s->own);
     free(s->shown);
     free(s);

@@ -1,11 +1,16 @@
 /* test_send.c - copies of what another rank made: one for all readers of a
  * rank, until the original is written again. */
+#include "exec/spread.h"
 #include "policies/policies.h"
 #include "policies/processes.h"
 
+#include "lib/near_wire.h"
 #include "tasks/tasks.h"
 #include "unit/policies/hand.h"
 
+#include <dsflow/exec.h>
+
+#include <pthread.h>
 #include <string.h>
 
 static const struct dsflow_op op_gather = {
@@ -197,6 +202,42 @@ static void only_what_moves_data_reads_in_another_process(void **state)
     dsflow_graph_free(g);
 }
 
+static void *serve_without_executor(void *wire)
+{
+    static struct dsflow_err err;
+
+    return dsf_spread_serve(NULL, wire, NULL, NULL, &err) == DSFLOW_OK ? NULL
+                                                                       : &err;
+}
+
+/* No executor can run a task `make`: the other process is told to end. */
+static void who_serves_ends_with_an_executor_that_did_not_open(void **state)
+{
+    const struct dsf_processes two = { 2, 2 };
+    struct near_wire *wires = near_wires_new(2);
+    struct dsflow_graph *g = dsflow_graph_new();
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL, .wire = near_wire(wires, 0));
+    struct dsf_graph_part part;
+    struct dsflow_exec *exec;
+    struct dsflow_err err;
+    pthread_t server;
+    void *why;
+
+    hand_make(g, 0, hand_data(g, "a", 0));
+    hand_make(g, 1, hand_data(g, "b", 1));
+    assert_int_equal(dsf_process_part(&two, 0, g, &part, &err), DSFLOW_OK);
+    options.part = &part;
+    pthread_create(&server, NULL, serve_without_executor, near_wire(wires, 1));
+    assert_int_equal(dsflow_exec_open(g, &options, NULL, &exec, &err),
+                     DSFLOW_ENOSYS);
+    pthread_join(server, &why);
+    assert_null(why);
+    assert_int_equal(near_wires_free(wires), 0);
+    dsf_graph_part_free(&part);
+    dsflow_graph_free(g);
+}
+
 /* Each rank has a process, in order, and each process a rank. */
 static void ranks_are_shared_out_in_order(void **state)
 {
@@ -223,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_moves_data_reads_in_another_process),
         cmocka_unit_test(ranks_are_shared_out_in_order),
+        cmocka_unit_test(who_serves_ends_with_an_executor_that_did_not_open),
         cmocka_unit_test(what_is_at_home_is_not_sent),
         cmocka_unit_test(a_reader_gets_a_copy_on_its_rank),
         cmocka_unit_test(readers_of_a_rank_share_a_copy_until_it_is_old),
