@@ -16,6 +16,7 @@
 #include "machine/schedulers.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ struct starpu_state {
     unsigned nkinds;
     size_t cap_kinds;
     bool started;
-    unsigned ranks;
+    unsigned first, ranks; /* of them those of this process, from `first` on */
     uint32_t *masks; /* by rank: the workers that it may use, as StarPU has it */
     unsigned mask_words;
     struct dsf_starpu_submitter *submitter;
@@ -142,11 +143,14 @@ static bool set_binding(bool crowded)
     return crowded;
 }
 
-/* Has each worker a core? Those that are asked for none have. */
+/* Has each worker a core? Those that are asked for none have; which ones other
+ * processes have is not known. */
 static bool is_crowded(const struct dsflow_exec_options *options)
 {
     struct dsf_machine machine = { .cores = options->cores };
 
+    if (options->wire != NULL)
+        return true;
     return options->workers > 0 &&
            (machine.cores > 0 ||
             dsf_machine_probe(&machine, NULL) == DSFLOW_OK) &&
@@ -187,13 +191,27 @@ static int start(const struct dsflow_exec_options *options,
                        strerror(-ret));
 }
 
-/* Rank r has the workers w with w ranks / workers = r; where there are more
- * ranks than workers, several share one. */
-static void share_workers(struct starpu_state *s, unsigned ranks)
+/* Those of tasks: of one of several processes, its own. */
+static void find_ranks(const struct dsflow_exec *exec, struct starpu_state *s)
 {
-    unsigned n = starpu_worker_get_count();
+    int first = INT_MAX, last = -1;
 
-    s->ranks = ranks;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
+        int rank = exec->calls[i].task->rank;
+
+        first = rank >= 0 && rank < first ? rank : first;
+        last = rank > last ? rank : last;
+    }
+    s->first = last < 0 ? 0 : (unsigned)first;
+    s->ranks = last < 0 ? 1 : (unsigned)(last - first) + 1;
+}
+
+/* The r-th of the ranks has the workers w with w ranks / workers = r; where
+ * there are more ranks than workers, several share one. */
+static void share_workers(struct starpu_state *s)
+{
+    unsigned n = starpu_worker_get_count(), ranks = s->ranks;
+
     s->mask_words = (n + 31) / 32;
     s->masks = dsf_xcalloc((size_t)ranks * s->mask_words, sizeof(*s->masks));
     for (unsigned r = 0; r < ranks; r++)
@@ -210,7 +228,7 @@ static uint32_t *mask_of(const struct starpu_state *s,
 
     if (rank < 0 || s->masks == NULL || call->codelet->host_only)
         return NULL;
-    return s->masks + (size_t)rank * s->mask_words;
+    return s->masks + ((size_t)rank - s->first) * s->mask_words;
 }
 
 static enum starpu_data_access_mode mode_of(enum dsflow_access access)
@@ -302,8 +320,11 @@ static int starpu_exec_open(struct dsflow_exec *exec,
     if (status < 0)
         return status;
 
-    if (options->ranks > 1)
-        share_workers(s, options->ranks);
+    s->ranks = options->ranks;
+    if (options->wire != NULL)
+        find_ranks(exec, s);
+    if (s->ranks > 1)
+        share_workers(s);
     s->handles = dsf_xcalloc(n + 1, sizeof(*s->handles));
     for (uint32_t i = 0; i < n; i++)
         starpu_void_data_register(&s->handles[i]);
@@ -366,12 +387,12 @@ static int starpu_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 static int rank_of(const struct starpu_state *s, unsigned w)
 {
     if (s->masks == NULL)
-        return 0;
+        return (int)s->first;
     if (s->ranks > starpu_worker_get_count())
         return DSFLOW_ANYWHERE;
     for (unsigned r = 0; r < s->ranks; r++)
         if (s->masks[r * s->mask_words + w / 32] >> w % 32 & 1)
-            return (int)r;
+            return (int)(s->first + r);
     return DSFLOW_ANYWHERE;
 }
 
