@@ -170,6 +170,15 @@ static bool load(const char *path, const char *what, const char *name,
     return false;
 }
 
+/* Its cores, whatever ranks are on: gpu_present.c measures GPUs. */
+static struct dsf_machine cores_of(const struct dsf_machine *machine)
+{
+    struct dsf_machine cores = *machine;
+
+    cores.gpus = 0;
+    return cores;
+}
+
 static void measure_quickly(void *machine, struct dsf_machine_model *m)
 {
     dsf_machine_measure(machine, DSF_CALIBRATE_QUICK, m);
@@ -194,10 +203,11 @@ int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err)
 {
     char *path = dsf_machine_cache_path(), *name = name_of(machine);
+    struct dsf_machine cores = cores_of(machine);
 
     if (path == NULL || !load(path, "the machine", name, m)) {
         dsf_info("measuring the machine, once: this takes some seconds");
-        if (dsf_measure_machine(measure_quickly, (void *)machine, m))
+        if (dsf_measure_machine(measure_quickly, &cores, m))
             keep(m, path);
         dsf_warn_of_scatter(m, "the machine", "run dsflow bench");
     }
@@ -295,6 +305,7 @@ static void find_disks(const struct dsf_job *job, struct dsf_machine_model *m)
 static void find_type(const struct dsf_machine *machine, enum dsflow_dtype type,
                       struct dsf_machine_model *m)
 {
+    struct dsf_machine cores = cores_of(machine);
     char *path;
 
     if (type == DSFLOW_FP32 || dsf_machine_model_knows(m, type))
@@ -302,7 +313,7 @@ static void find_type(const struct dsf_machine *machine, enum dsflow_dtype type,
     dsf_info("measuring the machine in %s, once: this takes some seconds",
              dsflow_dtype_str(type));
     path = dsf_machine_cache_path();
-    if (dsf_machine_measure_type(machine, DSF_CALIBRATE_QUICK, type, m))
+    if (dsf_machine_measure_type(&cores, DSF_CALIBRATE_QUICK, type, m))
         keep(m, path);
     free(path);
     dsf_warn_of_scatter(m, "the machine", "run dsflow bench");

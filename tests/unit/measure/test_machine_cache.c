@@ -73,12 +73,15 @@ static void rates_in_the_type_of_a_job_are_added(void **state)
         "[precision]\ncompute = \"bf16\"\n";
     struct dsf_machine here = { .cpu = "a processor",
                                 .isa = "avx2",
-                                .cores = 2 };
+                                .cores = 2,
+                                .gpus = 1, /* not measured: the cores are */
+                                .gpu_memory = INT64_C(1) << 30 };
     struct dsf_machine_model m, kept, again;
     struct dsf_job job;
     struct dsflow_err err = { .msg = "" };
     char *path;
 
+    setenv("DSFLOW_CUDA", "no", 1);
     setenv("XDG_CACHE_HOME", folder, 1);
     make(&m, "a processor, 2 cores, avx2");
     dsf_machine_model_add_kind(&m, "adam", false, DSFLOW_BYTES)->per_byte =
