@@ -87,7 +87,8 @@ static void post(struct dsf_wire *wire, struct dsf_message *m)
     else
         add(all, &own);
     pthread_mutex_unlock(&all->lock);
-    if (m->out)
+    /* One that waits may have ended by now. */
+    if (own.sent != NULL)
         m->done(m);
     if (other == NULL)
         return;
