@@ -19,15 +19,33 @@ static int has_f16c(void)
 
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+static int has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+/* Processors with tiles (AMX) do pairs of bf16 in one place of two: no faster
+ * than as many numbers of fp32, and packing them costs. */
+static int has_tiles(void)
+{
+    const unsigned amx_tile = 1u << 24;
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amx_tile);
+}
 #endif
 
 const struct dsf_loops *dsf_loops_find(const char *isa)
 {
 #if defined(__x86_64__)
-    if (strcmp(isa, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (strcmp(isa, "avx512_bf16") == 0 && has_avx512() &&
+        __builtin_cpu_supports("avx512bf16"))
+        return &dsf_loops_avx512_bf16;
+    if (strcmp(isa, "avx512") == 0 && has_avx512())
         return &dsf_loops_avx512;
     if (strcmp(isa, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
         __builtin_cpu_supports("fma") && has_f16c())
@@ -45,6 +63,10 @@ static void choose(void)
 
     if (wanted)
         chosen = dsf_loops_find(wanted);
+#if defined(__x86_64__)
+    if (!chosen && !has_tiles())
+        chosen = dsf_loops_find("avx512_bf16");
+#endif
     if (!chosen)
         chosen = dsf_loops_find("avx512");
     if (!chosen)

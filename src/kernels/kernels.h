@@ -9,8 +9,9 @@
 #include <dsflow/dtype.h>
 #include <dsflow/error.h>
 
-/* What the fused loops use here: "avx512", "avx2" or "portable". The
- * environment variable DSFLOW_ISA may ask for a lesser one (for tests). */
+/* What the fused loops use here: "avx512_bf16", "avx512", "avx2" or
+ * "portable". The environment variable DSFLOW_ISA may ask for a lesser one (for
+ * tests). */
 const char *dsf_kernels_isa(void);
 
 /* y[n] = W x + beta y, of W[n][k]: a product of one row. Each number of y has
@@ -87,7 +88,10 @@ struct dsf_numbers {
 
 /* Attention of nseq sequences of `queries` rows to as many of `keys` rows; the
  * layouts are in dsflow/segments.h. Scores are computed for `strip` queries and
- * `block` keys at a time, in fp32. `scratch` has what scratch of the op says.
+ * `block` keys at a time, in fp32; with avx512_bf16, where q, kv and datt are
+ * bf16, P = e^(S - lse) and dS are rounded to bf16 before they are multiplied,
+ * as values and keys are. `strip` is then even for the backward pass. `scratch`
+ * has what scratch of the op says.
  * att is fp32 where first or last is 0, dq and dkv where they are added to. */
 #define DSF_MAX_STRIP 64
 struct dsf_attention {

@@ -1,9 +1,8 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
- * loops_*.h, compiled by isa_avx512.c, isa_avx2.c and isa_portable.c. Between
- * sets results differ in rounding (but for those of loops_pack.h,
- * loops_update.h, sums of two arrays and of squares); within one they depend on
- * the inputs only: loads do not care for alignment, and sums have a fixed
- * order. */
+ * loops_*.h, compiled by isa_*.c. Between sets results differ in rounding (but
+ * for those of loops_pack.h, loops_update.h, sums of two arrays and of squares);
+ * within one they depend on the inputs only: loads do not care for alignment,
+ * and sums have a fixed order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
@@ -77,8 +76,8 @@ struct dsf_loops {
     const struct dsf_narrow_loops *narrow[2]; /* bf16, fp16 */
 };
 
-extern const struct dsf_loops dsf_loops_avx512, dsf_loops_avx2,
-    dsf_loops_portable;
+extern const struct dsf_loops dsf_loops_avx512_bf16, dsf_loops_avx512,
+    dsf_loops_avx2, dsf_loops_portable;
 
 /* The set called `isa`; NULL where this processor or this build lacks it. */
 const struct dsf_loops *dsf_loops_find(const char *isa);

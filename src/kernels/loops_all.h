@@ -18,6 +18,8 @@
 
 #include "kernels/loops_basic.h"
 #include "kernels/loops_rotate.h"
+#include "kernels/loops_mm.h"
+#include "kernels/loops_strips.h"
 #include "kernels/loops_attention.h"
 #include "kernels/loops_pack.h"
 

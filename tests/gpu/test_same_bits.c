@@ -338,7 +338,8 @@ static void compare(const struct trial *t, uint64_t seed)
 
 static void try_case(size_t kind, uint64_t seed)
 {
-    static const char *const isas[] = { "portable", "avx2", "avx512" };
+    static const char *const isas[] = { "portable", "avx2", "avx512",
+                                        "avx512_bf16" };
     static struct trial t;
     const struct dsf_gpu_side *side = place_side(kinds[kind].op);
     const struct dsflow_op *op = dsflow_op_find(kinds[kind].op);

@@ -1,5 +1,6 @@
 /* test_attention_narrow.c - attention in bf16 and fp16: what the fp32 kernel
- * makes of the same numbers, rounded once. */
+ * makes of the same numbers, rounded once; or near to it, where operands are
+ * pairs of bf16. */
 #include "unit/codelets/attention.h"
 
 static const enum dsflow_dtype types[] = { DSFLOW_BF16, DSFLOW_FP16 };
@@ -23,13 +24,36 @@ static void make_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
     }
 }
 
+/* P and dS, which are multiplied in bf16, are off by 2^-9 at most; much of it
+ * goes away in sums, and results are rounded once more. */
+static const double near = 0x1p-7;
+
+static int in_pairs(enum dsflow_dtype type)
+{
+    return type == DSFLOW_BF16 && strcmp(dsf_kernels_isa(), "avx512_bf16") == 0;
+}
+
+static void check_near(const struct tensor *wide, const struct tensor *narrow)
+{
+    double *exact = malloc(wide->n * sizeof(*exact));
+
+    assert_non_null(exact);
+    for (size_t i = 0; i < wide->n; i++)
+        exact[i] = wide->f[i];
+    assert_close(narrow->f, exact, narrow->n, near);
+    free(exact);
+}
+
 /* Every bit: of sums those of fp32, of others those of its rounded numbers. */
 static void check_same(const struct sequence *s, struct tensor *wide,
                        const struct tensor *narrow, int alone)
 {
     if (alone)
         tensor_round(wide, s->type);
-    assert_memory_equal(wide->f, narrow->f, wide->n * sizeof(float));
+    if (in_pairs(s->type))
+        check_near(wide, narrow);
+    else
+        assert_memory_equal(wide->f, narrow->f, wide->n * sizeof(float));
 }
 
 static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
@@ -45,8 +69,11 @@ static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
         memcpy(narrow.delta[i].f, wide.delta[i].f,
                wide.delta[i].n * sizeof(float));
         check_same(&narrow, &wide.att[i], &narrow.att[i], i == 0);
-        assert_memory_equal(wide.lse[i].f, narrow.lse[i].f,
-                            wide.lse[i].n * sizeof(float));
+        if (in_pairs(type))
+            check_near(&wide.lse[i], &narrow.lse[i]);
+        else
+            assert_memory_equal(wide.lse[i].f, narrow.lse[i].f,
+                                wide.lse[i].n * sizeof(float));
     }
     backward(&wide);
     backward(&narrow);
@@ -144,7 +171,7 @@ static void the_error_of_long_rows_does_not_grow_with_tiles(void **state)
 
         retile(&whole, &s);
         forward(&s);
-        assert_true(distance_of(&s) < 2e-6);
+        assert_true(distance_of(&s) < (in_pairs(s.type) ? near : 2e-6));
         for (int i = 0; i < ntiles; i++)
             memcpy(s.delta[i].f, whole.delta[0].f + s.pos[i],
                    s.delta[i].n * sizeof(float));

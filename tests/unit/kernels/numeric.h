@@ -135,7 +135,8 @@ static inline double distance(const float *a, const double *b, size_t n)
 /* Run `test` with every set of instructions this processor has. */
 static inline void with_every_isa(void (*test)(void))
 {
-    static const char *const names[] = { "portable", "avx2", "avx512" };
+    static const char *const names[] = { "portable", "avx2", "avx512",
+                                         "avx512_bf16" };
     const struct dsf_loops *best = dsf_loops();
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

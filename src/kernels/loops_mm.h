@@ -1,0 +1,107 @@
+/* loops_mm.h - products of small matrices that stay in the first caches, of
+ * fp32 numbers or of pairs of bf16: two numbers that are next to each other in
+ * the dimension that is summed over, in the 32 bits of one. */
+#ifndef DSF_KERNELS_LOOPS_MM_H
+#define DSF_KERNELS_LOOPS_MM_H
+
+/* A tile of the product that fits in registers: MM_ROWS x MM_VECS vectors. */
+#if defined(DSF_VEC_AVX512)
+enum { MM_ROWS = 6, MM_VECS = 4 };
+#elif defined(DSF_VEC_AVX2)
+enum { MM_ROWS = 6, MM_VECS = 2 };
+#else
+enum { MM_ROWS = 4, MM_VECS = 2 };
+#endif
+
+/* C[m][n] = or += A B. A(i, k) is a[i * ai + k * ak], so A may be transposed;
+ * rows of B and C are consecutive numbers. Of pairs, k counts pairs, A and B
+ * are of pairs, and C = by A B. */
+struct product {
+    size_t m, n, k;
+    const float *a;
+    size_t ai, ak;
+    const float *b;
+    size_t ldb;
+    float *c;
+    size_t ldc;
+    int add;
+    int pairs;
+    float by;
+};
+
+/* rows, vecs, pairs and, but for the last vector, lanes are constants. */
+INLINE void mm_tile(const struct product *p, size_t i, size_t j, size_t rows,
+                    size_t vecs, size_t lanes, int pairs)
+{
+    const float *a = p->a + i * p->ai, *b = p->b + j;
+    const size_t ai = p->ai, ak = p->ak, ldb = p->ldb;
+    float *c = p->c + i * p->ldc + j;
+    vf t[MM_ROWS][MM_VECS];
+
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
+        for (size_t v = 0; v < vecs; v++)
+            t[r][v] = p->add ? vload(c + r * p->ldc + v * VW, lanes) : vzero();
+    }
+    for (size_t k = p->k; k > 0; k--, a += ak, b += ldb) {
+        vf x[MM_VECS];
+
+        UNROLL
+        for (size_t v = 0; v < vecs; v++)
+            x[v] = vload(b + v * VW, lanes);
+        UNROLL
+        for (size_t r = 0; r < rows; r++) {
+            vf y = vset(a[r * ai]);
+
+            UNROLL
+            for (size_t v = 0; v < vecs; v++)
+                t[r][v] =
+                    pairs ? vdot(y, x[v], t[r][v]) : vfma(y, x[v], t[r][v]);
+        }
+    }
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
+        for (size_t v = 0; v < vecs; v++) {
+            if (pairs && !p->add)
+                t[r][v] *= vset(p->by);
+            vstore(c + r * p->ldc + v * VW, t[r][v], lanes);
+        }
+    }
+}
+
+INLINE void mm_panel(const struct product *p, size_t j, size_t vecs,
+                     size_t lanes, int pairs)
+{
+    size_t i = 0;
+
+    for (; i + MM_ROWS <= p->m; i += MM_ROWS)
+        mm_tile(p, i, j, MM_ROWS, vecs, lanes, pairs);
+    for (; i + 2 <= p->m; i += 2)
+        mm_tile(p, i, j, 2, vecs, lanes, pairs);
+    if (i < p->m)
+        mm_tile(p, i, j, 1, vecs, lanes, pairs);
+}
+
+INLINE void mm_all(const struct product *p, int pairs)
+{
+    size_t j = 0;
+
+    for (; j + MM_VECS * VW <= p->n; j += MM_VECS * VW)
+        mm_panel(p, j, MM_VECS, VW, pairs);
+    for (; j + VW <= p->n; j += VW)
+        mm_panel(p, j, 1, VW, pairs);
+    if (j < p->n)
+        mm_panel(p, j, 1, p->n - j, pairs);
+}
+
+static void mm(const struct product *p)
+{
+    if (PAIRS && p->pairs)
+        mm_all(p, 1);
+    else
+        mm_all(p, 0);
+}
+
+#endif
