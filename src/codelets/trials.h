@@ -23,10 +23,6 @@ void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
                        struct dsflow_shape *shapes, unsigned n,
                        const void *args);
 
-/* Set by who computes gradients of parameters in fp32 only: no case has others.
- */
-extern bool dsf_trials_wide_gradients;
-
 /* A number from least to most. */
 int32_t dsf_any(uint64_t *state, int32_t least, int32_t most);
 

@@ -356,21 +356,6 @@ static void set_type(const struct dsflow_case *c, struct dsflow_shape *shapes,
         shapes[p] = dsflow_shape_of(DSFLOW_FP32, shapes[p].elems);
 }
 
-bool dsf_trials_wide_gradients;
-
-/* May the data on port `p` be narrow in a case? */
-static bool may_narrow(const struct dsflow_op *op, unsigned p)
-{
-    const uint8_t floats = op->ports[p].floats;
-    const bool gradient = op->direction == DSFLOW_DIR_UPDATE ||
-                          op->comm == DSFLOW_COMM_REDUCE ||
-                          (op->direction == DSFLOW_DIR_BACKWARD_WEIGHT &&
-                           floats == DSFLOW_NARROW_ALONE);
-
-    return floats != DSFLOW_FP32_ONLY &&
-           !(gradient && dsf_trials_wide_gradients);
-}
-
 void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
                        struct dsflow_shape *shapes, unsigned n,
                        const void *args)
@@ -384,15 +369,14 @@ void dsf_trials_narrow(const struct dsflow_op *op, uint64_t seed,
     for (unsigned p = 0; p < n; p++) {
         const unsigned of = p < op->nports ? p : op->nports - 1;
 
-        if (op->ports[of].floats == DSFLOW_NARROW && may_narrow(op, of) &&
-            shapes[p].bytes > 0)
+        if (op->ports[of].floats == DSFLOW_NARROW && shapes[p].bytes > 0)
             shapes[p] = dsflow_shape_of(type, shapes[p].elems);
     }
     for (unsigned p = 0; p < n && p < op->nports; p++) {
         bool alone = op->ports[p].floats == DSFLOW_NARROW_ALONE;
 
         if ((alone || op->ports[p].floats == DSFLOW_NARROW_SUM) &&
-            may_narrow(op, p) && shapes[p].bytes > 0 && dsf_any(&state, 0, 1))
+            shapes[p].bytes > 0 && dsf_any(&state, 0, 1))
             set_type(&c, shapes, p,
                      alone ? types[dsf_any(&state, 0, 2)] : type);
     }

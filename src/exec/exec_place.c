@@ -7,7 +7,6 @@
 #include "codelets/copies.h"
 #include "codelets/messages.h"
 #include "graph/task.h"
-#include "kernels/narrow.h"
 
 #include <stdlib.h>
 
@@ -89,30 +88,12 @@ static void give_to_engine(struct dsf_exec_call *call, struct dsf_device *from)
         call->exec->on[to] != NULL ? DSF_QUEUE_IN : DSF_QUEUE_OUT;
 }
 
-/* Has it gradients of parameters, or sums of them, that are not in fp32? */
-static bool has_narrow_gradients(const struct dsf_exec_call *call)
-{
-    const struct dsflow_task_spec *t = call->task;
-
-    for (unsigned p = 0; p < t->ndata; p++) {
-        const struct dsflow_data_spec *d = spec_of(call->exec, t->data[p].i);
-
-        if (dsf_is_narrow((enum dsflow_dtype)d->dtype) &&
-            (d->role == DSFLOW_GRADS || t->op->comm == DSFLOW_COMM_REDUCE))
-            return true;
-    }
-    return false;
-}
-
-/* dsflow's own kernels know gradients in fp32 only. */
 static bool has_kernel(struct dsf_exec_call *call)
 {
     const struct dsf_device_class *class = call->device->class;
 
     if (class->side == NULL || call->codelet->cuda != NULL)
         return true;
-    if (has_narrow_gradients(call))
-        return false;
     call->side = class->side(call->task->op);
     return call->side != NULL;
 }

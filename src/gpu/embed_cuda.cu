@@ -70,15 +70,16 @@ template <int V, class T> DEV void add(float (&sum)[V], const T *x)
  * it: the first row with a token adds what all rows with that token give, in their
  * order, and the others find that they are not the first. Each thread looks at one
  * of THREADS tokens at a time; `s` has a bit for each. */
-template <class T, int V>
+template <class T, class G, int V>
 __global__ void __launch_bounds__(THREADS)
-    sum_tokens(struct dsf_gpu_embed e, const T *dx, float *wte, unsigned rows)
+    sum_tokens(struct dsf_gpu_embed e, const T *dx, G *wte, unsigned rows)
 {
     uint32_t *s = dev_shared<uint32_t>();
     const unsigned row = blockIdx.x;
     const size_t c = ((size_t)blockIdx.y * THREADS + threadIdx.x) * V;
     const int64_t token = token_at(e, row);
-    float *to = wte + token * (int64_t)e.width + c, sum[V] = {};
+    G *to = wte + token * (int64_t)e.width + c;
+    float sum[V] = {};
 
     if (token < 0)
         return;
@@ -109,14 +110,14 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* A block for each position: rows with it are `length` apart. */
-template <class T, int V>
+template <class T, class G, int V>
 __global__ void __launch_bounds__(THREADS)
-    sum_positions(struct dsf_gpu_embed e, const T *dx, float *wpe,
-                  unsigned rows)
+    sum_positions(struct dsf_gpu_embed e, const T *dx, G *wpe, unsigned rows)
 {
     const size_t c = ((size_t)blockIdx.y * THREADS + threadIdx.x) * V;
     const int64_t at = (int64_t)e.pos + blockIdx.x - e.first_pos;
-    float *to = wpe + at * (int64_t)e.width + c, sum[V];
+    G *to = wpe + at * (int64_t)e.width + c;
+    float sum[V];
 
     if (c >= e.width || at < 0 || at >= e.npos)
         return;
@@ -127,18 +128,29 @@ __global__ void __launch_bounds__(THREADS)
     dev_store_all(to, sum);
 }
 
-template <class T, int V>
-void launch_backward(const struct dsf_gpu_embed *e, const void *dx, float *wte,
-                     float *wpe, size_t rows, void *stream)
+template <class T, class G, int V>
+void launch_backward(const struct dsf_gpu_embed *e, const void *dx, void *wte,
+                     void *wpe, size_t rows, void *stream)
 {
     const unsigned strips = dev_div_up(e->width, THREADS * V);
 
-    dev_launch((sum_tokens<T, V>), dim3((unsigned)rows, strips), THREADS,
-               WARPS * sizeof(uint32_t), stream, *e, (const T *)dx, wte,
+    dev_launch((sum_tokens<T, G, V>), dim3((unsigned)rows, strips), THREADS,
+               WARPS * sizeof(uint32_t), stream, *e, (const T *)dx, (G *)wte,
                (unsigned)rows);
     if (e->npos > 0)
-        dev_launch((sum_positions<T, V>), dim3((unsigned)e->length, strips),
-                   THREADS, 0, stream, *e, (const T *)dx, wpe, (unsigned)rows);
+        dev_launch((sum_positions<T, G, V>), dim3((unsigned)e->length, strips),
+                   THREADS, 0, stream, *e, (const T *)dx, (G *)wpe,
+                   (unsigned)rows);
+}
+
+template <class T, class G>
+void backward(const struct dsf_gpu_embed *e, const void *dx, void *wte,
+              void *wpe, size_t rows, void *stream)
+{
+    if (dev_is_aligned(e->width, { dx, wte, wpe }))
+        launch_backward<T, G, 8>(e, dx, wte, wpe, rows, stream);
+    else
+        launch_backward<T, G, 1>(e, dx, wte, wpe, rows, stream);
 }
 
 struct fetch {
@@ -168,15 +180,13 @@ void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
 }
 
 void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
-                            enum dsflow_dtype type, const void *dx, float *wte,
-                            float *wpe, size_t rows, void *stream)
+                            enum dsflow_dtype type, const void *dx,
+                            enum dsflow_dtype grad, void *wte, void *wpe,
+                            size_t rows, void *stream)
 {
     if (rows == 0 || e->width == 0)
         return;
-    if (dev_is_aligned(e->width, { dx, wte, wpe }))
-        DEV_BY_TYPE(type, T,
-                    (launch_backward<T, 8>(e, dx, wte, wpe, rows, stream)));
-    else
-        DEV_BY_TYPE(type, T,
-                    (launch_backward<T, 1>(e, dx, wte, wpe, rows, stream)));
+    DEV_BY_TYPE(type, T,
+                DEV_BY_TYPE(grad, G,
+                            (backward<T, G>(e, dx, wte, wpe, rows, stream))));
 }

@@ -54,11 +54,12 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
     const struct dsflow_embed_args *a = call->args;
     const struct dsf_gpu_embed e = embed_of(call, stream);
     const struct dsflow_buf *dx = &call->bufs[DSFLOW_EMBED_DX];
-    float *grad = dsf_gpu_gradient(call, DSFLOW_EMBED_GRAD, stream);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient(call, DSFLOW_EMBED_GRAD, stream);
 
-    dsf_gpu_embed_backward(&e, dx->dtype, dx->ptr, grad + a->wte,
-                           a->wpe < 0 ? NULL : grad + a->wpe,
-                           (size_t)a->tile.rows, stream);
+    dsf_gpu_embed_backward(
+        &e, dx->dtype, dx->ptr, grad.type, dsf_gpu_gradient_at(&grad, a->wte),
+        dsf_gpu_gradient_at(&grad, a->wpe), (size_t)a->tile.rows, stream);
 }
 
 const struct dsf_gpu_side dsf_gpu_side_embed_backward_weight = {

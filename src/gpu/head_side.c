@@ -132,9 +132,14 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 DSF_GPU_SEGMENT_SIDE(head, backward_input, HEAD, LOGITS);
 
 static struct dsf_gpu_room
-backward_weight_room(const struct dsflow_head_args *a, enum dsflow_dtype type)
+backward_weight_room(const struct dsflow_head_args *a, enum dsflow_dtype type,
+                     enum dsflow_dtype grad)
 {
-    return (struct dsf_gpu_room){ .normed = normed_bytes(a, type) };
+    return (struct dsf_gpu_room){
+        .normed = normed_bytes(a, type),
+        .wide = dsf_gpu_weight_wide(type, grad, (size_t)a->tile.vocab,
+                                    (size_t)a->tile.width),
+    };
 }
 
 static void backward_weight(const struct dsflow_call *call, void *stream)
@@ -142,21 +147,25 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
     const struct dsflow_head_args *a = call->args;
     const struct dsf_gpu_work w = dsf_gpu_work(
         call, DSFLOW_HEAD_LOGITS,
-        backward_weight_room(a, call->bufs[DSFLOW_HEAD_LOGITS].dtype), stream);
+        backward_weight_room(a, call->bufs[DSFLOW_HEAD_LOGITS].dtype,
+                             call->bufs[DSFLOW_HEAD_GRAD].dtype),
+        stream);
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_HEAD_NORM, a);
     const struct dsf_gpu_projection p = projection(&w);
     const struct dsf_gpu_extent matrix = { a->w, p.out * p.in };
-    int add;
-    float *grad = dsf_gpu_gradient_but(&w, DSFLOW_HEAD_GRAD, &matrix, 1, &add);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient_but(&w, DSFLOW_HEAD_GRAD, &matrix, 1);
+    struct dsf_gpu_gradient norms;
 
     dsf_gpu_project_weight(
         &p, dsf_gpu_port(&w, DSFLOW_HEAD_LOGITS), p.out,
-        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_HEAD_X), p.rows), add,
-        grad + a->w);
-    if (a->norm_w >= 0)
-        dsf_gpu_norm_sums(
-            &w, dsf_gpu_gradient(call, DSFLOW_HEAD_NORM_GRAD, stream),
-            a->norm_w, a->norm_b, dsf_gpu_port(&w, DSFLOW_HEAD_DNORM), p.in);
+        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_HEAD_X), p.rows),
+        &grad, a->w);
+    if (a->norm_w < 0)
+        return;
+    norms = dsf_gpu_gradient(call, DSFLOW_HEAD_NORM_GRAD, stream);
+    dsf_gpu_norm_sums(&w, &norms, a->norm_w, a->norm_b,
+                      dsf_gpu_port(&w, DSFLOW_HEAD_DNORM), p.in);
 }
 
-DSF_GPU_SEGMENT_SIDE(head, backward_weight, HEAD, LOGITS);
+DSF_GPU_WEIGHT_SIDE(head, HEAD, LOGITS);

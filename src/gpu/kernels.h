@@ -35,19 +35,21 @@ void dsf_gpu_norm_backward(const struct dsf_gpu_norm *norm,
                            void *stream);
 size_t dsf_gpu_norm_scratch(size_t rows, size_t width); /* bytes */
 
-/* sums_cuda.cu. n numbers become 0. */
-void dsf_gpu_zero(float *x, size_t n, void *stream);
-/* into += dnorm[2][width] of a norm: gradients of its w, and of b (NULL: none). */
-void dsf_gpu_norm_gradient(float *w, float *b, const float *dnorm, size_t width,
-                           void *stream);
-/* into[cols] += the sums of `cols` columns of x, whose rows are `ld` apart. */
-void dsf_gpu_column_sums(enum dsflow_dtype type, float *into, const void *x,
-                         size_t ld, size_t rows, size_t cols, void *scratch,
-                         void *stream);
+/* sums_cuda.cu. Bytes become 0: of whole numbers of 2 or 4. */
+void dsf_gpu_zero(void *x, size_t bytes, void *stream);
+/* dnorm[2][width] of a norm is added to gradients of its w, and of b (NULL:
+ * none), which are of type `grad`. */
+void dsf_gpu_norm_gradient(enum dsflow_dtype grad, void *w, void *b,
+                           const float *dnorm, size_t width, void *stream);
+/* into[cols] += the sums of `cols` columns of x, whose rows are `ld` apart;
+ * `into` is of type `grad`. */
+void dsf_gpu_column_sums(enum dsflow_dtype type, enum dsflow_dtype grad,
+                         void *into, const void *x, size_t ld, size_t rows,
+                         size_t cols, void *scratch, void *stream);
 size_t dsf_gpu_column_scratch(size_t rows, size_t cols); /* bytes */
 /* into[n] (= or +=) the sums of the rows of parts[nparts][n], in their order. */
-void dsf_gpu_fold(float *into, const float *parts, size_t nparts, size_t n,
-                  int add, void *stream);
+void dsf_gpu_fold(enum dsflow_dtype type, void *into, const float *parts,
+                  size_t nparts, size_t n, int add, void *stream);
 /* out[row][head] = the sum over head_dim of a b. */
 void dsf_gpu_head_dots(enum dsflow_dtype type, const float *a, const void *b,
                        float *out, size_t rows, size_t heads, size_t head_dim,
@@ -109,10 +111,12 @@ void dsf_gpu_embed_forward(const struct dsf_gpu_embed *e,
                            enum dsflow_dtype unit, const void *wte,
                            const void *wpe, enum dsflow_dtype type, void *x,
                            size_t rows, void *stream);
-/* wte[token] += dx, row after row, and wpe[position] += dx. */
+/* wte[token] += dx, row after row, and wpe[position] += dx; both are of type
+ * `grad`, and rounded when all rows are added. */
 void dsf_gpu_embed_backward(const struct dsf_gpu_embed *e,
-                            enum dsflow_dtype type, const void *dx, float *wte,
-                            float *wpe, size_t rows, void *stream);
+                            enum dsflow_dtype type, const void *dx,
+                            enum dsflow_dtype grad, void *wte, void *wpe,
+                            size_t rows, void *stream);
 
 /* loss_cuda.cu. Logits of `vocab` columns, first .. first + vocab of those that
  * targets count; rows are `ld` apart, and what is between them becomes 0.

@@ -183,12 +183,15 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 DSF_GPU_SEGMENT_SIDE(mlp, backward_input, MLP, H);
 
 static struct dsf_gpu_room backward_weight_room(const struct dsflow_mlp_args *a,
-                                                enum dsflow_dtype type)
+                                                enum dsflow_dtype type,
+                                                enum dsflow_dtype grad)
 {
     const struct sizes n = sizes_of(&a->tile);
 
     return (struct dsf_gpu_room){
         .normed = normed_bytes(a, type),
+        .wide = dsf_gpu_most(dsf_gpu_weight_wide(type, grad, n.nh, n.width),
+                             dsf_gpu_weight_wide(type, grad, n.width, n.ffn)),
         .sums = dsf_gpu_column_scratch(n.rows, dsf_gpu_most(n.nh, n.width)),
     };
 }
@@ -197,9 +200,11 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_mlp_args *a = call->args;
     const struct sizes n = sizes_of(&a->tile);
-    const struct dsf_gpu_work w = dsf_gpu_work(
-        call, DSFLOW_MLP_H,
-        backward_weight_room(a, call->bufs[DSFLOW_MLP_H].dtype), stream);
+    const struct dsf_gpu_work w =
+        dsf_gpu_work(call, DSFLOW_MLP_H,
+                     backward_weight_room(a, call->bufs[DSFLOW_MLP_H].dtype,
+                                          call->bufs[DSFLOW_MLP_GRAD].dtype),
+                     stream);
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_MLP_UNIT, a);
     const struct dsf_gpu_projection up = { &w, n.rows, n.width, n.nh };
     const struct dsf_gpu_projection down = { &w, n.rows, n.ffn, n.width };
@@ -207,19 +212,19 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
                                                { a->w2, n.width * n.ffn } };
     const void *dy = dsf_gpu_port(&w, DSFLOW_MLP_DY);
     const void *dh = dsf_gpu_port(&w, DSFLOW_MLP_DH);
-    int add;
-    float *grad = dsf_gpu_gradient_but(&w, DSFLOW_MLP_GRAD, matrices, 2, &add);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient_but(&w, DSFLOW_MLP_GRAD, matrices, 2);
 
     dsf_gpu_project_weight(&down, dy, n.width, dsf_gpu_port(&w, DSFLOW_MLP_H),
-                           add, grad + a->w2);
+                           &grad, a->w2);
     dsf_gpu_project_weight(
         &up, dh, n.nh,
-        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_MLP_X), n.rows), add,
-        grad + a->w1);
-    dsf_gpu_bias_gradient(&up, dh, n.nh, grad, a->b1);
-    dsf_gpu_bias_gradient(&down, dy, n.width, grad, a->b2);
-    dsf_gpu_norm_sums(&w, grad, a->norm_w, a->norm_b,
+        dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_MLP_X), n.rows),
+        &grad, a->w1);
+    dsf_gpu_bias_gradient(&up, dh, n.nh, &grad, a->b1);
+    dsf_gpu_bias_gradient(&down, dy, n.width, &grad, a->b2);
+    dsf_gpu_norm_sums(&w, &grad, a->norm_w, a->norm_b,
                       dsf_gpu_port(&w, DSFLOW_MLP_DNORM), n.width);
 }
 
-DSF_GPU_SEGMENT_SIDE(mlp, backward_weight, MLP, H);
+DSF_GPU_WEIGHT_SIDE(mlp, MLP, H);

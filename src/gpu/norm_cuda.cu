@@ -257,9 +257,9 @@ void launch_backward(const struct dsf_gpu_norm *n, const void *x,
     dev_launch((norm_backward<T, V>), blocks, dim3(threads, teams),
                shared * sizeof(float), stream, norm_of<T>(n), (const T *)x, dy,
                (const T *)dres, (T *)dx, parts, (unsigned)rows, chunk);
-    dsf_gpu_fold(dnorm, parts, blocks, 2 * n->width, 0, stream);
+    dsf_gpu_fold(DSFLOW_FP32, dnorm, parts, blocks, 2 * n->width, 0, stream);
     if (n->rms)
-        dsf_gpu_zero(dnorm + n->width, n->width, stream);
+        dsf_gpu_zero(dnorm + n->width, n->width * sizeof(float), stream);
 }
 
 } // namespace

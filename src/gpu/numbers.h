@@ -19,15 +19,29 @@ static inline void *dsf_gpu_number(const struct dsflow_call *call,
     return b->ptr == NULL || at < 0 ? NULL : (char *)b->ptr + at * bytes;
 }
 
-/* A gradient that is added to: from 0 where it is fresh. */
-static inline float *dsf_gpu_gradient(const struct dsflow_call *call,
-                                      unsigned port, void *stream)
+/* A gradient of parameters, of any of these types. */
+struct dsf_gpu_gradient {
+    void *p;
+    enum dsflow_dtype type;
+    int add; /* do products that set some of it add to what there is? */
+};
+
+/* The one on a port, which is added to: from 0 where it is fresh. */
+static inline struct dsf_gpu_gradient
+dsf_gpu_gradient(const struct dsflow_call *call, unsigned port, void *stream)
 {
-    float *grad = (float *)call->bufs[port].ptr;
+    const struct dsflow_buf *b = &call->bufs[port];
 
     if (call->fresh >> port & 1)
-        dsf_gpu_zero(grad, (size_t)call->bufs[port].elems, stream);
-    return grad;
+        dsf_gpu_zero(b->ptr, b->bytes, stream);
+    return (struct dsf_gpu_gradient){ b->ptr, b->dtype, 1 };
+}
+
+/* Its number `at`; NULL where that is -1. */
+static inline void *dsf_gpu_gradient_at(const struct dsf_gpu_gradient *g,
+                                        int64_t at)
+{
+    return at < 0 ? NULL : (char *)g->p + at * (g->type == DSFLOW_FP32 ? 4 : 2);
 }
 
 /* The norm of the rows of a tile, whose tensors are in the unit on a port. */

@@ -76,28 +76,35 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 DSF_GPU_SEGMENT_SIDE(out, backward_input, OUT, ATT);
 
 static struct dsf_gpu_room backward_weight_room(const struct dsflow_out_args *a,
-                                                enum dsflow_dtype type)
+                                                enum dsflow_dtype type,
+                                                enum dsflow_dtype grad)
 {
-    return (struct dsf_gpu_room){ .sums = dsf_gpu_column_scratch(
-                                      (size_t)a->tile.rows,
-                                      (size_t)a->tile.width) };
+    const size_t width = (size_t)a->tile.width;
+
+    return (struct dsf_gpu_room){
+        .wide =
+            dsf_gpu_weight_wide(type, grad, width, dsf_tile_qwidth(&a->tile)),
+        .sums = dsf_gpu_column_scratch((size_t)a->tile.rows, width),
+    };
 }
 
 static void backward_weight(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_out_args *a = call->args;
-    const struct dsf_gpu_work w = dsf_gpu_work(
-        call, DSFLOW_OUT_ATT,
-        backward_weight_room(a, call->bufs[DSFLOW_OUT_ATT].dtype), stream);
+    const struct dsf_gpu_work w =
+        dsf_gpu_work(call, DSFLOW_OUT_ATT,
+                     backward_weight_room(a, call->bufs[DSFLOW_OUT_ATT].dtype,
+                                          call->bufs[DSFLOW_OUT_GRAD].dtype),
+                     stream);
     const struct dsf_gpu_projection p = projection(&w);
     const struct dsf_gpu_extent matrix = { a->w, p.out * p.in };
     const void *dy = dsf_gpu_port(&w, DSFLOW_OUT_DY);
-    int add;
-    float *grad = dsf_gpu_gradient_but(&w, DSFLOW_OUT_GRAD, &matrix, 1, &add);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient_but(&w, DSFLOW_OUT_GRAD, &matrix, 1);
 
-    dsf_gpu_project_weight(&p, dy, p.out, dsf_gpu_port(&w, DSFLOW_OUT_ATT), add,
-                           grad + a->w);
-    dsf_gpu_bias_gradient(&p, dy, p.out, grad, a->b);
+    dsf_gpu_project_weight(&p, dy, p.out, dsf_gpu_port(&w, DSFLOW_OUT_ATT),
+                           &grad, a->w);
+    dsf_gpu_bias_gradient(&p, dy, p.out, &grad, a->b);
 }
 
-DSF_GPU_SEGMENT_SIDE(out, backward_weight, OUT, ATT);
+DSF_GPU_WEIGHT_SIDE(out, OUT, ATT);

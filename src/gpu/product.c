@@ -122,9 +122,12 @@ static void split_in_rows(const struct dsf_gpu_product *p, void *stream)
 void dsf_gpu_multiply(const struct dsf_gpu_product *p, void *stream)
 {
     const int follows = p->bias != NULL || p->epilogue != DSF_GPU_AS_IT_IS;
-
     const char *why;
 
+    if (p->out != DSFLOW_FP32 && p->out != p->type) {
+        split_in_rows(p, stream);
+        return;
+    }
     if (follows && !fuses(p)) {
         split(p, stream);
         return;

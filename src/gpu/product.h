@@ -30,7 +30,9 @@ enum dsf_gpu_epilogue {
  * stored [n][k]. */
 struct dsf_gpu_product {
     enum dsflow_dtype type; /* of A, B, bias and aux: fp32, bf16 or fp16 */
-    enum dsflow_dtype out;  /* of C and add: fp32, or `type` */
+    enum dsflow_dtype out;  /* of C and add: fp32, `type`, or any narrow one,
+                               which is then rounded from `wide`, some rows at a
+                               time; it has no bias and no epilogue */
     int tf32; /* fp32: A and B are rounded to TF32; dsf_gpu_multiply says */
     int ta, tb;
     size_t m, n, k;
@@ -45,7 +47,7 @@ struct dsf_gpu_product {
     enum dsf_gpu_epilogue epilogue;
     void *aux;       /* [m][n] of the epilogue */
     float *wide;     /* [m][n], or dsf_gpu_product_few(m, n) numbers where
-                        dsf_gpu_product_fuses */
+                        dsf_gpu_product_fuses, or `out` is not `type` */
     void *workspace; /* DSF_GPU_WORKSPACE bytes at a multiple of 256, of this
                         product alone until it has ended */
 };

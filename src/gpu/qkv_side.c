@@ -192,11 +192,19 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 
 DSF_GPU_SEGMENT_SIDE(qkv, backward_input, QKV, DQ);
 
+/* Of the types of its data and of its gradients: the unit's, and of what is
+ * shared, if anything is. */
 static struct dsf_gpu_room backward_weight_room(const struct dsflow_qkv_args *a,
-                                                enum dsflow_dtype type)
+                                                enum dsflow_dtype type,
+                                                enum dsflow_dtype grad,
+                                                enum dsflow_dtype shared)
 {
+    const size_t rows = widest(&a->tile), width = (size_t)a->tile.width;
+
     return (struct dsf_gpu_room){
         .normed = normed_bytes(a, type),
+        .wide = dsf_gpu_most(dsf_gpu_weight_wide(type, grad, rows, width),
+                             dsf_gpu_weight_wide(type, shared, rows, width)),
         .sums = dsf_gpu_column_scratch((size_t)a->tile.rows, widest(&a->tile)),
     };
 }
@@ -208,16 +216,21 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
     const struct dsflow_qkv_args *a = call->args;
     const struct dsf_gpu_work w = dsf_gpu_work(
         call, DSFLOW_QKV_DQ,
-        backward_weight_room(a, call->bufs[DSFLOW_QKV_DQ].dtype), stream);
+        backward_weight_room(
+            a, call->bufs[DSFLOW_QKV_DQ].dtype,
+            call->bufs[DSFLOW_QKV_GRAD].dtype,
+            call->bufs[a->k < 0 ? DSFLOW_QKV_GRAD : DSFLOW_QKV_SHARED_GRAD]
+                .dtype),
+        stream);
     const struct dsf_gpu_norm norm = DSF_GPU_NORM_OF(&w, DSFLOW_QKV_UNIT, a);
     const void *xn = dsf_gpu_normed(&w, &norm, dsf_gpu_port(&w, DSFLOW_QKV_X),
                                     (size_t)a->tile.rows);
     const size_t rows =
         dsf_tile_qwidth(&a->tile) + (a->k < 0 ? dsf_tile_kvwidth(&a->tile) : 0);
     const struct dsf_gpu_extent matrix = { a->w, rows * norm.width };
-    int add;
-    float *grad = dsf_gpu_gradient_but(&w, DSFLOW_QKV_GRAD, &matrix, 1, &add);
-    float *shared =
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient_but(&w, DSFLOW_QKV_GRAD, &matrix, 1);
+    const struct dsf_gpu_gradient shared =
         a->k < 0 ? grad
                  : dsf_gpu_gradient(call, DSFLOW_QKV_SHARED_GRAD, stream);
 
@@ -225,14 +238,27 @@ static void backward_weight(const struct dsflow_call *call, void *stream)
         const struct columns c = columns(a, i);
         const struct dsf_gpu_projection p = projection(&w, &c);
         const void *dout = dsf_gpu_number(call, c.dout, (int64_t)c.at);
-        float *into = i == 0 ? grad : shared;
+        const struct dsf_gpu_gradient *into = i == 0 ? &grad : &shared;
 
-        dsf_gpu_project_weight(&p, dout, c.ld, xn, add || (i > 0 && a->k >= 0),
-                               into + c.w);
+        dsf_gpu_project_weight(&p, dout, c.ld, xn, into, c.w);
         dsf_gpu_bias_gradient(&p, dout, c.ld, into, c.b);
     }
-    dsf_gpu_norm_sums(&w, grad, a->norm_w, a->norm_b,
+    dsf_gpu_norm_sums(&w, &grad, a->norm_w, a->norm_b,
                       dsf_gpu_port(&w, DSFLOW_QKV_DNORM), norm.width);
 }
 
-DSF_GPU_SEGMENT_SIDE(qkv, backward_weight, QKV, DQ);
+static size_t backward_weight_scratch(const struct dsflow_case *c)
+{
+    const struct dsflow_qkv_args *a = c->args;
+    const unsigned shared = a->k < 0 ? DSFLOW_QKV_GRAD : DSFLOW_QKV_SHARED_GRAD;
+
+    return dsf_gpu_room_bytes(backward_weight_room(
+        a, c->shapes[DSFLOW_QKV_DQ].dtype, c->shapes[DSFLOW_QKV_GRAD].dtype,
+        c->shapes[shared].dtype));
+}
+
+const struct dsf_gpu_side dsf_gpu_side_qkv_backward_weight = {
+    .op = "qkv.backward_weight",
+    .run = backward_weight,
+    .scratch = backward_weight_scratch,
+};

@@ -1,6 +1,7 @@
 /* reduce_cuda.cu - what several buffers have, added up in the tree of pairs
  * (tasks/args.h): gradients of groups, and of ranks whose memory is read in
- * place. And the task that only waits for others. */
+ * place; each sum of two is rounded to their type T. And the task that only waits
+ * for others. */
 #include "gpu/dev_bits.h"
 #include "gpu/gpu.h"
 
@@ -18,15 +19,29 @@ enum { SLICE = 1 << 18 };
 enum { SLICE = 16 };
 #endif
 
-struct terms {
-    const float *of[MOST_TERMS];
+template <class T> struct terms {
+    const T *of[MOST_TERMS];
 };
+
+/* As if it were stored between two sums. */
+template <class T> DEV float rounded(float v)
+{
+    return dev_wide(dev_narrow<T>(v));
+}
+
+template <int V, class T> DEV void store(T *p, const float (&v)[V])
+{
+    if constexpr (std::is_same<T, float>::value)
+        dev_store_all(p, v);
+    else
+        dev_store_half(p, v);
+}
 
 /* The sum of terms 0, 1, … as they come: tree[b] is that of 2^b which follow each
  * other, where bit b of the number of terms so far is set. LEVELS: with more than
  * the bits of n, all indices are known to the compiler. */
-template <int V, int LEVELS>
-DEV void sum_at(float *out, const terms &t, unsigned n, size_t i)
+template <int V, int LEVELS, class T>
+DEV void sum_at(T *out, const terms<T> &t, unsigned n, size_t i)
 {
     float tree[LEVELS][V], sum[V] = {};
     bool begun = false;
@@ -42,7 +57,7 @@ DEV void sum_at(float *out, const terms &t, unsigned n, size_t i)
             DEV_UNROLL
             for (int k = 0; k < V; k++) {
                 if (!done && adds)
-                    sum[k] = __fadd_rn(tree[b][k], sum[k]);
+                    sum[k] = rounded<T>(__fadd_rn(tree[b][k], sum[k]));
                 else if (!done)
                     tree[b][k] = sum[k];
             }
@@ -56,56 +71,59 @@ DEV void sum_at(float *out, const terms &t, unsigned n, size_t i)
         DEV_UNROLL
         for (int k = 0; k < V; k++)
             if (has)
-                sum[k] = begun ? __fadd_rn(tree[b][k], sum[k]) : tree[b][k];
+                sum[k] = begun ? rounded<T>(__fadd_rn(tree[b][k], sum[k]))
+                               : tree[b][k];
         begun = begun || has;
     }
-    dev_store_all(out + i, sum);
+    store(out + i, sum);
 }
 
-template <int V, int LEVELS>
+template <int V, int LEVELS, class T>
 __global__ void __launch_bounds__(DEV_EACH_THREADS)
-    sum_terms(float *out, terms t, unsigned n, size_t elems)
+    sum_terms(T *out, terms<T> t, unsigned n, size_t elems)
 {
     dev_each<V>(elems, [&](size_t i, auto width) {
         sum_at<decltype(width)::N, LEVELS>(out, t, n, i);
     });
 }
 
-template <int V>
-void launch(float *out, const terms &t, unsigned n, size_t elems, void *stream)
+template <int V, class T>
+void launch(T *out, const terms<T> &t, unsigned n, size_t elems, void *stream)
 {
     const unsigned grid = dev_each_grid(elems, V);
 
     if (n <= 3)
-        dev_launch((sum_terms<V, 2>), grid, DEV_EACH_THREADS, 0, stream, out, t,
+        dev_launch((sum_terms<V, 2, T>), grid, DEV_EACH_THREADS, 0, stream, out, t,
                    n, elems);
     else if (n <= 15)
-        dev_launch((sum_terms<V, 4>), grid, DEV_EACH_THREADS, 0, stream, out, t,
+        dev_launch((sum_terms<V, 4, T>), grid, DEV_EACH_THREADS, 0, stream, out, t,
                    n, elems);
     else
-        dev_launch((sum_terms<V, 8>), grid, DEV_EACH_THREADS, 0, stream, out, t,
+        dev_launch((sum_terms<V, 8, T>), grid, DEV_EACH_THREADS, 0, stream, out, t,
                    n, elems);
 }
 
 /* Term `i` of a call: what stands in port 0 is number `self` of them, where it has
  * contents. */
-const float *term(const struct dsflow_call *call, unsigned i)
+template <class T> const T *term(const struct dsflow_call *call, unsigned i)
 {
     const dsf_sum_args *a = (const dsf_sum_args *)call->args;
     const bool has_own = !(call->fresh & 1);
 
     if (has_own && (int64_t)i == a->self)
-        return (const float *)call->bufs[0].ptr + a->at;
+        return (const T *)call->bufs[0].ptr + a->at;
     i += !has_own || (int64_t)i < a->self;
-    return (const float *)call->bufs[i].ptr + a->from;
+    /* dsf_sum_from: the module has nothing of the program. */
+    return (const T *)call->bufs[i].ptr +
+           (call->bufs[i].elems == a->elems ? 0 : a->from);
 }
 
 /* The sum of `n` of what of(0), of(1), … point to. */
-template <class Of>
-void add_up(float *out, Of of, unsigned n, size_t elems, void *stream)
+template <class T, class Of>
+void add_up(T *out, Of of, unsigned n, size_t elems, void *stream)
 {
     bool aligned = dev_all_aligned({ out });
-    terms t = {};
+    terms<T> t = {};
 
     for (unsigned i = 0; i < n; i++) {
         t.of[i] = of(i);
@@ -123,13 +141,14 @@ unsigned fewer(unsigned a, unsigned b)
 }
 
 /* A slice from number `i` on. */
+template <class T>
 void add_slice(const struct dsflow_call *call, unsigned n, size_t i,
                size_t elems, void *stream)
 {
     const dsf_sum_args *a = (const dsf_sum_args *)call->args;
-    float *into = (float *)call->bufs[0].ptr + a->at + i;
-    float *sums = (float *)call->scratch;
-    const auto whole = [&](unsigned k) { return term(call, k) + i; };
+    T *into = (T *)call->bufs[0].ptr + a->at + i;
+    T *sums = (T *)call->scratch;
+    const auto whole = [&](unsigned k) { return term<T>(call, k) + i; };
     const auto some = [&](unsigned k) { return sums + (size_t)k * SLICE; };
 
     if (n <= MOST_TERMS) {
@@ -151,7 +170,10 @@ void run(const struct dsflow_call *call, void *stream)
     const size_t step = n <= MOST_TERMS ? elems : (size_t)SLICE;
 
     for (size_t i = 0; i < elems; i += step)
-        add_slice(call, n, i, elems - i < step ? elems - i : step, stream);
+        DEV_BY_TYPE(call->bufs[0].dtype, T,
+                    (add_slice<T>(call, n, i,
+                                  elems - i < step ? elems - i : step,
+                                  stream)));
 }
 
 size_t scratch(const struct dsflow_case *c)

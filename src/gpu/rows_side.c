@@ -50,10 +50,11 @@ const struct dsf_gpu_side dsf_gpu_side_norm_backward_input = {
 static void norm_backward_weight(const struct dsflow_call *call, void *stream)
 {
     const struct dsf_norm_args *a = call->args;
-    float *grad = dsf_gpu_gradient(call, DSFLOW_NORM_GRAD, stream);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient(call, DSFLOW_NORM_GRAD, stream);
 
-    dsf_gpu_norm_gradient(grad + a->norm_w,
-                          a->norm_b < 0 ? NULL : grad + a->norm_b,
+    dsf_gpu_norm_gradient(grad.type, dsf_gpu_gradient_at(&grad, a->norm_w),
+                          dsf_gpu_gradient_at(&grad, a->norm_b),
                           call->bufs[DSFLOW_NORM_DNORM].ptr,
                           (size_t)a->tile.width, stream);
 }
@@ -86,10 +87,12 @@ static void residual_backward_weight(const struct dsflow_call *call,
     const struct dsf_residual_args *a = call->args;
     const struct dsflow_buf *dy = &call->bufs[DSFLOW_RESIDUAL_DY];
     const size_t width = (size_t)a->tile.width;
-    float *grad = dsf_gpu_gradient(call, DSFLOW_RESIDUAL_GRAD, stream);
+    const struct dsf_gpu_gradient grad =
+        dsf_gpu_gradient(call, DSFLOW_RESIDUAL_GRAD, stream);
 
-    dsf_gpu_column_sums(dy->dtype, grad + a->b, dy->ptr, width,
-                        (size_t)a->tile.rows, width, call->scratch, stream);
+    dsf_gpu_column_sums(dy->dtype, grad.type, dsf_gpu_gradient_at(&grad, a->b),
+                        dy->ptr, width, (size_t)a->tile.rows, width,
+                        call->scratch, stream);
 }
 
 static size_t residual_scratch(const struct dsflow_case *c)

@@ -96,12 +96,15 @@ struct dsf_gpu_product dsf_gpu_project_input(const struct dsf_gpu_projection *p,
 }
 
 void dsf_gpu_project_weight(const struct dsf_gpu_projection *p, const void *dy,
-                            size_t ld, const void *x, int add, float *dw)
+                            size_t ld, const void *x,
+                            const struct dsf_gpu_gradient *grad, int64_t at)
 {
+    void *dw = dsf_gpu_gradient_at(grad, at);
+
     dsf_gpu_multiply(
         &(struct dsf_gpu_product){
             .type = p->work->type,
-            .out = DSFLOW_FP32,
+            .out = grad->type,
             .ta = 1,
             .m = p->out,
             .n = p->in,
@@ -112,20 +115,22 @@ void dsf_gpu_project_weight(const struct dsf_gpu_projection *p, const void *dy,
             .ldb = p->in,
             .c = dw,
             .ldc = p->in,
-            .add = add ? dw : NULL,
+            .add = grad->add ? dw : NULL,
+            .wide = p->work->wide,
             .workspace = p->work->workspace,
         },
         p->work->stream);
 }
 
 void dsf_gpu_bias_gradient(const struct dsf_gpu_projection *p, const void *dy,
-                           size_t ld, float *grad, int64_t b)
+                           size_t ld, const struct dsf_gpu_gradient *grad,
+                           int64_t b)
 {
     const struct dsf_gpu_work *w = p->work;
 
     if (b >= 0)
-        dsf_gpu_column_sums(w->type, grad + b, dy, ld, p->rows, p->out, w->sums,
-                            w->stream);
+        dsf_gpu_column_sums(w->type, grad->type, dsf_gpu_gradient_at(grad, b),
+                            dy, ld, p->rows, p->out, w->sums, w->stream);
 }
 
 void dsf_gpu_project_to(const struct dsf_gpu_projection *p, const void *x,
@@ -175,28 +180,40 @@ void dsf_gpu_input_gradient(const struct dsf_gpu_work *w, unsigned port,
         dsf_gpu_widen(w->type, w->normed, NULL, dx, 0, rows, width, w->stream);
 }
 
-void dsf_gpu_norm_sums(const struct dsf_gpu_work *w, float *grad, int64_t at,
+void dsf_gpu_norm_sums(const struct dsf_gpu_work *w,
+                       const struct dsf_gpu_gradient *grad, int64_t at,
                        int64_t b, const float *dnorm, size_t width)
 {
     if (at >= 0)
-        dsf_gpu_norm_gradient(grad + at, b < 0 ? NULL : grad + b, dnorm, width,
+        dsf_gpu_norm_gradient(grad->type, dsf_gpu_gradient_at(grad, at),
+                              dsf_gpu_gradient_at(grad, b), dnorm, width,
                               w->stream);
 }
 
-float *dsf_gpu_gradient_but(const struct dsf_gpu_work *w, unsigned port,
-                            const struct dsf_gpu_extent *set, unsigned n,
-                            int *add)
+struct dsf_gpu_gradient dsf_gpu_gradient_but(const struct dsf_gpu_work *w,
+                                             unsigned port,
+                                             const struct dsf_gpu_extent *set,
+                                             unsigned n)
 {
-    float *grad = dsf_gpu_port(w, port);
-    size_t from = 0, end = (size_t)w->call->bufs[port].elems;
+    const struct dsflow_buf *b = &w->call->bufs[port];
+    const struct dsf_gpu_gradient grad = { b->ptr, b->dtype,
+                                           !(w->call->fresh >> port & 1) };
+    size_t from = 0;
 
-    *add = !(w->call->fresh >> port & 1);
-    if (*add)
-        return grad;
-    for (unsigned i = 0; i < n; i++) {
-        dsf_gpu_zero(grad + from, (size_t)set[i].at - from, w->stream);
-        from = (size_t)set[i].at + set[i].n;
+    for (unsigned i = 0; i <= n && !grad.add; i++) {
+        const size_t end = i < n ? (size_t)set[i].at : (size_t)b->elems;
+
+        dsf_gpu_zero(dsf_gpu_gradient_at(&grad, (int64_t)from),
+                     dsf_gpu_bytes(grad.type, end - from), w->stream);
+        from = i < n ? end + set[i].n : end;
     }
-    dsf_gpu_zero(grad + from, end - from, w->stream);
     return grad;
+}
+
+size_t dsf_gpu_weight_wide(enum dsflow_dtype type, enum dsflow_dtype grad,
+                           size_t rows, size_t cols)
+{
+    return grad == DSFLOW_FP32 || grad == type
+               ? 0
+               : dsf_gpu_product_few(rows, cols) * sizeof(float);
 }

@@ -77,6 +77,21 @@ size_t dsf_gpu_room_bytes(struct dsf_gpu_room room);
         .op = #segment "." #pass, .run = pass, .scratch = pass##_scratch       \
     }
 
+/* The same of <segment>.backward_weight, whose room follows from the type of
+ * its gradient, too. */
+#define DSF_GPU_WEIGHT_SIDE(segment, SEGMENT, PORT)                            \
+    static size_t backward_weight_scratch(const struct dsflow_case *c)         \
+    {                                                                          \
+        return dsf_gpu_room_bytes(backward_weight_room(                        \
+            c->args, c->shapes[DSFLOW_##SEGMENT##_##PORT].dtype,               \
+            c->shapes[DSFLOW_##SEGMENT##_GRAD].dtype));                        \
+    }                                                                          \
+    const struct dsf_gpu_side dsf_gpu_side_##segment##_backward_weight = {     \
+        .op = #segment ".backward_weight",                                     \
+        .run = backward_weight,                                                \
+        .scratch = backward_weight_scratch                                     \
+    }
+
 /* T is the type of the data on `port`. */
 struct dsf_gpu_work dsf_gpu_work(const struct dsflow_call *call, unsigned port,
                                  struct dsf_gpu_room room, void *stream);
@@ -116,13 +131,22 @@ struct dsf_gpu_product dsf_gpu_project_input(const struct dsf_gpu_projection *p,
                                              const void *dy, size_t ld,
                                              const void *w, float *dx, int add);
 
-/* dw = dy^T x, added to where `add`; rows of dy are `ld` apart. */
+/* The gradient from number `at` on = dy^T x, added to where it says so; rows of
+ * dy are `ld` apart. The work's `wide` has dsf_gpu_weight_wide bytes. */
 void dsf_gpu_project_weight(const struct dsf_gpu_projection *p, const void *dy,
-                            size_t ld, const void *x, int add, float *dw);
+                            size_t ld, const void *x,
+                            const struct dsf_gpu_gradient *grad, int64_t at);
+
+/* What the library does not leave in the type of the gradient, beside that of
+ * the task, is left in fp32, some rows of [rows][cols] at a time: bytes of
+ * these. */
+size_t dsf_gpu_weight_wide(enum dsflow_dtype type, enum dsflow_dtype grad,
+                           size_t rows, size_t cols);
 
 /* b += the sums of the columns of dy, if there is a b. */
 void dsf_gpu_bias_gradient(const struct dsf_gpu_projection *p, const void *dy,
-                           size_t ld, float *grad, int64_t b);
+                           size_t ld, const struct dsf_gpu_gradient *grad,
+                           int64_t b);
 
 /* The data on a port that is of T, or in fp32, becomes x W^T + add + bias; of a
  * part, add is NULL. */
@@ -143,18 +167,19 @@ void dsf_gpu_input_gradient(const struct dsf_gpu_work *w, unsigned port,
                             float *dnorm, size_t rows);
 
 /* Add dnorm[2][width] to the gradients of a norm, if there is one. */
-void dsf_gpu_norm_sums(const struct dsf_gpu_work *w, float *grad, int64_t at,
+void dsf_gpu_norm_sums(const struct dsf_gpu_work *w,
+                       const struct dsf_gpu_gradient *grad, int64_t at,
                        int64_t b, const float *dnorm, size_t width);
 
 /* The gradient on a port, which is added to: but for the `n` extents that
- * products will set, in ascending order, it begins with 0 where it is fresh.
- * *add: those products add to what there is. */
+ * products will set, in ascending order, it begins with 0 where it is fresh. */
 struct dsf_gpu_extent {
     int64_t at;
     size_t n;
 };
-float *dsf_gpu_gradient_but(const struct dsf_gpu_work *w, unsigned port,
-                            const struct dsf_gpu_extent *set, unsigned n,
-                            int *add);
+struct dsf_gpu_gradient dsf_gpu_gradient_but(const struct dsf_gpu_work *w,
+                                             unsigned port,
+                                             const struct dsf_gpu_extent *set,
+                                             unsigned n);
 
 #endif

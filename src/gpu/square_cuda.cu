@@ -1,6 +1,7 @@
 /* square_cuda.cu - sums of squares, in the order of kernels/kernels.h
  * (dsf_square_sum): a warp for each, four lanes of it for each part, and each of
- * these lanes has four of the 16. */
+ * these lanes has four of the 16. Numbers that are not fp32 are summed a piece at
+ * a time, as on cores. */
 #include "gpu/dev_bits.h"
 #include "gpu/gpu.h"
 
@@ -13,22 +14,39 @@ enum {
     OWN = 4,    /* numbers of a row that a thread has */
     AHEAD = 4,  /* rows that it reads before it adds them */
     WARPS = 8,  /* of a block */
-    ROW = DSF_SQUARE_LANES
+    ROW = DSF_SQUARE_LANES,
+    PIECE = 2048 /* numbers of bf16 or fp16 (codelets/norm.c) */
 };
 static_assert(DSF_SQUARE_PARTS * (ROW / OWN) == 32, "a warp has all parts");
 
-template <bool ALIGNED>
-DEV void load_own(const float *x, size_t i, size_t n, float (&v)[OWN])
+/* 16 bytes of fp32, or 8. */
+DEV void load_four(const float *x, float (&v)[OWN])
+{
+    const uint4 raw = dev_load16(x);
+
+    memcpy(v, &raw, sizeof(raw));
+}
+template <class T> DEV void load_four(const T *x, float (&v)[OWN])
+{
+    const uint64_t raw = *reinterpret_cast<const uint64_t *>(x);
+    T own[OWN];
+
+    memcpy(own, &raw, sizeof(own));
+    DEV_UNROLL
+    for (int k = 0; k < OWN; k++)
+        v[k] = dev_wide(own[k]);
+}
+
+template <bool ALIGNED, class T>
+DEV void load_own(const T *x, size_t i, size_t n, float (&v)[OWN])
 {
     if (ALIGNED && i + OWN <= n) {
-        const uint4 raw = dev_load16(x + i);
-
-        memcpy(v, &raw, sizeof(raw));
+        load_four(x + i, v);
         return;
     }
     DEV_UNROLL
     for (int k = 0; k < OWN; k++)
-        v[k] = i + k < n ? x[i + k] : 0;
+        v[k] = i + k < n ? dev_load(x + i + k) : 0;
 }
 
 DEV void add_own(const float (&v)[OWN], double (&sum)[OWN])
@@ -39,8 +57,8 @@ DEV void add_own(const float (&v)[OWN], double (&sum)[OWN])
 }
 
 /* The four lanes of this thread, over the n numbers of a part. */
-template <bool ALIGNED>
-DEV void sum_own(const float *x, size_t n, double (&sum)[OWN])
+template <bool ALIGNED, class T>
+DEV void sum_own(const T *x, size_t n, double (&sum)[OWN])
 {
     size_t i = threadIdx.x % 4 * OWN;
 
@@ -82,40 +100,67 @@ DEV double add_all(const double (&sum)[OWN])
     return whole;
 }
 
-template <bool ALIGNED>
-__global__ void __launch_bounds__(32 * WARPS)
-    square(const float *in, double *out, size_t block, size_t blocks,
-           size_t part)
+/* dsf_square_part, on a GPU. */
+DEV size_t part_of(size_t n)
 {
-    const size_t b = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const size_t round = (size_t)ROW * DSF_SQUARE_PARTS;
+
+    return (n + round - 1) / round * ROW;
+}
+
+/* Of n numbers, in every lane. */
+template <bool ALIGNED, class T> DEV double sum_piece(const T *x, size_t n)
+{
+    const size_t part = part_of(n);
     const size_t from = threadIdx.x % 32 / 4 * part;
     double sum[OWN] = {};
 
+    if (from < n)
+        sum_own<ALIGNED>(x + from, n - from < part ? n - from : part, sum);
+    return add_all(sum);
+}
+
+template <bool ALIGNED, class T>
+__global__ void __launch_bounds__(32 * WARPS)
+    square(const T *in, double *out, size_t block, size_t blocks)
+{
+    const size_t b = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const size_t piece = std::is_same<T, float>::value ? block : (size_t)PIECE;
+    double sum = 0;
+
     if (b >= blocks) /* a whole warp */
         return;
-    if (from < block)
-        sum_own<ALIGNED>(in + b * block + from,
-                         block - from < part ? block - from : part, sum);
-    sum[0] = add_all(sum);
+    in += b * block;
+    for (size_t i = 0; i < block; i += piece)
+        sum = __dadd_rn(sum, sum_piece<ALIGNED>(in + i, block - i < piece
+                                                            ? block - i
+                                                            : piece));
     if (threadIdx.x % 32 == 0)
-        out[b] = sum[0];
+        out[b] = sum;
+}
+
+template <class T>
+void launch(const T *in, double *out, size_t block, size_t blocks, void *stream)
+{
+    const unsigned grid = dev_div_up(blocks, WARPS);
+
+    if (block % OWN == 0 && dev_all_aligned({ in }))
+        dev_launch((square<true, T>), grid, 32 * WARPS, 0, stream, in, out,
+                   block, blocks);
+    else
+        dev_launch((square<false, T>), grid, 32 * WARPS, 0, stream, in, out,
+                   block, blocks);
 }
 
 void run(const struct dsflow_call *call, void *stream)
 {
     const dsf_square_args *a = (const dsf_square_args *)call->args;
-    const float *in = (const float *)call->bufs[0].ptr + a->at;
     const size_t blocks = (size_t)call->bufs[1].elems;
-    const size_t block = (size_t)a->elems / blocks;
-    const size_t part = dsf_square_part(block);
-    double *out = (double *)call->bufs[1].ptr;
 
-    if (block % OWN == 0 && dev_all_aligned({ in }))
-        dev_launch((square<true>), dev_div_up(blocks, WARPS), 32 * WARPS, 0,
-                   stream, in, out, block, blocks, part);
-    else
-        dev_launch((square<false>), dev_div_up(blocks, WARPS), 32 * WARPS, 0,
-                   stream, in, out, block, blocks, part);
+    DEV_BY_TYPE(call->bufs[0].dtype, T,
+                (launch((const T *)call->bufs[0].ptr + a->at,
+                        (double *)call->bufs[1].ptr, (size_t)a->elems / blocks,
+                        blocks, stream)));
 }
 
 } // namespace

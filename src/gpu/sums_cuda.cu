@@ -13,7 +13,7 @@ enum {
     CHUNKS = 128
 };
 
-__global__ void zero(float *x, size_t n)
+template <class N> __global__ void zero(N *x, size_t n)
 {
     const size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -21,25 +21,25 @@ __global__ void zero(float *x, size_t n)
         x[at] = 0;
 }
 
-__global__ void zero16(float *x, size_t n)
+__global__ void zero16(char *x, size_t bytes)
 {
-    const size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    const size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * 16;
 
-    if (at < n)
+    if (at < bytes)
         dev_store16(x + at, make_uint4(0, 0, 0, 0));
 }
 
 /* dnorm[2][width], of which b takes the second half. */
-__global__ void norm_gradient(float *w, float *b, const float *dnorm,
-                              unsigned width)
+template <class G>
+__global__ void norm_gradient(G *w, G *b, const float *dnorm, unsigned width)
 {
     const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
 
     if (at >= width)
         return;
-    w[at] += dnorm[at];
+    dev_store(w + at, dev_load(w + at) + dnorm[at]);
     if (b)
-        b[at] += dnorm[width + at];
+        dev_store(b + at, dev_load(b + at) + dnorm[width + at]);
 }
 
 /* The sums of all teams, in their order: in `v` of the first. */
@@ -83,8 +83,9 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* Of parts[nparts][n]: each team has as many, which follow each other. */
+template <class G>
 __global__ void __launch_bounds__(THREADS)
-    fold(float *into, const float *parts, unsigned nparts, size_t n, int add)
+    fold(G *into, const float *parts, unsigned nparts, size_t n, int add)
 {
     const size_t at = (size_t)blockIdx.x * LANES + threadIdx.x;
     const unsigned each = (nparts + TEAMS - 1) / TEAMS;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(THREADS)
         sum[0] += parts[p * n + at];
     sum_teams(sum, dev_shared<float>());
     if (threadIdx.y == 0 && at < n)
-        into[at] = add ? into[at] + sum[0] : sum[0];
+        dev_store(into + at, add ? dev_load(into + at) + sum[0] : sum[0]);
 }
 
 /* Eight lanes for each head of each row. */
@@ -153,26 +154,34 @@ void launch_dots(const float *a, const void *b, float *out, size_t n,
 
 } // namespace
 
-void dsf_gpu_zero(float *x, size_t n, void *stream)
+void dsf_gpu_zero(void *x, size_t bytes, void *stream)
 {
-    if (n > 0 && dev_is_aligned(n * 2, { x }))
-        dev_launch(zero16, dev_div_up(n / 4, THREADS), THREADS, 0, stream, x,
-                   n);
-    else if (n > 0)
-        dev_launch(zero, dev_div_up(n, THREADS), THREADS, 0, stream, x, n);
+    if (bytes == 0)
+        return;
+    if (dev_is_aligned(bytes / 2, { x }) && bytes % 2 == 0)
+        dev_launch(zero16, dev_div_up(bytes / 16, THREADS), THREADS, 0, stream,
+                   (char *)x, bytes);
+    else if ((uintptr_t)x % 4 == 0 && bytes % 4 == 0)
+        dev_launch((zero<uint32_t>), dev_div_up(bytes / 4, THREADS), THREADS, 0,
+                   stream, (uint32_t *)x, bytes / 4);
+    else
+        dev_launch((zero<uint16_t>), dev_div_up(bytes / 2, THREADS), THREADS, 0,
+                   stream, (uint16_t *)x, bytes / 2);
 }
 
-void dsf_gpu_norm_gradient(float *w, float *b, const float *dnorm, size_t width,
-                           void *stream)
+void dsf_gpu_norm_gradient(enum dsflow_dtype grad, void *w, void *b,
+                           const float *dnorm, size_t width, void *stream)
 {
     if (width > 0)
-        dev_launch(norm_gradient, dev_div_up(width, THREADS), THREADS, 0,
-                   stream, w, b, dnorm, (unsigned)width);
+        DEV_BY_TYPE(grad, G,
+                    dev_launch((norm_gradient<G>), dev_div_up(width, THREADS),
+                               THREADS, 0, stream, (G *)w, (G *)b, dnorm,
+                               (unsigned)width));
 }
 
-void dsf_gpu_column_sums(enum dsflow_dtype type, float *into, const void *x,
-                         size_t ld, size_t rows, size_t cols, void *scratch,
-                         void *stream)
+void dsf_gpu_column_sums(enum dsflow_dtype type, enum dsflow_dtype grad,
+                         void *into, const void *x, size_t ld, size_t rows,
+                         size_t cols, void *scratch, void *stream)
 {
     float *parts = (float *)scratch;
 
@@ -184,7 +193,7 @@ void dsf_gpu_column_sums(enum dsflow_dtype type, float *into, const void *x,
     else
         DEV_BY_TYPE(type, T,
                     (launch_columns<T, 1>(parts, x, ld, rows, cols, stream)));
-    dsf_gpu_fold(into, parts, dev_div_up(rows, chunk_of(rows)), cols, 1,
+    dsf_gpu_fold(grad, into, parts, dev_div_up(rows, chunk_of(rows)), cols, 1,
                  stream);
 }
 
@@ -194,13 +203,15 @@ size_t dsf_gpu_column_scratch(size_t rows, size_t cols)
     return dev_least(dev_div_up(rows, 8 * TEAMS), CHUNKS) * cols * sizeof(float);
 }
 
-void dsf_gpu_fold(float *into, const float *parts, size_t nparts, size_t n,
-                  int add, void *stream)
+void dsf_gpu_fold(enum dsflow_dtype type, void *into, const float *parts,
+                  size_t nparts, size_t n, int add, void *stream)
 {
     if (n > 0)
-        dev_launch(fold, dev_div_up(n, LANES), dim3(LANES, TEAMS),
-                   THREADS * sizeof(float), stream, into, parts,
-                   (unsigned)nparts, n, add);
+        DEV_BY_TYPE(type, G,
+                    dev_launch((fold<G>), dev_div_up(n, LANES),
+                               dim3(LANES, TEAMS), THREADS * sizeof(float),
+                               stream, (G *)into, parts, (unsigned)nparts, n,
+                               add));
 }
 
 void dsf_gpu_head_dots(enum dsflow_dtype type, const float *a, const void *b,

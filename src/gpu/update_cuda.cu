@@ -8,11 +8,11 @@
 
 namespace {
 
-/* What a shard is of. States that the rule does not keep are NULL; so is the copy,
- * where there is none. */
-template <class T> struct shard {
+/* What a shard is of: gradients of G, a copy of T. States that the rule does not
+ * keep are NULL; so is the copy, where there is none. */
+template <class T, class G> struct shard {
     float *p;
-    const float *g;
+    const G *g;
     float *m, *v;
     T *copy;
     size_t decay, n; /* weight decay is for the first `decay` */
@@ -97,8 +97,8 @@ struct lion {
     }
 };
 
-template <int V, class Rule, class T>
-DEV void update_at(const Rule &rule, const shard<T> &s, size_t i)
+template <int V, class Rule, class T, class G>
+DEV void update_at(const Rule &rule, const shard<T, G> &s, size_t i)
 {
     float p[V], g[V], m[V] = {}, v[V] = {};
 
@@ -121,9 +121,9 @@ DEV void update_at(const Rule &rule, const shard<T> &s, size_t i)
 }
 
 /* A block reads the control once: it is in main memory. */
-template <int V, class Rule, class T>
+template <int V, class Rule, class T, class G>
 __global__ void __launch_bounds__(DEV_EACH_THREADS)
-    update(Rule rule, const struct dsflow_control *control, shard<T> s)
+    update(Rule rule, const struct dsflow_control *control, shard<T, G> s)
 {
     struct begun {
         Rule rule;
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(DEV_EACH_THREADS)
 
 enum { CONTROL, GRAD, PARAM, M, V };
 
-template <class T>
-shard<T> shard_of(const struct dsflow_call *call)
+template <class T, class G>
+shard<T, G> shard_of(const struct dsflow_call *call)
 {
     const dsf_update_args *a = (const dsf_update_args *)call->args;
     const unsigned states = call->nbufs - (a->copies ? 1 : 0);
@@ -158,7 +158,7 @@ shard<T> shard_of(const struct dsflow_call *call)
     T *copy = (T *)call->bufs[call->nbufs - 1].ptr + a->copy_at;
 
     return { floats(PARAM) + a->at.param_at,
-             floats(GRAD) + a->at.grad_at,
+             (const G *)call->bufs[GRAD].ptr + a->at.grad_at,
              floats(M),
              floats(V),
              a->copies ? copy : nullptr,
@@ -166,21 +166,21 @@ shard<T> shard_of(const struct dsflow_call *call)
              (size_t)a->at.elems };
 }
 
-template <class Rule, class T>
+template <class Rule, class T, class G>
 void launch(const struct dsflow_call *call, const Rule &rule, void *stream)
 {
     const auto *control =
         (const struct dsflow_control *)call->bufs[CONTROL].ptr;
-    const shard<T> s = shard_of<T>(call);
+    const shard<T, G> s = shard_of<T, G>(call);
     const size_t shared = sizeof(Rule) + sizeof(float);
 
     if (s.n == 0)
         return;
     if (dev_all_aligned({ s.p, s.g, s.m, s.v, s.copy }))
-        dev_launch((update<8, Rule, T>), dev_each_grid(s.n, 8),
+        dev_launch((update<8, Rule, T, G>), dev_each_grid(s.n, 8),
                    DEV_EACH_THREADS, shared, stream, rule, control, s);
     else
-        dev_launch((update<1, Rule, T>), dev_each_grid(s.n, 1),
+        dev_launch((update<1, Rule, T, G>), dev_each_grid(s.n, 1),
                    DEV_EACH_THREADS, shared, stream, rule, control, s);
 }
 
@@ -191,7 +191,9 @@ void run(const struct dsflow_call *call, const Rule &rule, void *stream)
     const enum dsflow_dtype copy =
         a->copies ? call->bufs[call->nbufs - 1].dtype : DSFLOW_FP32;
 
-    DEV_BY_TYPE(copy, T, (launch<Rule, T>(call, rule, stream)));
+    DEV_BY_TYPE(copy, T,
+                DEV_BY_TYPE(call->bufs[GRAD].dtype, G,
+                            (launch<Rule, T, G>(call, rule, stream))));
 }
 
 void adam_run(const struct dsflow_call *call, void *stream)

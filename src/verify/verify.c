@@ -103,7 +103,6 @@ static void try_cuda(const struct subject *s, struct dsf_verdict *verdict)
     const struct dsf_computes *reference = c->cpu != NULL ? &cores
                                                           : &t.reference;
 
-    dsf_trials_wide_gradients = c->cuda == NULL; /* the module has no others */
     try_cases(s, &t, &gpu, reference, verdict);
     if (s->optimizer != NULL)
         dsf_try_optimizer(s->optimizer, &gpu, reference, s->how, verdict);

@@ -25,7 +25,7 @@ exec ./tests/same/test_meshes \
         zero.keep=0 $nvme)" \
     "$(trial gpt2 batch.sequences=2 machine.gpus=4 mesh.data=2 mesh.tensor=2 \
         zero.stage=2 offload.optimizer=cpu precision.compute=bf16 \
-        precision.states=int8)" \
+        precision.gradients=bf16 precision.states=int8)" \
     "$(trial llama batch.sequences=3 machine.gpus=2 mesh.pipeline=2 \
         pipeline.schedule=zero_bubble recompute.what=block \
         offload.activations=cpu offload.params=cpu precision.compute=fp16 \

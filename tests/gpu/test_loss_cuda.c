@@ -208,8 +208,8 @@ static void try_embedding(enum dsflow_dtype type, size_t rows, size_t length,
     }
     IN_EACH_ORDER(wte.f, wte.mem.bytes,
                   (tensor_from_doubles(&wte), tensor_from_doubles(&wpe)),
-                  dsf_gpu_embed_backward(&e, type, at(&dx), wte.f, wpe.f, rows,
-                                         NULL));
+                  dsf_gpu_embed_backward(&e, type, at(&dx), DSFLOW_FP32, wte.f,
+                                         wpe.f, rows, NULL));
     /* Each row after the other: to the bit. */
     assert_memory_equal(wte.f, sum[0].f, wte.mem.bytes);
     assert_memory_equal(wpe.f, sum[1].f, wpe.mem.bytes);

@@ -206,8 +206,8 @@ static void try_columns(enum dsflow_dtype type, size_t r, size_t n, size_t ld)
     IN_EACH_ORDER(into.f, into.mem.bytes,
                   (memcpy(into.f, held.f, into.mem.bytes),
                    memset(scratch.p, 0xff, scratch.bytes)),
-                  dsf_gpu_column_sums(type, into.f, at(&x), ld, r, n,
-                                      scratch.p, NULL));
+                  dsf_gpu_column_sums(type, DSFLOW_FP32, into.f, at(&x), ld, r,
+                                      n, scratch.p, NULL));
     assert_close(into.f, into.d, n, 2e-6);
     numbers_free(&x);
     tensor_free(&into);
@@ -306,7 +306,7 @@ static void zeroes_end_where_they_should(void **state)
 
             for (size_t i = from; i < from + n; i++)
                 x.d[i] = 0;
-            dsf_gpu_zero(x.f + from, n, NULL);
+            dsf_gpu_zero(x.f + from, n * sizeof(float), NULL);
             for (size_t i = 0; i < 40; i++)
                 assert_true((double)x.f[i] == x.d[i]);
             tensor_free(&x);

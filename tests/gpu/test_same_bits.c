@@ -108,6 +108,11 @@ static void fill(struct trial *t, unsigned port)
         if (s->dtype == DSFLOW_FP32) {
             v[i] = any_float(t, plain);
             v[i] *= squares ? v[i] * v[i] * v[i] : 1;
+        } else if (s->dtype == DSFLOW_BF16 || s->dtype == DSFLOW_FP16) {
+            const float one = any_float(t, plain);
+
+            dsf_narrow(s->dtype)->narrow(
+                &one, 1, NULL, (uint16_t *)t->before[port] + i, 1, 1, 1);
         } else if (s->dtype == DSFLOW_FP64)
             ((double *)t->before[port])[i] =
                 (double)any_float(t, plain) * (1 + 0x1p-25 * (double)(i % 5));
@@ -148,6 +153,15 @@ static struct dsflow_shape floats(int64_t n)
     return dsflow_shape_of(DSFLOW_FP32, n);
 }
 
+/* The type of a gradient: half of them are fp32. */
+static enum dsflow_dtype any_type(struct trial *t)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_FP32,
+                                               DSFLOW_BF16, DSFLOW_FP16 };
+
+    return types[any(t, 0, 3)];
+}
+
 static struct dsflow_shape control(void)
 {
     return dsflow_shape_of(DSFLOW_BYTES, sizeof(struct dsflow_control));
@@ -175,7 +189,8 @@ static void make_update(struct trial *t)
         .copies = !plain_sgd && one_in(t, 2),
     };
     t->shapes[0] = control();
-    t->shapes[1] = floats(n + a->at.grad_at + any(t, 0, 3));
+    t->shapes[1] =
+        dsflow_shape_of(any_type(t), n + a->at.grad_at + any(t, 0, 3));
     t->shapes[2] = floats(n + a->at.param_at + any(t, 0, 3));
     t->n = plain_sgd ? 3 : is_adam ? 5 : 4;
     for (unsigned i = 3; i < t->n; i++)
@@ -186,11 +201,13 @@ static void make_update(struct trial *t)
             one_in(t, 2) ? DSFLOW_BF16 : DSFLOW_FP16, n + a->copy_at + 1);
 }
 
-/* Now and then more terms than one launch adds. */
+/* Now and then more terms than one launch adds, and some that have just what is
+ * added. */
 static void make_sum(struct trial *t)
 {
     struct dsf_sum_args *a = (void *)t->args;
     const bool many = one_in(t, 16);
+    const enum dsflow_dtype type = any_type(t);
 
     a->elems = many ? any(t, 0, 40) : any_size(t);
     a->at = any_start(t);
@@ -198,9 +215,10 @@ static void make_sum(struct trial *t)
     t->n = (unsigned)(many ? any(t, 30, MOST_PORTS) : any(t, 2, 20));
     a->self = any(t, 0, (int64_t)t->n - 1);
     t->fresh = one_in(t, 2);
-    t->shapes[0] = floats(a->at + a->elems);
+    t->shapes[0] = dsflow_shape_of(type, a->at + a->elems);
     for (unsigned i = 1; i < t->n; i++)
-        t->shapes[i] = floats(a->from + a->elems);
+        t->shapes[i] =
+            dsflow_shape_of(type, a->elems + (one_in(t, 8) ? 0 : a->from));
 }
 
 static void make_square(struct trial *t)
@@ -211,7 +229,7 @@ static void make_square(struct trial *t)
     a->elems = block * blocks;
     a->at = any_start(t);
     t->n = 2;
-    t->shapes[0] = floats(a->at + a->elems + 1);
+    t->shapes[0] = dsflow_shape_of(any_type(t), a->at + a->elems + 1);
     t->shapes[1] = dsflow_shape_of(DSFLOW_FP64, blocks);
 }
 

@@ -224,7 +224,6 @@ int PLACE_MAIN(sides)(int argc, char **argv)
             of_models = true;
         else
             only = argv[i];
-    dsf_trials_wide_gradients = true; /* GPUs take no others */
     if (here)
         return try_here();
     return cmocka_run_group_tests(tests, NULL, NULL);
