@@ -37,6 +37,7 @@ DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
                    unsigned d)
 {
     enum { CHUNKS = D / 8, STEP = MMA_THREADS / CHUNKS };
+    const bool all = STEP * CHUNKS == MMA_THREADS; /* have something to bring */
     const unsigned first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
 
     DEV_UNROLL
@@ -44,11 +45,12 @@ DEV void load_rows(T *to, const void *from, const head_rows &rows, unsigned row,
         const bool there = row + r < rows.n && chunk * 8 < d;
         const size_t at = there ? rows.at(row + r) + chunk * 8 : 0;
 
-        if (first < STEP)
+        if (all || first < STEP)
             dev_copy16(to + mma_tile<D>::at(r, chunk), (const T *)from + at,
                        there);
     }
-    __syncwarp(); /* what follows wants all lanes together */
+    if (!all)
+        __syncwarp(); /* what follows wants all lanes together */
 }
 
 /* What a lane reads of 16 x 16 numbers of a tile for ldmatrix.x4: `row` and
