@@ -15,6 +15,8 @@ struct dsf_machine {
     unsigned devices;    /* GPUs, one for each rank; 0: ranks share the cores */
     unsigned gpus;       /* beside the cores, for the ranks of a job, and */
     int64_t gpu_memory;  /* bytes that are free on each of them */
+    int64_t logits;      /* bytes that those of a task may take; 0: 1 GiB where
+                            ranks are GPUs, else any */
     char cpu[96];        /* model name */
     char isa[32];        /* "avx512", "avx2" or "portable" */
 };

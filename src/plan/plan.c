@@ -1,5 +1,5 @@
-/* plan.c - the choices that need no policy: how a step is cut in micro-batches
- * and tiles, and how long the rings are. */
+/* plan.c - the choices that need no policy: how a step is cut in micro-batches,
+ * and how long the rings are. */
 #include "plan/plan.h"
 
 #include <dsflow/plan.h>
@@ -11,65 +11,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-/* Is each rank a GPU of the machine, described or present? */
-static bool has_gpus(const struct dsflow_plan *plan)
+bool dsf_plan_has_gpus(const struct dsflow_plan *plan)
 {
     return plan->machine->devices > 0 || plan->machine->gpus > 0;
-}
-
-/* Rows of a tile: of a GPU, the whole micro-batch, as it is faster the larger
- * its tasks are. On a core, a product of 256 rows is within 5 % of the speed of
- * a large one; a step of few tokens is cut so that two workers have work. It
- * depends on the job and on the kind of device alone: another machine of that
- * kind must not change the order of sums. */
-static int64_t auto_tile(const struct dsflow_plan *plan)
-{
-    int64_t micro = plan->micro * (int64_t)plan->sequence;
-    int64_t rows = plan->nmicro * micro / 2;
-
-    if (has_gpus(plan))
-        return micro;
-    return rows < 64 ? 64 : rows > 256 ? 256 : rows;
-}
-
-static int64_t div_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static void add_tile(struct dsflow_plan *plan, struct dsf_tile_rows tile)
-{
-    plan->tiles = dsf_xrealloc(plan->tiles, (size_t)plan->ntiles + 1,
-                               sizeof(*plan->tiles));
-    plan->tiles[plan->ntiles++] = tile;
-}
-
-/* Whole sequences where a tile holds several, else equal pieces of each, in
- * multiples of 16 rows but for the last. */
-static void cut_tiles(struct dsflow_plan *plan, int64_t rows)
-{
-    int32_t length = plan->sequence;
-
-    if (rows >= length) {
-        int32_t ntiles = (int32_t)div_up(plan->micro, rows / length);
-        int32_t each = (int32_t)div_up(plan->micro, ntiles);
-
-        for (int32_t s = 0; s < plan->micro; s += each) {
-            int32_t n = plan->micro - s < each ? plan->micro - s : each;
-
-            add_tile(plan, (struct dsf_tile_rows){ n * length, n, s, 0 });
-        }
-        return;
-    }
-    int32_t each = (int32_t)div_up(length, div_up(length, rows));
-
-    each = (each + 15) / 16 * 16;
-    for (int32_t s = 0; s < plan->micro; s++)
-        for (int32_t pos = 0; pos < length; pos += each) {
-            int32_t n = length - pos < each ? length - pos : each;
-
-            add_tile(plan, (struct dsf_tile_rows){ n, 1, s, pos });
-        }
 }
 
 static int32_t at_most(int64_t n, int64_t most)
@@ -151,7 +95,6 @@ double dsf_plan_tasks(const struct dsflow_plan *plan)
 static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
 {
     const struct dsf_job *job = plan->job;
-    const struct dsf_job_batch *batch = &job->batch;
     int32_t context = plan->model->dims.context;
     int status;
 
@@ -165,7 +108,7 @@ static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
         status = check_groups(plan, err);
     if (status < 0)
         return status;
-    cut_tiles(plan, batch->tile < 0 ? auto_tile(plan) : batch->tile);
+    dsf_plan_cut_tiles(plan);
     if (plan->ntiles > INT16_MAX)
         return dsf_job_fail(job, err, DSFLOW_EINVAL, "batch", "tile",
                             "%d tiles of a micro-batch: expected at most %d",
@@ -195,7 +138,7 @@ static int set_mesh(struct dsflow_plan *plan, struct dsflow_err *err)
     plan->nstages = plan->mesh.size[DSF_AXIS_PIPELINE];
     plan->nparts = plan->mesh.size[DSF_AXIS_TENSOR];
     plan->rank_workers = plan->workers / (unsigned)plan->nranks;
-    if (plan->rank_workers == 0 || has_gpus(plan))
+    if (plan->rank_workers == 0 || dsf_plan_has_gpus(plan))
         plan->rank_workers = 1;
     return DSFLOW_OK;
 }
@@ -228,8 +171,9 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
         return status;
     }
     /* A GPU, whose tiles are large, is through with one before the next. */
-    plan->logits = at_most(has_gpus(plan) ? 1 : (int64_t)plan->rank_workers + 1,
-                           (int64_t)plan->micro_steps * plan->ntiles);
+    plan->logits =
+        at_most(dsf_plan_has_gpus(plan) ? 1 : (int64_t)plan->rank_workers + 1,
+                (int64_t)plan->micro_steps * dsf_plan_head_tiles(plan).n);
     *out = plan;
     return DSFLOW_OK;
 }

@@ -44,8 +44,11 @@ struct dsflow_plan {
     int32_t groups;    /* of micro-batches, each with gradients of its own */
     bool layer_major;  /* all micro-steps through a layer, then the next */
     bool reduce_micro; /* sum over the groups after each round of them */
-    struct dsf_tile_rows *tiles; /* of a micro-batch */
+    /* Of a micro-batch; behind them the slices of the first one that the head
+     * works on one after the other, of the second one, … */
+    struct dsf_tile_rows *tiles;
     int32_t ntiles;
+    int32_t nslices; /* 0: the head works on whole tiles */
 
     /* By the policy pipeline. What is placed are the embedding, the blocks, and
      * the head with its norm: layer l is number l + 1. Chunk c, of consecutive
@@ -88,6 +91,25 @@ double dsf_plan_tasks(const struct dsflow_plan *plan);
 int32_t dsf_plan_micro(const struct dsflow_plan *plan, int32_t d,
                        int32_t micro_step);
 int32_t dsf_plan_group(const struct dsflow_plan *plan, int32_t m);
+
+/* Is each rank a GPU of the machine, described or present? */
+bool dsf_plan_has_gpus(const struct dsflow_plan *plan);
+
+/* Cut a micro-batch, whose size is known, in tiles and slices. */
+void dsf_plan_cut_tiles(struct dsflow_plan *plan);
+
+/* What the head works on at a time: so many tiles or slices, from tiles[first]
+ * on; and those of tile `t` alone. */
+struct dsf_head_tiles {
+    int32_t first, n;
+};
+struct dsf_head_tiles dsf_plan_head_tiles(const struct dsflow_plan *plan);
+struct dsf_head_tiles dsf_plan_head_tiles_of(const struct dsflow_plan *plan,
+                                             int32_t t);
+
+/* The most rows of these, and bytes of their logits. */
+int64_t dsf_plan_head_rows(const struct dsflow_plan *plan);
+int64_t dsf_plan_logits_bytes(const struct dsflow_plan *plan);
 
 /* The key that sizes the rings of a chunk. */
 const char *dsf_plan_ring(const struct dsflow_plan *plan, int32_t chunk);

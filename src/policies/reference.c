@@ -48,9 +48,9 @@ static void stand_aside(struct step *s)
     s->m = s->t = -1;
 }
 
-static dsflow_data_id batch_at(struct step *s)
+static dsflow_data_id batch_at(struct step *s, int t)
 {
-    return dsf_step_in_ring(s, DSFLOW_FROM_BATCH, DSF_RING_NONE, -1, s->t);
+    return dsf_step_in_ring(s, DSFLOW_FROM_BATCH, DSF_RING_NONE, -1, t);
 }
 
 /* The gradient that micro-batch `s->m` adds to, of unit `i` of a segment, and
@@ -148,7 +148,7 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
     case DSFLOW_FROM_ROPE:
         return s->model->dims.rope ? s->rope : dsf_no_data();
     case DSFLOW_FROM_BATCH:
-        return batch_at(s);
+        return batch_at(s, t);
     case DSFLOW_FROM_LOSS:
         return s->loss;
     case DSFLOW_FROM_CONTROL:
@@ -160,13 +160,13 @@ static dsflow_data_id on_port(struct step *s, int l, unsigned i, unsigned p,
     }
 }
 
-/* A task of the `i`-th segment of layer `l`, of the present tile and, in
+/* A task of the `i`-th segment of layer `l`, of tile or slice `t` and, in
  * attention, the keys of tile `k`. */
 static void emit_segment(struct step *s, int l, unsigned i,
-                         const struct dsflow_op *op, int k)
+                         const struct dsflow_op *op, int t, int k)
 {
     const struct dsflow_segment *segment = dsf_step_segments(s, l)[i];
-    const struct dsflow_site site = dsf_step_site(s, l, segment, s->t, k);
+    const struct dsflow_site site = dsf_step_site(s, l, segment, t, k);
     _Alignas(16) unsigned char args[DSFLOW_SEGMENT_ARGS] = { 0 };
     struct dsf_binding b = { .n = 0 };
 
@@ -181,7 +181,7 @@ static void emit_segment(struct step *s, int l, unsigned i,
         if (op->ports[p].name != NULL)
             id = port->from == DSFLOW_FROM_GRADIENTS
                      ? begin_gradient(s, l, segment, port->unit, &fresh)
-                     : on_port(s, l, i, p, port->of_keys ? k : s->t);
+                     : on_port(s, l, i, p, port->of_keys ? k : t);
         if (dsf_is_data(id))
             dsf_bind(&b, p, id);
         else
@@ -200,20 +200,20 @@ static int first_piece(const struct dsflow_plan *plan, int t)
     return t;
 }
 
-/* The present tile through layer `l`. */
-static void forward_layer(struct step *s, int l)
+/* Tile or slice `t` through layer `l`. */
+static void forward_layer(struct step *s, int l, int t)
 {
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
 
     for (unsigned i = 0; segments[i] != NULL; i++)
-        for (int k = segments[i]->pairs ? first_piece(s->plan, s->t) : s->t;
-             k <= s->t; k++)
-            emit_segment(s, l, i, segments[i]->forward, k);
+        for (int k = segments[i]->pairs ? first_piece(s->plan, t) : t; k <= t;
+             k++)
+            emit_segment(s, l, i, segments[i]->forward, t, k);
 }
 
-static void load(struct step *s, dsflow_data_id cursor)
+static void load_rows(struct step *s, dsflow_data_id cursor, int t)
 {
-    const struct dsf_tile_rows *tile = &s->plan->tiles[s->t];
+    const struct dsf_tile_rows *tile = &s->plan->tiles[t];
     struct dsf_load_args load = {
         .rows = tile->rows,
         .nseq = tile->nseq,
@@ -221,7 +221,18 @@ static void load(struct step *s, dsflow_data_id cursor)
         .seq = (int64_t)s->m * s->plan->micro + tile->seq,
     };
 
-    EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s));
+    EMIT(s, &dsf_op_load_batch, &load, -1, 0, cursor, batch_at(s, t));
+}
+
+/* The text of the present tile, and that of its slices once more: it is little.
+ */
+static void load(struct step *s, dsflow_data_id cursor)
+{
+    const struct dsf_head_tiles of = dsf_plan_head_tiles_of(s->plan, s->t);
+
+    load_rows(s, cursor, s->t);
+    for (int t = of.first; t < of.first + of.n && t != s->t; t++)
+        load_rows(s, cursor, t);
 }
 
 static unsigned count(const struct dsflow_segment *const *segments)
@@ -233,21 +244,20 @@ static unsigned count(const struct dsflow_segment *const *segments)
     return n;
 }
 
-/* The present tile back through layer `l`, the last segment first. */
-static void backward_tile(struct step *s, int l)
+/* Tile or slice `t` back through layer `l`, the last segment first. */
+static void backward_tile(struct step *s, int l, int t)
 {
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
 
     for (unsigned i = count(segments); i-- > 0;) {
         const struct dsflow_segment *segment = segments[i];
 
-        for (int k = s->t; k >= (segment->pairs ? first_piece(s->plan, s->t)
-                                                : s->t) &&
-                           segment->backward_input != NULL;
+        for (int k = t; k >= (segment->pairs ? first_piece(s->plan, t) : t) &&
+                        segment->backward_input != NULL;
              k--)
-            emit_segment(s, l, i, segment->backward_input, k);
+            emit_segment(s, l, i, segment->backward_input, t, k);
         if (segment->backward_weight != NULL)
-            emit_segment(s, l, i, segment->backward_weight, s->t);
+            emit_segment(s, l, i, segment->backward_weight, t, t);
     }
 }
 
@@ -256,7 +266,7 @@ static void backward_tile(struct step *s, int l)
 static void backward_layer(struct step *s, int l)
 {
     for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--)
-        backward_tile(s, l);
+        backward_tile(s, l, s->t);
 }
 
 /* Turns that go through a layer together. */
@@ -285,24 +295,76 @@ static void each_unit(struct step *s, int l,
         }
 }
 
-static dsflow_data_id *loss_at(const struct step *s, dsflow_data_id *losses)
+/* A range of the stream of a tile, and of a slice that begins at its row `row`.
+ */
+static struct dsf_range slice_range(const struct step *s, int t, int64_t row,
+                                    bool back)
 {
-    return &losses[s->m * s->plan->ntiles + s->t];
+    const int64_t width = s->model->dims.width;
+
+    return (struct dsf_range){
+        .elems = s->plan->tiles[t].rows * width,
+        .at = back ? row * width : 0,
+        .from = back ? 0 : row * width,
+    };
+}
+
+/* What enters slice `t` from the present tile. */
+static void enter_slice(struct step *s, int t, int64_t row)
+{
+    const int l = s->model->layers;
+    const struct dsf_range range = slice_range(s, t, row, false);
+
+    EMIT(s, &dsf_op_copy, &range, l, 1,
+         dsf_step_in_ring(s, DSFLOW_FROM_IN, DSF_RING_X, l, t),
+         dsf_step_in_ring(s, DSFLOW_FROM_IN, DSF_RING_X, l, s->t));
+}
+
+/* The gradient that leaves it. */
+static void leave_slice(struct step *s, int t, int64_t row)
+{
+    const int l = s->model->layers;
+    const struct dsf_range range = slice_range(s, t, row, true);
+
+    EMIT(s, &dsf_op_copy, &range, l, row == 0,
+         dsf_step_in_ring(s, DSFLOW_FROM_DIN, DSF_RING_DX, l, s->t),
+         dsf_step_in_ring(s, DSFLOW_FROM_DIN, DSF_RING_DX, l, t));
+}
+
+/* The present tile through the head and, where that is asked for, back: in
+ * slices, one after the other, so that no more logits are there at a time. Each
+ * leaves a loss; `losses` are those of all micro-batches. */
+static void head_tile(struct step *s, dsflow_data_id *losses, bool back)
+{
+    const struct dsf_head_tiles all = dsf_plan_head_tiles(s->plan);
+    const struct dsf_head_tiles of = dsf_plan_head_tiles_of(s->plan, s->t);
+    int64_t row = 0;
+
+    for (int t = of.first; t < of.first + of.n; t++) {
+        const int32_t i = t - all.first;
+
+        s->loss =
+            back ? dsf_add_named(s->g, &DSF_DOUBLES(1), "loss.m%d.t%d", s->m, i)
+                 : dsf_add_named(s->g, &DSF_DOUBLES(1), "eval_loss.t%d", i);
+        losses[s->m * all.n + i] = s->loss;
+        s->pass = DSFLOW_FORWARD;
+        if (t != s->t)
+            enter_slice(s, t, row);
+        forward_layer(s, s->model->layers, t);
+        if (back) {
+            s->pass = DSFLOW_BACKWARD;
+            backward_tile(s, s->model->layers, t);
+            if (t != s->t)
+                leave_slice(s, t, row);
+        }
+        row += s->plan->tiles[t].rows;
+    }
 }
 
 static void head_turn(struct step *s, dsflow_data_id *losses)
 {
-    for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
-        dsflow_data_id *loss = loss_at(s, losses);
-
-        *loss =
-            dsf_add_named(s->g, &DSF_DOUBLES(1), "loss.m%d.t%d", s->m, s->t);
-        s->loss = *loss;
-        s->pass = DSFLOW_FORWARD;
-        forward_layer(s, s->model->layers);
-        s->pass = DSFLOW_BACKWARD;
-        backward_tile(s, s->model->layers);
-    }
+    for (s->t = 0; s->t < s->plan->ntiles; s->t++)
+        head_tile(s, losses, true);
 }
 
 /* A round ends when every group has had one micro-batch more. */
@@ -345,7 +407,7 @@ static void forward_wave(struct step *s, struct wave wave,
                 for (s->t = 0; s->t < s->plan->ntiles; s->t++) {
                     if (l < 0)
                         load(s, cursor);
-                    forward_layer(s, l);
+                    forward_layer(s, l, s->t);
                 }
             }
 }
@@ -353,7 +415,7 @@ static void forward_wave(struct step *s, struct wave wave,
 static void train_step(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    size_t n = (size_t)plan->nmicro * (size_t)plan->ntiles;
+    size_t n = (size_t)plan->nmicro * (size_t)dsf_plan_head_tiles(plan).n;
     dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
     int32_t together = plan->layer_major ? plan->micro_steps : 1;
     dsflow_data_id loss;
@@ -382,7 +444,8 @@ static void train_step(struct step *s)
 static void eval_step(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
-    dsflow_data_id *losses = dsf_xcalloc((size_t)plan->ntiles, sizeof(*losses));
+    size_t n = (size_t)dsf_plan_head_tiles(plan).n;
+    dsflow_data_id *losses = dsf_xcalloc(n, sizeof(*losses));
 
     s->program = dsflow_graph_add_program(s->g, "eval");
     s->pass = DSFLOW_FORWARD;
@@ -392,15 +455,14 @@ static void eval_step(struct step *s)
             if (l < 0)
                 load(s, s->eval_cursor);
             if (l == s->model->layers)
-                s->loss = losses[s->t] =
-                    dsf_add_named(s->g, &DSF_DOUBLES(1), "eval_loss.t%d", s->t);
-            forward_layer(s, l);
+                head_tile(s, losses, false);
+            else
+                forward_layer(s, l, s->t);
         }
     stand_aside(s);
     s->pass = DSFLOW_UPDATE;
     EMIT(s, &dsf_op_advance, NULL, -1, 0, s->eval_cursor);
-    EMIT(s, &dsf_op_report_loss, NULL, -1, 0,
-         dsf_step_sum(s, losses, (size_t)plan->ntiles));
+    EMIT(s, &dsf_op_report_loss, NULL, -1, 0, dsf_step_sum(s, losses, n));
     free(losses);
 }
 

@@ -4,6 +4,8 @@
  * Activations stand in a ring of as many micro-steps as the stage of their
  * layer keeps (plan->activation_slots), gradients of activations in one of
  * plan->grad_slots by plan->depth layers, logits in one of plan->logits tiles.
+ * Where the head works on slices of tiles, what it reads and leaves of them
+ * stands in two buffers by turns.
  * A slot is written again when its last reader is done, and that is all that
  * holds the step back. What stands in a slot is made when a port first asks for
  * it.
@@ -90,7 +92,7 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
         .keys = plan->tiles[k].rows,
         .diagonal = k == t,
         .first_keys = plan->tiles[k].pos == 0,
-        .last_queries = t + 1 == plan->ntiles || plan->tiles[t + 1].pos == 0,
+        .last_queries = t + 1 >= plan->ntiles || plan->tiles[t + 1].pos == 0,
     };
 
     site.tile.rows = tile->rows;
@@ -135,6 +137,33 @@ static struct dsflow_need most_needed(const struct step *s, int32_t ring,
     return most;
 }
 
+/* Where the head works on slices, the stream of a slice and its gradient stand
+ * behind those of all layers. So does the gradient of a tile, into which copies
+ * put those of its slices: whoever uses a buffer that something copies to waits
+ * for the end of tasks, and not for their launch. */
+enum { SLICE_SLOTS = 2 };
+
+static int32_t slice_level(const struct step *s)
+{
+    return s->model->layers + 1;
+}
+
+static int32_t sliced_level(const struct step *s)
+{
+    return s->model->layers + 2;
+}
+
+static int32_t gradient_level(const struct step *s, enum dsflow_from from,
+                              int l)
+{
+    if (from == DSFLOW_FROM_BRIEF)
+        return -1;
+    return from == DSFLOW_FROM_DIN && s->plan->nslices > 0 &&
+                   l == s->model->layers
+               ? sliced_level(s)
+               : l % s->plan->depth;
+}
+
 /* Where a piece of data stands among those of its class. */
 struct spot {
     int32_t ring;              /* the class */
@@ -147,7 +176,11 @@ static struct spot spot_of(const struct step *s, enum dsflow_from from,
     const struct dsflow_plan *plan = s->plan;
     int32_t chunk = dsflow_plan_chunk_of(plan, l), m = s->micro_step;
     int32_t slots = plan->activation_slots[chunk];
+    const struct dsf_head_tiles heads = dsf_plan_head_tiles(plan);
 
+    if (t >= plan->ntiles &&
+        (from == DSFLOW_FROM_IN || from == DSFLOW_FROM_DIN))
+        return (struct spot){ ring, slice_level(s), t % SLICE_SLOTS, -1 };
     switch (from) {
     case DSFLOW_FROM_IN:
         /* What comes from another stage may be under way while all slots are
@@ -162,12 +195,12 @@ static struct spot spot_of(const struct step *s, enum dsflow_from from,
     case DSFLOW_FROM_BATCH:
         return (struct spot){ ring, -1, m % slots, t };
     case DSFLOW_FROM_LOGITS:
-        return (struct spot){ ring, -1, (m * plan->ntiles + t) % plan->logits,
+        return (struct spot){ ring, -1,
+                              (m * heads.n + t - heads.first) % plan->logits,
                               -1 };
     default: /* gradients: each chunk of a stage has slots of its own, as they
                 take turns in another order than the micro-batches */
-        return (struct spot){ ring,
-                              from == DSFLOW_FROM_BRIEF ? -1 : l % plan->depth,
+        return (struct spot){ ring, gradient_level(s, from, l),
                               chunk / plan->nstages * s->ngrad_slots +
                                   m % plan->grad_slots[chunk],
                               t };
@@ -183,11 +216,13 @@ static dsflow_data_id make(struct step *s, enum dsflow_from from, int l,
     int32_t chunk = dsflow_plan_chunk_of(plan, l), layers = s->model->layers;
     struct dsflow_data_spec spec = DSF_BUFFER(.ring_class = at->ring);
     char level[16] = "", tile[16] = "";
+    const bool slice = at->level == slice_level(s);
     struct dsflow_need need;
 
     if (from == DSFLOW_FROM_IN || from == DSFLOW_FROM_DIN)
-        need = dsf_matrix((size_t)plan->tiles[at->tile].rows,
-                          (size_t)s->model->dims.width);
+        need =
+            dsf_matrix((size_t)plan->tiles[slice ? s->largest : at->tile].rows,
+                       (size_t)s->model->dims.width);
     else if (from == DSFLOW_FROM_BATCH)
         need = (struct dsflow_need){ 2, plan->tiles[at->tile].rows,
                                      DSFLOW_INT32 };
@@ -200,15 +235,20 @@ static dsflow_data_id make(struct step *s, enum dsflow_from from, int l,
                            at->tile < 0 ? s->largest : at->tile);
     set_dims(&spec, need.rows, need.cols);
     spec.dtype = (uint8_t)need.dtype;
-    if (from != DSFLOW_FROM_BATCH)
+    if (from != DSFLOW_FROM_BATCH && !slice)
         spec.role = DSFLOW_ACTIVATIONS;
     /* Gradient slots are as many as activation slots, or as workers. */
     if (from == DSFLOW_FROM_DIN || from == DSFLOW_FROM_PASSING ||
         from == DSFLOW_FROM_BRIEF)
         chunk -= chunk % plan->nstages;
-    spec.ring = from == DSFLOW_FROM_LOGITS ? "machine.workers"
-                                           : dsf_plan_ring(plan, chunk);
-    if (at->level >= 0)
+    spec.ring = from == DSFLOW_FROM_LOGITS || slice
+                    ? "machine.workers"
+                    : dsf_plan_ring(plan, chunk);
+    if (slice)
+        snprintf(level, sizeof(level), ".slice");
+    else if (at->level == sliced_level(s))
+        snprintf(level, sizeof(level), ".head");
+    else if (at->level >= 0)
         snprintf(level, sizeof(level), ".l%d", (int)at->level);
     if (at->tile >= 0)
         snprintf(tile, sizeof(tile), ".t%d", (int)at->tile);
@@ -222,13 +262,14 @@ dsflow_data_id dsf_step_in_ring(struct step *s, enum dsflow_from from,
                                 int32_t ring, int l, int t)
 {
     struct spot at = spot_of(s, from, ring, l, t);
-    size_t row = (size_t)s->nslots * (size_t)s->plan->ntiles;
+    size_t ntiles = (size_t)s->plan->ntiles + (size_t)s->plan->nslices;
+    size_t row = (size_t)s->nslots * ntiles;
     uint32_t **made = &s->made[ring], *id;
 
     if (*made == NULL)
         *made =
-            dsf_xcalloc(((size_t)s->model->layers + 2) * row, sizeof(**made));
-    id = *made + (size_t)(at.level + 1) * row + at.slot * s->plan->ntiles +
+            dsf_xcalloc(((size_t)s->model->layers + 4) * row, sizeof(**made));
+    id = *made + (size_t)(at.level + 1) * row + (size_t)at.slot * ntiles +
          (at.tile < 0 ? 0 : at.tile);
     if (*id == 0)
         *id = make(s, from, l, &at).i + 1;
@@ -255,6 +296,7 @@ void dsf_step_add_data(struct step *s)
 {
     const struct dsflow_plan *plan = s->plan;
     const struct dsf_dims *dims = &s->model->dims;
+    const struct dsf_head_tiles heads = dsf_plan_head_tiles(plan);
     struct dsflow_data_spec rope =
         DSF_BUFFER(.name = "rope", .dtype = DSFLOW_FP32, .persistent = 1,
                    .constant = 1);
@@ -277,10 +319,11 @@ void dsf_step_add_data(struct step *s)
     s->units = dsf_xcalloc(s->model->nunits, sizeof(*s->units));
     for (unsigned u = 0; u < s->model->nunits; u++)
         add_unit(s, u);
-    for (int t = 0; t < plan->ntiles; t++)
+    s->largest = heads.first;
+    for (int t = heads.first; t < heads.first + heads.n; t++)
         if (plan->tiles[t].rows > plan->tiles[s->largest].rows)
             s->largest = t;
-    s->nslots = plan->logits;
+    s->nslots = larger(plan->logits, SLICE_SLOTS);
     for (int c = 0; c < plan->nchunks; c++) {
         s->nslots = larger(s->nslots, plan->activation_slots[c] + 1);
         s->ngrad_slots = larger(s->ngrad_slots, plan->grad_slots[c]);

@@ -30,11 +30,11 @@ struct step {
     const struct dsf_model *model;
     struct dsflow_graph *g;
     struct unit_data *units;
-    /* By class, what stands in its rings: [layers + 2][nslots][ntiles], +1; 0:
-     * it is not made yet. */
+    /* By class, what stands in its rings: [layers + 4][nslots][ntiles +
+     * nslices], +1; 0: it is not made yet. */
     uint32_t *made[DSF_NRINGS];
     int32_t nslots, ngrad_slots;
-    int largest;         /* tile */
+    int largest;         /* tile or slice that the head works on */
     dsflow_data_id loss; /* of the tile whose tasks are emitted */
     dsflow_data_id cursor, eval_cursor, control, rope;
     struct dsf_loss_scale scale;

@@ -36,6 +36,10 @@ static void print_head(const struct dsflow_plan *plan,
             plan->nmicro, plan->nmicro == 1 ? "" : "es", plan->micro,
             plan->ntiles, plan->ntiles == 1 ? "" : "s", plan->tiles[0].rows,
             plan->ntiles == 1 ? "" : " each");
+    if (plan->nslices > 0)
+        fprintf(out, "head    %d slices of up to %lld tokens: %s of logits\n",
+                plan->nslices, (long long)dsf_plan_head_rows(plan),
+                dsf_size_text((double)dsf_plan_logits_bytes(plan)).s);
     if (plan->nranks > 1)
         fprintf(out, "mesh    %s: %d ranks\n", dsf_mesh_text(&plan->mesh).s,
                 plan->nranks);

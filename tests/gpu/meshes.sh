@@ -26,6 +26,10 @@ exec ./tests/same/test_meshes \
     "$(trial gpt2 batch.sequences=2 machine.gpus=4 mesh.data=2 mesh.tensor=2 \
         zero.stage=2 offload.optimizer=cpu precision.compute=bf16 \
         precision.gradients=bf16 precision.states=int8)" \
+    "$(trial gpt2 batch.sequences=4 batch.micro=2 batch.tile=32 machine.gpus=4 \
+        mesh.data=2 mesh.pipeline=2 precision.compute=bf16 logits=1)" \
+    "$(trial llama batch.sequences=4 batch.micro=4 batch.tile=64 machine.gpus=2 \
+        mesh.pipeline=2 offload.activations=cpu logits=1)" \
     "$(trial llama batch.sequences=3 machine.gpus=2 mesh.pipeline=2 \
         pipeline.schedule=zero_bubble recompute.what=block \
         offload.activations=cpu offload.params=cpu precision.compute=fp16 \

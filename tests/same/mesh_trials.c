@@ -58,6 +58,14 @@ const char *const mesh_trials[] = {
     "llama mesh.data=2 zero.stage=3 zero.reduce=micro batch.groups=8 "
     "zero.keep=0",
 
+    /* The head in slices of a tile: sequences, and pieces of one. */
+    "gpt2 batch.micro=4 batch.tile=128 mesh.data=2 logits=14000",
+    "gpt2 batch.tile=32 mesh.pipeline=2 mesh.data=2 zero.stage=3 logits=1",
+    "llama batch.micro=2 batch.tile=64 mesh.pipeline=2 model.tied=true "
+    "recompute.what=block batch.order=layer_major logits=1",
+    "gpt2 batch.micro=2 batch.tile=64 logits=1 " ALL_NVME,
+    "llama batch.micro=2 mesh.tensor=2 mesh.data=2 logits=4096",
+
     /* Pipelines. */
     "gpt2 mesh.pipeline=2",
     "gpt2 mesh.pipeline=2 pipeline.schedule=gpipe",
@@ -374,6 +382,8 @@ char *random_trial(struct dice *d, bool on_gpus)
     if (on_gpus)
         ADD(" model.layers=%d machine.gpus=%s precision.states=%s", layers,
             PICK(d, "1", "2", "4"), PICK(d, "fp32", "fp32", "bf16", "int8"));
+    if (on_gpus && roll(d, 2))
+        ADD(" logits=%s", PICK(d, "1", "14000"));
 #undef ADD
     return text;
 }

@@ -21,6 +21,7 @@
 
 #include "lib/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,11 +64,12 @@ static struct dsf_wire *wire;
 
 static struct result *references;
 
-/* The same job on one rank, with the keys that order the sums: one
- * `tensor` group, or really one rank; on one GPU, or on cores. */
+/* The same job on one rank, with the keys that order the sums: one `tensor`
+ * group and the same slices of the head, or really one rank and whole tiles; on
+ * one GPU, or on cores. */
 static char *reference_text(const struct trial *of, bool tensor, bool gpu)
 {
-    char *text = calloc(1, sizeof(of->text) + 96);
+    char *text = calloc(1, sizeof(of->text) + 128);
 
     strcpy(text, of->family);
     for (unsigned i = 0; i < of->nsets; i++)
@@ -79,6 +81,8 @@ static char *reference_text(const struct trial *of, bool tensor, bool gpu)
     if (tensor && of->plan->nparts > 1)
         sprintf(text + strlen(text), " mesh.tensor=%d",
                 (int)of->plan->nparts);
+    if (tensor && of->logits > 0)
+        sprintf(text + strlen(text), " logits=%" PRId64, of->logits);
     return gpu ? strcat(text, " machine.gpus=1") : text;
 }
 

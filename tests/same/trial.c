@@ -3,6 +3,7 @@
 
 #include "lib/test.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,8 @@ static void cut_words(struct trial *trial, const char *text)
     strcpy(trial->text, text);
     trial->family = strtok_r(trial->text, " ", &rest);
     while ((word = strtok_r(NULL, " ", &rest)) != NULL) {
+        if (sscanf(word, "logits=%" SCNd64, &trial->logits) == 1)
+            continue;
         assert_true(trial->nsets < MAX_SETS);
         trial->sets[trial->nsets++] = word;
     }
@@ -83,6 +86,7 @@ void plan_trial_until(struct trial *trial, const char *text, const char *until)
     if (getenv("ON_GPUS") != NULL && trial->job.machine.gpus != 0 &&
         strcmp(trial->family, "mixed") != 0)
         dsf_model_pad(&trial->model);
+    machine.logits = trial->logits;
     must(text,
          dsf_plan_new(&trial->job, &trial->model, &machine, &trial->plan, &err),
          &err);

@@ -1,6 +1,7 @@
 /* trial.h - small jobs written in a line: "llama mesh.data=2 zero.stage=3" is
  * the small model of that family with these keys; "mixed", that of llama with
- * layers that are not alike. */
+ * layers that are not alike. "logits=4096": the head works on so few rows at a
+ * time that their logits take no more bytes. */
 #ifndef DSF_TESTS_SAME_TRIAL_H
 #define DSF_TESTS_SAME_TRIAL_H
 
@@ -13,6 +14,7 @@ struct trial {
     const char *family;
     const char *sets[MAX_SETS];
     unsigned nsets;
+    int64_t logits; /* 0: it is not said */
 
     struct dsf_job job;
     struct dsf_model model;

@@ -15,8 +15,9 @@ struct fixture {
 };
 
 /* A plan of a small model with these lines under [batch], on two cores or
- * GPUs. */
-static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
+ * GPUs, where logits of a task take so many bytes at most. */
+static int cut_in(struct fixture *f, const char *batch, unsigned gpus,
+                  int64_t logits)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
@@ -31,6 +32,7 @@ static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
     f->machine.gpus = gpus;
+    f->machine.logits = logits;
     status = dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job,
                            &f->err);
     if (status < 0)
@@ -39,6 +41,11 @@ static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
     if (status < 0)
         return status;
     return dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err);
+}
+
+static int cut_for(struct fixture *f, const char *batch, unsigned gpus)
+{
+    return cut_in(f, batch, gpus, 0);
 }
 
 static int cut(struct fixture *f, const char *batch)
@@ -53,12 +60,13 @@ static void done(struct fixture *f)
     dsf_job_fini(&f->job);
 }
 
-/* Tiles cover every token of a micro-batch once, in order. */
-static void assert_covered(const struct dsflow_plan *plan)
+/* Tiles `first` to `first` + `n` cover every token of a micro-batch once, in
+ * order. */
+static void assert_cover(const struct dsflow_plan *plan, int first, int n)
 {
     int64_t at = 0;
 
-    for (int t = 0; t < plan->ntiles; t++) {
+    for (int t = first; t < first + n; t++) {
         const struct dsf_tile_rows *p = &plan->tiles[t];
 
         assert_int_equal((int64_t)p->seq * plan->sequence + p->pos, at);
@@ -73,6 +81,11 @@ static void assert_covered(const struct dsflow_plan *plan)
         at += p->rows;
     }
     assert_int_equal(at, (int64_t)plan->micro * plan->sequence);
+}
+
+static void assert_covered(const struct dsflow_plan *plan)
+{
+    assert_cover(plan, 0, plan->ntiles);
 }
 
 static void long_sequences_are_cut_in_pieces(void **state)
@@ -179,6 +192,82 @@ static void a_tile_of_a_gpu_is_the_micro_batch(void **state)
     done(&f);
 }
 
+#define ROW (97 * 4) /* bytes of the logits of a token */
+
+static void the_head_works_on_slices_where_logits_are_many(void **state)
+{
+    struct fixture f;
+
+    if (cut_in(&f, "sequences = 10\nmicro = 5\nsequence = 100", 2, 250 * ROW) <
+        0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->ntiles, 1);
+    assert_int_equal(f.plan->nslices, 3);
+    assert_cover(f.plan, 1, 3);
+    assert_int_equal(dsf_plan_head_rows(f.plan), 200);
+    assert_int_equal(dsf_plan_logits_bytes(f.plan), 200 * ROW);
+    assert_int_equal(f.plan->logits, 1);
+    done(&f);
+
+    /* Pieces of two tiles: of each, its own. */
+    if (cut_in(&f, "sequences = 2\nmicro = 2\nsequence = 1000\ntile = 1000", 2,
+               400 * ROW) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->ntiles, 2);
+    assert_int_equal(f.plan->nslices, 6);
+    assert_cover(f.plan, 2, 6);
+    assert_int_equal(dsf_plan_head_tiles_of(f.plan, 1).first, 2 + 3);
+    assert_int_equal(dsf_plan_head_tiles_of(f.plan, 1).n, 3);
+    assert_true(dsf_plan_logits_bytes(f.plan) <= 400 * ROW);
+    done(&f);
+
+    /* A row that is too much is one all the same, with some beside it. */
+    if (cut_in(&f, "sequences = 1\nmicro = 1\nsequence = 40", 2, 1) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->nslices, 3);
+    assert_int_equal(dsf_plan_head_rows(f.plan), 16);
+    done(&f);
+}
+
+static void where_logits_are_few_the_head_works_on_tiles(void **state)
+{
+    struct fixture f;
+
+    if (cut_for(&f, "sequences = 20\nmicro = 20\nsequence = 1000", 2) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->nslices, 0);
+    assert_int_equal(dsf_plan_head_tiles(f.plan).n, 1);
+    assert_int_equal(dsf_plan_head_rows(f.plan), 20 * 1000);
+    done(&f);
+    /* One more than 1 GiB has on GPUs; cores have small tiles. */
+    if (cut_for(&f, "sequences = 2768\nmicro = 2768\nsequence = 1000", 2) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->ntiles, 1);
+    assert_int_equal(f.plan->nslices, 2);
+    done(&f);
+    if (cut(&f, "sequences = 2768\nmicro = 2768\nsequence = 1000\n"
+                "tile = 65536") < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->nslices, 0);
+    done(&f);
+}
+
+/* Between products a tensor rank has some rows of a tile: it has small tiles.
+ */
+static void of_tensor_ranks_tiles_are_small(void **state)
+{
+    struct fixture f;
+
+    if (cut_in(&f,
+               "sequences = 5\nmicro = 5\nsequence = 100\n[mesh]\ntensor = 2",
+               2, 250 * 49 * 4) < 0)
+        fail_msg("%s", f.err.msg);
+    assert_int_equal(f.plan->nslices, 0);
+    assert_int_equal(f.plan->ntiles, 3);
+    assert_int_equal(dsf_plan_logits_bytes(f.plan), 200 * 49 * 4);
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +278,9 @@ int main(void)
         cmocka_unit_test(what_does_not_divide_is_named),
         cmocka_unit_test(rings_are_no_longer_than_the_step),
         cmocka_unit_test(a_tile_of_a_gpu_is_the_micro_batch),
+        cmocka_unit_test(the_head_works_on_slices_where_logits_are_many),
+        cmocka_unit_test(where_logits_are_few_the_head_works_on_tiles),
+        cmocka_unit_test(of_tensor_ranks_tiles_are_small),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

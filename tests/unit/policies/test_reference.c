@@ -19,7 +19,9 @@ struct fixture {
     struct dsflow_err err;
 };
 
-static void build(struct fixture *f, const char *family, const char *rest)
+/* Where logits of a task take so many bytes at most; 0: any. */
+static void build_in(struct fixture *f, const char *family, const char *rest,
+                     int64_t logits)
 {
     char text[1024];
     int n = snprintf(text, sizeof(text),
@@ -32,12 +34,18 @@ static void build(struct fixture *f, const char *family, const char *rest)
 
     memset(f, 0, sizeof(*f));
     f->machine.cores = 2;
+    f->machine.logits = logits;
     if (dsf_job_parse(text, (size_t)n, "job.toml", NULL, 0, NULL, &f->job, &f->err) <
             0 ||
         dsf_model_init(&f->model, &f->job, &f->err) < 0 ||
         dsf_plan_new(&f->job, &f->model, &f->machine, &f->plan, &f->err) < 0 ||
         dsf_policies_build(f->plan, NULL, &f->graph, &f->err) < 0)
         fail_msg("%s", f->err.msg);
+}
+
+static void build(struct fixture *f, const char *family, const char *rest)
+{
+    build_in(f, family, rest, 0);
 }
 
 static void done(struct fixture *f)
@@ -240,6 +248,49 @@ static void the_size_of_a_graph_is_known_before_there_is_one(void **state)
     }
 }
 
+/* Bytes of the largest data of the class that this name is of. */
+static uint64_t most_bytes(const struct fixture *f, const char *begins)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(f->graph); i++) {
+        const struct dsflow_data_spec *d =
+            dsflow_graph_data(f->graph, (dsflow_data_id){ i });
+
+        if (strncmp(d->name, begins, strlen(begins)) == 0 && d->bytes > most)
+            most = d->bytes;
+    }
+    return most;
+}
+
+/* 4 micro-batches in 3 tiles of 16 rows of 97 logits, then in one tile of 3
+ * slices. */
+static void slices_of_the_head_have_tasks_of_their_own(void **state)
+{
+    static const char one_tile[] = "[batch]\nsequences = 4\nmicro = 1\n"
+                                   "sequence = 48\ntile = 48\n";
+    struct fixture f;
+
+    build_in(&f, "gpt2", one_tile, 16 * 97 * 4);
+    assert_int_equal(f.plan->ntiles, 1);
+    assert_int_equal(count(&f, &dsf_op_qkv_forward, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_head_forward, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_head_backward_weight, "step"), 12);
+    assert_int_equal(count(&f, &dsf_op_copy, "step"), 24);
+    assert_int_equal(count(&f, &dsf_op_load_batch, "step"), 16);
+    assert_int_equal(count(&f, &dsf_op_head_forward, "eval"), 3);
+    assert_int_equal(count(&f, &dsf_op_copy, "eval"), 3);
+    assert_int_equal(most_bytes(&f, "logits"), 16 * 97 * 4);
+    assert_int_equal(most_bytes(&f, "x.slice"), 16 * 32 * 4);
+    done(&f);
+
+    build(&f, "gpt2", one_tile);
+    assert_int_equal(count(&f, &dsf_op_head_forward, "step"), 4);
+    assert_int_equal(count(&f, &dsf_op_copy, "step"), 0);
+    assert_int_equal(most_bytes(&f, "logits"), 48 * 97 * 4);
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +302,7 @@ int main(void)
         cmocka_unit_test(what_others_wait_for_comes_first),
         cmocka_unit_test(the_same_plan_gives_the_same_graph),
         cmocka_unit_test(the_size_of_a_graph_is_known_before_there_is_one),
+        cmocka_unit_test(slices_of_the_head_have_tasks_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,141 @@
+/* tiles.c - the rows of a micro-batch that one task works on, and those that the
+ * head works on at a time. */
+#include "plan/plan.h"
+
+#include "base/alloc.h"
+#include "config/when.h"
+
+static int64_t div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Bytes of the logits of a row; of a part of the vocabulary, the largest. */
+static int64_t logit_bytes(const struct dsflow_plan *plan)
+{
+    const struct dsf_dims *dims = &plan->model->dims;
+    const int64_t steps = dims->vocab_rows / dims->vocab_step;
+    const bool narrow = dsf_job_is(plan->job, "precision.compute != fp32 and "
+                                              "precision.head = compute");
+
+    return div_up(steps, plan->nparts) * dims->vocab_step * (narrow ? 2 : 4);
+}
+
+/* Rows of which the logits are not too many at a time, in multiples of 16 (as
+ * tiles are cut). */
+static int64_t most_rows(const struct dsflow_plan *plan)
+{
+    int64_t bytes = plan->machine->logits, rows;
+
+    if (bytes <= 0 && !dsf_plan_has_gpus(plan))
+        return INT32_MAX;
+    rows = (bytes > 0 ? bytes : (int64_t)1 << 30) / logit_bytes(plan);
+    return rows < 16 ? 16 : rows / 16 * 16;
+}
+
+/* Rows of a tile: of a GPU, the whole micro-batch, as it is faster the larger
+ * its tasks are. On a core, a product of 256 rows is within 5 % of the speed of
+ * a large one; a step of few tokens is cut so that two workers have work. It
+ * depends on the job and on the kind of device alone: another machine of that
+ * kind must not change the order of sums. Tensor ranks, which have some rows of
+ * each tile between their products, cannot cut tiles in slices for the head. */
+static int64_t auto_tile(const struct dsflow_plan *plan)
+{
+    int64_t micro = plan->micro * (int64_t)plan->sequence;
+    int64_t rows = plan->nmicro * micro / 2, most = most_rows(plan);
+
+    rows = dsf_plan_has_gpus(plan) ? micro : rows < 64 ? 64 : rows > 256 ? 256 : rows;
+    return plan->nparts > 1 && most < rows ? most : rows;
+}
+
+static void add_tile(struct dsflow_plan *plan, struct dsf_tile_rows tile)
+{
+    plan->tiles = dsf_xrealloc(plan->tiles, (size_t)plan->ntiles + 1,
+                               sizeof(*plan->tiles));
+    plan->tiles[plan->ntiles++] = tile;
+}
+
+/* The sequences of `of`, of each of them `length` rows from where it begins on:
+ * whole ones where `rows` are enough for some, else equal pieces of each, in
+ * multiples of 16 rows but for the last. */
+static void cut_rows(struct dsflow_plan *plan, struct dsf_tile_rows of,
+                     int32_t length, int64_t rows)
+{
+    if (rows >= length) {
+        int32_t ntiles = (int32_t)div_up(of.nseq, rows / length);
+        int32_t each = (int32_t)div_up(of.nseq, ntiles);
+
+        for (int32_t s = 0; s < of.nseq; s += each) {
+            int32_t n = of.nseq - s < each ? of.nseq - s : each;
+
+            add_tile(plan, (struct dsf_tile_rows){ n * length, n, of.seq + s,
+                                                   of.pos });
+        }
+        return;
+    }
+    int32_t each = (int32_t)div_up(length, div_up(length, rows));
+
+    each = (each + 15) / 16 * 16;
+    for (int32_t s = 0; s < of.nseq; s++)
+        for (int32_t pos = 0; pos < length; pos += each) {
+            int32_t n = length - pos < each ? length - pos : each;
+
+            add_tile(plan, (struct dsf_tile_rows){ n, 1, of.seq + s,
+                                                   of.pos + pos });
+        }
+}
+
+void dsf_plan_cut_tiles(struct dsflow_plan *plan)
+{
+    const int64_t tile = plan->job->batch.tile, most = most_rows(plan);
+    int32_t n;
+
+    cut_rows(plan, (struct dsf_tile_rows){ .nseq = plan->micro },
+             plan->sequence, tile < 0 ? auto_tile(plan) : tile);
+    n = plan->ntiles;
+    for (int32_t t = 0; t < n && plan->nparts == 1; t++)
+        cut_rows(plan, plan->tiles[t],
+                 plan->tiles[t].rows / plan->tiles[t].nseq, most);
+    plan->nslices = plan->ntiles - n > n ? plan->ntiles - n : 0;
+    plan->ntiles = n;
+}
+
+struct dsf_head_tiles dsf_plan_head_tiles(const struct dsflow_plan *plan)
+{
+    return plan->nslices > 0
+               ? (struct dsf_head_tiles){ plan->ntiles, plan->nslices }
+               : (struct dsf_head_tiles){ 0, plan->ntiles };
+}
+
+struct dsf_head_tiles dsf_plan_head_tiles_of(const struct dsflow_plan *plan,
+                                             int32_t t)
+{
+    struct dsf_head_tiles of = { t, 1 };
+    int32_t i = plan->ntiles;
+
+    if (plan->nslices == 0)
+        return of;
+    for (int32_t before = 0; before <= t; before++) {
+        of.first = i;
+        for (int32_t rows = 0; rows < plan->tiles[before].rows; i++)
+            rows += plan->tiles[i].rows;
+    }
+    of.n = i - of.first;
+    return of;
+}
+
+int64_t dsf_plan_head_rows(const struct dsflow_plan *plan)
+{
+    const struct dsf_head_tiles of = dsf_plan_head_tiles(plan);
+    int64_t most = 0;
+
+    for (int32_t i = of.first; i < of.first + of.n; i++)
+        if (plan->tiles[i].rows > most)
+            most = plan->tiles[i].rows;
+    return most;
+}
+
+int64_t dsf_plan_logits_bytes(const struct dsflow_plan *plan)
+{
+    return dsf_plan_head_rows(plan) * logit_bytes(plan);
+}
