@@ -146,7 +146,8 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
     stats = &u.exec;
     if (stats->wall_seconds > 0)
         dsf_progress_say(p,
-                         "%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+                         "%s%llu tasks, kernels %.1f %% of %u workers x %.1f s",
+                         r->wire != NULL ? "process 0: " : "",
                          (unsigned long long)stats->tasks,
                          100 * stats->kernel_seconds /
                              (stats->wall_seconds * stats->workers),

@@ -98,26 +98,12 @@ static void drain_ring(struct dsf_exec_ring *r, struct dsf_timeline *timeline)
                               memory_order_release);
 }
 
-/* Of the tasks of the whole graph: messages count as the task that they are
- * for. */
-static uint64_t drain_own(const struct dsf_spread *s,
-                          struct dsf_timeline *timeline)
-{
-    size_t before = timeline->n;
-    uint64_t lost = dsf_exec_drain(s->own, timeline);
-
-    for (size_t i = before; i < timeline->n; i++)
-        if (timeline->v[i].kind == DSF_SPAN_TASK)
-            timeline->v[i].what = s->part->tasks[timeline->v[i].what];
-    return lost;
-}
-
 uint64_t dsf_exec_drain(struct dsflow_exec *exec, struct dsf_timeline *timeline)
 {
     uint64_t lost = 0;
 
     if (exec->spread != NULL)
-        return drain_own(exec->spread, timeline);
+        return dsf_spread_drain(exec, timeline);
     for (unsigned i = 0; i < nrings(exec); i++) {
         drain_ring(&exec->rings[i], timeline);
         lost += atomic_exchange_explicit(&exec->rings[i].lost, 0,
@@ -130,7 +116,7 @@ void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline)
 {
     if (exec->spread != NULL) {
-        dsf_exec_lanes(exec->spread->own, timeline);
+        dsf_spread_lanes(exec, timeline);
         return;
     }
     exec->class->lanes(exec, timeline);

@@ -1,8 +1,6 @@
-/* spread.c - the executor of a graph that several processes run.
- *
- * Commands go beside the messages of the graph, with tags of their own: those
- * to one process arrive in order, and nothing but a wait, a map or a close
- * waits for an answer. Steps therefore overlap as in one process. */
+/* spread.c - the executor of a graph that several processes run. Of commands,
+ * only a wait, a map, a close and what asks something wait for an answer: steps
+ * overlap as in one process. */
 #include "exec/spread_private.h"
 
 #include "base/alloc.h"
@@ -12,19 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum tag { COMMAND = DSF_OWN_TAGS, ANSWER, CONTENTS };
-
-enum what { SUBMIT, WAIT, READ, WRITE, RESIDENT, TELL, END };
-
-struct command {
-    uint32_t what; /* enum what */
-    uint32_t of;   /* a program; the rank */
-    uint32_t tier;
-    uint32_t zero;
-    int64_t numbers[DSF_SPREAD_NUMBERS];
-    char name[128]; /* of data: each process numbers its own */
-};
-
 struct answer {
     int64_t number; /* of bytes */
     int32_t status, zero;
@@ -33,17 +18,19 @@ struct answer {
 
 /* --- in the process that has the executor --------------------------------- */
 
-static int ask(const struct dsf_spread *s, int32_t process, struct command c,
-               struct dsflow_err *err)
+int dsf_spread_ask(const struct dsf_spread *s, int32_t process,
+                   struct dsf_spread_command c, struct dsflow_err *err)
 {
-    return dsf_pass(s->wire, true, process, COMMAND, &c, sizeof(c), err);
+    return dsf_pass(s->wire, true, process, DSF_SPREAD_COMMAND, &c, sizeof(c),
+                    err);
 }
 
-static int answered(const struct dsf_spread *s, int32_t process,
-                    int64_t *number, struct dsflow_err *err)
+int dsf_spread_answered(const struct dsf_spread *s, int32_t process,
+                        int64_t *number, struct dsflow_err *err)
 {
     struct answer a;
-    int status = dsf_pass(s->wire, false, process, ANSWER, &a, sizeof(a), err);
+    int status = dsf_pass(s->wire, false, process, DSF_SPREAD_ANSWER, &a,
+                          sizeof(a), err);
 
     if (status < 0)
         return status;
@@ -55,27 +42,29 @@ static int answered(const struct dsf_spread *s, int32_t process,
 }
 
 /* All others, of which the answers come in their order. */
-static int ask_all(const struct dsf_spread *s, struct command c, bool answers,
-                   struct dsflow_err *err)
+static int ask_all(const struct dsf_spread *s, struct dsf_spread_command c,
+                   bool answers, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
     for (int32_t p = 0; p < s->wire->nprocesses && status == DSFLOW_OK; p++)
         if (p != s->wire->process)
-            status = ask(s, p, c, err);
+            status = dsf_spread_ask(s, p, c, err);
     for (int32_t p = 0; p < s->wire->nprocesses && answers; p++)
         if (p != s->wire->process) {
-            int one = answered(s, p, NULL, status == DSFLOW_OK ? err : NULL);
+            int one = dsf_spread_answered(s, p, NULL,
+                                          status == DSFLOW_OK ? err : NULL);
 
             status = status == DSFLOW_OK ? one : status;
         }
     return status;
 }
 
-static struct command of_data(const struct dsflow_exec *exec, enum what what,
-                              uint32_t data)
+static struct dsf_spread_command of_data(const struct dsflow_exec *exec,
+                                         enum dsf_spread_what what,
+                                         uint32_t data)
 {
-    struct command c = { .what = what };
+    struct dsf_spread_command c = { .what = what };
 
     snprintf(c.name, sizeof(c.name), "%s",
              dsflow_graph_data(exec->graph, (dsflow_data_id){ data })->name);
@@ -92,11 +81,13 @@ static int put_back(struct dsflow_exec *exec, struct dsflow_err *err)
         return DSFLOW_OK;
     s->dirty = false;
     process = s->part->process[s->data];
-    status = ask(s, process, of_data(exec, WRITE, s->data), err);
+    status = dsf_spread_ask(s, process,
+                            of_data(exec, DSF_SPREAD_WRITE, s->data), err);
     if (status == DSFLOW_OK)
-        status =
-            dsf_pass(s->wire, true, process, CONTENTS, s->shown, s->bytes, err);
-    return status == DSFLOW_OK ? answered(s, process, NULL, err) : status;
+        status = dsf_pass(s->wire, true, process, DSF_SPREAD_CONTENTS, s->shown,
+                          s->bytes, err);
+    return status == DSFLOW_OK ? dsf_spread_answered(s, process, NULL, err)
+                               : status;
 }
 
 static void *show(struct dsflow_exec *exec, uint32_t data,
@@ -110,12 +101,13 @@ static void *show(struct dsflow_exec *exec, uint32_t data,
     free(s->shown);
     s->shown = dsf_xcalloc(1, s->bytes);
     if (access & DSFLOW_R) {
-        status = ask(s, process, of_data(exec, READ, data), err);
+        status = dsf_spread_ask(s, process,
+                                of_data(exec, DSF_SPREAD_READ, data), err);
         if (status == DSFLOW_OK)
-            status = answered(s, process, NULL, err);
+            status = dsf_spread_answered(s, process, NULL, err);
         if (status == DSFLOW_OK)
-            status = dsf_pass(s->wire, false, process, CONTENTS, s->shown,
-                              s->bytes, err);
+            status = dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS,
+                              s->shown, s->bytes, err);
     }
     s->data = data;
     s->dirty = status == DSFLOW_OK && (access & DSFLOW_W) != 0;
@@ -161,9 +153,11 @@ void dsf_spread_close(struct dsflow_exec *exec)
 
     /* Also where it did not open: the others wait for a command. */
     put_back(exec, NULL);
-    ask_all(s, (struct command){ .what = END }, false, NULL);
+    ask_all(s, (struct dsf_spread_command){ .what = DSF_SPREAD_END }, false,
+            NULL);
     dsflow_exec_close(s->own);
     free(s->shown);
+    dsf_spread_forget(s);
     free(s);
 }
 
@@ -174,7 +168,9 @@ int dsf_spread_submit(struct dsflow_exec *exec, dsflow_program program,
     int status = put_back(exec, err);
 
     if (status == DSFLOW_OK)
-        status = ask_all(s, (struct command){ .what = SUBMIT, .of = program },
+        status = ask_all(s,
+                         (struct dsf_spread_command){ .what = DSF_SPREAD_SUBMIT,
+                                                      .of = program },
                          false, err);
     return status == DSFLOW_OK ? dsflow_exec_submit(s->own, program, err)
                                : status;
@@ -190,7 +186,8 @@ int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     if (status < 0)
         return status;
     status = dsflow_exec_wait(s->own, err);
-    others = ask_all(s, (struct command){ .what = WAIT }, true, &other);
+    others = ask_all(s, (struct dsf_spread_command){ .what = DSF_SPREAD_WAIT },
+                     true, &other);
     if (others == DSFLOW_OK || status < 0)
         return status;
     dsf_exec_fail(s->own, &other);
@@ -199,7 +196,7 @@ int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 
 void dsf_spread_tell(struct dsflow_exec *exec, const int64_t *numbers)
 {
-    struct command c = { .what = TELL };
+    struct dsf_spread_command c = { .what = DSF_SPREAD_TELL };
     struct dsflow_err err;
 
     memcpy(c.numbers, numbers, sizeof(c.numbers));
@@ -211,14 +208,17 @@ size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
                            enum dsflow_tier tier)
 {
     const struct dsf_spread *s = exec->spread;
-    struct command c = { .what = RESIDENT, .of = rank, .tier = tier };
+    struct dsf_spread_command c = { .what = DSF_SPREAD_RESIDENT,
+                                    .of = rank,
+                                    .tier = tier };
     size_t bytes = dsflow_exec_resident(s->own, rank, tier);
 
     for (int32_t p = 0; p < s->wire->nprocesses; p++) {
         int64_t theirs = 0;
 
-        if (p != s->wire->process && ask(s, p, c, NULL) == DSFLOW_OK &&
-            answered(s, p, &theirs, NULL) == DSFLOW_OK)
+        if (p != s->wire->process &&
+            dsf_spread_ask(s, p, c, NULL) == DSFLOW_OK &&
+            dsf_spread_answered(s, p, &theirs, NULL) == DSFLOW_OK)
             bytes += (size_t)theirs;
     }
     return bytes;
@@ -226,14 +226,15 @@ size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
 
 /* --- in the others -------------------------------------------------------- */
 
-static int answer(struct dsf_wire *wire, int32_t to, int status, int64_t number,
-                  const struct dsflow_err *why, struct dsflow_err *err)
+int dsf_spread_answer(struct dsf_wire *wire, int32_t to, int status,
+                      int64_t number, const struct dsflow_err *why,
+                      struct dsflow_err *err)
 {
     struct answer a = { .number = number, .status = status };
 
     if (status < 0)
         snprintf(a.msg, sizeof(a.msg), "%.255s", why->msg);
-    return dsf_pass(wire, true, to, ANSWER, &a, sizeof(a), err);
+    return dsf_pass(wire, true, to, DSF_SPREAD_ANSWER, &a, sizeof(a), err);
 }
 
 /* Its contents, to be read or written; NULL, and why. */
@@ -261,11 +262,11 @@ static int show_to(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t to,
     struct dsflow_err why = { 0 };
     size_t bytes = 0;
     void *at = find(exec, name, DSFLOW_R, &bytes, &why);
-    int status =
-        answer(wire, to, at != NULL ? DSFLOW_OK : DSFLOW_EIO, 0, &why, err);
+    int status = dsf_spread_answer(
+        wire, to, at != NULL ? DSFLOW_OK : DSFLOW_EIO, 0, &why, err);
 
     return status == DSFLOW_OK && at != NULL
-               ? dsf_pass(wire, true, to, CONTENTS, at, bytes, err)
+               ? dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, at, bytes, err)
                : status;
 }
 
@@ -280,54 +281,65 @@ static int take_from(struct dsflow_exec *exec, struct dsf_wire *wire,
 
     if (at == NULL)
         return dsflow_fail(err, DSFLOW_EIO, "%s", why.msg);
-    status = dsf_pass(wire, false, from, CONTENTS, at, bytes, err);
-    return status == DSFLOW_OK ? answer(wire, from, DSFLOW_OK, 0, NULL, err)
-                               : status;
+    status = dsf_pass(wire, false, from, DSF_SPREAD_CONTENTS, at, bytes, err);
+    return status == DSFLOW_OK
+               ? dsf_spread_answer(wire, from, DSFLOW_OK, 0, NULL, err)
+               : status;
 }
 
-static int serve(struct dsflow_exec *exec, struct dsf_wire *wire, int32_t of,
-                 const struct command *c, struct dsflow_err *err)
+static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
+                 struct dsf_wire *wire, int32_t of,
+                 const struct dsf_spread_command *c, struct dsflow_err *err)
 {
     struct dsflow_err why = { 0 };
     int status;
 
-    switch ((enum what)c->what) {
-    case SUBMIT:
+    switch ((enum dsf_spread_what)c->what) {
+    case DSF_SPREAD_SUBMIT:
         /* What is wrong is said at the next wait. */
         dsflow_exec_submit(exec, (dsflow_program)c->of, NULL);
         return DSFLOW_OK;
-    case WAIT:
+    case DSF_SPREAD_WAIT:
         status = dsflow_exec_wait(exec, &why);
-        return answer(wire, of, status, 0, &why, err);
-    case READ:
+        return dsf_spread_answer(wire, of, status, 0, &why, err);
+    case DSF_SPREAD_READ:
         return show_to(exec, wire, of, c->name, err);
-    case WRITE:
+    case DSF_SPREAD_WRITE:
         return take_from(exec, wire, of, c->name, err);
-    case RESIDENT:
-        return answer(wire, of, DSFLOW_OK,
-                      (int64_t)dsflow_exec_resident(exec, c->of,
-                                                    (enum dsflow_tier)c->tier),
-                      NULL, err);
-    case TELL: /* where the loop is */
-    case END:
+    case DSF_SPREAD_RESIDENT:
+        return dsf_spread_answer(wire, of, DSFLOW_OK,
+                                 (int64_t)dsflow_exec_resident(
+                                     exec, c->of, (enum dsflow_tier)c->tier),
+                                 NULL, err);
+    case DSF_SPREAD_LANES:
+        return dsf_spread_tell_lanes(exec, wire, of, err);
+    case DSF_SPREAD_CLOCK:
+        return dsf_spread_answer(wire, of, DSFLOW_OK, dsf_spread_clock(), NULL,
+                                 err);
+    case DSF_SPREAD_SPANS:
+        return dsf_spread_tell_spans(exec, part, wire, of, err);
+    case DSF_SPREAD_TELL: /* where the loop is */
+    case DSF_SPREAD_END:
         break;
     }
     return DSFLOW_OK;
 }
 
-int dsf_spread_serve(struct dsflow_exec *exec, struct dsf_wire *wire,
+int dsf_spread_serve(struct dsflow_exec *exec,
+                     const struct dsf_graph_part *part, struct dsf_wire *wire,
                      void (*told)(void *user, const int64_t *numbers),
                      void *user, struct dsflow_err *err)
 {
-    struct command c = { .what = SUBMIT };
+    struct dsf_spread_command c = { .what = DSF_SPREAD_SUBMIT };
     int status = DSFLOW_OK;
 
-    while (status == DSFLOW_OK && c.what != END) {
-        status = dsf_pass(wire, false, 0, COMMAND, &c, sizeof(c), err);
-        if (status == DSFLOW_OK && c.what == TELL && told != NULL)
+    while (status == DSFLOW_OK && c.what != DSF_SPREAD_END) {
+        status =
+            dsf_pass(wire, false, 0, DSF_SPREAD_COMMAND, &c, sizeof(c), err);
+        if (status == DSFLOW_OK && c.what == DSF_SPREAD_TELL && told != NULL)
             told(user, c.numbers);
         else if (status == DSFLOW_OK && exec != NULL)
-            status = serve(exec, wire, 0, &c, err);
+            status = serve(exec, part, wire, 0, &c, err);
     }
     return status;
 }

@@ -7,13 +7,16 @@
 
 #include <dsflow/exec.h>
 
+#include "graph/part.h"
 #include "net/wire.h"
 
 /* In each of the others: do what the process with the executor asks, until it
- * closes that. `exec` is of the part of this process; NULL: there is none, and
- * it will only be asked to end. A failure here is one there, at the next wait.
+ * closes that. `exec` is of `part`, that of this process; NULL: there is none,
+ * and it will only be asked to end. A failure here is one there, at the next
+ * wait.
  */
-int dsf_spread_serve(struct dsflow_exec *exec, struct dsf_wire *wire,
+int dsf_spread_serve(struct dsflow_exec *exec,
+                     const struct dsf_graph_part *part, struct dsf_wire *wire,
                      void (*told)(void *user, const int64_t *numbers),
                      void *user, struct dsflow_err *err);
 

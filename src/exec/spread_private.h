@@ -6,6 +6,36 @@
 #include "exec/spread.h"
 #include "graph/part.h"
 
+/* Commands go beside the messages of the graph, with tags of their own: those
+ * to one process arrive in order. */
+enum dsf_spread_tag {
+    DSF_SPREAD_COMMAND = DSF_OWN_TAGS,
+    DSF_SPREAD_ANSWER,
+    DSF_SPREAD_CONTENTS
+};
+
+enum dsf_spread_what {
+    DSF_SPREAD_SUBMIT,
+    DSF_SPREAD_WAIT,
+    DSF_SPREAD_READ,
+    DSF_SPREAD_WRITE,
+    DSF_SPREAD_RESIDENT,
+    DSF_SPREAD_LANES,
+    DSF_SPREAD_CLOCK,
+    DSF_SPREAD_SPANS,
+    DSF_SPREAD_TELL,
+    DSF_SPREAD_END
+};
+
+struct dsf_spread_command {
+    uint32_t what; /* enum dsf_spread_what */
+    uint32_t of;   /* a program; the rank */
+    uint32_t tier;
+    uint32_t zero;
+    int64_t numbers[DSF_SPREAD_NUMBERS];
+    char name[128]; /* of data: each process numbers its own */
+};
+
 struct dsf_spread {
     struct dsflow_exec *own; /* of the part of this process */
     const struct dsf_graph_part *part;
@@ -16,7 +46,35 @@ struct dsf_spread {
     size_t bytes;
     uint32_t data;
     bool dirty;
+
+    struct dsf_spread_others *others; /* [nprocesses]: their lanes and clocks */
 };
+
+/* Ask a process, and take its answer: a number; DSFLOW_EIO and the like: it is
+ * not there, or what it says went wrong. */
+int dsf_spread_ask(const struct dsf_spread *s, int32_t process,
+                   struct dsf_spread_command c, struct dsflow_err *err);
+int dsf_spread_answered(const struct dsf_spread *s, int32_t process,
+                        int64_t *number, struct dsflow_err *err);
+/* The other end of that; `why` where status is not DSFLOW_OK. */
+int dsf_spread_answer(struct dsf_wire *wire, int32_t to, int status,
+                      int64_t number, const struct dsflow_err *why,
+                      struct dsflow_err *err);
+
+/* spread_trace.c: lanes and spans of all processes, as those of one; and what
+ * the others answer. */
+void dsf_spread_lanes(const struct dsflow_exec *exec,
+                      struct dsf_timeline *timeline);
+uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
+                          struct dsf_timeline *timeline);
+void dsf_spread_forget(struct dsf_spread *s);
+int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */
+int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,
+                          int32_t to, struct dsflow_err *err);
+int dsf_spread_tell_spans(struct dsflow_exec *exec,
+                          const struct dsf_graph_part *part,
+                          struct dsf_wire *wire, int32_t to,
+                          struct dsflow_err *err);
 
 int dsf_spread_open(struct dsflow_exec *exec,
                     const struct dsflow_exec_options *options,

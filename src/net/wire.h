@@ -25,7 +25,8 @@ struct dsf_message {
     /* Filled in before `done`. */
     int status;            /* DSFLOW_OK, or what went wrong: */
     struct dsflow_err err; /* "process 1: …" */
-    double start, end;     /* of dsf_now: its bytes were under way */
+    double start, end; /* of dsf_now: its bytes were under way; of what comes
+                          that is known from its end back to about there */
 
     struct dsf_message *next; /* the wire's, */
     unsigned left;            /* and its pieces that are under way */

@@ -285,6 +285,30 @@ static void add_persistent(struct apart *a)
             dsflow_rewrite_data(&a->rw, (dsflow_data_id){ i });
 }
 
+/* Of the tasks of the part that there are for one of the whole graph, the last
+ * one is that, where this process has it. The others carry something for it:
+ * what goes out, or what comes, which in the whole graph is what it is made
+ * into. */
+static void find_moved(const struct apart *a, struct dsf_graph_part *part)
+{
+    const uint32_t n = dsflow_graph_ntasks(part->graph);
+
+    part->moved = dsf_xcalloc((size_t)n + 1, sizeof(*part->moved));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct dsflow_task_spec *t = dsf_nth_task(part->graph, i);
+        const uint32_t of = part->tasks[i];
+        const bool last = i + 1 == n || part->tasks[i + 1] != of;
+        dsflow_data_id in = dsf_nth_task(a->rw.in, of)->data[0];
+
+        part->moved[i] = DSF_NOT_IN_PART;
+        if (last && t->op != &dsf_op_transmit)
+            continue;
+        dsflow_graph_find(a->rw.in,
+                          dsf_nth_data(part->graph, t->data[0].i)->name, &in);
+        part->moved[i] = in.i;
+    }
+}
+
 static void find_data(const struct apart *a, struct dsf_graph_part *part)
 {
     uint32_t n = dsflow_graph_ndata(a->rw.in);
@@ -323,6 +347,7 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     }
     add_persistent(&a);
     find_data(&a, part);
+    find_moved(&a, part);
     free(a.turns);
     free(a.from);
     free(a.tags);
@@ -339,6 +364,7 @@ void dsf_graph_part_free(struct dsf_graph_part *part)
 {
     dsflow_graph_free(part->graph);
     free(part->tasks);
+    free(part->moved);
     free(part->data);
     free(part->process);
     *part = (struct dsf_graph_part){ .graph = NULL };

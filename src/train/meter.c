@@ -313,8 +313,6 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     lap.bound =
         i > 0 ? find_bound(m, &m->programs[program], step->io_seconds) : NAN;
     lap.critical = m->programs[program].critical;
-    if (m->partial)
-        lap.bound = NAN;
     step->efficiency = dsf_efficiency(lap.bound, seconds);
     keep_step(m, i, &lap);
 }

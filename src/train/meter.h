@@ -24,8 +24,6 @@ struct dsf_meter_program {
 };
 
 struct dsf_meter {
-    bool
-        partial; /* other processes have workers, too: no efficiency is known */
     struct dsflow_exec *exec;
     struct dsflow_graph *graph;
     const struct dsflow_plan *plan;

@@ -243,10 +243,6 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
     r->s.wire = r->wire;
-    if (r->wire != NULL && r->s.job->trace.steps.n > 0)
-        return dsf_job_fail(r->s.job, err, DSFLOW_ENOSYS, "trace", "steps",
-                            "several processes have no trace as yet: expected "
-                            "none");
     status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = load(r, err);
@@ -258,7 +254,6 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         r->executor == DSFLOW_SERIAL ? 0 : dsf_token_seconds(r->s.plan);
     dsf_meter_init(&r->meter, r->s.exec, r->s.plan, r->s.graph, r->done,
                    r->machine.disk.duplex);
-    r->meter.partial = r->wire != NULL;
     status = dsf_traced_open(&r->meter, &r->s, &r->machine, &r->prediction,
                              executor, r->done, err);
     if (status == DSFLOW_OK)

@@ -232,7 +232,7 @@ static int serve(struct served *x, const struct order *o,
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)
-        status = dsf_spread_serve(x->s.exec, x->wire, told, x, err);
+        status = dsf_spread_serve(x->s.exec, &x->s.part, x->wire, told, x, err);
     dsf_session_close(&x->s);
     dsf_feed_fini(&x->feed);
     free(text);

@@ -52,6 +52,23 @@ keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep
 in_processes 3 2 "2 ranks: expected one at least for each of 3 processes" \
     --set job.output=none --set mesh.data=2
 in_processes 2 2 "mesh: dada: unknown key" --set job.output=none --set mesh.dada=2
-in_processes 2 2 "several processes have no trace" --set job.output=none \
-    --set mesh.data=2 --trace=all
+# One trace of all: each task of the graph once a step, messages on lanes of both.
+# shellcheck disable=SC2086
+in_processes 2 0 "steps 1 to 10 are traced" --set job.output=seen $keys --trace=all
+grep -q '"efficiency": *0\.[0-9]' seen/metrics.jsonl ||
+    fault "no efficiency: $(head -n 3 seen/metrics.jsonl)"
+"$dsflow" trace seen --json > trace.json || fault "no trace: $?"
+"$dsflow" plan job.toml $keys --json > plan.json
+python3 - << 'PY' || fault "the trace is not that of the plan"
+import json
+trace, plan = json.load(open("trace.json")), json.load(open("plan.json"))
+names = [w["name"] for w in trace["workers"]]
+assert any(n.startswith("0: ") for n in names), names
+assert any(n.startswith("1: ") for n in names), names
+for kind, count in plan["tasks"].items():
+    assert trace["tasks"][kind]["count"] == count, kind
+assert 0 < trace["efficiency"] <= 1, trace["efficiency"]
+PY
+"$dsflow" trace seen --chrome seen.json
+grep -q '"1: to processes"' seen.json || fault "no lane of messages"
 finish

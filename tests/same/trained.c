@@ -365,7 +365,8 @@ static void *serve(void *arg)
 {
     struct server *s = arg;
 
-    s->status = dsf_spread_serve(s->tr.exec, s->tr.wire, NULL, NULL, &s->err);
+    s->status =
+        dsf_spread_serve(s->tr.exec, &s->part, s->tr.wire, NULL, NULL, &s->err);
     return NULL;
 }
 

@@ -1,0 +1,316 @@
+/* spread_trace.c - one timeline of what several processes ran.
+ *
+ * Lanes are those of all processes, workers first. A message is a transfer of
+ * the data that it has, on lanes of the process that notes it. Times of another
+ * process become those of this one by the distance of the two clocks: 0 where
+ * they are one, as in processes of one machine; else it is found by asking for
+ * the time, and of several answers the one that came in the least time counts,
+ * half of which it may be wrong by (Cristian 1989). */
+#include "exec/spread_private.h"
+
+#include "base/alloc.h"
+#include "base/units.h"
+#include "exec/exec_trace.h"
+#include "net/pass.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASKED_AT_FIRST = 32, ASKED_LATER = 4, MACHINE = 40 };
+
+/* Of one process. */
+struct dsf_spread_others {
+    bool known;
+    bool one_clock;
+    uint16_t *lanes; /* by its lanes: that of the common timeline */
+    unsigned nlanes;
+    double ahead, within; /* seconds its clock is ahead of ours, and +- */
+};
+
+/* What it says of itself, before its lanes; and before its spans. */
+struct about {
+    char machine[MACHINE]; /* since it was started: of one clock */
+    uint32_t nlanes, zero;
+};
+struct some {
+    double began; /* of its clock */
+    uint64_t n, lost;
+};
+
+int64_t dsf_spread_clock(void)
+{
+    return (int64_t)(dsf_now() * 1e9);
+}
+
+/* The same in all processes that have one monotonic clock. */
+static void find_machine(char id[MACHINE])
+{
+    FILE *in = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    memset(id, 0, MACHINE);
+    if (in == NULL)
+        return;
+    if (fgets(id, MACHINE, in) == NULL)
+        id[0] = '\0';
+    fclose(in);
+}
+
+/* --- in the process that has the executor --------------------------------- */
+
+/* How far ahead its clock is. Where it does not answer, what is known stays. */
+static void find_clock(const struct dsf_spread *s, int32_t process,
+                       unsigned times)
+{
+    struct dsf_spread_others *o = &s->others[process];
+    double within = INFINITY;
+
+    for (unsigned i = 0; i < times && !o->one_clock; i++) {
+        const struct dsf_spread_command c = { .what = DSF_SPREAD_CLOCK };
+        double before = dsf_now(), after;
+        int64_t there;
+
+        if (dsf_spread_ask(s, process, c, NULL) < 0 ||
+            dsf_spread_answered(s, process, &there, NULL) < 0)
+            return;
+        after = dsf_now();
+        if ((after - before) / 2 >= within)
+            continue;
+        within = (after - before) / 2;
+        o->within = within;
+        o->ahead = 1e-9 * (double)there - (before + after) / 2;
+    }
+}
+
+/* Its lanes, at the end of `lanes`. */
+static struct dsf_lane *lanes_of(const struct dsf_spread *s, int32_t process,
+                                 struct about *about)
+{
+    const struct dsf_spread_command c = { .what = DSF_SPREAD_LANES };
+    struct dsf_lane *lanes;
+    int64_t n;
+
+    if (dsf_spread_ask(s, process, c, NULL) < 0 ||
+        dsf_spread_answered(s, process, &n, NULL) < 0 ||
+        dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, about,
+                 sizeof(*about), NULL) < 0)
+        return NULL;
+    lanes = dsf_xcalloc((size_t)about->nlanes + 1, sizeof(*lanes));
+    if (dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, lanes,
+                 about->nlanes * sizeof(*lanes), NULL) == DSFLOW_OK)
+        return lanes;
+    free(lanes);
+    return NULL;
+}
+
+/* In the common timeline workers come first, and disks last. */
+enum { WORKERS, BETWEEN, DISKS };
+
+static int turn_of(const struct dsf_lane *lane)
+{
+    return lane->kind == DSF_LANE_WORKER ? WORKERS
+           : lane->kind == DSF_LANE_DISK ? DISKS
+                                         : BETWEEN;
+}
+
+/* Those lanes of a process, with its number in front. */
+static void add_lanes(const struct dsf_spread *s, int32_t process,
+                      const struct dsf_lane *lanes, int turn,
+                      struct dsf_timeline *timeline)
+{
+    struct dsf_spread_others *o = &s->others[process];
+
+    for (unsigned i = 0; i < o->nlanes; i++) {
+        struct dsf_lane *lane;
+
+        if (turn_of(&lanes[i]) != turn)
+            continue;
+        o->lanes[i] = (uint16_t)timeline->nlanes;
+        dsf_timeline_add_lane(timeline, (enum dsf_lane_kind)lanes[i].kind,
+                              lanes[i].rank, "%d: %.22s", (int)process,
+                              lanes[i].name);
+        lane = &timeline->lanes[o->lanes[i]];
+        for (unsigned k = 0; k < 2; k++)
+            lane->ends[k] =
+                lanes[i].ends[k] == 0
+                    ? 0
+                    : (uint16_t)(1 + o->lanes[lanes[i].ends[k] - 1]);
+    }
+}
+
+void dsf_spread_lanes(const struct dsflow_exec *exec,
+                      struct dsf_timeline *timeline)
+{
+    struct dsf_spread *s = exec->spread;
+    const int32_t n = s->wire->nprocesses;
+    struct dsf_lane **lanes = dsf_xcalloc((size_t)n, sizeof(*lanes));
+    struct about *about = dsf_xcalloc((size_t)n, sizeof(*about)), own;
+    struct dsf_timeline mine = { 0 };
+
+    dsf_spread_forget(s);
+    s->others = dsf_xcalloc((size_t)n, sizeof(*s->others));
+    dsf_exec_lanes(s->own, &mine);
+    find_machine(own.machine);
+    for (int32_t p = 0; p < n; p++) {
+        struct dsf_spread_others *o = &s->others[p];
+
+        if (p == s->wire->process) {
+            lanes[p] = mine.lanes;
+            about[p].nlanes = mine.nlanes;
+        } else
+            lanes[p] = lanes_of(s, p, &about[p]);
+        o->known = lanes[p] != NULL;
+        if (!o->known)
+            continue;
+        o->nlanes = about[p].nlanes;
+        o->lanes = dsf_xcalloc((size_t)o->nlanes + 1, sizeof(*o->lanes));
+        o->one_clock = p == s->wire->process ||
+                       (own.machine[0] != '\0' &&
+                        strcmp(own.machine, about[p].machine) == 0);
+        find_clock(s, p, ASKED_AT_FIRST);
+    }
+    for (int turn = WORKERS; turn <= DISKS; turn++)
+        for (int32_t p = 0; p < n; p++)
+            if (s->others[p].known)
+                add_lanes(s, p, lanes[p], turn, timeline);
+    for (int32_t p = 0; p < n; p++)
+        if (p != s->wire->process)
+            free(lanes[p]);
+    dsf_timeline_fini(&mine);
+    free(lanes);
+    free(about);
+}
+
+void dsf_spread_forget(struct dsf_spread *s)
+{
+    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++)
+        free(s->others[p].lanes);
+    free(s->others);
+    s->others = NULL;
+}
+
+/* In numbers of the whole graph: what carries something for a task is a
+ * transfer of that. */
+static void rename_spans(const struct dsf_graph_part *part, struct dsf_span *v,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t what = v[i].what;
+
+        if (v[i].kind != DSF_SPAN_TASK)
+            continue;
+        if (part->moved[what] != DSF_NOT_IN_PART) {
+            v[i].kind = DSF_SPAN_TRANSFER;
+            v[i].what = part->moved[what];
+        } else
+            v[i].what = part->tasks[what];
+    }
+}
+
+/* Spans of a process, whose timeline began `later` seconds after ours. */
+static void add_spans(const struct dsf_spread *s, int32_t process, double later,
+                      const struct dsf_span *v, size_t n,
+                      struct dsf_timeline *timeline)
+{
+    const struct dsf_spread_others *o = &s->others[process];
+
+    for (size_t i = 0; i < n; i++) {
+        struct dsf_span span = v[i];
+
+        if (span.lane >= o->nlanes)
+            continue;
+        span.lane = o->lanes[span.lane];
+        span.start += later;
+        span.end += later;
+        dsf_timeline_add(timeline, &span);
+    }
+}
+
+static uint64_t drain_other(const struct dsf_spread *s, int32_t process,
+                            struct dsf_timeline *timeline)
+{
+    const struct dsf_spread_command c = { .what = DSF_SPREAD_SPANS };
+    const struct dsf_spread_others *o = &s->others[process];
+    struct dsf_span *v = NULL;
+    struct some some;
+    int64_t n;
+
+    if (dsf_spread_ask(s, process, c, NULL) < 0 ||
+        dsf_spread_answered(s, process, &n, NULL) < 0 ||
+        dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, &some,
+                 sizeof(some), NULL) < 0)
+        return 0;
+    v = dsf_xcalloc((size_t)some.n + 1, sizeof(*v));
+    if (some.n == 0 || dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, v,
+                                some.n * sizeof(*v), NULL) == DSFLOW_OK)
+        add_spans(s, process, some.began - o->ahead - s->own->opened, v, some.n,
+                  timeline);
+    free(v);
+    return some.lost;
+}
+
+uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
+                          struct dsf_timeline *timeline)
+{
+    const struct dsf_spread *s = exec->spread;
+    struct dsf_timeline own = { 0 };
+    uint64_t lost = dsf_exec_drain(s->own, &own);
+
+    rename_spans(s->part, own.v, own.n);
+    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++)
+        if (p == s->wire->process)
+            add_spans(s, p, 0, own.v, own.n, timeline);
+        else if (s->others[p].known) {
+            find_clock(s, p, ASKED_LATER);
+            lost += drain_other(s, p, timeline);
+        }
+    dsf_timeline_fini(&own);
+    return lost;
+}
+
+/* --- in the others -------------------------------------------------------- */
+
+int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,
+                          int32_t to, struct dsflow_err *err)
+{
+    struct dsf_timeline own = { 0 };
+    struct about about = { .nlanes = 0 };
+    int status;
+
+    dsf_exec_lanes(exec, &own);
+    find_machine(about.machine);
+    about.nlanes = own.nlanes;
+    status = dsf_spread_answer(wire, to, DSFLOW_OK, own.nlanes, NULL, err);
+    if (status == DSFLOW_OK)
+        status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, &about,
+                          sizeof(about), err);
+    if (status == DSFLOW_OK)
+        status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, own.lanes,
+                          own.nlanes * sizeof(*own.lanes), err);
+    dsf_timeline_fini(&own);
+    return status;
+}
+
+int dsf_spread_tell_spans(struct dsflow_exec *exec,
+                          const struct dsf_graph_part *part,
+                          struct dsf_wire *wire, int32_t to,
+                          struct dsflow_err *err)
+{
+    struct dsf_timeline own = { 0 };
+    struct some some = { .began = dsf_exec_began(exec) };
+    int status;
+
+    some.lost = dsf_exec_drain(exec, &own);
+    some.n = own.n;
+    rename_spans(part, own.v, own.n);
+    status = dsf_spread_answer(wire, to, DSFLOW_OK, (int64_t)own.n, NULL, err);
+    if (status == DSFLOW_OK)
+        status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, &some,
+                          sizeof(some), err);
+    if (status == DSFLOW_OK && own.n > 0)
+        status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, own.v,
+                          own.n * sizeof(*own.v), err);
+    dsf_timeline_fini(&own);
+    return status;
+}
