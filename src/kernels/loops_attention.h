@@ -238,9 +238,9 @@ static void weigh_pair(const struct dsf_attention *a,
                   &p1, &dp1);
         vstore(s + i, vpair(p, p1), VW);
         vstore(s + ld + i, vpair(dp, dp1), VW);
-        vstore_bf16((uint16_t *)ds + i, dp, VW);
+        vstore_factor((uint16_t *)ds + i, dp);
         if (two)
-            vstore_bf16((uint16_t *)(ds + ld) + i, dp1, VW);
+            vstore_factor((uint16_t *)(ds + ld) + i, dp1);
     }
 }
 

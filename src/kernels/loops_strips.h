@@ -153,8 +153,8 @@ static void pair_rows(float *to, size_t ldt, const uint16_t *in, size_t ldf,
 static void pair_row(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += VW)
-        vstore_bf16((uint16_t *)x + i, vload(x + i, n - i < VW ? n - i : VW),
-                    VW);
+        vstore_factor((uint16_t *)x + i,
+                      vload(x + i, n - i < VW ? n - i : VW));
 }
 
 /* to[r / 2][i] = the pair of in[r][i] and in[r + 1][i]. */

@@ -108,18 +108,37 @@ INLINE void vstore_bf16(uint16_t *p, vf a, size_t k)
 }
 
 /* Pairs of bf16, the numbers of a in the lower halves and those of b in the
- * upper ones. */
+ * upper ones. Here and in the next two the processor takes numbers below 2^-126
+ * for 0. */
 INLINE vf vpair(vf a, vf b)
 {
+#if defined(DSF_VEC_BF16)
+    const __m512i order = _mm512_set_epi16(
+        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+        6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+
+    return (vf)_mm512_permutexvar_epi16(order,
+                                        (__m512i)_mm512_cvtne2ps_pbh(b, a));
+#else
     vu x = (vu)vone_nan(a), y = (vu)vone_nan(b);
 
     x += 0x7fff + (x >> 16 & 1);
     y += 0x7fff + (y >> 16 & 1);
     return (vf)(x >> 16 | (y & 0xffff0000));
+#endif
 }
 
-/* c + the products of both numbers of the pairs of a and b. The processor takes
- * numbers below 2^-126 for 0. */
+/* What is only multiplied by vdot then; all lanes. */
+INLINE void vstore_factor(uint16_t *p, vf a)
+{
+#if defined(DSF_VEC_BF16)
+    _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(a));
+#else
+    vstore_bf16(p, a, VW);
+#endif
+}
+
+/* c + the products of both numbers of the pairs of a and b. */
 INLINE vf vdot(vf a, vf b, vf c)
 {
 #if defined(DSF_VEC_BF16)
