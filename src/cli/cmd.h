@@ -15,7 +15,7 @@ struct dsf_flag {
      * capitals is checked by the command. */
     const char *arg;
     const char *help;
-    char letter; /* 'q': also -q */
+    char letter; /* 'q': also -q; 'n' of one with a value: also -n VALUE */
 };
 
 /* What stood after the command's name, without what every command takes. */

@@ -159,6 +159,16 @@ static struct listed expected_of(const struct dsf_flag *flag)
     return l;
 }
 
+/* The flag of a letter that lacks its value. */
+static unsigned lacking(const struct dsf_cmd *cmd, int letter,
+                        const struct dsf_flag **found)
+{
+    for (unsigned i = 0; (found[0] = dsf_flag_at(cmd, i)) != NULL; i++)
+        if (found[0]->letter == letter)
+            return 1;
+    return 0;
+}
+
 /* What is wrong with the flag that getopt_long stopped at. */
 static int fail_flag(const struct dsf_cmd *cmd, const char *word, int why,
                      struct dsflow_err *err)
@@ -166,7 +176,9 @@ static int fail_flag(const struct dsf_cmd *cmd, const char *word, int why,
     const struct dsf_flag *found[MOST_FLAGS];
     bool is_long = strncmp(word, "--", 2) == 0;
     size_t n = strcspn(word, "=");
-    unsigned nfound = is_long ? candidates(cmd, word + 2, n - 2, found) : 0;
+    unsigned nfound = is_long      ? candidates(cmd, word + 2, n - 2, found)
+                      : why == ':' ? lacking(cmd, optopt, found)
+                                   : 0;
 
     if (nfound > 1)
         return ambiguous_flag(cmd, word, found, nfound, err);
@@ -202,7 +214,7 @@ static int check_value(const struct dsf_flag *flag, const char *value,
 /* The flags of a command, as getopt_long wants them. */
 struct spec {
     struct option longs[MOST_FLAGS + 1];
-    char letters[MOST_FLAGS + 3];
+    char letters[2 * MOST_FLAGS + 3];
 };
 
 static struct spec spec_of(const struct dsf_cmd *cmd)
@@ -220,6 +232,8 @@ static struct spec spec_of(const struct dsf_cmd *cmd)
                                       NULL, FIRST + (int)i };
         if (f->letter != '\0')
             s.letters[nletters++] = f->letter;
+        if (f->letter != '\0' && f->arg != NULL)
+            s.letters[nletters++] = ':';
     }
     return s;
 }
@@ -240,7 +254,7 @@ static void add_opt(struct dsf_cli_args *w, const struct dsf_flag *flag,
 {
     if (flag->letter == 'h')
         w->help = true;
-    else if (flag->letter != '\0')
+    else if (flag->letter != '\0' && flag->arg == NULL)
         w->loudness = flag->letter;
     else
         w->opts[w->nopts++] =

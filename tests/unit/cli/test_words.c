@@ -14,6 +14,7 @@ static const struct dsf_flag flags[] = {
     { "kind", "fast|good", "which" },
     { "resume", "[=old|new]", "go on" },
     { "dry", NULL, "do nothing" },
+    { "count", "N", "so many", 'n' },
     { 0 },
 };
 static const struct dsf_cmd cmd = {
@@ -101,6 +102,13 @@ static void values_are_where_they_belong(void **state)
     reads("a --resume=old", "a --resume=old ");
 }
 
+static void a_letter_may_have_a_value(void **state)
+{
+    reads("a -n 4", "a --count=4 ");
+    reads("-n4 a --count=5 -q", "a --count=4 --count=5 q");
+    reads("a -n", "run: --count: expected N");
+}
+
 static void listed_values_are_checked(void **state)
 {
     reads("a --kind good", "a --kind=good ");
@@ -144,6 +152,7 @@ int main(void)
         cmocka_unit_test(what_is_behind_two_dashes_is_no_flag),
         cmocka_unit_test(flags_may_be_cut_short),
         cmocka_unit_test(values_are_where_they_belong),
+        cmocka_unit_test(a_letter_may_have_a_value),
         cmocka_unit_test(listed_values_are_checked),
         cmocka_unit_test(what_is_unknown_has_a_neighbour),
         cmocka_unit_test(words_are_counted),
