@@ -1,6 +1,8 @@
 /* cmd_run.c - train. */
 #include "base/log.h"
 #include "cli/job_flags.h"
+#include "cli/launch.h"
+#include "cli/launched.h"
 #include "cli/print_text.h"
 #include "cli/run_words.h"
 #include "cli/stop.h"
@@ -98,6 +100,7 @@ static int prepare(struct running *x, const struct dsf_cli_args *args,
                                        .on_progress = on_progress,
                                        .on_step = on_step,
                                        .on_validation = on_validation };
+    r->restart = dsf_launched_again(&r->why);
     status = check(r, args, err);
     if (status == DSFLOW_OK)
         status = plan(r, args, err);
@@ -197,24 +200,28 @@ static int serve(struct dsf_wire *wire, struct dsflow_err *err)
 {
     int status;
 
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     dsflow_log_level_set(DSFLOW_WARN);
     status = dsf_together_serve(wire, err);
+    dsf_share_signals_end(wire);
     if (status == DSFLOW_OK)
         status = dsf_net_close(err);
     return status;
 }
 
-static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
+/* This process, alone or as one of several. */
+static int run_here(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct running x = { 0 };
     int status, sig = 0, late = 0;
 
     catch_signals(args);
+    dsf_launched_begin();
     dsf_run_init(&x.run);
     status = join(&x.run.wire, err);
+    dsf_share_signals(x.run.wire);
+    if (status == DSFLOW_OK &&
+        (x.run.wire == NULL || x.run.wire->process == 0))
+        dsf_launched_joined();
     if (status != DSFLOW_OK || (x.run.wire != NULL && x.run.wire->process > 0))
         return status < 0 ? status : serve(x.run.wire, err);
     status = prepare(&x, args, err);
@@ -239,6 +246,22 @@ static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
     return status == DSFLOW_OK && late != 0 ? 128 + late : status;
 }
 
+static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
+{
+    int status;
+
+    if (dsf_launch_is_asked(args))
+        return dsf_launch(args, err);
+    status = run_here(args, err);
+    if (status < 0 && dsf_is_launched()) {
+        fprintf(stderr, "dsflow: %s\n", err->msg);
+        status = dsflow_status_exit(status);
+    }
+    fflush(NULL);
+    dsf_launched_end(status);
+    return status;
+}
+
 static const struct dsf_flag run_flags[] = {
     DSF_FLAG_SET,
     { "steps", "N", "so many steps: the same as --set job.steps=N" },
@@ -251,6 +274,7 @@ static const struct dsf_flag run_flags[] = {
     { "trace", "[=FIRST:LAST|all]",
       "keep when and where every task of these steps ran, for dsflow trace; "
       "all: of all steps; without: of five" },
+    DSF_FLAGS_LAUNCH,
     { 0 },
 };
 
@@ -268,7 +292,9 @@ const struct dsf_cmd dsf_cmd_run = {
         "checkpoint and exit with 130, 143 or 129; a second signal, more than\n"
         "a second later, exits at once without saving. Before the first step\n"
         "there is nothing to save, and the first signal ends the run.\n"
-        "--resume goes on bit for bit.",
+        "--resume goes on bit for bit.\n\n"
+        "-n 4 runs it in four processes, which mpirun starts here or on\n"
+        "--hosts; what is said above is so of all of them together.",
     .flags = run_flags,
     .least = 1,
     .most = 1,

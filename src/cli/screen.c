@@ -29,6 +29,34 @@ static unsigned env_number(const char *name, unsigned fallback)
     return n > 0 && n < 10000 ? (unsigned)n : fallback;
 }
 
+/* Columns, rows and colour of a terminal that lines get to by others. */
+static const char *const handed = "DSFLOW_TERMINAL";
+
+void dsf_screen_hand_over(const struct dsf_screen *s)
+{
+    char text[48];
+
+    snprintf(text, sizeof(text), "%u %u %d", s->columns, s->rows, s->colour);
+    if (s->terminal)
+        setenv(handed, text, 1);
+    else
+        unsetenv(handed);
+}
+
+static bool take_over(struct dsf_screen *s)
+{
+    const char *text = getenv(handed);
+    int colour;
+
+    if (text == NULL ||
+        sscanf(text, "%u %u %d", &s->columns, &s->rows, &colour) != 3 ||
+        s->columns < 2)
+        return false;
+    s->terminal = true;
+    s->colour = colour != 0;
+    return true;
+}
+
 struct dsf_screen dsf_screen_look(int fd)
 {
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
@@ -36,6 +64,8 @@ struct dsf_screen dsf_screen_look(int fd)
                                         strcmp(term, "dumb") != 0 };
     struct winsize size = { 0 };
 
+    if (fd == STDERR_FILENO && !isatty(fd) && take_over(&s))
+        return s;
     s.colour = s.terminal && (no_colour == NULL || no_colour[0] == '\0');
     if (isatty(fd))
         ioctl(fd, TIOCGWINSZ, &size);

@@ -17,6 +17,10 @@ struct dsf_screen {
 /* What `fd` is, and its size now. */
 struct dsf_screen dsf_screen_look(int fd);
 
+/* For processes whose standard error goes to this terminal by way of others:
+ * it is in their environment, as it is now. */
+void dsf_screen_hand_over(const struct dsf_screen *s);
+
 /* A row of at most so many columns; what does not fit is cut off. */
 struct dsf_row {
     char s[8192];

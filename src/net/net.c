@@ -38,6 +38,12 @@ bool dsf_net_is_one_of_several(void)
     return false;
 }
 
+bool dsf_net_is_inside(void)
+{
+    /* srun gives a shell, in which all may be started, the size 1. */
+    return getenv("OMPI_COMM_WORLD_SIZE") != NULL || dsf_net_is_one_of_several();
+}
+
 static const struct dsf_mpi *open_module(struct dsflow_err *err)
 {
     if (module == NULL)

@@ -7,6 +7,9 @@
 /* Was this process started as one of several, by mpirun or srun? */
 bool dsf_net_is_one_of_several(void);
 
+/* Was it started by one of these at all, if alone? */
+bool dsf_net_is_inside(void);
+
 /* Join them: the wire to them, until dsf_net_close. Once in a process.
  * DSFLOW_ENOSYS: MPI is not there, and why. */
 int dsf_net_open(struct dsf_wire **wire, struct dsflow_err *err);

@@ -223,6 +223,16 @@ int dsf_metrics_validation(struct dsf_metrics *m,
                err);
 }
 
+int dsf_metrics_restart(struct dsf_metrics *m, int64_t step, int64_t n,
+                        const char *why, struct dsflow_err *err)
+{
+    json_t *root = json_pack("{s:I, s:I}", "step", (json_int_t)step, "restart",
+                             (json_int_t)n);
+
+    json_object_set_new(root, "why", json_string(why));
+    return put(m, root, err);
+}
+
 int dsf_metrics_end(struct dsf_metrics *m, int64_t step, enum dsf_end end,
                     const char *why, struct dsflow_err *err)
 {

@@ -76,6 +76,9 @@ int dsf_metrics_step(struct dsf_metrics *m, const struct dsf_step *step,
 int dsf_metrics_validation(struct dsf_metrics *m,
                            const struct dsf_validation *v,
                            struct dsflow_err *err);
+/* The run goes on after step `step`, having failed: the restart number `n`. */
+int dsf_metrics_restart(struct dsf_metrics *m, int64_t step, int64_t n,
+                        const char *why, struct dsflow_err *err);
 /* The last line; `why` (of a failure) may be NULL. */
 int dsf_metrics_end(struct dsf_metrics *m, int64_t step, enum dsf_end end,
                     const char *why, struct dsflow_err *err);

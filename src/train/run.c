@@ -229,6 +229,9 @@ static int begin_metrics(struct dsf_run *r, struct dsflow_err *err)
         status = dsf_event_file_open(&r->events, r->s.job->main.output, r->done,
                                      err);
     r->begun = status == DSFLOW_OK;
+    if (status == DSFLOW_OK && r->restart > 0)
+        status = dsf_metrics_restart(&r->metrics, r->done, r->restart, r->why,
+                                     err);
     return status;
 }
 

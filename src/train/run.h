@@ -37,6 +37,8 @@ struct dsf_run {
     enum dsflow_exec_kind executor;
     struct dsf_run_calls calls;
     struct dsf_resume start;
+    int64_t restart; /* so many times it was begun again, */
+    const char *why; /* the last time, as this had failed; borrowed */
     struct dsf_machine_model machine;
     bool has_machine;
     struct dsf_prediction prediction; /* of a step on it */

@@ -1,0 +1,40 @@
+/* launched.h - what a process of several does beside its part of the run: what
+ * it says to the launcher that started it (launch.c), and what signals do to
+ * it. */
+#ifndef DSF_CLI_LAUNCHED_H
+#define DSF_CLI_LAUNCHED_H
+
+#include "net/wire.h"
+
+#include <stdbool.h>
+
+/* What the launcher hands over in the environment: the number of the start,
+ * from 0, and how the one before had failed. */
+#define DSF_LAUNCHED  "DSFLOW_LAUNCHED"
+#define DSF_WHY_AGAIN "DSFLOW_WHY_AGAIN"
+
+/* A line of standard error that is for the launcher begins with this. */
+#define DSF_TO_LAUNCHER '\036'
+
+/* Was this process started by the launcher? */
+bool dsf_is_launched(void);
+
+/* How often the run was begun again, and why the last time; 0: never. */
+int64_t dsf_launched_again(const char **why);
+
+/* At its beginning, with the handlers of signals set: it ends with what started
+ * it. Where it was not launched, these do nothing. */
+void dsf_launched_begin(void);
+
+/* All have begun, and take signals: in process 0. */
+void dsf_launched_joined(void);
+
+/* With this exit status; the last thing. */
+void dsf_launched_end(int status);
+
+/* SIGINT, SIGTERM or SIGHUP of any process is one of process 0. Between
+ * dsf_net_open and dsf_net_close, in all of them; NULL: nothing. */
+void dsf_share_signals(struct dsf_wire *wire);
+void dsf_share_signals_end(struct dsf_wire *wire);
+
+#endif

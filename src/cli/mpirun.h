@@ -1,0 +1,30 @@
+/* mpirun.h - the command that starts the processes of a run. */
+#ifndef DSF_CLI_MPIRUN_H
+#define DSF_CLI_MPIRUN_H
+
+#include "cli/cmd.h"
+
+#include <sys/types.h>
+
+/* Where it runs, of the flags: checked. */
+struct dsf_places {
+    int64_t n; /* processes; 0: as many as there is room for */
+    const char *hosts, *hostfile; /* or NULL */
+    int64_t restarts;
+};
+
+/* DSFLOW_EINVAL: what is wrong with them. */
+int dsf_places_read(struct dsf_places *p, const struct dsf_cli_args *args,
+                    struct dsflow_err *err);
+
+/* The words of its command line, up to a NULL; all of them are freed by
+ * dsf_mpirun_free. `again`: a start after a failure, which goes on. */
+char **dsf_mpirun_words(const struct dsf_places *p,
+                        const struct dsf_cli_args *args, const char *program,
+                        bool again);
+void dsf_mpirun_free(char **words);
+
+/* What it, and the processes, find in their environment. */
+void dsf_mpirun_environment(int64_t start, const char *failed);
+
+#endif

@@ -1,0 +1,205 @@
+# launch.sh - `dsflow run -n`: processes that dsflow starts by mpirun, their
+# output, signals and ends.
+command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/cli/lib.sh"
+# Memory may not be read across processes, and leaks are MPI's.
+OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+ASAN_OPTIONS=detect_leaks=0
+export OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+job | sed 's/^steps = .*/steps = 1500/; s/^log_every.*/log_every = 1/' > long.toml
+mesh="--set mesh.data=2 --set mesh.pipeline=2"
+
+# start OUTPUT ARGS...: two processes in the background, which say into
+# OUTPUT.log; pid is that of the launcher.
+start() {
+    out=$1
+    shift
+    # shellcheck disable=SC2086
+    "$dsflow" run long.toml $mesh --set job.output="$out" "$@" \
+        > "$out.out" 2> "$out.log" &
+    pid=$!
+}
+
+# ended STATUS: how the launcher ended; nothing of it is left.
+ended() {
+    timeout 120 tail --pid=$pid -f /dev/null || fault "$out: it does not end"
+    wait $pid
+    status=$?
+    [ $status -eq "$1" ] || { fault "$out: status $status, not $1"; cat "$out.log"; }
+    gone
+}
+
+# processes: the pids of mpirun and of those that it launched into $out.
+processes() {
+    for p in /proc/[0-9]*; do
+        { tr '\0' ' ' < "$p/cmdline"; } 2> /dev/null |
+            grep -q "dsflow run .*--set=job.output=$out .*-- long.toml $" &&
+            echo "${p#/proc/}"
+    done
+}
+
+# rank N: the pid of the process N.
+rank() {
+    for p in $(processes); do
+        { tr '\0' '\n' < "/proc/$p/environ"; } 2> /dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$1$" &&
+            echo "$p"
+    done
+}
+
+# gone: no process of it is there; one that was killed may take a moment.
+gone() {
+    n=0
+    while [ -n "$(processes)" ] && [ $n -lt 100 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    [ -z "$(processes)" ] || fault "$out: left: $(processes)"
+}
+
+# says PATTERN: exactly one line of what the run said.
+says() {
+    n=$(grep -c -e "$1" "$out.log")
+    [ "$n" -eq 1 ] || { fault "$out: '$1' is in $n lines"; cat "$out.log"; }
+}
+
+# saved_once: one checkpoint, of the step that was announced.
+saved_once() {
+    step=$(sed -n 's/^stopped after step \([0-9]*\), which is saved.*/\1/p' "$out.log")
+    [ "$(ls "$out/checkpoints")" = "$(printf 'latest\nstep-%s' "$step")" ] ||
+        { fault "$out: checkpoints: $(ls "$out/checkpoints")"; cat "$out.log"; }
+    tail -n 1 "$out/metrics.jsonl" | grep -q "^{\"step\":$step,\"ended\":\"stopped\"}" ||
+        fault "$out: metrics.jsonl ends with $(tail -n 1 "$out/metrics.jsonl")"
+}
+
+# refused TEXT ARGS...: with status 2, in one line that has TEXT.
+refused() {
+    text=$1
+    shift
+    "$dsflow" run job.toml --set job.output=none "$@" > refused.log 2>&1
+    status=$?
+    [ $status -eq 2 ] || fault "$*: status $status, not 2"
+    [ "$(wc -l < refused.log)" -eq 1 ] && grep -qF -e "$text" refused.log ||
+        { fault "$*: not in a line: $text"; cat refused.log; }
+}
+
+# The same bytes as one process, in as many as are asked for.
+# shellcheck disable=SC2086
+for np in 2 4; do
+    run one$np $mesh --set mesh.data=$np --set validation.every=5
+    "$dsflow" run job.toml -n $np $mesh --set mesh.data=$np \
+        --set validation.every=5 --set job.output=n$np > n$np.out 2> n$np.log ||
+        { fault "-n $np: $?"; cat n$np.log; }
+    same one$np n$np
+    out=n$np
+    says "^in $np processes (Open MPI"
+    says "^step 10/10"
+    [ "$(grep -c "validation loss" n$np.out)" -eq 2 ] || fault "-n $np: $(cat n$np.out)"
+    grep -e mpirun -e "$(printf '\036')" -e '<std' n$np.log n$np.out &&
+        fault "-n $np: not for people"
+done
+
+# A bar has the width of the terminal.
+if has_terminal; then
+    script -qec "stty cols 60 rows 20; exec '$dsflow' run job.toml -n 2 $mesh \
+        --set job.output=bar" bar.log > /dev/null 2>&1 < /dev/null ||
+        { fault "on a terminal: $?"; cat bar.log; }
+    grep -q "$(printf '\r\033\\[K10/10  ')" bar.log || fault "no bar: $(cat -v bar.log)"
+    tr '\r' '\n' < bar.log | sed 's/\x1b\[[0-9;]*[mK]//g' | grep "^[0-9]*/10 " |
+        while read -r line; do [ ${#line} -lt 60 ] || echo "$line"; done > wide
+    [ -s wide ] && fault "bars are too wide: $(cat wide)"
+fi
+
+# Signals to any process: saved once, and all stop.
+for signal in launcher:INT:130 launcher:TERM:143 launcher:HUP:129 0:INT:130 1:TERM:143; do
+    out=$(echo $signal | tr : -)
+    start "$out" -n 2
+    until_line '"loss"' "$out/metrics.jsonl"
+    whom=${signal%%:*} name=${signal#*:}
+    [ "$whom" = launcher ] && whom=$pid || whom=$(rank "$whom")
+    kill -"${name%:*}" "$whom"
+    ended "${signal##*:}"
+    says "^finishing step .*, then saving; "
+    saved_once
+done
+out=launcher-INT
+# shellcheck disable=SC2086
+"$dsflow" run long.toml -n 2 --resume $mesh --set job.output=$out > go.log 2>&1 ||
+    { fault "--resume after a signal: $?"; cat go.log; }
+"$dsflow" run long.toml $mesh --set job.output=long > go.log 2>&1 || fault "long: $?"
+same long launcher-INT
+
+# A second one, more than a second later, ends it at once. Process 0 is held in
+# between, as no event says that the second is over.
+start later -n 2 --set batch.sequences=2560 --set batch.micro=4
+until_line '"loss"' later/metrics.jsonl
+first=$(rank 0)
+kill -INT $pid
+until_line "^finishing step" later.log
+kill -STOP "$first"
+sleep 1.2
+kill -INT $pid
+kill -CONT "$first"
+ended 130
+says "^stopped without saving; there is no checkpoint$"
+
+# Nothing outlives the launcher.
+start killed -n 2
+until_line '"loss"' killed/metrics.jsonl
+kill -KILL $pid
+ended 137
+
+# One dies: it is named, and all end.
+start dead -n 2
+until_line '"loss"' dead/metrics.jsonl
+second=$(rank 1)
+kill -KILL "$second"
+ended 1
+says "^dsflow: process 1 (pid $second on .*) was killed by signal 9$"
+grep -qv -e "^dsflow: " -e "^step " -e "^tiny: " -e "^in 2 processes" dead.log &&
+    { fault "it says more than that:"; cat dead.log; }
+
+# With --restarts it goes on from the last checkpoint, to the same bytes.
+start again -n 2 --restarts 2 --set checkpoint.every=20
+until_line '"step":4[0-9],' again/metrics.jsonl
+second=$(rank 1)
+kill -KILL "$second"
+ended 0
+says "process 1 (pid $second on .*) was killed by signal 9: restart 1 of 2$"
+says "^goes on from again/checkpoints/step-"
+same long again
+grep -q '"restart":1,"why":"process 1 (pid [0-9]* on .*) was killed by signal 9"' \
+    again/metrics.jsonl || fault "no restart in the metrics"
+[ "$(grep -o '^{"step":[0-9]*,"loss"' again/metrics.jsonl | sort | uniq -d)" = "" ] ||
+    fault "steps stand twice in the metrics"
+timeout 60 "$dsflow" watch again > watch.out 2>&1 && grep -q finished watch.out ||
+    fault "watch: $(cat watch.out)"
+
+# What cannot be is refused in a line, and nobody waits.
+refused "--processes: 0: expected a whole number" -n 0
+refused "--processes: expected N" -n
+refused "--hosts: a:x: expected HOST[:N],…" --hosts a:x
+refused "--hosts: a,,b: expected" --hosts a,,b
+refused "-n: 3: --hosts has room for 2" --hosts a,b -n 3
+refused "expected one of them" --hosts a --hostfile job.toml
+refused "--hostfile: nowhere: No such file" --hostfile nowhere
+refused "expected -n, --hosts or --hostfile" --restarts 2
+refused "2 ranks: expected one at least for each of 3" -n 3 --set mesh.data=2
+refused "mesh: dada: unknown key" -n 2 --set mesh.dada=2
+cat > no-ssh <<'END'
+#!/bin/sh
+echo "ssh: Could not resolve hostname $1: Name or service not known" >&2
+exit 255
+END
+chmod +x no-ssh
+OMPI_MCA_plm_rsh_agent=$here/no-ssh refused "Could not resolve hostname" \
+    --hosts nowhere:2 --set mesh.data=2
+mkdir empty
+case $dsflow in
+*/*) here_dsflow=$dsflow ;;
+*) here_dsflow=$(command -v "$dsflow") ;;
+esac
+PATH=$here/empty "$here_dsflow" run job.toml -n 2 > refused.log 2>&1
+[ $? -eq 2 ] && grep -q "no mpirun in PATH" refused.log ||
+    fault "without mpirun: $(cat refused.log)"
+OMPI_COMM_WORLD_SIZE=1 refused "mpirun or srun started this process" -n 2
+finish
