@@ -31,7 +31,7 @@ struct apart {
     const struct dsf_processes *all;
     int32_t own;
     struct dsflow_rewrite rw;
-    uint32_t tag; /* of the next message */
+    uint32_t *sent, *got; /* by process: messages to it, and from it */
     struct turns *turns;
     size_t nturns, cap_turns;
 
@@ -228,8 +228,8 @@ static int check(const struct apart *a, const struct dsflow_task_spec *t,
     return DSFLOW_OK;
 }
 
-/* Find and number the messages of the task, and send those that go from here;
- * returns how many there are. */
+/* Find the messages of the task, number those that go from here or come here,
+ * and send the first; returns how many there are. */
 static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
                               int32_t to)
 {
@@ -244,9 +244,10 @@ static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
         if (from == to)
             continue;
         n++;
-        a->tags[i] = a->tag++;
+        if (to == a->own)
+            a->tags[i] = a->got[from]++;
         if (from == a->own)
-            transmit(a, t, i, a->tags[i]);
+            transmit(a, t, i, a->sent[to]++);
     }
     return n;
 }
@@ -329,7 +330,9 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     struct dsflow_graph *out = dsflow_graph_new();
     struct apart a = { .all = all,
                        .own = p,
-                       .rw = dsflow_rewrite_begin(whole, out) };
+                       .rw = dsflow_rewrite_begin(whole, out),
+                       .sent = dsf_xcalloc((size_t)all->n, sizeof(*a.sent)),
+                       .got = dsf_xcalloc((size_t)all->n, sizeof(*a.got)) };
     const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
     size_t cap = 0;
@@ -348,6 +351,8 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     add_persistent(&a);
     find_data(&a, part);
     find_moved(&a, part);
+    free(a.sent);
+    free(a.got);
     free(a.turns);
     free(a.from);
     free(a.tags);

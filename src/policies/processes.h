@@ -17,9 +17,9 @@ int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank);
 
 /* The part of process `p`, of the graph of all, which stays as it is: its tasks
  * in their order, and where a task reads what is in another process, a
- * `transmit` there and a `receive` here in its place. Messages are numbered in
- * the order of the whole graph, so both know one by the same number. It has the
- * persistent data that is at home there, and belongs to the caller.
+ * `transmit` there and a `receive` here in its place. Messages from one process
+ * to another are counted in that order, so both know one by the same number. It
+ * has the persistent data that is at home there, and belongs to the caller.
  * DSFLOW_ENOSYS: a task that has no rank, or writes in another process. */
 int dsf_process_part(const struct dsf_processes *all, int32_t p,
                      struct dsflow_graph *whole, struct dsf_graph_part *part,
