@@ -2,6 +2,7 @@
 #include <dsflow/graph.h>
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 #include "graph/graph_private.h"
 #include "graph/shape_text.h"
 #include "graph/task.h"
@@ -273,6 +274,8 @@ dsflow_task_id dsflow_graph_add_task(struct dsflow_graph *g,
     struct dsflow_task_spec *t;
 
     if (!is_task(g, spec))
+        return (dsflow_task_id){ NOTHING };
+    if (g->asked != NULL && dsf_asked_add(g, spec))
         return (dsflow_task_id){ NOTHING };
     t = new_task(g);
     *t = *spec;

@@ -33,6 +33,8 @@ struct dsflow_graph {
     uint32_t *slots; /* hash of names: position in data + 1 */
     size_t nslots;   /* a power of two */
 
+    struct dsf_asked *asked; /* borrowed; NULL: all tasks are */
+
     struct dsflow_err fault; /* the first of what could not be added */
 
     uint32_t *first_pred; /* ntasks + 1; NULL until asked for */

@@ -10,6 +10,7 @@
 #include "policies/keys.h"
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 #include "plan/partition.h"
 #include "tasks/tasks.h"
 
@@ -178,6 +179,7 @@ struct place {
     uint32_t *found; /* by data: + 1, the copy that was asked for last */
     int32_t *at;     /* by data and data rank: where it was written last */
     int32_t *last;   /* by data: the same of any data rank */
+    uint32_t task;   /* that is being placed */
 };
 
 static dsflow_data_id copy_on(struct place *p, dsflow_data_id data,
@@ -268,7 +270,28 @@ static dsflow_data_id placed(void *place, const struct dsflow_task_spec *t,
                     (size_t)dsflow_plan_replica_of(p->plan, t->microbatch)];
     if (dsflow_task_access(t, i) == DSFLOW_W)
         *at = p->last[id.i] = t->rank;
+    /* Who wrote it may be left out, with where that is. */
+    if (spec->unit < 0 && !spec->persistent &&
+        dsf_asked_misses(p->in, p->task, i))
+        return copy_on(p, id, t->rank);
+    if (*at < 0)
+        *at = t->rank;
     return copy_on(p, id, *at);
+}
+
+/* Where tasks are left out, units are still in the order of the whole graph, in
+ * which `precision` goes through them. */
+static void place_units(struct place *p)
+{
+    const dsflow_data_id *id;
+    uint32_t at = 0;
+
+    while ((id = dsf_asked_used(p->in, &at)) != NULL) {
+        const struct dsflow_data_spec *d = dsflow_graph_data(p->in, *id);
+
+        if (d->unit >= 0 && d->persistent)
+            copy_on(p, *id, p->last[id->i]);
+    }
 }
 
 static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
@@ -294,10 +317,12 @@ static int pipeline_rewrite(const void *part, const struct dsflow_plan *plan,
         if (d->persistent)
             p.last[i] = d->unit < 0 ? 0 : rank_of_unit(plan, d);
     }
+    place_units(&p);
     for (uint32_t i = 0; (t = dsf_nth_task(in, i)) != NULL; i++) {
         struct dsflow_task_spec own = *t;
 
         own.rank = (int16_t)rank_of(&p, t);
+        p.task = i;
         dsf_add_mapped(out, &own, placed, &p);
     }
     free(p.copies);

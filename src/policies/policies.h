@@ -55,4 +55,13 @@ int dsf_reference_keep(const struct dsf_job *job, struct dsf_kept_list *list,
 int dsf_policies_build(struct dsflow_plan *plan, const char *until,
                        struct dsflow_graph **graph, struct dsflow_err *err);
 
+/* The same, but with no more tasks than process `p` needs to know its own and
+ * the messages that it sends and receives (asked.h); it is not checked. With a
+ * policy of a plug-in, which may ask for anything, it is the whole graph. */
+struct dsf_processes;
+int dsf_policies_build_asked(struct dsflow_plan *plan,
+                             const struct dsf_processes *all, int32_t p,
+                             struct dsflow_graph **graph,
+                             struct dsflow_err *err);
+
 #endif

@@ -6,6 +6,7 @@
 #include "config/job_tables.h"
 #include "config/option.h"
 #include "plan/programs.h"
+#include "policies/asked.h"
 #include "tasks/components.h"
 
 #include <string.h>
@@ -203,12 +204,10 @@ static int check_brought(const struct dsflow_plan *plan,
     return status < 0 ? dsflow_fail_in(err, status, what) : DSFLOW_OK;
 }
 
-int dsf_policies_build(struct dsflow_plan *plan, const char *until,
-                       struct dsflow_graph **graph, struct dsflow_err *err)
+static int decide(struct dsflow_plan *plan,
+                  const struct dsflow_policy *const *order, unsigned n,
+                  struct dsflow_err *err)
 {
-    const struct dsflow_policy *order[DSF_MAX_POLICIES];
-    unsigned n = in_order(order);
-    struct dsflow_graph *g = dsflow_graph_new();
     int status = DSFLOW_OK;
 
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
@@ -218,14 +217,41 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
         if (status == DSFLOW_OK && order[i]->decide != NULL)
             status = order[i]->decide(plan->parts[i], plan, err);
     }
-    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
-        struct dsflow_graph *next = dsflow_graph_new();
+    return status;
+}
 
-        dsf_rewrite_programs(g, next);
-        status = order[i]->rewrite(plan->parts[i], plan, g, next, err);
-        dsflow_graph_free(status == DSFLOW_UNCHANGED ? next : g);
-        g = status == DSFLOW_UNCHANGED ? g : next;
-        status = status == DSFLOW_UNCHANGED ? DSFLOW_OK : status;
+/* *g, as the policy leaves it; only the tasks that are asked for, if `asked` is
+ * not NULL. */
+static int rewrite(const struct dsflow_plan *plan,
+                   const struct dsflow_policy *policy, const void *part,
+                   struct dsf_asked *asked, struct dsflow_graph **g,
+                   struct dsflow_err *err)
+{
+    struct dsflow_graph *next = dsflow_graph_new();
+    int status;
+
+    dsf_rewrite_programs(*g, next);
+    dsf_asked_set(next, asked);
+    status = policy->rewrite(part, plan, *g, next, err);
+    if (status == DSFLOW_UNCHANGED && asked != NULL) {
+        dsf_asked_copy(*g, next);
+        status = DSFLOW_OK;
+    }
+    dsflow_graph_free(status == DSFLOW_UNCHANGED ? next : *g);
+    *g = status == DSFLOW_UNCHANGED ? *g : next;
+    return status == DSFLOW_UNCHANGED ? DSFLOW_OK : status;
+}
+
+int dsf_policies_build(struct dsflow_plan *plan, const char *until,
+                       struct dsflow_graph **graph, struct dsflow_err *err)
+{
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = in_order(order);
+    struct dsflow_graph *g = dsflow_graph_new();
+    int status = decide(plan, order, n, err);
+
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
+        status = rewrite(plan, order[i], plan->parts[i], NULL, &g, err);
         if (status == DSFLOW_OK)
             status = check_brought(plan, order[i], g, err);
         if (until != NULL && strcmp(until, order[i]->name) == 0)
@@ -241,4 +267,46 @@ int dsf_policies_build(struct dsflow_plan *plan, const char *until,
     }
     *graph = g;
     return DSFLOW_OK;
+}
+
+/* Those that were brought may ask for tasks of any rank. */
+static bool all_builtin(const struct dsflow_policy *const *order, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (strcmp(dsf_registry_find(&dsf_policies, order[i]->name)->origin,
+                   DSF_BUILTIN) != 0)
+            return false;
+    return true;
+}
+
+int dsf_policies_build_asked(struct dsflow_plan *plan,
+                             const struct dsf_processes *all, int32_t p,
+                             struct dsflow_graph **graph,
+                             struct dsflow_err *err)
+{
+    const struct dsflow_policy *order[DSF_MAX_POLICIES];
+    unsigned n = in_order(order);
+    struct dsf_asked asked = { .tasks = NULL };
+    struct dsflow_graph *g;
+    int status;
+
+    if (!all_builtin(order, n))
+        return dsf_policies_build(plan, NULL, graph, err);
+    status = decide(plan, order, n, err);
+    g = dsflow_graph_new();
+    for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
+        /* What is behind it makes more and more of each task. */
+        bool here = order[i] == &dsf_policy_tensor_parallel;
+
+        if (here)
+            dsf_asked_find(plan, all, p, g, &asked);
+        status = rewrite(plan, order[i], plan->parts[i], here ? &asked : NULL,
+                         &g, err);
+    }
+    dsf_asked_fini(&asked);
+    if (status < 0)
+        dsflow_graph_free(g);
+    else
+        *graph = g;
+    return status;
 }

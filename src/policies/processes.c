@@ -206,6 +206,13 @@ static void take_beside(struct apart *a, const struct dsflow_task_spec *t)
 
 /* --- tasks ---------------------------------------------------------------- */
 
+/* Of what others have between them it may not have been told all. */
+static bool concerns(const struct apart *a, const struct dsflow_task_spec *t,
+                     unsigned i, int32_t process)
+{
+    return process == a->own || home_of(a, t, i) == a->own;
+}
+
 static int check(const struct apart *a, const struct dsflow_task_spec *t,
                  struct dsflow_err *err)
 {
@@ -218,7 +225,7 @@ static int check(const struct apart *a, const struct dsflow_task_spec *t,
                            t->op->name);
     for (unsigned i = 0; i < t->ndata; i++)
         if (data_of(a, t, i)->home < 0 ||
-            (home_of(a, t, i) != process &&
+            (home_of(a, t, i) != process && concerns(a, t, i, process) &&
              (dsflow_task_access(t, i) != DSFLOW_R || !t->op->comm)))
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s of rank %d: %s is in another process: "
@@ -363,6 +370,26 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     if (status < 0)
         dsf_graph_part_free(part);
     return status;
+}
+
+int dsf_process_build(const struct dsf_processes *all, int32_t p,
+                      struct dsflow_plan *plan, struct dsflow_graph **own,
+                      struct dsflow_err *err)
+{
+    struct dsf_graph_part part;
+    struct dsflow_graph *g;
+    int status = dsf_policies_build_asked(plan, all, p, &g, err);
+
+    if (status < 0)
+        return status;
+    status = dsf_process_part(all, p, g, &part, err);
+    dsflow_graph_free(g);
+    if (status < 0)
+        return status;
+    *own = part.graph;
+    part.graph = NULL;
+    dsf_graph_part_free(&part);
+    return DSFLOW_OK;
 }
 
 void dsf_graph_part_free(struct dsf_graph_part *part)

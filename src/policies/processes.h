@@ -25,4 +25,12 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
                      struct dsflow_graph *whole, struct dsf_graph_part *part,
                      struct dsflow_err *err);
 
+/* The same part, without the whole graph: other tasks are made only as far as
+ * the process needs them. It has the same tasks and messages; priorities are
+ * those of the part. */
+struct dsflow_plan;
+int dsf_process_build(const struct dsf_processes *all, int32_t p,
+                      struct dsflow_plan *plan, struct dsflow_graph **own,
+                      struct dsflow_err *err);
+
 #endif

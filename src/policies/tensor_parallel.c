@@ -11,6 +11,7 @@
 #include "policies/tensor_private.h"
 
 #include "base/alloc.h"
+#include "graph/asked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -364,8 +365,10 @@ static int tensor_parallel_rewrite(const void *part,
     if (plan->nparts == 1)
         return DSFLOW_UNCHANGED;
     begin(&s);
-    for (uint32_t i = 0, done = 1; i < n && status == DSFLOW_OK; i += done)
+    for (uint32_t i = 0, done = 1; i < n && status == DSFLOW_OK; i += done) {
+        dsf_asked_follow(out, i);
         status = rewrite_tasks(&s, i, &done, err);
+    }
     end(&s);
     return status;
 }

@@ -1,8 +1,12 @@
 /* test_ranks.c - what each rank of a mesh touches, holds and receives. Nothing
  * runs here: all of it can be read in the graph. */
+#include "mesh_trials.h"
 #include "trial.h"
 
 #include "graph/task.h"
+#include "policies/processes.h"
+
+#include <dsflow/plugin.h>
 
 #include "lib/test.h"
 
@@ -262,6 +266,114 @@ static void one_f_one_b_keeps_what_is_left_of_the_pipeline(void **state)
     end_trial(&f);
 }
 
+/* What differs between two tasks, apart from their priority; NULL: nothing. */
+static const char *compare_tasks(const struct dsflow_graph *a,
+                                 const struct dsflow_task_spec *s,
+                                 const struct dsflow_graph *b,
+                                 const struct dsflow_task_spec *t)
+{
+    if (s->op != t->op || s->rank != t->rank || s->program != t->program)
+        return "kind, rank or program";
+    if (s->layer != t->layer || s->microbatch != t->microbatch ||
+        s->tile != t->tile || s->pass != t->pass)
+        return "place";
+    if (s->fresh != t->fresh || s->without != t->without ||
+        s->ndata != t->ndata)
+        return "ports";
+    if (s->op->args_size > 0 && memcmp(s->args, t->args, s->op->args_size) != 0)
+        return "arguments";
+    for (unsigned i = 0; i < s->ndata; i++) {
+        struct dsflow_data_spec x = *dsflow_graph_data(a, s->data[i]);
+        struct dsflow_data_spec y = *dsflow_graph_data(b, t->data[i]);
+
+        if (strcmp(x.name, y.name) != 0)
+            return "data";
+        if (x.elems != y.elems || x.dtype != y.dtype || x.role != y.role ||
+            x.home != y.home || x.tier != y.tier || x.unit != y.unit ||
+            x.part != y.part || x.at != y.at || x.kept != y.kept ||
+            x.persistent != y.persistent || x.constant != y.constant ||
+            x.stream != y.stream)
+            return "a description of data";
+    }
+    return NULL;
+}
+
+/* What the process `p` of `n` makes alone is what it has of the whole. */
+static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
+{
+    const struct dsf_processes all = { t->plan->nranks, n };
+    struct dsf_graph_part part;
+    struct dsflow_graph *alone;
+    struct dsflow_err err;
+    uint32_t ntasks;
+
+    must(text, dsf_process_part(&all, p, t->graph, &part, &err), &err);
+    must(text, dsf_process_build(&all, p, t->plan, &alone, &err), &err);
+    ntasks = dsflow_graph_ntasks(part.graph);
+    for (uint32_t i = 0; i < ntasks && i < dsflow_graph_ntasks(alone); i++) {
+        const struct dsflow_task_spec *s = dsf_nth_task(part.graph, i);
+        const struct dsflow_task_spec *u = dsf_nth_task(alone, i);
+        const char *what = compare_tasks(part.graph, s, alone, u);
+
+        if (what != NULL)
+            fail_msg("%s: process %d of %d: task %u of %u is %s with %s, layer "
+                     "%d, micro-batch %d: expected %s with %s, layer %d, "
+                     "micro-batch %d: other %s",
+                     text, (int)p, (int)n, i, ntasks, u->op->name,
+                     dsflow_graph_data(alone, u->data[0])->name, u->layer,
+                     u->microbatch, s->op->name,
+                     dsflow_graph_data(part.graph, s->data[0])->name, s->layer,
+                     s->microbatch, what);
+    }
+    if (dsflow_graph_ntasks(alone) != ntasks ||
+        dsflow_graph_ndata(alone) != dsflow_graph_ndata(part.graph))
+        fail_msg("%s: process %d of %d: %u tasks, %u data: expected %u, %u",
+                 text, (int)p, (int)n, dsflow_graph_ntasks(alone),
+                 dsflow_graph_ndata(alone), ntasks,
+                 dsflow_graph_ndata(part.graph));
+    dsflow_graph_free(alone);
+    dsf_graph_part_free(&part);
+}
+
+static void check_divisions(const char *text, struct dice *dice)
+{
+    struct trial t;
+    int32_t n;
+
+    plan_trial(&t, text);
+    if (t.plan->nranks > 1) {
+        dice->state = dice->state * 6364136223846793005u + 1;
+        n = 2 + (int32_t)((dice->state >> 33) % (uint64_t)(t.plan->nranks - 1));
+        for (int32_t p = 0; p < n; p++)
+            check_alone(text, &t, n, p);
+    }
+    end_trial(&t);
+}
+
+static void a_process_alone_makes_its_part_of_the_whole(void **state)
+{
+    const char *seed = getenv("SEED"), *count = getenv("TRIALS");
+    struct dice dice = { seed != NULL ? strtoull(seed, NULL, 10) : 1 };
+    int nrandom = count != NULL ? atoi(count) : 40;
+
+    if (getenv("ONE") != NULL) {
+        check_divisions(getenv("ONE"), &dice);
+        return;
+    }
+    /* Where a test brings a policy, the graph is the whole one. */
+    for (unsigned i = 0; mesh_trials[i] != NULL && seed == NULL; i++)
+        if (strstr(mesh_trials[i], "=drift") == NULL)
+            check_divisions(mesh_trials[i], &dice);
+    for (int i = 0; i < nrandom; i++) {
+        char *text = random_trial(&dice, false), in_bf16[1024];
+
+        snprintf(in_bf16, sizeof(in_bf16), "%s%s", text,
+                 i % 3 == 0 ? " precision.compute=bf16" : "");
+        check_divisions(in_bf16, &dice);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,7 +381,10 @@ int main(void)
         cmocka_unit_test(zero_divides_what_a_rank_holds),
         cmocka_unit_test(zero_moves_no_more_than_it_must),
         cmocka_unit_test(one_f_one_b_keeps_what_is_left_of_the_pipeline),
+        cmocka_unit_test(a_process_alone_makes_its_part_of_the_whole),
     };
 
+    if (dsflow_plugin_add(&dsflow_plugin, "a test", NULL) < 0)
+        return 1;
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }

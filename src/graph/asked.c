@@ -1,0 +1,96 @@
+/* asked.c - a graph of which only some tasks are made. */
+#include "graph/asked.h"
+
+#include "base/alloc.h"
+#include "graph/graph_private.h"
+
+#include <stdlib.h>
+
+void dsf_asked_set(struct dsflow_graph *g, struct dsf_asked *asked)
+{
+    g->asked = asked;
+}
+
+void dsf_asked_follow(struct dsflow_graph *g, uint32_t i)
+{
+    if (g->asked != NULL)
+        g->asked->leaves_out = !g->asked->tasks[i];
+}
+
+static void miss(struct dsf_asked *a, uint32_t task, uint32_t port)
+{
+    dsf_grow(&a->missing, &a->cap_missing, a->nmissing + 1,
+             sizeof(*a->missing));
+    a->missing[a->nmissing++] = (struct dsf_asked_port){ task, port };
+}
+
+/* By tasks that were left out, and by some that are there. */
+enum { UNUSED, USED_ELSEWHERE, USED };
+
+static void use(struct dsf_asked *a, dsflow_data_id id)
+{
+    if (a->used[id.i] == UNUSED) {
+        dsf_grow(&a->order, &a->cap_order, a->norder + 1, sizeof(*a->order));
+        a->order[a->norder++] = id;
+        a->used[id.i] = USED_ELSEWHERE;
+    }
+    if (!a->leaves_out)
+        a->used[id.i] = USED;
+}
+
+const dsflow_data_id *dsf_asked_used(const struct dsflow_graph *g, uint32_t *at)
+{
+    const struct dsf_asked *a = g->asked;
+
+    while (a != NULL && *at < a->norder) {
+        const dsflow_data_id *id = &a->order[(*at)++];
+
+        if (a->used[id->i] == USED)
+            return id;
+    }
+    return NULL;
+}
+
+bool dsf_asked_add(struct dsflow_graph *g, const struct dsflow_task_spec *t)
+{
+    struct dsf_asked *a = g->asked;
+    int32_t all = a->nlanes - 1;
+    int32_t lane = t->microbatch < 0 ? all : a->lanes[t->microbatch];
+
+    dsf_grow(&a->gone, &a->cap_gone, (size_t)g->ndata * (size_t)a->nlanes,
+             sizeof(*a->gone));
+    dsf_grow(&a->used, &a->cap_used, g->ndata, sizeof(*a->used));
+    for (unsigned i = 0; i < t->ndata; i++) {
+        uint8_t *gone = &a->gone[(size_t)t->data[i].i * (size_t)a->nlanes];
+
+        if (dsflow_task_access(t, i) == DSFLOW_W)
+            gone[lane] = gone[all] = a->leaves_out;
+        else if (gone[lane] && !a->leaves_out)
+            miss(a, g->ntasks, i);
+        use(a, t->data[i]);
+    }
+    return a->leaves_out;
+}
+
+bool dsf_asked_misses(struct dsflow_graph *g, uint32_t task, unsigned i)
+{
+    struct dsf_asked *a = g->asked;
+
+    while (a != NULL && a->at < a->nmissing &&
+           (a->missing[a->at].task < task ||
+            (a->missing[a->at].task == task && a->missing[a->at].port < i)))
+        a->at++;
+    return a != NULL && a->at < a->nmissing && a->missing[a->at].task == task &&
+           a->missing[a->at].port == i;
+}
+
+void dsf_asked_fini(struct dsf_asked *asked)
+{
+    free(asked->tasks);
+    free(asked->lanes);
+    free(asked->gone);
+    free(asked->missing);
+    free(asked->used);
+    free(asked->order);
+    *asked = (struct dsf_asked){ .tasks = NULL };
+}
