@@ -192,20 +192,26 @@ void dsf_spread_forget(struct dsf_spread *s)
 
 /* In numbers of the whole graph: what carries something for a task is a
  * transfer of that. */
-static void rename_spans(const struct dsf_graph_part *part, struct dsf_span *v,
+static void rename_spans(const struct dsflow_exec *exec,
+                         const struct dsf_graph_part *part, struct dsf_span *v,
                          size_t n)
 {
+    struct dsf_timeline own = { 0 };
+
+    dsf_exec_lanes(exec, &own);
     for (size_t i = 0; i < n; i++) {
         uint32_t what = v[i].what;
 
         if (v[i].kind != DSF_SPAN_TASK)
             continue;
-        if (part->moved[what] != DSF_NOT_IN_PART) {
+        /* Workers run tasks: a copy beside what comes is one, too. */
+        if (part->moved[what] != DSF_NOT_IN_PART && v[i].lane >= own.workers) {
             v[i].kind = DSF_SPAN_TRANSFER;
             v[i].what = part->moved[what];
         } else
             v[i].what = part->tasks[what];
     }
+    dsf_timeline_fini(&own);
 }
 
 /* Spans of a process, whose timeline began `later` seconds after ours. */
@@ -257,7 +263,7 @@ uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
     struct dsf_timeline own = { 0 };
     uint64_t lost = dsf_exec_drain(s->own, &own);
 
-    rename_spans(s->part, own.v, own.n);
+    rename_spans(s->own, s->part, own.v, own.n);
     for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++)
         if (p == s->wire->process)
             add_spans(s, p, 0, own.v, own.n, timeline);
@@ -303,7 +309,7 @@ int dsf_spread_tell_spans(struct dsflow_exec *exec,
 
     some.lost = dsf_exec_drain(exec, &own);
     some.n = own.n;
-    rename_spans(part, own.v, own.n);
+    rename_spans(exec, part, own.v, own.n);
     status = dsf_spread_answer(wire, to, DSFLOW_OK, (int64_t)own.n, NULL, err);
     if (status == DSFLOW_OK)
         status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, &some,

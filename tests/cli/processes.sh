@@ -69,6 +69,10 @@ for kind, count in plan["tasks"].items():
     assert trace["tasks"][kind]["count"] == count, kind
 assert 0 < trace["efficiency"] <= 1, trace["efficiency"]
 PY
+# What is copied in a process beside what comes is no message.
+in_processes 2 0 "steps 1 to 10 are traced" --set job.output=copied \
+    --set mesh.data=4 --set zero.stage=1 --trace=all
+"$dsflow" trace copied > log || fault "copies: no trace: $?"
 "$dsflow" trace seen --chrome seen.json
 grep -q '"1: to processes"' seen.json || fault "no lane of messages"
 finish
