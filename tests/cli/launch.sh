@@ -38,11 +38,19 @@ processes() {
     done
 }
 
+# children PID...: of these.
+children() {
+    for p in "$@"; do
+        cat "/proc/$p/task/$p/children" 2> /dev/null
+    done
+}
+
 # rank N: the pid of the process N.
 rank() {
-    for p in $(processes); do
-        { tr '\0' '\n' < "/proc/$p/environ"; } 2> /dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$1$" &&
-            echo "$p"
+    # shellcheck disable=SC2046
+    for p in $(children $(children $pid)); do
+        { tr '\0' '\n' < "/proc/$p/environ"; } 2> /dev/null |
+            grep -q "^OMPI_COMM_WORLD_RANK=$1$" && echo "$p"
     done
 }
 
@@ -112,7 +120,9 @@ fi
 # Signals to any process: saved once, and all stop.
 for signal in launcher:INT:130 launcher:TERM:143 launcher:HUP:129 0:INT:130 1:TERM:143; do
     out=$(echo $signal | tr : -)
-    start "$out" -n 2
+    # What goes on later is as long as what it is compared with.
+    [ $out = launcher-INT ] && steps=1500 || steps=100000
+    start "$out" -n 2 --set job.steps=$steps
     until_line '"loss"' "$out/metrics.jsonl"
     whom=${signal%%:*} name=${signal#*:}
     [ "$whom" = launcher ] && whom=$pid || whom=$(rank "$whom")
@@ -143,13 +153,13 @@ ended 130
 says "^stopped without saving; there is no checkpoint$"
 
 # Nothing outlives the launcher.
-start killed -n 2
+start killed -n 2 --set job.steps=100000
 until_line '"loss"' killed/metrics.jsonl
 kill -KILL $pid
 ended 137
 
 # One dies: it is named, and all end.
-start dead -n 2
+start dead -n 2 --set job.steps=100000
 until_line '"loss"' dead/metrics.jsonl
 second=$(rank 1)
 kill -KILL "$second"
