@@ -48,6 +48,28 @@ keys="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep
     in_processes 2 0 "goes on from half" --set job.output=half $keys --resume
     same four half
 }
+# in_two STATUS TEXT COMMAND...: process 0 runs the job, process 1 the command.
+in_two() {
+    status=$1 text=$2
+    shift 2
+    timeout -k 5 200 mpirun -n 1 "$dsflow" run job.toml --set mesh.data=2 \
+        --set job.output="$out" : -n 1 "$@" > log 2>&1
+    got=$?
+    [ $got -eq "$status" ] || { fault "$*: status $got, not $status"; cat log; }
+    [ "$(grep -cF -e "$text" log)" -eq 1 ] || { fault "$*: not once: '$text'"; cat log; }
+}
+
+# All have the job of process 0, whatever they were started with; a process with
+# another text is refused.
+run alone --set mesh.data=2
+out=whole
+in_two 0 "in 2 processes" "$dsflow" run none.toml --set optimizer.lr=1
+same alone whole
+mkdir other
+sed 's/number/figure/' text.txt > other/text.txt
+out=refused
+in_two 2 "process 1: job.toml: data: the text is another than that of process 0" \
+    sh -c "cd other && exec '$dsflow' run job.toml"
 # What cannot be is said once, and nobody waits.
 in_processes 3 2 "2 ranks: expected one at least for each of 3 processes" \
     --set job.output=none --set mesh.data=2
