@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "exec/exec_trace.h"
 #include "net/net.h"
 #include "train/used.h"
 #include "tune/fit.h"
@@ -120,12 +121,19 @@ static void say_lacking(const struct dsf_run *r, struct dsf_progress *p)
 /* Where the trace is, if there is one. */
 static void say_trace(struct dsf_run *r, struct dsf_progress *p)
 {
+    const double apart = dsf_exec_clocks_within(r->s.exec);
+
     if (r->meter.written == 0)
         return;
     dsf_progress_say(p, "steps %lld to %lld are traced: dsflow trace %s",
                      (long long)(r->first + r->meter.first + 1),
                      (long long)(r->first + r->meter.last + 1),
                      r->s.job->main.output);
+    if (apart > 0)
+        dsf_progress_say(p,
+                         "clocks of its machines differ: times of one beside "
+                         "another's are known to %.2g ms",
+                         1e3 * apart);
     if (r->meter.lost > 0)
         dsf_progress_say(p, "%llu tasks are missing in the trace",
                          (unsigned long long)r->meter.lost);

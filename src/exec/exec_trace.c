@@ -130,6 +130,11 @@ void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)
     exec->worked = seconds;
 }
 
+double dsf_exec_clocks_within(const struct dsflow_exec *exec)
+{
+    return exec->spread != NULL ? dsf_spread_clocks_within(exec->spread) : 0;
+}
+
 double dsf_exec_began(const struct dsflow_exec *exec)
 {
     return exec->spread != NULL ? exec->spread->own->opened : exec->opened;

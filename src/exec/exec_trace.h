@@ -24,6 +24,10 @@ uint64_t dsf_exec_drain(struct dsflow_exec *exec,
  * to be read after a wait; borrowed. NULL: no more. */
 void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds);
 
+/* Seconds that times of other machines may be wrong by, as clocks differ; 0:
+ * there is one clock. */
+double dsf_exec_clocks_within(const struct dsflow_exec *exec);
+
 /* The time 0 of its timeline, in seconds of dsf_now. */
 double dsf_exec_began(const struct dsflow_exec *exec);
 

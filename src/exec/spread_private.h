@@ -67,6 +67,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
                       struct dsf_timeline *timeline);
 uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
                           struct dsf_timeline *timeline);
+double dsf_spread_clocks_within(const struct dsf_spread *s);
 void dsf_spread_forget(struct dsf_spread *s);
 int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */
 int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,

@@ -4,12 +4,12 @@
  * the data that it has, on lanes of the process that notes it. Times of another
  * process become those of this one by the distance of the two clocks: 0 where
  * they are one, as in processes of one machine; else it is found by asking for
- * the time, and of several answers the one that came in the least time counts,
- * half of which it may be wrong by (Cristian 1989). */
+ * the time (clock_apart.h). */
 #include "exec/spread_private.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "exec/clock_apart.h"
 #include "exec/exec_trace.h"
 #include "net/pass.h"
 
@@ -17,8 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { ASKED_AT_FIRST = 32, ASKED_LATER = 4, MACHINE = 40 };
+enum { ASKED_AT_FIRST = 32, ASKED_LATER = 4, MACHINE = 80 };
 
 /* Of one process. */
 struct dsf_spread_others {
@@ -26,7 +27,8 @@ struct dsf_spread_others {
     bool one_clock;
     uint16_t *lanes; /* by its lanes: that of the common timeline */
     unsigned nlanes;
-    double ahead, within; /* seconds its clock is ahead of ours, and +- */
+    struct dsf_clock_apart clock; /* beside ours; zeroes where it is one */
+    double *ended; /* by its lanes: what was taken of them ends then */
 };
 
 /* What it says of itself, before its lanes; and before its spans. */
@@ -48,6 +50,7 @@ int64_t dsf_spread_clock(void)
 static void find_machine(char id[MACHINE])
 {
     FILE *in = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t n;
 
     memset(id, 0, MACHINE);
     if (in == NULL)
@@ -55,6 +58,10 @@ static void find_machine(char id[MACHINE])
     if (fgets(id, MACHINE, in) == NULL)
         id[0] = '\0';
     fclose(in);
+    /* Containers may have clocks of their own. */
+    n = strlen(id);
+    if (n > 0 && readlink("/proc/self/ns/time", id + n, MACHINE - 1 - n) < 0)
+        id[n] = '\0';
 }
 
 /* --- in the process that has the executor --------------------------------- */
@@ -64,23 +71,31 @@ static void find_clock(const struct dsf_spread *s, int32_t process,
                        unsigned times)
 {
     struct dsf_spread_others *o = &s->others[process];
-    double within = INFINITY;
 
     for (unsigned i = 0; i < times && !o->one_clock; i++) {
         const struct dsf_spread_command c = { .what = DSF_SPREAD_CLOCK };
-        double before = dsf_now(), after;
+        const double before = dsf_now();
         int64_t there;
 
         if (dsf_spread_ask(s, process, c, NULL) < 0 ||
             dsf_spread_answered(s, process, &there, NULL) < 0)
             return;
-        after = dsf_now();
-        if ((after - before) / 2 >= within)
-            continue;
-        within = (after - before) / 2;
-        o->within = within;
-        o->ahead = 1e-9 * (double)there - (before + after) / 2;
+        dsf_clock_heard(&o->clock, before, 1e-9 * (double)there, dsf_now());
     }
+}
+
+double dsf_spread_clocks_within(const struct dsf_spread *s)
+{
+    const double now = dsf_now();
+    double most = 0;
+
+    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
+        const struct dsf_clock_apart *c = &s->others[p].clock;
+
+        if (c->known && dsf_clock_within(c, now) > most)
+            most = dsf_clock_within(c, now);
+    }
+    return most;
 }
 
 /* Its lanes, at the end of `lanes`. */
@@ -165,6 +180,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
             continue;
         o->nlanes = about[p].nlanes;
         o->lanes = dsf_xcalloc((size_t)o->nlanes + 1, sizeof(*o->lanes));
+        o->ended = dsf_xcalloc((size_t)o->nlanes + 1, sizeof(*o->ended));
         o->one_clock = p == s->wire->process ||
                        (own.machine[0] != '\0' &&
                         strcmp(own.machine, about[p].machine) == 0);
@@ -184,8 +200,10 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
 
 void dsf_spread_forget(struct dsf_spread *s)
 {
-    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++)
+    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
         free(s->others[p].lanes);
+        free(s->others[p].ended);
+    }
     free(s->others);
     s->others = NULL;
 }
@@ -214,23 +232,33 @@ static void rename_spans(const struct dsflow_exec *exec,
     dsf_timeline_fini(&own);
 }
 
-/* Spans of a process, whose timeline began `later` seconds after ours. */
+/* Spans of a process, whose timeline began `later` seconds after ours. That may
+ * be known better than the last time: what follows in a lane does not begin
+ * before what was taken then ends. */
 static void add_spans(const struct dsf_spread *s, int32_t process, double later,
                       const struct dsf_span *v, size_t n,
                       struct dsf_timeline *timeline)
 {
     const struct dsf_spread_others *o = &s->others[process];
+    const size_t first = timeline->n;
 
     for (size_t i = 0; i < n; i++) {
         struct dsf_span span = v[i];
+        double ended;
 
         if (span.lane >= o->nlanes)
             continue;
+        ended = o->one_clock ? 0 : o->ended[span.lane];
         span.lane = o->lanes[span.lane];
-        span.start += later;
-        span.end += later;
+        span.start = fmax(span.start + later, ended);
+        span.end = fmax(span.end + later, span.start);
         dsf_timeline_add(timeline, &span);
     }
+    for (size_t i = 0, k = first; i < n; i++)
+        if (v[i].lane < o->nlanes) {
+            o->ended[v[i].lane] = fmax(o->ended[v[i].lane], timeline->v[k].end);
+            k++;
+        }
 }
 
 static uint64_t drain_other(const struct dsf_spread *s, int32_t process,
@@ -250,8 +278,8 @@ static uint64_t drain_other(const struct dsf_spread *s, int32_t process,
     v = dsf_xcalloc((size_t)some.n + 1, sizeof(*v));
     if (some.n == 0 || dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, v,
                                 some.n * sizeof(*v), NULL) == DSFLOW_OK)
-        add_spans(s, process, some.began - o->ahead - s->own->opened, v, some.n,
-                  timeline);
+        add_spans(s, process, some.began - o->clock.ahead - s->own->opened, v,
+                  some.n, timeline);
     free(v);
     return some.lost;
 }

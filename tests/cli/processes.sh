@@ -97,4 +97,26 @@ in_processes 2 0 "steps 1 to 10 are traced" --set job.output=copied \
 "$dsflow" trace copied > log || fault "copies: no trace: $?"
 "$dsflow" trace seen --chrome seen.json
 grep -q '"1: to processes"' seen.json || fault "no lane of messages"
+# With a clock of its own, 1000 s ahead, a process is another machine.
+if unshare --time --monotonic 1000 --fork true 2> /dev/null; then
+    # shellcheck disable=SC2086
+    timeout -k 5 200 mpirun -n 1 "$dsflow" run job.toml --set job.output=apart $keys \
+        --trace=all : -n 1 unshare --time --monotonic 1000 --fork \
+        "$dsflow" run job.toml > log 2>&1 || { fault "two clocks: $?"; cat log; }
+    grep -q "times of one beside another's are known to" log ||
+        { fault "two clocks: nothing of them"; cat log; }
+    # What process 1 ran is among what process 0 did.
+    "$dsflow" trace apart --chrome apart.json || fault "no trace of two clocks: $?"
+    python3 - << 'PY' || fault "the trace of two clocks"
+import json
+events = json.load(open("apart.json"))
+events = events["traceEvents"] if isinstance(events, dict) else events
+names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+         if e.get("name") == "thread_name"}
+for process in "01":
+    at = [e["ts"] for e in events if e["ph"] == "X" and
+          names.get((e["pid"], e["tid"]), "").startswith(process + ": core")]
+    assert at and 0 <= min(at) and max(at) < 500e6, (process, names, at[:5])
+PY
+fi
 finish
