@@ -2,7 +2,7 @@
 # them, checkpoints hold the numbers exactly, and a run goes on bit for bit.
 command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
 . "${srcdir:-.}/tests/cli/lib.sh"
-bf16="--set precision.compute=bf16 --set batch.groups=2 --set optimizer.lr=0.01
+bf16="--set precision.compute=bf16 --set batch.groups=2 --set optimizer.lr=0.003
     --set job.steps=20 --set schedule.total=20"
 bare="$bf16 --set precision.master=false"
 
