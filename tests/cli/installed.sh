@@ -70,7 +70,7 @@ only plan pl
 only run -q ru
 offers --machine plan job.toml --
 only --overwrite run --ov
-only --resume run job.toml --set job.steps = 3 --re
+only --resume run job.toml --set job.steps = 3 --resu
 
 # Every key, and the values of those that have few.
 "$dsflow" list keys --json | awk -F '"' '
