@@ -1,9 +1,12 @@
 /* mpi_module.c - messages between processes by MPI.
  *
  * One thread does all that MPI is asked: it begins what is posted, looks which
- * messages have ended, and tells. It sleeps while nothing is under way, and for
- * longer and longer while nothing ends: the cores are for kernels. */
+ * messages have ended, and tells. The cores are for kernels: between two looks
+ * it sleeps until its bell is rung, and where none rings, as what comes from
+ * another machine does not, for longer and longer while nothing ends. */
 #include "net/mpi_module.h"
+
+#include "net/bells.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -17,14 +20,15 @@
  * which arrive in their order. */
 enum { PIECE = 1 << 30 };
 
-/* Nanoseconds between two looks: at first, and at most. */
-enum { LEAST_PAUSE = 5000, MOST_PAUSE = 100000 };
+/* Nanoseconds between two looks: at first, and at most; where all that is under
+ * way is of this machine, and goes at once when a bell is rung, they may be far
+ * between. */
+enum { LEAST_PAUSE = 5000, MOST_PAUSE = 100000, MOST_NEAR = 2000000 };
 
 /* Those of the arrays that belong together are of one piece under way. */
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
     struct dsf_message *first, **last; /* posted, and not begun */
     bool closing;
 
@@ -34,6 +38,8 @@ static struct {
     int *indices;
     MPI_Status *statuses;
     int n, cap;
+    int rank, far; /* this process; how many of n are of other machines */
+    double unrung; /* of 16 that ended of late, those for which no bell rang */
     double looked; /* when it began to look the last time but this one */
 } mpi;
 
@@ -105,29 +111,43 @@ static void begin_piece(struct dsf_message *m, size_t at, int bytes)
         return;
     }
     mpi.of[mpi.n++] = m;
+    mpi.far += !dsf_bells_reach(m->process);
 }
 
 static void begin(struct dsf_message *m)
 {
-    size_t bytes = m->bytes;
+    const size_t bytes = m->bytes;
+    const int process = m->process;
+    const bool out = m->out;
 
     m->status = DSFLOW_OK;
     m->start = now();
     m->left = (unsigned)((bytes + PIECE - 1) / PIECE);
     for (size_t at = 0; at < bytes; at += PIECE)
         begin_piece(m, at, bytes - at < PIECE ? (int)(bytes - at) : (int)PIECE);
+    if (out)
+        dsf_bells_ring(process);
+}
+
+/* Where MPI may not read another process's memory, it copies piece by piece, at
+ * both ends, and no bell says how far it is. */
+static bool goes_at_once(void)
+{
+    return mpi.far == 0 && mpi.unrung < 4;
 }
 
 /* Tell of what has ended; returns how much that is. */
-static int look(void)
+static int look(bool rung)
 {
     const double began = now();
-    int ended = 0, kept = 0, error;
+    int ended = 0, kept = 0, error = MPI_SUCCESS;
 
     if (mpi.n == 0)
         return 0;
-    error =
-        MPI_Testsome(mpi.n, mpi.requests, &ended, mpi.indices, mpi.statuses);
+    /* What it moves itself it may find only when it is called once more. */
+    for (int again = 0; again < 2 && ended == 0; again++)
+        error = MPI_Testsome(mpi.n, mpi.requests, &ended, mpi.indices,
+                             mpi.statuses);
     if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS)
         ended = 0;
     for (int i = 0; i < ended; i++) {
@@ -137,6 +157,10 @@ static int look(void)
         if (error == MPI_ERR_IN_STATUS &&
             mpi.statuses[i].MPI_ERROR != MPI_SUCCESS)
             fail(m, mpi.statuses[i].MPI_ERROR);
+        mpi.far -= !dsf_bells_reach(m->process);
+        mpi.unrung += (rung ? 0 : 1) - mpi.unrung / 16;
+        if (!m->out)
+            dsf_bells_ring(m->process); /* it may end there, too */
         end(m);
     }
     for (int i = 0; i < mpi.n; i++)
@@ -149,50 +173,47 @@ static int look(void)
     return ended;
 }
 
-static void sleep_for(long nanoseconds)
+static long longer(long pause)
 {
-    struct timespec until;
+    long next = goes_at_once() ? 2 * pause : pause + pause / 4;
+    long most = goes_at_once() ? MOST_NEAR : MOST_PAUSE;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += nanoseconds;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&mpi.changed, &mpi.lock, &until);
+    return next < most ? next : most;
 }
 
 static void *work(void *arg)
 {
     long pause = LEAST_PAUSE;
-    struct dsf_message *posted;
+    uint32_t heard = 0;
 
     for (;;) {
+        uint32_t before = heard;
+        struct dsf_message *posted;
+        bool closing, any;
+
+        heard = dsf_bells_heard();
+
         pthread_mutex_lock(&mpi.lock);
-        while (mpi.first == NULL && mpi.n == 0 && !mpi.closing)
-            pthread_cond_wait(&mpi.changed, &mpi.lock);
-        if (mpi.first == NULL && mpi.n > 0 && pause > LEAST_PAUSE)
-            sleep_for(pause);
         posted = mpi.first;
         mpi.first = NULL;
         mpi.last = &mpi.first;
-        if (posted == NULL && mpi.n == 0 && mpi.closing)
-            break;
+        closing = mpi.closing;
         pthread_mutex_unlock(&mpi.lock);
+        if (posted == NULL && mpi.n == 0 && closing)
+            break;
 
-        if (posted != NULL)
-            pause = LEAST_PAUSE;
+        any = posted != NULL;
         while (posted != NULL) {
             struct dsf_message *m = posted;
 
             posted = m->next;
             begin(m);
         }
-        pause = look() > 0 ? LEAST_PAUSE : pause + pause / 4 + 1;
-        if (pause > MOST_PAUSE)
-            pause = MOST_PAUSE;
+        any |= look(any || heard != before) > 0;
+        pause = any || heard != before ? LEAST_PAUSE : longer(pause);
+        if (!any)
+            dsf_bells_wait(heard, mpi.n > 0 ? pause : 0);
     }
-    pthread_mutex_unlock(&mpi.lock);
     return NULL;
 }
 
@@ -207,8 +228,7 @@ static const char *text_of(int error)
 
 static const char *mpi_open(int32_t *process, int32_t *nprocesses)
 {
-    pthread_condattr_t attr;
-    int error, level, rank, size, *most, known;
+    int error, level, size, *most, known;
 
     error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
     if (error != MPI_SUCCESS)
@@ -217,19 +237,18 @@ static const char *mpi_open(int32_t *process, int32_t *nprocesses)
         return "this MPI was built without threads";
     MPI_Comm_dup(MPI_COMM_WORLD, &mpi.comm);
     MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(mpi.comm, &rank);
+    MPI_Comm_rank(mpi.comm, &mpi.rank);
     MPI_Comm_size(mpi.comm, &size);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &known);
     if (!known || *most < INT_MAX)
         return "this MPI has too few tags: expected all of an int";
-    *process = rank;
+    *process = mpi.rank;
     *nprocesses = size;
+    error = dsf_bells_open(mpi.comm);
+    if (error != MPI_SUCCESS)
+        return text_of(error);
 
     pthread_mutex_init(&mpi.lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&mpi.changed, &attr);
-    pthread_condattr_destroy(&attr);
     mpi.last = &mpi.first;
     return pthread_create(&mpi.thread, NULL, work, NULL) == 0
                ? NULL
@@ -242,8 +261,8 @@ static void mpi_post(struct dsf_message *m)
     pthread_mutex_lock(&mpi.lock);
     *mpi.last = m;
     mpi.last = &m->next;
-    pthread_cond_signal(&mpi.changed);
     pthread_mutex_unlock(&mpi.lock);
+    dsf_bells_ring(mpi.rank);
 }
 
 static const char *mpi_close(void)
@@ -252,15 +271,15 @@ static const char *mpi_close(void)
 
     pthread_mutex_lock(&mpi.lock);
     mpi.closing = true;
-    pthread_cond_signal(&mpi.changed);
     pthread_mutex_unlock(&mpi.lock);
+    dsf_bells_ring(mpi.rank);
     pthread_join(mpi.thread, NULL);
-    pthread_cond_destroy(&mpi.changed);
     pthread_mutex_destroy(&mpi.lock);
     free(mpi.requests);
     free(mpi.of);
     free(mpi.indices);
     free(mpi.statuses);
+    dsf_bells_close();
     MPI_Comm_free(&mpi.comm);
     error = MPI_Finalize();
     return error == MPI_SUCCESS ? NULL : text_of(error);
