@@ -312,7 +312,7 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
                                      exec, c->of, (enum dsflow_tier)c->tier),
                                  NULL, err);
     case DSF_SPREAD_LANES:
-        return dsf_spread_tell_lanes(exec, wire, of, err);
+        return dsf_spread_tell_lanes(exec, part, wire, of, err);
     case DSF_SPREAD_CLOCK:
         return dsf_spread_answer(wire, of, DSFLOW_OK, dsf_spread_clock(), NULL,
                                  err);

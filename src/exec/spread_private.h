@@ -70,8 +70,10 @@ uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
 double dsf_spread_clocks_within(const struct dsf_spread *s);
 void dsf_spread_forget(struct dsf_spread *s);
 int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */
-int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,
-                          int32_t to, struct dsflow_err *err);
+int dsf_spread_tell_lanes(struct dsflow_exec *exec,
+                          const struct dsf_graph_part *part,
+                          struct dsf_wire *wire, int32_t to,
+                          struct dsflow_err *err);
 int dsf_spread_tell_spans(struct dsflow_exec *exec,
                           const struct dsf_graph_part *part,
                           struct dsf_wire *wire, int32_t to,

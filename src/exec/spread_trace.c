@@ -1,7 +1,10 @@
 /* spread_trace.c - one timeline of what several processes ran.
  *
  * Lanes are those of all processes, workers first. A message is a transfer of
- * the data that it has, on lanes of the process that notes it. Times of another
+ * the data that it has, on lanes of the process that notes it. Only this one
+ * has the whole graph: the others name tasks by their number among those of
+ * their process, and data by their own number of it, of which they say once
+ * what it is called. Times of another
  * process become those of this one by the distance of the two clocks: 0 where
  * they are one, as in processes of one machine; else it is found by asking for
  * the time (clock_apart.h). */
@@ -29,12 +32,15 @@ struct dsf_spread_others {
     unsigned nlanes;
     struct dsf_clock_apart clock; /* beside ours; zeroes where it is one */
     double *ended; /* by its lanes: what was taken of them ends then */
+    uint32_t *data; /* by data of its part: that of the graph; or … */
+    uint32_t ndata; /* … DSF_NOT_IN_PART: nothing that it moves */
 };
 
 /* What it says of itself, before its lanes; and before its spans. */
 struct about {
     char machine[MACHINE]; /* since it was started: of one clock */
-    uint32_t nlanes, zero;
+    uint32_t nlanes, ndata;
+    uint64_t names; /* bytes of those of what it moves */
 };
 struct some {
     double began; /* of its clock */
@@ -119,6 +125,80 @@ static struct dsf_lane *lanes_of(const struct dsf_spread *s, int32_t process,
     return NULL;
 }
 
+/* What data of a part is called, that is moved: its number, name and a 0. */
+static char *names_of(const struct dsf_graph_part *part, uint64_t *bytes)
+{
+    const uint32_t n = dsflow_graph_ntasks(part->graph);
+    bool *said =
+        dsf_xcalloc((size_t)dsflow_graph_ndata(part->graph) + 1, sizeof(*said));
+    char *names = NULL;
+    size_t at = 0, cap = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t d = part->moved[i];
+        const char *name;
+        size_t length;
+
+        if (d == DSF_NOT_IN_PART || said[d])
+            continue;
+        said[d] = true;
+        name = dsflow_graph_data(part->graph, (dsflow_data_id){ d })->name;
+        length = strlen(name) + 1;
+        dsf_grow(&names, &cap, at + sizeof(d) + length, 1);
+        memcpy(names + at, &d, sizeof(d));
+        memcpy(names + at + sizeof(d), name, length);
+        at += sizeof(d) + length;
+    }
+    free(said);
+    *bytes = at;
+    return names;
+}
+
+static void take_names(struct dsf_spread_others *o,
+                       const struct dsflow_graph *g, const char *names,
+                       size_t bytes, uint32_t ndata)
+{
+    size_t at = 0;
+
+    o->ndata = ndata;
+    o->data = dsf_xcalloc((size_t)ndata + 1, sizeof(*o->data));
+    memset(o->data, 0xff, (size_t)ndata * sizeof(*o->data));
+    while (at + sizeof(uint32_t) < bytes) {
+        dsflow_data_id id;
+        uint32_t d;
+
+        memcpy(&d, names + at, sizeof(d));
+        at += sizeof(d);
+        if (d < ndata && dsflow_graph_find(g, names + at, &id))
+            o->data[d] = id.i;
+        at += strlen(names + at) + 1;
+    }
+}
+
+/* Those of another process. */
+static void find_names(const struct dsf_spread *s, const struct dsflow_graph *g,
+                       int32_t process, const struct about *about)
+{
+    char *names = dsf_xcalloc(1, (size_t)about->names + 1);
+
+    if (about->names == 0 ||
+        dsf_pass(s->wire, false, process, DSF_SPREAD_CONTENTS, names,
+                 about->names, NULL) == DSFLOW_OK)
+        take_names(&s->others[process], g, names, about->names, about->ndata);
+    free(names);
+}
+
+static void find_own_names(const struct dsf_spread *s,
+                           const struct dsflow_graph *g)
+{
+    uint64_t bytes;
+    char *names = names_of(s->part, &bytes);
+
+    take_names(&s->others[s->wire->process], g, names, bytes,
+               dsflow_graph_ndata(s->part->graph));
+    free(names);
+}
+
 /* In the common timeline workers come first, and disks last. */
 enum { WORKERS, BETWEEN, DISKS };
 
@@ -173,8 +253,12 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
         if (p == s->wire->process) {
             lanes[p] = mine.lanes;
             about[p].nlanes = mine.nlanes;
-        } else
+            find_own_names(s, exec->graph);
+        } else {
             lanes[p] = lanes_of(s, p, &about[p]);
+            if (lanes[p] != NULL)
+                find_names(s, exec->graph, p, &about[p]);
+        }
         o->known = lanes[p] != NULL;
         if (!o->known)
             continue;
@@ -203,13 +287,14 @@ void dsf_spread_forget(struct dsf_spread *s)
     for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
         free(s->others[p].lanes);
         free(s->others[p].ended);
+        free(s->others[p].data);
     }
     free(s->others);
     s->others = NULL;
 }
 
-/* In numbers of the whole graph: what carries something for a task is a
- * transfer of that. */
+/* As the process with the whole graph knows them: what carries something for a
+ * task is a transfer of that. */
 static void rename_spans(const struct dsflow_exec *exec,
                          const struct dsf_graph_part *part, struct dsf_span *v,
                          size_t n)
@@ -227,38 +312,70 @@ static void rename_spans(const struct dsflow_exec *exec,
             v[i].kind = DSF_SPAN_TRANSFER;
             v[i].what = part->moved[what];
         } else
-            v[i].what = part->tasks[what];
+            v[i].what = part->nth[what];
     }
     dsf_timeline_fini(&own);
+}
+
+/* What a span of that process is of, in the whole graph. */
+static bool find_what(const struct dsf_spread *s, int32_t process,
+                      struct dsf_span *span)
+{
+    const struct dsf_spread_others *o = &s->others[process];
+    const uint32_t *first = &s->part->first[process];
+
+    if (span->kind == DSF_SPAN_TASK) {
+        if (span->what >= first[1] - first[0])
+            return false;
+        span->what = s->part->ordered[first[0] + span->what];
+        return true;
+    }
+    if (span->what >= o->ndata || o->data[span->what] == DSF_NOT_IN_PART)
+        return false;
+    span->what = o->data[span->what];
+    return true;
+}
+
+/* Those of a process that say something in the whole graph: how many. */
+static size_t find_all(const struct dsf_spread *s, int32_t process,
+                       struct dsf_span *v, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct dsf_span span = v[i];
+
+        if (span.lane < s->others[process].nlanes &&
+            find_what(s, process, &span))
+            v[kept++] = span;
+    }
+    return kept;
 }
 
 /* Spans of a process, whose timeline began `later` seconds after ours. That may
  * be known better than the last time: what follows in a lane does not begin
  * before what was taken then ends. */
 static void add_spans(const struct dsf_spread *s, int32_t process, double later,
-                      const struct dsf_span *v, size_t n,
+                      struct dsf_span *v, size_t n,
                       struct dsf_timeline *timeline)
 {
     const struct dsf_spread_others *o = &s->others[process];
     const size_t first = timeline->n;
 
+    n = find_all(s, process, v, n);
+
     for (size_t i = 0; i < n; i++) {
         struct dsf_span span = v[i];
-        double ended;
+        double ended = o->one_clock ? 0 : o->ended[span.lane];
 
-        if (span.lane >= o->nlanes)
-            continue;
-        ended = o->one_clock ? 0 : o->ended[span.lane];
         span.lane = o->lanes[span.lane];
         span.start = fmax(span.start + later, ended);
         span.end = fmax(span.end + later, span.start);
         dsf_timeline_add(timeline, &span);
     }
-    for (size_t i = 0, k = first; i < n; i++)
-        if (v[i].lane < o->nlanes) {
-            o->ended[v[i].lane] = fmax(o->ended[v[i].lane], timeline->v[k].end);
-            k++;
-        }
+    for (size_t i = 0; i < n; i++)
+        o->ended[v[i].lane] =
+            fmax(o->ended[v[i].lane], timeline->v[first + i].end);
 }
 
 static uint64_t drain_other(const struct dsf_spread *s, int32_t process,
@@ -305,11 +422,14 @@ uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
 
 /* --- in the others -------------------------------------------------------- */
 
-int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,
-                          int32_t to, struct dsflow_err *err)
+int dsf_spread_tell_lanes(struct dsflow_exec *exec,
+                          const struct dsf_graph_part *part,
+                          struct dsf_wire *wire, int32_t to,
+                          struct dsflow_err *err)
 {
     struct dsf_timeline own = { 0 };
-    struct about about = { .nlanes = 0 };
+    struct about about = { .ndata = dsflow_graph_ndata(part->graph) };
+    char *names = names_of(part, &about.names);
     int status;
 
     dsf_exec_lanes(exec, &own);
@@ -322,7 +442,11 @@ int dsf_spread_tell_lanes(struct dsflow_exec *exec, struct dsf_wire *wire,
     if (status == DSFLOW_OK)
         status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, own.lanes,
                           own.nlanes * sizeof(*own.lanes), err);
+    if (status == DSFLOW_OK && about.names > 0)
+        status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, names,
+                          about.names, err);
     dsf_timeline_fini(&own);
+    free(names);
     return status;
 }
 

@@ -4,15 +4,28 @@
 
 #include <dsflow/graph.h>
 
-/* What it is of is the whole graph. */
 struct dsf_graph_part {
     struct dsflow_graph *graph; /* with the programs of the whole one */
-    uint32_t *tasks;  /* by its tasks: the one of the whole graph that it is, or
-                         that it is a message for */
-    uint32_t *moved;  /* by its tasks: what one carries for that task, of the
-                         whole graph; DSF_NOT_IN_PART: it is that task */
-    uint32_t *data;   /* by data of the whole graph: that of the part; or … */
-    int32_t *process; /* by data of the whole graph: where it is at home */
+
+    /* By its tasks. What is counted or has a name is the same in each process,
+     * also where only one has the whole graph. */
+    uint32_t *nth;   /* of all tasks of its process, from 0: the one that it is,
+                        or that it is a message for; DSF_NOT_IN_PART: that is
+                        in another process */
+    uint32_t *moved; /* data of the part, that one carries for that task;
+                        DSF_NOT_IN_PART: it is that task */
+
+    /* By process: of its tasks, and of what it sends. Other plans have others.
+     */
+    uint64_t *hashes;
+
+    /* Where there is the whole graph, and NULL elsewhere. */
+    uint32_t *tasks; /* by its tasks: the one that it is, or is a message for */
+    uint32_t *data;  /* by data of the whole graph: that of the part; or … */
+    int32_t *process;  /* by data of the whole graph: where it is at home */
+    uint32_t *ordered; /* tasks of the whole graph, process by process; … */
+    uint32_t *first;   /* … by process: where its own begin; of the one behind
+                          the last: where they end */
 };
 
 #define DSF_NOT_IN_PART UINT32_MAX /* … this */

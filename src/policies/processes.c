@@ -259,6 +259,11 @@ static unsigned find_messages(struct apart *a, const struct dsflow_task_spec *t,
     return n;
 }
 
+static bool is_own(const struct apart *a, const struct dsflow_task_spec *t)
+{
+    return dsf_process_of(a->all, t->rank) == a->own;
+}
+
 static int take(struct apart *a, const struct dsflow_task_spec *t,
                 struct dsflow_err *err)
 {
@@ -293,6 +298,17 @@ static void add_persistent(struct apart *a)
             dsflow_rewrite_data(&a->rw, (dsflow_data_id){ i });
 }
 
+/* What a task makes, which is in its process. */
+static dsflow_data_id made_by(const struct apart *a,
+                              const struct dsflow_task_spec *t)
+{
+    unsigned i = 0;
+
+    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
+        i++;
+    return t->data[i];
+}
+
 /* Of the tasks of the part that there are for one of the whole graph, the last
  * one is that, where this process has it. The others carry something for it:
  * what goes out, or what comes, which in the whole graph is what it is made
@@ -306,14 +322,15 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
         const struct dsflow_task_spec *t = dsf_nth_task(part->graph, i);
         const uint32_t of = part->tasks[i];
         const bool last = i + 1 == n || part->tasks[i + 1] != of;
-        dsflow_data_id in = dsf_nth_task(a->rw.in, of)->data[0];
+        dsflow_data_id in;
 
         part->moved[i] = DSF_NOT_IN_PART;
         if (last && t->op != &dsf_op_transmit)
             continue;
-        dsflow_graph_find(a->rw.in,
-                          dsf_nth_data(part->graph, t->data[0].i)->name, &in);
-        part->moved[i] = in.i;
+        if (!dsflow_graph_find(
+                a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in))
+            in = made_by(a, dsf_nth_task(a->rw.in, of));
+        part->moved[i] = a->rw.copy[in.i].i;
     }
 }
 
@@ -342,7 +359,8 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
                        .got = dsf_xcalloc((size_t)all->n, sizeof(*a.got)) };
     const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
-    size_t cap = 0;
+    size_t cap = 0, cap_nth = 0;
+    uint32_t own = 0;
 
     *part = (struct dsf_graph_part){ .graph = out };
     for (uint32_t i = 0;
@@ -352,12 +370,20 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
         status = take(&a, t, err);
         n = dsflow_graph_ntasks(out);
         dsf_grow(&part->tasks, &cap, (size_t)n + 1, sizeof(*part->tasks));
-        while (before < n)
-            part->tasks[before++] = i;
+        dsf_grow(&part->nth, &cap_nth, (size_t)n + 1, sizeof(*part->nth));
+        for (bool here = status == DSFLOW_OK && is_own(&a, t); before < n;
+             before++) {
+            part->tasks[before] = i;
+            part->nth[before] = here ? own : DSF_NOT_IN_PART;
+        }
+        own += status == DSFLOW_OK && is_own(&a, t);
     }
-    add_persistent(&a);
-    find_data(&a, part);
-    find_moved(&a, part);
+    if (status == DSFLOW_OK) {
+        add_persistent(&a);
+        find_data(&a, part);
+        find_moved(&a, part);
+        dsf_process_tasks(all, whole, part);
+    }
     free(a.sent);
     free(a.got);
     free(a.turns);
@@ -372,32 +398,40 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     return status;
 }
 
+/* What is of the graph that it was taken out of. */
+static void free_of_whole(struct dsf_graph_part *part)
+{
+    free(part->tasks);
+    free(part->data);
+    free(part->process);
+    free(part->ordered);
+    free(part->first);
+    part->tasks = part->data = part->ordered = part->first = NULL;
+    part->process = NULL;
+}
+
 int dsf_process_build(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_plan *plan, struct dsflow_graph **own,
+                      struct dsflow_plan *plan, struct dsf_graph_part *part,
                       struct dsflow_err *err)
 {
-    struct dsf_graph_part part;
     struct dsflow_graph *g;
     int status = dsf_policies_build_asked(plan, all, p, &g, err);
 
     if (status < 0)
         return status;
-    status = dsf_process_part(all, p, g, &part, err);
+    status = dsf_process_part(all, p, g, part, err);
     dsflow_graph_free(g);
-    if (status < 0)
-        return status;
-    *own = part.graph;
-    part.graph = NULL;
-    dsf_graph_part_free(&part);
-    return DSFLOW_OK;
+    if (status == DSFLOW_OK)
+        free_of_whole(part);
+    return status;
 }
 
 void dsf_graph_part_free(struct dsf_graph_part *part)
 {
     dsflow_graph_free(part->graph);
-    free(part->tasks);
+    free(part->nth);
     free(part->moved);
-    free(part->data);
-    free(part->process);
+    free(part->hashes);
+    free_of_whole(part);
     *part = (struct dsf_graph_part){ .graph = NULL };
 }

@@ -27,10 +27,14 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
 
 /* The same part, without the whole graph: other tasks are made only as far as
  * the process needs them. It has the same tasks and messages; priorities are
- * those of the part. */
+ * those of the part. Of the hashes, that of the process is as of the whole. */
 struct dsflow_plan;
 int dsf_process_build(const struct dsf_processes *all, int32_t p,
-                      struct dsflow_plan *plan, struct dsflow_graph **own,
+                      struct dsflow_plan *plan, struct dsf_graph_part *part,
                       struct dsflow_err *err);
+
+/* process_tasks.c: what a part says of the tasks of all processes. */
+void dsf_process_tasks(const struct dsf_processes *all, struct dsflow_graph *g,
+                       struct dsf_graph_part *part);
 
 #endif

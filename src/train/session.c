@@ -231,6 +231,18 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     return status;
 }
 
+int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
+                          struct dsflow_err *err)
+{
+    int status = dsf_plan_new(s->job, &s->model, &s->machine, &s->plan, err);
+    struct dsf_processes all;
+
+    if (status < 0)
+        return status;
+    all = (struct dsf_processes){ s->plan->nranks, wire->nprocesses };
+    return dsf_process_build(&all, wire->process, s->plan, &s->part, err);
+}
+
 /* What is read of one file, with its size, or of several. */
 static void notice_text(const struct dsf_job *job)
 {
@@ -364,15 +376,11 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
                       unsigned workers, enum dsflow_exec_kind kind,
                       const struct dsflow_host *host, struct dsflow_err *err)
 {
-    const struct dsf_processes all = { s->plan->nranks, wire->nprocesses };
     struct dsflow_exec_options options = options_of(s, kind);
-    int status = dsf_process_part(&all, wire->process, s->graph, &s->part, err);
 
     options.wire = wire;
     options.workers = workers;
-    return status == DSFLOW_OK
-               ? dsflow_exec_open(s->part.graph, &options, host, &s->exec, err)
-               : status;
+    return dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
 }
 
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,

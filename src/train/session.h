@@ -79,6 +79,11 @@ int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
 int dsf_session_plan(struct dsf_session *s, const char *until,
                      struct dsflow_err *err);
 
+/* The plan, and of the graph the part of this process, one of several, without
+ * the rest. Of a job with nothing to choose in it, on the session's machine. */
+int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
+                          struct dsflow_err *err);
+
 /* The text of the job, as tokens. After the plan. */
 int dsf_session_text(struct dsf_session *s, struct dsflow_err *err);
 
@@ -89,8 +94,7 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err);
 int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
                      const struct dsflow_host *host, struct dsflow_err *err);
 
-/* The executor of the part of this process, one of several, for one of them
- * that has the run. */
+/* The executor of that part, for the process that has the run. */
 int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
                       unsigned workers, enum dsflow_exec_kind kind,
                       const struct dsflow_host *host, struct dsflow_err *err);

@@ -23,7 +23,8 @@ struct order {
     struct dsf_machine machine; /* of the plan */
     uint64_t text;              /* hash of it */
     int64_t first;              /* sequence of step 0 */
-    uint32_t kind, workers, ntasks, ndata;
+    uint64_t tasks;             /* hash of those of its process */
+    uint32_t kind, workers;
 };
 
 struct opened {
@@ -67,9 +68,7 @@ static int order(const struct dsf_session *s,
     struct order o = { .machine = s->machine,
                        .text = s->text.content,
                        .first = s->first,
-                       .kind = options->kind,
-                       .ntasks = dsflow_graph_ntasks(s->graph),
-                       .ndata = dsflow_graph_ndata(s->graph) };
+                       .kind = options->kind };
     char *text = text_of(s->job, &o.bytes);
     int status = DSFLOW_OK;
 
@@ -79,6 +78,7 @@ static int order(const struct dsf_session *s,
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
         o.workers = share_of(&all, p, options->workers);
+        o.tasks = s->part.hashes[p];
         status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
         if (status == DSFLOW_OK)
             status = dsf_pass(s->wire, true, p, JOB, text, o.bytes, err);
@@ -165,7 +165,8 @@ static void told(void *user, const int64_t *numbers)
     x->feed.nvalidation = numbers[1];
 }
 
-/* The job and its plan, as the first process has them. */
+/* The job and its plan, as the first process has them, but only the tasks of
+ * this one. */
 static int open_plan(struct served *x, const struct order *o, const char *text,
                      struct dsflow_err *err)
 {
@@ -179,9 +180,8 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     x->s.machine = o->machine;
     x->s.first = o->first;
     if (status == DSFLOW_OK)
-        status = dsf_session_plan(&x->s, NULL, err);
-    if (status == DSFLOW_OK && (dsflow_graph_ntasks(x->s.graph) != o->ntasks ||
-                                dsflow_graph_ndata(x->s.graph) != o->ndata))
+        status = dsf_session_plan_part(&x->s, x->wire, err);
+    if (status == DSFLOW_OK && x->s.part.hashes[x->wire->process] != o->tasks)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "its plan is another than that of process 0: "
                              "expected the same dsflow and plug-ins");

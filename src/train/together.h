@@ -1,6 +1,6 @@
 /* together.h - a session that several processes have together. The first one
- * has the run, and tells the others what it is; they plan the same, and serve
- * it. */
+ * has the run, and tells the others what it is; they plan the same, make their
+ * parts of the graph, and serve it. */
 #ifndef DSF_TRAIN_TOGETHER_H
 #define DSF_TRAIN_TOGETHER_H
 

@@ -298,23 +298,43 @@ static const char *compare_tasks(const struct dsflow_graph *a,
     return NULL;
 }
 
+/* What the processes call a task, of the part of one with the whole graph and
+ * of one without. */
+static const char *compare_numbers(const struct dsf_graph_part *part,
+                                   const struct dsf_graph_part *own, uint32_t i)
+{
+    const bool here = part->moved[i] == DSF_NOT_IN_PART;
+
+    if (part->nth[i] != own->nth[i])
+        return "number";
+    if (here != (own->moved[i] == DSF_NOT_IN_PART))
+        return "place among messages";
+    return here || strcmp(dsf_nth_data(part->graph, part->moved[i])->name,
+                          dsf_nth_data(own->graph, own->moved[i])->name) == 0
+               ? NULL
+               : "data that it moves";
+}
+
 /* What the process `p` of `n` makes alone is what it has of the whole. */
 static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
 {
     const struct dsf_processes all = { t->plan->nranks, n };
-    struct dsf_graph_part part;
+    struct dsf_graph_part part, own;
     struct dsflow_graph *alone;
     struct dsflow_err err;
     uint32_t ntasks;
 
     must(text, dsf_process_part(&all, p, t->graph, &part, &err), &err);
-    must(text, dsf_process_build(&all, p, t->plan, &alone, &err), &err);
+    must(text, dsf_process_build(&all, p, t->plan, &own, &err), &err);
+    alone = own.graph;
     ntasks = dsflow_graph_ntasks(part.graph);
     for (uint32_t i = 0; i < ntasks && i < dsflow_graph_ntasks(alone); i++) {
         const struct dsflow_task_spec *s = dsf_nth_task(part.graph, i);
         const struct dsflow_task_spec *u = dsf_nth_task(alone, i);
         const char *what = compare_tasks(part.graph, s, alone, u);
 
+        if (what == NULL)
+            what = compare_numbers(&part, &own, i);
         if (what != NULL)
             fail_msg("%s: process %d of %d: task %u of %u is %s with %s, layer "
                      "%d, micro-batch %d: expected %s with %s, layer %d, "
@@ -331,7 +351,10 @@ static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
                  text, (int)p, (int)n, dsflow_graph_ntasks(alone),
                  dsflow_graph_ndata(alone), ntasks,
                  dsflow_graph_ndata(part.graph));
-    dsflow_graph_free(alone);
+    if (own.hashes[p] != part.hashes[p])
+        fail_msg("%s: process %d of %d: another hash than of the whole graph",
+                 text, (int)p, (int)n);
+    dsf_graph_part_free(&own);
     dsf_graph_part_free(&part);
 }
 

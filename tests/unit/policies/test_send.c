@@ -184,6 +184,10 @@ static void only_what_moves_data_reads_in_another_process(void **state)
         /* The message counts as the task that reads it. */
         assert_int_equal(part.tasks[0], p);
         assert_int_equal(part.tasks[1], 1);
+        assert_int_equal(part.nth[0], 0);
+        assert_int_equal(part.nth[1], p == 0 ? DSF_NOT_IN_PART : 0);
+        assert_int_equal(part.ordered[part.first[p]], p);
+        assert_int_equal(part.first[p + 1], p + 1);
         assert_int_equal(part.process[a.i], 0);
         assert_int_equal(part.process[b.i], 1);
         assert_int_equal(part.data[p == 0 ? b.i : a.i], DSF_NOT_IN_PART);
@@ -200,6 +204,36 @@ static void only_what_moves_data_reads_in_another_process(void **state)
     assert_int_equal(dsf_process_part(&two, 0, g, &part, &err), DSFLOW_ENOSYS);
     assert_non_null(strstr(err.msg, "task make has no rank"));
     dsflow_graph_free(g);
+}
+
+/* Both ends of a message see that a plan does without it. */
+static void a_hash_is_of_the_tasks_and_messages_of_a_process(void **state)
+{
+    const struct dsf_processes three = { 3, 3 };
+    uint64_t hashes[3][3];
+    struct dsflow_err err;
+
+    for (int variant = 0; variant < 3; variant++) {
+        struct dsflow_graph *g = dsflow_graph_new();
+        struct dsf_graph_part part;
+        dsflow_data_id a = hand_data(g, "a", 0), b = hand_data(g, "b", 1);
+
+        hand_make(g, 0, a);
+        hand_make(g, 1, b);
+        hand_make(g, 2, hand_data(g, "c", 2));
+        if (variant > 0)
+            hand_use(g, &op_gather, DSFLOW_STEP, 1, b, a);
+        /* The numbers are the same in each process. */
+        assert_int_equal(dsf_process_part(&three, variant, g, &part, &err),
+                         DSFLOW_OK);
+        memcpy(hashes[variant], part.hashes, sizeof(hashes[variant]));
+        dsf_graph_part_free(&part);
+        dsflow_graph_free(g);
+    }
+    assert_memory_equal(hashes[1], hashes[2], sizeof(hashes[1]));
+    assert_true(hashes[0][0] != hashes[1][0]);
+    assert_true(hashes[0][1] != hashes[1][1]);
+    assert_true(hashes[0][2] == hashes[1][2]);
 }
 
 static void *serve_without_executor(void *wire)
@@ -264,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_moves_data_reads_in_another_process),
+        cmocka_unit_test(a_hash_is_of_the_tasks_and_messages_of_a_process),
         cmocka_unit_test(ranks_are_shared_out_in_order),
         cmocka_unit_test(who_serves_ends_with_an_executor_that_did_not_open),
         cmocka_unit_test(what_is_at_home_is_not_sent),
