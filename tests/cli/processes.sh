@@ -96,7 +96,17 @@ in_processes 2 0 "steps 1 to 10 are traced" --set job.output=copied \
     --set mesh.data=4 --set zero.stage=1 --trace=all
 "$dsflow" trace copied > log || fault "copies: no trace: $?"
 "$dsflow" trace seen --chrome seen.json
-grep -q '"1: to processes"' seen.json || fault "no lane of messages"
+python3 - << 'PY' || fault "what processes send has no lane, or no name"
+import json
+events = json.load(open("seen.json"))
+events = events["traceEvents"] if isinstance(events, dict) else events
+names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+         if e.get("name") == "thread_name"}
+for process in "01":
+    sent = {e["args"]["data"] for e in events if e["ph"] == "X" and
+            names.get((e["pid"], e["tid"])) == process + ": to processes"}
+    assert len(sent) > 10, (process, sent)
+PY
 # With a clock of its own, 1000 s ahead, a process is another machine.
 if unshare --time --monotonic 1000 --fork true 2> /dev/null; then
     # shellcheck disable=SC2086
