@@ -12,6 +12,7 @@ allowed() {
     case $1 in
     base/fatal:abort) ;;     # no memory for metadata, or a bug of ours
     net/mpi_module:abort) ;; # the same, in a module without symbols of dsflow
+    net/watch_thread:_exit) ;; # a run in several processes, of which one died
     verify/child:_exit | verify/child:sigaction | verify/child:setitimer) ;;
     measure/apart:_exit) ;; # both in a child of their own
     # StarPU is told there only to be silent, and not to bind its workers; what

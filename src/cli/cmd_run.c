@@ -7,6 +7,7 @@
 #include "cli/run_words.h"
 #include "cli/stop.h"
 #include "net/net.h"
+#include "net/watch.h"
 #include "train/together.h"
 
 #include <signal.h>
@@ -42,6 +43,7 @@ static void on_stage(void *user, enum dsf_run_stage stage)
 static void on_progress(void *user, int64_t done, int64_t saved)
 {
     dsf_stop_progress(done, saved);
+    dsf_watch_step(done + 1);
 }
 
 static void on_step(void *user, const struct dsf_step *step)
@@ -112,6 +114,7 @@ static int prepare(struct running *x, const struct dsf_cli_args *args,
                        r->s.job->main.log_every);
     dsf_stop_metrics(r->metrics.fd);
     dsf_stop_progress(r->done, r->saved);
+    dsf_watch_step(r->done + 1);
     dsf_run_say_start(r, &x->progress);
     return DSFLOW_OK;
 }
@@ -192,7 +195,17 @@ static void catch_signals(const struct dsf_cli_args *args)
 /* Where mpirun or srun started several of these. */
 static int join(struct dsf_wire **wire, struct dsflow_err *err)
 {
-    return dsf_net_is_one_of_several() ? dsf_net_open(wire, err) : DSFLOW_OK;
+    struct dsflow_err why;
+    int status;
+
+    if (!dsf_net_is_one_of_several())
+        return DSFLOW_OK;
+    status = dsf_net_open(wire, err);
+    if (status == DSFLOW_OK && dsf_watch_open(*wire, dsf_stop_died, &why) < 0 &&
+        (*wire)->process == 0)
+        dsf_warn("%s: a process that dies or falls silent is not named",
+                 why.msg);
+    return status;
 }
 
 /* All but the first serve it, and leave signals to it. */
@@ -205,6 +218,10 @@ static int serve(struct dsf_wire *wire, struct dsflow_err *err)
     dsf_share_signals_end(wire);
     if (status == DSFLOW_OK)
         status = dsf_net_close(err);
+    if (status == DSFLOW_OK)
+        dsf_watch_close();
+    else
+        dsf_watch_failed(err->msg);
     return status;
 }
 
@@ -243,6 +260,7 @@ static int run_here(const struct dsf_cli_args *args, struct dsflow_err *err)
     dsf_run_close(&x.run);
     if (x.run.wire != NULL)
         dsf_net_close(NULL);
+    dsf_watch_close();
     return status == DSFLOW_OK && late != 0 ? 128 + late : status;
 }
 

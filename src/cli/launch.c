@@ -65,6 +65,7 @@ struct launch {
     bool in_line; /* what process 0 wrote last was no whole line */
     bool terminal;
     struct whole said; /* the beginning of what mpirun said itself */
+    char found[512];   /* what a process says of another's death, or "" */
 
     int sig;        /* the first that came; 0: none */
     double sig_at;  /* when, */
@@ -103,6 +104,8 @@ static void hear(struct launch *l, int i, const char *line)
         p->begun = true;
     else if (sscanf(line, "ended %d", &p->status) == 1)
         p->ended = true;
+    else if (strncmp(line, "found ", 6) == 0 && l->found[0] == '\0')
+        snprintf(l->found, sizeof(l->found), "%.500s", line + 6);
     else if (strcmp(line, "told") == 0)
         p->told = true;
     else if (strcmp(line, "join") == 0)
@@ -501,6 +504,8 @@ static int judge(struct launch *l, bool *again, struct dsflow_err *err)
     if (!has_begun(l))
         return fail_to_start(l, err);
     *again = true;
+    if (l->found[0] != '\0')
+        return dsflow_fail(err, DSFLOW_EIO, "%s", l->found);
     if (first->ended)
         return dsflow_fail(err, DSFLOW_EIO, "process 0 ended with status %d",
                            first->status);
@@ -516,6 +521,7 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     *again = false;
     l->joined = l->in_line = l->over = false;
     l->said.n = 0;
+    l->found[0] = '\0';
     if (l->nprocesses > 0)
         memset(l->processes, 0, l->nprocesses * sizeof(*l->processes));
     dsf_mpirun_environment(n, failed);
@@ -578,7 +584,7 @@ static int check(struct launch *l, struct dsflow_err *err)
 int dsf_launch(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct launch l = { .args = args };
-    char failed[300] = "";
+    char failed[sizeof(err->msg)] = "";
     bool again = false;
     int status = check(&l, err);
 
@@ -591,12 +597,12 @@ int dsf_launch(const struct dsf_cli_args *args, struct dsflow_err *err)
         status = run_once(&l, n, n > 0 ? failed : NULL, &again, err);
         if (!again || n == l.places.restarts || l.sig != 0)
             break;
-        snprintf(failed, sizeof(failed), "%.280s", err->msg);
+        snprintf(failed, sizeof(failed), "%s", err->msg);
         dsf_warn("%s: restart %lld of %lld", failed, (long long)n + 1,
                  (long long)l.places.restarts);
     }
     /* What process 0 said of itself was said. */
-    if (status < 0 && again && process_of(&l, 0)->ended)
+    if (status < 0 && again && l.found[0] == '\0' && process_of(&l, 0)->ended)
         status = process_of(&l, 0)->status;
     free(l.processes);
     return status;

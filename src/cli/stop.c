@@ -6,6 +6,7 @@
 #include "cli/stop.h"
 
 #include "base/aside.h"
+#include "cli/launched.h"
 #include "cli/screen.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static _Atomic pid_t owner;
 
 /* A line, put together without stdio, which a handler must not use. */
 struct line {
-    char text[256];
+    char text[1024];
     size_t n;
 };
 
@@ -180,6 +181,48 @@ _Noreturn static void leave(uint64_t word, int sig)
     }
     dsf_aside_drop_all();
     _exit(128 + sig);
+}
+
+/* As a string of JSON has it: what is no plain character is left out. */
+static void add_plain(struct line *l, const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text >= ' ' && *text < 127 && *text != '"' && *text != '\\')
+            add(l, (char[]){ *text, '\0' });
+}
+
+void dsf_stop_died(const char *why)
+{
+    uint64_t word = atomic_load(&state);
+    int64_t saved = atomic_load(&saved_step);
+    int fd = atomic_load(&metrics);
+    struct line l = { .n = 0 };
+
+    /* What starts processes ends all with a signal when one has died. */
+    atomic_store(&silent, true);
+    if (why != NULL) {
+        begin(&l, STAGE(word));
+        if (dsf_is_launched())
+            add(&l, (char[]){ DSF_TO_LAUNCHER, '\0' });
+        add(&l, dsf_is_launched() ? "found " : "dsflow: ");
+        add(&l, why);
+        if (saved >= 0) {
+            add(&l, "; the last checkpoint is of step ");
+            add_number(&l, saved);
+        }
+        add(&l, "\n");
+        put(STDERR_FILENO, &l);
+    }
+    if (fd >= 0) {
+        l.n = 0;
+        add(&l, "{\"step\":");
+        add_number(&l, atomic_load(&done_steps));
+        add(&l, ",\"ended\":\"failed\",\"why\":\"");
+        add_plain(&l, why != NULL ? why : "another process died");
+        add(&l, "\"}\n");
+        put(fd, &l);
+    }
+    dsf_aside_drop_all();
 }
 
 static int64_t now(void)

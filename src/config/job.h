@@ -141,6 +141,10 @@ struct dsf_job_machine { /* [machine] */
     char *scheduler;  /* of StarPU; "auto" */
 };
 
+struct dsf_job_run { /* [run] */
+    int64_t patience; /* seconds */
+};
+
 struct dsf_job_trace { /* [trace] */
     struct dsflow_ints steps; /* first and last; none: no trace */
     bool tensorboard;         /* event files, beside metrics.jsonl */
@@ -171,6 +175,7 @@ struct dsf_job {
     struct dsf_job_memory memory;
     struct dsf_job_nvme nvme;
     struct dsf_job_machine machine;
+    struct dsf_job_run run;
     struct dsf_job_trace trace;
     struct dsf_job_codelets codelets;
     void **parts; /* of the tables that were added, in their order */

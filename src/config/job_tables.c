@@ -352,6 +352,15 @@ static const struct dsflow_option machine_options[] = {
     { 0 },
 };
 
+#define RUN struct dsf_job_run
+static const struct dsflow_option run_options[] = {
+    DSFLOW_OPTION_INT(RUN, patience, "60", 0, MANY,
+                      "of several processes: seconds, beside those of the "
+                      "predicted step, after which one that is silent, or whose "
+                      "task does not end, ends the run; 0: never"),
+    { 0 },
+};
+
 #define TRACE struct dsf_job_trace
 static const struct dsflow_option trace_options[] = {
     DSFLOW_OPTION_NUMBER(DSFLOW_INTS, TRACE, steps, "[]", 1, MANY,
@@ -394,6 +403,7 @@ static const struct dsf_table tables[] = {
     TABLE("memory", memory, "budgets"),
     TABLE("memory.nvme", nvme, "disks for what is offloaded"),
     TABLE("machine", machine, "workers and devices"),
+    TABLE("run", run, "how it is run"),
     TABLE("trace", trace, "what is kept of how it ran"),
     TABLE("codelets", codelets, "plug-ins"),
 };

@@ -113,6 +113,7 @@ struct dsf_exec_wire {
     pthread_mutex_t lock; /* of who notes them */
     unsigned lane;        /* of those that come; those that go have the next */
     double until[2];      /* by whether it goes: the end of the last span */
+    struct dsf_posting *first, *last; /* of what is to come, oldest first */
     _Atomic uint64_t tasks;
 };
 
@@ -328,6 +329,10 @@ int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err);
 
 /* The messages that task `call` is, also after a failure: another process waits
  * for them. Wait for their end; or begin them, and call ended(user) at it. */
+/* The task that has waited longest for a message, from which process, and since
+ * when (of dsf_now); from any thread. */
+bool dsf_exec_wire_awaits(struct dsflow_exec *exec, uint32_t *task,
+                          int32_t *from, double *since);
 void dsf_exec_wire_run(const struct dsf_exec_call *call);
 void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
                          void *user);

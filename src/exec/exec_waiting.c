@@ -25,6 +25,24 @@ uint64_t dsf_exec_ended(const struct dsflow_exec *exec)
     return n;
 }
 
+struct dsf_exec_now dsf_exec_look(struct dsflow_exec *exec)
+{
+    struct dsf_exec_now now = { .ended = dsf_exec_ended(exec) };
+    uint32_t task;
+
+    if (exec->spread != NULL)
+        return dsf_exec_look(exec->spread->own);
+    for (unsigned w = 0; w < exec->nworkers && now.runs == NULL; w++) {
+        task =
+            atomic_load_explicit(&exec->workers[w].runs, memory_order_relaxed);
+        if (task > 0)
+            now.runs = exec->calls[task - 1].task;
+    }
+    if (dsf_exec_wire_awaits(exec, &task, &now.from, &now.since))
+        now.awaits = exec->calls[task].task;
+    return now;
+}
+
 static uint32_t other_end(const struct dsflow_task_spec *t)
 {
     struct dsf_part_message v[DSF_MOST_MESSAGES];

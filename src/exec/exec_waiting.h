@@ -8,6 +8,18 @@
 /* Tasks that have ended since the executor was opened. */
 uint64_t dsf_exec_ended(const struct dsflow_exec *exec);
 
+/* What is under way in this process, which any thread may ask: of tasks of its
+ * part of the graph. Borrowed from that. */
+struct dsf_exec_now {
+    uint64_t ended;                      /* tasks */
+    const struct dsflow_task_spec *runs; /* on some worker; NULL: none */
+    /* The message that has been awaited longest; NULL: none is. */
+    const struct dsflow_task_spec *awaits;
+    int32_t from; /* which process */
+    double since; /* of dsf_now */
+};
+struct dsf_exec_now dsf_exec_look(struct dsflow_exec *exec);
+
 enum dsf_waiting_for {
     DSF_WAITING_END,     /* it runs, on worker `on` */
     DSF_WAITING_DISK,    /* it was handed to the disk */

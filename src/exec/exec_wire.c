@@ -10,10 +10,12 @@
 #include <stdlib.h>
 
 /* The messages of one task: it has ended when all have. */
-struct posting {
+struct dsf_posting {
     const struct dsf_exec_call *call;
     dsf_ended_fn ended;
     void *user;
+    double since; /* of dsf_now */
+    struct dsf_posting *before, *behind;
     unsigned n;
     _Atomic unsigned left;
     struct dsf_message messages[DSF_MOST_MESSAGES];
@@ -42,7 +44,7 @@ int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err)
 }
 
 /* Note the task: from the first byte that was under way to the last. */
-static void note(const struct posting *p)
+static void note(const struct dsf_posting *p)
 {
     struct dsflow_exec *exec = p->call->exec;
     struct dsf_exec_wire *w = &exec->wired;
@@ -70,15 +72,68 @@ static void note(const struct posting *p)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* What is to come is known, oldest first, to who asks what is waited for. */
+static void remember(struct dsf_posting *p)
+{
+    struct dsf_exec_wire *w = &p->call->exec->wired;
+
+    p->since = dsf_now();
+    pthread_mutex_lock(&w->lock);
+    p->before = w->last;
+    if (w->last != NULL)
+        w->last->behind = p;
+    else
+        w->first = p;
+    w->last = p;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void forget(struct dsf_posting *p)
+{
+    struct dsf_exec_wire *w = &p->call->exec->wired;
+
+    pthread_mutex_lock(&w->lock);
+    if (p->before != NULL)
+        p->before->behind = p->behind;
+    else
+        w->first = p->behind;
+    if (p->behind != NULL)
+        p->behind->before = p->before;
+    else
+        w->last = p->before;
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool dsf_exec_wire_awaits(struct dsflow_exec *exec, uint32_t *task,
+                          int32_t *from, double *since)
+{
+    struct dsf_exec_wire *w = &exec->wired;
+    const struct dsf_posting *p;
+
+    if (exec->wire == NULL)
+        return false;
+    pthread_mutex_lock(&w->lock);
+    p = w->first;
+    if (p != NULL) {
+        *task = (uint32_t)(p->call - exec->calls);
+        *from = p->messages[0].process;
+        *since = p->since;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return p != NULL;
+}
+
 static void done(struct dsf_message *m)
 {
-    struct posting *p = m->user;
+    struct dsf_posting *p = m->user;
 
     if (m->status < 0)
         dsf_exec_fail(p->call->exec, &m->err);
     if (atomic_fetch_sub(&p->left, 1) > 1)
         return;
     note(p);
+    if (!m->out)
+        forget(p);
     p->ended(p->user);
     free(p);
 }
@@ -92,7 +147,7 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
         dsflow_graph_data(exec->graph, t->data[0]);
     enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
     struct dsf_part_message parts[DSF_MOST_MESSAGES];
-    struct posting *p;
+    struct dsf_posting *p;
     unsigned n;
     bool out;
 
@@ -114,6 +169,8 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
             .done = done,
             .user = p,
         };
+    if (!out)
+        remember(p);
     /* The last one that ends frees them. */
     for (unsigned i = 0; i < n; i++)
         exec->wire->post(exec->wire, &p->messages[i]);

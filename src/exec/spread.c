@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "exec/exec_memory.h"
 #include "net/pass.h"
+#include "net/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,16 +30,20 @@ int dsf_spread_answered(const struct dsf_spread *s, int32_t process,
                         int64_t *number, struct dsflow_err *err)
 {
     struct answer a;
-    int status = dsf_pass(s->wire, false, process, DSF_SPREAD_ANSWER, &a,
-                          sizeof(a), err);
+    int status;
 
+    dsf_watch_waits(process, "an answer");
+    status = dsf_pass(s->wire, false, process, DSF_SPREAD_ANSWER, &a, sizeof(a),
+                      err);
+    dsf_watch_waits(process, NULL);
     if (status < 0)
         return status;
     if (number != NULL)
         *number = a.number;
     return a.status == DSFLOW_OK
                ? DSFLOW_OK
-               : dsflow_fail(err, a.status, "process %d: %s", process, a.msg);
+               : dsflow_fail(err, a.status, "%s: %s", dsf_watch_name(process).s,
+                             a.msg);
 }
 
 /* All others, of which the answers come in their order. */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "net/watch.h"
 #include "plan/programs.h"
 #include "sim/weights.h"
 #include "tasks/components.h"
@@ -19,6 +20,7 @@
 
 #include <dsflow/plan.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,6 +248,11 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
     r->s.wire = r->wire;
+    if (r->s.job->run.patience > 0)
+        dsf_watch_patience((double)r->s.job->run.patience +
+                           fmax(r->prediction.sim.step_seconds, 0));
+    else
+        dsf_watch_patience(0);
     status = dsf_session_open(&r->s, r->executor, &r->feed.host, err);
     if (status == DSFLOW_OK)
         status = load(r, err);

@@ -9,6 +9,7 @@
 #include "exec/cuda_module.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
+#include "net/watch.h"
 #include "plan/programs.h"
 #include "plugin/plugin.h"
 #include "policies/keys.h"
@@ -20,6 +21,7 @@
 #include "train/params.h"
 #include "train/vocabulary.h"
 #include "train/together.h"
+#include "train/watched.h"
 #include "tune/fit.h"
 
 #include <stdio.h>
@@ -240,6 +242,9 @@ int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
     if (status < 0)
         return status;
     all = (struct dsf_processes){ s->plan->nranks, wire->nprocesses };
+    dsf_watch_ranks(dsf_process_first(&all, wire->process),
+                    dsf_process_first(&all, wire->process + 1) -
+                        dsf_process_first(&all, wire->process));
     return dsf_process_build(&all, wire->process, s->plan, &s->part, err);
 }
 
@@ -361,8 +366,10 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
     dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
     dsf_notice("allocating the memory of a step, and starting workers");
     status = dsflow_exec_open(s->graph, &options, host, &s->exec, err);
-    if (status == DSFLOW_OK && s->wire != NULL)
+    if (status == DSFLOW_OK && s->wire != NULL) {
+        dsf_watched_begin(s);
         status = dsf_together_opened(s, err);
+    }
     dsf_notice_end();
     if (status < 0)
         return status;
@@ -377,10 +384,14 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
                       const struct dsflow_host *host, struct dsflow_err *err)
 {
     struct dsflow_exec_options options = options_of(s, kind);
+    int status;
 
     options.wire = wire;
     options.workers = workers;
-    return dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
+    status = dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
+    if (status == DSFLOW_OK)
+        dsf_watched_begin(s);
+    return status;
 }
 
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
@@ -459,6 +470,8 @@ void dsf_session_units_free(struct dsf_session *s, float **params)
 
 void dsf_session_close(struct dsf_session *s)
 {
+    if (s->part.graph != NULL)
+        dsf_watched_end();
     dsflow_exec_close(s->exec);
     dsf_graph_part_free(&s->part);
     if (s->weights != NULL)

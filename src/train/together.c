@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "exec/spread.h"
 #include "net/pass.h"
+#include "net/watch.h"
 #include "policies/processes.h"
 #include "train/feed.h"
 
@@ -106,6 +107,7 @@ int dsf_together_begin(struct dsf_session *s,
                            "%s: machine: ranks are on devices: expected cores, "
                            "where there are several processes",
                            s->job->path);
+    dsf_watch_ranks(0, dsf_process_first(&all, 1));
     status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
     if (status == DSFLOW_OK)
         status = order(s, options, err);
@@ -127,8 +129,8 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
 
         if (one == DSFLOW_OK && o.status < 0)
             one = dsflow_fail(status == DSFLOW_OK ? err : NULL,
-                              (enum dsflow_status)o.status, "process %d: %s",
-                              (int)p, o.msg);
+                              (enum dsflow_status)o.status, "%s: %s",
+                              dsf_watch_name(p).s, o.msg);
         status = status == DSFLOW_OK ? one : status;
     }
     return status;

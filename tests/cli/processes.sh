@@ -68,7 +68,7 @@ same alone whole
 mkdir other
 sed 's/number/figure/' text.txt > other/text.txt
 out=refused
-in_two 2 "process 1: job.toml: data: the text is another than that of process 0" \
+in_two 2 "process 1 (host $(uname -n)): job.toml: data: the text is another than that of process 0" \
     sh -c "cd other && exec '$dsflow' run job.toml"
 # What cannot be is said once, and nobody waits.
 in_processes 3 2 "2 ranks: expected one at least for each of 3 processes" \

@@ -1,0 +1,136 @@
+# faults.sh - of several processes one dies, or is stopped: it is named, all end,
+# nothing is left, and the run goes on to the bytes of an unbroken one.
+# FAULTS=300 SEED=1 draws so many at any moment, and counts those named in time.
+command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/cli/lib.sh"
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+ASAN_OPTIONS=detect_leaks=0 # of MPI's
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
+    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
+    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+
+keys="--set mesh.data=3 --set zero.stage=2 --set batch.sequences=6
+      --set checkpoint.every=5 --set job.log_every=1 --set job.steps=150
+      --set run.patience=2"
+
+# Each process notes who it is.
+cat > noted.sh <<'EOF'
+echo "$PMIX_NAMESPACE" > pids/job
+echo $$ > pids/$OMPI_COMM_WORLD_RANK
+exec "$@"
+EOF
+
+# begin: the run in three processes, in the background: $pid.
+begin() {
+    rm -rf pids run && mkdir pids && : > log
+    # shellcheck disable=SC2086
+    timeout -k 5 200 mpirun -n 3 sh noted.sh "$dsflow" run job.toml $keys \
+        > log 2>&1 &
+    pid=$!
+}
+
+at_step() {
+    until_line "step *$1/" log || { fault "step $1 was not seen"; cat log; }
+}
+
+# strike SIGNAL PROCESS: and when that was, in milliseconds.
+strike() {
+    struck=$(date +%s%3N)
+    kill -"$1" "$(cat pids/"$2")" 2> /dev/null
+}
+
+is_alive() {
+    grep -s '^State:' "/proc/$1/status" | grep -qv Z
+}
+
+# ended NAME: the run failed, and left nothing. Processes that mpirun has been
+# told to end may take some moments.
+ended() {
+    wait $pid && fault "$1: status 0"
+    took=$(($(date +%s%3N) - struck))
+    i=0
+    for p in 0 1 2; do
+        while [ -s pids/$p ] && is_alive "$(cat pids/$p)"; do
+            i=$((i + 1))
+            [ $i -lt 100 ] || { fault "$1: process $p lives"; break; }
+            sleep 0.1
+        done
+    done
+    [ -s pids/job ] && ls "/dev/shm/"*".$(printf %x "$(cat pids/job)")."* 2> /dev/null &&
+        fault "$1: shared memory is left"
+}
+
+# named SIGNAL PROCESS: a line says so, once.
+named() {
+    case $1 in
+        KILL) text="process $2 \(.*host .*\) died (in|before)" ;;
+        *) text="process $2 \(.*host .*\),? (which )?was last heard .* ago" ;;
+    esac
+    [ "$(grep -cE -e "^dsflow: .*$text" log)" -eq 1 ]
+}
+
+# goes_on NAME: to the bytes of `whole`, in one process.
+goes_on() {
+    resume=--resume
+    [ -e run/checkpoints/latest ] || resume=
+    # shellcheck disable=SC2086
+    "$dsflow" run job.toml $keys $resume > again 2>&1 ||
+        { fault "$1: does not go on"; cat again; }
+    same run whole
+}
+
+# shellcheck disable=SC2086
+run whole $keys
+
+if [ "${FAULTS:-0}" -gt 0 ]; then
+    RANDOM=${SEED:-1}
+    n=0 told=0
+    while [ $n -lt "$FAULTS" ]; do
+        n=$((n + 1))
+        process=$((RANDOM % 3)) later=$((RANDOM % 1500))
+        [ $((RANDOM % 3)) -eq 0 ] && signal=STOP || signal=KILL
+        begin
+        until [ -s pids/$process ]; do sleep 0.01; done
+        sleep "$(printf '%d.%03d' $((later / 1000)) $((later % 1000)))"
+        strike $signal $process
+        name="$n: $signal $process after $later ms"
+        ended "$name"
+        if named $signal $process; then
+            told=$((told + 1))
+            echo "$name: named, ended after $took ms"
+        else
+            echo "$name: not named, ended after $took ms"
+            cat log
+        fi
+        goes_on "$name"
+    done
+    echo "$told of $n named"
+    finish
+fi
+
+# In the middle of steps and checkpoints, each of them.
+for process in 1 2 0; do
+    begin
+    at_step $((10 + process))
+    strike KILL $process
+    ended "killed $process"
+    named KILL $process || { fault "killed $process: not named"; cat log; }
+done
+goes_on "killed $process"
+# At the beginning: it may be before the others know of it.
+begin
+until [ -s pids/2 ]; do sleep 0.01; done
+strike KILL 2
+ended "killed early"
+# Stopped.
+for process in 1 0; do
+    begin
+    at_step 12
+    strike STOP $process
+    ended "stopped $process"
+    named STOP $process || { fault "stopped $process: not named"; cat log; }
+done
+goes_on "stopped $process"
+finish
