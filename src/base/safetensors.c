@@ -3,6 +3,7 @@
 #include "base/safetensors.h"
 
 #include "base/alloc.h"
+#include "base/crc64.h"
 #include "base/file.h"
 #include "base/half.h"
 
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* The format's own limit on the header (huggingface/safetensors). */
 #define MOST_HEADER 100000000u
@@ -399,12 +399,13 @@ static json_t *header_json(const struct dsf_st_tensor *tensors, unsigned n,
     return header;
 }
 
-/* Everything written goes through here, and through the hash. */
+/* Everything written goes through here, and into the sum. */
 struct dsf_st_writer {
     int fd;
     const char *path;
-    XXH3_state_t *hash; /* NULL: none is wanted */
-    uint64_t put;       /* bytes */
+    bool sums; /* is it wanted? */
+    uint64_t sum;
+    uint64_t put; /* bytes */
 };
 
 int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
@@ -412,8 +413,8 @@ int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
 {
     const char *from = data;
 
-    if (out->hash != NULL)
-        XXH3_64bits_update(out->hash, data, bytes);
+    if (out->sums)
+        out->sum = dsf_crc64_add(out->sum, data, bytes);
     out->put += bytes;
     while (bytes > 0) {
         size_t chunk = bytes < (64u << 20) ? bytes : 64u << 20;
@@ -432,6 +433,16 @@ int dsf_st_put(struct dsf_st_writer *out, const void *data, size_t bytes,
         bytes -= (size_t)n;
     }
     return DSFLOW_OK;
+}
+
+int dsf_st_skip(struct dsf_st_writer *out, size_t bytes, struct dsflow_err *err)
+{
+    if (out->sums)
+        out->sum = dsf_crc64_skip(out->sum, bytes);
+    out->put += bytes;
+    return lseek(out->fd, (off_t)bytes, SEEK_CUR) < 0
+               ? dsflow_fail(err, DSFLOW_EIO, "%s: %m", out->path)
+               : DSFLOW_OK;
 }
 
 /* The header as text, freed by the caller. It is followed by spaces, so that
@@ -484,16 +495,11 @@ static int put_header(struct dsf_st_writer *out,
 
 int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
                  unsigned n, const char *const *metadata, dsf_st_put_fn put,
-                 void *user, uint64_t *hash, struct dsflow_err *err)
+                 void *user, uint64_t *sum, struct dsflow_err *err)
 {
-    struct dsf_st_writer out = { .fd = fd, .path = path };
-    int status;
+    struct dsf_st_writer out = { .fd = fd, .path = path, .sums = sum != NULL };
+    int status = put_header(&out, tensors, n, metadata, err);
 
-    if (hash != NULL) {
-        out.hash = XXH3_createState();
-        XXH3_64bits_reset(out.hash);
-    }
-    status = put_header(&out, tensors, n, metadata, err);
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         out.put = 0;
         if (tensors[i].data != NULL)
@@ -502,9 +508,37 @@ int dsf_st_write(int fd, const char *path, const struct dsf_st_tensor *tensors,
             status = put(user, i, &out, err);
         assert(status < 0 || out.put == tensors[i].bytes);
     }
-    if (hash != NULL) {
-        *hash = XXH3_64bits_digest(out.hash);
-        XXH3_freeState(out.hash);
+    if (sum != NULL)
+        *sum = out.sum;
+    return status;
+}
+
+int dsf_st_begin(int fd, const char *path, const struct dsf_st_tensor *tensors,
+                 unsigned n, struct dsflow_err *err)
+{
+    struct dsf_st_writer out = { .fd = fd, .path = path };
+    int status = put_header(&out, tensors, n, NULL, err);
+
+    if (status == DSFLOW_OK &&
+        ftruncate(fd, dsf_st_bytes(tensors, n, NULL)) < 0)
+        status =
+            dsflow_fail(err, DSFLOW_EIO, "%s: cannot be written: %m", path);
+    return status;
+}
+
+int dsf_st_write_some(const struct dsf_st_file *f, int fd, dsf_st_put_fn put,
+                      void *user, uint64_t *sum, struct dsflow_err *err)
+{
+    struct dsf_st_writer out = { .fd = fd, .path = f->path, .sums = true };
+    int status = DSFLOW_OK;
+
+    if (f->n > 0)
+        status = dsf_st_skip(&out, (size_t)f->tensors[0].at, err);
+    for (unsigned i = 0; i < f->n && status == DSFLOW_OK; i++) {
+        out.put = 0;
+        status = put(user, i, &out, err);
+        assert(status < 0 || out.put == f->tensors[i].bytes);
     }
+    *sum = out.sum;
     return status;
 }

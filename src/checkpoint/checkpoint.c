@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/alloc.h"
+#include "base/crc64.h"
 #include "base/utf8.h"
 
 #include <dirent.h>
@@ -18,7 +19,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION 1
+/* 1 had XXH3 in place of CRC-64. */
+#define VERSION 2
 
 static int sync_folder(const char *path, struct dsflow_err *err)
 {
@@ -46,23 +48,122 @@ static void remove_folder(const char *path)
     rmdir(path);
 }
 
-/* Create `path`, let the file be written, sync it. */
-static int write_part(const char *path, const struct dsf_ckpt_part *part,
-                      uint64_t *hash, int64_t *bytes, struct dsflow_err *err)
+static char *part_path(const char *folder, const struct dsf_ckpt_part *part)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    struct stat st = { 0 };
-    int status;
+    return dsf_xasprintf("%s/%s.safetensors", folder, part->name);
+}
 
-    if (fd < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    status = dsf_st_write(fd, path, part->tensors, part->n, NULL, part->put,
-                          part->user, hash, err);
-    if (status == DSFLOW_OK && (fsync(fd) < 0 || fstat(fd, &st) < 0))
+/* Close what was written; NFS says only then what went wrong. */
+static int close_part(int fd, const char *path, bool syncs, int status,
+                      struct dsflow_err *err)
+{
+    if (status == DSFLOW_OK && syncs && fsync(fd) < 0)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
     if (close(fd) < 0 && status == DSFLOW_OK)
         status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    *bytes = st.st_size;
+    return status;
+}
+
+/* The file with its header and its size, for all who write it. */
+static int begin_part(const char *folder, const struct dsf_ckpt_part *part,
+                      struct dsflow_err *err)
+{
+    char *path = part_path(folder, part);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int status;
+
+    if (fd < 0) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    } else {
+        status = dsf_st_begin(fd, path, part->tensors, part->n, err);
+        status = close_part(fd, path, false, status, err);
+    }
+    free(path);
+    return status;
+}
+
+/* Let the file be written, or what is of this process, and sync it. */
+static int write_part(const char *folder, const struct dsf_ckpt_part *part,
+                      bool begun, uint64_t *sum, struct dsflow_err *err)
+{
+    char *path = part_path(folder, part);
+    int fd =
+        open(path, O_WRONLY | O_CREAT | (begun ? 0 : O_EXCL) | O_CLOEXEC, 0666);
+    int status;
+
+    if (fd < 0) {
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+    } else {
+        status = dsf_st_write(fd, path, part->tensors, part->n, NULL, part->put,
+                              part->user, sum, err);
+        status = close_part(fd, path, true, status, err);
+    }
+    free(path);
+    return status;
+}
+
+/* All files, with those who write them too; their sums. */
+static int write_parts(const char *folder, const struct dsf_ckpt_others *others,
+                       const struct dsf_ckpt_part *parts, unsigned nparts,
+                       uint64_t *sums, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK, end;
+
+    for (unsigned i = 0; others != NULL && i < nparts && status == DSFLOW_OK;
+         i++)
+        status = begin_part(folder, &parts[i], err);
+    if (status == DSFLOW_OK && others != NULL)
+        status = others->begin(others->user, folder, err);
+    if (status < 0)
+        return status;
+    for (unsigned i = 0; i < nparts && status == DSFLOW_OK; i++)
+        status = write_part(folder, &parts[i], others != NULL, &sums[i], err);
+    if (others == NULL)
+        return status;
+    end = others->end(others->user, sums, status == DSFLOW_OK ? err : NULL);
+    return status == DSFLOW_OK ? end : status;
+}
+
+/* A file that another process has begun, and what this one has of it. */
+struct some {
+    const struct dsf_st_file *file;
+    const struct dsf_ckpt_part *part;
+};
+
+static int put_some(void *user, unsigned i, struct dsf_st_writer *out,
+                    struct dsflow_err *err)
+{
+    const struct some *x = user;
+    const struct dsf_st_tensor *t = dsf_st_at(x->file, i);
+
+    for (unsigned own = 0; own < x->part->n; own++)
+        if (strcmp(x->part->tensors[own].name, t->name) == 0)
+            return x->part->put(x->part->user, own, out, err);
+    return dsf_st_skip(out, t->bytes, err);
+}
+
+int dsf_ckpt_write_some(const char *folder, const struct dsf_ckpt_part *parts,
+                        unsigned nparts, uint64_t *sums, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (unsigned i = 0; i < nparts && status == DSFLOW_OK; i++) {
+        struct some x = { .part = &parts[i] };
+        struct dsf_st_file *file = NULL;
+        char *path = part_path(folder, &parts[i]);
+        int fd = -1;
+
+        status = dsf_st_open(path, &file, err);
+        if (status == DSFLOW_OK && (fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
+            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
+        x.file = file;
+        if (status == DSFLOW_OK)
+            status = dsf_st_write_some(file, fd, put_some, &x, &sums[i], err);
+        if (fd >= 0)
+            status = close_part(fd, path, true, status, err);
+        dsf_st_close(file);
+        free(path);
+    }
     return status;
 }
 
@@ -150,22 +251,21 @@ static int write_all(const char *folder, const struct dsf_ckpt_meta *meta,
         "step", (json_int_t)meta->step, "identity", hash_json(meta->identity),
         "of", fields_json(meta->of), "numbers", fields_json(meta->numbers),
         "files", files);
-    int status = DSFLOW_OK;
+    uint64_t *sums = dsf_xcalloc(nparts, sizeof(*sums));
+    int status = write_parts(folder, meta->others, parts, nparts, sums, err);
     char *path, *text;
 
-    for (unsigned i = 0; i < nparts && status == DSFLOW_OK; i++) {
+    for (unsigned i = 0; i < nparts; i++) {
         char *name = dsf_xasprintf("%s.safetensors", parts[i].name);
-        uint64_t hash = 0;
-        int64_t bytes = 0;
+        int64_t bytes = dsf_st_bytes(parts[i].tensors, parts[i].n, NULL);
 
-        path = dsf_xasprintf("%s/%s", folder, name);
-        status = write_part(path, &parts[i], &hash, &bytes, err);
-        json_object_set_new(files, name,
-                            json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes,
-                                      "xxh3", hash_json(hash)));
-        free(path);
+        json_object_set_new(
+            files, name,
+            json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "crc64",
+                      hash_json(dsf_crc64_of(sums[i], (uint64_t)bytes))));
         free(name);
     }
+    free(sums);
     if (status == DSFLOW_OK) {
         path = dsf_xasprintf("%s/manifest.json", folder);
         text = json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
@@ -402,8 +502,9 @@ static int read_manifest(const char *path, json_t **root,
     else if (r == NULL)
         status = dsflow_fail(err, DSFLOW_EFAIL, "%s:%d: damaged: %s", file,
                              why.line, why.text);
-    else if (json_integer_value(json_object_get(r, "version")) != VERSION)
-        status = dsflow_fail(err, DSFLOW_EFAIL, "%s: version: expected %d",
+    else if (json_integer_value(json_object_get(r, "version")) < 1 ||
+             json_integer_value(json_object_get(r, "version")) > VERSION)
+        status = dsflow_fail(err, DSFLOW_EFAIL, "%s: version: expected 1 to %d",
                              file, VERSION);
     else if (job == NULL || !json_is_integer(json_object_get(r, "step")) ||
              !json_is_object(json_object_get(r, "files")))
@@ -441,13 +542,16 @@ int dsf_ckpt_fields_read(const char *path, const char *which,
 }
 
 /* Does the file hold what the manifest says? */
-static int verify_file(const char *path, int64_t bytes, uint64_t hash,
+static int verify_file(const char *path, const json_t *file,
                        struct dsflow_err *err)
 {
     enum { CHUNK = 1 << 20 };
+    int64_t bytes = json_integer_value(json_object_get(file, "bytes"));
+    const json_t *crc = json_object_get(file, "crc64");
     FILE *f = fopen(path, "rb");
-    XXH3_state_t *state = XXH3_createState();
+    XXH3_state_t *state = XXH3_createState(); /* where there is no crc64 */
     char *buf = dsf_xcalloc(CHUNK, 1);
+    uint64_t sum = 0;
     int64_t total = 0;
     int status = DSFLOW_OK;
     size_t n;
@@ -458,7 +562,10 @@ static int verify_file(const char *path, int64_t bytes, uint64_t hash,
         goto out;
     }
     while ((n = fread(buf, 1, CHUNK, f)) > 0) {
-        XXH3_64bits_update(state, buf, n);
+        if (crc != NULL)
+            sum = dsf_crc64_add(sum, buf, n);
+        else
+            XXH3_64bits_update(state, buf, n);
         total += (int64_t)n;
     }
     if (ferror(f))
@@ -467,7 +574,9 @@ static int verify_file(const char *path, int64_t bytes, uint64_t hash,
         status = dsflow_fail(err, DSFLOW_EFAIL,
                              "%s: damaged: %" PRId64 " bytes: expected %" PRId64,
                              path, total, bytes);
-    else if (XXH3_64bits_digest(state) != hash)
+    else if (crc != NULL ? dsf_crc64_of(sum, (uint64_t)total) != parse_hash(crc)
+                         : XXH3_64bits_digest(state) !=
+                               parse_hash(json_object_get(file, "xxh3")))
         status = dsflow_fail(err, DSFLOW_EFAIL,
                              "%s: damaged: its contents have changed", path);
 out:
@@ -490,9 +599,7 @@ int dsf_ckpt_verify(const char *path, struct dsf_ckpt_meta *meta,
     json_object_foreach(json_object_get(root, "files"), name, file) {
         char *part = dsf_xasprintf("%s/%s", path, name);
 
-        status = verify_file(part,
-                             json_integer_value(json_object_get(file, "bytes")),
-                             parse_hash(json_object_get(file, "xxh3")), err);
+        status = verify_file(part, file, err);
         free(part);
         if (status < 0)
             break;

@@ -4,8 +4,10 @@
  *                                 params.safetensors  states.safetensors
  *                        latest   (text: "step-120")
  *
- * A checkpoint is written as step-120.tmp, every file synced and hashed, then
+ * A checkpoint is written as step-120.tmp, every file synced and summed, then
  * the manifest, then renamed, then `latest` is replaced (write, sync, rename).
+ * Of several processes one does so; the others write parts of the files, and
+ * sync them, before there is a manifest.
  */
 #ifndef DSF_CHECKPOINT_CHECKPOINT_H
 #define DSF_CHECKPOINT_CHECKPOINT_H
@@ -26,6 +28,17 @@ struct dsf_ckpt_meta {
     const struct dsf_ckpt_fields *of;
     const struct dsf_ckpt_fields *numbers; /* … and those that are no arrays:
                                               "control.step" is "7" */
+    const struct dsf_ckpt_others *others;  /* of saving: who writes, too */
+};
+
+/* The processes that write parts of the files, as dsf_ckpt_save asks. */
+struct dsf_ckpt_others {
+    void *user;
+    /* The files in `folder` have their headers and sizes: let them begin. */
+    int (*begin)(void *user, const char *folder, struct dsflow_err *err);
+    /* When all are through: `sums` by file are put to those of this process.
+     * Called where they have begun, whatever has failed here. */
+    int (*end)(void *user, uint64_t *sums, struct dsflow_err *err);
 };
 
 /* What a checkpoint is of, key by key: "batch.groups" is "2". */
@@ -71,6 +84,13 @@ struct dsf_ckpt_part {
 int dsf_ckpt_save(const char *dir, const struct dsf_ckpt_meta *meta,
                   const struct dsf_ckpt_part *parts, unsigned nparts,
                   int64_t keep, struct dsflow_err *err);
+
+/* One of the others: the bytes that `put` does not skip of each tensor, into
+ * the files in `folder`, on disk when it returns; their sums, by file. Tensors
+ * that are not in `parts` are skipped. */
+int dsf_ckpt_write_some(const char *folder, const struct dsf_ckpt_part *parts,
+                        unsigned nparts, uint64_t *sums,
+                        struct dsflow_err *err);
 
 /* Remove every checkpoint of `dir`. */
 void dsf_ckpt_remove_all(const char *dir);

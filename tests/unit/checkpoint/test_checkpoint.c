@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static char dir[64];
 static float weights[5000];
@@ -349,6 +350,159 @@ static void a_latest_that_names_nothing_is_an_error(void **state)
     assert_non_null(strstr(err.msg, "--resume=latest-good would take step 1"));
 }
 
+/* One of two processes: the even or the odd thousands of each tensor. */
+struct half {
+    int odd;
+    int fails; /* with what it writes first, or its sums */
+    uint64_t sum;
+    bool ended;
+};
+
+static int put_half(void *user, unsigned i, struct dsf_st_writer *out,
+                    struct dsflow_err *err)
+{
+    const struct half *h = user;
+    int status = DSFLOW_OK;
+
+    if (h->fails)
+        return dsflow_fail(err, DSFLOW_EIO, "no space");
+    for (int k = 0; k < 5 && status == DSFLOW_OK; k++)
+        status = k % 2 == h->odd
+                     ? dsf_st_put(out, weights + 1000 * k, 4000, err)
+                     : dsf_st_skip(out, 4000, err);
+    return status;
+}
+
+static struct dsf_ckpt_part part_of(struct half *h, struct dsf_st_tensor *t)
+{
+    *t = (struct dsf_st_tensor){ .name = (char *)"w",
+                                 .dtype = DSFLOW_FP32,
+                                 .ndims = 1,
+                                 .dims = { 5000 },
+                                 .bytes = sizeof(weights) };
+    return (struct dsf_ckpt_part){
+        .name = "params", .tensors = t, .n = 1, .put = put_half, .user = h
+    };
+}
+
+static int begin_other(void *user, const char *folder, struct dsflow_err *err)
+{
+    struct half *h = user;
+    struct dsf_st_tensor t;
+    struct dsf_ckpt_part part = part_of(h, &t);
+
+    return h->fails == 1 ? DSFLOW_OK /* it is said at the end */
+                         : dsf_ckpt_write_some(folder, &part, 1, &h->sum, err);
+}
+
+static int end_other(void *user, uint64_t *sums, struct dsflow_err *err)
+{
+    struct half *h = user;
+
+    h->ended = true;
+    sums[0] ^= h->sum;
+    return h->fails == 1 ? dsflow_fail(err, DSFLOW_EIO, "process 1: no space")
+                         : DSFLOW_OK;
+}
+
+static int save_by_two(int64_t step, struct half *own, struct half *other,
+                       struct dsflow_err *err)
+{
+    const struct dsf_ckpt_others others = { other, begin_other, end_other };
+    const struct dsf_ckpt_meta meta = {
+        .step = step, .job = "j", .identity = 7, .others = &others
+    };
+    struct dsf_st_tensor t;
+    struct dsf_ckpt_part part = part_of(own, &t);
+
+    for (int i = 0; i < 5000; i++)
+        weights[i] = (float)(step * 5000 + i);
+    return dsf_ckpt_save(dir, &meta, &part, 1, 0, err);
+}
+
+static char *text_of(const char *name)
+{
+    static char text[30000];
+    char *path = dsf_xasprintf("%s/step-2/%s", dir, name);
+    FILE *f = fopen(path, "rb");
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+
+    text[n] = '\0';
+    fclose(f);
+    free(path);
+    return text;
+}
+
+static void two_write_what_one_does(void **state)
+{
+    struct half own = { 0 }, other = { .odd = 1 };
+    char *manifest, *tensors;
+    struct dsflow_err err;
+
+    assert_int_equal(save(2, 0, &err), DSFLOW_OK);
+    manifest = strdup(text_of("manifest.json"));
+    tensors = malloc(20000);
+    memcpy(tensors, text_of("params.safetensors"), 20000);
+    dsf_ckpt_remove_all(dir);
+    assert_int_equal(save_by_two(2, &own, &other, &err), DSFLOW_OK);
+    assert_true(other.ended);
+    assert_int_equal(latest(0, &err), 2);
+    assert_string_equal(text_of("manifest.json"), manifest);
+    assert_memory_equal(text_of("params.safetensors"), tensors, 20000);
+    free(manifest);
+    free(tensors);
+}
+
+/* Whoever fails, the one before stays and nothing is left; who has begun is
+ * waited for. */
+static void what_one_of_two_cannot_write_is_no_checkpoint(void **state)
+{
+    struct half own = { 0 }, other = { .odd = 1 };
+    struct dsflow_err err;
+
+    assert_int_equal(save_by_two(1, &own, &other, &err), DSFLOW_OK);
+    other = (struct half){ .odd = 1, .fails = 1 };
+    assert_int_equal(save_by_two(2, &own, &other, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "process 1: no space");
+    other = (struct half){ .odd = 1, .fails = 2 };
+    assert_int_equal(save_by_two(2, &own, &other, &err), DSFLOW_EIO);
+    assert_string_equal(err.msg, "no space");
+    own.fails = 1;
+    other = (struct half){ .odd = 1 };
+    assert_int_equal(save_by_two(2, &own, &other, &err), DSFLOW_EIO);
+    assert_true(other.ended);
+    assert_string_equal(err.msg, "no space");
+    assert_int_equal(latest(0, &err), 1);
+    assert_int_equal(dsf_ckpt_use(dir).n, 1);
+    assert_true(dsf_ckpt_use(dir).unfinished == 0);
+}
+
+/* Of version 1, with the hash of then. */
+static void an_older_one_is_read(void **state)
+{
+    char *path = dsf_xasprintf("%s/step-2/manifest.json", dir);
+    struct dsflow_err err;
+    size_t bytes;
+    char *tensors;
+    FILE *f;
+
+    assert_int_equal(save(2, 0, &err), DSFLOW_OK);
+    bytes = 8 + 20000;
+    tensors = text_of("params.safetensors");
+    bytes += (unsigned char)tensors[0];
+    f = fopen(path, "w");
+    fprintf(f,
+            "{\"version\": 1, \"job\": \"j\", \"step\": 2, \"files\": "
+            "{\"params.safetensors\": {\"bytes\": %zu, \"xxh3\": "
+            "\"%016llx\"}}}",
+            bytes, (unsigned long long)XXH3_64bits(tensors, bytes));
+    fclose(f);
+    assert_int_equal(latest(0, &err), 2);
+    damage(2, "params.safetensors", 9000);
+    assert_int_equal(latest(0, &err), -1);
+    free(path);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
@@ -364,6 +518,9 @@ int main(void)
         TEST(dying_before_the_first_latest_loses_nothing),
         TEST(dying_before_latest_is_moved_goes_on_from_it),
         TEST(a_latest_that_names_nothing_is_an_error),
+        TEST(two_write_what_one_does),
+        TEST(what_one_of_two_cannot_write_is_no_checkpoint),
+        TEST(an_older_one_is_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
