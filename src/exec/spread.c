@@ -209,6 +209,22 @@ void dsf_spread_tell(struct dsflow_exec *exec, const int64_t *numbers)
         dsf_exec_fail(exec->spread->own, &err);
 }
 
+int dsf_spread_call(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    int status = put_back(exec, err);
+
+    return status == DSFLOW_OK
+               ? ask_all(exec->spread,
+                         (struct dsf_spread_command){ .what = DSF_SPREAD_CALL },
+                         false, err)
+               : status;
+}
+
+struct dsflow_exec *dsf_spread_own(const struct dsflow_exec *exec)
+{
+    return exec->spread->own;
+}
+
 size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
                            enum dsflow_tier tier)
 {
@@ -324,6 +340,7 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
     case DSF_SPREAD_SPANS:
         return dsf_spread_tell_spans(exec, part, wire, of, err);
     case DSF_SPREAD_TELL: /* where the loop is */
+    case DSF_SPREAD_CALL:
     case DSF_SPREAD_END:
         break;
     }
@@ -332,8 +349,8 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
 
 int dsf_spread_serve(struct dsflow_exec *exec,
                      const struct dsf_graph_part *part, struct dsf_wire *wire,
-                     void (*told)(void *user, const int64_t *numbers),
-                     void *user, struct dsflow_err *err)
+                     const struct dsf_spread_served *served,
+                     struct dsflow_err *err)
 {
     struct dsf_spread_command c = { .what = DSF_SPREAD_SUBMIT };
     int status = DSFLOW_OK;
@@ -341,8 +358,11 @@ int dsf_spread_serve(struct dsflow_exec *exec,
     while (status == DSFLOW_OK && c.what != DSF_SPREAD_END) {
         status =
             dsf_pass(wire, false, 0, DSF_SPREAD_COMMAND, &c, sizeof(c), err);
-        if (status == DSFLOW_OK && c.what == DSF_SPREAD_TELL && told != NULL)
-            told(user, c.numbers);
+        if (status == DSFLOW_OK && c.what == DSF_SPREAD_TELL && served != NULL)
+            served->told(served->user, c.numbers);
+        else if (status == DSFLOW_OK && c.what == DSF_SPREAD_CALL &&
+                 served != NULL)
+            status = served->asked(served->user, err);
         else if (status == DSFLOW_OK && exec != NULL)
             status = serve(exec, part, wire, 0, &c, err);
     }

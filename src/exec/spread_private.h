@@ -24,6 +24,7 @@ enum dsf_spread_what {
     DSF_SPREAD_CLOCK,
     DSF_SPREAD_SPANS,
     DSF_SPREAD_TELL,
+    DSF_SPREAD_CALL,
     DSF_SPREAD_END
 };
 

@@ -7,6 +7,7 @@
 #include "exec/exec_memory.h"
 #include "model/parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,7 +239,11 @@ int dsf_contents_fill(struct dsf_contents *c, unsigned unit, unsigned kind,
     float *whole;
     int status;
 
-    if (n == 1 && is_plain(c, unit, kind)) {
+    if (n == 0)
+        return DSFLOW_OK;
+    /* Of several processes, this one may have a shard of it. */
+    if (n == 1 && is_plain(c, unit, kind) &&
+        spec_of(c, at)->elems == c->model->units[unit].elems) {
         whole = map(c, at, DSFLOW_W, err);
         return whole == NULL ? DSFLOW_EIO : read(user, unit, whole, err);
     }
@@ -329,6 +334,166 @@ int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
     return status;
 }
 
+/* The holding that piece `p` is of. */
+static size_t holding_of(const struct dsf_contents *c,
+                         const struct dsf_piece *p)
+{
+    size_t n, first = find(c, p->unit, p->kind, &n), i = first;
+
+    for (; i < first + n; i++) {
+        const struct dsflow_data_spec *d = spec_of(c, i);
+
+        if (d->part == p->part && d->at <= p->at &&
+            p->at + p->elems <= d->at + d->elems)
+            break;
+    }
+    assert(i < first + n);
+    return i;
+}
+
+/* Pieces that have the numbers of the file. */
+static int write_plain(struct dsf_contents *c, const struct dsf_piece *pieces,
+                       size_t n, size_t bytes, struct dsf_st_writer *out,
+                       struct dsflow_err *err)
+{
+    size_t mapped = SIZE_MAX, done = 0;
+    const float *at = NULL;
+    int status = DSFLOW_OK;
+
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i++) {
+        size_t holding = holding_of(c, &pieces[i]);
+        size_t from = (size_t)pieces[i].at * sizeof(*at);
+        size_t own = (size_t)pieces[i].elems * sizeof(*at);
+
+        if (holding != mapped)
+            at = map(c, holding, DSFLOW_R, err);
+        mapped = holding;
+        if (at == NULL)
+            return DSFLOW_EIO;
+        status = dsf_st_skip(out, from - done, err);
+        if (status == DSFLOW_OK)
+            status = dsf_st_put(
+                out, at + (pieces[i].at - spec_of(c, holding)->at), own, err);
+        done = from + own;
+    }
+    return status == DSFLOW_OK ? dsf_st_skip(out, bytes - done, err) : status;
+}
+
+/* The numbers of the pieces of a part into `own`, and where they are as 1 into
+ * `marks`. */
+static int get_some(struct dsf_contents *c, int32_t part,
+                    const struct dsf_piece *pieces, size_t n, float *own,
+                    float *marks, struct dsflow_err *err)
+{
+    size_t mapped = SIZE_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t holding;
+
+        if (pieces[i].part != part)
+            continue;
+        holding = holding_of(c, &pieces[i]);
+        if (holding != mapped) {
+            const struct dsflow_data_spec *d = spec_of(c, holding);
+            const void *at = map(c, holding, DSFLOW_R, err);
+
+            if (at == NULL)
+                return DSFLOW_EIO;
+            dsf_unpack(d->dtype, at, own + d->at, (size_t)d->elems);
+            mapped = holding;
+        }
+        for (int64_t k = 0; k < pieces[i].elems; k++)
+            marks[pieces[i].at + k] = 1;
+    }
+    return DSFLOW_OK;
+}
+
+/* The same, as they are in the whole unit. */
+static int get_some_of_part(struct dsf_contents *c, int32_t p,
+                            const struct dsf_piece *pieces, size_t n,
+                            float *whole, float *marks, struct dsflow_err *err)
+{
+    struct dsf_part part;
+    float *own, *own_marks;
+    int status;
+
+    dsf_part_init(&part, c->model, c->tensor, pieces[0].unit, p);
+    if (part.elems == 0)
+        return DSFLOW_OK;
+    own = calloc((size_t)part.elems, sizeof(*own));
+    own_marks = calloc((size_t)part.elems, sizeof(*own));
+    if (own == NULL || own_marks == NULL)
+        status = dsflow_fail(
+            err, DSFLOW_ENOMEM, "memory: %s for a part of unit %s",
+            dsf_size_text(2.0 * (double)part.elems * sizeof(*own)).s,
+            c->model->units[pieces[0].unit].name);
+    else
+        status = get_some(c, p, pieces, n, own, own_marks, err);
+    if (status == DSFLOW_OK) {
+        dsf_part_merge(&part, own, whole);
+        dsf_part_merge(&part, own_marks, marks);
+    }
+    free(own);
+    free(own_marks);
+    return status;
+}
+
+/* What is marked. */
+static int write_marked(const float *whole, const float *marks, size_t n,
+                        struct dsf_st_writer *out, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (size_t i = 0, end; i < n && status == DSFLOW_OK; i = end) {
+        for (end = i + 1; end < n && marks[end] == marks[i];)
+            end++;
+        status =
+            marks[i] == 0
+                ? dsf_st_skip(out, (end - i) * sizeof(*whole), err)
+                : dsf_st_put(out, whole + i, (end - i) * sizeof(*whole), err);
+    }
+    return status;
+}
+
+int dsf_contents_write_some(struct dsf_contents *c, unsigned unit,
+                            unsigned kind, const struct dsf_piece *pieces,
+                            size_t n, size_t bytes, struct dsf_st_writer *out,
+                            struct dsflow_err *err)
+{
+    const struct dsf_unit *u;
+    float *whole = NULL, *marks = NULL;
+    int status;
+
+    if (n == 0)
+        return dsf_st_skip(out, bytes, err);
+    if (!is_tensors(c, kind))
+        return write_one(c, unit, kind, out, err);
+    if (is_as_in_files(c, unit, kind))
+        return write_plain(c, pieces, n, bytes, out, err);
+    u = &c->model->units[unit];
+    status = dsf_unit_alloc(c->model, unit, &whole, err);
+    if (status == DSFLOW_OK)
+        status = dsf_unit_alloc(c->model, unit, &marks, err);
+    if (status < 0)
+        goto out_free;
+    memset(whole, 0, (size_t)u->elems * sizeof(*whole));
+    memset(marks, 0, (size_t)u->elems * sizeof(*marks));
+    if (c->tensor == 1)
+        status = get_some(c, 0, pieces, n, whole, marks, err);
+    for (int32_t p = 0; c->tensor > 1 && p <= c->tensor; p++)
+        if (status == DSFLOW_OK)
+            status = get_some_of_part(c, p, pieces, n, whole, marks, err);
+    if (status == DSFLOW_OK) {
+        dsf_unit_to_file(u, whole);
+        dsf_unit_to_file(u, marks);
+        status = write_marked(whole, marks, (size_t)u->file_elems, out, err);
+    }
+out_free:
+    free(marks);
+    free(whole);
+    return status;
+}
+
 /* Each piece from its place in the file. */
 static int read_pieces(struct dsf_contents *c, unsigned unit, unsigned kind,
                        const struct dsf_st_file *file,
@@ -354,8 +519,12 @@ int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
                       const struct dsf_st_tensor *from, struct dsflow_err *err)
 {
     float *whole;
+    size_t n;
     int status;
 
+    find(c, unit, kind, &n);
+    if (n == 0)
+        return DSFLOW_OK;
     if (!is_tensors(c, kind))
         return read_each(c, unit, kind, file, from, err);
     if (is_as_in_files(c, unit, kind))

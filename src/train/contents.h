@@ -1,6 +1,7 @@
 /* contents.h - what a run keeps as whole tensors of the model, however the mesh
  * shares them out, and in whatever memory they are. One tensor is in memory
- * beside them at a time, where it does not stand in one piece. */
+ * beside them at a time, where it does not stand in one piece; two, where
+ * several processes write it. */
 #ifndef DSF_TRAIN_CONTENTS_H
 #define DSF_TRAIN_CONTENTS_H
 
@@ -18,6 +19,14 @@ struct dsf_holding {
     int32_t part;
     int64_t at; /* within the part */
     dsflow_data_id id;
+};
+
+/* Numbers of a holding that a process has, or writes. */
+struct dsf_piece {
+    uint32_t unit, kind; /* as above */
+    int32_t part;
+    uint32_t is_array; /* it has no pieces: one writes all of it */
+    int64_t at, elems;
 };
 
 struct dsf_contents {
@@ -59,5 +68,12 @@ int dsf_contents_write(struct dsf_contents *c, unsigned unit, unsigned kind,
 int dsf_contents_read(struct dsf_contents *c, unsigned unit, unsigned kind,
                       const struct dsf_st_file *file,
                       const struct dsf_st_tensor *from, struct dsflow_err *err);
+
+/* The same of the `n` pieces of it that are this process's to write, in order;
+ * the rest of its `bytes` in the file is skipped. */
+int dsf_contents_write_some(struct dsf_contents *c, unsigned unit,
+                            unsigned kind, const struct dsf_piece *pieces,
+                            size_t n, size_t bytes, struct dsf_st_writer *out,
+                            struct dsflow_err *err);
 
 #endif

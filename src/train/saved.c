@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "measure/disks.h"
 #include "policies/policies.h"
+#include "train/by_all.h"
 #include "train/identity.h"
 #include "train/machine_keys.h"
 #include "train/room.h"
@@ -21,6 +22,8 @@ struct passing {
     struct dsf_session *s;
     struct dsf_holding *what; /* by tensor: its unit and place in the list */
     size_t cap;
+    const struct dsf_ckpt_part *part; /* that it is of */
+    const struct dsf_writes *writes;  /* of several processes; NULL: all */
 };
 
 struct contents {
@@ -44,9 +47,15 @@ static int put_unit(void *user, unsigned i, struct dsf_st_writer *out,
                     struct dsflow_err *err)
 {
     const struct passing *p = user;
+    unsigned unit = p->what[i].unit, kind = p->what[i].kind;
+    const struct dsf_piece *pieces;
+    size_t n;
 
-    return dsf_contents_write(&p->s->contents, p->what[i].unit, p->what[i].kind,
-                              out, err);
+    if (p->writes == NULL)
+        return dsf_contents_write(&p->s->contents, unit, kind, out, err);
+    pieces = dsf_writes_of(p->writes, unit, kind, &n);
+    return dsf_contents_write_some(&p->s->mine, unit, kind, pieces, n,
+                                   p->part->tensors[i].bytes, out, err);
 }
 
 static int take_unit(void *user, unsigned i, const struct dsf_st_file *file,
@@ -54,7 +63,7 @@ static int take_unit(void *user, unsigned i, const struct dsf_st_file *file,
 {
     const struct passing *p = user;
 
-    return dsf_contents_read(&p->s->contents, p->what[i].unit, p->what[i].kind,
+    return dsf_contents_read(&p->s->mine, p->what[i].unit, p->what[i].kind,
                              file, from, err);
 }
 
@@ -167,6 +176,7 @@ static void list_contents(struct dsf_session *s, struct contents *c)
     kept = kept_of(s, c);
     for (int p = 0; p < 2; p++) {
         c->passing[p].s = s;
+        c->passing[p].part = &c->parts[p];
         c->parts[p] = (struct dsf_ckpt_part){ .name = names[p],
                                               .put = put_unit,
                                               .take = take_unit,
@@ -265,10 +275,12 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
     char *dir = dsf_session_checkpoints(s);
     struct dsf_ckpt_fields of = { 0 }, numbers = { 0 };
     struct dsf_identity identity;
+    struct dsf_by_all_save asked;
     struct contents c;
     char on[256];
     int status;
 
+    dsf_by_all_save_init(&asked, s);
     snprintf(meta.job, sizeof(meta.job), "%s", s->job->main.name);
     list_contents(s, &c);
     list_numbers(s, &numbers);
@@ -280,13 +292,32 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
         dsf_ckpt_fields_add(&of, DSF_IDENTITY_ON, on);
     meta.identity = dsf_identity_hash(&identity);
     meta.of = &of;
+    if (s->wire != NULL) {
+        meta.others = &asked.others;
+        c.passing[0].writes = c.passing[1].writes = &asked.writes;
+    }
     status =
         dsf_ckpt_save(dir, &meta, c.parts, 2, s->job->checkpoint.keep, err);
     forget_contents(&c);
     dsf_ckpt_fields_fini(&of);
     dsf_ckpt_fields_fini(&numbers);
     dsf_identity_fini(&identity);
+    dsf_by_all_save_fini(&asked);
     free(dir);
+    return status;
+}
+
+int dsf_session_save_own(struct dsf_session *s, const char *folder,
+                         const struct dsf_writes *writes, uint64_t *sums,
+                         struct dsflow_err *err)
+{
+    struct contents c;
+    int status;
+
+    list_contents(s, &c);
+    c.passing[0].writes = c.passing[1].writes = writes;
+    status = dsf_ckpt_write_some(folder, c.parts, 2, sums, err);
+    forget_contents(&c);
     return status;
 }
 
@@ -386,14 +417,12 @@ static int read_numbers(struct dsf_session *s, const char *folder,
 
 /* Arrays that the checkpoint has not, or of other ranks, begin as zeroes: all
  * that are kept under one name. */
-static int drop_absent(struct dsf_session *s, struct contents *c,
-                       const char *folder, struct dsflow_err *err)
+static int find_absent(const struct dsf_session *s, const struct contents *c,
+                       const char *folder, bool *absent, struct dsflow_err *err)
 {
-    struct dsf_ckpt_part *part = &c->parts[1];
-    struct passing *passing = &c->passing[1];
-    bool *absent = dsf_xcalloc(s->plan->kept.n, sizeof(*absent));
+    const struct dsf_ckpt_part *part = &c->parts[1];
+    const struct passing *passing = &c->passing[1];
     struct dsf_st_file *file;
-    unsigned n = 0;
     int status = dsf_ckpt_open_part(folder, part->name, &file, err);
 
     for (unsigned i = 0; i < part->n && status == DSFLOW_OK; i++) {
@@ -406,7 +435,18 @@ static int drop_absent(struct dsf_session *s, struct contents *c,
                      s->plan->kept.v[kind].name);
         }
     }
-    for (unsigned i = 0; i < part->n && status == DSFLOW_OK; i++) {
+    if (status == DSFLOW_OK)
+        dsf_st_close(file);
+    return status;
+}
+
+static void drop_absent(struct contents *c, const bool *absent)
+{
+    struct dsf_ckpt_part *part = &c->parts[1];
+    struct passing *passing = &c->passing[1];
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < part->n; i++) {
         if (absent[passing->what[i].kind]) {
             free(part->tensors[i].name);
             continue;
@@ -414,9 +454,38 @@ static int drop_absent(struct dsf_session *s, struct contents *c,
         part->tensors[n] = part->tensors[i];
         passing->what[n++] = passing->what[i];
     }
+    part->n = n;
+}
+
+int dsf_session_load_own(struct dsf_session *s, const char *folder,
+                         const bool *absent, struct dsflow_err *err)
+{
+    struct contents c;
+    int status;
+
+    list_contents(s, &c);
+    drop_absent(&c, absent);
+    status = dsf_ckpt_load(folder, c.parts, 2, err);
+    forget_contents(&c);
+    return status;
+}
+
+/* In all processes. */
+static int load_arrays(struct dsf_session *s, const char *folder,
+                       struct dsflow_err *err)
+{
+    bool *absent = dsf_xcalloc(s->plan->kept.n, sizeof(*absent));
+    struct contents c;
+    int status;
+
+    list_contents(s, &c);
+    status = find_absent(s, &c, folder, absent, err);
+    forget_contents(&c);
+    if (status == DSFLOW_OK)
+        status = dsf_by_all_load(s, folder, absent, err);
     if (status == DSFLOW_OK) {
-        part->n = n;
-        dsf_st_close(file);
+        status = dsf_session_load_own(s, folder, absent, err);
+        status = dsf_by_all_end(s, status, err);
     }
     free(absent);
     return status;
@@ -426,13 +495,8 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err)
 {
     const int64_t *cursor;
-    struct contents c;
-    int status;
+    int status = load_arrays(s, folder, err);
 
-    list_contents(s, &c);
-    status = drop_absent(s, &c, folder, err);
-    if (status == DSFLOW_OK)
-        status = dsf_ckpt_load(folder, c.parts, 2, err);
     if (status == DSFLOW_OK)
         status = read_numbers(s, folder, err);
     if (status == DSFLOW_OK) {
@@ -440,7 +504,6 @@ int dsf_session_load(struct dsf_session *s, const char *folder,
         s->first = cursor[1];
         dsf_together_tell(s, 0);
     }
-    forget_contents(&c);
     s->unprepared = true;
     return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }

@@ -7,6 +7,7 @@
 #include "config/job_saved.h"
 #include "config/toml_read.h"
 #include "exec/cuda_module.h"
+#include "exec/spread.h"
 #include "measure/disks.h"
 #include "measure/machine_cache.h"
 #include "net/watch.h"
@@ -16,6 +17,7 @@
 #include "policies/processes.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
+#include "train/by_all.h"
 #include "train/machine_keys.h"
 #include "train/origin.h"
 #include "train/params.h"
@@ -325,14 +327,18 @@ int dsf_session_check_memory(struct dsf_session *s, struct dsflow_err *err)
     return status == DSFLOW_OK ? check_present(s, w, err) : status;
 }
 
-/* The rotary table, on every rank that uses it. */
-static void fill_constants(struct dsf_session *s)
+/* What this process has, of a graph or of its part of one, and the constants in
+ * it: the rotary table, on every rank that uses it. */
+static void open_mine(struct dsf_session *s, struct dsflow_graph *graph,
+                      struct dsflow_exec *exec)
 {
-    for (uint32_t i = 0; i < dsflow_graph_ndata(s->graph); i++)
-        if (dsflow_graph_data(s->graph, (dsflow_data_id){ i })->constant)
+    dsf_contents_init(&s->mine, &s->model, graph, exec, &s->plan->kept,
+                      s->plan->nparts);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(graph); i++)
+        if (dsflow_graph_data(graph, (dsflow_data_id){ i })->constant)
             dsf_model_rope_table(
                 &s->model,
-                dsflow_exec_map(s->exec, (dsflow_data_id){ i }, DSFLOW_RW));
+                dsflow_exec_map(exec, (dsflow_data_id){ i }, DSFLOW_RW));
 }
 
 static struct dsflow_exec_options options_of(const struct dsf_session *s,
@@ -375,7 +381,10 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
         return status;
     dsf_contents_init(&s->contents, &s->model, s->graph, s->exec,
                       &s->plan->kept, s->plan->nparts);
-    fill_constants(s);
+    if (s->wire != NULL)
+        open_mine(s, s->part.graph, dsf_spread_own(s->exec));
+    else
+        open_mine(s, s->graph, s->exec);
     return DSFLOW_OK;
 }
 
@@ -391,25 +400,39 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
     status = dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
     if (status == DSFLOW_OK)
         dsf_watched_begin(s);
+    if (status == DSFLOW_OK)
+        open_mine(s, s->part.graph, s->exec);
     return status;
 }
 
-int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
-                      struct dsflow_err *err)
+int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
+                          struct dsflow_err *err)
 {
     struct dsf_params *params;
     int status = dsf_params_open(s, step, &params, from, err);
 
     if (status < 0)
         return status;
+    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
+        status = dsf_contents_fill(&s->mine, u, DSF_KEPT_PARAM, dsf_params_read,
+                                   params, err);
+    dsf_params_close(params);
+    return status;
+}
+
+int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
+                      struct dsflow_err *err)
+{
+    int status = dsf_by_all_start(s, step, err);
+
+    if (status < 0)
+        return status;
     dsf_notice(strcmp(s->job->model.init, "random") == 0
                    ? "drawing the first weights"
                    : "reading the weights");
-    for (unsigned u = 0; u < s->model.nunits && status == DSFLOW_OK; u++)
-        status = dsf_contents_fill(&s->contents, u, DSF_KEPT_PARAM,
-                                   dsf_params_read, params, err);
+    status = dsf_session_start_own(s, step, from, err);
+    status = dsf_by_all_end(s, status, err);
     dsf_notice_end();
-    dsf_params_close(params);
     s->unprepared = true;
     return status == DSFLOW_OK ? dsf_session_prepare(s, err) : status;
 }
@@ -484,6 +507,7 @@ void dsf_session_close(struct dsf_session *s)
     dsf_tokenizer_free(s->tok);
     dsf_session_take_job(s, NULL);
     dsf_contents_fini(&s->contents);
+    dsf_contents_fini(&s->mine);
     free(s->why);
     free(s->origin);
     dsf_ckpt_fields_fini(&s->origin_of);

@@ -15,6 +15,7 @@
 #include "text/text.h"
 #include "tune/fit.h"
 #include "train/contents.h"
+#include "train/writes.h"
 
 struct dsf_session {
     const struct dsf_job *job; /* its own */
@@ -29,6 +30,7 @@ struct dsf_session {
     struct dsf_weights *weights; /* of the graph: dsf_session_weights */
     struct dsflow_exec *exec;
     struct dsf_contents contents; /* after open */
+    struct dsf_contents mine; /* what this process has of them; alone, all */
     char *origin; /* the checkpoint of another run that model.init names; NULL:
                      it names none … */
     struct dsf_ckpt_fields origin_of; /* … and what that is of */
@@ -103,6 +105,10 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
 int dsf_session_start(struct dsf_session *s, int64_t step, int64_t *from,
                       struct dsflow_err *err);
 
+/* What of it is this process's, one of several. */
+int dsf_session_start_own(struct dsf_session *s, int64_t step, int64_t *from,
+                          struct dsflow_err *err);
+
 /* Run the program `prepare`, if the graph has it and parameters were written
  * since it ran. Before a step or a validation, when nothing is under way. */
 int dsf_session_prepare(struct dsf_session *s, struct dsflow_err *err);
@@ -112,6 +118,14 @@ int dsf_session_save(struct dsf_session *s, int64_t step,
                      struct dsflow_err *err);
 int dsf_session_load(struct dsf_session *s, const char *folder,
                      struct dsflow_err *err);
+
+/* What of it is this process's, one of several: kinds that are `absent` from
+ * the checkpoint begin as zeroes; `sums` are those of dsf_ckpt_write_some. */
+int dsf_session_save_own(struct dsf_session *s, const char *folder,
+                         const struct dsf_writes *writes, uint64_t *sums,
+                         struct dsflow_err *err);
+int dsf_session_load_own(struct dsf_session *s, const char *folder,
+                         const bool *absent, struct dsflow_err *err);
 
 /* The text goes on so that step 0 would have begun with sequence `first`. */
 void dsf_session_set_first(struct dsf_session *s, int64_t first);

@@ -8,6 +8,7 @@
 #include "net/pass.h"
 #include "net/watch.h"
 #include "policies/processes.h"
+#include "train/by_all.h"
 #include "train/feed.h"
 
 #include <stdlib.h>
@@ -167,6 +168,13 @@ static void told(void *user, const int64_t *numbers)
     x->feed.nvalidation = numbers[1];
 }
 
+static int asked(void *user, struct dsflow_err *err)
+{
+    struct served *x = user;
+
+    return dsf_by_all_serve(&x->s, x->wire, err);
+}
+
 /* The job and its plan, as the first process has them, but only the tasks of
  * this one. */
 static int open_plan(struct served *x, const struct order *o, const char *text,
@@ -222,6 +230,7 @@ static int say_opened(struct dsf_wire *wire, int status,
 static int serve(struct served *x, const struct order *o,
                  struct dsflow_err *err)
 {
+    const struct dsf_spread_served served = { x, told, asked };
     char *text = dsf_xcalloc(1, o->bytes + 1);
     struct dsflow_err why;
     int status, opened = DSFLOW_OK;
@@ -234,7 +243,7 @@ static int serve(struct served *x, const struct order *o,
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)
-        status = dsf_spread_serve(x->s.exec, &x->s.part, x->wire, told, x, err);
+        status = dsf_spread_serve(x->s.exec, &x->s.part, x->wire, &served, err);
     dsf_session_close(&x->s);
     dsf_feed_fini(&x->feed);
     free(text);

@@ -366,7 +366,7 @@ static void *serve(void *arg)
     struct server *s = arg;
 
     s->status =
-        dsf_spread_serve(s->tr.exec, &s->part, s->tr.wire, NULL, NULL, &s->err);
+        dsf_spread_serve(s->tr.exec, &s->part, s->tr.wire, NULL, &s->err);
     return NULL;
 }
 

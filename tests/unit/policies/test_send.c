@@ -240,9 +240,8 @@ static void *serve_without_executor(void *wire)
 {
     static struct dsflow_err err;
 
-    return dsf_spread_serve(NULL, NULL, wire, NULL, NULL, &err) == DSFLOW_OK
-               ? NULL
-               : &err;
+    return dsf_spread_serve(NULL, NULL, wire, NULL, &err) == DSFLOW_OK ? NULL
+                                                                       : &err;
 }
 
 /* No executor can run a task `make`: the other process is told to end. */
