@@ -192,6 +192,16 @@ static void catch_signals(const struct dsf_cli_args *args)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* The launcher says it, where there is one. */
+static void on_death(const char *why)
+{
+    const char found[] = {
+        DSF_TO_LAUNCHER, 'f', 'o', 'u', 'n', 'd', ' ', '\0'
+    };
+
+    dsf_stop_died(dsf_is_launched() ? found : "dsflow: ", why);
+}
+
 /* Where mpirun or srun started several of these. */
 static int join(struct dsf_wire **wire, struct dsflow_err *err)
 {
@@ -201,7 +211,7 @@ static int join(struct dsf_wire **wire, struct dsflow_err *err)
     if (!dsf_net_is_one_of_several())
         return DSFLOW_OK;
     status = dsf_net_open(wire, err);
-    if (status == DSFLOW_OK && dsf_watch_open(*wire, dsf_stop_died, &why) < 0 &&
+    if (status == DSFLOW_OK && dsf_watch_open(*wire, on_death, &why) < 0 &&
         (*wire)->process == 0)
         dsf_warn("%s: a process that dies or falls silent is not named",
                  why.msg);

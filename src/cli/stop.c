@@ -6,7 +6,6 @@
 #include "cli/stop.h"
 
 #include "base/aside.h"
-#include "cli/launched.h"
 #include "cli/screen.h"
 
 #include <errno.h>
@@ -191,7 +190,7 @@ static void add_plain(struct line *l, const char *text)
             add(l, (char[]){ *text, '\0' });
 }
 
-void dsf_stop_died(const char *why)
+void dsf_stop_died(const char *front, const char *why)
 {
     uint64_t word = atomic_load(&state);
     int64_t saved = atomic_load(&saved_step);
@@ -202,9 +201,7 @@ void dsf_stop_died(const char *why)
     atomic_store(&silent, true);
     if (why != NULL) {
         begin(&l, STAGE(word));
-        if (dsf_is_launched())
-            add(&l, (char[]){ DSF_TO_LAUNCHER, '\0' });
-        add(&l, dsf_is_launched() ? "found " : "dsflow: ");
+        add(&l, front);
         add(&l, why);
         if (saved >= 0) {
             add(&l, "; the last checkpoint is of step ");

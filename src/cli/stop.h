@@ -35,10 +35,10 @@ void dsf_stop_metrics(int fd);
 /* The steps that are done, and the last one that is saved (-1: none). */
 void dsf_stop_progress(int64_t done, int64_t saved);
 
-/* A process of several has died: says so (NULL: another one does), with what
- * there is to go on from, and leaves what is not whole. The caller ends the
- * process. */
-void dsf_stop_died(const char *why);
+/* A process of several has died: says so behind `front` (why is NULL: another
+ * one does), with what there is to go on from, and leaves what is not whole.
+ * The caller ends the process. */
+void dsf_stop_died(const char *front, const char *why);
 
 /* May step `step` begin? If so, a signal waits for its end from now on. */
 bool dsf_stop_claim(int64_t step);
