@@ -8,6 +8,9 @@ version has it, gradients set to None. Random weights and tokens. Prints one
 line of JSON with the median step.
 
   python3 torch_train.py --batch 4 --sequence 64 --threads 2 --type autocast
+
+Started by torchrun, each process trains on --batch sequences of its own, with
+DistributedDataParallel over gloo; the first one prints.
 """
 
 import argparse
@@ -150,7 +153,13 @@ optimizer = torch.optim.AdamW(
     [{"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
      {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}],
     lr=3e-4, betas=(0.9, 0.95), **{args.adam: True})
-step = torch.compile(model) if args.compile else model
+NPROCESSES = int(os.environ.get("WORLD_SIZE", 1))
+step = model
+if NPROCESSES > 1:
+    torch.distributed.init_process_group("gloo")
+    step = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+if args.compile:
+    step = torch.compile(step)
 if args.compile_blocks:
     for block in model.blocks:
         block.compile()
@@ -186,6 +195,10 @@ for _ in range(args.warmup + args.steps):
     seconds.append(time.perf_counter() - start)
 
 median = statistics.median(seconds[args.warmup:])
+if NPROCESSES > 1:
+    torch.distributed.destroy_process_group()
+if int(os.environ.get("RANK", 0)) > 0:
+    raise SystemExit(0)
 print(json.dumps({
     "torch": torch.__version__,
     "params": sum(p.numel() for p in params),
@@ -193,5 +206,5 @@ print(json.dumps({
     "seconds": round(median, 5),
     "fastest": round(min(seconds[args.warmup:]), 5),
     "tokens_per_second": round(
-        args.batch * args.accumulate * args.sequence / median, 1),
+        NPROCESSES * args.batch * args.accumulate * args.sequence / median, 1),
     "loss": round(loss.item(), 4)}))
