@@ -7,6 +7,7 @@
 #include "net/mpi_module.h"
 
 #include "net/bells.h"
+#include "net/shared_files.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -245,6 +246,8 @@ static const char *mpi_open(int32_t *process, int32_t *nprocesses)
     *process = mpi.rank;
     *nprocesses = size;
     error = dsf_bells_open(mpi.comm);
+    if (error == MPI_SUCCESS)
+        error = dsf_shared_files_unlink(mpi.comm);
     if (error != MPI_SUCCESS)
         return text_of(error);
 

@@ -152,9 +152,11 @@ kill -CONT "$first"
 ended 130
 says "^stopped without saving; there is no checkpoint$"
 
-# Nothing outlives the launcher.
+# Nothing outlives the launcher; what processes share has no name any more.
 start killed -n 2 --set job.steps=100000
 until_line '"loss"' killed/metrics.jsonl
+grep -e "/vader_segment" -e "/sm_segment" "/proc/$(rank 1)/maps" | grep -v "(deleted)" &&
+    fault "shared memory has a name"
 kill -KILL $pid
 ended 137
 

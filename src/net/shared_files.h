@@ -1,0 +1,12 @@
+/* shared_files.h - the files by which MPI shares memory between the processes
+ * of a machine. Whoever is killed would leave them in /dev/shm. */
+#ifndef DSF_NET_SHARED_FILES_H
+#define DSF_NET_SHARED_FILES_H
+
+#include <mpi.h>
+
+/* All processes of comm call it: all of them have the memory from then on, and
+ * no name of it is left. Returns what MPI says. */
+int dsf_shared_files_unlink(MPI_Comm comm);
+
+#endif
