@@ -160,13 +160,14 @@ grep -e "/vader_segment" -e "/sm_segment" "/proc/$(rank 1)/maps" | grep -v "(del
 kill -KILL $pid
 ended 137
 
-# One dies: it is named, and all end.
+# One dies: it is named, by the others or, where mpirun is faster, by the launcher,
+# and all end.
 start dead -n 2 --set job.steps=100000
 until_line '"loss"' dead/metrics.jsonl
 second=$(rank 1)
 kill -KILL "$second"
 ended 1
-says "^dsflow: process 1 (ranks 2 to 3, host .*) died in step [0-9]*"
+says "^dsflow: process 1 (.*) \(died in step\|was killed by signal 9\)"
 grep -qv -e "^dsflow: " -e "^step " -e "^tiny: " -e "^in 2 processes" dead.log &&
     { fault "it says more than that:"; cat dead.log; }
 
@@ -176,10 +177,10 @@ until_line '"step":4[0-9],' again/metrics.jsonl
 second=$(rank 1)
 kill -KILL "$second"
 ended 0
-says "warning: process 1 (.*) died in step .*: restart 1 of 2$"
+says "warning: process 1 (.*) \(died in step\|was killed by signal 9\).*: restart 1 of 2$"
 says "^goes on from again/checkpoints/step-"
 same long again
-grep -q '"restart":1,"why":"process 1 (.*) died in step ' \
+grep -q '"restart":1,"why":"process 1 (.*) \(died in step\|was killed by signal 9\)' \
     again/metrics.jsonl || fault "no restart in the metrics"
 [ "$(grep -o '^{"step":[0-9]*,"loss"' again/metrics.jsonl | sort | uniq -d)" = "" ] ||
     fault "steps stand twice in the metrics"
