@@ -7,7 +7,7 @@
 #   two processes of dsflow with two replicas, for each of TYPES (fp32 bf16): above
 #   1, dsflow is faster. The best of PyTorch's variants runs in the pairs.
 #
-# SHAPE: as of compare.sh (4x64 4x256). PYTHON has torch (python3; none: that part
+# SHAPE: as of compare.sh (4x64 4x256). AXES and TYPES leave out parts. PYTHON has torch (python3; none: that part
 # is left out). See common.sh for the rest.
 set -euo pipefail
 here=$(dirname -- "$(realpath -- "$0")")
@@ -16,7 +16,8 @@ here=$(dirname -- "$(realpath -- "$0")")
 find_dsflow "${1:-}"
 shift
 (($# > 0)) || set -- 4x64 4x256
-TYPES=${TYPES:-fp32 bf16}
+TYPES=${TYPES-fp32 bf16}
+AXES=${AXES-data pipeline}
 PYTHON=${PYTHON:-python3}
 
 # in_two SETTING...: $job in two processes, to $seconds.
@@ -39,7 +40,7 @@ torch_seconds()
 for shape in "$@"; do
     sequences=${shape%%x*} tokens=${shape#*x}
     make_job "$shape"
-    for axis in data pipeline; do
+    for axis in $AXES; do
         : > "$work/ratios"
         for ((i = 1; i <= PAIRS; i++)); do
             set_to=(--set mesh.$axis=2 --set batch.micro=1)
@@ -66,7 +67,8 @@ for shape in "$@"; do
         done
         : > "$work/ratios"
         for ((i = 1; i <= PAIRS; i++)); do
-            in_two --set mesh.data=2 --set precision.compute="$type"
+            in_two --set mesh.data=2 --set batch.micro=$((sequences / 2)) \
+                --set precision.compute="$type"
             # shellcheck disable=SC2086
             s=$(torch_seconds $best)
             ratio "$s" "$seconds" >> "$work/ratios"
