@@ -71,6 +71,9 @@ extern const struct dsf_cmd dsf_program;       /* dsflow itself */
 
 /* `dsflow bench gpu`: bench_gpu.c. */
 int dsf_bench_gpu(const struct dsf_cli_args *args, struct dsflow_err *err);
+/* `dsflow bench link -n N`, or what mpirun started of it: bench_link.c. */
+bool dsf_bench_link_is_asked(const struct dsf_cli_args *args);
+int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err);
 /* `dsflow bench io FOLDER…`: bench_io.c. */
 int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/units.h"
 #include "cli/cmd.h"
+#include "cli/launch.h"
 #include "measure/limits.h"
 #include "measure/machine_cache.h"
 
@@ -143,9 +144,13 @@ static int read_parts(const struct dsf_cli_args *args, bool asked[NPARTS],
     return DSFLOW_OK;
 }
 
-/* Those of bench io were not given. */
+/* Those of others were not given. */
 static int check_flags(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
+    if (dsf_launch_is_asked(args))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "bench: -n, --hosts, --hostfile: expected with link "
+                           "alone");
     for (unsigned i = 0; i < args->nopts; i++)
         if (strcmp(args->opts[i].flag->name, "output") != 0)
             return dsflow_fail(err, DSFLOW_EINVAL,
@@ -202,21 +207,24 @@ static int bench_what(const struct dsf_cli_args *args, struct dsflow_err *err)
         return dsf_bench_io(args, err);
     if (args->nwords > 0 && strcmp(args->words[0], "gpu") == 0)
         return dsf_bench_gpu(args, err);
+    if (dsf_bench_link_is_asked(args))
+        return dsf_bench_link(args, err);
     return bench(args, err);
 }
 
 static const struct dsf_flag bench_flags[] = {
     { "output", "FILE", "write the machine file here, not in the cache" },
+    DSF_FLAGS_LAUNCH,
     { "size", "SIZE", "io: size of all files together (1GiB)" },
     { "block", "SIZE", "io: try requests of this size only" },
     { "depth", "N", "io: try this many requests in flight only" },
-    { "quick", NULL, "io, gpu: a part of it, in some seconds" },
+    { "quick", NULL, "io, gpu, link -n: a part of it, in some seconds" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_bench = {
     .name = "bench",
-    .args = "[gemm] [memory] [tasks] [link] | gpu | io FOLDER…",
+    .args = "[gemm] [memory] [tasks] [link] | link -n N | gpu | io FOLDER…",
     .summary = "measure this machine, for dsflow plan",
     .help =
         "Measures products of matrices, memory, every kind of task and copies\n"
@@ -225,6 +233,12 @@ const struct dsf_cmd dsf_cmd_bench = {
         "minute and a half in fp32 and as much in bf16 (and in fp16, where a\n"
         "job has computed in it), the rest some seconds. Without it plan and\n"
         "run measure less, once. Nothing else should run.\n"
+        "\n"
+        "dsflow bench link -n 2 measures messages between processes, which\n"
+        "mpirun starts here or on --hosts, as it does those of dsflow run:\n"
+        "the time of a small one, and megabytes a second each way and both\n"
+        "ways at once, while cores are idle and while they compute. Between\n"
+        "hosts it goes to [network] of the machine file, in one to [link].\n"
         "\n"
         "dsflow bench gpu measures the GPUs: memory, links, what a task takes\n"
         "beside its kernel, and every kind of task in fp32, bf16 and fp16, in\n"

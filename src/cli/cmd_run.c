@@ -279,15 +279,9 @@ static int run(const struct dsf_cli_args *args, struct dsflow_err *err)
     int status;
 
     if (dsf_launch_is_asked(args))
-        return dsf_launch(args, err);
+        return dsf_launch("run", args, err);
     status = run_here(args, err);
-    if (status < 0 && dsf_is_launched()) {
-        fprintf(stderr, "dsflow: %s\n", err->msg);
-        status = dsflow_status_exit(status);
-    }
-    fflush(NULL);
-    dsf_launched_end(status);
-    return status;
+    return dsf_launched_end(status, err);
 }
 
 static const struct dsf_flag run_flags[] = {
@@ -303,6 +297,9 @@ static const struct dsf_flag run_flags[] = {
       "keep when and where every task of these steps ran, for dsflow trace; "
       "all: of all steps; without: of five" },
     DSF_FLAGS_LAUNCH,
+    { "restarts", "N",
+      "begin again from the newest whole checkpoint where a process died or "
+      "failed, N times at most" },
     { 0 },
 };
 

@@ -442,9 +442,11 @@ static int fail_to_start(struct launch *l, struct dsflow_err *err)
     int status = exit_of(l->status);
 
     if (status == 127)
-        return dsflow_fail(err, DSFLOW_EINVAL, "run: mpirun cannot be started");
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: mpirun cannot be started",
+                           l->places.command);
     return dsflow_fail(err, DSFLOW_EINVAL,
-                       "run: mpirun could not start the processes: %.400s",
+                       "%s: mpirun could not start the processes: %.400s",
+                       l->places.command,
                        words[0] != '\0' ? words : "it does not say why");
 }
 
@@ -560,33 +562,36 @@ static bool is_in_path(const char *name)
     return false;
 }
 
-static int check(struct launch *l, struct dsflow_err *err)
+static int check(struct launch *l, const char *command, struct dsflow_err *err)
 {
     ssize_t n = readlink("/proc/self/exe", l->program, sizeof(l->program) - 1);
-    int status = dsf_places_read(&l->places, l->args, err);
+    int status = dsf_places_read(&l->places, command, l->args, err);
 
     if (status < 0)
         return status;
     if (dsf_net_is_inside())
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "run: -n: mpirun or srun started this process: "
-                           "expected no -n, --hosts, --hostfile or --restarts");
+                           "%s: -n: mpirun or srun started this process: "
+                           "expected no -n, --hosts, --hostfile or --restarts",
+                           l->places.command);
     if (!is_in_path("mpirun"))
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "run: -n: there is no mpirun in PATH: expected that "
-                           "of Open MPI (openmpi-bin)");
+                           "%s: -n: there is no mpirun in PATH: expected that "
+                           "of Open MPI (openmpi-bin)",
+                           l->places.command);
     if (n < 0)
         return dsflow_fail(err, DSFLOW_EIO, "/proc/self/exe: %m");
     /* Said once, here. */
     return dsf_net_version(err) != NULL ? DSFLOW_OK : DSFLOW_EINVAL;
 }
 
-int dsf_launch(const struct dsf_cli_args *args, struct dsflow_err *err)
+int dsf_launch(const char *command, const struct dsf_cli_args *args,
+               struct dsflow_err *err)
 {
     struct launch l = { .args = args };
     char failed[sizeof(err->msg)] = "";
     bool again = false;
-    int status = check(&l, err);
+    int status = check(&l, command, err);
 
     if (status == DSFLOW_OK)
         status = catch_signals(err);

@@ -1,4 +1,4 @@
-/* launch.h - the processes of a run, started here and on other hosts by mpirun.
+/* launch.h - the processes of a command, started here and on other hosts by mpirun.
  */
 #ifndef DSF_CLI_LAUNCH_H
 #define DSF_CLI_LAUNCH_H
@@ -10,20 +10,18 @@
         { "hosts", "HOST:N,HOST:N",                                               \
           "on these hosts, N processes on each (default: 1), which mpirun "    \
           "reaches by ssh" },                                                  \
-        { "hostfile", "FILE", "on the hosts of a file, as mpirun reads it" },  \
     {                                                                          \
-        "restarts", "N",                                                       \
-            "begin again from the newest whole checkpoint where a process "    \
-            "died or failed, N times at most"                                  \
+        "hostfile", "FILE", "on the hosts of a file, as mpirun reads it"       \
     }
 
 /* Does one of these flags ask for processes? */
 bool dsf_launch_is_asked(const struct dsf_cli_args *args);
 
-/* Run the same command in them, without these flags, to its end; what they
+/* Run this command with the same words in them, without these flags, to its end; what they
  * write goes to this standard output and error, and signals to process 0.
  * Returns the exit status of process 0, or DSFLOW_EINVAL: what cannot be
  * started, DSFLOW_EIO: what ended it. */
-int dsf_launch(const struct dsf_cli_args *args, struct dsflow_err *err);
+int dsf_launch(const char *command, const struct dsf_cli_args *args,
+               struct dsflow_err *err);
 
 #endif

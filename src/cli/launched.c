@@ -102,14 +102,21 @@ void dsf_launched_joined(void)
         tell(line, sizeof(line));
 }
 
-void dsf_launched_end(int status)
+int dsf_launched_end(int status, const struct dsflow_err *err)
 {
     char line[32];
-    int n =
-        snprintf(line, sizeof(line), "%cended %d\n", DSF_TO_LAUNCHER, status);
+    int n;
 
-    if (dsf_is_launched())
-        tell(line, (size_t)n);
+    if (!dsf_is_launched())
+        return status;
+    if (status < 0) {
+        fprintf(stderr, "dsflow: %s\n", err->msg);
+        status = dsflow_status_exit(status);
+    }
+    fflush(NULL);
+    n = snprintf(line, sizeof(line), "%cended %d\n", DSF_TO_LAUNCHER, status);
+    tell(line, (size_t)n);
+    return status;
 }
 
 /* --- from the others to process 0 ----------------------------------------- */

@@ -29,8 +29,9 @@ void dsf_launched_begin(void);
 /* All have begun, and take signals: in process 0. */
 void dsf_launched_joined(void);
 
-/* With this exit status; the last thing. */
-void dsf_launched_end(int status);
+/* The command ends with this status, whose error is said here: the last thing.
+ * Returns what is left to return: an exit status. */
+int dsf_launched_end(int status, const struct dsflow_err *err);
 
 /* SIGINT, SIGTERM or SIGHUP of any process is one of process 0. Between
  * dsf_net_open and dsf_net_close, in all of them; NULL: nothing. */

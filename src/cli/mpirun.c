@@ -1,4 +1,4 @@
-/* mpirun.c - the command that starts the processes of a run: that of Open MPI.
+/* mpirun.c - the command that starts the processes of a run or of a measurement: that of Open MPI.
  */
 #include "cli/mpirun.h"
 
@@ -29,9 +29,10 @@ static bool is_own(const char *name)
 enum { MOST = 65536 }; /* processes */
 
 /* "a:8,b": how many processes these are. */
-static int count_hosts(const char *hosts, int64_t *n, struct dsflow_err *err)
+static int count_hosts(const struct dsf_places *p, int64_t *n,
+                       struct dsflow_err *err)
 {
-    const char *at = hosts;
+    const char *at = p->hosts;
 
     for (*n = 0;; at++) {
         size_t name = strcspn(at, ":,");
@@ -43,9 +44,9 @@ static int count_hosts(const char *hosts, int64_t *n, struct dsflow_err *err)
         if (name == 0 || strcspn(at, " \t\n'\"") < name || at[0] == '-' ||
             slots < 1 || slots > MOST || (*end != ',' && *end != '\0'))
             return dsflow_fail(err, DSFLOW_EINVAL,
-                               "run: --hosts: %.100s: expected HOST[:N],…, as "
+                               "%s: --hosts: %.100s: expected HOST[:N],…, as "
                                "in a:8,b:8",
-                               hosts);
+                               p->command, p->hosts);
         *n += slots;
         at = end;
         if (*at == '\0')
@@ -53,33 +54,35 @@ static int count_hosts(const char *hosts, int64_t *n, struct dsflow_err *err)
     }
 }
 
-int dsf_places_read(struct dsf_places *p, const struct dsf_cli_args *args,
-                    struct dsflow_err *err)
+int dsf_places_read(struct dsf_places *p, const char *command,
+                    const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     int64_t room = 0;
     int status;
 
-    *p = (struct dsf_places){ .hosts = dsf_flag_value(args, "hosts"),
+    *p = (struct dsf_places){ .command = command,
+                              .hosts = dsf_flag_value(args, "hosts"),
                               .hostfile = dsf_flag_value(args, "hostfile") };
     status = dsf_flag_whole(args, "processes", 1, MOST, &p->n, err);
     if (status == DSFLOW_OK)
         status =
             dsf_flag_whole(args, "restarts", 0, 1000000, &p->restarts, err);
     if (status == DSFLOW_OK && p->hosts != NULL)
-        status = count_hosts(p->hosts, &room, err);
+        status = count_hosts(p, &room, err);
     if (status < 0)
         return status;
     if (p->hosts != NULL && p->hostfile != NULL)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "run: --hosts and --hostfile: expected one of them");
+                           "%s: --hosts and --hostfile: expected one of them",
+                           command);
     if (p->hosts != NULL && p->n > room)
         return dsflow_fail(err, DSFLOW_EINVAL,
-                           "run: -n: %lld: --hosts has room for %lld: expected "
+                           "%s: -n: %lld: --hosts has room for %lld: expected "
                            "no more",
-                           (long long)p->n, (long long)room);
+                           command, (long long)p->n, (long long)room);
     if (p->hostfile != NULL && access(p->hostfile, R_OK) < 0)
-        return dsflow_fail(err, DSFLOW_EINVAL, "run: --hostfile: %.200s: %m",
-                           p->hostfile);
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: --hostfile: %.200s: %m",
+                           command, p->hostfile);
     if (p->n == 0 && p->hosts == NULL && p->hostfile == NULL)
         return dsflow_fail(
             err, DSFLOW_EINVAL,
@@ -179,7 +182,7 @@ char **dsf_mpirun_words(const struct dsf_places *p,
     if (p->hostfile != NULL)
         add_two(&w, "-hostfile", p->hostfile);
     add_environment(&w);
-    add_two(&w, program, "run");
+    add_two(&w, program, p->command);
     add_flags(&w, args, again);
     add(&w, dsf_xstrdup("--"));
     for (unsigned i = 0; i < args->nwords; i++)

@@ -1,4 +1,5 @@
-/* mpirun.h - the command that starts the processes of a run. */
+/* mpirun.h - the command that starts the processes of a run, or of a
+ * measurement. */
 #ifndef DSF_CLI_MPIRUN_H
 #define DSF_CLI_MPIRUN_H
 
@@ -8,14 +9,15 @@
 
 /* Where it runs, of the flags: checked. */
 struct dsf_places {
+    const char *command; /* of dsflow */
     int64_t n; /* processes; 0: as many as there is room for */
     const char *hosts, *hostfile; /* or NULL */
     int64_t restarts;
 };
 
 /* DSFLOW_EINVAL: what is wrong with them. */
-int dsf_places_read(struct dsf_places *p, const struct dsf_cli_args *args,
-                    struct dsflow_err *err);
+int dsf_places_read(struct dsf_places *p, const char *command,
+                    const struct dsf_cli_args *args, struct dsflow_err *err);
 
 /* The words of its command line, up to a NULL; all of them are freed by
  * dsf_mpirun_free. `again`: a start after a failure, which goes on. */

@@ -56,9 +56,11 @@ static const struct dsflow_option main_options[] = {
 #define LINK struct dsf_machine_link
 static const struct dsflow_option link_options[] = {
     RATE(LINK, bandwidth, "1e10", WIRE,
-         "bytes a second into one device, while all receive"),
+         "bytes a second into one device, process or node, while all receive"),
     DSFLOW_OPTION_OF(DSFLOW_TIME, LINK, latency, "\"10us\"",
                      "until the first byte"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, LINK, duplex, "true",
+                     "what comes and what goes do not slow each other down"),
     { 0 },
 };
 
@@ -80,7 +82,8 @@ static const struct dsflow_option disk_options[] = {
 static const struct dsflow_option scatter_options[] = {
     SCATTER_OF(fp32, "of products of matrices"),
     SCATTER_OF(bandwidth, "of memory"),
-    SCATTER_OF(link, "of copies between ranks"),
+    SCATTER_OF(link, "of copies between ranks, or messages in a node"),
+    SCATTER_OF(network, "of messages between nodes"),
     SCATTER_OF(tasks, "of the times of tasks that are alike"),
     SCATTER_OF(overhead, "of the times of a step"),
     SCATTER_OF(read, "of reading from the disk"),
@@ -338,6 +341,14 @@ void dsf_machine_disk_write(const struct dsf_machine_disk *d, FILE *out)
         fprintf(out, "size = %lld\n", (long long)d->size);
 }
 
+static void write_link(const struct dsf_machine_link *l, const char *table,
+                       FILE *out)
+{
+    fprintf(out, "\n[%s]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n", table,
+            l->bandwidth, l->latency * 1e6);
+    fprintf(out, "duplex = %s\n", l->duplex ? "true" : "false");
+}
+
 int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
 {
     const struct dsf_machine_main *x = &m->main;
@@ -364,10 +375,8 @@ int dsf_machine_model_write(const struct dsf_machine_model *m, FILE *out)
         fprintf(out, "fp16 = %.6e\n", x->fp16);
     fprintf(out, "bandwidth = %.6e\noverhead = \"%.4fus\"\n", x->bandwidth,
             x->overhead * 1e6);
-    fprintf(out, "\n[link]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
-            m->link.bandwidth, m->link.latency * 1e6);
-    fprintf(out, "\n[network]\nbandwidth = %.6e\nlatency = \"%.4fus\"\n",
-            m->network.bandwidth, m->network.latency * 1e6);
+    write_link(&m->link, "link", out);
+    write_link(&m->network, "network", out);
     dsf_machine_disk_write(&m->disk, out);
     dsf_machine_scatter_write(m, out);
     dsf_machine_kinds_write(m, out);

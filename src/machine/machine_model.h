@@ -34,9 +34,12 @@ struct dsf_machine_main { /* [machine] */
     double overhead;   /* seconds of a task beside its kernel */
 };
 
-struct dsf_machine_link { /* [link] in a node, [network] between nodes */
-    double bandwidth; /* bytes/s into one device, while all receive */
+/* [link] in a node, between devices or processes; [network] between nodes */
+struct dsf_machine_link {
+    double bandwidth; /* bytes/s into one device, process or node, while all
+                         receive */
     double latency;   /* seconds until the first byte */
+    bool duplex;      /* what comes and what goes do not slow each other down */
 };
 
 /* [disk]: what all ranks of a node share. */
@@ -51,7 +54,7 @@ struct dsf_machine_disk {
 /* [scatter]: of what was measured several times, the largest and the smallest
  * figure apart, as a share of the middle one. 0: not known. */
 struct dsf_machine_scatter {
-    double fp32, bandwidth, link, tasks, overhead, read, write;
+    double fp32, bandwidth, link, network, tasks, overhead, read, write;
 };
 #define DSF_SCATTERED 0.25 /* more says that the machine was disturbed */
 

@@ -151,10 +151,10 @@ int dsf_limits_link(const struct dsf_limits *how, struct dsf_machine_model *m,
         limit.one.value /= 2; /* a byte that is copied is read and written */
         limit.all.value /= 2;
         tell(how, &limit);
-        m->link.bandwidth = m->network.bandwidth = limit.all.value;
+        m->link.bandwidth = limit.all.value;
         m->scatter.link = limit.all.scatter;
     }
-    m->link.latency = m->network.latency = m->main.overhead;
+    m->link.latency = m->main.overhead;
     return DSFLOW_OK;
 }
 

@@ -14,6 +14,7 @@ static struct {
     MPI_Win window;
     _Atomic uint32_t **of; /* of each process; NULL: out of reach */
     _Atomic uint32_t *own;
+    int32_t *hosts;
 } bells = { .window = MPI_WIN_NULL };
 
 /* Those of comm are to be in its order. */
@@ -45,6 +46,21 @@ static int find(MPI_Comm comm, MPI_Comm near)
     return MPI_SUCCESS;
 }
 
+static int find_hosts(MPI_Comm comm)
+{
+    int nprocesses;
+    int32_t first = 0;
+
+    MPI_Comm_size(comm, &nprocesses);
+    bells.hosts = calloc((size_t)nprocesses, sizeof(*bells.hosts));
+    if (bells.hosts == NULL)
+        return MPI_ERR_NO_MEM;
+    while (bells.of[first] == NULL)
+        first++;
+    return MPI_Allgather(&first, 1, MPI_INT32_T, bells.hosts, 1, MPI_INT32_T,
+                         comm);
+}
+
 int dsf_bells_open(MPI_Comm comm)
 {
     MPI_Comm near;
@@ -65,6 +81,8 @@ int dsf_bells_open(MPI_Comm comm)
         error = find(comm, near);
     }
     if (error == MPI_SUCCESS)
+        error = find_hosts(comm);
+    if (error == MPI_SUCCESS)
         error = MPI_Barrier(near); /* nobody rings one that is not there */
     MPI_Comm_free(&near);
     return error;
@@ -74,11 +92,17 @@ void dsf_bells_close(void)
 {
     MPI_Win_free(&bells.window);
     free(bells.of);
+    free(bells.hosts);
 }
 
 bool dsf_bells_reach(int process)
 {
     return bells.of[process] != NULL;
+}
+
+const int32_t *dsf_bells_hosts(void)
+{
+    return bells.hosts;
 }
 
 void dsf_bells_ring(int process)

@@ -15,6 +15,9 @@ void dsf_bells_close(void);
 /* Does it share memory with this process? */
 bool dsf_bells_reach(int process);
 
+/* By process: the first one that it shares memory with. */
+const int32_t *dsf_bells_hosts(void);
+
 void dsf_bells_ring(int process); /* nothing where it is out of reach */
 
 /* How often that of this process was rung; and wait until it is rung once more

@@ -227,7 +227,8 @@ static const char *text_of(int error)
     return text;
 }
 
-static const char *mpi_open(int32_t *process, int32_t *nprocesses)
+static const char *mpi_open(int32_t *process, int32_t *nprocesses,
+                            const int32_t **hosts)
 {
     int error, level, size, *most, known;
 
@@ -250,6 +251,7 @@ static const char *mpi_open(int32_t *process, int32_t *nprocesses)
         error = dsf_shared_files_unlink(mpi.comm);
     if (error != MPI_SUCCESS)
         return text_of(error);
+    *hosts = dsf_bells_hosts();
 
     pthread_mutex_init(&mpi.lock, NULL);
     mpi.last = &mpi.first;

@@ -6,14 +6,16 @@
 #include "net/wire.h"
 
 #define DSF_MPI_SYMBOL "dsf_mpi_module"
-enum { DSF_MPI_ABI = 1 };
+enum { DSF_MPI_ABI = 2 };
 
 /* Functions return NULL, or the text of what went wrong, which lives as long as
  * the program. */
 struct dsf_mpi {
     unsigned abi;
-    /* Join the others that were started together. Once in a process. */
-    const char *(*open)(int32_t *process, int32_t *nprocesses);
+    /* Join the others that were started together. Once in a process. What is
+     * of a wire lives until it is closed. */
+    const char *(*open)(int32_t *process, int32_t *nprocesses,
+                        const int32_t **hosts);
     void (*post)(struct dsf_message *m); /* as a wire's */
     /* Once all that was posted has ended; waits until the others get there. */
     const char *(*close)(void);

@@ -58,7 +58,7 @@ int dsf_net_open(struct dsf_wire **out, struct dsflow_err *err)
 
     if (mpi == NULL)
         return DSFLOW_ENOSYS;
-    why = mpi->open(&wire.process, &wire.nprocesses);
+    why = mpi->open(&wire.process, &wire.nprocesses, &wire.hosts);
     if (why != NULL)
         return dsflow_fail(err, DSFLOW_ENOSYS, "MPI: %s", why);
     *out = &wire;

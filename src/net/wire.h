@@ -37,8 +37,17 @@ struct dsf_message {
  */
 struct dsf_wire {
     int32_t process, nprocesses; /* this one, of so many */
+    const int32_t *hosts; /* by process: the first one that shares memory with
+                             it; NULL: all do */
     /* Begin it; from any thread. */
     void (*post)(struct dsf_wire *wire, struct dsf_message *m);
 };
+
+/* Are two processes on one host? */
+static inline bool dsf_wire_is_near(const struct dsf_wire *wire, int32_t a,
+                                    int32_t b)
+{
+    return wire->hosts == NULL || wire->hosts[a] == wire->hosts[b];
+}
 
 #endif

@@ -182,6 +182,7 @@ static void what_is_written_reads_back(void **state)
     m.main.overhead = 7.5e-6;
     m.link.bandwidth = 4e11;
     m.network.latency = 2.25e-5;
+    m.network.duplex = false;
     m.main.host = 987654321;
     m.main.host_bandwidth = 2.5e11;
     m.main.host_link = 5.5e10;
@@ -193,6 +194,7 @@ static void what_is_written_reads_back(void **state)
     m.main.bf16 = 3.5e12;
     m.scatter.fp32 = 0.125;
     m.scatter.write = 1.5;
+    m.scatter.network = 0.25;
     rate = dsf_machine_model_add_kind(&m, "mlp.forward", false, DSFLOW_BYTES);
     rate->fixed = 1e-6;
     rate->per_flop = 2e-11;
@@ -211,6 +213,7 @@ static void what_is_written_reads_back(void **state)
     assert_float_equal(back.main.overhead / 7.5e-6, 1, 1e-6);
     assert_float_equal(back.link.bandwidth / 4e11, 1, 1e-6);
     assert_float_equal(back.network.latency / 2.25e-5, 1, 1e-6);
+    assert_true(back.link.duplex && !back.network.duplex);
     assert_int_equal(back.main.host, 987654321);
     assert_float_equal(back.main.host_bandwidth / 2.5e11, 1, 1e-6);
     assert_float_equal(back.main.host_link / 5.5e10, 1, 1e-6);
@@ -223,6 +226,7 @@ static void what_is_written_reads_back(void **state)
     assert_true(back.disk.size == 1LL << 41);
     assert_float_equal(back.scatter.fp32, 0.125, 0);
     assert_float_equal(back.scatter.write, 1.5, 0);
+    assert_float_equal(back.scatter.network, 0.25, 0);
     assert_float_equal(back.scatter.link, 0, 0);
     assert_float_equal(
         dsf_machine_model_kind(&back, "mlp.forward", false, DSFLOW_BYTES)
