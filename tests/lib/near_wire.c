@@ -107,7 +107,10 @@ struct near_wire *near_wires_new(int32_t n)
     pthread_mutex_init(&all->lock, NULL);
     all->ends = calloc((size_t)n, sizeof(*all->ends));
     for (int32_t i = 0; i < n; i++)
-        all->ends[i] = (struct end){ { i, n, post }, all };
+        all->ends[i] = (struct end){
+            .wire = { .process = i, .nprocesses = n, .post = post },
+            .all = all,
+        };
     return all;
 }
 
