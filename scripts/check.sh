@@ -29,8 +29,9 @@ round() {
     "test_$how" "$dir" >"$dir/check.out" 2>&1 || true
     grep -E '^(PASS|FAIL|SKIP|XPASS|XFAIL|ERROR):' "$dir/check.out" >&2 || true
     if ! grep -q '^# TOTAL:' "$dir/check.out"; then
-        say "the tests in $dir did not build; the end of $dir/check.out:"
-        tail -n 40 "$dir/check.out" >&2
+        say "the tests in $dir did not build, says $dir/check.out:"
+        grep -E 'error:|undefined reference|\*\*\*' "$dir/check.out" |
+            head -n 40 >&2 || true
         failed_builds=$((failed_builds + 1))
     fi
 }
