@@ -193,13 +193,15 @@ static void catch_signals(const struct dsf_cli_args *args)
 }
 
 /* The launcher says it, where there is one. */
-static void on_death(const char *why)
+static void on_death(const char *why, bool cut_off)
 {
     const char found[] = {
         DSF_TO_LAUNCHER, 'f', 'o', 'u', 'n', 'd', ' ', '\0'
     };
 
     dsf_stop_died(dsf_is_launched() ? found : "dsflow: ", why);
+    if (cut_off)
+        dsf_launched_cut_off();
 }
 
 /* Where mpirun or srun started several of these. */
@@ -210,11 +212,13 @@ static int join(struct dsf_wire **wire, struct dsflow_err *err)
 
     if (!dsf_net_is_one_of_several())
         return DSFLOW_OK;
+    dsf_watch_meet(DSF_WATCH_MEET, on_death);
     status = dsf_net_open(wire, err);
     if (status == DSFLOW_OK && dsf_watch_open(*wire, on_death, &why) < 0 &&
         (*wire)->process == 0)
         dsf_warn("%s: a process that dies or falls silent is not named",
                  why.msg);
+    dsf_watch_met();
     return status;
 }
 

@@ -66,6 +66,7 @@ struct launch {
     bool terminal;
     struct whole said; /* the beginning of what mpirun said itself */
     char found[512];   /* what a process says of another's death, or "" */
+    double ending;     /* when it was first heard that all are to end; 0: not */
 
     int sig;        /* the first that came; 0: none */
     double sig_at;  /* when, */
@@ -84,6 +85,14 @@ static void put(int fd, const char *bytes, size_t n)
         bytes += written > 0 ? written : 0;
         n -= written > 0 ? (size_t)written : 0;
     }
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static struct process *process_of(struct launch *l, int i)
@@ -110,6 +119,9 @@ static void hear(struct launch *l, int i, const char *line)
         p->told = true;
     else if (strcmp(line, "join") == 0)
         l->joined = true;
+    if (l->ending == 0 &&
+        (p->told || p->status != 0 || l->found[0] != '\0'))
+        l->ending = now();
 }
 
 static void clear_bar(struct launch *l)
@@ -243,14 +255,6 @@ static int catch_signals(struct dsflow_err *err)
     return DSFLOW_OK;
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The first makes process 0 save and stop, the second makes it stop, and the
  * third is for what does not answer. */
 static void pass_on(struct launch *l, int sig)
@@ -348,6 +352,22 @@ static void read_some(struct stream *s)
         s->open = false;
 }
 
+/* Milliseconds for poll(2). mpirun may wait for ever for a process that died
+ * while it began, or that does not end. */
+static int time_to_end(struct launch *l)
+{
+    static const double LONGEST = 5;
+    double left = l->ending + LONGEST - now();
+
+    if (l->over)
+        return 0;
+    if (l->ending == 0)
+        return -1;
+    if (left < 0)
+        kill(-l->mpirun, SIGKILL);
+    return left > 0 ? 1 + (int)(1e3 * left) : 100;
+}
+
 /* Until mpirun has ended, and what it wrote is read: what others still hold its
  * pipes for is not waited for. */
 static void follow(struct launch *l)
@@ -362,7 +382,7 @@ static void follow(struct launch *l)
                 (struct pollfd){ .fd = l->streams[i].open ? l->streams[i].from
                                                           : -1,
                                  .events = POLLIN };
-        n = poll(fds, 3, was_over ? 0 : -1);
+        n = poll(fds, 3, time_to_end(l));
         if (was_over && n <= 0)
             break;
         look_at_signals(l);
@@ -398,7 +418,9 @@ static const char *first_words(struct launch *l)
     text[l->said.n] = '\0';
     while (*text == '-' || *text == '\n')
         text++;
-    end = strstr(text, "\n\n");
+    for (end = strstr(text, "\n\n");
+         end != NULL && end > text && end[-1] == ':';)
+        end = strstr(end + 1, "\n\n");
     if (end != NULL)
         *end = '\0';
     end = strstr(text, "\n---");
@@ -407,6 +429,8 @@ static const char *first_words(struct launch *l)
     for (char *c = text; *c != '\0'; c++)
         if (*c == '\n' || *c == '\r')
             *c = ' ';
+    for (end = text; (end = strstr(end, "  ")) != NULL;)
+        memmove(end, end + 1, strlen(end));
     for (end = text + strlen(text); end > text && end[-1] == ' ';)
         *--end = '\0';
     dsf_utf8_clean(text);
@@ -435,7 +459,7 @@ static int exit_of(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Nothing began: what mpirun says of it. */
+/* Not all began: what mpirun says of it. */
 static int fail_to_start(struct launch *l, struct dsflow_err *err)
 {
     const char *words = first_words(l);
@@ -455,9 +479,11 @@ static int fail_of_death(struct launch *l, struct dsflow_err *err)
 {
     const struct process *dead = find_dead(l);
     int status = exit_of(l->status);
+    /* Of what fails before, only MPI knows why. */
+    const char *words = l->joined ? "" : first_words(l);
     char how[64];
 
-    if (WIFSIGNALED(l->status))
+    if (WIFSIGNALED(l->status) && l->ending == 0)
         return dsflow_fail(err, DSFLOW_EIO, "mpirun was killed by signal %d",
                            WTERMSIG(l->status));
     if (dead == NULL)
@@ -469,8 +495,9 @@ static int fail_of_death(struct launch *l, struct dsflow_err *err)
         snprintf(how, sizeof(how), "was killed by signal %d", status - 128);
     else
         snprintf(how, sizeof(how), "ended with status %d", status);
-    return dsflow_fail(err, DSFLOW_EIO, "process %d (pid %d on %s) %s",
-                       (int)(dead - l->processes), dead->pid, dead->host, how);
+    return dsflow_fail(err, DSFLOW_EIO, "process %d (pid %d on %s) %s%s%.300s",
+                       (int)(dead - l->processes), dead->pid, dead->host, how,
+                       words[0] != '\0' ? ": " : "", words);
 }
 
 /* Stopped by a signal, and process 0 did not say so: it ended at once, or had
@@ -497,15 +524,16 @@ static int judge(struct launch *l, bool *again, struct dsflow_err *err)
         return l->sig != 0 ? 128 + l->sig : first->status;
     if (first->ended && (first->status == 0 || first->status == 2))
         return first->status;
-    if (l->sig != 0)
+    if (l->sig != 0 && (l->nsigs > 1 || l->found[0] == '\0'))
         return stopped(l);
     if (first->begun && !first->told && !first->ended &&
         (status == 128 + SIGINT || status == 128 + SIGTERM ||
          status == 128 + SIGHUP))
         return status;
-    if (!has_begun(l))
+    if (!has_begun(l) || (!l->joined && l->found[0] == '\0' && !first->ended &&
+                          find_dead(l) == NULL))
         return fail_to_start(l, err);
-    *again = true;
+    *again = l->sig == 0;
     if (l->found[0] != '\0')
         return dsflow_fail(err, DSFLOW_EIO, "%s", l->found);
     if (first->ended)
@@ -524,6 +552,7 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     l->joined = l->in_line = l->over = false;
     l->said.n = 0;
     l->found[0] = '\0';
+    l->ending = 0;
     if (l->nprocesses > 0)
         memset(l->processes, 0, l->nprocesses * sizeof(*l->processes));
     dsf_mpirun_environment(n, failed);

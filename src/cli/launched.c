@@ -119,6 +119,32 @@ int dsf_launched_end(int status, const struct dsflow_err *err)
     return status;
 }
 
+/* On other hosts than its own, mpirun has a daemon of this name. */
+static bool is_of_a_daemon(pid_t parent)
+{
+    char path[32], name[8] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)parent);
+    f = fopen(path, "re");
+    if (f == NULL)
+        return false;
+    if (fgets(name, sizeof(name), f) == NULL)
+        name[0] = '\0';
+    fclose(f);
+    return strcmp(name, "orted\n") == 0;
+}
+
+void dsf_launched_cut_off(void)
+{
+    const pid_t parent = getppid();
+
+    if (!dsf_is_launched() || !is_of_a_daemon(parent))
+        return;
+    usleep(500000); /* it passes on what was said, where it can */
+    kill(parent, SIGTERM);
+}
+
 /* --- from the others to process 0 ----------------------------------------- */
 
 /* Beside those of src/train/together.c. */

@@ -33,6 +33,10 @@ void dsf_launched_joined(void);
  * Returns what is left to return: an exit status. */
 int dsf_launched_end(int status, const struct dsflow_err *err);
 
+/* Process 0 is silent, and this one ends: mpirun's daemon on this host, which
+ * may not hear of that for a quarter of an hour, ends too. */
+void dsf_launched_cut_off(void);
+
 /* SIGINT, SIGTERM or SIGHUP of any process is one of process 0. Between
  * dsf_net_open and dsf_net_close, in all of them; NULL: nothing. */
 void dsf_share_signals(struct dsf_wire *wire);

@@ -169,8 +169,7 @@ char **dsf_mpirun_words(const struct dsf_places *p,
 {
     struct words w = { .n = 0 };
 
-    add_two(&w, "mpirun", "-q");
-    add(&w, dsf_xstrdup("-tag-output"));
+    add_two(&w, "mpirun", "-tag-output");
     if (p->n > 0) {
         char *n = dsf_xasprintf("%lld", (long long)p->n);
 

@@ -59,8 +59,8 @@ static bool greet(int fd, void *user)
 }
 
 int dsf_watch_begin(int32_t process, int32_t nprocesses,
-                    const struct dsf_watch_address *all,
-                    void (*end)(const char *why), struct dsflow_err *err)
+                    const struct dsf_watch_address *all, dsf_watch_end *end,
+                    struct dsflow_err *err)
 {
     double now = dsf_now();
 
@@ -154,7 +154,7 @@ static int find_reached(struct dsf_wire *wire, int reached,
     return status;
 }
 
-int dsf_watch_open(struct dsf_wire *wire, void (*end)(const char *why),
+int dsf_watch_open(struct dsf_wire *wire, dsf_watch_end *end,
                    struct dsflow_err *err)
 {
     struct dsf_watch_address *all =

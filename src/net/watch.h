@@ -28,12 +28,20 @@ struct dsf_watch_address {
     uint32_t zero;
 };
 
-/* Between dsf_net_open and dsf_net_close, in all of the processes. `end` is
- * called once, on a thread of its own, when the run ends by a death: `why` is
- * to be said, NULL: another process says it. The process then exits.
- * DSFLOW_EIO: process 0 cannot be reached, or not from all: these are not
- * watched. */
-int dsf_watch_open(struct dsf_wire *wire, void (*end)(const char *why),
+/* Called once, on a thread of its own, when the run ends by a death: `why` is
+ * to be said, NULL: another process says it. `cut_off`: process 0 is silent,
+ * and so may be its host. The process then exits. */
+typedef void dsf_watch_end(const char *why, bool cut_off);
+
+/* Before dsf_net_open: where dsf_watch_met is not called within so many
+ * milliseconds, `end` is told so, and the process exits with status 1. */
+enum { DSF_WATCH_MEET = 60000 };
+void dsf_watch_meet(int milliseconds, dsf_watch_end *end);
+void dsf_watch_met(void);
+
+/* Between dsf_net_open and dsf_net_close, in all of the processes. DSFLOW_EIO:
+ * process 0 cannot be reached, or not from all: these are not watched. */
+int dsf_watch_open(struct dsf_wire *wire, dsf_watch_end *end,
                    struct dsflow_err *err);
 
 /* What follows does nothing where no watch is open. */
@@ -72,7 +80,7 @@ struct dsf_watch_name dsf_watch_name(int32_t process);
  */
 int dsf_watch_listen(struct dsf_watch_address *own, struct dsflow_err *err);
 int dsf_watch_begin(int32_t process, int32_t nprocesses,
-                    const struct dsf_watch_address *all,
-                    void (*end)(const char *why), struct dsflow_err *err);
+                    const struct dsf_watch_address *all, dsf_watch_end *end,
+                    struct dsflow_err *err);
 
 #endif

@@ -89,8 +89,10 @@ _Noreturn static void silent(int32_t process, int32_t waiter, const char *which)
     } else {
         snprintf(why, sizeof(why), "%s %s", name_of(process).s, which);
     }
-    if (process == 0 && dsf_the_watch.process != 0)
+    if (process == 0 && dsf_the_watch.process != 0) {
+        dsf_the_watch.cut_off = true;
         dsf_watch_lost_first(why);
+    }
     dsf_watch_end_all(why);
 }
 

@@ -67,7 +67,8 @@ extern struct dsf_the_watch {
 
     uint64_t ended; /* tasks of all processes, when one last ended: */
     double moved;
-    void (*end)(const char *why);
+    dsf_watch_end *end;
+    bool cut_off; /* see dsf_watch_end */
 } dsf_the_watch;
 
 /* watch_thread.c: from its beginning until it is closing. */

@@ -10,6 +10,7 @@
 #include "net/reach.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -51,7 +52,7 @@ static void say_all(enum dsf_watch_what what, const char *text)
 _Noreturn static void leave(const char *why)
 {
     /* It is said before others end, whereupon all may get signals. */
-    dsf_the_watch.end(why);
+    dsf_the_watch.end(why, dsf_the_watch.cut_off);
     say_all(DSF_WATCH_ENDS, NULL);
     if (why != NULL && dsf_the_watch.process > 0)
         usleep((useconds_t)(1e6 * LINGER));
@@ -87,6 +88,60 @@ _Noreturn void dsf_watch_lost_first(const char *why)
     usleep((useconds_t)(2e6 * LINGER));
     leave(NULL);
 }
+
+/* --- before there is a watch ---------------------------------------------- */
+
+static struct {
+    pthread_t thread;
+    bool begun;
+    int milliseconds;
+    int met[2]; /* a pipe, of which one end is closed when they have met */
+    dsf_watch_end *end;
+} meeting;
+
+static void *meet(void *arg)
+{
+    struct pollfd met = { .fd = meeting.met[0] };
+    char why[200];
+    int n;
+
+    do
+        n = poll(&met, 1, meeting.milliseconds);
+    while (n < 0 && errno == EINTR);
+    if (n != 0)
+        return NULL;
+    snprintf(why, sizeof(why),
+             "the processes have not met %s after they began: one is stopped, "
+             "or cannot reach another",
+             dsf_time_text(1e-3 * meeting.milliseconds).s);
+    meeting.end(why, false);
+    _exit(1);
+}
+
+void dsf_watch_meet(int milliseconds, dsf_watch_end *end)
+{
+    meeting.milliseconds = milliseconds;
+    meeting.end = end;
+    if (pipe2(meeting.met, O_CLOEXEC) < 0)
+        return; /* they may meet all the same */
+    meeting.begun = pthread_create(&meeting.thread, NULL, meet, NULL) == 0;
+    if (!meeting.begun) {
+        close(meeting.met[0]);
+        close(meeting.met[1]);
+    }
+}
+
+void dsf_watch_met(void)
+{
+    if (!meeting.begun)
+        return;
+    close(meeting.met[1]);
+    pthread_join(meeting.thread, NULL);
+    close(meeting.met[0]);
+    meeting.begun = false;
+}
+
+/* --- what is heard -------------------------------------------------------- */
 
 static void heard(int32_t process, double now)
 {

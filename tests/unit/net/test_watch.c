@@ -19,8 +19,9 @@ struct run {
 
 static int mouth;
 
-static void end(const char *why)
+static void end(const char *why, bool cut_off)
 {
+    (void)cut_off;
     if (why != NULL && write(mouth, why, strlen(why)) < 0)
         abort();
 }
@@ -221,6 +222,26 @@ static void an_end_is_no_death(void **state)
         expect(&r, p, 0, NULL, NULL);
 }
 
+/* --- those that never meet ------------------------------------------------ */
+
+static void third_meets_nobody(int32_t process)
+{
+    dsf_watch_meet(500, end);
+    if (process < 2)
+        dsf_watch_met();
+    sleep(1);
+    dsf_watch_close();
+}
+
+static void one_that_meets_nobody_ends(void **state)
+{
+    struct run r = begin(third_meets_nobody);
+
+    expect(&r, 2, ONE, "the processes have not met 500 ms after", "stopped");
+    expect(&r, 0, ONE, "process 2 (", ") died before the first step");
+    expect(&r, 1, ONE, NULL, NULL);
+}
+
 /* --- those that are silent ------------------------------------------------ */
 
 static void second_stops(int32_t process)
@@ -295,6 +316,7 @@ int main(void)
         cmocka_unit_test(the_first_that_dies_is_named_by_the_next),
         cmocka_unit_test(one_that_fails_says_why_through_the_first),
         cmocka_unit_test(an_end_is_no_death),
+        cmocka_unit_test(one_that_meets_nobody_ends),
         cmocka_unit_test(one_that_is_stopped_is_named_with_who_waits),
         cmocka_unit_test(a_task_that_does_not_end_is_named),
         cmocka_unit_test(one_that_is_slow_is_left_alone),
