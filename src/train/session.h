@@ -15,6 +15,7 @@
 #include "text/text.h"
 #include "tune/fit.h"
 #include "train/contents.h"
+#include "train/same_folder.h"
 #include "train/writes.h"
 
 struct dsf_session {
@@ -41,6 +42,7 @@ struct dsf_session {
     struct dsf_wire *wire; /* to the others of several processes; or NULL */
     struct dsf_graph_part part; /* of the graph, that is this one's */
     bool ordered;               /* the others have been told what to open */
+    struct dsf_same_folder folder; /* until they have looked */
     bool edited;       /* a program has written tensors: a step may have other
                           bytes than the same step of the run without it */
 };

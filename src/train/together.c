@@ -5,11 +5,13 @@
 
 #include "base/alloc.h"
 #include "exec/spread.h"
+#include "kernels/kernels.h"
 #include "net/pass.h"
 #include "net/watch.h"
 #include "policies/processes.h"
 #include "train/by_all.h"
 #include "train/feed.h"
+#include "train/same_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,10 @@ struct order {
     uint64_t text;              /* hash of it */
     int64_t first;              /* sequence of step 0 */
     uint64_t tasks;             /* hash of those of its process */
-    uint32_t kind, workers;
+    uint32_t kind;
+    int32_t ranks;   /* of all processes on its host */
+    char isa[32];    /* of the kernels of the first one */
+    char marked[80]; /* a file in the output folder */
 };
 
 struct opened {
@@ -36,11 +41,26 @@ struct opened {
 
 /* --- the first one -------------------------------------------------------- */
 
-static unsigned share_of(const struct dsf_processes *all, int32_t p,
-                         unsigned workers)
+static int32_t ranks_of(const struct dsf_processes *all, int32_t p)
 {
-    int32_t own = dsf_process_first(all, p + 1) - dsf_process_first(all, p);
-    unsigned share = workers * (unsigned)own / (unsigned)all->ranks;
+    return dsf_process_first(all, p + 1) - dsf_process_first(all, p);
+}
+
+/* Of all processes on the host of this one. */
+static int32_t ranks_near(const struct dsf_processes *all,
+                          const struct dsf_wire *wire, int32_t p)
+{
+    int32_t n = 0;
+
+    for (int32_t q = 0; q < all->n; q++)
+        n += dsf_wire_is_near(wire, p, q) ? ranks_of(all, q) : 0;
+    return n;
+}
+
+/* Of the workers of a host, by ranks. */
+static unsigned share_of(unsigned workers, int32_t ranks, int32_t of)
+{
+    unsigned share = workers * (unsigned)ranks / (unsigned)of;
 
     return share > 0 ? share : 1;
 }
@@ -76,10 +96,12 @@ static int order(const struct dsf_session *s,
 
     if (text == NULL)
         return dsflow_fail(err, DSFLOW_ENOMEM, "the job cannot be written: %m");
+    snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
+    snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);
     snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
-        o.workers = share_of(&all, p, options->workers);
+        o.ranks = ranks_near(&all, s->wire, p);
         o.tasks = s->part.hashes[p];
         status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
         if (status == DSFLOW_OK)
@@ -111,9 +133,12 @@ int dsf_together_begin(struct dsf_session *s,
     dsf_watch_ranks(0, dsf_process_first(&all, 1));
     status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
     if (status == DSFLOW_OK)
+        status = dsf_same_folder_begin(&s->folder, s->job, err);
+    if (status == DSFLOW_OK)
         status = order(s, options, err);
     s->ordered = status == DSFLOW_OK;
-    options->workers = share_of(&all, s->wire->process, options->workers);
+    options->workers = share_of(options->workers, ranks_of(&all, 0),
+                                ranks_near(&all, s->wire, 0));
     options->wire = s->wire;
     options->part = &s->part;
     return status;
@@ -134,6 +159,7 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
                               dsf_watch_name(p).s, o.msg);
         status = status == DSFLOW_OK ? one : status;
     }
+    dsf_same_folder_end(&s->folder);
     return status;
 }
 
@@ -143,10 +169,11 @@ void dsf_together_tell(const struct dsf_session *s, int64_t nvalidation)
         dsf_spread_tell(s->exec, (int64_t[]){ s->first, nvalidation });
 }
 
-void dsf_together_end(const struct dsf_session *s, struct dsf_wire *wire)
+void dsf_together_end(struct dsf_session *s, struct dsf_wire *wire)
 {
     struct order none = { .bytes = 0 };
 
+    dsf_same_folder_end(&s->folder);
     for (int32_t p = 1; p < wire->nprocesses && !s->ordered; p++)
         dsf_pass(wire, true, p, ORDER, &none, sizeof(none), NULL);
 }
@@ -186,6 +213,12 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "dsflow %s: expected %s, as in process 0",
                            PACKAGE_VERSION, o->version);
+    if (strcmp(o->isa, dsf_kernels_isa()) != 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "its kernels are those for %s: expected %s, as in "
+                           "process 0, as others add up in another order "
+                           "(DSFLOW_ISA)",
+                           dsf_kernels_isa(), o->isa);
     status = dsf_session_parse(&x->s, text, o->path, NULL, 0, NULL, err);
     x->s.machine = o->machine;
     x->s.first = o->first;
@@ -198,11 +231,28 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     return status;
 }
 
+/* Its share of those of its host, which may have other cores than the first. */
+static unsigned workers_of(const struct served *x, const struct order *o)
+{
+    const struct dsf_processes all = { x->s.plan->nranks, x->wire->nprocesses };
+    int64_t workers = x->s.job->machine.workers;
+    struct dsf_machine own;
+
+    if (workers < 0)
+        workers = dsf_machine_probe(&own, NULL) == DSFLOW_OK
+                      ? own.cores
+                      : o->machine.cores;
+    return share_of((unsigned)workers, ranks_of(&all, x->wire->process),
+                    o->ranks);
+}
+
 static int open_served(struct served *x, const struct order *o,
                        const char *text, struct dsflow_err *err)
 {
     int status = open_plan(x, o, text, err);
 
+    if (status == DSFLOW_OK)
+        status = dsf_same_folder_check(x->s.job, o->marked, err);
     if (status == DSFLOW_OK)
         status = dsf_session_text(&x->s, err);
     if (status == DSFLOW_OK && x->s.text.content != o->text)
@@ -211,7 +261,7 @@ static int open_served(struct served *x, const struct order *o,
                              "process 0",
                              o->path);
     if (status == DSFLOW_OK)
-        status = dsf_session_serve(&x->s, x->wire, o->workers,
+        status = dsf_session_serve(&x->s, x->wire, workers_of(x, o),
                                    (enum dsflow_exec_kind)o->kind,
                                    &x->feed.host, err);
     return status;

@@ -23,7 +23,7 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err);
 void dsf_together_tell(const struct dsf_session *s, int64_t nvalidation);
 
 /* Where nothing was opened: the others need not wait for it. */
-void dsf_together_end(const struct dsf_session *s, struct dsf_wire *wire);
+void dsf_together_end(struct dsf_session *s, struct dsf_wire *wire);
 
 /* In each of the others, from its beginning to its end. What goes wrong is said
  * in the first one, where it can be. */

@@ -1,58 +1,124 @@
-# hosts.sh - `dsflow run --hosts`: two nodes that are network namespaces, joined
-# by a cable of their own, with a stand-in for ssh; the bytes of one process.
+# hosts.sh - `dsflow run --hosts` and `--hostfile` on two nodes, which are network
+# namespaces with a stand-in for ssh between them: the bytes of one process, and a
+# line for what one of the nodes lacks or has otherwise.
 command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+source=$(cd "${srcdir:-.}" && pwd)
 . "${srcdir:-.}/tests/cli/lib.sh"
-tag=dsf$$
-one=${tag}a two=${tag}b
-
-# In another process, as a namespace may be refused in the middle.
-make_nodes() {
-    ip netns add $one && ip netns add $two &&
-        ip link add ${tag}x netns $one type veth peer name ${tag}y netns $two &&
-        ip -n $one addr add 10.213.7.1/24 dev ${tag}x &&
-        ip -n $two addr add 10.213.7.2/24 dev ${tag}y &&
-        ip -n $one link set ${tag}x up && ip -n $two link set ${tag}y up &&
-        ip -n $one link set lo up && ip -n $two link set lo up &&
-        ip netns exec $one unshare -u hostname nodea
-}
-trap 'ip netns del $one; ip netns del $two; rm -rf "$here"' EXIT
-if ! make_nodes > made 2>&1; then
-    echo "no network namespaces can be made here: $(cat made)"
-    trap 'ip netns del $one 2> /dev/null; ip netns del $two 2> /dev/null; rm -rf "$here"' EXIT
-    exit 77
-fi
-
-# on NODE COMMAND...: there, with a name and a folder for temporary files of its own.
-cat > on <<END
-#!/bin/sh
-case \$1 in
-10.213.7.1) name=$one ;;
-10.213.7.2) name=$two ;;
-*) echo "ssh: connect to host \$1 port 22: No route to host" >&2; exit 255 ;;
+. "$source/tests/lib/nodes.sh"
+make_nodes || exit 77
+case $dsflow in
+*/*) ;;
+*) dsflow=$(command -v "$dsflow") ;;
 esac
-shift
-mkdir -p "$here/tmp-\$name"
-exec ip netns exec \$name unshare -u sh -c "hostname \$name
-TMPDIR=$here/tmp-\$name; export TMPDIR; exec \$*"
-END
-chmod +x on
-OMPI_MCA_plm_rsh_agent=$here/on OMPI_MCA_btl=self,tcp ASAN_OPTIONS=detect_leaks=0
-export OMPI_MCA_plm_rsh_agent OMPI_MCA_btl ASAN_OPTIONS
-
 mesh="--set mesh.data=2 --set mesh.pipeline=2 --set zero.stage=3 --set zero.keep=0"
-# shellcheck disable=SC2086
-run one $mesh
-timeout -k 5 100 ./on 10.213.7.1 \
-    "'$dsflow' run job.toml --hosts 10.213.7.1:1,10.213.7.2:1 $mesh --set job.output=two" > log 2>&1 ||
-    { fault "on two nodes: $?"; cat log; }
-same one two
-grep -q "^in 2 processes" log || { fault "it is one process"; cat log; }
-bytes=$(ip -n $two -s link show ${tag}y | awk '/RX:/ { getline; print $1 }')
-[ "$bytes" -gt 1000000 ] || fault "only $bytes bytes went to the other node"
+printf 'nodea slots=1\nnodeb slots=1\n' > hostfile
 
-# A node that cannot be reached, in a line.
-timeout -k 5 100 ./on 10.213.7.1 \
-    "'$dsflow' run job.toml --hosts 10.213.7.1,10.213.7.3 $mesh --set job.output=none" > log 2>&1
-[ $? -eq 2 ] && [ "$(wc -l < log)" -eq 1 ] && grep -q "10.213.7.3 .*No route to host" log ||
-    { fault "a node that is not there"; cat log; }
+# on_nodes STATUS ARGS...: a user at nodea runs it.
+on_nodes() {
+    expected=$1
+    shift
+    # shellcheck disable=SC2086
+    at_nodea timeout -k 5 100 "$dsflow" run job.toml $mesh "$@" > log 2>&1
+    status=$?
+    [ $status -eq "$expected" ] ||
+        { fault "$*: status $status, not $expected"; cat log; }
+}
+
+# refused TEXT ARGS...: with status 2, before the first step, in one line.
+refused() {
+    text=$1
+    shift
+    on_nodes 2 --hosts nodea,nodeb --set job.output=none "$@"
+    grep -v "measuring the machine" log > said
+    [ "$(grep -c "^dsflow: " said)" -eq 1 ] && grep -q -e "^dsflow: $text" said &&
+        ! grep -q "^step " said || { fault "not in a line: $text"; cat log; }
+    rm -rf none
+}
+
+# alone: nothing runs on the nodes any more.
+alone() {
+    n=0
+    while [ -n "$(left_on_nodes)" ] && [ $n -lt 100 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    [ -z "$(left_on_nodes)" ] || fault "$1: left: $(left_on_nodes)"
+}
+
+# The same bytes; ten steps on four processes and ten on two, too.
+keys="--set job.steps=20 --set checkpoint.every=10 --set checkpoint.keep=2"
+# shellcheck disable=SC2086
+{
+    run one $mesh $keys
+    on_nodes 0 --hosts nodea:2,nodeb:2 $keys --set job.output=four --trace=all
+    same one four
+    grep -q "^in 4 processes" log || { fault "not four"; cat log; }
+    ! unshare --time true 2> /dev/null || grep -q "are known to" log ||
+        { fault "nothing of two clocks"; cat log; }
+    echo step-10 > four/checkpoints/latest
+    rm -r four/checkpoints/step-20
+    on_nodes 0 --hostfile hostfile $keys --set job.output=four --resume
+    grep -q "^in 2 processes" log || { fault "not two"; cat log; }
+    same one four
+}
+bytes=$(ip -n "${spaces}b" -s link show cable | awk '/RX:/ { getline; print $1 }')
+[ "$bytes" -gt 1000000 ] || fault "only $bytes bytes went to the other node"
+alone "runs that ended"
+
+# What the other node has not, or has otherwise.
+hide() {
+    echo "mkdir -p $here/empty && mount --bind $here/empty $1" > nodeb.sh
+}
+refused "run: mpirun could not start the processes: .*nodec .*No route to host" \
+    --hosts nodea,nodec
+mkdir -p none && hide "$here/none"
+refused "process 1 (host nodeb): job.toml.* output: none: .*that all hosts share"
+sed s/number/figure/ text.txt > other.txt
+echo "mount --bind $here/other.txt $here/text.txt" > nodeb.sh
+refused "process 1 (host nodeb): job.toml: data: the text is another"
+echo "mount --bind /dev/null $here/text.txt" > nodeb.sh
+refused "process 1 (host nodeb): .*text.txt"
+echo "export DSFLOW_ISA=portable" > nodeb.sh
+refused "process 1 (host nodeb): its kernels are those for portable: expected"
+hide "$(dirname "$dsflow")"
+refused "run: mpirun could not start the processes: .*executable: .*Node: nodeb"
+rm nodeb.sh
+
+# begin OUTPUT: two processes in the background; $pid is the shell's, $launcher of
+# dsflow at nodea.
+begin() {
+    out=$1
+    rm -f at-nodea
+    # shellcheck disable=SC2086
+    at_nodea "$dsflow" run job.toml $mesh --hosts nodea,nodeb --set job.steps=100000 \
+        --set job.output="$out" --set job.log_every=1 --set run.patience=2 \
+        > "$out.log" 2>&1 &
+    pid=$!
+    until_line '"loss"' "$out/metrics.jsonl" || { fault "$out: no step"; cat "$out.log"; }
+    launcher=$(cat at-nodea)
+}
+
+# ended STATUS TEXT: so, with one line that says that; nothing is left.
+ended() {
+    timeout 60 tail --pid=$pid -f /dev/null || fault "$out: it does not end"
+    wait $pid
+    status=$?
+    [ $status -eq "$1" ] && [ "$(grep -cE -e "$2" "$out.log")" -eq 1 ] ||
+        { fault "$out: status $status, not $1, or not once: $2"; cat "$out.log"; }
+    alone "$out"
+}
+
+# A signal to the launcher saves once; a death on the other node and a cable that
+# is cut are named.
+begin stopped
+kill -TERM "$launcher"
+ended 143 "^stopped after step [0-9]*, which is saved"
+begin dead
+for p in $(ip netns pids "${spaces}b"); do
+    [ "$(cat "/proc/$p/comm")" = "$(basename "$dsflow")" ] && kill -KILL "$p"
+done
+ended 1 "^dsflow: process 1 \(.*nodeb.*\) (died in step|was killed by signal 9)"
+begin cut
+ip -n "${spaces}b" link set cable down
+ended 1 "^dsflow: .*process 1 \(.*nodeb.*\).* last heard"
 finish

@@ -8,6 +8,8 @@
  * runs that trial alone; SEED=7 TRIALS=500, other random ones; SHARD=2/4, every
  * fourth of all, from the second on; ONLY='apart*', those of such names. In
  * bf16 each trial is run by one of the two executors, those of a list by turns.
+ * Several of it that mpirun starts run trials together, each in all of them: the
+ * named ones, or random ones of at least a rank for each.
  *
  * With ON_GPUS=1 (tests/gpu/meshes.sh) trials are random ones on GPUs: their
  * bits must be those of one GPU, and their losses nearly those of cores;
@@ -58,8 +60,7 @@ static enum dsflow_exec_kind executor_of(enum way way)
 }
 
 /* Where mpirun started several of these (tests/same/processes.sh): to the
- * others. All run the trials of the command line, and the first one compares.
- */
+ * others. All run the same trials, and the first one compares. */
 static struct dsf_wire *wire;
 
 static struct result *references;
@@ -297,6 +298,16 @@ static unsigned add_apart(struct CMUnitTest *tests, unsigned n,
                : add_test(tests, n, trial, APART);
 }
 
+/* Has a random trial a rank for each process? */
+static bool is_for_all(const char *trial)
+{
+    int data = 1, pipeline = 1, tensor = 1;
+
+    sscanf(trial, "%*s mesh.data=%d mesh.pipeline=%d mesh.tensor=%d", &data,
+           &pipeline, &tensor);
+    return wire == NULL || data * pipeline * tensor >= wire->nprocesses;
+}
+
 static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
                            const char *trial)
 {
@@ -384,7 +395,8 @@ int main(int argc, char **argv)
         }
         n = add_test(tests, n, argv[i], BY_STARPU);
     }
-    for (unsigned i = 0; i < ntrials && argc < 2 && !on_gpus; i++) {
+    for (unsigned i = 0;
+         i < ntrials && argc < 2 && !on_gpus && wire == NULL; i++) {
         if (!is_next_mine(&shard))
             continue;
         n = add_test(tests, n, mesh_trials[i], IN_ORDER);
@@ -394,16 +406,17 @@ int main(int argc, char **argv)
         if (shard.at / shard.of % 2 == 0)
             n = add_apart(tests, n, mesh_trials[i]);
     }
-    for (unsigned i = 0; i < nrandom && argc < 2; i++) {
+    for (unsigned i = 0; i < nrandom && argc < 2;) {
         char *text = random_trial(&dice, on_gpus);
 
-        if (is_next_mine(&shard)) {
+        if (is_for_all(text) && is_next_mine(&shard)) {
             n = add_random(tests, n, i, text);
-            n = on_gpus ? n : add_apart(tests, n, text);
+            n = on_gpus || wire != NULL ? n : add_apart(tests, n, text);
         }
+        i += is_for_all(text);
         free(text);
     }
-    if (argc < 2 && !on_gpus && is_next_mine(&shard))
+    if (argc < 2 && !on_gpus && wire == NULL && is_next_mine(&shard))
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             data_ranks_are_nearly_one_rank_with_all_micro_batches);
     if (getenv("ONLY") != NULL)
