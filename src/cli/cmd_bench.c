@@ -224,7 +224,7 @@ static const struct dsf_flag bench_flags[] = {
 
 const struct dsf_cmd dsf_cmd_bench = {
     .name = "bench",
-    .args = "[gemm] [memory] [tasks] [link] | link -n N | gpu | io FOLDER…",
+    .args = "[gemm] [memory] [tasks] [link] | gpu | io FOLDER…",
     .summary = "measure this machine, for dsflow plan",
     .help =
         "Measures products of matrices, memory, every kind of task and copies\n"

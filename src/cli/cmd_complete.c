@@ -175,7 +175,8 @@ static void offer_positional(const struct place *p, const char *usage,
             offer_alternatives(p, part);
             at += !open;
         } else if (goes && !open) {
-            goes = is_among(part, words[at++]);
+            goes = at < nwords && is_among(part, words[at]);
+            at++;
         }
         free(part);
     }

@@ -90,6 +90,8 @@ complete checkpoint verify "" | grep -q . && fault "checkpoint verify offers $(c
 only latest-good run job.toml --resume = l
 only policies list po
 offers gemm bench ""
+offers link bench ""
+complete bench link "" > out 2>&1 || fault "nothing behind bench link: $(cat out)"
 only memory bench gemm m
 only serial run job.toml --executor se
 only serial run job.toml --exec se
