@@ -252,14 +252,14 @@ static int open_served(struct served *x, const struct order *o,
     int status = open_plan(x, o, text, err);
 
     if (status == DSFLOW_OK)
-        status = dsf_same_folder_check(x->s.job, o->marked, err);
-    if (status == DSFLOW_OK)
         status = dsf_session_text(&x->s, err);
     if (status == DSFLOW_OK && x->s.text.content != o->text)
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: data: the text is another than that of "
                              "process 0",
                              o->path);
+    if (status == DSFLOW_OK)
+        status = dsf_same_folder_check(x->s.job, o->marked, err);
     if (status == DSFLOW_OK)
         status = dsf_session_serve(&x->s, x->wire, workers_of(x, o),
                                    (enum dsflow_exec_kind)o->kind,
