@@ -127,7 +127,7 @@ static void add_up(struct dsf_account *a)
 {
     const struct dsf_timeline *t = &a->trace->timeline;
 
-    a->busy = dsf_xcalloc((size_t)t->workers + 1, sizeof(*a->busy));
+    a->busy = dsf_xcalloc((size_t)t->nlanes + 1, sizeof(*a->busy));
     for (size_t i = 0; i < t->n; i++) {
         const struct dsf_span *span = &t->v[i];
         struct dsf_rank_use *r = &a->ranks[dsf_rank_of(a, span)];
@@ -139,11 +139,21 @@ static void add_up(struct dsf_account *a)
         dsf_shares_add(&r->did, lane,
                        dsf_share_of(is_task ? dsf_task_of(a, span) : NULL),
                        seconds);
-        if (lane == DSF_LANE_WORKER)
-            a->busy[span->lane] += seconds;
-        else
+        a->busy[span->lane] += seconds;
+        if (lane != DSF_LANE_WORKER)
             a->links = a->links || (is_task && lane != DSF_LANE_DISK);
     }
+}
+
+static void find_link(struct dsf_account *a)
+{
+    const struct dsf_timeline *t = &a->trace->timeline;
+
+    for (unsigned l = 0; l < t->nlanes; l++)
+        if (a->busy[l] > a->link_seconds) {
+            a->link_seconds = a->busy[l];
+            a->link = t->lanes[l].kind == DSF_LANE_LINK ? &t->lanes[l] : NULL;
+        }
 }
 
 /* Workers that several ranks share are divided by the use they make of them;
@@ -258,6 +268,7 @@ int dsf_account_init(struct dsf_account *a, const struct dsf_trace *trace,
     a->ranks = dsf_xcalloc(a->nranks, sizeof(*a->ranks));
     dsf_edges_init(&a->edges, trace->graph);
     add_up(a);
+    find_link(a);
     share_workers(a);
     dsf_account_waits(a);
     sum_ranks(a);

@@ -74,7 +74,10 @@ struct dsf_account {
 
     struct dsf_rank_use *ranks, all;
     unsigned nranks;
-    double *busy; /* by worker */
+    double *busy;                /* by lane */
+    const struct dsf_lane *link; /* the busiest that is longer at work than any
+                                    worker; NULL: none is */
+    double link_seconds;         /* of it */
     struct dsf_kind_use *kinds;
     unsigned nkinds;
     size_t cap_kinds;

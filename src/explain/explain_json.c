@@ -228,6 +228,11 @@ static void put_times(json_t *root, const struct dsf_account *a)
     put(root, "comm_seconds", a->hidden.comm / a->nsteps);
     put(root, "comm_hidden",
         a->hidden.comm > 0 ? a->hidden.comm_hidden / a->hidden.comm : NAN);
+    json_object_set_new(root, "link",
+                        a->link != NULL ? json_string(a->link->name)
+                                        : json_null());
+    put(root, "link_seconds",
+        a->link != NULL ? a->link_seconds / a->nsteps : NAN);
     put(root, "io_seconds", a->hidden.io / a->nsteps);
     put(root, "io_hidden",
         a->hidden.io > 0 ? a->hidden.io_hidden / a->hidden.io : NAN);

@@ -243,6 +243,13 @@ static void print_shares(const struct dsf_account *a, FILE *out)
                 "the rank computes.\n",
                 time_text(a->hidden.comm / a->nsteps / a->nranks).s,
                 percent(a->hidden.comm_hidden / a->hidden.comm).s);
+    if (a->link != NULL)
+        fprintf(
+            out,
+            "The link \"%s\" is at work for %s of the time, longer than any "
+            "worker: less to send,\nor a faster link, makes a step "
+            "shorter.\n",
+            a->link->name, percent(a->link_seconds / a->seconds).s);
     if (a->hidden.io > 0)
         fprintf(out,
                 "Disks read or write for %s of a step, %s of it while workers "

@@ -333,6 +333,32 @@ static void moving_is_hidden_while_its_rank_computes(void **state)
     account(&acc, t);
     assert_float_equal(acc.hidden.comm, 3, 0);
     assert_float_equal(acc.hidden.comm_hidden, 2, 0);
+    assert_null(acc.link);
+    assert_whole(&acc);
+    dsf_account_fini(&acc);
+    free_trace(t);
+}
+
+/* core 0  aaa.....   the second link works longest
+ * links   .mm.....
+ *         .nnnn... */
+static void a_link_that_works_longest_is_named(void **state)
+{
+    struct dsf_trace *t = new_trace(1, 1);
+    dsflow_data_id x = data(t, "x", NULL), y = data(t, "y", NULL),
+                   z = data(t, "z", NULL), p = kept(t, "p");
+    uint32_t a = TASK(t, &work, 0, x), m = TASK(t, &move, 0, y, p),
+             n = TASK(t, &move, 0, z, p);
+    struct dsf_account acc;
+
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, 0, "one");
+    dsf_timeline_add_lane(&t->timeline, DSF_LANE_LINK, 0, "other");
+    ran(t, a, 0, 0, 0, 3);
+    ran(t, m, 0, 1, 1, 3);
+    ran(t, n, 0, 2, 1, 5);
+    account(&acc, t);
+    assert_string_equal(acc.link->name, "other");
+    assert_float_equal(acc.link_seconds, 4, 0);
     assert_whole(&acc);
     dsf_account_fini(&acc);
     free_trace(t);
@@ -597,9 +623,9 @@ int main(void)
         cmocka_unit_test(what_only_waits_is_not_what_is_waited_for),
         cmocka_unit_test(waiting_for_a_slot_names_the_ring),
         cmocka_unit_test(a_ready_task_waits_for_transfers_or_the_runtime),
-        cmocka_unit_test(
-            a_device_copies_what_is_on_its_own_links),
+        cmocka_unit_test(a_device_copies_what_is_on_its_own_links),
         cmocka_unit_test(moving_is_hidden_while_its_rank_computes),
+        cmocka_unit_test(a_link_that_works_longest_is_named),
         cmocka_unit_test(a_step_among_steps_is_what_counts),
         cmocka_unit_test(the_way_goes_back_by_what_was_last),
         cmocka_unit_test(a_trace_without_a_whole_step_is_refused),
