@@ -320,13 +320,17 @@ static void take(const struct dsf_net_path *path, bool first,
     struct dsf_machine_link *link = path->apart ? &m->network : &m->link;
     double *scatter = path->apart ? &m->scatter.network : &m->scatter.link;
     double one = fmin(path->out.value, path->in.value);
+    /* Half of it each way is one way at a time. */
+    bool duplex = path->both.value > 0.7 * one;
 
+    /* Jobs send both ways. */
+    if (duplex)
+        one = fmin(one, path->both.value);
     if (!first && one > link->bandwidth)
         return;
     link->bandwidth = one;
     link->latency = path->latency;
-    /* Half of it each way is one way at a time. */
-    link->duplex = path->both.value > 0.7 * one;
+    link->duplex = duplex;
     *scatter = fmax(path->out.scatter, path->in.scatter);
 }
 
