@@ -205,8 +205,9 @@ static void on_death(const char *why, bool cut_off)
 }
 
 /* Where mpirun or srun started several of these. */
-static int join(struct dsf_wire **wire, struct dsflow_err *err)
+static int join(struct dsf_run *r, struct dsflow_err *err)
 {
+    struct dsf_wire **wire = &r->wire;
     struct dsflow_err why;
     int status;
 
@@ -219,7 +220,8 @@ static int join(struct dsf_wire **wire, struct dsflow_err *err)
         dsf_warn("%s: a process that dies or falls silent is not named",
                  why.msg);
     dsf_watch_met();
-    return status;
+    return status == DSFLOW_OK ? dsf_hosts_gather(&r->hosts, *wire, err)
+                               : status;
 }
 
 /* All but the first serve it, and leave signals to it. */
@@ -248,7 +250,7 @@ static int run_here(const struct dsf_cli_args *args, struct dsflow_err *err)
     catch_signals(args);
     dsf_launched_begin();
     dsf_run_init(&x.run);
-    status = join(&x.run.wire, err);
+    status = join(&x.run, err);
     dsf_share_signals(x.run.wire);
     if (status == DSFLOW_OK &&
         (x.run.wire == NULL || x.run.wire->process == 0))

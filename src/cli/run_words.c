@@ -168,6 +168,12 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
                          "%.1f %% hidden behind compute",
                          dsf_size_text(r->read).s, dsf_size_text(r->written).s,
                          1e3 * u.disk, 100 * u.disk_hidden);
+    if (u.sent > 0)
+        dsf_progress_say(p,
+                         "messages: %s a step between processes; under way "
+                         "%.4g ms, %.1f %% hidden behind compute",
+                         dsf_size_text(u.sent_bytes).s, 1e3 * u.sent,
+                         100 * u.sent_hidden);
     say_time(&u, p);
     say_trace(r, p);
 }

@@ -130,6 +130,11 @@ void dsf_exec_time_tasks(struct dsflow_exec *exec, double *seconds)
     exec->worked = seconds;
 }
 
+bool dsf_exec_sends(const struct dsflow_exec *exec, unsigned lane)
+{
+    return exec->spread != NULL && dsf_spread_sends(exec->spread, lane);
+}
+
 double dsf_exec_clocks_within(const struct dsflow_exec *exec)
 {
     return exec->spread != NULL ? dsf_spread_clocks_within(exec->spread) : 0;

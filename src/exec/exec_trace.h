@@ -2,6 +2,7 @@
 #ifndef DSF_EXEC_EXEC_TRACE_H
 #define DSF_EXEC_EXEC_TRACE_H
 
+#include <stdbool.h>
 #include <dsflow/exec.h>
 
 #include "timeline/timeline.h"
@@ -10,6 +11,10 @@
  * and writes of the disks, where the graph has data there. */
 void dsf_exec_lanes(const struct dsflow_exec *exec,
                     struct dsf_timeline *timeline);
+
+/* Is what goes out to other processes on this lane? A span of it is from when
+ * it could go until it had, and of the rank that it went to. */
+bool dsf_exec_sends(const struct dsflow_exec *exec, unsigned lane);
 
 /* Appends what has ended since the last call, in any order, and forgets it.
  * Times are seconds since dsf_exec_began. Every worker has room for a few

@@ -68,6 +68,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
                       struct dsf_timeline *timeline);
 uint64_t dsf_spread_drain(const struct dsflow_exec *exec,
                           struct dsf_timeline *timeline);
+bool dsf_spread_sends(const struct dsf_spread *s, unsigned lane);
 double dsf_spread_clocks_within(const struct dsf_spread *s);
 void dsf_spread_forget(struct dsf_spread *s);
 int64_t dsf_spread_clock(void); /* dsf_now, in nanoseconds */

@@ -29,7 +29,7 @@ struct dsf_spread_others {
     bool known;
     bool one_clock;
     uint16_t *lanes; /* by its lanes: that of the common timeline */
-    unsigned nlanes;
+    unsigned nlanes, sends;       /* the lane of what goes out */
     struct dsf_clock_apart clock; /* beside ours; zeroes where it is one */
     double *ended; /* by its lanes: what was taken of them ends then */
     uint32_t *data; /* by data of its part: that of the graph; or … */
@@ -40,6 +40,7 @@ struct dsf_spread_others {
 struct about {
     char machine[MACHINE]; /* since it was started: of one clock */
     uint32_t nlanes, ndata;
+    uint32_t sends, zero; /* the lane of what goes out */
     uint64_t names; /* bytes of those of what it moves */
 };
 struct some {
@@ -253,6 +254,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
         if (p == s->wire->process) {
             lanes[p] = mine.lanes;
             about[p].nlanes = mine.nlanes;
+            about[p].sends = s->own->wired.lane + 1;
             find_own_names(s, exec->graph);
         } else {
             lanes[p] = lanes_of(s, p, &about[p]);
@@ -263,6 +265,7 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
         if (!o->known)
             continue;
         o->nlanes = about[p].nlanes;
+        o->sends = about[p].sends;
         o->lanes = dsf_xcalloc((size_t)o->nlanes + 1, sizeof(*o->lanes));
         o->ended = dsf_xcalloc((size_t)o->nlanes + 1, sizeof(*o->ended));
         o->one_clock = p == s->wire->process ||
@@ -282,6 +285,17 @@ void dsf_spread_lanes(const struct dsflow_exec *exec,
     free(about);
 }
 
+bool dsf_spread_sends(const struct dsf_spread *s, unsigned lane)
+{
+    for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
+        const struct dsf_spread_others *o = &s->others[p];
+
+        if (o->known && o->sends < o->nlanes && o->lanes[o->sends] == lane)
+            return true;
+    }
+    return false;
+}
+
 void dsf_spread_forget(struct dsf_spread *s)
 {
     for (int32_t p = 0; s->others != NULL && p < s->wire->nprocesses; p++) {
@@ -294,7 +308,7 @@ void dsf_spread_forget(struct dsf_spread *s)
 }
 
 /* As the process with the whole graph knows them: what carries something for a
- * task is a transfer of that. */
+ * task is a transfer of that, and what goes out, to the rank of the task. */
 static void rename_spans(const struct dsflow_exec *exec,
                          const struct dsf_graph_part *part, struct dsf_span *v,
                          size_t n)
@@ -311,6 +325,8 @@ static void rename_spans(const struct dsflow_exec *exec,
         if (part->moved[what] != DSF_NOT_IN_PART && v[i].lane >= own.workers) {
             v[i].kind = DSF_SPAN_TRANSFER;
             v[i].what = part->moved[what];
+            if (part->to[what] != DSFLOW_ANYWHERE)
+                v[i].rank = part->to[what];
         } else
             v[i].what = part->nth[what];
     }
@@ -435,6 +451,7 @@ int dsf_spread_tell_lanes(struct dsflow_exec *exec,
     dsf_exec_lanes(exec, &own);
     find_machine(about.machine);
     about.nlanes = own.nlanes;
+    about.sends = exec->wired.lane + 1;
     status = dsf_spread_answer(wire, to, DSFLOW_OK, own.nlanes, NULL, err);
     if (status == DSFLOW_OK)
         status = dsf_pass(wire, true, to, DSF_SPREAD_CONTENTS, &about,

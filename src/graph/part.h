@@ -15,6 +15,9 @@ struct dsf_graph_part {
     uint32_t *moved; /* data of the part, that one carries for that task;
                         DSF_NOT_IN_PART: it is that task */
 
+    int16_t *to; /* rank of the task that one goes out for; ANYWHERE: it is
+                    no message that goes out */
+
     /* By process: of its tasks, and of what it sends. Other plans have others.
      */
     uint64_t *hashes;

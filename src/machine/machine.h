@@ -19,6 +19,13 @@ struct dsf_machine {
                             ranks are GPUs, else any */
     char cpu[96];        /* model name */
     char isa[32];        /* "avx512", "avx2" or "portable" */
+
+    /* Of a job in several processes: cores and memory above are those of all
+     * nodes. All 0: of this process alone. */
+    unsigned processes, nodes;
+    unsigned node_cores;    /* of this node */
+    const int32_t *node_of; /* by process: its node, from 0; borrowed. NULL: as
+                               many on each, in their order */
 };
 
 int dsf_machine_probe(struct dsf_machine *machine, struct dsflow_err *err);

@@ -325,8 +325,12 @@ void dsf_machine_of_model(const struct dsf_machine_model *m,
             ? m->main.memory
             : m->main.memory * m->main.nodes;
     machine->numa = 1;
-    if (m->main.kind == DSF_MACHINE_GPU)
+    if (m->main.kind == DSF_MACHINE_GPU) {
         machine->devices = machine->cores;
+    } else {
+        machine->nodes = machine->processes = (unsigned)m->main.nodes;
+        machine->node_cores = (unsigned)m->main.workers;
+    }
     snprintf(machine->cpu, sizeof(machine->cpu), "%s", m->main.name);
 }
 

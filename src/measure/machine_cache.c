@@ -170,12 +170,15 @@ static bool load(const char *path, const char *what, const char *name,
     return false;
 }
 
-/* Its cores, whatever ranks are on: gpu_present.c measures GPUs. */
+/* The cores of this node, whatever ranks are on: gpu_present.c measures GPUs.
+ */
 static struct dsf_machine cores_of(const struct dsf_machine *machine)
 {
     struct dsf_machine cores = *machine;
 
     cores.gpus = 0;
+    if (machine->processes > 0)
+        cores.cores = machine->node_cores;
     return cores;
 }
 
@@ -202,8 +205,8 @@ bool dsf_machine_load(const char *path, const char *name,
 int dsf_machine_present(const struct dsf_machine *machine,
                         struct dsf_machine_model *m, struct dsflow_err *err)
 {
-    char *path = dsf_machine_cache_path(), *name = name_of(machine);
     struct dsf_machine cores = cores_of(machine);
+    char *path = dsf_machine_cache_path(), *name = name_of(&cores);
 
     if (path == NULL || !load(path, "the machine", name, m)) {
         dsf_info("measuring the machine, once: this takes some seconds");

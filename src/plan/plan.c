@@ -157,6 +157,8 @@ int dsf_plan_new(const struct dsf_job *job, const struct dsf_model *model,
     plan->machine = machine;
     if (cpus < 0)
         cpus = machine->cores > virtuals ? machine->cores - virtuals : 1;
+    else if (machine->nodes > 1)
+        cpus *= machine->nodes;
     plan->workers = (unsigned)(cpus + virtuals);
     plan->layer_major =
         dsf_job_is(job, "batch.order = layer_major or "

@@ -43,16 +43,6 @@ struct apart {
     size_t cap_from, cap_tags, cap_ports;
 };
 
-int32_t dsf_process_first(const struct dsf_processes *all, int32_t p)
-{
-    return (int32_t)((int64_t)p * all->ranks / all->n);
-}
-
-int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank)
-{
-    return (int32_t)((((int64_t)rank + 1) * all->n - 1) / all->ranks);
-}
-
 static const struct dsflow_data_spec *
 data_of(const struct apart *a, const struct dsflow_task_spec *t, unsigned i)
 {
@@ -318,6 +308,7 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
     const uint32_t n = dsflow_graph_ntasks(part->graph);
 
     part->moved = dsf_xcalloc((size_t)n + 1, sizeof(*part->moved));
+    part->to = dsf_xcalloc((size_t)n + 1, sizeof(*part->to));
     for (uint32_t i = 0; i < n; i++) {
         const struct dsflow_task_spec *t = dsf_nth_task(part->graph, i);
         const uint32_t of = part->tasks[i];
@@ -325,6 +316,9 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
         dsflow_data_id in;
 
         part->moved[i] = DSF_NOT_IN_PART;
+        part->to[i] = t->op == &dsf_op_transmit
+                          ? dsf_nth_task(a->rw.in, of)->rank
+                          : DSFLOW_ANYWHERE;
         if (last && t->op != &dsf_op_transmit)
             continue;
         if (!dsflow_graph_find(
@@ -431,6 +425,7 @@ void dsf_graph_part_free(struct dsf_graph_part *part)
     dsflow_graph_free(part->graph);
     free(part->nth);
     free(part->moved);
+    free(part->to);
     free(part->hashes);
     free_of_whole(part);
     *part = (struct dsf_graph_part){ .graph = NULL };

@@ -4,16 +4,7 @@
 #define DSF_POLICIES_PROCESSES_H
 
 #include "graph/part.h"
-
-/* `ranks` ranks are shared out among `n` processes, at most as many: each has
- * some that follow each other. */
-struct dsf_processes {
-    int32_t ranks, n;
-};
-
-/* The first rank of process `p`; of the one behind the last, `ranks`. */
-int32_t dsf_process_first(const struct dsf_processes *all, int32_t p);
-int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank);
+#include "plan/division.h"
 
 /* The part of process `p`, of the graph of all, which stays as it is: its tasks
  * in their order, and where a task reads what is in another process, a

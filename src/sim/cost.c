@@ -2,6 +2,7 @@
 #include "sim/cost.h"
 
 #include "graph/task.h"
+#include "sim/joined.h"
 
 struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
                                   const struct dsflow_graph *g,
@@ -25,6 +26,68 @@ struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
     }
     return remote;
 }
+
+/* --- messages between processes ------------------------------------------- */
+
+struct dsf_processes dsf_cost_processes(const struct dsf_cost_model *model)
+{
+    if (model->on == NULL || dsf_cost_kind(model) != DSF_ON_CORES)
+        return (struct dsf_processes){ (int32_t)model->nranks, 1 };
+    return dsf_processes_of(model->on, (int32_t)model->nranks);
+}
+
+static bool is_message(const struct dsf_cost_model *model,
+                       const struct dsflow_graph *g,
+                       const struct dsflow_task_spec *t)
+{
+    const struct dsf_processes all = dsf_cost_processes(model);
+
+    return dsf_joined_is_message(&all, g, t);
+}
+
+/* What comes from other processes: of other nodes, of its own. */
+static struct dsf_remote sent_to(const struct dsf_cost_model *model,
+                                 const struct dsflow_graph *g,
+                                 const struct dsflow_task_spec *t)
+{
+    const struct dsf_processes all = dsf_cost_processes(model);
+    int32_t to = dsf_process_of(&all, t->rank);
+    struct dsf_remote remote = { 0, 0 };
+
+    for (unsigned p = 0; p < t->ndata; p++) {
+        int32_t home = dsflow_graph_data(g, t->data[p])->home, from;
+
+        if (home < 0 || (from = dsf_process_of(&all, home)) == to)
+            continue;
+        *(dsf_process_node(&all, model->on, from) !=
+                  dsf_process_node(&all, model->on, to)
+              ? &remote.network
+              : &remote.link) += dsf_task_moves(g, t, p);
+    }
+    return remote;
+}
+
+static double message_seconds(const struct dsf_cost_model *model,
+                              const struct dsflow_graph *g,
+                              const struct dsflow_task_spec *t)
+{
+    struct dsf_remote remote = sent_to(model, g, t);
+
+    return remote.network / model->machine->network.bandwidth +
+           remote.link / model->machine->link.bandwidth;
+}
+
+double dsf_cost_delay(const struct dsf_cost_model *model,
+                      const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t)
+{
+    if (!is_message(model, g, t))
+        return 0;
+    return sent_to(model, g, t).network > 0 ? model->machine->network.latency
+                                            : model->machine->link.latency;
+}
+
+/* --- links between devices ------------------------------------------------ */
 
 /* The wires between nodes and those inside one work at the same time. */
 static double wire_seconds(const struct dsf_cost_model *model,
@@ -226,6 +289,8 @@ double dsf_cost_seconds(const struct dsf_cost_model *model,
         return disk_seconds(&model->machine->disk, g, t);
     if (t->op->swaps)
         return by->swap(model, g, t);
+    if (is_message(model, g, t))
+        return message_seconds(model, g, t);
     if (t->op->comm)
         return by->comm(model, g, t);
     return dsf_task_uses(g, t, DSFLOW_HOST) ? by->host(model, g, t)
@@ -236,4 +301,10 @@ double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t)
 {
     return dsf_cost_seconds(user, g, t);
+}
+
+double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
+{
+    return dsf_cost_delay(user, g, t);
 }

@@ -5,6 +5,7 @@
 #include <dsflow/graph.h>
 
 #include "machine/machine_model.h"
+#include "plan/division.h"
 
 /* A machine and how many ranks are on it: whom a link is shared with. Where the
  * ranks are on virtual devices of its cores, how many there are, and what their
@@ -14,6 +15,8 @@ struct dsf_cost_model {
     unsigned nranks;
     unsigned virtuals;
     double virtual_link; /* bytes a second; 0: as fast as memory is copied */
+    const struct dsf_machine *on; /* where its processes are; NULL: there is one
+                                   */
 };
 
 /* What ranks compute on. */
@@ -24,6 +27,8 @@ enum dsf_device_kind {
     DSF_NDEVICE_KINDS
 };
 enum dsf_device_kind dsf_cost_kind(const struct dsf_cost_model *model);
+/* Which the ranks are in: one, where they are on devices. */
+struct dsf_processes dsf_cost_processes(const struct dsf_cost_model *model);
 
 /* What the time of a kernel follows from. */
 struct dsf_work {
@@ -46,14 +51,23 @@ double dsf_rate_seconds(const struct dsf_kind_rate *rate,
  * worker's. On a machine of GPUs a swap takes the time of the wires to main
  * memory, and an update of what is there that of this memory, which the ranks
  * of a node share. What comes to a virtual device from elsewhere takes the time
- * of its link, beside that of the copy. */
+ * of its link, beside that of the copy. What crosses from one process to
+ * another takes the time of [link], or from another node of [network], and no
+ * worker's. */
 double dsf_cost_seconds(const struct dsf_cost_model *model,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t);
 
+/* How long a message between processes is on its way beside that. */
+double dsf_cost_delay(const struct dsf_cost_model *model,
+                      const struct dsflow_graph *g,
+                      const struct dsflow_task_spec *t);
+
 /* The same, for struct dsf_sim_spec; `user` is a struct dsf_cost_model. */
 double dsf_cost_fn_seconds(void *user, const struct dsflow_graph *g,
                            const struct dsflow_task_spec *t);
+double dsf_cost_fn_delay(void *user, const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t);
 
 /* Bytes that a task reads from other ranks: of other nodes, of its own. */
 struct dsf_remote {

@@ -268,7 +268,8 @@ static void print_time(const struct dsflow_plan *plan,
             r->step_seconds > 0 ? tokens / r->step_seconds : 0);
     fprintf(out, "%-26s %12s, limited by %s; efficiency %.1f %%\n",
             "no faster than", dsf_seconds_text(r->bound_seconds).s,
-            bounds[r->bound], 100 * r->efficiency);
+            r->by_network ? "the network" : bounds[r->bound],
+            100 * r->efficiency);
     fprintf(out, "%-26s %12s, %u tasks\n", "critical path",
             dsf_seconds_text(r->critical_seconds).s, r->ncritical);
     fprintf(out, "%-26s %10.1f %%\n", "workers idle", 100 * r->bubble);
@@ -279,6 +280,11 @@ static void print_time(const struct dsflow_plan *plan,
         fprintf(out, "%-26s %12s a rank, %.1f %% of it hidden behind compute\n",
                 "moving data", dsf_seconds_text(r->comm_seconds / r->nranks).s,
                 100 * r->hidden);
+    if (p->processes.n > 1)
+        fprintf(
+            out, "%-26s %12s a process, %.1f %% of it hidden behind compute\n",
+            "messages", dsf_seconds_text(r->sent_seconds / p->processes.n).s,
+            100 * r->sent_hidden);
     if (r->io_seconds > 0)
         fprintf(out, "%-26s %12s, %.1f %% of it hidden behind compute\n",
                 "reading and writing nvme", dsf_seconds_text(r->io_seconds).s,
@@ -516,14 +522,16 @@ static json_t *predicted_json(const struct dsf_machine_model *machine,
                                         r->holders[i].layer, "seconds",
                                         r->holders[i].seconds));
     return json_pack(
-        "{s:s, s:i, s:f, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:o}",
-        "machine", machine->main.name, "workers", (int)p->workers,
-        "step_seconds", r->step_seconds, "bound_seconds", r->bound_seconds,
-        "bound", dsf_bound_str(r->bound), "critical_seconds",
+        "{s:s, s:i, s:i, s:f, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:f, s:f, s:f, s:o}",
+        "machine", machine->main.name, "workers", (int)p->workers, "processes",
+        p->processes.n > 1 ? (int)p->processes.n : 1, "step_seconds",
+        r->step_seconds, "bound_seconds", r->bound_seconds, "bound",
+        r->by_network ? "network" : dsf_bound_str(r->bound), "critical_seconds",
         r->critical_seconds, "efficiency", r->efficiency, "bubble", r->bubble,
         "work_seconds", r->work_seconds, "comm_seconds", r->comm_seconds,
-        "comm_hidden", r->hidden, "io_seconds", r->io_seconds, "io_hidden",
+        "comm_hidden", r->hidden, "sent_seconds", r->sent_seconds,
+        "sent_hidden", r->sent_hidden, "io_seconds", r->io_seconds, "io_hidden",
         r->io_hidden, "holders", holders);
 }
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 #include "sim/cost.h"
+#include "sim/joined.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
         .nranks = (unsigned)plan->nranks,
         .virtuals = (unsigned)keys->virtuals,
         .virtual_link = keys->virtual_link > 0 ? (double)keys->virtual_link : 0,
+        .on = plan->machine,
     };
 }
 
@@ -53,6 +55,17 @@ static unsigned gpus_of(const struct dsflow_plan *plan,
     return gpus > 0 && gpus < model->nranks ? gpus : model->nranks;
 }
 
+/* Those that the processes have together. */
+static unsigned workers_of(const struct dsflow_plan *plan,
+                           const struct dsf_sim_spec *spec)
+{
+    unsigned n = 0;
+
+    for (int32_t p = 0; p < spec->processes.n; p++)
+        n += dsf_process_workers(&spec->processes, p, plan->workers);
+    return n;
+}
+
 /* What ranks compute on, and what is beside. */
 static void put_workers(const struct dsflow_plan *plan,
                         const struct dsf_cost_model *model,
@@ -62,13 +75,25 @@ static void put_workers(const struct dsflow_plan *plan,
 
     spec->links = kind != DSF_ON_CORES;
     spec->cores = kind != DSF_ON_GPUS ? plan->machine->cores : 0;
-    spec->workers = kind == DSF_ON_GPUS ? gpus_of(plan, model) : plan->workers;
+    spec->workers = kind == DSF_ON_GPUS     ? gpus_of(plan, model)
+                    : spec->processes.n > 1 ? workers_of(plan, spec)
+                                            : plan->workers;
     if (kind != DSF_ON_VIRTUALS)
         return;
     spec->two_way = true;
     spec->host_cores = plan->workers - model->virtuals;
     spec->workers =
         model->virtuals < model->nranks ? model->virtuals : model->nranks;
+}
+
+/* The file of this machine is of one node, whatever a run has. */
+static unsigned node_ranks_of(const struct dsf_cost_model *model)
+{
+    unsigned nodes = model->on != NULL ? model->on->nodes : 0;
+
+    return nodes > 1
+               ? (model->nranks + nodes - 1) / nodes
+               : dsf_machine_model_node_ranks(model->machine, model->nranks);
 }
 
 static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
@@ -79,16 +104,55 @@ static struct dsf_sim_spec spec_of(const struct dsflow_plan *plan,
     unsigned nranks = (unsigned)plan->nranks;
     struct dsf_sim_spec spec = {
         .nranks = nranks,
-        .node_ranks = dsf_machine_model_node_ranks(machine, nranks),
+        .node_ranks = node_ranks_of(model),
         .duplex = machine->disk.duplex,
         .program = program,
         .steps = STEPS,
+        .processes = dsf_cost_processes(model),
+        .on = model->on,
+        .one_link = !machine->link.duplex,
+        .one_network = !machine->network.duplex,
         .cost = dsf_cost_fn_seconds,
+        .delay = dsf_cost_fn_delay,
         .user = (void *)model,
     };
 
     put_workers(plan, model, &spec);
     return spec;
+}
+
+/* What a message carries for a task that computes is a transfer of that. */
+static void rename_span(const struct dsf_joined *j,
+                        const struct dsflow_graph *g, struct dsf_span *span)
+{
+    const struct dsflow_task_spec *t =
+        dsflow_graph_task(j->graph, (dsflow_task_id){ span->what });
+
+    span->what = j->of[span->what];
+    if (t->op == dsflow_graph_task(g, (dsflow_task_id){ span->what })->op)
+        return;
+    span->kind = DSF_SPAN_TRANSFER;
+    span->what = t->data[1].i;
+}
+
+/* Of several processes, with the messages between them. */
+static int simulate(const struct dsf_sim_spec *spec, struct dsflow_graph *g,
+                    struct dsf_sim_result *result,
+                    struct dsf_timeline *timeline, struct dsflow_err *err)
+{
+    struct dsf_joined j;
+    int status;
+
+    if (spec->processes.n < 2)
+        return dsf_simulate(g, spec, result, timeline, err);
+    dsf_joined_init(&j, &spec->processes, g);
+    status = dsf_simulate(j.graph, spec, result, timeline, err);
+    for (uint32_t i = 0; i < result->ncritical; i++)
+        result->critical[i] = j.of[result->critical[i]];
+    for (size_t i = 0; timeline != NULL && i < timeline->n; i++)
+        rename_span(&j, g, &timeline->v[i]);
+    dsf_joined_fini(&j);
+    return status;
 }
 
 int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
@@ -114,7 +178,8 @@ int dsf_predict_timeline(const struct dsflow_plan *plan, struct dsflow_graph *g,
                            nranks, (long long)(m->nodes * m->devices), m->name);
     out->workers = spec.workers;
     out->links = spec.links;
-    return dsf_simulate(g, &spec, &out->sim, timeline, err);
+    out->processes = spec.processes;
+    return simulate(&spec, g, &out->sim, timeline, err);
 }
 
 int dsf_predict(const struct dsflow_plan *plan, struct dsflow_graph *g,
@@ -138,7 +203,7 @@ int dsf_predict_programs(const struct dsflow_plan *plan, struct dsflow_graph *g,
         struct dsf_sim_spec spec = spec_of(plan, &model, (dsflow_program)p);
         struct dsf_sim_result result;
 
-        status = dsf_simulate(g, &spec, &result, NULL, err);
+        status = simulate(&spec, g, &result, NULL, err);
         if (status == DSFLOW_OK)
             out->seconds[p] = result.step_seconds;
         dsf_sim_result_fini(&result);

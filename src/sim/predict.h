@@ -16,6 +16,7 @@ struct dsf_prediction {
     struct dsf_sim_result sim; /* of a step in the middle of a run */
     unsigned workers;          /* cores, or GPUs, or virtual devices */
     bool links;                /* that work beside them */
+    struct dsf_processes processes; /* that the ranks are in */
     double *seconds; /* by program of the graph; NULL: not asked for */
 };
 

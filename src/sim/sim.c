@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "graph/task.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,13 @@ static bool queues_before(const struct sim *s, uint32_t a, uint32_t b)
 {
     return s->start[a] != s->start[b] ? s->start[a] < s->start[b]
                                       : starts_before(s, a, b);
+}
+
+static bool arrives_before(const struct sim *s, uint32_t a, uint32_t b)
+{
+    double x = dsf_sim_end(s, a), y = dsf_sim_end(s, b);
+
+    return x != y ? x < y : a < b;
 }
 
 /* Of two lanes, which ends what it runs first? */
@@ -74,14 +82,10 @@ static uint32_t heap_pop(const struct sim *s, struct heap *h, before_fn before)
     return top;
 }
 
-static bool is_disk(const struct group *group)
-{
-    return group->kind >= DSF_BOUND_DISK;
-}
-
 static before_fn order_of(const struct group *group)
 {
-    return is_disk(group) ? queues_before : starts_before;
+    return group->kind >= DSF_BOUND_DISK || group->messages ? queues_before
+                                                            : starts_before;
 }
 
 /* Does a link do it? Where it has two ways, an engine that computes nothing
@@ -93,8 +97,10 @@ static bool is_carried(const struct sim *s, const struct dsflow_task_spec *t)
             !(s->spec->two_way && t->op->comm == DSFLOW_COMM_REDUCE));
 }
 
-enum dsf_bound dsf_sim_place(const struct sim *s,
-                             const struct dsflow_task_spec *t)
+/* Where a task runs that is no message: on a worker, unless it moves data or is
+ * of the host; and its group. */
+static enum dsf_bound place_of(const struct sim *s,
+                               const struct dsflow_task_spec *t)
 {
     if (dsf_task_uses(s->g, t, DSFLOW_NVME))
         return !s->spec->duplex           ? DSF_BOUND_DISK
@@ -130,11 +136,12 @@ static bool comes_in(const struct sim *s, const struct dsflow_task_spec *t)
     return false;
 }
 
-unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t)
+static unsigned place_group(const struct sim *s,
+                            const struct dsflow_task_spec *t)
 {
     unsigned rank = t->rank == DSFLOW_ANYWHERE ? 0 : (unsigned)t->rank;
 
-    switch (dsf_sim_place(s, t)) {
+    switch (place_of(s, t)) {
     case DSF_BOUND_LINK:
         return !s->spec->two_way
                    ? s->links + rank
@@ -154,10 +161,16 @@ unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t)
     return share_of(s, s->nworking, rank);
 }
 
+static unsigned group_of(const struct sim *s, uint32_t x)
+{
+    return dsf_sim_is_message(s, x) ? s->wire[dsf_sim_of(s, x)] - 1u
+                                    : place_group(s, dsf_sim_task(s, x));
+}
+
 static bool has(const struct sim *s, enum dsf_bound from, enum dsf_bound to)
 {
     for (uint32_t i = 0; i < s->ntasks; i++) {
-        enum dsf_bound place = dsf_sim_place(s, dsf_sim_task(s, i));
+        enum dsf_bound place = place_of(s, dsf_sim_task(s, i));
 
         if (place >= from && place <= to)
             return true;
@@ -165,7 +178,8 @@ static bool has(const struct sim *s, enum dsf_bound from, enum dsf_bound to)
     return false;
 }
 
-static void add_group(struct sim *s, enum dsf_bound kind, unsigned nlanes)
+struct group *dsf_sim_add_group(struct sim *s, enum dsf_bound kind,
+                                unsigned nlanes)
 {
     struct group *group = &s->groups[s->ngroups];
 
@@ -178,6 +192,7 @@ static void add_group(struct sim *s, enum dsf_bound kind, unsigned nlanes)
     for (unsigned i = 0; i < nlanes; i++)
         s->group_of[s->nlanes++] = (uint16_t)s->ngroups;
     s->ngroups++;
+    return group;
 }
 
 /* Those of `all` in group i of n: each w with w * n / all == i. */
@@ -197,7 +212,8 @@ static void make_groups(struct sim *s)
     const struct dsf_sim_spec *spec = s->spec;
     unsigned nodes = node_of(spec, spec->nranks - 1) + 1;
     unsigned cores = spec->host_cores > 0 ? spec->host_cores : spec->nranks;
-    unsigned n = spec->workers + 2 * spec->nranks + cores + 2 * nodes;
+    unsigned n = spec->workers + 2 * spec->nranks + cores + 2 * nodes +
+                 2 * (unsigned)spec->processes.n;
 
     s->groups = dsf_xcalloc(n, sizeof(*s->groups));
     s->group_of = dsf_xcalloc(n, sizeof(*s->group_of));
@@ -209,21 +225,23 @@ static void make_groups(struct sim *s)
         has(s, DSF_BOUND_HOST, DSF_BOUND_HOST) ? least(spec->nranks, cores) : 0;
     s->ndisks = has(s, DSF_BOUND_DISK, DSF_BOUND_WRITES) ? nodes : 0;
     for (unsigned i = 0; i < s->nworking; i++)
-        add_group(s, DSF_BOUND_WORK, members_of(spec->workers, s->nworking, i));
+        dsf_sim_add_group(s, DSF_BOUND_WORK,
+                          members_of(spec->workers, s->nworking, i));
     s->links = s->ngroups;
     for (unsigned i = 0; i < s->nlinks; i++)
-        add_group(s, DSF_BOUND_LINK, 1);
+        dsf_sim_add_group(s, DSF_BOUND_LINK, 1);
+    dsf_sim_add_wires(s);
     s->hosts = s->ngroups;
     for (unsigned i = 0; i < s->nhosts; i++)
-        add_group(s, DSF_BOUND_HOST, members_of(cores, s->nhosts, i));
+        dsf_sim_add_group(s, DSF_BOUND_HOST, members_of(cores, s->nhosts, i));
     s->disks = s->ngroups;
     for (unsigned i = 0; i < s->ndisks; i++) {
         if (!spec->duplex) {
-            add_group(s, DSF_BOUND_DISK, 2);
+            dsf_sim_add_group(s, DSF_BOUND_DISK, 2);
             continue;
         }
-        add_group(s, DSF_BOUND_READS, 1);
-        add_group(s, DSF_BOUND_WRITES, 1);
+        dsf_sim_add_group(s, DSF_BOUND_READS, 1);
+        dsf_sim_add_group(s, DSF_BOUND_WRITES, 1);
     }
     s->crowded = spec->cores > 0 &&
                  spec->cores < spec->workers + (s->nhosts > 0 ? cores : 0);
@@ -250,14 +268,14 @@ static void make_ready(struct sim *s, uint32_t x, uint32_t after)
 
     s->start[x] = s->now;
     s->blocker[x] = after;
-    if (s->cost[dsf_sim_of(s, x)] == 0) {
+    if (s->cost[dsf_sim_of(s, x)] == 0 && !dsf_sim_is_message(s, x)) {
         dsf_grow(&s->instant.v, &s->instant.cap, s->instant.n + 1,
                  sizeof(*s->instant.v));
         s->instant.v[s->instant.n++] = x;
         return;
     }
-    if (t->rank != DSFLOW_ANYWHERE || dsf_sim_place(s, t) >= DSF_BOUND_DISK) {
-        unsigned group = dsf_sim_group(s, t);
+    if (t->rank != DSFLOW_ANYWHERE || place_of(s, t) >= DSF_BOUND_DISK) {
+        unsigned group = group_of(s, x);
 
         heap_push(s, &s->groups[group].ready, x, order_of(&s->groups[group]));
         mark(s, group);
@@ -306,7 +324,7 @@ static void begin(struct sim *s, struct group *group, uint32_t x)
     s->start[x] = s->now;
     s->order[s->nbegun++] = x;
     s->runs[lane] = x;
-    s->until[lane] = dsf_sim_end(s, x);
+    s->until[lane] = dsf_sim_free(s, x);
     heap_push(s, &s->running, lane, ends_before);
 }
 
@@ -390,7 +408,10 @@ static void finish(struct sim *s, uint32_t lane)
     s->groups[group].idle++;
     s->computing -= takes_core(&s->groups[group]);
     mark(s, group);
-    complete(s, s->runs[lane]);
+    if (dsf_sim_end(s, s->runs[lane]) > s->now)
+        heap_push(s, &s->flying, s->runs[lane], arrives_before);
+    else
+        complete(s, s->runs[lane]);
 }
 
 /* What takes no time needs no worker: it is done before anything else begins.
@@ -399,13 +420,23 @@ static void pass_instants(struct sim *s)
 {
     while (s->instant.n > 0) {
         uint32_t x = s->instant.v[--s->instant.n];
-        const struct dsflow_task_spec *t = dsf_sim_task(s, x);
 
-        s->lane[x] = (uint16_t)s->groups[dsf_sim_group(s, t)].first;
+        s->lane[x] = (uint16_t)s->groups[group_of(s, x)].first;
         s->start[x] = s->now;
         s->order[s->nbegun++] = x;
         complete(s, x);
     }
+}
+
+static double next_end(const struct sim *s)
+{
+    double next = INFINITY;
+
+    if (s->running.n > 0)
+        next = s->until[s->running.v[0]];
+    if (s->flying.n > 0 && dsf_sim_end(s, s->flying.v[0]) < next)
+        next = dsf_sim_end(s, s->flying.v[0]);
+    return next;
 }
 
 static void run(struct sim *s)
@@ -418,11 +449,13 @@ static void run(struct sim *s)
         while (s->ndirty > 0)
             serve(s, s->dirty[--s->ndirty]);
         serve_cores(s);
-        if (s->running.n == 0)
+        if (s->running.n + s->flying.n == 0)
             return;
-        s->now = s->until[s->running.v[0]];
+        s->now = next_end(s);
         while (s->running.n > 0 && s->until[s->running.v[0]] == s->now)
             finish(s, heap_pop(s, &s->running, ends_before));
+        while (s->flying.n > 0 && dsf_sim_end(s, s->flying.v[0]) == s->now)
+            complete(s, heap_pop(s, &s->flying, arrives_before));
     }
 }
 
@@ -492,6 +525,9 @@ static void release(struct sim *s)
     free(s->group_of);
     free(s->anywhere.v);
     free(s->running.v);
+    free(s->flying.v);
+    free(s->delay);
+    free(s->wire);
     free(s->last_on);
     free(s->busy);
     free(s->runs);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <dsflow/graph.h>
 
+#include "plan/division.h"
 #include "timeline/bound.h"
 #include "timeline/timeline.h"
 
@@ -21,7 +22,10 @@ typedef double (*dsf_cost_fn)(void *user, const struct dsflow_graph *g,
  * it and one out of it, which carry what only copies, and the ranks share
  * `host_cores`. What has data on NVMe is done by the disk that the ranks of a
  * node share, in the order in which it becomes ready: reads one after the
- * other, and writes; both at the same time where it is `duplex`. */
+ * other, and writes; both at the same time where it is `duplex`. Of several
+ * `processes` messages (joined.h) take no worker, but the link into their
+ * process or, from another node, the network into their node, in the order in
+ * which they become ready. */
 struct dsf_sim_spec {
     unsigned nranks, workers;
     bool links, two_way;
@@ -31,12 +35,19 @@ struct dsf_sim_spec {
                   compute at a time, whoever is ready first; 0: each has one */
     unsigned node_ranks; /* of a node; 0: all */
     bool duplex;
+    struct dsf_processes processes; /* n 0 or 1: one */
+    const struct dsf_machine *on;   /* their nodes; NULL: one */
+    /* All links of a node are one, and all of the network. */
+    bool one_link, one_network;
     dsflow_program program;
     unsigned steps; /* consecutive: 1, or so many that the last but one, which
                        is reported, has others before and after it */
     dsf_cost_fn cost;
     void *user;
     const double *seconds; /* by task of the graph, instead of cost(); or NULL */
+    /* How long a message is on its way, beside the time that it takes of its
+     * link. NULL: no time. */
+    dsf_cost_fn delay;
 };
 
 /* Tasks of one kind and layer on the path that decides how long the step is. */
@@ -57,6 +68,10 @@ struct dsf_sim_result {
     double work_seconds;     /* of all tasks on workers */
     double comm_seconds;     /* of all tasks that move data, but for the disk's */
     double hidden;           /* share of it during which the rank computes */
+    double sent_seconds;     /* of all messages between processes */
+    double sent_hidden;      /* share of it during which the process that is
+                                sent to computes */
+    bool by_network;         /* the bound is a link, that of the network */
     double io_seconds;       /* during which disks read or write: of all */
     double io_hidden;        /* share of it during which some rank computes */
     unsigned nranks;

@@ -13,17 +13,22 @@
 
 static void find_critical(struct sim *s, struct dsf_sim_result *result)
 {
+    double *seconds = dsf_xcalloc((size_t)s->ntasks + 1, sizeof(*seconds));
+
+    for (uint32_t i = 0; i < s->ntasks; i++)
+        seconds[i] = s->cost[i] + (s->delay != NULL ? s->delay[i] : 0);
     result->critical_seconds =
-        dsf_critical(&s->edges, s->cost, s->ntasks, s->reported,
+        dsf_critical(&s->edges, seconds, s->ntasks, s->reported,
                      &result->critical, &result->ncritical);
     for (uint32_t i = 0; i < result->ncritical; i++)
         result->critical[i] += s->first;
+    free(seconds);
 }
 
 static struct dsf_span span_of(const struct sim *s, uint32_t x)
 {
     return (struct dsf_span){ .start = s->start[x],
-                              .end = dsf_sim_end(s, x),
+                              .end = dsf_sim_free(s, x),
                               .what = s->first + dsf_sim_of(s, x),
                               .step = x / s->ntasks,
                               .lane = s->lane[x],
@@ -33,6 +38,24 @@ static struct dsf_span span_of(const struct sim *s, uint32_t x)
 static bool is_reported(const struct sim *s, uint32_t x)
 {
     return x / s->ntasks == s->reported;
+}
+
+/* Of all links, is one of the network the busiest? */
+static bool is_network(const struct sim *s, const struct dsf_load *load)
+{
+    bool network = false;
+    double most = 0;
+
+    for (unsigned i = 0; i < s->ngroups; i++) {
+        const struct group *group = &s->groups[i];
+        double seconds = load->seconds[load->teams->of_lane[group->first]];
+
+        if (group->kind != DSF_BOUND_LINK || seconds <= most)
+            continue;
+        most = seconds;
+        network = group->network;
+    }
+    return network;
 }
 
 /* The bound, and what workers and links do in the step: by rank, and `all`. */
@@ -66,6 +89,8 @@ static void find_bound(const struct sim *s, const struct dsf_timeline *lanes,
     result->comm_seconds = all->carrying;
     result->bound_seconds =
         dsf_bound_seconds(&load, result->critical_seconds, &result->bound);
+    result->by_network =
+        result->bound == DSF_BOUND_LINK && is_network(s, &load);
     dsf_load_fini(&load);
     dsf_teams_fini(&teams);
     free(did);
@@ -87,18 +112,24 @@ static uint32_t find_begun(const struct sim *s, double when)
     return low;
 }
 
+static double longest_of(const struct sim *s)
+{
+    double longest = 0;
+
+    for (uint32_t i = 0; i < s->ntasks; i++)
+        longest = s->cost[i] > longest ? s->cost[i] : longest;
+    return longest;
+}
+
 /* What may hide something in [from, to]: there are many instances, and few that
  * are looked at stand together in memory. */
 static void hide_behind(const struct sim *s, struct dsf_hiding *hiding,
                         const struct dsf_timeline *lanes, const bool *carries,
                         double from, double to)
 {
-    double longest = 0;
     uint32_t end = find_begun(s, to);
 
-    for (uint32_t i = 0; i < s->ntasks; i++)
-        longest = s->cost[i] > longest ? s->cost[i] : longest;
-    for (uint32_t i = find_begun(s, from - longest); i < end; i++) {
+    for (uint32_t i = find_begun(s, from - longest_of(s)); i < end; i++) {
         uint32_t x = s->order[i], task = dsf_sim_of(s, x);
         const struct dsf_span span = { .start = s->start[x],
                                        .end = s->start[x] + s->cost[task] };
@@ -143,6 +174,49 @@ static void find_hidden(const struct sim *s, const struct dsf_timeline *lanes,
     result->hidden = hidden.comm > 0 ? hidden.comm_hidden / hidden.comm : 0;
     result->io_seconds = hidden.io;
     result->io_hidden = hidden.io > 0 ? hidden.io_hidden / hidden.io : 0;
+}
+
+/* Of what a process is sent, what arrives while it computes. */
+static void find_sent(const struct sim *s, struct dsf_sim_result *result)
+{
+    const struct dsf_processes *all = &s->spec->processes;
+    struct dsf_timeline none = { 0 };
+    double from = INFINITY, to = 0;
+    struct dsf_hiding hiding;
+    struct dsf_hidden hidden;
+
+    dsf_timeline_add_lane(&none, DSF_LANE_LINK, DSFLOW_ANYWHERE, "messages");
+    dsf_hiding_init(&hiding, &none, (unsigned)all->n);
+    for (uint32_t x = s->reported * s->ntasks, n = x + s->ntasks; x < n; x++)
+        if (dsf_sim_is_message(s, x)) {
+            from = fmin(from, s->start[x]);
+            to = fmax(to, dsf_sim_free(s, x));
+        }
+    for (uint32_t i = find_begun(s, from - longest_of(s)),
+                  n = find_begun(s, to);
+         i < n; i++) {
+        uint32_t x = s->order[i];
+        const struct dsflow_task_spec *t = dsf_sim_task(s, x);
+        const struct dsf_span span = { .start = s->start[x],
+                                       .end = dsf_sim_free(s, x) };
+
+        if (!dsf_sim_is_message(s, x) && !dsf_task_carries(t) && t->rank >= 0)
+            dsf_hiding_work(&hiding, dsf_process_of(all, t->rank), &span);
+    }
+    for (uint32_t i = find_begun(s, from), n = find_begun(s, to); i < n; i++) {
+        uint32_t x = s->order[i];
+        const struct dsf_span span = { .start = s->start[x],
+                                       .end = dsf_sim_free(s, x) };
+
+        if (is_reported(s, x) && dsf_sim_is_message(s, x))
+            dsf_hiding_move(
+                &hiding, dsf_process_of(all, dsf_sim_task(s, x)->rank), &span);
+    }
+    hidden = dsf_hiding_end(&hiding);
+    dsf_timeline_fini(&none);
+    result->sent_seconds = hidden.comm;
+    result->sent_hidden =
+        hidden.comm > 0 ? hidden.comm_hidden / hidden.comm : 0;
 }
 
 static double end_of_step(const struct sim *s, unsigned step)
@@ -237,6 +311,19 @@ static void name_device_lanes(const struct sim *s,
                 "core %u", core++);
 }
 
+static void name_wires(const struct sim *s, struct dsf_timeline *timeline)
+{
+    for (unsigned i = 0; i < s->ngroups; i++) {
+        char name[28];
+
+        if (!s->groups[i].messages)
+            continue;
+        dsf_sim_name_wire(&s->groups[i], name, sizeof(name));
+        dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE, "%s",
+                              name);
+    }
+}
+
 static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
 {
     const struct dsf_sim_spec *spec = s->spec;
@@ -252,6 +339,8 @@ static void name_lanes(const struct sim *s, struct dsf_timeline *timeline)
                                             : "core",
                               i);
     }
+    /* Where there are messages, ranks are cores. */
+    name_wires(s, timeline);
     if (spec->two_way) {
         name_device_lanes(s, timeline);
     } else {
@@ -285,6 +374,8 @@ void dsf_sim_measure(struct sim *s, struct dsf_sim_result *result,
         result->step_seconds = result->bound_seconds;
     if (s->spec->links || s->ndisks > 0)
         find_hidden(s, lanes, result);
+    if (s->wire != NULL)
+        find_sent(s, result);
     find_holders(s, begun, result);
     result->efficiency =
         dsf_efficiency(result->bound_seconds, result->step_seconds);

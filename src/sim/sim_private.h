@@ -3,7 +3,8 @@
  *
  * An *instance* is a task in one of the steps: step * ntasks + task. A *group*
  * is lanes that take the same tasks: the workers of a rank, or one that several
- * ranks share, the link of a rank, the cores beside it, or a disk.
+ * ranks share, the link of a rank, the cores beside it, a disk, or what carries
+ * messages to a process or a node.
  */
 #ifndef DSF_SIM_SIM_PRIVATE_H
 #define DSF_SIM_SIM_PRIVATE_H
@@ -22,6 +23,8 @@ struct group {
     struct heap ready;
     enum dsf_bound kind;    /* WORK, LINK, HOST, or one of a disk's */
     unsigned first, nlanes; /* of lanes */
+    bool messages, network; /* it carries messages; between nodes */
+    int32_t to;             /* which process or node; below 0: several */
     unsigned most, idle;    /* that work at a time; that could begin */
     bool dirty;             /* something became ready, or idle */
 };
@@ -34,6 +37,9 @@ struct sim {
     uint32_t reported;      /* step */
     struct dsf_succs edges;
     double *cost;        /* by task of the program */
+    double *delay;       /* likewise; NULL: there is none */
+    uint16_t *wire;      /* likewise: 1 + the group of a message, 0: it is none;
+                            NULL: there are no messages */
     uint32_t *waits;     /* by instance: predecessors that have not ended */
     double *start;       /* by instance; until it begins, when it is ready */
     uint32_t *blocker; /* by instance: what it started right after */
@@ -57,6 +63,7 @@ struct sim {
     uint32_t *order;     /* instances as they began */
     uint32_t nbegun;
     struct heap running; /* lanes, by the end of what they run */
+    struct heap flying;  /* messages on their way, by when they arrive */
     uint32_t *runs;      /* by lane: what it runs */
     double *until;       /* by lane: when that ends */
     double now;
@@ -71,21 +78,35 @@ static inline uint32_t dsf_sim_of(const struct sim *s, uint32_t x)
     return x;
 }
 
-/* When an instance ends that has begun. */
-static inline double dsf_sim_end(const struct sim *s, uint32_t x)
+/* When the lane of an instance that has begun is free, and when it ends. */
+static inline double dsf_sim_free(const struct sim *s, uint32_t x)
 {
     return s->start[x] + s->cost[dsf_sim_of(s, x)];
+}
+
+static inline double dsf_sim_end(const struct sim *s, uint32_t x)
+{
+    return dsf_sim_free(s, x) +
+           (s->delay != NULL ? s->delay[dsf_sim_of(s, x)] : 0);
+}
+
+static inline bool dsf_sim_is_message(const struct sim *s, uint32_t x)
+{
+    return s->wire != NULL && s->wire[dsf_sim_of(s, x)] > 0;
 }
 
 /* The task of an instance. */
 const struct dsflow_task_spec *dsf_sim_task(const struct sim *s,
                                             uint32_t instance);
 
-/* Where a task runs: on a worker, unless it moves data or is of the host; and
- * its group. */
-enum dsf_bound dsf_sim_place(const struct sim *s,
-                             const struct dsflow_task_spec *t);
-unsigned dsf_sim_group(const struct sim *s, const struct dsflow_task_spec *t);
+/* One more group, of so many lanes. */
+struct group *dsf_sim_add_group(struct sim *s, enum dsf_bound kind,
+                                unsigned nlanes);
+
+/* sim_messages.c: what carries messages between processes, a group for each
+ * that carries any; and how long they are on their way. */
+void dsf_sim_add_wires(struct sim *s);
+void dsf_sim_name_wire(const struct group *group, char *name, size_t size);
 
 /* sim_measure.c: what a schedule that is complete says. `timeline` may be
  * NULL. */

@@ -108,6 +108,8 @@ int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
 {
     int status = dsf_machine_probe(&s->machine, err);
 
+    if (status == DSFLOW_OK && s->hosts != NULL)
+        dsf_hosts_join(s->hosts, &s->machine);
     if (kind != DSFLOW_STARPU)
         dsf_machine_keys_warn_of_gpus(s->job);
     if (status == DSFLOW_OK && kind == DSFLOW_STARPU)

@@ -1,4 +1,5 @@
-/* io_meter.c - how long disks work, and how much of it is hidden. */
+/* io_meter.c - how long disks work or messages are under way, and how much of
+ * it is hidden. */
 #include "train/io_meter.h"
 
 #include "timeline/hidden.h"
@@ -35,7 +36,7 @@ static void hand_over(struct dsf_timeline *spans, double from, double to,
 
         part.start = fmax(part.start, from);
         part.end = fmin(part.end, to);
-        add(hiding, DSFLOW_ANYWHERE, &part);
+        add(hiding, hiding->nranks > 0 ? part.rank : DSFLOW_ANYWHERE, &part);
         if (spans->v[i].end > to)
             spans->v[n++] = spans->v[i];
     }
@@ -51,14 +52,14 @@ double dsf_io_meter_take(struct dsf_io_meter *m,
     struct dsf_hiding hiding;
     struct dsf_hidden sum;
 
-    dsf_hiding_init(&hiding, lanes, 0);
+    dsf_hiding_init(&hiding, lanes, m->nprocesses);
     hand_over(&m->work, begin, end, &hiding, dsf_hiding_work);
     hand_over(&m->disk, begin, end, &hiding, dsf_hiding_move);
     sum = dsf_hiding_end(&hiding);
     m->until = end;
     m->to = to;
-    *hidden = sum.io_hidden;
-    return sum.io;
+    *hidden = sum.io_hidden + sum.comm_hidden;
+    return sum.io + sum.comm;
 }
 
 void dsf_io_meter_fini(struct dsf_io_meter *m)

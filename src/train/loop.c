@@ -284,6 +284,10 @@ static int take_step(struct dsf_run *r, const struct dsf_report *report,
             r->io += step.io_seconds;
             r->io_hidden += step.io_hidden * step.io_seconds;
         }
+        if (step.sent_seconds > 0) {
+            r->sent += step.sent_seconds;
+            r->sent_hidden += step.sent_hidden * step.sent_seconds;
+        }
     }
     r->last = report->at;
     return status < 0 || is_finite(&step) || step.skipped || !stops

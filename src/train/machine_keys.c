@@ -12,16 +12,18 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
                            const struct dsf_machine *machine)
 {
     long long workers = job->machine.workers, virtuals = job->machine.virtuals;
+    unsigned cores =
+        machine->processes > 0 ? machine->node_cores : machine->cores;
     const char *more =
         virtuals > 0 ? ", and virtual devices take one each" : "";
     struct dsflow_err text;
 
-    if (workers <= 0 || workers + virtuals <= machine->cores)
+    if (workers <= 0 || workers + virtuals <= cores)
         return;
     dsf_job_fail(job, &text, DSFLOW_EINVAL, "machine", "workers",
                  "%lld: this machine has %u core%s%s: workers take turns, "
                  "which is slower than \"auto\"",
-                 workers, machine->cores, machine->cores == 1 ? "" : "s", more);
+                 workers, cores, cores == 1 ? "" : "s", more);
     dsf_warn("%s", text.msg);
 }
 

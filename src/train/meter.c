@@ -51,6 +51,8 @@ void dsf_meter_init(struct dsf_meter *m, struct dsflow_exec *exec,
     while (m->disk > 0 && m->lanes.lanes[m->disk - 1].kind == DSF_LANE_DISK)
         m->disk--;
     m->disks = m->disk < m->lanes.nlanes;
+    m->processes = dsf_processes_of(plan->machine, plan->nranks);
+    m->sent.nprocesses = (unsigned)m->processes.n;
 }
 
 void dsf_meter_fini(struct dsf_meter *m)
@@ -70,6 +72,7 @@ void dsf_meter_fini(struct dsf_meter *m)
     dsf_load_fini(&m->load);
     dsf_teams_fini(&m->teams);
     dsf_io_meter_fini(&m->io);
+    dsf_io_meter_fini(&m->sent);
     memset(m, 0, sizeof(*m));
 }
 
@@ -124,6 +127,20 @@ static void keep_io(struct dsf_meter *m)
 
         if (is_disk(m, s) || share_of(m, s) != DSF_SHARE_MOVE)
             dsf_io_meter_add(&m->io, s, is_disk(m, s));
+    }
+}
+
+/* The same of messages to other processes, and of what these compute. */
+static void keep_sent(struct dsf_meter *m)
+{
+    for (size_t i = m->carried; i < m->drained.n && m->processes.n > 1; i++) {
+        struct dsf_span s = m->drained.v[i];
+        bool sends = dsf_exec_sends(m->exec, s.lane);
+
+        if (s.rank < 0 || (!sends && share_of(m, &s) == DSF_SHARE_MOVE))
+            continue;
+        s.rank = (int16_t)dsf_process_of(&m->processes, s.rank);
+        dsf_io_meter_add(&m->sent, &s, sends);
     }
 }
 
@@ -257,6 +274,7 @@ static void drain(struct dsf_meter *m, int64_t step, double from, double to,
     learn(m);
     count_steps(m);
     keep_io(m);
+    keep_sent(m);
     if (m->file != NULL) {
         m->lost += step >= m->first ? lost : 0;
         write_spans(m, step, end);
@@ -303,6 +321,9 @@ void dsf_meter_step(struct dsf_meter *m, int64_t i, double from, double to,
     step->io_seconds =
         dsf_io_meter_take(&m->io, &m->lanes, from - began, to - began, &hidden);
     step->io_hidden = hidden / step->io_seconds; /* NAN: no disk works */
+    step->sent_seconds = dsf_io_meter_take(&m->sent, &m->lanes, from - began,
+                                           to - began, &hidden);
+    step->sent_hidden = hidden / step->sent_seconds;
     /* A task that is still running counts in the step in which it ends, which
      * may so get more than it has. */
     for (int k = 0; k < DSF_SHARE_IDLE; k++)

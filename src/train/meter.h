@@ -4,6 +4,7 @@
 #define DSF_TRAIN_METER_H
 
 #include "graph/succs.h"
+#include "plan/division.h"
 #include "timeline/bound.h"
 #include "timeline/shares.h"
 #include "trace/trace.h"
@@ -42,6 +43,8 @@ struct dsf_meter {
     bool disks, duplex; /* are there any; see dsf_machine_disk */
     unsigned disk;      /* the first lane of them */
     struct dsf_io_meter io;
+    struct dsf_processes processes; /* of the ranks, and what these … */
+    struct dsf_io_meter sent;       /* … send each other */
 
     struct dsf_timeline kept;    /* of them, what goes to the trace */
     struct dsf_trace_file *file; /* NULL: nothing is traced */

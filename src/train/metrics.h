@@ -38,6 +38,9 @@ struct dsf_step {
     int64_t device_bytes, nvme_bytes; /* of all ranks, that hold something */
     double io_seconds;  /* during which a disk reads or writes */
     double io_hidden;   /* share of it during which some worker computes */
+    double sent_seconds; /* of all messages between processes */
+    double sent_hidden;  /* share of it during which the process that one is for
+                            computes */
     double efficiency;  /* lower bound of the step / its time */
     double mfu;         /* of what its GPUs are built for: mfu.h */
     double share[DSF_NSHARES]; /* of workers x seconds; sum 1 */

@@ -57,8 +57,10 @@ static int check_weights(const struct dsf_run *r, struct dsflow_err *err)
 
 int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
 {
-    int status = dsf_early_check(&r->s, r->executor, err);
+    int status;
 
+    r->s.hosts = &r->hosts;
+    status = dsf_early_check(&r->s, r->executor, err);
     if (status == DSFLOW_OK)
         status = dsf_run_check_output(r->s.job, err);
     if (status == DSFLOW_OK)
@@ -311,4 +313,5 @@ void dsf_run_close(struct dsf_run *r)
     dsf_resume_fini(&r->start);
     dsf_session_close(&r->s);
     dsf_feed_fini(&r->feed);
+    dsf_hosts_fini(&r->hosts);
 }

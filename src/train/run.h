@@ -34,6 +34,7 @@ struct dsf_run_calls {
 struct dsf_run {
     struct dsf_session s;
     struct dsf_wire *wire; /* to the others of several processes; or NULL */
+    struct dsf_hosts hosts; /* of them */
     enum dsflow_exec_kind executor;
     struct dsf_run_calls calls;
     struct dsf_resume start;
@@ -64,6 +65,7 @@ struct dsf_run {
     double *seconds; /* of the steps that nothing interrupted */
     double taken, least; /* all of them, and what they take at least */
     double io, io_hidden; /* seconds of disks in all of them */
+    double sent, sent_hidden; /* and of messages between processes */
     size_t nseconds, cap_seconds;
 };
 

@@ -348,7 +348,9 @@ static struct dsflow_exec_options options_of(const struct dsf_session *s,
 
     return DSFLOW_EXEC_OPTIONS(
             .kind = kind, .workers = s->plan->workers - (unsigned)m->virtuals,
-            .cores = s->machine.cores, .ranks = (unsigned)s->plan->nranks,
+            .cores = s->machine.processes > 0 ? s->machine.node_cores
+                                              : s->machine.cores,
+            .ranks = (unsigned)s->plan->nranks,
             .virtuals = (unsigned)m->virtuals,
             .virtual_memory =
                 m->virtual_memory < 0 ? 0 : (size_t)m->virtual_memory,

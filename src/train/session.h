@@ -15,6 +15,7 @@
 #include "text/text.h"
 #include "tune/fit.h"
 #include "train/contents.h"
+#include "train/hosts.h"
 #include "train/same_folder.h"
 #include "train/writes.h"
 
@@ -40,6 +41,7 @@ struct dsf_session {
                           not 0 where a run went on with another job */
     bool unprepared;   /* parameters have been written since `prepare` ran */
     struct dsf_wire *wire; /* to the others of several processes; or NULL */
+    const struct dsf_hosts *hosts; /* of these; borrowed, or NULL */
     struct dsf_graph_part part; /* of the graph, that is this one's */
     bool ordered;               /* the others have been told what to open */
     struct dsf_same_folder folder; /* until they have looked */

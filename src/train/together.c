@@ -57,10 +57,13 @@ static int32_t ranks_near(const struct dsf_processes *all,
     return n;
 }
 
-/* Of the workers of a host, by ranks. */
-static unsigned share_of(unsigned workers, int32_t ranks, int32_t of)
+/* Of the workers of a host with so many cores, by ranks. */
+static unsigned workers_of(const struct dsf_job *job, unsigned cores,
+                           int32_t ranks, int32_t of)
 {
-    unsigned share = workers * (unsigned)ranks / (unsigned)of;
+    unsigned all =
+        job->machine.workers < 0 ? cores : (unsigned)job->machine.workers;
+    unsigned share = all * (unsigned)ranks / (unsigned)of;
 
     return share > 0 ? share : 1;
 }
@@ -96,6 +99,7 @@ static int order(const struct dsf_session *s,
 
     if (text == NULL)
         return dsflow_fail(err, DSFLOW_ENOMEM, "the job cannot be written: %m");
+    o.machine.node_of = NULL; /* is in this process */
     snprintf(o.isa, sizeof(o.isa), "%s", dsf_kernels_isa());
     snprintf(o.marked, sizeof(o.marked), "%s", s->folder.name);
     snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
@@ -137,8 +141,9 @@ int dsf_together_begin(struct dsf_session *s,
     if (status == DSFLOW_OK)
         status = order(s, options, err);
     s->ordered = status == DSFLOW_OK;
-    options->workers = share_of(options->workers, ranks_of(&all, 0),
-                                ranks_near(&all, s->wire, 0));
+    options->workers =
+        workers_of(s->job, s->machine.node_cores, ranks_of(&all, 0),
+                   ranks_near(&all, s->wire, 0));
     options->wire = s->wire;
     options->part = &s->part;
     return status;
@@ -231,19 +236,16 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     return status;
 }
 
-/* Its share of those of its host, which may have other cores than the first. */
-static unsigned workers_of(const struct served *x, const struct order *o)
+/* Its host may have other cores than the first. */
+static unsigned own_workers(const struct served *x, const struct order *o)
 {
     const struct dsf_processes all = { x->s.plan->nranks, x->wire->nprocesses };
-    int64_t workers = x->s.job->machine.workers;
     struct dsf_machine own;
 
-    if (workers < 0)
-        workers = dsf_machine_probe(&own, NULL) == DSFLOW_OK
-                      ? own.cores
-                      : o->machine.cores;
-    return share_of((unsigned)workers, ranks_of(&all, x->wire->process),
-                    o->ranks);
+    if (dsf_machine_probe(&own, NULL) < 0)
+        own.cores = o->machine.node_cores;
+    return workers_of(x->s.job, own.cores, ranks_of(&all, x->wire->process),
+                      o->ranks);
 }
 
 static int open_served(struct served *x, const struct order *o,
@@ -261,7 +263,7 @@ static int open_served(struct served *x, const struct order *o,
     if (status == DSFLOW_OK)
         status = dsf_same_folder_check(x->s.job, o->marked, err);
     if (status == DSFLOW_OK)
-        status = dsf_session_serve(&x->s, x->wire, workers_of(x, o),
+        status = dsf_session_serve(&x->s, x->wire, own_workers(x, o),
                                    (enum dsflow_exec_kind)o->kind,
                                    &x->feed.host, err);
     return status;

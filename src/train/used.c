@@ -20,7 +20,23 @@ static bool is_predicted(const struct dsf_run *r, const struct dsf_used *used)
         return r->executor != DSFLOW_SERIAL &&
                r->machine.main.kind == DSF_MACHINE_GPU &&
                !dsf_machine_keys_tf32(r->s.job, &r->s.machine);
-    return used->exec.workers == r->s.plan->workers;
+    return r->wire != NULL ? r->prediction.workers == r->meter.lanes.workers
+                           : used->exec.workers == r->s.plan->workers;
+}
+
+/* Bytes from process to process. */
+static double sent_by(const struct dsf_run *r)
+{
+    const struct dsf_processes *all = &r->meter.processes;
+    uint32_t first,
+        n = dsflow_graph_program_tasks(r->s.graph, DSFLOW_STEP, &first);
+    double bytes = 0;
+
+    for (uint32_t i = first; i < first + n; i++)
+        bytes += dsf_process_sent(
+            all, r->s.graph,
+            dsflow_graph_task(r->s.graph, (dsflow_task_id){ i }));
+    return bytes;
 }
 
 static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
@@ -42,6 +58,11 @@ static void add_seconds(const struct dsf_run *r, struct dsf_used *used)
     if (r->io > 0) {
         used->disk = r->io / n;
         used->disk_hidden = r->io_hidden / r->io;
+    }
+    if (r->sent > 0) {
+        used->sent = r->sent / n / r->meter.processes.n;
+        used->sent_hidden = r->sent_hidden / r->sent;
+        used->sent_bytes = sent_by(r);
     }
 }
 

@@ -20,6 +20,11 @@ struct dsf_used {
     double mfu; /* of the median; NAN: not known (mfu.h) */
     double disk;        /* of a step, during which a disk works; 0: none does */
     double disk_hidden; /* share of that during which some worker computes */
+    double sent;        /* of a step, of messages between processes: of one of
+                           these in the mean; 0: there are none */
+    double sent_hidden; /* share of it during which the process that one is for
+                           computes */
+    double sent_bytes;  /* that a step sends from process to process */
 
     double peak; /* bytes of the process so far, that of its tensors at least */
     struct dsf_used_bytes memory; /* of all ranks, scratch included */

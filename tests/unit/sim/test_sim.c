@@ -1,6 +1,8 @@
 /* test_sim.c - the simulator on graphs whose timeline can be drawn by hand. */
 #include "sim/sim.h"
 
+#include "tasks/tasks.h"
+
 #include "lib/test.h"
 
 #include <stdlib.h>
@@ -845,6 +847,140 @@ static void no_more_workers_compute_than_there_are_cores(void **state)
     assert_true(seconds_on(9, 1) == 2);
 }
 
+/* --- messages between processes ------------------------------------------- */
+
+static dsflow_data_id data_of(struct dsflow_graph *g, size_t bytes, int rank)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "d%u", dsflow_graph_ndata(g));
+    return dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = name, .elems = bytes, .home = (int16_t)rank));
+}
+
+static uint32_t copy(struct dsflow_graph *g, int rank, dsflow_data_id out,
+                     dsflow_data_id in)
+{
+    struct dsf_range all = { dsflow_graph_data(g, in)->bytes, 0, 0 };
+    struct dsflow_task_spec t =
+        DSFLOW_TASK(.op = &dsf_op_copy, .rank = (int16_t)rank, .args = &all,
+                    .data = (dsflow_data_id[]){ out, in }, .ndata = 2);
+
+    return dsflow_graph_add_task(g, &t).i;
+}
+
+/* A message is on its way for as long as this. */
+static double half(void *user, const struct dsflow_graph *g,
+                   const struct dsflow_task_spec *t)
+{
+    return 0.5;
+}
+
+/* Rank 0 makes 3, then 2, and sends both to rank 1, which meanwhile computes 4
+ * and then needs both. */
+struct sent {
+    uint32_t made[2], sent[2], end;
+};
+
+static struct dsflow_graph *two_messages(struct sent *s)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    dsflow_data_id there[2], here[2], own = data_of(g, 4, 1);
+
+    for (int i = 0; i < 2; i++) {
+        there[i] = data_of(g, i == 0 ? 3 : 2, 0);
+        here[i] = data_of(g, i == 0 ? 3 : 2, 1);
+        s->made[i] = task(g, &work, (struct at){ 0, -i, 0 }, 1, &there[i]);
+    }
+    task(g, &work, (struct at){ 1, 0, 0 }, 1, &own);
+    for (int i = 0; i < 2; i++)
+        s->sent[i] = copy(g, 1, here[i], there[i]);
+    s->end =
+        task(g, &work, (struct at){ 1, 0, 1 }, 4,
+             (dsflow_data_id[]){ data_of(g, 1, 1), here[0], here[1], own });
+    return g;
+}
+
+static void messages_take_their_link_and_no_worker(void **state)
+{
+    struct sent s;
+    struct dsflow_graph *g = two_messages(&s);
+    struct dsf_timeline timeline = { 0 };
+    struct dsf_machine apart = { .processes = 2, .nodes = 2 };
+    struct dsf_sim_spec spec = { .nranks = 2,
+                                 .workers = 2,
+                                 .processes = { 2, 2 },
+                                 .steps = 1,
+                                 .cost = bytes_of_first,
+                                 .delay = half };
+    struct dsf_sim_result r = simulate(g, &spec, &timeline);
+
+    check_span(&timeline, s.sent[0], "into process 1", 3, 6);
+    check_span(&timeline, s.sent[1], "into process 1", 6, 8);
+    check_span(&timeline, s.end, "core 1", 8.5, 9.5);
+    assert_true(r.sent_seconds == 5 && r.sent_hidden == 1.0 / 5);
+    assert_true(r.bound == DSF_BOUND_LINK ? !r.by_network : true);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+
+    /* The same between two nodes. */
+    timeline = (struct dsf_timeline){ 0 };
+    spec.on = &apart;
+    r = simulate(g, &spec, &timeline);
+    check_span(&timeline, s.sent[1], "into node 1", 6, 8);
+    assert_true(r.step_seconds == 9.5);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+
+    /* One that is in the same process takes a worker. */
+    timeline = (struct dsf_timeline){ 0 };
+    spec.on = NULL;
+    spec.processes.n = 1;
+    r = simulate(g, &spec, &timeline);
+    assert_true(r.sent_seconds == 0);
+    check_span(&timeline, s.sent[0], "core 1", 4, 7);
+    dsf_sim_result_fini(&r);
+    dsf_timeline_fini(&timeline);
+    dsflow_graph_free(g);
+}
+
+/* Of each of two ranks to the other, at the same time. */
+static double exchange(bool one_link, bool one_network, unsigned nodes)
+{
+    struct dsflow_graph *g = dsflow_graph_new();
+    const struct dsf_machine on = { .processes = 2, .nodes = nodes };
+    struct dsf_sim_result r;
+    double seconds;
+
+    for (int i = 0; i < 2; i++) {
+        dsflow_data_id there = data_of(g, 2, 1 - i), here = data_of(g, 2, i);
+
+        task(g, &work, (struct at){ 1 - i, 0, 0 }, 1, &there);
+        copy(g, i, here, there);
+    }
+    r = simulate(g,
+                 &(struct dsf_sim_spec){ .nranks = 2,
+                                         .workers = 2,
+                                         .processes = { 2, 2 },
+                                         .on = &on,
+                                         .one_link = one_link,
+                                         .one_network = one_network,
+                                         .steps = 1,
+                                         .cost = bytes_of_first },
+                 NULL);
+    seconds = r.step_seconds;
+    assert_true(r.bound != DSF_BOUND_LINK || r.by_network == (nodes > 1));
+    dsf_sim_result_fini(&r);
+    dsflow_graph_free(g);
+    return seconds;
+}
+
+static void both_ways_share_a_link_that_is_not_duplex(void **state)
+{
+    assert_true(exchange(false, true, 1) == 4 && exchange(true, false, 1) == 6);
+    assert_true(exchange(true, false, 2) == 4 && exchange(false, true, 2) == 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -867,6 +1003,8 @@ int main(void)
         cmocka_unit_test(a_device_is_entered_and_left_while_it_computes),
         cmocka_unit_test(sums_over_ranks_are_kernels_of_a_device),
         cmocka_unit_test(no_more_workers_compute_than_there_are_cores),
+        cmocka_unit_test(messages_take_their_link_and_no_worker),
+        cmocka_unit_test(both_ways_share_a_link_that_is_not_duplex),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

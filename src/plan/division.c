@@ -1,0 +1,75 @@
+/* division.c - ranks, processes and nodes: who is where. */
+#include "plan/division.h"
+
+#include "graph/task.h"
+
+struct dsf_processes dsf_processes_of(const struct dsf_machine *machine,
+                                      int32_t ranks)
+{
+    int32_t n = machine->processes > 0 ? (int32_t)machine->processes : 1;
+
+    return (struct dsf_processes){ ranks, n < ranks ? n : ranks };
+}
+
+int32_t dsf_process_first(const struct dsf_processes *all, int32_t p)
+{
+    return (int32_t)((int64_t)p * all->ranks / all->n);
+}
+
+int32_t dsf_process_of(const struct dsf_processes *all, int32_t rank)
+{
+    return (int32_t)((((int64_t)rank + 1) * all->n - 1) / all->ranks);
+}
+
+unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
+                             unsigned workers)
+{
+    int32_t own = dsf_process_first(all, p + 1) - dsf_process_first(all, p);
+    unsigned share = workers * (unsigned)own / (unsigned)all->ranks;
+
+    return share > 0 ? share : 1;
+}
+
+int32_t dsf_process_node(const struct dsf_processes *all,
+                         const struct dsf_machine *machine, int32_t p)
+{
+    if (machine == NULL || machine->nodes < 2)
+        return 0;
+    if (machine->node_of != NULL)
+        return machine->node_of[p];
+    return (int32_t)((int64_t)p * machine->nodes / all->n);
+}
+
+double dsf_process_sent(const struct dsf_processes *all,
+                        const struct dsflow_graph *g,
+                        const struct dsflow_task_spec *t)
+{
+    double bytes = 0;
+
+    for (unsigned i = 0; i < t->ndata && dsf_process_crosses(all, g, t); i++) {
+        int32_t home = dsflow_graph_data(g, t->data[i])->home;
+
+        if (home >= 0 &&
+            dsf_process_of(all, home) != dsf_process_of(all, t->rank))
+            bytes += dsf_task_moves(g, t, i);
+    }
+    return bytes;
+}
+
+bool dsf_process_crosses(const struct dsf_processes *all,
+                         const struct dsflow_graph *g,
+                         const struct dsflow_task_spec *t)
+{
+    int32_t to;
+
+    if (all->n < 2 || !t->op->comm || t->rank < 0)
+        return false;
+    to = dsf_process_of(all, t->rank);
+    for (unsigned i = 0; i < t->ndata; i++) {
+        int32_t home = dsflow_graph_data(g, t->data[i])->home;
+
+        if (home >= 0 && dsf_process_of(all, home) != to)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,169 @@
+/* joined.c - messages between processes as tasks of the graph of all. */
+#include "sim/joined.h"
+
+#include "base/alloc.h"
+#include "graph/task.h"
+#include "tasks/tasks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 2 };
+
+/* Buffers of a size for what a rank receives and adds up. */
+struct turns {
+    int16_t rank;
+    uint8_t dtype;
+    int64_t elems;
+    uint32_t turn; /* of tasks with such buffers */
+};
+
+struct joining {
+    const struct dsf_processes *all;
+    const struct dsflow_graph *in;
+    struct dsf_joined *j;
+    size_t cap_of;
+    struct turns *turns;
+    size_t nturns, cap_turns;
+    dsflow_data_id *ports;
+    size_t cap_ports;
+};
+
+static void add(struct joining *x, const struct dsflow_task_spec *t,
+                uint32_t of)
+{
+    uint32_t n = dsflow_graph_ntasks(x->j->graph);
+
+    dsf_grow(&x->j->of, &x->cap_of, (size_t)n + 1, sizeof(*x->j->of));
+    x->j->of[n] = of;
+    dsflow_graph_add_task(x->j->graph, t);
+}
+
+static struct turns *turns_of(struct joining *x, const struct turns *like)
+{
+    for (size_t i = 0; i < x->nturns; i++)
+        if (x->turns[i].rank == like->rank &&
+            x->turns[i].dtype == like->dtype &&
+            x->turns[i].elems == like->elems)
+            return &x->turns[i];
+    dsf_grow(&x->turns, &x->cap_turns, x->nturns + 1, sizeof(*x->turns));
+    x->turns[x->nturns] = *like;
+    return &x->turns[x->nturns++];
+}
+
+/* What the task takes of its data[i]. */
+static struct dsf_range range_of(const struct joining *x,
+                                 const struct dsflow_task_spec *t, unsigned i)
+{
+    const struct dsf_sum_args *sum = t->args;
+
+    if (t->op == &dsf_op_reduce)
+        return (struct dsf_range){ sum->elems, 0, sum->from };
+    return (struct dsf_range){ dsflow_graph_data(x->in, t->data[i])->elems, 0,
+                               0 };
+}
+
+/* A buffer on the task's rank for it, the `k`-th of the task. */
+static dsflow_data_id buffer(struct joining *x,
+                             const struct dsflow_task_spec *t, unsigned i,
+                             unsigned k, int64_t elems)
+{
+    uint8_t dtype = dsflow_graph_data(x->in, t->data[i])->dtype;
+    struct turns *turns =
+        turns_of(x, &(struct turns){ t->rank, dtype, elems, 0 });
+    dsflow_data_id id;
+    char name[96];
+
+    snprintf(name, sizeof(name), "received.%s.z%lld.%u.%u.r%d",
+             dsflow_dtype_str((enum dsflow_dtype)dtype), (long long)elems,
+             turns->turn % TURNS, k, t->rank);
+    if (dsflow_graph_find(x->j->graph, name, &id))
+        return id;
+    return dsflow_graph_add_data(
+        x->j->graph,
+        &DSFLOW_DATA(.name = name, .elems = elems, .dtype = dtype,
+                     .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1));
+}
+
+static dsflow_data_id receive(struct joining *x,
+                              const struct dsflow_task_spec *t, uint32_t of,
+                              unsigned i, unsigned k)
+{
+    struct dsf_range move = range_of(x, t, i);
+    dsflow_data_id ports[2] = { buffer(x, t, i, k, move.elems), t->data[i] };
+    struct dsflow_task_spec copy = *t;
+
+    copy.op = &dsf_op_copy;
+    copy.args = &move;
+    copy.data = ports;
+    copy.ndata = 2;
+    copy.fresh = 1;
+    copy.without = 0;
+    add(x, &copy, of);
+    return ports[0];
+}
+
+/* The same task, of what has come. */
+static void add_up(struct joining *x, const struct dsflow_task_spec *t,
+                   uint32_t of)
+{
+    const int32_t here = dsf_process_of(x->all, t->rank);
+    struct dsflow_task_spec own = *t;
+    unsigned k = 0;
+
+    dsf_grow(&x->ports, &x->cap_ports, t->ndata, sizeof(*x->ports));
+    for (unsigned i = 0; i < t->ndata; i++) {
+        int32_t home = dsflow_graph_data(x->in, t->data[i])->home;
+
+        x->ports[i] = home < 0 || dsf_process_of(x->all, home) == here
+                          ? t->data[i]
+                          : receive(x, t, of, i, k++);
+    }
+    for (size_t i = 0; i < x->nturns; i++)
+        x->turns[i].turn += x->turns[i].rank == t->rank;
+    own.data = x->ports;
+    add(x, &own, of);
+}
+
+static bool is_carried(const struct dsflow_task_spec *t)
+{
+    return t->op == &dsf_op_send || t->op == &dsf_op_copy ||
+           t->op == &dsf_op_gather;
+}
+
+bool dsf_joined_is_message(const struct dsf_processes *all,
+                           const struct dsflow_graph *g,
+                           const struct dsflow_task_spec *t)
+{
+    return is_carried(t) && dsf_process_crosses(all, g, t);
+}
+
+void dsf_joined_init(struct dsf_joined *j, const struct dsf_processes *all,
+                     const struct dsflow_graph *g)
+{
+    struct joining x = { .all = all, .in = g, .j = j };
+    const struct dsflow_data_spec *d;
+    const struct dsflow_task_spec *t;
+
+    *j = (struct dsf_joined){ .graph = dsflow_graph_new() };
+    for (unsigned p = DSFLOW_STEP + 1; p < dsflow_graph_nprograms(g); p++)
+        dsflow_graph_add_program(j->graph,
+                                 dsflow_graph_program(g, (dsflow_program)p));
+    for (uint32_t i = 0; (d = dsf_nth_data(g, i)) != NULL; i++)
+        dsflow_graph_add_data(j->graph, d);
+    for (uint32_t i = 0; (t = dsf_nth_task(g, i)) != NULL; i++)
+        if (!is_carried(t) && dsf_process_crosses(all, g, t))
+            add_up(&x, t, i);
+        else
+            add(&x, t, i);
+    free(x.turns);
+    free(x.ports);
+}
+
+void dsf_joined_fini(struct dsf_joined *j)
+{
+    dsflow_graph_free(j->graph);
+    free(j->of);
+    memset(j, 0, sizeof(*j));
+}
