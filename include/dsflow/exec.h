@@ -45,7 +45,8 @@ struct dsflow_exec_options {
     size_t virtual_link;    /* bytes a second of its link, in each direction, to
                                which copies are held; 0: as fast as they are */
     unsigned gpus;          /* GPUs, and no virtual devices: rank r is on
-                               r % gpus. StarPU only */
+                               r % gpus. StarPU only. One of several processes
+                               opens those of its ranks */
     const char *scheduler;  /* StarPU's name of one; NULL: the default */
     struct dsflow_disk disk; /* for data on NVMe, if there is any */
     struct dsf_wire *wire; /* to the other processes of a job, which is dsflow's

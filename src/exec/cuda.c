@@ -375,9 +375,12 @@ static int reach_others(const struct dsf_device *device, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
-    for (unsigned i = 0; i < device->beside && status == DSFLOW_OK; i++)
-        if (i != device->index)
-            status = reach_other(device, i, err);
+    for (unsigned i = 0; i < device->beside && status == DSFLOW_OK; i++) {
+        unsigned other = (device->first + i) % device->all;
+
+        if (other != device->index)
+            status = reach_other(device, other, err);
+    }
     return status;
 }
 

@@ -110,8 +110,10 @@ struct dsf_launcher;
 
 struct dsf_device {
     const struct dsf_device_class *class;
-    unsigned index;    /* among the devices of its kind, */
-    unsigned beside;   /* of which the program uses so many */
+    unsigned index; /* among the devices of its kind: of `all` that a job */
+    unsigned all;   /* has, the program uses `beside` from the `first` on, in */
+    unsigned first; /* a circle */
+    unsigned beside;
     size_t limit;      /* bytes that it has; 0: no limit */
     size_t used, peak; /* bytes that are allocated, and the most that were */
     double rate;       /* bytes a second of its link; 0: as fast as it is */

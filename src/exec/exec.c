@@ -255,6 +255,7 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     exec->opened = dsf_now();
     exec->submitted =
         dsf_xcalloc(dsflow_graph_nprograms(graph), sizeof(*exec->submitted));
+    dsf_exec_find_ranks(exec);
     status = dsf_exec_find_codelets(exec, err);
     if (status == DSFLOW_OK)
         status = dsf_exec_open_devices(exec, options, err);
@@ -312,7 +313,7 @@ int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
 {
     unsigned nprograms = dsflow_graph_nprograms(exec->graph);
     uint32_t first, n;
-    int status;
+    int status, handed;
 
     if (program >= nprograms)
         return dsflow_fail(err, DSFLOW_EINVAL,
@@ -320,14 +321,18 @@ int dsflow_exec_submit(struct dsflow_exec *exec, dsflow_program program,
                            program, nprograms);
     if (exec->spread != NULL)
         return dsf_spread_submit(exec, program, err);
+    /* One of several processes runs it all the same, without computing: others
+     * wait for its messages. */
     status = dsf_exec_window_unmap(exec, err);
-    if (status < 0)
+    if (status < 0 && exec->wire == NULL)
         return status;
     if (exec->busy_since == 0)
         exec->busy_since = dsf_now();
     exec->submitted[program]++;
     n = dsflow_graph_program_tasks(exec->graph, program, &first);
-    return exec->class->submit(exec, first, first + n, err);
+    handed = exec->class->submit(exec, first, first + n,
+                                 status == DSFLOW_OK ? err : NULL);
+    return status == DSFLOW_OK ? handed : status;
 }
 
 int dsflow_exec_wait(struct dsflow_exec *exec, struct dsflow_err *err)

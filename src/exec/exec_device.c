@@ -14,7 +14,8 @@ int dsf_exec_open_devices(struct dsflow_exec *exec,
                           struct dsflow_err *err)
 {
     bool gpus = options->gpus > 0;
-    unsigned n = gpus ? options->gpus : options->virtuals;
+    unsigned all = gpus ? options->gpus : options->virtuals, n = all;
+    unsigned own = exec->nranks - exec->first_rank;
     int status = DSFLOW_OK;
 
     if (gpus && options->virtuals > 0)
@@ -22,14 +23,19 @@ int dsf_exec_open_devices(struct dsflow_exec *exec,
                            "GPUs beside virtual devices: expected one of them");
     if (options->kind != DSFLOW_STARPU)
         n = 0;
+    /* Those of its ranks: other processes have the others. */
+    if (exec->wire != NULL && n > own)
+        n = own;
     exec->devices = dsf_xcalloc(n + 1, sizeof(*exec->devices));
     exec->cpu = &exec->devices[n];
     exec->cpu->class = &dsf_device_cpu;
     for (unsigned i = 0; i < n && status == DSFLOW_OK; i++) {
         exec->devices[i] = (struct dsf_device){
             .class = gpus ? &dsf_device_cuda : &dsf_device_virtual,
-            .index = i,
+            .index = (exec->first_rank + i) % all,
+            .first = exec->first_rank % all,
             .beside = n,
+            .all = all,
             .limit = gpus ? 0 : options->virtual_memory,
             .rate = gpus ? 0 : (double)options->virtual_link,
         };
@@ -72,7 +78,8 @@ void dsf_exec_link_lanes(const struct dsflow_exec *exec,
 {
     for (unsigned i = 0; i < 2 * exec->ndevices; i++)
         dsf_timeline_add_lane(timeline, DSF_LANE_LINK, DSFLOW_ANYWHERE,
-                              "%s device %u", directions[i % 2], i / 2);
+                              "%s device %u", directions[i % 2],
+                              exec->devices[i / 2].index);
 }
 
 /* Of a copy: on the lane, and from the thread, of its queue. */

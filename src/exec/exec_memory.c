@@ -65,15 +65,17 @@ static struct dsf_device *owner_of(const struct dsflow_exec *exec,
     if (place == DSFLOW_NVME)
         return NULL;
     return place == DSFLOW_DEVICE && exec->ndevices > 0
-               ? &exec->devices[rank % exec->ndevices]
+               ? dsf_exec_device_of(exec, rank)
                : exec->cpu;
 }
 
 /* Of the first rank that is on a device. */
 static void size_scratch(struct dsflow_exec *exec)
 {
-    for (unsigned d = 0; d < exec->ndevices && d < exec->nranks; d++) {
-        struct dsf_arena *arena = &exec->arenas[d][DSFLOW_DEVICE];
+    for (unsigned d = 0;
+         d < exec->ndevices && exec->first_rank + d < exec->nranks; d++) {
+        struct dsf_arena *arena =
+            &exec->arenas[exec->first_rank + d][DSFLOW_DEVICE];
         size_t bytes = dsf_exec_most_scratch(exec, &exec->devices[d]);
 
         arena->scratch = (bytes + 4095) / 4096 * 4096;
@@ -88,9 +90,9 @@ void *dsf_exec_scratch(const struct dsflow_exec *exec,
     unsigned d = (unsigned)(device - exec->devices);
     const struct dsf_arena *arena;
 
-    if (d >= exec->nranks)
+    if (exec->first_rank + d >= exec->nranks)
         return NULL;
-    arena = &exec->arenas[d][DSFLOW_DEVICE];
+    arena = &exec->arenas[exec->first_rank + d][DSFLOW_DEVICE];
     return arena->scratch > 0
                ? (char *)arena->at + arena->bytes - arena->scratch
                : NULL;
@@ -101,10 +103,6 @@ void dsf_exec_size_arenas(struct dsflow_exec *exec)
     uint32_t n = dsflow_graph_ndata(exec->graph);
 
     find_paged(exec);
-    exec->nranks = 1;
-    for (uint32_t i = 0; i < n; i++)
-        if (dsf_exec_home(exec, i) >= exec->nranks)
-            exec->nranks = dsf_exec_home(exec, i) + 1;
     exec->arenas = dsf_xcalloc(exec->nranks, sizeof(*exec->arenas));
     for (uint32_t i = 0; i < n; i++)
         if (!is_lent(exec, i))
@@ -225,7 +223,7 @@ static void release(struct dsflow_exec *exec, unsigned rank, unsigned place)
 
 void dsf_exec_free_memory(struct dsflow_exec *exec)
 {
-    for (unsigned r = 0; r < exec->nranks; r++)
+    for (unsigned r = 0; exec->arenas != NULL && r < exec->nranks; r++)
         for (unsigned p = 0; p < DSF_NPLACES; p++)
             release(exec, r, p);
     free(exec->arenas);
@@ -253,7 +251,7 @@ size_t dsf_exec_on_devices(const struct dsflow_exec *exec)
     size_t bytes = 0;
 
     if (exec->spread != NULL)
-        return dsf_exec_on_devices(exec->spread->own);
+        return dsf_spread_on_devices(exec);
     for (unsigned d = 0; d < exec->ndevices; d++)
         bytes += exec->devices[d].used;
     return bytes;

@@ -14,7 +14,7 @@ size_t dsf_exec_on_devices(const struct dsflow_exec *exec);
 
 /* What a graph takes on GPUs, before there is an executor. */
 struct dsf_exec_needs {
-    unsigned nranks;
+    unsigned first, nranks; /* it has data of the first one to nranks - 1 */
     struct dsf_exec_need {
         size_t device; /* bytes that are allocated on its GPU for it, with its
                           share of the scratch memory there */

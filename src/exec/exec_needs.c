@@ -10,6 +10,8 @@
 /* Devices that nobody opens. */
 static void add_devices(struct dsflow_exec *exec, unsigned gpus)
 {
+    if (gpus > exec->nranks - exec->first_rank)
+        gpus = exec->nranks - exec->first_rank;
     exec->devices = dsf_xcalloc(gpus + 1, sizeof(*exec->devices));
     for (unsigned i = 0; i < gpus; i++)
         exec->devices[i].class = &dsf_device_cuda;
@@ -28,7 +30,8 @@ static size_t in_pages(size_t bytes)
 static void weigh_rank(const struct dsflow_exec *exec, unsigned rank,
                        struct dsf_exec_need *need)
 {
-    unsigned first = rank % exec->ndevices;
+    unsigned first =
+        exec->first_rank + (rank - exec->first_rank) % exec->ndevices;
     unsigned sharing = (exec->nranks - first - 1) / exec->ndevices + 1;
     const struct dsf_arena *arena = &exec->arenas[rank][DSFLOW_DEVICE];
     size_t scratch = exec->arenas[first][DSFLOW_DEVICE].scratch;
@@ -51,11 +54,12 @@ static void weigh_near(const struct dsflow_exec *exec,
 static void weigh(const struct dsflow_exec *exec, unsigned workers,
                   struct dsf_exec_needs *needs)
 {
+    needs->first = exec->first_rank;
     needs->nranks = exec->nranks;
     needs->ranks = dsf_xcalloc(needs->nranks, sizeof(*needs->ranks));
     needs->host = DSF_STAGE_BUFFERS * dsf_exec_stage_each(exec) +
                   workers * in_pages(dsf_exec_most_scratch(exec, exec->cpu));
-    for (unsigned r = 0; r < needs->nranks; r++)
+    for (unsigned r = exec->first_rank; r < needs->nranks; r++)
         weigh_rank(exec, r, &needs->ranks[r]);
     weigh_near(exec, needs);
 }
@@ -68,6 +72,7 @@ int dsf_exec_needs_find(struct dsflow_graph *graph, unsigned gpus,
     int status;
 
     *needs = (struct dsf_exec_needs){ 0 };
+    dsf_exec_find_ranks(&exec);
     add_devices(&exec, gpus);
     status = dsf_exec_find_codelets(&exec, err);
     if (status == DSFLOW_OK) {

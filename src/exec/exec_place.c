@@ -23,14 +23,17 @@ unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data)
     return home < 0 ? 0 : (unsigned)home;
 }
 
-/* Does it call the host, or is a core done with it before a device begins? */
+/* Does it call the host, or go to another process, or is a core done with it
+ * before a device begins? */
 static bool stays_near(const struct dsf_exec_call *call)
 {
-    return call->codelet->host_only || dsf_takes_few(call->task->op);
+    return dsf_is_message(call->task->op) || call->codelet->host_only ||
+           dsf_takes_few(call->task->op);
 }
 
-/* Tokens, learning rates, losses, sums of squares: what the host or a core reads
- * and writes stays near it, and the kernels of a device reach it there. */
+/* Tokens, learning rates, losses, sums of squares: what the host or a core
+ * reads and writes stays near it, and the kernels of a device reach it there;
+ * what comes from other processes, and goes there, is in main memory, too. */
 static void find_near(struct dsflow_exec *exec)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
@@ -46,10 +49,28 @@ static void find_near(struct dsflow_exec *exec)
     }
 }
 
-static struct dsf_device *device_of_rank(const struct dsflow_exec *exec,
-                                         unsigned rank)
+void dsf_exec_find_ranks(struct dsflow_exec *exec)
 {
-    return &exec->devices[rank % exec->ndevices];
+    uint32_t n = dsflow_graph_ndata(exec->graph);
+
+    exec->first_rank = n > 0 ? dsf_exec_home(exec, 0) : 0;
+    exec->nranks = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        unsigned home = dsf_exec_home(exec, i);
+
+        if (home < exec->first_rank)
+            exec->first_rank = home;
+        if (home >= exec->nranks)
+            exec->nranks = home + 1;
+    }
+}
+
+struct dsf_device *dsf_exec_device_of(const struct dsflow_exec *exec,
+                                      unsigned rank)
+{
+    unsigned n = exec->ndevices;
+
+    return &exec->devices[(rank + n - exec->first_rank % n) % n];
 }
 
 static void place_data(struct dsflow_exec *exec)
@@ -65,7 +86,7 @@ static void place_data(struct dsflow_exec *exec)
     find_near(exec);
     for (uint32_t i = 0; i < n; i++)
         if (exec->place[i] == DSFLOW_DEVICE)
-            exec->on[i] = device_of_rank(exec, dsf_exec_home(exec, i));
+            exec->on[i] = dsf_exec_device_of(exec, dsf_exec_home(exec, i));
 }
 
 /* The first of a task's data that is on a device: there, or NULL. */
@@ -126,7 +147,7 @@ static void place_task(struct dsf_exec_call *call)
     if (dsf_task_uses(exec->graph, t, DSFLOW_HOST))
         return;
     call->device =
-        t->rank < 0 ? any : device_of_rank(exec, (unsigned)t->rank);
+        t->rank < 0 ? any : dsf_exec_device_of(exec, (unsigned)t->rank);
     call->lacking = !has_kernel(call);
     if (call->lacking)
         return;

@@ -142,7 +142,7 @@ struct dsflow_exec {
     bool *paged; /* by data: the disk has to do with it, in whole pages */
     bool *pinned; /* by data: it is in main memory, and devices reach it */
     struct dsf_arena (*arenas)[DSF_NPLACES]; /* by rank */
-    unsigned nranks;
+    unsigned first_rank, nranks; /* data is of the first one to nranks - 1 */
     struct dsf_device *devices; /* beside the cores, */
     unsigned ndevices;
     struct dsf_device *cpu; /* and these */
@@ -225,6 +225,11 @@ void dsf_exec_ran(const struct dsf_exec_call *call, unsigned w,
 void dsf_exec_place(struct dsflow_exec *exec);
 /* The rank whose memory holds `data`: what has no home is in that of rank 0. */
 unsigned dsf_exec_home(const struct dsflow_exec *exec, uint32_t data);
+/* Which ranks have data here: of one of several processes, its own. */
+void dsf_exec_find_ranks(struct dsflow_exec *exec);
+/* The device of a rank, where there are devices. */
+struct dsf_device *dsf_exec_device_of(const struct dsflow_exec *exec,
+                                      unsigned rank);
 
 /* exec_device.c: open the devices that the options ask for; until all that was
  * launched has ended; and close them. */

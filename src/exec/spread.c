@@ -1,5 +1,6 @@
 /* spread.c - the executor of a graph that several processes run. Of commands,
- * only a wait, a map, a close and what asks something wait for an answer: steps
+ * a wait, a map, a close and what asks something wait for what they ask for: of
+ * a program that is submitted, the others only say that they have it, so steps
  * overlap as in one process. */
 #include "exec/spread_private.h"
 
@@ -46,16 +47,23 @@ int dsf_spread_answered(const struct dsf_spread *s, int32_t process,
                              a.msg);
 }
 
-/* All others, of which the answers come in their order. */
 static int ask_all(const struct dsf_spread *s, struct dsf_spread_command c,
-                   bool answers, struct dsflow_err *err)
+                   struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
     for (int32_t p = 0; p < s->wire->nprocesses && status == DSFLOW_OK; p++)
         if (p != s->wire->process)
             status = dsf_spread_ask(s, p, c, err);
-    for (int32_t p = 0; p < s->wire->nprocesses && answers; p++)
+    return status;
+}
+
+/* Of all others, in their order: the first that went wrong. */
+static int all_answered(const struct dsf_spread *s, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (int32_t p = 0; p < s->wire->nprocesses; p++)
         if (p != s->wire->process) {
             int one = dsf_spread_answered(s, p, NULL,
                                           status == DSFLOW_OK ? err : NULL);
@@ -158,32 +166,38 @@ void dsf_spread_close(struct dsflow_exec *exec)
 
     /* Also where it did not open: the others wait for a command. */
     put_back(exec, NULL);
-    ask_all(s, (struct dsf_spread_command){ .what = DSF_SPREAD_END }, false,
-            NULL);
+    ask_all(s, (struct dsf_spread_command){ .what = DSF_SPREAD_END }, NULL);
     dsflow_exec_close(s->own);
     free(s->shown);
     dsf_spread_forget(s);
     free(s);
 }
 
+/* Whoever runs the program has messages for all others, so all run it: also
+ * where one has failed, which its answer says before it runs. */
 int dsf_spread_submit(struct dsflow_exec *exec, dsflow_program program,
                       struct dsflow_err *err)
 {
     const struct dsf_spread *s = exec->spread;
+    struct dsflow_err other;
     int status = put_back(exec, err);
 
     if (status == DSFLOW_OK)
         status = ask_all(s,
                          (struct dsf_spread_command){ .what = DSF_SPREAD_SUBMIT,
                                                       .of = program },
-                         false, err);
-    return status == DSFLOW_OK ? dsflow_exec_submit(s->own, program, err)
-                               : status;
+                         err);
+    if (status < 0)
+        return status;
+    if (all_answered(s, &other) < 0)
+        dsf_exec_fail(s->own, &other);
+    return dsflow_exec_submit(s->own, program, err);
 }
 
 int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
 {
     const struct dsf_spread *s = exec->spread;
+    const struct dsf_spread_command c = { .what = DSF_SPREAD_WAIT };
     struct dsflow_err other;
     int status = put_back(exec, err);
     int others;
@@ -191,8 +205,9 @@ int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err)
     if (status < 0)
         return status;
     status = dsflow_exec_wait(s->own, err);
-    others = ask_all(s, (struct dsf_spread_command){ .what = DSF_SPREAD_WAIT },
-                     true, &other);
+    others = ask_all(s, c, &other);
+    if (others == DSFLOW_OK)
+        others = all_answered(s, &other);
     if (others == DSFLOW_OK || status < 0)
         return status;
     dsf_exec_fail(s->own, &other);
@@ -205,7 +220,7 @@ void dsf_spread_tell(struct dsflow_exec *exec, const int64_t *numbers)
     struct dsflow_err err;
 
     memcpy(c.numbers, numbers, sizeof(c.numbers));
-    if (ask_all(exec->spread, c, false, &err) < 0)
+    if (ask_all(exec->spread, c, &err) < 0)
         dsf_exec_fail(exec->spread->own, &err);
 }
 
@@ -216,7 +231,7 @@ int dsf_spread_call(struct dsflow_exec *exec, struct dsflow_err *err)
     return status == DSFLOW_OK
                ? ask_all(exec->spread,
                          (struct dsf_spread_command){ .what = DSF_SPREAD_CALL },
-                         false, err)
+                         err)
                : status;
 }
 
@@ -225,14 +240,10 @@ struct dsflow_exec *dsf_spread_own(const struct dsflow_exec *exec)
     return exec->spread->own;
 }
 
-size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
-                           enum dsflow_tier tier)
+/* The bytes that the others answer, together. */
+static size_t add_up(const struct dsf_spread *s, struct dsf_spread_command c)
 {
-    const struct dsf_spread *s = exec->spread;
-    struct dsf_spread_command c = { .what = DSF_SPREAD_RESIDENT,
-                                    .of = rank,
-                                    .tier = tier };
-    size_t bytes = dsflow_exec_resident(s->own, rank, tier);
+    size_t bytes = 0;
 
     for (int32_t p = 0; p < s->wire->nprocesses; p++) {
         int64_t theirs = 0;
@@ -243,6 +254,26 @@ size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
             bytes += (size_t)theirs;
     }
     return bytes;
+}
+
+size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
+                           enum dsflow_tier tier)
+{
+    const struct dsf_spread *s = exec->spread;
+
+    return dsflow_exec_resident(s->own, rank, tier) +
+           add_up(s, (struct dsf_spread_command){ .what = DSF_SPREAD_RESIDENT,
+                                                  .of = rank,
+                                                  .tier = tier });
+}
+
+size_t dsf_spread_on_devices(const struct dsflow_exec *exec)
+{
+    const struct dsf_spread *s = exec->spread;
+
+    return dsf_exec_on_devices(s->own) +
+           add_up(s,
+                  (struct dsf_spread_command){ .what = DSF_SPREAD_ON_DEVICES });
 }
 
 /* --- in the others -------------------------------------------------------- */
@@ -317,9 +348,11 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
 
     switch ((enum dsf_spread_what)c->what) {
     case DSF_SPREAD_SUBMIT:
-        /* What is wrong is said at the next wait. */
+        /* What is wrong by now is said; then it runs, to its end. */
+        status = dsflow_exec_failed(exec, &why);
+        status = dsf_spread_answer(wire, of, status, 0, &why, err);
         dsflow_exec_submit(exec, (dsflow_program)c->of, NULL);
-        return DSFLOW_OK;
+        return status;
     case DSF_SPREAD_WAIT:
         status = dsflow_exec_wait(exec, &why);
         return dsf_spread_answer(wire, of, status, 0, &why, err);
@@ -332,6 +365,9 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
                                  (int64_t)dsflow_exec_resident(
                                      exec, c->of, (enum dsflow_tier)c->tier),
                                  NULL, err);
+    case DSF_SPREAD_ON_DEVICES:
+        return dsf_spread_answer(wire, of, DSFLOW_OK,
+                                 (int64_t)dsf_exec_on_devices(exec), NULL, err);
     case DSF_SPREAD_LANES:
         return dsf_spread_tell_lanes(exec, part, wire, of, err);
     case DSF_SPREAD_CLOCK:

@@ -20,6 +20,7 @@ enum dsf_spread_what {
     DSF_SPREAD_READ,
     DSF_SPREAD_WRITE,
     DSF_SPREAD_RESIDENT,
+    DSF_SPREAD_ON_DEVICES,
     DSF_SPREAD_LANES,
     DSF_SPREAD_CLOCK,
     DSF_SPREAD_SPANS,
@@ -90,6 +91,7 @@ int dsf_spread_submit(struct dsflow_exec *exec, dsflow_program program,
 int dsf_spread_wait(struct dsflow_exec *exec, struct dsflow_err *err);
 void *dsf_spread_map(struct dsflow_exec *exec, dsflow_data_id id,
                      enum dsflow_access access);
+size_t dsf_spread_on_devices(const struct dsflow_exec *exec);
 size_t dsf_spread_resident(const struct dsflow_exec *exec, unsigned rank,
                            enum dsflow_tier tier);
 

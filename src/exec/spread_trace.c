@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "exec/clock_apart.h"
 #include "exec/exec_trace.h"
+#include "graph/task.h"
 #include "net/pass.h"
 
 #include <math.h>
@@ -126,31 +127,42 @@ static struct dsf_lane *lanes_of(const struct dsf_spread *s, int32_t process,
     return NULL;
 }
 
-/* What data of a part is called, that is moved: its number, name and a 0. */
-static char *names_of(const struct dsf_graph_part *part, uint64_t *bytes)
+/* What spans of transfers may be of: what messages carry; and what is on a
+ * device, which cores and disks work on in main memory. By data of the part. */
+static bool *find_moving(const struct dsflow_exec *own,
+                         const struct dsf_graph_part *part)
 {
-    const uint32_t n = dsflow_graph_ntasks(part->graph);
-    bool *said =
-        dsf_xcalloc((size_t)dsflow_graph_ndata(part->graph) + 1, sizeof(*said));
+    const uint32_t n = dsflow_graph_ndata(part->graph);
+    bool *moving = dsf_xcalloc((size_t)n + 1, sizeof(*moving));
+
+    for (uint32_t i = 0; i < n; i++)
+        moving[i] = own->on[i] != NULL;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(part->graph); i++)
+        if (part->moved[i] != DSF_NOT_IN_PART)
+            moving[part->moved[i]] = true;
+    return moving;
+}
+
+/* What that is called: its number, name and a 0. */
+static char *names_of(const struct dsflow_exec *own,
+                      const struct dsf_graph_part *part, uint64_t *bytes)
+{
+    bool *moving = find_moving(own, part);
     char *names = NULL;
     size_t at = 0, cap = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t d = part->moved[i];
-        const char *name;
-        size_t length;
+    for (uint32_t d = 0; d < dsflow_graph_ndata(part->graph); d++) {
+        const char *name = dsf_nth_data(part->graph, d)->name;
+        const size_t length = strlen(name) + 1;
 
-        if (d == DSF_NOT_IN_PART || said[d])
+        if (!moving[d])
             continue;
-        said[d] = true;
-        name = dsflow_graph_data(part->graph, (dsflow_data_id){ d })->name;
-        length = strlen(name) + 1;
         dsf_grow(&names, &cap, at + sizeof(d) + length, 1);
         memcpy(names + at, &d, sizeof(d));
         memcpy(names + at + sizeof(d), name, length);
         at += sizeof(d) + length;
     }
-    free(said);
+    free(moving);
     *bytes = at;
     return names;
 }
@@ -193,7 +205,7 @@ static void find_own_names(const struct dsf_spread *s,
                            const struct dsflow_graph *g)
 {
     uint64_t bytes;
-    char *names = names_of(s->part, &bytes);
+    char *names = names_of(s->own, s->part, &bytes);
 
     take_names(&s->others[s->wire->process], g, names, bytes,
                dsflow_graph_ndata(s->part->graph));
@@ -445,7 +457,7 @@ int dsf_spread_tell_lanes(struct dsflow_exec *exec,
 {
     struct dsf_timeline own = { 0 };
     struct about about = { .ndata = dsflow_graph_ndata(part->graph) };
-    char *names = names_of(part, &about.names);
+    char *names = names_of(exec, part, &about.names);
     int status;
 
     dsf_exec_lanes(exec, &own);

@@ -401,16 +401,17 @@ static void starpu_exec_lanes(const struct dsflow_exec *exec,
 {
     const struct starpu_state *s = exec->priv;
     unsigned cores = exec->nworkers - exec->ndevices;
+    unsigned own = exec->nranks - exec->first_rank;
 
     for (unsigned w = 0; w < cores; w++)
         dsf_timeline_add_lane(timeline, DSF_LANE_WORKER, rank_of(s, w),
                               "core %u", w);
     for (unsigned d = 0; d < exec->ndevices; d++)
         dsf_timeline_add_lane(timeline, DSF_LANE_WORKER,
-                              exec->nranks <= exec->ndevices && d < exec->nranks
-                                  ? (int)d
+                              own <= exec->ndevices && d < own
+                                  ? (int)(exec->first_rank + d)
                                   : DSFLOW_ANYWHERE,
-                              "device %u", d);
+                              "device %u", exec->devices[d].index);
 }
 
 const struct dsf_exec_class dsf_exec_starpu = {

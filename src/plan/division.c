@@ -8,7 +8,7 @@ struct dsf_processes dsf_processes_of(const struct dsf_machine *machine,
 {
     int32_t n = machine->processes > 0 ? (int32_t)machine->processes : 1;
 
-    return (struct dsf_processes){ ranks, n < ranks ? n : ranks };
+    return (struct dsf_processes){ .ranks = ranks, .n = n < ranks ? n : ranks };
 }
 
 int32_t dsf_process_first(const struct dsf_processes *all, int32_t p)

@@ -12,6 +12,8 @@
  * some that follow each other. */
 struct dsf_processes {
     int32_t ranks, n;
+    bool devices; /* ranks are on devices: messages are of main memory, and
+                     what they are of is copied there and on */
 };
 
 /* Those that a machine has for so many ranks. */

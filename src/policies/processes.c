@@ -5,11 +5,16 @@
  * message: `transmit` there, a `receive` here. What it only copies is received
  * where it belongs; what it adds up comes into buffers, of which so many take
  * turns that one task's may come while another's are added.
+ *
+ * Where ranks are on devices, messages are of buffers in main memory: what goes
+ * is copied there first, and what comes is copied on, which engines of devices
+ * do beside kernels.
  */
 #include "policies/processes.h"
 
 #include "base/alloc.h"
 #include "policies/policies.h"
+#include "policies/process_buffers.h"
 #include "tasks/tasks.h"
 
 #include <dsflow/rewrite.h>
@@ -17,23 +22,16 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { TURNS = 2 };
-
-/* Buffers of a size for what a rank receives and adds up. */
-struct turns {
-    int16_t rank;
-    uint8_t dtype;
-    int64_t elems;
-    uint32_t turn; /* of tasks with such buffers */
-};
-
 struct apart {
     const struct dsf_processes *all;
     int32_t own;
     struct dsflow_rewrite rw;
     uint32_t *sent, *got; /* by process: messages to it, and from it */
-    struct turns *turns;
-    size_t nturns, cap_turns;
+    struct dsf_process_buffers buffers;
+    uint32_t *written; /* by data: how often, by what is here */
+    uint32_t *carried; /* by tasks of the part that send something: the data of
+                          the part that it is of */
+    size_t cap_carried;
 
     /* Of a task: by data of it, the process that it comes from, or -1: it is
      * here; and the number of the message. */
@@ -71,19 +69,55 @@ static struct dsf_range range_of(const struct apart *a,
     return (struct dsf_range){ data_of(a, t, i)->elems, 0, 0 };
 }
 
+/* --- what goes ------------------------------------------------------------ */
+
+/* The task that was added last is on the way of this data to a process. */
+static void note_carried(struct apart *a, dsflow_data_id data)
+{
+    uint32_t n = dsflow_graph_ntasks(a->rw.out);
+
+    dsf_grow(&a->carried, &a->cap_carried, n, sizeof(*a->carried));
+    a->carried[n - 1] = data.i;
+}
+
+/* What the task takes of its data[i], in main memory: copied there, if it is
+ * not there already. */
+static dsflow_data_id leave(struct apart *a, const struct dsflow_task_spec *t,
+                            unsigned i, dsflow_data_id data)
+{
+    const struct dsflow_data_spec *d = data_of(a, t, i);
+    struct dsf_range move = range_of(a, t, i);
+    struct dsf_left what = { t->data[i], a->written[t->data[i].i], move.from,
+                             t->program };
+    dsflow_data_id ports[2] = { { 0 }, data };
+
+    if (dsf_process_leaving(&a->buffers, a->rw.out, d->home, d->dtype,
+                            move.elems, &what, &ports[0]))
+        return ports[0];
+    move.at = 0;
+    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, d->home, true, 2, ports);
+    note_carried(a, data);
+    return ports[0];
+}
+
 static void transmit(struct apart *a, const struct dsflow_task_spec *t,
                      unsigned i, uint32_t tag)
 {
     struct dsf_range move = range_of(a, t, i);
-    dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]);
+    dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]), from = data;
 
+    if (a->all->devices) {
+        from = leave(a, t, i, data);
+        move.from = 0;
+    }
     dsf_add_like(
         a->rw.out, t, &dsf_op_transmit,
         &(struct dsf_message_args){ .elems = move.elems,
                                     .at = move.from,
                                     .process = dsf_process_of(a->all, t->rank),
                                     .tag = tag },
-        data_of(a, t, i)->home, 0, 1, &data);
+        data_of(a, t, i)->home, 0, 1, &from);
+    note_carried(a, data);
 }
 
 /* --- what comes ----------------------------------------------------------- */
@@ -136,48 +170,76 @@ static void take_in_place(struct apart *a, const struct dsflow_task_spec *t,
     receive(a, t, &parts, into, fresh);
 }
 
-static struct turns *turns_of(struct apart *a, const struct turns *like)
+/* A buffer on the task's rank for what it takes of its data[i], the `k`-th of
+ * its buffers of that name. */
+static dsflow_data_id buffer_for(struct apart *a,
+                                 const struct dsflow_task_spec *t, unsigned i,
+                                 unsigned k, const char *name)
 {
-    for (size_t i = 0; i < a->nturns; i++)
-        if (a->turns[i].rank == like->rank &&
-            a->turns[i].dtype == like->dtype &&
-            a->turns[i].elems == like->elems)
-            return &a->turns[i];
-    dsf_grow(&a->turns, &a->cap_turns, a->nturns + 1, sizeof(*a->turns));
-    a->turns[a->nturns] = *like;
-    return &a->turns[a->nturns++];
+    return dsf_process_buffer(&a->buffers, a->rw.out, name, t->rank,
+                              data_of(a, t, i)->dtype, range_of(a, t, i).elems,
+                              k);
 }
 
-/* A buffer on the task's rank for what it takes of its data[i], the `k`-th of
- * its buffers, and the task that receives it. */
+/* Such a buffer, and the task that receives it. */
 static dsflow_data_id received(struct apart *a,
                                const struct dsflow_task_spec *t, unsigned i,
-                               unsigned k)
+                               unsigned k, const char *name)
 {
-    const struct dsflow_data_spec *of = data_of(a, t, i);
-    int64_t elems = range_of(a, t, i).elems;
-    uint32_t turn =
-        turns_of(a, &(struct turns){ t->rank, of->dtype, elems, 0 })->turn %
-        TURNS;
-    struct dsflow_data_spec spec =
-        DSFLOW_DATA(.elems = elems, .dtype = of->dtype, .role = DSFLOW_BUFFERS,
-                    .home = t->rank, .unit = -1);
-    struct dsf_receive_args parts = {
-        .n = 1, .part = { { elems, 0, a->from[i], a->tags[i] } }
-    };
-    dsflow_data_id id =
-        dsflow_rewrite_named(a->rw.out, &spec, "received.%s.z%lld.%u.%u.r%d",
-                             dsflow_dtype_str((enum dsflow_dtype)of->dtype),
-                             (long long)elems, turn, k, t->rank);
+    struct dsf_receive_args parts = { .n = 1,
+                                      .part = { { range_of(a, t, i).elems, 0,
+                                                  a->from[i], a->tags[i] } } };
+    dsflow_data_id id = buffer_for(a, t, i, k, name);
 
     receive(a, t, &parts, id, true);
     return id;
 }
 
-static void end_turn(struct apart *a, const struct dsflow_task_spec *t)
+/* Receive what the task takes of its data[i] in main memory, and copy it into
+ * `into`, from number `at` on. */
+static void arrive(struct apart *a, const struct dsflow_task_spec *t,
+                   unsigned i, unsigned k, dsflow_data_id into, int64_t at,
+                   bool fresh)
 {
-    for (size_t i = 0; i < a->nturns; i++)
-        a->turns[i].turn += a->turns[i].rank == t->rank;
+    struct dsf_range move = { range_of(a, t, i).elems, at, 0 };
+    dsflow_data_id ports[2] = { into, received(a, t, i, k, DSF_ARRIVING) };
+
+    dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
+}
+
+/* As take_in_place, into a device. */
+static void take_by_copies(struct apart *a, const struct dsflow_task_spec *t,
+                           unsigned out)
+{
+    dsflow_data_id into = dsflow_rewrite_data(&a->rw, t->data[out]);
+    bool fresh = dsflow_task_access(t, out) == DSFLOW_W;
+    unsigned k = 0;
+
+    for (unsigned i = 0; i < t->ndata; i++) {
+        if (i == out)
+            continue;
+        if (a->from[i] < 0)
+            copy_here(a, t, i, into, fresh);
+        else
+            arrive(a, t, i, k++, into, range_of(a, t, i).at, fresh);
+        fresh = false;
+    }
+    dsf_process_buffers_turn(&a->buffers, t->rank);
+}
+
+/* What comes of the task's data[i] to be added up: sums of a few numbers are
+ * added in main memory, others where the rank is. */
+static dsflow_data_id take_addend(struct apart *a,
+                                  const struct dsflow_task_spec *t, unsigned i,
+                                  unsigned k)
+{
+    dsflow_data_id id;
+
+    if (!a->all->devices || t->op == &dsf_op_sum)
+        return received(a, t, i, k, DSF_RECEIVED);
+    id = buffer_for(a, t, i, k, DSF_RECEIVED);
+    arrive(a, t, i, k, id, 0, true);
+    return id;
 }
 
 static void take_beside(struct apart *a, const struct dsflow_task_spec *t)
@@ -188,8 +250,8 @@ static void take_beside(struct apart *a, const struct dsflow_task_spec *t)
     dsf_grow(&a->ports, &a->cap_ports, t->ndata, sizeof(*a->ports));
     for (unsigned i = 0; i < t->ndata; i++)
         a->ports[i] = a->from[i] < 0 ? dsflow_rewrite_data(&a->rw, t->data[i])
-                                     : received(a, t, i, k++);
-    end_turn(a, t);
+                                     : take_addend(a, t, i, k++);
+    dsf_process_buffers_turn(&a->buffers, t->rank);
     own.data = a->ports;
     dsflow_graph_add_task(a->rw.out, &own);
 }
@@ -254,6 +316,21 @@ static bool is_own(const struct apart *a, const struct dsflow_task_spec *t)
     return dsf_process_of(a->all, t->rank) == a->own;
 }
 
+static void take_copies(struct apart *a, const struct dsflow_task_spec *t,
+                        unsigned out)
+{
+    if (a->all->devices)
+        take_by_copies(a, t, out);
+    else
+        take_in_place(a, t, out);
+}
+
+static void note_written(struct apart *a, const struct dsflow_task_spec *t)
+{
+    for (unsigned i = 0; i < t->ndata; i++)
+        a->written[t->data[i].i] += (dsflow_task_access(t, i) & DSFLOW_W) != 0;
+}
+
 static int take(struct apart *a, const struct dsflow_task_spec *t,
                 struct dsflow_err *err)
 {
@@ -270,11 +347,12 @@ static int take(struct apart *a, const struct dsflow_task_spec *t,
     if (n == 0)
         dsflow_rewrite_task(&a->rw, t);
     else if (t->op == &dsf_op_send)
-        take_in_place(a, t, 1);
+        take_copies(a, t, 1);
     else if (t->op == &dsf_op_copy || t->op == &dsf_op_gather)
-        take_in_place(a, t, 0);
+        take_copies(a, t, 0);
     else
         take_beside(a, t);
+    note_written(a, t);
     return DSFLOW_OK;
 }
 
@@ -315,11 +393,12 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
         const bool last = i + 1 == n || part->tasks[i + 1] != of;
         dsflow_data_id in;
 
-        part->moved[i] = DSF_NOT_IN_PART;
+        part->moved[i] =
+            part->nth[i] == DSF_NOT_IN_PART ? a->carried[i] : DSF_NOT_IN_PART;
         part->to[i] = t->op == &dsf_op_transmit
                           ? dsf_nth_task(a->rw.in, of)->rank
                           : DSFLOW_ANYWHERE;
-        if (last && t->op != &dsf_op_transmit)
+        if (last || part->nth[i] == DSF_NOT_IN_PART)
             continue;
         if (!dsflow_graph_find(
                 a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in))
@@ -350,7 +429,10 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
                        .own = p,
                        .rw = dsflow_rewrite_begin(whole, out),
                        .sent = dsf_xcalloc((size_t)all->n, sizeof(*a.sent)),
-                       .got = dsf_xcalloc((size_t)all->n, sizeof(*a.got)) };
+                       .got = dsf_xcalloc((size_t)all->n, sizeof(*a.got)),
+                       .written =
+                           dsf_xcalloc((size_t)dsflow_graph_ndata(whole) + 1,
+                                       sizeof(*a.written)) };
     const struct dsflow_task_spec *t;
     int status = DSFLOW_OK;
     size_t cap = 0, cap_nth = 0;
@@ -380,7 +462,9 @@ int dsf_process_part(const struct dsf_processes *all, int32_t p,
     }
     free(a.sent);
     free(a.got);
-    free(a.turns);
+    free(a.written);
+    free(a.carried);
+    dsf_process_buffers_fini(&a.buffers);
     free(a.from);
     free(a.tags);
     free(a.ports);

@@ -32,7 +32,8 @@ struct dsf_remote dsf_cost_remote(const struct dsf_cost_model *model,
 struct dsf_processes dsf_cost_processes(const struct dsf_cost_model *model)
 {
     if (model->on == NULL || dsf_cost_kind(model) != DSF_ON_CORES)
-        return (struct dsf_processes){ (int32_t)model->nranks, 1 };
+        return (struct dsf_processes){ .ranks = (int32_t)model->nranks,
+                                       .n = 1 };
     return dsf_processes_of(model->on, (int32_t)model->nranks);
 }
 

@@ -137,6 +137,19 @@ void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
     r->peak = device;
     r->scratch = device - r->tier_bytes[DSFLOW_DEVICE];
     r->beside = beside;
+    r->near = near;
+}
+
+void dsf_weights_take(struct dsf_weights *w, unsigned rank,
+                      const struct dsf_rank_weight *of)
+{
+    struct dsf_rank_weight *r = &w->ranks[rank], was = *r;
+
+    *r = *of;
+    memcpy(r->in, was.in, sizeof(r->in));
+    memcpy(r->out, was.out, sizeof(r->out));
+    r->tasks = was.tasks;
+    r->moved = was.moved;
 }
 
 unsigned dsf_weights_neediest(const struct dsf_weights *w)

@@ -9,6 +9,7 @@ struct dsf_rank_weight {
     double tier_bytes[DSFLOW_NTIERS]; /* all roles; scratch is beside them */
     double in_tier[DSFLOW_NTIERS][DSFLOW_NROLES]; /* each */
     double scratch; /* of all its workers, or of its GPU */
+    double near; /* of what the graph has on a device: what is in main memory */
     double beside;  /* of main memory, for what goes between it and its device */
     double peak;    /* of the device, with scratch: nothing is freed during a
                        step */
@@ -42,6 +43,9 @@ void dsf_weights_init(struct dsf_weights *w, struct dsflow_graph *g,
  * there, and `beside` bytes in all, are in main memory. */
 void dsf_weights_place(struct dsf_weights *w, unsigned rank, double device,
                        double near, double beside);
+/* The rank takes the memory that `of` does: what it does there is as it was. */
+void dsf_weights_take(struct dsf_weights *w, unsigned rank,
+                      const struct dsf_rank_weight *of);
 /* The rank that needs most memory. */
 unsigned dsf_weights_neediest(const struct dsf_weights *w);
 void dsf_weights_fini(struct dsf_weights *w);

@@ -115,8 +115,9 @@ int dsf_early_check(struct dsf_session *s, enum dsflow_exec_kind kind,
     if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK && kind == DSFLOW_STARPU)
-        status = dsf_machine_keys_find_gpus(s->job, &s->machine, &s->model,
-                                            err);
+        status = dsf_machine_keys_find_gpus(
+            s->job, s->wire != NULL ? s->wire->nprocesses : 1, &s->machine,
+            &s->model, err);
     if (status == DSFLOW_OK)
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)

@@ -5,6 +5,7 @@
 #include "exec/cuda_module.h"
 #include "policies/keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,17 +83,27 @@ static int64_t usable(const struct dsf_gpu_about *about)
     return (int64_t)about->free - (kept < most ? kept : most);
 }
 
-/* GPUs that the ranks of the job are on: the others are left alone. */
-static unsigned count_used(const struct dsf_job *job, unsigned gpus)
+/* GPUs that the ranks of the job are on, those of the first of so many
+ * processes: the others are left alone. */
+static unsigned count_used(const struct dsf_job *job, unsigned gpus,
+                           int32_t processes)
 {
     double ranks = 1;
 
     for (unsigned i = 0; dsflow_axis_at(i) != NULL; i++)
         ranks *= (double)job->mesh.size[i];
+    ranks = fmax(1, floor(ranks / processes));
     return ranks < gpus ? (unsigned)ranks : gpus;
 }
 
-int dsf_machine_keys_find_gpus(const struct dsf_job *job,
+/* A plug-in's head knows no padding. */
+static void pad(const struct dsf_job *job, struct dsf_model *model)
+{
+    if (strcmp(dsf_job_replacing(job, "head"), "builtin") == 0)
+        dsf_model_pad(model);
+}
+
+int dsf_machine_keys_find_gpus(const struct dsf_job *job, int32_t processes,
                                struct dsf_machine *machine,
                                struct dsf_model *model, struct dsflow_err *err)
 {
@@ -102,7 +113,7 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
 
     if (job->machine.gpus != 0)
         status = count_gpus(job, &n, err);
-    used = count_used(job, n);
+    used = count_used(job, n, processes);
     machine->gpu_memory = INT64_MAX;
     for (unsigned i = 0; i < used && status == DSFLOW_OK; i++) {
         status = dsf_cuda_about(i, &about, err);
@@ -112,11 +123,33 @@ int dsf_machine_keys_find_gpus(const struct dsf_job *job,
     machine->gpus = n;
     if (status == DSFLOW_OK && n == 0)
         warn_of_tf32(job);
-    /* A plug-in's head knows no padding. */
-    if (status == DSFLOW_OK && n > 0 &&
-        strcmp(dsf_job_replacing(job, "head"), "builtin") == 0)
-        dsf_model_pad(model);
+    if (status == DSFLOW_OK && n > 0)
+        pad(job, model);
     return status;
+}
+
+int dsf_machine_keys_share_gpus(const struct dsf_job *job, int32_t first,
+                                int32_t ranks,
+                                const struct dsf_machine *machine,
+                                struct dsf_model *model, struct dsflow_err *err)
+{
+    struct dsflow_err why;
+    unsigned n;
+
+    if (machine->gpus == 0)
+        return DSFLOW_OK;
+    if (dsf_cuda_count(&n, &why) < 0)
+        return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
+                            "%u: %s", machine->gpus, why.msg);
+    for (int32_t r = first; r < first + ranks; r++)
+        if ((unsigned)r % machine->gpus >= n)
+            return dsf_job_fail(job, err, DSFLOW_EINVAL, "machine", "gpus",
+                                "%u: rank %d is on GPU %u, and the driver "
+                                "shows %u",
+                                machine->gpus, (int)r,
+                                (unsigned)r % machine->gpus, n);
+    pad(job, model);
+    return DSFLOW_OK;
 }
 
 bool dsf_machine_keys_tf32(const struct dsf_job *job,

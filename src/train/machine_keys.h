@@ -13,13 +13,22 @@ void dsf_machine_keys_warn(const struct dsf_job *job,
 /* An executor that has no devices leaves them out. */
 void dsf_machine_keys_warn_of_gpus(const struct dsf_job *job);
 
-/* The GPUs of the machine that the job may use: machine->gpus, and the memory that
- * those have for tensors which its ranks are on, less what CUDA takes as it goes.
- * Where there are some, the model is laid out for them (dsf_model_pad).
+/* The GPUs of the machine that the job may use: machine->gpus, and the memory
+ * that those have for tensors which its ranks are on, less what CUDA takes as
+ * it goes; of so many processes, the first looks at those of its ranks. Where
+ * there are some, the model is laid out for them (dsf_model_pad).
  * DSFLOW_EINVAL: there are fewer than it asks for, and why. */
-int dsf_machine_keys_find_gpus(const struct dsf_job *job,
+int dsf_machine_keys_find_gpus(const struct dsf_job *job, int32_t processes,
                                struct dsf_machine *machine,
                                struct dsf_model *model, struct dsflow_err *err);
+
+/* In another process than the one that found them: is the last of these ranks'
+ * GPUs there? The model is laid out as it is there. */
+int dsf_machine_keys_share_gpus(const struct dsf_job *job, int32_t first,
+                                int32_t ranks,
+                                const struct dsf_machine *machine,
+                                struct dsf_model *model,
+                                struct dsflow_err *err);
 
 /* Do its products round their operands to TF32? */
 bool dsf_machine_keys_tf32(const struct dsf_job *job,

@@ -52,7 +52,7 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK)
         status =
-            dsf_machine_keys_find_gpus(s->job, &s->machine, &s->model, err);
+            dsf_machine_keys_find_gpus(s->job, 1, &s->machine, &s->model, err);
     if (status == DSFLOW_OK)
         status = dsf_disks_check(s->job, err);
     if (status == DSFLOW_OK)

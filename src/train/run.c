@@ -59,6 +59,7 @@ int dsf_run_check(struct dsf_run *r, struct dsflow_err *err)
 {
     int status;
 
+    r->s.wire = r->wire;
     r->s.hosts = &r->hosts;
     status = dsf_early_check(&r->s, r->executor, err);
     if (status == DSFLOW_OK)
@@ -249,7 +250,6 @@ int dsf_run_open(struct dsf_run *r, struct dsflow_err *err)
     dsf_standstill_init(
         &r->feed.standstill,
         dsf_standstill_patience(r->prediction.sim.step_seconds));
-    r->s.wire = r->wire;
     if (r->s.job->run.patience > 0)
         dsf_watch_patience((double)r->s.job->run.patience +
                            fmax(r->prediction.sim.step_seconds, 0));

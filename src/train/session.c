@@ -235,6 +235,15 @@ int dsf_session_plan(struct dsf_session *s, const char *until,
     return status;
 }
 
+struct dsf_processes dsf_session_processes(const struct dsf_session *s,
+                                           const struct dsf_wire *wire)
+{
+    return (struct dsf_processes){ .ranks = s->plan->nranks,
+                                   .n = wire->nprocesses,
+                                   .devices = s->machine.gpus > 0 ||
+                                              s->job->machine.virtuals > 0 };
+}
+
 int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
                           struct dsflow_err *err)
 {
@@ -243,7 +252,7 @@ int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,
 
     if (status < 0)
         return status;
-    all = (struct dsf_processes){ s->plan->nranks, wire->nprocesses };
+    all = dsf_session_processes(s, wire);
     dsf_watch_ranks(dsf_process_first(&all, wire->process),
                     dsf_process_first(&all, wire->process + 1) -
                         dsf_process_first(&all, wire->process));
@@ -399,6 +408,7 @@ int dsf_session_serve(struct dsf_session *s, struct dsf_wire *wire,
 
     options.wire = wire;
     options.workers = workers;
+    dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));
     status = dsflow_exec_open(s->part.graph, &options, host, &s->exec, err);
     if (status == DSFLOW_OK)
         dsf_watched_begin(s);

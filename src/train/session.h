@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "graph/part.h"
 #include "net/wire.h"
+#include "policies/processes.h"
 #include "config/job.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -84,6 +85,10 @@ int dsf_session_fit(struct dsf_session *s, const struct dsf_machine_model *m,
  * dsf_early_check, which finds the machine. */
 int dsf_session_plan(struct dsf_session *s, const char *until,
                      struct dsflow_err *err);
+
+/* How the ranks of its plan are shared out to the processes of a wire. */
+struct dsf_processes dsf_session_processes(const struct dsf_session *s,
+                                           const struct dsf_wire *wire);
 
 /* The plan, and of the graph the part of this process, one of several, without
  * the rest. Of a job with nothing to choose in it, on the session's machine. */

@@ -9,15 +9,18 @@
 #include "net/pass.h"
 #include "net/watch.h"
 #include "policies/processes.h"
+#include "sim/weights.h"
 #include "train/by_all.h"
 #include "train/feed.h"
+#include "train/machine_keys.h"
 #include "train/same_folder.h"
+#include "tune/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Beside those of src/exec/spread.c. */
-enum tag { ORDER = DSF_OWN_TAGS + 16, JOB, OPENED };
+enum tag { ORDER = DSF_OWN_TAGS + 16, JOB, OPENED, WEIGHTS };
 
 /* What one of the others is to open; then comes the text of its job. */
 struct order {
@@ -29,9 +32,10 @@ struct order {
     int64_t first;              /* sequence of step 0 */
     uint64_t tasks;             /* hash of those of its process */
     uint32_t kind;
-    int32_t ranks;   /* of all processes on its host */
-    char isa[32];    /* of the kernels of the first one */
-    char marked[80]; /* a file in the output folder */
+    int32_t rank, ranks; /* its first, of so many that are its own */
+    int32_t near;        /* ranks of all processes on its host */
+    char isa[32];        /* of the kernels of the first one */
+    char marked[80];     /* a file in the output folder */
 };
 
 struct opened {
@@ -61,16 +65,13 @@ static int32_t ranks_near(const struct dsf_processes *all,
 static unsigned workers_of(const struct dsf_job *job, unsigned cores,
                            int32_t ranks, int32_t of)
 {
+    const unsigned virtuals = (unsigned)job->machine.virtuals;
+    const unsigned beside = cores > virtuals ? cores - virtuals : 1;
     unsigned all =
-        job->machine.workers < 0 ? cores : (unsigned)job->machine.workers;
+        job->machine.workers < 0 ? beside : (unsigned)job->machine.workers;
     unsigned share = all * (unsigned)ranks / (unsigned)of;
 
     return share > 0 ? share : 1;
-}
-
-static struct dsf_processes processes_of(const struct dsf_session *s)
-{
-    return (struct dsf_processes){ s->plan->nranks, s->wire->nprocesses };
 }
 
 /* As it is written beside the run; freed by the caller. */
@@ -89,7 +90,7 @@ static int order(const struct dsf_session *s,
                  const struct dsflow_exec_options *options,
                  struct dsflow_err *err)
 {
-    const struct dsf_processes all = processes_of(s);
+    const struct dsf_processes all = dsf_session_processes(s, s->wire);
     struct order o = { .machine = s->machine,
                        .text = s->text.content,
                        .first = s->first,
@@ -105,8 +106,10 @@ static int order(const struct dsf_session *s,
     snprintf(o.version, sizeof(o.version), "%s", PACKAGE_VERSION);
     snprintf(o.path, sizeof(o.path), "%s", s->job->path);
     for (int32_t p = 1; p < all.n && status == DSFLOW_OK; p++) {
-        o.ranks = ranks_near(&all, s->wire, p);
+        o.near = ranks_near(&all, s->wire, p);
         o.tasks = s->part.hashes[p];
+        o.rank = dsf_process_first(&all, p);
+        o.ranks = ranks_of(&all, p);
         status = dsf_pass(s->wire, true, p, ORDER, &o, sizeof(o), err);
         if (status == DSFLOW_OK)
             status = dsf_pass(s->wire, true, p, JOB, text, o.bytes, err);
@@ -119,7 +122,7 @@ int dsf_together_begin(struct dsf_session *s,
                        struct dsflow_exec_options *options,
                        struct dsflow_err *err)
 {
-    const struct dsf_processes all = processes_of(s);
+    const struct dsf_processes all = dsf_session_processes(s, s->wire);
     int status;
 
     if (all.n > all.ranks)
@@ -129,11 +132,6 @@ int dsf_together_begin(struct dsf_session *s,
             "of %d processes",
             s->job->path, (int)all.ranks, all.ranks == 1 ? "" : "s",
             (int)all.n);
-    if (options->gpus > 0 || options->virtuals > 0)
-        return dsflow_fail(err, DSFLOW_ENOSYS,
-                           "%s: machine: ranks are on devices: expected cores, "
-                           "where there are several processes",
-                           s->job->path);
     dsf_watch_ranks(0, dsf_process_first(&all, 1));
     status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
     if (status == DSFLOW_OK)
@@ -149,10 +147,49 @@ int dsf_together_begin(struct dsf_session *s,
     return status;
 }
 
+/* Those of its ranks, of its part of the graph. */
+static void take_weights(struct dsf_session *s, int32_t p,
+                         const struct dsf_rank_weight *v)
+{
+    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const int32_t first = dsf_process_first(&all, p);
+
+    for (int32_t r = first; r < dsf_process_first(&all, p + 1); r++)
+        dsf_weights_take(s->weights, (unsigned)r, &v[r - first]);
+}
+
+/* What another process has weighed. */
+static int hear_weights(struct dsf_session *s, int32_t p,
+                        struct dsflow_err *err)
+{
+    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    const size_t n = (size_t)ranks_of(&all, p);
+    struct dsf_rank_weight *v = dsf_xcalloc(n, sizeof(*v));
+    int status = dsf_pass(s->wire, false, p, WEIGHTS, v, n * sizeof(*v), err);
+
+    if (status == DSFLOW_OK)
+        take_weights(s, p, v);
+    free(v);
+    return status;
+}
+
+/* Of the whole graph they were until now: each process has buffers for what
+ * comes and goes. */
+static void weigh_own(struct dsf_session *s)
+{
+    struct dsf_weights own;
+
+    dsf_session_weights(s);
+    dsf_fit_weigh(s->plan, s->part.graph, NULL, &own);
+    take_weights(s, s->wire->process, own.ranks);
+    dsf_weights_fini(&own);
+}
+
 int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
 {
     int status = DSFLOW_OK;
 
+    weigh_own(s);
     for (int32_t p = 1; p < s->wire->nprocesses; p++) {
         struct opened o;
         int one = dsf_pass(s->wire, false, p, OPENED, &o, sizeof(o),
@@ -162,6 +199,8 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
             one = dsflow_fail(status == DSFLOW_OK ? err : NULL,
                               (enum dsflow_status)o.status, "%s: %s",
                               dsf_watch_name(p).s, o.msg);
+        else if (one == DSFLOW_OK)
+            one = hear_weights(s, p, status == DSFLOW_OK ? err : NULL);
         status = status == DSFLOW_OK ? one : status;
     }
     dsf_same_folder_end(&s->folder);
@@ -228,6 +267,9 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     x->s.machine = o->machine;
     x->s.first = o->first;
     if (status == DSFLOW_OK)
+        status = dsf_machine_keys_share_gpus(x->s.job, o->rank, o->ranks,
+                                             &x->s.machine, &x->s.model, err);
+    if (status == DSFLOW_OK)
         status = dsf_session_plan_part(&x->s, x->wire, err);
     if (status == DSFLOW_OK && x->s.part.hashes[x->wire->process] != o->tasks)
         status = dsflow_fail(err, DSFLOW_EINVAL,
@@ -239,13 +281,11 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
 /* Its host may have other cores than the first. */
 static unsigned own_workers(const struct served *x, const struct order *o)
 {
-    const struct dsf_processes all = { x->s.plan->nranks, x->wire->nprocesses };
     struct dsf_machine own;
 
     if (dsf_machine_probe(&own, NULL) < 0)
         own.cores = o->machine.node_cores;
-    return workers_of(x->s.job, own.cores, ranks_of(&all, x->wire->process),
-                      o->ranks);
+    return workers_of(x->s.job, own.cores, o->ranks, o->near);
 }
 
 static int open_served(struct served *x, const struct order *o,
@@ -279,6 +319,19 @@ static int say_opened(struct dsf_wire *wire, int status,
     return dsf_pass(wire, true, 0, OPENED, &o, sizeof(o), err);
 }
 
+static int say_weights(struct served *x, const struct order *o,
+                       struct dsflow_err *err)
+{
+    struct dsf_weights own;
+    int status;
+
+    dsf_fit_weigh(x->s.plan, x->s.part.graph, NULL, &own);
+    status = dsf_pass(x->wire, true, 0, WEIGHTS, &own.ranks[o->rank],
+                      (size_t)o->ranks * sizeof(*own.ranks), err);
+    dsf_weights_fini(&own);
+    return status;
+}
+
 static int serve(struct served *x, const struct order *o,
                  struct dsflow_err *err)
 {
@@ -292,6 +345,8 @@ static int serve(struct served *x, const struct order *o,
     if (status == DSFLOW_OK) {
         opened = open_served(x, o, text, &why);
         status = say_opened(x->wire, opened, &why, err);
+        if (status == DSFLOW_OK && opened == DSFLOW_OK)
+            status = say_weights(x, o, err);
     }
     /* Also where it has no executor: the first one closes its own. */
     if (status == DSFLOW_OK)

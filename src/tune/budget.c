@@ -107,10 +107,10 @@ static void place_on_gpus(const struct dsflow_plan *plan,
         gpus = w->nranks;
     if (dsf_exec_needs_find(graph, gpus, plan->workers, &needs, NULL) < 0)
         return;
-    for (unsigned r = 0; r < w->nranks && r < needs.nranks; r++)
+    for (unsigned r = needs.first; r < w->nranks && r < needs.nranks; r++)
         dsf_weights_place(w, r, (double)needs.ranks[r].device,
                           (double)needs.ranks[r].near,
-                          (double)needs.host / w->nranks);
+                          (double)needs.host / (needs.nranks - needs.first));
     dsf_exec_needs_fini(&needs);
 }
 

@@ -39,7 +39,8 @@ double dsf_fit_window(const struct dsflow_plan *plan,
 double dsf_fit_room(const struct dsflow_plan *plan,
                     struct dsflow_graph *graph);
 
-/* The weights of the graph of a plan, on `m`; freed with dsf_weights_fini. */
+/* The weights of the graph of a plan, on `m`, or of a process's part of it,
+ * whose ranks alone weigh something then; freed with dsf_weights_fini. */
 void dsf_fit_weigh(const struct dsflow_plan *plan,
                    struct dsflow_graph *graph,
                    const struct dsf_machine_model *m, struct dsf_weights *w);

@@ -288,14 +288,12 @@ static unsigned add_with(struct CMUnitTest *tests, unsigned n,
     return add_test(tests, n, text, way);
 }
 
-/* In several processes, if it may have several ranks, and they are in main
- * memory. */
+/* In several processes, if it may have several ranks. */
 static unsigned add_apart(struct CMUnitTest *tests, unsigned n,
                           const char *trial)
 {
-    return strstr(trial, "mesh.") == NULL || strstr(trial, "virtual") != NULL
-               ? n
-               : add_test(tests, n, trial, APART);
+    return strstr(trial, "mesh.") == NULL ? n
+                                          : add_test(tests, n, trial, APART);
 }
 
 /* Has a random trial a rank for each process? */

@@ -318,7 +318,8 @@ static const char *compare_numbers(const struct dsf_graph_part *part,
 /* What the process `p` of `n` makes alone is what it has of the whole. */
 static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
 {
-    const struct dsf_processes all = { t->plan->nranks, n };
+    const struct dsf_processes all = { t->plan->nranks, n,
+                                       t->job.machine.virtuals > 0 };
     struct dsf_graph_part part, own;
     struct dsflow_graph *alone;
     struct dsflow_err err;

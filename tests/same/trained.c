@@ -3,6 +3,7 @@
 #include "trained.h"
 
 #include "codelets/cast.h"
+#include "exec/exec_memory.h"
 #include "exec/spread.h"
 #include "model/parts.h"
 #include "plan/programs.h"
@@ -309,6 +310,31 @@ static void open_exec(struct training *tr, enum dsflow_exec_kind kind)
         &err);
 }
 
+/* Bytes on GPUs that the plan of each process says. */
+static size_t planned_on_gpus(const struct training *tr)
+{
+    const unsigned gpus = (unsigned)tr->trial.job.machine.gpus;
+    struct dsf_processes all = { tr->trial.plan->nranks, tr->wire->nprocesses,
+                                 true };
+    size_t bytes = 0;
+
+    for (int32_t p = 0; p < all.n; p++) {
+        struct dsf_graph_part part;
+        struct dsf_exec_needs needs;
+        struct dsflow_err err;
+
+        must(tr->text, dsf_process_part(&all, p, tr->trial.graph, &part, &err),
+             &err);
+        must(tr->text, dsf_exec_needs_find(part.graph, gpus, 2, &needs, &err),
+             &err);
+        for (unsigned r = 0; r < needs.nranks; r++)
+            bytes += needs.ranks[r].device;
+        dsf_exec_needs_fini(&needs);
+        dsf_graph_part_free(&part);
+    }
+    return bytes;
+}
+
 struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 {
     dsflow_program prepare;
@@ -317,6 +343,9 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
     tr->result->steps = (int)tr->trial.job.main.steps;
     assert_in_range(tr->result->steps, 1, MOST_STEPS);
     open_exec(tr, kind);
+    if (tr->part != NULL && kind == DSFLOW_STARPU &&
+        tr->trial.job.machine.gpus > 0)
+        assert_int_equal(dsf_exec_on_devices(tr->exec), planned_on_gpus(tr));
     fill_data(tr);
     if (dsflow_graph_find_program(tr->trial.graph, DSF_PREPARE, &prepare))
         submit(tr, DSF_PREPARE, 1);
@@ -333,8 +362,9 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 static void find_part(const struct training *tr, struct dsf_wire *wire,
                       struct dsf_graph_part *part)
 {
-    const struct dsf_processes all = { tr->trial.plan->nranks,
-                                       wire->nprocesses };
+    const struct dsf_job_machine *m = &tr->trial.job.machine;
+    const struct dsf_processes all = { tr->trial.plan->nranks, wire->nprocesses,
+                                       m->gpus > 0 || m->virtuals > 0 };
     struct dsflow_err err;
 
     must(tr->text,

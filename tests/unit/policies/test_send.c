@@ -1,6 +1,7 @@
 /* test_send.c - copies of what another rank made: one for all readers of a
  * rank, until the original is written again. */
-#include "exec/spread.h"
+#include "exec/exec_private.h"
+#include "exec/spread_private.h"
 #include "policies/policies.h"
 #include "policies/processes.h"
 
@@ -272,6 +273,103 @@ static void who_serves_ends_with_an_executor_that_did_not_open(void **state)
     dsflow_graph_free(g);
 }
 
+/* Two processes, each with a number of its own that it takes from the other. */
+struct pair {
+    struct dsflow_graph *g;
+    struct near_wire *wires;
+    struct dsf_graph_part parts[2];
+    struct dsflow_exec *first, *second;
+    pthread_t server;
+};
+
+static void take_other(struct dsflow_graph *g, dsflow_data_id *data, int rank)
+{
+    const struct dsf_range all = { 8, 0, 0 };
+
+    dsflow_graph_add_task(
+        g, &DSFLOW_TASK(.op = &dsf_op_copy, .rank = (int16_t)rank, .layer = -1,
+                        .microbatch = -1, .tile = -1, .args = &all, .ndata = 2,
+                        .data = (dsflow_data_id[]){ data[rank],
+                                                    data[1 - rank] }));
+}
+
+static void *serve_with_executor(void *user)
+{
+    struct pair *p = user;
+    struct dsflow_err err;
+
+    assert_int_equal(dsf_spread_serve(p->second, &p->parts[1],
+                                      near_wire(p->wires, 1), NULL, &err),
+                     DSFLOW_OK);
+    dsflow_exec_close(p->second);
+    return NULL;
+}
+
+static void open_pair(struct pair *p)
+{
+    static const struct dsf_processes two = { 2, 2 };
+    struct dsflow_exec_options options =
+        DSFLOW_EXEC_OPTIONS(.kind = DSFLOW_SERIAL);
+    dsflow_data_id data[2];
+    struct dsflow_err err;
+
+    p->g = dsflow_graph_new();
+    p->wires = near_wires_new(2);
+    for (int r = 0; r < 2; r++)
+        data[r] = dsflow_graph_add_data(
+            p->g, &DSFLOW_DATA(.name = r == 0 ? "a" : "b", .elems = 8,
+                               .dtype = DSFLOW_FP32, .role = DSFLOW_PARAMS,
+                               .home = (int16_t)r, .unit = -1,
+                               .persistent = true));
+    take_other(p->g, data, 1);
+    take_other(p->g, data, 0);
+    for (int32_t i = 0; i < 2; i++)
+        assert_int_equal(
+            dsf_process_part(&two, i, p->g, &p->parts[i], &err), DSFLOW_OK);
+    options.wire = near_wire(p->wires, 1);
+    assert_int_equal(dsflow_exec_open(p->parts[1].graph, &options, NULL,
+                                      &p->second, &err),
+                     DSFLOW_OK);
+    options.wire = near_wire(p->wires, 0);
+    options.part = &p->parts[0];
+    assert_int_equal(dsflow_exec_open(p->g, &options, NULL, &p->first, &err),
+                     DSFLOW_OK);
+}
+
+static void close_pair(struct pair *p)
+{
+    dsflow_exec_close(p->first);
+    pthread_join(p->server, NULL);
+    assert_int_equal(near_wires_free(p->wires), 0);
+    dsf_graph_part_free(&p->parts[0]);
+    dsf_graph_part_free(&p->parts[1]);
+    dsflow_graph_free(p->g);
+}
+
+/* Where one has failed, the other has it from the next program, and both come
+ * to the end of that: neither waits for a message for ever. */
+static void one_that_failed_still_sends(void **state)
+{
+    static const char *const said[] = { "a disk is gone",
+                                        "process 1: a disk is gone" };
+
+    for (int which = 0; which < 2; which++) {
+        struct dsflow_err why, err;
+        struct pair p;
+
+        open_pair(&p);
+        dsflow_fail(&why, DSFLOW_EIO, "a disk is gone");
+        dsf_exec_fail(which == 0 ? p.first->spread->own : p.second, &why);
+        pthread_create(&p.server, NULL, serve_with_executor, &p);
+        assert_int_equal(dsflow_exec_submit(p.first, DSFLOW_STEP, &err),
+                         DSFLOW_EIO);
+        assert_string_equal(err.msg, said[which]);
+        assert_int_equal(dsflow_exec_wait(p.first, &err), DSFLOW_EIO);
+        assert_string_equal(err.msg, said[which]);
+        close_pair(&p);
+    }
+}
+
 /* Each rank has a process, in order, and each process a rank. */
 static void ranks_are_shared_out_in_order(void **state)
 {
@@ -300,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_hash_is_of_the_tasks_and_messages_of_a_process),
         cmocka_unit_test(ranks_are_shared_out_in_order),
         cmocka_unit_test(who_serves_ends_with_an_executor_that_did_not_open),
+        cmocka_unit_test(one_that_failed_still_sends),
         cmocka_unit_test(what_is_at_home_is_not_sent),
         cmocka_unit_test(a_reader_gets_a_copy_on_its_rank),
         cmocka_unit_test(readers_of_a_rank_share_a_copy_until_it_is_old),

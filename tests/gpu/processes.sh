@@ -1,0 +1,116 @@
+# processes.sh - the same bits on GPUs that are not there, in several processes that
+# mpirun starts: each has those of its ranks, and takes as much of them as its plan
+# says; what goes between them is copied by way of main memory, beside kernels.
+command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
+DSFLOW_MPI=$PWD/.libs/dsflow-mpi.so
+DSFLOW_EMULATED_GPUS=4 DSFLOW_EMULATED_LATE=50 DSFLOW_EMULATED_GUARD=0
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
+ASAN_OPTIONS=detect_leaks=0 # of MPI's
+export DSFLOW_CUDA DSFLOW_MPI DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE \
+    DSFLOW_EMULATED_GUARD OMPI_ALLOW_RUN_AS_ROOT \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+    OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl \
+    OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+small="model.layers=2 job.steps=2 batch.sequence=16"
+meshes=$PWD/tests/same/test_meshes
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+# in_processes N TRIAL...: each in N processes.
+in_processes() {
+    n=$1
+    shift
+    ON_GPUS=1 timeout -k 5 200 mpirun -x ON_GPUS -n "$n" "$meshes" "$@" > log 2>&1
+    status=$?
+    # All of them say so.
+    [ $status -eq 0 ] && [ "$(grep -c '^\[  PASSED  \]' log)" -eq "$n" ] || {
+        fault "in $n processes: status $status"
+        cat log
+    }
+}
+
+# trial KEYS...: in a line.
+trial() {
+    # shellcheck disable=SC2086 # words are what separates keys
+    echo $* $small
+}
+
+in_processes 2 \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 zero.stage=3 \
+        zero.keep=0)" \
+    "$(trial llama batch.sequences=3 machine.gpus=2 mesh.pipeline=2 \
+        pipeline.schedule=zero_bubble)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=4 mesh.data=2 mesh.tensor=2 \
+        zero.stage=1 precision.compute=bf16 precision.gradients=bf16 \
+        offload.optimizer=cpu)"
+in_processes 4 \
+    "$(trial gpt2 batch.sequences=4 machine.gpus=4 mesh.data=2 mesh.pipeline=2 \
+        precision.compute=bf16)" \
+    "$(trial llama batch.sequences=4 machine.gpus=4 mesh.data=4 zero.stage=3 \
+        zero.keep=0)" \
+    "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 \
+        mesh.pipeline=2 zero.stage=2)"
+
+# sums OUTPUT: of its checkpoint.
+sums() {
+    cat "$1"/checkpoints/step-*/*.safetensors | cksum
+}
+
+job | sed 's/steps = 10/steps = 3/; s/48/24/' > job.toml
+keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
+      --set mesh.pipeline=2 --set zero.stage=3"
+# shellcheck disable=SC2086 # words
+{
+    run one $keys
+    run two $keys -n 2
+    run four $keys -n 4 --trace
+}
+"$dsflow" trace four --chrome trace.json > log 2>&1 || fault "$(cat log)"
+for gpu in 0 1 2 3; do
+    grep -q "$gpu.*device $gpu\"" trace.json || fault "GPU $gpu is not used"
+done
+# What is copied for a checkpoint, which no message carries: by the first process
+# and the last.
+for data in m.layer0.mlp.s0 m.layer1.mlp.s1; do
+    tr '{' '\n' < trace.json | grep -A 1 '"name":"transfer"' |
+        grep -q "\"data\":\"$data\"" || fault "no copy of $data"
+done
+[ "$(sums one)" = "$(sums two)" ] || fault "two processes have other bytes"
+[ "$(sums one)" = "$(sums four)" ] || fault "four processes have other bytes"
+# A process that lacks a GPU says which, before the first step.
+# shellcheck disable=SC2086 # words
+DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
+    > log 2>&1
+[ $? -eq 2 ] || fault "two GPUs where four are wanted: $(cat log)"
+grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
+
+# fails_in PROCESS N: its N-th kernel or copy meets a bad address. Both end, and
+# the first says where it was.
+fails_in() {
+    bad="env DSFLOW_EMULATED_FAIL=$2"
+    keys="job.toml --set job.steps=100 --set machine.gpus=2 --set mesh.data=2
+          --set zero.stage=3 --set run.patience=0 --set job.output=fails"
+    case $1 in
+    0) a=$bad b= ;;
+    1) a= b=$bad ;;
+    both) a=$bad b=$bad ;;
+    esac
+    rm -rf fails
+    # shellcheck disable=SC2086 # words
+    timeout -k 5 200 mpirun -n 1 $a "$dsflow" run $keys : \
+        -n 1 $b "$dsflow" run $keys > log 2>&1
+    got=$?
+    [ $got -eq 1 ] || fault "process $1 fails at $2: status $got: $(cat log)"
+    grep 'an illegal memory access was encountered; there is no checkpoint' \
+        log > said || fault "process $1 fails at $2: $(cat log)"
+    [ "$(wc -l < said)" -eq 1 ] || fault "process $1 fails at $2: $(cat said)"
+    [ "$1" != 1 ] || grep -q '^dsflow: process 1 (host .*): .*GPU 1: ' said ||
+        fault "process $1 fails at $2: $(cat said)"
+}
+
+fails_in both 300
+fails_in 0 1200
+fails_in 1 1200
+finish
