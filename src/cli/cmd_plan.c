@@ -112,8 +112,13 @@ static int make(struct dsf_planned *p, const struct dsf_cli_args *args,
     const char *file = dsf_flag_value(args, "machine");
     bool predict = dsf_flag_value(args, "dot") == NULL ||
                    dsf_flag_value(args, "trace") != NULL;
-    int status = dsf_open_job(&p->s, args->words[0], args, err);
+    int64_t processes = 0;
+    int status =
+        dsf_flag_whole(args, "processes", 2, INT16_MAX, &processes, err);
 
+    p->processes = (int32_t)processes;
+    if (status == DSFLOW_OK)
+        status = dsf_open_job(&p->s, args->words[0], args, err);
     if (status == DSFLOW_OK && dsf_planned_until(until, err) < 0)
         return dsflow_fail_in(err, DSFLOW_EINVAL, "--until");
     if (status == DSFLOW_OK && file != NULL)
@@ -152,6 +157,7 @@ static const struct dsf_flag plan_flags[] = {
     DSF_FLAG_SET,
     { "machine", "FILE",
       "plan for the machine that FILE describes, not for this one" },
+    { "processes", "N", "with the ranks in so many processes", 'n' },
     { "dot", NULL, "the graph, for Graphviz: dsflow plan … --dot | dot -Tsvg" },
     { "json", NULL, "the summary as JSON, as in plan.json" },
     { "trace", "FILE", "also the simulated timeline, for dsflow trace FILE" },

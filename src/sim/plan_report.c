@@ -49,6 +49,10 @@ static void print_head(const struct dsflow_plan *plan,
         fprintf(out, "workers %u%s%s\n", plan->workers,
                 machine != NULL ? " of " : "",
                 machine != NULL ? machine->main.name : "");
+    if (plan->machine->processes > 1)
+        fprintf(out, "in      %d processes on %u node%s\n",
+                (int)dsf_processes_of(plan->machine, plan->nranks).n,
+                plan->machine->nodes, plan->machine->nodes == 1 ? "" : "s");
     fprintf(out, "graph   %u tasks, %u pieces of data, %u edges\n\n", w->ntasks,
             w->ndata, w->nedges);
 }

@@ -41,6 +41,46 @@ static int check_early(const struct dsf_session *s, int64_t available,
     return dsf_early_check_size(s, available, err);
 }
 
+/* As many processes as are wanted, on its nodes. */
+static int divide(struct dsf_planned *p, struct dsflow_err *err)
+{
+    struct dsf_machine *m = &p->s.machine;
+
+    if (p->processes == 0)
+        return DSFLOW_OK;
+    if (m->nodes == 0) {
+        m->nodes = 1;
+        m->node_cores = m->cores;
+    }
+    if ((unsigned)p->processes < m->nodes)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "--processes: %d: expected one at least for each of "
+                           "%u nodes",
+                           (int)p->processes, m->nodes);
+    m->processes = (unsigned)p->processes;
+    return DSFLOW_OK;
+}
+
+static int check_division(const struct dsf_planned *p, struct dsflow_err *err)
+{
+    const struct dsflow_plan *plan = p->s.plan;
+
+    if (p->processes == 0)
+        return DSFLOW_OK;
+    if (dsf_plan_has_gpus(plan) || p->s.job->machine.virtuals > 0)
+        return dsflow_fail(err, DSFLOW_ENOSYS,
+                           "--processes: the ranks are on devices: expected "
+                           "cores, as messages between devices are not "
+                           "predicted");
+    if (p->processes > plan->nranks)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: mesh: %d rank%s: expected one at least for "
+                           "each of %d processes",
+                           p->s.job->path, (int)plan->nranks,
+                           plan->nranks == 1 ? "" : "s", (int)p->processes);
+    return DSFLOW_OK;
+}
+
 static int find_this_machine(struct dsf_planned *p, bool predict,
                              struct dsflow_err *err)
 {
@@ -48,6 +88,8 @@ static int find_this_machine(struct dsf_planned *p, bool predict,
     int status = dsf_machine_probe(&s->machine, err);
 
     p->machine = &p->own;
+    if (status == DSFLOW_OK)
+        status = divide(p, err);
     if (status == DSFLOW_OK)
         dsf_machine_keys_warn(s->job, &s->machine);
     if (status == DSFLOW_OK)
@@ -76,12 +118,15 @@ int dsf_planned_make(struct dsf_planned *p,
     if (described != NULL) {
         p->machine = described;
         dsf_machine_of_model(described, &p->s.machine);
-        status = check_early(&p->s, dsf_memory_probe("").available, err);
+        status = divide(p, err);
+        if (status == DSFLOW_OK)
+            status = check_early(&p->s, dsf_memory_probe("").available, err);
     } else {
         status = find_this_machine(p, predict, err);
     }
-    return status == DSFLOW_OK ? dsf_session_fit(&p->s, p->machine, until, err)
-                               : status;
+    if (status == DSFLOW_OK)
+        status = dsf_session_fit(&p->s, p->machine, until, err);
+    return status == DSFLOW_OK ? check_division(p, err) : status;
 }
 
 /* Is there room on virtual devices for what their ranks keep there? What the

@@ -10,6 +10,7 @@ struct dsf_planned {
     const struct dsf_machine_model *machine; /* that was described, or `own` */
     struct dsf_machine_model own;            /* this one, as it was measured */
     bool whole;                              /* every policy has been applied */
+    int32_t processes; /* that the ranks are in; 0: one on each node */
 };
 
 /* Is it the name of a policy, or NULL? Those of plug-ins are known once the job

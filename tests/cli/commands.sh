@@ -32,6 +32,15 @@ for c in run watch plan eval trace generate checkpoint list report bench codelet
         fault "$c --help has flags of more than 80 columns"
     "$dsflow" $c --help | grep -q ' $' && fault "$c --help: a line ends in a space"
 done
+# A plan for processes has their messages.
+expect 0 "in      2 processes on 1 node" plan job.toml --set mesh.data=2 -n 2 -q
+grep -Eq '^messages  *[0-9.]+ [mu]?s a process, [0-9.]+ % of it hidden' out ||
+    fault "no messages: $(cat out)"
+expect 0 '"processes": 2' plan job.toml --set mesh.data=2 -n 2 -q --json
+expect 2 "mesh: 1 rank: expected one at least for each of 2 processes" plan job.toml -n 2 -q
+expect 2 "the ranks are on devices: expected cores" plan job.toml --set mesh.data=2 \
+    --set machine.virtual=2 -n 2 -q
+expect 2 "--processes: 1: expected a whole number, 2 to" plan job.toml -n 1
 expect 0 optimizer.weight_decay list keys
 expect 0 '"key": "weight_decay"' list keys --json
 expect 0 mlp.backward_weight list tasks
