@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cli/hosts_left.h"
 #include "cli/launched.h"
 #include "cli/mpirun.h"
 #include "cli/screen.h"
@@ -614,11 +615,32 @@ static int check(struct launch *l, const char *command, struct dsflow_err *err)
     return dsf_net_version(err) != NULL ? DSFLOW_OK : DSFLOW_EINVAL;
 }
 
+/* A host that stays away is left out: its ranks are in the processes of the
+ * others then. Where another program than ssh starts processes, it is that
+ * which knows. */
+static void leave_out(struct launch *l, const struct dsf_places *asked,
+                      struct dsf_hosts_left *left)
+{
+    dsf_hosts_left_free(left);
+    l->places = *asked;
+    if (asked->hosts == NULL || getenv("SLURM_JOB_ID") != NULL)
+        return;
+    dsf_hosts_left_find(asked->hosts, left);
+    if (left->away == NULL || left->hosts == NULL)
+        return;
+    dsf_warn("%s cannot be reached: it goes on without", left->away);
+    l->places.hosts = left->hosts;
+    if (l->places.n > left->room)
+        l->places.n = left->room;
+}
+
 int dsf_launch(const char *command, const struct dsf_cli_args *args,
                struct dsflow_err *err)
 {
     struct launch l = { .args = args };
     char failed[sizeof(err->msg)] = "";
+    struct dsf_hosts_left left = { .room = 0 };
+    struct dsf_places asked;
     bool again = false;
     int status = check(&l, command, err);
 
@@ -626,6 +648,7 @@ int dsf_launch(const char *command, const struct dsf_cli_args *args,
         status = catch_signals(err);
     if (status < 0)
         return status;
+    asked = l.places;
     l.terminal = dsf_screen_look(STDERR_FILENO).terminal;
     for (int64_t n = 0;; n++) {
         status = run_once(&l, n, n > 0 ? failed : NULL, &again, err);
@@ -634,10 +657,12 @@ int dsf_launch(const char *command, const struct dsf_cli_args *args,
         snprintf(failed, sizeof(failed), "%s", err->msg);
         dsf_warn("%s: restart %lld of %lld", failed, (long long)n + 1,
                  (long long)l.places.restarts);
+        leave_out(&l, &asked, &left);
     }
     /* What process 0 said of itself was said. */
     if (status < 0 && again && l.found[0] == '\0' && process_of(&l, 0)->ended)
         status = process_of(&l, 0)->status;
+    dsf_hosts_left_free(&left);
     free(l.processes);
     return status;
 }

@@ -88,10 +88,11 @@ rm nodeb.sh
 # dsflow at nodea.
 begin() {
     out=$1
+    shift
     rm -f at-nodea
     # shellcheck disable=SC2086
     at_nodea "$dsflow" run job.toml $mesh --hosts nodea,nodeb --set job.steps=100000 \
-        --set job.output="$out" --set job.log_every=1 --set run.patience=2 \
+        --set job.output="$out" --set job.log_every=1 --set run.patience=2 "$@" \
         > "$out.log" 2>&1 &
     pid=$!
     until_line '"loss"' "$out/metrics.jsonl" || { fault "$out: no step"; cat "$out.log"; }
@@ -118,6 +119,21 @@ for p in $(ip netns pids "${spaces}b"); do
     [ "$(cat "/proc/$p/comm")" = "$(basename "$dsflow")" ] && kill -KILL "$p"
 done
 ended 1 "^dsflow: process 1 \(.*nodeb.*\) (died in step|was killed by signal 9)"
+
+# A host that stays away is left out of a restart, with the same bytes.
+keys="--set job.steps=400 --set checkpoint.every=20 --set checkpoint.keep=1"
+# shellcheck disable=SC2086
+run long $mesh $keys
+begin away $keys --restarts 1
+until [ -e away/checkpoints/latest ]; do sleep 0.05; done
+touch nodeb.away
+for p in $(ip netns pids "${spaces}b"); do
+    [ "$(cat "/proc/$p/comm")" = "$(basename "$dsflow")" ] && kill -KILL "$p"
+done
+ended 0 "nodeb cannot be reached: it goes on without"
+grep -q "restart 1 of 1" away.log || { fault "no restart"; cat away.log; }
+same long away
+rm nodeb.away
 begin cut
 ip -n "${spaces}b" link set cable down
 ended 1 "^dsflow: .*process 1 \(.*nodeb.*\).* last heard"

@@ -3,7 +3,8 @@
 # and, where the kernel has that, clocks of their own. They share all files, but
 # for what $here/nodeb.sh, where it is there, does before a command on nodeb: that
 # is in a mount namespace of its own. Needs $here, a folder for this test alone, and
-# $source, the folder of the sources; both whole paths.
+# $source, the folder of the sources; both whole paths. A node with a file
+# $here/NODE.away cannot be reached.
 
 # at_nodea COMMAND...: as a user there, in this environment and folder. Others are
 # reached by $here/ssh, which knows nodea and nodeb and, as ssh, hands no variable
@@ -74,6 +75,8 @@ nodea) space=${spaces}a clock= ;;
 nodeb) space=${spaces}b clock="$clock" ;;
 *) echo "ssh: connect to host \$node port 22: No route to host" >&2; exit 255 ;;
 esac
+[ ! -e "$here/\$node.away" ] ||
+    { echo "ssh: connect to host \$node port 22: Connection timed out" >&2; exit 255; }
 exec env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME="\$HOME" \\
     TMPDIR="$here/\$node" ASAN_OPTIONS=detect_leaks=0 \\
     ip netns exec \$space unshare -u -m \$clock sh "$here/enter" \$node sh -c "\$*"
