@@ -81,16 +81,23 @@ static void say_tier(const struct dsf_used *u, struct dsf_progress *p,
                          dsf_size_text(u->tier[tier].planned).s);
 }
 
-/* Of all ranks, and of the one that has most. */
-static void say_memory(const struct dsf_used *u, struct dsf_progress *p)
+/* Of all ranks, and of the one that has most. What the program takes is known
+ * of this process alone. */
+static void say_memory(const struct dsf_run *r, const struct dsf_used *u,
+                       struct dsf_progress *p)
 {
-    dsf_progress_say(p,
-                     "peak memory %s: %s tensors, %s the program and its "
-                     "libraries; planned %s",
-                     dsf_size_text(u->peak).s,
-                     dsf_size_text(u->memory.measured).s,
-                     dsf_size_text(u->peak - u->memory.measured).s,
-                     dsf_size_text(u->memory.planned).s);
+    if (r->wire != NULL)
+        dsf_progress_say(p, "memory: %s tensors in all processes; planned %s",
+                         dsf_size_text(u->memory.measured).s,
+                         dsf_size_text(u->memory.planned).s);
+    else
+        dsf_progress_say(p,
+                         "peak memory %s: %s tensors, %s the program and its "
+                         "libraries; planned %s",
+                         dsf_size_text(u->peak).s,
+                         dsf_size_text(u->memory.measured).s,
+                         dsf_size_text(u->peak - u->memory.measured).s,
+                         dsf_size_text(u->memory.planned).s);
     if (u->nranks > 1)
         dsf_progress_say(p,
                          "tensors of rank %u, which has most: %s, planned %s",
@@ -161,7 +168,7 @@ void dsf_run_say_end(struct dsf_run *r, struct dsf_progress *p)
                              (stats->wall_seconds * stats->workers),
                          stats->workers, stats->wall_seconds);
     say_lacking(r, p);
-    say_memory(&u, p);
+    say_memory(r, &u, p);
     if (u.disk > 0)
         dsf_progress_say(p,
                          "disk: %s read, %s written a step; busy %.4g ms, "
