@@ -285,6 +285,7 @@ static const char *mpi_close(void)
     free(mpi.indices);
     free(mpi.statuses);
     dsf_bells_close();
+    dsf_shared_files_end(mpi.comm);
     MPI_Comm_free(&mpi.comm);
     error = MPI_Finalize();
     return error == MPI_SUCCESS ? NULL : text_of(error);

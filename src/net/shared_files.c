@@ -3,6 +3,7 @@
  * the names go. */
 #include "net/shared_files.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static int is_of_mpi(const char *path)
            strstr(path, "/sm_segment.") != NULL;
 }
 
-static void unlink_mapped(void)
+static void for_each_mapped(void (*what)(char *path))
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[1024];
@@ -48,10 +49,28 @@ static void unlink_mapped(void)
 
         line[strcspn(line, "\n")] = '\0';
         if (path != NULL && is_of_mpi(path))
-            unlink(path); /* another one may have been faster */
+            what(path);
     }
     if (maps != NULL)
         fclose(maps);
+}
+
+static void remove_name(char *path)
+{
+    unlink(path); /* another one may have been faster */
+}
+
+static void make_empty(char *path)
+{
+    char *deleted = strstr(path, " (deleted)");
+    int fd;
+
+    if (deleted == NULL)
+        return;
+    *deleted = '\0';
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
 }
 
 int dsf_shared_files_unlink(MPI_Comm comm)
@@ -64,6 +83,12 @@ int dsf_shared_files_unlink(MPI_Comm comm)
     error = greet_all(near);
     MPI_Comm_free(&near);
     if (error == MPI_SUCCESS)
-        unlink_mapped();
+        for_each_mapped(remove_name);
     return error;
+}
+
+void dsf_shared_files_end(MPI_Comm comm)
+{
+    for_each_mapped(make_empty);
+    MPI_Barrier(comm); /* none comes back after it was removed */
 }

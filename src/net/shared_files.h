@@ -9,4 +9,8 @@
  * no name of it is left. Returns what MPI says. */
 int dsf_shared_files_unlink(MPI_Comm comm);
 
+/* All processes of comm call it, before MPI_Finalize, which complains where a
+ * name that it removes is not there: it finds empty files. */
+void dsf_shared_files_end(MPI_Comm comm);
+
 #endif
