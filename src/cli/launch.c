@@ -16,6 +16,7 @@
 #include "cli/tagged.h"
 #include "net/net.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -58,6 +59,7 @@ struct launch {
 
     pid_t mpirun;
     int status; /* of mpirun, as waitpid says it */
+    unsigned long job; /* as it numbers them */
     bool over;
     struct stream streams[2];
     struct process *processes;
@@ -110,7 +112,7 @@ static void hear(struct launch *l, int i, const char *line)
 {
     struct process *p = process_of(l, i);
 
-    if (sscanf(line, "begins %d %63s", &p->pid, p->host) == 2)
+    if (sscanf(line, "begins %d %63s %lu", &p->pid, p->host, &l->job) == 3)
         p->begun = true;
     else if (sscanf(line, "ended %d", &p->status) == 1)
         p->ended = true;
@@ -401,6 +403,23 @@ static void follow(struct launch *l)
                 end_line(l, (int)i, &l->processes[i].lines[k]);
 }
 
+/* Memory that processes of this host shared has names until all have it: of one
+ * that was killed before, they stay. */
+static void remove_shared(const struct launch *l)
+{
+    DIR *folder = l->job != 0 ? opendir("/dev/shm") : NULL;
+    const struct dirent *e;
+    char job[32];
+
+    snprintf(job, sizeof(job), ".%lx.", l->job);
+    while (folder != NULL && (e = readdir(folder)) != NULL)
+        if (strstr(e->d_name, "_segment.") != NULL &&
+            strstr(e->d_name, job) != NULL)
+            unlinkat(dirfd(folder), e->d_name, 0);
+    if (folder != NULL)
+        closedir(folder);
+}
+
 /* --- how it ended --------------------------------------------------------- */
 
 static bool has_begun(const struct launch *l)
@@ -554,6 +573,7 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     l->said.n = 0;
     l->found[0] = '\0';
     l->ending = 0;
+    l->job = 0;
     if (l->nprocesses > 0)
         memset(l->processes, 0, l->nprocesses * sizeof(*l->processes));
     dsf_mpirun_environment(n, failed);
@@ -563,6 +583,7 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     if (status < 0)
         return status;
     follow(l);
+    remove_shared(l);
     return judge(l, again, err);
 }
 
