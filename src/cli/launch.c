@@ -494,13 +494,24 @@ static int fail_to_start(struct launch *l, struct dsflow_err *err)
                        words[0] != '\0' ? words : "it does not say why");
 }
 
+/* Why processes failed before they met only MPI knows; what it says where one
+ * died is known. */
+static const char *words_of_mpi(struct launch *l)
+{
+    const char *words = l->joined ? "" : first_words(l);
+
+    return strncmp(words, "Primary job", 11) == 0 ||
+                   strncmp(words, "mpirun ", 7) == 0
+               ? ""
+               : words;
+}
+
 /* Process 0 did not say with which status it ended. */
 static int fail_of_death(struct launch *l, struct dsflow_err *err)
 {
     const struct process *dead = find_dead(l);
     int status = exit_of(l->status);
-    /* Of what fails before, only MPI knows why. */
-    const char *words = l->joined ? "" : first_words(l);
+    const char *words = words_of_mpi(l);
     char how[64];
 
     if (WIFSIGNALED(l->status) && l->ending == 0)
