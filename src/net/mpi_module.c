@@ -24,7 +24,7 @@ enum { PIECE = 1 << 30 };
 /* Nanoseconds between two looks: at first, and at most; where all that is under
  * way is of this machine, and goes at once when a bell is rung, they may be far
  * between. */
-enum { LEAST_PAUSE = 5000, MOST_PAUSE = 100000, MOST_NEAR = 2000000 };
+enum { LEAST_PAUSE = 5000, MOST_PAUSE = 500000, MOST_NEAR = 2000000 };
 
 /* Those of the arrays that belong together are of one piece under way. */
 static struct {
