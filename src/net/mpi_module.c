@@ -21,10 +21,15 @@
  * which arrive in their order. */
 enum { PIECE = 1 << 30 };
 
-/* Nanoseconds between two looks: at first, and at most; where all that is under
- * way is of this machine, and goes at once when a bell is rung, they may be far
- * between. */
-enum { LEAST_PAUSE = 5000, MOST_PAUSE = 500000, MOST_NEAR = 2000000 };
+/* Nanoseconds between two looks: at first, and at most: of what goes piece by
+ * piece on this machine; of what comes from another; and where all that is
+ * under way is of this one, and goes at once when a bell is rung. */
+enum {
+    LEAST_PAUSE = 5000,
+    MOST_PIECES = 100000,
+    MOST_FAR = 500000,
+    MOST_NEAR = 2000000
+};
 
 /* Those of the arrays that belong together are of one piece under way. */
 static struct {
@@ -132,9 +137,10 @@ static void begin(struct dsf_message *m)
 
 /* Where MPI may not read another process's memory, it copies piece by piece, at
  * both ends, and no bell says how far it is. */
+enum { MANY = 4 }; /* of the last 16 that ended without a bell, about */
 static bool goes_at_once(void)
 {
-    return mpi.far == 0 && mpi.unrung < 4;
+    return mpi.far == 0 && mpi.unrung < MANY;
 }
 
 /* Tell of what has ended; returns how much that is. */
@@ -159,7 +165,8 @@ static int look(bool rung)
             mpi.statuses[i].MPI_ERROR != MPI_SUCCESS)
             fail(m, mpi.statuses[i].MPI_ERROR);
         mpi.far -= !dsf_bells_reach(m->process);
-        mpi.unrung += (rung ? 0 : 1) - mpi.unrung / 16;
+        if (dsf_bells_reach(m->process))
+            mpi.unrung += (rung ? 0 : 1) - mpi.unrung / 16;
         if (!m->out)
             dsf_bells_ring(m->process); /* it may end there, too */
         end(m);
@@ -177,7 +184,9 @@ static int look(bool rung)
 static long longer(long pause)
 {
     long next = goes_at_once() ? 2 * pause : pause + pause / 4;
-    long most = goes_at_once() ? MOST_NEAR : MOST_PAUSE;
+    long most = goes_at_once()       ? MOST_NEAR
+                : mpi.unrung >= MANY ? MOST_PIECES
+                                     : MOST_FAR;
 
     return next < most ? next : most;
 }
