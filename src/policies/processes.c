@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "policies/policies.h"
-#include "policies/process_buffers.h"
+#include "plan/process_buffers.h"
 #include "tasks/tasks.h"
 
 #include <dsflow/rewrite.h>

@@ -3,29 +3,18 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "plan/process_buffers.h"
 #include "tasks/tasks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TURNS = 2 };
-
-/* Buffers of a size for what a rank receives and adds up. */
-struct turns {
-    int16_t rank;
-    uint8_t dtype;
-    int64_t elems;
-    uint32_t turn; /* of tasks with such buffers */
-};
 
 struct joining {
     const struct dsf_processes *all;
     const struct dsflow_graph *in;
     struct dsf_joined *j;
     size_t cap_of;
-    struct turns *turns;
-    size_t nturns, cap_turns;
+    struct dsf_process_buffers buffers;
     dsflow_data_id *ports;
     size_t cap_ports;
 };
@@ -40,18 +29,6 @@ static void add(struct joining *x, const struct dsflow_task_spec *t,
     dsflow_graph_add_task(x->j->graph, t);
 }
 
-static struct turns *turns_of(struct joining *x, const struct turns *like)
-{
-    for (size_t i = 0; i < x->nturns; i++)
-        if (x->turns[i].rank == like->rank &&
-            x->turns[i].dtype == like->dtype &&
-            x->turns[i].elems == like->elems)
-            return &x->turns[i];
-    dsf_grow(&x->turns, &x->cap_turns, x->nturns + 1, sizeof(*x->turns));
-    x->turns[x->nturns] = *like;
-    return &x->turns[x->nturns++];
-}
-
 /* What the task takes of its data[i]. */
 static struct dsf_range range_of(const struct joining *x,
                                  const struct dsflow_task_spec *t, unsigned i)
@@ -64,34 +41,17 @@ static struct dsf_range range_of(const struct joining *x,
                                0 };
 }
 
-/* A buffer on the task's rank for it, the `k`-th of the task. */
-static dsflow_data_id buffer(struct joining *x,
-                             const struct dsflow_task_spec *t, unsigned i,
-                             unsigned k, int64_t elems)
-{
-    uint8_t dtype = dsflow_graph_data(x->in, t->data[i])->dtype;
-    struct turns *turns =
-        turns_of(x, &(struct turns){ t->rank, dtype, elems, 0 });
-    dsflow_data_id id;
-    char name[96];
-
-    snprintf(name, sizeof(name), "received.%s.z%lld.%u.%u.r%d",
-             dsflow_dtype_str((enum dsflow_dtype)dtype), (long long)elems,
-             turns->turn % TURNS, k, t->rank);
-    if (dsflow_graph_find(x->j->graph, name, &id))
-        return id;
-    return dsflow_graph_add_data(
-        x->j->graph,
-        &DSFLOW_DATA(.name = name, .elems = elems, .dtype = dtype,
-                     .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1));
-}
-
 static dsflow_data_id receive(struct joining *x,
                               const struct dsflow_task_spec *t, uint32_t of,
                               unsigned i, unsigned k)
 {
     struct dsf_range move = range_of(x, t, i);
-    dsflow_data_id ports[2] = { buffer(x, t, i, k, move.elems), t->data[i] };
+    dsflow_data_id ports[2] = {
+        dsf_process_buffer(&x->buffers, x->j->graph, DSF_RECEIVED, t->rank,
+                           dsflow_graph_data(x->in, t->data[i])->dtype,
+                           move.elems, k),
+        t->data[i]
+    };
     struct dsflow_task_spec copy = *t;
 
     copy.op = &dsf_op_copy;
@@ -120,8 +80,7 @@ static void add_up(struct joining *x, const struct dsflow_task_spec *t,
                           ? t->data[i]
                           : receive(x, t, of, i, k++);
     }
-    for (size_t i = 0; i < x->nturns; i++)
-        x->turns[i].turn += x->turns[i].rank == t->rank;
+    dsf_process_buffers_turn(&x->buffers, t->rank);
     own.data = x->ports;
     add(x, &own, of);
 }
@@ -157,7 +116,7 @@ void dsf_joined_init(struct dsf_joined *j, const struct dsf_processes *all,
             add_up(&x, t, i);
         else
             add(&x, t, i);
-    free(x.turns);
+    dsf_process_buffers_fini(&x.buffers);
     free(x.ports);
 }
 

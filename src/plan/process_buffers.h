@@ -1,7 +1,7 @@
 /* process_buffers.h - buffers of what goes from one process to another, or
  * comes: those of a size take turns on each rank. */
-#ifndef DSF_POLICIES_PROCESS_BUFFERS_H
-#define DSF_POLICIES_PROCESS_BUFFERS_H
+#ifndef DSF_PLAN_PROCESS_BUFFERS_H
+#define DSF_PLAN_PROCESS_BUFFERS_H
 
 #include <dsflow/graph.h>
 

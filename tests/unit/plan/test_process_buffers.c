@@ -1,5 +1,5 @@
 /* What goes and comes between processes has buffers by turns. */
-#include "policies/process_buffers.h"
+#include "plan/process_buffers.h"
 
 #include "lib/test.h"
 

@@ -1,11 +1,10 @@
 /* process_buffers.c - buffers of what goes between processes. There are so many
  * of each that one task's may come, or go, while another's are used. */
-#include "policies/process_buffers.h"
+#include "plan/process_buffers.h"
 
 #include "base/alloc.h"
 
-#include <dsflow/rewrite.h>
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,13 +38,17 @@ static struct turns *turns_of(struct dsf_process_buffers *b, const char *name,
 static dsflow_data_id buffer(struct dsflow_graph *g, const struct turns *t,
                              uint32_t turn, unsigned k)
 {
-    struct dsflow_data_spec spec =
-        DSFLOW_DATA(.elems = t->elems, .dtype = t->dtype,
-                    .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1);
+    dsflow_data_id id;
+    char name[128];
 
-    return dsflow_rewrite_named(g, &spec, "%s.%s.z%lld.%u.%u.r%d", t->name,
-                                dsflow_dtype_str((enum dsflow_dtype)t->dtype),
-                                (long long)t->elems, turn, k, t->rank);
+    snprintf(name, sizeof(name), "%s.%s.z%lld.%u.%u.r%d", t->name,
+             dsflow_dtype_str((enum dsflow_dtype)t->dtype), (long long)t->elems,
+             turn, k, t->rank);
+    if (dsflow_graph_find(g, name, &id))
+        return id;
+    return dsflow_graph_add_data(
+        g, &DSFLOW_DATA(.name = name, .elems = t->elems, .dtype = t->dtype,
+                        .role = DSFLOW_BUFFERS, .home = t->rank, .unit = -1));
 }
 
 dsflow_data_id dsf_process_buffer(struct dsf_process_buffers *b,
