@@ -27,6 +27,14 @@ draw = random.Random(int(os.environ.get("SEED", "1")))
 trials = int(os.environ.get("TRIALS", "8"))
 
 
+def send(pid, sig):
+    """It may have ended."""
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
+
+
 class Run:
     """In three processes, of which one may be started by some words of its own."""
 
@@ -80,10 +88,7 @@ class Run:
 
     def strike(self, pid, sig):
         self.struck = time.time()
-        try:
-            os.kill(pid, sig)
-        except ProcessLookupError:
-            pass
+        send(pid, sig)
 
     def said(self):
         with open("log", errors="replace") as f:
@@ -122,7 +127,7 @@ class Run:
         if named is None and re.search(pattern, self.said(), re.M):
             named = time.time() - self.struck
         for pid in self.left():
-            os.kill(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         return named, ended
 
     def memory(self):
@@ -211,7 +216,7 @@ def interrupt(launched, p):
     pid = run.find(p)
     late()
     if pid and draw.random() < 0.5:  # else it may be through before the second
-        os.kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
     run.processes()
     for later in 0, 1.2:
         time.sleep(later)
