@@ -3,11 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "base/synced.h"
 #include "model/hf_tensor.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,44 +68,6 @@ static json_t *llama_config(const struct dsf_model *m)
     return c;
 }
 
-static int finish_file(int fd, const char *path, int status,
-                       struct dsflow_err *err)
-{
-    if (status == DSFLOW_OK && fsync(fd) < 0)
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    if (close(fd) < 0 && status == DSFLOW_OK)
-        status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    return status;
-}
-
-static int create(const char *path, int *fd, struct dsflow_err *err)
-{
-    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        return dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-    return DSFLOW_OK;
-}
-
-static int write_text(const char *path, const char *text, size_t n,
-                      struct dsflow_err *err)
-{
-    int fd, status = create(path, &fd, err);
-
-    if (status < 0)
-        return status;
-    while (n > 0 && status == DSFLOW_OK) {
-        ssize_t k = write(fd, text, n);
-
-        if (k < 0 && errno != EINTR)
-            status = dsflow_fail(err, DSFLOW_EIO, "%s: %m", path);
-        if (k > 0) {
-            text += k;
-            n -= (size_t)k;
-        }
-    }
-    return finish_file(fd, path, status, err);
-}
-
 static const struct {
     enum dsflow_dtype dtype;
     const char *name; /* of PyTorch */
@@ -143,7 +103,7 @@ static int write_config(const struct dsf_model *m,
     json_object_set_new(config, "dtype", json_string(dtype));
     text = json_dumps(config, JSON_INDENT(2) | JSON_PRESERVE_ORDER |
                                   JSON_REAL_PRECISION(16));
-    status = write_text(path, text, strlen(text), err);
+    status = dsf_synced_text(path, false, text, strlen(text), err);
     json_decref(config);
     free(text);
     free(path);
@@ -303,11 +263,11 @@ static int write_weights(struct export *x, const char *folder,
     char *path = dsf_xasprintf("%s/model.safetensors", folder);
     unsigned n;
     struct dsf_st_tensor *list = list_tensors(x, &n);
-    int fd, status = create(path, &fd, err);
+    int fd, status = dsf_synced_create(path, false, &fd, err);
 
     x->path = path;
     if (status == DSFLOW_OK)
-        status = finish_file(
+        status = dsf_synced_close(
             fd, path,
             dsf_st_write(fd, path, list, n, metadata, put_tensor, x, NULL, err),
             err);
@@ -323,24 +283,10 @@ static int write_file(const struct dsf_hf_file *file, const char *folder,
                       struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/%s", folder, file->name);
-    int status = write_text(path, file->text, file->n, err);
+    int status = dsf_synced_text(path, false, file->text, file->n, err);
 
     free(path);
     return status;
-}
-
-/* Remove a folder of plain files that we made. */
-static void remove_folder(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *e;
-
-    while (dir != NULL && (e = readdir(dir)) != NULL)
-        if (e->d_name[0] != '.')
-            unlinkat(dirfd(dir), e->d_name, 0);
-    if (dir != NULL)
-        closedir(dir);
-    rmdir(folder);
 }
 
 int dsf_hf_export(const struct dsf_model *m,
@@ -372,7 +318,7 @@ int dsf_hf_export(const struct dsf_model *m,
         status = dsflow_fail(err, DSFLOW_EINVAL,
                              "%s: %m: expected a new or empty folder", folder);
     if (status < 0)
-        remove_folder(tmp);
+        dsf_synced_remove(tmp);
 out:
     free(tmp);
     return status;
