@@ -1,10 +1,6 @@
 # bench_link.sh - messages between processes are measured, printed and kept.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 . "${srcdir:-.}/tests/cli/lib.sh"
-# Memory may not be read across processes, and leaks are MPI's.
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0
-export OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
 
 # expect STATUS TEXT ARGS...: the command ends so, and says so somewhere.
 expect() {

@@ -1,14 +1,8 @@
 # faults.sh - of several processes one dies, or is stopped: it is named, all end,
 # nothing is left, and the run goes on to the bytes of an unbroken one.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 . "${srcdir:-.}/tests/cli/lib.sh"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0 # of MPI's
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
-    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+by_mpirun
 
 keys="--set mesh.data=3 --set zero.stage=2 --set batch.sequences=6
       --set checkpoint.every=5 --set job.log_every=1 --set job.steps=150

@@ -1,7 +1,7 @@
 # hosts.sh - `dsflow run --hosts` and `--hostfile` on two nodes, which are network
 # namespaces with a stand-in for ssh between them: the bytes of one process, and a
 # line for what one of the nodes lacks or has otherwise.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 source=$(cd "${srcdir:-.}" && pwd)
 . "${srcdir:-.}/tests/cli/lib.sh"
 . "$source/tests/lib/nodes.sh"
@@ -37,12 +37,7 @@ refused() {
 
 # alone: nothing runs on the nodes any more.
 alone() {
-    n=0
-    while [ -n "$(left_on_nodes)" ] && [ $n -lt 100 ]; do
-        sleep 0.1
-        n=$((n + 1))
-    done
-    [ -z "$(left_on_nodes)" ] || fault "$1: left: $(left_on_nodes)"
+    until_none "$1" left_on_nodes
 }
 
 # The same bytes; ten steps on four processes and ten on two, too.

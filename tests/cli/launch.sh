@@ -1,11 +1,7 @@
 # launch.sh - `dsflow run -n`: processes that dsflow starts by mpirun, their
 # output, signals and ends.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 . "${srcdir:-.}/tests/cli/lib.sh"
-# Memory may not be read across processes, and leaks are MPI's.
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0
-export OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
 job | sed 's/^steps = .*/steps = 1500/; s/^log_every.*/log_every = 1/' > long.toml
 mesh="--set mesh.data=2 --set mesh.pipeline=2"
 
@@ -54,14 +50,9 @@ rank() {
     done
 }
 
-# gone: no process of it is there; one that was killed may take a moment.
+# gone: no process of it is there.
 gone() {
-    n=0
-    while [ -n "$(processes)" ] && [ $n -lt 100 ]; do
-        sleep 0.1
-        n=$((n + 1))
-    done
-    [ -z "$(processes)" ] || fault "$out: left: $(processes)"
+    until_none "$out" processes
 }
 
 # says PATTERN: exactly one line of what the run said.

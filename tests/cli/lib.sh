@@ -55,6 +55,17 @@ run() {
         { fault "dsflow run into $out $* ended with $?"; cat log; }
 }
 
+# until_none WHAT COMMAND: until COMMAND, which prints the processes that are left of
+# WHAT, prints nothing: one that was killed may take a moment.
+until_none() {
+    tenths=0
+    while [ -n "$("$2")" ] && [ $tenths -lt 100 ]; do
+        sleep 0.1
+        tenths=$((tenths + 1))
+    done
+    [ -z "$("$2")" ] || fault "$1: left: $("$2")"
+}
+
 # until_line PATTERN FILE [PID]: until FILE, which may not be there as yet, has a
 # line that matches. Not: the process ($pid where none is named) ended without
 # one, or minutes went by. tail(1) is told of every write, and ends with its reader.

@@ -2,16 +2,10 @@
 # moment: it is said, all end, nothing is left, and the run goes on to the bytes
 # of an unbroken one. TRIALS=300 SEED=1 draws so many, KINDS="kill stop" only
 # those; how long what took is printed, and asserted nowhere.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 command -v python3 > /dev/null || { echo "there is no python3"; exit 77; }
 . "${srcdir:-.}/tests/cli/lib.sh"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0 # of MPI's
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
-    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+by_mpirun
 mkdir other
 sed 's/number/figure/' text.txt > other/text.txt
 cp job.toml other

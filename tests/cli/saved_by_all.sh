@@ -1,14 +1,8 @@
 # saved_by_all.sh - several processes write a checkpoint together: it has the
 # bytes of one process, or it is not there.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
 . "${srcdir:-.}/tests/cli/lib.sh"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0 # of MPI's
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
-    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+by_mpirun
 
 # in_processes N OUTPUT ARGS...: each leaves its number in OUTPUT.pid.RANK.
 in_processes() {

@@ -1,19 +1,13 @@
 # processes.sh - the same bits on GPUs that are not there, in several processes that
 # mpirun starts: each has those of its ranks, and takes as much of them as its plan
 # says; what goes between them is copied by way of main memory, beside kernels.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
+by_mpirun
 DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
 DSFLOW_MPI=$PWD/.libs/dsflow-mpi.so
 DSFLOW_EMULATED_GPUS=4 DSFLOW_EMULATED_LATE=50 DSFLOW_EMULATED_GUARD=0
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0 # of MPI's
 export DSFLOW_CUDA DSFLOW_MPI DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE \
-    DSFLOW_EMULATED_GUARD OMPI_ALLOW_RUN_AS_ROOT \
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-    OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_btl \
-    OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+    DSFLOW_EMULATED_GUARD
 small="model.layers=2 job.steps=2 batch.sequence=16"
 meshes=$PWD/tests/same/test_meshes
 . "${srcdir:-.}/tests/cli/lib.sh"

@@ -2,7 +2,8 @@
 # two nodes (tests/lib/nodes.sh) with a short cable and with a long one, of 5 ms each
 # way, which loses 5 frames of 1000. MESHES=60 SEED=1 draws so many meshes for each
 # number of processes and cable, and counts those with the bits of one rank.
-command -v mpirun > /dev/null && [ -e .libs/dsflow-mpi.so ] || exit 77
+. "${srcdir:-.}/tests/lib/mpi.sh"
+by_mpirun
 cpu="offload.optimizer=cpu offload.params=cpu offload.gradients=cpu
      offload.activations=cpu"
 nvme="offload.optimizer=nvme offload.params=nvme offload.gradients=nvme
@@ -10,15 +11,7 @@ nvme="offload.optimizer=nvme offload.params=nvme offload.gradients=nvme
 bf16="precision.compute=bf16"
 failed=0
 
-DSFLOW_MPI=$PWD/.libs/dsflow-mpi.so
-# Root may, cores may be fewer, and memory may not be read across processes.
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none
-ASAN_OPTIONS=detect_leaks=0 # of MPI's
-export DSFLOW_MPI OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_hwloc_base_binding_policy \
-    OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism ASAN_OPTIONS
+export DSFLOW_MPI="$PWD/.libs/dsflow-mpi.so"
 
 # judge N STATUS: of in_processes. All of them are to say so.
 judge() {
