@@ -1,5 +1,5 @@
-/* launch.h - the processes of a command, started here and on other hosts by mpirun.
- */
+/* launch.h - the processes of a command, started here and on other hosts by
+ * mpirun. */
 #ifndef DSF_CLI_LAUNCH_H
 #define DSF_CLI_LAUNCH_H
 
@@ -17,8 +17,9 @@
 /* Does one of these flags ask for processes? */
 bool dsf_launch_is_asked(const struct dsf_cli_args *args);
 
-/* Run this command with the same words in them, without these flags, to its end; what they
- * write goes to this standard output and error, and signals to process 0.
+/* Run this command with the same words in them, without these flags, to its
+ * end; what they write goes to this standard output and error, and signals to
+ * process 0.
  * Returns the exit status of process 0, or DSFLOW_EINVAL: what cannot be
  * started, DSFLOW_EIO: what ended it. */
 int dsf_launch(const char *command, const struct dsf_cli_args *args,

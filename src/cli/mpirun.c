@@ -1,5 +1,5 @@
-/* mpirun.c - the command that starts the processes of a run or of a measurement: that of Open MPI.
- */
+/* mpirun.c - the command that starts the processes of a run or of a
+ * measurement: that of Open MPI. */
 #include "cli/mpirun.h"
 
 #include "base/alloc.h"

@@ -1,0 +1,158 @@
+/* launch_end.c - how the processes of a launch ended, and what is said of it.
+ */
+#include "cli/launch_private.h"
+
+#include "base/utf8.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static bool has_begun(const struct launch *l)
+{
+    for (size_t i = 0; i < l->nprocesses; i++)
+        if (l->processes[i].begun)
+            return true;
+    return false;
+}
+
+/* What mpirun said first, in a line. */
+static const char *first_words(struct launch *l)
+{
+    char *text = l->said.text, *end;
+
+    text[l->said.n] = '\0';
+    while (*text == '-' || *text == '\n')
+        text++;
+    for (end = strstr(text, "\n\n");
+         end != NULL && end > text && end[-1] == ':';)
+        end = strstr(end + 1, "\n\n");
+    if (end != NULL)
+        *end = '\0';
+    end = strstr(text, "\n---");
+    if (end != NULL)
+        *end = '\0';
+    for (char *c = text; *c != '\0'; c++)
+        if (*c == '\n' || *c == '\r')
+            *c = ' ';
+    for (end = text; (end = strstr(end, "  ")) != NULL;)
+        memmove(end, end + 1, strlen(end));
+    for (end = text + strlen(text); end > text && end[-1] == ' ';)
+        *--end = '\0';
+    dsf_utf8_clean(text);
+    return text;
+}
+
+/* The one that neither ended by itself nor was told to by mpirun, as another
+ * one had: the first of those that failed, if there is none. */
+static const struct process *find_dead(const struct launch *l)
+{
+    const struct process *failed = NULL;
+
+    for (size_t i = 0; i < l->nprocesses; i++) {
+        const struct process *p = &l->processes[i];
+
+        if (p->begun && !p->told && !p->ended)
+            return p;
+        if (p->ended && p->status != 0 && failed == NULL)
+            failed = p;
+    }
+    return failed;
+}
+
+static int exit_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Not all began: what mpirun says of it. */
+static int fail_to_start(struct launch *l, struct dsflow_err *err)
+{
+    const char *words = first_words(l);
+    int status = exit_of(l->status);
+
+    if (status == 127)
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: mpirun cannot be started",
+                           l->places.command);
+    return dsflow_fail(
+        err, DSFLOW_EINVAL, "%s: mpirun could not start the processes: %.400s",
+        l->places.command, words[0] != '\0' ? words : "it does not say why");
+}
+
+/* Why processes failed before they met only MPI knows; what it says where one
+ * died is known. */
+static const char *words_of_mpi(struct launch *l)
+{
+    const char *words = l->joined ? "" : first_words(l);
+
+    return strncmp(words, "Primary job", 11) == 0 ||
+                   strncmp(words, "mpirun ", 7) == 0
+               ? ""
+               : words;
+}
+
+/* Process 0 did not say with which status it ended. */
+static int fail_of_death(struct launch *l, struct dsflow_err *err)
+{
+    const struct process *dead = find_dead(l);
+    int status = exit_of(l->status);
+    const char *words = words_of_mpi(l);
+    char how[64];
+
+    if (WIFSIGNALED(l->status) && l->ending == 0)
+        return dsflow_fail(err, DSFLOW_EIO, "mpirun was killed by signal %d",
+                           WTERMSIG(l->status));
+    if (dead == NULL)
+        return dsflow_fail(err, DSFLOW_EIO, "mpirun ended with status %d",
+                           status);
+    if (dead->ended)
+        snprintf(how, sizeof(how), "ended with status %d", dead->status);
+    else if (status > 128)
+        snprintf(how, sizeof(how), "was killed by signal %d", status - 128);
+    else
+        snprintf(how, sizeof(how), "ended with status %d", status);
+    return dsflow_fail(err, DSFLOW_EIO, "process %d (pid %d on %s) %s%s%.300s",
+                       (int)(dead - l->processes), dead->pid, dead->host, how,
+                       words[0] != '\0' ? ": " : "", words);
+}
+
+/* Stopped by a signal, and process 0 did not say so: it ended at once, or had
+ * not begun. */
+static int stopped(const struct launch *l)
+{
+    if (!l->joined)
+        fprintf(stderr, "stopped before the first step; %s\n",
+                dsf_flag_value(l->args, "resume") != NULL
+                    ? "the checkpoints stay as they are"
+                    : "nothing was saved");
+    return 128 + l->sig;
+}
+
+int dsf_launch_judge(struct launch *l, bool *again, struct dsflow_err *err)
+{
+    const struct process *first = dsf_launch_process(l, 0);
+    int status = exit_of(l->status);
+
+    *again = false;
+    if (first->ended && first->status > 128)
+        return l->sig != 0 ? 128 + l->sig : first->status;
+    if (first->ended && (first->status == 0 || first->status == 2))
+        return first->status;
+    if (l->sig != 0 && (l->nsigs > 1 || l->found[0] == '\0'))
+        return stopped(l);
+    if (first->begun && !first->told && !first->ended &&
+        (status == 128 + SIGINT || status == 128 + SIGTERM ||
+         status == 128 + SIGHUP))
+        return status;
+    if (!has_begun(l) || (!l->joined && l->found[0] == '\0' && !first->ended &&
+                          find_dead(l) == NULL))
+        return fail_to_start(l, err);
+    *again = l->sig == 0;
+    if (l->found[0] != '\0')
+        return dsflow_fail(err, DSFLOW_EIO, "%s", l->found);
+    if (first->ended)
+        return dsflow_fail(err, DSFLOW_EIO, "process 0 ended with status %d",
+                           first->status);
+    return fail_of_death(l, err);
+}
