@@ -44,12 +44,39 @@ static const char *first_words(struct launch *l)
     return text;
 }
 
-/* The one that neither ended by itself nor was told to by mpirun, as another
- * one had: the first of those that failed, if there is none. */
-static const struct process *find_dead(const struct launch *l)
+/* The one that mpirun saw die of a signal; NULL: it says nothing of that. */
+static const struct process *find_noticed(struct launch *l)
 {
-    const struct process *failed = NULL;
+    char *text = l->said.text, host[sizeof(l->processes->host)];
+    struct process *p;
+    int rank, pid;
 
+    text[l->said.n] = '\0';
+    text = strstr(text, "process rank ");
+    if (text == NULL ||
+        sscanf(text,
+               "process rank %d with PID %d on node %63s "
+               "exited on signal",
+               &rank, &pid, host) != 3 ||
+        rank < 0 || rank >= DSF_MOST_PROCESSES)
+        return NULL;
+    p = dsf_launch_process(l, rank);
+    if (!p->begun) {
+        p->pid = pid;
+        snprintf(p->host, sizeof(p->host), "%s", host);
+    }
+    return p;
+}
+
+/* The one that neither ended by itself nor was told to by mpirun, as another
+ * one had, if mpirun does not say which it is: the first of those that failed,
+ * if there is none. */
+static const struct process *find_dead(struct launch *l)
+{
+    const struct process *failed = find_noticed(l);
+
+    if (failed != NULL)
+        return failed;
     for (size_t i = 0; i < l->nprocesses; i++) {
         const struct process *p = &l->processes[i];
 

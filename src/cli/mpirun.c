@@ -26,8 +26,6 @@ static bool is_own(const char *name)
     return false;
 }
 
-enum { MOST = 65536 }; /* processes */
-
 /* "a:8,b": how many processes these are. */
 static int count_hosts(const struct dsf_places *p, int64_t *n,
                        struct dsflow_err *err)
@@ -42,7 +40,8 @@ static int count_hosts(const struct dsf_places *p, int64_t *n,
         if (*end == ':')
             slots = strtol(end + 1, &end, 10);
         if (name == 0 || strcspn(at, " \t\n'\"") < name || at[0] == '-' ||
-            slots < 1 || slots > MOST || (*end != ',' && *end != '\0'))
+            slots < 1 || slots > DSF_MOST_PROCESSES ||
+            (*end != ',' && *end != '\0'))
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: --hosts: %.100s: expected HOST[:N],…, as "
                                "in a:8,b:8",
@@ -63,7 +62,8 @@ int dsf_places_read(struct dsf_places *p, const char *command,
     *p = (struct dsf_places){ .command = command,
                               .hosts = dsf_flag_value(args, "hosts"),
                               .hostfile = dsf_flag_value(args, "hostfile") };
-    status = dsf_flag_whole(args, "processes", 1, MOST, &p->n, err);
+    status =
+        dsf_flag_whole(args, "processes", 1, DSF_MOST_PROCESSES, &p->n, err);
     if (status == DSFLOW_OK)
         status =
             dsf_flag_whole(args, "restarts", 0, 1000000, &p->restarts, err);

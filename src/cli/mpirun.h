@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+enum { DSF_MOST_PROCESSES = 65536 };
+
 /* Where it runs, of the flags: checked. */
 struct dsf_places {
     const char *command; /* of dsflow */

@@ -146,6 +146,15 @@ def goes_on():
             return f + " differs"
 
 
+def was_through():
+    """Did it say that it ended, before it was stopped?"""
+    try:
+        with open("run/metrics.jsonl") as f:
+            return '"ended":"finished"' in f.read()
+    except OSError:
+        return False
+
+
 def late():
     """At any moment: before the first step as after it."""
     time.sleep(draw.random() * draw.choice([0.3, 3]))
@@ -249,8 +258,8 @@ def trial(n):
     run, pattern, statuses = kind(launched, p, 1) if restarts else kind(launched, p)
     named, ended = run.follow(pattern)
     said, wrong = run.said(), []
-    through = run.status == 0 and not restarts
-    if ended is None:
+    through = (run.status == 0 and not restarts) or was_through()
+    if ended is None and not through:
         wrong.append("does not end")
     if named is None and not through and not (restarts and "restart 1 of 1" not in said):
         wrong.append("is not named")
