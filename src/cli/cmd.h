@@ -64,7 +64,7 @@ int dsf_flag_whole(const struct dsf_cli_args *args, const char *name,
 extern const struct dsf_cmd dsf_cmd_init, dsf_cmd_run, dsf_cmd_plan,
     dsf_cmd_eval, dsf_cmd_generate, dsf_cmd_checkpoint, dsf_cmd_list,
     dsf_cmd_report, dsf_cmd_bench, dsf_cmd_trace, dsf_cmd_watch,
-    dsf_cmd_codelet, dsf_cmd_help, dsf_cmd_complete;
+    dsf_cmd_codelet, dsf_cmd_import, dsf_cmd_help, dsf_cmd_complete;
 
 extern const struct dsf_cmd *const dsf_cmds[]; /* ends with NULL */
 extern const struct dsf_cmd dsf_program;       /* dsflow itself */

@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/list_keys.h"
 #include "codelets/codelets.h"
+#include "import/ds_keys.h"
 #include "plugin/plugin.h"
 #include "policies/policies.h"
 #include "segments/segment.h"
@@ -137,6 +138,22 @@ static void list_plugins(const struct dsf_cli_args *args)
         printf("%-16s %s; from %s\n", p->name, p->summary, origin);
 }
 
+/* What becomes of the keys of its configuration. */
+static void list_deepspeed(const struct dsf_cli_args *args)
+{
+    const struct dsf_ds_key *k;
+
+    for (size_t i = 0; (k = dsf_ds_key_at(i)) != NULL; i++) {
+        printf("%-58s %s", k->key, dsf_ds_fate_str(k->fate));
+        if (k->fate == DSF_DS_BECOMES)
+            printf(" %s\n", k->words);
+        else if (k->off != NULL)
+            printf(" but for %s: %s\n", k->off, k->words);
+        else
+            printf("%s%s\n", k->words[0] != '\0' ? ": " : "", k->words);
+    }
+}
+
 static const struct {
     const char *name;
     void (*print)(const struct dsf_cli_args *args);
@@ -145,7 +162,7 @@ static const struct {
     { "policies", list_policies },   { "optimizers", list_optimizers },
     { "schedules", list_schedules }, { "segments", list_segments },
     { "axes", list_axes },           { "plugins", list_plugins },
-    { "keys", NULL /* below */ }
+    { "deepspeed", list_deepspeed }, { "keys", NULL /* below */ }
 };
 
 static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
@@ -159,8 +176,8 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
     if (at == N)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "list: %.60s: expected tasks, codelets, policies, "
-                           "optimizers, schedules, segments, axes, plugins "
-                           "or keys",
+                           "optimizers, schedules, segments, axes, plugins, "
+                           "deepspeed or keys",
                            args->words[0]);
     for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
         if (lists[at].print != NULL || dsf_is_library(args->words[i]))
@@ -184,7 +201,7 @@ const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
         "tasks|codelets|policies|optimizers|schedules|segments|axes|plugins|"
-        "keys [TABLE|KEY|LIBRARY]…",
+        "deepspeed|keys [TABLE|KEY|LIBRARY]…",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"
@@ -192,7 +209,9 @@ const struct dsf_cmd dsf_cmd_list = {
         "schedules (of the learning rate), segments (of a layer): what\n"
         "optimizer.kind, schedule.kind and the keys of [model] may name. axes\n"
         "of the mesh: the keys of [mesh].\n"
-        "plugins: the libraries that were loaded. keys: every key of\n"
+        "plugins: the libraries that were loaded. deepspeed: the keys of its\n"
+        "configuration, and what dsflow import makes of each. keys: every key "
+        "of\n"
         "job.toml, with default, range, meaning and what it is used with, or\n"
         "those of a TABLE (optimizer), or one KEY (optimizer.lr, or lr). Each\n"
         "says where it comes from: with a LIBRARY, what that plug-in brings "

@@ -27,7 +27,7 @@ expect 0 '"role_bytes"' plan --js job.toml
 expect 0 "digraph" plan --unt=zero job.toml --dot -q
 expect 2 "no-such.toml: No such file" plan -- no-such.toml
 # The help of flags fits a terminal; usage lines may wrap.
-for c in run watch plan eval trace generate checkpoint list report bench codelet; do
+for c in run watch plan eval trace generate checkpoint list report bench codelet import; do
     "$dsflow" $c --help | grep '^  ' | awk 'length > 80 { exit 1 }' ||
         fault "$c --help has flags of more than 80 columns"
     "$dsflow" $c --help | grep -q ' $' && fault "$c --help: a line ends in a space"

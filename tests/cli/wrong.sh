@@ -58,7 +58,7 @@ for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
 wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
-wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, plugins or keys" list things
+wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, plugins, deepspeed or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
 wrong 2 "folder: has no checkpoints: expected the output folder of a run" checkpoint list folder

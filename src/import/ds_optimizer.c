@@ -1,0 +1,221 @@
+/* ds_optimizer.c - the optimizer and the learning rate, with DeepSpeed's
+ * defaults, which are not those of a job. */
+#include "import/ds_private.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define O "optimizer.params."
+#define S "scheduler.params."
+
+struct rule {
+    const char *type, *kind;
+    double beta2; /* by default; 0: it has no betas */
+    bool eps, momentum;
+};
+
+static const struct rule rules[] = {
+    { "adam", "adamw", 0.999, true, false },
+    { "adamw", "adamw", 0.999, true, false },
+    { "lion", "lion", 0.99, false, false },
+    { "sgd", "sgd", 0, false, true },
+};
+
+static const struct rule *find_rule(struct dsf_ds *x)
+{
+    const char *type = dsf_ds_text(x, "optimizer.type", "AdamW");
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (strcasecmp(rules[i].type, type) == 0)
+            return &rules[i];
+    dsf_ds_refuse(x, "optimizer.type",
+                  "%.60s: expected Adam, AdamW, Lion or SGD", type);
+    return NULL;
+}
+
+static void take_betas(struct dsf_ds *x, double beta2)
+{
+    const json_t *betas = dsf_ds_get(x, O "betas");
+    double b[2] = { 0.9, beta2 };
+
+    if (dsf_ds_is_auto(x, O "betas")) {
+        dsf_ds_leave(x, "optimizer", "betas", O "betas is \"auto\": to be set");
+        return;
+    }
+    for (size_t i = 0; i < 2 && betas != NULL; i++) {
+        const json_t *one = json_array_get(betas, i);
+
+        if (json_array_size(betas) != 2 || !json_is_number(one)) {
+            dsf_ds_refuse(x, O "betas", "expected two numbers");
+            return;
+        }
+        b[i] = json_number_value(one);
+    }
+    dsf_ds_set(x, "optimizer", "betas", O "betas", "[%.15g, %.15g]", b[0],
+               b[1]);
+}
+
+/* "Adam" is AdamW, unless it is told otherwise. */
+static void take_kind(struct dsf_ds *x, const struct rule *r)
+{
+    bool classic =
+        strcmp(r->type, "adam") == 0 && !dsf_ds_true(x, O "adam_w_mode", true);
+
+    dsf_ds_set_text(x, "optimizer", "kind",
+                    classic ? O "adam_w_mode" : "optimizer.type",
+                    classic ? "adam" : r->kind);
+}
+
+static void take_rule(struct dsf_ds *x, const struct rule *r)
+{
+    take_kind(x, r);
+    dsf_ds_take_number(x, "optimizer", "lr", O "lr", 1e-3);
+    if (r->beta2 > 0)
+        take_betas(x, r->beta2);
+    if (r->eps)
+        dsf_ds_take_number(x, "optimizer", "eps", O "eps", 1e-8);
+    dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay", 0);
+    if (!r->momentum)
+        return;
+    dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);
+    if (dsf_ds_true(x, O "nesterov", false))
+        dsf_ds_set(x, "optimizer", "nesterov", O "nesterov", "true");
+}
+
+/* --- the learning rate ---------------------------------------------------- */
+
+/* A whole number, which is left open where it is "auto". */
+static void take_steps(struct dsf_ds *x, const char *key, const char *path,
+                       int64_t fallback)
+{
+    if (dsf_ds_is_auto(x, path))
+        dsf_ds_take_number(x, "schedule", key, path, 0);
+    else
+        dsf_ds_set(x, "schedule", key, path, "%lld",
+                   (long long)dsf_ds_whole(x, path, fallback));
+}
+
+/* `low` as a share of `high`. */
+static void take_share(struct dsf_ds *x, const char *key, const char *low,
+                       double low_default, const char *high,
+                       double high_default)
+{
+    double a = dsf_ds_number(x, low, low_default);
+    double b = dsf_ds_number(x, high, high_default);
+
+    if (dsf_ds_is_auto(x, low) || dsf_ds_is_auto(x, high))
+        dsf_ds_leave(x, "schedule", key,
+                     "rates of the schedule are \"auto\": to be set");
+    else if (b > 0)
+        dsf_ds_set_number(x, "schedule", key, low, a / b);
+}
+
+/* The rate of the schedule counts, not that of the optimizer. */
+static void take_rate(struct dsf_ds *x, const char *path, double fallback)
+{
+    dsf_ds_take_number(x, "optimizer", "lr", path, fallback);
+}
+
+static void take_warmup(struct dsf_ds *x)
+{
+    const char *shape = dsf_ds_text(x, S "warmup_type", "log");
+    int64_t steps = dsf_ds_whole(x, S "warmup_num_steps", 1000);
+
+    if (strcmp(shape, "log") != 0 && strcmp(shape, "linear") != 0)
+        dsf_ds_refuse(x, S "warmup_type", "%.40s: expected log or linear",
+                      shape);
+    take_steps(x, "warmup", S "warmup_num_steps", 1000);
+    /* DeepSpeed's least. */
+    if (steps < 2 && !dsf_ds_is_auto(x, S "warmup_num_steps"))
+        dsf_ds_set(x, "schedule", "warmup", S "warmup_num_steps", "2");
+    dsf_ds_set_text(x, "schedule", "warmup_shape", S "warmup_type", shape);
+}
+
+static void warmup(struct dsf_ds *x)
+{
+    take_rate(x, S "warmup_max_lr", 1e-3);
+    take_warmup(x);
+    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, S "warmup_max_lr",
+               1e-3);
+}
+
+static void warmup_decay(struct dsf_ds *x)
+{
+    warmup(x);
+    take_steps(x, "total", S "total_num_steps", 0);
+}
+
+static void warmup_cosine(struct dsf_ds *x)
+{
+    take_warmup(x);
+    dsf_ds_take_number(x, "schedule", "warmup_ratio", S "warmup_min_ratio", 0);
+    dsf_ds_take_number(x, "schedule", "min_ratio", S "cos_min_ratio", 1e-4);
+    take_steps(x, "total", S "total_num_steps", 0);
+}
+
+static void range_test(struct dsf_ds *x)
+{
+    take_rate(x, S "lr_range_test_min_lr", 1e-3);
+    take_steps(x, "range_steps", S "lr_range_test_step_size", 2000);
+    dsf_ds_take_number(x, "schedule", "range_rate", S "lr_range_test_step_rate",
+                       1);
+    if (dsf_ds_true(x, S "lr_range_test_staircase", false))
+        dsf_ds_set(x, "schedule", "staircase", S "lr_range_test_staircase",
+                   "true");
+}
+
+static void one_cycle(struct dsf_ds *x)
+{
+    if (dsf_ds_get(x, S "cycle_momentum") == NULL)
+        dsf_ds_refuse(x, S "cycle_momentum",
+                      "true by default: momentum stays what it is: expected "
+                      "false");
+    take_rate(x, S "cycle_max_lr", 1e-3);
+    take_share(x, "cycle_min_ratio", S "cycle_min_lr", 0, S "cycle_max_lr",
+               1e-3);
+    take_steps(x, "half_cycle", S "cycle_first_step_size", 2000);
+    if (dsf_ds_get(x, S "cycle_second_step_size") != NULL)
+        take_steps(x, "second_half_cycle", S "cycle_second_step_size", 2000);
+    take_steps(x, "decay_steps", S "decay_step_size", 0);
+    dsf_ds_take_number(x, "schedule", "decay_rate", S "decay_lr_rate", 0);
+}
+
+static const struct {
+    const char *type, *kind;
+    void (*take)(struct dsf_ds *x);
+} schedules[] = {
+    { "WarmupLR", "warmup", warmup },
+    { "WarmupDecayLR", "warmup_linear", warmup_decay },
+    { "WarmupCosineLR", "warmup_cosine", warmup_cosine },
+    { "LRRangeTest", "range_test", range_test },
+    { "OneCycle", "one_cycle", one_cycle },
+};
+
+static void take_schedule(struct dsf_ds *x)
+{
+    const char *type = dsf_ds_text(x, "scheduler.type", NULL);
+
+    if (type == NULL)
+        return;
+    for (size_t i = 0; i < sizeof(schedules) / sizeof(*schedules); i++)
+        if (strcmp(schedules[i].type, type) == 0) {
+            dsf_ds_set_text(x, "schedule", "kind", "scheduler.type",
+                            schedules[i].kind);
+            schedules[i].take(x);
+            return;
+        }
+    dsf_ds_refuse(x, "scheduler.type",
+                  "%.60s: expected WarmupLR, WarmupDecayLR, WarmupCosineLR, "
+                  "LRRangeTest or OneCycle",
+                  type);
+}
+
+void dsf_ds_optimizer(struct dsf_ds *x)
+{
+    const struct rule *rule = find_rule(x);
+
+    if (rule != NULL)
+        take_rule(x, rule);
+    dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping", 1);
+    take_schedule(x);
+}

@@ -1,0 +1,425 @@
+/* ds_rules.c - what a configuration says of the batch, the ranks, types and
+ * memories, as keys of a job. */
+#include "import/ds_private.h"
+
+#include "base/alloc.h"
+#include "config/toml_read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define Z "zero_optimization."
+
+/* What --set says of a key, or `fallback`. */
+static int64_t wished(const struct dsf_ds *x, const char *key, int64_t fallback)
+{
+    size_t n = strlen(key);
+
+    for (unsigned i = x->wish->nsets; i-- > 0;)
+        if (strncmp(x->wish->sets[i], key, n) == 0 &&
+            x->wish->sets[i][n] == '=')
+            return strtoll(x->wish->sets[i] + n + 1, NULL, 10);
+    return fallback;
+}
+
+/* --- job, model, data ----------------------------------------------------- */
+
+/* "ds_config" of "conf/ds_config.json". */
+static char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    size_t n = strcspn(name, ".");
+
+    return n > 0 ? dsf_xstrndup(name, n) : dsf_xstrdup("job");
+}
+
+static void take_job(struct dsf_ds *x)
+{
+    const char *told = dsf_ds_text(x, "tensorboard.job_name", NULL);
+    char *name = told != NULL ? dsf_xstrdup(told) : name_of(x->path);
+    char *output = dsf_xasprintf("runs/%s", name);
+    int64_t every = dsf_ds_whole(x, "steps_per_print", 0);
+    int64_t steps = dsf_ds_whole(x, "scheduler.params.total_num_steps", 0);
+
+    dsf_ds_set_text(
+        x, "job", "name",
+        told != NULL ? "tensorboard.job_name" : "the name of the file", name);
+    dsf_ds_set_text(x, "job", "output", "its name", output);
+    if (steps > 0)
+        dsf_ds_set(x, "job", "steps", "scheduler.params.total_num_steps",
+                   "%lld", (long long)steps);
+    else
+        dsf_ds_set(x, "job", "steps",
+                   "the program that calls DeepSpeed says how many: to be set",
+                   "1000");
+    if (every > 0)
+        dsf_ds_set(x, "job", "log_every", "steps_per_print", "%lld",
+                   (long long)every);
+    free(output);
+    free(name);
+}
+
+static bool sets_model(const struct dsf_ds *x)
+{
+    for (unsigned i = 0; i < x->wish->nsets; i++)
+        if (strncmp(x->wish->sets[i], "model.", 6) == 0)
+            return true;
+    return false;
+}
+
+static void take_model(struct dsf_ds *x)
+{
+    if (x->wish->model != NULL)
+        dsf_ds_set_text(x, "model", "init", "--model", x->wish->model);
+    else if (!sets_model(x))
+        dsf_ds_leave(x, "model", "init",
+                     "a Hugging Face folder, or family, layers, heads, width, "
+                     "context: to be set");
+}
+
+static void take_data(struct dsf_ds *x)
+{
+    char *list = NULL;
+
+    for (unsigned i = 0; i < x->wish->ndata; i++) {
+        char *one = dsf_toml_quote(x->wish->data[i]);
+        char *all = list == NULL ? dsf_xstrdup(one)
+                                 : dsf_xasprintf("%s, %s", list, one);
+
+        free(one);
+        free(list);
+        list = all;
+    }
+    if (list != NULL)
+        dsf_ds_set(x, "data", "train", "--data", "[%s]", list);
+    else
+        dsf_ds_leave(x, "data", "train", "files of text: to be set");
+    free(list);
+}
+
+/* --- batch and mesh ------------------------------------------------------- */
+
+static int64_t find_tensor(struct dsf_ds *x, const char **path)
+{
+    *path = dsf_ds_get(x, "tensor_parallel.tp.tp_size") != NULL
+                ? "tensor_parallel.tp.tp_size"
+                : "tensor_parallel.autotp_size";
+    return wished(x, "mesh.tensor", dsf_ds_whole(x, *path, 1));
+}
+
+/* Replicas; 0 with a refusal where the ranks cannot be shared out. */
+static int64_t take_mesh(struct dsf_ds *x)
+{
+    const char *path;
+    int64_t tensor = find_tensor(x, &path), pipeline;
+    int64_t each;
+
+    tensor = tensor > 0 ? tensor : 1;
+    pipeline = wished(x, "mesh.pipeline", 1);
+    each = tensor * (pipeline > 0 ? pipeline : 1);
+    if (x->wish->ranks % each != 0) {
+        dsf_ds_refuse(x, path,
+                      "-n %lld: expected a multiple of %lld, tensor ranks "
+                      "times stages",
+                      (long long)x->wish->ranks, (long long)each);
+        return 0;
+    }
+    dsf_ds_set(x, "mesh", "data", "-n over tensor ranks and stages", "%lld",
+               (long long)(x->wish->ranks / each));
+    if (tensor > 1)
+        dsf_ds_set(x, "mesh", "tensor", path, "%lld", (long long)tensor);
+    return x->wish->ranks / each;
+}
+
+/* Two of the three say what the third is (DeepSpeed's config.py,
+ * _batch_assertion and _set_batch_related_parameters). */
+static void take_batch(struct dsf_ds *x, int64_t world)
+{
+    static const char *const paths[] = { "train_batch_size",
+                                         "train_micro_batch_size_per_gpu",
+                                         "gradient_accumulation_steps" };
+    int64_t all = dsf_ds_whole(x, paths[0], 0);
+    int64_t micro = dsf_ds_whole(x, paths[1], 0);
+    int64_t steps = dsf_ds_whole(x, paths[2], 0);
+    bool is_auto = dsf_ds_is_auto(x, paths[0]) || dsf_ds_is_auto(x, paths[1]);
+
+    if (all == 0 && micro == 0 && is_auto) {
+        dsf_ds_leave(x, "batch", "sequences", "\"auto\" there: to be set");
+        dsf_ds_leave(x, "batch", "micro", "\"auto\" there: to be set");
+        return;
+    }
+    if (all == 0 && micro == 0) {
+        dsf_ds_refuse(x, paths[0],
+                      "absent, as train_micro_batch_size_per_gpu is: expected "
+                      "one of them");
+        return;
+    }
+    if (all == 0)
+        all = micro * (steps > 0 ? steps : 1) * world;
+    if (micro == 0)
+        micro = all / ((steps > 0 ? steps : 1) * world);
+    if (steps == 0 && micro > 0)
+        steps = all / (micro * world);
+    if (micro < 1 || all != micro * steps * world) {
+        dsf_ds_refuse(
+            x, paths[0],
+            "%lld: expected sequences of a micro-batch x micro-batches "
+            "x replicas, %lld x %lld x %lld",
+            (long long)all, (long long)micro, (long long)steps,
+            (long long)world);
+        return;
+    }
+    dsf_ds_set(x, "batch", "sequences",
+               dsf_ds_whole(x, paths[0], 0) > 0   ? paths[0]
+               : dsf_ds_whole(x, paths[2], 0) > 0 ? paths[2]
+                                                  : paths[1],
+               "%lld", (long long)all);
+    dsf_ds_set(x, "batch", "micro",
+               dsf_ds_whole(x, paths[1], 0) > 0 ? paths[1] : paths[0], "%lld",
+               (long long)micro);
+}
+
+/* --- precision ------------------------------------------------------------ */
+
+static bool is_one_of(const char *text, const char *a, const char *b,
+                      const char *c)
+{
+    return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
+}
+
+/* "bf16" and its like as a job has them; NULL with a refusal. */
+static const char *type_of(struct dsf_ds *x, const char *path,
+                           const char *fallback)
+{
+    const char *text = dsf_ds_text(x, path, fallback);
+
+    if (strncmp(text, "torch.", 6) == 0)
+        text += 6;
+    if (is_one_of(text, "fp32", "float32", "float"))
+        return "fp32";
+    if (is_one_of(text, "bf16", "bfp16", "bfloat16"))
+        return "bf16";
+    if (is_one_of(text, "fp16", "float16", "half"))
+        return "fp16";
+    dsf_ds_refuse(x, path, "%.40s: expected fp32, bf16 or fp16", text);
+    return NULL;
+}
+
+static const char *take_compute(struct dsf_ds *x)
+{
+    const char *bf16 = dsf_ds_get(x, "bf16.enabled") != NULL
+                           ? "bf16.enabled"
+                           : "bfloat16.enabled";
+    const char *compute = "fp32", *from = "fp16.enabled";
+
+    if (dsf_ds_true(x, "fp16.enabled", false))
+        compute = "fp16";
+    if (dsf_ds_true(x, bf16, false)) {
+        if (strcmp(compute, "fp16") == 0)
+            dsf_ds_refuse(x, bf16, "true beside fp16.enabled: expected one");
+        compute = "bf16";
+        from = bf16;
+    }
+    if (dsf_ds_true(x, "torch_autocast.enabled", false)) {
+        from = dsf_ds_get(x, "torch_autocast.dtype") != NULL
+                   ? "torch_autocast.dtype"
+                   : "torch_autocast.enabled";
+        compute = type_of(x, "torch_autocast.dtype", "bf16");
+    }
+    if (compute == NULL)
+        return "fp32";
+    if (dsf_ds_is_auto(x, "fp16.enabled") || dsf_ds_is_auto(x, bf16))
+        dsf_ds_leave(x, "precision", "compute", "\"auto\" there: to be set");
+    else
+        dsf_ds_set_text(x, "precision", "compute", from, compute);
+    return compute;
+}
+
+static void take_loss_scale(struct dsf_ds *x)
+{
+    double scale = dsf_ds_number(x, "fp16.loss_scale", 0);
+    int64_t power = dsf_ds_whole(x, "fp16.initial_scale_power", 16);
+
+    if (scale > 0) {
+        dsf_ds_take_number(x, "precision", "loss_scale", "fp16.loss_scale", 0);
+        return;
+    }
+    if (power < 0 || power > 33)
+        dsf_ds_refuse(x, "fp16.initial_scale_power",
+                      "%lld: expected 0 to 33: the scale is 2 to it",
+                      (long long)power);
+    else
+        dsf_ds_set_number(x, "precision", "initial_scale",
+                          "fp16.initial_scale_power",
+                          (double)((int64_t)1 << power));
+    dsf_ds_set(x, "precision", "scale_window", "fp16.loss_scale_window", "%lld",
+               (long long)dsf_ds_whole(x, "fp16.loss_scale_window", 1000));
+    dsf_ds_set(x, "precision", "hysteresis", "fp16.hysteresis", "%lld",
+               (long long)dsf_ds_whole(x, "fp16.hysteresis", 2));
+    if (dsf_ds_true(x, "fp16.consecutive_hysteresis", false))
+        dsf_ds_set(x, "precision", "consecutive_hysteresis",
+                   "fp16.consecutive_hysteresis", "true");
+    dsf_ds_take_number(x, "precision", "min_scale", "fp16.min_loss_scale", 1);
+}
+
+/* Gradients of a step in bf16 are as narrow where they are kept, added up and
+ * sent: it is one key. */
+static void take_gradients(struct dsf_ds *x, const char *path,
+                           const char *compute)
+{
+    const char *type =
+        dsf_ds_get(x, path) != NULL ? type_of(x, path, "fp32") : NULL;
+
+    if (type == NULL || strcmp(type, "fp32") == 0)
+        return;
+    if (strcmp(type, "fp16") == 0 || strcmp(compute, "fp32") == 0)
+        dsf_ds_refuse(x, path,
+                      "%s: expected fp32, or bf16 beside bf16.enabled or "
+                      "fp16.enabled",
+                      type);
+    else
+        dsf_ds_set_text(x, "precision", "gradients", path, type);
+}
+
+static void take_precision(struct dsf_ds *x)
+{
+    const char *compute = take_compute(x);
+    bool bf16 = strcmp(compute, "bf16") == 0;
+
+    if (strcmp(compute, "fp16") == 0)
+        take_loss_scale(x);
+    take_gradients(x, "communication_data_type", compute);
+    take_gradients(x, "data_types.grad_accum_dtype", compute);
+    if (bf16 && dsf_ds_true(x, "bf16.bf16_master_weights_and_grads", false)) {
+        dsf_ds_set(x, "precision", "master",
+                   "bf16.bf16_master_weights_and_grads", "false");
+        dsf_ds_set_text(x, "precision", "gradients",
+                        "bf16.bf16_master_weights_and_grads", "bf16");
+    }
+    if (bf16 && dsf_ds_true(x, "bf16.bf16_optimizer_states", false))
+        dsf_ds_set_text(x, "precision", "states", "bf16.bf16_optimizer_states",
+                        "bf16");
+    if (bf16 && dsf_ds_true(x, "bf16.check_grad_overflow", false))
+        dsf_ds_set_text(x, "train", "on_nonfinite", "bf16.check_grad_overflow",
+                        "skip");
+}
+
+/* --- ZeRO and memories ---------------------------------------------------- */
+
+static void take_zero(struct dsf_ds *x)
+{
+    int64_t stage = dsf_ds_whole(x, Z "stage", 0);
+    bool narrow = dsf_ds_true(x, "fp16.enabled", false) ||
+                  dsf_ds_true(x, "bf16.enabled", false);
+    int64_t keep =
+        dsf_ds_whole(x, Z "stage3_param_persistence_threshold", 100000);
+
+    if (stage == 0)
+        return;
+    dsf_ds_set(x, "zero", "stage", Z "stage", "%lld", (long long)stage);
+    /* In bytes; of whole units here. */
+    if (stage == 3 &&
+        !dsf_ds_is_auto(x, Z "stage3_param_persistence_threshold"))
+        dsf_ds_set(x, "zero", "keep", Z "stage3_param_persistence_threshold",
+                   "\"%lldB\"", (long long)keep * (narrow ? 2 : 4));
+}
+
+/* Of its section, or of the key that it had before. */
+static void take_device(struct dsf_ds *x, const char *key, const char *section,
+                        const char *before)
+{
+    char *path = dsf_xasprintf(Z "%s.device", section);
+    char *disk = dsf_xasprintf(Z "%s.nvme_path", section);
+    const char *device = dsf_ds_text(x, path, NULL), *from = path;
+    const char *folder = dsf_ds_text(x, disk, "/local_nvme");
+
+    if (device == NULL && dsf_ds_true(x, before, false)) {
+        device = "cpu";
+        from = before;
+    }
+    if (device == NULL || strcmp(device, "none") == 0) {
+        /* On the device. */
+    } else if (strcmp(device, "cpu") != 0 && strcmp(device, "nvme") != 0) {
+        dsf_ds_refuse(x, path, "%.40s: expected none, cpu or nvme", device);
+    } else {
+        dsf_ds_set_text(x, "offload", key, from, device);
+        if (strcmp(device, "nvme") == 0)
+            dsf_ds_set_text(x, "memory.nvme", "path", disk, folder);
+    }
+    free(path);
+    free(disk);
+}
+
+static void take_share(struct dsf_ds *x)
+{
+    const char *path = Z "offload_optimizer.ratio";
+    double ratio = dsf_ds_number(x, path, 1);
+
+    if (ratio < 0 || ratio > 1)
+        dsf_ds_refuse(x, path, "%g: expected 0 to 1", ratio);
+    else if (ratio < 1 && dsf_ds_get(x, Z "offload_optimizer.device") != NULL)
+        dsf_ds_set_number(x, "offload", "share", path, 1 - ratio);
+}
+
+static bool has_disk(const struct dsf_ds *x)
+{
+    for (size_t i = 0; i < x->nlines; i++)
+        if (strcmp(x->lines[i].table, "memory.nvme") == 0)
+            return true;
+    return false;
+}
+
+static void take_memories(struct dsf_ds *x)
+{
+    take_device(x, "optimizer", "offload_optimizer", Z "cpu_offload");
+    take_device(x, "params", "offload_param",
+                dsf_ds_get(x, Z "cpu_offload_param") != NULL
+                    ? Z "cpu_offload_param"
+                    : Z "cpu_offload_params");
+    take_share(x);
+    if (dsf_ds_true(x, "activation_checkpointing.cpu_checkpointing", false))
+        dsf_ds_set_text(x, "offload", "activations",
+                        "activation_checkpointing.cpu_checkpointing", "cpu");
+    if (!has_disk(x))
+        return;
+    dsf_ds_set(x, "memory.nvme", "block", "aio.block_size", "\"%lldB\"",
+               (long long)dsf_ds_whole(x, "aio.block_size", 1 << 20));
+    dsf_ds_set(x, "memory.nvme", "depth", "aio.queue_depth", "%lld",
+               (long long)dsf_ds_whole(x, "aio.queue_depth", 8));
+}
+
+/* The section says how activations are computed again; that they are, the
+ * model's program says. */
+static void take_recompute(struct dsf_ds *x)
+{
+    const char *path = "pipeline.activation_checkpoint_interval";
+
+    if (dsf_ds_whole(x, path, 0) > 0)
+        dsf_ds_set_text(x, "recompute", "what", path, "block");
+    else if (dsf_ds_get(x, "activation_checkpointing") != NULL)
+        dsf_ds_leave(x, "recompute", "what",
+                     "\"block\" where the model's program checkpoints "
+                     "activations");
+}
+
+void dsf_ds_rules(struct dsf_ds *x)
+{
+    int64_t world;
+
+    take_job(x);
+    take_model(x);
+    take_data(x);
+    world = take_mesh(x);
+    if (world > 0)
+        take_batch(x, world);
+    dsf_ds_optimizer(x);
+    take_precision(x);
+    take_zero(x);
+    take_memories(x);
+    take_recompute(x);
+    if (dsf_ds_get(x, "tensorboard.enabled") != NULL)
+        dsf_ds_set(x, "trace", "tensorboard", "tensorboard.enabled", "%s",
+                   dsf_ds_true(x, "tensorboard.enabled", false) ? "true"
+                                                                : "false");
+}

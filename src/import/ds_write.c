@@ -1,0 +1,165 @@
+/* ds_write.c - the lines of a job, and where each comes from. */
+#include "import/ds_private.h"
+
+#include "base/alloc.h"
+#include "config/job.h"
+#include "config/job_tables.h"
+#include "config/option.h"
+#include "config/toml_read.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The column of comments. */
+enum { COMMENTS = 28 };
+
+static struct dsf_ds_line *line_of(struct dsf_ds *x, const char *table,
+                                   const char *key)
+{
+    for (size_t i = 0; i < x->nlines; i++)
+        if (strcmp(x->lines[i].table, table) == 0 &&
+            strcmp(x->lines[i].key, key) == 0) {
+            free(x->lines[i].value);
+            free(x->lines[i].comment);
+            return &x->lines[i];
+        }
+    dsf_grow(&x->lines, &x->cap_lines, x->nlines + 1, sizeof(*x->lines));
+    x->lines[x->nlines].table = table;
+    x->lines[x->nlines].key = key;
+    return &x->lines[x->nlines++];
+}
+
+/* Takes `value`. */
+static void set(struct dsf_ds *x, const char *table, const char *key,
+                const char *path, char *value)
+{
+    struct dsf_ds_line *l = line_of(x, table, key);
+    int line =
+        dsf_ds_get(x, path) != NULL ? dsf_relaxed_line(&x->json, path) : 0;
+
+    l->value = value;
+    l->comment = line > 0 ? dsf_xasprintf("%s, line %d", path, line)
+                 : path[0] == '-' || strchr(path, ' ') != NULL
+                     ? dsf_xstrdup(path)
+                     : dsf_xasprintf("%s: DeepSpeed's default", path);
+}
+
+void dsf_ds_set(struct dsf_ds *x, const char *table, const char *key,
+                const char *path, const char *fmt, ...)
+{
+    char value[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(value, sizeof(value), fmt, args);
+    va_end(args);
+    set(x, table, key, path, dsf_xstrdup(value));
+}
+
+void dsf_ds_set_number(struct dsf_ds *x, const char *table, const char *key,
+                       const char *path, double value)
+{
+    char text[40];
+
+    for (int digits = 1; digits < 18; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    dsf_ds_set(x, table, key, path, "%s%s", text,
+               strpbrk(text, ".en") == NULL ? ".0" : "");
+}
+
+void dsf_ds_set_text(struct dsf_ds *x, const char *table, const char *key,
+                     const char *path, const char *value)
+{
+    set(x, table, key, path, dsf_toml_quote(value));
+}
+
+void dsf_ds_leave(struct dsf_ds *x, const char *table, const char *key,
+                  const char *why)
+{
+    struct dsf_ds_line *l = line_of(x, table, key);
+
+    l->value = NULL;
+    l->comment = dsf_xstrdup(why);
+}
+
+void dsf_ds_take_number(struct dsf_ds *x, const char *table, const char *key,
+                        const char *path, double fallback)
+{
+    char why[200];
+
+    if (!dsf_ds_is_auto(x, path)) {
+        dsf_ds_set_number(x, table, key, path,
+                          dsf_ds_number(x, path, fallback));
+        return;
+    }
+    snprintf(why, sizeof(why), "%s, line %d, is \"auto\": to be set", path,
+             dsf_relaxed_line(&x->json, path));
+    dsf_ds_leave(x, table, key, why);
+}
+
+/* A value as --set takes it: a bare word is a string. */
+static char *toml_of(const char *value)
+{
+    char *line = dsf_xasprintf("x = %s", value);
+    struct dsf_toml toml = { .v = NULL };
+    bool is_toml =
+        dsf_toml_parse(line, strlen(line), "--set", &toml, NULL) == DSFLOW_OK;
+
+    dsf_toml_fini(&toml);
+    free(line);
+    return is_toml ? dsf_xstrdup(value) : dsf_toml_quote(value);
+}
+
+/* What is wrong with it the job says, which is read with it. */
+void dsf_ds_set_wish(struct dsf_ds *x, const char *text)
+{
+    const char *value = strchr(text, '=');
+    char *name = dsf_xstrndup(text, strcspn(text, "="));
+    char *dot = strrchr(name, '.');
+    const struct dsf_table *t = NULL;
+    const struct dsflow_option *o = NULL;
+
+    if (value != NULL && dot != NULL) {
+        *dot = '\0';
+        t = dsf_job_find_table(name);
+        o = t != NULL ? dsf_option_find(t->options, dot + 1) : NULL;
+    }
+    if (o != NULL)
+        set(x, t->name, o->key, "--set", toml_of(value + 1));
+    free(name);
+}
+
+/* "lr = 3e-4", or "#lr = 3e-4" of what is open. */
+static void write_line(const struct dsf_ds_line *l, FILE *out)
+{
+    const struct dsf_table *t = dsf_job_find_table(l->table);
+    const struct dsflow_option *o = dsf_option_find(t->options, l->key);
+    int n;
+
+    n = fprintf(out, "%s%s = %s", l->value == NULL ? "#" : "", l->key,
+                l->value != NULL      ? l->value
+                : o->fallback != NULL ? o->fallback
+                                      : "…");
+    fprintf(out, "%*s # %s\n", n < COMMENTS ? COMMENTS - n : 0, "", l->comment);
+}
+
+void dsf_ds_write(const struct dsf_ds *x, FILE *out)
+{
+    for (size_t i = 0; i < x->nlines; i++) {
+        const char *table = x->lines[i].table;
+        bool first = true;
+
+        for (size_t k = 0; k < i && first; k++)
+            first = strcmp(x->lines[k].table, table) != 0;
+        if (!first)
+            continue;
+        fprintf(out, "\n[%s]\n", table);
+        for (size_t k = i; k < x->nlines; k++)
+            if (strcmp(x->lines[k].table, table) == 0)
+                write_line(&x->lines[k], out);
+    }
+}

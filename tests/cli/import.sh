@@ -1,0 +1,83 @@
+# import.sh - a job out of a configuration of DeepSpeed, and what is refused.
+. "${srcdir:-.}/tests/cli/lib.sh"
+cat > ds_config.json <<'EOF'
+{
+  // what a program trained with before
+  "train_batch_size": 8,
+  "gradient_accumulation_steps": 2,
+  "steps_per_print": 2,
+  "optimizer": {
+    "type": "Adam",
+    "params": { "lr": 2e-3, "betas": [0.9, 0.95], "weight_decay": 0.1 }
+  },
+  "scheduler": {
+    "type": "WarmupDecayLR",
+    "params": { "warmup_max_lr": 3e-3, "warmup_num_steps": 2, "total_num_steps": 6 }
+  },
+  "bf16": { "enabled": "auto" },
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "reduce_bucket_size": 5e8,
+    "offload_optimizer": { "device": "cpu", "pin_memory": true, },
+  },
+}
+EOF
+model="--set model.layers=2 --set model.heads=2 --set model.width=32 --set model.context=48"
+
+# It is planned and trained as it is.
+# shellcheck disable=SC2086
+"$dsflow" import ds_config.json -n 2 --data text.txt $model > ds.toml 2> err ||
+    fault "import: $(cat err)"
+[ -s err ] && fault "says: $(cat err)"
+for line in 'lr = 0.003  *# scheduler.params.warmup_max_lr, line 12' 'steps = 6  *# scheduler.params.total_num_steps' \
+    'kind = "adamw"  *# optimizer.type, line 7' 'clip = 1.0  *# gradient_clipping: DeepSpeed.s default' \
+    'warmup_shape = "log"  *# .*: DeepSpeed.s default' 'micro = 2  *# train_batch_size, line 3' \
+    'data = 2  *# -n over' 'optimizer = "cpu"  *# .*device, line 19' '#compute = .* # .*auto' \
+    'width = 32  *# --set' 'train = \["text.txt"\]  *# --data'; do
+    grep -q "^$line" ds.toml || fault "no line $line: $(cat ds.toml)"
+done
+"$dsflow" plan ds.toml > log 2>&1 || fault "plan: $(cat log)"
+grep -q "^gather " log && grep -q "^mesh  *data 2 x" log || fault "no ZeRO 2: $(head -20 log)"
+"$dsflow" run ds.toml > log 2>&1 || fault "run: $(cat log)"
+[ "$(wc -l < runs/ds_config/metrics.jsonl)" -ge 6 ] || fault "not 6 steps: $(cat log)"
+# Without a model it is one to be finished.
+"$dsflow" import ds_config.json > open.toml || fault "import without a model"
+"$dsflow" plan open.toml > log 2>&1
+[ $? -eq 2 ] && [ "$(wc -l < log)" -eq 1 ] || fault "a job without a model: $(cat log)"
+
+# What cannot be had is all named, and nothing is printed.
+sed 's/"stage": 2,/"stage": 2, "zero_hpz_partition_size": 2,/; s/"Adam"/"OneBitAdam"/' ds_config.json > bad.json
+"$dsflow" import bad.json > out 2> err
+[ $? -eq 2 ] || fault "status is not 2"
+[ -s out ] && fault "prints: $(cat out)"
+cat > expected <<'EOF'
+dsflow: bad.json:7: optimizer.type: OneBitAdam: expected Adam, AdamW, Lion or SGD
+dsflow: bad.json:16: zero_optimization.zero_hpz_partition_size: 2: parameters are gathered from all who share them: expected 1; --drop zero_optimization.zero_hpz_partition_size goes on without it
+dsflow: bad.json: 2 keys cannot be had
+EOF
+cmp expected err || fault "says: $(cat err)"
+"$dsflow" import bad.json --drop optimizer.type --drop zero_optimization.zero_hpz_partition_size > out 2>&1 ||
+    fault "--drop: $(cat out)"
+
+# refused TEXT ARGS...: with status 2 and this line.
+refused() {
+    text=$1
+    shift
+    "$dsflow" import "$@" > log 2>&1
+    [ $? -eq 2 ] && [ "$(wc -l < log)" -eq 1 ] && grep -q "^dsflow: $text" log || fault "$*: $(cat log)"
+}
+printf '{ "train_batch_size": 8,\n  "train_batch_size": 9 }' > twice.json
+refused "none.json: No such file" none.json
+refused "twice.json:2: .*duplicate" twice.json
+refused "text.txt:1: " text.txt
+refused "import: --drop: nothing: is not in ds_config.json" ds_config.json --drop nothing
+refused "--ranks: 0: expected a whole number, 1 to" ds_config.json -n 0
+refused "ds_config.json: does not make a job: --set: mesh: dta" ds_config.json --set mesh.dta=2
+
+# The table says of each key what becomes of it.
+"$dsflow" list deepspeed > out || fault "list deepspeed"
+grep -q "^train_batch_size  *becomes batch.sequences$" out || fault "the batch is not there"
+grep -q "^zero_optimization.zero_hpz_partition_size  *refused but for 1: " out || fault "hpz is not there"
+awk 'NF < 2 { exit 1 }' out || fault "keys without a fate"
+finish

@@ -1,0 +1,623 @@
+/* test_import.c - jobs out of configurations of DeepSpeed. */
+#include "import/ds_config.h"
+#include "import/ds_keys.h"
+#include "import/relaxed_json.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "config/job.h"
+#include "config/job_tables.h"
+#include "config/option.h"
+#include "lib/folder.h"
+#include "tasks/components.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* --- one import ----------------------------------------------------------- */
+
+static struct {
+    char *text; /* the job, or NULL */
+    char refused[8][300];
+    unsigned nrefused;
+    struct dsflow_err err;
+} did;
+
+static void note_refused(const char *line)
+{
+    if (did.nrefused < 8)
+        snprintf(did.refused[did.nrefused], sizeof(did.refused[0]), "%s", line);
+    did.nrefused++;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Paths of messages begin with "ds.json". */
+static int import(const char *json, struct dsf_ds_wish wish)
+{
+    FILE *out;
+    size_t n;
+    int status;
+
+    free(did.text);
+    did.text = NULL;
+    did.nrefused = 0;
+    did.err.msg[0] = '\0';
+    write_file("ds.json", json);
+    out = open_memstream(&did.text, &n);
+    assert_non_null(out);
+    wish.ranks = wish.ranks > 0 ? wish.ranks : 1;
+    status = dsf_ds_import("ds.json", &wish, out, note_refused, &did.err);
+    fclose(out);
+    if (status < 0 && n > 0)
+        fail_msg("refused, and yet: %s", did.text);
+    return status;
+}
+
+#define RANKS(n) ((struct dsf_ds_wish){ .ranks = (n) })
+#define BATCH    "\"train_batch_size\": 8, "
+
+static void read_job(struct dsf_job *job)
+{
+    if (dsf_job_parse(did.text, strlen(did.text), "job.toml", NULL, 0, NULL,
+                      job, &did.err) < 0)
+        fail_msg("%s\n%s", did.err.msg, did.text);
+}
+
+static void make(const char *json, struct dsf_ds_wish wish)
+{
+    if (import(json, wish) < 0)
+        fail_msg("%s: %s %s", json, did.err.msg,
+                 did.nrefused > 0 ? did.refused[0] : "");
+}
+
+static void make_job(const char *json, struct dsf_ds_wish wish,
+                     struct dsf_job *job)
+{
+    make(json, wish);
+    read_job(job);
+}
+
+static void assert_line(const char *line)
+{
+    if (strstr(did.text, line) == NULL)
+        fail_msg("no line \"%s\" in:\n%s", line, did.text);
+}
+
+/* For one key, with this line. */
+static void assert_refused(const char *json, struct dsf_ds_wish wish,
+                           const char *line)
+{
+    assert_int_equal(import(json, wish), DSFLOW_EINVAL);
+    assert_int_equal(did.nrefused, 1);
+    assert_string_equal(did.refused[0], line);
+    assert_string_equal(did.err.msg, "ds.json: 1 key cannot be had");
+}
+
+/* --- JSON, more or less --------------------------------------------------- */
+
+static void comments_and_last_commas_are_blank(void **state)
+{
+    static const char text[] = "// of \"ours\"\n"
+                               "{ /* two\n lines */ \"a\": [1, 2,], # one\n"
+                               "  \"b/*no*/\": \"// \\\" #,}\",\n"
+                               "  \"c\": {\n    \"d\": true,\n  },\n}\n";
+    struct dsf_relaxed r;
+
+    write_file("a.json", text);
+    assert_int_equal(dsf_relaxed_load("a.json", &r, &did.err), DSFLOW_OK);
+    assert_int_equal(json_array_size(dsf_relaxed_get(&r, "a")), 2);
+    assert_string_equal(json_string_value(dsf_relaxed_get(&r, "b/*no*/")),
+                        "// \" #,}");
+    assert_true(json_is_true(dsf_relaxed_get(&r, "c.d")));
+    assert_null(dsf_relaxed_get(&r, "c.d.e"));
+    assert_null(dsf_relaxed_get(&r, "d"));
+    assert_int_equal(dsf_relaxed_line(&r, "a"), 3);
+    assert_int_equal(dsf_relaxed_line(&r, "b/*no*/"), 4);
+    assert_int_equal(dsf_relaxed_line(&r, "c.d"), 6);
+    assert_int_equal(dsf_relaxed_line(&r, "c.e"), 0);
+    dsf_relaxed_fini(&r);
+}
+
+static void assert_not_json(const char *text, const char *msg)
+{
+    struct dsf_relaxed r;
+
+    write_file("a.json", text);
+    assert_int_equal(dsf_relaxed_load("a.json", &r, &did.err), DSFLOW_EINVAL);
+    if (strstr(did.err.msg, msg) == NULL)
+        fail_msg("%s: not \"%s\"", did.err.msg, msg);
+}
+
+static void what_is_no_json_is_named_with_its_line(void **state)
+{
+    assert_not_json("{\"a\": 1,\n\"b\": ,}", "a.json:2: ");
+    assert_not_json("{\"a\": 1,\n\n\"a\": 2}", "duplicate object key");
+    assert_not_json("{\"a\": /* open", "a.json:1: ");
+    assert_not_json("{\"a\": \"open", "a.json:1: ");
+    assert_not_json("[1]", "a.json: expected an object, {…}");
+    assert_not_json("", "a.json: is empty");
+}
+
+/* --- the table ------------------------------------------------------------ */
+
+/* {"a": {"b": VALUE}} of "a.b". */
+static char *nested(const char *path, const char *value)
+{
+    char *name = dsf_xstrndup(path, strcspn(path, "."));
+    char *rest = path[strlen(name)] == '.'
+                     ? nested(path + strlen(name) + 1, value)
+                     : dsf_xstrdup(value);
+    char *all = dsf_xasprintf("{\"%s\": %s}", name, rest);
+
+    free(name);
+    free(rest);
+    return all;
+}
+
+/* Beside what every configuration needs. */
+static int import_key(const char *path, const char *value)
+{
+    char *one, *all;
+    int status;
+
+    one = nested(path, value);
+    all = dsf_xasprintf("{\"train_batch_size\": 8, %s", one + 1);
+    status = import(all, RANKS(1));
+    free(one);
+    free(all);
+    return status;
+}
+
+static char *path_of(const struct dsf_ds_key *key)
+{
+    size_t n = strlen(key->key);
+
+    return n > 2 && strcmp(key->key + n - 2, ".*") == 0
+               ? dsf_xasprintf("%.*s.enabled", (int)n - 2, key->key)
+               : dsf_xstrdup(key->key);
+}
+
+static void check_refused(const struct dsf_ds_key *key, const char *path)
+{
+    const char *off = key->off != NULL ? key->off : "false";
+
+    if (import_key(path, off) < 0)
+        fail_msg("%s %s: %s", path, off, did.refused[0]);
+    if (import_key(path, "\"on\"") == DSFLOW_OK &&
+        import_key(path, "true") == DSFLOW_OK)
+        fail_msg("%s: not refused", path);
+    if (did.nrefused != 1 || strstr(did.refused[0], key->words) == NULL ||
+        strstr(did.refused[0], "ds.json:1: ") != did.refused[0])
+        fail_msg("%s: refused as \"%s\"", path, did.refused[0]);
+}
+
+static void every_key_of_the_table_has_its_fate(void **state)
+{
+    const struct dsf_ds_key *key;
+
+    for (size_t i = 0; (key = dsf_ds_key_at(i)) != NULL; i++) {
+        char *path = path_of(key);
+
+        if (key->fate == DSF_DS_REFUSED)
+            check_refused(key, path);
+        else if (key->fate != DSF_DS_BECOMES &&
+                 (import_key(path, "true") < 0 || import_key(path, "7") < 0))
+            fail_msg("%s: %s", path, did.refused[0]);
+        assert_ptr_equal(dsf_ds_key_find(path), key);
+        free(path);
+    }
+}
+
+/* What it becomes are keys of a job. */
+static void every_key_that_becomes_another_names_one_there_is(void **state)
+{
+    const struct dsf_ds_key *key;
+
+    for (size_t i = 0; (key = dsf_ds_key_at(i)) != NULL; i++) {
+        char *words, *save;
+
+        if (key->fate != DSF_DS_BECOMES)
+            continue;
+        words = dsf_xstrdup(key->words);
+        for (char *word = strtok_r(words, ", ", &save); word != NULL;
+             word = strtok_r(NULL, ", ", &save)) {
+            char *dot = strrchr(word, '.');
+            const struct dsf_table *t;
+
+            assert_non_null(dot);
+            *dot = '\0';
+            t = dsf_job_find_table(word);
+            if (t == NULL || dsf_option_find(t->options, dot + 1) == NULL)
+                fail_msg("%s: becomes %s.%s", key->key, word, dot + 1);
+        }
+        free(words);
+    }
+}
+
+/* --- the batch ------------------------------------------------------------ */
+
+/* B2: two of the three say what the third is. */
+static void two_of_three_say_what_the_third_is(void **state)
+{
+    static const struct {
+        int all, micro, steps; /* 0: absent */
+        int64_t ranks, sequences, each;
+    } table[] = {
+        { 32, 2, 4, 4, 32, 2 }, { 32, 2, 0, 4, 32, 2 }, { 32, 0, 4, 4, 32, 2 },
+        { 0, 2, 4, 4, 32, 2 },  { 32, 0, 0, 4, 32, 8 }, { 0, 2, 0, 4, 8, 2 },
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        struct dsf_job job;
+        char json[256];
+        int n = snprintf(json, sizeof(json), "{\"wall_clock_breakdown\": true");
+
+        if (table[i].all > 0)
+            n += snprintf(json + n, sizeof(json) - (size_t)n,
+                          ", \"train_batch_size\": %d", table[i].all);
+        if (table[i].micro > 0)
+            n += snprintf(json + n, sizeof(json) - (size_t)n,
+                          ", \"train_micro_batch_size_per_gpu\": %d",
+                          table[i].micro);
+        if (table[i].steps > 0)
+            n += snprintf(json + n, sizeof(json) - (size_t)n,
+                          ", \"gradient_accumulation_steps\": %d",
+                          table[i].steps);
+        snprintf(json + n, sizeof(json) - (size_t)n, "}");
+        make_job(json, RANKS(table[i].ranks), &job);
+        assert_int_equal(job.batch.sequences, table[i].sequences);
+        assert_int_equal(job.batch.micro, table[i].each);
+        assert_int_equal(job.mesh.size[0], table[i].ranks);
+        dsf_job_fini(&job);
+    }
+}
+
+static void batches_that_do_not_fit_are_refused(void **state)
+{
+    assert_refused("{\"train_batch_size\": 30,\n"
+                   "\"train_micro_batch_size_per_gpu\": 4}",
+                   RANKS(4),
+                   "ds.json:1: train_batch_size: 30: expected sequences of a "
+                   "micro-batch x micro-batches x replicas, 4 x 1 x 4");
+    assert_refused("{\"gradient_accumulation_steps\": 4}", RANKS(1),
+                   "ds.json: train_batch_size: absent, as "
+                   "train_micro_batch_size_per_gpu is: expected one of them");
+    assert_refused("{" BATCH "\"tensor_parallel\": {\n\"autotp_size\": 3}}",
+                   RANKS(4),
+                   "ds.json:2: tensor_parallel.autotp_size: -n 4: expected a "
+                   "multiple of 3, tensor ranks times stages");
+    assert_refused("{\"train_batch_size\": 8.5}", RANKS(1),
+                   "ds.json:1: train_batch_size: 8.5: expected a whole number");
+}
+
+static void ranks_are_shared_out_to_all_axes(void **state)
+{
+    static const char *const sets[] = { "mesh.pipeline=2" };
+    struct dsf_ds_wish wish = { .ranks = 8, .sets = sets, .nsets = 1 };
+    struct dsf_job job;
+
+    make_job("{" BATCH "\"tensor_parallel\": {\"autotp_size\": 2}}", wish,
+             &job);
+    assert_int_equal(job.mesh.size[0] * job.mesh.size[1] * job.mesh.size[2], 8);
+    assert_line("data = 2 ");
+    assert_line("tensor = 2 ");
+    assert_line("pipeline = 2 ");
+    assert_int_equal(job.batch.micro, 4);
+    dsf_job_fini(&job);
+}
+
+/* --- optimizer and rates -------------------------------------------------- */
+
+static void the_defaults_are_those_of_deepspeed(void **state)
+{
+    struct dsf_job job;
+
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Adam\"}}", RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "adamw");
+    assert_true(job.optimizer.lr == 1e-3 && job.optimizer.eps == 1e-8);
+    assert_true(job.optimizer.betas[0] == 0.9 &&
+                job.optimizer.betas[1] == 0.999);
+    assert_true(job.optimizer.weight_decay == 0 && job.optimizer.clip == 1);
+    assert_line("optimizer.type, line 1\n");
+    assert_line("gradient_clipping: DeepSpeed's default\n");
+    dsf_job_fini(&job);
+    make_job("{" BATCH "\"gradient_clipping\": 0.5, \"optimizer\": {"
+             "\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false,"
+             "\"betas\": [0.8, 0.9], \"weight_decay\": 3e-7}}}",
+             RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "adam");
+    assert_true(job.optimizer.betas[0] == 0.8 && job.optimizer.clip == 0.5);
+    assert_true(job.optimizer.weight_decay == 3e-7);
+    dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Lion\"}}", RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "lion");
+    assert_true(job.optimizer.betas[1] == 0.99);
+    dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"SGD\", \"params\": "
+             "{\"momentum\": 0.9, \"nesterov\": true}}}",
+             RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "sgd");
+    assert_true(job.optimizer.momentum == 0.9 && job.optimizer.nesterov);
+    dsf_job_fini(&job);
+}
+
+static void optimizers_that_there_are_not_are_refused(void **state)
+{
+    assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
+                   RANKS(1),
+                   "ds.json:1: optimizer.type: OneBitAdam: expected Adam, "
+                   "AdamW, Lion or SGD");
+    assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
+                   RANKS(1),
+                   "ds.json:2: optimizer.params.betas: expected two numbers");
+}
+
+struct point {
+    int64_t i;
+    double lr;
+};
+
+#define POINTS 9
+static void assert_rates(const char *scheduler, const struct point p[POINTS])
+{
+    char *json = dsf_xasprintf(
+        "{" BATCH "\"optimizer\": {\"type\": \"Adam\", \"params\": "
+        "{\"lr\": 0.001}}, \"scheduler\": {%s}}",
+        scheduler);
+    struct dsf_job job;
+    struct dsflow_lr_keys keys;
+
+    make_job(json, RANKS(1), &job);
+    keys = dsf_lr_keys(&job);
+    for (size_t k = 0; k < POINTS && (k == 0 || p[k].i > 0); k++) {
+        double lr =
+            dsflow_lr_schedule_find(job.schedule.kind)->lr(NULL, &keys, p[k].i);
+
+        if (fabs(lr - p[k].lr) > 1e-5 * fabs(p[k].lr) + 1e-12)
+            fail_msg("%s: step %lld: %.8g, not %.8g", scheduler,
+                     (long long)p[k].i, lr, p[k].lr);
+    }
+    dsf_job_fini(&job);
+    free(json);
+}
+
+#define RATES(scheduler, ...)                                                  \
+    assert_rates(scheduler, (const struct point[POINTS]){ __VA_ARGS__ })
+
+/* Values of DeepSpeed's own schedulers; the optimizer's rate, 1e-3, counts for
+ * WarmupCosineLR alone. */
+static void rates_are_those_of_deepspeed(void **state)
+{
+    RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 0.001, "
+          "\"warmup_num_steps\": 10}",
+          { 0, 0 }, { 1, 3.0103e-4 }, { 4, 6.9897e-4 }, { 9, 1e-3 },
+          { 19, 1e-3 });
+    RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 10, "
+          "\"warmup_type\": \"linear\"}",
+          { 0, 0 }, { 1, 1e-4 }, { 4, 4e-4 }, { 9, 9e-4 }, { 10, 1e-3 });
+    RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.0001, "
+          "\"warmup_max_lr\": 0.0002, \"warmup_num_steps\": 0, "
+          "\"warmup_type\": \"linear\"}",
+          { 0, 1e-4 }, { 1, 1.5e-4 }, { 2, 2e-4 });
+    RATES("\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, "
+          "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",
+          { 9, 9e-4 }, { 10, 1e-3 }, { 50, 5.5555556e-4 }, { 99, 1.1111111e-5 },
+          { 100, 0 });
+    RATES(
+        "\"type\": \"WarmupCosineLR\", \"params\": {\"warmup_num_steps\": 10, "
+        "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",
+        { 0, 0 }, { 9, 9e-4 }, { 10, 9.9969544e-4 }, { 54, 5.0005e-4 },
+        { 99, 1e-7 });
+    RATES("\"type\": \"LRRangeTest\", \"params\": {"
+          "\"lr_range_test_min_lr\": 1e-4, \"lr_range_test_step_size\": 20}",
+          { 0, 1.05e-4 }, { 9, 1.5e-4 }, { 19, 2e-4 }, { 20, 2.05e-4 },
+          { 39, 3e-4 }, { 59, 4e-4 });
+    RATES("\"type\": \"LRRangeTest\", \"params\": {"
+          "\"lr_range_test_min_lr\": 1e-4, \"lr_range_test_step_size\": 20, "
+          "\"lr_range_test_staircase\": true}",
+          { 18, 1e-4 }, { 19, 2e-4 }, { 38, 2e-4 }, { 39, 3e-4 });
+    RATES("\"type\": \"OneCycle\", \"params\": {\"cycle_min_lr\": 1e-4, "
+          "\"cycle_max_lr\": 1e-3, \"cycle_first_step_size\": 10, "
+          "\"cycle_momentum\": false, \"decay_step_size\": 5, "
+          "\"decay_lr_rate\": 0.5}",
+          { 0, 1.9e-4 }, { 4, 5.5e-4 }, { 9, 1e-3 }, { 10, 9.1e-4 },
+          { 14, 5.5e-4 }, { 19, 1e-4 }, { 20, 9.0909091e-5 }, { 29, 5e-5 },
+          { 59, 2e-5 });
+}
+
+/* --- types and memories --------------------------------------------------- */
+
+static void types_are_those_asked_for(void **state)
+{
+    make("{" BATCH "\"bf16\": {\"enabled\": true}, "
+         "\"data_types\": {\"grad_accum_dtype\": \"bf16\"}}",
+         RANKS(1));
+    assert_line("compute = \"bf16\" ");
+    assert_line("gradients = \"bf16\" ");
+    make("{" BATCH "\"fp16\": {\"enabled\": true, "
+         "\"initial_scale_power\": 12, \"loss_scale_window\": 100}}",
+         RANKS(1));
+    assert_line("compute = \"fp16\" ");
+    assert_line("initial_scale = 4096.0 ");
+    assert_line("scale_window = 100 ");
+    assert_line("hysteresis = 2 ");
+    make("{" BATCH "\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}",
+         RANKS(1));
+    assert_line("loss_scale = 128.0 ");
+    assert_refused("{" BATCH "\"fp16\": {\"enabled\": true}, "
+                   "\"bf16\": {\"enabled\": true}}",
+                   RANKS(1),
+                   "ds.json:1: bf16.enabled: true beside fp16.enabled: "
+                   "expected one");
+}
+
+static void memories_are_those_asked_for(void **state)
+{
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 3, "
+         "\"stage3_param_persistence_threshold\": 1e4, "
+         "\"offload_param\": {\"device\": \"nvme\", "
+         "\"nvme_path\": \"/disk\"}, "
+         "\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.3}}, "
+         "\"aio\": {\"block_size\": 262144, \"queue_depth\": 32}}",
+         RANKS(4));
+    assert_line("stage = 3 ");
+    assert_line("keep = \"40000B\" ");
+    assert_line("optimizer = \"cpu\" ");
+    assert_line("params = \"nvme\" ");
+    assert_line("share = 0.7 ");
+    assert_line("path = \"/disk\" ");
+    assert_line("block = \"262144B\" ");
+    assert_line("depth = 32 ");
+    make("{" BATCH "\"zero_optimization\": {\"stage\": 2, "
+         "\"cpu_offload\": true}}",
+         RANKS(4));
+    assert_line("optimizer = \"cpu\" ");
+    assert_refused("{" BATCH "\"zero_optimization\": {\"stage\": 2, "
+                   "\"offload_optimizer\": {\"device\": \"gpu\"}}}",
+                   RANKS(4),
+                   "ds.json:1: zero_optimization.offload_optimizer.device: "
+                   "gpu: expected none, cpu or nvme");
+}
+
+/* --- what is open, set or dropped ----------------------------------------- */
+
+static void what_is_auto_is_left_open_or_set(void **state)
+{
+    static const char json[] =
+        "{\"train_batch_size\": \"auto\",\n"
+        "\"train_micro_batch_size_per_gpu\": \"auto\",\n"
+        "\"gradient_clipping\": \"auto\", \"bf16\": {\"enabled\": \"auto\"},\n"
+        "\"optimizer\": {\"params\": {\"lr\": \"auto\",\n"
+        "\"betas\": \"auto\"}}}";
+    static const char *const sets[] = { "batch.sequences=16",
+                                        "optimizer.lr=3e-4",
+                                        "precision.compute=bf16" };
+    static const char *const data[] = { "a.txt", "b \"c\".txt" };
+    const struct dsf_ds_wish wish = {
+        .sets = sets, .nsets = 3, .model = "gpt2", .data = data, .ndata = 2
+    };
+    struct dsf_job job;
+
+    make_job(json, RANKS(1), &job);
+    assert_line("\n#lr = ");
+    assert_line("optimizer.params.lr, line 4, is \"auto\": to be set\n");
+    assert_line("\n#betas = ");
+    assert_line("\n#clip = ");
+    assert_line("\n#sequences = ");
+    assert_line("\n#compute = ");
+    assert_line("\n#init = ");
+    assert_line("\n#train = ");
+    dsf_job_fini(&job);
+    make_job(json, wish, &job);
+    assert_int_equal(job.batch.sequences, 16);
+    assert_true(job.optimizer.lr == 3e-4);
+    assert_string_equal(job.model.init, "gpt2");
+    assert_int_equal(job.data.train.n, 2);
+    assert_string_equal(job.data.train.v[1], "b \"c\".txt");
+    assert_line("\ncompute = \"bf16\" ");
+    assert_line("# --set\n");
+    dsf_job_fini(&job);
+}
+
+static void what_cannot_be_had_is_all_named_or_dropped(void **state)
+{
+    static const char json[] = "{" BATCH "\n\"curriculum_learning\": {"
+                               "\"enabled\": true},\n\"trian_steps\": 3,\n"
+                               "\"zero_optimization\": {\"stage\": 2,\n"
+                               "\"zero_hpz_partition_size\": 8,\n"
+                               "\"overlap_com\": true}}";
+    static const char *const drop[] = {
+        "curriculum_learning", "trian_steps",
+        "zero_optimization.zero_hpz_partition_size",
+        "zero_optimization.overlap_com"
+    };
+    static const char *const none[] = { "nothing" };
+    struct dsf_job job;
+
+    assert_int_equal(import(json, RANKS(1)), DSFLOW_EINVAL);
+    assert_int_equal(did.nrefused, 4);
+    assert_string_equal(did.err.msg, "ds.json: 4 keys cannot be had");
+    assert_string_equal(
+        did.refused[0],
+        "ds.json:2: curriculum_learning: sequences are as long as "
+        "batch.sequence says, in an order of their own: expected "
+        "\"enabled\": false; --drop curriculum_learning goes on without it");
+    assert_string_equal(did.refused[1],
+                        "ds.json:3: trian_steps: is no key of DeepSpeed's; "
+                        "--drop trian_steps goes on without it");
+    assert_string_equal(
+        did.refused[2],
+        "ds.json:5: zero_optimization.zero_hpz_partition_size: 8: parameters "
+        "are gathered from all who share them: expected 1; --drop "
+        "zero_optimization.zero_hpz_partition_size goes on without it");
+    assert_string_equal(
+        did.refused[3],
+        "ds.json:6: zero_optimization.overlap_com: is no key of DeepSpeed's: "
+        "expected zero_optimization.overlap_comm; --drop "
+        "zero_optimization.overlap_com goes on without it");
+    make_job(json, (struct dsf_ds_wish){ .drop = drop, .ndrop = 4 }, &job);
+    dsf_job_fini(&job);
+    assert_int_equal(
+        import(json, (struct dsf_ds_wish){ .drop = none, .ndrop = 1 }),
+        DSFLOW_EINVAL);
+    assert_string_equal(did.err.msg,
+                        "import: --drop: nothing: is not in ds.json");
+}
+
+static void what_makes_no_job_is_said(void **state)
+{
+    static const char *const sets[] = { "batch.sequencs=16" };
+
+    assert_int_equal(import("{" BATCH "\"optimizer\": {\"params\": "
+                            "{\"lr\": -1}}}",
+                            RANKS(1)),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(did.err.msg, "ds.json: does not make a job: "));
+    assert_non_null(strstr(did.err.msg, "optimizer: lr: -1"));
+    assert_int_equal(import("{" BATCH "\"steps_per_print\": 10}",
+                            (struct dsf_ds_wish){ .sets = sets, .nsets = 1 }),
+                     DSFLOW_EINVAL);
+    assert_non_null(strstr(did.err.msg, "sequencs"));
+}
+
+static int into_folder(void **state)
+{
+    return make_folder(state) < 0 || chdir(folder) < 0 ? -1 : 0;
+}
+
+static int out_of_folder(void **state)
+{
+    free(did.text);
+    return chdir("..") < 0 ? -1 : remove_folder(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comments_and_last_commas_are_blank),
+        cmocka_unit_test(what_is_no_json_is_named_with_its_line),
+        cmocka_unit_test(every_key_of_the_table_has_its_fate),
+        cmocka_unit_test(every_key_that_becomes_another_names_one_there_is),
+        cmocka_unit_test(two_of_three_say_what_the_third_is),
+        cmocka_unit_test(batches_that_do_not_fit_are_refused),
+        cmocka_unit_test(ranks_are_shared_out_to_all_axes),
+        cmocka_unit_test(the_defaults_are_those_of_deepspeed),
+        cmocka_unit_test(optimizers_that_there_are_not_are_refused),
+        cmocka_unit_test(rates_are_those_of_deepspeed),
+        cmocka_unit_test(types_are_those_asked_for),
+        cmocka_unit_test(memories_are_those_asked_for),
+        cmocka_unit_test(what_is_auto_is_left_open_or_set),
+        cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
+        cmocka_unit_test(what_makes_no_job_is_said),
+    };
+
+    return cmocka_run_group_tests(tests, into_folder, out_of_folder);
+}
