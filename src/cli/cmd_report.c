@@ -5,6 +5,7 @@
 #include "cli/cmd.h"
 #include "exec/about.h"
 #include "exec/cuda_module.h"
+#include "exec/nccl.h"
 #include "kernels/kernels.h"
 #include "machine/machine.h"
 
@@ -41,6 +42,15 @@ static void report_gpus(void)
         report_gpu(i);
 }
 
+static void report_nccl(void)
+{
+    struct dsflow_err err;
+    const struct dsf_nccl_version version = dsf_nccl_version(&err);
+
+    printf("NCCL       %s%s\n", version.s[0] != '\0' ? version.s : "none: ",
+           version.s[0] != '\0' ? "" : err.msg);
+}
+
 static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
     struct dsf_machine m;
@@ -59,6 +69,7 @@ static int report(const struct dsf_cli_args *args, struct dsflow_err *err)
     printf("kernels    %s\n", dsf_kernels_isa());
     printf("StarPU     %s\n", dsf_exec_starpu_version());
     report_gpus();
+    report_nccl();
     return DSFLOW_OK;
 }
 

@@ -13,7 +13,8 @@ bool dsf_is_message(const struct dsflow_op *op)
 
 static struct dsf_part_message message(const struct dsf_message_args *a)
 {
-    return (struct dsf_part_message){ a->elems, a->at, a->process, a->tag };
+    return (struct dsf_part_message){ a->elems, a->at, a->process, a->tag,
+                                      a->rank };
 }
 
 unsigned dsf_messages(const struct dsflow_task_spec *t,
@@ -29,4 +30,13 @@ unsigned dsf_messages(const struct dsflow_task_spec *t,
     for (uint32_t i = 0; i < parts->n; i++)
         v[i] = message(&parts->part[i]);
     return parts->n;
+}
+
+bool dsf_is_direct(const struct dsflow_task_spec *t)
+{
+    struct dsf_part_message parts[DSF_MOST_MESSAGES];
+    bool out;
+
+    return dsf_is_message(t->op) && dsf_messages(t, parts, &out) > 0 &&
+           parts[0].rank >= 0;
 }

@@ -11,11 +11,15 @@ struct dsf_part_message {
     int64_t elems, at;
     int32_t process; /* at the other end */
     uint32_t tag;
+    int32_t rank; /* there, whose GPU it is of; -1: it is in main memory */
 };
 
 enum { DSF_MOST_MESSAGES = 8 }; /* of a task */
 
 bool dsf_is_message(const struct dsflow_op *op);
+
+/* Does it go from GPU to GPU? All parts of a message do, or none. */
+bool dsf_is_direct(const struct dsflow_task_spec *t);
 
 /* Those of the task, in v; returns how many, all of which go (`out`) or come.
  */

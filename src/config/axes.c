@@ -2,6 +2,8 @@
  * along each. */
 #include "config/axes.h"
 
+#include "config/job.h"
+
 #include <string.h>
 
 static const struct dsflow_axis data_axis = {
@@ -42,6 +44,15 @@ static const void *const builtin[] = {
     NULL,
 };
 
+static const char *const transports[] = { DSF_TRANSPORTS(DSF_CHOICE_NAME)
+                                              NULL };
+static const struct dsflow_option transport = DSFLOW_OPTION_CHOICE(
+    struct dsf_job_mesh, transport, "\"auto\"", transports,
+    "what carries messages between processes; nccl: from GPU to GPU, or the job "
+    "is refused; auto: so where each process has GPUs of its own and NCCL is "
+    "there",
+    "mesh.data >= 2 or mesh.pipeline >= 2 or mesh.tensor >= 2");
+
 static int add(const void *thing, const char *origin, struct dsflow_err *err)
 {
     const struct dsflow_axis *axis = thing;
@@ -54,7 +65,8 @@ static int add(const void *thing, const char *origin, struct dsflow_err *err)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "axis %.60s: expected at most %d axes in all",
                            axis->name, DSF_MAX_AXES);
-    if (strcspn(axis->name, ". =[]\"") != strlen(axis->name))
+    if (strcspn(axis->name, ". =[]\"") != strlen(axis->name) ||
+        strcmp(axis->name, transport.key) == 0)
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "axis %.60s: expected a name that can be a key of "
                            "[mesh]",
@@ -120,7 +132,7 @@ int dsf_axis_sharing(const int64_t size[DSF_MAX_AXES], unsigned shares)
     return -1;
 }
 
-struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 1];
+struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 2];
 
 /* Again when an axis came, or those of a wrong plug-in went. */
 void dsf_axes_make_keys(void)
@@ -144,5 +156,6 @@ void dsf_axes_make_keys(void)
             .help = axis->summary,
         };
     }
+    dsf_axes_keys[n] = transport;
     made = n;
 }

@@ -26,8 +26,8 @@ unsigned dsf_axes_in_order(int order[DSF_MAX_AXES]);
 int dsf_axis_sharing(const int64_t size[DSF_MAX_AXES], unsigned shares);
 
 /* The keys of [mesh], fields of struct dsf_job_mesh: one for each axis that was
- * there when they were made. */
-extern struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 1];
+ * there when they were made, and `transport`. */
+extern struct dsflow_option dsf_axes_keys[DSF_MAX_AXES + 2];
 void dsf_axes_make_keys(void);
 
 #endif

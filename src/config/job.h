@@ -116,8 +116,14 @@ struct dsf_job_sample { /* [sample]: text printed at the end of a run */
     int64_t top_k, seed;
 };
 
+#define DSF_TRANSPORTS(X)                                                      \
+    X(DSF_TRANSPORT_AUTO, "auto")                                              \
+    X(DSF_TRANSPORT_MPI, "mpi") X(DSF_TRANSPORT_NCCL, "nccl")
+enum dsf_transport { DSF_TRANSPORTS(DSF_CHOICE_VALUE) };
+
 struct dsf_job_mesh { /* [mesh]: ranks along each axis of the table */
     int64_t size[DSF_MAX_AXES];
+    int transport; /* enum dsf_transport */
 };
 
 struct dsf_job_memory { /* [memory]: bytes of one rank; -1: what there is */

@@ -1,7 +1,8 @@
-/* cuda.c - a GPU: three streams, for kernels, copies in and copies out, and a
- * thread beside each that waits for the ends of what is in it. Those threads,
- * and no function that CUDA would call, tell of an end: CUDA calls none once a
- * kernel has failed, and a run has to end then too. */
+/* cuda.c - a GPU: streams for kernels, for copies in and out, and for what comes
+ * from other GPUs and goes to them, and a thread beside each that waits for the
+ * ends of what is in it. Those threads, and no function that CUDA would call,
+ * tell of an end: CUDA calls none once a kernel has failed, and a run has to end
+ * then too. */
 #include "exec/clock_drift.h"
 #include "exec/cuda_module.h"
 #include "exec/device.h"
@@ -232,7 +233,7 @@ static const char *enqueue_kernels(const struct gpu *g,
 
 /* What a task is skipped for is known to its kernels alone (gpu.h). What is
  * refused may have begun: it ends, too. */
-static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
+static const char *enqueue(const struct gpu *g, struct dsf_launch *launch,
                            const struct stream *s, const struct events *e)
 {
     const char *why = g->cuda->record(e->start, s->at), *ended;
@@ -241,6 +242,8 @@ static const char *enqueue(const struct gpu *g, const struct dsf_launch *launch,
         why = enqueue_kernels(g, launch, s->at);
     if (why == NULL)
         why = enqueue_copies(g, launch, s->at);
+    if (why == NULL && launch->put != NULL)
+        why = launch->put(launch, s->at);
     ended = g->cuda->record(e->end, s->at);
     return why == NULL ? ended : why;
 }

@@ -17,6 +17,8 @@ enum dsf_queue {
     DSF_QUEUE_COMPUTE,
     DSF_QUEUE_IN,  /* copies into its memory */
     DSF_QUEUE_OUT, /* copies from its memory into main memory */
+    DSF_QUEUE_FROM, /* what comes from GPUs of other processes */
+    DSF_QUEUE_TO,   /* what goes to them */
     DSF_NQUEUES
 };
 
@@ -31,10 +33,12 @@ struct dsf_copy {
     struct dsf_device *to_device, *from_device;
 };
 
-/* A kernel, or copies. It belongs to who launches it, and must live until it is
- * `done`. */
+/* A kernel, or copies, or what `put` is. It belongs to who launches it, and must
+ * live until it is `done`. */
 struct dsf_launch {
     enum dsf_queue queue;
+    /* Puts something else into a stream of CUDA's; returns what went wrong. */
+    const char *(*put)(struct dsf_launch *launch, void *stream);
     const struct dsflow_codelet *codelet; /* NULL: copies */
     struct dsflow_call call;              /* of the codelet */
     const struct dsf_gpu_side *side;      /* of a codelet without `cuda` */

@@ -1,4 +1,5 @@
 /* exec.c - what every executor does alike: codelets, counting, failing. */
+#include "exec/exec_direct.h"
 #include "exec/exec_memory.h"
 #include "exec/exec_private.h"
 #include "exec/spread_private.h"
@@ -266,6 +267,8 @@ int dsflow_exec_open(struct dsflow_graph *graph,
     if (status == DSFLOW_OK)
         status = dsf_exec_allocate(exec, err);
     if (status == DSFLOW_OK)
+        status = dsf_direct_open(exec, err);
+    if (status == DSFLOW_OK)
         status = dsf_exec_disk_open(exec, &options->disk, err);
     if (status == DSFLOW_OK)
         status = exec->class->open(exec, options, err);
@@ -288,6 +291,7 @@ void dsflow_exec_close(struct dsflow_exec *exec)
         return;
     }
     exec->class->close(exec);
+    dsf_direct_close(exec);
     for (unsigned w = 0; w < exec->nworkers; w++) {
         if (exec->workers[w].scratch_bytes > 0)
             exec->cpu->class->release(exec->cpu, exec->workers[w].scratch,

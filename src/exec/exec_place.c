@@ -33,7 +33,8 @@ static bool stays_near(const struct dsf_exec_call *call)
 
 /* Tokens, learning rates, losses, sums of squares: what the host or a core
  * reads and writes stays near it, and the kernels of a device reach it there;
- * what comes from other processes, and goes there, is in main memory, too. */
+ * what comes from other processes, and goes there, is in main memory, too, but
+ * for what goes from GPU to GPU. */
 static void find_near(struct dsflow_exec *exec)
 {
     for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++) {
@@ -47,6 +48,9 @@ static void find_near(struct dsflow_exec *exec)
                 exec->place[data] = DSF_PLACE_NEAR;
         }
     }
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(exec->graph); i++)
+        if (dsf_is_direct(exec->calls[i].task))
+            exec->place[exec->calls[i].task->data[0].i] = DSFLOW_DEVICE;
 }
 
 void dsf_exec_find_ranks(struct dsflow_exec *exec)

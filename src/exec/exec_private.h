@@ -149,6 +149,7 @@ struct dsflow_exec {
     struct dsf_exec_disk disk;
     struct dsf_wire *wire; /* to other processes; NULL: there are none */
     struct dsf_exec_wire wired;
+    struct dsf_direct *direct; /* from GPU to GPU; or NULL */
     struct dsf_exec_window window;
     struct dsf_stage stage;
     _Atomic uint64_t copied; /* tasks that were copies of devices */

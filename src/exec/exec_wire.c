@@ -1,6 +1,5 @@
 /* exec_wire.c - tasks that are messages to and from other processes. */
-#include "exec/exec_private.h"
-#include "net/wire.h"
+#include "exec/exec_direct.h"
 
 #include "base/alloc.h"
 #include "base/units.h"
@@ -32,7 +31,8 @@ int dsf_exec_wire_check(const struct dsflow_exec *exec, struct dsflow_err *err)
             return dsflow_fail(err, DSFLOW_ENOSYS,
                                "task %s: no other process can be reached",
                                call->task->op->name);
-        if (exec->on[call->task->data[0].i] != NULL)
+        if (exec->on[call->task->data[0].i] != NULL &&
+            !dsf_is_direct(call->task))
             return dsflow_fail(
                 err, DSFLOW_ENOSYS,
                 "task %s: %s is on a device: messages are of "
@@ -145,6 +145,7 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
     const struct dsflow_task_spec *t = call->task;
     const struct dsflow_data_spec *d =
         dsflow_graph_data(exec->graph, t->data[0]);
+    const struct dsf_device *device = exec->on[t->data[0].i];
     enum dsflow_dtype dtype = (enum dsflow_dtype)d->dtype;
     struct dsf_part_message parts[DSF_MOST_MESSAGES];
     struct dsf_posting *p;
@@ -173,7 +174,10 @@ void dsf_exec_wire_begin(const struct dsf_exec_call *call, dsf_ended_fn ended,
         remember(p);
     /* The last one that ends frees them. */
     for (unsigned i = 0; i < n; i++)
-        exec->wire->post(exec->wire, &p->messages[i]);
+        if (device != NULL)
+            dsf_direct_post(exec, device, parts[i].rank, &p->messages[i]);
+        else
+            exec->wire->post(exec->wire, &p->messages[i]);
 }
 
 struct now {

@@ -5,6 +5,7 @@
 #include "exec/spread_private.h"
 
 #include "base/alloc.h"
+#include "exec/exec_direct.h"
 #include "exec/exec_memory.h"
 #include "net/pass.h"
 #include "net/watch.h"
@@ -171,6 +172,19 @@ void dsf_spread_close(struct dsflow_exec *exec)
     free(s->shown);
     dsf_spread_forget(s);
     free(s);
+}
+
+int dsf_spread_join(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    const struct dsf_spread *s = exec->spread;
+    const struct dsf_spread_command c = { .what = DSF_SPREAD_JOIN };
+    int status = ask_all(s, c, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_direct_join(s->own, err);
+    if (status == DSFLOW_OK)
+        status = all_answered(s, err);
+    return status;
 }
 
 /* Whoever runs the program has messages for all others, so all run it: also
@@ -347,6 +361,9 @@ static int serve(struct dsflow_exec *exec, const struct dsf_graph_part *part,
     int status;
 
     switch ((enum dsf_spread_what)c->what) {
+    case DSF_SPREAD_JOIN:
+        status = dsf_direct_join(exec, &why);
+        return dsf_spread_answer(wire, of, status, 0, &why, err);
     case DSF_SPREAD_SUBMIT:
         /* What is wrong by now is said; then it runs, to its end. */
         status = dsflow_exec_failed(exec, &why);

@@ -30,6 +30,10 @@ int dsf_spread_serve(struct dsflow_exec *exec,
                      const struct dsf_spread_served *served,
                      struct dsflow_err *err);
 
+/* Let all GPUs meet that send to each other: once, when all executors are open
+ * and served, and before a program is submitted. */
+int dsf_spread_join(struct dsflow_exec *exec, struct dsflow_err *err);
+
 /* Two numbers that the programs around the executors have in common: each of
  * the others is `told` them before what is submitted later. */
 enum { DSF_SPREAD_NUMBERS = 2 };

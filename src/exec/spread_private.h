@@ -15,6 +15,7 @@ enum dsf_spread_tag {
 };
 
 enum dsf_spread_what {
+    DSF_SPREAD_JOIN,
     DSF_SPREAD_SUBMIT,
     DSF_SPREAD_WAIT,
     DSF_SPREAD_READ,

@@ -13,7 +13,8 @@
 struct dsf_processes {
     int32_t ranks, n;
     bool devices; /* ranks are on devices: messages are of main memory, and
-                     what they are of is copied there and on */
+                     what they are of is copied there and on … */
+    bool direct;  /* … but where they go from GPU to GPU */
 };
 
 /* Those that a machine has for so many ranks. */

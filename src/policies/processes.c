@@ -8,7 +8,8 @@
  *
  * Where ranks are on devices, messages are of buffers in main memory: what goes
  * is copied there first, and what comes is copied on, which engines of devices
- * do beside kernels.
+ * do beside kernels. Where GPUs are to send to each other, what is on GPUs at
+ * both ends goes straight.
  */
 #include "policies/processes.h"
 
@@ -69,6 +70,50 @@ static struct dsf_range range_of(const struct apart *a,
     return (struct dsf_range){ data_of(a, t, i)->elems, 0, 0 };
 }
 
+/* What a task makes. */
+static unsigned made_by(const struct dsflow_task_spec *t)
+{
+    unsigned i = 0;
+
+    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
+        i++;
+    return i;
+}
+
+/* Does it go from GPU to GPU? Both processes say the same. Batches, control and
+ * the like are the host's: they, and sums of a few numbers, are in main memory. */
+static bool is_direct(const struct apart *a, const struct dsflow_task_spec *t,
+                      unsigned i)
+{
+    const struct dsflow_data_spec *from = data_of(a, t, i);
+
+    return a->all->direct && from->tier == DSFLOW_DEVICE &&
+           data_of(a, t, made_by(t))->tier == DSFLOW_DEVICE &&
+           t->op != &dsf_op_sum &&
+           !(t->op == &dsf_op_send && from->role == DSFLOW_BUFFERS);
+}
+
+/* Does it go as it is, and not by way of main memory? */
+static bool is_straight(const struct apart *a, const struct dsflow_task_spec *t,
+                        unsigned i)
+{
+    return !a->all->devices || is_direct(a, t, i);
+}
+
+/* What the task takes of its data[i], from number `at` on of what is here, with
+ * rank `other` of `process`. */
+static struct dsf_message_args message(const struct apart *a,
+                                       const struct dsflow_task_spec *t,
+                                       unsigned i, int64_t at, int32_t process,
+                                       uint32_t tag, int32_t other)
+{
+    return (struct dsf_message_args){ .elems = range_of(a, t, i).elems,
+                                      .at = at,
+                                      .process = process,
+                                      .tag = tag,
+                                      .rank = is_direct(a, t, i) ? other : -1 };
+}
+
 /* --- what goes ------------------------------------------------------------ */
 
 /* The task that was added last is on the way of this data to a process. */
@@ -103,20 +148,17 @@ static dsflow_data_id leave(struct apart *a, const struct dsflow_task_spec *t,
 static void transmit(struct apart *a, const struct dsflow_task_spec *t,
                      unsigned i, uint32_t tag)
 {
-    struct dsf_range move = range_of(a, t, i);
+    int64_t at = range_of(a, t, i).from;
     dsflow_data_id data = dsflow_rewrite_data(&a->rw, t->data[i]), from = data;
+    struct dsf_message_args args;
 
-    if (a->all->devices) {
+    if (!is_straight(a, t, i)) {
         from = leave(a, t, i, data);
-        move.from = 0;
+        at = 0;
     }
-    dsf_add_like(
-        a->rw.out, t, &dsf_op_transmit,
-        &(struct dsf_message_args){ .elems = move.elems,
-                                    .at = move.from,
-                                    .process = dsf_process_of(a->all, t->rank),
-                                    .tag = tag },
-        data_of(a, t, i)->home, 0, 1, &from);
+    args = message(a, t, i, at, dsf_process_of(a->all, t->rank), tag, t->rank);
+    dsf_add_like(a->rw.out, t, &dsf_op_transmit, &args, data_of(a, t, i)->home,
+                 0, 1, &from);
     note_carried(a, data);
 }
 
@@ -138,36 +180,12 @@ static void copy_here(struct apart *a, const struct dsflow_task_spec *t,
     dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
 }
 
-/* What a task copies that is here is copied, the rest is received, into the
- * data[out] of the task. */
-static void take_in_place(struct apart *a, const struct dsflow_task_spec *t,
-                          unsigned out)
+static struct dsf_message_args coming(const struct apart *a,
+                                      const struct dsflow_task_spec *t,
+                                      unsigned i, int64_t at)
 {
-    struct dsf_receive_args parts = { 0 };
-    dsflow_data_id into = dsflow_rewrite_data(&a->rw, t->data[out]);
-    bool fresh = dsflow_task_access(t, out) == DSFLOW_W;
-
-    for (unsigned i = 0; i < t->ndata; i++)
-        if (i != out && a->from[i] < 0) {
-            copy_here(a, t, i, into, fresh);
-            fresh = false;
-        }
-    for (unsigned i = 0; i < t->ndata; i++) {
-        struct dsf_range move;
-
-        if (a->from[i] < 0)
-            continue;
-        if (parts.n == DSF_RECEIVE_PARTS) {
-            receive(a, t, &parts, into, fresh);
-            parts = (struct dsf_receive_args){ 0 };
-            fresh = false;
-        }
-        move = range_of(a, t, i);
-        parts.part[parts.n++] =
-            (struct dsf_message_args){ move.elems, move.at, a->from[i],
-                                       a->tags[i] };
-    }
-    receive(a, t, &parts, into, fresh);
+    return message(a, t, i, at, a->from[i], a->tags[i],
+                   data_of(a, t, i)->home);
 }
 
 /* A buffer on the task's rank for what it takes of its data[i], the `k`-th of
@@ -187,8 +205,7 @@ static dsflow_data_id received(struct apart *a,
                                unsigned k, const char *name)
 {
     struct dsf_receive_args parts = { .n = 1,
-                                      .part = { { range_of(a, t, i).elems, 0,
-                                                  a->from[i], a->tags[i] } } };
+                                      .part = { coming(a, t, i, 0) } };
     dsflow_data_id id = buffer_for(a, t, i, k, name);
 
     receive(a, t, &parts, id, true);
@@ -207,16 +224,18 @@ static void arrive(struct apart *a, const struct dsflow_task_spec *t,
     dsf_add_like(a->rw.out, t, &dsf_op_copy, &move, t->rank, fresh, 2, ports);
 }
 
-/* As take_in_place, into a device. */
-static void take_by_copies(struct apart *a, const struct dsflow_task_spec *t,
-                           unsigned out)
+/* What a task copies that is here is copied, the rest is received, into the
+ * data[out] of the task. */
+static void take_copies(struct apart *a, const struct dsflow_task_spec *t,
+                        unsigned out)
 {
+    struct dsf_receive_args parts = { 0 };
     dsflow_data_id into = dsflow_rewrite_data(&a->rw, t->data[out]);
     bool fresh = dsflow_task_access(t, out) == DSFLOW_W;
     unsigned k = 0;
 
     for (unsigned i = 0; i < t->ndata; i++) {
-        if (i == out)
+        if (i == out || (a->from[i] >= 0 && is_straight(a, t, i)))
             continue;
         if (a->from[i] < 0)
             copy_here(a, t, i, into, fresh);
@@ -225,6 +244,18 @@ static void take_by_copies(struct apart *a, const struct dsflow_task_spec *t,
         fresh = false;
     }
     dsf_process_buffers_turn(&a->buffers, t->rank);
+    for (unsigned i = 0; i < t->ndata; i++) {
+        if (a->from[i] < 0 || !is_straight(a, t, i))
+            continue;
+        if (parts.n == DSF_RECEIVE_PARTS) {
+            receive(a, t, &parts, into, fresh);
+            parts = (struct dsf_receive_args){ 0 };
+            fresh = false;
+        }
+        parts.part[parts.n++] = coming(a, t, i, range_of(a, t, i).at);
+    }
+    if (parts.n > 0)
+        receive(a, t, &parts, into, fresh);
 }
 
 /* What comes of the task's data[i] to be added up: sums of a few numbers are
@@ -235,7 +266,7 @@ static dsflow_data_id take_addend(struct apart *a,
 {
     dsflow_data_id id;
 
-    if (!a->all->devices || t->op == &dsf_op_sum)
+    if (t->op == &dsf_op_sum || is_straight(a, t, i))
         return received(a, t, i, k, DSF_RECEIVED);
     id = buffer_for(a, t, i, k, DSF_RECEIVED);
     arrive(a, t, i, k, id, 0, true);
@@ -316,15 +347,6 @@ static bool is_own(const struct apart *a, const struct dsflow_task_spec *t)
     return dsf_process_of(a->all, t->rank) == a->own;
 }
 
-static void take_copies(struct apart *a, const struct dsflow_task_spec *t,
-                        unsigned out)
-{
-    if (a->all->devices)
-        take_by_copies(a, t, out);
-    else
-        take_in_place(a, t, out);
-}
-
 static void note_written(struct apart *a, const struct dsflow_task_spec *t)
 {
     for (unsigned i = 0; i < t->ndata; i++)
@@ -366,17 +388,6 @@ static void add_persistent(struct apart *a)
             dsflow_rewrite_data(&a->rw, (dsflow_data_id){ i });
 }
 
-/* What a task makes, which is in its process. */
-static dsflow_data_id made_by(const struct apart *a,
-                              const struct dsflow_task_spec *t)
-{
-    unsigned i = 0;
-
-    while (i + 1 < t->ndata && !(dsflow_task_access(t, i) & DSFLOW_W))
-        i++;
-    return t->data[i];
-}
-
 /* Of the tasks of the part that there are for one of the whole graph, the last
  * one is that, where this process has it. The others carry something for it:
  * what goes out, or what comes, which in the whole graph is what it is made
@@ -401,8 +412,11 @@ static void find_moved(const struct apart *a, struct dsf_graph_part *part)
         if (last || part->nth[i] == DSF_NOT_IN_PART)
             continue;
         if (!dsflow_graph_find(
-                a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in))
-            in = made_by(a, dsf_nth_task(a->rw.in, of));
+                a->rw.in, dsf_nth_data(part->graph, t->data[0].i)->name, &in)) {
+            const struct dsflow_task_spec *is = dsf_nth_task(a->rw.in, of);
+
+            in = is->data[made_by(is)];
+        }
         part->moved[i] = a->rw.copy[in.i].i;
     }
 }

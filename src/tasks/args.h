@@ -119,15 +119,21 @@ struct dsf_gather_args {
  *   in[at .. at+elems) goes to `process`.
  *
  * receive                  { out RW }                struct dsf_receive_args
- *   For each part: out[at .. at+elems) comes from `process`. */
+ *   For each part: out[at .. at+elems) comes from `process`.
+ *
+ * Where the numbers are in main memory at both ends, `rank` is -1. Else it is
+ * the one at the other end: they go from its GPU to this one, or the other way.
+ * (No padding: equal arguments have equal bytes.) */
 struct dsf_message_args {
     int64_t elems, at;
     int32_t process;
     uint32_t tag;
+    int32_t rank;
+    uint32_t zero;
 };
 enum { DSF_RECEIVE_PARTS = 8 };
 struct dsf_receive_args {
-    uint32_t n, zero; /* no padding: equal arguments have equal bytes */
+    uint32_t n, zero;
     struct dsf_message_args part[DSF_RECEIVE_PARTS];
 };
 

@@ -241,7 +241,8 @@ struct dsf_processes dsf_session_processes(const struct dsf_session *s,
     return (struct dsf_processes){ .ranks = s->plan->nranks,
                                    .n = wire->nprocesses,
                                    .devices = s->machine.gpus > 0 ||
-                                              s->job->machine.virtuals > 0 };
+                                              s->job->machine.virtuals > 0,
+                                   .direct = s->direct };
 }
 
 int dsf_session_plan_part(struct dsf_session *s, const struct dsf_wire *wire,

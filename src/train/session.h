@@ -45,6 +45,7 @@ struct dsf_session {
     const struct dsf_hosts *hosts; /* of these; borrowed, or NULL */
     struct dsf_graph_part part; /* of the graph, that is this one's */
     bool ordered;               /* the others have been told what to open */
+    bool direct;                /* messages go from GPU to GPU */
     struct dsf_same_folder folder; /* until they have looked */
     bool edited;       /* a program has written tensors: a step may have other
                           bytes than the same step of the run without it */

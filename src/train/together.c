@@ -14,6 +14,7 @@
 #include "train/feed.h"
 #include "train/machine_keys.h"
 #include "train/same_folder.h"
+#include "train/transport.h"
 #include "tune/budget.h"
 
 #include <stdlib.h>
@@ -34,6 +35,8 @@ struct order {
     uint32_t kind;
     int32_t rank, ranks; /* its first, of so many that are its own */
     int32_t near;        /* ranks of all processes on its host */
+    int32_t direct;      /* do messages go from GPU to GPU? */
+    int32_t zero;
     char isa[32];        /* of the kernels of the first one */
     char marked[80];     /* a file in the output folder */
 };
@@ -94,7 +97,8 @@ static int order(const struct dsf_session *s,
     struct order o = { .machine = s->machine,
                        .text = s->text.content,
                        .first = s->first,
-                       .kind = options->kind };
+                       .kind = options->kind,
+                       .direct = s->direct };
     char *text = text_of(s->job, &o.bytes);
     int status = DSFLOW_OK;
 
@@ -122,7 +126,7 @@ int dsf_together_begin(struct dsf_session *s,
                        struct dsflow_exec_options *options,
                        struct dsflow_err *err)
 {
-    const struct dsf_processes all = dsf_session_processes(s, s->wire);
+    struct dsf_processes all = dsf_session_processes(s, s->wire);
     int status;
 
     if (all.n > all.ranks)
@@ -133,6 +137,10 @@ int dsf_together_begin(struct dsf_session *s,
             s->job->path, (int)all.ranks, all.ranks == 1 ? "" : "s",
             (int)all.n);
     dsf_watch_ranks(0, dsf_process_first(&all, 1));
+    status = dsf_transport_choose(s->job, &s->machine, &all, &s->direct, err);
+    if (status < 0)
+        return status;
+    all.direct = s->direct;
     status = dsf_process_part(&all, s->wire->process, s->graph, &s->part, err);
     if (status == DSFLOW_OK)
         status = dsf_same_folder_begin(&s->folder, s->job, err);
@@ -204,7 +212,8 @@ int dsf_together_opened(struct dsf_session *s, struct dsflow_err *err)
         status = status == DSFLOW_OK ? one : status;
     }
     dsf_same_folder_end(&s->folder);
-    return status;
+    return status == DSFLOW_OK && s->direct ? dsf_spread_join(s->exec, err)
+                                            : status;
 }
 
 void dsf_together_tell(const struct dsf_session *s, int64_t nvalidation)
@@ -266,6 +275,7 @@ static int open_plan(struct served *x, const struct order *o, const char *text,
     status = dsf_session_parse(&x->s, text, o->path, NULL, 0, NULL, err);
     x->s.machine = o->machine;
     x->s.first = o->first;
+    x->s.direct = o->direct;
     if (status == DSFLOW_OK)
         status = dsf_machine_keys_share_gpus(x->s.job, o->rank, o->ranks,
                                              &x->s.machine, &x->s.model, err);

@@ -1,12 +1,14 @@
 # processes.sh - the same bits on GPUs that are not there, in several processes that
 # mpirun starts: each has those of its ranks, and takes as much of them as its plan
-# says; what goes between them is copied by way of main memory, beside kernels.
+# says; what goes between them is copied by way of main memory, beside kernels, or
+# goes from GPU to GPU (tests/gpu/runtime/nccl.cpp).
 . "${srcdir:-.}/tests/lib/mpi.sh"
 by_mpirun
 DSFLOW_CUDA=$PWD/tests/gpu/.libs/dsflow-cuda-emulated.so
+DSFLOW_NCCL=$DSFLOW_CUDA
 DSFLOW_MPI=$PWD/.libs/dsflow-mpi.so
 DSFLOW_EMULATED_GPUS=4 DSFLOW_EMULATED_LATE=50 DSFLOW_EMULATED_GUARD=0
-export DSFLOW_CUDA DSFLOW_MPI DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE \
+export DSFLOW_CUDA DSFLOW_NCCL DSFLOW_MPI DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE \
     DSFLOW_EMULATED_GUARD
 small="model.layers=2 job.steps=2 batch.sequence=16"
 meshes=$PWD/tests/same/test_meshes
@@ -46,6 +48,19 @@ in_processes 4 \
         zero.keep=0)" \
     "$(trial gpt2 batch.sequences=2 machine.gpus=2 mesh.data=2 \
         mesh.pipeline=2 zero.stage=2)"
+# From GPU to GPU; processes of two GPUs, and of one.
+small="$small mesh.transport=nccl machine.gpus=4"
+in_processes 2 \
+    "$(trial gpt2 batch.sequences=4 mesh.data=2 mesh.pipeline=2 zero.stage=1 \
+        precision.compute=bf16)" \
+    "$(trial llama batch.sequences=2 mesh.data=2 mesh.tensor=2 zero.stage=2 \
+        zero.reduce=micro offload.gradients=cpu)" \
+    "$(trial gpt2 batch.sequences=4 mesh.data=4 zero.stage=3 zero.keep=0 \
+        offload.params=cpu)"
+in_processes 4 \
+    "$(trial llama batch.sequences=4 mesh.data=4 zero.stage=3 zero.keep=0)" \
+    "$(trial gpt2 batch.sequences=4 mesh.data=2 mesh.pipeline=2 \
+        pipeline.schedule=zero_bubble precision.compute=fp16)"
 
 # sums OUTPUT: of its checkpoint.
 sums() {
@@ -59,7 +74,12 @@ keys="--set model.vocab=301 --set machine.gpus=4 --set mesh.data=2
 {
     run one $keys
     run two $keys -n 2
-    run four $keys -n 4 --trace
+    run four $keys -n 4 --trace --set mesh.transport=mpi
+    grep "messages go" log && fault "nobody asked"
+    run direct $keys -n 4 --trace
+    grep -q '^dsflow: messages go from GPU to GPU, by NCCL 2' log || fault "$(cat log)"
+    DSFLOW_NCCL=no run without $keys -n 2
+    grep -q '^dsflow: messages go by way of main memory, by MPI: ' log || fault "$(cat log)"
 }
 "$dsflow" trace four --chrome trace.json > log 2>&1 || fault "$(cat log)"
 for gpu in 0 1 2 3; do
@@ -73,6 +93,28 @@ for data in m.layer0.mlp.s0 m.layer1.mlp.s1; do
 done
 [ "$(sums one)" = "$(sums two)" ] || fault "two processes have other bytes"
 [ "$(sums one)" = "$(sums four)" ] || fault "four processes have other bytes"
+[ "$(sums one)" = "$(sums direct)" ] || fault "from GPU to GPU: other bytes"
+[ "$(sums one)" = "$(sums without)" ] || fault "without NCCL: other bytes"
+# Less is copied to main memory and back.
+copies() {
+    "$dsflow" trace "$1" --chrome trace.json > log 2>&1 || fault "$(cat log)"
+    tr '{' '\n' < trace.json | grep -c '"name":"transfer"'
+}
+[ "$(copies direct)" -lt "$(copies four)" ] ||
+    fault "$(copies direct) copies, $(copies four) by way of main memory"
+
+# refused TEXT KEYS...: with this line, before anything runs.
+refused() {
+    text=$1
+    shift
+    # shellcheck disable=SC2086 # words
+    "$dsflow" run job.toml $keys -n 4 --set mesh.transport=nccl --set job.output=few "$@" > log 2>&1
+    [ $? -eq 2 ] && grep -q "^dsflow: --set: mesh: transport: nccl: $text" log ||
+        fault "$*: $(cat log)"
+}
+refused "ranks 0 and 2 are on one GPU, in two processes" --set machine.gpus=2
+refused "ranks are not on GPUs" --set machine.gpus=0
+DSFLOW_NCCL=$PWD/none.so refused ".*none.so: "
 # A process that lacks a GPU says which, before the first step.
 # shellcheck disable=SC2086 # words
 DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
@@ -80,12 +122,13 @@ DSFLOW_EMULATED_GPUS=2 "$dsflow" run job.toml $keys -n 2 --set job.output=few \
 [ $? -eq 2 ] || fault "two GPUs where four are wanted: $(cat log)"
 grep -q 'machine: gpus: 4: the driver shows 2' log || fault "$(cat log)"
 
-# fails_in PROCESS N: its N-th kernel or copy meets a bad address. Both end, and
+# fails_in PROCESS N TRANSPORT: its N-th kernel or copy meets a bad address. Both end, and
 # the first says where it was.
 fails_in() {
     bad="env DSFLOW_EMULATED_FAIL=$2"
     keys="job.toml --set job.steps=100 --set machine.gpus=2 --set mesh.data=2
-          --set zero.stage=3 --set run.patience=0 --set job.output=fails"
+          --set zero.stage=3 --set run.patience=0 --set job.output=fails
+          --set mesh.transport=$3"
     case $1 in
     0) a=$bad b= ;;
     1) a= b=$bad ;;
@@ -104,7 +147,9 @@ fails_in() {
         fault "process $1 fails at $2: $(cat said)"
 }
 
-fails_in both 300
-fails_in 0 1200
-fails_in 1 1200
+fails_in both 300 mpi
+fails_in 0 1200 mpi
+fails_in 1 1200 mpi
+fails_in 0 1200 nccl
+fails_in 1 731 nccl
 finish

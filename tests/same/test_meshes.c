@@ -13,7 +13,7 @@
  *
  * With ON_GPUS=1 (tests/gpu/meshes.sh) trials are random ones on GPUs: their
  * bits must be those of one GPU, and their losses nearly those of cores;
- * STEPS=20: after so many steps. */
+ * STEPS=20: after so many steps; MORE='machine.gpus=8': with these keys. */
 #include "mesh_trials.h"
 #include "net/net.h"
 #include "trained.h"
@@ -309,14 +309,14 @@ static bool is_for_all(const char *trial)
 static unsigned add_random(struct CMUnitTest *tests, unsigned n, unsigned i,
                            const char *trial)
 {
-    const char *steps = getenv("STEPS");
-    char more[128];
+    const char *steps = getenv("STEPS"), *last = getenv("MORE");
+    char more[256];
 
     if (!on_gpus)
         return add_with(tests, n, trial, i % 2 == 0 ? "" : BF16, BY_STARPU);
-    snprintf(more, sizeof(more), "%s optimizer.lr=1e-3 job.steps=%s",
+    snprintf(more, sizeof(more), "%s optimizer.lr=1e-3 job.steps=%s %s",
              gpu_types[i % (sizeof(gpu_types) / sizeof(*gpu_types))],
-             steps != NULL ? steps : "5");
+             steps != NULL ? steps : "5", last != NULL ? last : "");
     return add_with(tests, n, trial, more, BY_STARPU);
 }
 

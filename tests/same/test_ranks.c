@@ -3,6 +3,8 @@
 #include "mesh_trials.h"
 #include "trial.h"
 
+#include "base/alloc.h"
+#include "codelets/messages.h"
 #include "graph/task.h"
 #include "policies/processes.h"
 
@@ -315,11 +317,79 @@ static const char *compare_numbers(const struct dsf_graph_part *part,
                : "data that it moves";
 }
 
-/* What the process `p` of `n` makes alone is what it has of the whole. */
-static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
+/* One end of a message. */
+struct end {
+    int32_t from, to, rank; /* processes; the rank whose task it is */
+    struct dsf_part_message m;
+    bool out;
+};
+
+struct ends {
+    struct end *v;
+    size_t n, cap;
+};
+
+static void add_ends(struct ends *ends, const struct dsflow_task_spec *task,
+                     int32_t p)
 {
-    const struct dsf_processes all = { t->plan->nranks, n,
-                                       t->job.machine.virtuals > 0 };
+    struct dsf_part_message parts[DSF_MOST_MESSAGES];
+    bool out;
+
+    if (!dsf_is_message(task->op))
+        return;
+    for (unsigned i = dsf_messages(task, parts, &out); i-- > 0;) {
+        const int32_t other = parts[i].process;
+
+        dsf_grow(&ends->v, &ends->cap, ends->n + 1, sizeof(*ends->v));
+        ends->v[ends->n++] = (struct end){ out ? p : other, out ? other : p,
+                                           task->rank, parts[i], out };
+    }
+}
+
+static int by_message(const void *a, const void *b)
+{
+    const struct end *x = a, *y = b;
+
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->m.tag != y->m.tag)
+        return x->m.tag < y->m.tag ? -1 : 1;
+    return (x->out ? 1 : 0) - (y->out ? 1 : 0);
+}
+
+/* Both say how long it is, whether it is from GPU to GPU, and of which. */
+static void check_ends(const char *text, struct ends *ends)
+{
+    qsort(ends->v, ends->n, sizeof(*ends->v), by_message);
+    for (size_t i = 0; i < ends->n; i += 2) {
+        const struct end *in = &ends->v[i], *out = in + 1;
+        const bool direct = in->m.rank >= 0;
+
+        if (i + 1 == ends->n || in->out || !out->out ||
+            in->from != out->from || in->to != out->to ||
+            in->m.tag != out->m.tag)
+            fail_msg("%s: message %u from process %d to %d has one end", text,
+                     in->m.tag, (int)in->from, (int)in->to);
+        if (in->m.elems != out->m.elems || direct != (out->m.rank >= 0) ||
+            (direct && (in->m.rank != out->rank || out->m.rank != in->rank)))
+            fail_msg("%s: message %u from process %d to %d: its ends say "
+                     "%lld numbers for rank %d of rank %d, and %lld for %d of "
+                     "%d",
+                     text, in->m.tag, (int)in->from, (int)in->to,
+                     (long long)out->m.elems, (int)out->m.rank, (int)out->rank,
+                     (long long)in->m.elems, (int)in->rank, (int)in->m.rank);
+    }
+}
+
+/* What process `p` makes alone is what it has of the whole. */
+static void check_alone(const char *text, struct trial *t,
+                        const struct dsf_processes *division, int32_t p,
+                        struct ends *ends)
+{
+    const struct dsf_processes all = *division;
+    const int32_t n = all.n;
     struct dsf_graph_part part, own;
     struct dsflow_graph *alone;
     struct dsflow_err err;
@@ -345,6 +415,7 @@ static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
                      u->microbatch, s->op->name,
                      dsflow_graph_data(part.graph, s->data[0])->name, s->layer,
                      s->microbatch, what);
+        add_ends(ends, u, p);
     }
     if (dsflow_graph_ntasks(alone) != ntasks ||
         dsflow_graph_ndata(alone) != dsflow_graph_ndata(part.graph))
@@ -361,6 +432,8 @@ static void check_alone(const char *text, struct trial *t, int32_t n, int32_t p)
 
 static void check_divisions(const char *text, struct dice *dice)
 {
+    struct ends ends = { .n = 0 };
+    struct dsf_processes all;
     struct trial t;
     int32_t n;
 
@@ -368,8 +441,16 @@ static void check_divisions(const char *text, struct dice *dice)
     if (t.plan->nranks > 1) {
         dice->state = dice->state * 6364136223846793005u + 1;
         n = 2 + (int32_t)((dice->state >> 33) % (uint64_t)(t.plan->nranks - 1));
+        all = (struct dsf_processes){
+            .ranks = t.plan->nranks,
+            .n = n,
+            .devices = t.job.machine.virtuals > 0 || dice->state >> 63,
+            .direct = dice->state >> 62 == 3,
+        };
         for (int32_t p = 0; p < n; p++)
-            check_alone(text, &t, n, p);
+            check_alone(text, &t, &all, p, &ends);
+        check_ends(text, &ends);
+        free(ends.v);
     }
     end_trial(&t);
 }

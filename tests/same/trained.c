@@ -308,14 +308,28 @@ static void open_exec(struct training *tr, enum dsflow_exec_kind kind)
         tr->text,
         dsflow_exec_open(tr->trial.graph, &options, &tr->host, &tr->exec, &err),
         &err);
+    if (tr->part != NULL)
+        must(tr->text, dsf_spread_join(tr->exec, &err), &err);
+}
+
+static struct dsf_processes processes_of(const struct training *tr,
+                                         const struct dsf_wire *wire)
+{
+    const struct dsf_job *job = &tr->trial.job;
+
+    return (struct dsf_processes){
+        .ranks = tr->trial.plan->nranks,
+        .n = wire->nprocesses,
+        .devices = job->machine.gpus > 0 || job->machine.virtuals > 0,
+        .direct = job->mesh.transport == DSF_TRANSPORT_NCCL,
+    };
 }
 
 /* Bytes on GPUs that the plan of each process says. */
 static size_t planned_on_gpus(const struct training *tr)
 {
     const unsigned gpus = (unsigned)tr->trial.job.machine.gpus;
-    struct dsf_processes all = { tr->trial.plan->nranks, tr->wire->nprocesses,
-                                 true };
+    const struct dsf_processes all = processes_of(tr, tr->wire);
     size_t bytes = 0;
 
     for (int32_t p = 0; p < all.n; p++) {
@@ -362,9 +376,7 @@ struct result *train(struct training *tr, enum dsflow_exec_kind kind)
 static void find_part(const struct training *tr, struct dsf_wire *wire,
                       struct dsf_graph_part *part)
 {
-    const struct dsf_job_machine *m = &tr->trial.job.machine;
-    const struct dsf_processes all = { tr->trial.plan->nranks, wire->nprocesses,
-                                       m->gpus > 0 || m->virtuals > 0 };
+    const struct dsf_processes all = processes_of(tr, wire);
     struct dsflow_err err;
 
     must(tr->text,

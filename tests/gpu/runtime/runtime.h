@@ -9,7 +9,7 @@
  * the memory of another), _KERNELS (the first launch takes one part in so many of
  * a GPU's memory, as CUDA does that loads kernels late: 64; 0: nothing), _FULL (the
  * GPU that has nothing free; -1: none), _LARGEST (bytes in one piece of what is
- * free). */
+ * free), _HANG (nccl.cpp). */
 #ifndef DSF_TESTS_GPU_RUNTIME_H
 #define DSF_TESTS_GPU_RUNTIME_H
 
