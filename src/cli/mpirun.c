@@ -118,9 +118,10 @@ extern char **environ;
  * own there. */
 static void add_environment(struct words *w)
 {
-    static const char *const takes[] = { "DSFLOW_",          "STARPU_",
-                                         "LD_LIBRARY_PATH=", "XDG_CACHE_HOME=",
-                                         "NO_COLOR=",        "TERM=" };
+    static const char *const takes[] = {
+        "DSFLOW_",          "STARPU_",         "NCCL_",     "CUDA_",
+        "LD_LIBRARY_PATH=", "XDG_CACHE_HOME=", "NO_COLOR=", "TERM="
+    };
 
     for (size_t i = 0; environ[i] != NULL; i++)
         for (size_t k = 0; k < sizeof(takes) / sizeof(*takes); k++)

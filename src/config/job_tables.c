@@ -331,8 +331,8 @@ static const struct dsflow_option machine_options[] = {
         "cores, which is slower"),
     DSFLOW_OPTION_AUTO(
         MACHINE, gpus, "0", 0, 64,
-        "GPUs: rank r is on GPU r modulo their number; auto: all that the "
-        "driver shows, and cores where it shows none"),
+        "GPUs of each node: rank r is on GPU r modulo their number; auto: all "
+        "that the driver shows, and cores where it shows none"),
     DSFLOW_OPTION_FULL("virtual", DSFLOW_INT, offsetof(MACHINE, virtuals), "0",
                        0, 8, NULL,
                        "virtual devices: threads with memory of their own, "

@@ -40,6 +40,35 @@ int32_t dsf_process_node(const struct dsf_processes *all,
     return (int32_t)((int64_t)p * machine->nodes / all->n);
 }
 
+static unsigned ranks_on(const struct dsf_processes *all,
+                         const struct dsf_machine *machine, unsigned node)
+{
+    int32_t n = 0;
+
+    for (int32_t p = 0; p < all->n; p++)
+        if (dsf_process_node(all, machine, p) == (int32_t)node)
+            n += dsf_process_first(all, p + 1) - dsf_process_first(all, p);
+    return (unsigned)n;
+}
+
+struct dsf_gpus_used dsf_gpus_of(const struct dsf_machine *machine,
+                                 int32_t ranks)
+{
+    const struct dsf_processes all = dsf_processes_of(machine, ranks);
+    const unsigned gpus = machine->gpus;
+    const unsigned nodes = machine->nodes > 1 ? machine->nodes : 1;
+    struct dsf_gpus_used used = { 0 };
+
+    for (unsigned i = 0; i < nodes && gpus > 0; i++) {
+        const unsigned own = ranks_on(&all, machine, i);
+        const unsigned most = (own + gpus - 1) / gpus;
+
+        used.n += own < gpus ? own : gpus;
+        used.most = most > used.most ? most : used.most;
+    }
+    return used;
+}
+
 double dsf_process_sent(const struct dsf_processes *all,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)

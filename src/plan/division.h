@@ -33,6 +33,15 @@ unsigned dsf_process_workers(const struct dsf_processes *all, int32_t p,
 int32_t dsf_process_node(const struct dsf_processes *all,
                          const struct dsf_machine *machine, int32_t p);
 
+/* GPUs, of all nodes, that so many ranks are on: `machine->gpus` of each node,
+ * as far as its ranks need them, and rank r on number r modulo these. */
+struct dsf_gpus_used {
+    unsigned n;    /* 0: the ranks are on cores */
+    unsigned most; /* ranks of the one that has most */
+};
+struct dsf_gpus_used dsf_gpus_of(const struct dsf_machine *machine,
+                                 int32_t ranks);
+
 /* Bytes of what a task moves that it reads of other processes, and whether
  * there are any. */
 double dsf_process_sent(const struct dsf_processes *all,

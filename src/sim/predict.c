@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "plan/division.h"
 #include "sim/cost.h"
 #include "sim/joined.h"
 
@@ -46,13 +47,14 @@ struct dsf_cost_model dsf_predict_costs(const struct dsflow_plan *plan,
     };
 }
 
-/* Ranks share those of this machine, where they are fewer. */
+/* Ranks share those of this machine, where they are fewer; of a described one
+ * each has its own. */
 static unsigned gpus_of(const struct dsflow_plan *plan,
                         const struct dsf_cost_model *model)
 {
-    unsigned gpus = plan->machine->gpus;
+    unsigned gpus = dsf_gpus_of(plan->machine, plan->nranks).n;
 
-    return gpus > 0 && gpus < model->nranks ? gpus : model->nranks;
+    return gpus > 0 ? gpus : model->nranks;
 }
 
 /* Those that the processes have together. */

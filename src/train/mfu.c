@@ -3,6 +3,7 @@
 
 #include "exec/cuda_module.h"
 #include "machine/gpu_peak.h"
+#include "plan/division.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "train/machine_keys.h"
@@ -39,7 +40,7 @@ double dsf_token_operations(const struct dsf_model *m, int64_t sequence)
 
 double dsf_token_seconds(const struct dsflow_plan *plan)
 {
-    unsigned gpus = dsf_machine_keys_gpus(plan->machine, plan);
+    unsigned gpus = dsf_gpus_of(plan->machine, plan->nranks).n;
     struct dsf_gpu_about about;
     struct dsflow_err err;
     double peak;

@@ -4,6 +4,7 @@
 #include "exec/exec_memory.h"
 #include "exec/lacking.h"
 #include "measure/measured.h"
+#include "plan/division.h"
 #include "sim/weights.h"
 #include "timeline/bound.h"
 #include "train/machine_keys.h"
@@ -72,7 +73,7 @@ static void add_bytes(struct dsf_run *r, struct dsf_used *used)
     const struct dsf_rank_weight *neediest;
     struct rusage usage;
 
-    used->gpus = dsf_machine_keys_gpus(&r->s.machine, r->s.plan);
+    used->gpus = dsf_gpus_of(&r->s.machine, r->s.plan->nranks).n;
     used->nranks = w->nranks;
     used->neediest = dsf_weights_neediest(w);
     neediest = &w->ranks[used->neediest];

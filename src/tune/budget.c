@@ -5,6 +5,7 @@
 #include "exec/exec_memory.h"
 #include "machine/memory.h"
 #include "measure/disks.h"
+#include "plan/division.h"
 #include "policies/keys.h"
 #include "tasks/components.h"
 
@@ -40,10 +41,8 @@ static double share_of_memory(const struct dsflow_plan *plan)
 /* Of the memory of a GPU that has as many ranks as any. */
 static double share_of_gpu(const struct dsflow_plan *plan)
 {
-    unsigned gpus = plan->machine->gpus;
-    unsigned most = ((unsigned)plan->nranks + gpus - 1) / gpus;
-
-    return (double)plan->machine->gpu_memory / most;
+    return (double)plan->machine->gpu_memory /
+           dsf_gpus_of(plan->machine, plan->nranks).most;
 }
 
 double dsf_fit_budget(const struct dsflow_plan *plan,
@@ -100,11 +99,9 @@ static double disk_budget(const struct dsf_job *job,
 static void place_on_gpus(const struct dsflow_plan *plan,
                           struct dsflow_graph *graph, struct dsf_weights *w)
 {
-    unsigned gpus = plan->machine->gpus;
+    unsigned gpus = dsf_gpus_of(plan->machine, (int32_t)w->nranks).n;
     struct dsf_exec_needs needs;
 
-    if (gpus > w->nranks)
-        gpus = w->nranks;
     if (dsf_exec_needs_find(graph, gpus, plan->workers, &needs, NULL) < 0)
         return;
     for (unsigned r = needs.first; r < w->nranks && r < needs.nranks; r++)
@@ -204,7 +201,8 @@ static double all_memory(const struct dsf_machine *machine,
     if (m == NULL || machine->gpus > 0)
         return known < 0 || known == INT64_MAX
                    ? INFINITY
-                   : (double)known + machine->gpus *
+                   : (double)known + (machine->nodes > 1 ? machine->nodes : 1) *
+                                         machine->gpus *
                                          (double)machine->gpu_memory;
     if (m->main.memory < 0 || (dsf_fit_is_gpu(m) && m->main.host < 0))
         return INFINITY;

@@ -3,6 +3,7 @@
 # line for what one of the nodes lacks or has otherwise.
 . "${srcdir:-.}/tests/lib/mpi.sh"
 source=$(cd "${srcdir:-.}" && pwd)
+built=$PWD
 . "${srcdir:-.}/tests/cli/lib.sh"
 . "$source/tests/lib/nodes.sh"
 make_nodes || exit 77
@@ -56,6 +57,19 @@ keys="--set job.steps=20 --set checkpoint.every=10 --set checkpoint.keep=2"
     grep -q "^in 2 processes" log || { fault "not two"; cat log; }
     same one four
 }
+# Two emulated GPUs on each: ranks 2 and 3 are on the second node's.
+gpus=$built/tests/gpu/.libs/dsflow-cuda-emulated.so
+if [ -e "$gpus" ]; then
+    DSFLOW_CUDA=$gpus DSFLOW_NCCL=no DSFLOW_EMULATED_LATE=50 DSFLOW_EMULATED_GUARD=0
+    export DSFLOW_CUDA DSFLOW_NCCL DSFLOW_EMULATED_LATE DSFLOW_EMULATED_GUARD
+    # shellcheck disable=SC2086
+    DSFLOW_EMULATED_GPUS=4 run gpus $mesh --set machine.gpus=4 --set job.steps=3
+    export DSFLOW_EMULATED_GPUS=2
+    on_nodes 0 --hosts nodea,nodeb --set machine.gpus=2 --set job.steps=3 --set job.output=far
+    same gpus far
+    grep -q "^on 4 GPUs: " log || { fault "not four GPUs"; cat log; }
+    unset DSFLOW_CUDA DSFLOW_NCCL DSFLOW_EMULATED_GPUS DSFLOW_EMULATED_LATE DSFLOW_EMULATED_GUARD
+fi
 bytes=$(ip -n "${spaces}b" -s link show cable | awk '/RX:/ { getline; print $1 }')
 [ "$bytes" -gt 1000000 ] || fault "only $bytes bytes went to the other node"
 alone "runs that ended"
