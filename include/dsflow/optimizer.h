@@ -78,6 +78,7 @@ struct dsflow_update_args {
 struct dsflow_optimizer_keys {
     double lr, betas[2], eps, weight_decay, momentum;
     int nesterov;
+    int bias_correction;
 };
 
 struct dsflow_optimizer {

@@ -77,6 +77,7 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
     a->weight_decay = 0.1f;
     a->momentum = none ? 0 : 0.9f;
     a->decoupled = dsf_any(&state, 0, 1);
+    a->uncorrected = dsf_any(&state, 0, 3) == 0;
     a->nesterov = !none && dsf_any(&state, 0, 1);
     shapes[0] = control();
     for (unsigned i = 1; i < *n; i++)

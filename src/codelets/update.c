@@ -80,8 +80,8 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
     struct dsf_adam_step s = {
         .scale = (float)c->scale,
-        .lr1 = (float)(c->lr / c->correction1),
-        .root2 = (float)sqrt(c->correction2),
+        .lr1 = (float)(a->uncorrected ? c->lr : c->lr / c->correction1),
+        .root2 = a->uncorrected ? 1 : (float)sqrt(c->correction2),
         .beta1 = a->beta1,
         .beta2 = a->beta2,
         .eps = a->eps,

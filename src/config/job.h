@@ -71,7 +71,7 @@ struct dsf_job_batch { /* [batch] */
 struct dsf_job_optimizer { /* [optimizer] */
     char *kind;            /* the name of an optimizer */
     double lr, betas[2], eps, weight_decay, clip, momentum;
-    bool nesterov;
+    bool nesterov, bias_correction;
 };
 
 #define DSF_WARMUP_SHAPES(X)                                                   \

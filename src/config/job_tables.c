@@ -185,6 +185,10 @@ static const struct dsflow_option optimizer_options[] = {
     DSFLOW_OPTION_OF(DSFLOW_BOOL, OPTIMIZER, nesterov, "false",
                      "Nesterov's momentum",
                      "optimizer.kind = sgd and optimizer.momentum > 0"),
+    DSFLOW_OPTION_OF(DSFLOW_BOOL, OPTIMIZER, bias_correction, "true",
+                     "divide the running means, which begin as zeroes, by what "
+                     "they lack in the first steps",
+                     "optimizer.kind = adamw|adam"),
     { 0 },
 };
 

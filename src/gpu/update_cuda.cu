@@ -23,7 +23,7 @@ template <class T, class G> struct shard {
 struct adam {
     enum { STATES = 2 };
     float beta1, beta2, rest1, rest2, eps, weight_decay;
-    int decoupled;
+    int decoupled, uncorrected;
     float scale, lr1, root2, keep, l2;
 
     DEV void begin(const struct dsflow_control &c)
@@ -31,8 +31,8 @@ struct adam {
         const float decay = (float)(c.lr * (double)weight_decay);
 
         scale = (float)c.scale;
-        lr1 = (float)(c.lr / c.correction1);
-        root2 = (float)__dsqrt_rn(c.correction2);
+        lr1 = (float)(uncorrected ? c.lr : c.lr / c.correction1);
+        root2 = uncorrected ? 1 : (float)__dsqrt_rn(c.correction2);
         keep = decoupled ? __fsub_rn(1, decay) : 1;
         l2 = decoupled ? 0 : weight_decay;
     }
@@ -208,6 +208,7 @@ void adam_run(const struct dsflow_call *call, void *stream)
     rule.eps = a->eps;
     rule.weight_decay = a->weight_decay;
     rule.decoupled = a->decoupled;
+    rule.uncorrected = a->uncorrected;
     run(call, rule, stream);
 }
 

@@ -64,6 +64,10 @@ static void take_kind(struct dsf_ds *x, const struct rule *r)
     dsf_ds_set_text(x, "optimizer", "kind",
                     classic ? O "adam_w_mode" : "optimizer.type",
                     classic ? "adam" : r->kind);
+    if (strcmp(r->kind, "adamw") == 0 &&
+        !dsf_ds_true(x, O "bias_correction", true))
+        dsf_ds_set(x, "optimizer", "bias_correction", O "bias_correction",
+                   "false");
 }
 
 static void take_rule(struct dsf_ds *x, const struct rule *r)

@@ -184,7 +184,8 @@ struct dsf_cast_args {
  *   nearest, from element copy_at on; copies says that the task has this port.
  *   All: g = grad * control.scale. Elements [0, decay) decay.
  *   adam: Kingma & Ba 2015, algorithm 1; decoupled decay: Loshchilov & Hutter
- *   2019 (AdamW); else L2, g += wd * p.
+ *   2019 (AdamW); else L2, g += wd * p; uncorrected: m and v as they are, without
+ *   the corrections of control.
  *   sgd: as torch.optim.SGD (L2 decay; m = momentum * m + g).
  *   lion: Chen et al. 2023, algorithm 2. */
 struct dsf_update_args {
@@ -192,7 +193,8 @@ struct dsf_update_args {
     double beta1, beta2;
     float eps, weight_decay, momentum;
     int32_t decoupled, nesterov;
-    int32_t copies;
+    int32_t copies, uncorrected;
+    int32_t zero; /* no padding: equal arguments have equal bytes */
     int64_t copy_at;
 };
 

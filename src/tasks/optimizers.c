@@ -18,6 +18,7 @@ static void fill(const struct dsflow_optimizer_keys *keys, int decoupled,
     args->momentum = (float)keys->momentum;
     args->decoupled = decoupled;
     args->nesterov = keys->nesterov;
+    args->uncorrected = !keys->bias_correction;
 }
 
 static int fill_decoupled(const void *part,
@@ -223,6 +224,7 @@ struct dsflow_optimizer_keys dsf_optimizer_keys(const struct dsf_job *job)
         .weight_decay = in->weight_decay,
         .momentum = in->momentum,
         .nesterov = in->nesterov,
+        .bias_correction = in->bias_correction,
     };
 }
 

@@ -187,6 +187,7 @@ static void make_update(struct trial *t)
         .decoupled = one_in(t, 2),
         .nesterov = one_in(t, 2),
         .copies = !plain_sgd && one_in(t, 2),
+        .uncorrected = one_in(t, 4),
     };
     t->shapes[0] = control();
     t->shapes[1] =

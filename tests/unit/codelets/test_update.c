@@ -82,8 +82,11 @@ static void adam_rule(struct numbers *x, int i, double g,
         x->p[i] *= 1 - c->lr * wd;
     x->m[i] = b1 * x->m[i] + (1 - b1) * g;
     x->v[i] = b2 * x->v[i] + (1 - b2) * g * g;
-    x->p[i] -= c->lr / c->correction1 * x->m[i] /
-               (sqrt(x->v[i]) / sqrt(c->correction2) + a->eps);
+    if (a->uncorrected)
+        x->p[i] -= c->lr * x->m[i] / (sqrt(x->v[i]) + a->eps);
+    else
+        x->p[i] -= c->lr / c->correction1 * x->m[i] /
+                   (sqrt(x->v[i]) / sqrt(c->correction2) + a->eps);
 }
 
 static void sgd_rule(struct numbers *x, int i, double g,
@@ -154,6 +157,8 @@ static void adam_follows_its_formula(void **state)
 
     compare(&dsf_codelet_adam, adam_rule, &a, 5);
     a.decoupled = 1;
+    compare(&dsf_codelet_adam, adam_rule, &a, 5);
+    a.uncorrected = 1;
     compare(&dsf_codelet_adam, adam_rule, &a, 5);
 }
 

@@ -64,6 +64,8 @@ static const struct {
     { "optimizer.momentum", "optimizer.kind=sgd", "" },
     { "optimizer.nesterov", "optimizer.kind=sgd optimizer.momentum=0.5",
       "optimizer.kind=sgd" },
+    { "optimizer.bias_correction", "optimizer.kind=adam",
+      "optimizer.kind=sgd" },
     { "schedule.warmup", "schedule.kind=warmup", "schedule.kind=one_cycle" },
     { "schedule.warmup_shape", "schedule.kind=warmup schedule.warmup=2",
       "schedule.kind=warmup" },

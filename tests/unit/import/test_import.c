@@ -330,12 +330,14 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_line("gradient_clipping: DeepSpeed's default\n");
     dsf_job_fini(&job);
     make_job("{" BATCH "\"gradient_clipping\": 0.5, \"optimizer\": {"
-             "\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false,"
+             "\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false, "
+             "\"bias_correction\": false,"
              "\"betas\": [0.8, 0.9], \"weight_decay\": 3e-7}}}",
              RANKS(1), &job);
     assert_string_equal(job.optimizer.kind, "adam");
     assert_true(job.optimizer.betas[0] == 0.8 && job.optimizer.clip == 0.5);
     assert_true(job.optimizer.weight_decay == 3e-7);
+    assert_false(job.optimizer.bias_correction);
     dsf_job_fini(&job);
     make_job("{" BATCH "\"optimizer\": {\"type\": \"Lion\"}}", RANKS(1), &job);
     assert_string_equal(job.optimizer.kind, "lion");
