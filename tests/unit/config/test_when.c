@@ -116,6 +116,7 @@ static const struct {
     { "offload.piece", "offload.optimizer=cpu", "offload.params=cpu" },
     { "precision.master", "precision.compute=bf16", "" },
     { "offload.piece", "precision.states=int8", "precision.states=fp32" },
+    { "mesh.transport", "mesh.tensor=2", "" },
     { "memory.host", "", "memory.device=1GiB" },
     { "precision.head", "precision.compute=bf16", "" },
     { "precision.tf32", "", "precision.compute=bf16" },
