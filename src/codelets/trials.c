@@ -33,7 +33,8 @@ static struct dsflow_shape control(void)
 static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
                        void *data, int64_t elems, const void *args)
 {
-    const bool second = port == 4 && op == &dsf_op_adam;
+    const bool second = (port == 4 && op == &dsf_op_adam) ||
+                        (port == 3 && op == &dsf_op_adagrad);
     uint64_t state = seed + port;
     float *v = data;
 

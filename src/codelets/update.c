@@ -169,3 +169,32 @@ static void lion_cpu(const struct dsflow_call *call)
 }
 
 DSF_CODELET(lion, .cpu = lion_cpu, .trials = &dsf_trials_update);
+
+static void adagrad_part(const struct dsflow_call *call, float weight_decay,
+                         const float *grad, int64_t from, int64_t to)
+{
+    const struct dsf_update_args *a = call->args;
+    const struct dsflow_control *c = call->bufs[CONTROL].ptr;
+    struct dsf_adagrad_step s = {
+        .scale = (float)c->scale,
+        .lr = (float)c->lr,
+        .eps = a->eps,
+        .l2 = weight_decay,
+    };
+
+    uint16_t *copy = copy_of(call, from);
+
+    if (copy != NULL)
+        loops_of(call)->adagrad(&s, part(call, PARAM, from), grad,
+                                part(call, M, from), copy, (size_t)(to - from));
+    else
+        dsf_adagrad_update(&s, part(call, PARAM, from), grad,
+                           part(call, M, from), (size_t)(to - from));
+}
+
+static void adagrad_cpu(const struct dsflow_call *call)
+{
+    both(call, adagrad_part);
+}
+
+DSF_CODELET(adagrad, .cpu = adagrad_cpu, .trials = &dsf_trials_update);

@@ -174,7 +174,7 @@ static const struct dsflow_option optimizer_options[] = {
                          "optimizer.kind = adamw|adam|lion"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, eps, "1e-8", 0, 1,
                         "added to the denominator",
-                        "optimizer.kind = adamw|adam"),
+                        "optimizer.kind = adamw|adam|adagrad"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, weight_decay, "0.1", 0, 100,
                         "of matrices; norms and biases have none"),
     DSFLOW_OPTION_FLOAT(OPTIMIZER, clip, "1.0", 0, 1e12,

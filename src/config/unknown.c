@@ -151,6 +151,7 @@ static const struct {
     { "adamw", "optimizer.kind = \"adamw\"" },
     { "sgd", "optimizer.kind = \"sgd\"" },
     { "lion", "optimizer.kind = \"lion\"" },
+    { "adagrad", "optimizer.kind = \"adagrad\"" },
     { "beta1", "optimizer.betas" },
     { "beta2", "optimizer.betas" },
     { "adam_beta1", "optimizer.betas" },

@@ -97,6 +97,26 @@ struct lion {
     }
 };
 
+struct adagrad {
+    enum { STATES = 1 };
+    float eps, weight_decay;
+    float scale, lr;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        scale = (float)c.scale;
+        lr = (float)c.lr;
+    }
+    DEV void number(bool decays, float &p, float g, float &sum, float &) const
+    {
+        const float grad =
+            __fmaf_rn(p, decays ? weight_decay : 0, __fmul_rn(g, scale));
+
+        sum = __fmaf_rn(grad, grad, sum);
+        p = __fmaf_rn(-lr, __fdiv_rn(grad, __fadd_rn(__fsqrt_rn(sum), eps)), p);
+    }
+};
+
 template <int V, class Rule, class T, class G>
 DEV void update_at(const Rule &rule, const shard<T, G> &s, size_t i)
 {
@@ -248,8 +268,20 @@ void lion_run(const struct dsflow_call *call, void *stream)
     run(call, rule, stream);
 }
 
+void adagrad_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    adagrad rule = {};
+
+    rule.eps = a->eps;
+    rule.weight_decay = a->weight_decay;
+    run(call, rule, stream);
+}
+
 } // namespace
 
 const struct dsf_gpu_side dsf_gpu_side_adam = { "adam", adam_run, nullptr, 1 };
 const struct dsf_gpu_side dsf_gpu_side_sgd = { "sgd", sgd_run, nullptr, 1 };
 const struct dsf_gpu_side dsf_gpu_side_lion = { "lion", lion_run, nullptr, 1 };
+const struct dsf_gpu_side dsf_gpu_side_adagrad = { "adagrad", adagrad_run,
+                                                   nullptr, 1 };

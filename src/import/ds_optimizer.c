@@ -8,17 +8,19 @@
 #define O "optimizer.params."
 #define S "scheduler.params."
 
+/* With the defaults of each. */
 struct rule {
     const char *type, *kind;
-    double beta2; /* by default; 0: it has no betas */
-    bool eps, momentum;
+    double lr, beta2, eps; /* beta2 0: it has no betas; eps 0: no eps */
+    bool momentum;
 };
 
 static const struct rule rules[] = {
-    { "adam", "adamw", 0.999, true, false },
-    { "adamw", "adamw", 0.999, true, false },
-    { "lion", "lion", 0.99, false, false },
-    { "sgd", "sgd", 0, false, true },
+    { "adam", "adamw", 1e-3, 0.999, 1e-8, false },
+    { "adamw", "adamw", 1e-3, 0.999, 1e-8, false },
+    { "lion", "lion", 1e-3, 0.99, 0, false },
+    { "sgd", "sgd", 1e-3, 0, 0, true },
+    { "adagrad", "adagrad", 1e-2, 0, 1e-10, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -29,7 +31,9 @@ static const struct rule *find_rule(struct dsf_ds *x)
         if (strcasecmp(rules[i].type, type) == 0)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
-                  "%.60s: expected Adam, AdamW, Lion or SGD", type);
+                  "%.60s: expected Adam, AdamW, Lion, SGD or "
+                  "Adagrad",
+                  type);
     return NULL;
 }
 
@@ -73,11 +77,11 @@ static void take_kind(struct dsf_ds *x, const struct rule *r)
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
     take_kind(x, r);
-    dsf_ds_take_number(x, "optimizer", "lr", O "lr", 1e-3);
+    dsf_ds_take_number(x, "optimizer", "lr", O "lr", r->lr);
     if (r->beta2 > 0)
         take_betas(x, r->beta2);
-    if (r->eps)
-        dsf_ds_take_number(x, "optimizer", "eps", O "eps", 1e-8);
+    if (r->eps > 0)
+        dsf_ds_take_number(x, "optimizer", "eps", O "eps", r->eps);
     dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay", 0);
     if (!r->momentum)
         return;

@@ -227,6 +227,12 @@ void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
     dsf_loops()->lion(s, p, g, m, NULL, n);
 }
 
+void dsf_adagrad_update(const struct dsf_adagrad_step *s, float *p,
+                        const float *g, float *sum, size_t n)
+{
+    dsf_loops()->adagrad(s, p, g, sum, NULL, n);
+}
+
 void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
                 size_t n)
 {

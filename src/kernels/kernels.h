@@ -150,6 +150,12 @@ struct dsf_lion_step {
 };
 void dsf_lion_update(const struct dsf_lion_step *s, float *p, const float *g,
                      float *m, size_t n);
+struct dsf_adagrad_step {
+    float scale, lr, eps, l2;
+};
+/* sum: of the squares of all gradients. */
+void dsf_adagrad_update(const struct dsf_adagrad_step *s, float *p,
+                        const float *g, float *sum, size_t n);
 
 /* Numbers in fewer bits, rounded up or down at random so that the mean is right
  * (stochastic rounding), or to the nearest. All sets of instructions give the

@@ -62,6 +62,8 @@ struct dsf_loops {
                 float *m, float *copy, size_t n);
     void (*lion)(const struct dsf_lion_step *s, float *p, const float *g,
                  float *m, float *copy, size_t n);
+    void (*adagrad)(const struct dsf_adagrad_step *s, float *p, const float *g,
+                    float *sum, float *copy, size_t n);
 
     void (*pack16)(const struct dsf_rounding *r, const float *in, uint16_t *out,
                    size_t n);

@@ -72,6 +72,7 @@ const struct dsf_loops DSF_LOOPS = {
     .adam = adam,
     .sgd = sgd,
     .lion = lion,
+    .adagrad = adagrad,
     .pack16 = pack16,
     .pack8 = pack8,
     .unpack8 = unpack8,

@@ -73,5 +73,6 @@ static const struct dsf_narrow_loops OF(loops) = {
     .adam = OF(adam),
     .sgd = OF(sgd),
     .lion = OF(lion),
+    .adagrad = OF(adagrad),
     .row_product = OF(row_product),
 };

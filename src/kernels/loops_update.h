@@ -1,7 +1,8 @@
 /* loops_update.h - one pass over a shard of parameters, for these loops are
  * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen
- * et al. 2023, algorithm 2). Parameters and states are fp32; the copy of the
- * parameters, which may be NULL, is of the type (loops_types.h).
+ * et al. 2023, algorithm 2), AdaGrad (Duchi et al. 2011). Parameters and states
+ * are fp32; the copy of the parameters, which may be NULL, is of the type
+ * (loops_types.h).
  *
  * All sets of instructions and GPUs (gpu/update_cuda.cu) give the same bits, so
  * which product is rounded before it is added is written, and not left to the
@@ -111,4 +112,32 @@ static void OF(lion)(const struct dsf_lion_step *s, float *p, const float *g,
         OF(lion_at)(&lanes, p + i, g + i, m + i, copy ? copy + i : copy, VW);
     if (i < n)
         OF(lion_at)(&lanes, p + i, g + i, m + i, copy ? copy + i : copy, n - i);
+}
+
+INLINE void OF(adagrad_at)(const struct dsf_adagrad_step *s, float *p,
+                           const float *g, float *sum, NUM *copy, size_t k)
+{
+    vf param = vload(p, k);
+    vf grad = vfma_exact(param, vset(s->l2), vload(g, k) * vset(s->scale));
+    vf sum1 = vfma_exact(grad, grad, vload(sum, k));
+
+    param =
+        vfma_exact(vset(-s->lr), grad / (vsqrt(sum1) + vset(s->eps)), param);
+    vstore(p, param, k);
+    vstore(sum, sum1, k);
+    if (copy)
+        STORE(copy, param, k);
+}
+
+static void OF(adagrad)(const struct dsf_adagrad_step *s, float *p,
+                        const float *g, float *sum, NUM *copy, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + VW <= n; i += VW)
+        OF(adagrad_at)
+    (s, p + i, g + i, sum + i, copy ? copy + i : copy, VW);
+    if (i < n)
+        OF(adagrad_at)
+    (s, p + i, g + i, sum + i, copy ? copy + i : copy, n - i);
 }

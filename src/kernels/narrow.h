@@ -100,6 +100,8 @@ struct dsf_narrow_loops {
                 float *m, uint16_t *copy, size_t n); /* m NULL: no momentum */
     void (*lion)(const struct dsf_lion_step *s, float *p, const float *g,
                  float *m, uint16_t *copy, size_t n);
+    void (*adagrad)(const struct dsf_adagrad_step *s, float *p, const float *g,
+                    float *sum, uint16_t *copy, size_t n);
 
     /* dsf_row_product, of w[n][k] in T. */
     void (*row_product)(const float *x, const uint16_t *w, size_t n, size_t k,

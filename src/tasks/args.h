@@ -180,6 +180,7 @@ struct dsf_cast_args {
 /* adam                     { control R, grad R, param RW, m RW, v RW, copy RW? }
  * sgd                      { control R, grad R, param RW, m RW?, copy RW? }
  * lion                     { control R, grad R, param RW, m RW, copy RW? }
+ * adagrad                  { control R, grad R, param RW, sum RW, copy RW? }
  *   m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to the
  *   nearest, from element copy_at on; copies says that the task has this port.
  *   All: g = grad * control.scale. Elements [0, decay) decay.
@@ -187,7 +188,9 @@ struct dsf_cast_args {
  *   2019 (AdamW); else L2, g += wd * p; uncorrected: m and v as they are, without
  *   the corrections of control.
  *   sgd: as torch.optim.SGD (L2 decay; m = momentum * m + g).
- *   lion: Chen et al. 2023, algorithm 2. */
+ *   lion: Chen et al. 2023, algorithm 2.
+ *   adagrad: Duchi et al. 2011, diagonal; L2 decay; as torch.optim.Adagrad without
+ *   a decay of the rate. */
 struct dsf_update_args {
     struct dsflow_update_args at;
     double beta1, beta2;

@@ -59,10 +59,14 @@ static const struct dsflow_optimizer optimizers[] = {
     { .abi = DSFLOW_OPTIMIZER_ABI, .name = "lion",
       .summary = "Lion: the sign of a mix of gradient and momentum",
       .op = &dsf_op_lion, STATES("m"), .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adagrad",
+      .summary = "AdaGrad: the rate falls with the sum of squared gradients",
+      .op = &dsf_op_adagrad, STATES("sum"), .fill = fill_plain },
 };
 
 static const void *const builtin[] = { &optimizers[0], &optimizers[1],
-                                       &optimizers[2], &optimizers[3], NULL };
+                                       &optimizers[2], &optimizers[3],
+                                       &optimizers[4], NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {

@@ -143,3 +143,5 @@ UPDATE(sgd, "SGD update of a unit, with or without momentum",
        { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS, .optional = 1 });
 UPDATE(lion, "Lion update of a unit",
        { "m", DSFLOW_RW, .slice = DSFLOW_ELEMS });
+UPDATE(adagrad, "AdaGrad update of a unit",
+       { "sum", DSFLOW_RW, .slice = DSFLOW_ELEMS });

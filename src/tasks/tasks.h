@@ -26,7 +26,7 @@
                                         BARE(transmit) BARE(receive)           \
                                             OP(swap_in) OP(swap_out) OP(cast)  \
                                                 OP(adam) OP(sgd) OP(lion)      \
-                                                    OP(report) OP(report_loss)
+                                                    OP(adagrad) OP(report) OP(report_loss)
 
 #define DECLARE(name) extern const struct dsflow_op dsf_op_##name;
 DSF_OPS(DECLARE, DECLARE)

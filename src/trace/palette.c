@@ -93,6 +93,7 @@ static const struct look others[] = {
     { "adam", 0, DSF_PLAIN },
     { "sgd", 0, DSF_PLAIN },
     { "lion", 0, DSF_PLAIN },
+    { "adagrad", 0, DSF_PLAIN },
     { "copy", 55, DSF_DOTTED },
     { "gather", 34, DSF_DOWNWARD },
     { "transfer", 16, DSF_UPRIGHT },

@@ -47,7 +47,8 @@ if cmp -s serial/checkpoints/step-10/params.safetensors \
     fault "tiles of 16 give the bytes of tiles of 48"
 fi
 for kind in "batch.tile=16" "batch.groups=4" "model.family=llama" \
-    "optimizer.kind=lion" "optimizer.kind=sgd" "optimizer.clip=0.0"; do
+    "optimizer.kind=lion" "optimizer.kind=sgd" "optimizer.kind=adagrad" \
+    "optimizer.clip=0.0"; do
     rm -rf a b
     run a --executor serial --set $kind
     run b --set machine.workers=2 --set $kind

@@ -42,6 +42,7 @@ static const char *const types[] = {
 static const char *const policies[] = {
     "logits=4096",
     "optimizer.kind=sgd",
+    "optimizer.kind=adagrad",
     "optimizer.kind=lion recompute.what=block",
     "mesh.data=2 zero.stage=0",
     "mesh.data=2 zero.stage=1",

@@ -276,9 +276,9 @@ static const struct {
     const char *op;
     void (*make)(struct trial *t);
 } kinds[] = {
-    { "adam", make_update }, { "sgd", make_update }, { "lion", make_update },
-    { "add", make_sum },     { "reduce", make_sum }, { "square", make_square },
-    { "cast", make_cast },   { "wait", make_wait },
+    { "adam", make_update },    { "sgd", make_update }, { "lion", make_update },
+    { "adagrad", make_update }, { "add", make_sum },    { "reduce", make_sum },
+    { "square", make_square },  { "cast", make_cast },  { "wait", make_wait },
 };
 
 /* --- runs ----------------------------------------------------------------- */

@@ -135,6 +135,8 @@ const char *const mesh_trials[] = {
     /* Other optimizers, and no clipping. */
     "gpt2 optimizer.kind=lion mesh.data=2 zero.stage=3 zero.keep=0",
     "gpt2 optimizer.kind=sgd mesh.data=2 zero.stage=1",
+    "llama optimizer.kind=adagrad mesh.data=2 mesh.pipeline=2 zero.stage=1",
+    "gpt2 optimizer.kind=adam optimizer.bias_correction=false mesh.data=2",
     "gpt2 optimizer.kind=sgd optimizer.momentum=0.9 mesh.data=2 "
     "mesh.pipeline=2 zero.stage=2",
     "llama optimizer.clip=0.0 mesh.data=2 mesh.pipeline=2 zero.stage=2",
@@ -233,6 +235,8 @@ const char *const mesh_trials[] = {
     "gpt2 precision.states=int8 mesh.pipeline=2 optimizer.clip=0.0 "
     "offload.params=nvme offload.gradients=nvme",
     "llama precision.states=bf16 mesh.data=2 optimizer.kind=lion",
+    "gpt2 precision.states=int8 mesh.data=2 zero.stage=3 zero.keep=0 "
+    "optimizer.kind=adagrad offload.optimizer=nvme",
     "gpt2 " NO_MASTERS "mesh.data=2 zero.stage=1 offload.piece=4KiB",
     "llama " NO_MASTERS "mesh.data=2 zero.stage=3 zero.keep=0 mesh.pipeline=2 "
     "precision.states=int8",

@@ -113,6 +113,15 @@ static void lion_rule(struct numbers *x, int i, double g,
     x->m[i] = a->beta2 * x->m[i] + (1 - a->beta2) * g;
 }
 
+static void adagrad_rule(struct numbers *x, int i, double g,
+                         const struct dsf_update_args *a,
+                         const struct dsflow_control *c)
+{
+    g += (i < DECAY ? (double)a->weight_decay : 0) * x->p[i];
+    x->m[i] += g * g;
+    x->p[i] -= c->lr * g / (sqrt(x->m[i]) + (double)a->eps);
+}
+
 static void compare(const struct dsflow_codelet *codelet, rule_fn rule,
                     const struct dsf_update_args *args, unsigned nports)
 {
@@ -176,6 +185,11 @@ static void sgd_follows_its_formula(void **state)
 static void lion_follows_its_formula(void **state)
 {
     compare(&dsf_codelet_lion, lion_rule, &usual, 4);
+}
+
+static void adagrad_follows_its_formula(void **state)
+{
+    compare(&dsf_codelet_adagrad, adagrad_rule, &usual, 4);
 }
 
 static void the_norm_is_that_of_all_units_and_limits_the_gradient(void **state)
@@ -336,7 +350,8 @@ static void update_long(const struct dsflow_codelet *codelet,
 static void a_gradient_may_be_in_bf16(void **state)
 {
     static const struct dsflow_codelet *const codelets[] = {
-        &dsf_codelet_adam, &dsf_codelet_sgd, &dsf_codelet_lion
+        &dsf_codelet_adam, &dsf_codelet_sgd, &dsf_codelet_lion,
+        &dsf_codelet_adagrad
     };
     static struct long_tensors wide, narrow;
 
@@ -379,6 +394,7 @@ int main(void)
         cmocka_unit_test(adam_follows_its_formula),
         cmocka_unit_test(sgd_follows_its_formula),
         cmocka_unit_test(lion_follows_its_formula),
+        cmocka_unit_test(adagrad_follows_its_formula),
         cmocka_unit_test(the_norm_is_that_of_all_units_and_limits_the_gradient),
         cmocka_unit_test(one_gradient_is_added_to_another),
         cmocka_unit_test(a_shard_is_updated_like_the_whole),

@@ -349,6 +349,11 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_string_equal(job.optimizer.kind, "sgd");
     assert_true(job.optimizer.momentum == 0.9 && job.optimizer.nesterov);
     dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Adagrad\"}}", RANKS(1),
+             &job);
+    assert_string_equal(job.optimizer.kind, "adagrad");
+    assert_true(job.optimizer.lr == 1e-2 && job.optimizer.eps == 1e-10);
+    dsf_job_fini(&job);
 }
 
 static void optimizers_that_there_are_not_are_refused(void **state)
@@ -356,7 +361,7 @@ static void optimizers_that_there_are_not_are_refused(void **state)
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
                    RANKS(1),
                    "ds.json:1: optimizer.type: OneBitAdam: expected Adam, "
-                   "AdamW, Lion or SGD");
+                   "AdamW, Lion, SGD or Adagrad");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");

@@ -174,6 +174,36 @@ static void lion_follows_its_rule(void **state)
     with_every_isa(check_lions);
 }
 
+static void check_adagrad(size_t n)
+{
+    const struct dsf_adagrad_step a = { 0.5f, 0.1f, 1e-10f, 0.01f };
+    struct shard s = shard_new(n);
+
+    for (int step = 1; step <= STEPS; step++) {
+        new_gradient(&s, step);
+        for (size_t i = 0; i < n; i++) {
+            double g = s.g.d[i] * 0.5 + (double)a.l2 * s.p.d[i];
+
+            s.m.d[i] += g * g;
+            s.p.d[i] -= (double)a.lr * g / (sqrt(s.m.d[i]) + (double)a.eps);
+        }
+        dsf_adagrad_update(&a, s.p.f, s.g.f, s.m.f, n);
+        check_shard(&s);
+    }
+    shard_free(&s);
+}
+
+static void check_adagrads(void)
+{
+    for (size_t i = 0; i < NSIZES; i++)
+        check_adagrad(sizes[i]);
+}
+
+static void adagrad_follows_its_rule(void **state)
+{
+    with_every_isa(check_adagrads);
+}
+
 /* Any floats: of all sizes, zeroes, infinities and NaNs. */
 static void any_floats(float *v, size_t n, uint64_t seed)
 {
@@ -203,7 +233,7 @@ static void assert_same(const float *a, const float *b, size_t n)
                      (double)a[i], dsf_kernels_isa());
 }
 
-enum { MANY = 20001, RULES = 5 };
+enum { MANY = 20001, RULES = 6 };
 
 /* p, m and v after a step of each rule, of the first set of instructions. */
 static float after[RULES][3][MANY];
@@ -214,11 +244,14 @@ static void run_rule(int rule, float *p, const float *g, float *m, float *v)
                                         0.7f, 1e-8f, 1e-3f, 0.01f };
     const struct dsf_sgd_step sgd = { 0.7f, 0.03f, 0.9f, 0.01f, rule == 2, 0 };
     const struct dsf_lion_step lion = { 0.9, 0.99, 0.7f, 1e-2f, 1e-3f };
+    const struct dsf_adagrad_step adagrad = { 0.7f, 1e-2f, 1e-8f, 1e-3f };
 
     if (rule == 0)
         dsf_adam_update(&adam, p, g, m, v, MANY);
     else if (rule == 4)
         dsf_lion_update(&lion, p, g, m, MANY);
+    else if (rule == 5)
+        dsf_adagrad_update(&adagrad, p, g, v, MANY);
     else
         dsf_sgd_update(&sgd, p, g, rule == 3 ? NULL : m, MANY);
 }
@@ -362,6 +395,7 @@ int main(void)
         cmocka_unit_test(adam_follows_its_rule),
         cmocka_unit_test(sgd_follows_its_rule),
         cmocka_unit_test(lion_follows_its_rule),
+        cmocka_unit_test(adagrad_follows_its_rule),
         cmocka_unit_test(all_instructions_give_the_same_bits),
         cmocka_unit_test(a_product_is_added_and_rounded_once),
         cmocka_unit_test(squares_are_summed_in_the_order_of_their_lanes),

@@ -368,6 +368,7 @@ static void update(enum dsflow_dtype type, int rule, struct tensor one[4],
         .5f, .1f, rule == 1 ? .9f : 0, .01f, 1, 0
     };
     const struct dsf_lion_step lion = { .9, .99, 2, 1e-2f, 1e-3f };
+    const struct dsf_adagrad_step adagrad = { .5f, .1f, 1e-8f, .01f };
     const size_t n = one[0].n;
     float *p = one[0].f, *g = one[1].f, *m = one[2].f, *v = one[3].f;
 
@@ -375,15 +376,19 @@ static void update(enum dsflow_dtype type, int rule, struct tensor one[4],
         dsf_adam_update(&adam, p, g, m, v, n);
     else if (rule < 3)
         dsf_sgd_update(&sgd, p, g, rule == 1 ? m : NULL, n);
-    else
+    else if (rule == 3)
         dsf_lion_update(&lion, p, g, m, n);
+    else
+        dsf_adagrad_update(&adagrad, p, g, v, n);
     p = two[0].f, g = two[1].f, m = two[2].f, v = two[3].f;
     if (rule == 0)
         loops->adam(&adam, p, g, m, v, copy, n);
     else if (rule < 3)
         loops->sgd(&sgd, p, g, rule == 1 ? m : NULL, copy, n);
-    else
+    else if (rule == 3)
         loops->lion(&lion, p, g, m, copy, n);
+    else
+        loops->adagrad(&adagrad, p, g, v, copy, n);
 }
 
 static void check_updates(enum dsflow_dtype type)
@@ -399,7 +404,7 @@ static void check_updates(enum dsflow_dtype type)
         }
         for (size_t i = 0; i < n; i++) /* a second moment */
             one[3].f[i] = two[3].f[i] = fabsf(one[3].f[i]);
-        for (int rule = 0; rule < 4; rule++) {
+        for (int rule = 0; rule < 5; rule++) {
             update(type, rule, one, two, copy.h);
             for (size_t i = 0; i < 4; i++)
                 assert_memory_equal(one[i].f, two[i].f, n * sizeof(float));
