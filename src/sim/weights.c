@@ -162,6 +162,13 @@ unsigned dsf_weights_neediest(const struct dsf_weights *w)
     return most;
 }
 
+double dsf_weights_in(const struct dsf_rank_weight *r, int tier)
+{
+    return tier == DSFLOW_DEVICE ? r->peak
+           : tier == DSFLOW_HOST ? r->tier_bytes[tier] + r->beside
+                                 : r->tier_bytes[tier];
+}
+
 void dsf_weights_fini(struct dsf_weights *w)
 {
     for (unsigned r = 0; r < w->nranks; r++) {

@@ -48,6 +48,9 @@ void dsf_weights_take(struct dsf_weights *w, unsigned rank,
                       const struct dsf_rank_weight *of);
 /* The rank that needs most memory. */
 unsigned dsf_weights_neediest(const struct dsf_weights *w);
+
+/* All that a rank has in a memory, enum dsflow_tier, with scratch. */
+double dsf_weights_in(const struct dsf_rank_weight *r, int tier);
 void dsf_weights_fini(struct dsf_weights *w);
 
 #endif
