@@ -1,0 +1,191 @@
+/* exec_direct_join.c - communicators of NCCL: one for each GPU that receives,
+ * of all that send to it. */
+#include "exec/exec_direct_private.h"
+
+#include "base/alloc.h"
+#include "exec/cuda_module.h"
+#include "net/pass.h"
+
+#include <semaphore.h>
+#include <stdlib.h>
+
+/* How a GPU becomes a member. */
+struct card {
+    char id[DSF_NCCL_ID];
+    int32_t n, number;
+};
+
+static int nccl_fail(const char *why, struct dsflow_err *err)
+{
+    return why == NULL ? DSFLOW_OK
+                       : dsflow_fail(err, DSFLOW_EIO, "NCCL: %s", why);
+}
+
+/* Those of the ways from the first on that are to one GPU. */
+static size_t to_one(const struct dsf_direct *d, size_t first)
+{
+    size_t end = first + 1;
+
+    while (end < d->nways && d->ways[end].receiver == d->ways[first].receiver)
+        end++;
+    return end - first;
+}
+
+static struct dsf_direct_comm *new_comm(struct dsf_direct *d)
+{
+    struct dsf_direct_comm *c = &d->comms[d->ncomms++];
+
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+/* Join it with this GPU; between group_begin and group_end. */
+static const char *join(struct dsf_direct *d, const struct dsf_device *device,
+                        const struct card *card, struct dsf_direct_comm *comm)
+{
+    dsf_cuda_module(NULL)->use(device->index);
+    return d->nccl->join(card->id, card->n, card->number, &comm->at);
+}
+
+/* It has the number 0, and who sends to it those that follow. */
+static int join_receiver(struct dsf_direct *d, struct dsf_way *ways, size_t n,
+                         struct dsflow_err *err)
+{
+    struct card card = { .n = (int32_t)n + 1 };
+    struct dsf_direct_comm *comm = new_comm(d);
+    int status = nccl_fail(d->nccl->name(card.id), err);
+
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i++) {
+        ways[i].comm = comm;
+        ways[i].number = card.number = (int32_t)i + 1;
+        status = dsf_pass(d->exec->wire, true, ways[i].process, DSF_DIRECT_CARD,
+                          &card, sizeof(card), err);
+    }
+    card.number = 0;
+    return status == DSFLOW_OK
+               ? nccl_fail(join(d, ways->device, &card, comm), err)
+               : status;
+}
+
+static int join_senders(struct dsf_direct *d, struct dsf_way *ways, size_t n,
+                        struct dsflow_err *err)
+{
+    struct card *cards = dsf_xcalloc(n, sizeof(*cards));
+    const char *why = NULL;
+    int status = DSFLOW_OK;
+
+    for (size_t i = 0; i < n && status == DSFLOW_OK; i++)
+        status = dsf_pass(d->exec->wire, false, ways[i].process,
+                          DSF_DIRECT_CARD, &cards[i], sizeof(cards[i]), err);
+    if (status == DSFLOW_OK)
+        why = d->nccl->group_begin();
+    for (size_t i = 0; i < n && status == DSFLOW_OK && why == NULL; i++) {
+        ways[i].comm = new_comm(d);
+        why = join(d, ways[i].device, &cards[i], ways[i].comm);
+    }
+    if (status == DSFLOW_OK && why == NULL)
+        why = d->nccl->group_end();
+    free(cards);
+    return status == DSFLOW_OK ? nccl_fail(why, err) : status;
+}
+
+const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
+                           void *at, size_t bytes, void *stream)
+{
+    return w->out ? d->nccl->send(at, bytes, w->number, w->comm->at, stream)
+                  : d->nccl->receive(at, bytes, w->number, w->comm->at, stream);
+}
+
+/* A byte each way: two that meet the first time keep their threads waiting. */
+struct trial {
+    struct dsf_launch launch;
+    struct dsf_direct *direct;
+    const struct dsf_way *ways;
+    size_t n;
+    sem_t *ended;
+};
+
+static const char *put_trial(struct dsf_launch *launch, void *stream)
+{
+    struct trial *t = (struct trial *)launch;
+    const char *why = t->direct->nccl->group_begin(), *ended;
+
+    for (size_t i = 0; i < t->n && why == NULL; i++)
+        why =
+            dsf_direct_put(t->direct, &t->ways[i], t->ways[i].place, 1, stream);
+    ended = t->direct->nccl->group_end();
+    return why == NULL ? ended : why;
+}
+
+static void end_trial(struct dsf_launch *launch)
+{
+    sem_post(((struct trial *)launch)->ended);
+}
+
+/* All of one communicator: at who receives they are one launch. */
+static int try_ways(struct dsf_direct *d, const struct dsf_way *ways, size_t n,
+                    struct dsflow_err *err)
+{
+    const size_t launches = ways->out ? n : 1;
+    struct trial *v = dsf_xcalloc(launches, sizeof(*v));
+    int status = DSFLOW_OK;
+    sem_t ended;
+
+    sem_init(&ended, 0, 0);
+    for (size_t i = 0; i < launches; i++) {
+        v[i] = (struct trial){ .launch = { .queue = ways->out ? DSF_QUEUE_TO
+                                                              : DSF_QUEUE_FROM,
+                                           .put = put_trial,
+                                           .done = end_trial },
+                               .direct = d,
+                               .ways = &ways[i],
+                               .n = ways->out ? 1 : n,
+                               .ended = &ended };
+        dsf_device_launch(ways[i].device, &v[i].launch);
+    }
+    for (size_t i = 0; i < launches; i++)
+        while (sem_wait(&ended) != 0)
+            ;
+    for (size_t i = 0; i < launches && status == DSFLOW_OK; i++)
+        if (v[i].launch.status < 0)
+            status =
+                dsflow_fail(err, v[i].launch.status, "%s", v[i].launch.err.msg);
+    sem_destroy(&ended);
+    free(v);
+    return status;
+}
+
+/* From any thread. */
+
+/* From any thread. */
+void dsf_direct_leave(struct dsf_direct *d)
+{
+    for (size_t i = 0; i < d->ncomms; i++) {
+        struct dsf_direct_comm *c = &d->comms[i];
+
+        pthread_mutex_lock(&c->lock);
+        if (c->at != NULL)
+            d->nccl->leave(c->at);
+        c->at = NULL;
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+int dsf_direct_join(struct dsflow_exec *exec, struct dsflow_err *err)
+{
+    struct dsf_direct *d = exec->direct;
+    int status = DSFLOW_OK;
+
+    if (d == NULL || d->nways == 0)
+        return DSFLOW_OK;
+    for (size_t i = 0, n; i < d->nways && status == DSFLOW_OK; i += n) {
+        n = to_one(d, i);
+        status = d->ways[i].out ? join_senders(d, &d->ways[i], n, err)
+                                : join_receiver(d, &d->ways[i], n, err);
+        if (status == DSFLOW_OK)
+            status = try_ways(d, &d->ways[i], n, err);
+    }
+    if (status == DSFLOW_OK)
+        dsf_direct_listen(d);
+    return status;
+}

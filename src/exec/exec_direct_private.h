@@ -1,0 +1,101 @@
+/* exec_direct_private.h - what the files of messages between GPUs share. */
+#ifndef DSF_EXEC_EXEC_DIRECT_PRIVATE_H
+#define DSF_EXEC_EXEC_DIRECT_PRIVATE_H
+
+#include "exec/exec_direct.h"
+#include "exec/nccl.h"
+
+enum {
+    DSF_DIRECT_GO = UINT32_C(1) << 29, /* added to the tag of a message */
+    DSF_DIRECT_CARD = DSF_OWN_TAGS + 112,
+    DSF_DIRECT_WORD
+};
+
+struct dsf_direct_comm {
+    pthread_mutex_t lock; /* one thread at a time */
+    void *at;             /* NULL: it was left */
+};
+
+/* From a GPU of this process to one of another, or back. */
+struct dsf_way {
+    struct dsf_device *device;
+    int32_t process;
+    unsigned gpu; /* there */
+    bool out;
+    uint64_t sender, receiver; /* of all GPUs of the job: their places */
+    void *place;               /* of the first message */
+    struct dsf_direct_comm *comm;
+    int32_t number; /* of the other GPU in it */
+};
+
+/* What a GPU is to receive: ready at both ends. */
+struct dsf_parcel;
+struct dsf_direct_line {
+    struct dsf_parcel *first, **last;
+    bool busy; /* with one that is not in the line any more */
+};
+
+/* What a process says once: how it went, and where it went wrong. */
+struct dsf_direct_word {
+    int32_t status, process;
+    char msg[248];
+};
+struct dsf_direct_other {
+    struct dsf_direct *direct;
+    int32_t process;
+    struct dsf_direct_word theirs, ours;
+    struct dsf_message in, out;
+};
+
+struct dsf_direct {
+    struct dsflow_exec *exec;
+    const struct dsf_nccl *nccl;
+    struct dsf_way *ways; /* by who receives, and then by who sends: the same
+                             order in all processes */
+    size_t nways, cap_ways;
+    struct dsf_direct_comm *comms;
+    size_t ncomms;
+    struct dsf_direct_other *others; /* processes */
+    size_t nothers;
+
+    pthread_mutex_t lock; /* of these: */
+    pthread_cond_t changed;
+    struct dsf_direct_line *lines; /* by device */
+    size_t left;                   /* words that have not come, or not gone */
+    bool joined, said;
+};
+
+/* The GPU of its node that a rank is on. */
+static inline unsigned dsf_direct_gpu(const struct dsf_device *device,
+                                      int32_t rank)
+{
+    return (unsigned)rank % device->all;
+}
+
+struct dsf_way *dsf_direct_way(const struct dsf_direct *d,
+                               const struct dsf_device *device, int32_t process,
+                               unsigned gpu, bool out);
+
+/* --- exec_direct_join.c: communicators ------------------------------------ */
+
+/* One end of a message on a way, into a stream; returns what went wrong. */
+const char *dsf_direct_put(struct dsf_direct *d, const struct dsf_way *w,
+                           void *at, size_t bytes, void *stream);
+
+/* Leave all of them, which ends what is under way; from any thread. */
+void dsf_direct_leave(struct dsf_direct *d);
+
+/* --- exec_direct_words.c: what processes say of how it went ----------------
+ */
+
+/* From now on each of the others says one word, and is told one. */
+void dsf_direct_listen(struct dsf_direct *d);
+
+/* A message did not get there: others wait for it, or for one that comes behind
+ * it, and their GPUs cannot know. */
+void dsf_direct_say_lost(struct dsf_direct *d, const struct dsflow_err *err);
+
+/* All is well, and until the others have said something. */
+void dsf_direct_part(struct dsf_direct *d);
+
+#endif
