@@ -69,19 +69,32 @@ struct dsf_gpus_used dsf_gpus_of(const struct dsf_machine *machine,
     return used;
 }
 
+static bool may_cross(const struct dsf_processes *all,
+                      const struct dsflow_task_spec *t)
+{
+    return all->n > 1 && t->op->comm && t->rank >= 0;
+}
+
+/* Is the data of another process than the task? */
+static bool is_far(const struct dsf_processes *all,
+                   const struct dsflow_graph *g,
+                   const struct dsflow_task_spec *t, unsigned i)
+{
+    int32_t home = dsflow_graph_data(g, t->data[i])->home;
+
+    return home >= 0 &&
+           dsf_process_of(all, home) != dsf_process_of(all, t->rank);
+}
+
 double dsf_process_sent(const struct dsf_processes *all,
                         const struct dsflow_graph *g,
                         const struct dsflow_task_spec *t)
 {
     double bytes = 0;
 
-    for (unsigned i = 0; i < t->ndata && dsf_process_crosses(all, g, t); i++) {
-        int32_t home = dsflow_graph_data(g, t->data[i])->home;
-
-        if (home >= 0 &&
-            dsf_process_of(all, home) != dsf_process_of(all, t->rank))
+    for (unsigned i = 0; i < t->ndata && may_cross(all, t); i++)
+        if (is_far(all, g, t, i))
             bytes += dsf_task_moves(g, t, i);
-    }
     return bytes;
 }
 
@@ -89,16 +102,8 @@ bool dsf_process_crosses(const struct dsf_processes *all,
                          const struct dsflow_graph *g,
                          const struct dsflow_task_spec *t)
 {
-    int32_t to;
-
-    if (all->n < 2 || !t->op->comm || t->rank < 0)
-        return false;
-    to = dsf_process_of(all, t->rank);
-    for (unsigned i = 0; i < t->ndata; i++) {
-        int32_t home = dsflow_graph_data(g, t->data[i])->home;
-
-        if (home >= 0 && dsf_process_of(all, home) != to)
+    for (unsigned i = 0; i < t->ndata && may_cross(all, t); i++)
+        if (is_far(all, g, t, i))
             return true;
-    }
     return false;
 }
