@@ -73,12 +73,33 @@ static void both(const struct dsflow_call *call, update_fn *update)
     some(call, update, 0, a->at.decay, a->at.elems);
 }
 
+/* One pass with the numbers `s` of the step, into the copy too where there is
+ * one; then the states. */
+#define PASS(rule, s, ...)                                                     \
+    do {                                                                       \
+        float *param = part(call, PARAM, from);                                \
+        uint16_t *copy = copy_of(call, from);                                  \
+        size_t n = (size_t)(to - from);                                        \
+                                                                               \
+        if (copy != NULL)                                                      \
+            loops_of(call)->rule(&(s), param, grad, __VA_ARGS__, copy, n);     \
+        else                                                                   \
+            dsf_##rule##_update(&(s), param, grad, __VA_ARGS__, n);            \
+    } while (0)
+
+#define OPTIMIZER(name)                                                        \
+    static void name##_cpu(const struct dsflow_call *call)                     \
+    {                                                                          \
+        both(call, name##_part);                                               \
+    }                                                                          \
+    DSF_CODELET(name, .cpu = name##_cpu, .trials = &dsf_trials_update)
+
 static void adam_part(const struct dsflow_call *call, float weight_decay,
                       const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
-    struct dsf_adam_step s = {
+    const struct dsf_adam_step s = {
         .scale = (float)c->scale,
         .lr1 = (float)(a->uncorrected ? c->lr : c->lr / c->correction1),
         .root2 = a->uncorrected ? 1 : (float)sqrt(c->correction2),
@@ -89,30 +110,15 @@ static void adam_part(const struct dsflow_call *call, float weight_decay,
         .l2 = a->decoupled ? 0 : weight_decay,
     };
 
-    uint16_t *copy = copy_of(call, from);
-
-    if (copy != NULL)
-        loops_of(call)->adam(&s, part(call, PARAM, from), grad,
-                             part(call, M, from), part(call, V, from), copy,
-                             (size_t)(to - from));
-    else
-        dsf_adam_update(&s, part(call, PARAM, from), grad, part(call, M, from),
-                        part(call, V, from), (size_t)(to - from));
+    PASS(adam, s, part(call, M, from), part(call, V, from));
 }
-
-static void adam_cpu(const struct dsflow_call *call)
-{
-    both(call, adam_part);
-}
-
-DSF_CODELET(adam, .cpu = adam_cpu, .trials = &dsf_trials_update);
 
 static void sgd_part(const struct dsflow_call *call, float weight_decay,
                      const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
-    struct dsf_sgd_step s = {
+    const struct dsf_sgd_step s = {
         .scale = (float)c->scale,
         .lr = (float)c->lr,
         .momentum = a->momentum,
@@ -120,32 +126,17 @@ static void sgd_part(const struct dsflow_call *call, float weight_decay,
         .nesterov = a->nesterov,
         .first = c->step == 1,
     };
-
     bool has_m = call->nbufs > M && call->bufs[M].ptr != NULL;
-    float *m = has_m ? part(call, M, from) : NULL;
-    uint16_t *copy = copy_of(call, from);
 
-    if (copy != NULL)
-        loops_of(call)->sgd(&s, part(call, PARAM, from), grad, m, copy,
-                            (size_t)(to - from));
-    else
-        dsf_sgd_update(&s, part(call, PARAM, from), grad, m,
-                       (size_t)(to - from));
+    PASS(sgd, s, has_m ? part(call, M, from) : NULL);
 }
-
-static void sgd_cpu(const struct dsflow_call *call)
-{
-    both(call, sgd_part);
-}
-
-DSF_CODELET(sgd, .cpu = sgd_cpu, .trials = &dsf_trials_update);
 
 static void lion_part(const struct dsflow_call *call, float weight_decay,
                       const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
-    struct dsf_lion_step s = {
+    const struct dsf_lion_step s = {
         .scale = (float)c->scale,
         .lr = (float)c->lr,
         .beta1 = a->beta1,
@@ -153,48 +144,25 @@ static void lion_part(const struct dsflow_call *call, float weight_decay,
         .decay = (float)(c->lr * weight_decay),
     };
 
-    uint16_t *copy = copy_of(call, from);
-
-    if (copy != NULL)
-        loops_of(call)->lion(&s, part(call, PARAM, from), grad,
-                             part(call, M, from), copy, (size_t)(to - from));
-    else
-        dsf_lion_update(&s, part(call, PARAM, from), grad, part(call, M, from),
-                        (size_t)(to - from));
+    PASS(lion, s, part(call, M, from));
 }
-
-static void lion_cpu(const struct dsflow_call *call)
-{
-    both(call, lion_part);
-}
-
-DSF_CODELET(lion, .cpu = lion_cpu, .trials = &dsf_trials_update);
 
 static void adagrad_part(const struct dsflow_call *call, float weight_decay,
                          const float *grad, int64_t from, int64_t to)
 {
     const struct dsf_update_args *a = call->args;
     const struct dsflow_control *c = call->bufs[CONTROL].ptr;
-    struct dsf_adagrad_step s = {
+    const struct dsf_adagrad_step s = {
         .scale = (float)c->scale,
         .lr = (float)c->lr,
         .eps = a->eps,
         .l2 = weight_decay,
     };
 
-    uint16_t *copy = copy_of(call, from);
-
-    if (copy != NULL)
-        loops_of(call)->adagrad(&s, part(call, PARAM, from), grad,
-                                part(call, M, from), copy, (size_t)(to - from));
-    else
-        dsf_adagrad_update(&s, part(call, PARAM, from), grad,
-                           part(call, M, from), (size_t)(to - from));
+    PASS(adagrad, s, part(call, M, from));
 }
 
-static void adagrad_cpu(const struct dsflow_call *call)
-{
-    both(call, adagrad_part);
-}
-
-DSF_CODELET(adagrad, .cpu = adagrad_cpu, .trials = &dsf_trials_update);
+OPTIMIZER(adam);
+OPTIMIZER(sgd);
+OPTIMIZER(lion);
+OPTIMIZER(adagrad);
