@@ -125,6 +125,18 @@ struct dsf_text dsf_percent_text(double x)
     return t;
 }
 
+struct dsf_text dsf_real_text(double x)
+{
+    struct dsf_text t;
+
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(t.s, sizeof(t.s), "%.*g", digits, x);
+        if (strtod(t.s, NULL) == x)
+            break;
+    }
+    return t;
+}
+
 struct dsf_text dsf_seconds_text(double seconds)
 {
     struct dsf_text t;

@@ -16,6 +16,8 @@ struct dsf_text dsf_time_text(double seconds); /* "410 ms", "2 min 5 s" */
 struct dsf_text dsf_count_text(double n);     /* "12.3k" */
 struct dsf_text dsf_percent_text(double x);   /* "87 %" */
 struct dsf_text dsf_seconds_text(double seconds); /* four digits: "27.37 s" */
+/* As many digits as it takes to read back to the same number: "0.1", "1e-05". */
+struct dsf_text dsf_real_text(double x);
 /* What was measured beside what was predicted: "5.0 x slower than predicted",
  * "1.3 x faster than predicted", "as predicted" within 5 %; "" where one of
  * them is not known. */

@@ -22,13 +22,13 @@ namespace {
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 extern "C" {
 #include "base/alloc.h"
+#include "base/units.h"
 }
 
 namespace {
@@ -46,22 +46,12 @@ std::string as_toml(const toml::node &node)
     return out.str();
 }
 
-/* The shortest decimal that reads back to the same number. */
-std::string shortest(double x)
+/* An exponent or a point makes it a float in TOML. */
+std::string real(double x)
 {
-    char text[40];
+    const std::string text = std::isnan(x) ? "nan" : dsf_real_text(x).s;
 
-    if (std::isnan(x))
-        return "nan";
-    for (int digits = 6; digits <= 17; digits++) {
-        std::snprintf(text, sizeof(text), "%.*g", digits, x);
-        if (std::strtod(text, nullptr) == x)
-            break;
-    }
-    /* An exponent or a point makes it a float in TOML. */
-    if (std::strpbrk(text, ".en") == nullptr)
-        std::strcat(text, ".0");
-    return text;
+    return text.find_first_of(".en") == text.npos ? text + ".0" : text;
 }
 
 bool is_control(unsigned char c)
@@ -110,7 +100,7 @@ std::string as_text(const toml::node &node)
     std::string text;
 
     if (const auto *f = node.as_floating_point())
-        return shortest(f->get());
+        return real(f->get());
     if (const auto *s = node.as_string())
         return quoted(s->get());
     if (const auto *a = node.as_array()) {
@@ -279,6 +269,11 @@ extern "C" int dsf_toml_parse(const char *text, size_t bytes, const char *path,
 extern "C" char *dsf_toml_quote(const char *string)
 {
     return copy(quoted(string));
+}
+
+extern "C" char *dsf_toml_real(double x)
+{
+    return copy(real(x));
 }
 
 extern "C" void dsf_toml_fini(struct dsf_toml *toml)

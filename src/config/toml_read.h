@@ -54,8 +54,9 @@ int dsf_toml_parse(const char *text, size_t bytes, const char *path,
                    struct dsf_toml *out, struct dsflow_err *err);
 void dsf_toml_fini(struct dsf_toml *toml);
 
-/* The string as TOML, in quotes; freed by the caller. */
+/* The string as TOML, in quotes, and the number; freed by the caller. */
 char *dsf_toml_quote(const char *string);
+char *dsf_toml_real(double x);
 
 DSFLOW_END_DECLS
 

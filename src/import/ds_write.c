@@ -60,15 +60,7 @@ void dsf_ds_set(struct dsf_ds *x, const char *table, const char *key,
 void dsf_ds_set_number(struct dsf_ds *x, const char *table, const char *key,
                        const char *path, double value)
 {
-    char text[40];
-
-    for (int digits = 1; digits < 18; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    dsf_ds_set(x, table, key, path, "%s%s", text,
-               strpbrk(text, ".en") == NULL ? ".0" : "");
+    set(x, table, key, path, dsf_toml_real(value));
 }
 
 void dsf_ds_set_text(struct dsf_ds *x, const char *table, const char *key,

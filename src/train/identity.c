@@ -3,6 +3,7 @@
 #include "train/identity.h"
 
 #include "base/alloc.h"
+#include "base/units.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
@@ -59,18 +60,10 @@ static void add(struct dsf_identity *of, enum dsf_effect effect,
     of->v[of->n - 1].value = dsf_xstrdup(text);
 }
 
-/* A text that reads back to the number. */
 static void add_real(struct dsf_identity *of, enum dsf_effect effect,
                      const char *key, double x)
 {
-    char text[64];
-
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    add(of, effect, key, "%s", text);
+    add(of, effect, key, "%s", dsf_real_text(x).s);
 }
 
 static void add_flag(struct dsf_identity *of, enum dsf_effect effect,

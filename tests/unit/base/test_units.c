@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void sizes_have_units(void **state)
@@ -117,6 +118,17 @@ static void a_nan_has_no_sign(void **state)
     assert_true(dsf_unsigned_nan(-1.5) == -1.5);
 }
 
+static void a_number_reads_back_from_as_few_digits_as_that_takes(void **state)
+{
+    static const double odd[] = { 1.0 / 3, 0.1 + 0.2, 1e22 / 3, -5e-324 };
+
+    assert_string_equal(dsf_real_text(0.1).s, "0.1");
+    assert_string_equal(dsf_real_text(1e-5).s, "1e-05");
+    assert_string_equal(dsf_real_text(0x1p24).s, "16777216");
+    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+        assert_true(strtod(dsf_real_text(odd[i]).s, NULL) == odd[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +140,7 @@ int main(void)
         cmocka_unit_test(a_message_is_one_clean_line),
         cmocka_unit_test(a_status_has_words_and_an_exit_status),
         cmocka_unit_test(a_nan_has_no_sign),
+        cmocka_unit_test(a_number_reads_back_from_as_few_digits_as_that_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
