@@ -88,6 +88,8 @@ set_up() {
     ln -s "$build/dsflow" "$build/tests/gpu/test_"* "$work/run/"
     ln -s "$build/tests/same/test_meshes" "$work/run/tests/same/"
     ln -s "$build/tests/gpu/.libs/"*.so "$work/run/tests/gpu/.libs/"
+    mkdir "$work/run/.libs"
+    ln -s "$build/.libs/dsflow-mpi.so" "$work/run/.libs/"
 }
 
 # passes TEST
@@ -101,7 +103,7 @@ passes() {
             srcdir=$top PATH=$work/run:$PATH STARPU_NCPU=2 STARPU_SILENT=1 \
                 STARPU_WORKERS_NOBIND=1 STARPU_HOME=$build/tests \
                 XDG_CACHE_HOME=$build/tests/.cache HWLOC_COMPONENTS=-pci \
-                timeout -k 5 90 "$@" > "$work/said" 2>&1
+                timeout -k 5 150 "$@" < /dev/null > "$work/said" 2>&1
     )
 }
 
