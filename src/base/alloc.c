@@ -59,16 +59,23 @@ char *dsf_xstrndup(const char *s, size_t n)
     return checked(strndup(s, n), n + 1);
 }
 
-char *dsf_xasprintf(const char *fmt, ...)
+char *dsf_xvasprintf(const char *fmt, va_list ap)
 {
     char *s = NULL;
+    int n = vasprintf(&s, fmt, ap);
+
+    return checked(n < 0 ? NULL : s, 0);
+}
+
+char *dsf_xasprintf(const char *fmt, ...)
+{
+    char *s;
     va_list ap;
-    int n;
 
     va_start(ap, fmt);
-    n = vasprintf(&s, fmt, ap);
+    s = dsf_xvasprintf(fmt, ap);
     va_end(ap);
-    return checked(n < 0 ? NULL : s, 0);
+    return s;
 }
 
 void dsf_grow(void *v, size_t *cap, size_t n, size_t size)

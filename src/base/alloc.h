@@ -15,6 +15,8 @@ char *dsf_xstrdup(const char *s);
 char *dsf_xstrndup(const char *s, size_t n);
 char *dsf_xasprintf(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
+char *dsf_xvasprintf(const char *fmt, va_list ap)
+    __attribute__((format(printf, 1, 0)));
 
 /* Grow `*v` (elements of `size` bytes, capacity `*cap`) to hold `n`; new
  * elements are zero. */

@@ -48,13 +48,11 @@ static void set(struct dsf_ds *x, const char *table, const char *key,
 void dsf_ds_set(struct dsf_ds *x, const char *table, const char *key,
                 const char *path, const char *fmt, ...)
 {
-    char value[512];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(value, sizeof(value), fmt, args);
+    set(x, table, key, path, dsf_xvasprintf(fmt, args));
     va_end(args);
-    set(x, table, key, path, dsf_xstrdup(value));
 }
 
 void dsf_ds_set_number(struct dsf_ds *x, const char *table, const char *key,

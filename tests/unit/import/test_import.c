@@ -534,6 +534,21 @@ static void what_is_auto_is_left_open_or_set(void **state)
     dsf_job_fini(&job);
 }
 
+static void any_number_of_files_may_be_named(void **state)
+{
+    static const char name[] = "a-folder-of-texts/with-a-long-name/part.txt";
+    const char *data[50];
+    const struct dsf_ds_wish wish = { .data = data, .ndata = 50 };
+    struct dsf_job job;
+
+    for (size_t i = 0; i < 50; i++)
+        data[i] = name;
+    make_job("{" BATCH "\"steps_per_print\": 10}", wish, &job);
+    assert_int_equal(job.data.train.n, 50);
+    assert_string_equal(job.data.train.v[49], name);
+    dsf_job_fini(&job);
+}
+
 static void what_cannot_be_had_is_all_named_or_dropped(void **state)
 {
     static const char json[] = "{" BATCH "\n\"curriculum_learning\": {"
@@ -622,6 +637,7 @@ int main(void)
         cmocka_unit_test(types_are_those_asked_for),
         cmocka_unit_test(memories_are_those_asked_for),
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
+        cmocka_unit_test(any_number_of_files_may_be_named),
         cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
         cmocka_unit_test(what_makes_no_job_is_said),
     };
