@@ -14,7 +14,6 @@
 #include "cli/screen.h"
 #include "net/net.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -201,23 +200,6 @@ static void follow(struct launch *l)
     dsf_launch_end_lines(l);
 }
 
-/* Memory that processes of this host shared has names until all have it: of one
- * that was killed before, they stay. */
-static void remove_shared(const struct launch *l)
-{
-    DIR *folder = l->job != 0 ? opendir("/dev/shm") : NULL;
-    const struct dirent *e;
-    char job[32];
-
-    snprintf(job, sizeof(job), ".%lx.", l->job);
-    while (folder != NULL && (e = readdir(folder)) != NULL)
-        if (strstr(e->d_name, "_segment.") != NULL &&
-            strstr(e->d_name, job) != NULL)
-            unlinkat(dirfd(folder), e->d_name, 0);
-    if (folder != NULL)
-        closedir(folder);
-}
-
 static int run_once(struct launch *l, int64_t n, const char *failed,
                     bool *again, struct dsflow_err *err)
 {
@@ -229,7 +211,6 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     l->said.n = 0;
     l->found[0] = '\0';
     l->ending = 0;
-    l->job = 0;
     if (l->nprocesses > 0)
         memset(l->processes, 0, l->nprocesses * sizeof(*l->processes));
     dsf_mpirun_environment(n, failed);
@@ -239,7 +220,6 @@ static int run_once(struct launch *l, int64_t n, const char *failed,
     if (status < 0)
         return status;
     follow(l);
-    remove_shared(l);
     return dsf_launch_judge(l, again, err);
 }
 

@@ -39,8 +39,7 @@ struct launch {
     char program[PATH_MAX];
 
     pid_t mpirun;
-    int status;        /* of mpirun, as waitpid says it */
-    unsigned long job; /* as it numbers them */
+    int status; /* of mpirun, as waitpid says it */
     bool over;
     struct stream streams[2];
     struct process *processes;

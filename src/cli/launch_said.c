@@ -39,7 +39,7 @@ static void hear(struct launch *l, int i, const char *line)
 {
     struct process *p = dsf_launch_process(l, i);
 
-    if (sscanf(line, "begins %d %63s %lu", &p->pid, p->host, &l->job) == 3)
+    if (sscanf(line, "begins %d %63s", &p->pid, p->host) == 2)
         p->begun = true;
     else if (sscanf(line, "ended %d", &p->status) == 1)
         p->ended = true;

@@ -79,7 +79,6 @@ void dsf_launched_begin(void)
     struct sigaction term = { .sa_sigaction = on_term,
                               .sa_flags =
                                   SA_RESTART | SA_ONSTACK | SA_SIGINFO };
-    const char *job = getenv("PMIX_NAMESPACE");
     char host[64] = "", line[128];
     int n;
 
@@ -90,8 +89,8 @@ void dsf_launched_begin(void)
     sigaction(SIGUSR1, &user, NULL);
     sigaction(SIGUSR2, &user, NULL);
     gethostname(host, sizeof(host) - 1);
-    n = snprintf(line, sizeof(line), "%cbegins %d %s %s\n", DSF_TO_LAUNCHER,
-                 (int)getpid(), host, job != NULL ? job : "0");
+    n = snprintf(line, sizeof(line), "%cbegins %d %s\n", DSF_TO_LAUNCHER,
+                 (int)getpid(), host);
     tell(line, (size_t)n);
 }
 

@@ -241,6 +241,7 @@ static const char *mpi_open(int32_t *process, int32_t *nprocesses,
 {
     int error, level, size, *most, known;
 
+    dsf_shared_files_guard();
     error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
     if (error != MPI_SUCCESS)
         return text_of(error);

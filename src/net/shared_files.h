@@ -5,6 +5,12 @@
 
 #include <mpi.h>
 
+/* Before MPI_Init: what of this job has a name when this process ends loses it,
+ * until dsf_shared_files_unlink has returned, and again from
+ * dsf_shared_files_end on. Where no other process can be started for that, it
+ * stays. */
+void dsf_shared_files_guard(void);
+
 /* All processes of comm call it: all of them have the memory from then on, and
  * no name of it is left. Returns what MPI says. */
 int dsf_shared_files_unlink(MPI_Comm comm);

@@ -93,4 +93,30 @@ for process in 1 0; do
     named STOP $process || { fault "stopped $process: not named"; cat log; }
 done
 goes_on "stopped $process"
+
+# Before all have met MPI's shared memory has names, which mpirun removes if it
+# is there.
+segments() {
+    ls "/dev/shm/"*_segment.*".$(printf %x "$(cat pids/job)")."* 2> /dev/null
+}
+cat > waits.sh <<'EOF'
+if [ "$OMPI_COMM_WORLD_RANK" -eq 2 ]; then exec sleep 100; fi
+exec "$@"
+EOF
+rm -rf pids run && mkdir pids
+# shellcheck disable=SC2086
+mpirun -n 3 sh noted.sh sh waits.sh "$dsflow" run job.toml $keys > log 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    [ -s pids/job ] && [ "$(segments | wc -l)" -eq 2 ] && break
+    sleep 0.1
+done
+[ "$(segments | wc -l)" -eq 2 ] || fault "met: no shared memory was seen"
+kill -KILL $pid "$(cat pids/0)" "$(cat pids/1)" "$(cat pids/2)"
+for _ in $(seq 50); do
+    segments > /dev/null || break
+    sleep 0.1
+done
+segments && fault "killed before they met: shared memory is left"
+wait $pid 2> /dev/null
 finish
