@@ -23,6 +23,7 @@
 #include "train/params.h"
 #include "train/vocabulary.h"
 #include "train/together.h"
+#include "train/transport.h"
 #include "train/watched.h"
 #include "tune/fit.h"
 
@@ -379,6 +380,8 @@ int dsf_session_open(struct dsf_session *s, enum dsflow_exec_kind kind,
 
     if (s->wire != NULL)
         status = dsf_together_begin(s, &options, err);
+    else if (s->plan->nranks > 1)
+        dsf_transport_warn_of_one(s->job);
     if (status < 0)
         return status;
     dsf_cuda_round_to_tf32(dsf_machine_keys_tf32(s->job, &s->machine));

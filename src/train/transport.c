@@ -61,3 +61,14 @@ int dsf_transport_choose(const struct dsf_job *job,
         dsf_info("messages go by way of main memory, by MPI: %s", why.msg);
     return DSFLOW_OK;
 }
+
+void dsf_transport_warn_of_one(const struct dsf_job *job)
+{
+    struct dsflow_err text;
+
+    if (job->mesh.transport == DSF_TRANSPORT_AUTO)
+        return;
+    dsf_job_fail(job, &text, DSFLOW_EINVAL, "mesh", "transport",
+                 "has no effect: one process has all ranks");
+    dsf_warn("%s", text.msg);
+}

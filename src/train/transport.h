@@ -13,4 +13,7 @@ int dsf_transport_choose(const struct dsf_job *job,
                          const struct dsf_processes *all, bool *direct,
                          struct dsflow_err *err);
 
+/* Where there is one process: of a key that only several look at. */
+void dsf_transport_warn_of_one(const struct dsf_job *job);
+
 #endif

@@ -80,6 +80,10 @@ sed -n '1,/"step": *5\b/p' all/metrics.jsonl | grep -o '"lr": *[^,]*' | head -5 
 grep -o '"lr": *[^,]*' cut/metrics.jsonl | head -5 > cut.lr
 [ -s cut.lr ] && cmp whole.lr cut.lr || fault "the rates differ: $(diff whole.lr cut.lr)"
 
+run alone --set mesh.data=2 --set mesh.transport=mpi --set job.steps=5
+[ "$(grep '^dsflow: warning: ' log)" = "dsflow: warning: --set: mesh: transport: has no effect: one process has all ranks" ] ||
+    fault "a transport for one process: $(cat log)"
+
 # A model from a folder has the family of its config.json.
 mkdir hf
 cat > hf/config.json << 'E2'
