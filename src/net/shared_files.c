@@ -162,7 +162,6 @@ int dsf_shared_files_unlink(MPI_Comm comm)
 
 void dsf_shared_files_end(MPI_Comm comm)
 {
-    dsf_shared_files_guard();
     for_each_mapped(make_empty);
     MPI_Barrier(comm); /* none comes back after it was removed */
 }

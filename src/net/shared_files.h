@@ -6,9 +6,8 @@
 #include <mpi.h>
 
 /* Before MPI_Init: what of this job has a name when this process ends loses it,
- * until dsf_shared_files_unlink has returned, and again from
- * dsf_shared_files_end on. Where no other process can be started for that, it
- * stays. */
+ * until dsf_shared_files_unlink has returned. Where no other process can be
+ * started for that, it stays. */
 void dsf_shared_files_guard(void);
 
 /* All processes of comm call it: all of them have the memory from then on, and
