@@ -13,8 +13,10 @@ allowed() {
     base/fatal:abort) ;;     # no memory for metadata, or a bug of ours
     net/mpi_module:abort) ;; # the same, in a module without symbols of dsflow
     net/watch_thread:_exit) ;; # a run in several processes, of which one died
+    # In a child of their own:
+    net/shared_files:_exit | net/shared_files:signal) ;;
     verify/child:_exit | verify/child:sigaction | verify/child:setitimer) ;;
-    measure/apart:_exit) ;; # both in a child of their own
+    measure/apart:_exit) ;;
     # StarPU is told there only to be silent, and not to bind its workers; what
     # its headers print stands in the objects that include them.
     exec/starpu_exec:setenv | exec/starpu_exec:unsetenv) ;;
