@@ -16,7 +16,7 @@ packages=(
     autoconf automake g++ gcc libtool make patch pkg-config
     libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
     libjansson-dev libopenmpi-dev libpcre2-dev libtomlplusplus-dev
-    libutf8proc-dev libxxhash-dev openmpi-bin
+    libutf8proc-dev libxxhash-dev libzip-dev openmpi-bin
     libxml2-utils pajeng python3
 )
 
