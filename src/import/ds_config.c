@@ -90,6 +90,14 @@ static void refuse_unknown(struct dsf_ds *x, const char *path)
         near != NULL ? ": expected " : "", near != NULL ? near : "", path);
 }
 
+static void refuse_type(struct dsf_ds *x, const char *path, const json_t *value)
+{
+    char *text = dsf_ds_value_text(value);
+
+    dsf_ds_refuse(x, path, "%.60s: expected an object, {…}", text);
+    free(text);
+}
+
 static void judge(struct dsf_ds *x, const json_t *object, const char *above)
 {
     const json_t *value;
@@ -107,6 +115,9 @@ static void judge(struct dsf_ds *x, const json_t *object, const char *above)
                 refuse_key(x, key, path, value);
         } else if (key == NULL && json_is_object(value) && is_section(path)) {
             judge(x, value, path);
+        } else if (key == NULL && is_section(path)) {
+            if (asks(value))
+                refuse_type(x, path, value);
         } else if (key == NULL) {
             refuse_unknown(x, path);
         }

@@ -1,6 +1,6 @@
 /* ds_keys.h - the keys of DeepSpeed's configuration, and what becomes of each.
  *
- * They are those of DeepSpeed 0.18's config.py, zero/config.py and its other
+ * They are those of DeepSpeed 0.19's config.py, zero/config.py and its other
  * models of sections.
  */
 #ifndef DSF_IMPORT_DS_KEYS_H

@@ -74,6 +74,17 @@ static void take_kind(struct dsf_ds *x, const struct rule *r)
                    "false");
 }
 
+/* Of torch.optim.AdamW by default, which DeepSpeed takes where it is told to.
+ */
+static double torch_decay(struct dsf_ds *x, const struct rule *r)
+{
+    return strcmp(r->kind, "adamw") == 0 &&
+                   dsf_ds_true(x, O "torch_adam", false) &&
+                   dsf_ds_true(x, O "adam_w_mode", true)
+               ? 0.01
+               : 0;
+}
+
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
     take_kind(x, r);
@@ -82,7 +93,8 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
         take_betas(x, r->beta2);
     if (r->eps > 0)
         dsf_ds_take_number(x, "optimizer", "eps", O "eps", r->eps);
-    dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay", 0);
+    dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay",
+                       torch_decay(x, r));
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);
@@ -139,17 +151,28 @@ static void take_warmup(struct dsf_ds *x)
     dsf_ds_set_text(x, "schedule", "warmup_shape", S "warmup_type", shape);
 }
 
+static void take_warmup_to(struct dsf_ds *x, const char *high)
+{
+    take_warmup(x);
+    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, high, 1e-3);
+}
+
+/* Where this schedule has no highest rate, it is that of the optimizer; older
+ * versions of DeepSpeed took 0.001. */
 static void warmup(struct dsf_ds *x)
 {
+    if (dsf_ds_get(x, S "warmup_max_lr") == NULL) {
+        take_warmup_to(x, O "lr");
+        return;
+    }
     take_rate(x, S "warmup_max_lr", 1e-3);
-    take_warmup(x);
-    take_share(x, "warmup_ratio", S "warmup_min_lr", 0, S "warmup_max_lr",
-               1e-3);
+    take_warmup_to(x, S "warmup_max_lr");
 }
 
 static void warmup_decay(struct dsf_ds *x)
 {
-    warmup(x);
+    take_rate(x, S "warmup_max_lr", 1e-3);
+    take_warmup_to(x, S "warmup_max_lr");
     take_steps(x, "total", S "total_num_steps", 0);
 }
 
@@ -218,12 +241,27 @@ static void take_schedule(struct dsf_ds *x)
                   type);
 }
 
+/* DeepSpeed makes no optimizer of its own. */
+static void leave_optimizer(struct dsf_ds *x)
+{
+    static const char why[] =
+        "the program that calls DeepSpeed makes the optimizer: to be set";
+    static const char *const keys[] = { "kind", "lr", "betas", "eps",
+                                        "weight_decay" };
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        dsf_ds_leave(x, "optimizer", keys[i], why);
+}
+
 void dsf_ds_optimizer(struct dsf_ds *x)
 {
-    const struct rule *rule = find_rule(x);
+    const struct rule *rule =
+        dsf_ds_get(x, "optimizer") != NULL ? find_rule(x) : NULL;
 
     if (rule != NULL)
         take_rule(x, rule);
+    else if (dsf_ds_get(x, "optimizer") == NULL)
+        leave_optimizer(x);
     dsf_ds_take_number(x, "optimizer", "clip", "gradient_clipping", 1);
     take_schedule(x);
 }

@@ -111,9 +111,11 @@ int64_t dsf_ds_whole(struct dsf_ds *x, const char *path, int64_t fallback)
 {
     double value = dsf_ds_number(x, path, (double)fallback);
 
-    /* DeepSpeed takes 1e5 for 100000, too. */
-    if (value == floor(value) && fabs(value) < 0x1p53)
-        return (int64_t)value;
+    /* DeepSpeed takes 1e5 for 100000, too; sys.maxsize is no bound at all. */
+    if (value == floor(value) && fabs(value) <= 0x1p63)
+        return value > 0x1p53    ? (int64_t)1 << 53
+               : value < -0x1p53 ? -((int64_t)1 << 53)
+                                 : (int64_t)value;
     refuse_type(x, path, "a whole number");
     return fallback;
 }

@@ -10,6 +10,8 @@
 
 #define Z "zero_optimization."
 
+enum { MOST_STEPS = 1000000000 }; /* the most that a job takes */
+
 /* What --set says of a key, or `fallback`. */
 static int64_t wished(const struct dsf_ds *x, const char *key, int64_t fallback)
 {
@@ -53,9 +55,10 @@ static void take_job(struct dsf_ds *x)
         dsf_ds_set(x, "job", "steps",
                    "the program that calls DeepSpeed says how many: to be set",
                    "1000");
+    /* sys.maxsize and its like: never. */
     if (every > 0)
         dsf_ds_set(x, "job", "log_every", "steps_per_print", "%lld",
-                   (long long)every);
+                   (long long)(every < MOST_STEPS ? every : MOST_STEPS));
     free(output);
     free(name);
 }
@@ -104,6 +107,8 @@ static int64_t find_tensor(struct dsf_ds *x, const char **path)
 {
     *path = dsf_ds_get(x, "tensor_parallel.tp.tp_size") != NULL
                 ? "tensor_parallel.tp.tp_size"
+            : dsf_ds_get(x, "tensor_parallel.tensor_parallel.tp_size") != NULL
+                ? "tensor_parallel.tensor_parallel.tp_size"
                 : "tensor_parallel.autotp_size";
     return wished(x, "mesh.tensor", dsf_ds_whole(x, *path, 1));
 }
@@ -132,29 +137,42 @@ static int64_t take_mesh(struct dsf_ds *x)
     return x->wish->ranks / each;
 }
 
+static const char all_path[] = "train_batch_size";
+static const char micro_path[] = "train_micro_batch_size_per_gpu";
+static const char steps_path[] = "gradient_accumulation_steps";
+
+/* Neither of the two is a number. */
+static void leave_batch(struct dsf_ds *x)
+{
+    if (!dsf_ds_is_auto(x, all_path) && !dsf_ds_is_auto(x, micro_path)) {
+        dsf_ds_refuse(x, all_path,
+                      "absent, as train_micro_batch_size_per_gpu is: expected "
+                      "one of them; --set batch.sequences=N goes on with N "
+                      "sequences a step");
+        return;
+    }
+    dsf_ds_leave(x, "batch", "sequences", "\"auto\" there: to be set");
+    dsf_ds_leave(x, "batch", "micro", "\"auto\" there: to be set");
+}
+
 /* Two of the three say what the third is (DeepSpeed's config.py,
- * _batch_assertion and _set_batch_related_parameters). */
+ * _batch_assertion and _set_batch_related_parameters). What --set says of a
+ * batch counts, whatever they say. */
 static void take_batch(struct dsf_ds *x, int64_t world)
 {
-    static const char *const paths[] = { "train_batch_size",
-                                         "train_micro_batch_size_per_gpu",
-                                         "gradient_accumulation_steps" };
-    int64_t all = dsf_ds_whole(x, paths[0], 0);
-    int64_t micro = dsf_ds_whole(x, paths[1], 0);
-    int64_t steps = dsf_ds_whole(x, paths[2], 0);
-    bool is_auto = dsf_ds_is_auto(x, paths[0]) || dsf_ds_is_auto(x, paths[1]);
+    int64_t all_there = dsf_ds_whole(x, all_path, 0);
+    int64_t micro_there = dsf_ds_whole(x, micro_path, 0);
+    int64_t steps_there = dsf_ds_whole(x, steps_path, 0);
+    int64_t all = wished(x, "batch.sequences", all_there);
+    int64_t micro = wished(x, "batch.micro", micro_there);
+    int64_t steps = steps_there;
 
-    if (all == 0 && micro == 0 && is_auto) {
-        dsf_ds_leave(x, "batch", "sequences", "\"auto\" there: to be set");
-        dsf_ds_leave(x, "batch", "micro", "\"auto\" there: to be set");
-        return;
-    }
     if (all == 0 && micro == 0) {
-        dsf_ds_refuse(x, paths[0],
-                      "absent, as train_micro_batch_size_per_gpu is: expected "
-                      "one of them");
+        leave_batch(x);
         return;
     }
+    if (all != all_there && micro > 0)
+        steps = 0;
     if (all == 0)
         all = micro * (steps > 0 ? steps : 1) * world;
     if (micro == 0)
@@ -163,7 +181,7 @@ static void take_batch(struct dsf_ds *x, int64_t world)
         steps = all / (micro * world);
     if (micro < 1 || all != micro * steps * world) {
         dsf_ds_refuse(
-            x, paths[0],
+            x, all_path,
             "%lld: expected sequences of a micro-batch x micro-batches "
             "x replicas, %lld x %lld x %lld",
             (long long)all, (long long)micro, (long long)steps,
@@ -171,13 +189,12 @@ static void take_batch(struct dsf_ds *x, int64_t world)
         return;
     }
     dsf_ds_set(x, "batch", "sequences",
-               dsf_ds_whole(x, paths[0], 0) > 0   ? paths[0]
-               : dsf_ds_whole(x, paths[2], 0) > 0 ? paths[2]
-                                                  : paths[1],
+               all_there > 0     ? all_path
+               : steps_there > 0 ? steps_path
+                                 : micro_path,
                "%lld", (long long)all);
-    dsf_ds_set(x, "batch", "micro",
-               dsf_ds_whole(x, paths[1], 0) > 0 ? paths[1] : paths[0], "%lld",
-               (long long)micro);
+    dsf_ds_set(x, "batch", "micro", micro_there > 0 ? micro_path : all_path,
+               "%lld", (long long)micro);
 }
 
 /* --- precision ------------------------------------------------------------ */
@@ -206,11 +223,26 @@ static const char *type_of(struct dsf_ds *x, const char *path,
     return NULL;
 }
 
+/* "bf16.enabled" of "enabled": the section has an older name, too. */
+static const char *bf16_path(struct dsf_ds *x, const char *key)
+{
+    static const char *const paths[][2] = {
+        { "bf16.enabled", "bfloat16.enabled" },
+        { "bf16.check_grad_overflow", "bfloat16.check_grad_overflow" },
+        { "bf16.bf16_master_weights_and_grads",
+          "bfloat16.bf16_master_weights_and_grads" },
+        { "bf16.bf16_optimizer_states", "bfloat16.bf16_optimizer_states" },
+    };
+    size_t i = 0;
+
+    while (strcmp(strchr(paths[i][0], '.') + 1, key) != 0)
+        i++;
+    return paths[i][dsf_ds_get(x, "bf16") == NULL];
+}
+
 static const char *take_compute(struct dsf_ds *x)
 {
-    const char *bf16 = dsf_ds_get(x, "bf16.enabled") != NULL
-                           ? "bf16.enabled"
-                           : "bfloat16.enabled";
+    const char *bf16 = bf16_path(x, "enabled");
     const char *compute = "fp32", *from = "fp16.enabled";
 
     if (dsf_ds_true(x, "fp16.enabled", false))
@@ -282,27 +314,41 @@ static void take_gradients(struct dsf_ds *x, const char *path,
         dsf_ds_set_text(x, "precision", "gradients", path, type);
 }
 
+/* Stages 1 and 2 skip updates by gradients that are not finite, unless they are
+ * told not to look; the others do not look. */
+static void take_overflow(struct dsf_ds *x)
+{
+    const char *path = bf16_path(x, "check_grad_overflow");
+    int64_t stage = dsf_ds_whole(x, Z "stage", 0);
+
+    if (dsf_ds_true(x, path, stage == 1 || stage == 2))
+        dsf_ds_set_text(x, "train", "on_nonfinite", path, "skip");
+}
+
+static void take_bf16(struct dsf_ds *x)
+{
+    const char *master = bf16_path(x, "bf16_master_weights_and_grads");
+    const char *states = bf16_path(x, "bf16_optimizer_states");
+
+    if (dsf_ds_true(x, master, false)) {
+        dsf_ds_set(x, "precision", "master", master, "false");
+        dsf_ds_set_text(x, "precision", "gradients", master, "bf16");
+    }
+    if (dsf_ds_true(x, states, false))
+        dsf_ds_set_text(x, "precision", "states", states, "bf16");
+    take_overflow(x);
+}
+
 static void take_precision(struct dsf_ds *x)
 {
     const char *compute = take_compute(x);
-    bool bf16 = strcmp(compute, "bf16") == 0;
 
     if (strcmp(compute, "fp16") == 0)
         take_loss_scale(x);
     take_gradients(x, "communication_data_type", compute);
     take_gradients(x, "data_types.grad_accum_dtype", compute);
-    if (bf16 && dsf_ds_true(x, "bf16.bf16_master_weights_and_grads", false)) {
-        dsf_ds_set(x, "precision", "master",
-                   "bf16.bf16_master_weights_and_grads", "false");
-        dsf_ds_set_text(x, "precision", "gradients",
-                        "bf16.bf16_master_weights_and_grads", "bf16");
-    }
-    if (bf16 && dsf_ds_true(x, "bf16.bf16_optimizer_states", false))
-        dsf_ds_set_text(x, "precision", "states", "bf16.bf16_optimizer_states",
-                        "bf16");
-    if (bf16 && dsf_ds_true(x, "bf16.check_grad_overflow", false))
-        dsf_ds_set_text(x, "train", "on_nonfinite", "bf16.check_grad_overflow",
-                        "skip");
+    if (strcmp(compute, "bf16") == 0)
+        take_bf16(x);
 }
 
 /* --- ZeRO and memories ---------------------------------------------------- */
@@ -311,18 +357,19 @@ static void take_zero(struct dsf_ds *x)
 {
     int64_t stage = dsf_ds_whole(x, Z "stage", 0);
     bool narrow = dsf_ds_true(x, "fp16.enabled", false) ||
-                  dsf_ds_true(x, "bf16.enabled", false);
-    int64_t keep =
-        dsf_ds_whole(x, Z "stage3_param_persistence_threshold", 100000);
+                  dsf_ds_true(x, bf16_path(x, "enabled"), false);
+    const char *path = dsf_ds_get(x, Z "param_persistence_threshold") != NULL
+                           ? Z "param_persistence_threshold"
+                           : Z "stage3_param_persistence_threshold";
+    int64_t keep = dsf_ds_whole(x, path, 100000);
 
     if (stage == 0)
         return;
     dsf_ds_set(x, "zero", "stage", Z "stage", "%lld", (long long)stage);
     /* In bytes; of whole units here. */
-    if (stage == 3 &&
-        !dsf_ds_is_auto(x, Z "stage3_param_persistence_threshold"))
-        dsf_ds_set(x, "zero", "keep", Z "stage3_param_persistence_threshold",
-                   "\"%lldB\"", (long long)keep * (narrow ? 2 : 4));
+    if (stage == 3 && !dsf_ds_is_auto(x, path))
+        dsf_ds_set(x, "zero", "keep", path, "\"%lldB\"",
+                   (long long)keep * (narrow ? 2 : 4));
 }
 
 /* Of its section, or of the key that it had before. */

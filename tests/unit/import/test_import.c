@@ -289,13 +289,47 @@ static void batches_that_do_not_fit_are_refused(void **state)
                    "micro-batch x micro-batches x replicas, 4 x 1 x 4");
     assert_refused("{\"gradient_accumulation_steps\": 4}", RANKS(1),
                    "ds.json: train_batch_size: absent, as "
-                   "train_micro_batch_size_per_gpu is: expected one of them");
+                   "train_micro_batch_size_per_gpu is: expected one of them; "
+                   "--set batch.sequences=N goes on with N sequences a step");
     assert_refused("{" BATCH "\"tensor_parallel\": {\n\"autotp_size\": 3}}",
                    RANKS(4),
                    "ds.json:2: tensor_parallel.autotp_size: -n 4: expected a "
                    "multiple of 3, tensor ranks times stages");
     assert_refused("{\"train_batch_size\": 8.5}", RANKS(1),
                    "ds.json:1: train_batch_size: 8.5: expected a whole number");
+}
+
+static void a_batch_that_is_set_counts(void **state)
+{
+    static const char *const all[] = { "batch.sequences=16" };
+    static const char *const both[] = { "batch.sequences=24", "batch.micro=3" };
+    static const struct {
+        const char *json;
+        const char *const *sets;
+        unsigned nsets;
+        int64_t sequences, micro;
+    } table[] = {
+        { "{\"gradient_accumulation_steps\": 2}", all, 1, 16, 4 },
+        { "{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 8, "
+          "\"train_micro_batch_size_per_gpu\": 4}",
+          all, 1, 16, 4 },
+        { "{\"train_batch_size\": \"auto\", "
+          "\"train_micro_batch_size_per_gpu\": 2}",
+          all, 1, 16, 2 },
+        { "{\"wall_clock_breakdown\": true}", both, 2, 24, 3 },
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        struct dsf_ds_wish wish = { .ranks = 2,
+                                    .sets = table[i].sets,
+                                    .nsets = table[i].nsets };
+        struct dsf_job job;
+
+        make_job(table[i].json, wish, &job);
+        assert_int_equal(job.batch.sequences, table[i].sequences);
+        assert_int_equal(job.batch.micro, table[i].micro);
+        dsf_job_fini(&job);
+    }
 }
 
 static void ranks_are_shared_out_to_all_axes(void **state)
@@ -356,6 +390,27 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     dsf_job_fini(&job);
 }
 
+static void an_optimizer_of_the_program_is_left_open(void **state)
+{
+    struct dsf_job job;
+
+    make_job("{" BATCH "\"steps_per_print\": 9223372036854775807}", RANKS(1),
+             &job);
+    assert_line("\n#kind = ");
+    assert_line("\n#lr = ");
+    assert_line("# the program that calls DeepSpeed makes the optimizer: to be "
+                "set\n");
+    assert_int_equal(job.main.log_every, 1000000000);
+    dsf_job_fini(&job);
+    make("{" BATCH "\"scheduler\": {\"type\": \"WarmupLR\"}}", RANKS(1));
+    assert_line("\n#lr = ");
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Adam\", \"params\": "
+             "{\"torch_adam\": true}}}",
+             RANKS(1), &job);
+    assert_true(job.optimizer.weight_decay == 0.01);
+    dsf_job_fini(&job);
+}
+
 static void optimizers_that_there_are_not_are_refused(void **state)
 {
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
@@ -388,8 +443,8 @@ static void assert_rates(const char *scheduler, const struct point p[POINTS])
         double lr =
             dsflow_lr_schedule_find(job.schedule.kind)->lr(NULL, &keys, p[k].i);
 
-        if (fabs(lr - p[k].lr) > 1e-5 * fabs(p[k].lr) + 1e-12)
-            fail_msg("%s: step %lld: %.8g, not %.8g", scheduler,
+        if (fabs(lr - p[k].lr) > 1e-12 * fabs(p[k].lr))
+            fail_msg("%s: step %lld: %.17g, not %.17g", scheduler,
                      (long long)p[k].i, lr, p[k].lr);
     }
     dsf_job_fini(&job);
@@ -399,30 +454,33 @@ static void assert_rates(const char *scheduler, const struct point p[POINTS])
 #define RATES(scheduler, ...)                                                  \
     assert_rates(scheduler, (const struct point[POINTS]){ __VA_ARGS__ })
 
-/* Values of DeepSpeed's own schedulers; the optimizer's rate, 1e-3, counts for
- * WarmupCosineLR alone. */
+/* Values of the schedulers of DeepSpeed 0.19.8, in double; the optimizer's
+ * rate, 1e-3, counts for WarmupCosineLR alone. */
 static void rates_are_those_of_deepspeed(void **state)
 {
     RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 0.001, "
           "\"warmup_num_steps\": 10}",
-          { 0, 0 }, { 1, 3.0103e-4 }, { 4, 6.9897e-4 }, { 9, 1e-3 },
-          { 19, 1e-3 });
+          { 0, 0 }, { 1, 0.00030102999566398113 },
+          { 4, 0.00069897000433601867 }, { 9, 1e-3 }, { 19, 1e-3 });
     RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 10, "
           "\"warmup_type\": \"linear\"}",
           { 0, 0 }, { 1, 1e-4 }, { 4, 4e-4 }, { 9, 9e-4 }, { 10, 1e-3 });
     RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.0001, "
-          "\"warmup_max_lr\": 0.0002, \"warmup_num_steps\": 0, "
+          "\"warmup_max_lr\": 0.0002, \"warmup_num_steps\": 1, "
           "\"warmup_type\": \"linear\"}",
           { 0, 1e-4 }, { 1, 1.5e-4 }, { 2, 2e-4 });
+    RATES("\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.0005, "
+          "\"warmup_num_steps\": 10, \"warmup_type\": \"linear\"}",
+          { 0, 5e-4 }, { 5, 7.5e-4 }, { 10, 1e-3 });
     RATES("\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, "
           "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",
-          { 9, 9e-4 }, { 10, 1e-3 }, { 50, 5.5555556e-4 }, { 99, 1.1111111e-5 },
-          { 100, 0 });
+          { 9, 9e-4 }, { 10, 1e-3 }, { 50, 0.00055555555555555556 },
+          { 99, 1.1111111111111112e-05 }, { 100, 0 });
     RATES(
         "\"type\": \"WarmupCosineLR\", \"params\": {\"warmup_num_steps\": 10, "
         "\"warmup_type\": \"linear\", \"total_num_steps\": 100}",
-        { 0, 0 }, { 9, 9e-4 }, { 10, 9.9969544e-4 }, { 54, 5.0005e-4 },
-        { 99, 1e-7 });
+        { 0, 0 }, { 9, 9e-4 }, { 10, 0.00099969544396819694 },
+        { 54, 5.0005e-4 }, { 99, 1e-7 }, { 109, 1e-7 });
     RATES("\"type\": \"LRRangeTest\", \"params\": {"
           "\"lr_range_test_min_lr\": 1e-4, \"lr_range_test_step_size\": 20}",
           { 0, 1.05e-4 }, { 9, 1.5e-4 }, { 19, 2e-4 }, { 20, 2.05e-4 },
@@ -436,8 +494,8 @@ static void rates_are_those_of_deepspeed(void **state)
           "\"cycle_momentum\": false, \"decay_step_size\": 5, "
           "\"decay_lr_rate\": 0.5}",
           { 0, 1.9e-4 }, { 4, 5.5e-4 }, { 9, 1e-3 }, { 10, 9.1e-4 },
-          { 14, 5.5e-4 }, { 19, 1e-4 }, { 20, 9.0909091e-5 }, { 29, 5e-5 },
-          { 59, 2e-5 });
+          { 14, 5.5e-4 }, { 19, 1e-4 }, { 20, 9.0909090909090904e-05 },
+          { 29, 5e-5 }, { 59, 2e-5 });
 }
 
 /* --- types and memories --------------------------------------------------- */
@@ -449,6 +507,23 @@ static void types_are_those_asked_for(void **state)
          RANKS(1));
     assert_line("compute = \"bf16\" ");
     assert_line("gradients = \"bf16\" ");
+    make("{" BATCH "\"bfloat16\": {\"enabled\": true, "
+         "\"bf16_optimizer_states\": true}}",
+         RANKS(1));
+    assert_line("compute = \"bf16\" ");
+    assert_line("states = \"bf16\" ");
+    if (strstr(did.text, "on_nonfinite") != NULL)
+        fail_msg("updates are skipped without ZeRO: %s", did.text);
+    make("{" BATCH "\"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+         "{\"stage\": 2}}",
+         RANKS(2));
+    assert_line("on_nonfinite = \"skip\"        # bf16.check_grad_overflow: "
+                "DeepSpeed's default\n");
+    make("{" BATCH "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": "
+         "false}, \"zero_optimization\": {\"stage\": 2}}",
+         RANKS(2));
+    if (strstr(did.text, "on_nonfinite") != NULL)
+        fail_msg("updates are skipped: %s", did.text);
     make("{" BATCH "\"fp16\": {\"enabled\": true, "
          "\"initial_scale_power\": 12, \"loss_scale_window\": 100}}",
          RANKS(1));
@@ -483,6 +558,10 @@ static void memories_are_those_asked_for(void **state)
     assert_line("path = \"/disk\" ");
     assert_line("block = \"262144B\" ");
     assert_line("depth = 32 ");
+    make("{" BATCH "\"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+         "{\"stage\": 3, \"param_persistence_threshold\": 1e4}}",
+         RANKS(4));
+    assert_line("keep = \"20000B\" ");
     make("{" BATCH "\"zero_optimization\": {\"stage\": 2, "
          "\"cpu_offload\": true}}",
          RANKS(4));
@@ -569,8 +648,8 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
     assert_string_equal(did.err.msg, "ds.json: 4 keys cannot be had");
     assert_string_equal(
         did.refused[0],
-        "ds.json:2: curriculum_learning: sequences are as long as "
-        "batch.sequence says, in an order of their own: expected "
+        "ds.json:2: curriculum_learning: all sequences are as long as "
+        "batch.sequence says, in one shuffled order: expected "
         "\"enabled\": false; --drop curriculum_learning goes on without it");
     assert_string_equal(did.refused[1],
                         "ds.json:3: trian_steps: is no key of DeepSpeed's; "
@@ -578,7 +657,7 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
     assert_string_equal(
         did.refused[2],
         "ds.json:5: zero_optimization.zero_hpz_partition_size: 8: parameters "
-        "are gathered from all who share them: expected 1; --drop "
+        "are gathered from all ranks that share them: expected 1; --drop "
         "zero_optimization.zero_hpz_partition_size goes on without it");
     assert_string_equal(
         did.refused[3],
@@ -592,6 +671,14 @@ static void what_cannot_be_had_is_all_named_or_dropped(void **state)
         DSFLOW_EINVAL);
     assert_string_equal(did.err.msg,
                         "import: --drop: nothing: is not in ds.json");
+}
+
+static void a_section_is_an_object(void **state)
+{
+    assert_refused("{" BATCH "\n\"zero_optimization\": true}", RANKS(1),
+                   "ds.json:2: zero_optimization: true: expected an object, "
+                   "{…}");
+    make("{" BATCH "\"zero_optimization\": false, \"fp16\": null}", RANKS(1));
 }
 
 static void what_makes_no_job_is_said(void **state)
@@ -630,8 +717,10 @@ int main(void)
         cmocka_unit_test(every_key_that_becomes_another_names_one_there_is),
         cmocka_unit_test(two_of_three_say_what_the_third_is),
         cmocka_unit_test(batches_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_batch_that_is_set_counts),
         cmocka_unit_test(ranks_are_shared_out_to_all_axes),
         cmocka_unit_test(the_defaults_are_those_of_deepspeed),
+        cmocka_unit_test(an_optimizer_of_the_program_is_left_open),
         cmocka_unit_test(optimizers_that_there_are_not_are_refused),
         cmocka_unit_test(rates_are_those_of_deepspeed),
         cmocka_unit_test(types_are_those_asked_for),
@@ -639,6 +728,7 @@ int main(void)
         cmocka_unit_test(what_is_auto_is_left_open_or_set),
         cmocka_unit_test(any_number_of_files_may_be_named),
         cmocka_unit_test(what_cannot_be_had_is_all_named_or_dropped),
+        cmocka_unit_test(a_section_is_an_object),
         cmocka_unit_test(what_makes_no_job_is_said),
     };
 
