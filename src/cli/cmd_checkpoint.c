@@ -1,7 +1,8 @@
-/* cmd_checkpoint.c - list, verify and export checkpoints. */
+/* cmd_checkpoint.c - list, verify, show and export checkpoints. */
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "cli/checkpoint_show.h"
 #include "cli/job_flags.h"
 #include "policies/keys.h"
 #include "train/export.h"
@@ -117,11 +118,32 @@ static const struct {
     const char *name, *args;
     unsigned nwords; /* with the name */
     int (*run)(const struct dsf_cli_args *args, struct dsflow_err *err);
+    const char *flags; /* that it takes, each between blanks */
 } actions[] = {
-    { "list", "RUN", 2, list },
-    { "verify", "RUN or FOLDER", 2, verify },
-    { "export", "RUN and FOLDER", 3, export },
+    { "list", "RUN", 2, list, "" },
+    { "verify", "RUN or FOLDER", 2, verify, "" },
+    { "show", "a file or folder", 2, dsf_checkpoint_show, " tag json " },
+    { "export", "RUN and FOLDER", 3, export, " set step dtype " },
 };
+
+static bool takes(size_t i, const char *flag)
+{
+    char *between = dsf_xasprintf(" %s ", flag);
+    bool found = strstr(actions[i].flags, between) != NULL;
+
+    free(between);
+    return found;
+}
+
+/* What takes the flag, for messages. */
+static const char *taker_of(const char *flag)
+{
+    size_t i = 0;
+
+    while (!takes(i, flag))
+        i++;
+    return actions[i].name;
+}
 
 /* What one action takes, another must not take and ignore. */
 static int run_action(size_t i, const struct dsf_cli_args *args,
@@ -130,10 +152,12 @@ static int run_action(size_t i, const struct dsf_cli_args *args,
     if (args->nwords != actions[i].nwords)
         return dsflow_fail(err, DSFLOW_EINVAL, "checkpoint %s: expected %s",
                            actions[i].name, actions[i].args);
-    if (args->nopts > 0 && actions[i].run != export)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "checkpoint %s: --%s: is for export only",
-                           actions[i].name, args->opts[0].flag->name);
+    for (unsigned o = 0; o < args->nopts; o++)
+        if (!takes(i, args->opts[o].flag->name))
+            return dsflow_fail(err, DSFLOW_EINVAL,
+                               "checkpoint %s: --%s: is for %s only",
+                               actions[i].name, args->opts[o].flag->name,
+                               taker_of(args->opts[o].flag->name));
     return actions[i].run(args, err);
 }
 
@@ -143,7 +167,8 @@ static int checkpoint(const struct dsf_cli_args *args, struct dsflow_err *err)
         if (strcmp(args->words[0], actions[i].name) == 0)
             return run_action(i, args, err);
     return dsflow_fail(err, DSFLOW_EINVAL,
-                       "checkpoint: %.60s: expected list, verify or export",
+                       "checkpoint: %.60s: expected list, verify, show or "
+                       "export",
                        args->words[0]);
 }
 
@@ -152,20 +177,26 @@ static const struct dsf_flag checkpoint_flags[] = {
     { "step", "N", "export: the checkpoint of step N, not the latest" },
     { "dtype", "fp32|bf16|fp16",
       "export: type of the weights (precision.compute)" },
+    { "tag", "T", "show: of the folder's checkpoints, not the latest" },
+    { "json", NULL, "show: as JSON" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_checkpoint = {
     .name = "checkpoint",
-    .args = "list RUN | verify RUN|FOLDER | export RUN FOLDER",
-    .summary = "list, verify or export the checkpoints of a run",
+    .args = "list RUN | verify RUN|FOLDER | show PATH | export RUN FOLDER",
+    .summary = "list, verify, show or export checkpoints",
     .help =
         "list and verify read every byte of the checkpoints of a run (its\n"
         "output folder) and exit with 1 when one is damaged; verify takes the\n"
-        "folder of one checkpoint, too. export writes a Hugging Face folder\n"
-        "(config.json, model.safetensors, the tokenizer's files,\n"
-        "generation_config.json) that transformers loads; a job reads one\n"
-        "with model.init. Types of 16 bits are rounded to nearest.",
+        "folder of one checkpoint, too. show says what a file or folder is\n"
+        "(of dsflow, Hugging Face, DeepSpeed or Megatron; a file of "
+        "torch.save\n"
+        "or safetensors), with the names, types and shapes in it: it runs\n"
+        "nothing that the file names and reads no numbers. export writes a\n"
+        "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
+        "files, generation_config.json) that transformers loads; a job reads\n"
+        "one with model.init. Types of 16 bits are rounded to nearest.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,
