@@ -7,10 +7,12 @@
  * waits at the end of a step.
  */
 #include "exec/about.h"
+#include "exec/bound.h"
 #include "exec/races.h"
 #include "exec/starpu_private.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "graph/task.h"
 #include "machine/machine.h"
 #include "machine/schedulers.h"
@@ -126,25 +128,8 @@ static void find_kinds(struct dsflow_exec *exec)
     }
 }
 
-/* StarPU binds each worker to a core; where several share one, the system does
- * better. What the user has set stays, and says that others want the cores, too.
- * Returns whether workers share cores. */
-static bool set_binding(bool crowded)
-{
-    static bool ours;
-
-    if (!ours && getenv("STARPU_WORKERS_NOBIND") != NULL)
-        return true;
-    if (crowded)
-        setenv("STARPU_WORKERS_NOBIND", "1", 1);
-    else
-        unsetenv("STARPU_WORKERS_NOBIND");
-    ours = crowded;
-    return crowded;
-}
-
-/* Has each worker a core? Those that are asked for none have; which ones other
- * processes have is not known. */
+/* Are there too few cores for each worker to have one? Where no number of
+ * workers is asked for, there are enough. */
 static bool is_crowded(const struct dsflow_exec_options *options)
 {
     struct dsf_machine machine = { .cores = options->cores };
@@ -155,6 +140,34 @@ static bool is_crowded(const struct dsflow_exec_options *options)
            (machine.cores > 0 ||
             dsf_machine_probe(&machine, NULL) == DSFLOW_OK) &&
            options->workers + options->virtuals > machine.cores;
+}
+
+static bool is_alone(void)
+{
+    bool alone = dsf_bound_claim();
+
+    if (!alone)
+        dsf_info("another dsflow has bound its workers to cores: those of this "
+                 "one are bound to none");
+    return alone;
+}
+
+/* StarPU binds each worker to a core; where several share one, the system does
+ * better. What the user has set stays, and says that others want the cores, too.
+ * Returns whether workers share cores. */
+static bool set_binding(bool crowded)
+{
+    static bool ours;
+
+    if (!ours && getenv("STARPU_WORKERS_NOBIND") != NULL)
+        return true;
+    crowded = crowded || !is_alone();
+    if (crowded)
+        setenv("STARPU_WORKERS_NOBIND", "1", 1);
+    else
+        unsetenv("STARPU_WORKERS_NOBIND");
+    ours = crowded;
+    return crowded;
 }
 
 /* There is one StarPU in a process. A second executor would get the workers and
@@ -186,6 +199,7 @@ static int start(const struct dsflow_exec_options *options,
     ret = starpu_init(&conf);
     if (ret == 0)
         return DSFLOW_OK;
+    dsf_bound_release();
     atomic_flag_clear(&in_use);
     return dsflow_fail(err, DSFLOW_EFAIL, "StarPU does not start: %s",
                        strerror(-ret));
@@ -352,6 +366,7 @@ static void starpu_exec_close(struct dsflow_exec *exec)
                 if (s->handles[i] != NULL)
                     starpu_data_unregister_no_coherency(s->handles[i]);
         starpu_shutdown();
+        dsf_bound_release();
         atomic_flag_clear(&in_use);
     }
     for (unsigned k = 0; k < s->nkinds; k++)
