@@ -9,6 +9,9 @@
 #include "plan/schedule_slots.h"
 #include "policies/policies.h"
 
+/* The name of what is kept of the loss scale. */
+#define DSF_KEPT_SCALER "scaler"
+
 struct dsf_pipeline_keys {
     int schedule;             /* enum dsf_pipeline_schedule */
     int64_t chunks;           /* of each stage; interleaved */

@@ -10,6 +10,7 @@
  * holds the step back. What stands in a slot is made when a port first asks for
  * it.
  */
+#include "policies/keys.h"
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"

@@ -94,8 +94,6 @@ void dsf_step_free(struct step *s);
 
 /* reference_kept.c: what losses are multiplied by. */
 struct dsf_loss_scale dsf_reference_loss_scale(const struct dsf_job *job);
-/* The name of what is kept of it. */
-#define DSF_KEPT_SCALER "scaler"
 
 /* reference_update.c: what follows the gradients. A unit is *complete* when
  * its gradient will not change any more in this round, or this step. */
