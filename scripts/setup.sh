@@ -17,7 +17,7 @@ packages=(
     libaio-dev libcmocka-dev libdnnl-dev libhwloc-dev libisal-dev
     libjansson-dev libopenmpi-dev libpcre2-dev libtomlplusplus-dev
     libutf8proc-dev libxxhash-dev libzip-dev openmpi-bin
-    libxml2-utils pajeng python3
+    libxml2-utils pajeng python3 xz-utils
 )
 
 say() {

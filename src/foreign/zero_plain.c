@@ -1,0 +1,294 @@
+/* zero_plain.c - without ZeRO: the model's file has all weights, and the
+ * optimizer with a number for each parameter, or flat groups of masters. */
+#include "foreign/zero_private.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A parameter of the module, in order. */
+struct param {
+    const char *name;
+    const struct dsf_torch_node *node;
+    int group; /* of the optimizer: -1: none */
+};
+
+struct params {
+    struct dsf_zero *z;
+    struct param *v;
+    uint32_t n;
+};
+
+/* Two names of the same numbers: a tied head. */
+static bool is_same(const struct dsf_torch_node *a,
+                    const struct dsf_torch_node *b)
+{
+    return a->tensor->storage == b->tensor->storage &&
+           a->tensor->offset == b->tensor->offset &&
+           a->tensor->elems == b->tensor->elems;
+}
+
+/* Parameters, but buffers and those that are there under another name, which
+ * are added as such. */
+static int list_params(struct params *p, const struct dsf_torch_node *module,
+                       struct dsflow_err *err)
+{
+    struct dsf_zero *z = p->z;
+
+    p->v = dsf_xcalloc(module->n + 1, sizeof(*p->v));
+    for (uint32_t i = 0; i < module->n; i++) {
+        const struct dsf_torch_node *node = dsf_torch_value(module, i);
+        const char *name;
+        bool again = false;
+        int status =
+            dsf_torch_str(z->model, dsf_torch_key(module, i), &name, err);
+
+        if (status < 0)
+            return status;
+        if (node->kind != DSF_TORCH_TENSOR || dsf_zero_is_buffer(z, name))
+            continue;
+        for (uint32_t k = 0; k < p->n && !again; k++)
+            again = is_same(p->v[k].node, node);
+        if (!again)
+            p->v[p->n++] = (struct param){ name, node, -1 };
+    }
+    return DSFLOW_OK;
+}
+
+static int64_t elems_of(const struct param *p)
+{
+    return p->node->tensor->elems;
+}
+
+/* The tensor of the source for it, with its shape. */
+static struct dsf_source_tensor *set_shape(const struct params *p,
+                                           const struct param *v)
+{
+    struct dsf_source_tensor *t = dsf_pieces_tensor(p->z->source, v->name);
+    const struct dsf_torch_tensor *own = v->node->tensor;
+
+    t->ndims = own->ndims;
+    memcpy(t->dims, own->dims, own->ndims * sizeof(*t->dims));
+    return t;
+}
+
+/* Which parameters are in which group: all in one; or matrices in the first and
+ * vectors in the second, as is usual where some decay; the numbers of both must
+ * come out. */
+static bool share_out(struct params *p, const uint32_t *counts, uint32_t n)
+{
+    uint32_t got[2] = { 0, 0 };
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->v[i].group = n == 1 ? 0 : p->v[i].node->tensor->ndims < 2;
+        got[p->v[i].group]++;
+    }
+    return n == 1 ? got[0] == counts[0]
+                  : n == 2 && got[0] == counts[0] && got[1] == counts[1];
+}
+
+static int fail_groups(const struct params *p, const struct dsf_torch_node *at,
+                       uint32_t n, struct dsflow_err *err)
+{
+    return dsf_torch_fail(
+        p->z->model, at, err,
+        "%u groups of parameters without names: which ones they are is known "
+        "of "
+        "one group of all %u, and of two, of matrices and of vectors "
+        "(--weights-only goes without the moments)",
+        n, p->n);
+}
+
+/* The moments of parameter `i`, whole or a part of a flat group. */
+static int add_moments(const struct params *p, const char *name,
+                       const struct dsf_torch_node *state, int64_t at,
+                       int64_t n, struct dsflow_err *err)
+{
+    struct dsf_zero *z = p->z;
+    const struct dsf_source_tensor *t = dsf_source_find(z->source, name);
+    enum dsf_source_state which;
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = 0; state != NULL && state->kind == DSF_TORCH_DICT &&
+                         i < state->n && status == DSFLOW_OK;
+         i++) {
+        const struct dsf_torch_node *key = dsf_torch_key(state, i);
+
+        if (key->kind == DSF_TORCH_STR && dsf_zero_state_of(key->str, &which))
+            status = dsf_pieces_add(z->source, t, which, z->model,
+                                    dsf_torch_value(state, i), at, n, err);
+    }
+    return status;
+}
+
+/* The weights of parameter `i` of its group: the master, where there are such,
+ * with the shape of the module's. */
+static int add_weight(const struct params *p, const struct param *v,
+                      const struct dsf_torch_node *masters, uint32_t i,
+                      struct dsflow_err *err)
+{
+    const struct dsf_torch_node *group;
+    int status;
+
+    if (masters == NULL)
+        return dsf_zero_whole(p->z, p->z->model, v->name, v->node,
+                              DSF_SOURCE_WEIGHT, err);
+    group = dsf_torch_item(masters, (uint32_t)v->group);
+    status = dsf_torch_expect(p->z->model, group, DSF_TORCH_LIST, err);
+    if (status == DSFLOW_OK && i >= group->n)
+        status = fail_groups(p, masters, masters->n, err);
+    if (status < 0)
+        return status;
+    set_shape(p, v);
+    return dsf_pieces_add(p->z->source, dsf_source_find(p->z->source, v->name),
+                          DSF_SOURCE_WEIGHT, p->z->model,
+                          dsf_torch_item(group, i), 0, elems_of(v), err);
+}
+
+/* A state_dict of torch: parameters are numbered group after group. `masters`:
+ * lists of them, by group, or NULL. */
+static int read_numbered(struct params *p,
+                         const struct dsf_torch_node *optimizer,
+                         const struct dsf_torch_node *masters,
+                         struct dsflow_err *err)
+{
+    struct dsf_zero *z = p->z;
+    const struct dsf_torch_node *states, *groups;
+    uint32_t counts[2] = { 0, 0 }, next[2] = { 0, 0 };
+    int status = dsf_torch_entry(z->model, optimizer, "state", DSF_TORCH_DICT,
+                                 &states, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_torch_entry(z->model, optimizer, "param_groups",
+                                 DSF_TORCH_LIST, &groups, err);
+    for (uint32_t g = 0; status == DSFLOW_OK && g < groups->n && g < 2; g++) {
+        const struct dsf_torch_node *list;
+
+        status = dsf_torch_entry(z->model, dsf_torch_item(groups, g), "params",
+                                 DSF_TORCH_LIST, &list, err);
+        counts[g] = status == DSFLOW_OK ? list->n : 0;
+    }
+    if (status < 0)
+        return status;
+    if (!share_out(p, counts, groups->n))
+        return fail_groups(p, groups, groups->n, err);
+    if (masters != NULL && masters->n != groups->n)
+        return fail_groups(p, masters, masters->n, err);
+    for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
+        const struct param *v = &p->v[i];
+        uint32_t at = next[v->group]++;
+        const struct dsf_torch_node *state =
+            dsf_torch_find_int(states, at + (v->group > 0 ? counts[0] : 0));
+
+        status = add_weight(p, v, masters, at, err);
+        if (status == DSFLOW_OK && !z->weights_only)
+            status = add_moments(p, v->name, state, 0, elems_of(v), err);
+        dsf_zero_updates(z, z->model, groups, state);
+    }
+    return status;
+}
+
+/* FP16_Optimizer: masters and moments of a group are one vector each. */
+static int read_flat(struct params *p, const struct dsf_torch_node *optimizer,
+                     const struct dsf_torch_node *masters,
+                     struct dsflow_err *err)
+{
+    struct dsf_zero *z = p->z;
+    const struct dsf_torch_node *inner =
+        dsf_torch_find(optimizer, "optimizer_state_dict");
+    const struct dsf_torch_node *states = dsf_torch_find(inner, "state");
+    int64_t at[2] = { 0, 0 };
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = 0; i < p->n; i++)
+        p->v[i].group = masters->n == 1 ? 0 : p->v[i].node->tensor->ndims < 2;
+    if (masters->n > 2)
+        return fail_groups(p, masters, masters->n, err);
+    for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
+        const struct param *v = &p->v[i];
+        const struct dsf_torch_node *state =
+            dsf_torch_find_int(states, v->group);
+        const struct dsf_source_tensor *t = set_shape(p, v);
+
+        status = dsf_pieces_add(z->source, t, DSF_SOURCE_WEIGHT, z->model,
+                                dsf_torch_item(masters, (uint32_t)v->group),
+                                at[v->group], elems_of(v), err);
+        if (status == DSFLOW_OK && !z->weights_only)
+            status =
+                add_moments(p, v->name, state, at[v->group], elems_of(v), err);
+        at[v->group] += elems_of(v);
+        dsf_zero_updates(z, z->model, dsf_torch_find(inner, "param_groups"),
+                         state);
+    }
+    /* What is left over was another group's, or it is frozen. */
+    for (uint32_t g = 0; g < masters->n && status == DSFLOW_OK; g++)
+        if (at[g] != dsf_torch_item(masters, g)->tensor->elems)
+            status = fail_groups(p, masters, masters->n, err);
+    return status;
+}
+
+/* Without an optimizer, or without need of it. */
+static int read_module(const struct params *p, struct dsflow_err *err)
+{
+    int status = DSFLOW_OK;
+
+    for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++)
+        status = add_weight(p, &p->v[i], NULL, 0, err);
+    return status;
+}
+
+/* The names that are there twice: of the same numbers as another. */
+static void add_again(struct params *p, const struct dsf_torch_node *module)
+{
+    struct dsf_source *s = p->z->source;
+
+    for (uint32_t i = 0; i < module->n; i++) {
+        const struct dsf_torch_node *node = dsf_torch_value(module, i);
+        const char *name = dsf_torch_key(module, i)->str;
+
+        for (uint32_t k = 0; node->kind == DSF_TORCH_TENSOR && k < p->n; k++) {
+            struct dsf_source_tensor *t;
+
+            if (!is_same(p->v[k].node, node) || p->v[k].name == name ||
+                dsf_source_find(s, name) != NULL)
+                continue;
+            t = dsf_pieces_tensor(s, name);
+            dsf_pieces_again(s, dsf_source_find(s, p->v[k].name), t);
+        }
+    }
+}
+
+int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err)
+{
+    const struct dsf_torch_node *optimizer =
+        dsf_torch_find(z->root, "optimizer");
+    const struct dsf_torch_node *flat =
+        dsf_torch_find(optimizer, "fp32_groups_flat");
+    const struct dsf_torch_node *masters =
+        dsf_torch_find(optimizer, "fp32_groups");
+    const struct dsf_torch_node *module;
+    struct params p = { .z = z };
+    int status = dsf_torch_entry(z->model, z->root, "module", DSF_TORCH_DICT,
+                                 &module, err);
+
+    z->stage = 0;
+    if (status == DSFLOW_OK)
+        status = list_params(&p, module, err);
+    if (status == DSFLOW_OK && flat != NULL && flat->kind == DSF_TORCH_LIST)
+        status = read_flat(&p, optimizer, flat, err);
+    else if (status == DSFLOW_OK && masters != NULL &&
+             masters->kind == DSF_TORCH_LIST)
+        status =
+            read_numbered(&p, dsf_torch_find(optimizer, "optimizer_state_dict"),
+                          masters, err);
+    else if (status == DSFLOW_OK && !z->weights_only && optimizer != NULL &&
+             optimizer->kind == DSF_TORCH_DICT)
+        status = read_numbered(&p, optimizer, NULL, err);
+    else if (status == DSFLOW_OK)
+        status = read_module(&p, err);
+    if (status == DSFLOW_OK)
+        add_again(&p, module);
+    free(p.v);
+    return status;
+}

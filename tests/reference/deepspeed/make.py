@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Makes checkpoint folders with DeepSpeed, for tests of `dsflow checkpoint import`.
+
+    make.py known OUT [CASE...]   small folders whose every number is known:
+                                  value(name, state, i), as tests/unit/foreign has it
+    make.py trained OUT [CASE...] real training: OUT/CASE/{config.json,text.txt,
+                                  the checkpoint,losses.json}: the losses are those
+                                  of the steps after it
+
+Runs on cores, with gloo: torch, deepspeed, transformers, safetensors, numpy."""
+import json, os, shutil, sys
+import numpy as np
+import torch, deepspeed, transformers
+import torch.multiprocessing as mp
+from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
+
+STATES = ("fp32", "exp_avg", "exp_avg_sq")
+HYPER = dict(lr=1e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1)
+SEQUENCES, LENGTH, BEFORE, AFTER = 12, 16, 3, 20
+
+
+def value(name, state, n):
+    """Eight bits, which all types of floats have: FNV-1a of the name and state, then a
+    multiplication for each element."""
+    h = 2166136261
+    for b in (name + "/" + state).encode():
+        h = ((h ^ b) * 16777619) & 0xffffffff
+    i = np.arange(n, dtype=np.uint64)
+    x = (i * np.uint64(2654435761) + np.uint64(h)) & np.uint64(0xffffffff)
+    x = (x * np.uint64(2246822519)) & np.uint64(0xffffffff)
+    return (x >> np.uint64(24)).astype(np.float32) / 256
+
+
+def model(case, known):
+    vocab, width = (259, 8) if known else (257, 12)
+    kind = case.get("model", "gpt2")
+    if kind == "gpt2":
+        c = transformers.GPT2Config(vocab_size=vocab, n_positions=LENGTH, n_embd=width, n_layer=2, n_head=2,
+                                    resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        return c, transformers.GPT2LMHeadModel
+    sizes = dict(vocab_size=vocab, hidden_size=width, intermediate_size=width + 6, num_hidden_layers=2,
+                 num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=LENGTH,
+                 tie_word_embeddings=case.get("tied", False))
+    if kind == "llama":
+        return transformers.LlamaConfig(**sizes), transformers.LlamaForCausalLM
+    return transformers.Qwen2Config(**sizes), transformers.Qwen2ForCausalLM
+
+
+def settings(case, world):
+    c = {"train_batch_size": SEQUENCES, "gradient_clipping": 1.0, "steps_per_print": 10**6,
+         "zero_optimization": dict({"stage": case.get("stage", 0)}, **case.get("zero", {})),
+         "optimizer": {"type": "AdamW", "params": dict(HYPER, torch_adam=True)}}
+    if case.get("dtype") == "bf16":
+        c["bf16"] = {"enabled": True}
+    if case.get("dtype") == "fp16":
+        c["fp16"] = {"enabled": True, "initial_scale_power": 8}
+    if case.get("accumulate"):
+        c["data_types"] = {"grad_accum_dtype": case["accumulate"]}
+    if case.get("elastic"):
+        c["zero_optimization"]["elastic_checkpoint"] = True
+    c.update(case.get("more", {}))
+    return c
+
+
+def groups(net, case):
+    trained = [p for p in net.parameters() if p.requires_grad]
+    if case.get("groups", 1) == 1:
+        return trained
+    dims = lambda p: len(p.ds_shape) if hasattr(p, "ds_shape") else p.ndim
+    return [{"params": [p for p in trained if dims(p) > 1], "weight_decay": HYPER["weight_decay"]},
+            {"params": [p for p in trained if dims(p) < 2], "weight_decay": 0.0}]
+
+
+def batch(text, step, rank, world):
+    """Sequences of the step: consecutive pieces of the text, as with data.shuffle = false."""
+    n = SEQUENCES // world
+    first = (step * SEQUENCES + rank * n) * LENGTH
+    rows = [text[first + i * LENGTH:first + (i + 1) * LENGTH + 1] for i in range(n)]
+    rows = torch.tensor(np.stack(rows).astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+
+def loss_of(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def set_known(engine, case):
+    o = engine.optimizer
+    for name, p in engine.module.named_parameters():
+        shape = p.ds_shape if hasattr(p, "ds_shape") else p.shape
+        n = int(np.prod(shape))
+        get = lambda state: torch.tensor(value(name, state, n)).reshape(shape)
+        if not p.requires_grad:
+            if hasattr(p, "ds_id"):
+                with deepspeed.zero.GatheredParameters([p], modifier_rank=0):
+                    if engine.global_rank == 0:
+                        p.data.copy_(get("fp32"))
+            else:
+                p.data.copy_(get("fp32"))
+        elif hasattr(p, "ds_id"):
+            share = p.ds_tensor.ds_numel if hasattr(p.ds_tensor, "ds_numel") else p.ds_tensor.numel()
+            for state in STATES:
+                whole = torch.zeros(share * engine.dp_world_size)
+                whole[:n] = get(state).flatten()
+                mine = whole[engine.global_rank * share:(engine.global_rank + 1) * share]
+                if state == "fp32":
+                    safe_set_local_fp32_param(p, mine)
+                else:
+                    safe_set_local_optimizer_state(p, mine, state)
+        elif hasattr(p, "_hp_mapping"):
+            if p._hp_mapping is not None:
+                set_fragment(o, p, get)
+        elif case.get("dtype", "fp32") == "fp32":
+            p.data.copy_(get("fp32"))
+            for state in STATES[1:]:
+                o.state[p][state].copy_(get(state))
+        else:
+            set_flat(engine, p, get)
+
+
+def set_fragment(o, p, get):
+    """What this rank has of a parameter, in ZeRO 1 and 2 and BF16_Optimizer."""
+    m = p._hp_mapping
+    flat = (o.single_partition_of_fp32_groups if hasattr(o, "single_partition_of_fp32_groups")
+            else o.fp32_groups_flat_partition)[m.param_group_index]
+    here, there = m.hp_fragment_address, m.lp_fragment_address
+    for state in STATES:
+        to = flat if state == "fp32" else o.optimizer.state[flat][state]
+        to.data[here.start:here.start + here.numel].copy_(
+            get(state).flatten()[there.start:there.start + there.numel])
+
+
+def set_flat(engine, p, get):
+    """Of an optimizer for 16 bits without ZeRO, with a master of each parameter."""
+    o = engine.optimizer
+    for group, masters in zip(o.fp16_groups, o.fp32_groups):
+        for q, master in zip(group, masters):
+            if q is p:
+                master.data.copy_(get("fp32"))
+                for state in STATES[1:]:
+                    o.optimizer.state[master][state].copy_(get(state))
+                p.data.copy_(get("fp32"))
+
+
+def make(case, name, folder, known, rank, world):
+    torch.manual_seed(7)
+    config, kind = model(case, known)
+    text = np.frombuffer(open(os.environ["TEXT"], "rb").read(), np.uint8)
+    with deepspeed.zero.Init(config_dict_or_path=settings(case, world), enabled=case.get("stage", 0) == 3):
+        net = kind(config)
+    if case.get("frozen"):
+        for n, p in net.named_parameters():
+            p.requires_grad = case["frozen"] not in n
+    engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=groups(net, case),
+                                           config=settings(case, world))
+    losses = []
+
+    def step(i):
+        tokens, targets = batch(text, i, rank, world)
+        loss = loss_of(engine(input_ids=tokens, use_cache=False).logits, targets)
+        engine.backward(loss)
+        engine.step()
+        mean = loss.detach().clone()
+        torch.distributed.all_reduce(mean)
+        return mean.item() / world
+
+    for i in range(BEFORE):
+        step(i)
+    if known:
+        set_known(engine, case)
+    if rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+    torch.distributed.barrier()
+    if case.get("trainer"):  # as transformers' Trainer lays it out
+        folder = os.path.join(folder, f"checkpoint-{BEFORE}")
+    engine.save_checkpoint(folder)
+    if rank == 0:
+        config.architectures = [kind.__name__]
+        config.save_pretrained(folder)
+        for f in os.listdir(folder):
+            if f.startswith("zero_to_"):
+                os.remove(os.path.join(folder, f))
+    if known:
+        return
+    for i in range(AFTER):
+        losses.append(step(BEFORE + i))
+    if rank == 0:
+        json.dump(losses, open(os.path.join(folder, "losses.json"), "w"))
+        shutil.copy(os.environ["TEXT"], os.path.join(folder, "text.txt"))
+
+
+def cases(known):
+    """By name: processes, and what is given."""
+    if known:
+        return {
+            "gpt2_zero1_bf16": (2, dict(stage=1, dtype="bf16", groups=2)),
+            "gpt2_zero2": (3, dict(stage=2, groups=2)),
+            "gpt2_zero2_frozen": (2, dict(stage=2, frozen="wpe")),
+            "qwen2_zero2_robin": (3, dict(model="qwen2", stage=2, zero={"round_robin_gradients": True})),
+            "llama_elastic": (2, dict(model="llama", stage=1, elastic=True)),
+            "llama_zero3": (2, dict(model="llama", stage=3, groups=2,
+                                    zero={"sub_group_size": 700, "stage3_param_persistence_threshold": 0})),
+            "gpt2_zero3_frozen": (3, dict(stage=3, frozen="wpe", dtype="bf16")),
+            "gpt2_plain": (1, dict(stage=0)),
+            "gpt2_plain_bf16": (2, dict(stage=0, dtype="bf16", groups=2)),
+            "gpt2_bf16_optimizer": (2, dict(stage=1, dtype="bf16", accumulate="fp32", groups=2)),
+        }
+    all = {}
+    for kind in ("gpt2", "llama", "qwen2"):
+        for stage in range(4):
+            for dtype in ("fp32", "bf16"):
+                for world in (1, 2, 4):
+                    all[f"{kind}_z{stage}_{dtype}_w{world}"] = (
+                        world, dict(model=kind, stage=stage, dtype=dtype, groups=2, tied=kind == "qwen2",
+                                    zero={"sub_group_size": 700} if stage == 3 else {}))
+    all["gpt2_z2_frozen_w2"] = (2, dict(stage=2, groups=2, frozen="wpe"))
+    all["gpt2_z3_frozen_w4"] = (4, dict(stage=3, groups=2, frozen="wpe"))
+    return all
+
+
+def process(rank, world, todo, out, known):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(29600 + world))
+    torch.set_num_threads(1)
+    deepspeed.init_distributed("gloo")
+    for name, case in todo:
+        if rank == 0:
+            print(name, flush=True)
+        try:
+            make(case, name, os.path.join(out, name), known, rank, world)
+        except Exception as e:
+            print(f"{name}: rank {rank}: {type(e).__name__}: {e}", flush=True)
+            import traceback
+            traceback.print_exc()
+            raise
+
+
+if __name__ == "__main__":
+    known, out, wanted = sys.argv[1] == "known", sys.argv[2], sys.argv[3:]
+    os.environ.setdefault("TEXT", os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md"))
+    every = cases(known)
+    for world in sorted({w for w, _ in every.values()}):
+        todo = [(n, c) for n, (w, c) in every.items() if w == world and (not wanted or n in wanted)]
+        if todo:
+            mp.start_processes(process, (world, todo, out, known), world, start_method="fork")

@@ -1,0 +1,207 @@
+/* test_zero.c - checkpoint folders of DeepSpeed: what
+ * tests/reference/deepspeed/make.py wrote is read number by number. */
+#include "foreign/zero.h"
+
+#include "base/alloc.h"
+#include "lib/folder.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* All folders, out of their archive. */
+static int unpack(void **state)
+{
+    const char *srcdir = getenv("srcdir");
+    char *command;
+    int status;
+
+    if (make_folder(state) != 0)
+        return -1;
+    command = dsf_xasprintf("tar xJf %s/tests/reference/deepspeed/known.tar.xz "
+                            "-C %s",
+                            srcdir != NULL ? srcdir : ".", folder);
+    status = system(command);
+    free(command);
+    return status;
+}
+
+/* What the script has given number `i` of a tensor. */
+static float value(const char *name, const char *state, uint32_t i)
+{
+    uint32_t h = 2166136261u;
+
+    for (const char *c = name; *c != '\0'; c++)
+        h = (h ^ (uint8_t)*c) * 16777619u;
+    h = (h ^ '/') * 16777619u;
+    for (const char *c = state; *c != '\0'; c++)
+        h = (h ^ (uint8_t)*c) * 16777619u;
+    return (float)(((i * 2654435761u + h) * 2246822519u) >> 24) / 256;
+}
+
+static void open_source(const char *name, bool weights_only,
+                        struct dsf_source *s)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    struct dsflow_err err = { .msg = "" };
+
+    if (dsf_zero_open(path, NULL, weights_only, s, &err) < 0)
+        fail_msg("%s: %s", name, err.msg);
+    free(path);
+}
+
+/* Every number of a state, in pieces that cross those of ranks. */
+static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
+                        enum dsf_source_state state, const char *word)
+{
+    enum { PIECE = 37 };
+    int64_t elems = dsf_source_elems(t);
+    struct dsflow_err err = { .msg = "" };
+    float got[PIECE];
+
+    for (int64_t at = 0; at < elems; at += PIECE) {
+        int64_t n = elems - at < PIECE ? elems - at : PIECE;
+
+        if (s->read(s, t, state, at, (size_t)n, got, &err) < 0)
+            fail_msg("%s: %s", t->name, err.msg);
+        for (int64_t i = 0; i < n; i++)
+            if (got[i] != value(t->name, word, (uint32_t)(at + i)))
+                fail_msg("%s: %s[%lld] is %g: expected %g", t->name, word,
+                         (long long)(at + i), (double)got[i],
+                         (double)value(t->name, word, (uint32_t)(at + i)));
+    }
+}
+
+/* Tensors with numbers of their own, and those that were not trained. */
+static void check_all(struct dsf_source *s, unsigned tensors, unsigned frozen,
+                      unsigned states)
+{
+    static const char *const words[] = { "fp32", "exp_avg", "exp_avg_sq" };
+    unsigned n = 0, nfrozen = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const struct dsf_source_tensor *t = &s->tensors[i];
+        unsigned has = t->frozen ? 1 : states;
+
+        if (t->again)
+            continue;
+        n++;
+        nfrozen += t->frozen;
+        assert_int_equal(t->has, (1u << has) - 1);
+        for (unsigned k = 0; k < has; k++)
+            check_state(s, t, (enum dsf_source_state)k, words[k]);
+    }
+    assert_int_equal(n, tensors);
+    assert_int_equal(nfrozen, frozen);
+}
+
+enum { GPT2 = 28, LLAMA = 21, QWEN2 = 27 }; /* tensors of two layers */
+
+static const struct {
+    const char *name;
+    unsigned tensors, frozen;
+    const char *what;
+    int64_t updates;
+} folders[] = {
+    { "gpt2_plain", GPT2, 0, "DeepSpeed without ZeRO", 3 },
+    { "gpt2_plain_bf16", GPT2, 0, "DeepSpeed without ZeRO", 4 },
+    { "gpt2_zero1_bf16", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
+    { "gpt2_bf16_optimizer", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
+    { "gpt2_zero2", GPT2, 0, "DeepSpeed, ZeRO 2, 3 ranks", 3 },
+    { "gpt2_zero2_frozen", GPT2, 1, "DeepSpeed, ZeRO 2, 2 ranks", 3 },
+    { "gpt2_zero3_frozen", GPT2, 1, "DeepSpeed, ZeRO 3, 3 ranks", 3 },
+    { "llama_elastic", LLAMA, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
+    { "llama_zero3", LLAMA, 0, "DeepSpeed, ZeRO 3, 2 ranks", 3 },
+    { "qwen2_zero2_robin", QWEN2, 0, "DeepSpeed, ZeRO 2, 3 ranks", 3 },
+};
+
+static void every_layout_is_read_number_by_number(void **state)
+{
+    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+        struct dsf_source s;
+
+        open_source(folders[i].name, false, &s);
+        assert_string_equal(s.what, folders[i].what);
+        check_all(&s, folders[i].tensors, folders[i].frozen, 3);
+        assert_int_equal(s.steps, 3);
+        assert_int_equal(s.skipped, 0);
+        assert_int_equal(s.samples, 36);
+        assert_int_equal(s.updates, folders[i].updates);
+        assert_string_equal(s.optimizer, "AdamW");
+        /* The form of "elastic" checkpoints does not say. */
+        assert_true(strcmp(folders[i].name, "llama_elastic") == 0
+                        ? isnan(s.lr)
+                        : s.lr > 0.00099 && s.lr < 0.00101);
+        dsf_source_fini(&s);
+    }
+}
+
+static void weights_alone_are_read(void **state)
+{
+    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+        struct dsf_source s;
+
+        open_source(folders[i].name, true, &s);
+        check_all(&s, folders[i].tensors, folders[i].frozen, 1);
+        dsf_source_fini(&s);
+    }
+}
+
+/* A tied head stands for the numbers of the embedding. */
+static void a_tied_head_is_the_embedding(void **state)
+{
+    struct dsf_source s;
+    const struct dsf_source_tensor *t;
+    struct dsflow_err err;
+    float got;
+
+    open_source("gpt2_zero2", false, &s);
+    t = dsf_source_find(&s, "lm_head.weight");
+    assert_non_null(t);
+    assert_true(t->again);
+    assert_int_equal(s.read(&s, t, DSF_SOURCE_SECOND, 9, 1, &got, &err), 0);
+    assert_true(got == value("transformer.wte.weight", "exp_avg_sq", 9));
+    dsf_source_fini(&s);
+}
+
+/* Opening `name` of the test's folder says this. */
+static void refused(const char *name, const char *tag, const char *text)
+{
+    char *path = dsf_xasprintf("%s/%s", folder, name);
+    struct dsf_source s;
+    struct dsflow_err err = { .msg = "" };
+
+    assert_int_equal(dsf_zero_open(path, tag, false, &s, &err), DSFLOW_EINVAL);
+    if (strstr(err.msg, text) == NULL)
+        fail_msg("says: %s", err.msg);
+    free(path);
+}
+
+static void what_is_not_whole_is_refused(void **state)
+{
+    char *shard = dsf_xasprintf(
+        "%s/gpt2_zero2/global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt",
+        folder);
+
+    refused("none", NULL, "there is no such folder");
+    refused("gpt2_zero2", "global_step4", "--tag: global_step4: there is no");
+    refused("gpt2_zero2", "../gpt2_plain", "expected the name of a folder");
+    refused(".", NULL, "has no files of a checkpoint of DeepSpeed");
+    assert_int_equal(remove(shard), 0);
+    refused("gpt2_zero2", NULL,
+            "has 2 files …_optim_states.pt of model rank 0: expected 3");
+    free(shard);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_is_read_number_by_number),
+        cmocka_unit_test(weights_alone_are_read),
+        cmocka_unit_test(a_tied_head_is_the_embedding),
+        cmocka_unit_test(what_is_not_whole_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, unpack, remove_folder);
+}
