@@ -77,6 +77,10 @@ int dsf_bench_link(const struct dsf_cli_args *args, struct dsflow_err *err);
 /* `dsflow bench io FOLDER…`: bench_io.c. */
 int dsf_bench_io(const struct dsf_cli_args *args, struct dsflow_err *err);
 
+/* `dsflow checkpoint import FOLDER JOB`: checkpoint_import.c. */
+int dsf_checkpoint_import(const struct dsf_cli_args *args,
+                          struct dsflow_err *err);
+
 /* The command of this name; NULL, with a message, where there is none. */
 const struct dsf_cmd *dsf_cmd_find(const char *name, struct dsflow_err *err);
 

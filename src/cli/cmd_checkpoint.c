@@ -1,4 +1,5 @@
-/* cmd_checkpoint.c - list, verify, show and export checkpoints. */
+/* cmd_checkpoint.c - list, verify, show, export and import
+ * checkpoints. */
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
@@ -124,6 +125,8 @@ static const struct {
     { "verify", "RUN or FOLDER", 2, verify, "" },
     { "show", "a file or folder", 2, dsf_checkpoint_show, " tag json " },
     { "export", "RUN and FOLDER", 3, export, " set step dtype " },
+    { "import", "FOLDER and a job.toml", 3, dsf_checkpoint_import,
+      " set tag weights-only prefix " },
 };
 
 static bool takes(size_t i, const char *flag)
@@ -167,8 +170,8 @@ static int checkpoint(const struct dsf_cli_args *args, struct dsflow_err *err)
         if (strcmp(args->words[0], actions[i].name) == 0)
             return run_action(i, args, err);
     return dsflow_fail(err, DSFLOW_EINVAL,
-                       "checkpoint: %.60s: expected list, verify, show or "
-                       "export",
+                       "checkpoint: %.60s: expected list, verify, show, "
+                       "export or import",
                        args->words[0]);
 }
 
@@ -177,15 +180,18 @@ static const struct dsf_flag checkpoint_flags[] = {
     { "step", "N", "export: the checkpoint of step N, not the latest" },
     { "dtype", "fp32|bf16|fp16",
       "export: type of the weights (precision.compute)" },
-    { "tag", "T", "show: of the folder's checkpoints, not the latest" },
+    { "tag", "T", "show, import: of the folder's checkpoints, not the latest" },
     { "json", NULL, "show: as JSON" },
+    { "weights-only", NULL, "import: a run that begins with the weights" },
+    { "prefix", "P", "import: what stands before the names of all tensors" },
     { 0 },
 };
 
 const struct dsf_cmd dsf_cmd_checkpoint = {
     .name = "checkpoint",
-    .args = "list RUN | verify RUN|FOLDER | show PATH | export RUN FOLDER",
-    .summary = "list, verify, show or export checkpoints",
+    .args = "list RUN | verify RUN|FOLDER | show PATH | "
+            "export RUN FOLDER | import FOLDER JOB",
+    .summary = "list, verify, show, export or import checkpoints",
     .help =
         "list and verify read every byte of the checkpoints of a run (its\n"
         "output folder) and exit with 1 when one is damaged; verify takes the\n"
@@ -196,7 +202,13 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
         "nothing that the file names and reads no numbers. export writes a\n"
         "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
         "files, generation_config.json) that transformers loads; a job reads\n"
-        "one with model.init. Types of 16 bits are rounded to nearest.",
+        "one with model.init. Types of 16 bits are rounded to nearest. import\n"
+        "reads a folder of DeepSpeed (ZeRO 1 to 3, or without), such as the\n"
+        "checkpoint-N that Hugging Face's Trainer writes with it, and writes\n"
+        "a checkpoint of the job, with weights, moments and step: dsflow run\n"
+        "--resume goes on. Where JOB says nothing of the model, config.json\n"
+        "of FOLDER does. What is missing, left over or of another shape is\n"
+        "listed, and then nothing is written.",
     .flags = checkpoint_flags,
     .least = 2,
     .most = 3,

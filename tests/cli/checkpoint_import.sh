@@ -1,0 +1,80 @@
+# checkpoint_import.sh - a run of DeepSpeed goes on here.
+data=$(cd "${srcdir:-.}" && pwd)/tests/reference/deepspeed
+. "${srcdir:-.}/tests/cli/lib.sh"
+mkdir ds && tar xJf "$data/known.tar.xz" -C ds || fault "no known.tar.xz"
+cat > short.toml <<'EOF2'
+[job]
+steps = 5
+[data]
+train = "text.txt"
+validation = 0
+[batch]
+sequences = 12
+EOF2
+
+# A folder with config.json says what the model is. Weights, moments and step are
+# taken along, and the run goes on.
+"$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2> err || fault "import: $(cat err)"
+grep -q "^a/checkpoints/step-3: step 3 of ds/gpt2_zero2/global_step3 (DeepSpeed, ZeRO 2, 3 ranks): dsflow run a --resume goes on$" log ||
+    fault "says: $(cat log)"
+"$dsflow" checkpoint verify a > log 2>&1 || fault "verify: $(cat log)"
+grep -q '"control.step": "3"' a/checkpoints/step-3/manifest.json &&
+    grep -q '"cursor.first": "0"' a/checkpoints/step-3/manifest.json || fault "manifest: $(cat a/checkpoints/step-3/manifest.json)"
+"$dsflow" run a --resume > log 2>&1 || fault "--resume: $(cat log)"
+grep -q warning log && fault "--resume warns: $(cat log)"
+[ "$(grep -c '"loss"' a/metrics.jsonl)" -eq 2 ] || fault "not 2 steps: $(cat a/metrics.jsonl)"
+# So it does where the job names the folder.
+"$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=b --set model.init=ds/gpt2_zero2 > log 2>&1 ||
+    fault "import: $(cat log)"
+grep -q "dsflow run short.toml --resume goes on" log || fault "says: $(cat log)"
+"$dsflow" run short.toml --set job.output=b --set model.init=ds/gpt2_zero2 --resume > log 2>&1 || fault "--resume: $(cat log)"
+cmp a/checkpoints/step-5/states.safetensors b/checkpoints/step-5/states.safetensors || fault "another run"
+
+# Other ranks and stages of the same numbers are the same checkpoint.
+for from in gpt2_plain gpt2_zero1_bf16 gpt2_bf16_optimizer; do
+    "$dsflow" -q checkpoint import ds/$from short.toml --set job.output=$from > log 2>&1 || fault "$from: $(cat log)"
+    for file in params states; do
+        cmp a/checkpoints/step-3/$file.safetensors $from/checkpoints/step-3/$file.safetensors || fault "$from: other $file"
+    done
+done
+
+# Weights alone begin a run.
+"$dsflow" -q checkpoint import ds/llama_zero3 short.toml --weights-only --set job.output=w > log 2>&1 || fault "weights: $(cat log)"
+grep -q '"control.step": "0"' w/checkpoints/step-0/manifest.json || fault "not at the start"
+"$dsflow" run w --resume > log 2>&1 || fault "weights: $(cat log)"
+
+# refused STATUS LINES TEXT ARGS...: with this status, so many lines and this in them; nothing is written.
+refused() {
+    status=$1 lines=$2 text=$3
+    shift 3
+    "$dsflow" checkpoint import "$@" --set job.output=none > out 2> log
+    [ $? -eq "$status" ] && [ "$(wc -l < log)" -eq "$lines" ] && grep -q "^dsflow: $text" log || fault "$*: $(cat log)"
+    [ -s out ] && fault "$*: prints $(cat out)"
+    [ -e none ] && fault "$*: writes"
+}
+# All that does not fit is named.
+cat > other.toml <<'EOF2'
+[job]
+steps = 5
+[model]
+layers = 3
+heads = 2
+width = 8
+context = 16
+vocab = 300
+[data]
+train = "text.txt"
+EOF2
+refused 2 14 "transformer.wte.weight: shape \[259, 8\]: the model of the job makes it \[300, 8\]" ds/gpt2_zero2 other.toml
+refused 2 14 "transformer.h.2.mlp.c_fc.bias: is missing" ds/gpt2_zero2 other.toml
+refused 2 14 "ds/gpt2_zero2/global_step3: 13 tensors are not as the job has it: nothing was written" ds/gpt2_zero2 other.toml
+refused 2 13 "transformer.h.1.ln_1.weight: \[8\]: the model of the job has no place for it" ds/gpt2_zero2 other.toml \
+    --set model.layers=1 --set model.vocab=259
+refused 2 1 "--set: optimizer: kind: lion: ds/gpt2_zero2/global_step3 has the moments of AdamW" ds/gpt2_zero2 short.toml --set optimizer.kind=lion
+refused 2 1 "ds/gpt2_zero2: --tag: other: there is no such folder in it" ds/gpt2_zero2 short.toml --tag other
+refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
+"$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2>&1
+[ $? -eq 2 ] && grep -q "a: has checkpoints already, the newest of step 5: expected another folder" log || fault "over a run: $(cat log)"
+# Names may all have something in front.
+refused 2 57 "x.transformer.wte.weight: is missing" ds/gpt2_zero2 short.toml --prefix x.
+finish
