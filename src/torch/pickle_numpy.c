@@ -1,7 +1,7 @@
 /* pickle_numpy.c - numpy's numbers and arrays in a pickle (numpy/core/src/
  * multiarray/methods.c, array_reduce and array_setstate). An array of numbers
  * is a tensor whose storage is the bytes in the pickle. */
-#include "torch/torch_private.h"
+#include "torch/pickle_call.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -78,9 +78,9 @@ static struct dsf_torch_node *number(struct dsf_torch_file *f,
 }
 
 /* scalar(dtype, bytes); NULL: it is no number that is known. */
-struct dsf_torch_node *dsf_torch_numpy_scalar(struct dsf_torch_file *f,
-                                              const struct dsf_torch_node *args,
-                                              struct dsflow_err *err)
+static struct dsf_torch_node *scalar(struct dsf_torch_file *f,
+                                     const struct dsf_torch_node *args,
+                                     struct dsflow_err *err)
 {
     enum dsflow_dtype dtype;
     struct dsf_torch_node *made;
@@ -147,4 +147,34 @@ int dsf_torch_numpy_array(struct dsf_torch_file *f, struct dsf_torch_node *node,
     node->of = "numpy.ndarray";
     node->tensor = dsf_blocks_copy(&f->mem, &t, sizeof(t), 8);
     return DSFLOW_OK;
+}
+
+struct dsf_torch_node *dsf_torch_make_scalar(const struct dsf_torch_call *c)
+{
+    struct dsf_torch_node *made = scalar(c->file, c->args, c->err);
+
+    return made != NULL ? made : dsf_torch_object(c);
+}
+
+/* (bytes, type, sizes, "C"), of protocol 5 */
+struct dsf_torch_node *
+dsf_torch_make_from_buffer(const struct dsf_torch_call *c)
+{
+    struct dsf_torch_node *object = dsf_torch_object(c);
+
+    /* In the order of the state of an array. */
+    if (c->args->n == 4 && is_kind(arg(c, 3), DSF_TORCH_STR)) {
+        bool fortran = strcmp(arg(c, 3)->str, "F") == 0;
+        struct dsf_torch_node order = { .kind = DSF_TORCH_BOOL,
+                                        .truth = fortran };
+        struct dsf_torch_node *items[] = { NULL, arg(c, 2), arg(c, 1), &order,
+                                           arg(c, 0) };
+        struct dsf_torch_node state = { .kind = DSF_TORCH_TUPLE,
+                                        .n = 5,
+                                        .items = items };
+
+        if (dsf_torch_numpy_array(c->file, object, &state, c->err) < 0)
+            return NULL;
+    }
+    return object;
 }

@@ -327,7 +327,7 @@ static int open_any(struct dsf_torch_file *f, struct dsflow_err *err)
         return status;
     if (memcmp(head, magic, sizeof(magic)) == 0)
         status = open_stream(f, err);
-    else if (memcmp(head, "PK", 2) == 0)
+    else if (memcmp(head, "PK\3\4", 4) == 0)
         status = open_archive(f, err);
     else
         return dsflow_fail(err, DSFLOW_EINVAL,

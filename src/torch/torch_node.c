@@ -263,15 +263,21 @@ int dsf_torch_fail(const struct dsf_torch_file *file,
 
 /* --- what must be there --- */
 
+static bool is_kind_of(const struct dsf_torch_node *node,
+                       enum dsf_torch_kind kind)
+{
+    return node->kind == kind ||
+           (kind == DSF_TORCH_LIST && node->kind == DSF_TORCH_TUPLE) ||
+           (kind == DSF_TORCH_INT && node->kind == DSF_TORCH_BOOL) ||
+           (kind == DSF_TORCH_FLOAT && node->kind == DSF_TORCH_INT &&
+            node->integer.big == NULL);
+}
+
 int dsf_torch_expect(const struct dsf_torch_file *file,
                      const struct dsf_torch_node *node,
                      enum dsf_torch_kind kind, struct dsflow_err *err)
 {
-    if (node->kind == kind ||
-        (kind == DSF_TORCH_LIST && node->kind == DSF_TORCH_TUPLE) ||
-        (kind == DSF_TORCH_INT && node->kind == DSF_TORCH_BOOL) ||
-        (kind == DSF_TORCH_FLOAT && node->kind == DSF_TORCH_INT &&
-         node->integer.big == NULL))
+    if (is_kind_of(node, kind))
         return DSFLOW_OK;
     return dsf_torch_fail(file, node, err, "%s%s%.100s: expected %s",
                           dsf_torch_kind_str(node->kind),
@@ -287,8 +293,13 @@ int dsf_torch_entry(const struct dsf_torch_file *file,
                     const struct dsf_torch_node **value, struct dsflow_err *err)
 {
     *value = dsf_torch_find(dict, key);
+    if (*value != NULL && is_kind_of(*value, kind))
+        return DSFLOW_OK;
+    /* By way of the dict, as the value may stand in several places. */
     if (*value != NULL)
-        return dsf_torch_expect(file, *value, kind, err);
+        return dsf_torch_fail(file, dict, err, "%.100s: %s: expected %s", key,
+                              dsf_torch_kind_str((*value)->kind),
+                              dsf_torch_kind_str(kind));
     if (dict->kind != DSF_TORCH_DICT && dict->kind != DSF_TORCH_OBJECT)
         return dsf_torch_expect(file, dict, DSF_TORCH_DICT, err);
     return dsf_torch_fail(file, dict, err, "has no %.100s: expected %s", key,

@@ -91,10 +91,10 @@ static inline bool is_grown(const struct dsf_torch_node *n)
            n->kind != DSF_TORCH_STORAGE && n->kind != DSF_TORCH_GLOBAL;
 }
 
-/* pickle_names.c: does a name stand for something that runs? */
+/* pickle_runs.c: does a name stand for something that runs? */
 bool dsf_torch_name_runs(const char *name);
-/* What a name is called with, or made with: the node it means; NULL: the
- * message says why it cannot be. `args` is a TUPLE. */
+/* pickle_names.c: what a name is called with, or made with: the node it means;
+ * NULL: the message says why it cannot be. `args` is a TUPLE. */
 struct dsf_torch_node *dsf_torch_call(struct dsf_torch_file *f,
                                       const char *name,
                                       struct dsf_torch_node *args,
@@ -102,14 +102,11 @@ struct dsf_torch_node *dsf_torch_call(struct dsf_torch_file *f,
 /* The state that is set on a node. */
 int dsf_torch_build(struct dsf_torch_file *f, struct dsf_torch_node *node,
                     struct dsf_torch_node *state, struct dsflow_err *err);
-/* What a persistent id stands for. */
+/* pickle_torch.c: what a persistent id stands for. */
 struct dsf_torch_node *dsf_torch_persistent(struct dsf_torch_file *f,
                                             const struct dsf_torch_node *id,
                                             struct dsflow_err *err);
 /* pickle_numpy.c */
-struct dsf_torch_node *dsf_torch_numpy_scalar(struct dsf_torch_file *f,
-                                              const struct dsf_torch_node *args,
-                                              struct dsflow_err *err);
 int dsf_torch_numpy_array(struct dsf_torch_file *f, struct dsf_torch_node *node,
                           const struct dsf_torch_node *state,
                           struct dsflow_err *err);

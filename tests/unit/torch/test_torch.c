@@ -3,10 +3,14 @@
 #include "torch/torch.h"
 
 #include "base/alloc.h"
-#include "lib/test.h"
+#include "lib/folder.h"
+#include "lib/torch_bytes.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct dsf_torch_file *open_file(const char *name)
 {
@@ -317,6 +321,135 @@ static void messages_say_where(void **state)
     dsf_torch_close(file);
 }
 
+/* --- a file of 30 GB -------------------------------------------------------
+ */
+
+#define LARGE (INT64_C(30) * 1000 * 1000 * 1000) /* bytes of its storage */
+
+static void put_at(int fd, int64_t at, const struct torch_bytes *b)
+{
+    assert_int_equal(pwrite(fd, b->v, b->n, at), b->n);
+}
+
+/* What both headers of the storage have: sizes that only zip64 has room for. */
+static void put_large_entry(struct torch_bytes *b, unsigned extra)
+{
+    put_number(b, 45, 2);
+    put_number(b, 0, 2 + 2);
+    put_number(b, 0x21 << 16, 4);
+    put_number(b, 0, 4);
+    put_number(b, 0xffffffff, 4);
+    put_number(b, 0xffffffff, 4);
+    put_number(b, 8, 2);
+    put_number(b, extra, 2);
+}
+
+/* {storage "0"} as one tensor of fp32, its numbers a hole but for the last one.
+ */
+static void make_large(const char *path)
+{
+    struct torch_bytes p = { 0 }, head = { 0 }, tail = { 0 }, last = { 0 };
+    static const char text[] =
+        "\x80\2"
+        "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storage"
+        "ctorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpu\x8a\x08";
+    struct zip_file data = { .name = "a/data.pkl" };
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    float number = 0.25f;
+    int64_t at;
+
+    assert_true(fd >= 0);
+    put_bytes(&p, text, sizeof(text) - 1);
+    put_number(&p, LARGE / 4, 8);
+    put_bytes(&p, "tQK\0\x8a\x08", 6);
+    put_number(&p, LARGE / 4, 8);
+    put_bytes(&p, "\x85K\1\x85\x89NtR.", 9);
+    data.bytes = p.v;
+    data.n = p.n;
+    put_bytes(&head, "PK\3\4", 4);
+    put_zip_entry(&head, &data, data.name);
+    put_bytes(&head, data.name, 10);
+    put_bytes(&head, p.v, p.n);
+    at = (int64_t)head.n;
+    put_bytes(&head, "PK\3\4", 4);
+    put_large_entry(&head, 20);
+    put_bytes(&head, "a/data/0", 8);
+    put_number(&head, 1, 2);
+    put_number(&head, 16, 2);
+    put_number(&head, LARGE, 8);
+    put_number(&head, LARGE, 8);
+    put_at(fd, 0, &head);
+    put_bytes(&last, &number, 4);
+    put_at(fd, (int64_t)head.n + LARGE - 4, &last);
+
+    put_bytes(&tail, "PK\1\2\55\0", 6);
+    put_zip_entry(&tail, &data, data.name);
+    put_number(&tail, 0, 2 + 2 + 2 + 4 + 4);
+    put_bytes(&tail, data.name, 10);
+    put_bytes(&tail, "PK\1\2\55\0", 6);
+    put_large_entry(&tail, 20);
+    put_number(&tail, 0, 2 + 2 + 2 + 4);
+    put_number(&tail, (uint64_t)at, 4);
+    put_bytes(&tail, "a/data/0", 8);
+    put_number(&tail, 1, 2);
+    put_number(&tail, 16, 2);
+    put_number(&tail, LARGE, 8);
+    put_number(&tail, LARGE, 8);
+    at = (int64_t)tail.n; /* of the directory */
+    put_bytes(&tail, "PK\6\6\54\0\0\0\0\0\0\0\55\0\55\0", 16);
+    put_number(&tail, 0, 8);
+    put_number(&tail, 2, 8);
+    put_number(&tail, 2, 8);
+    put_number(&tail, (uint64_t)at, 8);
+    put_number(&tail, head.n + LARGE, 8);
+    put_bytes(&tail, "PK\6\7\0\0\0\0", 8);
+    put_number(&tail, head.n + LARGE + (uint64_t)at, 8);
+    put_number(&tail, 1, 4);
+    put_bytes(&tail, "PK\5\6\0\0\0\0\2\0\2\0", 12);
+    put_number(&tail, (uint64_t)at, 4);
+    put_number(&tail, 0xffffffff, 4);
+    put_number(&tail, 0, 2);
+    put_at(fd, (int64_t)head.n + LARGE, &tail);
+    close(fd);
+    free(p.v);
+    free(head.v);
+    free(tail.v);
+    free(last.v);
+}
+
+static void a_file_of_30_gb_takes_megabytes(void **state)
+{
+    enum { PIECE = 1 << 20 };
+    float *numbers = dsf_xcalloc(PIECE, sizeof(*numbers));
+    const struct dsf_torch_tensor *t;
+    struct dsf_torch_file *file;
+    struct dsflow_err err = { .msg = "" };
+    /* All of it: FULL=1. */
+    int64_t step = getenv("FULL") != NULL ? PIECE : LARGE / 4 / 16;
+    struct rusage use;
+    char path[64];
+
+    snprintf(path, sizeof(path), "%s/large.pt", folder);
+    make_large(path);
+    if (dsf_torch_open(path, &file, &err) < 0)
+        fail_msg("%s", err.msg);
+    t = dsf_torch_root(file)->tensor;
+    assert_int_equal(t->elems, LARGE / 4);
+    for (int64_t at = 0; at <= t->elems - PIECE; at += step)
+        if (dsf_torch_read_f32(file, t, at, PIECE, numbers, &err) < 0)
+            fail_msg("%s", err.msg);
+    assert_int_equal(
+        dsf_torch_read_f32(file, t, t->elems - PIECE, PIECE, numbers, &err), 0);
+    assert_float_equal(numbers[PIECE - 1], 0.25, 0);
+    assert_float_equal(numbers[PIECE - 2], 0, 0);
+    dsf_torch_close(file);
+    free(numbers);
+    getrusage(RUSAGE_SELF, &use);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(use.ru_maxrss < 100 << 10);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,7 +457,8 @@ int main(void)
         cmocka_unit_test(numbers_and_texts),
         cmocka_unit_test(what_holds_other_things),
         cmocka_unit_test(messages_say_where),
+        cmocka_unit_test(a_file_of_30_gb_takes_megabytes),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
