@@ -13,7 +13,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_OPTIMIZER_ABI 3
+#define DSFLOW_OPTIMIZER_ABI 4
 
 #define DSFLOW_MAX_TENSORS 12
 
@@ -55,7 +55,8 @@ enum dsflow_tensor_kind {
 struct dsflow_tensor {
     int64_t at, rows, cols;
     int32_t kind;   /* enum dsflow_tensor_kind */
-    int32_t decays; /* 1: weight decay is for it */
+    int16_t decays; /* 1: weight decay is for it */
+    int16_t number; /* its place among the tensors of the whole unit */
 };
 
 /* The beginning of an optimizer's arguments, which dsflow fills: which numbers
@@ -64,12 +65,14 @@ struct dsflow_tensor {
  *
  * Where ranks share out a unit, the numbers may begin and end within a tensor:
  * `at` counts from the first number of the task and may be negative, and a
- * tensor may end after the last. An optimizer that is `whole` never sees that.
- * With tensor parallelism ntensors is 0: a rank has pieces of tensors. */
+ * tensor may end after the last. With tensor parallelism a rank has pieces of
+ * tensors: rows and cols are those of a piece, and several may have one number.
+ * An optimizer that is `whole` never sees either. */
 struct dsflow_update_args {
     int64_t elems;
     int64_t decay; /* weight decay is for the first so many: matrices */
     int64_t grad_at, param_at;
+    int64_t block; /* units are shared out in whole blocks of so many numbers */
     int32_t ntensors;
     struct dsflow_tensor tensors[DSFLOW_MAX_TENSORS];
 };

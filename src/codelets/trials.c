@@ -33,8 +33,10 @@ static struct dsflow_shape control(void)
 static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
                        void *data, int64_t elems, const void *args)
 {
-    const bool second = (port == 4 && op == &dsf_op_adam) ||
-                        (port == 3 && op == &dsf_op_adagrad);
+    const bool second =
+        (port == 4 && (op == &dsf_op_adam || op == &dsf_op_lamb ||
+                       op == &dsf_op_lamb_moments)) ||
+        (port == 3 && op == &dsf_op_adagrad);
     uint64_t state = seed + port;
     float *v = data;
 
@@ -95,6 +97,107 @@ static int make_update(const struct dsflow_op *op, uint64_t seed,
 
 const struct dsflow_trials dsf_trials_update = { .make = make_update,
                                                  .fill = fill_update };
+
+/* What a part has of three tensors of a unit: the second in two pieces, between
+ * which numbers of none stand; a shard may begin within the first. */
+static void make_tensors(struct dsf_update_args *a, uint64_t *state)
+{
+    static const int16_t numbers[] = { 0, 1, 1, 3 };
+    int64_t at = -(int64_t)dsf_any(state, 0, 40);
+
+    a->at.ntensors = 4;
+    for (int i = 0; i < 4; i++) {
+        struct dsflow_tensor *t = &a->at.tensors[i];
+        int64_t left = a->at.elems - at, least = at < 0 ? 1 - at : 1;
+
+        *t = (struct dsflow_tensor){ .at = at,
+                                     .rows = 1,
+                                     .cols = dsf_any(state, (int32_t)least,
+                                                     (int32_t)left),
+                                     .kind = DSFLOW_VECTOR,
+                                     .decays = (int16_t)dsf_any(state, 0, 1),
+                                     .number = numbers[i] };
+        at += t->cols + dsf_any(state, 0, 8);
+        if (at >= a->at.elems) {
+            a->at.ntensors = i + 1;
+            return;
+        }
+    }
+}
+
+/* The two tasks of LAMB that work on a unit: of the moments, two of three seeds
+ * have a gradient in bf16 or fp16; of the other, every second has a copy. */
+static int make_lamb(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    struct dsf_update_args *a = args;
+    const bool moments = op == &dsf_op_lamb_moments;
+    uint64_t state = seed;
+    int64_t blocks = dsf_any(&state, 1, 4);
+
+    a->at.block = seed % 7 == 6 ? 5000 : dsf_any(&state, 16, 600);
+    a->at.elems = a->at.block * blocks;
+    a->at.grad_at = 16 * dsf_any(&state, 0, 2);
+    a->at.param_at = 16 * dsf_any(&state, 0, 2);
+    make_tensors(a, &state);
+    a->width = 8;
+    a->beta1 = 0.9;
+    a->beta2 = 0.95;
+    a->eps = 1e-6f;
+    a->weight_decay = 0.1f;
+    a->uncorrected = dsf_any(&state, 0, 3) == 0;
+    a->copies = !moments && seed & 1;
+    a->copy_at = a->copies ? 16 * dsf_any(&state, 0, 2) : 0;
+    *n = 5 + (moments || a->copies);
+    shapes[0] = control();
+    shapes[1] =
+        moments ? floats((size_t)(a->at.grad_at + a->at.elems)) : doubles(4);
+    shapes[2] = floats((size_t)(a->at.param_at + a->at.elems));
+    shapes[3] = shapes[4] = floats((size_t)a->at.elems);
+    if (moments)
+        shapes[5] = doubles((size_t)(blocks * a->width));
+    else if (a->copies)
+        shapes[5] = dsflow_shape_of(seed & 2 ? DSFLOW_FP16 : DSFLOW_BF16,
+                                    a->at.elems + a->copy_at);
+    return DSFLOW_OK;
+}
+
+const struct dsflow_trials dsf_trials_lamb = { .make = make_lamb,
+                                               .fill = fill_update };
+
+static int make_ratio(const struct dsflow_op *op, uint64_t seed,
+                      struct dsflow_shape *shapes, unsigned *n, void *args,
+                      unsigned *fresh)
+{
+    struct dsf_ratio_args *a = args;
+    uint64_t state = seed;
+
+    a->n = dsf_any(&state, 1, 4);
+    a->width = 8;
+    a->least = 0.01;
+    a->most = dsf_any(&state, 0, 1) ? 10 : 0.5;
+    *n = (unsigned)dsf_any(&state, 2, 9);
+    shapes[0] = doubles((size_t)a->n);
+    for (unsigned i = 1; i < *n; i++)
+        shapes[i] = doubles(8 * (size_t)dsf_any(&state, 1, 9));
+    return DSFLOW_OK;
+}
+
+/* Sums of squares, some of them 0. */
+static int fill_ratio(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                      void *data, int64_t elems, const void *args)
+{
+    uint64_t state = seed + port;
+    double *v = data;
+
+    for (int64_t i = 0; i < elems; i++)
+        v[i] =
+            (int64_t)(seed % 3) == i % 4 ? 0 : fabs(dsf_random_normal(&state));
+    return 1;
+}
+const struct dsflow_trials dsf_trials_ratio = { .make = make_ratio,
+                                                .fill = fill_ratio };
 
 static int make_add(const struct dsflow_op *op, uint64_t seed,
                     struct dsflow_shape *shapes, unsigned *n, void *args,

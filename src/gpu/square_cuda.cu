@@ -1,23 +1,19 @@
-/* square_cuda.cu - sums of squares, in the order of kernels/kernels.h
- * (dsf_square_sum): a warp for each, four lanes of it for each part, and each of
- * these lanes has four of the 16. Numbers that are not fp32 are summed a piece at
- * a time, as on cores. */
-#include "gpu/dev_bits.h"
+/* square_cuda.cu - sums of squares of blocks of a gradient (dev_squares.h).
+ * Numbers that are not fp32 are summed a piece at a time, as on cores. */
+#include "gpu/dev_squares.h"
 #include "gpu/gpu.h"
 
-#include "kernels/kernels.h"
 #include "tasks/args.h"
 
 namespace {
 
 enum {
-    OWN = 4,    /* numbers of a row that a thread has */
-    AHEAD = 4,  /* rows that it reads before it adds them */
-    WARPS = 8,  /* of a block */
-    ROW = DSF_SQUARE_LANES,
+    OWN = SQUARES_OWN,
+    AHEAD = 4, /* rows that it reads before it adds them */
+    WARPS = 8, /* of a block */
+    ROW = SQUARES_ROW,
     PIECE = 2048 /* numbers of bf16 or fp16 (codelets/norm.c) */
 };
-static_assert(DSF_SQUARE_PARTS * (ROW / OWN) == 32, "a warp has all parts");
 
 /* 16 bytes of fp32, or 8. */
 DEV void load_four(const float *x, float (&v)[OWN])
@@ -49,13 +45,6 @@ DEV void load_own(const T *x, size_t i, size_t n, float (&v)[OWN])
         v[k] = i + k < n ? dev_load(x + i + k) : 0;
 }
 
-DEV void add_own(const float (&v)[OWN], double (&sum)[OWN])
-{
-    DEV_UNROLL
-    for (int k = 0; k < OWN; k++)
-        sum[k] = __fma_rn((double)v[k], (double)v[k], sum[k]);
-}
-
 /* The four lanes of this thread, over the n numbers of a part. */
 template <bool ALIGNED, class T>
 DEV void sum_own(const T *x, size_t n, double (&sum)[OWN])
@@ -70,54 +59,26 @@ DEV void sum_own(const T *x, size_t n, double (&sum)[OWN])
             load_own<ALIGNED>(x, i + r * ROW, n, v[r]);
         DEV_UNROLL
         for (int r = 0; r < AHEAD; r++)
-            add_own(v[r], sum);
+            dev_squares_add(v[r], sum);
     }
     for (; i < n; i += ROW) {
         float v[OWN];
 
         load_own<ALIGNED>(x, i, n, v);
-        add_own(v, sum);
+        dev_squares_add(v, sum);
     }
-}
-
-DEV double add_lane(double v, unsigned apart)
-{
-    return __dadd_rn(v, __shfl_xor_sync(~0u, v, apart));
-}
-
-/* By halves: lanes of the part, which are lanes 2 and 1 apart, then in the
- * thread; then the parts. */
-DEV double add_all(const double (&sum)[OWN])
-{
-    double half[OWN], whole;
-
-    DEV_UNROLL
-    for (int k = 0; k < OWN; k++)
-        half[k] = add_lane(add_lane(sum[k], 2), 1);
-    whole = __dadd_rn(__dadd_rn(half[0], half[2]), __dadd_rn(half[1], half[3]));
-    for (unsigned apart = 16; apart >= 4; apart /= 2)
-        whole = add_lane(whole, apart);
-    return whole;
-}
-
-/* dsf_square_part, on a GPU. */
-DEV size_t part_of(size_t n)
-{
-    const size_t round = (size_t)ROW * DSF_SQUARE_PARTS;
-
-    return (n + round - 1) / round * ROW;
 }
 
 /* Of n numbers, in every lane. */
 template <bool ALIGNED, class T> DEV double sum_piece(const T *x, size_t n)
 {
-    const size_t part = part_of(n);
-    const size_t from = threadIdx.x % 32 / 4 * part;
+    const size_t part = dev_squares_part(n);
+    const size_t from = dev_squares_from(part);
     double sum[OWN] = {};
 
     if (from < n)
         sum_own<ALIGNED>(x + from, n - from < part ? n - from : part, sum);
-    return add_all(sum);
+    return dev_squares_all(sum);
 }
 
 template <bool ALIGNED, class T>

@@ -21,6 +21,7 @@ static const struct rule rules[] = {
     { "lion", "lion", 1e-3, 0.99, 0, false },
     { "sgd", "sgd", 1e-3, 0, 0, true },
     { "adagrad", "adagrad", 1e-2, 0, 1e-10, false },
+    { "lamb", "lamb", 1e-3, 0.999, 1e-8, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -31,8 +32,8 @@ static const struct rule *find_rule(struct dsf_ds *x)
         if (strcasecmp(rules[i].type, type) == 0)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
-                  "%.60s: expected Adam, AdamW, Lion, SGD or "
-                  "Adagrad",
+                  "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad or "
+                  "Lamb",
                   type);
     return NULL;
 }
@@ -68,7 +69,7 @@ static void take_kind(struct dsf_ds *x, const struct rule *r)
     dsf_ds_set_text(x, "optimizer", "kind",
                     classic ? O "adam_w_mode" : "optimizer.type",
                     classic ? "adam" : r->kind);
-    if (strcmp(r->kind, "adamw") == 0 &&
+    if ((strcmp(r->kind, "adamw") == 0 || strcmp(r->kind, "lamb") == 0) &&
         !dsf_ds_true(x, O "bias_correction", true))
         dsf_ds_set(x, "optimizer", "bias_correction", O "bias_correction",
                    "false");
@@ -85,6 +86,12 @@ static double torch_decay(struct dsf_ds *x, const struct rule *r)
                : 0;
 }
 
+static void take_lamb(struct dsf_ds *x)
+{
+    dsf_ds_take_number(x, "lamb", "max_coeff", O "max_coeff", 10);
+    dsf_ds_take_number(x, "lamb", "min_coeff", O "min_coeff", 0.01);
+}
+
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
     take_kind(x, r);
@@ -95,6 +102,8 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
         dsf_ds_take_number(x, "optimizer", "eps", O "eps", r->eps);
     dsf_ds_take_number(x, "optimizer", "weight_decay", O "weight_decay",
                        torch_decay(x, r));
+    if (strcmp(r->kind, "lamb") == 0)
+        take_lamb(x);
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);

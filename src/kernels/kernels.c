@@ -233,6 +233,18 @@ void dsf_adagrad_update(const struct dsf_adagrad_step *s, float *p,
     dsf_loops()->adagrad(s, p, g, sum, NULL, n);
 }
 
+void dsf_lamb_moments(const struct dsf_lamb_step *s, const float *p,
+                      const float *g, float *m, float *v, float *u, size_t n)
+{
+    dsf_loops()->lamb_moments(s, p, g, m, v, u, n);
+}
+
+void dsf_lamb_update(const struct dsf_lamb_step *s, float *p, const float *m,
+                     const float *v, size_t n)
+{
+    dsf_loops()->lamb(s, p, m, v, NULL, n);
+}
+
 void dsf_pack16(const struct dsf_rounding *r, const float *in, uint16_t *out,
                 size_t n)
 {

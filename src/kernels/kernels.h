@@ -156,6 +156,18 @@ struct dsf_adagrad_step {
 /* sum: of the squares of all gradients. */
 void dsf_adagrad_update(const struct dsf_adagrad_step *s, float *p,
                         const float *g, float *sum, size_t n);
+/* LAMB's u = rate1 m / (sqrt(v) / root2 + eps) + decay p, of means that are new
+ * (moments), or are there already. rate1 = 1 / correction1. */
+struct dsf_lamb_step {
+    double beta1, beta2;
+    float scale, rate1, root2, eps, decay;
+    float lr; /* of the tensor: lr ratio */
+};
+void dsf_lamb_moments(const struct dsf_lamb_step *s, const float *p,
+                      const float *g, float *m, float *v, float *u, size_t n);
+/* p -= lr u. */
+void dsf_lamb_update(const struct dsf_lamb_step *s, float *p, const float *m,
+                     const float *v, size_t n);
 
 /* Numbers in fewer bits, rounded up or down at random so that the mean is right
  * (stochastic rounding), or to the nearest. All sets of instructions give the

@@ -64,6 +64,11 @@ struct dsf_loops {
                  float *m, float *copy, size_t n);
     void (*adagrad)(const struct dsf_adagrad_step *s, float *p, const float *g,
                     float *sum, float *copy, size_t n);
+    void (*lamb_moments)(const struct dsf_lamb_step *s, const float *p,
+                         const float *g, float *m, float *v, float *u,
+                         size_t n);
+    void (*lamb)(const struct dsf_lamb_step *s, float *p, const float *m,
+                 const float *v, float *copy, size_t n);
 
     void (*pack16)(const struct dsf_rounding *r, const float *in, uint16_t *out,
                    size_t n);

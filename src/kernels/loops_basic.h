@@ -173,4 +173,41 @@ static double square_sum(const float *x, size_t n)
     return sums[0];
 }
 
+/* The numbers of a step of LAMB, and those of its moments. */
+struct moments_lanes {
+    struct lamb_lanes step;
+    vf scale, beta1, beta2, rest1, rest2;
+};
+
+INLINE void moments_at(const struct moments_lanes *s, const float *p,
+                       const float *g, float *m, float *v, float *u, size_t k)
+{
+    vf grad = vload(g, k) * s->scale;
+    vf m1 = vfma_exact(s->beta1, vload(m, k), s->rest1 * grad);
+    vf v1 = vfma_exact(s->beta2, vload(v, k), s->rest2 * grad * grad);
+
+    vstore(m, m1, k);
+    vstore(v, v1, k);
+    vstore(u, lamb_step(&s->step, vload(p, k), m1, v1), k);
+}
+
+static void lamb_moments(const struct dsf_lamb_step *s, const float *p,
+                         const float *g, float *m, float *v, float *u, size_t n)
+{
+    const struct moments_lanes lanes = {
+        .step = lamb_lanes(s),
+        .scale = vset(s->scale),
+        .beta1 = vset((float)s->beta1),
+        .beta2 = vset((float)s->beta2),
+        .rest1 = vset((float)(1 - s->beta1)),
+        .rest2 = vset((float)(1 - s->beta2)),
+    };
+    size_t i = 0;
+
+    for (; i + VW <= n; i += VW)
+        moments_at(&lanes, p + i, g + i, m + i, v + i, u + i, VW);
+    if (i < n)
+        moments_at(&lanes, p + i, g + i, m + i, v + i, u + i, n - i);
+}
+
 #endif

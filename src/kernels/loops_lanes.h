@@ -38,6 +38,25 @@ struct lion_lanes {
     vf scale, lr, beta1, beta2, rest1, rest2, keep;
 };
 
+struct lamb_lanes {
+    vf rate1, root2, eps, decay, lr;
+};
+
+INLINE struct lamb_lanes lamb_lanes(const struct dsf_lamb_step *s)
+{
+    return (struct lamb_lanes){ .rate1 = vset(s->rate1),
+                                .root2 = vset(s->root2),
+                                .eps = vset(s->eps),
+                                .decay = vset(s->decay),
+                                .lr = vset(-s->lr) };
+}
+
+INLINE vf lamb_step(const struct lamb_lanes *s, vf p, vf m, vf v)
+{
+    return vfma_exact(p, s->decay,
+                      m / (vsqrt(v) / s->root2 + s->eps) * s->rate1);
+}
+
 /* Rows of W that are read side by side, from all over it: a core gets half as
  * much again of its memory by four streams than by one. */
 enum { ROW_STREAMS = 4 };

@@ -74,5 +74,6 @@ static const struct dsf_narrow_loops OF(loops) = {
     .sgd = OF(sgd),
     .lion = OF(lion),
     .adagrad = OF(adagrad),
+    .lamb = OF(lamb),
     .row_product = OF(row_product),
 };

@@ -1,8 +1,8 @@
 /* loops_update.h - one pass over a shard of parameters, for these loops are
  * bound by memory. Rules: Adam (Kingma & Ba 2015), torch.optim.SGD, Lion (Chen
- * et al. 2023, algorithm 2), AdaGrad (Duchi et al. 2011). Parameters and states
- * are fp32; the copy of the parameters, which may be NULL, is of the type
- * (loops_types.h).
+ * et al. 2023, algorithm 2), AdaGrad (Duchi et al. 2011), LAMB (You et al.
+ * 2020; its moments are in loops_basic.h). Parameters and states are fp32; the
+ * copy of the parameters, which may be NULL, is of the type (loops_types.h).
  *
  * All sets of instructions and GPUs (gpu/update_cuda.cu) give the same bits, so
  * which product is rounded before it is added is written, and not left to the
@@ -140,4 +140,28 @@ static void OF(adagrad)(const struct dsf_adagrad_step *s, float *p,
     if (i < n)
         OF(adagrad_at)
     (s, p + i, g + i, sum + i, copy ? copy + i : copy, n - i);
+}
+
+INLINE void OF(lamb_at)(const struct lamb_lanes *s, float *p, const float *m,
+                        const float *v, NUM *copy, size_t k)
+{
+    vf param = vload(p, k);
+
+    param =
+        vfma_exact(s->lr, lamb_step(s, param, vload(m, k), vload(v, k)), param);
+    vstore(p, param, k);
+    if (copy)
+        STORE(copy, param, k);
+}
+
+static void OF(lamb)(const struct dsf_lamb_step *s, float *p, const float *m,
+                     const float *v, NUM *copy, size_t n)
+{
+    const struct lamb_lanes lanes = lamb_lanes(s);
+    size_t i = 0;
+
+    for (; i + VW <= n; i += VW)
+        OF(lamb_at)(&lanes, p + i, m + i, v + i, copy ? copy + i : copy, VW);
+    if (i < n)
+        OF(lamb_at)(&lanes, p + i, m + i, v + i, copy ? copy + i : copy, n - i);
 }

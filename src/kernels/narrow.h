@@ -102,6 +102,8 @@ struct dsf_narrow_loops {
                  float *m, uint16_t *copy, size_t n);
     void (*adagrad)(const struct dsf_adagrad_step *s, float *p, const float *g,
                     float *sum, uint16_t *copy, size_t n);
+    void (*lamb)(const struct dsf_lamb_step *s, float *p, const float *m,
+                 const float *v, uint16_t *copy, size_t n);
 
     /* dsf_row_product, of w[n][k] in T. */
     void (*row_product)(const float *x, const uint16_t *w, size_t n, size_t k,

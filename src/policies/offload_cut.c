@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct pieces;
 struct cutter {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
@@ -30,6 +31,13 @@ struct cutter {
     uint32_t *turns;         /* by rank: updates of pieces so far */
     bool masters;            /* of parameters are kept; else, … */
     uint32_t *copies; /* … by data: the parameters that a master is of, +1 */
+    struct pieces *left; /* by data of `in` */
+};
+
+/* What tasks on pieces leave for the blocks of each, in order. */
+struct pieces {
+    dsflow_data_id *id; /* NULL: it is in one piece */
+    int64_t n;
 };
 
 static bool is_master(const struct dsflow_data_spec *d)
@@ -94,7 +102,8 @@ static int check_cut(const struct cutter *k, const struct dsflow_task_spec *t,
     bool cuts = t->op->slice != NULL, packed = false;
 
     for (unsigned p = 0; p < t->ndata; p++) {
-        cuts = cuts && dsf_task_port(t, p)->slice != DSFLOW_BLOCKS;
+        cuts = cuts && (dsf_task_port(t, p)->slice != DSFLOW_BLOCKS ||
+                        dsflow_task_access(t, p) == DSFLOW_W);
         packed =
             packed || (dsflow_task_access(t, p) & DSFLOW_W &&
                        is_packed(k, dsflow_graph_data(k->rw.in, t->data[p])));
@@ -203,6 +212,50 @@ static dsflow_data_id kept_in(struct cutter *k, dsflow_data_id state,
                                       own->name, (int)i);
 }
 
+/* What the task leaves for the blocks of the `i`-th piece of `n`. */
+static dsflow_data_id left_of(struct cutter *k, dsflow_data_id id,
+                              const struct dsflow_data_spec *state, int64_t i,
+                              int64_t n)
+{
+    const struct dsflow_data_spec *d = dsflow_graph_data(k->rw.in, id);
+    const int64_t each = state->elems / d->elems;
+    struct dsflow_data_spec own = *d;
+    struct pieces *left = &k->left[id.i];
+
+    if (left->id == NULL)
+        left->id = dsf_xcalloc((size_t)n, sizeof(*left->id));
+    left->n = n;
+    own.at += before(state, i, n) / each;
+    own.elems = (before(state, i + 1, n) - before(state, i, n)) / each;
+    left->id[i] =
+        dsflow_rewrite_named(k->rw.out, &own, "%s.c%d", own.name, (int)i);
+    return left->id[i];
+}
+
+/* Each input is all of its pieces, in order. */
+static void join(struct cutter *k, const struct dsflow_task_spec *t)
+{
+    dsflow_data_id *ports;
+    uint32_t n = 0, at = 0;
+
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct pieces *left = &k->left[t->data[p].i];
+
+        n += left->id != NULL ? (uint32_t)left->n : 1;
+    }
+    ports = dsf_xcalloc(n, sizeof(*ports));
+    for (unsigned p = 0; p < t->ndata; p++) {
+        const struct pieces *left = &k->left[t->data[p].i];
+
+        if (left->id == NULL)
+            ports[at++] = dsflow_rewrite_data(&k->rw, t->data[p]);
+        for (int64_t i = 0; left->id != NULL && i < left->n; i++)
+            ports[at++] = left->id[i];
+    }
+    dsf_add_like(k->rw.out, t, t->op, t->args, t->rank, t->fresh, n, ports);
+    free(ports);
+}
+
 /* The task on the `i`-th piece of `n`, of the states that it uses. */
 static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
                      const struct dsflow_data_spec *state, int64_t i, int64_t n)
@@ -220,6 +273,11 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         const struct dsflow_data_spec *d =
             dsflow_graph_data(rw->in, task->data[p]);
 
+        if (n > 1 && dsf_task_port(task, p)->slice == DSFLOW_BLOCKS) {
+            gone[dsf_task_index(task, p)] = before(state, i, n);
+            ports[p] = left_of(k, task->data[p], state, i, n);
+            continue;
+        }
         if (d->role != DSFLOW_STATES) {
             ports[p] = dsflow_rewrite_data(rw, task->data[p]);
             if (n > 1) /* the other pieces are not written here */
@@ -337,6 +395,8 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         .masters = dsf_keeps_masters(plan->job),
         .most = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.most)),
         .turns = dsf_xcalloc((size_t)plan->nranks, sizeof(*k.turns)),
+        .left =
+            dsf_xcalloc((size_t)dsflow_graph_ndata(in) + 1, sizeof(*k.left)),
     };
     const struct dsflow_task_spec *t;
     dsflow_program prepare = DSFLOW_MAX_PROGRAMS;
@@ -353,7 +413,9 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
         n = count_together(&k, i);
         if (t->program == prepare)
             continue; /* without masters there is nothing to make */
-        if (state_of(&k, t) == NULL)
+        if (state_of(&k, t) == NULL && t->op->joins)
+            join(&k, t);
+        else if (state_of(&k, t) == NULL)
             dsflow_rewrite_task(&k.rw, t);
         else
             status = cut_together(&k, i, n, err);
@@ -362,5 +424,8 @@ int dsf_offload_cut(const struct dsflow_plan *plan, struct dsflow_graph *in,
     free(k.most);
     free(k.turns);
     free(k.copies);
+    for (uint32_t i = 0; i < dsflow_graph_ndata(in); i++)
+        free(k.left[i].id);
+    free(k.left);
     return status;
 }

@@ -253,7 +253,7 @@ static int32_t rank_of(const struct place *p, const struct dsflow_task_spec *t)
         if (d->unit >= 0)
             return rank_of_unit(plan, d);
     }
-    return 0;
+    return move_to(plan, 0, dsflow_plan_stage_of(plan, t->layer), 0);
 }
 
 /* What is on data[i] of a task that has its rank. */

@@ -146,6 +146,7 @@ struct dsf_registry dsf_policies = {
 void dsf_job_add_builtin_tables(void)
 {
     (void)dsf_registry_count(&dsf_policies); /* adds those of the list */
+    (void)dsf_registry_count(&dsf_optimizers);
 }
 
 int dsflow_policy_register(const struct dsflow_policy *policy,

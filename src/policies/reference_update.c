@@ -8,6 +8,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "tasks/lamb.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,7 @@ static void describe(const struct dsf_unit *unit,
 {
     args->elems = unit->elems;
     args->decay = unit->decay;
+    args->block = unit->block;
     args->ntensors = (int32_t)unit->ntensors;
     for (unsigned i = 0; i < unit->ntensors; i++) {
         const struct dsf_tensor *t = &unit->tensors[i];
@@ -84,12 +86,43 @@ static void describe(const struct dsf_unit *unit,
             .cols = t->cols,
             .kind = t->vector ? DSFLOW_VECTOR : unit->matrices,
             .decays = t->offset < unit->decay,
+            .number = (int16_t)i,
         };
     }
 }
 
+/* What the ratio of each tensor follows from, and the ratios; the task that
+ * uses them, with its arguments, comes next. */
+static dsflow_data_id weigh_unit(struct step *s, unsigned u,
+                                 const struct dsf_optimizer_front *front,
+                                 const struct dsf_update_args *args,
+                                 const dsflow_data_id *ports)
+{
+    const struct dsf_unit *unit = &s->model->units[u];
+    const void *part = dsf_job_part(s->plan->job, s->optimizer->options);
+    dsflow_data_id *more = dsf_xcalloc(4 + s->nstates, sizeof(*more));
+    struct dsf_ratio_args weigh;
+    dsflow_data_id sums, ratio;
+
+    sums = dsf_add_named(s->g,
+                         &DSF_DOUBLES(unit->elems / unit->block * args->width),
+                         "norms.%s", unit->name);
+    ratio = dsf_add_named(s->g, &DSF_DOUBLES(unit->ntensors), "ratio.%s",
+                          unit->name);
+    memcpy(more, ports, (3 + s->nstates) * sizeof(*ports));
+    more[3 + s->nstates] = sums;
+    dsf_step_emit(s, front->measure, args, unit->layer, 0, 4 + s->nstates,
+                  more);
+    dsf_lamb_fill_ratio(part, args, &weigh);
+    EMIT(s, front->weigh, &weigh, unit->layer, 0, ratio, sums);
+    free(more);
+    return ratio;
+}
+
 static void update_unit(struct step *s, unsigned u)
 {
+    const struct dsf_optimizer_front *front =
+        dsf_optimizer_front(s->optimizer->op);
     const struct dsflow_optimizer *o = s->optimizer;
     const struct dsf_job *job = s->plan->job;
     const struct dsf_unit *unit = &s->model->units[u];
@@ -113,6 +146,8 @@ static void update_unit(struct step *s, unsigned u)
     ports[1] = s->plan->reduce_micro ? d->grad.sum : d->grad.of[0];
     ports[2] = d->param;
     memcpy(ports + 3, d->states, s->nstates * sizeof(*ports));
+    if (front != NULL && s->status == DSFLOW_OK)
+        ports[1] = weigh_unit(s, u, front, args, ports);
     dsf_step_emit(s, o->op, args, unit->layer, 0, 3 + s->nstates, ports);
     free(ports);
     free(args);

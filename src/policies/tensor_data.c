@@ -21,12 +21,14 @@ const struct dsf_part *dsf_tensor_part(struct dsf_tensors *s, dsflow_data_id id,
     return &s->part[unit][p];
 }
 
-/* Data of a unit, or the squares of it: T parts and a shared one, each of them
- * maybe empty. */
+/* Data of a unit, or so many numbers for each block of it: T parts and a shared
+ * one, each of them maybe empty. */
 static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
                           dsflow_data_id unit)
 {
     const struct dsflow_data_spec *whole = dsf_tensor_spec(s, id);
+    const struct dsflow_data_spec *of = dsf_tensor_spec(s, unit);
+    const int64_t each = whole->elems / (of->elems / of->block);
     struct dsf_cut_data *d = &s->data[id.i];
 
     for (int32_t p = 0; p <= s->parts; p++) {
@@ -36,8 +38,9 @@ static void add_unit_data(struct dsf_tensors *s, dsflow_data_id id,
         d->id[p] = dsf_no_data();
         if (part->elems == 0)
             continue;
-        spec.elems =
-            d->cut == DSFLOW_CUT_UNIT ? part->elems : part->elems / part->block;
+        spec.elems = d->cut == DSFLOW_CUT_UNIT
+                         ? part->elems
+                         : part->elems / part->block * each;
         spec.block = d->cut == DSFLOW_CUT_UNIT ? part->block : 0;
         spec.part = d->cut == DSFLOW_CUT_UNIT ? part->part : 0;
         if (whole->stream != 0)

@@ -51,6 +51,40 @@ static int cut_ports(struct dsf_tensors *s, const struct dsflow_task_spec *task,
     return status;
 }
 
+/* The tensor of a unit that has element `at`, or is followed by it. */
+static unsigned tensor_at(const struct dsf_unit *unit, int64_t at)
+{
+    unsigned i = 0;
+
+    while (i + 1 < unit->ntensors && unit->tensors[i + 1].offset <= at)
+        i++;
+    return i;
+}
+
+/* What the part has of tensors, each block of it of one. */
+static void describe_part(struct dsf_tensors *s, const struct dsf_part *part,
+                          struct dsflow_update_args *args)
+{
+    const struct dsf_unit *unit = &s->plan->model->units[part->unit];
+
+    args->decay = part->decay;
+    args->block = part->block;
+    args->ntensors = (int32_t)part->nblocks;
+    for (unsigned i = 0; i < part->nblocks; i++) {
+        const struct dsf_block *b = &part->blocks[i];
+        unsigned t = tensor_at(unit, b->at_whole);
+
+        args->tensors[i] = (struct dsflow_tensor){
+            .at = b->at_part,
+            .rows = b->rows,
+            .cols = b->cols,
+            .kind = unit->tensors[t].vector ? DSFLOW_VECTOR : unit->matrices,
+            .decays = b->at_part < part->decay,
+            .number = (int16_t)t,
+        };
+    }
+}
+
 /* The task on one part of its unit: elements of several places. */
 static void update_part(struct dsf_tensors *s,
                         const struct dsflow_task_spec *task,
@@ -67,7 +101,7 @@ static void update_part(struct dsf_tensors *s,
     }
     task->op->slice(args, DSFLOW_SCATTERED, part->elems, none);
     if (task->op->update)
-        ((struct dsflow_update_args *)args)->decay = part->decay;
+        describe_part(s, part, args);
     dsf_add_like(s->out, task, task->op, args,
                  dsf_tensor_rank(s, part->part % s->parts), task->fresh,
                  task->ndata, data);

@@ -110,12 +110,14 @@ const struct dsf_spread *dsf_zero_spread(struct dsf_zero *z, dsflow_data_id id)
     return &z->spread[id.i];
 }
 
-/* The same of data of a unit; in shards, if it was not spread before. */
+/* The same of data of a unit; in shards, or whole, if it was not spread before.
+ */
 static const struct dsf_spread *cut(struct dsf_zero *z, dsflow_data_id id,
-                                    const struct dsflow_data_spec *unit)
+                                    const struct dsflow_data_spec *unit,
+                                    bool whole)
 {
     if (z->spread[id.i].id == NULL)
-        spread(z, id, unit, false);
+        spread(z, id, unit, whole);
     return &z->spread[id.i];
 }
 
@@ -240,7 +242,7 @@ static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
         memcpy(new_spread(z, t->data[0], true), sums,
                (size_t)z->data * sizeof(*sums));
     else
-        cut(z, t->data[0], spec);
+        cut(z, t->data[0], spec, false);
     s->shards = z->stage == 1;
     share(z, t, z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
           spec, s->id, sums);
@@ -255,6 +257,12 @@ enum how {
     SHARDS     /* each rank does its shard */
 };
 
+/* What an update leaves for each block is where its unit is updated. */
+static bool is_left(const struct dsflow_task_spec *t, unsigned i)
+{
+    return t->op->update && dsf_task_port(t, i)->slice == DSFLOW_BLOCKS;
+}
+
 static enum how how_done(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
     bool spread = false, whole = true;
@@ -263,7 +271,7 @@ static enum how how_done(struct dsf_zero *z, const struct dsflow_task_spec *t)
         const struct dsflow_data_spec *spec = dsf_zero_spec(z, t->data[i]);
         const struct dsf_spread *s = &z->spread[t->data[i].i];
 
-        if (!dsf_task_port(t, i)->slice)
+        if (!dsf_task_port(t, i)->slice || is_left(t, i))
             continue;
         if (spec->role == DSFLOW_PARAMS || spec->role == DSFLOW_STATES)
             s = dsf_zero_spread(z, t->data[i]);
@@ -273,11 +281,15 @@ static enum how how_done(struct dsf_zero *z, const struct dsflow_task_spec *t)
     return !spread ? AS_IT_WAS : whole ? REPLICAS : SHARDS;
 }
 
-/* The task on data rank `d`, on elements `from` .. from+elems of the unit. */
+/* The task on data rank `d`: on all of the unit, or on its shard. */
 static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
                     const struct dsflow_data_spec *unit, int32_t d,
-                    int64_t from, int64_t elems)
+                    enum how how)
 {
+    const struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
+    const int64_t from = how == REPLICAS ? 0 : dsf_pieces_at(&pieces, d);
+    const int64_t elems =
+        how == REPLICAS ? unit->elems : dsf_pieces_elems(&pieces, d);
     struct dsflow_task_spec t = *task;
     dsflow_data_id *ports = dsf_xcalloc(t.ndata, sizeof(*ports));
     int64_t *gone = dsf_xcalloc(dsf_task_nports(&t), sizeof(*gone));
@@ -291,7 +303,7 @@ static void on_rank(struct dsf_zero *z, const struct dsflow_task_spec *task,
             ports[i] = port(z, &t, i);
             continue;
         }
-        ports[i] = cut(z, t.data[i], unit)->id[d];
+        ports[i] = cut(z, t.data[i], unit, how == REPLICAS)->id[d];
         gone[dsf_task_index(&t, i)] = s->whole ? 0 : from;
         /* What others have of it is not written here. */
         if (s->whole && elems < unit->elems)
@@ -310,14 +322,9 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
 {
     struct dsf_pieces pieces = dsf_zero_pieces(z, unit);
 
-    for (int32_t d = 0; d < z->data; d++) {
-        int64_t elems = dsf_pieces_elems(&pieces, d);
-
-        if (how == REPLICAS)
-            on_rank(z, t, unit, d, 0, unit->elems);
-        else if (elems > 0)
-            on_rank(z, t, unit, d, dsf_pieces_at(&pieces, d), elems);
-    }
+    for (int32_t d = 0; d < z->data; d++)
+        if (how == REPLICAS || dsf_pieces_elems(&pieces, d) > 0)
+            on_rank(z, t, unit, d, how);
     for (unsigned i = 0; i < t->ndata && how == SHARDS; i++) {
         const struct dsf_spread *s = &z->spread[t->data[i].i];
 
@@ -327,7 +334,8 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
     }
 }
 
-/* Each input is all of its shards, in order. */
+/* Each input is all of its shards, in order, or what the task's rank has whole.
+ */
 static void join(struct dsf_zero *z, const struct dsflow_task_spec *t)
 {
     dsflow_data_id *ports =
@@ -339,7 +347,9 @@ static void join(struct dsf_zero *z, const struct dsflow_task_spec *t)
 
         if (s->id == NULL)
             ports[n++] = port(z, t, i);
-        for (int32_t d = 0; d < z->data && s->id != NULL; d++)
+        else if (s->whole)
+            ports[n++] = s->id[dsf_zero_replica(z, t->rank)];
+        for (int32_t d = 0; d < z->data && s->id != NULL && !s->whole; d++)
             if (dsf_is_data(s->id[d]))
                 ports[n++] = s->id[d];
     }

@@ -41,6 +41,17 @@ struct dsflow_lr_keys dsf_lr_keys(const struct dsf_job *job);
  * in another type, too (args.h); 0: the op has none. */
 unsigned dsf_optimizer_copy_port(const struct dsflow_op *op);
 
+/* The tasks in front of the op of a built-in optimizer whose rule needs sums
+ * over whole tensors. `measure` is { control R, grad R, param R, states RW,
+ * sums W }, with the arguments of the op, `weigh` is { ratio W, sums R, … }:
+ * the op has what that makes of them on its port 1, and only reads states. */
+struct dsf_optimizer_front {
+    const struct dsflow_op *measure, *weigh;
+};
+/* NULL: there are none. */
+const struct dsf_optimizer_front *
+dsf_optimizer_front(const struct dsflow_op *op);
+
 /* How many states the job's optimizer has. */
 unsigned dsf_optimizer_nstates(const struct dsflow_optimizer *o,
                                const struct dsf_job *job);

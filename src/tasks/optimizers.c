@@ -4,6 +4,7 @@
 #include "base/registry.h"
 #include "config/job_tables.h"
 #include "tasks/components.h"
+#include "tasks/lamb.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +38,16 @@ static int fill_plain(const void *part,
     return DSFLOW_OK;
 }
 
+static int fill_lamb(const void *part, const struct dsflow_optimizer_keys *keys,
+                     void *args, struct dsflow_err *err)
+{
+    struct dsf_update_args *a = args;
+
+    fill(keys, 1, a);
+    a->width = (int32_t)dsf_lamb_width(a->at.ntensors);
+    return dsf_lamb_check_keys(part, err);
+}
+
 static unsigned sgd_states(const void *part,
                            const struct dsflow_optimizer_keys *keys)
 {
@@ -62,11 +73,16 @@ static const struct dsflow_optimizer optimizers[] = {
     { .abi = DSFLOW_OPTIMIZER_ABI, .name = "adagrad",
       .summary = "AdaGrad: the rate falls with the sum of squared gradients",
       .op = &dsf_op_adagrad, STATES("sum"), .fill = fill_plain },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "lamb",
+      .summary = "LAMB: Adam's step of each tensor, as long as its norm says",
+      .op = &dsf_op_lamb, STATES("m", "v"), .fill = fill_lamb,
+      .options = dsf_lamb_options, .part_size = sizeof(struct dsf_lamb_keys) },
 };
 
 static const void *const builtin[] = { &optimizers[0], &optimizers[1],
                                        &optimizers[2], &optimizers[3],
-                                       &optimizers[4], NULL };
+                                       &optimizers[4], &optimizers[5],
+                                       NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {
@@ -101,6 +117,8 @@ static int check_ports(const struct dsflow_optimizer *o, struct dsflow_err *err)
     const struct dsflow_op *op = o->op;
     unsigned n = 3 + count_states(o);
 
+    if (dsf_optimizer_front(op) != NULL)
+        return DSFLOW_OK;
     if (op->nports != n + (dsf_optimizer_copy_port(op) > 0) || op->repeats ||
         op->comm)
         return dsflow_fail(err, DSFLOW_EINVAL,

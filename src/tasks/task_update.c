@@ -3,6 +3,7 @@
 #include "tasks/tasks.h"
 
 #include "tasks/components.h"
+#include "tasks/lamb.h"
 #include "tasks/shapes.h"
 
 #include <stdbool.h>
@@ -77,15 +78,12 @@ static void cost(const struct dsflow_case *c, struct dsflow_cost *cost)
     dsflow_update_cost(c, 12, cost);
 }
 
-static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
+int dsf_update_copy_check(const struct dsflow_case *c, struct dsflow_err *err)
 {
     const struct dsf_update_args *a = c->args;
     const unsigned copy = dsf_optimizer_copy_port(c->op);
     const bool has = copy < c->n && c->shapes[copy].bytes > 0;
-    int status = dsflow_update_check(c, err);
 
-    if (status < 0)
-        return status;
     if (has != (a->copies != 0))
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: copy: expected it where the arguments say so, "
@@ -102,15 +100,22 @@ static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
                            a->at.elems, err);
 }
 
+static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    int status = dsflow_update_check(c, err);
+
+    return status < 0 ? status : dsf_update_copy_check(c, err);
+}
+
 /* Kinds of task with the arguments of this file have the same check. */
 unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
 {
-    return op->check == update_check ? op->nports - 1 : 0;
+    return op->check == update_check || op == &dsf_op_lamb ? op->nports - 1 : 0;
 }
 
 /* `gone` has an entry for the copy where the task has one. */
-static void slice_with_copy(void *args, int64_t from, int64_t elems,
-                            const int64_t *gone, unsigned copy)
+void dsf_update_slice_with_copy(void *args, int64_t from, int64_t elems,
+                                const int64_t *gone, unsigned copy)
 {
     struct dsf_update_args *a = args;
 
@@ -124,7 +129,8 @@ static void slice_with_copy(void *args, int64_t from, int64_t elems,
     static void name##_slice(void *args, int64_t from, int64_t elems,          \
                              const int64_t *gone)                              \
     {                                                                          \
-        slice_with_copy(args, from, elems, gone, dsf_op_##name.nports - 1);    \
+        dsf_update_slice_with_copy(args, from, elems, gone,                    \
+                                   dsf_op_##name.nports - 1);                  \
     }                                                                          \
     DSF_OP(name, .summary = what, .direction = DSFLOW_DIR_UPDATE, .update = 1, \
            .args_size = sizeof(struct dsf_update_args),                        \

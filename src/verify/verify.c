@@ -195,13 +195,13 @@ static const void *next_of(struct dsf_registry *r, const char *origin,
     return NULL;
 }
 
-/* The optimizer that the codelet computes. */
+/* The optimizer that the codelet computes, by tasks as optimizer.h says. */
 static const struct dsflow_optimizer *optimizer_of(const struct dsflow_op *op)
 {
     const struct dsflow_optimizer *o;
 
     for (unsigned i = 0; (o = dsflow_optimizer_at(i)) != NULL; i++)
-        if (o->op == op)
+        if (o->op == op && dsf_optimizer_front(op) == NULL)
             return o;
     return NULL;
 }

@@ -51,7 +51,7 @@ line "--set: pull: share: 7: expected a number, 0 to 1" \
     plan with.toml --set pull.share=7
 line "--set: pull: shore: unknown key; did you mean share?" \
     plan with.toml --set pull.shore=7
-line '--set: optimizer: kind: "pul": expected adamw, adam, sgd, lion, adagrad or pull' \
+line '--set: optimizer: kind: "pul": expected adamw, adam, sgd, lion, adagrad, lamb or pull' \
     plan with.toml --set optimizer.kind=pul
 line '--set: schedule: kind: "half": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle, range_test or halves' \
     plan with.toml --set schedule.kind=half
@@ -113,12 +113,12 @@ bad() {
 bad 1 "optimizer pull: options: share: default: 2.0: expected a number, 0 to 1"
 bad 2 "task pull: made for interface 77: this dsflow has 4"
 bad 3 "task adam: the name is taken (built-in)"
-bad 4 "optimizer pull: task pull: args_size: 8: expected at least the 424 bytes of struct dsflow_update_args"
+bad 4 "optimizer pull: task pull: args_size: 8: expected at least the 432 bytes of struct dsflow_update_args"
 bad 5 "optimizer pull: task pull: port grad: expected control R, grad R, param RW, states RW"
 bad 6 "task pull: has no check"
 bad 7 "codelet pull: made for interface 77: this dsflow has 4"
 bad 8 "codelet pull: has neither a CPU nor a GPU function"
-bad 9 "optimizer pull: made for interface 77: this dsflow has 3"
+bad 9 "optimizer pull: made for interface 77: this dsflow has 4"
 bad 10 "optimizer lion: the name is taken (built-in)"
 bad 11 "optimizer pull: has no summary"
 bad 12 "optimizer pull: has no kind of task"

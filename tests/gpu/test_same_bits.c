@@ -202,6 +202,62 @@ static void make_update(struct trial *t)
             one_in(t, 2) ? DSFLOW_BF16 : DSFLOW_FP16, n + a->copy_at + 1);
 }
 
+/* Tensors in order, with gaps; the first may begin in front, the last end
+ * behind, and two follow each other that are pieces of one. */
+static void make_tensors(struct trial *t, struct dsflow_update_args *a)
+{
+    int64_t at = -any(t, 0, 1) * any(t, 0, 500);
+
+    for (int16_t i = 0; i < 6 && at < a->elems; i++) {
+        struct dsflow_tensor *one = &a->tensors[a->ntensors++];
+
+        *one = (struct dsflow_tensor){ .at = at,
+                                       .rows = 1 + any(t, 0, 3),
+                                       .cols = 1 + any(t, 0, a->elems / 3),
+                                       .decays = one_in(t, 2),
+                                       .number = (int16_t)(i > 2 ? i - 1 : i) };
+        at += one->rows * one->cols;
+        if (at <= 0)
+            a->ntensors--;
+        at += one_in(t, 2) ? 0 : any(t, 1, 40);
+    }
+}
+
+static void make_lamb(struct trial *t)
+{
+    struct dsf_update_args *a = (void *)t->args;
+    const bool moments = strcmp(t->op, "lamb_moments") == 0;
+    const int64_t blocks = any(t, 1, 12), block = 1 + any_size(t);
+    const int64_t n = block * blocks;
+
+    *a = (struct dsf_update_args){
+        .at = { .elems = n,
+                .block = block,
+                .grad_at = any_start(t),
+                .param_at = any_start(t) },
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = one_in(t, 2) ? 1e-8f : 1e-3f,
+        .weight_decay = one_in(t, 4) ? 0 : 0.1f,
+        .copies = !moments && one_in(t, 2),
+        .uncorrected = one_in(t, 4),
+        .width = 16,
+    };
+    make_tensors(t, &a->at);
+    t->shapes[0] = control();
+    t->shapes[1] = moments ? dsflow_shape_of(any_type(t), n + a->at.grad_at)
+                           : dsflow_shape_of(DSFLOW_FP64, 8);
+    t->shapes[2] = floats(n + a->at.param_at);
+    t->shapes[3] = t->shapes[4] = floats(n);
+    t->n = moments || a->copies ? 6 : 5;
+    a->copy_at = a->copies ? any_start(t) : 0;
+    if (moments)
+        t->shapes[5] = dsflow_shape_of(DSFLOW_FP64, blocks * a->width);
+    else if (a->copies)
+        t->shapes[5] = dsflow_shape_of(one_in(t, 2) ? DSFLOW_BF16 : DSFLOW_FP16,
+                                       n + a->copy_at);
+}
+
 /* Now and then more terms than one launch adds, and some that have just what is
  * added. */
 static void make_sum(struct trial *t)
@@ -276,9 +332,12 @@ static const struct {
     const char *op;
     void (*make)(struct trial *t);
 } kinds[] = {
-    { "adam", make_update },    { "sgd", make_update }, { "lion", make_update },
-    { "adagrad", make_update }, { "add", make_sum },    { "reduce", make_sum },
-    { "square", make_square },  { "cast", make_cast },  { "wait", make_wait },
+    { "adam", make_update },       { "sgd", make_update },
+    { "lion", make_update },       { "adagrad", make_update },
+    { "add", make_sum },           { "reduce", make_sum },
+    { "square", make_square },     { "cast", make_cast },
+    { "wait", make_wait },         { "lamb", make_lamb },
+    { "lamb_moments", make_lamb },
 };
 
 /* --- runs ----------------------------------------------------------------- */

@@ -137,6 +137,22 @@ const char *const mesh_trials[] = {
     "gpt2 optimizer.kind=sgd mesh.data=2 zero.stage=1",
     "llama optimizer.kind=adagrad mesh.data=2 mesh.pipeline=2 zero.stage=1",
     "gpt2 optimizer.kind=adam optimizer.bias_correction=false mesh.data=2",
+    "gpt2 optimizer.kind=lamb mesh.data=2 mesh.pipeline=2",
+    "llama optimizer.kind=lamb mesh.data=4 zero.stage=1 lamb.max_coeff=2.0",
+    "gpt2 optimizer.kind=lamb mesh.data=2 mesh.pipeline=2 zero.stage=2 "
+    "zero.reduce=micro optimizer.clip=0.0",
+    "llama optimizer.kind=lamb mesh.data=2 zero.stage=3 zero.keep=0 "
+    "optimizer.bias_correction=false",
+    "gpt2 optimizer.kind=lamb offload.optimizer=nvme offload.piece=4KiB "
+    "mesh.data=2 zero.stage=1",
+    "gpt2 optimizer.kind=lamb precision.states=int8 offload.optimizer=cpu "
+    "offload.piece=4KiB offload.params=cpu",
+    "llama optimizer.kind=lamb mesh.tensor=2 mesh.data=2 zero.stage=3 "
+    "zero.keep=0",
+    "gpt2 optimizer.kind=lamb mesh.tensor=2 mesh.pipeline=2 "
+    "offload.optimizer=cpu offload.piece=4KiB model.tied=true",
+    "gpt2 " NO_MASTERS "optimizer.kind=lamb mesh.data=2 zero.stage=1 "
+    "precision.states=bf16",
     "gpt2 optimizer.kind=sgd optimizer.momentum=0.9 mesh.data=2 "
     "mesh.pipeline=2 zero.stage=2",
     "llama optimizer.clip=0.0 mesh.data=2 mesh.pipeline=2 zero.stage=2",

@@ -66,6 +66,8 @@ static const struct {
       "optimizer.kind=sgd" },
     { "optimizer.bias_correction", "optimizer.kind=adam",
       "optimizer.kind=sgd" },
+    { "lamb.max_coeff", "optimizer.kind=lamb", "" },
+    { "lamb.min_coeff", "optimizer.kind=lamb", "optimizer.kind=adam" },
     { "schedule.warmup", "schedule.kind=warmup", "schedule.kind=one_cycle" },
     { "schedule.warmup_shape", "schedule.kind=warmup schedule.warmup=2",
       "schedule.kind=warmup" },

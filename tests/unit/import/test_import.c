@@ -388,6 +388,14 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_string_equal(job.optimizer.kind, "adagrad");
     assert_true(job.optimizer.lr == 1e-2 && job.optimizer.eps == 1e-10);
     dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Lamb\", \"params\": "
+             "{\"max_coeff\": 2.5, \"bias_correction\": false}}}",
+             RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "lamb");
+    assert_true(job.optimizer.betas[1] == 0.999 && job.optimizer.lr == 1e-3);
+    assert_false(job.optimizer.bias_correction);
+    assert_line("max_coeff = 2.5 ");
+    dsf_job_fini(&job);
 }
 
 static void an_optimizer_of_the_program_is_left_open(void **state)
@@ -416,7 +424,7 @@ static void optimizers_that_there_are_not_are_refused(void **state)
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
                    RANKS(1),
                    "ds.json:1: optimizer.type: OneBitAdam: expected Adam, "
-                   "AdamW, Lion, SGD or Adagrad");
+                   "AdamW, Lion, SGD, Adagrad or Lamb");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");

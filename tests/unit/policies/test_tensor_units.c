@@ -45,17 +45,19 @@ static void every_kind_has_the_same_parts(void **state)
     end_trial(&t);
 }
 
-/* A part is pieces of tensors: an update is not told of whole ones, and how
- * much of the part decays. */
-static void an_update_of_a_part_knows_what_decays(void **state)
+/* An update of a part is told of pieces, which together are all tensors, and
+ * how much of the part decays. */
+static void an_update_of_a_part_knows_what_it_has_of_tensors(void **state)
 {
-    int64_t decay = 0, decayed = 0;
+    int64_t decay = 0, decayed = 0, numbers = 0, padding = 0;
     struct trial t;
 
     plan_trial_until(&t, "gpt2 mesh.tensor=2 optimizer.kind=drift",
                      "tensor_parallel");
     for (unsigned u = 0; u < t.model.nunits; u++)
         decay += t.model.units[u].decay;
+    padding = (t.model.dims.vocab_rows - t.model.dims.vocab) *
+              (int64_t)t.model.dims.width * (t.model.tied ? 1 : 2);
     for (uint32_t i = 0; i < dsflow_graph_ntasks(t.graph); i++) {
         const struct dsflow_task_spec *k =
             dsflow_graph_task(t.graph, (dsflow_task_id){ i });
@@ -63,10 +65,20 @@ static void an_update_of_a_part_knows_what_decays(void **state)
 
         if (k->op != &op_drift)
             continue;
-        assert_int_equal(a->ntensors, 0);
+        assert_true(a->ntensors > 0);
+        for (int32_t n = 0; n < a->ntensors; n++) {
+            const struct dsflow_tensor *one = &a->tensors[n];
+
+            assert_true(one->at >= 0 &&
+                        one->at + one->rows * one->cols <= a->elems);
+            assert_int_equal(one->decays, one->at < a->decay);
+            numbers += one->rows * one->cols;
+        }
         decayed += a->decay;
     }
     assert_true(decayed >= decay);
+    assert_true(numbers >= t.model.params &&
+                numbers <= t.model.params + padding);
     end_trial(&t);
 }
 
@@ -74,7 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_has_the_same_parts),
-        cmocka_unit_test(an_update_of_a_part_knows_what_decays),
+        cmocka_unit_test(an_update_of_a_part_knows_what_it_has_of_tensors),
     };
 
     add_unit_ops();

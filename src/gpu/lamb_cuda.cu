@@ -1,0 +1,314 @@
+/* lamb_cuda.cu - LAMB: moments and what each block adds to the norms of
+ * tensors, then parameters, with the bits of codelets/lamb.c. The ratios, which
+ * follow from few numbers, are computed on cores. */
+#include "gpu/dev_squares.h"
+#include "gpu/gpu.h"
+
+#include "tasks/args.h"
+
+namespace {
+
+enum { CONTROL, GRAD, RATIO = GRAD, PARAM, M, V, SUMS, COPY = SUMS };
+enum {
+    WARPS = 8, /* of a block of threads; each has a block of the unit */
+    OWN = SQUARES_OWN
+};
+const int64_t AT_ONCE = 2048; /* as in codelets/lamb.c */
+
+struct tensor {
+    int64_t at, end;
+    int number;
+    float decay;
+};
+struct tensors {
+    tensor v[DSFLOW_MAX_TENSORS];
+    int n;
+};
+
+tensors tensors_of(const dsf_update_args *a)
+{
+    tensors t = {};
+
+    t.n = a->at.ntensors;
+    for (int i = 0; i < t.n; i++) {
+        const struct dsflow_tensor &from = a->at.tensors[i];
+
+        t.v[i] = { from.at, from.at + from.rows * from.cols, from.number,
+                   from.decays ? a->weight_decay : 0 };
+    }
+    return t;
+}
+
+/* Filled from the arguments, then by `begin` from the control of the step. */
+struct lamb {
+    float beta1, beta2, rest1, rest2, eps;
+    int uncorrected;
+    float scale, rate1, root2;
+
+    DEV void begin(const struct dsflow_control &c)
+    {
+        scale = (float)c.scale;
+        rate1 = uncorrected ? 1 : (float)(1 / c.correction1);
+        root2 = uncorrected ? 1 : (float)__dsqrt_rn(c.correction2);
+    }
+    DEV void moments(float g, float &m, float &v) const
+    {
+        const float grad = __fmul_rn(g, scale);
+
+        m = __fmaf_rn(beta1, m, __fmul_rn(rest1, grad));
+        v = __fmaf_rn(beta2, v, __fmul_rn(__fmul_rn(rest2, grad), grad));
+    }
+    DEV float step(float decay, float p, float m, float v) const
+    {
+        const float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), root2), eps);
+
+        return __fmaf_rn(p, decay, __fmul_rn(__fdiv_rn(m, root), rate1));
+    }
+};
+
+lamb rule_of(const dsf_update_args *a)
+{
+    lamb rule = {};
+
+    rule.beta1 = (float)a->beta1;
+    rule.beta2 = (float)a->beta2;
+    rule.rest1 = (float)(1 - a->beta1);
+    rule.rest2 = (float)(1 - a->beta2);
+    rule.eps = a->eps;
+    rule.uncorrected = a->uncorrected;
+    return rule;
+}
+
+/* A block of threads reads the control once: it is in main memory. */
+struct begun {
+    lamb rule;
+    bool skip;
+    float lr[DSFLOW_MAX_TENSORS]; /* of each tensor, where there are ratios */
+};
+DEV const begun &begin(lamb rule, const struct dsflow_control *control,
+                       const double *ratio, const tensors &all)
+{
+    begun *shared = dev_shared<begun>();
+
+    if (threadIdx.x == 0) {
+        rule.begin(*control);
+        shared->rule = rule;
+        shared->skip = control->skip != 0;
+        for (int i = 0; i < all.n && ratio != nullptr; i++)
+            shared->lr[i] =
+                (float)__dmul_rn(control->lr, ratio[all.v[i].number]);
+    }
+    __syncthreads();
+    return *shared;
+}
+
+/* --- moments -------------------------------------------------------------- */
+
+template <class G> struct unit {
+    const float *p;
+    const G *g;
+    float *m, *v;
+    double *sums;
+    int64_t block, blocks;
+    int width;
+    tensors of;
+
+    /* The four numbers of this lane from `i` on, of which there are `n`. */
+    DEV void moments_at(const lamb &rule, float decay, int64_t i, int64_t n,
+                        double (&p2)[OWN], double (&u2)[OWN]) const
+    {
+        float param[OWN] = {}, u[OWN] = {};
+
+        DEV_UNROLL
+        for (int k = 0; k < OWN; k++)
+            if (k < n) {
+                param[k] = p[i + k];
+                rule.moments(dev_load(g + i + k), m[i + k], v[i + k]);
+                u[k] = rule.step(decay, param[k], m[i + k], v[i + k]);
+            }
+        dev_squares_add(param, p2);
+        dev_squares_add(u, u2);
+    }
+
+    /* Numbers from .. from + n, by one warp. */
+    DEV void piece(const lamb &rule, float decay, int64_t from, int64_t n,
+                   double &p2, double &u2) const
+    {
+        const int64_t part = (int64_t)dev_squares_part((size_t)n);
+        const int64_t at = (int64_t)dev_squares_from((size_t)part);
+        const int64_t end = at + part < n ? at + part : n;
+        double ps[OWN] = {}, us[OWN] = {};
+
+        for (int64_t i = at + threadIdx.x % 4 * OWN; i < end; i += SQUARES_ROW)
+            moments_at(rule, decay, from + i, end - i, ps, us);
+        p2 = __dadd_rn(p2, dev_squares_all(ps));
+        u2 = __dadd_rn(u2, dev_squares_all(us));
+    }
+
+    DEV void block_of(const lamb &rule, int64_t b) const
+    {
+        double *out = sums + b * width;
+
+        if (threadIdx.x % 32 == 0)
+            for (int i = 0; i < width; i++)
+                out[i] = 0;
+        for (int i = 0; i < of.n; i++) {
+            const tensor &t = of.v[i];
+            const int64_t end =
+                t.end < (b + 1) * block ? t.end : (b + 1) * block;
+            double p2 = 0, u2 = 0;
+
+            for (int64_t from = t.at > b * block ? t.at : b * block; from < end;
+                 from += AT_ONCE)
+                piece(rule, t.decay, from,
+                      end - from < AT_ONCE ? end - from : AT_ONCE, p2, u2);
+            if (threadIdx.x % 32 == 0) {
+                out[2 * t.number] = __dadd_rn(out[2 * t.number], p2);
+                out[2 * t.number + 1] = __dadd_rn(out[2 * t.number + 1], u2);
+            }
+        }
+    }
+};
+
+template <class G>
+__global__ void __launch_bounds__(32 * WARPS)
+    moments(lamb rule, const struct dsflow_control *control, unit<G> u)
+{
+    const int64_t b = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const begun &shared = begin(rule, control, nullptr, u.of);
+
+    if (!shared.skip && b < u.blocks) /* a whole warp */
+        u.block_of(shared.rule, b);
+}
+
+template <class G>
+void launch_moments(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    const unit<G> u = { (const float *)call->bufs[PARAM].ptr + a->at.param_at,
+                        (const G *)call->bufs[GRAD].ptr + a->at.grad_at,
+                        (float *)call->bufs[M].ptr,
+                        (float *)call->bufs[V].ptr,
+                        (double *)call->bufs[SUMS].ptr,
+                        a->at.block,
+                        a->at.elems / a->at.block,
+                        a->width,
+                        tensors_of(a) };
+
+    if (u.blocks > 0)
+        dev_launch((moments<G>), dev_div_up((size_t)u.blocks, WARPS),
+                   32 * WARPS, sizeof(begun), stream, rule_of(a),
+                   (const struct dsflow_control *)call->bufs[CONTROL].ptr, u);
+}
+
+void moments_run(const struct dsflow_call *call, void *stream)
+{
+    DEV_BY_TYPE(call->bufs[GRAD].dtype, G, (launch_moments<G>(call, stream)));
+}
+
+/* --- parameters ----------------------------------------------------------- */
+
+template <class T> struct shard {
+    float *p;
+    const float *m, *v;
+    T *copy;
+    size_t n;
+    tensors of;
+
+    DEV int tensor_at(int64_t i) const
+    {
+        int t = 0;
+
+        while (t < of.n && of.v[t].end <= i)
+            t++;
+        return t < of.n && of.v[t].at <= i ? t : -1;
+    }
+
+    template <int V_> DEV void numbers(const begun &with, int t, size_t i) const
+    {
+        float param[V_], m1[V_], v1[V_];
+
+        dev_load_all(p + i, param);
+        dev_load_all(m + i, m1);
+        dev_load_all(v + i, v1);
+        DEV_UNROLL
+        for (int k = 0; k < V_; k++)
+            param[k] =
+                __fmaf_rn(-with.lr[t],
+                          with.rule.step(of.v[t].decay, param[k], m1[k], v1[k]),
+                          param[k]);
+        dev_store_all(p + i, param);
+        if constexpr (!std::is_same<T, float>::value)
+            dev_store_half(copy + i, param);
+    }
+
+    /* V_ numbers, which may be of several tensors, or of none. */
+    template <int V_> DEV void update_at(const begun &with, size_t i) const
+    {
+        const int first = tensor_at((int64_t)i);
+
+        if (first >= 0 && (int64_t)i + V_ <= of.v[first].end) {
+            numbers<V_>(with, first, i);
+            return;
+        }
+        if constexpr (V_ > 1)
+            for (int k = 0; k < V_; k++)
+                update_at<1>(with, i + k);
+    }
+};
+
+template <int V_, class T>
+__global__ void __launch_bounds__(DEV_EACH_THREADS)
+    update(lamb rule, const struct dsflow_control *control, const double *ratio,
+           shard<T> s)
+{
+    const begun &shared = begin(rule, control, ratio, s.of);
+
+    if (shared.skip)
+        return;
+    dev_each<V_>(s.n, [&](size_t i, auto width) {
+        s.template update_at<decltype(width)::N>(shared, i);
+    });
+}
+
+template <class T>
+void launch_update(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    const auto *control =
+        (const struct dsflow_control *)call->bufs[CONTROL].ptr;
+    const double *ratio = (const double *)call->bufs[RATIO].ptr;
+    const shard<T> s = { (float *)call->bufs[PARAM].ptr + a->at.param_at,
+                         (const float *)call->bufs[M].ptr,
+                         (const float *)call->bufs[V].ptr,
+                         a->copies ? (T *)call->bufs[COPY].ptr + a->copy_at
+                                   : nullptr,
+                         (size_t)a->at.elems,
+                         tensors_of(a) };
+
+    if (s.n == 0)
+        return;
+    if (dev_all_aligned({ s.p, s.m, s.v, s.copy }))
+        dev_launch((update<8, T>), dev_each_grid(s.n, 8), DEV_EACH_THREADS,
+                   sizeof(begun), stream, rule_of(a), control, ratio, s);
+    else
+        dev_launch((update<1, T>), dev_each_grid(s.n, 1), DEV_EACH_THREADS,
+                   sizeof(begun), stream, rule_of(a), control, ratio, s);
+}
+
+void update_run(const struct dsflow_call *call, void *stream)
+{
+    const dsf_update_args *a = (const dsf_update_args *)call->args;
+    const enum dsflow_dtype copy =
+        a->copies ? call->bufs[COPY].dtype : DSFLOW_FP32;
+
+    DEV_BY_TYPE(copy, T, (launch_update<T>(call, stream)));
+}
+
+} // namespace
+
+const struct dsf_gpu_side dsf_gpu_side_lamb = { "lamb", update_run, nullptr,
+                                                1 };
+const struct dsf_gpu_side dsf_gpu_side_lamb_moments = { "lamb_moments",
+                                                        moments_run, nullptr,
+                                                        1 };
