@@ -9,11 +9,11 @@
 #include "policies/keys.h"
 
 #include "base/alloc.h"
+#include "config/layer_list.h"
 #include <dsflow/rewrite.h>
 #include "policies/ring_class.h"
 #include "tasks/bind.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,39 +195,23 @@ static void rewrite_task(struct recompute *r, uint32_t i)
     dsf_add_mapped(r->rw.out, t, passing, r);
 }
 
-/* what[l]: what is computed again of layer l. The layers are numbers and
- * ranges: "0-5,8". */
+/* what[l]: what is computed again of layer l. */
 static int read_layers(const struct dsf_recompute_keys *keys,
                        const struct dsflow_plan *plan, uint8_t *what,
                        struct dsflow_err *err)
 {
     int is = keys->what == DSF_RECOMPUTE_AUTO ? DSF_RECOMPUTE_NONE : keys->what;
-    const char *text = keys->layers, *c = text;
-    int layers = plan->model->layers;
+    int layers = plan->model->layers, status = DSFLOW_OK;
+    bool *on = dsf_xcalloc((size_t)layers, sizeof(*on));
 
-    if (strcmp(text, "all") == 0) {
-        memset(what, is, (size_t)layers);
-        return DSFLOW_OK;
-    }
-    do {
-        long first, last;
-        char *end;
-
-        first = last = strtol(c, &end, 10);
-        if (end != c && *end == '-' && isdigit((unsigned char)end[1]))
-            last = strtol(end + 1, &end, 10);
-        if (end == c || !isdigit((unsigned char)*c) || first > last ||
-            last >= layers || (*end != ',' && *end != '\0'))
-            return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "recompute",
-                                "layers",
-                                "\"%.60s\": expected \"all\", or layers 0 to "
-                                "%d such as \"0-5,8\"",
-                                text, layers - 1);
-        memset(what + first, is, (size_t)(last - first + 1));
-        c = end + (*end == ',');
-        if (*end == '\0')
-            return DSFLOW_OK;
-    } while (true);
+    if (!dsf_layer_list_read(keys->layers, layers, on))
+        status = dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "recompute",
+                              "layers", "\"%.60s\": " DSF_LAYER_LIST_EXPECTED,
+                              keys->layers, layers - 1);
+    for (int l = 0; l < layers && status == DSFLOW_OK; l++)
+        what[l] = (uint8_t)(on[l] ? is : DSF_RECOMPUTE_NONE);
+    free(on);
+    return status;
 }
 
 static int recompute_decide(void *part, struct dsflow_plan *plan,
