@@ -22,7 +22,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_SEGMENT_ABI 2
+#define DSFLOW_SEGMENT_ABI 3
 
 enum {
     DSFLOW_SEGMENT_TENSORS = 12, /* of a unit, at most */
@@ -132,9 +132,13 @@ struct dsflow_site {
     int32_t parts;  /* it is for one of so many; 1: it is whole */
     double tokens;  /* of a step; 0: of a part */
     /* Of attention: the rows of keys; are they of the tile itself, of the first
-     * tile of the sequence? Is the tile of queries its last? */
+     * tile that the queries see? Are the queries of the last tile that sees
+     * them? */
     int32_t keys;
     bool diagonal, first_keys, last_queries;
+    int32_t key_pos; /* of the first of them in its sequence */
+    int32_t window;  /* tokens that a token sees, itself included; 0: all
+                        before it */
     int32_t padding; /* rows of tile.vocab, at its end, that are no words */
 };
 
@@ -310,7 +314,8 @@ struct dsflow_segment {
     /* Of its ops; ends with a NULL op. NULL: it works on whole layers only. */
     const struct dsflow_op_rules *rules;
 
-    bool pairs; /* a task for each tile of keys that the tile of queries sees */
+    bool pairs; /* a task for each tile of keys before the tile of queries, and
+                   for its own; of built-in ones, for those that it sees */
     /* Ports that a task only writes although it is RW (bit i: port i), besides
      * gradients that have no contents yet; NULL: none. */
     uint32_t (*fresh)(const struct dsflow_op *op, const void *args);

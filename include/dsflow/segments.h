@@ -107,7 +107,12 @@ struct dsflow_qkv_args {
  *   dq and dkv are added to; where `first_q` / `first_kv` (fresh), set.
  *
  * `tile` is the queries'. `diagonal`: the keys are of the same tile, and causal
- * within each sequence; otherwise one sequence, and all `keys` keys precede. */
+ * within each sequence; otherwise one sequence, and all `keys` keys precede.
+ *
+ * `window` > 0: a query sees its own token and the window - 1 before it, of
+ * keys that stand at key_pos .. key_pos + keys of their sequence (Beltagy et
+ * al. 2020; Jiang et al. 2023). 0 where that hides none of the keys, and then
+ * key_pos is 0. */
 enum dsflow_attention_port {
     DSFLOW_ATTENTION_Q,
     DSFLOW_ATTENTION_KV,
@@ -123,6 +128,7 @@ struct dsflow_attention_args {
     struct dsflow_tile tile;
     int32_t keys; /* rows of kv */
     int32_t diagonal, first, last, first_q, first_kv;
+    int32_t window, key_pos;
 };
 
 /* out.forward              { x R?, att R, unit R, y W }

@@ -28,6 +28,9 @@ static struct dsf_attention shape(const struct dsflow_attention_args *a,
         .last = a->last,
         .first_q = a->first_q,
         .first_kv = a->first_kv,
+        .window = (size_t)a->window,
+        .pos = (size_t)t->pos,
+        .key_pos = (size_t)a->key_pos,
     };
 }
 

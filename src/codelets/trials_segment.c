@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/random.h"
 #include "tasks/args.h"
+#include "tasks/tasks.h"
 #include "tasks/tile.h"
 
 #include <math.h>
@@ -96,6 +97,18 @@ static void qkv(uint64_t *s, bool part, union segment_args *a)
     a->qkv.vb = place(&shared, nkv / 2, shares && bias);
 }
 
+/* One that leaves every query a key, as the last one of a row of tasks does. */
+static void window(uint64_t *s, struct dsflow_attention_args *x)
+{
+    const int32_t pos = x->tile.pos, nseq = x->tile.nseq;
+    const int32_t keys = x->keys / nseq;
+
+    x->key_pos = x->diagonal ? pos : dsf_any(s, 0, pos - keys);
+    x->window = x->diagonal ? dsf_any(s, 1, keys)
+                            : pos + x->tile.rows / nseq - x->key_pos - keys +
+                                  dsf_any(s, 1, keys);
+}
+
 static void attention(uint64_t *s, bool part, union segment_args *a)
 {
     struct dsflow_attention_args *x = &a->attention;
@@ -106,6 +119,8 @@ static void attention(uint64_t *s, bool part, union segment_args *a)
     x->last = x->diagonal;
     x->first_q = dsf_any(s, 0, 1);
     x->first_kv = dsf_any(s, 0, 1);
+    if (dsf_any(s, 0, 2) == 0)
+        window(s, x);
 }
 
 static void out(uint64_t *s, bool part, union segment_args *a)
@@ -312,6 +327,13 @@ static const struct segment *segment_of(const struct dsflow_op *op)
     return s;
 }
 
+/* What takes the place of attention is asked for all keys only. */
+static bool knows_windows(const struct dsflow_op *op)
+{
+    return strcmp(op->name, dsf_op_attention_forward.name) == 0 ||
+           strcmp(op->name, dsf_op_attention_backward_input.name) == 0;
+}
+
 /* A case of an op: what it needs, on each of its ports. A gradient is fresh for
  * every other seed. */
 static int make(const struct dsflow_op *op, uint64_t seed, bool part,
@@ -326,6 +348,8 @@ static int make(const struct dsflow_op *op, uint64_t seed, bool part,
 
     a.tile = dsf_any_tile(&state);
     segment->choose(&state, part, &a);
+    if (segment->choose == attention && !knows_windows(op))
+        a.attention.window = a.attention.key_pos = 0;
     status = segment->needs(op, &a, need, NULL);
     *n = op->nports;
     *fresh = segment->choose == attention ? fresh_sums(&a.attention)

@@ -33,6 +33,8 @@ struct dsf_job_model {
     int64_t layers, heads, kv_heads, head_dim, width, ffn_width, context, vocab;
     double norm_eps, rope_theta, dropout; /* dropout: only 0 is accepted */
     bool tied, qkv_bias;
+    int64_t window; /* tokens that a token sees; 0: all before it; -1: auto */
+    char *window_layers; /* of which layers: config/layer_list.h */
     int rope_scaling; /* enum dsf_rope_scaling */
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;

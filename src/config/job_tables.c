@@ -72,6 +72,15 @@ static const struct dsflow_option model_options[] = {
                        "8/3 width rounded up to 64 (llama)"),
     DSFLOW_OPTION_AUTO(MODEL, context, "\"auto\"", 1, 1048576,
                        "longest sequence; auto: 1024"),
+    DSFLOW_OPTION_AUTO(MODEL, window, "\"auto\"", 0, 1048576,
+                       "tokens that a token sees, itself included (sliding "
+                       "window attention); 0: all before it; auto: what "
+                       "config.json in model.init says, or 0"),
+    DSFLOW_OPTION_OF(DSFLOW_STRING, MODEL, window_layers, "\"all\"",
+                     "which layers have the window: \"all\", or numbers and "
+                     "ranges such as \"0-5,8\"; where it is not given and "
+                     "config.json in model.init says it, those",
+                     "model.window >= 1"),
     DSFLOW_OPTION_AUTO(MODEL, vocab, "\"auto\"", 2, 4194304,
                        "size of the vocabulary; auto: the tokenizer's"),
     DSFLOW_OPTION_FLOAT(MODEL, norm_eps, "1e-5", 1e-12, 0.1,

@@ -46,6 +46,7 @@ static const struct {
     { "n_ctx", "model.context" },
     { "context_length", "model.context" },
     { "block_size", "model.context (of disks: memory.nvme.block)" },
+    { "sliding_window", "model.window" },
     { "max_seq_len", "batch.sequence" },
     { "max_seq_length", "batch.sequence" },
     { "seq_len", "batch.sequence" },

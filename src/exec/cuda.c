@@ -441,6 +441,11 @@ static size_t cuda_scratch(const struct dsflow_graph *g,
                         : dsf_task_scratch(g, t);
 }
 
+static const char *cuda_lacks(const struct dsf_gpu_side *side, const void *args)
+{
+    return side->lacks != NULL ? side->lacks(args) : NULL;
+}
+
 const struct dsf_device_class dsf_device_cuda = {
     .name = "GPU",
     .open = cuda_open,
@@ -452,6 +457,7 @@ const struct dsf_device_class dsf_device_cuda = {
     .unpin = cuda_unpin,
     .scratch = cuda_scratch,
     .side = dsf_cuda_side,
+    .lacks = cuda_lacks,
     .launch = cuda_launch,
     .clock = cuda_clock,
 };

@@ -98,6 +98,9 @@ struct dsf_device_class {
      * `cuda`, or NULL: a core does its tasks. No such function: its kernels are the
      * CPU's. */
     const struct dsf_gpu_side *(*side)(const struct dsflow_op *op);
+    /* With it: what a task of these arguments has that the kernel cannot do,
+     * such as "a window"; NULL: nothing. */
+    const char *(*lacks)(const struct dsf_gpu_side *side, const void *args);
 
     /* Begins, or puts into its queue; does not wait for the end, but where the
      * calling thread is the device. At the end it calls dsf_device_done. A device

@@ -120,7 +120,10 @@ static bool has_kernel(struct dsf_exec_call *call)
     if (class->side == NULL || call->codelet->cuda != NULL)
         return true;
     call->side = class->side(call->task->op);
-    return call->side != NULL;
+    if (call->side == NULL)
+        return false;
+    call->lacks = class->lacks(call->side, call->task->args);
+    return call->lacks == NULL;
 }
 
 /* What works in main memory, or is no kernel of its device, runs on a core; what

@@ -21,6 +21,7 @@ struct dsf_exec_call {
     uint8_t queue; /* enum dsf_queue, of a device */
     bool staged;   /* by a core or a disk, but some of its data is on a device */
     bool lacking; /* its device has no kernel for it: a core does it, staged */
+    const char *lacks; /* … only for tasks of its kind that have this */
     bool ahead; /* what follows it need not wait for its end: all of it is in the
                    same queue */
     const struct dsf_gpu_side *side; /* its kernel there, if that is neither the

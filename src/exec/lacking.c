@@ -29,9 +29,11 @@ char *dsf_exec_lacking(const struct dsflow_exec *exec, double *share)
 
         if (!exec->calls[i].lacking || !is_first(exec, i))
             continue;
-        names = dsf_xasprintf("%s%s%s", before != NULL ? before : "",
-                              before != NULL ? ", " : "",
-                              exec->calls[i].task->op->name);
+        names = dsf_xasprintf(
+            "%s%s%s%s%s", before != NULL ? before : "",
+            before != NULL ? ", " : "", exec->calls[i].task->op->name,
+            exec->calls[i].lacks != NULL ? " with " : "",
+            exec->calls[i].lacks != NULL ? exec->calls[i].lacks : "");
         free(before);
     }
     for (unsigned w = 0; w < exec->nworkers; w++) {

@@ -49,6 +49,14 @@ static struct dsf_gpu_attention attention_of(const struct dsflow_call *call)
     };
 }
 
+/* No query is hidden a key but by being before it. */
+static const char *lacks(const void *args)
+{
+    const struct dsflow_attention_args *a = args;
+
+    return a->window > 0 ? "a window" : NULL;
+}
+
 static void forward(const struct dsflow_call *call, void *stream)
 {
     const struct dsflow_attention_args *args = call->args;
@@ -64,6 +72,7 @@ static void forward(const struct dsflow_call *call, void *stream)
 const struct dsf_gpu_side dsf_gpu_side_attention_forward = {
     .op = "attention.forward",
     .run = forward,
+    .lacks = lacks,
 };
 
 static void backward_input(const struct dsflow_call *call, void *stream)
@@ -84,4 +93,5 @@ static void backward_input(const struct dsflow_call *call, void *stream)
 const struct dsf_gpu_side dsf_gpu_side_attention_backward_input = {
     .op = "attention.backward_input",
     .run = backward_input,
+    .lacks = lacks,
 };

@@ -12,7 +12,7 @@
 
 DSFLOW_BEGIN_DECLS
 
-#define DSF_GPU_ABI    4
+#define DSF_GPU_ABI    5
 #define DSF_GPU_SYMBOL "dsf_gpu_module"
 
 /* Bytes of scratch memory that a product of matrices works in; emulated ones
@@ -34,6 +34,9 @@ struct dsf_gpu_side {
      * multiplies matrices. NULL: none. */
     size_t (*scratch)(const struct dsflow_case *c);
     int same_bits; /* 1: it leaves the bits that the CPU side leaves */
+    /* Tasks that it does not compute, by their arguments: what they have, such
+     * as "a window"; cores do them. NULL, or of other tasks: none. */
+    const char *(*lacks)(const void *args);
 };
 
 struct dsf_gpu_about {

@@ -99,6 +99,9 @@ struct dsf_attention {
     size_t strip, block; /* 8 to DSF_MAX_STRIP; a multiple of 16 */
     float scale;         /* of the scores */
     int diagonal, first, last, first_q, first_kv;
+    /* A query sees `window` tokens, itself included (0: all before it); the
+     * first query and the first key stand at these places of a sequence. */
+    size_t window, pos, key_pos;
 };
 void dsf_attention_forward(const struct dsf_attention *a, struct dsf_numbers q,
                            struct dsf_numbers kv, struct dsf_numbers att,

@@ -7,7 +7,8 @@
 #ifndef DSF_KERNELS_LOOPS_ATTENTION_H
 #define DSF_KERNELS_LOOPS_ATTENTION_H
 
-/* How many of the keys from k0 on does query i see, at most n? */
+/* How many of the keys from k0 on does query i see, at most n? Those that a
+ * window hides are among them. */
 INLINE size_t seen(const struct dsf_attention *a, size_t i, size_t k0, size_t n)
 {
     if (!a->diagonal)
@@ -15,6 +16,29 @@ INLINE size_t seen(const struct dsf_attention *a, size_t i, size_t k0, size_t n)
     if (i < k0)
         return 0;
     return i - k0 + 1 < n ? i - k0 + 1 : n;
+}
+
+/* How many of all keys are in front of the window of query i? */
+INLINE size_t hidden(const struct dsf_attention *a, size_t i)
+{
+    const size_t end = a->window > 0 ? a->pos + i + 1 : 0;
+
+    return end > a->window + a->key_pos ? end - a->window - a->key_pos : 0;
+}
+
+/* The first key that a strip from query i0 on looks at. */
+INLINE size_t first_key(const struct dsf_attention *a, size_t i0)
+{
+    return hidden(a, i0) / 16 * 16;
+}
+
+/* Of the m keys from k0 on that a query sees but for its window: how many does
+ * that hide? `before`: of all keys. */
+INLINE size_t hidden_from(size_t before, size_t k0, size_t m)
+{
+    if (before <= k0)
+        return 0;
+    return before - k0 < m ? before - k0 : m;
 }
 
 /* Scores of row i become e^(score - top), those it does not see 0; top and sum
@@ -46,7 +70,8 @@ INLINE int in_pairs(struct dsf_numbers q, struct dsf_numbers kv,
 struct strip {
     int pairs;
     size_t i0, rows;
-    const float *kt, *v; /* packed: [head_dim][keys], [keys][head_dim] */
+    const float *kt, *v; /* packed: [head_dim][keys], [keys][head_dim] … */
+    size_t from;         /* … of keys from this one on */
     size_t ldk, ldd;
     float *q, *o, *s; /* working memory */
 };
@@ -56,24 +81,26 @@ static void forward_strip(const struct dsf_attention *a, const struct strip *p,
 {
     const size_t d = a->head_dim;
 
-    for (size_t k0 = 0; k0 < a->keys; k0 += a->block) {
+    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
         size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + p->rows - 1, k0, left);
+        size_t n = seen(a, p->i0 + p->rows - 1, k0, left), at = k0 - p->from;
 
         if (n == 0)
             break;
         mm(&(struct product){ p->rows, n, p->pairs ? pairs_of(d) : d, p->q,
-                              p->pairs ? p->ldd / 2 : p->ldd, 1, p->kt + k0,
+                              p->pairs ? p->ldd / 2 : p->ldd, 1, p->kt + at,
                               p->ldk, p->s, a->block, 0, p->pairs, a->scale });
         for (size_t r = 0; r < p->rows; r++) {
             size_t m = seen(a, p->i0 + r, k0, n);
+            size_t c = hidden_from(hidden(a, p->i0 + r), k0, m);
             float *score = p->s + r * a->block, by;
 
-            if (m == 0) {
+            if (m == c) {
                 memset(score, 0, n * sizeof(float));
                 continue;
             }
-            by = soften(score, m, n, top + r, sum + r);
+            memset(score, 0, c * sizeof(float));
+            by = soften(score + c, m - c, n - c, top + r, sum + r);
             if (by != 1)
                 scale(p->o + r * p->ldd, by, d);
             if (p->pairs)
@@ -81,7 +108,7 @@ static void forward_strip(const struct dsf_attention *a, const struct strip *p,
         }
         mm(&(struct product){ p->rows, d, p->pairs ? pairs_of(n) : n, p->s,
                               a->block, 1,
-                              p->v + (p->pairs ? k0 / 2 : k0) * p->ldd, p->ldd,
+                              p->v + (p->pairs ? at / 2 : at) * p->ldd, p->ldd,
                               p->o, p->ldd, 1, p->pairs, 1 });
     }
 }
@@ -135,13 +162,16 @@ static void pack_keys(const struct dsf_attention *a, const struct strip *p,
                       struct dsf_numbers values)
 {
     const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
+    const size_t n = a->keys - p->from;
 
+    keys = from(keys, p->from * ld);
+    values = from(values, p->from * ld);
     if (p->pairs) {
-        transpose_pairs(kt, p->ldk, keys.p, ld, a->keys, d);
-        pair_columns(v, p->ldd, values.p, ld, a->keys, d);
+        transpose_pairs(kt, p->ldk, keys.p, ld, n, d);
+        pair_columns(v, p->ldd, values.p, ld, n, d);
     } else {
-        transpose_rows(kt, p->ldk, keys, ld, a->keys, d, p->q, p->ldd);
-        copy_rows(floats(v), p->ldd, values, ld, a->keys, d, 1);
+        transpose_rows(kt, p->ldk, keys, ld, n, d, p->q, p->ldd);
+        copy_rows(floats(v), p->ldd, values, ld, n, d, 1);
     }
 }
 
@@ -151,16 +181,18 @@ static void attention_forward(const struct dsf_attention *a,
                               float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
-    const size_t ldd = round_up(d), ldk = round_up(a->keys);
+    const size_t first = first_key(a, 0), keys = a->keys - first;
+    const size_t ldd = round_up(d), ldk = round_up(keys);
     const size_t rows = a->nseq * a->queries, values = a->kv_heads * d;
     float *kt = scratch, *v = kt + d * ldk;
     struct strip p = { .kt = kt,
                        .v = v,
+                       .from = first,
                        .ldk = ldk,
                        .ldd = ldd,
                        .pairs = in_pairs(q, kv, q.type) };
 
-    p.q = v + a->keys * ldd;
+    p.q = v + keys * ldd;
     p.o = p.q + a->strip * ldd;
     p.s = p.o + a->strip * ldd;
     for (size_t s = 0; s < a->nseq; s++) {
@@ -185,16 +217,18 @@ static void attention_forward(const struct dsf_attention *a,
 struct back_strip {
     int pairs;
     size_t i0, rows;
-    float *kt, *vt, *k; /* packed keys and values of the head */
+    float *kt, *vt, *k; /* packed keys and values of the head … */
+    size_t from;        /* … from this one on */
     size_t ldk, ldd;
     float *q, *dout, *q2, *dout2, *dq, *s, *ds; /* working memory */
-    float *dk, *dv; /* [keys][head_dim], sums so far */
+    float *dk, *dv; /* [packed keys][head_dim], sums so far */
     float lse[DSF_MAX_STRIP], delta[DSF_MAX_STRIP];
 };
 
 /* From i on of a row of scores: P = e^(S - lse), and dS = P (dP - delta); both
- * 0 past the m keys that are seen. */
-INLINE void weigh(const float *s, const float *ds, size_t i, size_t m,
+ * 0 past the m keys that are seen, and of the first c of them, which the window
+ * hides. */
+INLINE void weigh(const float *s, const float *ds, size_t i, size_t c, size_t m,
                   size_t left, float lse, float delta, vf *p, vf *dp)
 {
     const size_t valid = i + VW <= m ? VW : m > i ? m - i : 0;
@@ -203,16 +237,22 @@ INLINE void weigh(const float *s, const float *ds, size_t i, size_t m,
 
     *p = vpick(e, vzero(), valid);
     *dp = vpick(g, vzero(), valid);
+    if (i < c) {
+        const size_t none = c - i < VW ? c - i : VW;
+
+        *p = vpick(vzero(), *p, none);
+        *dp = vpick(vzero(), *dp, none);
+    }
 }
 
-static void weigh_row(float *s, float *ds, size_t m, size_t n, float lse,
-                      float delta)
+static void weigh_row(float *s, float *ds, size_t c, size_t m, size_t n,
+                      float lse, float delta)
 {
     for (size_t i = 0; i < n; i += VW) {
         size_t left = n - i < VW ? n - i : VW;
         vf p, dp;
 
-        weigh(s, ds, i, m, left, lse, delta, &p, &dp);
+        weigh(s, ds, i, c, m, left, lse, delta, &p, &dp);
         vstore(s + i, p, left);
         vstore(ds + i, dp, left);
     }
@@ -224,18 +264,20 @@ static void weigh_pair(const struct dsf_attention *a,
                        size_t n)
 {
     const size_t ld = a->block, two = r + 1 < b->rows;
-    const size_t m = seen(a, b->i0 + r, k0, n);
-    const size_t m1 = two ? seen(a, b->i0 + r + 1, k0, n) : 0;
+    const size_t i0 = b->i0 + r, m = seen(a, i0, k0, n);
+    const size_t m1 = two ? seen(a, i0 + 1, k0, n) : 0;
+    const size_t c = hidden_from(hidden(a, i0), k0, m);
+    const size_t c1 = hidden_from(hidden(a, i0 + 1), k0, m1);
     float *s = b->s + r * ld, *ds = b->ds + r * ld;
 
     for (size_t i = 0; i < n; i += VW) {
         size_t left = n - i < VW ? n - i : VW;
         vf p, dp, p1 = vzero(), dp1 = vzero();
 
-        weigh(s, ds, i, m, left, b->lse[r], b->delta[r], &p, &dp);
+        weigh(s, ds, i, c, m, left, b->lse[r], b->delta[r], &p, &dp);
         if (two)
-            weigh(s + ld, ds + ld, i, m1, left, b->lse[r + 1], b->delta[r + 1],
-                  &p1, &dp1);
+            weigh(s + ld, ds + ld, i, c1, m1, left, b->lse[r + 1],
+                  b->delta[r + 1], &p1, &dp1);
         vstore(s + i, vpair(p, p1), VW);
         vstore(s + ld + i, vpair(dp, dp1), VW);
         vstore_factor((uint16_t *)ds + i, dp);
@@ -250,19 +292,24 @@ static void backward_strip(const struct dsf_attention *a,
 {
     const size_t d = a->head_dim, lds = a->block, rows = p->rows;
 
-    for (size_t k0 = 0; k0 < a->keys; k0 += a->block) {
+    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
         size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + rows - 1, k0, left), at = k0 * p->ldd;
+        size_t n = seen(a, p->i0 + rows - 1, k0, left), k = k0 - p->from;
+        size_t at = k * p->ldd;
 
         if (n == 0)
             break;
-        mm(&(struct product){ rows, n, d, p->q, p->ldd, 1, p->kt + k0, p->ldk,
+        mm(&(struct product){ rows, n, d, p->q, p->ldd, 1, p->kt + k, p->ldk,
                               p->s, lds, 0, 0, 1 });
-        mm(&(struct product){ rows, n, d, p->dout, p->ldd, 1, p->vt + k0,
-                              p->ldk, p->ds, lds, 0, 0, 1 });
-        for (size_t r = 0; r < rows; r++)
+        mm(&(struct product){ rows, n, d, p->dout, p->ldd, 1, p->vt + k, p->ldk,
+                              p->ds, lds, 0, 0, 1 });
+        for (size_t r = 0; r < rows; r++) {
+            size_t m = seen(a, p->i0 + r, k0, n);
+
             weigh_row(p->s + r * lds, p->ds + r * lds,
-                      seen(a, p->i0 + r, k0, n), n, p->lse[r], p->delta[r]);
+                      hidden_from(hidden(a, p->i0 + r), k0, m), m, n, p->lse[r],
+                      p->delta[r]);
+        }
         mm(&(struct product){ n, d, rows, p->s, 1, lds, p->dout, p->ldd,
                               p->dv + at, p->ldd, 1, 0, 1 });
         mm(&(struct product){ rows, d, n, p->ds, lds, 1, p->k + at, p->ldd,
@@ -280,16 +327,17 @@ static void backward_strip_pairs(const struct dsf_attention *a,
     const size_t d = a->head_dim, lds = a->block, rows = p->rows;
     const size_t ldd = p->ldd, two = pairs_of(rows);
 
-    for (size_t k0 = 0; k0 < a->keys; k0 += a->block) {
+    for (size_t k0 = first_key(a, p->i0); k0 < a->keys; k0 += a->block) {
         size_t left = a->keys - k0 < a->block ? a->keys - k0 : a->block;
-        size_t n = seen(a, p->i0 + rows - 1, k0, left), at = k0 * ldd;
+        size_t n = seen(a, p->i0 + rows - 1, k0, left), k = k0 - p->from;
+        size_t at = k * ldd;
 
         if (n == 0)
             break;
-        mm(&(struct product){ rows, n, pairs_of(d), p->q, ldd / 2, 1,
-                              p->kt + k0, p->ldk, p->s, lds, 0, 1, a->scale });
+        mm(&(struct product){ rows, n, pairs_of(d), p->q, ldd / 2, 1, p->kt + k,
+                              p->ldk, p->s, lds, 0, 1, a->scale });
         mm(&(struct product){ rows, n, pairs_of(d), p->dout, ldd / 2, 1,
-                              p->vt + k0, p->ldk, p->ds, lds, 0, 1, 1 });
+                              p->vt + k, p->ldk, p->ds, lds, 0, 1, 1 });
         for (size_t r = 0; r < rows; r += 2)
             weigh_pair(a, p, r, k0, n);
         mm(&(struct product){ n, d, two, p->s, 1, 2 * lds, p->dout2, ldd,
@@ -340,16 +388,32 @@ static void pack_keys_back(const struct dsf_attention *a,
                            struct dsf_numbers values)
 {
     const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
+    const size_t n = a->keys - p->from;
 
+    keys = from(keys, p->from * ld);
+    values = from(values, p->from * ld);
     if (p->pairs) {
-        transpose_pairs(p->kt, p->ldk, keys.p, ld, a->keys, d);
-        transpose_pairs(p->vt, p->ldk, values.p, ld, a->keys, d);
-        pair_columns(p->k, p->ldd, keys.p, ld, a->keys, d);
+        transpose_pairs(p->kt, p->ldk, keys.p, ld, n, d);
+        transpose_pairs(p->vt, p->ldk, values.p, ld, n, d);
+        pair_columns(p->k, p->ldd, keys.p, ld, n, d);
     } else {
-        copy_rows(floats(p->k), p->ldd, keys, ld, a->keys, d, 1);
-        transpose(p->kt, p->ldk, p->k, p->ldd, a->keys, d);
-        transpose_rows(p->vt, p->ldk, values, ld, a->keys, d, p->q, p->ldd);
+        copy_rows(floats(p->k), p->ldd, keys, ld, n, d, 1);
+        transpose(p->kt, p->ldk, p->k, p->ldd, n, d);
+        transpose_rows(p->vt, p->ldk, values, ld, n, d, p->q, p->ldd);
     }
+}
+
+/* Gradients of keys or values, `sums` of those that are packed; none of those
+ * before. */
+static void put_keys(const struct dsf_attention *a, const struct back_strip *p,
+                     struct dsf_numbers to, float *sums)
+{
+    const size_t d = a->head_dim, ld = 2 * a->kv_heads * d;
+
+    if (a->first_kv)
+        clear_rows(to, ld, p->from, d);
+    put_rows(from(to, p->from * ld), ld, sums, p->ldd, a->keys - p->from, d,
+             a->first_kv);
 }
 
 static void attention_backward(const struct dsf_attention *a,
@@ -359,21 +423,23 @@ static void attention_backward(const struct dsf_attention *a,
                                struct dsf_numbers dkv, float *scratch)
 {
     const size_t d = a->head_dim, ldkv = 2 * a->kv_heads * d;
-    const size_t ldd = round_up(d), ldk = round_up(a->keys);
+    const size_t first = first_key(a, 0), keys = a->keys - first;
+    const size_t ldd = round_up(d), ldk = round_up(keys);
     const size_t group = a->heads / a->kv_heads, values = a->kv_heads * d;
     float *kt = scratch, *vt = kt + d * ldk, *k = vt + d * ldk;
     struct back_strip p = {
         .kt = kt,
         .vt = vt,
         .k = k,
+        .from = first,
         .ldk = ldk,
         .ldd = ldd,
         .pairs = in_pairs(q, kv, datt.type),
     };
 
-    p.dk = k + a->keys * ldd;
-    p.dv = p.dk + a->keys * ldd;
-    p.q = p.dv + a->keys * ldd;
+    p.dk = k + keys * ldd;
+    p.dv = p.dk + keys * ldd;
+    p.q = p.dv + keys * ldd;
     p.dout = p.q + a->strip * ldd;
     p.dq = p.dout + a->strip * ldd;
     p.s = p.dq + a->strip * ldd;
@@ -388,17 +454,15 @@ static void attention_backward(const struct dsf_attention *a,
 
             if (h % group == 0) {
                 pack_keys_back(a, &p, from(kv, to), from(kv, to + values));
-                memset(p.dk, 0, 2 * a->keys * ldd * sizeof(float));
+                memset(p.dk, 0, 2 * keys * ldd * sizeof(float));
             }
             backward_head(a, &p, from(q, at * d), from(datt, at * d), lse + at,
                           delta + at, from(dq, at * d));
             if ((h + 1) % group == 0) {
                 if (p.pairs)
-                    scale(p.dk, a->scale, a->keys * ldd);
-                put_rows(from(dkv, to), ldkv, p.dk, ldd, a->keys, d,
-                         a->first_kv);
-                put_rows(from(dkv, to + values), ldkv, p.dv, ldd, a->keys, d,
-                         a->first_kv);
+                    scale(p.dk, a->scale, keys * ldd);
+                put_keys(a, &p, from(dkv, to), p.dk);
+                put_keys(a, &p, from(dkv, to + values), p.dv);
             }
         }
     }

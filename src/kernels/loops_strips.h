@@ -72,6 +72,15 @@ static void copy_rows(struct dsf_numbers to, size_t ldt, struct dsf_numbers in,
         copy_as(wide, wide, to.p, ldt, in.p, ldf, rows, n, by);
 }
 
+/* to[n] = 0, over rows. */
+static void clear_rows(struct dsf_numbers to, size_t ldt, size_t rows, size_t n)
+{
+    const size_t bytes = n * (to.type == DSFLOW_FP32 ? sizeof(float) : 2);
+
+    for (size_t r = 0; r < rows; r++)
+        memset(from(to, r * ldt).p, 0, bytes);
+}
+
 /* to[j][i] = from[i][j], eight rows at a time: whole cache lines of `to` would
  * be better, but its rows are many. */
 static void transpose(float *to, size_t ldt, const float *from, size_t ldf,

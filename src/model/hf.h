@@ -7,11 +7,15 @@
 #include "base/safetensors.h"
 #include "model/model.h"
 
-/* Read config.json of `folder` into the [model] part of a job: called by
- * dsf_model_init. `*window`: how many tokens a token sees, itself included,
- * where attention slides (0: all before it). */
+/* The layers whose attention slides; NULL where none does. */
+struct dsf_hf_windows {
+    bool *layers; /* [layers], which the caller frees */
+};
+
+/* Read config.json of `folder` into the [model] part of a job, but for
+ * window_layers, which `windows` has: called by dsf_model_init. */
 int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
-                       int64_t *window, struct dsflow_err *err);
+                       struct dsf_hf_windows *windows, struct dsflow_err *err);
 
 /* The weights of a folder (model.safetensors, or shards named by
  * model.safetensors.index.json; fp32, fp64, bf16, fp16), read a unit at a time.

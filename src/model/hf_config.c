@@ -160,6 +160,7 @@ static void read_gpt2(const struct config *c, struct dsf_job_model *m)
     m->tied = true;
     m->qkv_bias = true;
     m->rope_scaling = 0;
+    m->window = 0;
     one_of(c, "activation_function", gelus);
     only(c, "scale_attn_weights", true, true);
     only(c, "scale_attn_by_inverse_layer_idx", false, false);
@@ -273,53 +274,61 @@ struct llama {
     bool qkv_bias;
 };
 
-/* Whether layers of a Qwen2 see a window: those that layer_types names, or else
- * those from max_window_layers on. */
-static bool has_window(const struct config *c, int64_t layers)
+/* Which layers of a Qwen2 have the window: those that layer_types names, or
+ * else those from max_window_layers on. Returns whether any has. */
+static bool list_windows(const struct config *c, int64_t layers, bool *on)
 {
     static const char *const types[] = { "full_attention", "sliding_attention",
                                          NULL };
     const json_t *list = json_object_get(c->object, "layer_types");
     int64_t full = whole(c, "max_window_layers", 28, 0, 1048576);
-    bool windows = false;
+    bool any = false;
 
-    if (!says(c, "layer_types"))
-        return full < layers;
-    if ((int64_t)json_array_size(list) != layers)
+    if (says(c, "layer_types") && (int64_t)json_array_size(list) != layers) {
         wrong(c, "layer_types", "as many as num_hidden_layers");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *type = json_array_get(list, i);
-
-        if (!is_one_of(type, types))
-            wrong(c, "layer_types", "full_attention or sliding_attention");
-        else
-            windows |= strcmp(json_string_value(type), types[1]) == 0;
+        return false;
     }
-    return windows;
+    for (int64_t l = 0; l < layers; l++) {
+        const json_t *type = json_array_get(list, (size_t)l);
+
+        if (type != NULL && !is_one_of(type, types))
+            wrong(c, "layer_types", "full_attention or sliding_attention");
+        on[l] = type != NULL ? is_one_of(type, types + 1) : l >= full;
+        any |= on[l];
+    }
+    return any;
 }
 
-/* The tokens that a token sees, itself included; 0: all before it. */
+/* More than any context. */
+#define MOST_WINDOW 1048576
+
+/* The tokens that a token sees, itself included, and in which layers; 0: all
+ * before it. */
 static int64_t read_window(const struct config *c, const struct llama *kind,
-                           int64_t layers)
+                           int64_t layers, struct dsf_hf_windows *windows)
 {
     int64_t window = whole_or_null(c, "sliding_window",
                                    strcmp(kind->type, "llama") == 0 ? 0 : 4096,
                                    0, INT64_MAX);
+    bool any;
 
-    if (strcmp(kind->type, "mistral") == 0)
-        return window;
-    if (strcmp(kind->type, "qwen2") != 0) {
-        if (window != 0)
-            wrong(c, "sliding_window", "null");
+    if (strcmp(kind->type, "llama") == 0 && window != 0)
+        wrong(c, "sliding_window", "null");
+    if (strcmp(kind->type, "llama") == 0 || window == 0 ||
+        (strcmp(kind->type, "qwen2") == 0 &&
+         !flag(c, "use_sliding_window", false)))
         return 0;
-    }
-    if (!flag(c, "use_sliding_window", false))
-        return 0;
-    return has_window(c, layers) ? window : 0;
+    windows->layers = dsf_xcalloc((size_t)layers, sizeof(*windows->layers));
+    any = strcmp(kind->type, "mistral") == 0;
+    if (any)
+        memset(windows->layers, true, (size_t)layers * sizeof(bool));
+    else
+        any = list_windows(c, layers, windows->layers);
+    return !any ? 0 : window < MOST_WINDOW ? window : MOST_WINDOW;
 }
 
 static void read_llama(const struct config *c, const struct llama *kind,
-                       struct dsf_job_model *m, int64_t *window)
+                       struct dsf_job_model *m, struct dsf_hf_windows *windows)
 {
     static const char *const silu[] = { "silu", "swish", NULL };
 
@@ -349,11 +358,11 @@ static void read_llama(const struct config *c, const struct llama *kind,
     only(c, "attention_bias", false, false);
     only(c, "mlp_bias", false, false);
     read_ropes(c, m);
-    *window = read_window(c, kind, m->layers);
+    m->window = read_window(c, kind, m->layers, windows);
 }
 
 static void read_model(const struct config *c, struct dsf_job_model *out,
-                       int64_t *window)
+                       struct dsf_hf_windows *windows)
 {
     static const struct llama llamas[] = {
         { "llama", 0, 2048, false },
@@ -371,26 +380,26 @@ static void read_model(const struct config *c, struct dsf_job_model *out,
     }
     for (size_t i = 0; i < sizeof(llamas) / sizeof(*llamas); i++)
         if (type != NULL && strcmp(type, llamas[i].type) == 0) {
-            read_llama(c, &llamas[i], out, window);
+            read_llama(c, &llamas[i], out, windows);
             return;
         }
     wrong(c, "model_type", "gpt2, llama, mistral or qwen2");
 }
 
 int dsf_hf_read_config(const char *folder, struct dsf_job_model *out,
-                       int64_t *window, struct dsflow_err *err)
+                       struct dsf_hf_windows *windows, struct dsflow_err *err)
 {
     char *path = dsf_xasprintf("%s/config.json", folder);
     json_t *root;
     int status = dsf_json_load(path, MOST_CONFIG, &root, err);
     struct config c = { path, root, &status, err };
 
-    *window = 0;
+    *windows = (struct dsf_hf_windows){ .layers = NULL };
     if (status == DSFLOW_OK && !json_is_object(root))
         status =
             dsflow_fail(err, DSFLOW_EINVAL, "%s: expected an object", path);
     if (status == DSFLOW_OK)
-        read_model(&c, out, window);
+        read_model(&c, out, windows);
     json_decref(root);
     free(path);
     return status;

@@ -41,14 +41,81 @@ static json_t *gpt2_config(const struct dsf_model *m)
         0.0, "tie_word_embeddings", 1);
 }
 
+/* Layers that have a window, and the window of those. */
+struct windows {
+    int32_t window, n;
+    int32_t from; /* those from here on have it, if it is all of them */
+};
+
+static struct windows windows_of(const struct dsf_model *m)
+{
+    struct windows w = { .window = 0, .from = m->layers };
+
+    for (int32_t l = 0; l < m->layers; l++)
+        if (m->windows[l] > 0) {
+            w.window = m->windows[l];
+            w.from = w.n++ == 0 ? l : w.from;
+        }
+    return w;
+}
+
+/* Models of Hugging Face that have a window: Mistral in all layers, Qwen2,
+ * which has biases, in some. */
+static int check_windows(const struct dsf_model *m, struct dsflow_err *err)
+{
+    const struct windows w = windows_of(m);
+
+    if (w.n == 0 ||
+        (m->family == DSF_LLAMA && (m->dims.qkv_bias || w.n == m->layers)))
+        return DSFLOW_OK;
+    return dsflow_fail(
+        err, DSFLOW_EINVAL,
+        "model.window: %d%s: expected no window, or a window in all layers of "
+        "a "
+        "llama (Mistral), or a llama with qkv_bias (Qwen2): no other model of "
+        "Hugging Face's has one",
+        (int)w.window,
+        m->family == DSF_GPT2 ? " of a gpt2" : " in some layers of a llama");
+}
+
+/* Newer versions of transformers read layer_types, older ones
+ * max_window_layers. */
+static void put_window(json_t *c, const struct dsf_model *m)
+{
+    const struct windows w = windows_of(m);
+    json_t *types;
+
+    if (w.n == 0)
+        return;
+    json_object_set_new(c, "sliding_window", json_integer(w.window));
+    if (!m->dims.qkv_bias)
+        return;
+    json_object_set_new(c, "use_sliding_window", json_true());
+    json_object_set_new(
+        c, "max_window_layers",
+        json_integer(w.from + w.n == m->layers ? w.from : m->layers));
+    types = json_array();
+    for (int32_t l = 0; l < m->layers; l++)
+        json_array_append_new(types, json_string(m->windows[l] > 0
+                                                     ? "sliding_attention"
+                                                     : "full_attention"));
+    json_object_set_new(c, "layer_types", types);
+}
+
+/* A llama, or what that is called with biases or a window. */
 static json_t *llama_config(const struct dsf_model *m)
 {
+    static const char *const names[][2] = { { "LlamaForCausalLM", "llama" },
+                                            { "MistralForCausalLM", "mistral" },
+                                            { "Qwen2ForCausalLM", "qwen2" } };
     const struct dsf_dims *d = &m->dims;
+    const char *const *name = names[d->qkv_bias           ? 2
+                                    : windows_of(m).n > 0 ? 1
+                                                          : 0];
     json_t *c = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:f, "
         "s:b}",
-        "architectures", d->qkv_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM",
-        "model_type", d->qkv_bias ? "qwen2" : "llama", "num_hidden_layers",
+        "architectures", name[0], "model_type", name[1], "num_hidden_layers",
         m->layers, "num_attention_heads", d->heads, "num_key_value_heads",
         d->kv_heads, "head_dim", d->head_dim, "hidden_size", d->width,
         "intermediate_size", d->ffn, "max_position_embeddings", d->context,
@@ -65,6 +132,7 @@ static json_t *llama_config(const struct dsf_model *m)
                       m->rope_high_freq_factor,
                       "original_max_position_embeddings",
                       (json_int_t)m->rope_original_context));
+    put_window(c, m);
     return c;
 }
 
@@ -299,8 +367,10 @@ int dsf_hf_export(const struct dsf_model *m,
     const char *folder = spec->folder;
     size_t n = strlen(folder);
     char *tmp;
-    int status;
+    int status = check_windows(m, err);
 
+    if (status < 0)
+        return status;
     while (n > 1 && folder[n - 1] == '/')
         n--;
     tmp = dsf_xasprintf("%.*s.tmp-%ld", (int)n, folder, (long)getpid());

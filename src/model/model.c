@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/layer_list.h"
 #include "model/hf.h"
 
 #include <stdio.h>
@@ -90,6 +91,8 @@ static void add_layers(struct dsf_model *m, dsf_layer_fn change, void *user)
 
         m->layer[l + 1].segments = s;
         m->layer[l + 1].dims = m->dims;
+        if (l >= 0 && l < m->layers)
+            m->layer[l + 1].dims.window = m->windows[l];
         if (change != NULL && l >= 0 && l < m->layers)
             change(user, l, &m->layer[l + 1].dims);
         for (; *s != NULL; s++)
@@ -131,6 +134,22 @@ static const struct dsf_unit *having(const struct dsf_model *m,
             if (strcmp(m->units[u].tensors[t].name, name) == 0)
                 return &m->units[u];
     return NULL;
+}
+
+/* What takes the place of attention does not know of windows. */
+static int check_windows(const struct dsf_model *m, const struct dsf_job *job,
+                         struct dsflow_err *err)
+{
+    int32_t window = 0;
+
+    for (int32_t l = 0; l < m->layers; l++)
+        window = m->windows[l] > window ? m->windows[l] : window;
+    if (window == 0 || strcmp(job->model.attention, "builtin") == 0)
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "attention",
+                        "\"%s\": expected \"builtin\" with a window of %d: "
+                        "what replaces it sees all tokens",
+                        job->model.attention, (int)window);
 }
 
 /* Files know tensors by their names: each is there once. */
@@ -179,6 +198,14 @@ struct dsflow_tile dsf_model_tile(const struct dsf_model *m, int32_t l)
                                  .swiglu = d->swiglu,
                                  .rope = d->rope,
                                  .eps = d->eps };
+}
+
+double dsf_model_keys(const struct dsf_model *m, int32_t l, int64_t sequence)
+{
+    const double n = (double)sequence;
+    const double window = (double)dsf_model_layer(m, l)->dims.window;
+
+    return window == 0 || window >= n ? n : window * (2 - window / n);
 }
 
 /* One of the sizes that must be known by now. */
@@ -272,51 +299,66 @@ static int agree_real(const struct dsf_job *job, const char *key, double asked,
 }
 
 /* The context of a folder's model: rotary positions have no parameters, so a
- * job may take fewer. Where attention slides, sequences that fit in the window
- * see all of themselves, as without one; longer ones are refused. */
+ * job may take fewer. */
 static int find_context(const struct dsf_job *job, struct dsf_job_model *c,
-                        int64_t window, struct dsflow_err *err)
+                        struct dsflow_err *err)
 {
     bool given = dsf_job_has(job, "model", "context") && job->model.context > 0;
-    int64_t longest = job->batch.sequence;
-    int status = DSFLOW_OK;
 
     if (given && (c->family == DSF_GPT2 || job->model.context > c->context))
-        status = agree(job, "context", job->model.context, c->context, err);
-    else if (given)
+        return agree(job, "context", job->model.context, c->context, err);
+    if (given)
         c->context = job->model.context;
-    if (status < 0 || window == 0)
-        return status;
-    if (longest < 0)
-        longest = c->context;
-    if (longest > window)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL,
-                            job->batch.sequence < 0 ? "model" : "batch",
-                            job->batch.sequence < 0 ? "context" : "sequence",
-                            "%lld: config.json in %s means a sliding window "
-                            "of %lld tokens, which is for sequences that fit "
-                            "in it: expected model.context or batch.sequence "
-                            "of %lld at most",
-                            (long long)longest, job->model.init,
-                            (long long)window, (long long)window);
-    if (c->context > window)
-        c->context = window;
     return DSFLOW_OK;
 }
 
-/* The numbers of the model: those of the job, or of the folder it starts
- * from. */
-static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
+/* The layers that have a window, as the job says. */
+static int read_windows(const struct dsf_job *job, int32_t layers, bool *on,
                         struct dsflow_err *err)
 {
+    const char *text = job->model.window_layers;
+
+    if (dsf_layer_list_read(text, layers, on))
+        return DSFLOW_OK;
+    return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "window_layers",
+                        "\"%.60s\": " DSF_LAYER_LIST_EXPECTED, text,
+                        (int)layers - 1);
+}
+
+/* Where both say which layers have a window, they must say the same. */
+static int agree_windows(const struct dsf_job *job,
+                         const struct dsf_job_model *c,
+                         const struct dsf_hf_windows *hf,
+                         struct dsflow_err *err)
+{
+    bool *on = dsf_xcalloc((size_t)c->layers, sizeof(*on));
+    int status = read_windows(job, (int32_t)c->layers, on, err);
+
+    if (status == DSFLOW_OK && c->window > 0 &&
+        memcmp(on, hf->layers, (size_t)c->layers * sizeof(*on)) != 0) {
+        char *text = dsf_layer_list_text(hf->layers, (int32_t)c->layers);
+
+        status = dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "window_layers",
+                              "\"%.60s\": config.json in %s says \"%.60s\"",
+                              job->model.window_layers, job->model.init, text);
+        free(text);
+    }
+    free(on);
+    return status;
+}
+
+/* The numbers of the model: those of the job, or of the folder it starts from,
+ * and then which layers have a window. */
+static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
+                        struct dsf_hf_windows *windows, struct dsflow_err *err)
+{
     const struct dsf_job_model *j = &job->model;
-    int64_t window;
     int status;
 
     *c = *j;
     if (strcmp(j->init, "random") == 0 || j->from_run)
         return DSFLOW_OK;
-    status = dsf_hf_read_config(j->init, c, &window, err);
+    status = dsf_hf_read_config(j->init, c, windows, err);
     if (status < 0)
         return status;
     const struct {
@@ -333,6 +375,7 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
         { "vocab", j->vocab, c->vocab },
         { "tied", j->tied, c->tied },
         { "qkv_bias", j->qkv_bias, c->qkv_bias },
+        { "window", j->window, c->window },
         { "rope_scaling", j->rope_scaling, c->rope_scaling },
         { "rope_original_context", j->rope_original_context,
           c->rope_original_context },
@@ -354,7 +397,29 @@ static int find_numbers(const struct dsf_job *job, struct dsf_job_model *c,
     for (size_t i = 0; i < sizeof(reals) / sizeof(*reals) && status >= 0; i++)
         status =
             agree_real(job, reals[i].key, reals[i].asked, reals[i].is, err);
-    return status < 0 ? status : find_context(job, c, window, err);
+    if (status == DSFLOW_OK && dsf_job_has(job, "model", "window_layers"))
+        status = agree_windows(job, c, windows, err);
+    return status < 0 ? status : find_context(job, c, err);
+}
+
+/* The window of each layer, in memory that the caller frees; 0: none. */
+static int list_windows(const struct dsf_job *job,
+                        const struct dsf_job_model *c,
+                        const struct dsf_hf_windows *hf, int32_t **windows,
+                        struct dsflow_err *err)
+{
+    bool *on = dsf_xcalloc((size_t)c->layers, sizeof(*on));
+    int status = DSFLOW_OK;
+
+    *windows = dsf_xcalloc((size_t)c->layers, sizeof(**windows));
+    if (hf->layers == NULL)
+        status = read_windows(job, (int32_t)c->layers, on, err);
+    else
+        memcpy(on, hf->layers, (size_t)c->layers * sizeof(*on));
+    for (int64_t l = 0; l < c->layers && c->window > 0; l++)
+        (*windows)[l] = on[l] ? (int32_t)c->window : 0;
+    free(on);
+    return status;
 }
 
 int dsf_model_init(struct dsf_model *m, const struct dsf_job *job,
@@ -367,18 +432,24 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
                           dsf_layer_fn change, void *user,
                           struct dsflow_err *err)
 {
+    struct dsf_hf_windows windows = { .layers = NULL };
     struct dsf_job_model c;
     bool llama;
     int status;
 
     memset(m, 0, sizeof(*m));
-    status = find_numbers(job, &c, err);
+    status = find_numbers(job, &c, &windows, err);
     if (status == DSFLOW_OK)
         status = check_shape(job, &c, err);
     if (status == DSFLOW_OK)
         status = check_family(job, &c, err);
-    if (status < 0)
+    if (status == DSFLOW_OK)
+        status = list_windows(job, &c, &windows, &m->windows, err);
+    free(windows.layers);
+    if (status < 0) {
+        dsf_model_fini(m);
         return status;
+    }
 
     llama = c.family == DSF_LLAMA;
     m->family = (enum dsf_family)c.family;
@@ -409,15 +480,18 @@ int dsf_model_init_layers(struct dsf_model *m, const struct dsf_job *job,
         .eps = (float)c.norm_eps,
     };
     if (llama && m->dims.head_dim % 2 != 0)
-        return dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "heads",
-                            "%lld: heads of %d: expected an even width for "
-                            "rotary positions",
-                            (long long)c.heads, (int)m->dims.head_dim);
-    m->block = dsf_job_segments(job, err);
-    if (m->block == NULL)
-        return DSFLOW_EINVAL;
-    add_layers(m, change, user);
-    status = check_segments(m, err);
+        status = dsf_job_fail(job, err, DSFLOW_EINVAL, "model", "heads",
+                              "%lld: heads of %d: expected an even width for "
+                              "rotary positions",
+                              (long long)c.heads, (int)m->dims.head_dim);
+    if (status == DSFLOW_OK && (m->block = dsf_job_segments(job, err)) == NULL)
+        status = DSFLOW_EINVAL;
+    if (status == DSFLOW_OK)
+        status = check_windows(m, job, err);
+    if (status == DSFLOW_OK) {
+        add_layers(m, change, user);
+        status = check_segments(m, err);
+    }
     if (status == DSFLOW_OK)
         status = check_names(m, job, err);
     if (status < 0)
@@ -441,6 +515,8 @@ void dsf_model_fini(struct dsf_model *m)
     free(m->units);
     free(m->layer);
     free(m->block);
+    free(m->windows);
+    m->windows = NULL;
     m->units = NULL;
     m->layer = NULL;
     m->block = NULL;

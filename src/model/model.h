@@ -29,6 +29,7 @@ struct dsf_model {
     bool rope_llama3;
     double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_context;
+    int32_t *windows; /* [layers]: tokens that a token sees; 0: all before it */
     const struct dsflow_segment **block; /* the segments of a block */
     /* [layers + 2]: the embedding, the blocks, the head; dsf_model_layer */
     struct dsf_layer *layer;
@@ -78,6 +79,11 @@ unsigned dsf_model_unit(const struct dsf_model *model, int32_t l,
 
 /* The shape of the tiles of layer `l`, but for their rows. */
 struct dsflow_tile dsf_model_tile(const struct dsf_model *model, int32_t l);
+
+/* Twice the keys that a token of so long a sequence sees on average in layer
+ * `l`: the sequence, or fewer where a window hides some. */
+double dsf_model_keys(const struct dsf_model *model, int32_t l,
+                      int64_t sequence);
 
 /* cos and sin of every position: out[pos][head_dim/2][2], pos < context
  * (RoFormer eq. 34; Llama 3's scaling of the frequencies). Angles are computed

@@ -18,14 +18,14 @@
 
 /* Multiplications of a token in a block, in the embedding (nearly none) and in
  * the head. */
-static double block_weight(const struct dsflow_plan *plan)
+static double block_weight(const struct dsflow_plan *plan, int32_t l)
 {
-    const struct dsf_dims *d = &plan->model->dims;
+    const struct dsf_dims *d = &dsf_model_layer(plan->model, l)->dims;
     double width = d->width, q = (double)d->heads * d->head_dim;
     double kv = (double)d->kv_heads * d->head_dim;
 
     return width * (2 * q + 2 * kv) + width * d->ffn * (d->swiglu ? 3.0 : 2.0) +
-           q * plan->sequence;
+           q * dsf_model_keys(plan->model, l, plan->sequence);
 }
 
 static double head_weight(const struct dsflow_plan *plan)
@@ -40,7 +40,7 @@ static void balance(const struct dsflow_plan *plan, int *first)
     double *weights = dsf_xcalloc((size_t)layers, sizeof(*weights));
 
     for (int l = 0; l < layers; l++)
-        weights[l] = block_weight(plan);
+        weights[l] = block_weight(plan, l);
     weights[layers - 1] += head_weight(plan);
     dsf_partition_balanced(weights, layers, plan->nchunks, first);
     free(weights);

@@ -9,6 +9,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "plan/sight.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -191,22 +192,13 @@ static void emit_segment(struct step *s, int l, unsigned i,
     add_task(s, op, args, l, b.fresh, b.without, b.n, b.data);
 }
 
-/* The first tile of the sequence that tile `t` is a piece of; `t` itself when
- * it has whole sequences. */
-static int first_piece(const struct dsflow_plan *plan, int t)
-{
-    while (plan->tiles[t].pos > 0)
-        t--;
-    return t;
-}
-
 /* Tile or slice `t` through layer `l`. */
 static void forward_layer(struct step *s, int l, int t)
 {
     const struct dsflow_segment *const *segments = dsf_step_segments(s, l);
 
     for (unsigned i = 0; segments[i] != NULL; i++)
-        for (int k = segments[i]->pairs ? first_piece(s->plan, t) : t; k <= t;
+        for (int k = dsf_plan_first_seen(s->plan, l, segments[i], t); k <= t;
              k++)
             emit_segment(s, l, i, segments[i]->forward, t, k);
 }
@@ -252,9 +244,9 @@ static void backward_tile(struct step *s, int l, int t)
     for (unsigned i = count(segments); i-- > 0;) {
         const struct dsflow_segment *segment = segments[i];
 
-        for (int k = t; k >= (segment->pairs ? first_piece(s->plan, t) : t) &&
-                        segment->backward_input != NULL;
-             k--)
+        const int first = dsf_plan_first_seen(s->plan, l, segment, t);
+
+        for (int k = t; k >= first && segment->backward_input != NULL; k--)
             emit_segment(s, l, i, segment->backward_input, t, k);
         if (segment->backward_weight != NULL)
             emit_segment(s, l, i, segment->backward_weight, t, t);
@@ -262,7 +254,7 @@ static void backward_tile(struct step *s, int l, int t)
 }
 
 /* Tiles backwards: the gradients of a tile's keys are complete when every later
- * piece of its sequence has been through. */
+ * piece of its sequence that sees them has been through. */
 static void backward_layer(struct step *s, int l)
 {
     for (s->t = s->plan->ntiles - 1; s->t >= 0; s->t--)

@@ -14,6 +14,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "plan/sight.h"
 #include "tasks/stream.h"
 
 #include <stdlib.h>
@@ -92,8 +93,11 @@ struct dsflow_site dsf_step_site(const struct step *s, int l,
         .tokens = (double)plan->nmicro * plan->micro * plan->sequence,
         .keys = plan->tiles[k].rows,
         .diagonal = k == t,
-        .first_keys = plan->tiles[k].pos == 0,
-        .last_queries = t + 1 >= plan->ntiles || plan->tiles[t + 1].pos == 0,
+        .first_keys = plan->tiles[k].pos == 0 ||
+                      !dsf_plan_sees(plan, l, segment, t, k - 1),
+        .last_queries = dsf_plan_sees_last(plan, l, segment, t, k),
+        .key_pos = plan->tiles[k].pos,
+        .window = dsf_model_layer(s->model, l)->dims.window,
     };
 
     site.tile.rows = tile->rows;

@@ -1,8 +1,20 @@
 /* segment_attention.c - causal softmax attention, tile by tile. */
 #include "segments/segment.h"
 
+/* Does the window hide a key from a query? The last query and the first key are
+ * the farthest from each other. */
+static bool hides(const struct dsflow_site *site)
+{
+    const struct dsflow_tile *t = &site->tile;
+
+    return site->window > 0 &&
+           t->pos + t->rows / t->nseq - site->key_pos > site->window;
+}
+
 static void fill(const struct dsflow_site *site, void *args)
 {
+    const bool hidden = hides(site);
+
     *(struct dsflow_attention_args *)args = (struct dsflow_attention_args){
         .tile = site->tile,
         .keys = site->keys,
@@ -11,6 +23,8 @@ static void fill(const struct dsflow_site *site, void *args)
         .last = site->diagonal,
         .first_q = site->diagonal,
         .first_kv = site->last_queries,
+        .window = hidden ? site->window : 0,
+        .key_pos = hidden ? site->key_pos : 0,
     };
 }
 

@@ -30,6 +30,8 @@ struct dsf_dims {
     int32_t swiglu; /* 1: SwiGLU (W1 has 2*ffn rows: gate, then up), 0: GELU */
     int32_t rope;   /* 1: rotary positions, 0: learned */
     int32_t qkv_bias, out_bias, mlp_bias;
+    int32_t window; /* tokens that a token sees, itself included; 0: all before
+                       it */
     float eps;
 };
 

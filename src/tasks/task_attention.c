@@ -2,6 +2,28 @@
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
+/* Keys stand where they can: the tile's own with it, others before it. */
+static int check_window(const struct dsflow_op *op,
+                        const struct dsflow_attention_args *a,
+                        struct dsflow_err *err)
+{
+    const int32_t pos = a->tile.pos;
+    const int32_t most = a->diagonal ? pos : pos - a->keys;
+
+    if (a->window < 0)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: window: %d: expected 1 or more, or 0: none",
+                           op->name, (int)a->window);
+    if (a->window == 0
+            ? a->key_pos != 0
+            : a->key_pos > most || a->key_pos < (a->diagonal ? pos : 0))
+        return dsflow_fail(err, DSFLOW_EINVAL, "%s: key_pos: %d: expected %s%d",
+                           op->name, (int)a->key_pos,
+                           a->window == 0 || a->diagonal ? "" : "0 to ",
+                           (int)(a->window == 0 ? 0 : most));
+    return DSFLOW_OK;
+}
+
 int dsf_attention_needs(const struct dsflow_op *op, const void *args,
                         struct dsflow_need *need, struct dsflow_err *err)
 {
@@ -24,6 +46,9 @@ int dsf_attention_needs(const struct dsflow_op *op, const void *args,
         return dsflow_fail(err, DSFLOW_EINVAL,
                            "%s: keys: %d: expected 1 to %d, before the tile",
                            op->name, (int)a->keys, (int)t->pos);
+    status = check_window(op, a, err);
+    if (status < 0)
+        return status;
     need[DSFLOW_ATTENTION_Q] = need[DSFLOW_ATTENTION_ATT] =
         need[DSFLOW_ATTENTION_DATT] = need[DSFLOW_ATTENTION_DQ] =
             dsf_rows_of(t, nq);
@@ -34,19 +59,41 @@ int dsf_attention_needs(const struct dsflow_op *op, const void *args,
     return DSFLOW_OK;
 }
 
+static size_t keys_of_one(const struct dsflow_attention_args *a)
+{
+    return (size_t)a->keys / (size_t)a->tile.nseq;
+}
+
+/* How many of the keys are in front of the window of query `i` of a sequence?
+ */
+static size_t hidden(const struct dsflow_attention_args *a, size_t i)
+{
+    const int64_t before =
+        (int64_t)a->tile.pos + (int64_t)i + 1 - a->window - a->key_pos;
+    const int64_t keys = (int64_t)keys_of_one(a);
+
+    return a->window == 0 || before <= 0 ? 0
+           : before < keys               ? (size_t)before
+                                         : (size_t)keys;
+}
+
 /* Pairs of a query and a key that it sees, in all heads; each costs an
  * exponential. */
 static double scores(const struct dsflow_attention_args *a)
 {
     const struct dsflow_tile *t = &a->tile;
     double seen = a->diagonal ? ((double)dsf_tile_length(t) + 1) / 2 : a->keys;
+    double pairs = t->rows * seen;
 
-    return t->rows * seen * t->heads;
+    for (size_t i = 0; i < dsf_tile_length(t) && a->window > 0; i++)
+        pairs -= (double)t->nseq * (double)hidden(a, i);
+    return pairs * t->heads;
 }
 
-static size_t keys_of_one(const struct dsflow_attention_args *a)
+/* Those that the kernel packs: from the first one that a query sees on. */
+static size_t packed_keys(const struct dsflow_attention_args *a)
 {
-    return (size_t)a->keys / (size_t)a->tile.nseq;
+    return keys_of_one(a) - hidden(a, 0) / 16 * 16;
 }
 
 /* Are narrow results those of one task? A sum that is rounded for each tile of
@@ -97,7 +144,7 @@ static size_t forward_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_attention_args *a = c->args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
-    size_t keys = keys_of_one(a);
+    size_t keys = packed_keys(a);
 
     return DSF_CELL * (d * dsf_round16(keys) + keys * ldd +
                        DSF_STRIP_FORWARD * (2 * ldd + DSF_KEY_BLOCK));
@@ -121,7 +168,7 @@ static size_t backward_input_scratch(const struct dsflow_case *c)
 {
     const struct dsflow_attention_args *a = c->args;
     size_t d = (size_t)a->tile.head_dim, ldd = dsf_round16(d);
-    size_t keys = keys_of_one(a);
+    size_t keys = packed_keys(a);
 
     return DSF_CELL * (2 * d * dsf_round16(keys) + 3 * keys * ldd +
                        DSF_STRIP_BACKWARD * (3 * ldd + 2 * DSF_KEY_BLOCK));

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "graph/task.h"
+#include "train/generation_build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,11 +67,15 @@ static struct dsflow_site site_of(const struct dsf_model *m, int32_t l,
                                 .tokens = 1,
                                 .keys = rows,
                                 .diagonal = true,
-                                .first_keys = pos == 0 };
+                                .first_keys = pos == 0,
+                                .key_pos = pos };
 
     site.tile.rows = rows;
     site.tile.nseq = 1;
     site.tile.pos = pos;
+    site.window = dsf_model_layer(m, l)->dims.window;
+    /* A window of one token has no earlier ones. */
+    site.first_keys |= site.window == 1;
     for (unsigned u = 0; dsf_segment_unit(segment, u) != NULL; u++)
         site.at[u] = m->units[dsf_model_unit(m, l, segment, u)].at;
     return site;
@@ -91,6 +96,76 @@ static bool is_last_row(const struct dsf_generation_task *t)
     return t->of == t->segment->logits;
 }
 
+int32_t dsf_generation_keys(const struct dsf_model *m, int32_t l)
+{
+    const int32_t window =
+        l >= 0 && l < m->layers ? dsf_model_layer(m, l)->dims.window : 0;
+
+    return window > 0 && window < m->dims.context ? window : m->dims.context;
+}
+
+bool dsf_generation_has_ring(const struct dsf_model *m, int32_t l)
+{
+    return dsf_generation_keys(m, l) < m->dims.context;
+}
+
+/* Rows of keys: the first one's position, how many, and its place in the ring,
+ * or among those that stand aside. */
+struct run {
+    int32_t pos, n, at;
+};
+
+/* The earlier keys that tokens from `pos` on see, in this run of the ring. */
+static struct run earlier_run(const struct dsf_generation *g,
+                              const struct dsf_generation_task *t, int32_t pos)
+{
+    const int32_t ring = dsf_generation_keys(g->model, t->layer);
+    const int32_t first = pos < ring ? 0 : pos - ring + 1;
+    const int32_t turn = pos / ring * ring; /* of what stands in place 0 */
+    const int32_t newer = turn > first ? turn : first;
+
+    if (g->sizing)
+        return (struct run){ pos - (ring - 1), ring - 1, 0 };
+    if (t->ring == DSF_RING_OLDER)
+        return (struct run){ first, newer - first, first % ring };
+    return (struct run){ newer, pos - newer, newer % ring };
+}
+
+/* The new keys that go into this run of the ring: the last ones, where they are
+ * more than it has places. */
+static struct run new_run(const struct dsf_generation *g,
+                          const struct dsf_generation_task *t, int32_t pos,
+                          int32_t rows)
+{
+    const int32_t ring = dsf_generation_keys(g->model, t->layer);
+    const int32_t left = rows < ring ? 0 : rows - ring, n = rows - left;
+    const int32_t at = (pos + left) % ring;
+    const int32_t put = n < ring - at ? n : ring - at;
+
+    if (g->sizing)
+        return (struct run){ left, n, 0 };
+    if (t->ring == DSF_RING_PUT)
+        return (struct run){ left, put, at };
+    return (struct run){ left + put, n - put, 0 };
+}
+
+/* Is there anything for the task to do? */
+static bool is_idle(const struct dsf_generation *g,
+                    const struct dsf_generation_task *t, int32_t pos,
+                    int32_t rows)
+{
+    switch (t->ring) {
+    case DSF_RING_OLDER:
+    case DSF_RING_NEWER:
+        return earlier_run(g, t, pos).n <= 0;
+    case DSF_RING_PUT:
+    case DSF_RING_REST:
+        return new_run(g, t, pos, rows).n <= 0;
+    default:
+        return t->earlier && pos == 0;
+    }
+}
+
 /* All of what it writes, from all columns of the rows it reads. */
 static void fill_cast(const struct dsf_generation *g,
                       struct dsf_generation_task *t, int32_t rows,
@@ -105,6 +180,36 @@ static void fill_cast(const struct dsf_generation *g,
     };
 }
 
+/* Rows of keys go from where they stand aside into the ring. */
+static void fill_put(const struct dsf_generation *g,
+                     struct dsf_generation_task *t, int32_t pos, int32_t rows,
+                     struct dsflow_need *need)
+{
+    const struct run run = new_run(g, t, pos, rows);
+    const int64_t cols = dsflow_graph_data(g->graph, t->data[0])->dims[1];
+
+    need[0] = need[1] = dsf_build_numbers(DSFLOW_FP32, run.n, cols);
+    *(struct dsf_columns_args *)(void *)t->args = (struct dsf_columns_args){
+        .rows = run.n, .n = (int32_t)cols, .cols = (int32_t)cols
+    };
+}
+
+/* Keys that are not those of the rows. */
+static void fill_earlier(const struct dsf_generation *g,
+                         const struct dsf_generation_task *t, int32_t pos,
+                         struct dsflow_site *site)
+{
+    struct run run = { 0, pos, 0 };
+
+    if (t->ring != DSF_NO_RING)
+        run = earlier_run(g, t, pos);
+    site->keys = run.n;
+    site->key_pos = run.pos;
+    site->diagonal = false;
+    site->first_keys =
+        run.pos == 0 || site->window == 0 || run.pos == pos - site->window + 1;
+}
+
 static int fill_args(const struct dsf_generation *g,
                      struct dsf_generation_task *t, int32_t pos, int32_t rows,
                      struct dsflow_need *need, struct dsflow_err *err)
@@ -114,14 +219,15 @@ static int fill_args(const struct dsf_generation *g,
         site_of(g->model, t->layer, t->segment, last ? pos + rows - 1 : pos,
                 last ? 1 : rows);
 
-    if (t->earlier) {
-        site.keys = pos;
-        site.diagonal = false;
-        site.first_keys = true;
-    }
+    if (t->earlier)
+        fill_earlier(g, t, pos, &site);
     memset(t->args, 0, sizeof(t->args));
     if (t->casts) {
         fill_cast(g, t, rows, need);
+        return DSFLOW_OK;
+    }
+    if (t->ring == DSF_RING_PUT || t->ring == DSF_RING_REST) {
+        fill_put(g, t, pos, rows, need);
         return DSFLOW_OK;
     }
     if (t->slice != NULL) {
@@ -165,6 +271,26 @@ static int check_replaced(const struct dsf_generation *g,
     return DSFLOW_OK;
 }
 
+/* The row of data of keys where a task begins. */
+static int64_t first_key(const struct dsf_generation *g,
+                         const struct dsf_generation_task *t, unsigned i,
+                         int32_t pos, int32_t rows)
+{
+    struct run run;
+
+    switch (t->ring) {
+    case DSF_RING_OLDER:
+    case DSF_RING_NEWER:
+        return earlier_run(g, t, pos).at;
+    case DSF_RING_PUT:
+    case DSF_RING_REST:
+        run = new_run(g, t, pos, rows);
+        return t->port[i] == 0 ? run.at : run.pos;
+    default:
+        return t->earlier || t->ring == DSF_RING_ASIDE ? 0 : pos;
+    }
+}
+
 /* `need`, by port, is what it uses of its data. */
 static int stand(const struct dsf_generation *g, struct dsf_generation_task *t,
                  int32_t pos, int32_t rows, struct dsflow_need *need,
@@ -172,7 +298,7 @@ static int stand(const struct dsf_generation *g, struct dsf_generation_task *t,
 {
     int status;
 
-    t->use.skipped = t->earlier && pos == 0;
+    t->use.skipped = is_idle(g, t, pos, rows);
     if (t->use.skipped)
         return DSFLOW_OK;
     status = fill_args(g, t, pos, rows, need, err);
@@ -183,7 +309,7 @@ static int stand(const struct dsf_generation *g, struct dsf_generation_task *t,
                        : 0;
     for (unsigned i = 0; i < t->n; i++) {
         const struct dsflow_need *n = &need[t->port[i]];
-        int64_t first = t->keys[i] && !t->earlier ? pos : 0;
+        int64_t first = t->keys[i] ? first_key(g, t, i, pos, rows) : 0;
 
         if (is_last_row(t) &&
             t->segment->ports[t->port[i]].from == DSFLOW_FROM_IN)
@@ -236,7 +362,11 @@ static int add_task(struct dsf_generation *g, struct dsf_generation_task *t,
 
     if (t->earlier && pos == 0)
         rows -= pos = 1;
+    if (t->earlier && t->ring != DSF_NO_RING)
+        pos = g->model->dims.context - 1, rows = 1;
+    g->sizing = true;
     status = stand(g, t, pos, rows, need, err);
+    g->sizing = false;
     if (status < 0)
         return status;
     spec = DSFLOW_TASK(.op = t->op, .args = t->args, .data = t->data,
@@ -308,7 +438,10 @@ double dsf_generation_bytes(const struct dsf_model *m,
                 if ((*s)->ports[p].from != DSFLOW_FROM_KEPT ||
                     !(*s)->ports[p].of_keys)
                     continue;
-                n = dsf_generation_need(m, l, *s, p, m->dims.context);
+                n = dsf_generation_need(m, l, *s, p,
+                                        *s == &dsf_segment_qkv
+                                            ? dsf_generation_keys(m, l)
+                                            : m->dims.context);
                 bytes += (double)dsflow_dtype_bytes(
                     dsf_generation_port_type(types, job, *s, p),
                     n.rows * n.cols);

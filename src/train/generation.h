@@ -18,6 +18,19 @@
 /* Workers that share a token at most: a join has as many ports. */
 enum { DSF_MOST_PARTS = DSFLOW_SEGMENT_PORTS - 1 };
 
+/* Of a layer with a window, keys and values stand in a ring of that length, the
+ * one of token p at p mod window. New ones stand aside until their queries have
+ * seen what they take the place of. Earlier keys are then two runs of rows, one
+ * of which may be empty, and so are the places of the new ones. */
+enum dsf_generation_ring {
+    DSF_NO_RING,
+    DSF_RING_OLDER, /* attention to the run before place 0, … */
+    DSF_RING_NEWER, /* … and to that behind it; */
+    DSF_RING_ASIDE, /* to new keys, beside the ring; */
+    DSF_RING_PUT,   /* those go into the ring up to its last place, … */
+    DSF_RING_REST,  /* … and from its first one on */
+};
+
 /* A task, and what it is about. */
 struct dsf_generation_task {
     const struct dsflow_segment *segment;
@@ -25,7 +38,8 @@ struct dsf_generation_task {
     const struct dsflow_op *op;    /* that runs; the segment's or slice's, */
     const struct dsflow_op *of;    /* which it may replace */
     int32_t layer, part;
-    bool earlier; /* it pairs its rows with all keys before them */
+    bool earlier; /* it pairs its rows with keys before them */
+    uint8_t ring; /* enum dsf_generation_ring */
     bool casts;   /* it leaves rows of a port of the segment in the type of
                      other data: */
     uint8_t cast; /* of that one */
@@ -53,11 +67,14 @@ struct dsf_generation {
     uint32_t ntasks;
     size_t cap_tasks;
     size_t scratch; /* the most that a task was made for */
+    bool sizing;    /* tasks are made: as large as they can be */
 
     dsflow_data_id
         *params; /* by unit; and the same memory once more, for tasks */
     dsflow_data_id *again; /* that have two ports for it */
     dsflow_data_id rope, batch, logits[DSF_MOST_PARTS];
+    uint32_t aside[DSF_MOST_PARTS]; /* new keys of layers with a ring, + 1; 0:
+                                       it is not made yet */
 };
 
 /* Into how many parts a token's work can be cut for `workers`, where heads and
@@ -84,7 +101,12 @@ struct dsflow_need dsf_generation_need(const struct dsf_model *model, int32_t l,
  * arguments. */
 void dsf_generation_build(struct dsf_generation *g);
 
-/* Bytes of the keys and values of the whole context. */
+/* Tokens whose keys layer `l` keeps: those of its window, or all. */
+int32_t dsf_generation_keys(const struct dsf_model *model, int32_t l);
+/* Are they in a ring? */
+bool dsf_generation_has_ring(const struct dsf_model *model, int32_t l);
+
+/* Bytes of the keys and values that are kept. */
 double dsf_generation_bytes(const struct dsf_model *model,
                             const struct dsf_job *job);
 

@@ -55,8 +55,17 @@ void dsf_build_bind(struct dsf_generation_task *t, unsigned port,
 void dsf_build_cast(struct dsf_generation *g, struct dsf_task_of of,
                     unsigned port, dsflow_data_id into, dsflow_data_id from);
 
-/* The last task becomes two: with all keys so far, and then with its own. */
-void dsf_build_pair(struct dsf_generation *g);
+/* The last task becomes two: with all keys so far, and then with its own. Where
+ * they are in a ring, `kept`, and its own are `aside` (else it is no data):
+ * three, with two runs of earlier keys and with its own, which then go into the
+ * ring.
+ */
+void dsf_build_pair(struct dsf_generation *g, dsflow_data_id kept,
+                    dsflow_data_id aside);
+
+/* What new keys of a port stand in, of all layers with a ring. */
+dsflow_data_id dsf_build_aside(struct dsf_generation *g, int32_t part,
+                               struct dsflow_need need);
 
 /* All tasks of one program: of whole segments, or of columns of them. */
 void dsf_generation_whole(struct dsf_generation *g);

@@ -115,16 +115,80 @@ void dsf_build_cast(struct dsf_generation *g, struct dsf_task_of of,
     dsf_build_bind(t, 1, from, false);
 }
 
-void dsf_build_pair(struct dsf_generation *g)
+static struct dsf_generation_task *once_more(struct dsf_generation *g)
 {
     struct dsf_generation_task *t;
 
-    if (g->model->dims.context < 2)
-        return;
     dsf_grow(&g->tasks, &g->cap_tasks, g->ntasks + 1u, sizeof(*g->tasks));
     t = &g->tasks[g->ntasks++];
     *t = t[-1];
-    t[-1].earlier = true;
+    return t;
+}
+
+/* It works on the ring, and not on what stands aside. */
+static void use_ring(struct dsf_generation_task *t,
+                     enum dsf_generation_ring run, dsflow_data_id kept,
+                     dsflow_data_id aside)
+{
+    t->earlier = true;
+    t->ring = (uint8_t)run;
+    for (unsigned i = 0; i < t->n; i++)
+        if (t->data[i].i == aside.i) {
+            t->data[i] = kept;
+            t->keys[i] = true;
+        }
+}
+
+/* New keys into their places. */
+static void put_aside(struct dsf_generation *g,
+                      const struct dsf_generation_task *of,
+                      enum dsf_generation_ring ring, dsflow_data_id kept,
+                      dsflow_data_id aside)
+{
+    struct dsf_generation_task *t = dsf_build_task(
+        g, (struct dsf_task_of){ of->segment, of->slice, &dsf_op_columns,
+                                 of->layer, of->part });
+
+    t->op = &dsf_op_columns;
+    t->ring = (uint8_t)ring;
+    dsf_build_bind(t, 0, kept, true);
+    dsf_build_bind(t, 1, aside, true);
+}
+
+static void build_ring(struct dsf_generation *g, dsflow_data_id kept,
+                       dsflow_data_id aside)
+{
+    const struct dsf_generation_task last = g->tasks[g->ntasks - 1];
+
+    if (dsf_generation_keys(g->model, last.layer) > 1) {
+        use_ring(once_more(g) - 1, DSF_RING_OLDER, kept, aside);
+        use_ring(once_more(g) - 1, DSF_RING_NEWER, kept, aside);
+    }
+    g->tasks[g->ntasks - 1].ring = DSF_RING_ASIDE;
+    put_aside(g, &last, DSF_RING_PUT, kept, aside);
+    put_aside(g, &last, DSF_RING_REST, kept, aside);
+}
+
+void dsf_build_pair(struct dsf_generation *g, dsflow_data_id kept,
+                    dsflow_data_id aside)
+{
+    if (g->model->dims.context < 2)
+        return;
+    if (dsf_is_data(aside))
+        build_ring(g, kept, aside);
+    else
+        once_more(g)[-1].earlier = true;
+}
+
+dsflow_data_id dsf_build_aside(struct dsf_generation *g, int32_t part,
+                               struct dsflow_need need)
+{
+    need.rows = g->rows;
+    if (g->aside[part] == 0)
+        g->aside[part] = 1 + dsf_build_data(g, part, dsf_build_passing(), need,
+                                            "kv.aside.p%d", (int)part)
+                                 .i;
+    return (dsflow_data_id){ g->aside[part] - 1 };
 }
 
 void dsf_generation_build(struct dsf_generation *g)

@@ -99,31 +99,36 @@ static void share_attention(struct dsf_generation *g, struct shared_out *d,
     const struct slice_of qkv = { &dsf_segment_qkv, &dsf_slice_qkv, l };
     const struct slice_of attention = { &dsf_segment_attention,
                                         &dsf_slice_attention, l };
-    const struct dsflow_need kv = dsf_generation_need(
-        g->model, l, &dsf_segment_qkv, DSFLOW_QKV_KV, g->model->dims.context);
+    const struct dsflow_need kv =
+        dsf_generation_need(g->model, l, &dsf_segment_qkv, DSFLOW_QKV_KV,
+                            dsf_generation_keys(g->model, l));
+    const bool ring = dsf_generation_has_ring(g->model, l);
 
     for (int32_t t = 0; t < g->parts; t++) {
-        dsflow_data_id keys = dsf_build_data(
-            g, t, dsf_build_lasting(),
-            dsf_build_numbers(g->types.body, kv.rows, kv.cols / g->parts),
-            "kv.l%d.p%d", (int)l, (int)t);
+        const struct dsflow_need own =
+            dsf_build_numbers(g->types.body, kv.rows, kv.cols / g->parts);
+        const dsflow_data_id kept = dsf_build_data(
+            g, t, dsf_build_lasting(), own, "kv.l%d.p%d", (int)l, (int)t);
+        const dsflow_data_id aside =
+            ring ? dsf_build_aside(g, t, own) : dsf_no_data();
+        const dsflow_data_id keys = ring ? aside : kept;
         struct dsf_generation_task *task = slice(g, qkv, t);
 
         dsf_build_bind(task, DSFLOW_QKV_X, d->x[t], false);
         dsf_build_bind(task, DSFLOW_QKV_UNIT, param(g, l, &dsf_segment_qkv, 0),
                        false);
         dsf_build_bind(task, DSFLOW_QKV_Q, d->q[t], false);
-        dsf_build_bind(task, DSFLOW_QKV_KV, keys, true);
+        dsf_build_bind(task, DSFLOW_QKV_KV, keys, !ring);
         dsf_build_bind(task, DSFLOW_QKV_ROPE, g->rope, false);
         dsf_build_bind(
             task, DSFLOW_QKV_SHARED,
             g->again[dsf_model_unit(g->model, l, &dsf_segment_qkv, 0)], false);
         task = slice(g, attention, t);
         dsf_build_bind(task, DSFLOW_ATTENTION_Q, d->q[t], false);
-        dsf_build_bind(task, DSFLOW_ATTENTION_KV, keys, true);
+        dsf_build_bind(task, DSFLOW_ATTENTION_KV, keys, !ring);
         dsf_build_bind(task, DSFLOW_ATTENTION_ATT, d->att[t], false);
         dsf_build_bind(task, DSFLOW_ATTENTION_LSE, d->lse[t], false);
-        dsf_build_pair(g);
+        dsf_build_pair(g, kept, aside);
     }
     join(g, (struct slice_of){ &dsf_segment_out, &dsf_slice_join_att, l },
          d->atts, d->att);

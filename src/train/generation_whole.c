@@ -56,7 +56,10 @@ static dsflow_data_id kept_on(struct build *b, int32_t l,
     if (*id > 0)
         return (dsflow_data_id){ *id - 1 };
     if (s->ports[port].of_keys) {
-        most = dsf_generation_need(m, l, s, port, m->dims.context);
+        most = dsf_generation_need(m, l, s, port,
+                                   s == &dsf_segment_qkv
+                                       ? dsf_generation_keys(m, l)
+                                       : m->dims.context);
         *id = 1 + dsf_build_data(g, 0, dsf_build_lasting(), typed(most, type),
                                  "%s.%s.l%d", s->name, s->ports[port].name,
                                  (int)l)
@@ -74,6 +77,21 @@ static dsflow_data_id kept_on(struct build *b, int32_t l,
                              sums ? ".sums" : "")
                   .i;
     return (dsflow_data_id){ *id - 1 };
+}
+
+/* New keys of a layer that has them in a ring; else it is no data. */
+static dsflow_data_id aside(struct build *b, int32_t l,
+                            const struct dsflow_segment *s, unsigned port)
+{
+    struct dsf_generation *g = b->g;
+
+    if (s != &dsf_segment_qkv || !s->ports[port].of_keys ||
+        !dsf_generation_has_ring(g->model, l))
+        return dsf_no_data();
+    return dsf_build_aside(
+        g, 0,
+        typed(dsf_generation_need(g->model, l, s, port, g->rows),
+              dsf_generation_port_type(g->types, g->job, s, port)));
 }
 
 /* The data on a port, and whether it is of all tokens so far. */
@@ -96,6 +114,8 @@ static dsflow_data_id on_port(struct build *b, int32_t l,
         return on_port(b, l, dsflow_segment_find(NULL, p->other), p->unit,
                        keys);
     case DSFLOW_FROM_KEPT:
+        if (dsf_is_data(aside(b, l, s, port)))
+            return aside(b, l, s, port);
         *keys = p->of_keys;
         return kept_on(b, l, s, port, false);
     case DSFLOW_FROM_ROPE:
@@ -136,6 +156,19 @@ static void widen_stream(struct build *b, struct dsf_task_of of)
             dsf_build_cast(g, of, p, b->stream[b->from], from);
 }
 
+static void build_pair(struct build *b, int32_t l,
+                       const struct dsflow_segment *s)
+{
+    const struct dsflow_segment *qkv = &dsf_segment_qkv;
+    dsflow_data_id own = dsf_no_data(), kept = dsf_no_data();
+
+    if (s == &dsf_segment_attention)
+        own = aside(b, l, qkv, DSFLOW_QKV_KV);
+    if (dsf_is_data(own))
+        kept = kept_on(b, l, qkv, DSFLOW_QKV_KV, false);
+    dsf_build_pair(b->g, kept, own);
+}
+
 static void whole_segment(struct build *b, int32_t l,
                           const struct dsflow_segment *s)
 {
@@ -159,7 +192,7 @@ static void whole_segment(struct build *b, int32_t l,
     if (writes)
         b->from = 1 - b->from;
     if (s->pairs && s->logits == NULL)
-        dsf_build_pair(b->g);
+        build_pair(b, l, s);
     round_sums(b, of);
 }
 

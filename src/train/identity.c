@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/units.h"
+#include "config/layer_list.h"
 #include "policies/keys.h"
 #include "segments/segment.h"
 #include "tasks/components.h"
@@ -113,6 +114,26 @@ static void list_segments(const struct dsf_model *m, struct dsf_identity *of)
         open_key(of, DSF_EFFECT_WEIGHTS, "model.segments");
 }
 
+/* Which layers have a window, as job.toml says it; no window is one of 0 in all
+ * of them. */
+static void list_windows(const struct dsf_model *m, struct dsf_identity *of)
+{
+    bool *on = dsf_xcalloc((size_t)m->layers, sizeof(*on));
+    int32_t window = 0;
+    char *text;
+
+    for (int32_t l = 0; l < m->layers; l++) {
+        on[l] = m->windows[l] > 0;
+        window = on[l] ? m->windows[l] : window;
+    }
+    text = dsf_layer_list_text(on, m->layers);
+    add(of, DSF_EFFECT_MODEL, "model.window", "%d", (int)window);
+    add(of, DSF_EFFECT_MODEL, "model.window_layers", "%s",
+        window > 0 ? text : "all");
+    free(text);
+    free(on);
+}
+
 static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
 {
     static const char *const keys[] = { "model.embed",     "model.qkv",
@@ -132,6 +153,7 @@ static void list_formulas(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, model, "model.rope_low_freq_factor", rope.low);
     add_real(of, model, "model.rope_high_freq_factor", rope.high);
     add(of, model, "model.rope_original_context", "%" PRId64, rope.context);
+    list_windows(m, of);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         add(of, model, keys[i], "%s",
             dsf_job_replacing(s->job, strchr(keys[i], '.') + 1));
@@ -285,11 +307,12 @@ static const struct {
 /* Keys that came later, with what all checkpoints of before are of. */
 static const struct {
     const char *key, *value;
-} came_later[] = { { "precision.compute", "fp32" },
-                   { "precision.tf32", "false" },
-                   { "precision.head", "fp32" },
-                   { "precision.gradients", "fp32" },
-                   { "precision.master", "true" } };
+} came_later[] = {
+    { "precision.compute", "fp32" }, { "precision.tf32", "false" },
+    { "precision.head", "fp32" },    { "precision.gradients", "fp32" },
+    { "precision.master", "true" },  { "model.window", "0" },
+    { "model.window_layers", "all" }
+};
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,
                       struct dsflow_err *err)

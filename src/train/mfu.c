@@ -28,14 +28,15 @@ static double count_params(const struct dsf_model *m)
 
 double dsf_token_operations(const struct dsf_model *m, int64_t sequence)
 {
-    double head = (double)m->dims.vocab * m->dims.width, queries = 0;
+    double head = (double)m->dims.vocab * m->dims.width, pairs = 0;
 
     for (int32_t l = 0; l < m->layers; l++) {
         const struct dsf_dims *d = &dsf_model_layer(m, l)->dims;
 
-        queries += (double)d->heads * d->head_dim;
+        pairs +=
+            (double)d->heads * d->head_dim * dsf_model_keys(m, l, sequence);
     }
-    return 6 * (count_params(m) + head) + 6 * queries * (double)sequence;
+    return 6 * (count_params(m) + head) + 6 * pairs;
 }
 
 double dsf_token_seconds(const struct dsflow_plan *plan)

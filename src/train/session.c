@@ -141,8 +141,17 @@ static int set_family(struct dsf_session *s, struct dsflow_err *err)
         s->model.rope_llama3 ? "model.rope_scaling=llama3"
                              : "model.rope_scaling=none",
     };
+    int status = dsf_session_set(s, DSF_FOLLOWS, sets, llama ? 2 : 1, err);
+    char window[40] = "";
 
-    return dsf_session_set(s, DSF_FOLLOWS, sets, llama ? 2 : 1, err);
+    for (int32_t l = 0; l < s->model.layers; l++)
+        if (s->model.windows[l] > 0)
+            snprintf(window, sizeof(window), "model.window=%d",
+                     (int)s->model.windows[l]);
+    return status == DSFLOW_OK && *window != '\0'
+               ? dsf_session_set(s, DSF_FOLLOWS,
+                                 (const char *const[]){ window }, 1, err)
+               : status;
 }
 
 /* What follows from the job, up to the model. */

@@ -505,7 +505,7 @@ void dsf_try_codelet(const struct dsf_computes *codelet,
 
     for (unsigned i = 0; i < how->cases; i++) {
         dsf_case_make(&c, codelet->op, trials, how->seed + i);
-        if (c.n > 0) {
+        if (c.n > 0 && (!codelet->on_gpu || dsf_cuda_takes(&c))) {
             struct dsflow_cost cost = dsf_case_cost(&c, costs);
 
             dsf_child_step("", NULL);

@@ -65,6 +65,12 @@ struct dsf_computes dsf_cuda_computes(const struct dsflow_codelet *codelet)
                                   .on_gpu = true };
 }
 
+bool dsf_cuda_takes(const struct dsf_case *c)
+{
+    return tried.side == NULL || tried.cuda != NULL ||
+           tried.side->lacks == NULL || tried.side->lacks(c->args) == NULL;
+}
+
 void dsf_cuda_begin(void)
 {
     const char *why = dsf_on_gpu_new_stream();

@@ -14,6 +14,9 @@ bool dsf_cuda_has(const struct dsflow_codelet *codelet);
 /* Where its calls are carried to a GPU and back; one at a time in a process. */
 struct dsf_computes dsf_cuda_computes(const struct dsflow_codelet *codelet);
 
+/* Does it compute the case, or is that left to cores? */
+bool dsf_cuda_takes(const struct dsf_case *c);
+
 /* Its side promises to leave the bits that cores leave. */
 bool dsf_cuda_same_bits(const struct dsflow_codelet *codelet);
 

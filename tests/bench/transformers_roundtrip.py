@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Models go between dsflow and transformers, both ways.
 
-For a GPT-2, a LLaMA (grouped queries, untied head), a Mistral whose window is
-its context and a Qwen2 of small size, with a text of random bytes as validation text:
+For a GPT-2, a LLaMA (grouped queries, untied head), a Mistral, and a Qwen2 whose
+middle layer sees all, both with windows shorter than the text, of small size, with a text of random bytes as validation text:
 
   in    transformers saves a model; `dsflow eval` on it gives the loss that
         transformers computes
@@ -50,8 +50,11 @@ MODELS = {
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **SHARED),
     "llama": transformers.LlamaConfig(tie_word_embeddings=False, **LLAMA),
     "mistral": transformers.MistralConfig(
-        sliding_window=64, tie_word_embeddings=False, **LLAMA),
-    "qwen2": transformers.Qwen2Config(tie_word_embeddings=True, **LLAMA),
+        sliding_window=7, tie_word_embeddings=False, **LLAMA),
+    "qwen2": transformers.Qwen2Config(
+        tie_word_embeddings=True, use_sliding_window=True, sliding_window=11,
+        layer_types=["sliding_attention", "full_attention",
+                     "sliding_attention"], **LLAMA),
 }
 
 

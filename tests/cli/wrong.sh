@@ -189,6 +189,7 @@ set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or m
 set_wrong precision.gradients fp16 'precision: gradients: "fp16": expected fp32 or bf16'
 set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
 set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"
+set_wrong model.window -1 "model: window: -1: expected \"auto\", or 0 to 1048576"
 set_wrong precision.scale_window 0 "precision: scale_window: 0: expected a whole number, 1 to 1000000000"
 set_wrong precision.hysteresis 0 "precision: hysteresis: 0: expected a whole number, 1 to 1000000"
 set_wrong precision.min_scale 0 "precision: min_scale: 0: expected a number, 0.0001 to 1e+10"

@@ -90,6 +90,10 @@ static void try_seed(const struct dsflow_codelet *codelet, uint64_t seed,
     if (trials == &dsf_trials_segment && seed % 2 == 1)
         trials = &dsf_trials_part;
     dsf_case_make(&c, codelet->op, trials, seed);
+    if (c.n > 0 && side->lacks != NULL && side->lacks(c.args) != NULL) {
+        dsf_case_free(&c);
+        return;
+    }
     if (c.n > 0)
         dsf_case_try(&c, &gpu, &cpu);
     verdict->cases += c.n > 0;

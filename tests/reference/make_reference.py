@@ -8,7 +8,10 @@ it on the CPU in fp32 (attention "eager", no dropout, one thread):
   job.toml                      the same training as a dsflow job
   batches.safetensors           tokens: u8 [steps][sequences][sequence + 1];
                                 logits: f32 [prompt][vocab] of the initial
-                                model for the first `prompt` tokens of it
+                                model for the first `prompt` tokens of it;
+                                where attention slides, text: u8 [context],
+                                what it writes behind those, the likeliest
+                                token each time
   reference.json                losses and gradient norms of the steps
   gradients.safetensors         gradient of every parameter at step 1, before
                                 clipping, under transformers' names
@@ -26,6 +29,8 @@ The committed files were made on Debian 12 (torch 1.13.0, x86-64 with AVX2) by
   VENV/bin/python make_reference.py [NAME]...
 
 and are the same bytes every time there; other versions differ by rounding.
+mistral_window and qwen2_window need a transformers that slides in "eager":
+they were made by torch 2.15.0 (CPU) and transformers 5.24.0.
 """
 
 import json
@@ -81,6 +86,15 @@ CASES = {
                        kind=transformers.Qwen2Config,
                        rope_theta=1000000.0, use_sliding_window=False),
               torch.float32, "1GB", 5, 1, 29),
+    "mistral_window": (6, llama(2, 4, 2, 24, 36, 96, 101, False,
+                                kind=transformers.MistralConfig,
+                                sliding_window=11),
+                       torch.float32, "1GB", 2, 1, 67),
+    "qwen2_window": (7, llama(3, 2, 1, 20, 28, 96, 97, False,
+                              kind=transformers.Qwen2Config,
+                              use_sliding_window=True, sliding_window=19,
+                              max_window_layers=1),
+                     torch.float32, "1GB", 2, 2, 83),
 }
 
 
@@ -114,6 +128,18 @@ def make_tokens(vocab, sequences, sequence, seed):
         follows = (5 * tokens[..., i - 1] + 3) % vocab
         tokens[..., i] = torch.where(keep[..., i], follows, noise[..., i])
     return tokens
+
+
+def write_text(model, prompt, length):
+    """Greedily, without a cache: every token sees what it sees in training."""
+    text = prompt
+    with torch.no_grad():
+        while len(text) < length:
+            logits = model(input_ids=text[None], use_cache=False).logits[0, -1]
+            first, second = logits.topk(2).values
+            assert first - second > 1e-4, "too near to call"
+            text = torch.cat([text, logits.argmax()[None]])
+    return text
 
 
 def loss_of(model, batch):
@@ -198,15 +224,19 @@ def make(name):
     with torch.no_grad():
         logits = model(input_ids=tokens[0, :1, :PROMPT]).logits[0]
 
+    batches = {"tokens": tokens.to(torch.uint8), "logits": logits.contiguous()}
+    if getattr(config, "sliding_window", None):
+        batches["text"] = write_text(model, tokens[0, 0, :PROMPT],
+                                     config.max_position_embeddings
+                                     ).to(torch.uint8)
+
     exact = train(load_model(folder, torch.float64), tokens)
     losses, norms, gradients = train(model, tokens)
     far = max((gradients[n].double() - g).norm().item() / g.norm().item()
               for n, g in exact[2].items())
 
     safetensors.torch.save_file(gradients, folder / "gradients.safetensors")
-    safetensors.torch.save_file(
-        {"tokens": tokens.to(torch.uint8), "logits": logits.contiguous()},
-        folder / "batches.safetensors")
+    safetensors.torch.save_file(batches, folder / "batches.safetensors")
     (folder / "job.toml").write_text(
         job(name, config, sequences, micro, sequence))
     (folder / "reference.json").write_text(json.dumps({

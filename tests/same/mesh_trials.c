@@ -185,6 +185,17 @@ const char *const mesh_trials[] = {
     "pipeline.schedule=zero_bubble batch.tile=16",
     "llama mesh.tensor=4 mesh.pipeline=2 model.tied=true",
 
+    /* Windows, over four tiles of a sequence: of all layers, or of some. */
+    "gpt2 model.context=64 batch.tile=16 model.window=9 mesh.data=2 "
+    "zero.stage=3 zero.keep=0",
+    "llama model.context=64 batch.tile=16 model.window=18 "
+    "model.window_layers=1-3 mesh.pipeline=2 recompute.what=block "
+    "pipeline.schedule=zero_bubble",
+    "llama model.context=64 batch.tile=16 model.window=5 mesh.tensor=2 "
+    "mesh.data=2 recompute.what=attention",
+    "gpt2 model.context=64 batch.tile=16 model.window=33 " ALL_NVME
+    " batch.order=layer_major",
+
     /* With a segment that a plug-in brings. */
     "gpt2 " GATED "mesh.data=2 zero.stage=3 zero.keep=0",
     "gpt2 " GATED "mesh.pipeline=2 recompute.what=block batch.tile=16",

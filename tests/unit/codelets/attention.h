@@ -27,6 +27,7 @@ struct sequence {
     struct dsflow_tile tile;
     enum dsflow_dtype type; /* of q, kv and datt; 0: fp32 */
     int ntiles;
+    int32_t window; /* 0: none */
     int32_t rows[MOST_TILES], pos[MOST_TILES];
     struct tensor q[MOST_TILES], kv[MOST_TILES], att[MOST_TILES],
         lse[MOST_TILES], datt[MOST_TILES], delta[MOST_TILES], dq[MOST_TILES],
@@ -88,7 +89,16 @@ static inline double *row_of(const struct sequence *s,
     return tiles[i].d + (p - (size_t)s->pos[i]) * width;
 }
 
-static inline void attend(const struct sequence *s, size_t row, size_t first,
+/* The first row that a row sees, of a sequence that begins at `first`. */
+static inline size_t first_seen(const struct sequence *s, size_t row,
+                                size_t first)
+{
+    const size_t window = (size_t)s->window;
+
+    return window > 0 && row + 1 > first + window ? row + 1 - window : first;
+}
+
+static inline void attend(const struct sequence *s, size_t row, size_t begin,
                           size_t h)
 {
     const struct dsflow_tile *t = &s->tile;
@@ -97,6 +107,7 @@ static inline void attend(const struct sequence *s, size_t row, size_t first,
     size_t g = h / (heads / (size_t)t->kv_heads);
     const double *q = row_of(s, s->q, row, nq) + h * d;
     double *y = s->y + row * nq + h * d, sum = 0, top = -INFINITY;
+    const size_t first = first_seen(s, row, begin);
 
     for (size_t j = first; j <= row; j++) {
         const double *k = row_of(s, s->kv, j, nkv) + g * d;
@@ -117,6 +128,14 @@ static inline void attend(const struct sequence *s, size_t row, size_t first,
     s->lsum[row * heads + h] = top + log(sum);
 }
 
+/* Does tile i see a key of tile k? */
+static inline int sees(const struct sequence *s, int i, int k)
+{
+    const int32_t last = s->pos[k] + s->rows[k] - 1;
+
+    return k == i || s->window == 0 || s->pos[i] - last < s->window;
+}
+
 static inline struct dsflow_attention_args pair_args(const struct sequence *s,
                                                      int i, int k)
 {
@@ -124,15 +143,35 @@ static inline struct dsflow_attention_args pair_args(const struct sequence *s,
         .tile = s->tile,
         .keys = s->rows[k],
         .diagonal = k == i,
-        .first = k == 0,
+        .first = k == 0 || !sees(s, i, k - 1),
         .last = k == i,
         .first_q = k == i,
-        .first_kv = i == s->ntiles - 1,
+        .first_kv = i == s->ntiles - 1 || !sees(s, i + 1, k),
+        .window = s->window,
+        .key_pos = s->window > 0 ? s->pos[k] : 0,
     };
 
     a.tile.rows = s->rows[i];
     a.tile.pos = s->pos[i];
     return a;
+}
+
+static inline int first_tile(const struct sequence *s, int i)
+{
+    int k = i;
+
+    while (k > 0 && sees(s, i, k - 1))
+        k--;
+    return k;
+}
+
+static inline int last_tile(const struct sequence *s, int k)
+{
+    int i = k;
+
+    while (i + 1 < s->ntiles && sees(s, i + 1, k))
+        i++;
+    return i;
 }
 
 /* Of what one task does alone, that of the sequence; of sums, fp32. */
@@ -148,10 +187,12 @@ static inline void forward_by(struct sequence *s,
         for (int k = 0; k <= i; k++) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(codelet, &a,
-                { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
+            if (!sees(s, i, k))
+                continue;
+            RUN(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
                 { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
-                { DSFLOW_ATTENTION_ATT, &s->att[i], type_of(s, i == 0) },
+                { DSFLOW_ATTENTION_ATT, &s->att[i],
+                  type_of(s, first_tile(s, i) == i) },
                 { DSFLOW_ATTENTION_LSE, &s->lse[i] });
         }
     }
@@ -178,15 +219,17 @@ static inline void backward_by(struct sequence *s,
         for (int k = i; k >= 0; k--) {
             struct dsflow_attention_args a = pair_args(s, i, k);
 
-            RUN(codelet, &a,
-                { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
+            if (!sees(s, i, k))
+                continue;
+            RUN(codelet, &a, { DSFLOW_ATTENTION_Q, &s->q[i], s->type },
                 { DSFLOW_ATTENTION_KV, &s->kv[k], s->type },
                 { DSFLOW_ATTENTION_DATT, &s->datt[i], s->type },
                 { DSFLOW_ATTENTION_LSE, &s->lse[i] },
                 { DSFLOW_ATTENTION_DELTA, &s->delta[i] },
-                { DSFLOW_ATTENTION_DQ, &s->dq[i], type_of(s, i == 0) },
+                { DSFLOW_ATTENTION_DQ, &s->dq[i],
+                  type_of(s, first_tile(s, i) == i) },
                 { DSFLOW_ATTENTION_DKV, &s->dkv[k],
-                  type_of(s, k == s->ntiles - 1) });
+                  type_of(s, last_tile(s, k) == k) });
         }
     }
 }

@@ -19,12 +19,13 @@ static double objective(void *user)
     return sum;
 }
 
-static void check_sequence(struct dsflow_tile t, int ntiles,
-                           const int32_t *rows)
+static void check_window(struct dsflow_tile t, int32_t window, int ntiles,
+                         const int32_t *rows)
 {
     struct sequence s = sequence_new(t, ntiles, rows);
     size_t heads = (size_t)t.heads, nq = dsf_tile_qwidth(&t);
 
+    s.window = window;
     objective(&s);
     forward(&s);
     for (int i = 0; i < ntiles; i++) {
@@ -39,6 +40,32 @@ static void check_sequence(struct dsflow_tile t, int ntiles,
         check_gradient(objective, &s, s.kv[i].d, s.dkv[i].f, s.kv[i].n, "kv");
     }
     sequence_free(&s);
+}
+
+static void check_sequence(struct dsflow_tile t, int ntiles,
+                           const int32_t *rows)
+{
+    check_window(t, 0, ntiles, rows);
+}
+
+static void check_windows(void)
+{
+    check_window(shape(1, 1, 1, 4), 1, 1, (int32_t[]){ 5 });
+    check_window(shape(1, 3, 1, 8), 3, 1, (int32_t[]){ 40 });
+    check_window(shape(3, 2, 2, 20), 10, 1, (int32_t[]){ 99 });
+    check_window(shape(1, 2, 1, 16), 17, 1, (int32_t[]){ 150 });
+    check_window(shape(1, 1, 1, 5), 129, 1, (int32_t[]){ 270 });
+    check_window(shape(1, 4, 2, 6), 30, 4, (int32_t[]){ 37, 37, 37, 11 });
+    check_window(shape(1, 2, 2, 16), 8, 4, (int32_t[]){ 1, 50, 7, 26 });
+    check_window(shape(1, 2, 1, 8), 64, 3, (int32_t[]){ 64, 64, 3 });
+    check_window(shape(1, 2, 1, 8), 65, 3, (int32_t[]){ 64, 64, 3 });
+    check_window(shape(1, 1, 1, 8), 66, 3, (int32_t[]){ 64, 64, 3 });
+    check_window(shape(1, 1, 1, 8), 1, 3, (int32_t[]){ 20, 20, 3 });
+}
+
+static void a_window_hides_what_is_before_it(void **state)
+{
+    with_every_isa(check_windows);
 }
 
 static void check_shapes(void)
@@ -138,6 +165,20 @@ static void what_does_not_agree_is_refused(void **state)
                                  "0, before the tile");
     a.tile.pos = 7;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    a.key_pos = 1;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "attention.forward: key_pos: 1: expected 0");
+    a.window = 5;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg,
+                        "attention.forward: key_pos: 1: expected 0 to 0");
+    a.key_pos = 0;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_OK);
+    a.window = -1;
+    assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, "attention.forward: window: -1: expected 1 or "
+                                 "more, or 0: none");
+    a.window = 0;
     a.tile.nseq = 2;
     a.tile.pos = 0;
     assert_int_equal(check_elems(op, elems, 4, &a, &err), DSFLOW_EINVAL);
@@ -147,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_double_precision),
+        cmocka_unit_test(a_window_hides_what_is_before_it),
         cmocka_unit_test(tiles_do_not_change_the_result),
         cmocka_unit_test(large_scores_do_not_overflow),
         cmocka_unit_test(what_does_not_agree_is_refused),

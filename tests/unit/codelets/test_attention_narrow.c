@@ -56,19 +56,21 @@ static void check_same(const struct sequence *s, struct tensor *wide,
         assert_memory_equal(wide->f, narrow->f, wide->n * sizeof(float));
 }
 
-static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
-                       const int32_t *rows)
+static void check_window(struct dsflow_tile t, enum dsflow_dtype type,
+                         int32_t window, int ntiles, const int32_t *rows)
 {
     struct sequence wide, narrow;
 
     make_pair(t, type, ntiles, rows, &wide, &narrow);
+    wide.window = narrow.window = window;
     forward(&wide);
     forward(&narrow);
     fill_delta(&wide);
     for (int i = 0; i < ntiles; i++) {
         memcpy(narrow.delta[i].f, wide.delta[i].f,
                wide.delta[i].n * sizeof(float));
-        check_same(&narrow, &wide.att[i], &narrow.att[i], i == 0);
+        check_same(&narrow, &wide.att[i], &narrow.att[i],
+                   first_tile(&wide, i) == i);
         if (in_pairs(type))
             check_near(&wide.lse[i], &narrow.lse[i]);
         else
@@ -78,11 +80,19 @@ static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
     backward(&wide);
     backward(&narrow);
     for (int i = 0; i < ntiles; i++) {
-        check_same(&narrow, &wide.dq[i], &narrow.dq[i], i == 0);
-        check_same(&narrow, &wide.dkv[i], &narrow.dkv[i], i == ntiles - 1);
+        check_same(&narrow, &wide.dq[i], &narrow.dq[i],
+                   first_tile(&wide, i) == i);
+        check_same(&narrow, &wide.dkv[i], &narrow.dkv[i],
+                   last_tile(&wide, i) == i);
     }
     sequence_free(&wide);
     sequence_free(&narrow);
+}
+
+static void check_pair(struct dsflow_tile t, enum dsflow_dtype type, int ntiles,
+                       const int32_t *rows)
+{
+    check_window(t, type, 0, ntiles, rows);
 }
 
 static void check_shapes(void)
@@ -97,6 +107,11 @@ static void check_shapes(void)
         check_pair(shape(1, 2, 1, 80), type, 1, (int32_t[]){ 271 });
         check_pair(shape(1, 4, 2, 6), type, 3, (int32_t[]){ 65, 64, 9 });
         check_pair(shape(1, 2, 2, 16), type, 4, (int32_t[]){ 1, 50, 7, 26 });
+        check_window(shape(1, 3, 1, 7), type, 5, 1, (int32_t[]){ 77 });
+        check_window(shape(2, 2, 2, 16), type, 19, 1, (int32_t[]){ 300 });
+        check_window(shape(1, 2, 1, 16), type, 30, 4,
+                     (int32_t[]){ 37, 37, 37, 11 });
+        check_window(shape(1, 2, 1, 16), type, 1, 2, (int32_t[]){ 37, 11 });
     }
 }
 

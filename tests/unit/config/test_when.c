@@ -45,6 +45,8 @@ static const struct {
     { "job.seed", "", "model.init=m data.shuffle=false" },
     { "job.seed", "model.init=m data.shuffle=false precision.states=int8",
       "model.init=m data.shuffle=false" },
+    { "model.window_layers", "model.window=8", "" },
+    { "model.window_layers", "model.window=8", "model.window=0" },
     { "model.rope_theta", "model.family=llama", "" },
     { "model.qkv_bias", "model.family=llama", "" },
     { "model.rope_scaling", "model.family=llama", "" },

@@ -462,10 +462,102 @@ static void sixteen_bits_hold_what_they_can(void **state)
     free(to);
 }
 
+/* The model of a [model] table. */
+static void make_of(struct dsf_model *m, const char *table)
+{
+    char *text = dsf_xasprintf(
+        "[job]\nsteps = 1\n[data]\ntrain = \"x\"\n[model]\n%s", table);
+    struct dsflow_err err;
+    struct dsf_job job;
+
+    if (dsf_job_parse(text, strlen(text), "job.toml", NULL, 0, NULL, &job,
+                      &err) < 0 ||
+        dsf_model_init(m, &job, &err) < 0)
+        fail_msg("%s", err.msg);
+    dsf_job_fini(&job);
+    free(text);
+}
+
+/* A model with a window as a folder, and what of config.json says so; or what
+ * is said where no model of Hugging Face's has such windows. */
+static void check_window(const char *shape, const char *message,
+                         const char *type, const char *layers)
+{
+    char *to = dsf_xasprintf("%s/out", folder);
+    struct dsf_hf_export_spec spec = { .folder = to, .dtype = DSFLOW_FP32 };
+    struct dsflow_err err = { .msg = "" };
+    struct numbers numbers = { .odd = 1 };
+    struct dsf_model m, again;
+    char *text;
+    json_t *c;
+
+    make_of(&m, shape);
+    numbers.m = &m;
+    assert_int_equal(dsf_hf_export(&m, &spec, give, &numbers, &err),
+                     message != NULL ? DSFLOW_EINVAL : DSFLOW_OK);
+    if (message != NULL) {
+        assert_string_equal(err.msg, message);
+        assert_int_equal(access(to, F_OK), -1);
+        dsf_model_fini(&m);
+        free(to);
+        return;
+    }
+    text = dsf_xasprintf("%s/config.json", to);
+    c = json_load_file(text, 0, NULL);
+    free(text);
+    assert_non_null(c);
+    assert_string_equal(json_string_value(json_object_get(c, "model_type")),
+                        type);
+    text = json_dumps(json_object_get(c, "layer_types"), JSON_COMPACT);
+    if (layers == NULL)
+        assert_null(text);
+    else
+        assert_string_equal(text, layers);
+    free(text);
+    json_decref(c);
+    text = dsf_xasprintf("family = \"llama\"\ninit = \"%s\"\n", to);
+    make_of(&again, text);
+    free(text);
+    assert_memory_equal(again.windows, m.windows,
+                        (size_t)m.layers * sizeof(*m.windows));
+    dsf_model_fini(&again);
+    dsf_model_fini(&m);
+    assert_int_equal(nftw(to, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    free(to);
+}
+
+static void a_window_is_written_as_it_is_read(void **state)
+{
+#define SMALL  "layers = 3\nheads = 2\nwidth = 4\nvocab = 8\ncontext = 8\n"
+#define SLIDES "\"sliding_attention\""
+#define SEES   "\"full_attention\""
+#define OTHERS                                                                 \
+    ": expected no window, or a window in all layers of a llama (Mistral), "   \
+    "or a llama with qkv_bias (Qwen2): no other model of Hugging Face's has "  \
+    "one"
+
+    check_window("family = \"llama\"\n" SMALL, NULL, "llama", NULL);
+    check_window("family = \"llama\"\n" SMALL "window = 5\n", NULL, "mistral",
+                 NULL);
+    check_window("family = \"llama\"\nqkv_bias = true\n" SMALL, NULL, "qwen2",
+                 NULL);
+    check_window("family = \"llama\"\nqkv_bias = true\n" SMALL
+                 "window = 5\nwindow_layers = \"0,2\"\n",
+                 NULL, "qwen2", "[" SLIDES "," SEES "," SLIDES "]");
+    check_window("family = \"llama\"\nqkv_bias = true\n" SMALL "window = 5\n",
+                 NULL, "qwen2", "[" SLIDES "," SLIDES "," SLIDES "]");
+    check_window(
+        "family = \"llama\"\n" SMALL "window = 5\nwindow_layers = \"1\"\n",
+        "model.window: 5 in some layers of a llama" OTHERS, NULL, NULL);
+    check_window("family = \"gpt2\"\n" SMALL "window = 6\n",
+                 "model.window: 6 of a gpt2" OTHERS, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_that_are_none_are_named),
+        cmocka_unit_test(a_window_is_written_as_it_is_read),
         cmocka_unit_test(buffers_are_ignored_whatever_their_type),
         cmocka_unit_test(a_tied_head_that_differs_is_refused),
         cmocka_unit_test(tensors_that_do_not_fit_are_named),

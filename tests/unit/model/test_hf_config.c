@@ -403,84 +403,109 @@ static void rotary_positions_said_twice_must_agree(void **state)
             "it says 10000");
 }
 
-/* What a config.json with these keys does to sequences of 8 tokens, and to a
- * job that names no length. */
-static void window(const char *type, const char *keys, const char *context,
-                   const char *model, const char *batch, const char *message,
-                   int expected)
+/* The windows of the two layers of a config.json with these keys, and of a job
+ * with keys of [model]; or what is said of them. */
+static void window(const char *type, const char *keys, const char *model,
+                   const char *message, int first, int second)
 {
     char *all = dsf_xasprintf("%s%s\"num_key_value_heads\": 2, "
-                              "\"max_position_embeddings\": %s",
-                              keys, keys[0] != '\0' ? ", " : "", context);
+                              "\"max_position_embeddings\": 16",
+                              keys, keys[0] != '\0' ? ", " : "");
     struct dsflow_err err = { .msg = "" };
     struct dsf_model m;
 
     write_keys(type, all);
     free(all);
     if (message != NULL) {
-        assert_int_equal(make(&m, model, batch, &err), DSFLOW_EINVAL);
+        assert_int_equal(make(&m, model, "", &err), DSFLOW_EINVAL);
         check_message(&err, message);
         return;
     }
-    if (make(&m, model, batch, &err) < 0)
+    if (make(&m, model, "", &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(m.dims.context, expected);
+    assert_int_equal(m.dims.context, 16);
+    assert_int_equal(m.layers, 2);
+    assert_int_equal(dsf_model_layer(&m, 0)->dims.window, first);
+    assert_int_equal(dsf_model_layer(&m, 1)->dims.window, second);
     dsf_model_fini(&m);
 }
 
-static void a_window_is_taken_where_it_hides_nothing(void **state)
+static void the_windows_of_layers_are_those_of_transformers(void **state)
 {
 #define USED "\"use_sliding_window\": true, \"sliding_window\": 8"
-    static const char refuses[] =
-        ": config.json in  means a sliding window of 8 tokens, which is for "
-        "sequences that fit in it: expected model.context or batch.sequence of "
-        "8 at most";
-    char text[256];
-
-    snprintf(text, sizeof(text), "job.toml: model: context: 16%s", refuses);
-    window("mistral", "\"sliding_window\": 8", "16", "", "", text, 0);
-    snprintf(text, sizeof(text), "job.toml:9: batch: sequence: 9%s", refuses);
-    window("mistral", "\"sliding_window\": 8", "16", "", "sequence = 9", text,
-           0);
-    window("mistral", "\"sliding_window\": 8", "16", "", "sequence = 8", NULL,
-           8);
-    window("mistral", "\"sliding_window\": 8", "16", "context = 8", "", NULL,
-           8);
-    window("mistral", "\"sliding_window\": 8", "8", "", "", NULL, 8);
-    window("mistral", "\"sliding_window\": 9", "8", "", "", NULL, 8);
-    window("mistral", "\"sliding_window\": null", "8192", "", "", NULL, 8192);
-    window("mistral", "", "4096", "", "", NULL, 4096);
-    window("mistral", "", "4097", "", "",
-           "job.toml: model: context: 4097: config.json in  means a sliding "
-           "window of 4096 tokens, which is for sequences that fit in it: "
-           "expected model.context or batch.sequence of 4096 at most",
-           0);
-    window("mistral", "\"sliding_window\": 0", "8", "", "",
+#define TYPES(a, b)                                                            \
+    "\"layer_types\": [\"" a "_attention\", \"" b "_attention\"]"
+    window("mistral", "\"sliding_window\": 8", "", NULL, 8, 8);
+    window("mistral", "\"sliding_window\": 1", "", NULL, 1, 1);
+    window("mistral", "\"sliding_window\": null", "", NULL, 0, 0);
+    window("mistral", "", "", NULL, 4096, 4096);
+    window("mistral", "\"sliding_window\": 9223372036854775807", "", NULL,
+           1048576, 1048576);
+    window("mistral", "\"sliding_window\": 0", "",
            "/config.json: sliding_window: 0: expected a whole number, 1 to "
            "9223372036854775807",
-           0);
-    window("llama", "\"sliding_window\": 8", "16", "", "",
-           "/config.json: sliding_window: 8: expected null", 0);
-    window("qwen2", "\"sliding_window\": 8", "16", "", "", NULL, 16);
-    window("qwen2", USED, "16", "", "", NULL, 16); /* 28 layers see all */
-    window("qwen2", USED ", \"max_window_layers\": 2", "16", "", "", NULL, 16);
-    snprintf(text, sizeof(text), "job.toml: model: context: 16%s", refuses);
-    window("qwen2", USED ", \"max_window_layers\": 1", "16", "", "", text, 0);
-    window("qwen2", USED ", \"max_window_layers\": 0", "16", "", "", text, 0);
-    window("qwen2", USED ", \"max_window_layers\": 0", "8", "", "", NULL, 8);
+           0, 0);
+    window("llama", "\"sliding_window\": 8", "",
+           "/config.json: sliding_window: 8: expected null", 0, 0);
+    window("qwen2", "\"sliding_window\": 8", "", NULL, 0, 0);
+    window("qwen2", USED, "", NULL, 0, 0); /* 28 layers see all */
+    window("qwen2", USED ", \"max_window_layers\": 2", "", NULL, 0, 0);
+    window("qwen2", USED ", \"max_window_layers\": 1", "", NULL, 0, 8);
+    window("qwen2", USED ", \"max_window_layers\": 0", "", NULL, 8, 8);
+    window("qwen2", USED ", " TYPES("full", "sliding"), "", NULL, 0, 8);
     window("qwen2",
-           USED ", \"layer_types\": [\"full_attention\", "
-                "\"sliding_attention\"]",
-           "16", "", "", text, 0);
-    window("qwen2",
-           USED ", \"max_window_layers\": 0, \"layer_types\": "
-                "[\"full_attention\", \"full_attention\"]",
-           "16", "", "", NULL, 16);
-    window("qwen2", USED ", \"layer_types\": [\"full_attention\"]", "16", "",
-           "",
+           USED ", \"max_window_layers\": 0, " TYPES("sliding", "full"), "",
+           NULL, 8, 0);
+    window("qwen2", USED ", \"layer_types\": [\"full_attention\"]", "",
            "/config.json: layer_types: [\"full_attention\"]: expected as many "
            "as num_hidden_layers",
-           0);
+           0, 0);
+    window("qwen2", USED ", " TYPES("full", "linear"), "",
+           "/config.json: layer_types: [\"full_attention\", "
+           "\"linear_attention\"]: expected full_attention or "
+           "sliding_attention",
+           0, 0);
+}
+
+/* Keys that are given must say the same. */
+static void a_job_may_name_the_window_of_its_folder(void **state)
+{
+    window("mistral", "\"sliding_window\": 8", "window = 8", NULL, 8, 8);
+    window("mistral", "\"sliding_window\": 8",
+           "window = \"auto\"\nwindow_layers = \"0-1\"", NULL, 8, 8);
+    window("mistral", "\"sliding_window\": 8", "window = 7",
+           "job.toml:7: model: window: 7: config.json in  says 8", 0, 0);
+    window("llama", "", "window = 7",
+           "job.toml:7: model: window: 7: config.json in  says 0", 0, 0);
+    window("qwen2", USED ", " TYPES("full", "sliding"), "window_layers = \"1\"",
+           NULL, 0, 8);
+    window(
+        "qwen2", USED ", " TYPES("full", "sliding"), "window_layers = \"all\"",
+        "job.toml:7: model: window_layers: \"all\": config.json in  says \"1\"",
+        0, 0);
+    window("qwen2", USED ", " TYPES("full", "sliding"), "window_layers = \"2\"",
+           "job.toml:7: model: window_layers: \"2\": expected \"all\", or "
+           "layers 0 to 1 such as "
+           "\"0-5,8\"",
+           0, 0);
+}
+
+/* Of a LLaMA with a context of 64, in a job with these keys of [model]. */
+static void context(const char *model, const char *message, int expected)
+{
+    struct dsflow_err err = { .msg = "" };
+    struct dsf_model m;
+
+    write_keys("llama", "\"max_position_embeddings\": 64");
+    if (message != NULL) {
+        assert_int_equal(make(&m, model, "", &err), DSFLOW_EINVAL);
+        check_message(&err, message);
+        return;
+    }
+    if (make(&m, model, "", &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(m.dims.context, expected);
+    dsf_model_fini(&m);
 }
 
 static void a_job_may_have_a_shorter_context_and_no_other_number(void **state)
@@ -488,14 +513,15 @@ static void a_job_may_have_a_shorter_context_and_no_other_number(void **state)
     struct dsflow_err err;
     struct dsf_model m;
 
-    window("llama", "", "64", "context = 16", "", NULL, 16);
-    window("llama", "", "64", "context = 65", "",
-           "job.toml:7: model: context: 65: config.json in  says 64", 0);
-    window("llama", "", "64", "rope_theta = 20000", "",
-           "job.toml:7: model: rope_theta: 20000: config.json in  says 10000",
-           0);
-    window("llama", "", "64", "norm_eps = 1e-5", "",
-           "job.toml:7: model: norm_eps: 1e-05: config.json in  says 1e-06", 0);
+    context("context = 16", NULL, 16);
+    context("context = 65",
+            "job.toml:7: model: context: 65: config.json in  says 64", 0);
+    context("rope_theta = 20000",
+            "job.toml:7: model: rope_theta: 20000: config.json in  says 10000",
+            0);
+    context("norm_eps = 1e-5",
+            "job.toml:7: model: norm_eps: 1e-05: config.json in  says 1e-06",
+            0);
     write_keys("-", "\"model_type\": \"gpt2\", \"n_positions\": 64");
     assert_int_equal(make(&m, "context = 16", "", &err), DSFLOW_EINVAL);
     check_message(&err,
@@ -510,7 +536,8 @@ int main(void)
         cmocka_unit_test(what_is_absent_means_what_transformers_means),
         cmocka_unit_test(rotary_positions_are_checked),
         cmocka_unit_test(rotary_positions_said_twice_must_agree),
-        cmocka_unit_test(a_window_is_taken_where_it_hides_nothing),
+        cmocka_unit_test(the_windows_of_layers_are_those_of_transformers),
+        cmocka_unit_test(a_job_may_name_the_window_of_its_folder),
         cmocka_unit_test(a_job_may_have_a_shorter_context_and_no_other_number),
     };
 

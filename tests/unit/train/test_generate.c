@@ -14,8 +14,10 @@
 
 #define BOUND 1e-4 /* absolute, of a logit */
 
-static const char *const folders[] = { "gpt2", "gpt2_odd", "llama_gqa",
-                                       "llama_rope", "qwen2" };
+static const char *const folders[] = { "gpt2",        "gpt2_odd",
+                                       "llama_gqa",   "llama_rope",
+                                       "qwen2",       "mistral_window",
+                                       "qwen2_window" };
 #define NFOLDERS (sizeof(folders) / sizeof(*folders))
 
 struct loaded {
@@ -198,6 +200,99 @@ static void a_whole_prompt_and_pieces_of_it_give_pytorchs_logits(void **state)
     }
 }
 
+/* What transformers wrote, up to the whole context; *n: its length. */
+static int32_t *text_of(const char *name, size_t *n)
+{
+    const struct dsf_st_tensor *t;
+    struct dsf_st_file *file;
+    struct dsflow_err err;
+    uint8_t *bytes;
+    int32_t *text;
+
+    must(dsf_st_open(path_of(name, "/batches.safetensors"), &file, &err), &err);
+    t = dsf_st_find(file, "text");
+    assert_non_null(t);
+    *n = t->bytes;
+    bytes = calloc(*n, 1);
+    text = calloc(*n, sizeof(*text));
+    must(dsf_st_read(file, t, 0, *n, bytes, &err), &err);
+    for (size_t i = 0; i < *n; i++)
+        text[i] = bytes[i];
+    free(bytes);
+    dsf_st_close(file);
+    return text;
+}
+
+static int32_t top_of(const float *logits, size_t vocab)
+{
+    size_t top = 0;
+
+    for (size_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[top])
+            top = i;
+    return (int32_t)top;
+}
+
+/* A prompt of `n` tokens, by workers that share a token or by one; then one
+ * token after the other. */
+static void write_behind(struct reference *r, const char *name, size_t n,
+                         unsigned workers)
+{
+    size_t length;
+    int32_t *text = text_of(name, &length);
+    struct dsf_generator *g =
+        generator_of(&r->l, (struct dsf_generator_spec){ .workers = workers });
+
+    assert_int_equal(length, r->l.model.dims.context);
+    feed(g, text, n);
+    for (size_t i = n; i < length; i++) {
+        int32_t next = top_of(dsf_generator_logits(g), r->vocab);
+
+        if (next != text[i])
+            fail_msg("%s, %u workers: token %zu behind a prompt of %zu: %d: "
+                     "expected %d",
+                     name, workers, i, n, (int)next, (int)text[i]);
+        feed(g, &next, 1);
+    }
+    dsf_generator_free(g);
+    free(text);
+}
+
+/* Prompts that fill the ring of keys in part, once and several times. */
+static void text_past_the_window_is_that_of_transformers(void **state)
+{
+    static const char *const names[] = { "mistral_window", "qwen2_window" };
+
+    for (size_t k = 0; k < 2; k++) {
+        struct reference r;
+
+        load(&r, names[k]);
+        for (size_t n = 13; n < 70; n += n < 30 ? 1 : 13)
+            for (unsigned workers = 1; workers <= 2; workers++)
+                write_behind(&r, names[k], n, workers);
+        unload(&r);
+    }
+}
+
+/* Keys and values are as many as the window has tokens. */
+static void a_window_needs_memory_for_its_tokens_only(void **state)
+{
+    static const struct {
+        const char *name;
+        double rows, width;
+    } cases[] = { { "mistral_window", 2 * 11, 2 * 2 * 6 },
+                  { "qwen2_window", 96 + 2 * 19, 2 * 10 } };
+
+    for (size_t k = 0; k < 2; k++) {
+        struct reference r;
+
+        load(&r, cases[k].name);
+        assert_true(dsf_generator_bytes(&r.l.model, NULL) ==
+                    cases[k].rows * cases[k].width * 4);
+        unload(&r);
+    }
+}
+
 /* Longer than the pieces that a prompt goes through the model in. */
 static void a_long_prompt_gives_the_logits_of_its_tokens_alone(void **state)
 {
@@ -206,9 +301,17 @@ static void a_long_prompt_gives_the_logits_of_its_tokens_alone(void **state)
         "context = 300\n",
         "family = \"llama\"\nlayers = 2\nheads = 4\nkv_heads = 2\n"
         "width = 24\nffn_width = 31\nvocab = 97\ncontext = 300\n",
+        "family = \"gpt2\"\nlayers = 3\nheads = 3\nwidth = 21\nvocab = 97\n"
+        "context = 300\nwindow = 37\nwindow_layers = \"0,2\"\n",
+        "family = \"llama\"\nlayers = 2\nheads = 4\nkv_heads = 2\n"
+        "width = 24\nffn_width = 31\nvocab = 97\ncontext = 300\n"
+        "window = 150\n",
+        "family = \"llama\"\nlayers = 2\nheads = 4\nkv_heads = 2\n"
+        "width = 24\nffn_width = 31\nvocab = 97\ncontext = 300\n"
+        "window = 1\nwindow_layers = \"1\"\n",
     };
 
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 5; k++) {
         struct dsf_generator *whole, *alone;
         struct dsflow_err err;
         int32_t tokens[300];
@@ -584,6 +687,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_at_a_time_gives_pytorchs_logits),
         cmocka_unit_test(a_whole_prompt_and_pieces_of_it_give_pytorchs_logits),
+        cmocka_unit_test(text_past_the_window_is_that_of_transformers),
+        cmocka_unit_test(a_window_needs_memory_for_its_tokens_only),
         cmocka_unit_test(a_long_prompt_gives_the_logits_of_its_tokens_alone),
         cmocka_unit_test(the_likeliest_is_taken_at_temperature_zero),
         cmocka_unit_test(tokens_come_as_often_as_softmax_says),
