@@ -69,7 +69,7 @@ static int show_torch(const struct show *s, const char *name, const char *path,
 
 static void show_tensor(json_t *tree, const struct dsf_st_tensor *t, int width)
 {
-    char *shape = dsf_shape_text(t->dims, t->ndims);
+    char *shape = dsf_dims_text(t->dims, t->ndims);
     json_t *dims;
 
     if (tree == NULL) {
@@ -196,7 +196,7 @@ static int show_parameter(const struct show *s, const char *name,
     else
         status = dsf_torch_expect(opened, node, DSF_TORCH_TENSOR, s->err);
     if (status == DSFLOW_OK && into == NULL) {
-        char *shape = dsf_shape_text(node->tensor->dims, node->tensor->ndims);
+        char *shape = dsf_dims_text(node->tensor->dims, node->tensor->ndims);
 
         printf("  %-*s  %-5s %s\n", width, name,
                dsflow_dtype_str(node->tensor->dtype), shape);

@@ -17,7 +17,7 @@ enum {
     TEXT = 60,   /* columns of a text */
 };
 
-char *dsf_shape_text(const int64_t *dims, unsigned ndims)
+char *dsf_dims_text(const int64_t *dims, unsigned ndims)
 {
     char text[256] = "[";
     size_t at = 1;
@@ -168,7 +168,7 @@ static char *object_line(const struct dsf_torch_node *n)
 
 static char *tensor_text(const struct dsf_torch_tensor *t)
 {
-    char *shape = dsf_shape_text(t->dims, t->ndims);
+    char *shape = dsf_dims_text(t->dims, t->ndims);
     char *text = dsf_xasprintf("%-5s %s", dsflow_dtype_str(t->dtype), shape);
 
     free(shape);

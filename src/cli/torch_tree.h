@@ -15,6 +15,6 @@ void dsf_tree_print(const struct dsf_torch_node *root, int indent);
 json_t *dsf_tree_json(const struct dsf_torch_node *root);
 
 /* "[2, 3]", "a number" without dimensions; free it. */
-char *dsf_shape_text(const int64_t *dims, unsigned ndims);
+char *dsf_dims_text(const int64_t *dims, unsigned ndims);
 
 #endif

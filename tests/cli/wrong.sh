@@ -59,7 +59,7 @@ for range in some 0:3 3:2 11:12; do
 done
 wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
 wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, plugins, deepspeed or keys" list things
-wrong 2 "checkpoint: burn: expected list, verify or export" checkpoint burn x
+wrong 2 "checkpoint: burn: expected list, verify, show, export or import" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
 wrong 2 "folder: has no checkpoints: expected the output folder of a run" checkpoint list folder
 wrong 2 "folder: has no checkpoints: expected the output folder of a run, or the folder of a checkpoint" checkpoint verify folder
