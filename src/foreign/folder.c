@@ -42,8 +42,10 @@ static bool name_file(const char *name, struct dsf_folder_file *f)
     if (ends(number(name, "mp_rank_", &f->model), "_model_states.pt"))
         return true;
     f->kind = DSF_FOLDER_LAYER;
-    at = number(number(name, "layer_", &f->layer), "-model_", &f->model);
+    at = number(name, "layer_", &f->layer);
     if (ends(at, "-model_states.pt"))
+        return true;
+    if (ends(number(at, "-model_", &f->model), "-model_states.pt"))
         return true;
     for (size_t i = 0; i < sizeof(precisions) / sizeof(*precisions); i++) {
         size_t n = strlen(precisions[i]);

@@ -142,11 +142,17 @@ unsigned dsf_match_all(struct dsf_source *s, const struct dsf_model *m,
                        unsigned states, struct dsf_matches *out,
                        void (*each)(void *user, const char *line), void *user)
 {
-    const struct dsf_scheme *scheme = schemes[s->names];
+    const size_t known = sizeof(schemes) / sizeof(*schemes);
+    const struct dsf_scheme *scheme =
+        s->names < known ? schemes[s->names] : NULL;
     struct wrong w = { each, user, 0 };
 
-    *out =
-        (struct dsf_matches){ m, dsf_xcalloc(m->nunits, sizeof(*out->units)) };
+    *out = (struct dsf_matches){ .model = m };
+    if (scheme == NULL) {
+        say(&w, "%s: its tensors have names that are not known", s->path);
+        return w.n;
+    }
+    out->units = dsf_xcalloc(m->nunits, sizeof(*out->units));
     if (s->prefix == NULL && scheme->find_prefix != NULL)
         scheme->find_prefix(s, m);
     for (unsigned u = 0; u < m->nunits; u++) {

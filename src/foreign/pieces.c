@@ -11,13 +11,55 @@ static void close_pieces(struct dsf_source *s)
     struct dsf_pieces *p = s->of;
 
     for (size_t i = 0; i < p->n; i++)
-        for (unsigned k = 0; k < DSF_SOURCE_STATES; k++)
-            free(p->v[i].states[k].v);
+        for (unsigned k = 0; k < DSF_SOURCE_STATES; k++) {
+            const struct dsf_pieces_list *list = &p->v[i].states[k];
+
+            for (size_t j = 0; j < list->n; j++)
+                free(list->v[j].path);
+            free(list->v);
+        }
+    dsf_torch_close(p->last_file);
     for (size_t i = 0; i < p->nfiles; i++)
         dsf_torch_close(p->files[i]);
     free(p->v);
     free(p->files);
     free(p);
+}
+
+int dsf_pieces_alone(const struct dsf_torch_file *file,
+                     const struct dsf_torch_tensor **tensor,
+                     struct dsflow_err *err)
+{
+    const struct dsf_torch_node *root = dsf_torch_root(file);
+
+    if (root->kind == DSF_TORCH_DICT &&
+        dsf_torch_entry(file, root, "param", DSF_TORCH_TENSOR, &root, err) < 0)
+        return DSFLOW_EINVAL;
+    return dsf_torch_tensor(file, root, tensor, err);
+}
+
+/* Of a file that is opened for it, unless it was the last. */
+static int read_alone(struct dsf_pieces *p, const struct dsf_piece_of *piece,
+                      int64_t at, int64_t n, float *to, struct dsflow_err *err)
+{
+    const struct dsf_torch_tensor *tensor;
+    int status = DSFLOW_OK;
+
+    if (p->last != piece->path) {
+        dsf_torch_close(p->last_file);
+        p->last_file = NULL;
+        p->last = NULL;
+        status = dsf_torch_open(piece->path, &p->last_file, err);
+        if (status == DSFLOW_OK)
+            p->last = piece->path;
+    }
+    if (status == DSFLOW_OK)
+        status = dsf_pieces_alone(p->last_file, &tensor, err);
+    if (status == DSFLOW_OK && tensor->elems != piece->n)
+        status = dsflow_fail(err, DSFLOW_EIO, "%s: has changed", piece->path);
+    return status == DSFLOW_OK
+               ? dsf_torch_read_f32(p->last_file, tensor, at, n, to, err)
+               : status;
 }
 
 static int read_pieces(struct dsf_source *s, const struct dsf_source_tensor *t,
@@ -37,8 +79,10 @@ static int read_pieces(struct dsf_source *s, const struct dsf_source_tensor *t,
         before += p->n;
         if (k <= 0)
             continue;
-        status =
-            dsf_torch_read_f32(p->file, p->tensor, p->at + skip, k, to, err);
+        status = p->path != NULL
+                     ? read_alone(dsf_pieces_of(s), p, skip, k, to, err)
+                     : dsf_torch_read_f32(p->file, p->tensor, p->at + skip, k,
+                                          to, err);
         to += k;
         first += k;
         left -= k;
@@ -111,9 +155,22 @@ int dsf_pieces_add(struct dsf_source *s, const struct dsf_source_tensor *t,
                               (long long)tensor->elems, t->name, (long long)at,
                               (long long)(at + n));
     dsf_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v));
-    list->v[list->n++] = (struct dsf_piece_of){ file, tensor, at, n };
+    list->v[list->n++] = (struct dsf_piece_of){ file, tensor, at, n, NULL };
     list->elems += n;
     return DSFLOW_OK;
+}
+
+void dsf_pieces_add_file(struct dsf_source *s,
+                         const struct dsf_source_tensor *t,
+                         enum dsf_source_state state, const char *path)
+{
+    struct dsf_pieces_list *list = &dsf_pieces_of(s)->v[t->at].states[state];
+    int64_t n = dsf_source_elems(t);
+
+    dsf_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v));
+    list->v[list->n++] =
+        (struct dsf_piece_of){ .n = n, .path = dsf_xstrdup(path) };
+    list->elems += n;
 }
 
 void dsf_pieces_again(struct dsf_source *s, const struct dsf_source_tensor *of,
@@ -130,8 +187,11 @@ void dsf_pieces_again(struct dsf_source *s, const struct dsf_source_tensor *of,
         struct dsf_pieces_list *to = &p->v[t->at].states[k];
 
         dsf_grow(&to->v, &to->cap, from->n, sizeof(*to->v));
-        if (from->n > 0)
-            memcpy(to->v, from->v, from->n * sizeof(*to->v));
+        for (size_t i = 0; i < from->n; i++) {
+            to->v[i] = from->v[i];
+            if (from->v[i].path != NULL)
+                to->v[i].path = dsf_xstrdup(from->v[i].path);
+        }
         to->n = from->n;
         to->elems = from->elems;
     }

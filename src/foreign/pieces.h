@@ -6,17 +6,22 @@
 #include "foreign/source.h"
 #include "torch/torch.h"
 
-/* Elements [at, at + n) of a tensor of a file. */
+/* Elements [at, at + n) of a tensor of a file; or all of the one in the file
+ * `path`, which is opened when it is read: there may be more of those than can
+ * be open. */
 struct dsf_piece_of {
     const struct dsf_torch_file *file;
     const struct dsf_torch_tensor *tensor;
     int64_t at, n;
+    char *path;
 };
 
 /* The files that are open, and the pieces of each tensor of the source. */
 struct dsf_pieces {
     struct dsf_torch_file **files;
     size_t nfiles, cap_files;
+    const char *last; /* the path of the one that was read last, and it */
+    struct dsf_torch_file *last_file;
     /* By source tensor's `at`. */
     struct dsf_pieces_of {
         struct dsf_pieces_list {
@@ -47,6 +52,16 @@ int dsf_pieces_add(struct dsf_source *s, const struct dsf_source_tensor *t,
                    const struct dsf_torch_file *file,
                    const struct dsf_torch_node *node, int64_t at, int64_t n,
                    struct dsflow_err *err);
+
+/* All elements of the tensor that `path`, a file of a universal checkpoint, has
+ * as `state` of `t`. */
+void dsf_pieces_add_file(struct dsf_source *s,
+                         const struct dsf_source_tensor *t,
+                         enum dsf_source_state state, const char *path);
+/* The tensor of such a file: it itself, or the entry "param". */
+int dsf_pieces_alone(const struct dsf_torch_file *file,
+                     const struct dsf_torch_tensor **tensor,
+                     struct dsflow_err *err);
 
 /* `t`, which has none yet, has the pieces of `of` again. */
 void dsf_pieces_again(struct dsf_source *s, const struct dsf_source_tensor *of,

@@ -21,9 +21,6 @@ enum dsf_source_state {
 /* Which names tensors have. */
 enum dsf_source_names {
     DSF_NAMES_HF,       /* Hugging Face's */
-    DSF_NAMES_PIPELINE, /* "3.attn.c_attn.weight": a PipelineModule, by layer,
-                           whose layers have names of Hugging Face or Megatron;
-                           "tied_modules.embed.weight" */
     DSF_NAMES_MEGATRON, /* "language_model.encoder.layers.3.…" */
 };
 

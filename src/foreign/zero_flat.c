@@ -81,8 +81,11 @@ static int add(const struct flat *f, size_t r, const char *name, int64_t at,
     const struct dsf_torch_node *node, *state, *groups;
     const struct dsf_source_tensor *t = dsf_pieces_tensor(f->z->source, name);
     enum dsf_source_state which;
-    int status = find_masters(f, r, &node, err);
+    int status = DSFLOW_OK;
 
+    if (dsf_zero_is_known(f->z, t))
+        return DSFLOW_OK;
+    status = find_masters(f, r, &node, err);
     if (status == DSFLOW_OK)
         status = dsf_pieces_add(f->z->source, t, DSF_SOURCE_WEIGHT, file, node,
                                 at, n, err);

@@ -7,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter of the module, in order. */
-struct param {
-    const char *name;
-    const struct dsf_torch_node *node;
-    int group; /* of the optimizer: -1: none */
-};
-
+/* Those of a module, or of a stage of a pipeline, in the order of the
+ * optimizer.
+ */
 struct params {
     struct dsf_zero *z;
-    struct param *v;
+    struct dsf_zero_param *v;
     uint32_t n;
 };
 
@@ -51,19 +47,21 @@ static int list_params(struct params *p, const struct dsf_torch_node *module,
         for (uint32_t k = 0; k < p->n && !again; k++)
             again = is_same(p->v[k].node, node);
         if (!again)
-            p->v[p->n++] = (struct param){ name, node, -1 };
+            p->v[p->n++] = (struct dsf_zero_param){ .name = (char *)name,
+                                                    .file = z->model,
+                                                    .node = node };
     }
     return DSFLOW_OK;
 }
 
-static int64_t elems_of(const struct param *p)
+static int64_t elems_of(const struct dsf_zero_param *p)
 {
     return p->node->tensor->elems;
 }
 
 /* The tensor of the source for it, with its shape. */
 static struct dsf_source_tensor *set_shape(const struct params *p,
-                                           const struct param *v)
+                                           const struct dsf_zero_param *v)
 {
     struct dsf_source_tensor *t = dsf_pieces_tensor(p->z->source, v->name);
     const struct dsf_torch_tensor *own = v->node->tensor;
@@ -86,6 +84,24 @@ static bool share_out(struct params *p, const uint32_t *counts, uint32_t n)
     }
     return n == 1 ? got[0] == counts[0]
                   : n == 2 && got[0] == counts[0] && got[1] == counts[1];
+}
+
+/* Do the moments have the numbers of their parameters? */
+static bool fits(const struct params *p, const struct dsf_torch_node *states,
+                 uint32_t first)
+{
+    uint32_t next[2] = { 0, first };
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct dsf_torch_node *state =
+            dsf_torch_find_int(states, next[p->v[i].group]++);
+        const struct dsf_torch_node *moment = dsf_torch_find(state, "exp_avg");
+
+        if (moment != NULL && moment->kind == DSF_TORCH_TENSOR &&
+            moment->tensor->elems != elems_of(&p->v[i]))
+            return false;
+    }
+    return true;
 }
 
 static int fail_groups(const struct params *p, const struct dsf_torch_node *at,
@@ -124,7 +140,7 @@ static int add_moments(const struct params *p, const char *name,
 
 /* The weights of parameter `i` of its group: the master, where there are such,
  * with the shape of the module's. */
-static int add_weight(const struct params *p, const struct param *v,
+static int add_weight(const struct params *p, const struct dsf_zero_param *v,
                       const struct dsf_torch_node *masters, uint32_t i,
                       struct dsflow_err *err)
 {
@@ -132,7 +148,7 @@ static int add_weight(const struct params *p, const struct param *v,
     int status;
 
     if (masters == NULL)
-        return dsf_zero_whole(p->z, p->z->model, v->name, v->node,
+        return dsf_zero_whole(p->z, v->file, v->name, v->node,
                               DSF_SOURCE_WEIGHT, err);
     group = dsf_torch_item(masters, (uint32_t)v->group);
     status = dsf_torch_expect(p->z->model, group, DSF_TORCH_LIST, err);
@@ -171,16 +187,18 @@ static int read_numbered(struct params *p,
     }
     if (status < 0)
         return status;
-    if (!share_out(p, counts, groups->n))
+    if (!share_out(p, counts, groups->n) || !fits(p, states, counts[0]))
         return fail_groups(p, groups, groups->n, err);
     if (masters != NULL && masters->n != groups->n)
         return fail_groups(p, masters, masters->n, err);
     for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
-        const struct param *v = &p->v[i];
+        const struct dsf_zero_param *v = &p->v[i];
         uint32_t at = next[v->group]++;
         const struct dsf_torch_node *state =
             dsf_torch_find_int(states, at + (v->group > 0 ? counts[0] : 0));
 
+        if (v->known)
+            continue;
         status = add_weight(p, v, masters, at, err);
         if (status == DSFLOW_OK && !z->weights_only)
             status = add_moments(p, v->name, state, 0, elems_of(v), err);
@@ -203,10 +221,10 @@ static int read_flat(struct params *p, const struct dsf_torch_node *optimizer,
 
     for (uint32_t i = 0; i < p->n; i++)
         p->v[i].group = masters->n == 1 ? 0 : p->v[i].node->tensor->ndims < 2;
-    if (masters->n > 2)
+    if (masters->n < 1 || masters->n > 2)
         return fail_groups(p, masters, masters->n, err);
     for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++) {
-        const struct param *v = &p->v[i];
+        const struct dsf_zero_param *v = &p->v[i];
         const struct dsf_torch_node *state =
             dsf_torch_find_int(states, v->group);
         const struct dsf_source_tensor *t = set_shape(p, v);
@@ -223,7 +241,8 @@ static int read_flat(struct params *p, const struct dsf_torch_node *optimizer,
     }
     /* What is left over was another group's, or it is frozen. */
     for (uint32_t g = 0; g < masters->n && status == DSFLOW_OK; g++)
-        if (at[g] != dsf_torch_item(masters, g)->tensor->elems)
+        if (dsf_torch_item(masters, g)->kind != DSF_TORCH_TENSOR ||
+            at[g] != dsf_torch_item(masters, g)->tensor->elems)
             status = fail_groups(p, masters, masters->n, err);
     return status;
 }
@@ -234,7 +253,8 @@ static int read_module(const struct params *p, struct dsflow_err *err)
     int status = DSFLOW_OK;
 
     for (uint32_t i = 0; i < p->n && status == DSFLOW_OK; i++)
-        status = add_weight(p, &p->v[i], NULL, 0, err);
+        if (!p->v[i].known)
+            status = add_weight(p, &p->v[i], NULL, 0, err);
     return status;
 }
 
@@ -259,6 +279,87 @@ static void add_again(struct params *p, const struct dsf_torch_node *module)
     }
 }
 
+/* How many parameters an optimizer of torch has; 0: it does not say. */
+static uint32_t count_of(const struct dsf_torch_node *optimizer)
+{
+    const struct dsf_torch_node *groups =
+        dsf_torch_find(optimizer, "param_groups");
+    uint32_t n = 0;
+
+    for (uint32_t g = 0;
+         groups != NULL && groups->kind == DSF_TORCH_LIST && g < groups->n;
+         g++) {
+        const struct dsf_torch_node *list =
+            dsf_torch_find(dsf_torch_item(groups, g), "params");
+
+        if (list != NULL && list->kind == DSF_TORCH_LIST)
+            n += list->n;
+    }
+    return n;
+}
+
+/* Does a matrix or vector of the last layers of a stage have the numbers that
+ * the optimizer has last? Then these are the stage's. */
+static bool ends_alike(const struct dsf_zero *z,
+                       const struct dsf_torch_node *optimizer, size_t end,
+                       uint32_t n)
+{
+    const struct dsf_torch_node *groups =
+        dsf_torch_find(optimizer, "param_groups");
+    const struct dsf_torch_node *last = dsf_torch_find(
+        dsf_torch_find_int(dsf_torch_find(optimizer, "state"), n - 1),
+        "exp_avg");
+
+    return end <= z->nlayers && end > z->used &&
+           (groups->n > 1 || last == NULL || last->kind != DSF_TORCH_TENSOR ||
+            last->tensor->elems == elems_of(&z->layers[end - 1]));
+}
+
+/* What a stage has, of all layers: as many as its optimizer, from where the
+ * stage before ended; and first, where those would not be them, what is tied:
+ * the first layer again. */
+static int list_stage(struct params *p, const struct dsf_torch_node *optimizer,
+                      struct dsflow_err *err)
+{
+    struct dsf_zero *z = p->z;
+    uint32_t n = count_of(optimizer), tied = 0;
+
+    if (n == 0) { /* no optimizer: all at once */
+        n = (uint32_t)(z->nlayers - z->used);
+    } else if (!ends_alike(z, optimizer, z->used + n, n)) {
+        tied = (uint32_t)z->first;
+        if (z->used == 0 || tied > n ||
+            !ends_alike(z, optimizer, z->used + n - tied, n))
+            return fail_groups(p, optimizer, count_of(optimizer), err);
+    }
+    p->v = dsf_xcalloc(n + 1, sizeof(*p->v));
+    for (uint32_t i = 0; i < n; i++) {
+        p->v[i] = z->layers[i < tied ? i : z->used + i - tied];
+        p->v[i].known = i < tied;
+    }
+    p->n = n;
+    z->used += n - tied;
+    return DSFLOW_OK;
+}
+
+/* ZeRO keeps masters and moments in files of ranks: without those there are the
+ * narrow weights of stages 1 and 2, for a run that begins with them. */
+static int check_no_shards(const struct dsf_zero *z, struct dsflow_err *err)
+{
+    const struct dsf_torch_node *shapes =
+        dsf_torch_find(z->root, "param_shapes");
+    bool whole = dsf_folder_find(&z->folder, DSF_FOLDER_MODEL) != NULL;
+
+    if (shapes == NULL || shapes->kind != DSF_TORCH_LIST ||
+        (whole && z->weights_only))
+        return DSFLOW_OK;
+    return dsflow_fail(err, DSFLOW_EINVAL,
+                       "%s: is of ZeRO and has no files …_optim_states.pt: "
+                       "expected those of all ranks (they may be on other "
+                       "nodes)%s",
+                       z->folder.path, whole ? ", or --weights-only" : "");
+}
+
 int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err)
 {
     const struct dsf_torch_node *optimizer =
@@ -267,14 +368,29 @@ int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err)
         dsf_torch_find(optimizer, "fp32_groups_flat");
     const struct dsf_torch_node *masters =
         dsf_torch_find(optimizer, "fp32_groups");
-    const struct dsf_torch_node *module;
+    const struct dsf_torch_node *module = dsf_torch_find(z->root, "module");
     struct params p = { .z = z };
-    int status = dsf_torch_entry(z->model, z->root, "module", DSF_TORCH_DICT,
-                                 &module, err);
+    int status = check_no_shards(z, err);
 
     z->stage = 0;
-    if (status == DSFLOW_OK)
-        status = list_params(&p, module, err);
+    if (status < 0)
+        return status;
+    if (dsf_folder_find(&z->folder, DSF_FOLDER_LAYER) != NULL) {
+        status = dsf_zero_layers(z, err);
+        if (status == DSFLOW_OK)
+            status = list_stage(
+                &p,
+                masters != NULL
+                    ? dsf_torch_find(optimizer, "optimizer_state_dict")
+                    : optimizer,
+                err);
+        module = NULL;
+    } else {
+        status = dsf_torch_entry(z->model, z->root, "module", DSF_TORCH_DICT,
+                                 &module, err);
+        if (status == DSFLOW_OK)
+            status = list_params(&p, module, err);
+    }
     if (status == DSFLOW_OK && flat != NULL && flat->kind == DSF_TORCH_LIST)
         status = read_flat(&p, optimizer, flat, err);
     else if (status == DSFLOW_OK && masters != NULL &&
@@ -287,7 +403,7 @@ int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err)
         status = read_numbered(&p, optimizer, NULL, err);
     else if (status == DSFLOW_OK)
         status = read_module(&p, err);
-    if (status == DSFLOW_OK)
+    if (status == DSFLOW_OK && module != NULL)
         add_again(&p, module);
     free(p.v);
     return status;

@@ -5,6 +5,15 @@
 #include "foreign/folder.h"
 #include "foreign/pieces.h"
 
+/* A parameter of a module, by its name there. */
+struct dsf_zero_param {
+    char *name;
+    const struct dsf_torch_file *file;
+    const struct dsf_torch_node *node; /* a tensor of it */
+    int group;                         /* of the optimizer */
+    bool known;                        /* of a stage before, too: tied */
+};
+
 struct dsf_zero {
     struct dsf_folder folder;
     struct dsf_source *source;
@@ -13,6 +22,11 @@ struct dsf_zero {
     const struct dsf_torch_file *model;
     const struct dsf_torch_node *root; /* of it */
     int stage;
+    size_t before; /* tensors of the source that model ranks before had */
+    /* Of a pipeline without ZeRO: what its layers have, and how much of it
+     * model ranks before had. */
+    struct dsf_zero_param *layers;
+    size_t nlayers, used, first; /* first: so many are of the first layer */
 };
 
 /* The optimizer's files of one model rank, in order. */
@@ -36,11 +50,23 @@ int dsf_zero_whole(struct dsf_zero *z, const struct dsf_torch_file *file,
 /* Which moment this is to torch: "exp_avg"; false: none that is kept here. */
 bool dsf_zero_state_of(const char *name, enum dsf_source_state *state);
 
+/* What the model's file says: steps, samples, the kind of optimizer. */
+int dsf_zero_numbers(struct dsf_zero *z, struct dsflow_err *err);
+
+/* The dynamic loss scale in `in`: the scaler of ZeRO's optimizers, or the dict
+ * of FP16_Optimizer, which has the same numbers. */
+void dsf_zero_scale(struct dsf_zero *z, const struct dsf_torch_file *file,
+                    const struct dsf_torch_node *in);
+
 /* How many updates and which rate `state_dict` of an optimizer of torch, or its
  * groups and one of its states, says. */
 void dsf_zero_updates(struct dsf_zero *z, const struct dsf_torch_file *file,
                       const struct dsf_torch_node *groups,
                       const struct dsf_torch_node *state);
+
+/* So many updates, a number or a tensor of one. */
+void dsf_zero_step(struct dsf_zero *z, const struct dsf_torch_file *file,
+                   const struct dsf_torch_node *step);
 
 /* Names that have the numbers of others. */
 int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err);
@@ -49,12 +75,23 @@ int dsf_zero_shared(struct dsf_zero *z, struct dsflow_err *err);
 int dsf_zero_frozen(struct dsf_zero *z, const struct dsf_zero_shards *shards,
                     struct dsflow_err *err);
 
+/* Has a model rank before had this tensor? It is tied. */
+bool dsf_zero_is_known(const struct dsf_zero *z,
+                       const struct dsf_source_tensor *t);
+
+/* zero_layers.c: every tensor of the files of layers, "3.attn.c_attn.weight".
+ */
+int dsf_zero_layers(struct dsf_zero *z, struct dsflow_err *err);
+
 /* zero_flat.c: ZeRO 1 and 2, and BF16_Optimizer. zero_3.c. zero_plain.c. */
 int dsf_zero_flat(struct dsf_zero *z, const struct dsf_zero_shards *shards,
                   struct dsflow_err *err);
 int dsf_zero_3(struct dsf_zero *z, const struct dsf_zero_shards *shards,
                struct dsflow_err *err);
 int dsf_zero_plain(struct dsf_zero *z, struct dsflow_err *err);
+
+/* zero_universal.c: a folder for each parameter. */
+int dsf_zero_universal(struct dsf_zero *z, struct dsflow_err *err);
 
 /* Is it the name of a buffer, which is no parameter? */
 bool dsf_zero_is_buffer(const struct dsf_zero *z, const char *name);

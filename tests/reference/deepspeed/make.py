@@ -2,7 +2,8 @@
 """Makes checkpoint folders with DeepSpeed, for tests of `dsflow checkpoint import`.
 
     make.py known OUT [CASE...]   small folders whose every number is known:
-                                  value(name, state, i), as tests/unit/foreign has it
+                                  value(name, state, i), as tests/unit/foreign has it;
+                                  known.tar.xz has all of them
     make.py trained OUT [CASE...] real training: OUT/CASE/{config.json,text.txt,
                                   the checkpoint,losses.json}: the losses are those
                                   of the steps after it
@@ -142,7 +143,83 @@ def set_flat(engine, p, get):
                 p.data.copy_(get("fp32"))
 
 
+class Embedding(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.wte = torch.nn.Embedding(c.vocab_size, c.n_embd)
+        self.wpe = torch.nn.Embedding(c.n_positions, c.n_embd)
+
+    @property
+    def weight(self):
+        return self.wte.weight
+
+    def forward(self, tokens):
+        return self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
+
+
+class Block(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.block = transformers.models.gpt2.modeling_gpt2.GPT2Block(c, layer_idx=0)
+
+    def forward(self, x):
+        y = self.block(x)
+        return y[0] if isinstance(y, tuple) else y
+
+
+def make_pipeline(case, name, folder, known, rank, world):
+    """GPT-2 as a PipelineModule of two stages, its head tied to the embedding."""
+    from deepspeed.pipe import PipelineModule, LayerSpec, TiedLayerSpec
+    torch.manual_seed(7)
+    c, kind = model(case, known)
+    c._attn_implementation = "sdpa"
+    text = np.frombuffer(open(os.environ["TEXT"], "rb").read(), np.uint8)
+    specs = [TiedLayerSpec("embed", Embedding, c)] + [LayerSpec(Block, c) for _ in range(c.n_layer)] + [
+        LayerSpec(torch.nn.LayerNorm, c.n_embd),
+        TiedLayerSpec("embed", Embedding, c, forward_fn=lambda e, x: x @ e.wte.weight.T)]
+    net = PipelineModule(layers=specs, num_stages=2, loss_fn=loss_of, partition_method="uniform")
+    with torch.no_grad():  # alike on all ranks, as tied copies must be
+        for n, p in net.named_parameters():
+            p.copy_(torch.ones_like(p) if n.endswith("ln_1.weight") or n.endswith("ln_2.weight")
+                    or (p.ndim == 1 and n[1:] == ".weight") else
+                    torch.zeros_like(p) if p.ndim == 1 else 0.02 * torch.tensor(
+                        value(n, "fp32", p.numel()).reshape(p.shape) * 2 - 1))
+    settings_ = dict(settings(case, world), train_micro_batch_size_per_gpu=2)
+    engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=groups(net, case), config=settings_)
+    replicas = world // 2
+    me, losses = engine.grid.get_data_parallel_id(), []
+
+    def step(i):
+        tokens, targets = batch(text, i, me, replicas)
+        rows = iter([(tokens[k:k + 2], targets[k:k + 2]) for k in range(0, len(tokens), 2)])
+        return engine.train_batch(data_iter=rows).item()
+
+    for i in range(BEFORE):
+        step(i)
+    if known:
+        set_known(engine, case)
+    if rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+    torch.distributed.barrier()
+    engine.save_checkpoint(folder)
+    if rank == 0:
+        c.architectures = [kind.__name__]
+        c.save_pretrained(folder)
+        for f in os.listdir(folder):
+            if f.startswith("zero_to_"):
+                os.remove(os.path.join(folder, f))
+    if not known:
+        for i in range(AFTER):
+            losses.append(step(BEFORE + i))
+        if rank == 0:
+            json.dump(losses, open(os.path.join(folder, "losses.json"), "w"))
+            shutil.copy(os.environ["TEXT"], os.path.join(folder, "text.txt"))
+
+
 def make(case, name, folder, known, rank, world):
+    if case.get("pipeline"):
+        return make_pipeline(case, name, folder, known, rank, world)
     torch.manual_seed(7)
     config, kind = model(case, known)
     text = np.frombuffer(open(os.environ["TEXT"], "rb").read(), np.uint8)
@@ -204,6 +281,8 @@ def cases(known):
             "gpt2_zero3_frozen": (3, dict(stage=3, frozen="wpe", dtype="bf16")),
             "gpt2_plain": (1, dict(stage=0)),
             "gpt2_plain_bf16": (2, dict(stage=0, dtype="bf16", groups=2)),
+            "gpt2_pipe_zero1": (4, dict(stage=1, groups=2, pipeline=True)),
+            "gpt2_pipe_plain": (2, dict(stage=0, groups=2, pipeline=True)),
             "gpt2_bf16_optimizer": (2, dict(stage=1, dtype="bf16", accumulate="fp32", groups=2)),
         }
     all = {}
@@ -216,6 +295,9 @@ def cases(known):
                                     zero={"sub_group_size": 700} if stage == 3 else {}))
     all["gpt2_z2_frozen_w2"] = (2, dict(stage=2, groups=2, frozen="wpe"))
     all["gpt2_z3_frozen_w4"] = (4, dict(stage=3, groups=2, frozen="wpe"))
+    all["gpt2_pipe_z0_w2"] = (2, dict(stage=0, groups=2, pipeline=True))
+    all["gpt2_pipe_z1_w2"] = (2, dict(stage=1, groups=2, pipeline=True))
+    all["gpt2_pipe_z1_w4"] = (4, dict(stage=1, groups=2, pipeline=True))
     return all
 
 
@@ -236,6 +318,20 @@ def process(rank, world, todo, out, known):
             raise
 
 
+def make_universal(name, out):
+    """NAME's folder, as DeepSpeed's own ds_to_universal makes it."""
+    import types
+    from deepspeed.checkpoint import ds_to_universal
+    folder = os.path.join(out, name)
+    tag = open(os.path.join(folder, "latest")).read().strip()
+    to = os.path.join(out, name.split("_")[0] + "_universal")
+    shutil.rmtree(to, ignore_errors=True)
+    ds_to_universal.main(types.SimpleNamespace(
+        input_folder=os.path.join(folder, tag), output_folder=os.path.join(to, tag), num_extract_workers=1,
+        num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True))
+    shutil.copy(os.path.join(folder, "config.json"), to)
+
+
 if __name__ == "__main__":
     known, out, wanted = sys.argv[1] == "known", sys.argv[2], sys.argv[3:]
     os.environ.setdefault("TEXT", os.path.join(os.path.dirname(__file__), "..", "..", "..", "README.md"))
@@ -244,3 +340,6 @@ if __name__ == "__main__":
         todo = [(n, c) for n, (w, c) in every.items() if w == world and (not wanted or n in wanted)]
         if todo:
             mp.start_processes(process, (world, todo, out, known), world, start_method="fork")
+    for name in ("gpt2_zero2", "llama_zero3"):
+        if known and (not wanted or name in wanted):
+            make_universal(name, out)

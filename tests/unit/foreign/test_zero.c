@@ -1,5 +1,6 @@
 /* test_zero.c - checkpoint folders of DeepSpeed: what
  * tests/reference/deepspeed/make.py wrote is read number by number. */
+#include "foreign/pipeline.h"
 #include "foreign/zero.h"
 
 #include "base/alloc.h"
@@ -51,6 +52,19 @@ static void open_source(const char *name, bool weights_only,
     free(path);
 }
 
+/* The name that a tensor has in the pipeline of the script: layers from 1 on,
+ * the norm is layer 3. */
+static char *name_in_pipeline(const char *name)
+{
+    const char *rest = strrchr(name, '.') + 1;
+
+    if (strncmp(name, "transformer.h.", 14) == 0)
+        return dsf_xasprintf("%c.block.%s", name[14] + 1, name + 16);
+    if (strncmp(name, "transformer.ln_f.", 17) == 0)
+        return dsf_xasprintf("3.%s", rest);
+    return dsf_xasprintf("tied_modules.embed.%s", name + 12);
+}
+
 /* Every number of a state, in pieces that cross those of ranks. */
 static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
                         enum dsf_source_state state, const char *word)
@@ -58,6 +72,8 @@ static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
     enum { PIECE = 37 };
     int64_t elems = dsf_source_elems(t);
     struct dsflow_err err = { .msg = "" };
+    char *name = strstr(s->what, "stages") != NULL ? name_in_pipeline(t->name)
+                                                   : dsf_xstrdup(t->name);
     float got[PIECE];
 
     for (int64_t at = 0; at < elems; at += PIECE) {
@@ -66,11 +82,12 @@ static void check_state(struct dsf_source *s, const struct dsf_source_tensor *t,
         if (s->read(s, t, state, at, (size_t)n, got, &err) < 0)
             fail_msg("%s: %s", t->name, err.msg);
         for (int64_t i = 0; i < n; i++)
-            if (got[i] != value(t->name, word, (uint32_t)(at + i)))
-                fail_msg("%s: %s[%lld] is %g: expected %g", t->name, word,
+            if (got[i] != value(name, word, (uint32_t)(at + i)))
+                fail_msg("%s: %s[%lld] is %g: expected %g", name, word,
                          (long long)(at + i), (double)got[i],
-                         (double)value(t->name, word, (uint32_t)(at + i)));
+                         (double)value(name, word, (uint32_t)(at + i)));
     }
+    free(name);
 }
 
 /* Tensors with numbers of their own, and those that were not trained. */
@@ -114,6 +131,10 @@ static const struct {
     { "llama_elastic", LLAMA, 0, "DeepSpeed, ZeRO 1, 2 ranks", 3 },
     { "llama_zero3", LLAMA, 0, "DeepSpeed, ZeRO 3, 2 ranks", 3 },
     { "qwen2_zero2_robin", QWEN2, 0, "DeepSpeed, ZeRO 2, 3 ranks", 3 },
+    { "gpt2_pipe_plain", GPT2, 0, "DeepSpeed without ZeRO, 2 stages", 3 },
+    { "gpt2_pipe_zero1", GPT2, 0, "DeepSpeed, ZeRO 1, 2 ranks, 2 stages", 3 },
+    { "gpt2_universal", GPT2, 0, "DeepSpeed, universal", 3 },
+    { "llama_universal", LLAMA, 0, "DeepSpeed, universal", -1 },
 };
 
 static void every_layout_is_read_number_by_number(void **state)
@@ -129,10 +150,11 @@ static void every_layout_is_read_number_by_number(void **state)
         assert_int_equal(s.samples, 36);
         assert_int_equal(s.updates, folders[i].updates);
         assert_string_equal(s.optimizer, "AdamW");
-        /* The form of "elastic" checkpoints does not say. */
-        assert_true(strcmp(folders[i].name, "llama_elastic") == 0
-                        ? isnan(s.lr)
-                        : s.lr > 0.00099 && s.lr < 0.00101);
+        /* "Elastic" and universal ones do not say. */
+        assert_true(isnan(s.lr) || (s.lr > 0.00099 && s.lr < 0.00101));
+        assert_true(!isnan(s.lr) ||
+                    strstr(folders[i].name, "elastic") != NULL ||
+                    strstr(folders[i].name, "universal") != NULL);
         dsf_source_fini(&s);
     }
 }
@@ -178,6 +200,48 @@ static void refused(const char *name, const char *tag, const char *text)
     free(path);
 }
 
+/* Layers by number have the names of a model; those of Megatron, too. */
+static void names_of_layers_become_those_of_a_model(void **state)
+{
+    static const struct {
+        const char *there, *here;
+        unsigned ndims;
+    } names[] = {
+        { "tied_modules.embed.word_embeddings.weight",
+          "language_model.embedding.word_embeddings.weight", 2 },
+        { "3.self_attention.query_key_value.weight",
+          "language_model.encoder.layers.0.self_attention.query_key_value."
+          "weight",
+          2 },
+        { "3.mlp.dense_h_to_4h.bias",
+          "language_model.encoder.layers.0.mlp.dense_h_to_4h.bias", 1 },
+        { "4.self_attention.query_key_value.weight",
+          "language_model.encoder.layers.1.self_attention.query_key_value."
+          "weight",
+          2 },
+        { "6.weight", "language_model.encoder.final_layernorm.weight", 1 },
+        { "6.bias", "language_model.encoder.final_layernorm.bias", 1 },
+        { "7.weight", "language_model.output_layer.weight", 2 },
+        { "7.what", "7.what", 1 },
+    };
+    enum { N = sizeof(names) / sizeof(*names) };
+    struct dsf_source s;
+
+    dsf_source_init(&s, "here");
+    for (size_t i = 0; i < N; i++)
+        dsf_source_add(&s, names[i].there)->ndims = names[i].ndims;
+    dsf_source_add(&s, "8.word_embeddings.weight")->ndims = 2;
+    assert_true(dsf_pipeline_is(&s));
+    dsf_pipeline_rename(&s);
+    assert_int_equal(s.names, DSF_NAMES_MEGATRON);
+    for (size_t i = 0; i < N; i++) {
+        assert_string_equal(s.tensors[i].name, names[i].here);
+        assert_false(s.tensors[i].again);
+    }
+    assert_true(s.tensors[N].again);
+    dsf_source_fini(&s);
+}
+
 static void what_is_not_whole_is_refused(void **state)
 {
     char *shard = dsf_xasprintf(
@@ -191,6 +255,14 @@ static void what_is_not_whole_is_refused(void **state)
     assert_int_equal(remove(shard), 0);
     refused("gpt2_zero2", NULL,
             "has 2 files …_optim_states.pt of model rank 0: expected 3");
+    for (int r = 0; r < 3; r += 2) {
+        free(shard);
+        shard = dsf_xasprintf("%s/gpt2_zero2/global_step3/zero_pp_rank_%d_mp_"
+                              "rank_00_optim_states.pt",
+                              folder, r);
+        assert_int_equal(remove(shard), 0);
+    }
+    refused("gpt2_zero2", NULL, "is of ZeRO and has no files");
     free(shard);
 }
 
@@ -200,6 +272,7 @@ int main(void)
         cmocka_unit_test(every_layout_is_read_number_by_number),
         cmocka_unit_test(weights_alone_are_read),
         cmocka_unit_test(a_tied_head_is_the_embedding),
+        cmocka_unit_test(names_of_layers_become_those_of_a_model),
         cmocka_unit_test(what_is_not_whole_is_refused),
     };
 
