@@ -187,6 +187,7 @@ static int by_name(const void *a, const void *b)
 static int check_entries(struct dsf_torch_file *f, struct dsflow_err *err)
 {
     struct zip_entry *e = f->entries;
+    const char *before = "what is before it";
     int64_t end = 0;
 
     qsort(e, f->nentries, sizeof(*e), by_place);
@@ -198,7 +199,8 @@ static int check_entries(struct dsf_torch_file *f, struct dsflow_err *err)
         if (begin < end)
             return dsflow_fail(err, DSFLOW_EINVAL,
                                "%s: %.200s begins inside %.200s", f->path,
-                               e[i].name, e[i - 1].name);
+                               e[i].name, before);
+        before = e[i].name;
         end = e[i].at + e[i].bytes;
     }
     qsort(e, f->nentries, sizeof(*e), by_name);
