@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/notice.h"
 #include "base/units.h"
+#include "foreign/to_universal.h"
 #include "cli/checkpoint_show.h"
 #include "cli/job_flags.h"
 #include "policies/keys.h"
@@ -89,15 +90,39 @@ static enum dsflow_dtype dtype_of(const struct dsf_cli_args *args,
     return all[i];
 }
 
+static int export_universal(const struct dsf_session *s,
+                            const struct dsf_cli_args *args, int64_t step,
+                            struct dsflow_err *err)
+{
+    int64_t from;
+    int status = dsf_to_universal(s, args->words[2], step, &from, err);
+
+    if (status == DSFLOW_OK)
+        printf("%s: a universal checkpoint of step %lld, for DeepSpeed\n",
+               args->words[2], (long long)from);
+    return status;
+}
+
 static int export(const struct dsf_cli_args *args, struct dsflow_err *err)
 {
+    bool universal = dsf_flag_value(args, "deepspeed") != NULL;
     struct dsf_session s = { 0 };
     int64_t step = DSF_LATEST, from;
     struct dsf_params *params = NULL;
     int status = dsf_flag_whole(args, "step", 0, 1000000000, &step, err);
 
+    if (status == DSFLOW_OK && universal &&
+        dsf_flag_value(args, "dtype") != NULL)
+        status = dsflow_fail(err, DSFLOW_EINVAL,
+                             "checkpoint export: --dtype: a universal folder "
+                             "(--deepspeed) has fp32");
     if (status == DSFLOW_OK)
         status = dsf_open_job(&s, args->words[1], args, err);
+    if (status == DSFLOW_OK && universal) {
+        status = export_universal(&s, args, step, err);
+        dsf_session_close(&s);
+        return status;
+    }
     if (status == DSFLOW_OK)
         status = dsf_params_open(&s, step, &params, &from, err);
     if (status == DSFLOW_OK)
@@ -124,7 +149,7 @@ static const struct {
     { "list", "RUN", 2, list, "" },
     { "verify", "RUN or FOLDER", 2, verify, "" },
     { "show", "a file or folder", 2, dsf_checkpoint_show, " tag json " },
-    { "export", "RUN and FOLDER", 3, export, " set step dtype " },
+    { "export", "RUN and FOLDER", 3, export, " set step dtype deepspeed " },
     { "import", "FOLDER and a job.toml", 3, dsf_checkpoint_import,
       " set tag weights-only prefix " },
 };
@@ -180,6 +205,8 @@ static const struct dsf_flag checkpoint_flags[] = {
     { "step", "N", "export: the checkpoint of step N, not the latest" },
     { "dtype", "fp32|bf16|fp16",
       "export: type of the weights (precision.compute)" },
+    { "deepspeed", NULL,
+      "export: a universal folder, with moments and step, for DeepSpeed" },
     { "tag", "T", "show, import: of the folder's checkpoints, not the latest" },
     { "json", NULL, "show: as JSON" },
     { "weights-only", NULL, "import: a run that begins with the weights" },
@@ -202,7 +229,9 @@ const struct dsf_cmd dsf_cmd_checkpoint = {
         "nothing that the file names and reads no numbers. export writes a\n"
         "Hugging Face folder (config.json, model.safetensors, the tokenizer's\n"
         "files, generation_config.json) that transformers loads; a job reads\n"
-        "one with model.init. Types of 16 bits are rounded to nearest. import\n"
+        "one with model.init. Types of 16 bits are rounded to nearest. With\n"
+        "--deepspeed it writes a universal folder, from which DeepSpeed goes\n"
+        "on, on any number of ranks (checkpoint.load_universal). import\n"
         "reads a folder of DeepSpeed (ZeRO 1 to 3, or without), such as the\n"
         "checkpoint-N that Hugging Face's Trainer writes with it, and writes\n"
         "a checkpoint of the job, with weights, moments and step: dsflow run\n"
