@@ -10,6 +10,7 @@
 
 static const struct dsf_scheme *const schemes[] = {
     [DSF_NAMES_HF] = &dsf_scheme_hf,
+    [DSF_NAMES_MEGATRON] = &dsf_scheme_megatron,
 };
 
 void dsf_match_add(struct dsf_match *m, int64_t to, int64_t from, int64_t rows)
@@ -58,7 +59,7 @@ int dsf_match_whole(const struct dsf_source *s, struct dsf_match *m,
             dsf_source_shape(from->ndims, from->dims, has, sizeof(has)),
             dsf_source_shape(ndims, want, wanted, sizeof(wanted)));
     m->transposed = flipped;
-    dsf_match_add(m, 0, 0, t->rows);
+    dsf_match_add(m, 0, 0, t->vector ? t->cols : t->rows);
     return DSFLOW_OK;
 }
 
@@ -80,6 +81,11 @@ static void say(struct wrong *w, const char *fmt, ...)
     va_end(ap);
     w->say(w->user, line);
     w->n++;
+}
+
+static void say_line(void *user, const char *line)
+{
+    say(user, "%s", line);
 }
 
 /* Does it have the states that the job needs? */
@@ -162,6 +168,8 @@ unsigned dsf_match_all(struct dsf_source *s, const struct dsf_model *m,
             match_one(scheme, s, m, states, u, i, &out->units[u][i], &w);
     }
     find_left_over(scheme, s, out, &w);
+    if (s->check != NULL)
+        s->check(s, m, say_line, &w);
     return w.n;
 }
 

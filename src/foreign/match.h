@@ -7,7 +7,8 @@
 #include "foreign/source.h"
 #include "model/model.h"
 
-/* Consecutive rows of a tensor of the job, and where they are there. */
+/* Consecutive rows of a tensor of the job, and where they are there; of a vector,
+ * numbers. Those of a tensor are in the order of the job. */
 struct dsf_match_run {
     int64_t to, from, rows;
 };
@@ -38,6 +39,7 @@ struct dsf_scheme {
 };
 
 extern const struct dsf_scheme dsf_scheme_hf;
+extern const struct dsf_scheme dsf_scheme_megatron;
 
 /* Of every tensor of the model, in the order of units. */
 struct dsf_matches {

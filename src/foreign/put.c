@@ -119,7 +119,7 @@ int dsf_put_unit(struct dsf_source *from, const struct dsf_matches *matches,
         else if (status == DSFLOW_OK && p.match->transposed)
             status = put_flipped(&p, t, err);
         else if (status == DSFLOW_OK)
-            status = put_rows(&p, t->cols, block, err);
+            status = put_rows(&p, t->vector ? 1 : t->cols, block, err);
         done = t->file_offset + n;
     }
     if (status == DSFLOW_OK)

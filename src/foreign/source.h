@@ -18,6 +18,8 @@ enum dsf_source_state {
     DSF_SOURCE_STATES,
 };
 
+struct dsf_model;
+
 /* Which names tensors have. */
 enum dsf_source_names {
     DSF_NAMES_HF,       /* Hugging Face's */
@@ -72,6 +74,10 @@ struct dsf_source {
                 enum dsf_source_state state, int64_t first, size_t n, float *to,
                 struct dsflow_err *err);
     void (*close)(struct dsf_source *s); /* what `of` holds */
+    /* Or NULL: a line for each thing that is said there of the model, which no
+     * name or shape shows, and that the job has otherwise. */
+    void (*check)(const struct dsf_source *s, const struct dsf_model *model,
+                  void (*say)(void *user, const char *line), void *user);
 };
 
 /* Empty: nothing is known. */
