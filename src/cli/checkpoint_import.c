@@ -6,6 +6,7 @@
 #include "config/job_tables.h"
 #include "config/toml_read.h"
 #include "foreign/into.h"
+#include "foreign/megatron.h"
 #include "foreign/zero.h"
 #include "plugin/plugin.h"
 
@@ -30,43 +31,75 @@ static bool says_model(const struct dsf_job *job)
     return false;
 }
 
-/* "model.init=FOLDER", where the folder says what the model is and the job does
- * not; NULL: it does, or it is not to be read. */
-static char *find_init(const char *folder, const char *path, const char **sets,
-                       unsigned nsets)
+/* Does the job leave the model to others? */
+static bool leaves_model(const char *path, const char **sets, unsigned nsets)
 {
-    char *config = dsf_xasprintf("%s/config.json", folder), *set = NULL;
     struct dsf_job job;
+    bool leaves;
 
-    if (access(config, R_OK) == 0 && !dsf_is_run(path) &&
-        dsf_job_read(path, sets, nsets, dsflow_plugin_load, &job, NULL) ==
-            DSFLOW_OK) {
-        if (!says_model(&job)) {
-            char *quoted = dsf_toml_quote(folder);
+    if (dsf_is_run(path) ||
+        dsf_job_read(path, sets, nsets, dsflow_plugin_load, &job, NULL) < 0)
+        return false;
+    leaves = !says_model(&job);
+    dsf_job_fini(&job);
+    return leaves;
+}
 
-            set = dsf_xasprintf("model.init=%s", quoted);
-            free(quoted);
-        }
-        dsf_job_fini(&job);
+/* Keys of [model] that the folder says: its config.json as init, or what is in
+ * files of Megatron-LM. Their number; freed by the caller. */
+static unsigned find_model(const char *folder, const char *tag,
+                           char *found[DSF_MEGATRON_SETS])
+{
+    char *config = dsf_xasprintf("%s/config.json", folder);
+    unsigned n = 0;
+
+    if (access(config, R_OK) == 0) {
+        char *quoted = dsf_toml_quote(folder);
+
+        found[n++] = dsf_xasprintf("model.init=%s", quoted);
+        free(quoted);
+    } else {
+        n = dsf_megatron_model(folder, tag, found);
     }
     free(config);
-    return set;
+    return n;
 }
 
 static int open_job(struct dsf_session *s, const struct dsf_cli_args *args,
-                    bool *took_init, struct dsflow_err *err)
+                    bool *took_model, struct dsflow_err *err)
 {
-    unsigned nsets;
-    const char **sets = dsf_flag_values(args, "set", &nsets);
-    char *init = find_init(args->words[1], args->words[2], sets, nsets);
+    const char *folder = args->words[1], *path = args->words[2];
+    char *found[DSF_MEGATRON_SETS] = { NULL };
+    unsigned nsets, nfound = 0;
+    const char **given = dsf_flag_values(args, "set", &nsets);
+    const char **sets = dsf_xcalloc(nsets + DSF_MEGATRON_SETS, sizeof(*sets));
     int status;
 
-    *took_init = init != NULL;
-    if (init != NULL)
-        sets[nsets++] = init;
-    status = dsf_session_model(s, args->words[2], sets, nsets, err);
+    memcpy(sets, given, nsets * sizeof(*sets));
+    if (leaves_model(path, given, nsets))
+        nfound = find_model(folder, dsf_flag_value(args, "tag"), found);
+    *took_model = nfound > 0;
+    for (unsigned i = 0; i < nfound; i++)
+        sets[nsets++] = found[i];
+    status = dsf_session_model(s, path, sets, nsets, err);
+    for (unsigned i = 0; i < nfound; i++)
+        free(found[i]);
     free(sets);
-    free(init);
+    free(given);
+    return status;
+}
+
+static int open_source(const char *path, const char *tag, bool weights_only,
+                       struct dsf_source *from, struct dsflow_err *err)
+{
+    int status;
+
+    if (dsf_megatron_is(path) ||
+        (weights_only && dsf_megatron_is_in_deepspeed(path, tag)))
+        return dsf_megatron_open(path, tag, weights_only, from, err);
+    status = dsf_zero_open(path, tag, weights_only, from, err);
+    if (status == DSFLOW_OK)
+        dsf_megatron_recognize(from, path, tag);
     return status;
 }
 
@@ -81,26 +114,25 @@ int dsf_checkpoint_import(const struct dsf_cli_args *args,
     struct dsf_into_done done = { 0 };
     struct dsf_source from = { 0 };
     struct dsf_session s = { 0 };
-    bool took_init;
-    int status = open_job(&s, args, &took_init, err);
+    bool took_model = false;
+    int status = open_source(args->words[1], dsf_flag_value(args, "tag"),
+                             spec.weights_only, &from, err);
 
-    if (status == DSFLOW_OK)
-        status = dsf_zero_open(args->words[1], dsf_flag_value(args, "tag"),
-                               spec.weights_only, &from, err);
     if (status == DSFLOW_OK && prefix != NULL)
         from.prefix = dsf_xstrdup(prefix);
+    if (status == DSFLOW_OK)
+        status = open_job(&s, args, &took_model, err);
     if (status == DSFLOW_OK)
         status = dsf_into_write(&s, &from, &spec, &done, err);
     if (status == DSFLOW_OK && done.nrefused > 0)
         fprintf(stderr,
-                "dsflow: %s: %u tensor%s as the job has it: nothing was "
-                "written\n",
-                from.path, done.nrefused,
-                done.nrefused == 1 ? " is not" : "s are not");
+                "dsflow: %s: does not fit the job, for %u reason%s: nothing "
+                "was written\n",
+                from.path, done.nrefused, done.nrefused == 1 ? "" : "s");
     else if (status == DSFLOW_OK)
         printf("%s: step %lld of %s (%s): dsflow run %s --resume goes on\n",
                done.folder, (long long)done.step, from.path, from.what,
-               took_init ? s.job->main.output : args->words[2]);
+               took_model ? s.job->main.output : args->words[2]);
     free(done.folder);
     dsf_source_fini(&from);
     dsf_session_close(&s);

@@ -67,7 +67,7 @@ train = "text.txt"
 EOF2
 refused 2 14 "transformer.wte.weight: shape \[259, 8\]: the model of the job makes it \[300, 8\]" ds/gpt2_zero2 other.toml
 refused 2 14 "transformer.h.2.mlp.c_fc.bias: is missing" ds/gpt2_zero2 other.toml
-refused 2 14 "ds/gpt2_zero2/global_step3: 13 tensors are not as the job has it: nothing was written" ds/gpt2_zero2 other.toml
+refused 2 14 "ds/gpt2_zero2/global_step3: does not fit the job, for 13 reasons: nothing was written" ds/gpt2_zero2 other.toml
 refused 2 13 "transformer.h.1.ln_1.weight: \[8\]: the model of the job has no place for it" ds/gpt2_zero2 other.toml \
     --set model.layers=1 --set model.vocab=259
 refused 2 1 "--set: optimizer: kind: lion: ds/gpt2_zero2/global_step3 has the moments of AdamW" ds/gpt2_zero2 short.toml --set optimizer.kind=lion
