@@ -1,12 +1,13 @@
 /* muon.c - an optimizer: Muon (Jordan et al. 2024) for the matrices of layers (a
  * fused one, as GPT-2's q, k and v, is one), with Nesterov's momentum as a mean
  * (m = 0.95 m + 0.05 g) and the factor sqrt(max(1, rows / cols)); AdamW for the
- * rest, at the rate [muon] adam * [optimizer] lr. job.toml: kind = "muon". */
+ * rest, at the rate [plain_muon] adam * [optimizer] lr. job.toml:
+ * kind = "plain_muon". (The "muon" that dsflow has multiplies faster.) */
 #include <dsflow/plugin.h>
 #include <math.h>
 #include <string.h>
 
-struct muon { /* [muon] */
+struct muon { /* [plain_muon] */
     double momentum, adam;
 };
 static const struct dsflow_option options[] = {
@@ -126,7 +127,8 @@ static size_t scratch(const struct dsflow_case *c)
 }
 
 static const struct dsflow_op op = {
-    .abi = DSFLOW_OP_ABI, .name = "muon", .summary = "Muon's update of a unit",
+    .abi = DSFLOW_OP_ABI, .name = "plain_muon",
+    .summary = "Muon's update of a unit",
     .args_size = sizeof(struct args), .direction = DSFLOW_DIR_UPDATE,
     DSFLOW_PORTS({ "control", DSFLOW_R },
                  { "grad", DSFLOW_R, .slice = DSFLOW_ELEMS },
@@ -140,9 +142,10 @@ static const struct dsflow_codelet codelet = {
     .abi = DSFLOW_CODELET_ABI, .op = &op, .cpu = update,
 };
 static const struct dsflow_optimizer optimizer = {
-    .abi = DSFLOW_OPTIMIZER_ABI, .name = "muon", .op = &op, .fill = fill,
+    .abi = DSFLOW_OPTIMIZER_ABI, .name = "plain_muon", .op = &op, .fill = fill,
     .summary = "Muon for the matrices of layers, AdamW for the rest",
-    .states = (const char *const[]){ "m", "v", NULL }, .whole = 1,
+    .states = (const char *const[]){ "m", "v", NULL },
+    .whole = DSFLOW_WHOLE_TENSORS,
     .options = options, .part_size = sizeof(struct muon),
 };
 const struct dsflow_plugin dsflow_plugin = {

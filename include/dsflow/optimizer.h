@@ -67,7 +67,7 @@ struct dsflow_tensor {
  * `at` counts from the first number of the task and may be negative, and a
  * tensor may end after the last. With tensor parallelism a rank has pieces of
  * tensors: rows and cols are those of a piece, and several may have one number.
- * An optimizer that is `whole` never sees either. */
+ * Of what an optimizer needs whole, it never sees either. */
 struct dsflow_update_args {
     int64_t elems;
     int64_t decay; /* weight decay is for the first so many: matrices */
@@ -82,6 +82,15 @@ struct dsflow_optimizer_keys {
     double lr, betas[2], eps, weight_decay, momentum;
     int nesterov;
     int bias_correction;
+};
+
+/* Which tensors an optimizer needs whole. Units that have them are never cut:
+ * ranks share out units instead. */
+enum dsflow_whole {
+    DSFLOW_WHOLE_NONE,
+    DSFLOW_WHOLE_TENSORS,  /* all: no unit is cut */
+    DSFLOW_WHOLE_MATRICES, /* DSFLOW_MATRIX: units of embeddings and the head,
+                              and those of vectors alone, may be cut */
 };
 
 struct dsflow_optimizer {
@@ -99,8 +108,7 @@ struct dsflow_optimizer {
 
     unsigned uses_momentum; /* 1: it reads momentum and nesterov of the job; a
                                job that sets them otherwise is warned */
-    unsigned whole;         /* 1: it needs whole tensors: a unit is never cut,
-                               and ranks share out units instead */
+    unsigned whole;         /* enum dsflow_whole */
 
     /* Keys of its own: the table of job.toml that has its name. NULL: none.
      * They fill `part`, of part_size bytes. */

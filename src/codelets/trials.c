@@ -33,10 +33,10 @@ static struct dsflow_shape control(void)
 static int fill_update(const struct dsflow_op *op, uint64_t seed, unsigned port,
                        void *data, int64_t elems, const void *args)
 {
+    const bool moments = op == &dsf_op_adam || op == &dsf_op_lamb ||
+                         op == &dsf_op_lamb_moments || op == &dsf_op_muon;
     const bool second =
-        (port == 4 && (op == &dsf_op_adam || op == &dsf_op_lamb ||
-                       op == &dsf_op_lamb_moments)) ||
-        (port == 3 && op == &dsf_op_adagrad);
+        (port == 4 && moments) || (port == 3 && op == &dsf_op_adagrad);
     uint64_t state = seed + port;
     float *v = data;
 
@@ -164,6 +164,62 @@ static int make_lamb(const struct dsflow_op *op, uint64_t seed,
 }
 
 const struct dsflow_trials dsf_trials_lamb = { .make = make_lamb,
+                                               .fill = fill_update };
+
+/* Wide, tall and square matrices of a layer, and a vector behind them; or, for
+ * every fourth seed, an embedding that is cut. Half of them have a copy. */
+static int make_muon(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    struct dsf_update_args *a = args;
+    uint64_t state = seed;
+    const bool embedding = seed % 4 == 3;
+    int64_t at = embedding ? -(int64_t)dsf_any(&state, 0, 30) : 0;
+
+    a->at.ntensors = embedding ? 1 : 3;
+    for (int16_t i = 0; i < a->at.ntensors; i++) {
+        struct dsflow_tensor *t = &a->at.tensors[i];
+        const bool vector = !embedding && i == 2;
+
+        *t = (struct dsflow_tensor){
+            .at = at,
+            .rows = vector ? 1 : dsf_any(&state, embedding ? 31 : 1, 40),
+            .cols = dsf_any(&state, 1, 40),
+            .kind = embedding ? DSFLOW_EMBEDDING
+                    : vector  ? DSFLOW_VECTOR
+                              : DSFLOW_MATRIX,
+            .decays = !vector,
+            .number = i,
+        };
+        at = (at + t->rows * t->cols + 15) / 16 * 16;
+    }
+    a->at.elems = embedding ? at / 2 + 1 : at;
+    a->at.grad_at = 16 * dsf_any(&state, 0, 2);
+    a->at.param_at = 16 * dsf_any(&state, 0, 2);
+    a->beta1 = 0.9;
+    a->beta2 = 0.95;
+    a->eps = 1e-6f;
+    a->weight_decay = 0.1f;
+    a->momentum = 0.95f;
+    a->nesterov = dsf_any(&state, 0, 1);
+    a->steps = dsf_any(&state, 1, 5);
+    a->scale = dsf_any(&state, DSF_MUON_SHAPE, DSF_MUON_RMS);
+    a->adam_rate = 0.1;
+    a->copies = seed & 1;
+    a->copy_at = a->copies ? 16 * dsf_any(&state, 0, 2) : 0;
+    *n = 5 + (unsigned)a->copies;
+    shapes[0] = control();
+    shapes[1] = floats((size_t)(a->at.grad_at + a->at.elems));
+    shapes[2] = floats((size_t)(a->at.param_at + a->at.elems));
+    shapes[3] = shapes[4] = floats((size_t)a->at.elems);
+    if (a->copies)
+        shapes[5] = dsflow_shape_of(seed & 2 ? DSFLOW_FP16 : DSFLOW_BF16,
+                                    a->at.elems + a->copy_at);
+    return DSFLOW_OK;
+}
+
+const struct dsflow_trials dsf_trials_muon = { .make = make_muon,
                                                .fill = fill_update };
 
 static int make_ratio(const struct dsflow_op *op, uint64_t seed,

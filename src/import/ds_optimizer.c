@@ -22,6 +22,7 @@ static const struct rule rules[] = {
     { "sgd", "sgd", 1e-3, 0, 0, true },
     { "adagrad", "adagrad", 1e-2, 0, 1e-10, false },
     { "lamb", "lamb", 1e-3, 0.999, 1e-8, false },
+    { "muon", "muon", 0.02, 0.95, 1e-10, false },
 };
 
 static const struct rule *find_rule(struct dsf_ds *x)
@@ -32,8 +33,8 @@ static const struct rule *find_rule(struct dsf_ds *x)
         if (strcasecmp(rules[i].type, type) == 0)
             return &rules[i];
     dsf_ds_refuse(x, "optimizer.type",
-                  "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad or "
-                  "Lamb",
+                  "%.60s: expected Adam, AdamW, Lion, SGD, Adagrad, "
+                  "Lamb or Muon",
                   type);
     return NULL;
 }
@@ -92,10 +93,26 @@ static void take_lamb(struct dsf_ds *x)
     dsf_ds_take_number(x, "lamb", "min_coeff", O "min_coeff", 0.01);
 }
 
+/* The rate of what Muon does not update is not the same by default. Most
+ * schedules of DeepSpeed give both the same rate, which is theirs. */
+static void take_muon(struct dsf_ds *x)
+{
+    const char *schedule = dsf_ds_text(x, "scheduler.type", "WarmupCosineLR");
+    const bool own = dsf_ds_get(x, O "adam_lr") != NULL;
+
+    dsf_ds_take_number(x, "muon", "momentum", O "momentum", 0.95);
+    if (strcmp(schedule, "WarmupCosineLR") == 0)
+        dsf_ds_take_number(x, "muon", "adam_lr", own ? O "adam_lr" : O "lr",
+                           3e-4);
+}
+
 static void take_rule(struct dsf_ds *x, const struct rule *r)
 {
+    const bool two =
+        strcmp(r->kind, "muon") == 0 && dsf_ds_get(x, O "muon_lr") != NULL;
+
     take_kind(x, r);
-    dsf_ds_take_number(x, "optimizer", "lr", O "lr", r->lr);
+    dsf_ds_take_number(x, "optimizer", "lr", two ? O "muon_lr" : O "lr", r->lr);
     if (r->beta2 > 0)
         take_betas(x, r->beta2);
     if (r->eps > 0)
@@ -104,6 +121,8 @@ static void take_rule(struct dsf_ds *x, const struct rule *r)
                        torch_decay(x, r));
     if (strcmp(r->kind, "lamb") == 0)
         take_lamb(x);
+    if (strcmp(r->kind, "muon") == 0)
+        take_muon(x);
     if (!r->momentum)
         return;
     dsf_ds_take_number(x, "optimizer", "momentum", O "momentum", 0);

@@ -47,6 +47,17 @@ static void add_gradients(struct step *s, struct gradients *g,
             dsf_add_named(s->g, &spec, "%s.%s", dsf_ring_name(sum).s, unit);
 }
 
+/* Has the unit tensors that the optimizer needs whole? */
+static bool is_whole(const struct step *s, const struct dsf_unit *unit)
+{
+    bool matrix = false;
+
+    for (unsigned i = 0; i < unit->ntensors; i++)
+        matrix |= !unit->tensors[i].vector && unit->matrices == DSFLOW_MATRIX;
+    return s->optimizer->whole == DSFLOW_WHOLE_TENSORS ||
+           (s->optimizer->whole == DSFLOW_WHOLE_MATRICES && matrix);
+}
+
 static void add_unit(struct step *s, unsigned u)
 {
     const struct dsf_unit *unit = &s->model->units[u];
@@ -56,7 +67,7 @@ static void add_unit(struct step *s, unsigned u)
                     .role = DSFLOW_GRADS, .home = DSFLOW_ANYWHERE,
                     .unit = (int32_t)u,
                     /* One block is never cut. */
-                    .block = s->optimizer->whole ? unit->elems : unit->block);
+                    .block = is_whole(s, unit) ? unit->elems : unit->block);
     struct dsflow_data_spec param = grad, state;
 
     param.role = DSFLOW_PARAMS;

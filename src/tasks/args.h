@@ -11,6 +11,7 @@
 #include <dsflow/optimizer.h>
 #include <dsflow/segments.h>
 
+#include "config/choice.h"
 #include "tasks/collective.h"
 #include "tasks/loss_scale.h"
 
@@ -177,10 +178,15 @@ struct dsf_cast_args {
                        the buffer has */
 };
 
+/* How long a step of a matrix is: task_muon.c. */
+#define DSF_MUON_SCALES(X) X(DSF_MUON_SHAPE, "shape") X(DSF_MUON_RMS, "rms")
+enum dsf_muon_scale { DSF_MUON_SCALES(DSF_CHOICE_VALUE) };
+
 /* adam                     { control R, grad R, param RW, m RW, v RW, copy RW? }
  * sgd                      { control R, grad R, param RW, m RW?, copy RW? }
  * lion                     { control R, grad R, param RW, m RW, copy RW? }
  * adagrad                  { control R, grad R, param RW, sum RW, copy RW? }
+ * muon                     { control R, grad R, param RW, m RW, v RW, copy RW? }
  *   m of sgd: momentum. copy: the new parameters in bf16 or fp16, rounded to the
  *   nearest, from element copy_at on; copies says that the task has this port.
  *   All: g = grad * control.scale. Elements [0, decay) decay.
@@ -191,6 +197,10 @@ struct dsf_cast_args {
  *   lion: Chen et al. 2023, algorithm 2.
  *   adagrad: Duchi et al. 2011, diagonal; L2 decay; as torch.optim.Adagrad without
  *   a decay of the rate.
+ *   muon: of a matrix of a layer m = mean of g, x = m or, Nesterov's, the mean of
+ *   g and m, made orthogonal in `steps` steps (Jordan et al. 2024), p -= lr s x
+ *   with s of `scale`, and decoupled decay; v of it stays 0. All else as adam, with
+ *   decoupled decay and the rate lr adam_rate.
  *
  * lamb_moments             { control R, grad R, param R, m RW, v RW, sums W }
  * lamb_ratio               { ratio W, sums R, ... }       struct dsf_ratio_args
@@ -200,7 +210,7 @@ struct dsf_cast_args {
  *   tensor ratio = |p| / |u|, within its limits, or 1 where one of the two is 0;
  *   p -= lr ratio u.
  *   sums: double[blocks][width], for each block of the unit the sums of p^2 and
- *   u^2 of the numbers that each of its tensors has there, at [2 number] and
+ *   u^2 of the numbers that each of its tensors has there: [2 number] and
  *   [2 number + 1]; 0 for the others. So they do not depend on how a unit is cut,
  *   and lamb_ratio adds them block by block. ratio: double[n]. */
 struct dsf_update_args {
@@ -211,6 +221,8 @@ struct dsf_update_args {
     int32_t copies, uncorrected;
     int32_t width; /* of lamb: a power of two */
     int64_t copy_at;
+    double adam_rate;     /* of muon: the rate of AdamW / lr */
+    int32_t steps, scale; /* of muon: enum dsf_muon_scale */
 };
 struct dsf_ratio_args {
     double least, most;

@@ -5,6 +5,7 @@
 #include "config/job_tables.h"
 #include "tasks/components.h"
 #include "tasks/lamb.h"
+#include "tasks/muon.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,14 @@ static int fill_lamb(const void *part, const struct dsflow_optimizer_keys *keys,
     return dsf_lamb_check_keys(part, err);
 }
 
+static int fill_muon(const void *part, const struct dsflow_optimizer_keys *keys,
+                     void *args, struct dsflow_err *err)
+{
+    fill(keys, 1, args);
+    dsf_muon_fill(part, keys, args);
+    return DSFLOW_OK;
+}
+
 static unsigned sgd_states(const void *part,
                            const struct dsflow_optimizer_keys *keys)
 {
@@ -77,12 +86,17 @@ static const struct dsflow_optimizer optimizers[] = {
       .summary = "LAMB: Adam's step of each tensor, as long as its norm says",
       .op = &dsf_op_lamb, STATES("m", "v"), .fill = fill_lamb,
       .options = dsf_lamb_options, .part_size = sizeof(struct dsf_lamb_keys) },
+    { .abi = DSFLOW_OPTIMIZER_ABI, .name = "muon",
+      .summary = "Muon for the matrices of layers, AdamW for the rest",
+      .op = &dsf_op_muon, STATES("m", "v"), .fill = fill_muon,
+      .whole = DSFLOW_WHOLE_MATRICES, .options = dsf_muon_options,
+      .part_size = sizeof(struct dsf_muon_keys) },
 };
 
 static const void *const builtin[] = { &optimizers[0], &optimizers[1],
                                        &optimizers[2], &optimizers[3],
                                        &optimizers[4], &optimizers[5],
-                                       NULL };
+                                       &optimizers[6], NULL };
 
 static unsigned count_states(const struct dsflow_optimizer *o)
 {

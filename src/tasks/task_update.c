@@ -110,7 +110,9 @@ static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
 /* Kinds of task with the arguments of this file have the same check. */
 unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
 {
-    return op->check == update_check || op == &dsf_op_lamb ? op->nports - 1 : 0;
+    return op->check == update_check || op == &dsf_op_lamb || op == &dsf_op_muon
+               ? op->nports - 1
+               : 0;
 }
 
 /* `gone` has an entry for the copy where the task has one. */

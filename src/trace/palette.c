@@ -95,6 +95,7 @@ static const struct look others[] = {
     { "lion", 0, DSF_PLAIN },
     { "adagrad", 0, DSF_PLAIN },
     { "lamb", 0, DSF_PLAIN },
+    { "muon", 0, DSF_PLAIN },
     { "lamb_moments", -22, DSF_DOTTED },
     { "lamb_ratio", 44, DSF_UPWARD },
     { "copy", 55, DSF_DOTTED },

@@ -52,7 +52,7 @@ sed 's/"stage": 2,/"stage": 2, "zero_hpz_partition_size": 2,/; s/"Adam"/"OneBitA
 [ $? -eq 2 ] || fault "status is not 2"
 [ -s out ] && fault "prints: $(cat out)"
 cat > expected <<'EOF'
-dsflow: bad.json:7: optimizer.type: OneBitAdam: expected Adam, AdamW, Lion, SGD, Adagrad or Lamb
+dsflow: bad.json:7: optimizer.type: OneBitAdam: expected Adam, AdamW, Lion, SGD, Adagrad, Lamb or Muon
 dsflow: bad.json:16: zero_optimization.zero_hpz_partition_size: 2: parameters are gathered from all ranks that share them: expected 1; --drop zero_optimization.zero_hpz_partition_size goes on without it
 dsflow: bad.json: 2 keys cannot be had
 EOF

@@ -10,12 +10,13 @@ c_float_p = ctypes.POINTER(ctypes.c_float)
 
 class Tensor(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int64) for n in ("at", "rows", "cols")] + [
-        (n, ctypes.c_int32) for n in ("kind", "decays")]
+        ("kind", ctypes.c_int32), ("decays", ctypes.c_int16),
+        ("number", ctypes.c_int16)]
 
 
 class Args(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int64)
-                for n in ("elems", "decay", "grad_at", "param_at")] + [
+                for n in ("elems", "decay", "grad_at", "param_at", "block")] + [
         ("ntensors", ctypes.c_int32), ("tensors", Tensor * 12),
         ("lr", ctypes.c_double), ("betas", ctypes.c_double * 2),
         ("eps", ctypes.c_double), ("weight_decay", ctypes.c_double),
@@ -30,7 +31,8 @@ class Control(ctypes.Structure):
 
 
 class Buf(ctypes.Structure):
-    _fields_ = [("ptr", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+    _fields_ = [("ptr", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
+                ("elems", ctypes.c_int64), ("dtype", ctypes.c_int)]
 
 
 class Call(ctypes.Structure):
@@ -108,7 +110,7 @@ def main():
         for t in tensors:
             view(g, t).copy_(torch.randn(t.rows, t.cols))
         bufs = (Buf * 5)(Buf(ctypes.addressof(control), ctypes.sizeof(control)),
-                         *(Buf(x.data_ptr(), 4 * at) for x in (g, p, m, v)))
+                         *(Buf(x.data_ptr(), 4 * at, at) for x in (g, p, m, v)))
         update(Call(bufs, 5, ctypes.addressof(args), 0, scratch.data_ptr(),
                     None))
         for t, e, b in zip(tensors, expected, momenta):

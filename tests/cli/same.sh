@@ -48,6 +48,7 @@ if cmp -s serial/checkpoints/step-10/params.safetensors \
 fi
 for kind in "batch.tile=16" "batch.groups=4" "model.family=llama" \
     "optimizer.kind=lion" "optimizer.kind=sgd" "optimizer.kind=adagrad" "optimizer.kind=lamb" \
+    "optimizer.kind=muon" \
     "optimizer.clip=0.0"; do
     rm -rf a b
     run a --executor serial --set $kind

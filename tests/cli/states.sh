@@ -56,7 +56,7 @@ for format in bf16 int8; do
 done
 other bf16 int8
 
-for kind in sgd lion adagrad lamb; do
+for kind in sgd lion adagrad lamb muon; do
     packed="--set precision.states=int8 --set optimizer.kind=$kind"
 
     [ $kind = sgd ] && packed="$packed --set optimizer.momentum=0.9"

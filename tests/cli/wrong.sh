@@ -70,7 +70,7 @@ set_wrong job.steps 0 "job: steps: 0: expected a whole number, 1 to 1000000000"
 set_wrong job.steps 1.5 "job: steps: 1.5: expected a whole number, 1 to 1000000000"
 set_wrong model.dropout 0.1 "model: dropout: 0.1: expected 0"
 set_wrong model.family bert 'model: family: "bert": expected gpt2 or llama'
-set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd, lion, adagrad or lamb'
+set_wrong optimizer.kind adan 'optimizer: kind: "adan": expected adamw, adam, sgd, lion, adagrad, lamb or muon'
 set_wrong schedule.kind cosine 'schedule: kind: "cosine": expected constant, warmup_cosine, warmup_linear, warmup, one_cycle or range_test'
 set_wrong model.mlp mine 'model: mlp: "mine": expected builtin'
 set_wrong optimizer.lr -1 "optimizer: lr: -1: expected a number, 0 to 1000"
@@ -110,7 +110,7 @@ set_wrong zero.offload_param.device cpu "[zero.offload_param]: unknown table; ds
 set_wrong fp16.enabled true "[fp16]: unknown table; dsflow's is precision.compute"
 wrong 2 "--set lr=1: expected table.key=value; it is optimizer.lr" run job.toml --set lr=1
 wrong_text 'learning_rate = 1e-3\n' "1: learning_rate: expected in a table such as [job]; dsflow's is optimizer.lr"
-wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job.steps or trace.steps"
+wrong_text 'steps = 5\n' "1: steps: expected in a table such as [job]; it is job.steps or trace.steps or muon.steps"
 wrong_text '[[job]]\nsteps = 5\n' "1: job[0]: expected [job], which does not repeat"
 wrong_text '[job]\nsteps = 5\n[[nothing]]\n' "3: [nothing]: unknown table"
 wrong_text '[job]\nsteps = 5\nx = [1, {}]\n' "3: job: x: unknown key"

@@ -151,6 +151,16 @@ const char *const mesh_trials[] = {
     "zero.keep=0",
     "gpt2 optimizer.kind=lamb mesh.tensor=2 mesh.pipeline=2 "
     "offload.optimizer=cpu offload.piece=4KiB model.tied=true",
+    "gpt2 optimizer.kind=muon mesh.data=2 mesh.pipeline=2",
+    "llama optimizer.kind=muon mesh.data=4 zero.stage=1",
+    "gpt2 optimizer.kind=muon mesh.data=2 mesh.pipeline=2 zero.stage=2 "
+    "zero.reduce=micro optimizer.clip=0.0 model.tied=true",
+    "llama optimizer.kind=muon mesh.data=2 zero.stage=3 zero.keep=0 "
+    "muon.scale=rms muon.adam_lr=1e-3",
+    "gpt2 optimizer.kind=muon offload.optimizer=nvme offload.piece=4KiB "
+    "mesh.data=2 zero.stage=1",
+    "gpt2 " NO_MASTERS "optimizer.kind=muon mesh.data=2 zero.stage=1 "
+    "precision.states=bf16",
     "gpt2 " NO_MASTERS "optimizer.kind=lamb mesh.data=2 zero.stage=1 "
     "precision.states=bf16",
     "gpt2 optimizer.kind=sgd optimizer.momentum=0.9 mesh.data=2 "

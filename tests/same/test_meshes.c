@@ -46,8 +46,9 @@ static bool on_gpus;
 
 /* Keys that say how sums are grouped, or what is computed at all. */
 static const char *const counts[] = {
-    "batch.groups", "batch.micro", "batch.sequence", "batch.tile", "job.steps",
-    "model.",       "optimizer.",  "zero.reduce",    "precision.", "shrink.",
+    "batch.groups", "batch.micro", "batch.sequence", "batch.tile",
+    "job.steps",    "model.",      "optimizer.",     "zero.reduce",
+    "precision.",   "shrink.",     "lamb.",          "muon.",
 };
 
 /* Who runs a trial: the serial executor, StarPU, or a serial executor for each

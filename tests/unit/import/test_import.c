@@ -396,6 +396,25 @@ static void the_defaults_are_those_of_deepspeed(void **state)
     assert_false(job.optimizer.bias_correction);
     assert_line("max_coeff = 2.5 ");
     dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Muon\"}}", RANKS(1), &job);
+    assert_string_equal(job.optimizer.kind, "muon");
+    assert_true(job.optimizer.lr == 0.02 && job.optimizer.betas[1] == 0.95);
+    assert_line("adam_lr = 0.0003 ");
+    assert_line("momentum = 0.95 ");
+    dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Muon\", \"params\": "
+             "{\"lr\": 1e-3, \"muon_lr\": 0.5, \"momentum\": 0.9}}}",
+             RANKS(1), &job);
+    assert_true(job.optimizer.lr == 0.5 && job.optimizer.momentum == 0);
+    assert_line("adam_lr = 0.001 ");
+    assert_line("momentum = 0.9 ");
+    dsf_job_fini(&job);
+    make_job("{" BATCH "\"optimizer\": {\"type\": \"Muon\"}, \"scheduler\": "
+             "{\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": 0.1}}}",
+             RANKS(1), &job);
+    assert_true(job.optimizer.lr == 0.1);
+    assert_null(strstr(did.text, "adam_lr"));
+    dsf_job_fini(&job);
 }
 
 static void an_optimizer_of_the_program_is_left_open(void **state)
@@ -424,7 +443,7 @@ static void optimizers_that_there_are_not_are_refused(void **state)
     assert_refused("{" BATCH "\"optimizer\": {\"type\": \"OneBitAdam\"}}",
                    RANKS(1),
                    "ds.json:1: optimizer.type: OneBitAdam: expected Adam, "
-                   "AdamW, Lion, SGD, Adagrad or Lamb");
+                   "AdamW, Lion, SGD, Adagrad, Lamb or Muon");
     assert_refused("{" BATCH "\n\"optimizer\": {\"params\": {\"betas\": [1]}}}",
                    RANKS(1),
                    "ds.json:2: optimizer.params.betas: expected two numbers");

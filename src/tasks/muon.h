@@ -1,0 +1,33 @@
+/* muon.h - what of Muon other files need. */
+#ifndef DSF_TASKS_MUON_H
+#define DSF_TASKS_MUON_H
+
+#include <dsflow/option.h>
+
+#include "tasks/args.h"
+
+/* The table [muon] of a job. */
+struct dsf_muon_keys {
+    double momentum;
+    int64_t steps;
+    int nesterov;
+    int64_t scale; /* enum dsf_muon_scale */
+    double adam_lr;
+};
+extern const struct dsflow_option dsf_muon_options[];
+
+/* What follows from them, and from those of all optimizers. */
+void dsf_muon_fill(const void *part, const struct dsflow_optimizer_keys *keys,
+                   struct dsf_update_args *args);
+
+/* Is it a matrix of a layer, which becomes orthogonal? */
+static inline int dsf_muon_turns(const struct dsflow_tensor *t)
+{
+    return t->kind == DSFLOW_MATRIX;
+}
+
+/* Numbers of scratch for a matrix: twice the matrix, and two squares of the
+ * shorter of its sides. */
+int64_t dsf_muon_room(const struct dsflow_tensor *t);
+
+#endif
