@@ -140,17 +140,35 @@ static char *find_trainers(const char *path)
     return newest < 0 ? NULL : dsf_xasprintf("%s/checkpoint-%d", path, newest);
 }
 
+static bool has(const char *path, const char *name)
+{
+    char *file = dsf_xasprintf("%s/%s", path, name);
+    bool found = access(file, F_OK) == 0;
+
+    free(file);
+    return found;
+}
+
 static int fail_empty(const char *path, struct dsflow_err *err)
 {
-    char *trainers = find_trainers(path);
-    int status =
+    char *trainers;
+    int status;
+
+    if (has(path, "trainer_state.json") && has(path, "optimizer.pt"))
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: the Trainer wrote it without DeepSpeed, and "
+                           "optimizer.pt does not say which moments are of "
+                           "which tensor: to begin with its weights, name the "
+                           "folder in model.init",
+                           path);
+    trainers = find_trainers(path);
+    status =
         dsflow_fail(err, DSFLOW_EINVAL,
                     "%s: has no files of a checkpoint of DeepSpeed "
                     "(mp_rank_00_model_states.pt, …) and no latest that names "
                     "a folder of them%s%s",
                     path, trainers != NULL ? ": did you mean " : "",
                     trainers != NULL ? trainers : "");
-
     free(trainers);
     return status;
 }

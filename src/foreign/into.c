@@ -5,6 +5,7 @@
 #include "base/aside.h"
 #include "base/log.h"
 #include "base/notice.h"
+#include "base/units.h"
 #include "foreign/match.h"
 #include "foreign/put.h"
 #include "tasks/loss_scale.h"
@@ -75,6 +76,33 @@ static int check_optimizer(const struct into *x, struct dsflow_err *err)
                             : x->nstates < 2              ? "Adam"
                                                           : "another one");
     return DSFLOW_OK;
+}
+
+static void warn_key(const struct into *x, const char *key, double now,
+                     double was)
+{
+    if (!isnan(was) && fabs(now - was) > 1e-6 * fabs(was))
+        dsf_warn("optimizer.%s: %s in the job, and %s in %s", key,
+                 dsf_real_text(now).s, dsf_real_text(was).s, x->from->path);
+}
+
+/* Keys that a configuration may have left to a program: what was set there is
+ * what the moments are of. */
+static void warn_optimizer(const struct into *x)
+{
+    const struct dsf_job *job = x->s->job;
+
+    if (x->spec->weights_only)
+        return;
+    if (x->nstates == 2) {
+        warn_key(x, "betas[0]", job->optimizer.betas[0], x->from->betas[0]);
+        warn_key(x, "betas[1]", job->optimizer.betas[1], x->from->betas[1]);
+        warn_key(x, "eps", job->optimizer.eps, x->from->eps);
+    }
+    warn_key(x, "weight_decay", job->optimizer.weight_decay,
+             x->from->weight_decay);
+    if (strcmp(job->schedule.kind, "constant") == 0)
+        warn_key(x, "lr", job->optimizer.lr, x->from->lr);
 }
 
 /* The places in the list of what the plan keeps of the optimizer's states. */
@@ -356,6 +384,7 @@ int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
     if (done->nrefused == 0) {
         find_place(&x);
         warn_frozen(from);
+        warn_optimizer(&x);
         status = dsf_run_make_output(s->job, err);
         if (status == DSFLOW_OK)
             status = dsf_session_text(s, err);

@@ -15,7 +15,10 @@ void dsf_source_init(struct dsf_source *s, const char *path)
                               .skipped = -1,
                               .updates = -1,
                               .samples = -1,
-                              .lr = NAN };
+                              .lr = NAN,
+                              .betas = { NAN, NAN },
+                              .eps = NAN,
+                              .weight_decay = NAN };
 }
 
 void dsf_source_fini(struct dsf_source *s)

@@ -106,10 +106,23 @@ void dsf_zero_updates(struct dsf_zero *z, const struct dsf_torch_file *file,
         groups != NULL && groups->kind == DSF_TORCH_LIST && groups->n > 0
             ? dsf_torch_item(groups, 0)
             : NULL;
+    const struct dsf_torch_node *betas = dsf_torch_find(group, "betas");
     double x;
 
     dsf_zero_step(z, file, dsf_torch_find(state, "step"));
     dsf_zero_step(z, file, dsf_torch_find(group, "step"));
+    for (uint32_t i = 0; betas != NULL && i < 2; i++)
+        if ((betas->kind == DSF_TORCH_TUPLE || betas->kind == DSF_TORCH_LIST) &&
+            i < betas->n && read_number(file, dsf_torch_item(betas, i), &x))
+            s->betas[i] = x;
+    if (read_number(file, dsf_torch_find(group, "eps"), &x))
+        s->eps = x;
+    for (uint32_t i = 0; group != NULL && i < groups->n; i++)
+        if (read_number(
+                file, dsf_torch_find(dsf_torch_item(groups, i), "weight_decay"),
+                &x) &&
+            !(x <= s->weight_decay)) /* it may be NaN */
+            s->weight_decay = x;
     if (isnan(s->lr) && read_number(file, dsf_torch_find(group, "lr"), &x))
         s->lr = x;
 }

@@ -17,6 +17,9 @@ EOF2
 "$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2> err || fault "import: $(cat err)"
 grep -q "^a/checkpoints/step-3: step 3 of ds/gpt2_zero2/global_step3 (DeepSpeed, ZeRO 2, 3 ranks): dsflow run a --resume goes on$" log ||
     fault "says: $(cat log)"
+# What the moments are of is said, where the job has it otherwise.
+grep -q "^dsflow: warning: optimizer.lr: 0.0003 in the job, and 0.001 in ds/gpt2_zero2/global_step3$" err &&
+    [ "$(grep -c warning err)" -eq 1 ] || fault "warns: $(cat err)"
 "$dsflow" checkpoint verify a > log 2>&1 || fault "verify: $(cat log)"
 grep -q '"control.step": "3"' a/checkpoints/step-3/manifest.json &&
     grep -q '"cursor.first": "0"' a/checkpoints/step-3/manifest.json || fault "manifest: $(cat a/checkpoints/step-3/manifest.json)"
@@ -73,6 +76,10 @@ refused 2 13 "transformer.h.1.ln_1.weight: \[8\]: the model of the job has no pl
 refused 2 1 "--set: optimizer: kind: lion: ds/gpt2_zero2/global_step3 has the moments of AdamW" ds/gpt2_zero2 short.toml --set optimizer.kind=lion
 refused 2 1 "ds/gpt2_zero2: --tag: other: there is no such folder in it" ds/gpt2_zero2 short.toml --tag other
 refused 2 1 "ds: has no files of a checkpoint of DeepSpeed" ds other.toml
+mkdir -p trainer/checkpoint-5 trainer/checkpoint-10
+refused 2 1 "trainer: .*: did you mean trainer/checkpoint-10$" trainer other.toml
+: > trainer/checkpoint-5/trainer_state.json; : > trainer/checkpoint-5/optimizer.pt
+refused 2 1 "trainer/checkpoint-5: the Trainer wrote it without DeepSpeed" trainer/checkpoint-5 other.toml
 "$dsflow" checkpoint import ds/gpt2_zero2 short.toml --set job.output=a > log 2>&1
 [ $? -eq 2 ] && grep -q "a: has checkpoints already, the newest of step 5: expected another folder" log || fault "over a run: $(cat log)"
 # Names may all have something in front.

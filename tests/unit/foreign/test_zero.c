@@ -146,12 +146,15 @@ static void every_layout_is_read_number_by_number(void **state)
         assert_string_equal(s.what, folders[i].what);
         check_all(&s, folders[i].tensors, folders[i].frozen, 3);
         assert_int_equal(s.steps, 3);
-        assert_int_equal(s.skipped, 0);
+        assert_int_equal(s.skipped,
+                         strcmp(folders[i].name, "gpt2_zero2_frozen") == 0);
         assert_int_equal(s.samples, 36);
         assert_int_equal(s.updates, folders[i].updates);
         assert_string_equal(s.optimizer, "AdamW");
         /* "Elastic" and universal ones do not say. */
         assert_true(isnan(s.lr) || (s.lr > 0.00099 && s.lr < 0.00101));
+        assert_true(isnan(s.lr) || (s.betas[0] == 0.9 && s.betas[1] == 0.95 &&
+                                    s.eps == 1e-8 && s.weight_decay == 0.1));
         assert_true(!isnan(s.lr) ||
                     strstr(folders[i].name, "elastic") != NULL ||
                     strstr(folders[i].name, "universal") != NULL);
@@ -168,6 +171,24 @@ static void weights_alone_are_read(void **state)
         check_all(&s, folders[i].tensors, folders[i].frozen, 1);
         dsf_source_fini(&s);
     }
+}
+
+/* The dynamic loss scale of fp16, and a step that was skipped. */
+static void the_loss_scale_is_read(void **state)
+{
+    struct dsf_source s;
+
+    open_source("gpt2_zero2_frozen", false, &s);
+    assert_true(s.scale.is_there);
+    assert_true(s.scale.scale == 1024);
+    assert_int_equal(s.scale.steps, 7);
+    assert_int_equal(s.scale.last_overflow, 2);
+    assert_int_equal(s.scale.hysteresis, 1);
+    assert_int_equal(s.skipped, 1);
+    dsf_source_fini(&s);
+    open_source("gpt2_zero2", false, &s);
+    assert_false(s.scale.is_there);
+    dsf_source_fini(&s);
 }
 
 /* A tied head stands for the numbers of the embedding. */
@@ -271,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_is_read_number_by_number),
         cmocka_unit_test(weights_alone_are_read),
+        cmocka_unit_test(the_loss_scale_is_read),
         cmocka_unit_test(a_tied_head_is_the_embedding),
         cmocka_unit_test(names_of_layers_become_those_of_a_model),
         cmocka_unit_test(what_is_not_whole_is_refused),
