@@ -108,7 +108,7 @@ struct record {
 static void add(struct record *r, uint64_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        r->v[r->n++] = (unsigned char)(x >> 8 * i);
+        r->v[r->n++] = i < 8 ? (unsigned char)(x >> 8 * i) : 0;
 }
 
 /* What a local header and the directory both say of a file. */

@@ -52,6 +52,14 @@ assert model["universal_checkpoint_info"]["universal_checkpoint_version"] == 0.4
 END
 fi
 
+# And back here: every byte of the checkpoint.
+sed 's/^output = .*/output = "back"/' job.toml > back.toml
+"$dsflow" checkpoint import u back.toml > log 2>&1 || fault "import: $(cat log)"
+for file in params states; do
+    cmp "run/checkpoints/step-10/$file.safetensors" "back/checkpoints/step-10/$file.safetensors" ||
+        fault "another $file"
+done
+
 # Another step, and what is refused.
 "$dsflow" run job.toml -q --resume --steps 12 > log 2>&1 || fault "resume: $(cat log)"
 "$dsflow" checkpoint export run u10 --deepspeed --step 10 > log 2>&1 || fault "step 10: $(cat log)"

@@ -33,7 +33,7 @@ static struct dsf_torch_file *written(const struct dsf_torch_tree *tree,
                                       const unsigned *counts)
 {
     struct dsflow_err err = { .msg = "" };
-    struct dsf_torch_file *file;
+    struct dsf_torch_file *file = NULL;
     char path[64];
 
     snprintf(path, sizeof(path), "%s/written.pt", folder);
@@ -159,7 +159,7 @@ static void more_than_32_bits(void **state)
 {
     int64_t bytes = (INT64_C(5) << 30), dims[] = { bytes };
     struct dsf_torch_tree *t;
-    struct dsf_torch_file *file;
+    struct dsf_torch_file *file = NULL;
     struct dsflow_err err = { .msg = "" };
     char path[64];
 
