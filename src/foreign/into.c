@@ -64,6 +64,11 @@ static int check_optimizer(const struct into *x, struct dsflow_err *err)
 
     if (x->spec->weights_only)
         return DSFLOW_OK;
+    if (x->nstates >= DSF_SOURCE_STATES)
+        return dsf_job_fail(x->s->job, err, DSFLOW_ENOSYS, "optimizer", "kind",
+                            "%s: keeps %u states of a tensor, and %s has two "
+                            "at most (--weights-only goes without)",
+                            kind, x->nstates, x->from->path);
     for (size_t i = 0; i < x->from->n; i++)
         has |= x->from->tensors[i].has;
     if ((was != NULL && now != NULL && strcmp(was, now) != 0) ||
@@ -105,8 +110,9 @@ static void warn_optimizer(const struct into *x)
         warn_key(x, "lr", job->optimizer.lr, x->from->lr);
 }
 
-/* The places in the list of what the plan keeps of the optimizer's states. */
-static bool is_state(const struct dsf_kept_list *kept, unsigned k)
+/* The places in the list of what the plan keeps: the states of the optimizer,
+ * and what plug-ins keep of tensors. */
+static bool keeps_tensors(const struct dsf_kept_list *kept, unsigned k)
 {
     return k >= DSF_KEPT_STATE && kept->v[k].kind == DSFLOW_KEPT_TENSORS &&
            !kept->v[k].transient;
@@ -138,11 +144,11 @@ static int plan(struct dsf_session *s, struct dsflow_err *err)
         status = dsf_early_check_text(s, err);
     if (status < 0)
         return status;
-    if (dsf_fit_is_open(s->job))
+    if (dsf_fit_is_open(s->job) || s->job->codelets.load.n > 0)
         return dsf_session_plan(s, NULL, err);
     status = dsf_plan_new(s->job, &s->model, &s->machine, &s->plan, err);
-    /* Without its graph, which may be large, and what policies keep: that
-     * begins as zeroes. */
+    /* Without its graph, which may be large: of built-in policies, only those
+     * of the optimizer keep tensors. */
     return status == DSFLOW_OK ? dsf_reference_keep(s->job, &s->plan->kept, err)
                                : status;
 }
@@ -174,7 +180,8 @@ static int put_tensor(const struct into *x, const struct place *place,
                          ? DSF_SOURCE_WEIGHT
                          : DSF_SOURCE_FIRST + (place->kind - DSF_KEPT_STATE);
 
-    if (state != DSF_SOURCE_WEIGHT && x->spec->weights_only)
+    if (state != DSF_SOURCE_WEIGHT &&
+        (x->spec->weights_only || state > x->nstates)) /* a plug-in's, too */
         return dsf_put_zeroes(out, x->s->model.units[place->unit].file_elems,
                               err);
     return dsf_put_unit(x->from, &x->matches, place->unit,
@@ -234,7 +241,7 @@ static void list_parts(struct into *x)
     }
     for (unsigned u = 0; u < x->s->model.nunits; u++)
         for (unsigned k = 0; k < kept->n; k++)
-            if (k == DSF_KEPT_PARAM || is_state(kept, k))
+            if (k == DSF_KEPT_PARAM || keeps_tensors(kept, k))
                 add_tensor(x, u, k);
 }
 
@@ -373,8 +380,7 @@ int dsf_into_write(struct dsf_session *s, struct dsf_source *from,
         status = plan(s, err);
     if (status < 0)
         return status;
-    for (unsigned k = 0; k < s->plan->kept.n; k++)
-        x.nstates += is_state(&s->plan->kept, k);
+    x.nstates = dsf_optimizer_nstates(dsf_job_optimizer(s->job, NULL), s->job);
     status = check_optimizer(&x, err);
     if (status < 0)
         return status;
