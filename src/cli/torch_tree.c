@@ -148,6 +148,25 @@ static char *line_of(const struct dsf_torch_node *n)
     return all;
 }
 
+/* An object that is its few arguments, as an enumeration's value is. */
+static bool is_call(const struct dsf_torch_node *n)
+{
+    return n->kind == DSF_TORCH_OBJECT && n->state == NULL &&
+           n->object.filled == NULL && n->object.args != NULL &&
+           n->object.args->n > 0 && n->object.args->n <= 4 &&
+           is_line(n->object.args);
+}
+
+/* "OptimizerNames("adamw")" */
+static char *call_line(const struct dsf_torch_node *n)
+{
+    char *args = line_of(n->object.args);
+    char *text = dsf_xasprintf("%s%s", class_of(n), args);
+
+    free(args);
+    return text;
+}
+
 static char *object_line(const struct dsf_torch_node *n)
 {
     char *all = dsf_xasprintf("%s(", class_of(n));
@@ -209,7 +228,8 @@ static char *text_of(const struct dsf_torch_node *n)
         return is_small_object(n) ? object_line(n)
                                   : dsf_xstrdup(n->n == 0 ? "{}" : "");
     case DSF_TORCH_OBJECT:
-        return dsf_xasprintf("%.100s", n->object.name);
+        return is_call(n) ? call_line(n)
+                          : dsf_xasprintf("%.100s", n->object.name);
     default:
         return dsf_xstrdup("None");
     }
@@ -298,7 +318,7 @@ static void print_list(const struct dsf_torch_node *n, int indent)
 
 static void print_below(const struct dsf_torch_node *n, int indent)
 {
-    if (is_small_object(n))
+    if (is_small_object(n) || is_call(n))
         return;
     if (n->kind == DSF_TORCH_DICT) {
         print_dict(n, indent);

@@ -24,6 +24,7 @@ refused() {
 # One file.
 seen "kinds.pt: what torch.save wrote, 3.5 KiB" "$torch/kinds.pt"
 seen "  namespace  Namespace(layers=2, name=\"x\")" "$torch/kinds.pt"
+seen "  object     slice(1, 2, None)" "$torch/kinds.pt"
 seen "  fortran    fp64  [3, 4]" "$torch/kinds.pt"
 seen "  big        [0x8000000000000000, -0x400000000000000000, " "$torch/kinds.pt"
 seen "transposed  fp32  [5, 6]" "$torch/stream.pt"
