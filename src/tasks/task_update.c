@@ -110,7 +110,8 @@ static int update_check(const struct dsflow_case *c, struct dsflow_err *err)
 /* Kinds of task with the arguments of this file have the same check. */
 unsigned dsf_optimizer_copy_port(const struct dsflow_op *op)
 {
-    return op->check == update_check || op == &dsf_op_lamb || op == &dsf_op_muon
+    return op->check == update_check || op->check == dsf_op_lamb.check ||
+                   op->check == dsf_op_muon.check
                ? op->nports - 1
                : 0;
 }
