@@ -1,5 +1,6 @@
 /* kernels.c - the choice of instructions, and the kernels by name. */
 #include "kernels/loops.h"
+#include "kernels/wire_blocks.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -266,4 +267,24 @@ void dsf_unpack8(const uint16_t *heads, const uint8_t *codes, float *out,
                  size_t n)
 {
     dsf_loops()->unpack8(heads, codes, out, n);
+}
+
+void dsf_wire8_encode(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    dsf_loops()->wire8_encode(block, in, out, n);
+}
+
+void dsf_wire8_decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    dsf_loops()->wire8_decode(block, in, out, n);
+}
+
+void dsf_wire4_encode(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    dsf_loops()->wire4_encode(block, in, out, n);
+}
+
+void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    dsf_loops()->wire4_decode(block, in, out, n);
 }

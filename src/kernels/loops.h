@@ -1,8 +1,8 @@
 /* loops.h - the fused loops, once per instruction set: the same source,
  * loops_*.h, compiled by isa_*.c. Between sets results differ in rounding (but
- * for those of loops_pack.h, loops_update.h, sums of two arrays and of squares);
- * within one they depend on the inputs only: loads do not care for alignment,
- * and sums have a fixed order. */
+ * for those of loops_pack.h, loops_wire.h, loops_update.h, sums of two arrays
+ * and of squares); within one they depend on the inputs only: loads do not care
+ * for alignment, and sums have a fixed order. */
 #ifndef DSF_KERNELS_LOOPS_H
 #define DSF_KERNELS_LOOPS_H
 
@@ -76,6 +76,11 @@ struct dsf_loops {
                   uint16_t *heads, uint8_t *codes, size_t n);
     void (*unpack8)(const uint16_t *heads, const uint8_t *codes, float *out,
                     size_t n);
+
+    void (*wire8_encode)(size_t block, const float *in, uint8_t *out, size_t n);
+    void (*wire8_decode)(size_t block, const uint8_t *in, float *out, size_t n);
+    void (*wire4_encode)(size_t block, const float *in, uint8_t *out, size_t n);
+    void (*wire4_decode)(size_t block, const uint8_t *in, float *out, size_t n);
 
     void (*row_product)(const float *x, const float *w, size_t n, size_t k,
                         float beta, float *y);

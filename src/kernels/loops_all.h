@@ -22,6 +22,7 @@
 #include "kernels/loops_strips.h"
 #include "kernels/loops_attention.h"
 #include "kernels/loops_pack.h"
+#include "kernels/loops_wire.h"
 
 #define NUM  uint16_t
 #define NORM dsf_narrow_norm
@@ -78,6 +79,10 @@ const struct dsf_loops DSF_LOOPS = {
     .pack16 = pack16,
     .pack8 = pack8,
     .unpack8 = unpack8,
+    .wire8_encode = wire8_encode,
+    .wire8_decode = wire8_decode,
+    .wire4_encode = wire4_encode,
+    .wire4_decode = wire4_decode,
     .row_product = row_product,
     .narrow = { &loops_bf16, &loops_fp16 },
 };

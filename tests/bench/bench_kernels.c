@@ -19,6 +19,7 @@
 #include "codelets/cast.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
+#include "kernels/wire_blocks.h"
 #include "tasks/tasks.h"
 #include "tasks/tile.h"
 
@@ -400,6 +401,38 @@ static void pack(size_t n, enum dsflow_dtype format, const char *name)
     free(copy);
 }
 
+/* What ranks send each other, in blocks of 8 or 4 bits, against a copy of the
+ * numbers that it is made of. */
+static void wire(size_t n, size_t block, int bits)
+{
+    float *whole = numbers(n, 1), *copy = numbers(n, 1);
+    uint8_t *packed = (void *)numbers(n, 1);
+    double there = INFINITY, back = INFINITY, plain = INFINITY;
+
+    for (unsigned i = 0; i <= repetitions; i++) {
+        double t0 = now(), t1, t2, t3;
+
+        (bits == 8 ? dsf_wire8_encode : dsf_wire4_encode)(block, whole, packed,
+                                                          n / block);
+        t1 = now();
+        (bits == 8 ? dsf_wire8_decode : dsf_wire4_decode)(block, packed, whole,
+                                                          n / block);
+        t2 = now();
+        memcpy(copy, whole, n * sizeof(float));
+        t3 = now();
+        there = t1 - t0 < there ? t1 - t0 : there;
+        back = t2 - t1 < back ? t2 - t1 : back;
+        plain = t3 - t2 < plain ? t3 - t2 : plain;
+    }
+    printf("wire int%d of %zu in blocks of %zu: encode %.2f GB/s of numbers, "
+           "decode %.2f; copy %.2f; encode/copy %.2f, decode/copy %.2f\n",
+           bits, n, block, 4e-9 * (double)n / there, 4e-9 * (double)n / back,
+           4e-9 * (double)n / plain, plain / there, plain / back);
+    free(whole);
+    free(copy);
+    free(packed);
+}
+
 int main(int argc, char **argv)
 {
     struct dsflow_tile t = { .rows = 256,
@@ -447,6 +480,10 @@ int main(int argc, char **argv)
     if (strncmp("pack", wanted, strlen(wanted)) == 0) {
         pack(16 << 20, DSFLOW_BF16, "bf16");
         pack(16 << 20, DSFLOW_INT8_BLOCK, "int8");
+    }
+    if (strncmp("wire", wanted, strlen(wanted)) == 0) {
+        wire(16 << 20, 2048, 8);
+        wire(16 << 20, 256, 4);
     }
     free(a);
     free(b);

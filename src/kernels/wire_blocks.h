@@ -1,0 +1,40 @@
+/* wire_blocks.h - numbers as whole numbers of 8 or 4 bits with a scale for each
+ * block, for what ranks send each other. All sets of instructions give the same
+ * bytes.
+ *
+ * A block is its scale s, a float, and then its codes: s = 2 max|x| / 2^b, and
+ * the code of x is x / s, rounded to the nearest (ties to even), and at most
+ * 2^(b-1) - 1; x becomes code * s. So errors are at most s / 2, and those of
+ * numbers just below max|x| at most s. Where s would be 0 (a block of zeroes,
+ * or of numbers below 2^-142 or so), it is 1. A block with a NaN or an infinity
+ * has a NaN as its scale, and becomes NaNs.
+ *
+ * In 4 bits, byte j has the code of number j in its lower half and that of
+ * number block/2 + j in its upper one. */
+#ifndef DSF_KERNELS_WIRE_BLOCKS_H
+#define DSF_KERNELS_WIRE_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A block is a multiple of so many numbers. */
+enum { DSF_WIRE_STEP = 16, DSF_WIRE_SCALE = sizeof(float) };
+
+/* The bytes of a block. */
+static inline size_t dsf_wire8_bytes(size_t block)
+{
+    return DSF_WIRE_SCALE + block;
+}
+
+static inline size_t dsf_wire4_bytes(size_t block)
+{
+    return DSF_WIRE_SCALE + block / 2;
+}
+
+/* `n` blocks of `block` numbers. */
+void dsf_wire8_encode(size_t block, const float *in, uint8_t *out, size_t n);
+void dsf_wire8_decode(size_t block, const uint8_t *in, float *out, size_t n);
+void dsf_wire4_encode(size_t block, const float *in, uint8_t *out, size_t n);
+void dsf_wire4_decode(size_t block, const uint8_t *in, float *out, size_t n);
+
+#endif
