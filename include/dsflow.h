@@ -35,5 +35,6 @@
 #include <dsflow/segments.h>
 #include <dsflow/trace.h>
 #include <dsflow/train.h>
+#include <dsflow/wire_format.h>
 
 #endif

@@ -27,10 +27,11 @@
 #include <dsflow/optimizer.h>
 #include <dsflow/policy.h>
 #include <dsflow/segment.h>
+#include <dsflow/wire_format.h>
 
 DSFLOW_BEGIN_DECLS
 
-#define DSFLOW_PLUGIN_ABI 2
+#define DSFLOW_PLUGIN_ABI 3
 
 struct dsflow_plugin {
     unsigned abi; /* DSFLOW_PLUGIN_ABI */
@@ -47,6 +48,7 @@ struct dsflow_plugin {
     const struct dsflow_segment *const *segments;
     const struct dsflow_axis *const *axes;
     const struct dsflow_policy *const *policies;
+    const struct dsflow_wire_format *const *formats;
 };
 
 /* Each plug-in defines it. */

@@ -112,6 +112,13 @@ static void list_schedules(const struct dsf_cli_args *args)
                     offsetof(struct dsflow_lr_schedule, summary));
 }
 
+/* As one writes them in [compress]. */
+static void list_formats(const struct dsf_cli_args *args)
+{
+    list_components(&dsf_wire_formats,
+                    offsetof(struct dsflow_wire_format, summary));
+}
+
 /* As one writes them in [model]. */
 static void list_segments(const struct dsf_cli_args *args)
 {
@@ -161,8 +168,9 @@ static const struct {
     { "tasks", list_tasks },         { "codelets", list_codelets },
     { "policies", list_policies },   { "optimizers", list_optimizers },
     { "schedules", list_schedules }, { "segments", list_segments },
-    { "axes", list_axes },           { "plugins", list_plugins },
-    { "deepspeed", list_deepspeed }, { "keys", NULL /* below */ }
+    { "axes", list_axes },           { "formats", list_formats },
+    { "plugins", list_plugins },     { "deepspeed", list_deepspeed },
+    { "keys", NULL /* below */ }
 };
 
 static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
@@ -174,11 +182,12 @@ static int list(const struct dsf_cli_args *args, struct dsflow_err *err)
     while (at < N && strcmp(args->words[0], lists[at].name) != 0)
         at++;
     if (at == N)
-        return dsflow_fail(err, DSFLOW_EINVAL,
-                           "list: %.60s: expected tasks, codelets, policies, "
-                           "optimizers, schedules, segments, axes, plugins, "
-                           "deepspeed or keys",
-                           args->words[0]);
+        return dsflow_fail(
+            err, DSFLOW_EINVAL,
+            "list: %.60s: expected tasks, codelets, policies, "
+            "optimizers, schedules, segments, axes, formats, plugins, "
+            "deepspeed or keys",
+            args->words[0]);
     for (unsigned i = 1; i < args->nwords && status == DSFLOW_OK; i++)
         if (lists[at].print != NULL || dsf_is_library(args->words[i]))
             status = dsflow_plugin_load(args->words[i], err);
@@ -200,15 +209,16 @@ static const struct dsf_flag list_flags[] = {
 const struct dsf_cmd dsf_cmd_list = {
     .name = "list",
     .args =
-        "tasks|codelets|policies|optimizers|schedules|segments|axes|plugins|"
-        "deepspeed|keys [TABLE|KEY|LIBRARY]…",
+        "tasks|codelets|policies|optimizers|schedules|segments|axes|formats|"
+        "plugins|deepspeed|keys [TABLE|KEY|LIBRARY]…",
     .summary = "what this build has, and what plug-ins bring",
     .help =
         "tasks: the kinds of task and their ports. codelets: what computes\n"
         "each. policies: the passes over the graph, in order. optimizers,\n"
         "schedules (of the learning rate), segments (of a layer): what\n"
         "optimizer.kind, schedule.kind and the keys of [model] may name. axes\n"
-        "of the mesh: the keys of [mesh].\n"
+        "of the mesh: the keys of [mesh]. formats for what ranks send: what\n"
+        "[compress] may name.\n"
         "plugins: the libraries that were loaded. deepspeed: the keys of its\n"
         "configuration, and what dsflow import makes of each. keys: every key "
         "of\n"

@@ -25,6 +25,7 @@ struct shape {
     int layers, heads, width, vocab, sequences, micro, sequence;
     bool quick;
     int zero, data, pipeline, tensor;
+    bool coded; /* gradients and parameters, for the wire */
 };
 
 /* Narrow and wide, long and short, in the caches and out of them. */
@@ -46,6 +47,9 @@ static const struct shape shapes[] = {
     { "gpt2", "adamw", 1, 4, 128, 512, 4, 2, 128, true, 0, 1, 1, 2 },
     { "llama", "adamw", 2, 8, 512, 2048, 2, 1, 256, false, 0, 1, 1, 2 },
     { "gpt2", "adamw", 1, 8, 768, 8192, 2, 1, 256, false, 0, 1, 1, 4 },
+    { "gpt2", "adamw", 1, 4, 128, 512, 4, 2, 64, true, 0, 1, 1, 1, true },
+    { "gpt2", "adamw", 1, 4, 256, 512, 4, 2, 64, true, 1, 2, 1, 1, true },
+    { "gpt2", "adamw", 1, 8, 512, 4096, 4, 2, 64, false, 3, 2, 1, 1, true },
 };
 
 /* On GPUs, each some times the one before: from what emulated ones do in an
@@ -78,11 +82,13 @@ static void write_job(const struct shape *s, enum dsflow_dtype type, char *text,
              "[optimizer]\nkind = \"%s\"\n"
              "[mesh]\ndata = %d\npipeline = %d\ntensor = %d\n"
              "[zero]\nstage = %d\n"
-             "[precision]\ncompute = \"%s\"\n",
+             "[precision]\ncompute = \"%s\"\n"
+             "[compress]\ngradients = \"%s\"\nparams = \"%s\"\n",
              s->family, s->layers, s->heads, s->width, s->sequence, s->vocab,
              s->sequences, s->micro, s->data > groups ? s->data : groups,
              s->optimizer, s->data, s->pipeline, s->tensor, s->zero,
-             dsflow_dtype_str(type));
+             dsflow_dtype_str(type), s->coded ? "int8" : "none",
+             s->coded ? "int8" : "none");
 }
 
 /* Any tokens do. */

@@ -24,7 +24,7 @@ struct list {
     const void *const *things;
     struct dsf_registry *registry;
 };
-enum { NLISTS = 7 };
+enum { NLISTS = 8 };
 
 static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
 {
@@ -36,6 +36,7 @@ static void lists_of(const struct dsflow_plugin *p, struct list lists[NLISTS])
         { (const void *const *)p->segments, &dsf_segments },
         { (const void *const *)p->axes, &dsf_axes },
         { (const void *const *)p->policies, &dsf_policies },
+        { (const void *const *)p->formats, &dsf_wire_formats },
     };
 
     memcpy(lists, all, sizeof(all));

@@ -75,6 +75,12 @@ struct dsf_precision_keys {
     bool consecutive_hysteresis;
 };
 
+struct dsf_compress_keys {
+    char *gradients, *params; /* names of formats; DSF_NO_FORMAT */
+    int64_t block;            /* numbers; -1: as the format says */
+    int64_t keep;             /* bytes: smaller units stay as they are */
+};
+
 /* dsf_zero_keys(job), and its like. */
 #define DSF_POLICY_KEYS(policy)                                                \
     static inline const struct dsf_##policy##_keys *dsf_##policy##_keys(       \
@@ -87,6 +93,7 @@ DSF_POLICY_KEYS(zero)
 DSF_POLICY_KEYS(recompute)
 DSF_POLICY_KEYS(offload)
 DSF_POLICY_KEYS(precision)
+DSF_POLICY_KEYS(compress)
 #undef DSF_POLICY_KEYS
 
 #define DSF_DTYPE_OF(name, dtype) dtype,
@@ -125,6 +132,10 @@ static inline bool dsf_keeps_masters(const struct dsf_job *job)
     return dsf_precision_keys(job)->master ||
            dsf_compute_type(job) != DSFLOW_BF16;
 }
+
+/* Are gradients, or parameters, sent in another format than they have? */
+bool dsf_compresses_gradients(const struct dsf_job *job);
+bool dsf_compresses_params(const struct dsf_job *job);
 
 /* The stage of ZeRO; 0 where it is auto as yet. */
 static inline int32_t dsf_zero_stage(const struct dsf_job *job)

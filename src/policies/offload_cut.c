@@ -280,7 +280,8 @@ static void do_piece(struct cutter *k, const struct dsflow_task_spec *task,
         }
         if (d->role != DSFLOW_STATES) {
             ports[p] = dsflow_rewrite_data(rw, task->data[p]);
-            if (n > 1) /* the other pieces are not written here */
+            /* The other pieces are not written here. */
+            if (n > 1 && (i > 0 || d->persistent))
                 fresh &= ~(1u << dsflow_task_port(task, p));
             continue;
         }

@@ -84,6 +84,7 @@ static bool writes_copy(const struct dsf_precision *p,
 {
     return dsf_optimizer_copy_port(t->op) > 0 &&
            dsf_keeps_masters(p->plan->job) &&
+           !dsf_compresses_params(p->plan->job) &&
            dsf_offload_keys(p->plan->job)->home[DSFLOW_PARAMS] == DSFLOW_DEVICE;
 }
 

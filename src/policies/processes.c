@@ -67,6 +67,8 @@ static struct dsf_range range_of(const struct apart *a,
         return dsf_gather_move(t->args, i);
     if (t->op == &dsf_op_reduce)
         return (struct dsf_range){ sum->elems, 0, sum->from };
+    if (t->op == &dsf_op_add_compressed)
+        return dsf_compressed_move(t->args, data_of(a, t, i)->elems);
     return (struct dsf_range){ data_of(a, t, i)->elems, 0, 0 };
 }
 

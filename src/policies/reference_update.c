@@ -8,6 +8,7 @@
 #include "policies/reference_private.h"
 
 #include "base/alloc.h"
+#include "policies/compress.h"
 #include "tasks/lamb.h"
 
 #include <stdio.h>
@@ -170,12 +171,30 @@ static void add(struct step *s, unsigned u, dsflow_data_id into,
     free(ports);
 }
 
+/* The same of what each is when it has been sent; where there is one group
+ * only, of that. */
+static void add_recoded(struct step *s, unsigned u, const dsflow_data_id *of,
+                        int32_t n, const struct dsf_coding *coding)
+{
+    const struct dsf_unit *unit = &s->model->units[u];
+    struct dsf_add_recoded_args args = { .coding = *coding,
+                                         .elems = unit->elems };
+
+    s->pass = DSFLOW_UPDATE;
+    dsf_step_emit(s, &dsf_op_add_recoded, &args, unit->layer, 0, (unsigned)n,
+                  of);
+}
+
 /* Those of all groups, onto that of group 0. */
 static void sum_groups(struct step *s, unsigned u, struct gradients *g)
 {
     int32_t n = s->plan->groups;
+    struct dsf_coding coding;
 
-    add(s, u, g->of[0], g->of + 1, n - 1, false);
+    if (dsf_compress_gradient(s->plan->job, &s->model->units[u], &coding))
+        add_recoded(s, u, g->of, n, &coding);
+    else
+        add(s, u, g->of[0], g->of + 1, n - 1, false);
     memset(g->begun, 0, (size_t)n * sizeof(*g->begun));
 }
 

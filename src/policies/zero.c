@@ -123,7 +123,7 @@ static const struct dsf_spread *cut(struct dsf_zero *z, dsflow_data_id id,
 
 /* A whole gradient, on its rank. Those of the layers of blocks pass by in a
  * ring, where each is complete before the next but one. */
-static dsflow_data_id gradient(struct dsf_zero *z, dsflow_data_id id)
+dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id)
 {
     const struct dsflow_data_spec *spec = dsf_zero_spec(z, id);
     struct dsflow_data_spec own = *spec;
@@ -146,10 +146,10 @@ static dsflow_data_id gradient(struct dsf_zero *z, dsflow_data_id id)
 /* --- tasks --------------------------------------------------------------- */
 
 /* A task of each data rank: that rank gets into[d], and has from[d]. */
-static void share(struct dsf_zero *z, const struct dsflow_task_spec *like,
-                  const struct dsflow_op *op,
-                  const struct dsflow_data_spec *unit,
-                  const dsflow_data_id *into, const dsflow_data_id *from)
+void dsf_zero_share(struct dsf_zero *z, const struct dsflow_task_spec *like,
+                    const struct dsflow_op *op,
+                    const struct dsflow_data_spec *unit,
+                    const dsflow_data_id *into, const dsflow_data_id *from)
 {
     struct dsf_collective c = { op, dsf_zero_pieces(z, unit), from,
                                 ++z->collectives };
@@ -169,7 +169,7 @@ static dsflow_data_id port(void *zero, const struct dsflow_task_spec *t,
     if (spec->unit < 0)
         return dsflow_rewrite_data(&z->rw, t->data[i]);
     if (spec->role == DSFLOW_GRADS)
-        return gradient(z, t->data[i]);
+        return dsf_zero_gradient(z, t->data[i]);
     if (z->stage == 3)
         return dsf_zero_gathered(z, t->data[i], t);
     return dsf_zero_spread(z, t->data[i])->id[dsf_zero_replica(z, t->rank)];
@@ -221,13 +221,23 @@ static dsflow_data_id sum_of_rank(struct dsf_zero *z,
         if (dsf_zero_replica(z, home) != d)
             continue;
         rank = home;
-        ports[n++] = gradient(z, t->data[i]);
+        ports[n++] = dsf_zero_gradient(z, t->data[i]);
     }
-    if (n > 1)
+    if (n > 1 || t->op == &dsf_op_add_recoded)
         dsf_add_like(z->rw.out, t, t->op, t->args, rank, t->fresh, n, ports);
     sum = ports[0];
     free(ports);
     return sum;
+}
+
+void dsf_zero_spread_sums(struct dsf_zero *z, dsflow_data_id id,
+                          const dsflow_data_id *own)
+{
+    if (z->stage < 2)
+        memcpy(new_spread(z, id, true), own, (size_t)z->data * sizeof(*own));
+    else
+        cut(z, id, dsf_zero_spec(z, id), false);
+    z->spread[id.i].shards = z->stage == 1;
 }
 
 static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
@@ -238,14 +248,10 @@ static void sum_ranks(struct dsf_zero *z, const struct dsflow_task_spec *t)
 
     for (int32_t d = 0; d < z->data; d++)
         sums[d] = sum_of_rank(z, t, d);
-    if (z->stage < 2)
-        memcpy(new_spread(z, t->data[0], true), sums,
-               (size_t)z->data * sizeof(*sums));
-    else
-        cut(z, t->data[0], spec, false);
-    s->shards = z->stage == 1;
-    share(z, t, z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
-          spec, s->id, sums);
+    dsf_zero_spread_sums(z, t->data[0], sums);
+    dsf_zero_share(z, t,
+                   z->stage == 0 ? &dsf_op_all_reduce : &dsf_op_reduce_scatter,
+                   spec, s->id, sums);
     free(sums);
 }
 
@@ -330,7 +336,7 @@ static void unit_task(struct dsf_zero *z, const struct dsflow_task_spec *t,
 
         if (dsf_task_port(t, i)->slice && s->whole && !s->shards &&
             dsflow_task_access(t, i) & DSFLOW_W)
-            share(z, t, &dsf_op_all_gather, unit, s->id, s->id);
+            dsf_zero_share(z, t, &dsf_op_all_gather, unit, s->id, s->id);
     }
 }
 
@@ -367,8 +373,12 @@ static void rewrite_task(struct dsf_zero *z, const struct dsflow_task_spec *t)
     if (t->program != z->program)
         dsf_zero_forget(z);
     z->program = t->program;
-    if (crosses(z, t))
+    if (crosses(z, t) && dsf_zero_sends_groups(z, t))
+        dsf_zero_sum_groups(z, t);
+    else if (crosses(z, t))
         sum_ranks(z, t);
+    else if (t->op == &dsf_op_recode && z->stage > 0)
+        dsf_zero_recode(z, t);
     else if (t->op->joins)
         join(z, t);
     else if (how != AS_IT_WAS)
@@ -385,6 +395,7 @@ static void begin(struct dsf_zero *z)
     z->spread =
         dsf_xcalloc(dsflow_graph_ndata(z->rw.in) + 1, sizeof(*z->spread));
     dsf_zero_begin_gathered(z);
+    dsf_zero_begin_coded(z);
 }
 
 static void end(struct dsf_zero *z)
@@ -393,6 +404,7 @@ static void end(struct dsf_zero *z)
         free(z->spread[i].id);
     free(z->spread);
     dsf_zero_end_gathered(z);
+    dsf_zero_end_coded(z);
 }
 
 static int zero_decide(void *part, struct dsflow_plan *plan,
@@ -456,7 +468,7 @@ const struct dsflow_policy dsf_policy_zero = {
     .abi = DSFLOW_POLICY_ABI,
     .name = "zero",
     .summary = "data ranks share out states, gradients and parameters",
-    .after = "precision",
+    .after = "compress",
     .options = zero_options,
     .part_size = sizeof(struct dsf_zero_keys),
     .tries = zero_tries,

@@ -78,7 +78,7 @@ dsflow_data_id dsf_zero_gathered(struct dsf_zero *z, dsflow_data_id id,
         whole = own_buffer(z, spec, t->rank);
     else if (!holds(z, whole, id))
         whole = next_buffer(z, spec, t);
-    if (!holds(z, whole, id)) {
+    if (!holds(z, whole, id) && !dsf_zero_gather_coded(z, id, t, whole)) {
         struct dsf_collective c = { &dsf_op_all_gather,
                                     dsf_zero_pieces(z, spec),
                                     dsf_zero_spread(z, id)->id, 0 };

@@ -8,6 +8,7 @@
 #include "graph/task.h"
 #include "policies/collective.h"
 #include "policies/keys.h"
+#include "tasks/coding.h"
 
 /* A piece of data of one unit as the data ranks have it. */
 struct dsf_spread {
@@ -22,6 +23,12 @@ struct dsf_gathers {
     uint32_t id, members; /* of the last collective; that took part in all */
 };
 
+/* How the policy compress has the copy of some parameters sent. */
+struct dsf_coded {
+    const struct dsf_coding *coding; /* of a task of `in`; NULL: as it is */
+};
+
+struct dsf_zero_ring;
 struct dsf_zero {
     struct dsflow_rewrite rw;
     const struct dsflow_plan *plan;
@@ -38,6 +45,12 @@ struct dsf_zero {
     size_t cap_contents;
     uint32_t *next; /* by rank, chunk, pass and kind of unit: in their ring */
     int32_t chunks; /* of a stage */
+
+    /* zero_compress.c */
+    struct dsf_coded *coded; /* by data of `in` */
+    struct dsf_zero_ring *rings;
+    size_t nrings, cap_rings;
+    uint32_t *first_ring; /* by rank: +1 */
 };
 
 static inline const struct dsflow_data_spec *
@@ -71,6 +84,34 @@ bool dsf_zero_in_block(const struct dsf_zero *z,
                        const struct dsflow_data_spec *spec);
 const char *dsf_zero_segment(const struct dsf_zero *z,
                              const struct dsflow_data_spec *spec);
+
+/* A whole gradient, on its rank. */
+dsflow_data_id dsf_zero_gradient(struct dsf_zero *z, dsflow_data_id id);
+
+/* The sum of a gradient, where the stage has it: in `own`, the first gradient
+ * of each rank, or in shards. */
+void dsf_zero_spread_sums(struct dsf_zero *z, dsflow_data_id id,
+                          const dsflow_data_id *own);
+
+/* A collective of the data ranks: rank `d` gets into[d], and has from[d]. */
+void dsf_zero_share(struct dsf_zero *z, const struct dsflow_task_spec *like,
+                    const struct dsflow_op *op,
+                    const struct dsflow_data_spec *unit,
+                    const dsflow_data_id *into, const dsflow_data_id *from);
+
+/* zero_compress.c: are the gradients that the task adds sent coded? And they
+ * are summed, where they are. */
+bool dsf_zero_sends_groups(const struct dsf_zero *z,
+                           const struct dsflow_task_spec *t);
+void dsf_zero_sum_groups(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* What becomes of a task `recode`, where ranks have shards of the masters. */
+void dsf_zero_recode(struct dsf_zero *z, const struct dsflow_task_spec *t);
+/* The whole unit, from coded shards; false: it is not sent so. */
+bool dsf_zero_gather_coded(struct dsf_zero *z, dsflow_data_id id,
+                           const struct dsflow_task_spec *t,
+                           dsflow_data_id whole);
+void dsf_zero_begin_coded(struct dsf_zero *z);
+void dsf_zero_end_coded(struct dsf_zero *z);
 
 /* zero_gathered.c: the whole unit on the rank of `t`, gathered unless it still
  * stands there. */

@@ -37,6 +37,9 @@ static struct dsf_range range_of(const struct joining *x,
 
     if (t->op == &dsf_op_reduce)
         return (struct dsf_range){ sum->elems, 0, sum->from };
+    if (t->op == &dsf_op_add_compressed)
+        return dsf_compressed_move(t->args,
+                                   dsflow_graph_data(x->in, t->data[i])->elems);
     return (struct dsf_range){ dsflow_graph_data(x->in, t->data[i])->elems, 0,
                                0 };
 }

@@ -236,6 +236,7 @@ struct dsf_ratio_args {
  *   Evaluation: calls host->report with the loss alone. */
 
 #include "tasks/columns_args.h"
+#include "tasks/compress_args.h"
 #include "tasks/rows_args.h"
 
 #endif

@@ -1,10 +1,12 @@
-/* components.h - the components that are made of kinds of task: optimizers and
- * schedules of the learning rate; and which of them a job names. */
+/* components.h - the components that are made of kinds of task: optimizers,
+ * schedules of the learning rate and formats for the wire; and which of them a
+ * job names. */
 #ifndef DSF_TASKS_COMPONENTS_H
 #define DSF_TASKS_COMPONENTS_H
 
 #include <dsflow/lr_schedule.h>
 #include <dsflow/optimizer.h>
+#include <dsflow/wire_format.h>
 
 #include "base/registry.h"
 #include "config/job.h"
@@ -12,7 +14,8 @@
 /* Where something comes from that a program registered by itself. */
 #define DSF_PROGRAM "the program"
 
-extern struct dsf_registry dsf_optimizers, dsf_lr_schedules, dsf_task_kinds;
+extern struct dsf_registry dsf_optimizers, dsf_lr_schedules, dsf_task_kinds,
+    dsf_wire_formats;
 
 /* The component `name` of `r`, which is the last that was added, has a table in
  * job.toml. Where that cannot be, it is forgotten. */

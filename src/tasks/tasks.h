@@ -20,17 +20,19 @@
                 head_backward_weight) OP(head_logits) OP(norm_forward)         \
                 OP(norm_backward_input) OP(norm_backward_weight) OP(           \
                     residual_forward) OP(residual_backward_weight) OP(mlp_up)  \
-                    OP(project) OP(columns) OP(begin) OP(square) OP(sum)       \
-                        OP(clip) OP(finish) OP(add) OP(send) OP(wait) OP(copy) \
-                            OP(gather) OP(reduce) BARE(all_gather)             \
-                                BARE(reduce_scatter) BARE(all_reduce) BARE(    \
-                                    all_to_all) BARE(broadcast) BARE(transmit) \
-                                    BARE(receive) OP(swap_in) OP(swap_out)     \
-                                        OP(cast) OP(adam) OP(sgd) OP(lion)     \
-                                            OP(adagrad) OP(lamb_moments)       \
-                                                OP(lamb_ratio) OP(lamb)        \
-                                                    OP(muon) OP(report)        \
-                                                        OP(report_loss)
+                    OP(project) OP(columns) OP(begin) OP(square) OP(sum) OP(   \
+                        clip) OP(finish) OP(add) OP(send) OP(wait) OP(copy)    \
+                        OP(gather) OP(reduce) BARE(all_gather) BARE(           \
+                            reduce_scatter) BARE(all_reduce) BARE(all_to_all)  \
+                            BARE(broadcast) BARE(transmit) BARE(receive)       \
+                                OP(swap_in) OP(swap_out) OP(cast) OP(recode)   \
+                                    OP(add_recoded) OP(compress)               \
+                                        OP(add_compressed) OP(decompress)      \
+                                            OP(adam) OP(sgd) OP(lion)          \
+                                                OP(adagrad) OP(lamb_moments)   \
+                                                    OP(lamb_ratio) OP(lamb)    \
+                                                        OP(muon) OP(report)    \
+                                                            OP(report_loss)
 
 #define DECLARE(name) extern const struct dsflow_op dsf_op_##name;
 DSF_OPS(DECLARE, DECLARE)

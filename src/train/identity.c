@@ -249,6 +249,25 @@ static void list_types(const struct dsf_session *s, struct dsf_identity *of)
              dsf_keeps_masters(j));
 }
 
+/* What is sent in which format; where nothing is, the other keys do not count.
+ */
+#define DEFAULT_KEEP 16384
+static void list_sent(const struct dsf_job *j, struct dsf_identity *of)
+{
+    const struct dsf_compress_keys *keys = dsf_compress_keys(j);
+    bool any = dsf_compresses_gradients(j) || dsf_compresses_params(j);
+
+    add(of, DSF_EFFECT_PRECISION, "compress.gradients", "%s", keys->gradients);
+    add(of, DSF_EFFECT_PRECISION, "compress.params", "%s", keys->params);
+    if (any && keys->block >= 0)
+        add(of, DSF_EFFECT_PRECISION, "compress.block", "%" PRId64,
+            keys->block);
+    else
+        add(of, DSF_EFFECT_PRECISION, "compress.block", "auto");
+    add(of, DSF_EFFECT_PRECISION, "compress.keep", "%" PRId64,
+        any ? keys->keep : DEFAULT_KEEP);
+}
+
 void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
 {
     const struct dsf_job *j = s->job;
@@ -263,6 +282,7 @@ void dsf_identity_list(const struct dsf_session *s, struct dsf_identity *of)
     add_real(of, DSF_EFFECT_UPDATE, "optimizer.momentum",
              dsf_identity_momentum(j));
     list_types(s, of);
+    list_sent(j, of);
     add(of, DSF_EFFECT_TEXT, "job.seed", "%" PRId64, j->main.seed);
     add_flag(of, DSF_EFFECT_TEXT, "data.shuffle", j->data.shuffle);
     add(of, DSF_EFFECT_BATCH, "batch.sequences", "%" PRId64,
@@ -308,10 +328,12 @@ static const struct {
 static const struct {
     const char *key, *value;
 } came_later[] = {
-    { "precision.compute", "fp32" }, { "precision.tf32", "false" },
-    { "precision.head", "fp32" },    { "precision.gradients", "fp32" },
-    { "precision.master", "true" },  { "model.window", "0" },
-    { "model.window_layers", "all" }
+    { "precision.compute", "fp32" },  { "precision.tf32", "false" },
+    { "precision.head", "fp32" },     { "precision.gradients", "fp32" },
+    { "precision.master", "true" },   { "model.window", "0" },
+    { "model.window_layers", "all" }, { "compress.gradients", "none" },
+    { "compress.params", "none" },    { "compress.block", "auto" },
+    { "compress.keep", "16384" }
 };
 
 int dsf_identity_read(const char *folder, struct dsf_ckpt_fields *was,

@@ -124,6 +124,7 @@ for policy in $("$dsflow" list policies | awk '{ print $1 }'); do
         --set mesh.tensor=2 --set zero.stage=3 --set recompute.what=block \
         --set pipeline.strict=true --set offload.optimizer=nvme \
         --set memory.nvme.path=. --set precision.compute=bf16 \
+        --set compress.params=int8 --set compress.keep=0 \
         --set offload.piece=4KiB --until "$policy" --dot > "$policy.dot" || fault "--until $policy"
     [ -z "$last" ] || [ "$policy" = replace ] ||
         ! cmp -s "$last.dot" "$policy.dot" ||

@@ -17,7 +17,7 @@ build libgood.so -Wall -Wextra -Wno-unused-parameter \
 
 # Every command that shows what there is says where it comes from.
 for list in "tasks pull" "codelets same.attention" "optimizers pull" \
-    "schedules halves" "segments attention" "policies patient" \
+    "schedules halves" "segments attention" "policies patient" "formats cut" \
     "plugins good" "keys pull.share"; do
     "$dsflow" list ${list% *} ./libgood.so > log 2>&1 &&
         grep -q "^${list#* }.*" log || fault "list $list: $(cat log)"
@@ -141,13 +141,17 @@ bad 28 "policy patient: has no function rewrite"
 bad 29 "codelet same.attention: its kind of task is not registered"
 bad 30 "undefined symbol: nobody_defines_this"
 bad 31 "defines no dsflow_plugin: expected a plug-in of dsflow"
-bad 32 "plug-in good: made for interface 77: this dsflow has 2"
+bad 32 "plug-in good: made for interface 77: this dsflow has 3"
 bad 33 "plug-in: has no name"
 bad 34 "plug-in has no component"
 bad 41 "segment same for attention: task same.attention: segment attention, direction 0: expected attention, 1, as attention.forward has"
 bad 42 "optimizer pull: task pull: does not say that it is an update (op.h)"
 bad 43 "task pull: expected a function slice together with ports of which each slice has its elements"
 bad 44 "optimizer pull: task pull: port mean: expected to be sliced with its unit (op.h)"
+bad 45 "format cut: made for interface 77: this dsflow has 1"
+bad 46 "format int8: the name is taken (built-in)"
+bad 47 "format cut: block: 10: expected a multiple of 16, up to 4096"
+bad 48 "format cut: expected the functions bytes, encode and decode"
 
 # All of it trains; with ZeRO, in a pipeline, interrupted: the same bits.
 cp with.toml job.toml
@@ -156,7 +160,8 @@ cat >> job.toml << 'END'
 every = 3
 END
 all="--set optimizer.kind=pull --set schedule.kind=halves
-    --set schedule.warmup=0 --set model.attention=same"
+    --set schedule.warmup=0 --set model.attention=same
+    --set compress.gradients=cut --set compress.keep=0"
 run whole $all --executor serial
 grep -q '"lr": *0.000125' whole/metrics.jsonl ||
     fault "the rate does not go down by halves: $(tail -1 whole/metrics.jsonl)"

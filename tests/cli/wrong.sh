@@ -57,8 +57,8 @@ wrong 2 "--resume: yes: expected latest-good or changed, or nothing" run job.tom
 for range in some 0:3 3:2 11:12; do
     wrong 2 "--trace=$range: expected FIRST:LAST, steps from 1 to 10, or all" run job.toml --trace=$range
 done
-wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
-wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, plugins, deepspeed or keys" list things
+wrong 2 "--until: zeroo: expected one of reference, recompute, tensor_parallel, pipeline, replace, precision, compress, zero, collectives, strict, send, offload, priorities" plan job.toml --until zeroo
+wrong 2 "list: things: expected tasks, codelets, policies, optimizers, schedules, segments, axes, formats, plugins, deepspeed or keys" list things
 wrong 2 "checkpoint: burn: expected list, verify, show, export or import" checkpoint burn x
 wrong 2 "none/checkpoints: No such file or directory" checkpoint list none
 wrong 2 "folder: has no checkpoints: expected the output folder of a run" checkpoint list folder
@@ -186,6 +186,13 @@ cases=$((cases + 1))
 set_wrong offload.optimizer disk 'offload: optimizer: "disk": expected none, cpu or nvme'
 set_wrong offload.piece 0 "offload: piece: 0 B: expected a size of 4KiB or more"
 set_wrong offload.piece auto "offload: piece: auto: expected a size of 4KiB or more"
+set_wrong compress.gradients int3 'compress: gradients: "int3": expected none, bf16, int8 or int4'
+set_wrong compress.block 40 "compress: block: 40: expected a multiple of 16"
+set_wrong compress.block 8192 'compress: block: 8192: expected "auto", or 16 to 4096'
+wrong 2 "--set: compress: gradients: int8: expected none where precision.gradients is not fp32, as what is coded was rounded before" \
+    plan job.toml --set compress.gradients=int8 --set precision.compute=bf16 --set precision.gradients=bf16
+wrong 2 "--set: compress: params: int4: expected none where precision.master is false, as masters have to stay exact" \
+    plan job.toml --set compress.params=int4 --set precision.compute=bf16 --set precision.master=false
 set_wrong precision.gradients fp16 'precision: gradients: "fp16": expected fp32 or bf16'
 set_wrong precision.loss_scale -1 "precision: loss_scale: -1: expected a number, 0 to 1e+10"
 set_wrong precision.initial_scale inf "precision: initial_scale: inf: expected a number, 0.0001 to 1e+10"

@@ -263,6 +263,36 @@ static const struct dsflow_policy patient = {
     .rewrite = WRONG(28, NULL, patient_rewrite),
 };
 
+/* Every second half of a number: sixteen bits of it. */
+static size_t cut_bytes(size_t block)
+{
+    return 2 * block;
+}
+
+static void cut_encode(size_t block, const float *in, uint8_t *out, size_t n)
+{
+    for (size_t i = 0; i < block * n; i++)
+        memcpy(out + 2 * i, (const uint8_t *)(in + i) + 2, 2);
+}
+
+static void cut_decode(size_t block, const uint8_t *in, float *out, size_t n)
+{
+    memset(out, 0, block * n * sizeof(*out));
+    for (size_t i = 0; i < block * n; i++)
+        memcpy((uint8_t *)(out + i) + 2, in + 2 * i, 2);
+}
+
+static const struct dsflow_wire_format cut = {
+    .abi = WRONG(45, 77, DSFLOW_WIRE_FORMAT_ABI),
+    .name = WRONG(46, "int8", "cut"),
+    .summary = "the upper half of each number",
+    .block = WRONG(47, 10, 64),
+    .error = 1.0 / 128,
+    .bytes = cut_bytes,
+    .encode = WRONG(48, NULL, cut_encode),
+    .decode = cut_decode,
+};
+
 static const struct dsflow_op *const ops[] = { &pull_op,
                                                WRONG(29, NULL, &same_op),
                                                NULL };
@@ -273,6 +303,7 @@ static const struct dsflow_optimizer *const optimizers[] = { &pull, NULL };
 static const struct dsflow_lr_schedule *const schedules[] = { &halves, NULL };
 static const struct dsflow_segment *const segments[] = { &same, NULL };
 static const struct dsflow_policy *const policies[] = { &patient, NULL };
+static const struct dsflow_wire_format *const formats[] = { &cut, NULL };
 
 #if BAD == 30
 extern int nobody_defines_this(void);
@@ -294,4 +325,5 @@ const struct dsflow_plugin OBJECT = {
     .schedules = WRONG(34, NULL, schedules),
     .segments = WRONG(34, NULL, segments),
     .policies = WRONG(34, NULL, policies),
+    .formats = WRONG(34, NULL, formats),
 };

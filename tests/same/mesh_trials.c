@@ -21,6 +21,10 @@
 #define NO_MASTERS "precision.compute=bf16 precision.master=false "
 #define HALVED     "precision.compute=bf16 precision.gradients=bf16 "
 
+/* All units, however small. */
+#define GRADS(format)  "compress.keep=0 compress.gradients=" format " "
+#define PARAMS(format) "compress.keep=0 compress.params=" format " "
+
 const char *const mesh_trials[] = {
     /* Data parallel, and what ZeRO shares out of it. */
     "gpt2 mesh.data=2",
@@ -305,6 +309,40 @@ const char *const mesh_trials[] = {
     "mixed " HALVED "mesh.data=2 zero.stage=2 recompute.what=attention",
     "gpt2 precision.gradients=bf16 precision.compute=fp16 mesh.data=2 "
     "zero.stage=2",
+
+    /* What is sent is coded: of each group, and of the masters, whoever sends
+     * it, and where nobody does. */
+    "llama compress.gradients=int8 compress.params=int8",
+    "llama " GRADS("int8") "batch.groups=8 mesh.data=2",
+    "llama " GRADS("int8") "batch.groups=8 mesh.data=4 zero.stage=1",
+    "llama " GRADS("int8") "batch.groups=8 mesh.data=8 zero.stage=2",
+    "llama " GRADS(
+        "int8") "batch.groups=8 mesh.data=2 zero.stage=3 "
+                "zero.keep=0 mesh.pipeline=2 pipeline.schedule=zero_bubble",
+    "gpt2 " GRADS("int4") "mesh.data=4 zero.stage=2 compress.block=48",
+    "gpt2 " GRADS("bf16") "mesh.data=2 batch.groups=8 zero.stage=1",
+    "gpt2 " GRADS("int8") "mesh.data=2 zero.reduce=micro zero.stage=2 "
+                          "batch.groups=4",
+    "gpt2 " GRADS("int4") "mesh.data=16 batch.sequences=32 zero.stage=0",
+    "gpt2 " GRADS("int8") "mesh.data=3 zero.stage=1 batch.sequences=12",
+    "gpt2 " GRADS("int4") "mesh.data=2 mesh.tensor=2 zero.stage=1",
+    "llama " GRADS("int8") "mesh.pipeline=2 model.tied=true mesh.data=2",
+    "gpt2 " PARAMS("int8") "mesh.data=2",
+    "gpt2 " PARAMS("int8") "mesh.data=4 zero.stage=1 precision.compute=bf16",
+    "gpt2 " PARAMS("int8") "mesh.data=2 zero.stage=2 mesh.pipeline=2",
+    "gpt2 " PARAMS("int8") "mesh.data=4 zero.stage=3 zero.keep=0 "
+                           "zero.prefetch=2 recompute.what=block",
+    "gpt2 " PARAMS("bf16") "mesh.data=11 zero.stage=3 batch.sequences=22",
+    "llama " PARAMS(
+        "int8") "mesh.data=2 zero.stage=3 zero.keep=0 "
+                "precision.compute=bf16 compress.gradients=int4 mesh.tensor=2",
+    "llama " PARAMS(
+        "int8") "mesh.data=2 zero.stage=3 zero.keep=0 "
+                "compress.gradients=int8 offload.piece=4KiB " ALL_NVME,
+    "llama " PARAMS("int8") "precision.states=int8 offload.piece=4KiB "
+                            "mesh.data=2 zero.stage=1 " ALL_CPU,
+    "gpt2 " PARAMS("int8") GATED "mesh.data=2 zero.stage=3 zero.keep=0 "
+                                 "optimizer.kind=lion optimizer.clip=0.0",
 
     /* Whatever StarPU's scheduler does, and with four workers to a core. */
     "gpt2 mesh.data=2 mesh.pipeline=2 zero.stage=2 machine.scheduler=lws "

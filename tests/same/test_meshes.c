@@ -49,6 +49,7 @@ static const char *const counts[] = {
     "batch.groups", "batch.micro", "batch.sequence", "batch.tile",
     "job.steps",    "model.",      "optimizer.",     "zero.reduce",
     "precision.",   "shrink.",     "lamb.",          "muon.",
+    "compress.",
 };
 
 /* Who runs a trial: the serial executor, StarPU, or a serial executor for each
@@ -160,10 +161,13 @@ static void compare_unit(const struct training *tr, unsigned u, int kind,
     }
 }
 
-/* To cores, where states in few bits are rounded another way now and then. */
+/* To cores, where states in few bits are rounded another way now and then.
+ * Parts of tensor ranks are coded in blocks of their own. */
 static double near(const struct trial *of)
 {
     bool narrow = dsf_compute_type(&of->job) != DSFLOW_FP32 ||
+                  dsf_compresses_gradients(&of->job) ||
+                  dsf_compresses_params(&of->job) ||
                   (on_gpus && dsf_job_states(&of->job) != DSFLOW_FP32);
 
     return narrow ? BF16_NEAR : TENSOR_NEAR;

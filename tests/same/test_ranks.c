@@ -95,6 +95,7 @@ static void a_task_touches_the_memory_of_its_rank(void **state)
     "model.ffn_width=1024 model.heads=8 model.kv_heads=8 model.vocab=64 "      \
     "model.tied=false zero.keep=0 zero.prefetch=0 zero.stage="
 
+#define CODED  " compress.keep=0 compress."
 #define HALVED " precision.compute=bf16 precision.gradients=bf16"
 
 static bool is_of_model(const struct dsflow_data_spec *d)
@@ -152,6 +153,9 @@ static void zero_divides_what_a_rank_holds(void **state)
         { SHARED "1" HALVED, 4, 12, 1, 2, 2 },
         { SHARED "2" HALVED, 2, 14, 2, 2, 2 },
         { SHARED "3" HALVED, 0, 16, 3, 2, 2 },
+        /* A copy beside the master, in fp32, too; with stage 3 it is coded. */
+        { SHARED "1" CODED "params=int8", 8, 12, 1, 4, 4 },
+        { SHARED "3" CODED "params=int8", 0, 17, 3, 4, 4 },
     };
 
     for (unsigned i = 0; i < sizeof(stages) / sizeof(*stages); i++) {
@@ -216,6 +220,14 @@ static void zero_moves_no_more_than_it_must(void **state)
         { SHARED "1" HALVED, 1 },
         { SHARED "2" HALVED, 1 },
         { SHARED "3" HALVED, 1.5 },
+        /* Of each number a byte, and a scale for a block of 1024; or half a
+         * byte, and one for 256; once, twice and three times. */
+        { SHARED "0" CODED "gradients=int8", 1.251 },
+        { SHARED "2" CODED "gradients=int8", 1.251 },
+        { SHARED "2" CODED "params=int8", 1.251 },
+        { SHARED "1" CODED "gradients=bf16", 1.5 },
+        { SHARED "2" CODED "gradients=int4" CODED "params=int8", 0.38 },
+        { SHARED "3" CODED "gradients=int4" CODED "params=int8", 0.631 },
         { SHARED "2 zero.reduce=micro", 2 },
         { SHARED "3 batch.sequences=16 batch.order=layer_major", 3 },
     };

@@ -112,6 +112,8 @@ static const struct {
     { "zero.stage", "mesh.data=2", "" },
     { "zero.prefetch", "mesh.data=2 zero.stage=3", "mesh.data=2 zero.stage=2" },
     { "zero.keep", "mesh.data=2 zero.stage=3", "zero.stage=3" },
+    { "compress.block", "compress.gradients=int8", "" },
+    { "compress.keep", "compress.params=bf16", "" },
     { "pipeline.schedule", "mesh.pipeline=2", "" },
     { "pipeline.chunks", "mesh.pipeline=2 pipeline.schedule=interleaved",
       "mesh.pipeline=2" },

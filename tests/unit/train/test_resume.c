@@ -294,7 +294,8 @@ static void a_damaged_checkpoint_is_named(void **state)
     save_run(&s, 2);
     save_run(&s, 3);
     dsf_session_close(&s);
-    edit("two/checkpoints/step-3/manifest.json", "params", "parrot");
+    edit("two/checkpoints/step-3/manifest.json", "params.safetensors",
+         "parrot.safetensors");
     assert_int_equal(go_on(&r, &s, &plainly, "job.output=@/two", TO_TEXT, &err),
                      DSFLOW_EFAIL);
     check_message(&err, "/two/checkpoints/step-3/parrot.safetensors: No such "

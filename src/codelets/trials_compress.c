@@ -1,0 +1,196 @@
+/* trials_compress.c - random cases of what codes numbers for the wire. */
+#include "codelets/trials.h"
+
+#include "base/alloc.h"
+#include "base/random.h"
+#include "tasks/tasks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A coding, and how many numbers the unit has. */
+static struct dsf_coding any_coding(uint64_t *state, int64_t *elems)
+{
+    static const int64_t blocks[] = { 16, 48, 64, 256, 1024 };
+    const int nblocks = sizeof(blocks) / sizeof(*blocks);
+    struct dsf_coding c = { .block = blocks[dsf_any(state, 0, nblocks - 1)] };
+    int32_t n = dsf_any(state, 1, c.block > 256 ? 4 : 12), known = 0;
+
+    while (dsflow_wire_format_at((unsigned)known) != NULL)
+        known++;
+    snprintf(
+        c.format, sizeof(c.format), "%s",
+        dsflow_wire_format_at((unsigned)dsf_any(state, 0, known - 1))->name);
+    c.coded = c.block * dsf_any(state, 0, n);
+    *elems = c.block * n;
+    return c;
+}
+
+static struct dsflow_shape floats(int64_t n)
+{
+    return dsflow_shape_of(DSFLOW_FP32, n);
+}
+
+static struct dsflow_shape packed(const struct dsf_coding *c, int64_t at,
+                                  int64_t elems)
+{
+    return dsflow_shape_of(DSFLOW_BYTES, dsf_coding_bytes(c, at, elems));
+}
+
+/* Some of the blocks of a unit. */
+static void any_range(uint64_t *state, int64_t block, int64_t unit, int64_t *at,
+                      int64_t *elems)
+{
+    const int32_t blocks = (int32_t)(unit / block);
+    const int32_t first = dsf_any(state, 0, blocks - 1);
+
+    *at = block * first;
+    *elems = block * dsf_any(state, 1, blocks - first);
+}
+
+static unsigned make_recode(uint64_t *state, struct dsflow_shape *shapes,
+                            struct dsf_recode_args *a)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    int64_t unit;
+
+    a->coding = any_coding(state, &unit);
+    any_range(state, a->coding.block, unit, &a->at, &a->elems);
+    a->in_at = 16 * dsf_any(state, 0, 3);
+    a->out_at = 16 * dsf_any(state, 0, 3);
+    shapes[0] = floats(a->in_at + a->elems);
+    shapes[1] =
+        dsflow_shape_of(types[dsf_any(state, 0, 2)], a->out_at + a->elems);
+    return 2;
+}
+
+static unsigned make_add_recoded(uint64_t *state, struct dsflow_shape *shapes,
+                                 struct dsf_add_recoded_args *a)
+{
+    unsigned n = (unsigned)dsf_any(state, 1, 9);
+    int64_t unit;
+
+    a->coding = any_coding(state, &unit);
+    any_range(state, a->coding.block, unit, &a->at, &a->elems);
+    a->into_at = 16 * dsf_any(state, 0, 3);
+    a->from_at = 16 * dsf_any(state, 0, 3);
+    a->self = dsf_any(state, 0, (int32_t)n - 1);
+    for (unsigned i = 0; i < n; i++)
+        shapes[i] = floats((i == 0 ? a->into_at : a->from_at) + a->elems);
+    return n;
+}
+
+static unsigned make_compress(uint64_t *state, struct dsflow_shape *shapes,
+                              struct dsf_compress_args *a)
+{
+    int64_t unit;
+
+    a->coding = any_coding(state, &unit);
+    any_range(state, a->coding.block, unit, &a->at, &a->elems);
+    a->from = 16 * dsf_any(state, 0, 3);
+    a->out_at = a->at;
+    shapes[0] = floats(a->from + a->elems);
+    shapes[1] = packed(&a->coding, a->at, a->elems);
+    return 2;
+}
+
+static unsigned make_add_compressed(uint64_t *state,
+                                    struct dsflow_shape *shapes,
+                                    struct dsf_compressed_args *a)
+{
+    unsigned n = (unsigned)dsf_any(state, 2, 9);
+    int64_t unit;
+
+    a->coding = any_coding(state, &unit);
+    any_range(state, a->coding.block, unit, &a->at, &a->elems);
+    a->into_at = 16 * dsf_any(state, 0, 3);
+    shapes[0] = floats(a->into_at + a->elems);
+    for (unsigned i = 1; i < n; i++)
+        shapes[i] = dsf_any(state, 0, 1) ? packed(&a->coding, 0, unit)
+                                         : packed(&a->coding, a->at, a->elems);
+    return n;
+}
+
+static unsigned make_decompress(uint64_t *state, struct dsflow_shape *shapes,
+                                struct dsf_decompress_args *a)
+{
+    static const enum dsflow_dtype types[] = { DSFLOW_FP32, DSFLOW_BF16,
+                                               DSFLOW_FP16 };
+    int64_t unit;
+    unsigned n;
+
+    a->coding = any_coding(state, &unit);
+    a->pieces = (struct dsf_pieces){ .blocks = unit / a->coding.block,
+                                     .block = a->coding.block,
+                                     .members = dsf_any(state, 1, 5) };
+    a->pieces.owner = dsf_any(state, 0, a->pieces.members - 1);
+    n = (unsigned)dsf_pieces_count(&a->pieces) + 1;
+    shapes[0] = dsflow_shape_of(types[dsf_any(state, 0, 2)], unit);
+    for (unsigned i = 1; i < n; i++) {
+        struct dsf_range move = dsf_decompress_move(a, i);
+
+        shapes[i] = packed(&a->coding, move.at, move.elems);
+    }
+    return n;
+}
+
+static int make_case(const struct dsflow_op *op, uint64_t seed,
+                     struct dsflow_shape *shapes, unsigned *n, void *args,
+                     unsigned *fresh)
+{
+    uint64_t state = seed;
+
+    if (op == &dsf_op_recode)
+        *n = make_recode(&state, shapes, args);
+    else if (op == &dsf_op_add_recoded)
+        *n = make_add_recoded(&state, shapes, args);
+    else if (op == &dsf_op_compress)
+        *n = make_compress(&state, shapes, args);
+    else if (op == &dsf_op_add_compressed)
+        *n = make_add_compressed(&state, shapes, args);
+    else
+        *n = make_decompress(&state, shapes, args);
+    /* Of these all is written. */
+    *fresh = op == &dsf_op_decompress ? 1u : op == &dsf_op_compress ? 2u : 0;
+    return DSFLOW_OK;
+}
+
+/* Packed data: numbers at .. at+elems of a unit, coded. */
+static void fill_packed(const struct dsf_coding *c, uint64_t *state, int64_t at,
+                        int64_t elems, uint8_t *data)
+{
+    float *v = dsf_xcalloc((size_t)elems, sizeof(*v));
+
+    for (int64_t i = 0; i < elems; i++)
+        v[i] = (float)dsf_random_normal(state);
+    dsf_coding_encode(c, at, elems, v, data);
+    free(v);
+}
+
+static int fill_case(const struct dsflow_op *op, uint64_t seed, unsigned port,
+                     void *data, int64_t elems, const void *args)
+{
+    const struct dsf_compressed_args *a = args;
+    const struct dsf_decompress_args *d = args;
+    uint64_t state = seed + 31 * port;
+    int64_t unit = 0;
+
+    if (port == 0 || (op != &dsf_op_add_compressed && op != &dsf_op_decompress))
+        return 0;
+    if (op == &dsf_op_decompress) {
+        struct dsf_range move = dsf_decompress_move(d, port);
+
+        fill_packed(&d->coding, &state, move.at, move.elems, data);
+    } else if (elems == dsf_coding_bytes(&a->coding, a->at, a->elems)) {
+        fill_packed(&a->coding, &state, a->at, a->elems, data);
+    } else {
+        while (dsf_coding_bytes(&a->coding, 0, unit) < elems)
+            unit += a->coding.block;
+        fill_packed(&a->coding, &state, 0, unit, data);
+    }
+    return 1;
+}
+
+const struct dsflow_trials dsf_trials_compress = { .make = make_case,
+                                                   .fill = fill_case };

@@ -1,0 +1,328 @@
+/* compress.c - what ranks send each other in fewer bytes (ZeRO++: Wang et al.
+ * 2023).
+ *
+ * What is compressed is the job's, not the mesh's. The gradient of each group
+ * of micro-batches is coded and decoded before it is added to the others, as if
+ * it were sent: the policy `reference` says so, with `add_recoded` in the place
+ * of `add`. And what computes with parameters has them as they are when they
+ * have been sent, on the rank that owns them, too: here they get a master,
+ * which the optimizer works on, and a copy, `recode`d behind each update; the
+ * program `prepare` makes all copies.
+ *
+ * Where several data ranks share these, the policy `zero` divides both kinds of
+ * task: each rank codes what it has, and those that need it decode it. So jobs
+ * of equal groups have the same bits on any mesh.
+ */
+#include "policies/compress.h"
+
+#include "base/alloc.h"
+#include "model/parts.h"
+#include "plan/programs.h"
+#include "policies/keys.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
+
+#include <dsflow/rewrite.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool names_format(const char *name)
+{
+    return strcmp(name, DSF_NO_FORMAT) != 0;
+}
+
+bool dsf_compresses_gradients(const struct dsf_job *job)
+{
+    return names_format(dsf_compress_keys(job)->gradients);
+}
+
+bool dsf_compresses_params(const struct dsf_job *job)
+{
+    return names_format(dsf_compress_keys(job)->params);
+}
+
+/* How `format` codes the unit; false where it has too few matrices. */
+static bool code(const struct dsf_job *job, const char *format,
+                 const struct dsf_unit *unit, int64_t cut, int64_t matrices,
+                 struct dsf_coding *coding)
+{
+    const struct dsf_compress_keys *keys = dsf_compress_keys(job);
+    const struct dsflow_wire_format *f = dsflow_wire_format_find(format);
+
+    if (f == NULL ||
+        (int64_t)dsflow_dtype_bytes(DSFLOW_FP32, unit->elems) <= keys->keep)
+        return false;
+    *coding = (struct dsf_coding){ .block = keys->block < 0 ? f->block
+                                                            : keys->block };
+    snprintf(coding->format, sizeof(coding->format), "%s", format);
+    dsf_coding_fit(coding, cut, matrices);
+    return coding->coded > 0;
+}
+
+bool dsf_compress_gradient(const struct dsf_job *job,
+                           const struct dsf_unit *unit,
+                           struct dsf_coding *coding)
+{
+    return code(job, dsf_compress_keys(job)->gradients, unit, unit->block,
+                unit->decay, coding);
+}
+
+bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
+                        int64_t cut, int64_t matrices,
+                        struct dsf_coding *coding)
+{
+    return code(job, dsf_compress_keys(job)->params, unit, cut, matrices,
+                coding);
+}
+
+/* --- masters and copies --------------------------------------------------- */
+
+struct compress {
+    struct dsflow_rewrite rw;
+    const struct dsflow_plan *plan;
+    struct dsf_coding *coding; /* by data of the old graph */
+    uint8_t *coded;            /* they are parameters that are coded */
+    dsflow_data_id *copies;    /* in the new graph */
+};
+
+static const struct dsflow_data_spec *spec_of(const struct compress *c,
+                                              dsflow_data_id id)
+{
+    return dsflow_graph_data(c->rw.in, id);
+}
+
+static bool code_param(const struct compress *c,
+                       const struct dsflow_data_spec *d,
+                       struct dsf_coding *coding)
+{
+    const struct dsf_unit *unit = &c->plan->model->units[d->unit];
+    struct dsf_part part;
+
+    if (c->plan->nparts < 2)
+        return dsf_compress_param(c->plan->job, unit, unit->block, unit->decay,
+                                  coding);
+    dsf_part_init(&part, c->plan->model, c->plan->nparts, (unsigned)d->unit,
+                  d->part);
+    return dsf_compress_param(c->plan->job, unit, part.block, part.decay,
+                              coding);
+}
+
+/* Parameters that the optimizer works on: those of a step in fp32, or masters.
+ */
+static bool is_param(const struct dsflow_data_spec *d)
+{
+    return d->unit >= 0 && d->persistent && d->dtype == DSFLOW_FP32 &&
+           d->kept == 1 + DSF_KEPT_PARAM;
+}
+
+static void find_params(struct compress *c)
+{
+    const struct dsflow_data_spec *d;
+
+    for (uint32_t i = 0; (d = dsf_nth_data(c->rw.in, i)) != NULL; i++)
+        c->coded[i] = is_param(d) && code_param(c, d, &c->coding[i]);
+}
+
+/* Is it one that has no master yet? */
+static bool gets_master(const struct compress *c, dsflow_data_id id)
+{
+    return c->coded[id.i] && spec_of(c, id)->role == DSFLOW_PARAMS;
+}
+
+static dsflow_data_id data(struct compress *c, dsflow_data_id id)
+{
+    struct dsflow_data_spec spec = *spec_of(c, id);
+
+    if (gets_master(c, id) && !c->rw.copied[id.i]) {
+        spec.role = DSFLOW_STATES;
+        c->rw.copied[id.i] = 1;
+        c->rw.copy[id.i] = dsflow_graph_add_data(c->rw.out, &spec);
+    }
+    return dsflow_rewrite_data(&c->rw, id);
+}
+
+static dsflow_data_id copy_of(struct compress *c, dsflow_data_id id)
+{
+    struct dsflow_data_spec spec = *spec_of(c, id);
+
+    if (!dsf_is_data(c->copies[id.i])) {
+        spec.kept = 0;
+        c->copies[id.i] =
+            dsflow_rewrite_named(c->rw.out, &spec, "%s.sent", spec.name);
+    }
+    return c->copies[id.i];
+}
+
+/* What works on a unit number by number has the master, others the copy. */
+static dsflow_data_id port(void *compress, const struct dsflow_task_spec *t,
+                           unsigned i)
+{
+    struct compress *c = compress;
+
+    return gets_master(c, t->data[i]) && dsf_task_unit_port(c->rw.in, t) < 0
+               ? copy_of(c, t->data[i])
+               : data(c, t->data[i]);
+}
+
+static void recode(struct compress *c, const struct dsflow_task_spec *like,
+                   dsflow_data_id id, dsflow_data_id copy)
+{
+    enum { OUT = 1 };
+    const struct dsflow_data_spec *d = spec_of(c, id);
+    const struct dsf_recode_args args = { .coding = c->coding[id.i],
+                                          .elems = d->elems,
+                                          .at = d->at };
+
+    dsf_add_like(c->rw.out, like, &dsf_op_recode, &args, d->home, 1u << OUT, 2,
+                 (dsflow_data_id[]){ data(c, id), copy });
+}
+
+static void rewrite_task(struct compress *c, const struct dsflow_task_spec *t)
+{
+    if (t->op == &dsf_op_cast && c->coded[t->data[0].i]) {
+        recode(c, t, t->data[0], dsflow_rewrite_data(&c->rw, t->data[1]));
+        return;
+    }
+    dsf_add_mapped(c->rw.out, t, port, c);
+    for (unsigned i = 0; i < t->ndata; i++)
+        if (gets_master(c, t->data[i]) && dsflow_task_access(t, i) & DSFLOW_W)
+            recode(c, t, t->data[i], copy_of(c, t->data[i]));
+}
+
+/* Copies of what has a master from here on. */
+static void add_prepare(struct compress *c, dsflow_program program)
+{
+    struct dsflow_task_spec like =
+        DSFLOW_TASK(.microbatch = -1, .tile = -1, .pass = DSFLOW_UPDATE,
+                    .program = program);
+
+    for (uint32_t i = 0; i < dsflow_graph_ndata(c->rw.in); i++) {
+        dsflow_data_id id = { i };
+
+        if (!gets_master(c, id))
+            continue;
+        like.layer = (int16_t)c->plan->model->units[spec_of(c, id)->unit].layer;
+        recode(c, &like, id, copy_of(c, id));
+    }
+}
+
+static void rewrite_all(struct compress *c)
+{
+    dsflow_program prepare = dsflow_graph_add_program(c->rw.out, DSF_PREPARE);
+    const struct dsflow_task_spec *t;
+    bool added = false;
+
+    for (uint32_t i = 0; (t = dsf_nth_task(c->rw.in, i)) != NULL; i++) {
+        if (!added && t->program >= prepare) {
+            add_prepare(c, prepare);
+            added = true;
+        }
+        rewrite_task(c, t);
+    }
+    if (!added)
+        add_prepare(c, prepare);
+}
+
+static int compress_rewrite(const void *part, const struct dsflow_plan *plan,
+                            struct dsflow_graph *in, struct dsflow_graph *out,
+                            struct dsflow_err *err)
+{
+    uint32_t n = dsflow_graph_ndata(in);
+    struct compress c = { .plan = plan };
+
+    if (!dsf_compresses_params(plan->job))
+        return DSFLOW_UNCHANGED;
+    c.rw = dsflow_rewrite_begin(in, out);
+    c.coding = dsf_xcalloc((size_t)n + 1, sizeof(*c.coding));
+    c.coded = dsf_xcalloc((size_t)n + 1, 1);
+    c.copies = dsf_xcalloc((size_t)n + 1, sizeof(*c.copies));
+    for (uint32_t i = 0; i < n; i++)
+        c.copies[i] = dsf_no_data();
+    find_params(&c);
+    rewrite_all(&c);
+    free(c.coding);
+    free(c.coded);
+    free(c.copies);
+    dsflow_rewrite_end(&c.rw);
+    return DSFLOW_OK;
+}
+
+/* --- keys ----------------------------------------------------------------- */
+
+static int refuse(const struct dsflow_plan *plan, const char *key,
+                  const char *value, const char *expected,
+                  struct dsflow_err *err)
+{
+    return dsf_job_fail(plan->job, err, DSFLOW_EINVAL, "compress", key,
+                        "%s: expected %s", value, expected);
+}
+
+static int compress_decide(void *part, struct dsflow_plan *plan,
+                           struct dsflow_err *err)
+{
+    const struct dsf_compress_keys *keys = part;
+    char value[32];
+
+    if (keys->block >= 0 && keys->block % DSFLOW_WIRE_FORMAT_STEP != 0) {
+        snprintf(value, sizeof(value), "%lld", (long long)keys->block);
+        return refuse(plan, "block", value, "a multiple of 16", err);
+    }
+    if (names_format(keys->gradients) &&
+        dsf_gradient_type(plan->job) != DSFLOW_FP32)
+        return refuse(plan, "gradients", keys->gradients,
+                      "none where precision.gradients is not fp32, as what is "
+                      "coded was rounded before",
+                      err);
+    if (names_format(keys->params) && !dsf_keeps_masters(plan->job))
+        return refuse(plan, "params", keys->params,
+                      "none where precision.master is false, as masters have "
+                      "to stay exact",
+                      err);
+    return DSFLOW_OK;
+}
+
+static const char *format_name(const struct dsflow_option *option, unsigned i)
+{
+    const struct dsf_registered *r =
+        i == 0 ? NULL : dsf_registry_at(&dsf_wire_formats, i - 1);
+
+    return i == 0 ? DSF_NO_FORMAT : r != NULL ? r->name : NULL;
+}
+
+#define COMPRESS struct dsf_compress_keys
+#define SENT     "compress.gradients != none or compress.params != none"
+static const struct dsflow_option compress_options[] = {
+    DSFLOW_OPTION_NAME(COMPRESS, gradients, "\"none\"", format_name,
+                       "the format in which data ranks send each other the "
+                       "gradients of parameters: one of dsflow list formats. "
+                       "Each group of micro-batches (batch.groups) is coded by "
+                       "itself, whatever the mesh is. The losses are not those "
+                       "of none"),
+    DSFLOW_OPTION_NAME(COMPRESS, params, "\"none\"", format_name,
+                       "the same of parameters that are gathered. All ranks "
+                       "compute with what was decoded; the optimizer works on "
+                       "the exact ones"),
+    DSFLOW_OPTION_AUTO(COMPRESS, block, "\"auto\"", DSFLOW_WIRE_FORMAT_STEP,
+                       DSFLOW_WIRE_FORMAT_MOST,
+                       "numbers that share a scale, at most: a multiple of 16; "
+                       "auto: 2048 of int8, 256 of int4 and bf16",
+                       SENT),
+    DSFLOW_OPTION_OF(DSFLOW_SIZE, COMPRESS, keep, "\"16KiB\"",
+                     "units up to this size are sent as they are; vectors "
+                     "always are",
+                     SENT),
+    { 0 },
+};
+
+const struct dsflow_policy dsf_policy_compress = {
+    .abi = DSFLOW_POLICY_ABI,
+    .name = "compress",
+    .summary = "gradients and parameters in fewer bytes where they are sent",
+    .after = "precision",
+    .options = compress_options,
+    .part_size = sizeof(struct dsf_compress_keys),
+    .decide = compress_decide,
+    .rewrite = compress_rewrite,
+};

@@ -1,0 +1,24 @@
+/* compress.h - what a job sends in fewer bytes, for policies that make tasks of
+ * it. */
+#ifndef DSF_POLICIES_COMPRESS_H
+#define DSF_POLICIES_COMPRESS_H
+
+#include <stdbool.h>
+
+#include "config/job.h"
+#include "model/model.h"
+#include "tasks/coding.h"
+
+/* Are gradients of the unit sent in another format, and how? */
+bool dsf_compress_gradient(const struct dsf_job *job,
+                           const struct dsf_unit *unit,
+                           struct dsf_coding *coding);
+
+/* The same of its parameters, which may be cut at multiples of `cut` numbers,
+ * and the first `matrices` of which are matrices: the unit's, or those of a
+ * part. */
+bool dsf_compress_param(const struct dsf_job *job, const struct dsf_unit *unit,
+                        int64_t cut, int64_t matrices,
+                        struct dsf_coding *coding);
+
+#endif

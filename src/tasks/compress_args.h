@@ -1,0 +1,71 @@
+/* compress_args.h - the arguments of the kinds of task for numbers of a unit
+ * that ranks send each other in a format for the wire (coding.h). Packed data
+ * is bytes. Offsets are in numbers.
+ *
+ * What a job compresses is said by two kinds, wherever ranks are:
+ *
+ * recode                   { in R, out RW }           struct dsf_recode_args
+ *   out[out_at ..] = in[in_at ..], as they are when they have been coded and
+ *   decoded; out may be bf16 or fp16, and is rounded to the nearest.
+ *
+ * add_recoded              { into RW, from R?, ... }  struct
+ * dsf_add_recoded_args As `add` (args.h), of numbers that each have been coded
+ * and decoded, `into` among them; also of that alone.
+ *
+ * Where several ranks have the numbers, the policy `zero` makes of these:
+ *
+ * compress                 { in R, out RW }           struct dsf_compress_args
+ *   in[from .. from+elems), coded, in their place in out, which begins with
+ *   number out_at of the unit.
+ *
+ * add_compressed           { into RW, in R, ... }     struct
+ * dsf_compressed_args into[into_at ..] = the sum of numbers at .. at+elems of
+ * the unit, which each `in` has, coded: all of the unit, or just these. What
+ * stands in `into` does not count. In the tree of pairs.
+ *
+ * decompress               { out RW, in R, ... }      struct
+ * dsf_decompress_args out = the unit, of which each `in` is a piece, coded:
+ * those that are not empty, in order. out may be bf16 or fp16. */
+#ifndef DSF_TASKS_COMPRESS_ARGS_H
+#define DSF_TASKS_COMPRESS_ARGS_H
+
+#include "tasks/coding.h"
+#include "tasks/collective.h"
+
+/* In all of them, number `at` of the unit is the first. */
+struct dsf_recode_args {
+    struct dsf_coding coding;
+    int64_t elems, at, in_at, out_at;
+};
+
+struct dsf_add_recoded_args {
+    struct dsf_coding coding;
+    int64_t elems, at, into_at, from_at;
+    int64_t self; /* place of `into` among what is added */
+};
+
+struct dsf_compress_args {
+    struct dsf_coding coding;
+    int64_t elems, at, from, out_at;
+};
+
+struct dsf_compressed_args {
+    struct dsf_coding coding;
+    int64_t elems, at, into_at;
+};
+
+struct dsf_decompress_args {
+    struct dsf_coding coding;
+    struct dsf_pieces pieces;
+};
+
+/* What add_compressed reads of an `in` of so many bytes: the bytes from .from
+ * on. */
+struct dsf_range dsf_compressed_move(const struct dsf_compressed_args *a,
+                                     int64_t bytes);
+
+/* The piece that is on port `port` of decompress: its numbers. */
+struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,
+                                     unsigned port);
+
+#endif

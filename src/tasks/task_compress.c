@@ -1,0 +1,335 @@
+/* task_compress.c - numbers of a unit that ranks send each other in fewer
+ * bytes.
+ */
+#include "tasks/shapes.h"
+#include "tasks/tasks.h"
+
+#include "kernels/narrow.h"
+
+static int float_check(const struct dsflow_case *c, unsigned port, int64_t at,
+                       int64_t elems, struct dsflow_err *err)
+{
+    enum dsflow_dtype is = c->shapes[port].dtype;
+
+    return dsf_range_check(c, port, dsf_is_narrow(is) ? is : DSFLOW_FP32, at,
+                           elems, err);
+}
+
+static double bytes_of(const struct dsflow_case *c, unsigned port,
+                       int64_t elems)
+{
+    return (double)dsflow_dtype_bytes(c->shapes[port].dtype, elems);
+}
+
+/* Is port `port` packed data of so many bytes? */
+static int packed_check(const struct dsflow_case *c, unsigned port,
+                        int64_t bytes, struct dsflow_err *err)
+{
+    int status = dsf_port_check(c, port, DSFLOW_BYTES, bytes, err);
+
+    if (status < 0 || c->shapes[port].elems == bytes)
+        return status;
+    return dsflow_fail(err, DSFLOW_EINVAL, "%s: %lld bytes: expected %lld",
+                       c->op->name, (long long)c->shapes[port].elems,
+                       (long long)bytes);
+}
+
+/* What a block takes when it is coded and decoded. */
+static size_t block_scratch(const struct dsf_coding *a)
+{
+    return dsflow_dtype_bytes(DSFLOW_FP32, a->block);
+}
+
+/* --- recode --------------------------------------------------------------- */
+
+static int recode_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_recode_args *a = c->args;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, 0, DSFLOW_FP32, a->in_at, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = float_check(c, 1, a->out_at, a->elems, err);
+    return status;
+}
+
+static void recode_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    const struct dsf_recode_args *a = c->args;
+
+    cost->bytes = bytes_of(c, 0, a->elems) + bytes_of(c, 1, a->elems);
+}
+
+static size_t recode_scratch(const struct dsflow_case *c)
+{
+    return 2 * block_scratch(c->args);
+}
+
+static void recode_slice(void *args, int64_t from, int64_t elems,
+                         const int64_t *gone)
+{
+    struct dsf_recode_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->in_at += from - gone[0];
+    a->out_at += from - gone[1];
+}
+
+DSF_OP(recode, .summary = "parameters as they are when they have been sent",
+       .direction = DSFLOW_DIR_UPDATE,
+       .args_size = sizeof(struct dsf_recode_args),
+       DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "out", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
+       .check = recode_check, .cost = recode_cost, .scratch = recode_scratch,
+       .slice = recode_slice);
+
+/* --- add_recoded ---------------------------------------------------------- */
+
+static int add_recoded_check(const struct dsflow_case *c,
+                             struct dsflow_err *err)
+{
+    const struct dsf_add_recoded_args *a = c->args;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    for (unsigned i = 0; i < c->n && status == DSFLOW_OK; i++)
+        status = dsf_range_check(
+            c, i, DSFLOW_FP32, i == 0 ? a->into_at : a->from_at, a->elems, err);
+    if (status == DSFLOW_OK && (a->self < 0 || a->self >= c->n))
+        status =
+            dsflow_fail(err, DSFLOW_EINVAL, "%s: self: %lld: expected 0 to %u",
+                        c->op->name, (long long)a->self, c->n - 1);
+    return status;
+}
+
+static void add_recoded_cost(const struct dsflow_case *c,
+                             struct dsflow_cost *cost)
+{
+    int64_t elems = ((const struct dsf_add_recoded_args *)c->args)->elems;
+
+    cost->flops = (c->n - 1) * (double)elems;
+    cost->bytes = (c->n + 1) * bytes_of(c, 0, elems);
+}
+
+/* A block coded, and one for each level of the tree of what is added. */
+static size_t tree_scratch(const struct dsflow_case *c, unsigned terms)
+{
+    size_t levels = 2;
+
+    for (unsigned n = 1; n < terms; n *= 2)
+        levels++;
+    return levels * block_scratch(c->args);
+}
+
+static size_t add_recoded_scratch(const struct dsflow_case *c)
+{
+    return tree_scratch(c, c->n);
+}
+
+static void add_recoded_slice(void *args, int64_t from, int64_t elems,
+                              const int64_t *gone)
+{
+    struct dsf_add_recoded_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->into_at += from - gone[0];
+    a->from_at += from - gone[1];
+}
+
+DSF_OP(add_recoded,
+       .summary = "gradients of groups onto those of another, each as it is "
+                  "when it has been sent",
+       .direction = DSFLOW_DIR_UPDATE, .repeats = 1, .sums = 1,
+       .args_size = sizeof(struct dsf_add_recoded_args),
+       DSFLOW_PORTS({ "into", DSFLOW_RW, .slice = DSFLOW_ELEMS },
+                    { "from", DSFLOW_R, .slice = DSFLOW_ELEMS, .optional = 1 }),
+       .check = add_recoded_check, .cost = add_recoded_cost,
+       .scratch = add_recoded_scratch, .slice = add_recoded_slice);
+
+/* --- compress ------------------------------------------------------------- */
+
+static int compress_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_compress_args *a = c->args;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, 0, DSFLOW_FP32, a->from, a->elems, err);
+    if (status == DSFLOW_OK)
+        status = dsf_coding_check(&a->coding, c->op->name, a->out_at,
+                                  a->at - a->out_at, err);
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(
+            c, 1, DSFLOW_BYTES,
+            dsf_coding_bytes(&a->coding, a->out_at, a->at - a->out_at),
+            dsf_coding_bytes(&a->coding, a->at, a->elems), err);
+    return status;
+}
+
+static void compress_cost(const struct dsflow_case *c, struct dsflow_cost *cost)
+{
+    const struct dsf_compress_args *a = c->args;
+
+    cost->bytes = bytes_of(c, 0, a->elems) +
+                  (double)dsf_coding_bytes(&a->coding, a->at, a->elems);
+}
+
+/* In pieces of what is read; `out` stays whole. */
+static void compress_slice(void *args, int64_t from, int64_t elems,
+                           const int64_t *gone)
+{
+    struct dsf_compress_args *a = args;
+
+    a->elems = elems;
+    if (from < 0)
+        return;
+    a->at += from;
+    a->from += from - gone[0];
+}
+
+DSF_OP(compress, .summary = "numbers in a format for the wire",
+       .direction = DSFLOW_DIR_MOVE,
+       .args_size = sizeof(struct dsf_compress_args),
+       DSFLOW_PORTS({ "in", DSFLOW_R, .slice = DSFLOW_ELEMS },
+                    { "out", DSFLOW_RW, .slice = DSFLOW_ELEMS }),
+       .check = compress_check, .cost = compress_cost, .slice = compress_slice);
+
+/* --- add_compressed ------------------------------------------------------- */
+
+struct dsf_range dsf_compressed_move(const struct dsf_compressed_args *a,
+                                     int64_t bytes)
+{
+    int64_t n = dsf_coding_bytes(&a->coding, a->at, a->elems);
+
+    return (struct dsf_range){
+        .elems = n,
+        .from = bytes == n ? 0 : dsf_coding_bytes(&a->coding, 0, a->at),
+    };
+}
+
+static int add_compressed_check(const struct dsflow_case *c,
+                                struct dsflow_err *err)
+{
+    const struct dsf_compressed_args *a = c->args;
+    int status =
+        dsf_coding_check(&a->coding, c->op->name, a->at, a->elems, err);
+
+    if (status == DSFLOW_OK)
+        status = dsf_range_check(c, 0, DSFLOW_FP32, a->into_at, a->elems, err);
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++) {
+        struct dsf_range move = dsf_compressed_move(a, c->shapes[i].elems);
+
+        status =
+            dsf_range_check(c, i, DSFLOW_BYTES, move.from, move.elems, err);
+    }
+    return status;
+}
+
+static void add_compressed_cost(const struct dsflow_case *c,
+                                struct dsflow_cost *cost)
+{
+    const struct dsf_compressed_args *a = c->args;
+    double bytes = (double)dsf_coding_bytes(&a->coding, a->at, a->elems);
+
+    cost->flops = (c->n - 1) * (double)a->elems;
+    cost->bytes = (c->n - 1) * bytes + bytes_of(c, 0, a->elems);
+}
+
+static size_t add_compressed_scratch(const struct dsflow_case *c)
+{
+    return tree_scratch(c, c->n - 1);
+}
+
+static int64_t add_compressed_reads(const struct dsflow_op *op,
+                                    const void *args, unsigned port)
+{
+    return port == 0 ? 0 : dsf_compressed_move(args, -1).elems;
+}
+
+DSF_OP(add_compressed,
+       .summary = "the sum of a piece over ranks, which each have it coded",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_REDUCE, .repeats = 1,
+       .args_size = sizeof(struct dsf_compressed_args),
+       DSFLOW_PORTS({ "into", DSFLOW_RW }, { "in", DSFLOW_R }),
+       .check = add_compressed_check, .cost = add_compressed_cost,
+       .scratch = add_compressed_scratch, .reads = add_compressed_reads);
+
+/* --- decompress ----------------------------------------------------------- */
+
+struct dsf_range dsf_decompress_move(const struct dsf_decompress_args *a,
+                                     unsigned port)
+{
+    int32_t i = a->pieces.blocks == 1 ? a->pieces.owner : (int32_t)port - 1;
+    int64_t at = dsf_pieces_at(&a->pieces, i);
+
+    return (struct dsf_range){ dsf_pieces_elems(&a->pieces, i), at, 0 };
+}
+
+static int decompress_check(const struct dsflow_case *c, struct dsflow_err *err)
+{
+    const struct dsf_decompress_args *a = c->args;
+    const struct dsf_pieces *p = &a->pieces;
+    int status = DSFLOW_OK;
+
+    if (p->blocks < 1 || p->block < 1 || p->members < 1 || p->owner < 0 ||
+        p->owner >= p->members || c->n != (unsigned)dsf_pieces_count(p) + 1)
+        return dsflow_fail(err, DSFLOW_EINVAL,
+                           "%s: %u data: expected the pieces of %d members",
+                           c->op->name, c->n, (int)p->members);
+    for (unsigned i = 1; i < c->n && status == DSFLOW_OK; i++) {
+        struct dsf_range move = dsf_decompress_move(a, i);
+
+        status =
+            dsf_coding_check(&a->coding, c->op->name, move.at, move.elems, err);
+        if (status == DSFLOW_OK)
+            status = float_check(c, 0, move.at, move.elems, err);
+        if (status == DSFLOW_OK)
+            status = packed_check(
+                c, i, dsf_coding_bytes(&a->coding, move.at, move.elems), err);
+    }
+    return status;
+}
+
+static void decompress_cost(const struct dsflow_case *c,
+                            struct dsflow_cost *cost)
+{
+    const struct dsf_decompress_args *a = c->args;
+
+    cost->bytes = bytes_of(c, 0, dsf_pieces_at(&a->pieces, a->pieces.members));
+    for (unsigned i = 1; i < c->n; i++)
+        cost->bytes += (double)c->shapes[i].bytes;
+}
+
+static size_t decompress_scratch(const struct dsflow_case *c)
+{
+    return block_scratch(c->args);
+}
+
+static int64_t decompress_reads(const struct dsflow_op *op, const void *args,
+                                unsigned port)
+{
+    const struct dsf_decompress_args *a = args;
+    struct dsf_range move;
+
+    if (port == 0)
+        return 0;
+    move = dsf_decompress_move(a, port);
+    return dsf_coding_bytes(&a->coding, move.at, move.elems);
+}
+
+DSF_OP(decompress,
+       .summary = "numbers from pieces that several ranks have coded",
+       .direction = DSFLOW_DIR_MOVE, .comm = DSFLOW_COMM_GATHER, .repeats = 1,
+       .args_size = sizeof(struct dsf_decompress_args),
+       DSFLOW_PORTS({ "out", DSFLOW_RW }, { "in", DSFLOW_R }),
+       .check = decompress_check, .cost = decompress_cost,
+       .scratch = decompress_scratch, .reads = decompress_reads);

@@ -1,0 +1,43 @@
+# compress.sh - what ranks send in fewer bytes: the numbers are others, and the
+# same ones on any mesh, also after a stop, on another mesh from there on.
+. "${srcdir:-.}/tests/cli/lib.sh"
+
+other() {
+    a=$1/checkpoints/step-10/params.safetensors
+    ! cmp -s "$a" "$2/checkpoints/step-10/params.safetensors" ||
+        fault "$1 and $2 have the same parameters"
+}
+
+four="--set batch.groups=4 --set compress.keep=0"
+stop="--set job.steps=4 --set schedule.total=10"
+run dense $four
+for format in int8 int4; do
+    coded="$four --set compress.gradients=$format --set compress.params=int8"
+    run $format $coded --executor serial
+    other $format dense
+    run $format-4 $coded --set mesh.data=4 --set zero.stage=3
+    same $format $format-4
+    run $format-r $coded $stop
+    run $format-r $coded --resume
+    same $format $format-r
+    run $format-m $coded --set mesh.data=2 --set zero.stage=3 $stop
+    run $format-m $coded --set mesh.data=4 --set zero.stage=1 --resume
+    same $format $format-m
+done
+other int8 int4
+
+# Weights are exact in a checkpoint, so a run may go on with another format or
+# other blocks, and is told what that means.
+for key in gradients=bf16 params=none block=64 keep=1MiB; do
+    cp -r int8-r copy
+    run copy --set job.steps=11 $four --set compress.gradients=int8 \
+        --set compress.params=int8 --set compress.$key --resume
+    grep -q "warning: compress.${key%=*}: .* goes on from the fp32 weights" log ||
+        fault "it goes on with another compress.$key: $(cat log)"
+    rm -r copy
+done
+
+# A key that does nothing is warned of.
+"$dsflow" plan job.toml --set compress.block=64 > /dev/null 2> err
+grep -q "compress: block: has no effect" err || fault "no warning: $(cat err)"
+finish

@@ -1,0 +1,314 @@
+/* test_compress.c - what is sent in another format: the same bits whoever codes
+ * it, however a unit is cut, and in how many pieces it comes. */
+#include "lib/test.h"
+
+#include "base/half.h"
+#include "base/random.h"
+#include "codelets/codelets.h"
+#include "tasks/components.h"
+#include "tasks/tasks.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = 48, CUT = 2 * BLOCK, UNIT = 12 * CUT, MEMBERS = 5 };
+
+static float x[MEMBERS][UNIT], sum[UNIT], got[UNIT + CUT];
+static uint8_t coded[MEMBERS][UNIT * 4];
+static _Alignas(64) float scratch[64 * BLOCK];
+
+static void fill(void)
+{
+    uint64_t state = 3;
+
+    for (int m = 0; m < MEMBERS; m++)
+        for (int i = 0; i < UNIT; i++)
+            x[m][i] = (float)dsf_random_normal(&state);
+}
+
+/* Blocks of the format, but for vectors at the end. */
+static struct dsf_coding coding_of(const char *format)
+{
+    struct dsf_coding c = { .block = BLOCK };
+
+    snprintf(c.format, sizeof(c.format), "%s", format);
+    dsf_coding_fit(&c, CUT, UNIT - CUT - 5);
+    assert_int_equal(c.block, BLOCK);
+    assert_int_equal(c.coded, UNIT - 2 * CUT + BLOCK);
+    return c;
+}
+
+static struct dsflow_buf floats(float *v, int64_t n)
+{
+    return (struct dsflow_buf){ v, (size_t)n * 4, n, DSFLOW_FP32 };
+}
+
+static struct dsflow_buf bytes(uint8_t *v, int64_t n)
+{
+    return (struct dsflow_buf){ v, (size_t)n, n, DSFLOW_BYTES };
+}
+
+/* As an executor would: checked, with the scratch that it asks for. */
+static void run(const struct dsflow_codelet *codelet, const void *args,
+                unsigned n, const struct dsflow_buf *bufs)
+{
+    struct dsflow_shape shapes[16];
+    const struct dsflow_case c = { codelet->op, shapes, n, args };
+    struct dsflow_err err;
+
+    for (unsigned i = 0; i < n; i++)
+        shapes[i] = dsflow_shape_of(bufs[i].dtype, bufs[i].elems);
+    if (codelet->op->check(&c, &err) < 0)
+        fail_msg("%s", err.msg);
+    if (codelet->op->scratch != NULL)
+        assert_true(codelet->op->scratch(&c) <= sizeof(scratch));
+    codelet->cpu(&(struct dsflow_call){
+        .bufs = bufs, .nbufs = n, .args = args, .scratch = scratch });
+}
+
+static void recode(const struct dsf_coding *c, float *in, float *out)
+{
+    const struct dsf_recode_args a = { .coding = *c, .elems = UNIT };
+
+    run(&dsf_codelet_recode, &a, 2,
+        (struct dsflow_buf[]){ floats(in, UNIT), floats(out, UNIT) });
+}
+
+static int64_t compress(const struct dsf_coding *c, float *in, int64_t at,
+                        int64_t elems, uint8_t *out)
+{
+    const struct dsf_compress_args a = {
+        .coding = *c, .elems = elems, .at = at, .from = at, .out_at = at
+    };
+    int64_t n = dsf_coding_bytes(c, at, elems);
+
+    run(&dsf_codelet_compress, &a, 2,
+        (struct dsflow_buf[]){ floats(in, UNIT), bytes(out, n) });
+    return n;
+}
+
+static void each_format(void (*test)(const struct dsf_coding *c))
+{
+    const struct dsflow_wire_format *f;
+
+    fill();
+    for (unsigned i = 0; (f = dsflow_wire_format_at(i)) != NULL; i++) {
+        struct dsf_coding c = coding_of(f->name);
+
+        test(&c);
+    }
+}
+
+/* The largest number of a block bounds its errors; vectors have none. */
+static void check_errors(const struct dsf_coding *c)
+{
+    /* What becomes of a number is rounded to fp32, too. */
+    const double error =
+        dsflow_wire_format_find(c->format)->error * (1 + 0x1p-16);
+
+    recode(c, x[0], got);
+    for (int b = 0; b < UNIT; b += BLOCK) {
+        double most = 0;
+
+        for (int i = b; i < b + BLOCK; i++)
+            most = fabs((double)x[0][i]) > most ? fabs((double)x[0][i]) : most;
+        for (int i = b; i < b + BLOCK; i++)
+            assert_true(fabs((double)got[i] - (double)x[0][i]) <=
+                        (b < c->coded ? error * most : 0));
+    }
+    assert_memory_not_equal(got, x[0], sizeof(x[0]));
+}
+
+static void errors_are_those_that_the_format_names(void **state)
+{
+    each_format(check_errors);
+}
+
+/* Coded in shards and decoded in one: what recode says, in each type. */
+static void check_pieces(const struct dsf_coding *c)
+{
+    for (int members = 1; members <= MEMBERS; members++) {
+        struct dsf_decompress_args a = {
+            *c, { .blocks = UNIT / CUT, .block = CUT, .members = members }
+        };
+        struct dsflow_buf bufs[MEMBERS + 1] = { floats(got, UNIT) };
+        uint16_t narrow[UNIT];
+
+        for (int m = 0; m < members; m++) {
+            int64_t at = dsf_pieces_at(&a.pieces, m);
+            int64_t n =
+                compress(c, x[0], at, dsf_pieces_elems(&a.pieces, m), coded[m]);
+
+            bufs[m + 1] = bytes(coded[m], n);
+        }
+        run(&dsf_codelet_decompress, &a, (unsigned)members + 1, bufs);
+        recode(c, x[0], sum);
+        assert_memory_equal(got, sum, sizeof(sum));
+        bufs[0] =
+            (struct dsflow_buf){ narrow, sizeof(narrow), UNIT, DSFLOW_BF16 };
+        run(&dsf_codelet_decompress, &a, (unsigned)members + 1, bufs);
+        for (int i = 0; i < UNIT; i++)
+            assert_int_equal(narrow[i], dsf_to_bf16(sum[i]));
+    }
+}
+
+static void shards_are_what_the_whole_unit_is(void **state)
+{
+    each_format(check_pieces);
+}
+
+/* add_recoded, of numbers that it must not change but for the first. */
+static void sum_all(const struct dsf_coding *c, unsigned n)
+{
+    const struct dsf_add_recoded_args a = { .coding = *c, .elems = UNIT };
+    struct dsflow_buf bufs[MEMBERS];
+
+    memcpy(sum, x[0], sizeof(sum));
+    for (unsigned i = 0; i < n; i++)
+        bufs[i] = floats(i == 0 ? sum : x[i], UNIT);
+    run(&dsf_codelet_add_recoded, &a, n, bufs);
+}
+
+/* Each rank's range of what all have coded. */
+static void check_sums(const struct dsf_coding *c)
+{
+    for (unsigned n = 1; n <= MEMBERS; n++) {
+        struct dsflow_buf bufs[MEMBERS + 1];
+        int64_t all = 0, at;
+
+        sum_all(c, n);
+        for (unsigned i = 0; i < n; i++) {
+            all = compress(c, x[i], 0, UNIT, coded[i]);
+            bufs[i + 1] = bytes(coded[i], all);
+        }
+        for (at = 0; at < UNIT; at += CUT) {
+            const struct dsf_compressed_args a = {
+                .coding = *c, .elems = CUT, .at = at, .into_at = 7
+            };
+            struct dsf_range range = dsf_compressed_move(&a, all);
+
+            bufs[0] = floats(got, CUT + 7);
+            bufs[n] = bytes(coded[n - 1], all);
+            run(&dsf_codelet_add_compressed, &a, n + 1, bufs);
+            assert_memory_equal(got + 7, sum + at, CUT * sizeof(float));
+            /* The last of them has come from elsewhere, alone. */
+            bufs[n] = bytes(coded[n - 1] + range.from, range.elems);
+            run(&dsf_codelet_add_compressed, &a, n + 1, bufs);
+            assert_memory_equal(got + 7, sum + at, CUT * sizeof(float));
+        }
+    }
+}
+
+static void ranges_of_a_sum_are_those_of_the_whole(void **state)
+{
+    each_format(check_sums);
+}
+
+static void a_sum_of_one_is_what_recode_makes(void **state)
+{
+    struct dsf_coding c = coding_of("int4");
+
+    fill();
+    sum_all(&c, 1);
+    recode(&c, x[0], got);
+    assert_memory_equal(got, sum, sizeof(sum));
+}
+
+/* Pieces of an update that offload cuts, and what the simulator hears. */
+static void a_task_is_cut_between_blocks(void **state)
+{
+    struct dsf_coding c = coding_of("int8");
+    const int64_t gone[] = { CUT, 0 };
+    int64_t whole;
+
+    fill();
+    whole = compress(&c, x[0], 0, UNIT, coded[0]);
+    for (int64_t at = 0; at < UNIT; at += CUT) {
+        struct dsf_compress_args a = { .coding = c, .elems = UNIT };
+
+        dsf_op_compress.slice(&a, at, CUT, (const int64_t[]){ at, 0 });
+        run(&dsf_codelet_compress, &a, 2,
+            (struct dsflow_buf[]){ floats(x[0] + at, CUT),
+                                   bytes(coded[1], whole) });
+    }
+    assert_memory_equal(coded[0], coded[1], (size_t)whole);
+    memset(got, 0, sizeof(got));
+    for (int64_t at = CUT; at < UNIT; at += CUT) {
+        struct dsf_recode_args a = { .coding = c, .elems = UNIT };
+
+        dsf_op_recode.slice(&a, at, CUT, gone);
+        run(&dsf_codelet_recode, &a, 2,
+            (struct dsflow_buf[]){ floats(x[0] + CUT, UNIT - CUT),
+                                   floats(got, UNIT) });
+    }
+    recode(&c, x[0], sum);
+    assert_memory_equal(got + CUT, sum + CUT, (UNIT - CUT) * sizeof(float));
+    assert_int_equal(
+        dsf_op_add_compressed.reads(
+            &dsf_op_add_compressed,
+            &(struct dsf_compressed_args){ .coding = c, .elems = CUT }, 1),
+        dsf_coding_bytes(&c, 0, CUT));
+}
+
+/* Bytes of whole units, scales and vectors among them. */
+static void bytes_are_those_of_the_formula(void **state)
+{
+    struct dsf_coding c = coding_of("int8");
+
+    assert_int_equal(dsf_coding_bytes(&c, 0, c.coded),
+                     c.coded + c.coded / BLOCK * 4);
+    assert_int_equal(dsf_coding_bytes(&c, 0, UNIT),
+                     c.coded + c.coded / BLOCK * 4 + (UNIT - c.coded) * 4);
+    assert_int_equal(dsf_coding_bytes(&c, c.coded, UNIT - c.coded),
+                     (UNIT - c.coded) * 4);
+    c = coding_of("int4");
+    assert_int_equal(dsf_coding_bytes(&c, 0, c.coded),
+                     c.coded / 2 + c.coded / BLOCK * 4);
+    c = coding_of("bf16");
+    assert_int_equal(dsf_coding_bytes(&c, 0, c.coded), 2 * c.coded);
+}
+
+static void refused(const struct dsflow_op *op, const void *args, int64_t n,
+                    const char *message)
+{
+    struct dsflow_shape shapes[] = { dsflow_shape_of(DSFLOW_FP32, n),
+                                     dsflow_shape_of(DSFLOW_FP32, n) };
+    const struct dsflow_case c = { op, shapes, 2, args };
+    struct dsflow_err err;
+
+    assert_int_equal(op->check(&c, &err), DSFLOW_EINVAL);
+    assert_string_equal(err.msg, message);
+}
+
+static void what_is_no_block_is_refused(void **state)
+{
+    struct dsf_recode_args a = { .coding = coding_of("int8"), .elems = UNIT };
+
+    a.at = 5;
+    refused(&dsf_op_recode, &a, UNIT,
+            "recode: 1152 numbers from 5 on: expected whole blocks of 48");
+    a.at = 0;
+    a.coding.block = 24;
+    refused(&dsf_op_recode, &a, UNIT,
+            "recode: blocks of 24, 1008 numbers of them: expected a multiple "
+            "of 16, and whole blocks");
+    a.coding.block = BLOCK;
+    strcpy(a.coding.format, "int3");
+    refused(&dsf_op_recode, &a, UNIT, "recode: format int3: there is none");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_those_that_the_format_names),
+        cmocka_unit_test(shards_are_what_the_whole_unit_is),
+        cmocka_unit_test(ranges_of_a_sum_are_those_of_the_whole),
+        cmocka_unit_test(a_sum_of_one_is_what_recode_makes),
+        cmocka_unit_test(a_task_is_cut_between_blocks),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(what_is_no_block_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

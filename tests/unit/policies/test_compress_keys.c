@@ -1,0 +1,200 @@
+/* test_compress_keys.c - what the policy compress makes of a step, and what
+ * zero makes of that: read in the graphs that they leave. */
+#include "tests/same/trial.h"
+
+#include "tasks/tasks.h"
+
+#include "lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CODED "compress.keep=0 compress.gradients=int8 compress.params=int8"
+
+/* Tasks of a kind in a program. */
+static unsigned count_in(const struct trial *t, const struct dsflow_op *op,
+                         const char *program)
+{
+    unsigned n = 0;
+    dsflow_program p;
+
+    if (!dsflow_graph_find_program(t->graph, program, &p))
+        return 0;
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t->graph, (dsflow_task_id){ i });
+
+        n += k->op == op && k->program == p;
+    }
+    return n;
+}
+
+static unsigned count(const struct trial *t, const struct dsflow_op *op)
+{
+    return count_in(t, op, "step");
+}
+
+/* Units that have matrices: norms have none. */
+static unsigned coded_units(const struct trial *t)
+{
+    unsigned n = 0;
+
+    for (unsigned u = 0; u < t->model.nunits; u++)
+        n += t->model.units[u].decay >= 256;
+    return n;
+}
+
+static void plan_one(struct trial *t, const char *keys, const char *until)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text), "llama model.tied=false %s", keys);
+    plan_trial_until(t, text, until);
+}
+
+/* With one group, too, as if it were sent. */
+static void each_sum_of_groups_is_recoded(void **state)
+{
+    static const char *const groups[] = { "1", "2", "8" };
+
+    for (size_t i = 0; i < 3; i++) {
+        struct trial t;
+        char keys[200];
+
+        snprintf(keys, sizeof(keys),
+                 "compress.keep=0 compress.gradients=int4 batch.groups=%s",
+                 groups[i]);
+        plan_one(&t, keys, "reference");
+        assert_int_equal(count(&t, &dsf_op_add_recoded), coded_units(&t));
+        /* What has no matrices is added as it is. */
+        assert_int_equal(count(&t, &dsf_op_add),
+                         i == 0 ? 0 : t.model.nunits - coded_units(&t));
+        end_trial(&t);
+    }
+}
+
+static void small_units_stay_as_they_are(void **state)
+{
+    struct trial t;
+
+    plan_one(&t,
+             "compress.gradients=int8 compress.params=int8 "
+             "compress.keep=1GiB",
+             "compress");
+    assert_int_equal(count(&t, &dsf_op_add_recoded), 0);
+    assert_int_equal(count(&t, &dsf_op_recode), 0);
+    assert_int_equal(count_in(&t, &dsf_op_recode, "prepare"), 0);
+    end_trial(&t);
+}
+
+static const struct dsflow_data_spec *
+on_port(const struct trial *t, const struct dsflow_task_spec *k, unsigned i)
+{
+    return dsflow_graph_data(t->graph, k->data[i]);
+}
+
+/* Updates have masters, which are states that are kept; whatever computes with
+ * parameters has copies. */
+static void check_masters(const struct trial *t)
+{
+    unsigned updates = 0;
+
+    for (uint32_t i = 0; i < dsflow_graph_ntasks(t->graph); i++) {
+        const struct dsflow_task_spec *k =
+            dsflow_graph_task(t->graph, (dsflow_task_id){ i });
+
+        if (k->op == &dsf_op_recode) {
+            assert_int_equal(on_port(t, k, 0)->role, DSFLOW_STATES);
+            assert_int_not_equal(on_port(t, k, 0)->kept, 0);
+            assert_int_equal(on_port(t, k, 1)->role, DSFLOW_PARAMS);
+            assert_int_equal(on_port(t, k, 1)->kept, 0);
+        }
+        for (unsigned p = 0; p < k->ndata; p++)
+            if (k->op->segment != NULL && on_port(t, k, p)->unit >= 0)
+                assert_int_not_equal(on_port(t, k, p)->role, DSFLOW_STATES);
+        updates += k->op == &dsf_op_adam;
+    }
+    assert_int_equal(updates, t->model.nunits);
+    assert_int_equal(count(t, &dsf_op_recode), coded_units(t));
+    assert_int_equal(count_in(t, &dsf_op_recode, "prepare"), coded_units(t));
+}
+
+static void parameters_have_masters_and_copies(void **state)
+{
+    static const char *const types[] = { CODED, CODED " precision.compute=bf16",
+                                         CODED " precision.compute=fp16" };
+
+    for (size_t i = 0; i < 3; i++) {
+        struct trial t;
+
+        plan_one(&t, types[i], "compress");
+        check_masters(&t);
+        end_trial(&t);
+    }
+}
+
+/* Each of four ranks has a group: it codes that, and decodes what it owns. */
+static void ranks_code_what_they_send(void **state)
+{
+    for (int stage = 0; stage <= 3; stage++) {
+        struct trial t;
+        char keys[300];
+        unsigned n;
+
+        snprintf(keys, sizeof(keys),
+                 CODED " mesh.data=4 batch.sequences=4 zero.stage=%d "
+                       "zero.keep=0",
+                 stage);
+        plan_one(&t, keys, "zero");
+        n = coded_units(&t);
+        assert_in_range(count(&t, &dsf_op_add_compressed), 3 * n, 4 * n);
+        /* Gradients; with shards of the masters, these, too. */
+        if (stage == 0)
+            assert_int_equal(count(&t, &dsf_op_compress), 4 * n);
+        else
+            assert_in_range(count(&t, &dsf_op_compress), 7 * n, 8 * n);
+        assert_int_equal(count(&t, &dsf_op_recode), stage == 0 ? 4 * n : 0);
+        if (stage == 1 || stage == 2)
+            assert_int_equal(count(&t, &dsf_op_decompress), 4 * n);
+        if (stage == 3)
+            assert_true(count(&t, &dsf_op_decompress) >= 4 * n);
+        if (stage == 3)
+            assert_int_equal(count_in(&t, &dsf_op_decompress, "prepare"), 0);
+        assert_int_equal(count(&t, &dsf_op_add_recoded), 0);
+        end_trial(&t);
+    }
+}
+
+/* Four groups of a byte are more bytes than their sum in fp32. */
+static void a_sum_is_sent_where_that_is_less(void **state)
+{
+    struct trial t;
+
+    plan_one(&t,
+             "compress.keep=0 compress.gradients=int8 mesh.data=2 "
+             "batch.sequences=8 batch.groups=4",
+             "zero");
+    assert_true(count(&t, &dsf_op_add_compressed) > 0);
+    assert_int_equal(count(&t, &dsf_op_add_recoded), 0);
+    end_trial(&t);
+    plan_one(&t,
+             "compress.keep=0 compress.gradients=int8 mesh.data=2 "
+             "batch.sequences=8 batch.groups=8",
+             "zero");
+    assert_int_equal(count(&t, &dsf_op_add_compressed), 0);
+    assert_int_equal(count(&t, &dsf_op_add_recoded), 2 * coded_units(&t));
+    end_trial(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_sum_of_groups_is_recoded),
+        cmocka_unit_test(small_units_stay_as_they_are),
+        cmocka_unit_test(parameters_have_masters_and_copies),
+        cmocka_unit_test(ranks_code_what_they_send),
+        cmocka_unit_test(a_sum_is_sent_where_that_is_less),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
