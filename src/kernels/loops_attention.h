@@ -92,14 +92,16 @@ static void forward_strip(const struct dsf_attention *a, const struct strip *p,
                               p->ldk, p->s, a->block, 0, p->pairs, a->scale });
         for (size_t r = 0; r < p->rows; r++) {
             size_t m = seen(a, p->i0 + r, k0, n);
-            size_t c = hidden_from(hidden(a, p->i0 + r), k0, m);
+            size_t c =
+                a->window > 0 ? hidden_from(hidden(a, p->i0 + r), k0, m) : 0;
             float *score = p->s + r * a->block, by;
 
             if (m == c) {
                 memset(score, 0, n * sizeof(float));
                 continue;
             }
-            memset(score, 0, c * sizeof(float));
+            if (c > 0)
+                memset(score, 0, c * sizeof(float));
             by = soften(score + c, m - c, n - c, top + r, sum + r);
             if (by != 1)
                 scale(p->o + r * p->ldd, by, d);
@@ -226,9 +228,8 @@ struct back_strip {
 };
 
 /* From i on of a row of scores: P = e^(S - lse), and dS = P (dP - delta); both
- * 0 past the m keys that are seen, and of the first c of them, which the window
- * hides. */
-INLINE void weigh(const float *s, const float *ds, size_t i, size_t c, size_t m,
+ * 0 past the m keys that are seen. */
+INLINE void weigh(const float *s, const float *ds, size_t i, size_t m,
                   size_t left, float lse, float delta, vf *p, vf *dp)
 {
     const size_t valid = i + VW <= m ? VW : m > i ? m - i : 0;
@@ -237,12 +238,15 @@ INLINE void weigh(const float *s, const float *ds, size_t i, size_t c, size_t m,
 
     *p = vpick(e, vzero(), valid);
     *dp = vpick(g, vzero(), valid);
-    if (i < c) {
-        const size_t none = c - i < VW ? c - i : VW;
+}
 
-        *p = vpick(vzero(), *p, none);
-        *dp = vpick(vzero(), *dp, none);
-    }
+/* Both are 0 of the first c keys, too, which the window hides. */
+INLINE void hide(size_t i, size_t c, vf *p, vf *dp)
+{
+    const size_t none = c - i < VW ? c - i : VW;
+
+    *p = vpick(vzero(), *p, none);
+    *dp = vpick(vzero(), *dp, none);
 }
 
 static void weigh_row(float *s, float *ds, size_t c, size_t m, size_t n,
@@ -252,9 +256,13 @@ static void weigh_row(float *s, float *ds, size_t c, size_t m, size_t n,
         size_t left = n - i < VW ? n - i : VW;
         vf p, dp;
 
-        weigh(s, ds, i, c, m, left, lse, delta, &p, &dp);
+        weigh(s, ds, i, m, left, lse, delta, &p, &dp);
         vstore(s + i, p, left);
         vstore(ds + i, dp, left);
+    }
+    if (c > 0) {
+        memset(s, 0, c * sizeof(float));
+        memset(ds, 0, c * sizeof(float));
     }
 }
 
@@ -266,18 +274,23 @@ static void weigh_pair(const struct dsf_attention *a,
     const size_t ld = a->block, two = r + 1 < b->rows;
     const size_t i0 = b->i0 + r, m = seen(a, i0, k0, n);
     const size_t m1 = two ? seen(a, i0 + 1, k0, n) : 0;
-    const size_t c = hidden_from(hidden(a, i0), k0, m);
-    const size_t c1 = hidden_from(hidden(a, i0 + 1), k0, m1);
+    const size_t c = a->window > 0 ? hidden_from(hidden(a, i0), k0, m) : 0;
+    const size_t c1 =
+        a->window > 0 ? hidden_from(hidden(a, i0 + 1), k0, m1) : 0;
     float *s = b->s + r * ld, *ds = b->ds + r * ld;
 
     for (size_t i = 0; i < n; i += VW) {
         size_t left = n - i < VW ? n - i : VW;
         vf p, dp, p1 = vzero(), dp1 = vzero();
 
-        weigh(s, ds, i, c, m, left, b->lse[r], b->delta[r], &p, &dp);
+        weigh(s, ds, i, m, left, b->lse[r], b->delta[r], &p, &dp);
         if (two)
-            weigh(s + ld, ds + ld, i, c1, m1, left, b->lse[r + 1],
-                  b->delta[r + 1], &p1, &dp1);
+            weigh(s + ld, ds + ld, i, m1, left, b->lse[r + 1], b->delta[r + 1],
+                  &p1, &dp1);
+        if (i < c)
+            hide(i, c, &p, &dp);
+        if (i < c1)
+            hide(i, c1, &p1, &dp1);
         vstore(s + i, vpair(p, p1), VW);
         vstore(s + ld + i, vpair(dp, dp1), VW);
         vstore_factor((uint16_t *)ds + i, dp);
@@ -307,8 +320,9 @@ static void backward_strip(const struct dsf_attention *a,
             size_t m = seen(a, p->i0 + r, k0, n);
 
             weigh_row(p->s + r * lds, p->ds + r * lds,
-                      hidden_from(hidden(a, p->i0 + r), k0, m), m, n, p->lse[r],
-                      p->delta[r]);
+                      a->window > 0 ? hidden_from(hidden(a, p->i0 + r), k0, m)
+                                    : 0,
+                      m, n, p->lse[r], p->delta[r]);
         }
         mm(&(struct product){ n, d, rows, p->s, 1, lds, p->dout, p->ldd,
                               p->dv + at, p->ldd, 1, 0, 1 });

@@ -10,6 +10,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool dsf_plan_has_gpus(const struct dsflow_plan *plan)
 {
@@ -83,13 +84,19 @@ int32_t dsf_plan_sequence(const struct dsf_job *job,
 double dsf_plan_tasks(const struct dsflow_plan *plan)
 {
     enum { OF_LAYER = 10, AROUND = 6 }; /* load_batch, embed, head */
-    double layers = plan->model->layers, pieces = 1;
+    double layers = plan->model->layers, pieces = 1, pairs = 0;
     double ranks = plan->nparts > 1 ? 3 * plan->nparts : 1;
 
     if (plan->tiles[0].rows < plan->sequence)
         pieces = (double)plan->ntiles / plan->micro;
+    for (int32_t l = 0; l < plan->model->layers; l++) {
+        const double window = dsf_model_layer(plan->model, l)->dims.window;
+        const double seen = 2 * (window / plan->tiles[0].rows + 1);
+
+        pairs += window > 0 && seen < pieces ? seen : pieces;
+    }
     return ranks * plan->nmicro * plan->ntiles *
-           (AROUND + layers * (OF_LAYER + pieces + 1));
+           (AROUND + layers * (OF_LAYER + 1) + pairs);
 }
 
 static int cut_step(struct dsflow_plan *plan, struct dsflow_err *err)
